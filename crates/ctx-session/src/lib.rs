@@ -3,12 +3,23 @@
 //! Everything a session may do is decided here, over plain data: no clock, no randomness, no disk, no
 //! async. Times and ids are handed in; what happens is handed out as records to write and effects to start.
 
+pub mod admission;
 pub mod code;
+pub mod command;
+pub mod conversation;
 pub mod ids;
+pub mod limits;
 pub mod name;
+pub mod record;
+pub mod rules;
+pub mod session;
 pub mod time;
 
 pub use code::{Code, Refusal};
+pub use command::{Answer, Command, Decision, Effect};
 pub use ids::{CallId, IdSource, MessageId, RunId, SessionId, Ulid};
+pub use limits::Limits;
 pub use name::{BadName, Name};
+pub use record::{Body, Record, Scope, StateName};
+pub use session::{RunState, Session, State};
 pub use time::Timestamp;

@@ -1,0 +1,62 @@
+//! Admission: how many sessions may run at once, and who gets the last slot.
+//!
+//! A small table of its own, so that no lock is held across two sessions: reserve a slot, append, then confirm
+//! by keeping it or release it. The engine holds the table behind one short lock.
+
+use std::collections::HashMap;
+
+use crate::limits::Limits;
+use crate::name::Name;
+use crate::record::{LimitHit, LimitScope};
+
+/// The running counts.
+#[derive(Debug, Clone, Default)]
+pub struct Admissions {
+    per_project: HashMap<Name, u32>,
+    per_operator: HashMap<u32, u32>,
+}
+
+impl Admissions {
+    /// Takes a slot for a session of this project and operator, or says which limit stands in the way.
+    pub fn reserve(&mut self, project: &Name, operator: u32, limits: &Limits) -> Result<(), LimitHit> {
+        let in_project = self.in_project(project);
+        let of_operator = self.of_operator(operator);
+        let checks = [
+            (LimitScope::PerProject, in_project, limits.running_per_project),
+            (LimitScope::PerOperator, of_operator, limits.running_per_operator),
+        ];
+        for (scope, running, limit) in checks {
+            if running >= limit {
+                return Err(LimitHit { scope, running, limit });
+            }
+        }
+        self.per_project.insert(project.clone(), in_project + 1);
+        self.per_operator.insert(operator, of_operator + 1);
+        Ok(())
+    }
+
+    /// Gives a slot back. A count never goes below zero.
+    pub fn release(&mut self, project: &Name, operator: u32) {
+        if let Some(count) = self.per_project.get_mut(project) {
+            *count = count.saturating_sub(1);
+        }
+        if let Some(count) = self.per_operator.get_mut(&operator) {
+            *count = count.saturating_sub(1);
+        }
+        self.per_project.retain(|_, count| *count > 0);
+        self.per_operator.retain(|_, count| *count > 0);
+    }
+
+    pub fn in_project(&self, project: &Name) -> u32 {
+        self.per_project.get(project).copied().unwrap_or(0)
+    }
+
+    pub fn of_operator(&self, operator: u32) -> u32 {
+        self.per_operator.get(&operator).copied().unwrap_or(0)
+    }
+
+    /// All running sessions.
+    pub fn total(&self) -> u32 {
+        self.per_operator.values().sum()
+    }
+}

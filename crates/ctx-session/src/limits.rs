@@ -1,0 +1,57 @@
+//! Every number that bounds something, with its default.
+//!
+//! The config file and the environment may change any of them; nothing else in ctx holds a limit of its own.
+
+use serde::{Deserialize, Serialize};
+
+/// The limits that hold in a daemon. Field names are the keys of `[limits]` in the config file.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Limits {
+    /// Sessions that may run at once in one project.
+    pub running_per_project: u32,
+    /// Sessions that may run at once for one operator, over all projects.
+    pub running_per_operator: u32,
+    /// Longest text of one message, in bytes.
+    pub message_bytes: usize,
+    /// Longest client id of a message, in bytes.
+    pub client_id_bytes: usize,
+    /// Longest title of a session, in bytes.
+    pub title_bytes: usize,
+    /// Longest frame on a Unix socket, in bytes, without its line end.
+    pub frame_bytes: usize,
+    /// Tool output above this is stored once as a blob and shown as a preview.
+    pub tool_output_bytes: usize,
+    /// Steps (model calls) that one run may take.
+    pub steps_per_run: u32,
+    /// Live events kept in memory per active session, in bytes.
+    pub live_ring_bytes: usize,
+    /// How long an idle session stays loaded, in milliseconds.
+    pub idle_unload_ms: u64,
+    /// How long a cancelled or shut-down run may take to stop by itself, in milliseconds.
+    pub stop_grace_ms: u64,
+    /// Connections to one agent socket at a time.
+    pub socket_connections: usize,
+    /// How long a socket client may leave a frame unread before it is let go, in milliseconds.
+    pub socket_stall_ms: u64,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Limits {
+            running_per_project: 4,
+            running_per_operator: 16,
+            message_bytes: 512 * 1024,
+            client_id_bytes: 256,
+            title_bytes: 1024,
+            frame_bytes: 1024 * 1024,
+            tool_output_bytes: 64 * 1024,
+            steps_per_run: 64,
+            live_ring_bytes: 4 * 1024 * 1024,
+            idle_unload_ms: 5_000,
+            stop_grace_ms: 5_000,
+            socket_connections: 1_024,
+            socket_stall_ms: 600_000,
+        }
+    }
+}

@@ -1,0 +1,51 @@
+//! The operator's interactive connection: one at a time. Sockets, the command line and observers do not count.
+
+use super::{answer, busy};
+use crate::code::Refusal;
+use crate::command::{Answer, Decision, Effect};
+use crate::ids::Ulid;
+use crate::record::{Attached, Body, DetachReason, Detached};
+use crate::session::{Attachment, Session};
+
+/// Allowed in every state: the history of a session that is over can be looked at.
+pub(super) fn attach(
+    session: &Session,
+    connection: Ulid,
+    user: u32,
+    device_hint: Option<&str>,
+    takeover: bool,
+) -> Result<Decision, Refusal> {
+    let mut records = Vec::new();
+    let mut effects = Vec::new();
+    match session.attached {
+        Some(old) if old.connection == connection => return Ok(answer(Answer::Done)),
+        Some(old) if takeover => {
+            let reason = DetachReason::TakenOver;
+            records.push(detached(old, reason));
+            effects.push(Effect::CloseConnection { connection: old.connection, reason });
+        }
+        Some(_) => {
+            return Err(busy(
+                "session is attached elsewhere; detach there, take it over, or attach to observe",
+            ));
+        }
+        None => {}
+    }
+    let device_hint = device_hint.map(str::to_owned);
+    records.push(Body::Attached(Attached { connection, user, device_hint }));
+    Ok(Decision { records, effects, answer: Answer::Done })
+}
+
+/// Detaching stops nothing. A connection that was taken over is not attached any more: a no-op.
+pub(super) fn detach(session: &Session, connection: Ulid, reason: DetachReason) -> Result<Decision, Refusal> {
+    match session.attached {
+        Some(old) if old.connection == connection => {
+            Ok(Decision { records: vec![detached(old, reason)], effects: Vec::new(), answer: Answer::Done })
+        }
+        Some(_) | None => Ok(answer(Answer::Ignored)),
+    }
+}
+
+pub(super) fn detached(old: Attachment, reason: DetachReason) -> Body {
+    Body::Detached(Detached { connection: old.connection, user: old.user, reason })
+}

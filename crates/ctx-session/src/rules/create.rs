@@ -1,0 +1,51 @@
+//! How a session begins.
+
+use crate::command::{Answer, Decision};
+use crate::ids::SessionId;
+use crate::name::Name;
+use crate::record::{Body, Scope, SessionMeta};
+
+/// Everything a new session is made of. The engine has checked the project, the agent, the name and the cwd.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Create {
+    pub id: SessionId,
+    /// None: the session is called by its id.
+    pub name: Option<Name>,
+    pub scope: Scope,
+    pub space: Option<Name>,
+    pub owner: u32,
+    pub agent: Option<Name>,
+    pub project: Name,
+    pub cwd: String,
+    pub model: String,
+    pub client: Option<String>,
+    pub app: String,
+}
+
+/// The first command of every log. There is no limit on how many sessions exist: only running ones count.
+pub fn create(create: Create) -> Decision {
+    let by_id = || Name::new(&create.id.to_string()).ok();
+    let name = create.name.clone().or_else(by_id);
+    let meta = name.map(|name| SessionMeta {
+        session_id: create.id,
+        name,
+        scope: create.scope,
+        space: create.space,
+        owner: create.owner,
+        agent: create.agent,
+        project: create.project,
+        cwd: create.cwd,
+        model: create.model,
+        title: None,
+        client: create.client,
+        origin: None,
+        forked_from: None,
+        dsl_hash: None,
+        app: create.app,
+    });
+    Decision {
+        records: meta.map(Box::new).map(Body::SessionMeta).into_iter().collect(),
+        effects: Vec::new(),
+        answer: Answer::Done,
+    }
+}

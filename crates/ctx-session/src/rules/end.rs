@@ -1,0 +1,71 @@
+//! How a session is over: ended by its operator, or failed for good.
+
+use super::{answer, attach::detached, count_changed, moved, over, run::settle};
+use crate::code::Refusal;
+use crate::command::{Answer, Decision, Effect, Outcome, Partial};
+use crate::record::{Body, CancelReason, DetachReason, Failure, StateName, Trigger};
+use crate::session::{Session, State};
+use crate::time::Timestamp;
+
+/// Ends a session: a run that goes on or waits is cancelled with it, in the same command.
+pub(super) fn end(
+    session: &Session,
+    by: u32,
+    partial: Option<&Partial>,
+    now: Timestamp,
+) -> Result<Decision, Refusal> {
+    match &session.state {
+        State::Idle | State::Running { .. } | State::Queued { .. } | State::Failed(_) => {}
+        State::Ended => return Err(over(session)),
+    }
+    let outcome = Outcome::Cancelled { reason: CancelReason::SessionEnded, by: Some(by) };
+    let last = moved(session.state.name(), StateName::Ended, Trigger::SessionEnded, Some(by));
+    Ok(close(session, &outcome, partial, now, vec![last], StateName::Ended))
+}
+
+/// An error that no later command can mend. A session that is over already stays as it is.
+pub(super) fn fail(
+    session: &Session,
+    failure: &Failure,
+    partial: Option<&Partial>,
+    now: Timestamp,
+) -> Result<Decision, Refusal> {
+    match &session.state {
+        State::Idle | State::Running { .. } | State::Queued { .. } => {}
+        State::Ended | State::Failed(_) => return Ok(answer(Answer::Ignored)),
+    }
+    let last = vec![
+        Body::SessionFailed(failure.clone()),
+        moved(session.state.name(), StateName::Failed, Trigger::SessionFailed, None),
+    ];
+    Ok(close(session, &Outcome::Failed(failure.clone()), partial, now, last, StateName::Failed))
+}
+
+fn close(
+    session: &Session,
+    outcome: &Outcome,
+    partial: Option<&Partial>,
+    now: Timestamp,
+    last: Vec<Body>,
+    to: StateName,
+) -> Decision {
+    let from = session.state.name();
+    let mut records = Vec::new();
+    let mut effects = Vec::new();
+    if let Some(run) = session.current_run() {
+        records.extend(settle(session, run, outcome, partial, now));
+        effects.push(Effect::KillRun { run: run.id });
+    }
+    if let Some(old) = session.attached {
+        let reason = DetachReason::SessionEnded;
+        records.push(detached(old, reason));
+        effects.push(Effect::CloseConnection { connection: old.connection, reason });
+    }
+    records.extend(last);
+    // A failed session that is ended has told its clients, and freed its name, when it failed.
+    if !from.is_over() {
+        effects.extend([Effect::CloseClients, Effect::FreeName]);
+    }
+    effects.extend(count_changed(from, to));
+    Decision { records, effects, answer: Answer::Done }
+}

@@ -1,0 +1,94 @@
+//! The rules: which command is allowed in which state, what it writes, and what it starts.
+//!
+//! ```text
+//! idle    -> running  message_posted      running -> ended    session_ended
+//! idle    -> queued   concurrency_limit   running -> failed   session_failed
+//! queued  -> running  queue_resumed       queued  -> ended    session_ended
+//! queued  -> idle     queued_discarded    queued  -> failed   session_failed
+//! running -> idle     run_completed       idle    -> ended    session_ended
+//! running -> idle     run_failed          idle    -> failed   session_failed
+//! running -> idle     run_cancelled       failed  -> ended    session_ended
+//! running -> idle     crash_recovered     queued  -> idle     run_cancelled
+//! ```
+//!
+//! A test walks every pair of state and command and compares what it finds with this table. One file per
+//! subject; each matches every state, so that a new state does not compile until it is decided here.
+
+mod attach;
+mod create;
+mod end;
+mod post;
+mod queue;
+pub mod recover;
+mod run;
+mod settings;
+
+pub use create::{Create, create};
+
+use crate::code::{Code, Refusal};
+use crate::command::{Answer, Command, Decision, Effect};
+use crate::ids::IdSource;
+use crate::limits::Limits;
+use crate::record::{Body, StateChanged, StateName, Trigger};
+use crate::session::Session;
+use crate::time::Timestamp;
+
+/// What the rules are handed besides the session: the time, fresh ids and the limits that hold.
+pub struct Given<'a> {
+    pub now: Timestamp,
+    pub ids: &'a mut IdSource,
+    pub limits: &'a Limits,
+}
+
+impl Session {
+    /// Decides a command. A refusal writes nothing; a decision's records are applied once they are durable.
+    pub fn decide(&self, command: &Command, given: &mut Given<'_>) -> Result<Decision, Refusal> {
+        match command {
+            Command::PostMessage(post) => post::post_message(self, post, given),
+            Command::ResumeQueued { admission, by } => queue::resume_queued(self, admission, *by),
+            Command::DiscardQueued { by } => queue::discard_queued(self, *by),
+            Command::Progress { run, progress } => run::progress(self, *run, progress),
+            Command::FinishRun { run, outcome, partial } => {
+                run::finish_run(self, *run, outcome, partial.as_ref(), given.now)
+            }
+            Command::CancelRun { run, reason, by } => run::cancel_run(self, *run, *reason, *by, given.now),
+            Command::Rename { title } => settings::rename(title, given.limits),
+            Command::SetModel { model } => settings::set_model(self, model.as_deref()),
+            Command::Attach { connection, user, device_hint, takeover } => {
+                attach::attach(self, *connection, *user, device_hint.as_deref(), *takeover)
+            }
+            Command::Detach { connection, reason } => attach::detach(self, *connection, *reason),
+            Command::End { by, partial } => end::end(self, *by, partial.as_ref(), given.now),
+            Command::Fail { failure, partial } => end::fail(self, failure, partial.as_ref(), given.now),
+            Command::Recover => recover::recover(self, given.now),
+        }
+    }
+}
+
+/// A decision that writes nothing and starts nothing.
+fn answer(answer: Answer) -> Decision {
+    Decision { records: Vec::new(), effects: Vec::new(), answer }
+}
+
+/// The refusal of everything that a session which is over no longer does.
+fn over(session: &Session) -> Refusal {
+    let state = session.state.name();
+    Refusal::new(
+        Code::Eshutdown,
+        format!("session has {state}; start a new one with another message or name"),
+    )
+}
+
+fn busy(message: &str) -> Refusal {
+    Refusal::new(Code::Ebusy, message)
+}
+
+/// The last record of every command that moves the state.
+fn moved(from: StateName, to: StateName, trigger: Trigger, by: Option<u32>) -> Body {
+    Body::StateChanged(StateChanged { from, to, trigger, by, limit: None })
+}
+
+/// The running count changed when exactly one side of a move is running.
+fn count_changed(from: StateName, to: StateName) -> Option<Effect> {
+    ((from == StateName::Running) != (to == StateName::Running)).then_some(Effect::BroadcastRunning)
+}

@@ -1,0 +1,103 @@
+//! Posting a message: the only thing that begins a run.
+
+use super::{Given, answer, busy, count_changed, over};
+use crate::code::{Code, Refusal};
+use crate::command::{Admission, Answer, Decision, Effect, PostMessage, RunContext};
+use crate::ids::{MessageId, RunId};
+use crate::record::{
+    Body, Context, CwdChanged, ModelSet, RunCreated, StateChanged, StateName, Trigger, User,
+};
+use crate::session::{RunState, Session, State};
+
+pub(super) fn post_message(
+    session: &Session,
+    post: &PostMessage,
+    given: &mut Given<'_>,
+) -> Result<Decision, Refusal> {
+    // A retry is answered in every state: the client may have lost our first answer to a crash.
+    if let Some(run) = post.client_id.as_deref().and_then(|id| session.run_of_client_id(id)) {
+        let state = run.state.clone();
+        return Ok(answer(Answer::Posted { run: run.id, message: run.message_id, state, repeated: true }));
+    }
+    check(post, given)?;
+    match &session.state {
+        State::Idle => Ok(begin(post, given)),
+        State::Running { .. } => Err(busy("session is running; cancel the run or wait")),
+        State::Queued { .. } => Err(busy("a message is queued; resume or discard it first")),
+        State::Ended | State::Failed(_) => Err(over(session)),
+    }
+}
+
+fn check(post: &PostMessage, given: &Given<'_>) -> Result<(), Refusal> {
+    if post.text.is_empty() {
+        return Err(Refusal::invalid("text", "a message must not be empty"));
+    }
+    let max = given.limits.message_bytes;
+    if post.text.len() > max {
+        let message = format!("a message has at most {max} bytes, this one has {}", post.text.len());
+        return Err(Refusal::new(Code::Emsgsize, message));
+    }
+    let id_max = given.limits.client_id_bytes;
+    match post.client_id.as_deref() {
+        Some("") => Err(Refusal::invalid("client_id", "a client id must not be empty; leave it out instead")),
+        Some(id) if id.len() > id_max => {
+            Err(Refusal::invalid("client_id", format!("a client id has at most {id_max} bytes")))
+        }
+        Some(_) | None => Ok(()),
+    }
+}
+
+fn begin(post: &PostMessage, given: &mut Given<'_>) -> Decision {
+    let run = RunId(given.ids.next(given.now));
+    let message = MessageId(given.ids.next(given.now));
+    let mut records = Vec::with_capacity(6);
+    if let Some(model) = &post.model_override {
+        records.push(Body::ModelSet(ModelSet { model: model.clone() }));
+    }
+    if let Some(cwd) = &post.cwd {
+        records.push(Body::CwdChanged(CwdChanged { cwd: cwd.clone() }));
+    }
+    records.push(Body::User(User {
+        turn_id: run,
+        message_id: message,
+        client_id: post.client_id.clone(),
+        text: post.text.clone(),
+    }));
+    records.push(Body::RunCreated(RunCreated { turn_id: run }));
+    let from = StateName::Idle;
+    let (state, effects) = match &post.admission {
+        Admission::Granted(context) => {
+            records.push(context_record(run, context));
+            records.push(super::moved(from, StateName::Running, Trigger::MessagePosted, None));
+            let start = Effect::StartRun { run };
+            let count = count_changed(from, StateName::Running);
+            (RunState::Running, std::iter::once(start).chain(count).collect())
+        }
+        Admission::Full(limit) => {
+            let to = StateName::Queued;
+            let trigger = Trigger::ConcurrencyLimit;
+            records.push(Body::StateChanged(StateChanged {
+                from,
+                to,
+                trigger,
+                by: None,
+                limit: Some(*limit),
+            }));
+            (RunState::Pending, Vec::new())
+        }
+    };
+    Decision { records, effects, answer: Answer::Posted { run, message, state, repeated: false } }
+}
+
+/// The record a run begins with, so that one can later tell under what it worked.
+pub(super) fn context_record(run: RunId, context: &RunContext) -> Body {
+    Body::Context(Box::new(Context {
+        turn_id: run,
+        model: context.model.clone(),
+        cwd: context.cwd.clone(),
+        policy: context.policy.clone(),
+        cage: context.cage.clone(),
+        sources: context.sources.clone(),
+        prompts: context.prompts.clone(),
+    }))
+}

@@ -1,0 +1,163 @@
+//! A run while it goes on, its end, and its cancellation. Whichever end comes first wins; later ones are no-ops.
+
+use super::{answer, count_changed, moved};
+use crate::code::{Code, Refusal};
+use crate::command::{Answer, Decision, Effect, Outcome, Partial, Progress};
+use crate::ids::RunId;
+use crate::record::{
+    AssistantFinished, AssistantStarted, Body, CancelReason, Cancelled, Failed, FinishReason,
+    ReasoningFinished, RunFinished, StateName, ToolFinished, ToolStarted, ToolStatus, Trigger,
+};
+use crate::session::{Run, RunState, Session, State};
+use crate::time::Timestamp;
+
+/// Progress of a run that is over comes from a loop that has not noticed yet: it is dropped.
+pub(super) fn progress(session: &Session, run: RunId, progress: &Progress) -> Result<Decision, Refusal> {
+    match &session.state {
+        State::Running { run: current } if *current == run => {}
+        State::Running { .. } | State::Idle | State::Queued { .. } | State::Ended | State::Failed(_) => {
+            return Ok(answer(Answer::Ignored));
+        }
+    }
+    let body = progress_record(run, progress);
+    Ok(Decision { records: vec![body], effects: Vec::new(), answer: Answer::Done })
+}
+
+fn progress_record(turn_id: RunId, progress: &Progress) -> Body {
+    match progress.clone() {
+        Progress::AssistantStarted { message_id, model, step } => {
+            Body::AssistantStarted(AssistantStarted { turn_id, message_id, model, step })
+        }
+        Progress::AssistantFinished { message_id, text, finish_reason, usage } => {
+            Body::AssistantFinished(AssistantFinished { turn_id, message_id, text, finish_reason, usage })
+        }
+        Progress::ReasoningFinished { message_id, text } => {
+            Body::ReasoningFinished(ReasoningFinished { turn_id, message_id, text })
+        }
+        Progress::ToolStarted { call_id, provider_call_id, name, input } => {
+            Body::ToolStarted(ToolStarted { turn_id, call_id, provider_call_id, name, input })
+        }
+        Progress::ToolFinished { call_id, status, duration_ms, output, truncated, blob } => {
+            Body::ToolFinished(ToolFinished {
+                turn_id,
+                call_id,
+                status,
+                duration_ms,
+                output,
+                truncated,
+                blob,
+            })
+        }
+    }
+}
+
+pub(super) fn finish_run(
+    session: &Session,
+    run: RunId,
+    outcome: &Outcome,
+    partial: Option<&Partial>,
+    now: Timestamp,
+) -> Result<Decision, Refusal> {
+    let current = match (&session.state, session.run(run)) {
+        (State::Running { run: current }, Some(found)) if *current == run => found,
+        (_, Some(found)) if found.state.is_over() => {
+            return Ok(answer(Answer::Run { run, state: found.state.clone() }));
+        }
+        (State::Idle | State::Running { .. } | State::Queued { .. } | State::Ended | State::Failed(_), _) => {
+            return Ok(answer(Answer::Ignored));
+        }
+    };
+    let mut records = settle(session, current, outcome, partial, now);
+    let (from, to) = (StateName::Running, StateName::Idle);
+    let (trigger, by, state) = match outcome {
+        Outcome::Done => (Trigger::RunCompleted, None, RunState::Done),
+        Outcome::Failed(failure) => (Trigger::RunFailed, None, RunState::Failed(failure.clone())),
+        Outcome::Cancelled { by, .. } => (Trigger::RunCancelled, *by, RunState::Cancelled),
+    };
+    records.push(moved(from, to, trigger, by));
+    let effects = count_changed(from, to).into_iter().collect();
+    Ok(Decision { records, effects, answer: Answer::Run { run, state } })
+}
+
+/// The records that close a run: what was cut off is kept, open tools are settled, then the end itself.
+pub(super) fn settle(
+    session: &Session,
+    run: &Run,
+    outcome: &Outcome,
+    partial: Option<&Partial>,
+    now: Timestamp,
+) -> Vec<Body> {
+    let mut records = Vec::new();
+    if let Some(partial) = partial.filter(|partial| !partial.text.is_empty()) {
+        let finish_reason = match outcome {
+            Outcome::Done => FinishReason::Stop,
+            Outcome::Failed(_) => FinishReason::Error,
+            Outcome::Cancelled { .. } => FinishReason::Cancelled,
+        };
+        records.push(Body::AssistantFinished(AssistantFinished {
+            turn_id: run.id,
+            message_id: partial.message_id,
+            text: partial.text.clone(),
+            finish_reason,
+            usage: None,
+        }));
+    }
+    for (call_id, started) in session.open_tools() {
+        records.push(Body::ToolFinished(ToolFinished {
+            turn_id: run.id,
+            call_id,
+            status: ToolStatus::Interrupted,
+            duration_ms: now.millis_since(started),
+            output: "the run ended before this tool did".to_owned(),
+            truncated: false,
+            blob: None,
+        }));
+    }
+    let duration_ms = now.millis_since(run.started_at.unwrap_or(run.created_at));
+    records.push(match outcome {
+        Outcome::Done => Body::RunFinished(RunFinished { turn_id: run.id, duration_ms, usage: run.usage }),
+        Outcome::Failed(failure) => Body::Failed(Failed {
+            turn_id: run.id,
+            code: failure.code,
+            reason: failure.reason.clone(),
+            message: failure.message.clone(),
+            duration_ms,
+        }),
+        Outcome::Cancelled { reason, by } => {
+            Body::Cancelled(Cancelled { turn_id: run.id, reason: *reason, by: *by, duration_ms })
+        }
+    });
+    records
+}
+
+/// Asks a run to stop. Its end comes as `FinishRun`, so that a run which ends by itself meanwhile wins.
+pub(super) fn cancel_run(
+    session: &Session,
+    run: RunId,
+    reason: CancelReason,
+    by: Option<u32>,
+    now: Timestamp,
+) -> Result<Decision, Refusal> {
+    let Some(found) = session.run(run) else {
+        return Err(Refusal::new(Code::Enoent, format!("no run {run} in this session")));
+    };
+    let state = found.state.clone();
+    match &session.state {
+        State::Running { run: current } if *current == run => Ok(Decision {
+            records: Vec::new(),
+            effects: vec![Effect::StopRun { run, reason, by }],
+            answer: Answer::Run { run, state },
+        }),
+        // A run that never started has nothing to stop: its message stays, its run is over.
+        State::Queued { run: current, .. } if *current == run => {
+            let outcome = Outcome::Cancelled { reason, by };
+            let mut records = settle(session, found, &outcome, None, now);
+            records.push(moved(StateName::Queued, StateName::Idle, Trigger::RunCancelled, by));
+            let answer = Answer::Run { run, state: RunState::Cancelled };
+            Ok(Decision { records, effects: Vec::new(), answer })
+        }
+        State::Running { .. } | State::Queued { .. } | State::Idle | State::Ended | State::Failed(_) => {
+            Ok(answer(Answer::Run { run, state }))
+        }
+    }
+}

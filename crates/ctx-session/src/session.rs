@@ -1,0 +1,257 @@
+//! A session as its log tells it: the state that [`Session::apply`] reaches by reading records in order.
+//!
+//! What may be asked of a session in which state is decided in [`crate::rules`]; this module only follows.
+//! Applying never fails: a log with a damaged line still opens, so a record that does not fit is taken for
+//! what it says and nothing more.
+
+use std::collections::{BTreeMap, HashMap};
+
+use crate::ids::{CallId, MessageId, RunId, SessionId, Ulid};
+use crate::record::{Body, Failure, LimitHit, Record, Scope, SessionMeta, StateName, Usage};
+use crate::time::Timestamp;
+
+/// Where a session stands. Illegal combinations (idle with a run, queued without one) cannot be written down.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum State {
+    Idle,
+    Running { run: RunId },
+    Queued { run: RunId, limit: Option<LimitHit> },
+    Ended,
+    Failed(Failure),
+}
+
+impl State {
+    pub fn name(&self) -> StateName {
+        match self {
+            State::Idle => StateName::Idle,
+            State::Running { .. } => StateName::Running,
+            State::Queued { .. } => StateName::Queued,
+            State::Ended => StateName::Ended,
+            State::Failed(_) => StateName::Failed,
+        }
+    }
+}
+
+/// Where a run stands; the API's field `state` has exactly these words.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum RunState {
+    Pending,
+    Running,
+    Done,
+    Failed(Failure),
+    Cancelled,
+}
+
+impl RunState {
+    pub fn as_str(&self) -> &'static str {
+        match self {
+            RunState::Pending => "pending",
+            RunState::Running => "running",
+            RunState::Done => "done",
+            RunState::Failed(_) => "failed",
+            RunState::Cancelled => "cancelled",
+        }
+    }
+
+    pub fn is_over(&self) -> bool {
+        match self {
+            RunState::Pending | RunState::Running => false,
+            RunState::Done | RunState::Failed(_) | RunState::Cancelled => true,
+        }
+    }
+}
+
+/// One unit of work: a message, the agent's loop, its end.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Run {
+    pub id: RunId,
+    pub message_id: MessageId,
+    pub state: RunState,
+    /// The seq of the user's message, where the run begins in the log.
+    pub first_seq: u64,
+    /// The seq of the record that ended it.
+    pub end_seq: Option<u64>,
+    pub created_at: Timestamp,
+    pub started_at: Option<Timestamp>,
+    pub completed_at: Option<Timestamp>,
+    pub usage: Usage,
+}
+
+/// An operator's interactive connection; there is at most one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Attachment {
+    pub connection: Ulid,
+    pub user: u32,
+}
+
+/// Everything that the rules need to know of a session.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Session {
+    pub meta: SessionMeta,
+    pub state: State,
+    pub title: Option<String>,
+    pub cwd: String,
+    pub model_override: Option<String>,
+    pub created_at: Timestamp,
+    pub updated_at: Timestamp,
+    pub ended_at: Option<Timestamp>,
+    pub next_seq: u64,
+    pub attached: Option<Attachment>,
+    runs: BTreeMap<RunId, Run>,
+    client_ids: HashMap<String, RunId>,
+    /// Tools of the current run that were started and not settled.
+    open_tools: BTreeMap<CallId, Timestamp>,
+}
+
+impl Session {
+    /// A session of which only the first record has been read.
+    pub fn new(meta: SessionMeta, seq: u64, time: Timestamp) -> Session {
+        Session {
+            state: State::Idle,
+            title: meta.title.clone(),
+            cwd: meta.cwd.clone(),
+            model_override: None,
+            created_at: time,
+            updated_at: time,
+            ended_at: None,
+            next_seq: seq + 1,
+            attached: None,
+            runs: BTreeMap::new(),
+            client_ids: HashMap::new(),
+            open_tools: BTreeMap::new(),
+            meta,
+        }
+    }
+
+    pub fn id(&self) -> SessionId {
+        self.meta.session_id
+    }
+
+    pub fn is_temp(&self) -> bool {
+        self.meta.scope == Scope::Temp
+    }
+
+    pub fn run(&self, id: RunId) -> Option<&Run> {
+        self.runs.get(&id)
+    }
+
+    /// The runs, oldest first.
+    pub fn runs(&self) -> impl DoubleEndedIterator<Item = &Run> {
+        self.runs.values()
+    }
+
+    /// The run that a client id started.
+    pub fn run_of_client_id(&self, client_id: &str) -> Option<&Run> {
+        self.runs.get(self.client_ids.get(client_id)?)
+    }
+
+    /// The run that goes on or waits, if one does.
+    pub fn current_run(&self) -> Option<&Run> {
+        match &self.state {
+            State::Running { run } | State::Queued { run, .. } => self.runs.get(run),
+            State::Idle | State::Ended | State::Failed(_) => None,
+        }
+    }
+
+    /// Tools that were started and not settled, with the time they started at.
+    pub fn open_tools(&self) -> impl Iterator<Item = (CallId, Timestamp)> + '_ {
+        self.open_tools.iter().map(|(call, started)| (*call, *started))
+    }
+
+    /// Moves the state by one record. Replaying a log is this in a loop.
+    pub fn apply(&mut self, record: &Record) {
+        self.next_seq = record.seq + 1;
+        // A clock that jumps back must not make a session look older than it is.
+        self.updated_at = self.updated_at.max(record.time);
+        match &record.body {
+            Body::SessionMeta(_) | Body::AssistantStarted(_) | Body::ReasoningFinished(_) => {}
+            Body::User(user) => {
+                if let Some(client_id) = &user.client_id {
+                    self.client_ids.insert(client_id.clone(), user.turn_id);
+                }
+                let run = Run {
+                    id: user.turn_id,
+                    message_id: user.message_id,
+                    state: RunState::Pending,
+                    first_seq: record.seq,
+                    end_seq: None,
+                    created_at: record.time,
+                    started_at: None,
+                    completed_at: None,
+                    usage: Usage::default(),
+                };
+                self.runs.insert(user.turn_id, run);
+            }
+            Body::RunCreated(_) => {}
+            Body::Context(context) => {
+                if let Some(run) = self.runs.get_mut(&context.turn_id) {
+                    run.state = RunState::Running;
+                    run.started_at = Some(record.time);
+                }
+            }
+            Body::AssistantFinished(message) => {
+                if let (Some(run), Some(usage)) = (self.runs.get_mut(&message.turn_id), message.usage) {
+                    run.usage = run.usage.plus(usage);
+                }
+            }
+            Body::ToolStarted(tool) => {
+                self.open_tools.insert(tool.call_id, record.time);
+            }
+            Body::ToolFinished(tool) => {
+                self.open_tools.remove(&tool.call_id);
+            }
+            Body::RunFinished(end) => self.end_run(end.turn_id, RunState::Done, record),
+            Body::Cancelled(end) => self.end_run(end.turn_id, RunState::Cancelled, record),
+            Body::Failed(end) => {
+                let failure =
+                    Failure { code: end.code, reason: end.reason.clone(), message: end.message.clone() };
+                self.end_run(end.turn_id, RunState::Failed(failure), record);
+            }
+            Body::QueuedDiscarded(_) => {}
+            Body::StateChanged(change) => self.move_to(change.to, change.limit, record.time),
+            Body::SessionRenamed(renamed) => self.title = Some(renamed.title.clone()),
+            Body::ModelSet(set) => self.model_override = set.model.clone(),
+            Body::CwdChanged(changed) => self.cwd = changed.cwd.clone(),
+            Body::Attached(attached) => {
+                self.attached = Some(Attachment { connection: attached.connection, user: attached.user });
+            }
+            Body::Detached(detached) => {
+                self.attached = self.attached.filter(|now| now.connection != detached.connection);
+            }
+            Body::SessionFailed(failure) => self.state = State::Failed(failure.clone()),
+        }
+    }
+
+    fn end_run(&mut self, id: RunId, state: RunState, record: &Record) {
+        self.open_tools.clear();
+        if let Some(run) = self.runs.get_mut(&id) {
+            run.state = state;
+            run.end_seq = Some(record.seq);
+            run.completed_at = Some(record.time);
+        }
+    }
+
+    fn move_to(&mut self, to: StateName, limit: Option<LimitHit>, time: Timestamp) {
+        let newest = self.runs.keys().next_back().copied();
+        self.state = match (to, newest) {
+            (StateName::Running, Some(run)) => State::Running { run },
+            (StateName::Queued, Some(run)) => State::Queued { run, limit },
+            // Damage took the message that would have been running: nothing is.
+            (StateName::Running | StateName::Queued, None) | (StateName::Idle, _) => State::Idle,
+            (StateName::Ended, _) => State::Ended,
+            (StateName::Failed, _) => match &self.state {
+                State::Failed(failure) => State::Failed(failure.clone()),
+                State::Idle | State::Running { .. } | State::Queued { .. } | State::Ended => {
+                    State::Failed(Failure {
+                        code: crate::code::Code::Eio,
+                        reason: "unknown".to_owned(),
+                        message: "the record that says why is damaged".to_owned(),
+                    })
+                }
+            },
+        };
+        if to.is_over() {
+            self.ended_at = Some(time);
+        }
+    }
+}
