@@ -59,8 +59,18 @@ pub enum Command {
         failure: Failure,
         partial: Option<Partial>,
     },
-    /// The session was loaded and nothing of an earlier daemon is alive any more.
-    Recover,
+    /// The session was loaded and nothing of its earlier run is alive any more.
+    Recover {
+        cause: Interruption,
+    },
+}
+
+/// What took a run away from under its session.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Interruption {
+    DaemonCrash,
+    /// The log could not be written, and was taken up again.
+    StorageFailure,
 }
 
 /// A message, with what the engine found out before it asked.

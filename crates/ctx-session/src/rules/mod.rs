@@ -19,7 +19,7 @@ mod create;
 mod end;
 mod post;
 mod queue;
-pub mod recover;
+mod recover;
 mod run;
 mod settings;
 
@@ -60,8 +60,21 @@ impl Session {
             Command::Detach { connection, reason } => attach::detach(self, *connection, *reason),
             Command::End { by, partial } => end::end(self, *by, partial.as_ref(), given.now),
             Command::Fail { failure, partial } => end::fail(self, failure, partial.as_ref(), given.now),
-            Command::Recover => recover::recover(self, given.now),
+            Command::Recover { cause } => recover::recover(self, *cause, given.now),
         }
+    }
+}
+
+impl Session {
+    /// Whether a message may begin a run, asked before a slot is taken and the agent's files are read. A message
+    /// whose client id began a run before gets its answer here.
+    pub fn may_post(
+        &self,
+        text: &str,
+        client_id: Option<&str>,
+        limits: &Limits,
+    ) -> Result<Option<Answer>, Refusal> {
+        post::may_post(self, text, client_id, limits)
     }
 }
 

@@ -4,6 +4,7 @@ use super::{Given, answer, busy, count_changed, over};
 use crate::code::{Code, Refusal};
 use crate::command::{Admission, Answer, Decision, Effect, PostMessage, RunContext};
 use crate::ids::{MessageId, RunId};
+use crate::limits::Limits;
 use crate::record::{
     Body, Context, CwdChanged, ModelSet, RunCreated, StateChanged, StateName, Trigger, User,
 };
@@ -14,31 +15,44 @@ pub(super) fn post_message(
     post: &PostMessage,
     given: &mut Given<'_>,
 ) -> Result<Decision, Refusal> {
-    // A retry is answered in every state: the client may have lost our first answer to a crash.
-    if let Some(run) = post.client_id.as_deref().and_then(|id| session.run_of_client_id(id)) {
-        let state = run.state.clone();
-        return Ok(answer(Answer::Posted { run: run.id, message: run.message_id, state, repeated: true }));
+    match may_post(session, &post.text, post.client_id.as_deref(), given.limits)? {
+        Some(repeated) => Ok(answer(repeated)),
+        None => Ok(begin(post, given)),
     }
-    check(post, given)?;
+}
+
+/// Whether a message may begin a run; the answer at hand when its client id has begun one already.
+pub(super) fn may_post(
+    session: &Session,
+    text: &str,
+    client_id: Option<&str>,
+    limits: &Limits,
+) -> Result<Option<Answer>, Refusal> {
+    // A retry is answered in every state: the client may have lost our first answer to a crash.
+    if let Some(run) = client_id.and_then(|id| session.run_of_client_id(id)) {
+        let state = run.state.clone();
+        return Ok(Some(Answer::Posted { run: run.id, message: run.message_id, state, repeated: true }));
+    }
+    check(text, client_id, limits)?;
     match &session.state {
-        State::Idle => Ok(begin(post, given)),
+        State::Idle => Ok(None),
         State::Running { .. } => Err(busy("session is running; cancel the run or wait")),
         State::Queued { .. } => Err(busy("a message is queued; resume or discard it first")),
         State::Ended | State::Failed(_) => Err(over(session)),
     }
 }
 
-fn check(post: &PostMessage, given: &Given<'_>) -> Result<(), Refusal> {
-    if post.text.is_empty() {
+fn check(text: &str, client_id: Option<&str>, limits: &Limits) -> Result<(), Refusal> {
+    if text.is_empty() {
         return Err(Refusal::invalid("text", "a message must not be empty"));
     }
-    let max = given.limits.message_bytes;
-    if post.text.len() > max {
-        let message = format!("a message has at most {max} bytes, this one has {}", post.text.len());
+    let max = limits.message_bytes;
+    if text.len() > max {
+        let message = format!("a message has at most {max} bytes, this one has {}", text.len());
         return Err(Refusal::new(Code::Emsgsize, message));
     }
-    let id_max = given.limits.client_id_bytes;
-    match post.client_id.as_deref() {
+    let id_max = limits.client_id_bytes;
+    match client_id {
         Some("") => Err(Refusal::invalid("client_id", "a client id must not be empty; leave it out instead")),
         Some(id) if id.len() > id_max => {
             Err(Refusal::invalid("client_id", format!("a client id has at most {id_max} bytes")))

@@ -3,15 +3,29 @@
 
 use super::{answer, attach::detached, count_changed, moved, run::settle};
 use crate::code::{Code, Refusal};
-use crate::command::{Answer, Decision, Outcome};
+use crate::command::{Answer, Decision, Interruption, Outcome};
 use crate::record::{DetachReason, Failure, StateName, Trigger};
 use crate::session::{Session, State};
 use crate::time::Timestamp;
 
-/// The reason that a run interrupted by a crash fails with.
-pub const CRASH_REASON: &str = "daemon_crash_during_run";
+/// What an interrupted run fails with.
+fn failure(cause: Interruption) -> Failure {
+    let (code, reason, message) = match cause {
+        Interruption::DaemonCrash => (
+            Code::Eintr,
+            "daemon_crash_during_run",
+            "the daemon stopped during this run; send the message again",
+        ),
+        Interruption::StorageFailure => (
+            Code::Eio,
+            "storage_failure",
+            "the log could not be written during this run; check the disk and send the message again",
+        ),
+    };
+    Failure { code, reason: reason.to_owned(), message: message.to_owned() }
+}
 
-pub(super) fn recover(session: &Session, now: Timestamp) -> Result<Decision, Refusal> {
+pub(super) fn recover(session: &Session, cause: Interruption, now: Timestamp) -> Result<Decision, Refusal> {
     let mut records = Vec::new();
     let mut effects = Vec::new();
     if let Some(old) = session.attached {
@@ -21,12 +35,7 @@ pub(super) fn recover(session: &Session, now: Timestamp) -> Result<Decision, Ref
         State::Running { run } => {
             // A run whose end is in the log only lost the record that says the session is idle again.
             if let Some(open) = session.run(*run).filter(|run| !run.state.is_over()) {
-                let failure = Failure {
-                    code: Code::Eintr,
-                    reason: CRASH_REASON.to_owned(),
-                    message: "the daemon stopped during this run; send the message again".to_owned(),
-                };
-                records.extend(settle(session, open, &Outcome::Failed(failure), None, now));
+                records.extend(settle(session, open, &Outcome::Failed(failure(cause)), None, now));
             }
             let (from, to) = (StateName::Running, StateName::Idle);
             records.push(moved(from, to, Trigger::CrashRecovered, None));
