@@ -24,6 +24,20 @@ pub struct Limits {
     pub tool_output_bytes: usize,
     /// Steps (model calls) that one run may take.
     pub steps_per_run: u32,
+    /// Longest answer of one model call, in bytes; a longer one is cut and says so.
+    pub answer_bytes: usize,
+    /// How often one model call is tried when the model is at its rate limit.
+    pub model_attempts: u32,
+    /// The wait before the second attempt, in milliseconds; it doubles with every further one.
+    pub model_retry_ms: u64,
+    /// The longest wait between two attempts, in milliseconds.
+    pub model_retry_max_ms: u64,
+    /// Most bytes of a file that one `fs.read` returns.
+    pub fs_read_bytes: usize,
+    /// Most entries of a directory that one `fs.list` returns.
+    pub fs_list_entries: usize,
+    /// Largest control file, in bytes.
+    pub control_file_bytes: usize,
     /// Live events kept in memory per active session, in bytes.
     pub live_ring_bytes: usize,
     /// How long an idle session stays loaded, in milliseconds.
@@ -47,6 +61,13 @@ impl Default for Limits {
             frame_bytes: 1024 * 1024,
             tool_output_bytes: 64 * 1024,
             steps_per_run: 64,
+            answer_bytes: 4 * 1024 * 1024,
+            model_attempts: 5,
+            model_retry_ms: 250,
+            model_retry_max_ms: 30_000,
+            fs_read_bytes: 1024 * 1024,
+            fs_list_entries: 1_000,
+            control_file_bytes: 256 * 1024,
             live_ring_bytes: 4 * 1024 * 1024,
             idle_unload_ms: 5_000,
             stop_grace_ms: 5_000,
