@@ -3,11 +3,19 @@
 //! A small table of its own, so that no lock is held across two sessions: reserve a slot, append, then confirm
 //! by keeping it or release it. The engine holds the table behind one short lock.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 use crate::limits::Limits;
 use crate::name::Name;
 use crate::record::{LimitHit, LimitScope};
+
+/// How many sessions run, as listeners are told.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Counts {
+    pub total: u32,
+    pub per_project: BTreeMap<Name, u32>,
+    pub per_operator: BTreeMap<u32, u32>,
+}
 
 /// The running counts.
 #[derive(Debug, Clone, Default)]
@@ -55,8 +63,12 @@ impl Admissions {
         self.per_operator.get(&operator).copied().unwrap_or(0)
     }
 
-    /// All running sessions.
-    pub fn total(&self) -> u32 {
-        self.per_operator.values().sum()
+    /// Every count.
+    pub fn counts(&self) -> Counts {
+        Counts {
+            total: self.per_operator.values().sum(),
+            per_project: self.per_project.iter().map(|(project, n)| (project.clone(), *n)).collect(),
+            per_operator: self.per_operator.iter().map(|(operator, n)| (*operator, *n)).collect(),
+        }
     }
 }

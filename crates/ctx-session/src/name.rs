@@ -5,6 +5,8 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
+use crate::ids::SessionId;
+
 /// Longest name, in characters.
 pub const NAME_LEN_MAX: usize = 64;
 
@@ -85,6 +87,13 @@ impl TryFrom<String> for Name {
     type Error = BadName;
     fn try_from(text: String) -> Result<Self, BadName> {
         Name::new(&text)
+    }
+}
+
+/// The characters of an id are those of a name.
+impl From<SessionId> for Name {
+    fn from(id: SessionId) -> Name {
+        Name(id.to_string().into())
     }
 }
 

@@ -6,8 +6,9 @@
 
 use std::collections::{BTreeMap, HashMap};
 
+use crate::code::Code;
 use crate::ids::{CallId, MessageId, RunId, SessionId, Ulid};
-use crate::record::{Body, Failure, LimitHit, Record, Scope, SessionMeta, StateName, Usage};
+use crate::record::{Body, Failure, LimitHit, Record, Scope, SessionMeta, StateName, Usage, User};
 use crate::time::Timestamp;
 
 /// Where a session stands. Illegal combinations (idle with a run, queued without one) cannot be written down.
@@ -97,10 +98,20 @@ pub struct Session {
     pub ended_at: Option<Timestamp>,
     pub next_seq: u64,
     pub attached: Option<Attachment>,
-    runs: BTreeMap<RunId, Run>,
+    /// In the order of the log. Ids do not tell it: a clock may have jumped back between two daemons.
+    runs: Vec<Run>,
+    run_at: HashMap<RunId, usize>,
     client_ids: HashMap<String, RunId>,
-    /// Tools of the current run that were started and not settled.
-    open_tools: BTreeMap<CallId, Timestamp>,
+    open_tools: BTreeMap<CallId, OpenTool>,
+    /// What the newest `state_changed` said; not the name of `state` only where a record is damaged.
+    logged_state: StateName,
+}
+
+/// A tool that was started and not settled; its run is open.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct OpenTool {
+    run: RunId,
+    started: Timestamp,
 }
 
 impl Session {
@@ -114,11 +125,13 @@ impl Session {
             created_at: time,
             updated_at: time,
             ended_at: None,
-            next_seq: seq + 1,
+            next_seq: seq.saturating_add(1),
             attached: None,
-            runs: BTreeMap::new(),
+            runs: Vec::new(),
+            run_at: HashMap::new(),
             client_ids: HashMap::new(),
             open_tools: BTreeMap::new(),
+            logged_state: StateName::Idle,
             meta,
         }
     }
@@ -132,70 +145,69 @@ impl Session {
     }
 
     pub fn run(&self, id: RunId) -> Option<&Run> {
-        self.runs.get(&id)
+        self.runs.get(*self.run_at.get(&id)?)
     }
 
     /// The runs, oldest first.
     pub fn runs(&self) -> impl DoubleEndedIterator<Item = &Run> {
-        self.runs.values()
+        self.runs.iter()
     }
 
     /// The run that a client id started.
     pub fn run_of_client_id(&self, client_id: &str) -> Option<&Run> {
-        self.runs.get(self.client_ids.get(client_id)?)
+        self.run(*self.client_ids.get(client_id)?)
     }
 
     /// The run that goes on or waits, if one does.
     pub fn current_run(&self) -> Option<&Run> {
         match &self.state {
-            State::Running { run } | State::Queued { run, .. } => self.runs.get(run),
+            State::Running { run } | State::Queued { run, .. } => self.run(*run),
             State::Idle | State::Ended | State::Failed(_) => None,
         }
     }
 
     /// Tools that were started and not settled, with the time they started at.
     pub fn open_tools(&self) -> impl Iterator<Item = (CallId, Timestamp)> + '_ {
-        self.open_tools.iter().map(|(call, started)| (*call, *started))
+        self.open_tools.iter().map(|(call, tool)| (*call, tool.started))
+    }
+
+    pub(crate) fn open_tools_of(&self, run: RunId) -> impl Iterator<Item = (CallId, Timestamp)> + '_ {
+        let of_run = self.open_tools.iter().filter(move |(_, tool)| tool.run == run);
+        of_run.map(|(call, tool)| (*call, tool.started))
+    }
+
+    /// The state that someone who reads only the newest `state_changed` takes this session to be in.
+    pub(crate) fn logged_state(&self) -> StateName {
+        self.logged_state
     }
 
     /// Moves the state by one record. Replaying a log is this in a loop.
     pub fn apply(&mut self, record: &Record) {
-        self.next_seq = record.seq + 1;
+        self.next_seq = self.next_seq.max(record.seq.saturating_add(1));
         // A clock that jumps back must not make a session look older than it is.
         self.updated_at = self.updated_at.max(record.time);
         match &record.body {
-            Body::SessionMeta(_) | Body::AssistantStarted(_) | Body::ReasoningFinished(_) => {}
-            Body::User(user) => {
-                if let Some(client_id) = &user.client_id {
-                    self.client_ids.insert(client_id.clone(), user.turn_id);
-                }
-                let run = Run {
-                    id: user.turn_id,
-                    message_id: user.message_id,
-                    state: RunState::Pending,
-                    first_seq: record.seq,
-                    end_seq: None,
-                    created_at: record.time,
-                    started_at: None,
-                    completed_at: None,
-                    usage: Usage::default(),
-                };
-                self.runs.insert(user.turn_id, run);
-            }
-            Body::RunCreated(_) => {}
+            Body::SessionMeta(_)
+            | Body::RunCreated(_)
+            | Body::AssistantStarted(_)
+            | Body::ReasoningFinished(_)
+            | Body::QueuedDiscarded(_) => {}
+            Body::User(user) => self.begin_run(user, record),
             Body::Context(context) => {
-                if let Some(run) = self.runs.get_mut(&context.turn_id) {
+                if let Some(run) = self.open_run(context.turn_id) {
                     run.state = RunState::Running;
-                    run.started_at = Some(record.time);
+                    run.started_at = run.started_at.or(Some(record.time));
                 }
             }
             Body::AssistantFinished(message) => {
-                if let (Some(run), Some(usage)) = (self.runs.get_mut(&message.turn_id), message.usage) {
+                if let (Some(run), Some(usage)) = (self.open_run(message.turn_id), message.usage) {
                     run.usage = run.usage.plus(usage);
                 }
             }
             Body::ToolStarted(tool) => {
-                self.open_tools.insert(tool.call_id, record.time);
+                if let Some(run) = self.open_run(tool.turn_id).map(|run| run.id) {
+                    self.open_tools.insert(tool.call_id, OpenTool { run, started: record.time });
+                }
             }
             Body::ToolFinished(tool) => {
                 self.open_tools.remove(&tool.call_id);
@@ -207,7 +219,6 @@ impl Session {
                     Failure { code: end.code, reason: end.reason.clone(), message: end.message.clone() };
                 self.end_run(end.turn_id, RunState::Failed(failure), record);
             }
-            Body::QueuedDiscarded(_) => {}
             Body::StateChanged(change) => self.move_to(change.to, change.limit, record.time),
             Body::SessionRenamed(renamed) => self.title = Some(renamed.title.clone()),
             Body::ModelSet(set) => self.model_override = set.model.clone(),
@@ -222,9 +233,37 @@ impl Session {
         }
     }
 
+    fn begin_run(&mut self, user: &User, record: &Record) {
+        // A repeated line must not bring a run back that is over.
+        if self.run_at.contains_key(&user.turn_id) {
+            return;
+        }
+        if let Some(client_id) = &user.client_id {
+            self.client_ids.insert(client_id.clone(), user.turn_id);
+        }
+        self.run_at.insert(user.turn_id, self.runs.len());
+        self.runs.push(Run {
+            id: user.turn_id,
+            message_id: user.message_id,
+            state: RunState::Pending,
+            first_seq: record.seq,
+            end_seq: None,
+            created_at: record.time,
+            started_at: None,
+            completed_at: None,
+            usage: Usage::default(),
+        });
+    }
+
+    fn open_run(&mut self, id: RunId) -> Option<&mut Run> {
+        let run = self.runs.get_mut(*self.run_at.get(&id)?)?;
+        (!run.state.is_over()).then_some(run)
+    }
+
+    /// The first end wins.
     fn end_run(&mut self, id: RunId, state: RunState, record: &Record) {
-        self.open_tools.clear();
-        if let Some(run) = self.runs.get_mut(&id) {
+        self.open_tools.retain(|_, tool| tool.run != id);
+        if let Some(run) = self.open_run(id) {
             run.state = state;
             run.end_seq = Some(record.seq);
             run.completed_at = Some(record.time);
@@ -232,7 +271,8 @@ impl Session {
     }
 
     fn move_to(&mut self, to: StateName, limit: Option<LimitHit>, time: Timestamp) {
-        let newest = self.runs.keys().next_back().copied();
+        self.logged_state = to;
+        let newest = self.runs.last().filter(|run| !run.state.is_over()).map(|run| run.id);
         self.state = match (to, newest) {
             (StateName::Running, Some(run)) => State::Running { run },
             (StateName::Queued, Some(run)) => State::Queued { run, limit },
@@ -243,7 +283,7 @@ impl Session {
                 State::Failed(failure) => State::Failed(failure.clone()),
                 State::Idle | State::Running { .. } | State::Queued { .. } | State::Ended => {
                     State::Failed(Failure {
-                        code: crate::code::Code::Eio,
+                        code: Code::Eio,
                         reason: "unknown".to_owned(),
                         message: "the record that says why is damaged".to_owned(),
                     })

@@ -24,11 +24,9 @@ pub struct Create {
 
 /// The first command of every log. There is no limit on how many sessions exist: only running ones count.
 pub fn create(create: Create) -> Decision {
-    let by_id = || Name::new(&create.id.to_string()).ok();
-    let name = create.name.clone().or_else(by_id);
-    let meta = name.map(|name| SessionMeta {
+    let meta = SessionMeta {
         session_id: create.id,
-        name,
+        name: create.name.unwrap_or_else(|| Name::from(create.id)),
         scope: create.scope,
         space: create.space,
         owner: create.owner,
@@ -42,10 +40,6 @@ pub fn create(create: Create) -> Decision {
         forked_from: None,
         dsl_hash: None,
         app: create.app,
-    });
-    Decision {
-        records: meta.map(Box::new).map(Body::SessionMeta).into_iter().collect(),
-        effects: Vec::new(),
-        answer: Answer::Done,
-    }
+    };
+    Decision { records: vec![Body::SessionMeta(Box::new(meta))], effects: Vec::new(), answer: Answer::Done }
 }

@@ -54,7 +54,9 @@ fn close(
     let mut effects = Vec::new();
     if let Some(run) = session.current_run() {
         records.extend(settle(session, run, outcome, partial, now));
-        effects.push(Effect::KillRun { run: run.id });
+        if from == StateName::Running {
+            effects.push(Effect::KillRun { run: run.id });
+        }
     }
     if let Some(old) = session.attached {
         let reason = DetachReason::SessionEnded;
@@ -62,9 +64,10 @@ fn close(
         effects.push(Effect::CloseConnection { connection: old.connection, reason });
     }
     records.extend(last);
-    // A failed session that is ended has told its clients, and freed its name, when it failed.
+    effects.push(Effect::CloseClients);
+    // A failed session that is ended has freed its name when it failed.
     if !from.is_over() {
-        effects.extend([Effect::CloseClients, Effect::FreeName]);
+        effects.push(Effect::FreeName);
     }
     effects.extend(count_changed(from, to));
     Decision { records, effects, answer: Answer::Done }

@@ -8,7 +8,7 @@
 //! running -> idle     run_completed       idle    -> ended    session_ended
 //! running -> idle     run_failed          idle    -> failed   session_failed
 //! running -> idle     run_cancelled       failed  -> ended    session_ended
-//! running -> idle     crash_recovered     queued  -> idle     run_cancelled
+//! running -> idle     crash_recovered
 //! ```
 //!
 //! A test walks every pair of state and command and compares what it finds with this table. One file per
@@ -51,7 +51,7 @@ impl Session {
             Command::FinishRun { run, outcome, partial } => {
                 run::finish_run(self, *run, outcome, partial.as_ref(), given.now)
             }
-            Command::CancelRun { run, reason, by } => run::cancel_run(self, *run, *reason, *by, given.now),
+            Command::CancelRun { run, reason, by } => run::cancel_run(self, *run, *reason, *by),
             Command::Rename { title } => settings::rename(title, given.limits),
             Command::SetModel { model } => settings::set_model(self, model.as_deref()),
             Command::Attach { connection, user, device_hint, takeover } => {

@@ -17,7 +17,7 @@ pub(super) fn post_message(
 ) -> Result<Decision, Refusal> {
     match may_post(session, &post.text, post.client_id.as_deref(), given.limits)? {
         Some(repeated) => Ok(answer(repeated)),
-        None => Ok(begin(post, given)),
+        None => Ok(begin(session, post, given)),
     }
 }
 
@@ -61,14 +61,14 @@ fn check(text: &str, client_id: Option<&str>, limits: &Limits) -> Result<(), Ref
     }
 }
 
-fn begin(post: &PostMessage, given: &mut Given<'_>) -> Decision {
+fn begin(session: &Session, post: &PostMessage, given: &mut Given<'_>) -> Decision {
     let run = RunId(given.ids.next(given.now));
     let message = MessageId(given.ids.next(given.now));
     let mut records = Vec::with_capacity(6);
-    if let Some(model) = &post.model_override {
+    if let Some(model) = post.model_override.as_ref().filter(|model| **model != session.model_override) {
         records.push(Body::ModelSet(ModelSet { model: model.clone() }));
     }
-    if let Some(cwd) = &post.cwd {
+    if let Some(cwd) = post.cwd.as_ref().filter(|cwd| **cwd != session.cwd) {
         records.push(Body::CwdChanged(CwdChanged { cwd: cwd.clone() }));
     }
     records.push(Body::User(User {

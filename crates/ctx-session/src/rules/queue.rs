@@ -4,7 +4,7 @@ use super::{busy, count_changed, moved, over, post::context_record};
 use crate::code::{Code, Refusal};
 use crate::command::{Admission, Answer, Decision, Effect};
 use crate::record::{Body, CancelReason, Cancelled, LimitScope, QueuedDiscarded, StateName, Trigger};
-use crate::session::{RunState, Session, State};
+use crate::session::{Run, RunState, Session, State};
 
 pub(super) fn resume_queued(session: &Session, admission: &Admission, by: u32) -> Result<Decision, Refusal> {
     let run = queued_run(session)?;
@@ -32,24 +32,22 @@ pub(super) fn resume_queued(session: &Session, admission: &Admission, by: u32) -
 
 pub(super) fn discard_queued(session: &Session, by: u32) -> Result<Decision, Refusal> {
     let run = queued_run(session)?;
-    let records = vec![
-        Body::QueuedDiscarded(QueuedDiscarded { turn_id: run.id, message_id: run.message_id, by }),
-        Body::Cancelled(Cancelled {
-            turn_id: run.id,
-            reason: CancelReason::QueuedDiscarded,
-            by: Some(by),
-            duration_ms: 0,
-        }),
-        moved(StateName::Queued, StateName::Idle, Trigger::QueuedDiscarded, Some(by)),
-    ];
-    Ok(Decision {
-        records,
-        effects: Vec::new(),
-        answer: Answer::Run { run: run.id, state: RunState::Cancelled },
-    })
+    Ok(discard(session, run, CancelReason::QueuedDiscarded, Some(by)))
 }
 
-fn queued_run(session: &Session) -> Result<&crate::session::Run, Refusal> {
+/// The queued run is cancelled and its message no longer counts. When nobody asked (the last connection of a
+/// temp session went), it is the owner's doing.
+pub(super) fn discard(session: &Session, run: &Run, reason: CancelReason, by: Option<u32>) -> Decision {
+    let who = by.unwrap_or(session.meta.owner);
+    let records = vec![
+        Body::QueuedDiscarded(QueuedDiscarded { turn_id: run.id, message_id: run.message_id, by: who }),
+        Body::Cancelled(Cancelled { turn_id: run.id, reason, by, duration_ms: 0 }),
+        moved(StateName::Queued, StateName::Idle, Trigger::QueuedDiscarded, by),
+    ];
+    Decision { records, effects: Vec::new(), answer: Answer::Run { run: run.id, state: RunState::Cancelled } }
+}
+
+fn queued_run(session: &Session) -> Result<&Run, Refusal> {
     match &session.state {
         State::Queued { run, .. } => {
             session.run(*run).ok_or_else(|| Refusal::new(Code::Enoent, "the queued message is damaged"))

@@ -3,8 +3,9 @@
 
 use super::{answer, attach::detached, count_changed, moved, run::settle};
 use crate::code::{Code, Refusal};
-use crate::command::{Answer, Decision, Interruption, Outcome};
-use crate::record::{DetachReason, Failure, StateName, Trigger};
+use crate::command::{Answer, Decision, Effect, Interruption, Outcome};
+use crate::ids::RunId;
+use crate::record::{Body, DetachReason, Failure, StateName, Trigger};
 use crate::session::{Session, State};
 use crate::time::Timestamp;
 
@@ -26,25 +27,51 @@ fn failure(cause: Interruption) -> Failure {
 }
 
 pub(super) fn recover(session: &Session, cause: Interruption, now: Timestamp) -> Result<Decision, Refusal> {
-    let mut records = Vec::new();
-    let mut effects = Vec::new();
-    if let Some(old) = session.attached {
-        records.push(detached(old, DetachReason::DaemonRestart));
+    let (mut records, mut effects) = let_go(session, cause);
+    let waits = waiting_run(session);
+    // One at most, unless damage took the end of an earlier one.
+    for run in session.runs().filter(|run| !run.state.is_over() && Some(run.id) != waits) {
+        records.extend(settle(session, run, &Outcome::Failed(failure(cause)), None, now));
     }
-    match &session.state {
-        State::Running { run } => {
-            // A run whose end is in the log only lost the record that says the session is idle again.
-            if let Some(open) = session.run(*run).filter(|run| !run.state.is_over()) {
-                records.extend(settle(session, open, &Outcome::Failed(failure(cause)), None, now));
-            }
-            let (from, to) = (StateName::Running, StateName::Idle);
-            records.push(moved(from, to, Trigger::CrashRecovered, None));
-            effects.extend(count_changed(from, to));
-        }
-        State::Idle | State::Queued { .. } | State::Ended | State::Failed(_) => {}
+    let to = match &session.state {
+        State::Running { .. } | State::Idle => StateName::Idle,
+        // Damage may have taken the record that a queued run was discarded with.
+        State::Queued { .. } if waits.is_none() => StateName::Idle,
+        State::Queued { .. } => StateName::Queued,
+        State::Ended => StateName::Ended,
+        State::Failed(_) => StateName::Failed,
+    };
+    // After damage too, the newest `state_changed` is to tell the state.
+    let from = session.logged_state();
+    if from != to {
+        records.push(moved(from, to, Trigger::CrashRecovered, None));
+        effects.extend(count_changed(from, to));
     }
     if records.is_empty() {
         return Ok(answer(Answer::Ignored));
     }
     Ok(Decision { records, effects, answer: Answer::Done })
+}
+
+/// The connection that the log says is attached: gone with its daemon, or to be closed so that it comes again.
+fn let_go(session: &Session, cause: Interruption) -> (Vec<Body>, Vec<Effect>) {
+    match (session.attached, cause) {
+        (None, _) => (Vec::new(), Vec::new()),
+        (Some(old), Interruption::DaemonCrash) => {
+            (vec![detached(old, DetachReason::DaemonRestart)], Vec::new())
+        }
+        (Some(old), Interruption::StorageFailure) => {
+            let reason = DetachReason::Error;
+            let close = Effect::CloseConnection { connection: old.connection, reason };
+            (vec![detached(old, reason)], vec![close])
+        }
+    }
+}
+
+/// The run that is queued: it waits through a restart.
+fn waiting_run(session: &Session) -> Option<RunId> {
+    match &session.state {
+        State::Queued { run, .. } => session.run(*run).filter(|run| !run.state.is_over()).map(|run| run.id),
+        State::Idle | State::Running { .. } | State::Ended | State::Failed(_) => None,
+    }
 }

@@ -1,6 +1,8 @@
 //! A run while it goes on, its end, and its cancellation. Whichever end comes first wins; later ones are no-ops.
 
-use super::{answer, count_changed, moved};
+use serde_json::Value;
+
+use super::{answer, count_changed, moved, queue::discard};
 use crate::code::{Code, Refusal};
 use crate::command::{Answer, Decision, Effect, Outcome, Partial, Progress};
 use crate::ids::RunId;
@@ -19,8 +21,44 @@ pub(super) fn progress(session: &Session, run: RunId, progress: &Progress) -> Re
             return Ok(answer(Answer::Ignored));
         }
     }
+    check_tool(session, progress)?;
     let body = progress_record(run, progress);
     Ok(Decision { records: vec![body], effects: Vec::new(), answer: Answer::Done })
+}
+
+/// In the log every tool that ends has started, and ends once.
+fn check_tool(session: &Session, progress: &Progress) -> Result<(), Refusal> {
+    let is_open = |call_id| session.open_tools().any(|(open, _)| open == call_id);
+    match progress {
+        Progress::ToolStarted { call_id, .. } if is_open(*call_id) => {
+            Err(Refusal::new(Code::Eexist, format!("tool call {call_id} has started already")))
+        }
+        Progress::ToolFinished { call_id, .. } if !is_open(*call_id) => {
+            Err(Refusal::new(Code::Enoent, format!("no tool call {call_id} is open in this run")))
+        }
+        Progress::ToolStarted { .. }
+        | Progress::ToolFinished { .. }
+        | Progress::AssistantStarted { .. }
+        | Progress::AssistantFinished { .. }
+        | Progress::ReasoningFinished { .. } => Ok(()),
+    }
+}
+
+/// The deepest nesting of a tool's input that is kept as JSON: a reader of the log stops at 128 levels.
+const INPUT_DEPTH_MAX: usize = 100;
+
+/// Input that could not be read back out of the log is kept as its text.
+fn readable(input: Value) -> Value {
+    if deeper_than(INPUT_DEPTH_MAX, &input) { Value::String(input.to_string()) } else { input }
+}
+
+fn deeper_than(levels: usize, value: &Value) -> bool {
+    match (value, levels) {
+        (Value::Array(_) | Value::Object(_), 0) => true,
+        (Value::Array(items), _) => items.iter().any(|item| deeper_than(levels - 1, item)),
+        (Value::Object(fields), _) => fields.values().any(|field| deeper_than(levels - 1, field)),
+        (Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_), _) => false,
+    }
 }
 
 fn progress_record(turn_id: RunId, progress: &Progress) -> Body {
@@ -35,6 +73,7 @@ fn progress_record(turn_id: RunId, progress: &Progress) -> Body {
             Body::ReasoningFinished(ReasoningFinished { turn_id, message_id, text })
         }
         Progress::ToolStarted { call_id, provider_call_id, name, input } => {
+            let input = readable(input);
             Body::ToolStarted(ToolStarted { turn_id, call_id, provider_call_id, name, input })
         }
         Progress::ToolFinished { call_id, status, duration_ms, output, truncated, blob } => {
@@ -102,7 +141,7 @@ pub(super) fn settle(
             usage: None,
         }));
     }
-    for (call_id, started) in session.open_tools() {
+    for (call_id, started) in session.open_tools_of(run.id) {
         records.push(Body::ToolFinished(ToolFinished {
             turn_id: run.id,
             call_id,
@@ -113,7 +152,8 @@ pub(super) fn settle(
             blob: None,
         }));
     }
-    let duration_ms = now.millis_since(run.started_at.unwrap_or(run.created_at));
+    // Waiting in the queue is not work.
+    let duration_ms = run.started_at.map_or(0, |started| now.millis_since(started));
     records.push(match outcome {
         Outcome::Done => Body::RunFinished(RunFinished { turn_id: run.id, duration_ms, usage: run.usage }),
         Outcome::Failed(failure) => Body::Failed(Failed {
@@ -136,7 +176,6 @@ pub(super) fn cancel_run(
     run: RunId,
     reason: CancelReason,
     by: Option<u32>,
-    now: Timestamp,
 ) -> Result<Decision, Refusal> {
     let Some(found) = session.run(run) else {
         return Err(Refusal::new(Code::Enoent, format!("no run {run} in this session")));
@@ -148,14 +187,8 @@ pub(super) fn cancel_run(
             effects: vec![Effect::StopRun { run, reason, by }],
             answer: Answer::Run { run, state },
         }),
-        // A run that never started has nothing to stop: its message stays, its run is over.
-        State::Queued { run: current, .. } if *current == run => {
-            let outcome = Outcome::Cancelled { reason, by };
-            let mut records = settle(session, found, &outcome, None, now);
-            records.push(moved(StateName::Queued, StateName::Idle, Trigger::RunCancelled, by));
-            let answer = Answer::Run { run, state: RunState::Cancelled };
-            Ok(Decision { records, effects: Vec::new(), answer })
-        }
+        // A run that never started has nothing to stop: cancelling it is discarding its message.
+        State::Queued { run: current, .. } if *current == run => Ok(discard(session, found, reason, by)),
         State::Running { .. } | State::Queued { .. } | State::Idle | State::Ended | State::Failed(_) => {
             Ok(answer(Answer::Run { run, state }))
         }
