@@ -1,0 +1,227 @@
+//! Files beneath a root: every path is opened under an open directory, and no link is followed.
+//!
+//! A name planted in the way of a daemon that runs as root must not lead it elsewhere, so nothing here takes an
+//! absolute path but the root itself.
+
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use ctx_journal::Owner;
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, ResolveFlags};
+use rustix::io::Errno;
+
+use crate::error::ViewError;
+
+const BENEATH: ResolveFlags =
+    ResolveFlags::BENEATH.union(ResolveFlags::NO_SYMLINKS).union(ResolveFlags::NO_MAGICLINKS);
+/// What a small file is written to before it takes its place. One writer per directory, so one name is enough,
+/// and what a crash leaves behind is used again by the next write.
+const BESIDE: &str = ".new";
+
+/// The root of the tree, held open.
+#[derive(Debug, Clone)]
+pub struct RootDir {
+    fd: Arc<OwnedFd>,
+    path: PathBuf,
+}
+
+impl RootDir {
+    pub fn open(path: &Path) -> Result<RootDir, ViewError> {
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let fd = rustix::fs::open(path, flags, Mode::empty())
+            .map_err(|error| ViewError::io(path, "open the root", error))?;
+        Ok(RootDir { fd: Arc::new(fd), path: path.to_owned() })
+    }
+
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Opens a directory beneath the root.
+    pub(crate) fn dir(&self, relative: &Path) -> Result<Dir, ViewError> {
+        let path = self.path.join(relative);
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let fd = rustix::fs::openat2(&*self.fd, relative, flags, Mode::empty(), BENEATH)
+            .map_err(|error| ViewError::io(&path, "open the directory", error))?;
+        Ok(Dir { fd, path })
+    }
+
+    /// Opens a directory beneath the root that may not be there.
+    pub(crate) fn dir_if_there(&self, relative: &Path) -> Result<Option<Dir>, ViewError> {
+        found(self.dir(relative))
+    }
+}
+
+/// A directory beneath the root, held open for the time of one operation.
+#[derive(Debug)]
+pub(crate) struct Dir {
+    fd: OwnedFd,
+    path: PathBuf,
+}
+
+impl Dir {
+    pub(crate) fn path_of(&self, name: &str) -> PathBuf {
+        self.path.join(name)
+    }
+
+    fn open(&self, name: &str, flags: OFlags, mode: Mode, action: &'static str) -> Result<File, ViewError> {
+        rustix::fs::openat2(&self.fd, name, flags | OFlags::CLOEXEC, mode, BENEATH)
+            .map(File::from)
+            .map_err(|error| ViewError::io(&self.path_of(name), action, error))
+    }
+
+    /// The file to read, if it is there.
+    pub(crate) fn read(&self, name: &str) -> Result<Option<File>, ViewError> {
+        // A pipe planted here must not hold the reader up.
+        found(self.open(name, OFlags::RDONLY | OFlags::NONBLOCK, Mode::empty(), "open the file"))
+    }
+
+    /// The contents of a small file, if it is there.
+    pub(crate) fn contents(&self, name: &str) -> Result<Option<Vec<u8>>, ViewError> {
+        let Some(mut file) = self.read(name)? else { return Ok(None) };
+        let mut bytes = Vec::new();
+        file.read_to_end(&mut bytes)
+            .map_err(|error| ViewError::io(&self.path_of(name), "read the file", error))?;
+        Ok(Some(bytes))
+    }
+
+    /// The file to read and append to; made when it is missing.
+    pub(crate) fn append(&self, name: &str, owner: Owner) -> Result<File, ViewError> {
+        let flags = OFlags::RDWR | OFlags::APPEND | OFlags::NONBLOCK;
+        if let Some(file) = found(self.open(name, flags, Mode::empty(), "open the file"))? {
+            return Ok(file);
+        }
+        self.make(name, flags | OFlags::CREATE | OFlags::EXCL, owner)
+    }
+
+    fn make(&self, name: &str, flags: OFlags, owner: Owner) -> Result<File, ViewError> {
+        let rights = Rights::of(owner);
+        let file = self.open(name, flags, rights.file, "make the file")?;
+        rights
+            .give_file(&file)
+            .map_err(|error| ViewError::io(&self.path_of(name), "give the file to its owner", error))?;
+        Ok(file)
+    }
+
+    /// Puts a small file in place of the one that is there, in one step.
+    pub(crate) fn replace(&self, name: &str, bytes: &[u8], owner: Owner) -> Result<(), ViewError> {
+        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC | OFlags::NONBLOCK;
+        let mut beside = self.make(BESIDE, flags, owner)?;
+        beside
+            .write_all(bytes)
+            .map_err(|error| ViewError::io(&self.path_of(name), "write the file", error))?;
+        rustix::fs::renameat(&self.fd, BESIDE, &self.fd, name)
+            .map_err(|error| ViewError::io(&self.path_of(name), "replace the file", error))
+    }
+
+    /// When a file, or this directory itself as `.`, last changed: seconds and nanoseconds.
+    pub(crate) fn changed_at(&self, name: &str) -> Result<Option<(i64, i64)>, ViewError> {
+        match rustix::fs::statat(&self.fd, name, AtFlags::SYMLINK_NOFOLLOW) {
+            Ok(stat) => Ok(Some((stat.st_mtime as i64, stat.st_mtime_nsec as i64))),
+            Err(Errno::NOENT) => Ok(None),
+            Err(error) => Err(ViewError::io(&self.path_of(name), "look at the file", error)),
+        }
+    }
+
+    pub(crate) fn remove(&self, name: &str) -> Result<(), ViewError> {
+        match rustix::fs::unlinkat(&self.fd, name, AtFlags::empty()) {
+            Ok(()) | Err(Errno::NOENT) => Ok(()),
+            Err(error) => Err(ViewError::io(&self.path_of(name), "remove the file", error)),
+        }
+    }
+
+    /// Opens a directory in this one; makes it when it is missing.
+    pub(crate) fn make_dir(&self, name: &str, owner: Owner) -> Result<Dir, ViewError> {
+        let rights = Rights::of(owner);
+        let path = self.path_of(name);
+        let made = match rustix::fs::mkdirat(&self.fd, name, rights.dir) {
+            Ok(()) => true,
+            Err(Errno::EXIST) => false,
+            Err(error) => return Err(ViewError::io(&path, "make the directory", error)),
+        };
+        let dir = self.dir(name)?;
+        if made {
+            rights
+                .give_dir(&dir.fd)
+                .map_err(|error| ViewError::io(&path, "give the directory to its owner", error))?;
+        }
+        Ok(dir)
+    }
+
+    pub(crate) fn dir(&self, name: &str) -> Result<Dir, ViewError> {
+        let path = self.path_of(name);
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let fd = rustix::fs::openat2(&self.fd, name, flags, Mode::empty(), BENEATH)
+            .map_err(|error| ViewError::io(&path, "open the directory", error))?;
+        Ok(Dir { fd, path })
+    }
+
+    /// The names in this directory that are text, with whether each is a directory.
+    pub(crate) fn names(&self) -> Result<Vec<(String, bool)>, ViewError> {
+        let wrong = |error| ViewError::io(&self.path, "list the directory", error);
+        let mut names = Vec::new();
+        for entry in rustix::fs::Dir::read_from(&self.fd).map_err(wrong)? {
+            let entry = entry.map_err(wrong)?;
+            let Ok(name) = entry.file_name().to_str() else { continue };
+            if name != "." && name != ".." {
+                names.push((name.to_owned(), self.is_dir(name, entry.file_type())));
+            }
+        }
+        Ok(names)
+    }
+
+    /// Some file systems do not say what an entry is.
+    fn is_dir(&self, name: &str, told: FileType) -> bool {
+        match told {
+            FileType::Directory => true,
+            FileType::Unknown => rustix::fs::statat(&self.fd, name, AtFlags::SYMLINK_NOFOLLOW)
+                .is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::Directory),
+            _ => false,
+        }
+    }
+}
+
+/// Nothing there is an answer, not an error.
+fn found<T>(opened: Result<T, ViewError>) -> Result<Option<T>, ViewError> {
+    match opened {
+        Ok(it) => Ok(Some(it)),
+        Err(error) if error.is_not_found() => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// Modes and ownership of what is made for an owner.
+struct Rights {
+    file: Mode,
+    dir: Mode,
+    /// Only a daemon that runs as root for someone else hands files over.
+    give: Option<Owner>,
+}
+
+impl Rights {
+    fn of(owner: Owner) -> Rights {
+        let me = rustix::process::geteuid();
+        if me.is_root() && owner.uid != me.as_raw() {
+            return Rights { file: Mode::from(0o640), dir: Mode::from(0o750), give: Some(owner) };
+        }
+        Rights { file: Mode::from(0o600), dir: Mode::from(0o700), give: None }
+    }
+
+    fn give_file(&self, file: &File) -> io::Result<()> {
+        let Some(owner) = self.give else { return Ok(()) };
+        let (uid, gid) = (rustix::fs::Uid::from_raw(owner.uid), rustix::fs::Gid::from_raw(owner.gid));
+        rustix::fs::fchown(file, Some(uid), Some(gid))?;
+        // The umask may have taken the group's right away.
+        Ok(rustix::fs::fchmod(file, self.file)?)
+    }
+
+    /// Directories stay root's, so that their user cannot plant a link in the daemon's way.
+    fn give_dir(&self, dir: &impl AsFd) -> io::Result<()> {
+        let Some(owner) = self.give else { return Ok(()) };
+        rustix::fs::fchown(dir, None, Some(rustix::fs::Gid::from_raw(owner.gid)))?;
+        Ok(rustix::fs::fchmod(dir, self.dir)?)
+    }
+}

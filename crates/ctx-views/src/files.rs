@@ -1,0 +1,237 @@
+//! The files of one session directory: `messages.jsonl`, `latest.md`, `state`, `cwd`, times and `meta.json`.
+//!
+//! They are all derived from the log beside them. What has been shown is read off the files themselves (the
+//! last whole line of `messages.jsonl`), so there is no second truth to disagree with. Nothing here is synced,
+//! and no file is held open between two calls. The directory is the journal's: a view never makes it.
+
+mod messages;
+pub mod meta;
+
+use std::ops::ControlFlow;
+use std::path::{Path, PathBuf};
+
+use ctx_journal::{Entry, Journal, LogPath, Owner};
+use ctx_session::conversation::{self, Change, Part, Role};
+use ctx_session::record::Decoded;
+use ctx_session::{Body, Record, Session};
+
+use crate::dir::{Dir, RootDir};
+use crate::error::ViewError;
+pub(crate) use messages::{BackLines, latest_text, tail};
+use messages::{Messages, Tail};
+pub use meta::Meta;
+
+pub const MESSAGES: &str = "messages.jsonl";
+pub const LATEST: &str = "latest.md";
+pub const STATE: &str = "state";
+pub const CWD: &str = "cwd";
+pub const CREATED_AT: &str = "created_at";
+pub const UPDATED_AT: &str = "updated_at";
+pub const META: &str = "meta.json";
+
+/// Lines that wait in memory while a long log is read.
+const CATCH_UP_BYTES: usize = 256 * 1024;
+
+/// Writes the files of one session directory.
+#[derive(Debug)]
+pub struct SessionFiles {
+    root: RootDir,
+    dir: PathBuf,
+    owner: Owner,
+    tail: Tail,
+    /// The small files as they were last written, so that only changes cost something.
+    written: [Vec<u8>; 5],
+    stale: bool,
+}
+
+impl SessionFiles {
+    /// Looks at what the files show. They are stale until [`SessionFiles::catch_up`] has compared them with
+    /// the log.
+    pub fn open(root: &RootDir, dir: &Path, owner: Owner) -> Result<SessionFiles, ViewError> {
+        let mut tail = Tail::default();
+        let opened = root.dir(dir)?;
+        if let Some(file) = opened.read(MESSAGES)? {
+            let path = opened.path_of(MESSAGES);
+            tail = messages::tail(&file).map_err(|error| ViewError::io(&path, "read the file", error))?;
+        }
+        let written = std::array::from_fn(|_| Vec::new());
+        Ok(SessionFiles { root: root.clone(), dir: dir.to_owned(), owner, tail, written, stale: true })
+    }
+
+    /// The seq of the last message shown: no record up to it need be handed over again.
+    pub fn shown(&self) -> Option<u64> {
+        self.tail.seq
+    }
+
+    /// The seq from which on records are to be handed to [`SessionFiles::catch_up`]. Normally the one after
+    /// [`SessionFiles::shown`]; all of them when the files show more than the log has.
+    pub fn wants_from(&self, session: &Session) -> u64 {
+        match self.tail.seq {
+            Some(seq) if seq < session.next_seq => seq + 1,
+            Some(_) | None => 0,
+        }
+    }
+
+    /// Whether the files may have missed something: after opening, and after an error.
+    pub fn is_stale(&self) -> bool {
+        self.stale
+    }
+
+    /// The directory was renamed; what is in it has not changed.
+    pub fn moved_to(&mut self, dir: &Path) {
+        self.dir = dir.to_owned();
+    }
+
+    /// Shows the records of a commit, all of them together. To be called after the commit and before any
+    /// client is told. `session` has them applied.
+    pub fn show(&mut self, session: &Session, records: &[Record]) -> Result<(), ViewError> {
+        if self.stale {
+            return Err(ViewError::Stale { dir: self.root.path().join(&self.dir) });
+        }
+        let shown = self.try_show(session, records);
+        self.stale = shown.is_err();
+        shown
+    }
+
+    fn try_show(&mut self, session: &Session, records: &[Record]) -> Result<(), ViewError> {
+        let changes: Vec<Change> = records.iter().filter_map(conversation::change).collect();
+        let dir = self.root.dir(&self.dir)?;
+        if !changes.is_empty() {
+            if let Some(text) = latest_of(&changes) {
+                dir.replace(LATEST, &with_line_end(text), self.owner)?;
+            }
+            let mut file = Messages::open(&dir, self.owner, self.tail)?;
+            for change in &changes {
+                file.push(change);
+            }
+            self.tail = file.write()?;
+            if changes.iter().any(|change| matches!(change, Change::Superseded { .. })) {
+                put_if_changed(&dir, LATEST, &with_line_end(&file.latest()?), self.owner)?;
+            }
+        }
+        for (at, (name, bytes)) in small_files(session).into_iter().enumerate() {
+            if let Some(written) = self.written.get_mut(at).filter(|written| **written != bytes) {
+                dir.replace(name, &bytes, self.owner)?;
+                *written = bytes;
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes the files show what `session` is, from records already in memory: all that the log has from
+    /// [`SessionFiles::wants_from`] on. A torn last line is cut, and any file that is missing is made again.
+    pub fn catch_up(&mut self, session: &Session, records: &[Record]) -> Result<(), ViewError> {
+        self.catch_up_with(session, |_, file| {
+            for record in records {
+                if let Some(change) = conversation::change(record) {
+                    file.push_new(&change, record.seq);
+                }
+            }
+            Ok(())
+        })
+    }
+
+    /// The same from the log, for a session of which only the state is in memory. Reads no more of the log
+    /// than is missing, and holds little of it.
+    pub fn catch_up_from(
+        &mut self,
+        journal: &dyn Journal,
+        log: &LogPath,
+        session: &Session,
+    ) -> Result<(), ViewError> {
+        self.catch_up_with(session, |from, file| {
+            let mut wrong = None;
+            journal.read(log, from, &mut |entry| {
+                if entry.seq >= session.next_seq {
+                    return ControlFlow::Break(());
+                }
+                if let Some(change) = record_of(&entry).as_ref().and_then(conversation::change) {
+                    file.push_new(&change, entry.seq);
+                }
+                if file.waiting() >= CATCH_UP_BYTES {
+                    wrong = file.write().err();
+                }
+                if wrong.is_some() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+            })?;
+            wrong.map_or(Ok(()), Err)
+        })
+    }
+
+    fn catch_up_with(
+        &mut self,
+        session: &Session,
+        feed: impl FnOnce(u64, &mut Messages<'_>) -> Result<(), ViewError>,
+    ) -> Result<(), ViewError> {
+        self.stale = true;
+        let dir = self.root.dir(&self.dir)?;
+        let promised = self.tail.seq;
+        let mut file = Messages::take_up(&dir, self.owner)?;
+        self.tail = file.tail();
+        // The file has shrunk since the caller was told what to hand over.
+        if self.tail.seq < promised {
+            return Err(ViewError::Stale { dir: self.root.path().join(&self.dir) });
+        }
+        // More is shown than the log has: an older log was put in its place. The log is the truth.
+        let from = self.wants_from(session);
+        if from == 0 {
+            file.start_over()?;
+        }
+        feed(from, &mut file)?;
+        self.tail = file.write()?;
+        put_if_changed(&dir, LATEST, &with_line_end(&file.latest()?), self.owner)?;
+        for (at, (name, bytes)) in small_files(session).into_iter().enumerate() {
+            put_if_changed(&dir, name, &bytes, self.owner)?;
+            if let Some(written) = self.written.get_mut(at) {
+                *written = bytes;
+            }
+        }
+        self.stale = false;
+        Ok(())
+    }
+}
+
+/// A record of ours, or nothing for one of a later version and for one whose fields do not fit.
+pub(crate) fn record_of(entry: &Entry) -> Option<Record> {
+    match Body::decode(&entry.kind, &entry.text) {
+        Decoded::Known(body) => Some(Record { seq: entry.seq, time: entry.time, body }),
+        Decoded::Unknown | Decoded::Malformed(_) => None,
+    }
+}
+
+/// The files of one value. `state` comes last: who sees it change finds the rest in place.
+fn small_files(session: &Session) -> [(&'static str, Vec<u8>); 5] {
+    let line = |value: &str| format!("{value}\n").into_bytes();
+    [
+        (CREATED_AT, line(&session.created_at.to_string())),
+        (CWD, line(&session.cwd)),
+        (UPDATED_AT, line(&session.updated_at.to_string())),
+        (META, Meta::of(session).to_file().into_bytes()),
+        (STATE, line(session.state.name().file_word())),
+    ]
+}
+
+/// The last assistant text among changes none of which takes one back.
+fn latest_of(changes: &[Change]) -> Option<&str> {
+    changes.iter().rev().find_map(|change| match change {
+        Change::Said(message) if message.role == Role::Assistant => {
+            message.content.iter().rev().find_map(|part| match part {
+                Part::Text { text } => Some(text.as_str()),
+                Part::ToolCall { .. } | Part::ToolResult { .. } => None,
+            })
+        }
+        Change::Said(_) | Change::Superseded { .. } => None,
+    })
+}
+
+/// A text as a file: it ends with a line end, unless there is no text.
+fn with_line_end(text: &str) -> Vec<u8> {
+    let mut bytes = text.as_bytes().to_vec();
+    if !text.is_empty() && !text.ends_with('\n') {
+        bytes.push(b'\n');
+    }
+    bytes
+}
+
+fn put_if_changed(dir: &Dir, name: &str, bytes: &[u8], owner: Owner) -> Result<(), ViewError> {
+    if dir.contents(name)?.as_deref() == Some(bytes) { Ok(()) } else { dir.replace(name, bytes, owner) }
+}

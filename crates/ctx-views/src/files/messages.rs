@@ -1,0 +1,235 @@
+//! `messages.jsonl`: appended to, never rewritten, and read from its end to learn what it shows.
+
+use std::collections::HashMap;
+use std::fs::File;
+use std::io::{self, Write};
+use std::os::unix::fs::FileExt;
+
+use ctx_journal::Owner;
+use ctx_session::Ulid;
+use ctx_session::conversation::{Change, Message, Part, Role};
+use serde::Deserialize;
+
+use super::MESSAGES;
+use crate::dir::Dir;
+use crate::error::ViewError;
+
+const CHUNK: u64 = 8 * 1024;
+
+/// Where the file ends, and the seq of its last line.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Tail {
+    pub(crate) len: u64,
+    pub(crate) seq: Option<u64>,
+}
+
+/// The file, open for the time of one call, with the lines that wait to be written.
+pub(crate) struct Messages<'a> {
+    dir: &'a Dir,
+    file: File,
+    tail: Tail,
+    waiting: Vec<u8>,
+    waiting_seq: Option<u64>,
+}
+
+impl<'a> Messages<'a> {
+    /// The file as it was left. That someone else changed it means the view is stale.
+    pub(crate) fn open(dir: &'a Dir, owner: Owner, tail: Tail) -> Result<Messages<'a>, ViewError> {
+        let messages = Messages::with(dir, owner, tail)?;
+        let len = messages.file.metadata().map_err(|error| messages.wrong("look at the file", error))?.len();
+        if len == tail.len { Ok(messages) } else { Err(ViewError::Stale { dir: dir.path_of("") }) }
+    }
+
+    /// The file as a crash or anyone else may have left it: what follows the last whole line is cut.
+    pub(crate) fn take_up(dir: &'a Dir, owner: Owner) -> Result<Messages<'a>, ViewError> {
+        let mut messages = Messages::with(dir, owner, Tail::default())?;
+        messages.tail = tail(&messages.file).map_err(|error| messages.wrong("read the file", error))?;
+        messages.cut()?;
+        Ok(messages)
+    }
+
+    fn with(dir: &'a Dir, owner: Owner, tail: Tail) -> Result<Messages<'a>, ViewError> {
+        let file = dir.append(MESSAGES, owner)?;
+        Ok(Messages { dir, file, tail, waiting: Vec::new(), waiting_seq: None })
+    }
+
+    fn wrong(&self, action: &'static str, error: io::Error) -> ViewError {
+        ViewError::io(&self.dir.path_of(MESSAGES), action, error)
+    }
+
+    fn cut(&self) -> Result<(), ViewError> {
+        self.file.set_len(self.tail.len).map_err(|error| self.wrong("cut a torn line off the file", error))
+    }
+
+    pub(crate) fn start_over(&mut self) -> Result<(), ViewError> {
+        self.tail = Tail::default();
+        self.cut()
+    }
+
+    pub(crate) fn tail(&self) -> Tail {
+        self.tail
+    }
+
+    pub(crate) fn waiting(&self) -> usize {
+        self.waiting.len()
+    }
+
+    pub(crate) fn push(&mut self, change: &Change) {
+        self.waiting.extend_from_slice(change.to_line().as_bytes());
+        self.waiting.push(b'\n');
+        self.waiting_seq = Some(seq_of_change(change));
+    }
+
+    /// Takes a change only if it is not shown yet.
+    pub(crate) fn push_new(&mut self, change: &Change, seq: u64) {
+        if self.waiting_seq.or(self.tail.seq).is_none_or(|shown| seq > shown) {
+            self.push(change);
+        }
+    }
+
+    /// Writes what waits, in one go. Half a line is taken back.
+    pub(crate) fn write(&mut self) -> Result<Tail, ViewError> {
+        if let Err(error) = self.file.write_all(&self.waiting) {
+            // If this fails too, the torn line is cut when the file is taken up.
+            let _ = self.cut();
+            return Err(self.wrong("append to the file", error));
+        }
+        self.tail.len += self.waiting.len() as u64;
+        self.tail.seq = self.waiting_seq.take().or(self.tail.seq);
+        self.waiting.clear();
+        Ok(self.tail)
+    }
+
+    /// The latest assistant text that the file shows; empty when there is none.
+    pub(crate) fn latest(&self) -> Result<String, ViewError> {
+        let latest = latest_text(BackLines::new(&self.file, self.tail.len).map(|line| Ok(line?.bytes)));
+        Ok(latest.map_err(|error| self.wrong("read the file", error))?.unwrap_or_default())
+    }
+}
+
+fn seq_of_change(change: &Change) -> u64 {
+    match change {
+        Change::Said(message) => message.seq,
+        Change::Superseded { seq, .. } => *seq,
+    }
+}
+
+/// The seq of a line, if it is one of ours.
+fn seq_of(line: &[u8]) -> Option<u64> {
+    #[derive(Deserialize)]
+    struct Line {
+        seq: u64,
+    }
+    serde_json::from_slice::<Line>(line).ok().map(|line| line.seq)
+}
+
+/// The last whole line that is one of ours, and where it ends.
+pub(crate) fn tail(file: &File) -> io::Result<Tail> {
+    for line in BackLines::new(file, file.metadata()?.len()) {
+        let line = line?;
+        let whole = line.bytes.last() == Some(&b'\n');
+        if let Some(seq) = seq_of(&line.bytes).filter(|_| whole) {
+            return Ok(Tail { len: line.offset + line.bytes.len() as u64, seq: Some(seq) });
+        }
+    }
+    Ok(Tail::default())
+}
+
+/// The latest assistant text among lines that come newest first: not one that was superseded.
+pub(crate) fn latest_text<E>(
+    newest_first: impl Iterator<Item = Result<Vec<u8>, E>>,
+) -> Result<Option<String>, E> {
+    #[derive(Deserialize)]
+    struct Mark {
+        r#type: String,
+        ids: Vec<Ulid>,
+    }
+    // What is said last of a message holds, so the first mark met counts.
+    let mut superseded: HashMap<Ulid, bool> = HashMap::new();
+    for line in newest_first {
+        let line = line?;
+        if let Ok(message) = serde_json::from_slice::<Message>(&line) {
+            let counts = !superseded.get(&message.id).copied().unwrap_or(false);
+            if message.role == Role::Assistant && counts {
+                let text = message.content.into_iter().rev().find_map(|part| match part {
+                    Part::Text { text } => Some(text),
+                    Part::ToolCall { .. } | Part::ToolResult { .. } => None,
+                });
+                if text.is_some() {
+                    return Ok(text);
+                }
+            }
+        } else if let Ok(mark) = serde_json::from_slice::<Mark>(&line) {
+            for id in mark.ids {
+                superseded.entry(id).or_insert(mark.r#type == "superseded");
+            }
+        }
+    }
+    Ok(None)
+}
+
+/// A line with its line end, if it has one, and where it begins.
+pub(crate) struct Line {
+    pub(crate) offset: u64,
+    pub(crate) bytes: Vec<u8>,
+}
+
+/// The lines of a file from the last to the first, reading no more than is asked for.
+pub(crate) struct BackLines<'a> {
+    file: &'a File,
+    /// Where the bytes in hand begin.
+    start: u64,
+    /// Bytes read and not handed out.
+    hand: Vec<u8>,
+    chunk: u64,
+}
+
+impl<'a> BackLines<'a> {
+    pub(crate) fn new(file: &'a File, len: u64) -> BackLines<'a> {
+        BackLines { file, start: len, hand: Vec::new(), chunk: CHUNK }
+    }
+
+    /// Reads the bytes before those in hand. A long line makes the steps grow.
+    fn load(&mut self) -> io::Result<()> {
+        let step = self.chunk.min(self.start);
+        let mut bytes = vec![0; step as usize];
+        self.file.read_exact_at(&mut bytes, self.start - step)?;
+        bytes.append(&mut self.hand);
+        self.hand = bytes;
+        self.start -= step;
+        self.chunk *= 2;
+        Ok(())
+    }
+
+    /// Where the last line in hand begins, if its beginning is in hand.
+    fn last_begin(&self) -> Option<usize> {
+        let (_, before) = self.hand.split_last()?;
+        match before.iter().rposition(|byte| *byte == b'\n') {
+            Some(end) => Some(end + 1),
+            None if self.start == 0 => Some(0),
+            None => None,
+        }
+    }
+}
+
+impl Iterator for BackLines<'_> {
+    type Item = io::Result<Line>;
+
+    fn next(&mut self) -> Option<io::Result<Line>> {
+        loop {
+            if let Some(begin) = self.last_begin() {
+                self.chunk = CHUNK;
+                let bytes = self.hand.split_off(begin);
+                return Some(Ok(Line { offset: self.start + begin as u64, bytes }));
+            }
+            if self.start == 0 {
+                return None;
+            }
+            if let Err(error) = self.load() {
+                self.start = 0;
+                self.hand.clear();
+                return Some(Err(error));
+            }
+        }
+    }
+}

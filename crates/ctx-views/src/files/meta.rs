@@ -1,0 +1,64 @@
+//! `meta.json`: what a session is, apart from what was said in it.
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use ctx_session::record::{Failure, ForkedFrom};
+use ctx_session::{Name, Scope, Session, SessionId, State, StateName};
+
+/// The contents of `meta.json`, in the order of its keys. What does not apply is null.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Meta {
+    pub id: SessionId,
+    pub name: Name,
+    pub title: Option<String>,
+    pub scope: Scope,
+    pub space: Option<Name>,
+    pub owner: u32,
+    pub agent: Option<Name>,
+    pub project: Name,
+    /// The model the next run will use.
+    pub model: String,
+    pub client: Option<String>,
+    pub origin: Option<Value>,
+    pub forked_from: Option<ForkedFrom>,
+    /// The number of the issue the session works on.
+    pub bound_issue: Option<u64>,
+    /// One of the state machine's words; the file `state` has fewer.
+    pub state: StateName,
+    pub failure: Option<Failure>,
+}
+
+impl Meta {
+    pub fn of(session: &Session) -> Meta {
+        let meta = &session.meta;
+        Meta {
+            id: meta.session_id,
+            name: meta.name.clone(),
+            title: session.title.clone(),
+            scope: meta.scope,
+            space: meta.space.clone(),
+            owner: meta.owner,
+            agent: meta.agent.clone(),
+            project: meta.project.clone(),
+            model: session.model_override.clone().unwrap_or_else(|| meta.model.clone()),
+            client: meta.client.clone(),
+            origin: meta.origin.clone(),
+            forked_from: meta.forked_from,
+            bound_issue: None,
+            state: session.state.name(),
+            failure: match &session.state {
+                State::Failed(failure) => Some(failure.clone()),
+                State::Idle | State::Running { .. } | State::Queued { .. } | State::Ended => None,
+            },
+        }
+    }
+
+    /// The file: one key a line, for people.
+    pub(crate) fn to_file(&self) -> String {
+        // This type has no map with keys that are not strings: serialising it cannot fail.
+        let mut text = serde_json::to_string_pretty(self).unwrap_or_default();
+        text.push('\n');
+        text
+    }
+}

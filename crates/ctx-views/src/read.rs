@@ -1,0 +1,144 @@
+//! The reading side: finds sessions in the tree and reads their files, also while no daemon is up.
+//!
+//! For the command line. Everything is read as the caller, so what they may not read they do not see. Where a
+//! file is missing or behind, the log beside it is read instead; nothing is ever written here.
+
+mod find;
+mod messages;
+mod place;
+
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use ctx_journal::Journal;
+use ctx_session::{Body, Code, Session, Timestamp};
+
+use crate::dir::RootDir;
+use crate::error::ViewError;
+use crate::files::{self, Meta, record_of};
+pub use messages::{Line, MessageLine, Messages};
+pub use place::{Object, Place, SessionRef, SessionsDir};
+
+/// Reads the tree.
+#[derive(Clone)]
+pub struct Reader {
+    root: RootDir,
+    journal: Arc<dyn Journal>,
+}
+
+/// What a list shows of a session.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Summary {
+    pub session: SessionRef,
+    pub meta: Meta,
+    pub cwd: String,
+    pub created_at: Timestamp,
+    pub updated_at: Timestamp,
+}
+
+/// A session could not be found or read.
+#[derive(Debug, thiserror::Error)]
+pub enum ReadError {
+    #[error("no session `{text}`; `ctx ls` shows what there is")]
+    NotFound { text: String },
+    #[error("`{text}` could be {}; give more of the id", .matches.join(", "))]
+    Ambiguous { text: String, matches: Vec<String> },
+    #[error("`{text}` names no session: write agent/name, an id, or the beginning of one")]
+    BadName { text: String },
+    #[error(transparent)]
+    View(#[from] ViewError),
+}
+
+impl ReadError {
+    pub fn code(&self) -> Code {
+        match self {
+            ReadError::NotFound { .. } => Code::Enoent,
+            ReadError::Ambiguous { .. } | ReadError::BadName { .. } => Code::Einval,
+            ReadError::View(ViewError::Io { error, .. }) => match error.kind() {
+                std::io::ErrorKind::NotFound => Code::Enoent,
+                std::io::ErrorKind::PermissionDenied => Code::Eacces,
+                _ => Code::Eio,
+            },
+            ReadError::View(ViewError::Log(error)) => error.code(),
+            ReadError::View(ViewError::Stale { .. }) => Code::Eio,
+        }
+    }
+}
+
+impl Reader {
+    pub fn new(root: &RootDir, journal: Arc<dyn Journal>) -> Reader {
+        Reader { root: root.clone(), journal }
+    }
+
+    /// What a session is. Its log is read when `meta.json` cannot be.
+    pub fn meta(&self, session: &SessionRef) -> Result<Meta, ReadError> {
+        match self.meta_file(session)? {
+            Some(meta) => Ok(meta),
+            None => Ok(Meta::of(&self.replay(session)?)),
+        }
+    }
+
+    fn meta_file(&self, session: &SessionRef) -> Result<Option<Meta>, ReadError> {
+        let bytes = self.root.dir(&session.path())?.contents(files::META)?;
+        Ok(bytes.and_then(|bytes| serde_json::from_slice(&bytes).ok()))
+    }
+
+    /// The word in the file `state`: active, idle, done or error.
+    pub fn state(&self, session: &SessionRef) -> Result<String, ReadError> {
+        match self.value(session, files::STATE)? {
+            Some(word) => Ok(word),
+            None => Ok(self.replay(session)?.state.name().file_word().to_owned()),
+        }
+    }
+
+    /// What a list shows of a session.
+    pub fn summary(&self, session: &SessionRef) -> Result<Summary, ReadError> {
+        let time = |name| -> Result<Option<Timestamp>, ReadError> {
+            Ok(self.value(session, name)?.and_then(|text| text.parse().ok()))
+        };
+        let parts = (
+            self.meta_file(session)?,
+            self.value(session, files::CWD)?,
+            time(files::CREATED_AT)?,
+            time(files::UPDATED_AT)?,
+        );
+        if let (Some(meta), Some(cwd), Some(created_at), Some(updated_at)) = parts {
+            return Ok(Summary { session: session.clone(), meta, cwd, created_at, updated_at });
+        }
+        let replayed = self.replay(session)?;
+        Ok(Summary {
+            session: session.clone(),
+            meta: Meta::of(&replayed),
+            cwd: replayed.cwd,
+            created_at: replayed.created_at,
+            updated_at: replayed.updated_at,
+        })
+    }
+
+    /// A file of one value, without its line end.
+    fn value(&self, session: &SessionRef, name: &str) -> Result<Option<String>, ReadError> {
+        let bytes = self.root.dir(&session.path())?.contents(name)?;
+        let text = bytes.map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
+        Ok(text.map(|text| text.strip_suffix('\n').map(str::to_owned).unwrap_or(text)))
+    }
+
+    /// The session as its log tells it.
+    pub fn replay(&self, session: &SessionRef) -> Result<Session, ReadError> {
+        let log = session.log()?;
+        let mut replayed: Option<Session> = None;
+        let read = self.journal.read(&log, 0, &mut |entry| {
+            match (record_of(&entry), &mut replayed) {
+                (Some(record), Some(session)) => session.apply(&record),
+                (Some(record), None) => {
+                    if let Body::SessionMeta(meta) = record.body {
+                        replayed = Some(Session::new(*meta, record.seq, record.time));
+                    }
+                }
+                (None, _) => {}
+            }
+            ControlFlow::Continue(())
+        });
+        read.map_err(ViewError::from)?;
+        replayed.ok_or_else(|| ReadError::NotFound { text: session.to_string() })
+    }
+}
