@@ -1,3 +1,8 @@
 //! Pure text work on what a shell prints: redaction, ANSI, budgets and the fence.
 //!
 //! Bytes are pushed in and text comes out. Nothing here touches a process, a file or a clock.
+
+pub mod ansi;
+pub mod budget;
+pub mod output;
+pub mod redact;

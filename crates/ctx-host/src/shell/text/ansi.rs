@@ -1,0 +1,423 @@
+//! Turns what a program sent to a terminal into plain text.
+//!
+//! Escape sequences go, by the state table of a real terminal parser. A line that was redrawn keeps its
+//! last state: carriage return, backspace, the cursor's moves within a line and erasing are followed;
+//! moves to other lines are not, since there is no screen here. Blank lines are kept. Bytes that are no
+//! UTF-8, and NUL, become U+FFFD. A lone escape that swallows a whole stream would hide output, so a
+//! sequence with a string in it ends at the latest with its line.
+
+use anstyle_parse::state::{Action, State, state_change};
+
+/// The part of a line that can still be redrawn. What a longer line pushes out of it is final.
+const LINE_CHARS_MAX: usize = 32 * 1024;
+
+/// The streaming cleaner.
+pub struct Cleaner {
+    state: State,
+    params: Params,
+    line: Line,
+    /// The beginning of a character that was cut off by the end of a read.
+    partial: Vec<u8>,
+    changed: bool,
+}
+
+/// The numbers of a control sequence.
+#[derive(Default)]
+struct Params {
+    /// The first number and the number being read: no sequence that matters here has more.
+    values: [u16; 2],
+    index: usize,
+    private: bool,
+}
+
+/// The line being drawn.
+#[derive(Default)]
+struct Line {
+    text: String,
+    /// How many characters `text` has.
+    chars: usize,
+    /// Where the next character goes; never beyond `chars` by more than the spaces it would need.
+    cursor: usize,
+    /// `text` as cells, while the line is being redrawn.
+    cells: Vec<char>,
+    redrawn: bool,
+}
+
+impl Default for Cleaner {
+    fn default() -> Cleaner {
+        Cleaner::new()
+    }
+}
+
+impl Cleaner {
+    pub fn new() -> Cleaner {
+        Cleaner {
+            state: State::Ground,
+            params: Params::default(),
+            line: Line::default(),
+            partial: Vec::new(),
+            changed: false,
+        }
+    }
+
+    /// Whether anything was taken out or replaced: then the text differs from the bytes.
+    pub fn changed(&self) -> bool {
+        self.changed
+    }
+
+    /// Takes the next bytes and appends the lines that are final.
+    pub fn push(&mut self, bytes: &[u8], out: &mut String) {
+        let mut rest = bytes;
+        while !rest.is_empty() {
+            rest = self.plain_lines(rest, out);
+            rest = match self.state {
+                State::Ground => self.ground(rest, out),
+                _ => self.sequence(rest, out),
+            };
+        }
+    }
+
+    /// Ends the stream: appends the last line. The cleaner may be used for another stream.
+    pub fn finish(&mut self, out: &mut String) {
+        if !self.partial.is_empty() {
+            self.partial.clear();
+            self.print("\u{fffd}", out);
+            self.changed = true;
+        }
+        self.line.flush(out);
+        self.line.end();
+        self.state = State::Ground;
+    }
+
+    /// Whole lines without anything special, which most output is made of: copied as they are.
+    fn plain_lines<'a>(&mut self, bytes: &'a [u8], out: &mut String) -> &'a [u8] {
+        if self.state != State::Ground || !self.line.is_blank() || !self.partial.is_empty() {
+            return bytes;
+        }
+        let plain = bytes.get(..plain_len(bytes)).unwrap_or_default();
+        let len = plain.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
+        let Some((lines, rest)) = bytes.split_at_checked(len) else { return bytes };
+        match std::str::from_utf8(lines) {
+            Ok(text) => {
+                out.push_str(text);
+                rest
+            }
+            Err(_) => bytes,
+        }
+    }
+
+    /// Text and single control bytes, up to the next escape.
+    fn ground<'a>(&mut self, bytes: &'a [u8], out: &mut String) -> &'a [u8] {
+        if let Some(rest) = self.finish_char(bytes, out) {
+            return rest;
+        }
+        let len = bytes.iter().position(|byte| is_control(*byte)).unwrap_or(bytes.len());
+        let (text, rest) = bytes.split_at_checked(len).unwrap_or((bytes, &[]));
+        self.text(text, rest.is_empty(), out);
+        let Some((control, rest)) = rest.split_first() else { return rest };
+        self.control(*control, out);
+        rest
+    }
+
+    /// Completes a character that was cut off by the last read, if one was.
+    fn finish_char<'a>(&mut self, bytes: &'a [u8], out: &mut String) -> Option<&'a [u8]> {
+        if self.partial.is_empty() {
+            return None;
+        }
+        let (byte, rest) = bytes.split_first()?;
+        let mut joined = std::mem::take(&mut self.partial);
+        joined.push(*byte);
+        match std::str::from_utf8(&joined) {
+            Ok(text) => {
+                self.print(text, out);
+                Some(rest)
+            }
+            Err(error) if error.error_len().is_none() => {
+                self.partial = joined;
+                Some(rest)
+            }
+            // The new byte does not belong to the character: it is looked at again.
+            Err(_) => {
+                self.changed = true;
+                self.print("\u{fffd}", out);
+                Some(bytes)
+            }
+        }
+    }
+
+    /// A run without control bytes. At the end of a read its last character may be incomplete.
+    fn text(&mut self, bytes: &[u8], at_end: bool, out: &mut String) {
+        let mut rest = bytes;
+        while !rest.is_empty() {
+            let error = match std::str::from_utf8(rest) {
+                Ok(text) => return self.print(text, out),
+                Err(error) => error,
+            };
+            let (good, bad) = rest.split_at_checked(error.valid_up_to()).unwrap_or((rest, &[]));
+            self.print(std::str::from_utf8(good).unwrap_or_default(), out);
+            match error.error_len() {
+                None if at_end => {
+                    self.partial = bad.to_vec();
+                    return;
+                }
+                len => {
+                    self.changed = true;
+                    self.print("\u{fffd}", out);
+                    rest = bad.get(len.unwrap_or(bad.len())..).unwrap_or_default();
+                }
+            }
+        }
+    }
+
+    fn print(&mut self, text: &str, out: &mut String) {
+        self.line.print(text, out);
+    }
+
+    fn control(&mut self, byte: u8, out: &mut String) {
+        match byte {
+            b'\n' => self.line.new_line(out),
+            b'\t' | 0x0b | 0x0c => self.line.print(char::from(byte).encode_utf8(&mut [0; 4]), out),
+            0 => {
+                self.changed = true;
+                self.line.print("\u{fffd}", out);
+            }
+            b'\r' => {
+                self.changed = true;
+                self.line.cursor = 0;
+            }
+            0x08 => {
+                self.changed = true;
+                self.line.cursor = self.line.cursor.saturating_sub(1);
+            }
+            0x1b => {
+                self.changed = true;
+                self.params = Params::default();
+                self.state = State::Escape;
+            }
+            _ => self.changed = true,
+        }
+    }
+
+    /// The inside of an escape sequence.
+    fn sequence<'a>(&mut self, bytes: &'a [u8], out: &mut String) -> &'a [u8] {
+        let Some((byte, rest)) = bytes.split_first() else { return bytes };
+        if *byte == b'\n' {
+            self.state = State::Ground;
+            return bytes;
+        }
+        // A byte of a character inside a string is a part of the string; anywhere else it ends the sequence.
+        if *byte >= 0x80 {
+            if !is_string(self.state) {
+                self.state = State::Ground;
+                return bytes;
+            }
+            return rest;
+        }
+        let (next, action) = state_change(self.state, *byte);
+        if *byte == 0x1b {
+            self.params = Params::default();
+            self.state = State::Escape;
+            return rest;
+        }
+        self.act(action, *byte, out);
+        if next != State::Anywhere {
+            self.state = next;
+        }
+        rest
+    }
+
+    fn act(&mut self, action: Action, byte: u8, out: &mut String) {
+        match action {
+            Action::Execute => self.control(byte, out),
+            Action::Collect => self.params.private = true,
+            Action::Param => self.params.push(byte),
+            Action::CsiDispatch => self.line.move_cursor(byte, &self.params),
+            _ => {}
+        }
+    }
+}
+
+fn is_control(byte: u8) -> bool {
+    byte < 0x20 || byte == 0x7f
+}
+
+/// How many bytes from the beginning on hold no control byte but the ends of lines and tabs, counted in
+/// blocks, because a block is checked in a few vector instructions.
+fn plain_len(bytes: &[u8]) -> usize {
+    let is_special = |byte: &u8| (*byte < 0x20) & (*byte != b'\n') & (*byte != b'\t') | (*byte == 0x7f);
+    let mut len = 0;
+    for block in bytes.chunks(64) {
+        if block.iter().fold(false, |any, byte| any | is_special(byte)) {
+            return len + block.iter().position(is_special).unwrap_or(0);
+        }
+        len += block.len();
+    }
+    len
+}
+
+fn is_string(state: State) -> bool {
+    matches!(
+        state,
+        State::OscString | State::SosPmApcString | State::DcsPassthrough | State::DcsIgnore | State::DcsEntry
+    )
+}
+
+impl Params {
+    fn push(&mut self, byte: u8) {
+        if byte.is_ascii_digit() {
+            if let Some(value) = self.values.get_mut(self.index) {
+                *value = value.saturating_mul(10).saturating_add(u16::from(byte - b'0'));
+            }
+        } else {
+            self.index = (self.index + 1).min(self.values.len());
+        }
+    }
+
+    fn first(&self) -> usize {
+        self.values.first().copied().unwrap_or(0).into()
+    }
+}
+
+impl Line {
+    fn print(&mut self, text: &str, out: &mut String) {
+        if self.cursor == self.chars && !self.redrawn {
+            self.append(text, out);
+        } else {
+            self.overwrite(text, out);
+        }
+    }
+
+    /// The common case: text at the end of the line. What does not fit is made final.
+    fn append(&mut self, text: &str, out: &mut String) {
+        let mut rest = text;
+        while !rest.is_empty() {
+            let room = LINE_CHARS_MAX - self.chars.min(LINE_CHARS_MAX);
+            let (chars, len) = prefix(rest, room);
+            let (now, later) = rest.split_at_checked(len).unwrap_or((rest, ""));
+            self.text.push_str(now);
+            self.chars += chars;
+            self.cursor = self.chars;
+            rest = later;
+            if !rest.is_empty() {
+                out.push_str(&self.text);
+                self.end();
+            }
+        }
+    }
+
+    fn overwrite(&mut self, text: &str, out: &mut String) {
+        self.use_cells();
+        for char in text.chars() {
+            if self.cursor >= LINE_CHARS_MAX {
+                out.extend(self.cells.drain(..));
+                self.cursor = 0;
+            }
+            while self.cells.len() < self.cursor {
+                self.cells.push(' ');
+            }
+            match self.cells.get_mut(self.cursor) {
+                Some(cell) => *cell = char,
+                None => self.cells.push(char),
+            }
+            self.cursor += 1;
+        }
+        self.chars = self.cells.len();
+    }
+
+    /// Erasing and moving within the line.
+    fn move_cursor(&mut self, action: u8, params: &Params) {
+        if params.private {
+            return;
+        }
+        let count = params.first().max(1);
+        match action {
+            b'C' => self.cursor = (self.cursor + count).min(LINE_CHARS_MAX - 1),
+            b'D' => self.cursor = self.cursor.saturating_sub(count),
+            b'G' | b'`' => self.cursor = (count - 1).min(LINE_CHARS_MAX - 1),
+            b'K' | b'J' => self.erase(params.first()),
+            b'P' => self.delete(count),
+            _ => {}
+        }
+    }
+
+    fn is_blank(&self) -> bool {
+        self.chars == 0 && self.cursor == 0 && !self.redrawn
+    }
+
+    fn erase(&mut self, part: usize) {
+        if part == 0 && self.cursor >= self.chars {
+            return;
+        }
+        self.use_cells();
+        match part {
+            0 => self.cells.truncate(self.cursor),
+            1 => {
+                for cell in self.cells.iter_mut().take(self.cursor + 1) {
+                    *cell = ' ';
+                }
+            }
+            _ => self.cells.clear(),
+        }
+        self.chars = self.cells.len();
+    }
+
+    fn delete(&mut self, count: usize) {
+        self.use_cells();
+        let from = self.cursor.min(self.cells.len());
+        let to = (from + count).min(self.cells.len());
+        self.cells.drain(from..to);
+        self.chars = self.cells.len();
+    }
+
+    fn use_cells(&mut self) {
+        if !self.redrawn {
+            self.cells.clear();
+            self.cells.extend(self.text.chars());
+            self.redrawn = true;
+        }
+    }
+
+    fn new_line(&mut self, out: &mut String) {
+        self.flush(out);
+        out.push('\n');
+        self.end();
+    }
+
+    /// Writes the line's last state. Spaces that blanked an older state are no text.
+    fn flush(&mut self, out: &mut String) {
+        if self.redrawn {
+            let len = self.cells.iter().rposition(|cell| *cell != ' ').map_or(0, |at| at + 1);
+            out.extend(self.cells.iter().take(len));
+        } else {
+            out.push_str(&self.text);
+        }
+    }
+
+    fn end(&mut self) {
+        self.text.clear();
+        self.cells.clear();
+        self.chars = 0;
+        self.cursor = 0;
+        self.redrawn = false;
+    }
+}
+
+/// How many characters of `text`, at most `max`, and how many bytes they are.
+fn prefix(text: &str, max: usize) -> (usize, usize) {
+    if text.len() <= max {
+        return (text.chars().count(), text.len());
+    }
+    match text.char_indices().nth(max) {
+        Some((len, _)) => (max, len),
+        None => (text.chars().count(), text.len()),
+    }
+}
+
+/// Cleans a whole piece of bytes.
+pub fn clean(bytes: &[u8]) -> String {
+    let mut cleaner = Cleaner::new();
+    let mut out = String::with_capacity(bytes.len());
+    cleaner.push(bytes, &mut out);
+    cleaner.finish(&mut out);
+    out
+}

@@ -1,0 +1,555 @@
+//! How much of a command's output is shown: `keep`, `grep` and `max_chars`, or the default.
+//!
+//! A budget hides, it does not lose: the whole output stays on disk. `Collector` sees each piece of text
+//! once and holds only what it may show. Lines are filtered by `grep` first, then `keep` chooses among
+//! them, then `max_chars` bounds the result. Where a budget was asked for, the text is what was kept and
+//! nothing else; by default one line between head and tail says how much is missing.
+
+use std::collections::VecDeque;
+
+use regex::{Regex, RegexBuilder};
+use serde::{Deserialize, Serialize};
+
+/// Characters shown when nothing else was asked for.
+pub const CHARS_DEFAULT: u64 = 100_000;
+/// The most characters that may be asked for.
+pub const CHARS_MAX: u64 = 1_000_000;
+/// The most lines of context around a match.
+pub const CONTEXT_MAX: u64 = 1_000;
+const PATTERN_BYTES_MAX: usize = 4_096;
+const REGEX_BYTES_MAX: usize = 1 << 20;
+/// Of a longer line the pattern sees this much.
+const GREP_LINE_BYTES_MAX: usize = 64 * 1024;
+
+/// What a caller asks for, as in the tool's arguments.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Budget {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub keep: Option<Keep>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub grep: Option<Grep>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_chars: Option<u64>,
+}
+
+/// Which lines to keep.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Keep {
+    pub mode: KeepMode,
+    /// Lines to keep; with `head_tail` at each end.
+    pub n: u64,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum KeepMode {
+    Tail,
+    Head,
+    HeadTail,
+}
+
+/// Keep the lines that match a regular expression, with lines of context around them.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Grep {
+    pub pattern: String,
+    #[serde(default)]
+    pub context: u64,
+}
+
+/// Why a budget is refused.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum BudgetError {
+    #[error(
+        "budget.grep.pattern is not a regular expression: {reason}; escape special characters with a backslash"
+    )]
+    Pattern { reason: String },
+    #[error("budget.grep.pattern is empty or longer than {PATTERN_BYTES_MAX} bytes; give a shorter one")]
+    PatternLength,
+    #[error("budget.grep.context is {0}, more than {CONTEXT_MAX} lines; ask for fewer")]
+    Context(u64),
+    #[error("budget.max_chars is {0}, but must be from 1 to {CHARS_MAX}; read more with session_output")]
+    MaxChars(u64),
+}
+
+/// A budget that was checked and compiled.
+#[derive(Debug, Clone)]
+pub struct Plan {
+    mode: Mode,
+    grep: Option<(Regex, usize)>,
+    chars: usize,
+    lines: usize,
+    /// Whether a line may be put where something is missing.
+    says_missing: bool,
+}
+
+/// How the lines of a stream were chosen.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Mode {
+    All,
+    Tail,
+    Head,
+    HeadTail,
+    Grep,
+}
+
+/// What became of one stream.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StreamReport {
+    pub mode: Mode,
+    pub lines_total: u64,
+    pub lines_kept: u64,
+    /// Present when the bound on characters cut something off.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub chars_total: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub chars_kept: Option<u64>,
+}
+
+/// The text that is shown, and what became of the stream.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Kept {
+    pub text: String,
+    pub report: StreamReport,
+    /// Whether the text is less than the stream.
+    pub truncated: bool,
+}
+
+impl Default for Plan {
+    fn default() -> Plan {
+        let chars = usize::try_from(CHARS_DEFAULT).unwrap_or(usize::MAX);
+        Plan { mode: Mode::All, grep: None, chars, lines: usize::MAX, says_missing: true }
+    }
+}
+
+impl Budget {
+    /// Whether nothing is asked for.
+    pub fn is_empty(&self) -> bool {
+        *self == Budget::default()
+    }
+
+    /// Checks the numbers and compiles the pattern.
+    pub fn plan(&self) -> Result<Plan, BudgetError> {
+        if self.is_empty() {
+            return Ok(Plan::default());
+        }
+        let chars = self.max_chars.unwrap_or(CHARS_DEFAULT);
+        if chars == 0 || chars > CHARS_MAX {
+            return Err(BudgetError::MaxChars(chars));
+        }
+        let mode = match (&self.keep, &self.grep) {
+            (Some(Keep { mode: KeepMode::Tail, .. }), _) => Mode::Tail,
+            (Some(Keep { mode: KeepMode::Head, .. }), _) => Mode::Head,
+            (Some(Keep { mode: KeepMode::HeadTail, .. }), _) => Mode::HeadTail,
+            (None, Some(_)) => Mode::Grep,
+            (None, None) => Mode::All,
+        };
+        let lines =
+            self.keep.as_ref().map_or(usize::MAX, |keep| usize::try_from(keep.n).unwrap_or(usize::MAX));
+        Ok(Plan {
+            mode,
+            grep: self.grep.as_ref().map(Grep::compile).transpose()?,
+            chars: usize::try_from(chars).unwrap_or(usize::MAX),
+            lines,
+            says_missing: false,
+        })
+    }
+}
+
+impl Grep {
+    fn compile(&self) -> Result<(Regex, usize), BudgetError> {
+        if self.pattern.is_empty() || self.pattern.len() > PATTERN_BYTES_MAX {
+            return Err(BudgetError::PatternLength);
+        }
+        let context = usize::try_from(self.context).unwrap_or(usize::MAX);
+        if self.context > CONTEXT_MAX {
+            return Err(BudgetError::Context(self.context));
+        }
+        let regex = RegexBuilder::new(&self.pattern)
+            .size_limit(REGEX_BYTES_MAX)
+            .build()
+            .map_err(|error| BudgetError::Pattern { reason: last_line(&error.to_string()) })?;
+        Ok((regex, context))
+    }
+}
+
+/// The last line of the regex crate's drawing is the reason in words.
+fn last_line(message: &str) -> String {
+    message.lines().next_back().unwrap_or_default().trim_start_matches("error: ").to_owned()
+}
+
+/// Collects what a plan keeps of one stream.
+pub struct Collector {
+    mode: Mode,
+    says_missing: bool,
+    grep: Option<Filter>,
+    window: Window,
+    total: Counter,
+}
+
+impl Collector {
+    pub fn new(plan: &Plan) -> Collector {
+        let half = plan.chars / 2;
+        let (head, tail) = match plan.mode {
+            Mode::Head => (Bound { lines: plan.lines, chars: plan.chars }, Bound { lines: 0, chars: 0 }),
+            Mode::Tail => (Bound { lines: 0, chars: 0 }, Bound { lines: plan.lines, chars: plan.chars }),
+            Mode::HeadTail | Mode::All | Mode::Grep => (
+                Bound { lines: plan.lines, chars: plan.chars - half },
+                Bound { lines: plan.lines, chars: half },
+            ),
+        };
+        let grep =
+            plan.grep.as_ref().map(|(regex, context)| Filter::new(regex.clone(), *context, plan.chars));
+        Collector {
+            mode: plan.mode,
+            says_missing: plan.says_missing,
+            grep,
+            window: Window::new(head, tail),
+            total: Counter::default(),
+        }
+    }
+
+    /// Takes the next piece of text.
+    pub fn push(&mut self, text: &str) {
+        self.total.count(text);
+        match &mut self.grep {
+            Some(filter) => filter.push(text, &mut self.window),
+            None => self.window.push(text),
+        }
+    }
+
+    /// Ends the stream.
+    pub fn finish(mut self) -> Kept {
+        if let Some(filter) = &mut self.grep {
+            filter.finish(&mut self.window);
+        }
+        let parts = self.window.finish();
+        let kept_lines = Counter::of(&parts.head).lines() + Counter::of(&parts.tail).lines();
+        let joins_a_line =
+            !parts.missing && !parts.head.is_empty() && !parts.head.ends_with('\n') && !parts.tail.is_empty();
+        let lines_kept = (kept_lines - u64::from(joins_a_line)).min(self.total.lines());
+        let chars_kept = (parts.head.chars().count() + parts.tail.chars().count()) as u64;
+        let truncated = chars_kept < self.total.chars;
+        let mut report = StreamReport {
+            mode: self.mode,
+            lines_total: self.total.lines(),
+            lines_kept,
+            chars_total: None,
+            chars_kept: None,
+        };
+        if parts.cut_by_chars {
+            report.chars_total = Some(self.total.chars);
+            report.chars_kept = Some(chars_kept);
+        }
+        let between = match parts.missing && self.says_missing {
+            true => missing_line(&report, self.total.chars - chars_kept, parts.head.ends_with('\n')),
+            false => String::new(),
+        };
+        Kept { text: parts.head + &between + &parts.tail, report, truncated }
+    }
+}
+
+/// The one line that stands for what is missing.
+fn missing_line(report: &StreamReport, chars: u64, at_line_start: bool) -> String {
+    let lines = report.lines_total.saturating_sub(report.lines_kept);
+    let start = if at_line_start { "" } else { "\n" };
+    format!("{start}[... {chars} characters in {lines} lines are missing here ...]\n")
+}
+
+/// What to do about output that is not shown, for a model to read.
+pub fn hint(stdout: &StreamReport, stderr: &StreamReport) -> Option<String> {
+    let part = |name: &str, report: &StreamReport| {
+        let (total, kept) = (report.lines_total, report.lines_kept);
+        let less = kept < total || report.chars_kept < report.chars_total;
+        less.then(|| format!("{name}: {kept} of {total} lines shown"))
+    };
+    let parts: Vec<String> = [part("stdout", stdout), part("stderr", stderr)].into_iter().flatten().collect();
+    if parts.is_empty() {
+        return None;
+    }
+    let all = parts.join(", ");
+    Some(format!(
+        "{all}; read the rest with session_output, or narrow the next command with budget.grep or budget.keep"
+    ))
+}
+
+/// Lines and characters of a text that comes in pieces.
+#[derive(Debug, Clone, Copy, Default)]
+struct Counter {
+    ends: u64,
+    chars: u64,
+    /// Whether the text stops within a line.
+    open: bool,
+}
+
+impl Counter {
+    fn of(text: &str) -> Counter {
+        let mut counter = Counter::default();
+        counter.count(text);
+        counter
+    }
+
+    fn count(&mut self, text: &str) {
+        if text.is_empty() {
+            return;
+        }
+        self.ends += text.bytes().filter(|byte| *byte == b'\n').count() as u64;
+        self.chars += text.chars().count() as u64;
+        self.open = !text.ends_with('\n');
+    }
+
+    fn lines(&self) -> u64 {
+        self.ends + u64::from(self.open)
+    }
+}
+
+/// The most that one end of the output may hold.
+#[derive(Debug, Clone, Copy)]
+struct Bound {
+    lines: usize,
+    chars: usize,
+}
+
+/// The first and the last part of a text, each within its bound.
+struct Window {
+    head: String,
+    head_left: Bound,
+    head_full: bool,
+    tail: String,
+    tail_chars: usize,
+    tail_bound: Bound,
+    /// The last character that was dropped between the two, if any was.
+    dropped: Option<char>,
+}
+
+struct Parts {
+    head: String,
+    tail: String,
+    missing: bool,
+    cut_by_chars: bool,
+}
+
+impl Window {
+    fn new(head: Bound, tail: Bound) -> Window {
+        Window {
+            head: String::new(),
+            head_left: head,
+            head_full: head.lines == 0,
+            tail: String::new(),
+            tail_chars: 0,
+            tail_bound: tail,
+            dropped: None,
+        }
+    }
+
+    fn push(&mut self, text: &str) {
+        let rest = if self.head_full { text } else { self.fill_head(text) };
+        if !rest.is_empty() {
+            self.fill_tail(rest);
+        }
+    }
+
+    /// Takes what fits into the head and gives back the rest.
+    fn fill_head<'a>(&mut self, text: &'a str) -> &'a str {
+        let len = chars_end(text, self.head_left.chars).min(lines_end(text, self.head_left.lines));
+        let (now, rest) = text.split_at_checked(len).unwrap_or((text, ""));
+        self.head.push_str(now);
+        let counter = Counter::of(now);
+        self.head_left.chars -= usize::try_from(counter.chars).unwrap_or(0).min(self.head_left.chars);
+        self.head_left.lines -= usize::try_from(counter.ends).unwrap_or(0).min(self.head_left.lines);
+        self.head_full = self.head_left.lines == 0 || !rest.is_empty();
+        rest
+    }
+
+    fn fill_tail(&mut self, text: &str) {
+        self.tail.push_str(text);
+        self.tail_chars += text.chars().count();
+        // Dropping at twice the bound makes each character move once on the average.
+        if self.tail_chars > self.tail_bound.chars.saturating_mul(2).saturating_add(4096) {
+            self.drop_front(chars_end(&self.tail, self.tail_chars - self.tail_bound.chars));
+        }
+    }
+
+    /// Drops the first `len` bytes of the tail.
+    fn drop_front(&mut self, len: usize) {
+        let gone = self.tail.get(..len).unwrap_or_default();
+        let Some(last) = gone.chars().next_back() else { return };
+        self.tail_chars -= gone.chars().count();
+        self.dropped = Some(last);
+        self.tail.drain(..len);
+    }
+
+    fn finish(mut self) -> Parts {
+        let by_chars = chars_end(&self.tail, self.tail_chars.saturating_sub(self.tail_bound.chars));
+        let by_lines = last_lines_start(&self.tail, self.tail_bound.lines);
+        self.drop_front(by_chars.max(by_lines));
+        let cut_by_chars = self.dropped.is_some_and(|last| {
+            let lines = usize::try_from(Counter::of(&self.tail).lines()).unwrap_or(usize::MAX);
+            last != '\n'
+                || lines < self.tail_bound.lines
+                || (self.tail_bound.lines == 0 && self.head_left.lines > 0)
+        });
+        if let (Some(last), true) = (self.dropped, cut_by_chars) {
+            self.cut_to_lines(last == '\n');
+        }
+        Parts { head: self.head, tail: self.tail, missing: self.dropped.is_some(), cut_by_chars }
+    }
+
+    /// Where characters were cut, half a line at the seam would mislead: it goes, unless it is all there is.
+    fn cut_to_lines(&mut self, tail_begins_a_line: bool) {
+        if let Some(at) = self.head.rfind('\n') {
+            self.head.truncate(at + 1);
+        }
+        if !tail_begins_a_line && let Some(at) = self.tail.find('\n').filter(|at| at + 1 < self.tail.len()) {
+            self.tail.drain(..=at);
+        }
+    }
+}
+
+/// Where the first `n` characters of a text end.
+fn chars_end(text: &str, n: usize) -> usize {
+    if text.as_bytes().get(..n).is_some_and(<[u8]>::is_ascii) {
+        return n;
+    }
+    text.char_indices().nth(n).map_or(text.len(), |(at, _)| at)
+}
+
+/// Where the first `n` lines of a text end.
+fn lines_end(text: &str, n: usize) -> usize {
+    if n == 0 {
+        return 0;
+    }
+    text.bytes()
+        .enumerate()
+        .filter(|(_, byte)| *byte == b'\n')
+        .nth(n - 1)
+        .map_or(text.len(), |(at, _)| at + 1)
+}
+
+/// Where the last `n` lines of a text begin.
+fn last_lines_start(text: &str, n: usize) -> usize {
+    let body = text.strip_suffix('\n').unwrap_or(text);
+    if n == 0 {
+        return text.len();
+    }
+    body.bytes()
+        .rev()
+        .enumerate()
+        .filter(|(_, byte)| *byte == b'\n')
+        .nth(n - 1)
+        .map_or(0, |(back, _)| body.len() - back)
+}
+
+/// Passes on the lines that match, with their context.
+struct Filter {
+    regex: Regex,
+    context: usize,
+    /// The line that is being read, while nothing is decided about it.
+    line: String,
+    fate: Fate,
+    /// Lines before, which a match would bring with it.
+    before: VecDeque<String>,
+    before_bytes: usize,
+    before_bytes_max: usize,
+    /// Lines that still follow the last match.
+    after: usize,
+}
+
+/// What becomes of the rest of a line.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Fate {
+    Open,
+    Passes,
+    Drops,
+}
+
+impl Filter {
+    fn new(regex: Regex, context: usize, chars: usize) -> Filter {
+        Filter {
+            regex,
+            context,
+            line: String::new(),
+            fate: Fate::Open,
+            before: VecDeque::new(),
+            before_bytes: 0,
+            before_bytes_max: chars.saturating_mul(4).max(GREP_LINE_BYTES_MAX * 2),
+            after: 0,
+        }
+    }
+
+    fn push(&mut self, text: &str, window: &mut Window) {
+        for piece in text.split_inclusive('\n') {
+            self.piece(piece, window);
+            if piece.ends_with('\n') {
+                self.decide(window);
+                self.fate = Fate::Open;
+            }
+        }
+    }
+
+    /// A piece of one line. A line longer than the pattern may see is decided by its beginning.
+    fn piece(&mut self, piece: &str, window: &mut Window) {
+        match self.fate {
+            Fate::Passes => window.push(piece),
+            Fate::Drops => {}
+            Fate::Open => {
+                let room = GREP_LINE_BYTES_MAX.saturating_sub(self.line.len());
+                let at = piece.floor_char_boundary(room);
+                let (now, later) = piece.split_at_checked(at).unwrap_or((piece, ""));
+                self.line.push_str(now);
+                if !later.is_empty() {
+                    self.decide(window);
+                    self.piece(later, window);
+                }
+            }
+        }
+    }
+
+    fn decide(&mut self, window: &mut Window) {
+        if self.fate != Fate::Open {
+            return;
+        }
+        let line = std::mem::take(&mut self.line);
+        if self.regex.is_match(line.trim_end_matches('\n')) {
+            for line in self.before.drain(..) {
+                window.push(&line);
+            }
+            self.before_bytes = 0;
+            window.push(&line);
+            self.after = self.context;
+            self.fate = Fate::Passes;
+        } else if self.after > 0 {
+            window.push(&line);
+            self.after -= 1;
+            self.fate = Fate::Passes;
+        } else {
+            self.remember(line);
+            self.fate = Fate::Drops;
+        }
+    }
+
+    fn remember(&mut self, mut line: String) {
+        if self.context == 0 {
+            return;
+        }
+        if !line.ends_with('\n') {
+            line.push('\n');
+        }
+        self.before_bytes += line.len();
+        self.before.push_back(line);
+        while self.before.len() > self.context || self.before_bytes > self.before_bytes_max {
+            let Some(oldest) = self.before.pop_front() else { break };
+            self.before_bytes -= oldest.len();
+        }
+    }
+
+    fn finish(&mut self, window: &mut Window) {
+        if !self.line.is_empty() {
+            self.decide(window);
+        }
+        self.fate = Fate::Open;
+    }
+}

@@ -1,0 +1,176 @@
+//! Secrets that are told by what stands around them: headers, URLs and key blocks.
+
+use super::shape::{Class, More, View};
+use super::swallow::Swallow;
+use super::{Found, Kind};
+
+/// User and password in a URL, at most.
+const USERINFO_BYTES_MAX: usize = 1024;
+/// A user without a password is taken for a token from this length on.
+const URL_TOKEN_BYTES_MIN: usize = 20;
+/// A bearer token, at least.
+const BEARER_BYTES_MIN: usize = 16;
+/// Bytes of a header value that are weighed.
+const WEIGH_BYTES: usize = 64;
+const LABEL_BYTES_MAX: usize = 48;
+/// Bytes after a block's first line that are weighed, and how many of them must belong to a block.
+const BLOCK_WEIGH_BYTES: usize = 32;
+const BLOCK_BYTES_MIN: usize = 20;
+
+/// Schemes whose value is a credential.
+const SCHEMES: &[&str] =
+    &["bearer", "basic", "token", "apikey", "digest", "negotiate", "splunk", "genie-key", "sso-key"];
+
+/// `Authorization: Bearer …`, with or without quotes; `pos` is after the name.
+pub(super) fn authorization(view: View<'_>, start: usize, pos: usize) -> Result<Option<Found>, More> {
+    if !view.before(start, 7).eq_ignore_ascii_case(b"authori") {
+        return Ok(None);
+    }
+    let pos = skip_quote(view, pos)?;
+    let pos = skip_space(view, pos)?;
+    if !matches!(view.at(pos)?, Some(b':' | b'=')) {
+        return Ok(None);
+    }
+    let pos = skip_quote(view, skip_space(view, pos + 1)?)?;
+    for scheme in SCHEMES {
+        if view.starts(pos, scheme.as_bytes(), true)? {
+            let value = skip_space(view, pos + scheme.len())?;
+            if value > pos + scheme.len() {
+                return header_value(view, value, "authorization", 6);
+            }
+        }
+    }
+    let Some(found) = header_value(view, pos, "authorization", BEARER_BYTES_MIN)? else { return Ok(None) };
+    let has_digit = view.slice(found.from, found.to).iter().any(u8::is_ascii_digit);
+    Ok(has_digit.then_some(found))
+}
+
+/// `Bearer …` wherever it stands; `pos` is after the space.
+pub(super) fn bearer(view: View<'_>, start: usize, pos: usize) -> Result<Option<Found>, More> {
+    if !view.before(start, 1).eq_ignore_ascii_case(b"b") {
+        return Ok(None);
+    }
+    let Some(found) = header_value(view, pos, "bearer-token", BEARER_BYTES_MIN)? else { return Ok(None) };
+    let value = view.slice(found.from, found.to);
+    let is_token = value.iter().any(u8::is_ascii_digit) && !value.contains(&b'(');
+    Ok(is_token.then_some(found))
+}
+
+/// A run that is a credential, unless it stands for one (`$TOKEN`, `<token>`, `{token}`).
+fn header_value(view: View<'_>, pos: usize, kind: &'static str, min: usize) -> Result<Option<Found>, More> {
+    let len = view.run(pos, Class::Bare, WEIGH_BYTES)?;
+    let value = view.slice(pos, pos + len);
+    if len < min || matches!(value, [b'$' | b'<' | b'{' | b'%' | b'*' | b'[', ..]) {
+        return Ok(None);
+    }
+    let rest = Some(Swallow::Class(Class::Bare));
+    Ok(Some(Found { from: pos, to: pos + len, kind: Kind::Rule(kind), rest }))
+}
+
+/// `scheme://user:password@host`; `pos` is after the slashes. The user stays readable.
+pub(super) fn url_user(view: View<'_>, pos: usize) -> Result<Option<Found>, More> {
+    let mut colon = None;
+    for len in 0..USERINFO_BYTES_MAX {
+        let at = pos + len;
+        match view.at(at)? {
+            Some(b':') if colon.is_none() => colon = Some(at),
+            Some(b'@') => return Ok(user_info(view, pos, colon, at)),
+            Some(byte) if Class::Bare.has(byte) && !matches!(byte, b'/' | b'?' | b'#' | b'(' | b')') => {}
+            Some(b'&' | b',' | b';') => {}
+            _ => return Ok(None),
+        }
+    }
+    Ok(None)
+}
+
+fn user_info(view: View<'_>, pos: usize, colon: Option<usize>, at: usize) -> Option<Found> {
+    let from = colon.map_or(pos, |colon| colon + 1);
+    let value = view.slice(from, at);
+    let stands_for_one =
+        matches!(value, [] | [b'$' | b'{' | b'%' | b'*' | b'[', ..]) && !is_percent_escape(value);
+    let is_token = value.len() >= URL_TOKEN_BYTES_MIN && value.iter().any(u8::is_ascii_digit);
+    if stands_for_one || (colon.is_none() && !is_token) {
+        return None;
+    }
+    Some(Found { from, to: at, kind: Kind::Rule("url-password"), rest: None })
+}
+
+fn is_percent_escape(value: &[u8]) -> bool {
+    matches!(value, [b'%', a, b, ..] if a.is_ascii_hexdigit() && b.is_ascii_hexdigit())
+}
+
+/// `-----BEGIN … PRIVATE KEY-----`; `pos` is after `-BEGIN `. The first line stays readable.
+pub(super) fn pem_block(view: View<'_>, start: usize, pos: usize) -> Result<Option<Found>, More> {
+    if view.before(start, 4) != b"----" {
+        return Ok(None);
+    }
+    let mut len = 0;
+    while len < LABEL_BYTES_MAX
+        && view.at(pos + len)?.is_some_and(|b| b == b' ' || b.is_ascii_uppercase() || b.is_ascii_digit())
+    {
+        len += 1;
+    }
+    let label = view.slice(pos, pos + len);
+    let is_private = label.ends_with(b"PRIVATE KEY") || label.ends_with(b"PRIVATE KEY BLOCK");
+    if !is_private || !view.starts(pos + len, b"-----", false)? {
+        return Ok(None);
+    }
+    let from = pos + len + 5;
+    let mut weighed = 0;
+    while weighed < BLOCK_WEIGH_BYTES && view.at(from + weighed)?.is_some() {
+        weighed += 1;
+    }
+    let belongs = Swallow::block().take(view.slice(from, from + weighed));
+    if belongs < BLOCK_BYTES_MIN {
+        return Ok(None);
+    }
+    Ok(Some(Found { from, to: from, kind: Kind::Rule("private-key"), rest: Some(Swallow::block()) }))
+}
+
+/// Skips an optional quote with the backslashes that escape it, as in JSON inside JSON.
+pub(super) fn skip_quote(view: View<'_>, pos: usize) -> Result<usize, More> {
+    Ok(quote_at(view, pos)?.map_or(pos, |(_, after)| after))
+}
+
+/// The quote at `pos`, and the position after it.
+pub(super) fn quote_at(view: View<'_>, pos: usize) -> Result<Option<(u8, usize)>, More> {
+    let mut at = pos;
+    while at < pos + 4 && view.at(at)? == Some(b'\\') {
+        at += 1;
+    }
+    Ok(match view.at(at)? {
+        Some(quote @ (b'"' | b'\'' | b'`')) => Some((quote, at + 1)),
+        _ => None,
+    })
+}
+
+/// Skips spaces, tabs and colour sequences, a few of them.
+pub(super) fn skip_space(view: View<'_>, pos: usize) -> Result<usize, More> {
+    let mut at = pos;
+    while at < pos + 32 {
+        match view.at(at)? {
+            Some(b' ' | b'\t') => at += 1,
+            Some(0x1b) => match skip_colour(view, at)? {
+                Some(after) => at = after,
+                None => break,
+            },
+            _ => break,
+        }
+    }
+    Ok(at)
+}
+
+/// The position after `ESC [ … m`.
+fn skip_colour(view: View<'_>, pos: usize) -> Result<Option<usize>, More> {
+    if view.at(pos + 1)? != Some(b'[') {
+        return Ok(None);
+    }
+    for at in pos + 2..pos + 18 {
+        match view.at(at)? {
+            Some(b'0'..=b'9' | b';') => {}
+            Some(b'm' | b'K') => return Ok(Some(at + 1)),
+            _ => return Ok(None),
+        }
+    }
+    Ok(None)
+}

@@ -1,0 +1,326 @@
+//! `password=…` and its like: a telling name, a separator, a value that looks like a secret.
+//!
+//! Names are everywhere in source code, so the value decides: an expression, a type, a placeholder, a path
+//! or a plain word of prose stays. How strict the look is depends on how sure the pair is: `PASSWORD=x1y2`
+//! in an environment is one, `token: unexpected` in a message is none.
+
+use super::around::{quote_at, skip_quote, skip_space};
+use super::rules::PairName;
+use super::shape::{Class, More, View};
+use super::swallow::Swallow;
+use super::{Found, Kind};
+
+/// Bytes of a value that are weighed.
+const WEIGH_BYTES: usize = 128;
+const PASSWORD_BYTES_MIN: usize = 4;
+const SECRET_BYTES_MIN: usize = 8;
+/// Letters alone are a secret only from this length on, except in a shouted name.
+const LETTERS_BYTES_MIN: usize = 12;
+
+/// What stands before `key` in the names of secret keys.
+const KEY_NAMES: &[&str] = &[
+    "api",
+    "secret",
+    "access",
+    "private",
+    "account",
+    "auth",
+    "signing",
+    "encryption",
+    "master",
+    "app",
+    "storage",
+    "subscription",
+    "sharedaccess",
+    "service",
+    "functions",
+    "deploy",
+];
+
+/// Names that tell whose secret it is.
+const OWNERS: &[(&str, &str)] = &[
+    ("aws_secret", "aws-secret-key"),
+    ("awssecret", "aws-secret-key"),
+    ("secretaccess", "aws-secret-key"),
+    ("aws_session", "aws-session-token"),
+    ("datadog", "datadog-key"),
+    ("dd_a", "datadog-key"),
+    ("dd-a", "datadog-key"),
+    ("accountk", "azure-storage-key"),
+    ("sharedaccessk", "azure-shared-key"),
+    ("twilio", "twilio-token"),
+    ("heroku", "heroku-key"),
+    ("cloudflare", "cloudflare-key"),
+];
+
+/// Values that stand for something else.
+const WORDS: &[&str] = &[
+    "null",
+    "none",
+    "nil",
+    "undefined",
+    "true",
+    "false",
+    "string",
+    "number",
+    "boolean",
+    "object",
+    "required",
+    "optional",
+    "password",
+    "passwd",
+    "passphrase",
+    "secret",
+    "token",
+    "value",
+    "default",
+    "example",
+    "redacted",
+    "hidden",
+    "masked",
+    "empty",
+    "unset",
+    "missing",
+    "invalid",
+    "expired",
+    "prompt",
+    "stdin",
+    "disabled",
+    "enabled",
+    "bytes",
+    "option",
+    "self",
+    "this",
+    "changeme",
+    "bearer",
+    "basic",
+];
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Strength {
+    Password,
+    Secret,
+}
+
+/// How name and value are joined.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Joint {
+    /// No space on either side of a `=`.
+    tight: bool,
+    /// The name is an environment variable's: capitals only.
+    shouted: bool,
+    quote: Option<u8>,
+    /// `<password>…</password>`.
+    tag: bool,
+}
+
+/// Confirms a pair; the anchor lies from `start` to `pos`.
+pub(super) fn pair(view: View<'_>, start: usize, pos: usize, name: PairName) -> Result<Option<Found>, More> {
+    let Some(strength) = strength(view, start, name) else { return Ok(None) };
+    let Some((joint, from)) = joint(view, start, pos)? else { return Ok(None) };
+    let len = value_len(view, from, joint)?;
+    let value = view.slice(from, from + len);
+    if !is_secret(value, strength, joint) {
+        return Ok(None);
+    }
+    if joint.quote.is_none() && view.at(from + len)? == Some(b'(') {
+        return Ok(None);
+    }
+    let rest = match joint.quote {
+        Some(quote) => Swallow::quoted(quote),
+        None => Swallow::Class(Class::Bare),
+    };
+    let kind = kind(view, start, pos, name);
+    Ok(Some(Found { from, to: from + len, kind: Kind::Rule(kind), rest: Some(rest) }))
+}
+
+fn strength(view: View<'_>, start: usize, name: PairName) -> Option<Strength> {
+    let before = view.before(start, 24);
+    let ends = |text: &str| {
+        before.len() >= text.len()
+            && before
+                .get(before.len() - text.len()..)
+                .is_some_and(|b| b.eq_ignore_ascii_case(text.as_bytes()))
+    };
+    match name {
+        PairName::Password { before: all } => all.iter().any(|text| ends(text)).then_some(Strength::Password),
+        PairName::Secret { before } => ends(before).then_some(Strength::Secret),
+        PairName::Key => {
+            let name = before.strip_suffix(b"k").or_else(|| before.strip_suffix(b"K"))?;
+            let name = name.strip_suffix(b"_").or_else(|| name.strip_suffix(b"-")).unwrap_or(name);
+            let name = name.to_ascii_lowercase();
+            KEY_NAMES.iter().any(|key| name.ends_with(key.as_bytes())).then_some(Strength::Secret)
+        }
+    }
+}
+
+/// Reads the separator after the name; gives how the two are joined and where the value begins.
+fn joint(view: View<'_>, start: usize, pos: usize) -> Result<Option<(Joint, usize)>, More> {
+    let end = pos + view.run(pos, Class::Digit, 3)?;
+    let mut after_name = skip_quote(view, end)?;
+    if view.at(after_name)? == Some(b']') {
+        after_name += 1;
+    }
+    let at = skip_space(view, after_name)?;
+    let name = identifier(view, start);
+    let shouted = !name.iter().any(u8::is_ascii_lowercase)
+        && view.slice(start, pos).iter().all(|b| b.is_ascii_uppercase() || *b == b'_');
+    let mut joint = Joint { tight: false, shouted, quote: None, tag: false };
+    let value = match view.at(at)? {
+        Some(b'=') => match view.at(at + 1)? {
+            Some(b'=' | b'~') => return Ok(None),
+            Some(b'>') => at + 2,
+            _ => {
+                joint.tight = at == end;
+                at + 1
+            }
+        },
+        Some(b':') => match view.at(at + 1)? {
+            Some(b':') => return Ok(None),
+            Some(b'=') => at + 2,
+            _ => at + 1,
+        },
+        Some(b'>') if view.before(start, BACK_TAG).contains(&b'<') => {
+            joint.tag = true;
+            at + 1
+        }
+        Some(_) if at > end && name.starts_with(b"--") => {
+            joint.tight = at == end + 1;
+            at
+        }
+        _ => return Ok(None),
+    };
+    let from = skip_space(view, value)?;
+    joint.tight &= from == value;
+    Ok(Some(match quote_at(view, from)? {
+        Some((quote, from)) => (Joint { quote: Some(quote), ..joint }, from),
+        None => (joint, from),
+    }))
+}
+
+/// How far back the `<` of a tag may be.
+const BACK_TAG: usize = 24;
+
+/// The name that ends at `start`, as far as it may be looked at.
+fn identifier(view: View<'_>, start: usize) -> &[u8] {
+    let before = view.before(start, 40);
+    let len = before.iter().rev().take_while(|b| Class::Url.has(**b)).count();
+    before.get(before.len() - len..).unwrap_or_default()
+}
+
+fn kind(view: View<'_>, start: usize, pos: usize, name: PairName) -> &'static str {
+    let mut text = identifier(view, start).to_ascii_lowercase();
+    text.extend(view.slice(start, pos).to_ascii_lowercase());
+    let text = String::from_utf8_lossy(&text);
+    let owner = OWNERS.iter().find(|(part, _)| text.contains(part));
+    match (owner, name) {
+        (Some((_, kind)), _) => kind,
+        (None, PairName::Password { .. }) => "password",
+        (None, PairName::Secret { .. }) if text.ends_with("token") => "token",
+        (None, PairName::Secret { .. }) => "secret",
+        (None, PairName::Key) => "api-key",
+    }
+}
+
+fn value_len(view: View<'_>, from: usize, joint: Joint) -> Result<usize, More> {
+    let mut len = 0;
+    while len < WEIGH_BYTES {
+        let Some(byte) = view.at(from + len)? else { break };
+        let inside = match joint.quote {
+            Some(quote) => byte != quote && !matches!(byte, b'\n' | b'\\'),
+            None => Class::Bare.has(byte),
+        };
+        if !inside {
+            break;
+        }
+        len += 1;
+    }
+    Ok(len)
+}
+
+/// Whether a value after a telling name is a secret rather than code, a placeholder or prose.
+fn is_secret(value: &[u8], strength: Strength, joint: Joint) -> bool {
+    // A trailing bracket or full stop belongs to the sentence or the code around the value.
+    let value = if joint.quote.is_none() { trim_end(value) } else { value };
+    let min = match strength {
+        Strength::Password => PASSWORD_BYTES_MIN,
+        Strength::Secret if joint.shouted && joint.tight => PASSWORD_BYTES_MIN,
+        Strength::Secret => SECRET_BYTES_MIN,
+    };
+    if value.len() < min || is_placeholder(value) || is_path(value) || is_code(value, joint) {
+        return false;
+    }
+    let sure = joint.tight || joint.quote.is_some() || joint.tag;
+    let letters = value.iter().all(u8::is_ascii_alphabetic);
+    let name_like =
+        value.iter().all(|b| b.is_ascii_alphabetic() || matches!(b, b'_' | b'-' | b'.' | b':' | b'/'));
+    match strength {
+        Strength::Password if sure => true,
+        Strength::Secret if joint.shouted && sure => true,
+        Strength::Password | Strength::Secret if !sure => !name_like && value.iter().any(u8::is_ascii_digit),
+        Strength::Password | Strength::Secret => {
+            if letters {
+                value.len() >= LETTERS_BYTES_MIN && !is_camel(value)
+            } else {
+                !name_like
+            }
+        }
+    }
+}
+
+fn trim_end(value: &[u8]) -> &[u8] {
+    let len = value
+        .iter()
+        .rev()
+        .take_while(|b| matches!(b, b')' | b']' | b'}' | b'.' | b':' | b'!' | b'?'))
+        .count();
+    value.get(..value.len() - len).unwrap_or_default()
+}
+
+fn is_camel(value: &[u8]) -> bool {
+    value.windows(2).any(|two| matches!(two, [a, b] if a.is_ascii_lowercase() && b.is_ascii_uppercase()))
+}
+
+fn is_placeholder(value: &[u8]) -> bool {
+    let first = value.first().copied().unwrap_or(b' ');
+    let same = value.iter().all(|b| b.eq_ignore_ascii_case(&first));
+    let is_word = || WORDS.iter().any(|word| value.eq_ignore_ascii_case(word.as_bytes()));
+    same || matches!(first, b'$' | b'%' | b'<' | b'{' | b'(' | b'[' | b'*' | b'@' | b'|' | b'=' | b'\\')
+        || value.starts_with(b"-----")
+        || value.windows(3).any(|three| three == b"...")
+        || value.windows(3).any(|three| three == b"://")
+        || is_word()
+}
+
+fn is_path(value: &[u8]) -> bool {
+    let rooted = [&b"/"[..], b"./", b"../", b"~/"].iter().any(|root| value.starts_with(root));
+    let is_random = value.iter().any(u8::is_ascii_digit)
+        && value.iter().any(u8::is_ascii_uppercase)
+        && value.iter().any(u8::is_ascii_lowercase)
+        && !value.contains(&b'.');
+    rooted && !is_random
+}
+
+/// Calls, indexes, member access, types, generics.
+fn is_code(value: &[u8], joint: Joint) -> bool {
+    if joint.quote.is_some() {
+        // Prose or a template in a string.
+        return value.contains(&b' ') || value.windows(2).any(|two| matches!(two, b"${" | b"{{" | b"%s"));
+    }
+    if joint.tag {
+        return false;
+    }
+    let call = value.iter().position(|b| matches!(b, b'(' | b'[' | b'{'));
+    if let Some(at) = call {
+        let head = value.get(..at).unwrap_or_default();
+        if head.iter().all(|b| Class::Dotted.has(*b) || matches!(b, b':' | b'$' | b'!' | b'?')) {
+            return true;
+        }
+    }
+    let dotted = value.contains(&b'.')
+        && value.iter().all(|b| b.is_ascii_alphabetic() || matches!(b, b'_' | b'.' | b'$' | b'?'));
+    let path = value.windows(2).any(|two| two == b"::") || value.windows(2).any(|two| two == b"=>");
+    let star = matches!(value.first(), Some(b'&' | b'!' | b'+' | b'?'))
+        && value.get(1..).is_some_and(|rest| rest.iter().all(|b| b.is_ascii_alphabetic()));
+    dotted || path || star
+}

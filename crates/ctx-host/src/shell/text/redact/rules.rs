@@ -1,0 +1,238 @@
+//! The table of secrets with a shape of their own, one row a shape, from the services' documentation.
+//!
+//! A row is an anchor that begins the secret (or the name before it) and the parts that follow. What is
+//! told by the words around it (pairs, headers, URLs, key blocks) is in `around`.
+
+use super::shape::Class::{Alnum, Base64, Digit, Dotted, Hex, Percent, Tilde, Upper, Url, Word};
+use super::shape::Part::{Lit, Open, Run};
+use super::shape::{Left, Need, Part};
+
+/// One shape of a secret.
+pub(super) struct Rule {
+    pub kind: &'static str,
+    pub anchor: &'static str,
+    pub fold: bool,
+    pub check: Check,
+}
+
+/// How a candidate is confirmed.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Check {
+    Shape {
+        left: Left,
+        parts: &'static [Part],
+        need: Need,
+    },
+    /// A bot id of digits, then a colon: the anchor stands in the middle.
+    AfterDigits {
+        parts: &'static [Part],
+    },
+    /// `name=value`; the anchor ends the name, and `.0` must stand before it.
+    Pair(PairName),
+    Authorization,
+    Bearer,
+    UrlUser,
+    PemBlock,
+}
+
+/// The names whose value is a secret, by the end of the name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum PairName {
+    /// `…password`, `…passwd`, `…pwd`, `…pass`, `…passphrase`.
+    Password { before: &'static [&'static str] },
+    /// `…token`, `…secret`, `…credential`.
+    Secret { before: &'static str },
+    /// `…api_key`, `…secret_key` and the like: `key` alone is no secret.
+    Key,
+}
+
+const fn shape(
+    kind: &'static str,
+    anchor: &'static str,
+    left: Left,
+    parts: &'static [Part],
+    need: Need,
+) -> Rule {
+    Rule { kind, anchor, fold: false, check: Check::Shape { left, parts, need } }
+}
+
+/// A prefix nobody else uses: it is looked for inside words too.
+const fn prefixed(kind: &'static str, anchor: &'static str, parts: &'static [Part]) -> Rule {
+    shape(kind, anchor, Left::Any, parts, Need::Digit)
+}
+
+/// A short prefix: only where a word may begin.
+const fn word(kind: &'static str, anchor: &'static str, parts: &'static [Part]) -> Rule {
+    shape(kind, anchor, Left::Edge, parts, Need::Digit)
+}
+
+const fn around(kind: &'static str, anchor: &'static str, check: Check) -> Rule {
+    Rule { kind, anchor, fold: true, check }
+}
+
+const fn pair(kind: &'static str, anchor: &'static str, name: PairName) -> Rule {
+    around(kind, anchor, Check::Pair(name))
+}
+
+const AWS_ID: &[Part] = &[Run(Upper, 16, 16)];
+const HEX32: &[Part] = &[Run(Hex, 32, 32)];
+const HEX40: &[Part] = &[Run(Hex, 40, 40)];
+const HEX64: &[Part] = &[Run(Hex, 64, 64)];
+const ALNUM36: &[Part] = &[Open(Alnum, 36)];
+const URL20: &[Part] = &[Open(Url, 20)];
+const URL30: &[Part] = &[Open(Url, 30)];
+const DISCORD: &[Part] = &[Run(Url, 20, 30), Lit("."), Run(Url, 6, 7), Lit("."), Open(Url, 27)];
+
+/// Every rule, the more particular first where two begin alike.
+pub(super) const RULES: &[Rule] = &[
+    // Clouds
+    word("aws-access-key", "AKIA", AWS_ID),
+    word("aws-access-key", "ASIA", AWS_ID),
+    word("aws-access-key", "ABIA", AWS_ID),
+    word("aws-access-key", "ACCA", AWS_ID),
+    prefixed("aws-bedrock-key", "ABSK", &[Open(Base64, 100)]),
+    word("google-api-key", "AIza", &[Open(Url, 35)]),
+    word("google-oauth-token", "ya29.", &[Open(Dotted, 20)]),
+    prefixed("google-client-secret", "GOCSPX-", &[Open(Url, 28)]),
+    word("google-refresh-token", "1//0", &[Open(Url, 40)]),
+    word("azure-sas", "sig=", &[Run(Percent, 43, 52)]),
+    shape("azure-client-secret", "Q~", Left::Any, &[Run(Tilde, 31, 34)], Need::Nothing),
+    prefixed("digitalocean-token", "dop_v1_", HEX64),
+    prefixed("digitalocean-token", "doo_v1_", HEX64),
+    prefixed("digitalocean-token", "dor_v1_", HEX64),
+    word("alibaba-access-key", "LTAI", &[Run(Alnum, 16, 26)]),
+    word("heroku-key", "HRKU-", &[Open(Url, 36)]),
+    prefixed("fly-token", "fm2_", &[Open(Base64, 80)]),
+    prefixed("cloudflare-key", "v1.0-", &[Run(Hex, 24, 24), Lit("-"), Open(Hex, 100)]),
+    // Code hosting and packages
+    prefixed("github-token", "ghp_", ALNUM36),
+    prefixed("github-token", "gho_", ALNUM36),
+    prefixed("github-token", "ghu_", ALNUM36),
+    prefixed("github-token", "ghs_", &[Open(Dotted, 36)]),
+    prefixed("github-token", "ghr_", ALNUM36),
+    prefixed("github-token", "github_pat_", &[Open(Word, 36)]),
+    prefixed("gitlab-token", "glpat-", &[Open(Dotted, 20)]),
+    prefixed("gitlab-token", "glptt-", &[Open(Url, 20)]),
+    prefixed("gitlab-token", "gldt-", URL20),
+    prefixed("gitlab-token", "glrt-", &[Open(Dotted, 20)]),
+    prefixed("gitlab-token", "glcbt-", URL20),
+    prefixed("gitlab-token", "glsoat-", URL20),
+    prefixed("npm-token", "npm_", ALNUM36),
+    prefixed("pypi-token", "pypi-AgE", &[Open(Url, 50)]),
+    prefixed("rubygems-token", "rubygems_", &[Open(Hex, 48)]),
+    word("crates-io-token", "cio", &[Run(Alnum, 32, 32)]),
+    word("nuget-key", "oy2", &[Run(Alnum, 43, 43)]),
+    prefixed("docker-token", "dckr_pat_", URL20),
+    prefixed("docker-token", "dckr_oat_", URL20),
+    // Models
+    prefixed("anthropic-key", "sk-ant-", URL20),
+    prefixed("openrouter-key", "sk-or-v1-", HEX64),
+    word("openai-key", "sk-proj-", &[Open(Url, 40)]),
+    word("openai-key", "sk-svcacct-", &[Open(Url, 40)]),
+    word("openai-key", "sk-admin-", &[Open(Url, 40)]),
+    word("openai-key", "sk-", &[Open(Alnum, 32)]),
+    word("huggingface-token", "hf_", &[Open(Alnum, 30)]),
+    word("huggingface-token", "api_org_", &[Open(Alnum, 30)]),
+    word("groq-key", "gsk_", &[Open(Alnum, 40)]),
+    word("xai-key", "xai-", &[Open(Alnum, 60)]),
+    word("perplexity-key", "pplx-", &[Open(Alnum, 40)]),
+    word("replicate-token", "r8_", &[Open(Alnum, 37)]),
+    // Chat and mail
+    word("slack-token", "xoxb-", &[Open(Url, 20)]),
+    word("slack-token", "xoxp-", &[Open(Url, 20)]),
+    word("slack-token", "xoxa-", &[Open(Url, 20)]),
+    word("slack-token", "xoxr-", &[Open(Url, 20)]),
+    word("slack-token", "xoxs-", &[Open(Url, 20)]),
+    word("slack-token", "xoxe-", &[Open(Url, 20)]),
+    word("slack-token", "xoxe.xox", &[Open(Dotted, 20)]),
+    word("slack-token", "xoxc-", &[Open(Url, 20)]),
+    word("slack-token", "xoxd-", &[Open(Percent, 20)]),
+    word("slack-token", "xapp-", &[Open(Url, 20)]),
+    prefixed("slack-webhook", "hooks.slack.com/services/", &[Open(Base64, 30)]),
+    prefixed("discord-webhook", "discord.com/api/webhooks/", &[Run(Digit, 15, 22), Lit("/"), Open(Url, 50)]),
+    word("discord-token", "MT", DISCORD),
+    word("discord-token", "Mj", DISCORD),
+    word("discord-token", "Mz", DISCORD),
+    word("discord-token", "ND", DISCORD),
+    word("discord-token", "NT", DISCORD),
+    word("discord-token", "Nj", DISCORD),
+    word("discord-token", "Nz", DISCORD),
+    word("discord-token", "OD", DISCORD),
+    word("discord-token", "OT", DISCORD),
+    Rule {
+        kind: "telegram-token",
+        anchor: ":AA",
+        fold: false,
+        check: Check::AfterDigits { parts: &[Run(Url, 32, 34)] },
+    },
+    word("sendgrid-key", "SG.", &[Run(Url, 16, 32), Lit("."), Open(Url, 32)]),
+    word("mailgun-key", "key-", HEX32),
+    word("brevo-key", "xkeysib-", &[Run(Hex, 64, 64), Lit("-"), Open(Alnum, 16)]),
+    word("twilio-key", "SK", HEX32),
+    // Money and shops
+    word("stripe-key", "sk_live_", &[Open(Alnum, 16)]),
+    word("stripe-key", "sk_test_", &[Open(Alnum, 16)]),
+    word("stripe-key", "rk_live_", &[Open(Alnum, 16)]),
+    word("stripe-key", "rk_test_", &[Open(Alnum, 16)]),
+    word("stripe-webhook-secret", "whsec_", &[Open(Base64, 24)]),
+    prefixed("shopify-token", "shpat_", HEX32),
+    prefixed("shopify-token", "shpca_", HEX32),
+    prefixed("shopify-token", "shppa_", HEX32),
+    prefixed("shopify-token", "shpss_", HEX32),
+    word("square-token", "sq0atp-", &[Open(Url, 22)]),
+    word("square-token", "sq0csp-", &[Open(Url, 40)]),
+    word("square-token", "EAAA", &[Run(Url, 56, 70)]),
+    word("easypost-key", "EZAK", &[Run(Alnum, 54, 54)]),
+    // Operations
+    word("databricks-token", "dapi", &[Run(Hex, 32, 32)]),
+    word("vault-token", "hvs.", &[Open(Url, 24)]),
+    word("vault-token", "hvb.", &[Open(Url, 24)]),
+    word("vault-token", "hvr.", &[Open(Url, 24)]),
+    prefixed("terraform-token", ".atlasv1.", &[Open(Url, 60)]),
+    prefixed("pulumi-token", "pul-", HEX40),
+    prefixed("doppler-token", "dp.pt.", &[Open(Alnum, 40)]),
+    prefixed("doppler-token", "dp.st.", &[Open(Dotted, 40)]),
+    prefixed("tailscale-key", "tskey-", URL20),
+    prefixed("grafana-token", "glsa_", &[Open(Word, 32)]),
+    prefixed("grafana-token", "glc_eyJ", &[Open(Base64, 32)]),
+    word("newrelic-key", "NRAK-", &[Open(Upper, 27)]),
+    prefixed("sentry-token", "sntrys_", &[Open(Base64, 40)]),
+    prefixed("sentry-token", "sntryu_", HEX64),
+    prefixed("dynatrace-token", "dt0c01.", &[Run(Upper, 24, 24), Lit("."), Open(Upper, 64)]),
+    prefixed("buildkite-token", "bkua_", HEX40),
+    prefixed("circleci-token", "CCIPAT_", &[Open(Word, 40)]),
+    prefixed("planetscale-token", "pscale_tkn_", URL30),
+    prefixed("planetscale-token", "pscale_pw_", URL30),
+    prefixed("supabase-token", "sbp_", HEX40),
+    prefixed("netlify-token", "nfp_", &[Open(Alnum, 36)]),
+    prefixed("sourcegraph-token", "sgp_", &[Open(Word, 40)]),
+    // Work
+    prefixed("linear-key", "lin_api_", &[Open(Alnum, 32)]),
+    word("notion-token", "ntn_", &[Open(Alnum, 40)]),
+    word("notion-token", "secret_", &[Run(Alnum, 43, 43)]),
+    prefixed("postman-key", "PMAK-", &[Run(Hex, 24, 24), Lit("-"), Run(Hex, 34, 34)]),
+    prefixed("figma-token", "figd_", &[Open(Url, 40)]),
+    prefixed("atlassian-token", "ATATT3", &[Open(Tilde, 100)]),
+    word("airtable-token", "pat", &[Run(Alnum, 14, 14), Lit("."), Run(Hex, 64, 64)]),
+    prefixed("contentful-token", "CFPAT-", &[Open(Url, 40)]),
+    prefixed("1password-token", "ops_eyJ", &[Open(Base64, 100)]),
+    prefixed("age-key", "AGE-SECRET-KEY-1", &[Run(Upper, 58, 58)]),
+    word("jwt", "eyJ", &[Run(Url, 8, 4096), Lit(".eyJ"), Open(Dotted, 8)]),
+    word("jwt", "eyJ", &[Run(Url, 8, 4096), Lit(".."), Open(Dotted, 24)]),
+    word("jwt", "eyJ", &[Run(Url, 8, 4096), Lit("."), Run(Url, 40, 2048), Lit("."), Open(Dotted, 16)]),
+    // Told by what stands around it
+    around("private-key", "-BEGIN ", Check::PemBlock),
+    around("authorization", "zation", Check::Authorization),
+    around("bearer-token", "earer ", Check::Bearer),
+    around("url-password", "://", Check::UrlUser),
+    pair("password", "sword", PairName::Password { before: &["pas"] }),
+    pair("password", "wd", PairName::Password { before: &["pass", "p"] }),
+    pair("password", "phrase", PairName::Password { before: &["pass"] }),
+    pair("password", "ss", PairName::Password { before: &["_pa", "-pa", ".pa"] }),
+    pair("secret", "cret", PairName::Secret { before: "se" }),
+    pair("token", "oken", PairName::Secret { before: "t" }),
+    pair("secret", "credential", PairName::Secret { before: "" }),
+    pair("secret", "credentials", PairName::Secret { before: "" }),
+    pair("secret", "_auth", PairName::Secret { before: "" }),
+    pair("key", "ey", PairName::Key),
+];

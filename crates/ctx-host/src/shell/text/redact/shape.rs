@@ -1,0 +1,210 @@
+//! Shapes of secrets: byte classes, runs and fixed pieces, matched over a window that may still grow.
+//!
+//! A look past the end of the window is `More`: nobody may decide on bytes that have not come yet, so
+//! that cutting the input at another place never changes the outcome. It knows no particular service.
+
+/// The decision needs bytes that have not come yet.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct More;
+
+/// How far to the left of a candidate a rule may look. The redactor keeps this much of what it emitted.
+pub(super) const BACK_BYTES: usize = 64;
+
+/// How many bytes of an open run are weighed before it is taken for a secret.
+const WEIGH_BYTES: usize = 64;
+
+/// The bytes at hand, and whether they are all there will ever be.
+#[derive(Clone, Copy)]
+pub(super) struct View<'a> {
+    pub bytes: &'a [u8],
+    pub last: bool,
+}
+
+impl<'a> View<'a> {
+    /// The byte at `pos`, `None` after the end of the input.
+    pub fn at(self, pos: usize) -> Result<Option<u8>, More> {
+        match self.bytes.get(pos) {
+            Some(byte) => Ok(Some(*byte)),
+            None if self.last => Ok(None),
+            None => Err(More),
+        }
+    }
+
+    /// Up to `count` bytes that end before `pos`.
+    pub fn before(self, pos: usize, count: usize) -> &'a [u8] {
+        let count = count.min(BACK_BYTES);
+        self.bytes.get(pos.saturating_sub(count)..pos).unwrap_or_default()
+    }
+
+    /// Whether the bytes at `pos` are `text`; `fold` ignores ASCII case.
+    pub fn starts(self, pos: usize, text: &[u8], fold: bool) -> Result<bool, More> {
+        for (offset, want) in text.iter().enumerate() {
+            let Some(byte) = self.at(pos + offset)? else { return Ok(false) };
+            let same = if fold { byte.eq_ignore_ascii_case(want) } else { byte == *want };
+            if !same {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// How many bytes from `pos` on are of `class`, at most `max`.
+    pub fn run(self, pos: usize, class: Class, max: usize) -> Result<usize, More> {
+        let mut len = 0;
+        while len < max && self.at(pos + len)?.is_some_and(|byte| class.has(byte)) {
+            len += 1;
+        }
+        Ok(len)
+    }
+
+    pub fn slice(self, from: usize, to: usize) -> &'a [u8] {
+        self.bytes.get(from..to.min(self.bytes.len())).unwrap_or_default()
+    }
+}
+
+/// A set of bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Class {
+    Digit,
+    /// Lower case hexadecimal.
+    Hex,
+    /// Upper case letters and digits.
+    Upper,
+    Alnum,
+    /// Letters, digits and `_`.
+    Word,
+    /// Letters, digits, `_` and `-`.
+    Url,
+    /// As `Url`, with `.`.
+    Dotted,
+    /// As `Url`, with `.` and `~`.
+    Tilde,
+    /// Base64 with padding.
+    Base64,
+    /// Base64 in a URL, with `%` escapes.
+    Percent,
+    /// A value without quotes: ends at space, quote and the usual separators.
+    Bare,
+}
+
+impl Class {
+    pub fn has(self, byte: u8) -> bool {
+        match self {
+            Class::Digit => byte.is_ascii_digit(),
+            Class::Hex => byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte),
+            Class::Upper => byte.is_ascii_digit() || byte.is_ascii_uppercase(),
+            Class::Alnum => byte.is_ascii_alphanumeric(),
+            Class::Word => byte.is_ascii_alphanumeric() || byte == b'_',
+            Class::Url => byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-'),
+            Class::Dotted => byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'.'),
+            Class::Tilde => byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'.' | b'~'),
+            Class::Base64 => byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'/' | b'='),
+            Class::Percent => {
+                byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'/' | b'=' | b'%' | b'-' | b'_')
+            }
+            Class::Bare => {
+                byte > b' ' && !matches!(byte, 0x7f | b'"' | b'\'' | b'`' | b',' | b';' | b'&' | b'<' | b'>')
+            }
+        }
+    }
+}
+
+/// One piece of a shape, after the anchor.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Part {
+    Lit(&'static str),
+    /// From `.1` to `.2` bytes of a class; as the last part the byte after it must not be a letter or digit.
+    Run(Class, usize, usize),
+    /// The last part: at least `.1` bytes of a class, and all that follow.
+    Open(Class, usize),
+}
+
+/// What must stand before the anchor.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Left {
+    Any,
+    /// Not the inside of a word.
+    Edge,
+}
+
+/// What the body must hold, to tell a random token from words.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Need {
+    Nothing,
+    Digit,
+}
+
+/// The end of a shape that matched, and the class of an open end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Matched {
+    pub to: usize,
+    pub open: Option<Class>,
+}
+
+/// Matches the parts at `pos`.
+pub(super) fn match_parts(
+    view: View<'_>,
+    pos: usize,
+    parts: &[Part],
+    need: Need,
+) -> Result<Option<Matched>, More> {
+    let mut to = pos;
+    let mut open = None;
+    for (index, part) in parts.iter().enumerate() {
+        match *part {
+            Part::Lit(text) => {
+                if !view.starts(to, text.as_bytes(), false)? {
+                    return Ok(None);
+                }
+                to += text.len();
+            }
+            Part::Run(class, min, max) => {
+                let len = view.run(to, class, max)?;
+                if len < min {
+                    return Ok(None);
+                }
+                to += len;
+                let is_last = index + 1 == parts.len();
+                if is_last && view.at(to)?.is_some_and(|byte| Class::Word.has(byte)) {
+                    return Ok(None);
+                }
+            }
+            Part::Open(class, min) => {
+                let len = view.run(to, class, min.max(WEIGH_BYTES))?;
+                if len < min {
+                    return Ok(None);
+                }
+                to += len;
+                open = Some(class);
+            }
+        }
+    }
+    let body = view.slice(pos, to);
+    let enough = match need {
+        Need::Nothing => true,
+        Need::Digit => body.iter().any(u8::is_ascii_digit),
+    };
+    Ok(enough.then_some(Matched { to, open }))
+}
+
+/// Whether a word may begin at `pos`. What an escape sequence, a `\n` in JSON or a `%3D` in a URL ends
+/// with is a letter or digit too, but no part of the word.
+pub(super) fn is_edge(view: View<'_>, pos: usize) -> bool {
+    let before = view.before(pos, 24);
+    match before {
+        [] => true,
+        [.., b] if !Class::Word.has(*b) => true,
+        [.., b'\\', b'n' | b'r' | b't'] => true,
+        [.., b'%', a, b] if a.is_ascii_hexdigit() && b.is_ascii_hexdigit() => true,
+        [.., b] if b.is_ascii_alphabetic() => ends_with_escape_sequence(before),
+        _ => false,
+    }
+}
+
+/// `ESC [ digits ; letter` at the very end.
+fn ends_with_escape_sequence(before: &[u8]) -> bool {
+    let Some((_, rest)) = before.split_last() else { return false };
+    let digits = rest.iter().rev().take_while(|b| b.is_ascii_digit() || **b == b';').count();
+    let head = rest.get(..rest.len() - digits).unwrap_or_default();
+    head.ends_with(b"\x1b[")
+}
