@@ -1,0 +1,115 @@
+//! What the journal needs of a file system, and nothing more.
+//!
+//! Paths are relative to a root, their parts joined by `/`; the empty path is the root itself. Errors are
+//! those of the operating system: the journal tells a full disk from other failures by their number.
+
+use std::io;
+
+use crate::path::Owner;
+
+/// How a file is opened.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum OpenMode {
+    /// An existing file, to read.
+    Read,
+    /// An existing file, to read and write.
+    Write,
+    /// To read and write; made when it is missing.
+    Create(Owner),
+    /// To read and write; must not exist.
+    CreateNew(Owner),
+}
+
+/// Whether a rename may take the place of what is there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Replace {
+    Yes,
+    No,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DirEntry {
+    pub name: String,
+    pub is_dir: bool,
+}
+
+/// A tree of files beneath a root.
+pub trait Disk: Send + Sync + 'static {
+    fn open(&self, path: &str, mode: OpenMode) -> io::Result<Box<dyn DiskFile>>;
+
+    /// Makes one directory; `false` when it was there.
+    fn make_dir(&self, path: &str, owner: Owner) -> io::Result<bool>;
+
+    /// Makes the directory's entries durable.
+    fn sync_dir(&self, path: &str) -> io::Result<()>;
+
+    fn rename(&self, from: &str, to: &str, replace: Replace) -> io::Result<()>;
+
+    fn remove_file(&self, path: &str) -> io::Result<()>;
+
+    /// Removes an empty directory.
+    fn remove_dir(&self, path: &str) -> io::Result<()>;
+
+    fn list(&self, path: &str) -> io::Result<Vec<DirEntry>>;
+}
+
+/// An open file. It stays the same file when its path is renamed. Dropping it gives its lock back.
+pub trait DiskFile: Send + Sync {
+    fn len(&self) -> io::Result<u64>;
+
+    fn is_empty(&self) -> io::Result<bool> {
+        Ok(self.len()? == 0)
+    }
+
+    /// Reads some bytes at an offset; 0 at the end.
+    fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize>;
+
+    /// Writes bytes at an offset in one call; fewer than asked for means there was no room.
+    fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<usize>;
+
+    fn truncate(&self, len: u64) -> io::Result<()>;
+
+    /// Makes contents and length durable (`fdatasync`).
+    fn sync(&self) -> io::Result<()>;
+
+    /// Asks that bytes from `offset` on be read from the device again and not from memory, so that what is
+    /// read after a sync that failed is what is really there. Advice: a disk may not be able to.
+    fn forget_cached(&self, offset: u64) -> io::Result<()>;
+
+    /// Takes the file's one lock; `false` when someone else has it.
+    fn try_lock(&self) -> io::Result<bool>;
+
+    /// Gives the lock back before the file is dropped.
+    fn unlock(&self);
+
+    /// Who the file belongs to, so that what is kept beside it can belong to the same.
+    fn owner(&self) -> io::Result<Owner>;
+}
+
+/// Reads until the buffer is full or the file ends; how much was read.
+pub(crate) fn read_full(file: &dyn DiskFile, buf: &mut [u8], offset: u64) -> io::Result<usize> {
+    let mut filled = 0;
+    while let Some(rest) = buf.get_mut(filled..).filter(|rest| !rest.is_empty()) {
+        match file.read_at(rest, offset + filled as u64)? {
+            0 => break,
+            n => filled += n,
+        }
+    }
+    Ok(filled)
+}
+
+/// Writes all bytes or fails; a short write is a full disk.
+pub(crate) fn write_full(file: &dyn DiskFile, bytes: &[u8], offset: u64) -> io::Result<()> {
+    if file.write_at(bytes, offset)? == bytes.len() { Ok(()) } else { Err(no_space()) }
+}
+
+pub(crate) fn no_space() -> io::Error {
+    io::Error::from(rustix::io::Errno::NOSPC)
+}
+
+/// Whether an error says that there is no room: the disk's, or the user's share of it.
+pub(crate) fn is_no_space(error: &io::Error) -> bool {
+    let number = error.raw_os_error();
+    number == Some(rustix::io::Errno::NOSPC.raw_os_error())
+        || number == Some(rustix::io::Errno::DQUOT.raw_os_error())
+}

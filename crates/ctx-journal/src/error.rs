@@ -1,0 +1,74 @@
+//! What can go wrong with a log. Every message names the file.
+
+use std::io;
+
+use ctx_session::Code;
+
+use crate::path::LogPath;
+
+/// A log could not be made, opened, read, moved or removed.
+#[derive(Debug, thiserror::Error)]
+pub enum JournalError {
+    #[error("{log}: there is no such log")]
+    NotThere { log: LogPath },
+    #[error("{log}: is there already")]
+    AlreadyThere { log: LogPath },
+    #[error("{log}: another writer has it open; stop the other daemon, or wait until it lets go")]
+    Locked { log: LogPath },
+    #[error("{log}: line {line} has format version {version}, and this ctx writes {}; use a newer ctx", crate::FORMAT_VERSION)]
+    TooNew { log: LogPath, line: u64, version: u64 },
+    #[error("{log}: no space left on the disk; free some and try again")]
+    NoSpace { log: LogPath },
+    #[error("{log}: record {index} of the command cannot be stored: {reason}")]
+    BadBody { log: LogPath, index: usize, reason: String },
+    #[error("{log}: blob sha256-{sha256} is not there")]
+    NoBlob { log: LogPath, sha256: String },
+    #[error("{log}: blob sha256-{sha256} does not have the contents its name says")]
+    BadBlob { log: LogPath, sha256: String },
+    #[error("{path}: cannot {action}: {error}")]
+    Io { path: String, action: &'static str, error: io::Error },
+}
+
+impl JournalError {
+    pub fn code(&self) -> Code {
+        match self {
+            JournalError::NotThere { .. } | JournalError::NoBlob { .. } => Code::Enoent,
+            JournalError::AlreadyThere { .. } => Code::Eexist,
+            JournalError::Locked { .. } => Code::Ebusy,
+            JournalError::NoSpace { .. } => Code::Enospc,
+            JournalError::BadBody { .. } => Code::Emsgsize,
+            JournalError::TooNew { .. } | JournalError::BadBlob { .. } | JournalError::Io { .. } => Code::Eio,
+        }
+    }
+}
+
+/// A command was not appended.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum AppendError {
+    /// Nothing was written, and the writer can be used again.
+    #[error("{log}: no space left on the disk; free some and try again")]
+    NoSpace { log: LogPath },
+    /// The disk failed. Whether this command is there is known only after the log was opened again.
+    #[error("{log}: {reason}; nothing more is written to it until it is opened again")]
+    Poisoned { log: LogPath, reason: String },
+    /// Someone else was faster. Nothing was written.
+    #[error("{log}: record {expected} was expected next, and it is {next}")]
+    Conflict { log: LogPath, expected: u64, next: u64 },
+    /// Nothing was written.
+    #[error("{log}: the command has {bytes} bytes, and {max} is the most")]
+    TooLarge { log: LogPath, bytes: usize, max: usize },
+    /// Nothing was written. A mistake in the caller.
+    #[error("{log}: record {index} of the command cannot be stored: {reason}")]
+    BadBody { log: LogPath, index: usize, reason: String },
+}
+
+impl AppendError {
+    pub fn code(&self) -> Code {
+        match self {
+            AppendError::NoSpace { .. } => Code::Enospc,
+            AppendError::Poisoned { .. } | AppendError::BadBody { .. } => Code::Eio,
+            AppendError::Conflict { .. } => Code::Ebusy,
+            AppendError::TooLarge { .. } => Code::Emsgsize,
+        }
+    }
+}

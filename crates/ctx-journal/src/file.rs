@@ -1,0 +1,318 @@
+//! The journal over a [`Disk`]: a file per log.
+
+use std::collections::HashSet;
+use std::io;
+use std::ops::ControlFlow;
+use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+
+use ctx_session::Timestamp;
+
+use crate::blob::{self, BlobRef};
+use crate::damage::Damage;
+use crate::disk::{Disk, DiskFile, OpenMode, Replace, write_full};
+use crate::error::{AppendError, JournalError};
+use crate::format;
+use crate::lines::{LineForm, LineReader, count_lines};
+use crate::memory::MemoryDisk;
+use crate::path::{EVENTS, LogPath, Owner, join};
+use crate::real::RealDisk;
+use crate::recover::{self, io_error};
+use crate::scan::Scanner;
+use crate::writer::{self, FileWriter, Registry, Start, lock};
+use crate::{Entry, Journal, LogWriter, Opened, seek};
+
+/// Logs as files.
+pub struct FileJournal {
+    disk: Arc<dyn Disk>,
+    registry: Arc<Registry>,
+    /// Directories whose own entry is known to be on disk.
+    durable_dirs: Mutex<HashSet<String>>,
+    blobs_made: AtomicU64,
+}
+
+impl FileJournal {
+    pub fn new(disk: Arc<dyn Disk>) -> Self {
+        FileJournal {
+            disk,
+            registry: Arc::default(),
+            durable_dirs: Mutex::default(),
+            blobs_made: AtomicU64::new(0),
+        }
+    }
+
+    /// A journal on the real disk, beneath an existing directory.
+    pub fn at(root: &Path) -> io::Result<Self> {
+        Ok(FileJournal::new(Arc::new(RealDisk::new(root)?)))
+    }
+
+    /// A journal in memory, for what need not outlive the process: temp sessions.
+    pub fn in_memory() -> Self {
+        FileJournal::new(Arc::new(MemoryDisk::default()))
+    }
+
+    /// Makes a directory and those above it, and makes them durable: also one that was there, because whoever
+    /// made it may have died before its entry was synced.
+    fn make_dirs(&self, dir: &str, owner: Owner) -> io::Result<()> {
+        let ends = dir.match_indices('/').map(|(at, _)| at).chain([dir.len()]);
+        for end in ends {
+            let Some(path) = dir.get(..end).filter(|path| !path.is_empty()) else { continue };
+            let made = self.disk.make_dir(path, owner)?;
+            if made || !lock(&self.durable_dirs).contains(path) {
+                let parent = path.rsplit_once('/').map_or("", |(parent, _)| parent);
+                self.disk.sync_dir(parent)?;
+                // A log's own directory is one of many, and is asked for once.
+                if path != dir {
+                    lock(&self.durable_dirs).insert(path.to_owned());
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn open_file(&self, log: &LogPath, mode: OpenMode) -> Result<Box<dyn DiskFile>, JournalError> {
+        self.disk.open(log.as_str(), mode).map_err(|error| match error.kind() {
+            io::ErrorKind::NotFound => JournalError::NotThere { log: log.clone() },
+            _ => io_error(log, "open", error),
+        })
+    }
+
+    /// Opens a log to read, and says how much of it may be seen.
+    fn open_to_read(&self, log: &LogPath) -> Result<(Box<dyn DiskFile>, u64), JournalError> {
+        let file = self.open_file(log, OpenMode::Read)?;
+        let len = file.len().map_err(|error| io_error(log, "read its length", error))?;
+        let limit = match self.registry.get(log) {
+            Some(open) => Some(open.visible()),
+            None => self.registry.in_doubt_from(log),
+        };
+        Ok((file, limit.unwrap_or(u64::MAX).min(len)))
+    }
+
+    /// Writes a log's first command into a working file, syncs it and gives it its name.
+    fn make_file(&self, log: &LogPath, owner: Owner, bytes: &[u8]) -> Result<Box<dyn DiskFile>, JournalError> {
+        let io = |action| move |error| io_error(log, action, error);
+        let there = || JournalError::AlreadyThere { log: log.clone() };
+        let working = format!("{log}.new");
+        let file = self.disk.open(&working, OpenMode::Create(owner)).map_err(io("create"))?;
+        // Whoever has the lock makes the log, and may have done so already.
+        if !file.try_lock().map_err(io("lock"))? || self.exists(log)? {
+            return Err(there());
+        }
+        let made = file
+            .truncate(0)
+            .and_then(|()| write_full(&*file, bytes, 0))
+            .and_then(|()| file.sync())
+            .and_then(|()| self.disk.rename(&working, log.as_str(), Replace::No));
+        match made {
+            Ok(()) => (),
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => return Err(there()),
+            Err(error) => {
+                let _ = self.disk.remove_file(&working);
+                return Err(io_error(log, "create", error));
+            }
+        }
+        if let Err(error) = self.disk.sync_dir(log.dir()) {
+            let _ = self.disk.remove_file(log.as_str());
+            return Err(io_error(log, "sync the directory of", error));
+        }
+        Ok(file)
+    }
+
+    fn exists(&self, log: &LogPath) -> Result<bool, JournalError> {
+        match self.disk.open(log.as_str(), OpenMode::Read) {
+            Ok(_) => Ok(true),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+            Err(error) => Err(io_error(log, "open", error)),
+        }
+    }
+
+    fn remove_tree(&self, dir: &str) -> io::Result<()> {
+        for entry in self.disk.list(dir)? {
+            let path = join(dir, &entry.name);
+            if entry.is_dir { self.remove_tree(&path)? } else { self.disk.remove_file(&path)? }
+        }
+        self.disk.remove_dir(dir)
+    }
+}
+
+fn scan_from(
+    file: &dyn DiskFile,
+    log: &LogPath,
+    limit: u64,
+    from: u64,
+    on_entry: &mut dyn FnMut(Entry) -> ControlFlow<()>,
+) -> io::Result<Vec<Damage>> {
+    let mut sink = |entry: Entry| {
+        if entry.seq < from {
+            return ControlFlow::Continue(());
+        }
+        on_entry(entry)
+    };
+    let offset = seek::offset_before(file, limit, from)?;
+    let mut lines = LineReader::new(file, offset, limit, (offset == 0).then_some(0));
+    let mut scanner =
+        if offset == 0 { Scanner::from_start(log) } else { Scanner::from_middle(log, offset) };
+    let mut damage = loop {
+        match lines.next_line()? {
+            Some(line) if scanner.line(line, &mut sink).is_break() => break scanner.into_damage(),
+            Some(_) => (),
+            None => break scanner.finish(&mut sink).damage,
+        }
+    };
+    for damage in damage.iter_mut().filter(|damage| damage.line == 0) {
+        damage.line = count_lines(file, damage.offset)? + 1;
+    }
+    Ok(damage)
+}
+
+impl Journal for FileJournal {
+    fn create(
+        &self,
+        log: &LogPath,
+        owner: Owner,
+        time: Timestamp,
+        bodies: &[String],
+    ) -> Result<Box<dyn LogWriter>, JournalError> {
+        let size = format::encoded_len_max(bodies);
+        writer::check(bodies, size, || log.clone()).map_err(|error| match error {
+            AppendError::BadBody { log, index, reason } => JournalError::BadBody { log, index, reason },
+            other => JournalError::BadBody { log: log.clone(), index: 0, reason: other.to_string() },
+        })?;
+        self.make_dirs(log.dir(), owner).map_err(|error| io_error(log, "make the directory of", error))?;
+        if self.exists(log)? {
+            return Err(JournalError::AlreadyThere { log: log.clone() });
+        }
+        let mut bytes = Vec::with_capacity(size);
+        format::encode(&mut bytes, 0, time, bodies);
+        format::mark_batch(&mut bytes, bodies.len() as u64);
+        let file = self.make_file(log, owner, &bytes)?;
+        self.registry.clear_doubt(log);
+        let start = Start { next: bodies.len() as u64, len: bytes.len() as u64, uncut: None };
+        let (disk, registry) = (Arc::clone(&self.disk), Arc::clone(&self.registry));
+        Ok(Box::new(FileWriter::new(log, file, disk, registry, start)))
+    }
+
+    fn open(
+        &self,
+        log: &LogPath,
+        now: Timestamp,
+        on_entry: &mut dyn FnMut(Entry),
+    ) -> Result<Opened, JournalError> {
+        let file = self.open_file(log, OpenMode::Write)?;
+        if !file.try_lock().map_err(|error| io_error(log, "lock", error))? {
+            return Err(JournalError::Locked { log: log.clone() });
+        }
+        let in_doubt_from = self.registry.in_doubt_from(log);
+        let recovered = recover::recover(&*self.disk, &*file, log, in_doubt_from, now, on_entry)?;
+        self.registry.clear_doubt(log);
+        let (disk, registry) = (Arc::clone(&self.disk), Arc::clone(&self.registry));
+        let writer = Box::new(FileWriter::new(log, file, disk, registry, recovered.start));
+        Ok(Opened { writer, damage: recovered.damage })
+    }
+
+    fn read(
+        &self,
+        log: &LogPath,
+        from: u64,
+        on_entry: &mut dyn FnMut(Entry) -> ControlFlow<()>,
+    ) -> Result<Vec<Damage>, JournalError> {
+        let (file, limit) = self.open_to_read(log)?;
+        scan_from(&*file, log, limit, from, on_entry).map_err(|error| io_error(log, "read", error))
+    }
+
+    fn head(&self, log: &LogPath) -> Result<Option<Entry>, JournalError> {
+        let (file, limit) = self.open_to_read(log)?;
+        let mut lines = LineReader::first(&*file, limit);
+        let line = lines.next_line().map_err(|error| io_error(log, "read", error))?;
+        let Some(line) = line.filter(|line| line.form == LineForm::Whole) else { return Ok(None) };
+        Ok(format::parse(line.bytes).ok().map(|(envelope, time, text)| Entry {
+            seq: envelope.seq,
+            time,
+            kind: envelope.kind.to_string(),
+            more: envelope.more,
+            line: 1,
+            offset: 0,
+            text: text.to_owned(),
+        }))
+    }
+
+    fn read_back(
+        &self,
+        log: &LogPath,
+        on_entry: &mut dyn FnMut(Entry) -> ControlFlow<()>,
+    ) -> Result<(), JournalError> {
+        let (file, limit) = self.open_to_read(log)?;
+        seek::read_back(&*file, limit, on_entry).map_err(|error| io_error(log, "read", error))
+    }
+
+    fn rename(&self, from: &LogPath, to: &LogPath) -> Result<(), JournalError> {
+        if !from.owns_dir() || !to.owns_dir() {
+            let error = io::Error::other("only a log with a directory of its own can be renamed");
+            return Err(io_error(from, "rename", error));
+        }
+        let owner = self.open_file(from, OpenMode::Read)?.owner();
+        let owner = owner.map_err(|error| io_error(from, "read the owner of", error))?;
+        let parent = |log: &LogPath| log.dir().rsplit_once('/').map_or(String::new(), |(dir, _)| dir.to_owned());
+        let (from_parent, to_parent) = (parent(from), parent(to));
+        self.make_dirs(&to_parent, owner).map_err(|error| io_error(to, "make the directory of", error))?;
+        self.disk.rename(from.dir(), to.dir(), Replace::No).map_err(|error| match error.kind() {
+            io::ErrorKind::AlreadyExists => JournalError::AlreadyThere { log: to.clone() },
+            _ => io_error(from, "rename", error),
+        })?;
+        self.registry.renamed(from, to);
+        self.disk.sync_dir(&to_parent).map_err(|error| io_error(to, "sync the directory of", error))?;
+        if from_parent != to_parent {
+            self.disk.sync_dir(&from_parent).map_err(|error| io_error(from, "sync the directory of", error))?;
+        }
+        Ok(())
+    }
+
+    fn remove(&self, log: &LogPath) -> Result<(), JournalError> {
+        // The log first: what is left when this is cut short is no log any more.
+        self.disk.remove_file(log.as_str()).map_err(|error| match error.kind() {
+            io::ErrorKind::NotFound => JournalError::NotThere { log: log.clone() },
+            _ => io_error(log, "remove", error),
+        })?;
+        let io = |error| io_error(log, "remove the directory of", error);
+        self.disk.sync_dir(log.dir()).map_err(io)?;
+        self.registry.clear_doubt(log);
+        if log.owns_dir() {
+            self.remove_tree(log.dir()).map_err(io)?;
+            let parent = log.dir().rsplit_once('/').map_or("", |(parent, _)| parent);
+            self.disk.sync_dir(parent).map_err(io)?;
+        }
+        Ok(())
+    }
+
+    fn list(&self, under: &str) -> Result<Vec<LogPath>, JournalError> {
+        let mut logs = Vec::new();
+        let mut dirs = vec![under.to_owned()];
+        while let Some(dir) = dirs.pop() {
+            let entries = match self.disk.list(&dir) {
+                Ok(entries) => entries,
+                // It went away while we looked.
+                Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+                Err(error) => return Err(JournalError::Io { path: dir, action: "list", error }),
+            };
+            // A log's directory holds no further logs.
+            if entries.iter().any(|entry| !entry.is_dir && entry.name == EVENTS) {
+                logs.extend(LogPath::new(join(&dir, EVENTS)));
+                continue;
+            }
+            dirs.extend(entries.iter().filter(|entry| entry.is_dir).map(|entry| join(&dir, &entry.name)));
+        }
+        Ok(logs)
+    }
+
+    fn put_blob(&self, log: &LogPath, bytes: &[u8]) -> Result<BlobRef, JournalError> {
+        let owner = self.open_file(log, OpenMode::Read)?.owner();
+        let owner = owner.map_err(|error| io_error(log, "read the owner of", error))?;
+        let unique = self.blobs_made.fetch_add(1, Ordering::Relaxed);
+        blob::put(&*self.disk, log, owner, bytes, unique)
+    }
+
+    fn get_blob(&self, log: &LogPath, sha256: &str) -> Result<Vec<u8>, JournalError> {
+        blob::get(&*self.disk, log, sha256)
+    }
+}

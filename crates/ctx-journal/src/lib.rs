@@ -1,0 +1,148 @@
+//! The journal: makes records durable and reads them back.
+//!
+//! One format and one journal for session, project, shell and audit logs. A log is a file of JSON lines
+//! (`format`); commands are written whole and synced before anyone hears of them (`writer`); a log is taken
+//! up again through recovery (`recover`), which cuts a torn tail and reads around damage (`scan`). All of it
+//! stands on the small [`Disk`] trait: [`RealDisk`] beneath a root directory, [`sim::SimDisk`] that can crash.
+//!
+//! The journal does not know what records mean, and it knows no async runtime: calls block.
+
+mod blob;
+mod damage;
+mod disk;
+mod error;
+mod file;
+pub mod format;
+mod lines;
+mod memory;
+mod path;
+mod real;
+mod recover;
+mod scan;
+mod seek;
+mod soon;
+mod writer;
+
+use std::ops::ControlFlow;
+
+use ctx_session::Timestamp;
+
+pub use blob::BlobRef;
+pub use damage::{Damage, DamageKind};
+pub use disk::{DirEntry, Disk, DiskFile, OpenMode, Replace};
+pub use error::{AppendError, JournalError};
+pub use file::FileJournal;
+pub use format::{COMMAND_BYTES_MAX, FORMAT_VERSION, RECORD_BYTES_MAX};
+pub use memory::MemoryDisk;
+pub use path::{BadLogPath, LogPath, Owner};
+pub use real::RealDisk;
+
+/// One record as it stands in a log.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Entry {
+    pub seq: u64,
+    pub time: Timestamp,
+    /// The record's `type`.
+    pub kind: String,
+    /// Whether further records of the same command follow.
+    pub more: bool,
+    /// The line's number from 1, or 0 where reading did not begin at the start of the log.
+    pub line: u64,
+    /// Where the line begins, in bytes.
+    pub offset: u64,
+    /// The line as it stands, without its LF.
+    pub text: String,
+}
+
+/// What an append has made durable: records `first..next`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Committed {
+    pub first: u64,
+    pub next: u64,
+}
+
+/// A log that went through recovery and can be appended to.
+pub struct Opened {
+    pub writer: Box<dyn LogWriter>,
+    /// What was found and read around. The session opens all the same; a person should hear of it.
+    pub damage: Vec<Damage>,
+}
+
+/// Logs by path. Files here; a database could stand behind the same trait, so nothing above may depend on files.
+pub trait Journal: Send + Sync + 'static {
+    /// Makes a log with its first command, and the directories it needs. The log exists only when that
+    /// command is on disk. [`JournalError::AlreadyThere`] if there is one.
+    fn create(
+        &self,
+        log: &LogPath,
+        owner: Owner,
+        time: Timestamp,
+        bodies: &[String],
+    ) -> Result<Box<dyn LogWriter>, JournalError>;
+
+    /// Takes a log up: locks it, cuts and keeps a torn tail, hands every usable record to `on_entry` in
+    /// order. What it hands out is on disk.
+    fn open(
+        &self,
+        log: &LogPath,
+        now: Timestamp,
+        on_entry: &mut dyn FnMut(Entry),
+    ) -> Result<Opened, JournalError>;
+
+    /// Reads records with a seq of at least `from`, whole commands only, without lock and without changing
+    /// anything. Of a log that is open in this process, only what is committed.
+    fn read(
+        &self,
+        log: &LogPath,
+        from: u64,
+        on_entry: &mut dyn FnMut(Entry) -> ControlFlow<()>,
+    ) -> Result<Vec<Damage>, JournalError>;
+
+    /// The first record, if the first line is one. Cheap: the start of the daemon reads ten thousand.
+    fn head(&self, log: &LogPath) -> Result<Option<Entry>, JournalError>;
+
+    /// Records from the last backwards, reading no more of the log than is asked for. A torn or unfinished
+    /// tail is passed over.
+    fn read_back(
+        &self,
+        log: &LogPath,
+        on_entry: &mut dyn FnMut(Entry) -> ControlFlow<()>,
+    ) -> Result<(), JournalError>;
+
+    /// Moves a log with its directory and all that is in it; an open writer goes on.
+    fn rename(&self, from: &LogPath, to: &LogPath) -> Result<(), JournalError>;
+
+    /// Removes a log with its directory and all that is in it. A log in a shared directory goes alone.
+    fn remove(&self, log: &LogPath) -> Result<(), JournalError>;
+
+    /// Every log named `events.jsonl` beneath a directory (`""` is the root), in no particular order.
+    fn list(&self, under: &str) -> Result<Vec<LogPath>, JournalError>;
+
+    /// Stores bytes under their hash beside the log. They are on disk when this returns, so that the record
+    /// that names them can follow.
+    fn put_blob(&self, log: &LogPath, bytes: &[u8]) -> Result<BlobRef, JournalError>;
+
+    /// The bytes stored under a hash; checked against it.
+    fn get_blob(&self, log: &LogPath, sha256: &str) -> Result<Vec<u8>, JournalError>;
+}
+
+/// The one writer of a log. Threads may share it: appends that wait for a sync go together in the next.
+///
+/// `bodies` are the records of one command, JSON objects whose first key is `type`.
+pub trait LogWriter: Send + Sync {
+    /// Appends a command at an expected seq and returns when it is on disk.
+    fn append(&self, expected: u64, time: Timestamp, bodies: &[String]) -> Result<Committed, AppendError>;
+
+    /// Appends a command wherever the log stands and returns when it is on disk.
+    fn append_next(&self, time: Timestamp, bodies: &[String]) -> Result<Committed, AppendError>;
+
+    /// Appends a command wherever the log stands and returns when it is written; it is synced within
+    /// 200 ms. For shell and audit logs, which no conversation depends on.
+    fn append_soon(&self, time: Timestamp, bodies: &[String]) -> Result<Committed, AppendError>;
+
+    /// Makes what `append_soon` wrote durable now.
+    fn flush(&self) -> Result<(), AppendError>;
+
+    /// The seq that the next record gets.
+    fn next_seq(&self) -> u64;
+}

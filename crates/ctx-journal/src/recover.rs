@@ -1,0 +1,184 @@
+//! Takes a log up: makes sure that what is read is on disk, reads it, cuts a torn tail off and keeps it.
+//!
+//! A file may hold bytes in memory that are not on disk: a process died between write and sync, or a sync
+//! failed, after which the kernel takes the bytes for written. The first is mended by a sync before reading. For
+//! the second, see `docs/decisions/journal-after-a-failed-sync.md`: in the process that saw the failure the doubtful
+//! bytes are written anew; in another, they are read from the device again.
+
+use std::io;
+use std::ops::ControlFlow;
+
+use ctx_session::Timestamp;
+
+use crate::Entry;
+use crate::damage::{Damage, DamageKind};
+use crate::disk::{Disk, DiskFile, OpenMode, is_no_space, read_full, write_full};
+use crate::error::JournalError;
+use crate::format::{self, COMMAND_BYTES_MAX};
+use crate::lines::LineReader;
+use crate::path::LogPath;
+use crate::scan::{Scanned, Scanner};
+use crate::writer::Start;
+
+const COPY_BYTES: usize = 256 << 10;
+/// How many torn tails of the same millisecond are told apart.
+const TORN_NAMES_MAX: u32 = 1000;
+
+/// Bytes after the last whole command.
+#[derive(Debug, Clone)]
+pub(crate) struct Tail {
+    pub start: u64,
+    pub end: u64,
+    /// When it was found; it goes into the name of the file that keeps it.
+    pub found: Timestamp,
+}
+
+pub(crate) struct Recovered {
+    pub start: Start,
+    pub damage: Vec<Damage>,
+}
+
+/// Recovers a locked log. `in_doubt_from` is where bytes begin that a failed writer left.
+pub(crate) fn recover(
+    disk: &dyn Disk,
+    file: &dyn DiskFile,
+    log: &LogPath,
+    in_doubt_from: Option<u64>,
+    now: Timestamp,
+    on_entry: &mut dyn FnMut(Entry),
+) -> Result<Recovered, JournalError> {
+    let io = |action| move |error| io_error(log, action, error);
+    match in_doubt_from {
+        Some(from) => write_anew(file, from).map_err(io("write its end anew"))?,
+        None => {
+            file.sync().map_err(io("sync"))?;
+            let len = file.len().map_err(io("read its length"))?;
+            // No more than one write is ever unsynced.
+            let doubtful = len.saturating_sub(COMMAND_BYTES_MAX as u64);
+            file.forget_cached(doubtful).map_err(io("read"))?;
+        }
+    }
+    let len = file.len().map_err(io("read its length"))?;
+    let Scanned { settled, mut damage, tail_damage } = scan(file, log, len, on_entry).map_err(io("read"))?;
+    for tail in &tail_damage {
+        if let DamageKind::UnknownVersion { version } = tail.kind {
+            return Err(JournalError::TooNew { log: log.clone(), line: tail.line, version });
+        }
+    }
+    let mut uncut = None;
+    if settled.end < len {
+        let tail = Tail { start: settled.end, end: len, found: now };
+        let bytes = tail.end - tail.start;
+        let excerpt = tail_excerpt(file, &tail).map_err(io("read"))?;
+        let kind = match cut(disk, file, log, &tail) {
+            Ok(kept) => DamageKind::TornTail { bytes, kept },
+            Err(error) if is_no_space(&error) => {
+                uncut = Some(tail);
+                DamageKind::TornTailUncut { bytes }
+            }
+            Err(error) => return Err(io_error(log, "cut off its torn tail", error)),
+        };
+        let (line, offset) = (settled.lines + 1, settled.end);
+        damage.push(Damage { log: log.clone(), line, offset, kind, excerpt });
+    }
+    Ok(Recovered { start: Start { next: settled.next, len: settled.end, uncut }, damage })
+}
+
+fn scan(
+    file: &dyn DiskFile,
+    log: &LogPath,
+    len: u64,
+    on_entry: &mut dyn FnMut(Entry),
+) -> io::Result<Scanned> {
+    let mut sink = |entry| {
+        on_entry(entry);
+        ControlFlow::Continue(())
+    };
+    let mut lines = LineReader::new(file, 0, len, Some(0));
+    let mut scanner = Scanner::from_start(log);
+    while let Some(line) = lines.next_line()? {
+        // This sink never stops.
+        let _ = scanner.line(line, &mut sink);
+    }
+    Ok(scanner.finish(&mut sink))
+}
+
+/// Writes the bytes after `from` once more, so that a sync really writes them. None of them was acknowledged
+/// as being on disk, so a crash in between takes nothing away.
+fn write_anew(file: &dyn DiskFile, from: u64) -> io::Result<()> {
+    let len = file.len()?;
+    let mut bytes = vec![0; usize::try_from(len.saturating_sub(from)).map_err(io::Error::other)?];
+    let got = read_full(file, &mut bytes, from)?;
+    bytes.truncate(got);
+    file.truncate(from)?;
+    file.sync()?;
+    match write_full(file, &bytes, from) {
+        Ok(()) => (),
+        Err(error) if is_no_space(&error) => file.truncate(from)?,
+        Err(error) => return Err(error),
+    }
+    file.sync()
+}
+
+/// Keeps the tail in a file beside the log, then cuts it off; the name of the file. A crash in between leaves
+/// the log as it was, and perhaps a copy of its tail.
+pub(crate) fn cut(disk: &dyn Disk, file: &dyn DiskFile, log: &LogPath, tail: &Tail) -> io::Result<String> {
+    let (path, copy) = new_torn_file(disk, file, log, tail.found)?;
+    let kept = copy_range(file, &*copy, tail).and_then(|()| copy.sync()).and_then(|()| disk.sync_dir(log.dir()));
+    if let Err(error) = kept {
+        // Half a copy is worth nothing while the whole is still in the log.
+        let _ = disk.remove_file(&path);
+        return Err(error);
+    }
+    file.truncate(tail.start)?;
+    file.sync()?;
+    Ok(path)
+}
+
+fn new_torn_file(
+    disk: &dyn Disk,
+    file: &dyn DiskFile,
+    log: &LogPath,
+    found: Timestamp,
+) -> io::Result<(String, Box<dyn DiskFile>)> {
+    let owner = file.owner()?;
+    let name = format!("{log}.torn-{}", found.to_file_name());
+    for attempt in 1..=TORN_NAMES_MAX {
+        let path = if attempt == 1 { name.clone() } else { format!("{name}-{attempt}") };
+        match disk.open(&path, OpenMode::CreateNew(owner)) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => (),
+            other => return other.map(|copy| (path, copy)),
+        }
+    }
+    Err(io::ErrorKind::AlreadyExists.into())
+}
+
+fn copy_range(from: &dyn DiskFile, to: &dyn DiskFile, range: &Tail) -> io::Result<()> {
+    let mut buf = vec![0; COPY_BYTES];
+    let mut at = range.start;
+    while at < range.end {
+        let want = usize::try_from(range.end - at).unwrap_or(usize::MAX).min(COPY_BYTES);
+        let got = read_full(from, buf.get_mut(..want).unwrap_or_default(), at)?;
+        if got == 0 {
+            break;
+        }
+        write_full(to, buf.get(..got).unwrap_or_default(), at - range.start)?;
+        at += got as u64;
+    }
+    Ok(())
+}
+
+fn tail_excerpt(file: &dyn DiskFile, tail: &Tail) -> io::Result<String> {
+    let mut bytes = [0; 120];
+    let want = usize::try_from(tail.end - tail.start).unwrap_or(usize::MAX).min(bytes.len());
+    let got = read_full(file, bytes.get_mut(..want).unwrap_or_default(), tail.start)?;
+    Ok(format::excerpt(bytes.get(..got).unwrap_or_default()))
+}
+
+pub(crate) fn io_error(log: &LogPath, action: &'static str, error: io::Error) -> JournalError {
+    if is_no_space(&error) {
+        JournalError::NoSpace { log: log.clone() }
+    } else {
+        JournalError::Io { path: log.to_string(), action, error }
+    }
+}

@@ -1,0 +1,203 @@
+//! Finds places in a log without reading all of it: a seq by bisection, the last records from the end.
+
+use std::io;
+use std::ops::ControlFlow;
+
+use crate::Entry;
+use crate::disk::{DiskFile, read_full};
+use crate::format::{self, RECORD_BYTES_MAX};
+use crate::lines::{LineForm, LineReader};
+use crate::scan::Sink;
+
+/// Below this, reading is cheaper than seeking.
+const BISECT_BYTES_MIN: u64 = 128 << 10;
+/// The first block that is read from the end; each further one is twice as large, up to `BLOCK_BYTES_MAX`.
+const BLOCK_BYTES: usize = 16 << 10;
+const BLOCK_BYTES_MAX: usize = 1 << 20;
+/// How many lines that are no records a probe looks past.
+const PROBE_LINES_MAX: u32 = 16;
+
+/// The offset of a line from which reading forward meets every record from `from` on; 0 when in doubt.
+pub(crate) fn offset_before(file: &dyn DiskFile, limit: u64, from: u64) -> io::Result<u64> {
+    let (mut low, mut high) = (0, limit);
+    while from > 0 && high - low > BISECT_BYTES_MIN {
+        let middle = low + (high - low) / 2;
+        match probe(file, middle, high)?.first() {
+            Some(&(seq, offset)) if seq <= from => low = offset,
+            Some(_) => high = middle,
+            None => break,
+        }
+    }
+    // One damaged seq could have led astray; the record after it tells.
+    let plausible = low == 0
+        || matches!(probe(file, low - 1, limit)?.as_slice(), [(a, at), (b, _), ..] if *at == low && *a <= from && *b == a + 1);
+    Ok(if plausible { low } else { 0 })
+}
+
+/// The seqs and offsets of the first two records on lines that begin after `after`.
+fn probe(file: &dyn DiskFile, after: u64, limit: u64) -> io::Result<Vec<(u64, u64)>> {
+    let mut lines = LineReader::new(file, after, limit, None);
+    let mut found = Vec::new();
+    // What is left of the line that `after` is in.
+    if lines.next_line()?.is_none() {
+        return Ok(found);
+    }
+    for _ in 0..PROBE_LINES_MAX {
+        let Some(line) = lines.next_line()? else { break };
+        if line.form == LineForm::Whole
+            && let Ok((envelope, _, _)) = format::parse(line.bytes)
+        {
+            found.push((envelope.seq, line.offset));
+            if found.len() == 2 {
+                break;
+            }
+        }
+    }
+    Ok(found)
+}
+
+/// Lines from the end of a file backwards. What stands after the last LF is passed over.
+struct BackLines<'f> {
+    file: &'f dyn DiskFile,
+    /// The file offset of `buf`.
+    base: u64,
+    /// What was read and not handed out; ends after an LF once the first line was looked for.
+    buf: Vec<u8>,
+    block: usize,
+}
+
+impl<'f> BackLines<'f> {
+    fn new(file: &'f dyn DiskFile, limit: u64) -> io::Result<Self> {
+        let mut lines = BackLines { file, base: limit, buf: Vec::new(), block: BLOCK_BYTES };
+        lines.drop_to_lf()?;
+        Ok(lines)
+    }
+
+    /// Reads the block before what is in the buffer; `false` at the start of the file.
+    fn fill(&mut self) -> io::Result<bool> {
+        let size = usize::try_from(self.base).unwrap_or(usize::MAX).min(self.block);
+        let mut bytes = vec![0; size];
+        let start = self.base - size as u64;
+        if read_full(self.file, &mut bytes, start)? < size {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        bytes.append(&mut self.buf);
+        (self.buf, self.base) = (bytes, start);
+        self.block = (self.block * 2).min(BLOCK_BYTES_MAX);
+        Ok(size > 0)
+    }
+
+    /// Drops bytes from the end until there is an LF, keeping none of them.
+    fn drop_to_lf(&mut self) -> io::Result<()> {
+        loop {
+            if let Some(lf) = memchr::memrchr(b'\n', &self.buf) {
+                self.buf.truncate(lf + 1);
+                return Ok(());
+            }
+            self.buf.clear();
+            if !self.fill()? {
+                return Ok(());
+            }
+        }
+    }
+
+    /// The line before the last one handed out, with its offset; longer ones than a record may be are left out.
+    fn next_line(&mut self) -> io::Result<Option<(u64, Vec<u8>)>> {
+        loop {
+            if self.buf.is_empty() && !self.fill()? {
+                return Ok(None);
+            }
+            let body = self.buf.len().saturating_sub(1);
+            if let Some(lf) = memchr::memrchr(b'\n', self.buf.get(..body).unwrap_or_default()) {
+                let mut line = self.buf.split_off(lf + 1);
+                line.pop();
+                return Ok(Some((self.base + lf as u64 + 1, line)));
+            }
+            if self.buf.len() > RECORD_BYTES_MAX + 1 {
+                // Leave out its LF too, so that the search goes on to the one before it.
+                self.buf.clear();
+                self.drop_to_lf()?;
+            } else if !self.fill()? {
+                let mut line = std::mem::take(&mut self.buf);
+                line.pop();
+                return Ok(Some((0, line)));
+            }
+        }
+    }
+
+    /// The record before the last one handed out, and the size of the write that it ends.
+    fn next_record(&mut self) -> io::Result<Option<(Entry, u64)>> {
+        while let Some((offset, line)) = self.next_line()? {
+            if let Ok((envelope, time, text)) = format::parse(&line) {
+                let (seq, kind, more) = (envelope.seq, envelope.kind.to_string(), envelope.more);
+                let entry = Entry { seq, time, kind, more, line: 0, offset, text: text.to_owned() };
+                return Ok(Some((entry, envelope.batch())));
+            }
+        }
+        Ok(None)
+    }
+}
+
+/// Hands out records from the last backwards, beginning with the last whole command. Their seqs only fall.
+pub(crate) fn read_back(file: &dyn DiskFile, limit: u64, sink: Sink<'_>) -> io::Result<()> {
+    let mut lines = BackLines::new(file, limit)?;
+    let Some(whole) = last_whole(&mut lines)? else { return Ok(()) };
+    let mut lowest = u64::MAX;
+    let mut held: Option<Entry> = None;
+    let mut hand_out = |entry: Entry| {
+        if entry.seq > lowest {
+            return ControlFlow::Continue(());
+        }
+        // Of two with the same seq the first in the file wins, which comes last here.
+        lowest = entry.seq;
+        match held.replace(entry) {
+            Some(before) if before.seq != lowest => sink(before),
+            Some(_) | None => ControlFlow::Continue(()),
+        }
+    };
+    for entry in whole {
+        if hand_out(entry).is_break() {
+            return Ok(());
+        }
+    }
+    while let Some((entry, _)) = lines.next_record()? {
+        if hand_out(entry).is_break() {
+            return Ok(());
+        }
+    }
+    if let Some(last) = held {
+        let _ = sink(last);
+    }
+    Ok(())
+}
+
+/// The records of the last write that is whole, last first, and perhaps one more before them.
+fn last_whole(lines: &mut BackLines<'_>) -> io::Result<Option<Vec<Entry>>> {
+    let mut candidate = lines.next_record()?;
+    'candidate: while let Some((last, batch)) = candidate.take() {
+        if last.more {
+            candidate = lines.next_record()?;
+            continue;
+        }
+        let mut due = last.seq;
+        let began = (last.seq + 1).saturating_sub(batch);
+        let mut write = vec![last];
+        while due > began {
+            match lines.next_record()? {
+                Some((entry, _)) if entry.seq + 1 == due => {
+                    due = entry.seq;
+                    write.push(entry);
+                }
+                // A repeat hides nothing.
+                Some((entry, _)) if entry.seq >= due => write.push(entry),
+                Some(other) => {
+                    candidate = Some(other);
+                    continue 'candidate;
+                }
+                None => return Ok(None),
+            }
+        }
+        return Ok(Some(write));
+    }
+    Ok(None)
+}
