@@ -1,0 +1,143 @@
+//! The JSONL protocol of `agent/<name>.sock`: one request or frame per line.
+
+use ctx_session::Code;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+/// A request as it is read: unknown fields are ignored, what is missing has its default.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Request {
+    /// `send`, `resume`, `cancel` or `ping`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub op: Option<String>,
+    /// The client's id of a message (`send`), or the run's id (`cancel`).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub id: Option<String>,
+    /// The session's name, or its ULID. Default: `default`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub session: Option<String>,
+    /// `private` (default), `shared` or `temp`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub scope: Option<String>,
+    /// The space of a shared session.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub space: Option<String>,
+    /// A path as the agent sees it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cwd: Option<String>,
+    /// The text of a message.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub input: Option<String>,
+    /// `provider:model` for this and later messages.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub model_override: Option<String>,
+    /// The id of the last event seen (`resume`).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub after: Option<String>,
+}
+
+/// How a run ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum DoneStatus {
+    Ok,
+    Error,
+    Cancelled,
+}
+
+/// A piece of a message.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub enum Content {
+    Text { text: String },
+}
+
+/// What the daemon sends. Every frame of a session carries `session`; every event has an `id` to resume after.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub enum Frame {
+    Start {
+        id: String,
+        run: String,
+        model: String,
+        session: String,
+        session_id: String,
+    },
+    Delta {
+        id: String,
+        run: String,
+        session: String,
+        text: String,
+    },
+    /// A piece of the model's reasoning.
+    Reasoning {
+        id: String,
+        run: String,
+        session: String,
+        text: String,
+    },
+    Message {
+        id: String,
+        run: String,
+        session: String,
+        role: String,
+        content: Vec<Content>,
+        /// The text did not fit a frame: `whole` says where it is.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        truncated: bool,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        whole: Option<String>,
+    },
+    ToolCall {
+        id: String,
+        run: String,
+        session: String,
+        call: String,
+        name: String,
+        input: Value,
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        truncated: bool,
+    },
+    ToolResult {
+        id: String,
+        run: String,
+        session: String,
+        call: String,
+        status: String,
+        output: String,
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        truncated: bool,
+    },
+    Queued {
+        id: String,
+        run: String,
+        session: String,
+        session_id: String,
+        reason: String,
+    },
+    Error {
+        /// With a failed run's error.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        id: Option<String>,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        run: Option<String>,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        session: Option<String>,
+        /// With a refused request: the `id` it came with.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        request: Option<String>,
+        code: Code,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        reason: Option<String>,
+        message: String,
+    },
+    Done {
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        id: Option<String>,
+        run: String,
+        session: String,
+        status: DoneStatus,
+    },
+    Pong {},
+}

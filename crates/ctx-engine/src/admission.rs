@@ -1,0 +1,57 @@
+//! Slots: a reserved place among the running sessions that gives itself back.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use ctx_session::admission::{Admissions, Counts};
+use ctx_session::record::LimitHit;
+use ctx_session::{Limits, Name};
+use tokio::sync::watch;
+
+/// The running counts and everyone who wants to hear of them.
+#[derive(Debug, Clone)]
+pub struct Slots {
+    table: Arc<Mutex<Admissions>>,
+    counts: Arc<watch::Sender<Counts>>,
+}
+
+impl Default for Slots {
+    fn default() -> Self {
+        Slots { table: Arc::default(), counts: Arc::new(watch::Sender::new(Counts::default())) }
+    }
+}
+
+/// One running session's place. Dropping it releases it.
+#[derive(Debug)]
+pub struct Slot {
+    slots: Slots,
+    project: Name,
+    operator: u32,
+}
+
+impl Slots {
+    fn table(&self) -> MutexGuard<'_, Admissions> {
+        self.table.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes a place, or says which limit stands in the way.
+    pub fn reserve(&self, project: &Name, operator: u32, limits: &Limits) -> Result<Slot, LimitHit> {
+        self.table().reserve(project, operator, limits)?;
+        Ok(Slot { slots: self.clone(), project: project.clone(), operator })
+    }
+
+    /// Tells every listener the counts as they are now.
+    pub fn broadcast(&self) {
+        let counts = self.table().counts();
+        self.counts.send_replace(counts);
+    }
+
+    pub fn counts(&self) -> watch::Receiver<Counts> {
+        self.counts.subscribe()
+    }
+}
+
+impl Drop for Slot {
+    fn drop(&mut self) {
+        self.slots.table().release(&self.project, self.operator);
+    }
+}

@@ -1,0 +1,202 @@
+//! A loaded session: its state, its log and its files, and the one way in which they change together.
+//!
+//! Blocking and free of tasks and channels: the driver owns one and sends it to a blocking thread for each
+//! commit. The order is always: append, then apply, then show the files. Nobody is told before that.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use ctx_journal::{AppendError, Journal, JournalError, LogPath, LogWriter, Owner};
+use ctx_session::command::Interruption;
+use ctx_session::conversation::Conversation;
+use ctx_session::record::{Decoded, SessionMeta};
+use ctx_session::rules::Given;
+use ctx_session::{Body, Command, IdSource, Limits, Record, Refusal, Session, Timestamp};
+use ctx_views::files::SessionFiles;
+
+/// A session in memory with everything needed to change it.
+pub struct Core {
+    pub session: Session,
+    pub conversation: Conversation,
+    log: LogPath,
+    journal: Arc<dyn Journal>,
+    writer: Box<dyn LogWriter>,
+    /// None for a temp session.
+    files: Option<SessionFiles>,
+}
+
+/// Why a commit did not happen.
+#[derive(Debug, thiserror::Error)]
+pub enum CommitError {
+    /// Nothing was written; the log is as it was.
+    #[error(transparent)]
+    Full(Refusal),
+    /// The log cannot be trusted until it is taken up again.
+    #[error(transparent)]
+    Lost(Refusal),
+}
+
+impl CommitError {
+    pub fn refusal(&self) -> &Refusal {
+        match self {
+            CommitError::Full(refusal) | CommitError::Lost(refusal) => refusal,
+        }
+    }
+}
+
+/// What a log that could not be opened means for whoever asked.
+pub fn journal_refusal(error: &JournalError) -> Refusal {
+    Refusal::new(error.code(), error.to_string())
+}
+
+fn append_error(error: AppendError) -> CommitError {
+    let refusal = Refusal::new(error.code(), error.to_string());
+    match error {
+        AppendError::NoSpace { .. } | AppendError::TooLarge { .. } | AppendError::BadBody { .. } => {
+            CommitError::Full(refusal)
+        }
+        AppendError::Poisoned { .. } | AppendError::Conflict { .. } => CommitError::Lost(refusal),
+    }
+}
+
+/// Reads a log's entry as a record; what is unknown or malformed is passed over with a warning.
+pub fn read_record(log: &LogPath, entry: &ctx_journal::Entry) -> Option<Record> {
+    match Body::decode(&entry.kind, &entry.text) {
+        Decoded::Known(body) => Some(Record { seq: entry.seq, time: entry.time, body }),
+        Decoded::Unknown => None,
+        Decoded::Malformed(why) => {
+            tracing::warn!(%log, line = entry.line, kind = entry.kind, why, "record does not fit its type");
+            None
+        }
+    }
+}
+
+impl Core {
+    /// A session that begins now.
+    pub fn create(
+        journal: Arc<dyn Journal>,
+        log: LogPath,
+        owner: Owner,
+        time: Timestamp,
+        meta: &SessionMeta,
+        open_files: impl FnOnce() -> Option<SessionFiles>,
+    ) -> Result<Core, JournalError> {
+        let body = Body::SessionMeta(Box::new(meta.clone()));
+        let writer = journal.create(&log, owner, time, &[body.to_json()])?;
+        let session = Session::new(meta.clone(), 0, time);
+        let files = open_files();
+        let conversation = Conversation::default();
+        let mut core = Core { session, conversation, log, journal, writer, files };
+        core.show(&[Record { seq: 0, time, body }]);
+        Ok(core)
+    }
+
+    /// A session as its log tells it. `meta` stands in where damage took the first record.
+    pub fn open(
+        journal: Arc<dyn Journal>,
+        log: LogPath,
+        now: Timestamp,
+        meta: &SessionMeta,
+        files: Option<SessionFiles>,
+    ) -> Result<Core, JournalError> {
+        let mut session: Option<Session> = None;
+        let mut conversation = Conversation::default();
+        let opened = journal.open(&log, now, &mut |entry| {
+            let Some(record) = read_record(&log, &entry) else {
+                // What we do not know still holds its place.
+                if let Some(session) = &mut session {
+                    session.next_seq = entry.seq + 1;
+                }
+                return;
+            };
+            let session = session.get_or_insert_with(|| {
+                let found = match &record.body {
+                    Body::SessionMeta(found) => (**found).clone(),
+                    _ => meta.clone(),
+                };
+                Session::new(found, record.seq, record.time)
+            });
+            session.apply(&record);
+            conversation.apply(&record);
+        })?;
+        for damage in &opened.damage {
+            tracing::warn!(%log, %damage, "the log is damaged here; `ctx repair` can mend it");
+        }
+        let mut session = session.unwrap_or_else(|| Session::new(meta.clone(), 0, now));
+        session.next_seq = opened.writer.next_seq();
+        let writer = opened.writer;
+        let mut core = Core { session, conversation, log, journal, writer, files };
+        core.show(&[]);
+        Ok(core)
+    }
+
+    pub fn log(&self) -> &LogPath {
+        &self.log
+    }
+
+    /// Moves the log with its directory.
+    pub fn rename(&self, to: &LogPath) -> Result<(), JournalError> {
+        self.journal.rename(&self.log, to)
+    }
+
+    /// Follows its directory to another name.
+    pub fn moved(&mut self, log: LogPath, dir: &Path) {
+        self.log = log;
+        if let Some(files) = &mut self.files {
+            files.moved_to(dir);
+        }
+    }
+
+    /// Makes bodies durable, applies them and shows them. On error nothing has changed.
+    pub fn commit(&mut self, bodies: Vec<Body>, time: Timestamp) -> Result<Vec<Record>, CommitError> {
+        if bodies.is_empty() {
+            return Ok(Vec::new());
+        }
+        let first = self.session.next_seq;
+        let lines: Vec<String> = bodies.iter().map(Body::to_json).collect();
+        let committed = self.writer.append(first, time, &lines).map_err(append_error)?;
+        debug_assert_eq!(committed.first, first, "the log is where the session thinks it is");
+        let records: Vec<Record> =
+            (first..).zip(bodies).map(|(seq, body)| Record { seq, time, body }).collect();
+        for record in &records {
+            self.session.apply(record);
+            self.conversation.apply(record);
+        }
+        self.show(&records);
+        Ok(records)
+    }
+
+    /// Settles what an earlier daemon, or a failing disk, left open.
+    pub fn recover(
+        &mut self,
+        cause: Interruption,
+        now: Timestamp,
+        ids: &mut IdSource,
+        limits: &Limits,
+    ) -> Result<Vec<Record>, CommitError> {
+        let mut given = Given { now, ids, limits };
+        match self.session.decide(&Command::Recover { cause }, &mut given) {
+            Ok(decision) => self.commit(decision.records, now),
+            Err(refusal) => Err(CommitError::Full(refusal)),
+        }
+    }
+
+    pub fn put_blob(&self, bytes: &[u8]) -> Result<ctx_session::record::BlobRef, Refusal> {
+        let blob = self.journal.put_blob(&self.log, bytes).map_err(|error| journal_refusal(&error))?;
+        Ok(ctx_session::record::BlobRef { sha256: blob.sha256, size: blob.size })
+    }
+
+    /// A view that fails never fails a session: it is caught up from the log with the next commit.
+    fn show(&mut self, records: &[Record]) {
+        let Some(files) = &mut self.files else { return };
+        let was_stale = files.is_stale();
+        let shown = if was_stale {
+            files.catch_up_from(&*self.journal, &self.log, &self.session)
+        } else {
+            files.show(&self.session, records)
+        };
+        if let Err(error) = shown {
+            tracing::warn!(log = %self.log, %error, "session files are behind; they are caught up later");
+        }
+    }
+}

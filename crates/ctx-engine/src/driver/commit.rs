@@ -1,0 +1,151 @@
+//! The one way a session changes: decide, append, apply, show, free what is free, publish, start effects.
+
+use std::path::Path;
+
+use ctx_journal::LogPath;
+use ctx_session::rules::Given;
+use ctx_session::{Code, Command, Effect, Refusal, StateName};
+
+use super::{Driver, Reply};
+use crate::core::{CommitError, Core};
+use crate::place::{Shelf, freed_name};
+
+impl Driver {
+    pub(super) fn core_ref(&self) -> Option<&Core> {
+        self.core.as_ref()
+    }
+
+    pub(super) fn core(&self) -> Result<&Core, Refusal> {
+        self.core.as_ref().ok_or_else(|| self.lost_refusal())
+    }
+
+    pub(super) fn lost_refusal(&self) -> Refusal {
+        Refusal::new(Code::Eio, format!("session {} is being taken up again; try once more", self.id))
+    }
+
+    /// Lends the core to a blocking thread. A panic there loses it, and the log is then taken up again.
+    pub(super) async fn blocking<T: Send + 'static>(
+        &mut self,
+        work: impl FnOnce(&mut Core) -> T + Send + 'static,
+    ) -> Result<T, Refusal> {
+        let Some(mut core) = self.core.take() else { return Err(self.lost_refusal()) };
+        let done = tokio::task::spawn_blocking(move || {
+            let result = work(&mut core);
+            (core, result)
+        });
+        match done.await {
+            Ok((core, result)) => {
+                self.core = Some(core);
+                Ok(result)
+            }
+            Err(error) => {
+                tracing::error!(session = %self.id, %error, "a commit panicked; the log is taken up again");
+                self.lost = true;
+                Err(self.lost_refusal())
+            }
+        }
+    }
+
+    /// Carries a command out.
+    pub(super) async fn perform(&mut self, command: Command) -> Result<Reply, Refusal> {
+        self.try_to_end_failing_run().await?;
+        self.perform_now(command).await
+    }
+
+    pub(super) async fn perform_now(&mut self, command: Command) -> Result<Reply, Refusal> {
+        let now = self.inner.fresh.now();
+        let decision = {
+            let mut ids = self.inner.fresh.ids();
+            let mut given = Given { now, ids: &mut ids, limits: &self.inner.limits };
+            self.core()?.session.decide(&command, &mut given)?
+        };
+        let (records, effects) = (decision.records, decision.effects);
+        let free_name = effects.contains(&Effect::FreeName);
+        let freed = free_name.then(|| self.freed_place()).flatten();
+        let committed = self
+            .blocking(move |core| {
+                let committed = core.commit(records, now)?;
+                if let Some((log, dir)) = freed {
+                    move_directory(core, log, Path::new(&dir));
+                }
+                Ok::<_, CommitError>(committed)
+            })
+            .await?;
+        let records = match committed {
+            Ok(records) => records,
+            Err(error) => {
+                if matches!(error, CommitError::Lost(_)) {
+                    tracing::error!(session = %self.id, %error, "the log was lost; it is taken up again");
+                    self.lost = true;
+                }
+                return Err(error.refusal().clone());
+            }
+        };
+        if !records.is_empty() {
+            self.release_what_is_over();
+            self.tell_registry(free_name);
+            self.live.publish(records);
+        }
+        self.start(effects);
+        Ok(Reply::Answer(decision.answer))
+    }
+
+    /// A slot is free before anyone can see that its run is over.
+    fn release_what_is_over(&mut self) {
+        let running = self.core_ref().is_some_and(|core| core.session.state.name() == StateName::Running);
+        if !running && let Some(work) = &mut self.work {
+            work.slot = None;
+        }
+    }
+
+    fn tell_registry(&self, freed: bool) {
+        let Some(core) = self.core_ref() else { return };
+        let session = &core.session;
+        self.inner.registry.update(self.id, |summary| {
+            summary.follow(session);
+            if freed {
+                summary.dir_name = freed_name(&session.meta.name, session.id());
+            }
+        });
+        if let Some(shelf) = Shelf::of(&session.meta) {
+            self.inner.shelves.touch(shelf);
+        }
+    }
+
+    /// Where the log goes when its name is free again, and the directory it then is in.
+    fn freed_place(&self) -> Option<(LogPath, String)> {
+        let meta = &self.core_ref()?.session.meta;
+        let shelf = Shelf::of(meta)?;
+        let name = freed_name(&meta.name, meta.session_id);
+        let log = shelf.log(&name).ok()?;
+        Some((log, format!("{}/{name}", shelf.dir())))
+    }
+
+    fn start(&mut self, effects: Vec<Effect>) {
+        for effect in effects {
+            match effect {
+                Effect::StartRun { run } => self.start_run(run),
+                Effect::StopRun { run, reason, by } => self.stop_run(run, reason, by),
+                Effect::KillRun { run } => self.kill_run(run),
+                Effect::BroadcastRunning => self.inner.slots.broadcast(),
+                Effect::CloseConnection { connection, reason } => {
+                    self.inner.close_connection(connection, reason);
+                }
+                Effect::CloseClients => self.live.close(),
+                // Done with the commit, so that the name is free when the end is seen.
+                Effect::FreeName => {}
+            }
+        }
+    }
+}
+
+/// A directory that could not be moved stays where it is; the next start tries again.
+fn move_directory(core: &mut Core, log: LogPath, dir: &Path) {
+    if *core.log() == log {
+        return;
+    }
+    match core.rename(&log) {
+        Ok(()) => core.moved(log, dir),
+        Err(error) => tracing::warn!(%log, %error, "the ended session keeps its directory's name"),
+    }
+}

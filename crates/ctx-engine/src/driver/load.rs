@@ -1,0 +1,179 @@
+//! How a driver comes and goes: loading a session, or making a new one, and unloading it when nobody needs it.
+
+use std::sync::Arc;
+
+use ctx_journal::{Journal, LogPath, Owner};
+use ctx_session::command::Interruption;
+use ctx_session::record::SessionMeta;
+use ctx_session::{Refusal, SessionId, Timestamp};
+use tokio::sync::mpsc;
+use tokio::time::Instant;
+
+use super::{Driver, DriverLink, MAILBOX, Mail, Next};
+use crate::core::{Core, journal_refusal};
+use crate::engine::Inner;
+use crate::live::Live;
+use crate::place::Shelf;
+
+/// What a driver begins with.
+pub(crate) enum Begin {
+    /// A session that does not exist yet.
+    Create { meta: Arc<SessionMeta>, owner: Owner, time: Timestamp },
+    /// One whose log is there.
+    Open { cause: Interruption },
+}
+
+/// Starts a driver; what is sent to it waits until the session is loaded.
+pub(crate) fn spawn(inner: &Arc<Inner>, id: SessionId, begin: Begin) -> DriverLink {
+    let (sender, mailbox) = mpsc::channel(MAILBOX);
+    let link = DriverLink { inner: inner.clone(), mailbox: sender };
+    let task_link = link.clone();
+    let inner = inner.clone();
+    tokio::spawn(async move {
+        let creating = matches!(begin, Begin::Create { .. });
+        let loading = inner.clone();
+        let loaded = tokio::task::spawn_blocking(move || load(&loading, id, begin)).await;
+        let loaded = loaded.unwrap_or_else(|error| {
+            tracing::error!(session = %id, %error, "loading a session panicked");
+            Err(Refusal::new(ctx_session::Code::Eio, format!("session {id} cannot be loaded: {error}")))
+        });
+        match loaded {
+            Ok(core) => Driver::new(inner, id, task_link, mailbox, core).run().await,
+            Err(refusal) => {
+                if creating {
+                    inner.registry.remove(id);
+                }
+                refuse_all(&inner, id, task_link, mailbox, &refusal).await;
+            }
+        }
+    });
+    link
+}
+
+fn load(inner: &Inner, id: SessionId, begin: Begin) -> Result<Core, Refusal> {
+    let gone = || Refusal::new(ctx_session::Code::Enoent, format!("there is no session {id}"));
+    match begin {
+        Begin::Create { meta, owner, time } => {
+            let (journal, log, dir) = place(inner, &meta, meta.name.as_str())?;
+            let open = || dir.and_then(|dir| inner.open_files(&dir, owner));
+            Core::create(journal, log, owner, time, &meta, open).map_err(|error| journal_refusal(&error))
+        }
+        Begin::Open { cause } => {
+            let summary = inner.registry.get(id).ok_or_else(gone)?;
+            let (journal, log, dir) = place(inner, &summary.meta, &summary.dir_name)?;
+            let owner = inner.owner_of(&summary.meta);
+            let files = dir.and_then(|dir| inner.open_files(&dir, owner));
+            let now = inner.fresh.now();
+            let mut core = Core::open(journal, log, now, &summary.meta, files)
+                .map_err(|error| journal_refusal(&error))?;
+            let recovered = {
+                let mut ids = inner.fresh.ids();
+                core.recover(cause, now, &mut ids, &inner.limits)
+            };
+            recovered.map_err(|error| error.refusal().clone())?;
+            inner.registry.update(id, |summary| {
+                summary.follow(&core.session);
+                summary.failing = None;
+            });
+            Ok(core)
+        }
+    }
+}
+
+type Place = (Arc<dyn Journal>, LogPath, Option<String>);
+
+/// Which journal a session is kept in, where its log is, and the directory of its files.
+fn place(inner: &Inner, meta: &SessionMeta, dir_name: &str) -> Result<Place, Refusal> {
+    let bad = |error: ctx_journal::BadLogPath| Refusal::new(ctx_session::Code::Einval, error.to_string());
+    match Shelf::of(meta) {
+        Some(shelf) => {
+            let log = shelf.log(dir_name).map_err(bad)?;
+            Ok((inner.journal.clone(), log, Some(format!("{}/{dir_name}", shelf.dir()))))
+        }
+        None => {
+            let log = LogPath::new(format!("temp/{}/events.jsonl", meta.session_id)).map_err(bad)?;
+            Ok((inner.memory.clone(), log, None))
+        }
+    }
+}
+
+/// A session that cannot be loaded answers everyone who waits with the reason, and leaves.
+async fn refuse_all(
+    inner: &Arc<Inner>,
+    id: SessionId,
+    link: DriverLink,
+    mut mailbox: mpsc::Receiver<Mail>,
+    refusal: &Refusal,
+) {
+    inner.forget(id);
+    drop(link);
+    mailbox.close();
+    while let Some(mail) = mailbox.recv().await {
+        if let Mail::Ask { reply, .. } = mail {
+            let _ = reply.send(Err(refusal.clone()));
+        }
+    }
+}
+
+impl Driver {
+    fn new(
+        inner: Arc<Inner>,
+        id: SessionId,
+        link: DriverLink,
+        mailbox: mpsc::Receiver<Mail>,
+        core: Core,
+    ) -> Driver {
+        let newest = core.session.next_seq.saturating_sub(1);
+        let live = Live::new(newest, inner.limits.live_ring_bytes);
+        if let Some(shelf) = Shelf::of(&core.session.meta) {
+            inner.shelves.touch(shelf);
+        }
+        Driver {
+            id,
+            inner,
+            link,
+            mailbox,
+            core: Some(core),
+            live,
+            ready: None,
+            work: None,
+            closing: None,
+            idle_since: Instant::now(),
+            lost: false,
+        }
+    }
+
+    /// Leaves only when nobody watches and nobody is about to ask.
+    pub(super) fn try_unload(&mut self) -> Next {
+        let is_temp = self.core_ref().is_some_and(|core| core.session.is_temp());
+        // A temp session lives in memory alone: it goes with its last connection, not with time.
+        if is_temp || self.live.is_watched() {
+            self.idle_since = Instant::now();
+            return Next::Continue;
+        }
+        // Two senders are the table's and our own; any other belongs to someone who is about to ask.
+        let unused = |link: &DriverLink| self.mailbox.is_empty() && link.mailbox.strong_count() <= 2;
+        if self.inner.forget_if(self.id, unused) {
+            return Next::Exit;
+        }
+        self.idle_since = Instant::now();
+        Next::Continue
+    }
+
+    /// The last thing a driver does.
+    pub(super) fn leave(mut self) {
+        if let Some(work) = self.work.take() {
+            work.kill();
+        }
+        self.live.close();
+        let lost = self.lost;
+        let (inner, id) = (self.inner.clone(), self.id);
+        // The core goes first: its lock on the log must be free for the successor.
+        drop(self.core.take());
+        inner.forget(id);
+        if lost {
+            inner.slots.broadcast();
+            crate::engine::take_up_again(&inner, id);
+        }
+    }
+}

@@ -1,0 +1,320 @@
+//! The run that goes on: its start, what it reports, how it is stopped, and its end.
+
+use std::panic::AssertUnwindSafe;
+use std::time::Duration;
+
+use ctx_session::command::{Outcome, Partial, Progress};
+use ctx_session::record::{BlobRef, CancelReason, Failure};
+use ctx_session::{Answer, Code, Command, MessageId, Refusal, RunId};
+use futures_util::FutureExt as _;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use super::{Driver, Reply, ReplyTo};
+use crate::admission::Slot;
+use crate::port::{DeltaKind, Job, RunReport, Stopped};
+
+/// How soon the end of a run that could not be written is tried again.
+const RETRY: Duration = Duration::from_millis(500);
+
+/// The worker of the current run, seen from its session.
+pub(super) struct Work {
+    run: RunId,
+    stop: CancellationToken,
+    task: tokio::task::AbortHandle,
+    /// Given back as soon as the session is no longer running.
+    pub(super) slot: Option<Slot>,
+    pub(super) partial: Option<Partial>,
+    stopping: Option<Stopping>,
+    /// The run is over, but its end could not be written.
+    failing: Option<Failing>,
+    /// Cancels that wait for the end.
+    waiters: Vec<ReplyTo>,
+}
+
+struct Stopping {
+    reason: CancelReason,
+    by: Option<u32>,
+    /// When the worker is given up on.
+    deadline: Instant,
+}
+
+struct Failing {
+    outcome: Outcome,
+    retry_at: Instant,
+}
+
+impl Work {
+    pub(super) fn deadline(&self) -> Option<Instant> {
+        let stopping = self.stopping.as_ref().map(|stopping| stopping.deadline);
+        self.failing.as_ref().map(|failing| failing.retry_at).or(stopping)
+    }
+
+    /// Drops the worker where it stands.
+    pub(super) fn kill(self) {
+        self.stop.cancel();
+        self.task.abort();
+    }
+}
+
+fn cancelled(stopping: &Stopping) -> Outcome {
+    Outcome::Cancelled { reason: stopping.reason, by: stopping.by }
+}
+
+fn shutdown_failure() -> Failure {
+    Failure {
+        code: Code::Eintr,
+        reason: "daemon_shutdown".to_owned(),
+        message: "the daemon was stopped during this run; send the message again".to_owned(),
+    }
+}
+
+impl Driver {
+    pub(super) fn start_run(&mut self, run: RunId) {
+        let (Some(ready), Some(core)) = (self.ready.take(), &self.core) else {
+            tracing::error!(session = %self.id, %run, "a run was to start that nothing is ready for");
+            return;
+        };
+        let stop = CancellationToken::new();
+        let job = Job {
+            session: self.id,
+            owner: core.session.meta.owner,
+            run,
+            prepared: ready.prepared,
+            messages: core.conversation.messages().to_vec(),
+            limits: self.inner.limits.clone(),
+        };
+        let report = RunReport { run, link: self.link.clone() };
+        let link = self.link.clone();
+        let work = AssertUnwindSafe(self.inner.worker.run(job, report, stop.clone())).catch_unwind();
+        let task = tokio::spawn(async move {
+            let outcome = work.await.unwrap_or_else(|_| {
+                Outcome::Failed(Failure {
+                    code: Code::Eio,
+                    reason: "worker_panicked".to_owned(),
+                    message: "the agent's loop broke; this is a bug in ctx, see the daemon's log".to_owned(),
+                })
+            });
+            link.run_ended(run, outcome).await;
+        });
+        self.work = Some(Work {
+            run,
+            stop,
+            task: task.abort_handle(),
+            slot: Some(ready.slot),
+            partial: None,
+            stopping: None,
+            failing: None,
+            waiters: Vec::new(),
+        });
+    }
+
+    fn is_current(&self, run: RunId) -> bool {
+        self.work.as_ref().is_some_and(|work| work.run == run && work.failing.is_none())
+    }
+
+    pub(super) fn on_delta(&mut self, run: RunId, message: MessageId, kind: DeltaKind, text: &str) {
+        if !self.is_current(run) || text.is_empty() {
+            return;
+        }
+        if let (Some(work), DeltaKind::Text) = (&mut self.work, kind) {
+            match &mut work.partial {
+                Some(partial) if partial.message_id == message => partial.text.push_str(text),
+                other => *other = Some(Partial { message_id: message, text: text.to_owned() }),
+            }
+        }
+        self.live.delta(run, message, kind, text);
+    }
+
+    pub(super) async fn on_progress(&mut self, run: RunId, progress: Progress) -> Result<(), Stopped> {
+        if !self.is_current(run) {
+            return Err(Stopped);
+        }
+        let finished = match &progress {
+            Progress::AssistantFinished { message_id, .. } => Some(*message_id),
+            Progress::AssistantStarted { .. }
+            | Progress::ReasoningFinished { .. }
+            | Progress::ToolStarted { .. }
+            | Progress::ToolFinished { .. } => None,
+        };
+        match self.perform_now(Command::Progress { run, progress }).await {
+            Ok(Reply::Answer(Answer::Ignored)) => Err(Stopped),
+            Ok(_) => {
+                if let Some(work) = &mut self.work
+                    && work.partial.as_ref().map(|partial| partial.message_id) == finished
+                {
+                    work.partial = None;
+                }
+                Ok(())
+            }
+            Err(refusal) => {
+                self.stop_for_storage(&refusal).await;
+                Err(Stopped)
+            }
+        }
+    }
+
+    pub(super) async fn on_blob(&mut self, bytes: Vec<u8>) -> Result<BlobRef, Stopped> {
+        match self.blocking(move |core| core.put_blob(&bytes)).await {
+            Ok(Ok(blob)) => Ok(blob),
+            Ok(Err(refusal)) => {
+                self.stop_for_storage(&refusal).await;
+                Err(Stopped)
+            }
+            Err(_) => Err(Stopped),
+        }
+    }
+
+    /// The worker is done. Whether a cancel or its own end came first is decided by what it returns.
+    pub(super) async fn on_run_ended(&mut self, run: RunId, outcome: Outcome) {
+        if !self.is_current(run) {
+            return;
+        }
+        let stopping = self.work.as_ref().and_then(|work| work.stopping.as_ref());
+        let outcome = match (outcome, stopping) {
+            (Outcome::Cancelled { .. }, Some(stopping)) => cancelled(stopping),
+            (Outcome::Cancelled { .. }, None) if self.closing.is_some() => {
+                Outcome::Failed(shutdown_failure())
+            }
+            (outcome, _) => outcome,
+        };
+        self.finish(run, outcome).await;
+    }
+
+    /// Writes a run's end, or keeps it for later when there is no room.
+    async fn finish(&mut self, run: RunId, outcome: Outcome) {
+        let partial = match outcome {
+            Outcome::Done => None,
+            Outcome::Failed(_) | Outcome::Cancelled { .. } => self.partial(),
+        };
+        let command = Command::FinishRun { run, outcome: outcome.clone(), partial };
+        match self.perform_now(command).await {
+            Ok(reply) => self.work_is_over(reply),
+            Err(_) if self.lost => {}
+            Err(refusal) => {
+                tracing::error!(session = %self.id, %run, %refusal, "the end of a run waits for room");
+                self.hold_end(outcome, &refusal);
+            }
+        }
+    }
+
+    fn hold_end(&mut self, outcome: Outcome, refusal: &Refusal) {
+        let Some(work) = &mut self.work else { return };
+        work.stop.cancel();
+        work.task.abort();
+        work.failing = Some(Failing { outcome, retry_at: Instant::now() + RETRY });
+        let failure =
+            Failure { code: refusal.code, reason: "disk_full".to_owned(), message: refusal.message.clone() };
+        self.inner.registry.update(self.id, |summary| summary.failing = Some(failure));
+    }
+
+    /// The disk is full in the middle of a run: it is stopped, and its end is written as soon as there is room.
+    async fn stop_for_storage(&mut self, refusal: &Refusal) {
+        if self.lost {
+            return;
+        }
+        let Some(run) = self.work.as_ref().map(|work| work.run) else { return };
+        let reason = if refusal.code == Code::Enospc { "disk_full" } else { "storage_refused" };
+        let outcome = Outcome::Failed(Failure {
+            code: refusal.code,
+            reason: reason.to_owned(),
+            message: refusal.message.clone(),
+        });
+        if let Some(work) = &mut self.work {
+            work.stop.cancel();
+            work.task.abort();
+        }
+        self.finish(run, outcome).await;
+    }
+
+    /// Every command first tries to write the end that is still owed.
+    pub(super) async fn try_to_end_failing_run(&mut self) -> Result<(), Refusal> {
+        let Some(work) = &mut self.work else { return Ok(()) };
+        let Some(failing) = work.failing.take() else { return Ok(()) };
+        let (run, outcome, partial) = (work.run, failing.outcome.clone(), work.partial.clone());
+        match self.perform_now(Command::FinishRun { run, outcome: outcome.clone(), partial }).await {
+            Ok(reply) => {
+                self.inner.registry.update(self.id, |summary| summary.failing = None);
+                self.work_is_over(reply);
+                Ok(())
+            }
+            Err(refusal) => {
+                self.hold_end(outcome, &refusal);
+                Err(refusal)
+            }
+        }
+    }
+
+    fn work_is_over(&mut self, reply: Reply) {
+        let Some(work) = self.work.take() else { return };
+        if let Reply::Answer(answer) = reply {
+            for waiter in work.waiters {
+                let _ = waiter.send(Ok(Reply::Answer(answer.clone())));
+            }
+        }
+    }
+
+    /// Answers when the run is over, with the state it ended in.
+    pub(super) async fn on_cancel(
+        &mut self,
+        run: RunId,
+        reason: CancelReason,
+        by: Option<u32>,
+        reply: ReplyTo,
+    ) {
+        let asked = self.perform(Command::CancelRun { run, reason, by }).await;
+        match (&asked, &mut self.work) {
+            (Ok(Reply::Answer(Answer::Run { state, .. })), Some(work))
+                if work.run == run && !state.is_over() =>
+            {
+                work.waiters.push(reply);
+            }
+            _ => {
+                let _ = reply.send(asked);
+            }
+        }
+    }
+
+    pub(super) fn stop_run(&mut self, run: RunId, reason: CancelReason, by: Option<u32>) {
+        let grace = Duration::from_millis(self.inner.limits.stop_grace_ms);
+        let Some(work) = self.work.as_mut().filter(|work| work.run == run) else { return };
+        work.stop.cancel();
+        let deadline = Instant::now() + grace;
+        work.stopping.get_or_insert(Stopping { reason, by, deadline });
+    }
+
+    /// The run's end is in the log already: its worker is dropped where it stands.
+    pub(super) fn kill_run(&mut self, run: RunId) {
+        let Some(work) = self.work.take_if(|work| work.run == run) else { return };
+        work.stop.cancel();
+        work.task.abort();
+        let state = ctx_session::RunState::Cancelled;
+        for waiter in work.waiters {
+            let _ = waiter.send(Ok(Reply::Answer(Answer::Run { run, state: state.clone() })));
+        }
+    }
+
+    /// A worker that does not stop is given up on; an end that could not be written is tried again.
+    pub(super) async fn on_work_deadline(&mut self, now: Instant) {
+        let Some(work) = &self.work else { return };
+        let run = work.run;
+        if work.failing.as_ref().is_some_and(|failing| failing.retry_at <= now) {
+            // The refusal is in the log once; what waits is tried until it works.
+            let _ = self.try_to_end_failing_run().await;
+            return;
+        }
+        let overdue = work.stopping.as_ref().filter(|stopping| stopping.deadline <= now).map(cancelled);
+        let closing = self.closing.is_some_and(|closing| closing <= now);
+        let outcome = match (overdue, closing) {
+            (Some(outcome), _) => outcome,
+            (None, true) => Outcome::Failed(shutdown_failure()),
+            (None, false) => return,
+        };
+        work.stop.cancel();
+        work.task.abort();
+        self.finish(run, outcome).await;
+        if closing && let Some(work) = self.work.take() {
+            tracing::error!(session = %self.id, run = %work.run, "stopped before the end of a run could be written");
+        }
+    }
+}

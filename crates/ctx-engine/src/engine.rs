@@ -1,0 +1,569 @@
+//! The engine's front: a cheap handle that doors hold. Who may ask is checked here; what may be asked, in the rules.
+
+use std::collections::HashMap;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use ctx_journal::{Journal, LogPath, Owner};
+use ctx_session::admission::Counts;
+use ctx_session::command::Interruption;
+use ctx_session::record::{CancelReason, DetachReason, Scope, SessionMeta};
+use ctx_session::rules::{Create, create};
+use ctx_session::{
+    Answer, Body, Code, Limits, MessageId, Name, Refusal, RunId, RunState, Session, SessionId, Ulid,
+};
+use ctx_views::RootDir;
+use ctx_views::files::SessionFiles;
+use tokio::sync::watch;
+
+use crate::admission::Slots;
+use crate::clock::Fresh;
+use crate::driver::{Ask, Begin, DriverLink, Gone, Reply, spawn};
+use crate::follow::Follow;
+use crate::live::{EventId, Live};
+use crate::place::Shelf;
+use crate::port::{Prepare, Worker};
+use crate::registry::{NameSpace, Registry, Summary};
+use crate::shelves::Shelves;
+
+/// Who asks, as their door has found out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Caller {
+    pub uid: u32,
+    pub gid: u32,
+}
+
+/// What an engine is made of.
+pub struct Parts {
+    pub journal: Arc<dyn Journal>,
+    /// For temp sessions.
+    pub memory: Arc<dyn Journal>,
+    /// Where session files are shown; None: nowhere.
+    pub root: Option<RootDir>,
+    pub worker: Arc<dyn Worker>,
+    pub limits: Limits,
+    pub fresh: Fresh,
+    /// The daemon's own user and group.
+    pub uid: u32,
+    pub gid: u32,
+    /// What the log calls this program.
+    pub app: String,
+}
+
+pub(crate) struct Inner {
+    pub journal: Arc<dyn Journal>,
+    pub memory: Arc<dyn Journal>,
+    pub root: Option<RootDir>,
+    pub worker: Arc<dyn Worker>,
+    pub limits: Arc<Limits>,
+    pub fresh: Fresh,
+    pub daemon_uid: u32,
+    pub daemon_gid: u32,
+    app: String,
+    pub registry: Registry,
+    pub slots: Slots,
+    pub shelves: Arc<Shelves>,
+    active: Mutex<HashMap<SessionId, DriverLink>>,
+    /// The group of each user that has come in: their files belong to it.
+    groups: Mutex<HashMap<u32, u32>>,
+    /// Temp sessions and how many connections hold each.
+    holds: Mutex<HashMap<SessionId, usize>>,
+    closing: AtomicBool,
+}
+
+/// The engine. Cloning it is cheap.
+#[derive(Clone)]
+pub struct Engine {
+    inner: Arc<Inner>,
+}
+
+/// A session to be made.
+#[derive(Debug, Clone)]
+pub struct NewSession {
+    pub agent: Name,
+    /// None: called by its id.
+    pub name: Option<Name>,
+    pub scope: Scope,
+    pub space: Option<Name>,
+    /// None: the agent's own.
+    pub cwd: Option<String>,
+    pub client: Option<String>,
+}
+
+/// A message to be posted.
+#[derive(Debug, Clone, Default)]
+pub struct Post {
+    pub text: String,
+    pub client_id: Option<String>,
+    pub model_override: Option<Option<String>>,
+    pub cwd: Option<String>,
+}
+
+/// What came of a post, and where in the log its run begins.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Posted {
+    pub run: RunId,
+    pub message: MessageId,
+    pub state: RunState,
+    pub repeated: bool,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // Every change under these locks is a single insert or remove: a panic cannot leave them half done.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Engine {
+    /// An engine that knows no session yet; [`Engine::start`] finds them.
+    pub fn new(parts: Parts) -> Engine {
+        let inner = Arc::new(Inner {
+            journal: parts.journal,
+            memory: parts.memory,
+            root: parts.root,
+            worker: parts.worker,
+            limits: Arc::new(parts.limits),
+            fresh: parts.fresh,
+            daemon_uid: parts.uid,
+            daemon_gid: parts.gid,
+            app: parts.app,
+            registry: Registry::default(),
+            slots: Slots::default(),
+            shelves: Arc::default(),
+            active: Mutex::default(),
+            groups: Mutex::default(),
+            holds: Mutex::default(),
+            closing: AtomicBool::new(false),
+        });
+        crate::shelves::spawn_writer(&inner);
+        Engine { inner }
+    }
+
+    /// Finds every session and settles what an earlier daemon left open. Doors open after this.
+    pub async fn start(&self) -> Result<crate::start::Found, Refusal> {
+        crate::start::start(&self.inner).await
+    }
+
+    pub fn limits(&self) -> &Limits {
+        &self.inner.limits
+    }
+
+    /// A fresh id, for a connection or a request.
+    pub fn new_id(&self) -> Ulid {
+        self.inner.fresh.id()
+    }
+
+    /// The running counts, as they change.
+    pub fn counts(&self) -> watch::Receiver<Counts> {
+        self.inner.slots.counts()
+    }
+
+    pub fn session_count(&self) -> usize {
+        self.inner.registry.count()
+    }
+
+    /// Sessions that are loaded at the moment.
+    pub fn loaded_count(&self) -> usize {
+        lock(&self.inner.active).len()
+    }
+
+    /// Whether this caller may see a session of this owner. The daemon's owner sees all.
+    pub fn may_see(&self, caller: Caller, owner: u32) -> bool {
+        caller.uid == owner || caller.uid == self.inner.daemon_uid
+    }
+
+    /// A session the caller may see; others do not exist for them.
+    pub fn find(&self, caller: Caller, id: SessionId) -> Result<Summary, Refusal> {
+        match self.inner.registry.get(id) {
+            Some(summary) if self.may_see(caller, summary.meta.owner) => Ok(summary),
+            Some(_) | None => Err(Refusal::new(Code::Enoent, format!("there is no session {id}"))),
+        }
+    }
+
+    /// Whoever it belongs to: for doors that tell "not yours" from "not there".
+    pub fn owner_of(&self, id: SessionId) -> Option<u32> {
+        self.inner.registry.get(id).map(|summary| summary.meta.owner)
+    }
+
+    /// The live session of this name.
+    pub fn named(
+        &self,
+        caller: Caller,
+        agent: &Name,
+        scope: Scope,
+        space: Option<&Name>,
+        name: &Name,
+    ) -> Option<SessionId> {
+        let agent = agent.clone();
+        let namespace = match (scope, space) {
+            (Scope::Private, _) => NameSpace::Shelf(Shelf::Private { owner: caller.uid, agent }),
+            (Scope::Shared, Some(space)) => NameSpace::Shelf(Shelf::Shared { space: space.clone(), agent }),
+            (Scope::Shared, None) => return None,
+            (Scope::Temp, _) => NameSpace::Temp { owner: caller.uid, agent },
+        };
+        self.inner.registry.named(&namespace, name)
+    }
+
+    /// The sessions this caller may see and that pass, newest first. Temp sessions are never listed.
+    pub fn list(&self, caller: Caller, keep: impl Fn(&Summary) -> bool) -> Vec<Summary> {
+        let mut found = self.inner.registry.select(|summary| {
+            summary.meta.scope != Scope::Temp && self.may_see(caller, summary.meta.owner) && keep(summary)
+        });
+        found.sort_by(|a, b| (b.updated_at, b.id()).cmp(&(a.updated_at, a.id())));
+        found
+    }
+
+    /// Makes a session. It exists when this returns.
+    pub async fn create(&self, caller: Caller, new: NewSession) -> Result<SessionId, Refusal> {
+        self.inner.refuse_when_closing()?;
+        self.inner.serve_user(caller)?;
+        let worker = self.inner.worker.clone();
+        let ask = Prepare {
+            agent: new.agent.clone(),
+            owner: caller.uid,
+            model_override: None,
+            cwd: new.cwd.clone(),
+        };
+        let prepared = tokio::task::spawn_blocking(move || worker.prepare(&ask)).await;
+        let prepared = prepared.map_err(|error| Refusal::new(Code::Eio, error.to_string()))??;
+        let time = self.inner.fresh.now();
+        let decision = create(Create {
+            id: SessionId(self.inner.fresh.id()),
+            name: new.name,
+            scope: new.scope,
+            space: new.space,
+            owner: caller.uid,
+            agent: Some(new.agent),
+            project: prepared.project,
+            cwd: prepared.context.cwd,
+            model: prepared.context.model,
+            client: new.client,
+            app: self.inner.app.clone(),
+        });
+        let meta = decision.records.into_iter().find_map(|body| match body {
+            Body::SessionMeta(meta) => Some(Arc::new(*meta)),
+            _ => None,
+        });
+        let meta = meta.ok_or_else(|| Refusal::new(Code::Eio, "a session without a first record"))?;
+        let id = meta.session_id;
+        self.inner.registry.add(Summary::new(meta.clone(), time))?;
+        let owner = Owner { uid: caller.uid, gid: caller.gid };
+        let link = self.inner.begin(id, Begin::Create { meta, owner, time });
+        match link.ask(Ask::Look).await {
+            Ok(_) => Ok(id),
+            Err(Gone::Refused(refusal)) => Err(refusal),
+            Err(Gone::Unloaded | Gone::Dropped) => {
+                Err(Refusal::new(Code::Eio, "the new session was lost; try again"))
+            }
+        }
+    }
+
+    /// Posts a message. It is durable when this returns.
+    pub async fn post(&self, caller: Caller, id: SessionId, post: Post) -> Result<Posted, Refusal> {
+        self.find(caller, id)?;
+        let Post { text, client_id, model_override, cwd } = post;
+        let ask = || Ask::Post {
+            text: text.clone(),
+            client_id: client_id.clone(),
+            model_override: model_override.clone(),
+            cwd: cwd.clone(),
+        };
+        posted(self.ask(id, ask).await?)
+    }
+
+    pub async fn resume_queued(&self, caller: Caller, id: SessionId) -> Result<Posted, Refusal> {
+        self.find(caller, id)?;
+        posted(self.ask(id, || Ask::ResumeQueued { by: caller.uid }).await?)
+    }
+
+    pub async fn discard_queued(&self, caller: Caller, id: SessionId) -> Result<(), Refusal> {
+        self.find(caller, id)?;
+        self.ask(id, || Ask::DiscardQueued { by: caller.uid }).await.map(drop)
+    }
+
+    /// Cancels a run and waits for its end; answers with the state it ended in, also when it was over before.
+    pub async fn cancel(&self, caller: Caller, id: SessionId, run: RunId) -> Result<RunState, Refusal> {
+        self.find(caller, id)?;
+        let ask = || Ask::Cancel { run, reason: CancelReason::Operator, by: Some(caller.uid) };
+        match self.ask(id, ask).await? {
+            Reply::Answer(Answer::Run { state, .. }) => Ok(state),
+            Reply::Answer(_) | Reply::Look { .. } => {
+                Err(Refusal::new(Code::Eio, "a cancel without an answer"))
+            }
+        }
+    }
+
+    pub async fn end(&self, caller: Caller, id: SessionId) -> Result<(), Refusal> {
+        self.find(caller, id)?;
+        self.ask(id, || Ask::End { by: caller.uid }).await.map(drop)
+    }
+
+    pub async fn rename(&self, caller: Caller, id: SessionId, title: &str) -> Result<(), Refusal> {
+        self.find(caller, id)?;
+        self.ask(id, || Ask::Rename { title: title.to_owned() }).await.map(drop)
+    }
+
+    /// Sets or clears the sticky model. One that does not exist is refused.
+    pub async fn set_model(
+        &self,
+        caller: Caller,
+        id: SessionId,
+        model: Option<String>,
+    ) -> Result<(), Refusal> {
+        let summary = self.find(caller, id)?;
+        if let (Some(_), Some(agent)) = (&model, summary.meta.agent.clone()) {
+            let ask = Prepare {
+                agent,
+                owner: summary.meta.owner,
+                model_override: model.clone(),
+                cwd: Some(summary.cwd.clone()),
+            };
+            let worker = self.inner.worker.clone();
+            let checked = tokio::task::spawn_blocking(move || worker.prepare(&ask).map(drop)).await;
+            checked.map_err(|error| Refusal::new(Code::Eio, error.to_string()))??;
+        }
+        self.ask(id, || Ask::SetModel { model: model.clone() }).await.map(drop)
+    }
+
+    /// Attaches an operator's interactive connection.
+    pub async fn attach(
+        &self,
+        caller: Caller,
+        id: SessionId,
+        connection: Ulid,
+        device_hint: Option<String>,
+        takeover: bool,
+    ) -> Result<(), Refusal> {
+        self.find(caller, id)?;
+        let ask = || Ask::Attach { connection, user: caller.uid, device_hint: device_hint.clone(), takeover };
+        self.ask(id, ask).await.map(drop)
+    }
+
+    pub async fn detach(&self, id: SessionId, connection: Ulid, reason: DetachReason) -> Result<(), Refusal> {
+        self.ask(id, || Ask::Detach { connection, reason }).await.map(drop)
+    }
+
+    /// The session as it is now.
+    pub async fn look(&self, caller: Caller, id: SessionId) -> Result<Session, Refusal> {
+        self.find(caller, id)?;
+        self.look_at(id).await.map(|(session, _)| session)
+    }
+
+    /// The session as it is now, and its events after a place; None: from the first record on.
+    pub async fn follow(
+        &self,
+        caller: Caller,
+        id: SessionId,
+        after: Option<EventId>,
+    ) -> Result<(Session, Follow), Refusal> {
+        self.find(caller, id)?;
+        let (session, live) = self.look_at(id).await?;
+        Ok((session, Follow::new(self.inner.clone(), id, live, after)))
+    }
+
+    async fn look_at(&self, id: SessionId) -> Result<(Session, Arc<Live>), Refusal> {
+        match self.ask(id, || Ask::Look).await? {
+            Reply::Look { session, live } => Ok((*session, live)),
+            Reply::Answer(_) => Err(Refusal::new(Code::Eio, "a look without a session")),
+        }
+    }
+
+    /// Keeps a temp session alive; it is cancelled and forgotten when the last hold is dropped.
+    pub fn hold(&self, id: SessionId) -> Hold {
+        *lock(&self.inner.holds).entry(id).or_insert(0) += 1;
+        Hold { engine: self.clone(), id }
+    }
+
+    /// Asks a session's driver, loading it first; a driver that left meanwhile has a successor.
+    async fn ask(&self, id: SessionId, ask: impl Fn() -> Ask) -> Result<Reply, Refusal> {
+        const TRIES: usize = 3;
+        for _ in 0..TRIES {
+            let ask = ask();
+            let may_repeat = ask.may_repeat();
+            match self.inner.link(id).ask(ask).await {
+                Ok(reply) => return Ok(reply),
+                Err(Gone::Refused(refusal)) => return Err(refusal),
+                Err(Gone::Dropped) if !may_repeat => {
+                    let message =
+                        "the session was lost while this was done; look at it before you send again";
+                    return Err(Refusal::new(Code::Eio, message));
+                }
+                Err(Gone::Unloaded | Gone::Dropped) => {}
+            }
+        }
+        Err(Refusal::new(Code::Eio, format!("session {id} cannot be loaded; see the daemon's log")))
+    }
+
+    /// No new work; runs get the grace time to end; everything is written before this returns.
+    pub async fn shut_down(&self) {
+        self.inner.closing.store(true, Ordering::SeqCst);
+        let links: Vec<DriverLink> = lock(&self.inner.active).values().cloned().collect();
+        let leaving = links.into_iter().map(|link| async move { link.shut_down().await });
+        futures_util::future::join_all(leaving).await;
+        let inner = self.inner.clone();
+        let flushed = tokio::task::spawn_blocking(move || inner.shelves.flush(&inner)).await;
+        if let Err(error) = flushed {
+            tracing::error!(%error, "writing the session index panicked");
+        }
+    }
+}
+
+fn posted(reply: Reply) -> Result<Posted, Refusal> {
+    match reply {
+        Reply::Answer(Answer::Posted { run, message, state, repeated }) => {
+            Ok(Posted { run, message, state, repeated })
+        }
+        Reply::Answer(_) | Reply::Look { .. } => Err(Refusal::new(Code::Eio, "a post without a run")),
+    }
+}
+
+/// A connection's share in a temp session.
+pub struct Hold {
+    engine: Engine,
+    id: SessionId,
+}
+
+impl Drop for Hold {
+    fn drop(&mut self) {
+        let mut holds = lock(&self.engine.inner.holds);
+        let Some(count) = holds.get_mut(&self.id) else { return };
+        *count -= 1;
+        if *count > 0 {
+            return;
+        }
+        holds.remove(&self.id);
+        drop(holds);
+        let (engine, id) = (self.engine.clone(), self.id);
+        // Without a runtime the process is on its way out, and the temp session with it.
+        if let Ok(runtime) = tokio::runtime::Handle::try_current() {
+            runtime.spawn(async move { engine.forget_temp(id).await });
+        }
+    }
+}
+
+impl Engine {
+    async fn forget_temp(&self, id: SessionId) {
+        let owner = self.owner_of(id).unwrap_or(self.inner.daemon_uid);
+        // A session that is over already has nothing to be ended.
+        let _ = self.ask(id, || Ask::End { by: owner }).await;
+        self.inner.registry.remove(id);
+        let link = lock(&self.inner.active).get(&id).cloned();
+        if let Some(link) = link {
+            link.shut_down().await;
+        }
+        if let Ok(log) = LogPath::new(format!("temp/{id}/events.jsonl")) {
+            let _ = self.inner.memory.remove(&log);
+        }
+    }
+}
+
+impl Inner {
+    pub fn refuse_when_closing(&self) -> Result<(), Refusal> {
+        if self.closing.load(Ordering::SeqCst) {
+            let message = "the daemon is stopping; start it again with `ctx serve` and send once more";
+            return Err(Refusal::new(Code::Ehostdown, message));
+        }
+        Ok(())
+    }
+
+    /// A daemon that is not root can keep files for its own user alone.
+    fn serve_user(&self, caller: Caller) -> Result<(), Refusal> {
+        if self.daemon_uid != 0 && caller.uid != self.daemon_uid {
+            let message = format!("this daemon serves uid {} alone; run one of your own", self.daemon_uid);
+            return Err(Refusal::new(Code::Eacces, message));
+        }
+        lock(&self.groups).insert(caller.uid, caller.gid);
+        Ok(())
+    }
+
+    /// Whom the files of a user belong to. A user not seen yet is given the group of the same number.
+    pub fn owner_of_uid(&self, uid: u32) -> Owner {
+        let gid = if uid == self.daemon_uid { Some(self.daemon_gid) } else { None };
+        let gid = gid.or_else(|| lock(&self.groups).get(&uid).copied());
+        Owner { uid, gid: gid.unwrap_or(uid) }
+    }
+
+    pub fn owner_of(&self, meta: &SessionMeta) -> Owner {
+        self.owner_of_uid(meta.owner)
+    }
+
+    pub fn open_files(&self, dir: &str, owner: Owner) -> Option<SessionFiles> {
+        let opened = SessionFiles::open(self.root.as_ref()?, Path::new(dir), owner);
+        opened.inspect_err(|error| tracing::warn!(dir, %error, "session files cannot be shown")).ok()
+    }
+
+    /// The journal and the log of a session, wherever its directory is now.
+    pub fn log_of(&self, id: SessionId) -> Result<(Arc<dyn Journal>, LogPath), Refusal> {
+        let gone = || Refusal::new(Code::Enoent, format!("there is no session {id}"));
+        let summary = self.registry.get(id).ok_or_else(gone)?;
+        let bad = |error: ctx_journal::BadLogPath| Refusal::new(Code::Eio, error.to_string());
+        match Shelf::of(&summary.meta) {
+            Some(shelf) => Ok((self.journal.clone(), shelf.log(&summary.dir_name).map_err(bad)?)),
+            None => Ok((self.memory.clone(), LogPath::new(format!("temp/{id}/events.jsonl")).map_err(bad)?)),
+        }
+    }
+
+    /// The driver of a session, started if need be.
+    pub(crate) fn link(self: &Arc<Self>, id: SessionId) -> DriverLink {
+        self.link_after(id, Interruption::DaemonCrash)
+    }
+
+    fn link_after(self: &Arc<Self>, id: SessionId, cause: Interruption) -> DriverLink {
+        let mut active = lock(&self.active);
+        match active.get(&id) {
+            Some(link) if !link.is_closed() => link.clone(),
+            Some(_) | None => {
+                let link = spawn(self, id, Begin::Open { cause });
+                active.insert(id, link.clone());
+                link
+            }
+        }
+    }
+
+    fn begin(self: &Arc<Self>, id: SessionId, begin: Begin) -> DriverLink {
+        let link = spawn(self, id, begin);
+        lock(&self.active).insert(id, link.clone());
+        link
+    }
+
+    /// Takes a driver out of the table; whoever asks next starts a new one.
+    pub fn forget(&self, id: SessionId) {
+        lock(&self.active).remove(&id);
+    }
+
+    /// The same, if nobody is about to ask. The table is locked, so nobody can begin to.
+    pub fn forget_if(&self, id: SessionId, unused: impl Fn(&DriverLink) -> bool) -> bool {
+        let mut active = lock(&self.active);
+        match active.get(&id) {
+            Some(link) if unused(link) => active.remove(&id).is_some(),
+            Some(_) => false,
+            None => true,
+        }
+    }
+
+    /// Interactive connections register with their door; the engine only says whom it means.
+    pub fn close_connection(&self, connection: Ulid, reason: DetachReason) {
+        tracing::debug!(%connection, ?reason, "an attached connection is closed");
+    }
+}
+
+/// A log that was lost is taken up through recovery, again and again until the disk lets it.
+pub(crate) fn take_up_again(inner: &Arc<Inner>, id: SessionId) {
+    const PAUSES_MS: [u64; 6] = [10, 1_000, 5_000, 30_000, 120_000, 600_000];
+    let inner = Arc::downgrade(inner);
+    tokio::spawn(async move {
+        for pause in PAUSES_MS {
+            tokio::time::sleep(Duration::from_millis(pause)).await;
+            let Some(inner) = inner.upgrade() else { return };
+            let link = inner.link_after(id, Interruption::StorageFailure);
+            match link.ask(Ask::Look).await {
+                Ok(_) => return,
+                Err(Gone::Refused(refusal)) => {
+                    tracing::error!(session = %id, %refusal, "a lost log cannot be taken up yet");
+                }
+                Err(Gone::Unloaded | Gone::Dropped) => {}
+            }
+        }
+    });
+}

@@ -1,0 +1,94 @@
+//! Following a session: its events from a place on, live where the ring has them, from the log where it has not.
+//!
+//! No gap and no repeat: ids grow strictly, every record comes, and deltas come while they are in memory.
+
+use std::collections::VecDeque;
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use ctx_session::{Refusal, SessionId};
+use tokio::sync::watch;
+
+use crate::core::{journal_refusal, read_record};
+use crate::engine::Inner;
+use crate::live::{After, Event, EventId, Live};
+
+/// Events fetched at a time, from the ring or the log.
+const BATCH: usize = 256;
+
+/// A reader of one session's events, at its own pace.
+pub struct Follow {
+    inner: Arc<Inner>,
+    id: SessionId,
+    live: Arc<Live>,
+    changes: watch::Receiver<u64>,
+    cursor: Option<EventId>,
+    fetched: VecDeque<Event>,
+}
+
+impl Follow {
+    pub(crate) fn new(inner: Arc<Inner>, id: SessionId, live: Arc<Live>, after: Option<EventId>) -> Follow {
+        let changes = live.changes();
+        Follow { inner, id, live, changes, cursor: after, fetched: VecDeque::new() }
+    }
+
+    /// The next event; None when the session is over or was unloaded and everything has been seen.
+    pub async fn next(&mut self) -> Result<Option<Event>, Refusal> {
+        loop {
+            if let Some(event) = self.fetched.pop_front() {
+                self.cursor = Some(event.id());
+                return Ok(Some(event));
+            }
+            self.changes.mark_unchanged();
+            match self.live.after(self.cursor, BATCH) {
+                After::Events(events) => self.fetched.extend(events),
+                After::Behind { from } => self.fetch_from_log(from).await?,
+                After::CaughtUp => {
+                    if self.changes.changed().await.is_err() {
+                        return Ok(None);
+                    }
+                }
+                After::Closed => return Ok(None),
+            }
+        }
+    }
+
+    /// Only what has been published: the log may already have a record that its clients may not see yet.
+    async fn fetch_from_log(&mut self, from: u64) -> Result<(), Refusal> {
+        let newest = self.live.newest().seq;
+        let (inner, id, cursor) = (self.inner.clone(), self.id, self.cursor);
+        let read = tokio::task::spawn_blocking(move || read_log(&inner, id, from, newest, cursor));
+        let events =
+            read.await.map_err(|error| Refusal::new(ctx_session::Code::Eio, error.to_string()))??;
+        if events.is_empty() {
+            // Everything the log has is older than the cursor, or unreadable: go on with what is live.
+            self.cursor = Some(EventId { seq: newest, n: 0 }.max(self.cursor.unwrap_or(EventId::record(0))));
+        }
+        self.fetched.extend(events);
+        Ok(())
+    }
+}
+
+fn read_log(
+    inner: &Inner,
+    id: SessionId,
+    from: u64,
+    newest: u64,
+    cursor: Option<EventId>,
+) -> Result<Vec<Event>, Refusal> {
+    let (journal, log) = inner.log_of(id)?;
+    let mut events = Vec::new();
+    let read = journal.read(&log, from, &mut |entry| {
+        if entry.seq > newest || events.len() >= BATCH {
+            return ControlFlow::Break(());
+        }
+        if cursor.is_none_or(|cursor| EventId::record(entry.seq) > cursor)
+            && let Some(record) = read_record(&log, &entry)
+        {
+            events.push(Event::Record(Arc::new(record)));
+        }
+        ControlFlow::Continue(())
+    });
+    read.map_err(|error| journal_refusal(&error))?;
+    Ok(events)
+}

@@ -1,0 +1,23 @@
+//! The engine: one driver per active session, admission, run supervision, recovery, and live events.
+//!
+//! It turns a door's wish into a command, asks the pure rules what it means, makes the answer durable and only
+//! then shows it. It knows no HTTP, no MCP and no SQL; agents work behind the small port in [`port`].
+
+pub mod admission;
+pub mod clock;
+mod core;
+mod driver;
+pub mod engine;
+mod follow;
+pub mod live;
+pub mod place;
+pub mod port;
+pub mod registry;
+mod shelves;
+pub mod start;
+
+pub use clock::{Clock, Fresh, SystemClock};
+pub use engine::{Caller, Engine, Hold, NewSession, Parts, Post, Posted};
+pub use follow::Follow;
+pub use live::{Event, EventId};
+pub use registry::Summary;

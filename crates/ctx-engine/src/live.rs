@@ -1,0 +1,295 @@
+//! Live events of one active session: a bounded ring in memory that clients read at their own pace.
+//!
+//! There is no queue per client. A client has a cursor; one that falls behind the ring goes on from the log,
+//! which has every finished message, so a slow reader costs nothing and misses no record. Text deltas live only
+//! here.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::str::FromStr;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use ctx_session::{MessageId, Record, RunId};
+use tokio::sync::watch;
+
+use crate::port::DeltaKind;
+
+/// The place of an event: the record's seq, and for deltas the count since it. Grows strictly.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct EventId {
+    pub seq: u64,
+    pub n: u64,
+}
+
+impl EventId {
+    pub fn record(seq: u64) -> EventId {
+        EventId { seq, n: 0 }
+    }
+
+    /// The place just before a record and everything that comes with it.
+    pub fn before(seq: u64) -> Option<EventId> {
+        seq.checked_sub(1).map(|seq| EventId { seq, n: u64::MAX })
+    }
+}
+
+impl fmt::Display for EventId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{}", self.seq, self.n)
+    }
+}
+
+/// Why a text is not an event id.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("not an event id: `<seq>.<n>` is expected, as in the `id` of an event")]
+pub struct NotAnEventId;
+
+impl FromStr for EventId {
+    type Err = NotAnEventId;
+
+    fn from_str(text: &str) -> Result<EventId, NotAnEventId> {
+        let number = |part: &str| {
+            let digits = !part.is_empty() && part.len() <= 19 && part.bytes().all(|b| b.is_ascii_digit());
+            digits.then(|| part.parse::<u64>().ok()).flatten().ok_or(NotAnEventId)
+        };
+        let (seq, n) = text.split_once('.').ok_or(NotAnEventId)?;
+        Ok(EventId { seq: number(seq)?, n: number(n)? })
+    }
+}
+
+/// Something a client may be shown.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Event {
+    /// A durable record.
+    Record(Arc<Record>),
+    /// A piece of text, live only.
+    Delta { id: EventId, run: RunId, message: MessageId, kind: DeltaKind, text: Arc<str> },
+}
+
+impl Event {
+    pub fn id(&self) -> EventId {
+        match self {
+            Event::Record(record) => EventId::record(record.seq),
+            Event::Delta { id, .. } => *id,
+        }
+    }
+
+    /// Roughly what it holds in memory.
+    fn bytes(&self) -> usize {
+        const OVERHEAD: usize = 96;
+        OVERHEAD
+            + match self {
+                Event::Record(record) => record_bytes(record),
+                Event::Delta { text, .. } => text.len(),
+            }
+    }
+}
+
+fn record_bytes(record: &Record) -> usize {
+    use ctx_session::Body;
+    // Only these can be large; the rest is covered by a flat estimate.
+    256 + match &record.body {
+        Body::User(user) => user.text.len(),
+        Body::AssistantFinished(message) => message.text.len(),
+        Body::ReasoningFinished(reasoning) => reasoning.text.len(),
+        Body::ToolFinished(tool) => tool.output.len(),
+        _ => 256,
+    }
+}
+
+/// The ring of one session, shared by its driver and its readers.
+#[derive(Debug)]
+pub struct Live {
+    ring: Mutex<Ring>,
+    /// Counts changes, so that a reader that has caught up can sleep.
+    changed: watch::Sender<u64>,
+}
+
+#[derive(Debug)]
+struct Ring {
+    events: VecDeque<Event>,
+    bytes: usize,
+    bytes_max: usize,
+    /// Events up to here may have been dropped; later ones are all in `events`.
+    floor: EventId,
+    newest: EventId,
+    /// The session was unloaded or is over: nothing more will come.
+    closed: bool,
+}
+
+/// What the ring has after a cursor.
+#[derive(Debug, PartialEq)]
+pub enum After {
+    Events(Vec<Event>),
+    /// The ring no longer reaches back that far: read the log up to the given seq first.
+    Behind {
+        from: u64,
+    },
+    CaughtUp,
+    Closed,
+}
+
+impl Live {
+    /// An empty ring for a session whose newest record is `seq`.
+    pub fn new(seq: u64, bytes_max: usize) -> Arc<Live> {
+        let start = EventId { seq, n: 0 };
+        let ring =
+            Ring { events: VecDeque::new(), bytes: 0, bytes_max, floor: start, newest: start, closed: false };
+        Arc::new(Live { ring: Mutex::new(ring), changed: watch::Sender::new(0) })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Ring> {
+        // A panic cannot leave the ring half changed: every change below is a few plain moves.
+        self.ring.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Shows records that are durable.
+    pub fn publish(&self, records: impl IntoIterator<Item = Record>) {
+        let mut ring = self.lock();
+        for record in records {
+            ring.push(Event::Record(Arc::new(record)));
+        }
+        drop(ring);
+        self.wake();
+    }
+
+    /// Shows a piece of text; its id counts on from the newest event.
+    pub fn delta(&self, run: RunId, message: MessageId, kind: DeltaKind, text: &str) {
+        let mut ring = self.lock();
+        let id = EventId { seq: ring.newest.seq, n: ring.newest.n + 1 };
+        ring.push(Event::Delta { id, run, message, kind, text: text.into() });
+        drop(ring);
+        self.wake();
+    }
+
+    /// Nothing more will come: readers take what is left and go.
+    pub fn close(&self) {
+        self.lock().closed = true;
+        self.wake();
+    }
+
+    fn wake(&self) {
+        self.changed.send_modify(|count| *count += 1);
+    }
+
+    /// A receiver that tells when to ask again.
+    pub fn changes(&self) -> watch::Receiver<u64> {
+        self.changed.subscribe()
+    }
+
+    /// Whether anyone follows.
+    pub fn is_watched(&self) -> bool {
+        self.changed.receiver_count() > 0
+    }
+
+    /// The newest event so far.
+    pub fn newest(&self) -> EventId {
+        self.lock().newest
+    }
+
+    /// Up to `most` events after `cursor`; None: from the very first record.
+    pub fn after(&self, cursor: Option<EventId>, most: usize) -> After {
+        let ring = self.lock();
+        let at = cursor.unwrap_or(EventId { seq: 0, n: 0 });
+        if cursor.is_none() || at < ring.floor {
+            let from = cursor.map_or(0, |cursor| cursor.seq);
+            // With nothing newer than the cursor there is nothing to fetch either.
+            if cursor.is_some() && at >= ring.newest {
+                return if ring.closed { After::Closed } else { After::CaughtUp };
+            }
+            return After::Behind { from };
+        }
+        let first = ring.events.partition_point(|event| event.id() <= at);
+        let events: Vec<Event> = ring.events.iter().skip(first).take(most).cloned().collect();
+        match (events.is_empty(), ring.closed) {
+            (false, _) => After::Events(events),
+            (true, false) => After::CaughtUp,
+            (true, true) => After::Closed,
+        }
+    }
+}
+
+impl Ring {
+    fn push(&mut self, event: Event) {
+        let id = event.id();
+        debug_assert!(id > self.newest || self.events.is_empty(), "events grow strictly");
+        self.newest = id;
+        self.bytes += event.bytes();
+        self.events.push_back(event);
+        while self.bytes > self.bytes_max && self.events.len() > 1 {
+            if let Some(old) = self.events.pop_front() {
+                self.bytes -= old.bytes();
+                self.floor = old.id();
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ctx_session::record::{Body, SessionRenamed};
+    use ctx_session::{Timestamp, Ulid};
+
+    fn record(seq: u64) -> Record {
+        let body = Body::SessionRenamed(SessionRenamed { title: format!("t{seq}") });
+        Record { seq, time: Timestamp::from_millis(seq), body }
+    }
+
+    fn ids(after: After) -> Vec<String> {
+        match after {
+            After::Events(events) => events.iter().map(|event| event.id().to_string()).collect(),
+            other => vec![format!("{other:?}")],
+        }
+    }
+
+    fn delta(live: &Live, text: &str) {
+        live.delta(RunId(Ulid(1)), MessageId(Ulid(2)), DeltaKind::Text, text);
+    }
+
+    #[test]
+    fn a_cursor_gets_what_came_after_it_in_order() {
+        let live = Live::new(3, 1 << 20);
+        live.publish([record(4)]);
+        delta(&live, "a");
+        delta(&live, "b");
+        live.publish([record(5)]);
+        assert_eq!(ids(live.after(Some(EventId::record(3)), 10)), ["4.0", "4.1", "4.2", "5.0"]);
+        assert_eq!(ids(live.after(Some(EventId { seq: 4, n: 1 }), 10)), ["4.2", "5.0"]);
+        assert_eq!(live.after(Some(EventId::record(5)), 10), After::CaughtUp);
+    }
+
+    #[test]
+    fn a_cursor_from_before_the_ring_is_sent_to_the_log() {
+        let live = Live::new(3, 1 << 20);
+        live.publish([record(4)]);
+        assert_eq!(live.after(Some(EventId::record(1)), 10), After::Behind { from: 1 });
+        assert_eq!(live.after(None, 10), After::Behind { from: 0 });
+    }
+
+    #[test]
+    fn an_overfull_ring_forgets_the_oldest_and_says_so() {
+        let live = Live::new(0, 2_000);
+        for seq in 1..=20 {
+            live.publish([record(seq)]);
+        }
+        assert_eq!(live.after(Some(EventId::record(1)), 10), After::Behind { from: 1 });
+        assert_eq!(ids(live.after(Some(EventId::record(19)), 10)), ["20.0"]);
+    }
+
+    #[test]
+    fn a_closed_ring_is_read_to_its_end_first() {
+        let live = Live::new(0, 1 << 20);
+        live.publish([record(1)]);
+        live.close();
+        assert_eq!(ids(live.after(Some(EventId::record(0)), 10)), ["1.0"]);
+        assert_eq!(live.after(Some(EventId::record(1)), 10), After::Closed);
+    }
+
+    #[test]
+    fn event_ids_read_back_and_nothing_else_does() {
+        assert_eq!("12.3".parse(), Ok(EventId { seq: 12, n: 3 }));
+        for bad in ["", "1", "1.", ".1", "1.2.3", "-1.0", "+1.0", "1.99999999999999999999"] {
+            assert!(bad.parse::<EventId>().is_err(), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,55 @@
+//! Where a session is kept: the directory under the root, by owner or space, agent and name.
+
+use ctx_journal::{BadLogPath, LogPath};
+use ctx_session::record::{Scope, SessionMeta};
+use ctx_session::{Name, SessionId, StateName};
+
+/// The `session/` directory that a session's directory lies in; index files are kept per shelf.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Shelf {
+    Private { owner: u32, agent: Name },
+    Shared { space: Name, agent: Name },
+}
+
+impl Shelf {
+    /// None for a temp session, which is kept nowhere.
+    pub fn of(meta: &SessionMeta) -> Option<Shelf> {
+        let agent = meta.agent.clone()?;
+        match (meta.scope, meta.space.clone()) {
+            (Scope::Private, _) => Some(Shelf::Private { owner: meta.owner, agent }),
+            (Scope::Shared, Some(space)) => Some(Shelf::Shared { space, agent }),
+            (Scope::Shared, None) | (Scope::Temp, _) => None,
+        }
+    }
+
+    pub fn agent(&self) -> &Name {
+        match self {
+            Shelf::Private { agent, .. } | Shelf::Shared { agent, .. } => agent,
+        }
+    }
+
+    /// Relative to the root.
+    pub fn dir(&self) -> String {
+        match self {
+            Shelf::Private { owner, agent } => format!("home/{owner}/agent/{agent}/session"),
+            Shelf::Shared { space, agent } => format!("shared/{space}/agent/{agent}/session"),
+        }
+    }
+
+    /// The log of the session in this directory of the shelf.
+    pub fn log(&self, dir_name: &str) -> Result<LogPath, BadLogPath> {
+        LogPath::new(&format!("{}/{dir_name}/events.jsonl", self.dir()))
+    }
+}
+
+/// What a session's directory is called: its name, or `<name>+<ulid>` once the name is free again.
+pub fn dir_name(name: &Name, id: SessionId, state: StateName) -> String {
+    if state.is_over() { freed_name(name, id) } else { name.to_string() }
+}
+
+/// A session's own directory once its name is free.
+pub fn freed_name(name: &Name, id: SessionId) -> String {
+    // A session called by its id needs no more to be told apart.
+    let id = id.to_string();
+    if name.as_str() == id { id } else { format!("{name}+{id}") }
+}

@@ -1,0 +1,152 @@
+//! The registry: every session the daemon knows, loaded or not. An idle session costs its place here and no more.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use ctx_session::record::{Failure, Scope, SessionMeta};
+use ctx_session::{Code, Name, Refusal, Session, SessionId, StateName, Timestamp};
+
+use crate::place::{Shelf, dir_name};
+
+/// What is known of a session without loading it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Summary {
+    pub meta: Arc<SessionMeta>,
+    pub state: StateName,
+    pub cwd: String,
+    pub created_at: Timestamp,
+    pub updated_at: Timestamp,
+    /// When a message was last posted; the newest of a shelf is its current session.
+    pub posted_at: Option<Timestamp>,
+    /// The directory's name in its shelf.
+    pub dir_name: String,
+    /// A run that has failed, but whose end could not be written yet.
+    pub failing: Option<Failure>,
+}
+
+impl Summary {
+    pub fn new(meta: Arc<SessionMeta>, created_at: Timestamp) -> Summary {
+        Summary {
+            state: StateName::Idle,
+            cwd: meta.cwd.clone(),
+            created_at,
+            updated_at: created_at,
+            posted_at: None,
+            dir_name: dir_name(&meta.name, meta.session_id, StateName::Idle),
+            failing: None,
+            meta,
+        }
+    }
+
+    pub fn id(&self) -> SessionId {
+        self.meta.session_id
+    }
+
+    /// Takes over what a commit changed.
+    pub fn follow(&mut self, session: &Session) {
+        self.state = session.state.name();
+        self.updated_at = session.updated_at;
+        if self.cwd != session.cwd {
+            self.cwd.clone_from(&session.cwd);
+        }
+        self.posted_at = session.runs().next_back().map(|run| run.created_at).or(self.posted_at);
+    }
+}
+
+/// Within what a session's name is unique.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum NameSpace {
+    Shelf(Shelf),
+    Temp { owner: u32, agent: Name },
+}
+
+impl NameSpace {
+    /// Where names of this kind of session are unique. None for what cannot be named: a shared session without space.
+    pub fn of(meta: &SessionMeta) -> Option<NameSpace> {
+        match meta.scope {
+            Scope::Temp => Some(NameSpace::Temp { owner: meta.owner, agent: meta.agent.clone()? }),
+            Scope::Private | Scope::Shared => Shelf::of(meta).map(NameSpace::Shelf),
+        }
+    }
+}
+
+#[derive(Debug, Default)]
+struct Tables {
+    by_id: HashMap<SessionId, Summary>,
+    by_name: HashMap<(NameSpace, Name), SessionId>,
+}
+
+impl Tables {
+    /// Frees a session's name, if it is still its own.
+    fn free_name(&mut self, meta: &SessionMeta) {
+        let Some(space) = NameSpace::of(meta) else { return };
+        let key = (space, meta.name.clone());
+        if self.by_name.get(&key) == Some(&meta.session_id) {
+            self.by_name.remove(&key);
+        }
+    }
+}
+
+/// Every known session.
+#[derive(Debug, Default)]
+pub struct Registry {
+    tables: Mutex<Tables>,
+}
+
+impl Registry {
+    fn lock(&self) -> MutexGuard<'_, Tables> {
+        self.tables.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Adds a session. A live name that is taken is refused.
+    pub fn add(&self, summary: Summary) -> Result<(), Refusal> {
+        let mut tables = self.lock();
+        let id = summary.id();
+        if !summary.state.is_over()
+            && let Some(space) = NameSpace::of(&summary.meta)
+        {
+            let key = (space, summary.meta.name.clone());
+            if let Some(other) = tables.by_name.get(&key) {
+                let message = format!("the name {} is taken by session {other}", summary.meta.name);
+                return Err(Refusal::new(Code::Eexist, message));
+            }
+            tables.by_name.insert(key, id);
+        }
+        tables.by_id.insert(id, summary);
+        Ok(())
+    }
+
+    pub fn remove(&self, id: SessionId) {
+        let mut tables = self.lock();
+        let Some(summary) = tables.by_id.remove(&id) else { return };
+        tables.free_name(&summary.meta);
+    }
+
+    pub fn get(&self, id: SessionId) -> Option<Summary> {
+        self.lock().by_id.get(&id).cloned()
+    }
+
+    pub fn named(&self, space: &NameSpace, name: &Name) -> Option<SessionId> {
+        self.lock().by_name.get(&(space.clone(), name.clone())).copied()
+    }
+
+    /// Changes what is known of a session; its name is free again once it is over.
+    pub fn update(&self, id: SessionId, change: impl FnOnce(&mut Summary)) {
+        let mut tables = self.lock();
+        let Some(summary) = tables.by_id.get_mut(&id) else { return };
+        change(summary);
+        if summary.state.is_over() {
+            let meta = summary.meta.clone();
+            tables.free_name(&meta);
+        }
+    }
+
+    /// The sessions that pass, in no particular order.
+    pub fn select(&self, keep: impl Fn(&Summary) -> bool) -> Vec<Summary> {
+        self.lock().by_id.values().filter(|summary| keep(summary)).cloned().collect()
+    }
+
+    pub fn count(&self) -> usize {
+        self.lock().by_id.len()
+    }
+}

@@ -1,0 +1,89 @@
+//! Index files behind the sessions: written within 200 ms of a change, and at shutdown at once.
+
+use std::collections::{HashMap, HashSet};
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::time::Duration;
+
+use ctx_journal::Owner;
+use ctx_views::{IndexEntry, IndexFiles, RootDir};
+use tokio::sync::Notify;
+
+use crate::engine::Inner;
+use crate::place::Shelf;
+
+/// How long changes are gathered before the files are written.
+const GATHER: Duration = Duration::from_millis(100);
+
+/// Which shelves have changed since their index was written.
+#[derive(Debug, Default)]
+pub struct Shelves {
+    dirty: Mutex<HashSet<Shelf>>,
+    changed: Notify,
+    writers: Mutex<HashMap<Shelf, IndexFiles>>,
+}
+
+impl Shelves {
+    pub fn touch(&self, shelf: Shelf) {
+        let fresh = self.dirty.lock().unwrap_or_else(PoisonError::into_inner).insert(shelf);
+        if fresh {
+            self.changed.notify_one();
+        }
+    }
+
+    fn take_dirty(&self) -> HashSet<Shelf> {
+        std::mem::take(&mut *self.dirty.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Writes every index that is behind. Blocking.
+    pub fn flush(&self, inner: &Inner) {
+        let Some(root) = &inner.root else { return };
+        for shelf in self.take_dirty() {
+            let entries = entries(inner, &shelf);
+            let mut writers = self.writers.lock().unwrap_or_else(PoisonError::into_inner);
+            let files = writers.entry(shelf.clone()).or_insert_with(|| open(inner, root, &shelf));
+            if let Err(error) = files.write(&entries) {
+                tracing::warn!(shelf = shelf.dir(), %error, "the session index is behind");
+            }
+        }
+    }
+}
+
+fn open(inner: &Inner, root: &RootDir, shelf: &Shelf) -> IndexFiles {
+    let owner = match shelf {
+        Shelf::Private { owner, .. } => inner.owner_of_uid(*owner),
+        Shelf::Shared { .. } => Owner { uid: inner.daemon_uid, gid: inner.daemon_gid },
+    };
+    IndexFiles::new(root, Path::new(&shelf.dir()), owner)
+}
+
+fn entries(inner: &Inner, shelf: &Shelf) -> Vec<IndexEntry> {
+    let on_shelf = inner.registry.select(|summary| Shelf::of(&summary.meta).as_ref() == Some(shelf));
+    let entry = |summary: crate::registry::Summary| IndexEntry {
+        is_over: summary.state.is_over(),
+        dir_name: summary.dir_name,
+        updated_at: summary.updated_at,
+        posted_at: summary.posted_at,
+        cwd: summary.cwd,
+    };
+    on_shelf.into_iter().map(entry).collect()
+}
+
+/// Writes what has changed, a little later and together, until the engine goes.
+pub fn spawn_writer(inner: &Arc<Inner>) {
+    let inner: Weak<Inner> = Arc::downgrade(inner);
+    tokio::spawn(async move {
+        loop {
+            let Some(strong) = inner.upgrade() else { return };
+            let shelves = strong.shelves.clone();
+            drop(strong);
+            shelves.changed.notified().await;
+            tokio::time::sleep(GATHER).await;
+            let Some(strong) = inner.upgrade() else { return };
+            let written = tokio::task::spawn_blocking(move || strong.shelves.flush(&strong)).await;
+            if let Err(error) = written {
+                tracing::error!(%error, "writing the session index panicked");
+            }
+        }
+    });
+}

@@ -1,0 +1,224 @@
+//! The start of the daemon: find every session by the two ends of its log, and settle what was left running.
+//!
+//! No history is read: the first record says what a session is, and the newest change of state, near the end of
+//! the log, says where it stands. Only sessions that were running are loaded.
+
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use ctx_journal::{Entry, Journal, LogPath};
+use ctx_session::record::{Decoded, Scope, SessionMeta};
+use ctx_session::{Body, Code, Name, Refusal, SessionId, StateName, Timestamp, Ulid};
+
+use crate::core::journal_refusal;
+use crate::driver::{Ask, Gone};
+use crate::engine::Inner;
+use crate::place::{Shelf, dir_name, freed_name};
+use crate::registry::Summary;
+
+/// Where session logs are, one pattern per kind of shelf.
+const LOGS: [&str; 2] = ["home/*/agent/*/session/*", "shared/*/agent/*/session/*"];
+/// Running sessions that are settled at the same time.
+const AT_ONCE: usize = 16;
+
+/// What a start came upon.
+#[derive(Debug, Default, Clone, PartialEq, Eq)]
+pub struct Found {
+    pub sessions: usize,
+    /// Sessions whose run an earlier daemon left open.
+    pub recovered: usize,
+    /// Logs that could not be made sense of; each is named in the daemon's log.
+    pub unreadable: usize,
+}
+
+pub(crate) async fn start(inner: &Arc<Inner>) -> Result<Found, Refusal> {
+    let finding = inner.clone();
+    let found = tokio::task::spawn_blocking(move || find_all(&finding)).await;
+    let (summaries, unreadable) = found.map_err(|error| Refusal::new(Code::Eio, error.to_string()))??;
+    let mut report = Found { sessions: summaries.len(), recovered: 0, unreadable };
+    let mut running = Vec::new();
+    for summary in summaries {
+        if summary.state == StateName::Running {
+            running.push(summary.id());
+        }
+        if let Some(shelf) = Shelf::of(&summary.meta) {
+            inner.shelves.touch(shelf);
+        }
+        if let Err(refusal) = inner.registry.add(summary) {
+            tracing::warn!(%refusal, "two directories hold a session of the same name");
+            report.unreadable += 1;
+        }
+    }
+    for batch in running.chunks(AT_ONCE) {
+        let settled = batch.iter().map(|id| settle(inner, *id));
+        report.recovered +=
+            futures_util::future::join_all(settled).await.into_iter().filter(|ok| *ok).count();
+    }
+    Ok(report)
+}
+
+/// Loading a session settles it.
+async fn settle(inner: &Arc<Inner>, id: SessionId) -> bool {
+    match inner.link(id).ask(Ask::Look).await {
+        Ok(_) => {
+            tracing::info!(session = %id, "a run was interrupted by the end of the last daemon");
+            true
+        }
+        Err(Gone::Refused(refusal)) => {
+            tracing::error!(session = %id, %refusal, "a session that was running cannot be settled");
+            false
+        }
+        Err(Gone::Unloaded | Gone::Dropped) => false,
+    }
+}
+
+fn find_all(inner: &Inner) -> Result<(Vec<Summary>, usize), Refusal> {
+    let mut summaries = Vec::new();
+    let mut unreadable = 0;
+    for pattern in LOGS {
+        for log in inner.journal.list(pattern).map_err(|error| journal_refusal(&error))? {
+            match find_one(&*inner.journal, &log, inner.fresh.now()) {
+                Ok(summary) => summaries.push(finish_move(&*inner.journal, log, summary)),
+                Err(why) => {
+                    unreadable += 1;
+                    tracing::warn!(%log, why, "a session's log cannot be read; `ctx doctor` says more");
+                }
+            }
+        }
+    }
+    Ok((summaries, unreadable))
+}
+
+/// What the two ends of a log say of its session.
+fn find_one(journal: &dyn Journal, log: &LogPath, now: Timestamp) -> Result<Summary, String> {
+    let place = Place::of(log).ok_or("its path is not that of a session")?;
+    let head = journal.head(log).map_err(|error| error.to_string())?;
+    let first = head.and_then(|entry| match Body::decode(&entry.kind, &entry.text) {
+        Decoded::Known(Body::SessionMeta(meta)) => Some((*meta, entry.time)),
+        Decoded::Known(_) | Decoded::Unknown | Decoded::Malformed(_) => None,
+    });
+    let (meta, created_at) = first.unwrap_or_else(|| {
+        tracing::warn!(%log, "the first record is damaged; the session is told by its place");
+        (place.meta(), now)
+    });
+    let mut summary = Summary::new(Arc::new(meta), created_at);
+    summary.dir_name = place.dir_name.to_owned();
+    read_end(journal, log, &mut summary).map_err(|error| error.to_string())?;
+    Ok(summary)
+}
+
+/// The newest state, the time of the last record, and of the last message.
+fn read_end(
+    journal: &dyn Journal,
+    log: &LogPath,
+    summary: &mut Summary,
+) -> Result<(), ctx_journal::JournalError> {
+    let mut newest: Option<Timestamp> = None;
+    let mut state: Option<StateName> = None;
+    let mut cwd: Option<String> = None;
+    journal.read_back(log, &mut |entry: Entry| {
+        newest = newest.max(Some(entry.time));
+        match entry.kind.as_str() {
+            "state_changed" if state.is_none() => {
+                if let Decoded::Known(Body::StateChanged(change)) = Body::decode(&entry.kind, &entry.text) {
+                    state = Some(change.to);
+                }
+            }
+            "cwd_changed" if cwd.is_none() => {
+                if let Decoded::Known(Body::CwdChanged(change)) = Body::decode(&entry.kind, &entry.text) {
+                    cwd = Some(change.cwd);
+                }
+            }
+            "user" if summary.posted_at.is_none() => summary.posted_at = Some(entry.time),
+            "context" if cwd.is_none() => {
+                if let Decoded::Known(Body::Context(context)) = Body::decode(&entry.kind, &entry.text) {
+                    cwd = Some(context.cwd);
+                }
+            }
+            _ => {}
+        }
+        let known = state.is_some() && summary.posted_at.is_some() && cwd.is_some();
+        if known { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    })?;
+    summary.state = state.unwrap_or(StateName::Idle);
+    summary.updated_at = newest.unwrap_or(summary.created_at);
+    if let Some(cwd) = cwd {
+        summary.cwd = cwd;
+    }
+    Ok(())
+}
+
+/// A crash between the end of a session and the move of its directory: the move is made now.
+fn finish_move(journal: &dyn Journal, log: LogPath, mut summary: Summary) -> Summary {
+    let wanted = dir_name(&summary.meta.name, summary.id(), summary.state);
+    if !summary.state.is_over() || summary.dir_name == wanted {
+        return summary;
+    }
+    let to = Shelf::of(&summary.meta).and_then(|shelf| shelf.log(&wanted).ok());
+    let moved = to.map(|to| journal.rename(&log, &to));
+    match moved {
+        Some(Ok(())) => summary.dir_name = freed_name(&summary.meta.name, summary.id()),
+        Some(Err(error)) => tracing::warn!(%log, %error, "the ended session keeps its directory's name"),
+        None => {}
+    }
+    summary
+}
+
+/// What a log's path says of its session.
+struct Place<'a> {
+    owner: u32,
+    space: Option<Name>,
+    agent: Name,
+    dir_name: &'a str,
+}
+
+impl Place<'_> {
+    fn of(log: &LogPath) -> Option<Place<'_>> {
+        let parts: Vec<&str> = log.as_str().split('/').collect();
+        let [top, whose, "agent", agent, "session", dir_name, "events.jsonl"] = parts.as_slice() else {
+            return None;
+        };
+        let agent = Name::new(agent).ok()?;
+        match *top {
+            "home" => Some(Place { owner: whose.parse().ok()?, space: None, agent, dir_name }),
+            "shared" => Some(Place { owner: 0, space: Some(Name::new(whose).ok()?), agent, dir_name }),
+            _ => None,
+        }
+    }
+
+    /// A first record for a session that has lost its own. Its id follows from the place, so that it is the
+    /// same at every start.
+    fn meta(&self) -> SessionMeta {
+        let (name, id) = match self.dir_name.rsplit_once('+') {
+            Some((name, id)) if id.parse::<Ulid>().is_ok() => (name, id.parse().ok()),
+            _ => (self.dir_name, self.dir_name.parse().ok()),
+        };
+        let id =
+            id.unwrap_or_else(|| derived_id(&format!("{}/{}/{}", self.owner, self.agent, self.dir_name)));
+        let default = || Name::new(&id.to_string()).unwrap_or_else(|_| self.agent.clone());
+        SessionMeta {
+            session_id: SessionId(id),
+            name: Name::of_session(name).unwrap_or_else(|_| default()),
+            scope: if self.space.is_some() { Scope::Shared } else { Scope::Private },
+            space: self.space.clone(),
+            owner: self.owner,
+            agent: Some(self.agent.clone()),
+            project: self.agent.clone(),
+            cwd: "/".to_owned(),
+            model: String::new(),
+            title: None,
+            client: None,
+            origin: None,
+            forked_from: None,
+            dsl_hash: None,
+            app: String::new(),
+        }
+    }
+}
+
+/// A ULID made of a text: FNV-1a over 128 bits, enough to keep a handful of damaged sessions apart.
+fn derived_id(text: &str) -> Ulid {
+    const PRIME: u128 = 0x0000_0000_0100_0000_0000_0000_0000_013B;
+    const BASIS: u128 = 0x6C62_272E_07BB_0142_62B8_2175_6295_C58D;
+    Ulid(text.bytes().fold(BASIS, |hash, byte| (hash ^ u128::from(byte)).wrapping_mul(PRIME)))
+}
