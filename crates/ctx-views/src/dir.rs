@@ -118,9 +118,9 @@ impl Dir {
     }
 
     /// When a file, or this directory itself as `.`, last changed: seconds and nanoseconds.
-    pub(crate) fn changed_at(&self, name: &str) -> Result<Option<(i64, i64)>, ViewError> {
+    pub(crate) fn changed_at(&self, name: &str) -> Result<Option<(i64, u64)>, ViewError> {
         match rustix::fs::statat(&self.fd, name, AtFlags::SYMLINK_NOFOLLOW) {
-            Ok(stat) => Ok(Some((stat.st_mtime as i64, stat.st_mtime_nsec as i64))),
+            Ok(stat) => Ok(Some((stat.st_mtime, stat.st_mtime_nsec))),
             Err(Errno::NOENT) => Ok(None),
             Err(error) => Err(ViewError::io(&self.path_of(name), "look at the file", error)),
         }

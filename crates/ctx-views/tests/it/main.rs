@@ -1,0 +1,10 @@
+//! Views against real logs and a real file system.
+
+#[cfg(test)]
+mod files;
+#[cfg(test)]
+mod index;
+#[cfg(test)]
+mod read;
+#[cfg(test)]
+mod world;

@@ -1,0 +1,287 @@
+//! What the tests share: a root in a temporary directory, and sessions whose random life follows the rules.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use ctx_journal::{FileJournal, Journal, LogPath, LogWriter, Owner, RealDisk};
+use ctx_session::command::{Admission, Interruption, Outcome, Partial, PostMessage, Progress, RunContext};
+use ctx_session::record::{
+    CancelReason, DetachReason, Failure, FinishReason, LimitHit, LimitScope, ToolStatus, Usage,
+};
+use ctx_session::rules::{Create, Given, create};
+use ctx_session::{
+    Body, CallId, Code, Command, IdSource, Limits, MessageId, Name, Record, RunId, Scope, Session, SessionId,
+    Timestamp,
+};
+use ctx_views::RootDir;
+use proptest::prelude::*;
+
+pub fn name(text: &str) -> Name {
+    Name::new(text).unwrap()
+}
+
+/// A root on the real disk.
+pub struct Root {
+    pub temp: tempfile::TempDir,
+    pub dir: RootDir,
+    pub journal: Arc<dyn Journal>,
+}
+
+impl Root {
+    pub fn new() -> Root {
+        let temp = tempfile::tempdir().unwrap();
+        let dir = RootDir::open(temp.path()).unwrap();
+        let journal = Arc::new(FileJournal::new(Arc::new(RealDisk::new(temp.path()).unwrap())));
+        Root { temp, dir, journal }
+    }
+
+    pub fn path(&self, relative: impl AsRef<Path>) -> PathBuf {
+        self.temp.path().join(relative)
+    }
+}
+
+pub fn own() -> Owner {
+    RealDisk::own()
+}
+
+/// One thing that happens to a session; what it becomes depends on the state it is in.
+#[derive(Debug, Clone)]
+pub enum Step {
+    Post { text: String, slot: bool, cwd: Option<String> },
+    Say { text: String },
+    Think { text: String },
+    Tool { input: String, output: String, finish: bool },
+    Finish { how: u8, partial: Option<String> },
+    Rename { title: String },
+    SetModel { model: Option<String> },
+    Attach { takeover: bool },
+    Detach,
+    ResumeQueued,
+    DiscardQueued,
+    CancelQueued,
+    Crash,
+    Fail,
+    End,
+}
+
+fn text() -> impl Strategy<Value = String> {
+    prop_oneof![
+        "[a-zäß€ \\n\"\\\\]{1,40}",
+        Just("needle in a haystack".to_owned()),
+        Just("line\n".to_owned()),
+        "[a-z ]{5000,9000}",
+    ]
+}
+
+pub fn steps(max: usize) -> impl Strategy<Value = Vec<Step>> {
+    let cwd = prop_oneof![Just(None), Just(Some("/work".to_owned())), Just(Some("/work/sub".to_owned()))];
+    let model = prop_oneof![Just(None), Just(Some("debug:script".to_owned()))];
+    let step = prop_oneof![
+        8 => (text(), prop::bool::weighted(0.8), cwd)
+            .prop_map(|(text, slot, cwd)| Step::Post { text, slot, cwd }),
+        8 => prop_oneof![4 => text(), 1 => Just(String::new())].prop_map(|text| Step::Say { text }),
+        2 => text().prop_map(|text| Step::Think { text }),
+        5 => ("[a-z]{0,9}", text(), any::<bool>())
+            .prop_map(|(input, output, finish)| Step::Tool { input, output, finish }),
+        6 => (0u8..4, proptest::option::of(text())).prop_map(|(how, partial)| Step::Finish { how, partial }),
+        2 => "[a-zä]{1,20}".prop_map(|title| Step::Rename { title }),
+        2 => model.prop_map(|model| Step::SetModel { model }),
+        2 => any::<bool>().prop_map(|takeover| Step::Attach { takeover }),
+        2 => Just(Step::Detach),
+        3 => Just(Step::ResumeQueued),
+        2 => Just(Step::DiscardQueued),
+        1 => Just(Step::CancelQueued),
+        2 => Just(Step::Crash),
+        1 => Just(Step::Fail),
+        1 => Just(Step::End),
+    ];
+    prop::collection::vec(step, 1..max)
+}
+
+/// A session that lives by the rules; every step gives the records of its commits.
+pub struct Life {
+    pub session: Session,
+    /// The commits, each with the records that were written together.
+    pub commits: Vec<Vec<Record>>,
+    ids: IdSource,
+    now: Timestamp,
+}
+
+impl Life {
+    pub fn begin(seed: u64) -> Life {
+        Life::begin_as(seed, Some("default"), "coder", 1_794_722_400_000)
+    }
+
+    pub fn begin_as(seed: u64, called: Option<&str>, agent: &str, millis: u64) -> Life {
+        let mut ids = IdSource::new(seed);
+        let now = Timestamp::from_millis(millis);
+        let decision = create(Create {
+            id: SessionId(ids.next(now)),
+            name: called.map(name),
+            scope: Scope::Private,
+            space: None,
+            owner: own().uid,
+            agent: Some(name(agent)),
+            project: name("default"),
+            cwd: "/work".to_owned(),
+            model: "debug:echo".to_owned(),
+            client: Some("test".to_owned()),
+            app: "ctx test".to_owned(),
+        });
+        let Some(Body::SessionMeta(meta)) = decision.records.first().cloned() else { panic!("no meta") };
+        let first = Record { seq: 0, time: now, body: Body::SessionMeta(meta.clone()) };
+        Life { session: Session::new(*meta, 0, now), commits: vec![vec![first]], ids, now }
+    }
+
+    /// Lives through the steps; those that the rules refuse change nothing.
+    pub fn live(&mut self, steps: &[Step]) {
+        for step in steps {
+            self.step(step);
+        }
+    }
+
+    /// Takes a step and returns the records it committed, if any.
+    pub fn step(&mut self, step: &Step) -> Option<&[Record]> {
+        self.now = Timestamp::from_millis(self.now.as_millis() + 7);
+        let command = self.command(step)?;
+        let limits = Limits::default();
+        let mut given = Given { now: self.now, ids: &mut self.ids, limits: &limits };
+        let decision = self.session.decide(&command, &mut given).ok()?;
+        if decision.records.is_empty() {
+            return None;
+        }
+        let from = self.session.next_seq;
+        let records: Vec<Record> = decision
+            .records
+            .into_iter()
+            .zip(from..)
+            .map(|(body, seq)| Record { seq, time: self.now, body })
+            .collect();
+        for record in &records {
+            self.session.apply(record);
+        }
+        self.commits.push(records);
+        self.commits.last().map(Vec::as_slice)
+    }
+
+    fn command(&mut self, step: &Step) -> Option<Command> {
+        let run = self.session.current_run().map(|run| run.id);
+        let progress = |run: Option<RunId>, progress| Some(Command::Progress { run: run?, progress });
+        let mut id = || self.ids.next(self.now);
+        match step.clone() {
+            Step::Post { text, slot, cwd } => Some(post(text, slot, cwd)),
+            Step::Say { text } => {
+                let message_id = MessageId(id());
+                let usage = Some(Usage { input: 3, output: 5 });
+                let finish_reason = FinishReason::Stop;
+                progress(run, Progress::AssistantFinished { message_id, text, finish_reason, usage })
+            }
+            Step::Think { text } => {
+                let message_id = MessageId(id());
+                progress(run, Progress::ReasoningFinished { message_id, text })
+            }
+            Step::Tool { input, output, finish } => {
+                let open = self.session.open_tools().next().map(|(call, _)| call);
+                match (finish, open) {
+                    (true, Some(call_id)) => progress(run, tool_finished(call_id, output)),
+                    (true, None) | (false, _) => progress(run, tool_started(CallId(id()), input)),
+                }
+            }
+            Step::Finish { how, partial } => {
+                let outcome = match how {
+                    0 | 1 => Outcome::Done,
+                    2 => Outcome::Failed(failure("provider_error")),
+                    _ => Outcome::Cancelled { reason: CancelReason::Operator, by: Some(own().uid) },
+                };
+                let partial = partial.map(|text| Partial { message_id: MessageId(id()), text });
+                Some(Command::FinishRun { run: run?, outcome, partial })
+            }
+            Step::Rename { title } => Some(Command::Rename { title }),
+            Step::SetModel { model } => Some(Command::SetModel { model }),
+            Step::Attach { takeover } => {
+                let (connection, user) = (id(), own().uid);
+                Some(Command::Attach { connection, user, device_hint: None, takeover })
+            }
+            Step::Detach => {
+                let connection = self.session.attached?.connection;
+                Some(Command::Detach { connection, reason: DetachReason::Clean })
+            }
+            Step::ResumeQueued => Some(Command::ResumeQueued { admission: granted("/work"), by: own().uid }),
+            Step::DiscardQueued => Some(Command::DiscardQueued { by: own().uid }),
+            Step::CancelQueued => {
+                let reason = CancelReason::Operator;
+                Some(Command::CancelRun { run: run?, reason, by: Some(own().uid) })
+            }
+            Step::Crash => Some(Command::Recover { cause: Interruption::DaemonCrash }),
+            Step::Fail => Some(Command::Fail { failure: failure("broken"), partial: None }),
+            Step::End => Some(Command::End { by: own().uid, partial: None }),
+        }
+    }
+
+    pub fn records(&self) -> Vec<Record> {
+        self.commits.iter().flatten().cloned().collect()
+    }
+
+    /// Writes the whole life into a log.
+    pub fn write(&self, journal: &dyn Journal, log: &LogPath) -> Box<dyn LogWriter> {
+        let (first, rest) = self.commits.split_first().unwrap();
+        let writer = journal.create(log, own(), first[0].time, &bodies(first)).unwrap();
+        for commit in rest {
+            append(&*writer, commit);
+        }
+        writer
+    }
+}
+
+pub fn append(writer: &dyn LogWriter, commit: &[Record]) {
+    writer.append(commit[0].seq, commit[0].time, &bodies(commit)).unwrap();
+}
+
+fn bodies(records: &[Record]) -> Vec<String> {
+    records.iter().map(|record| record.body.to_json()).collect()
+}
+
+fn post(text: String, slot: bool, cwd: Option<String>) -> Command {
+    let full = LimitHit { scope: LimitScope::PerProject, running: 4, limit: 4 };
+    let admission = if slot { granted("/work") } else { Admission::Full(full) };
+    Command::PostMessage(PostMessage { text, client_id: None, model_override: None, cwd, admission })
+}
+
+fn granted(cwd: &str) -> Admission {
+    Admission::Granted(RunContext {
+        model: "debug:echo".to_owned(),
+        cwd: cwd.to_owned(),
+        policy: Vec::new(),
+        cage: None,
+        sources: Vec::new(),
+        prompts: Vec::new(),
+    })
+}
+
+fn tool_started(call_id: CallId, input: String) -> Progress {
+    let input = serde_json::json!({ "path": input });
+    Progress::ToolStarted { call_id, provider_call_id: None, name: "fs.read".to_owned(), input }
+}
+
+fn tool_finished(call_id: CallId, output: String) -> Progress {
+    let status = ToolStatus::Ok;
+    Progress::ToolFinished { call_id, status, duration_ms: 4, output, truncated: false, blob: None }
+}
+
+fn failure(reason: &str) -> Failure {
+    Failure { code: Code::Eio, reason: reason.to_owned(), message: "it went wrong".to_owned() }
+}
+
+/// Every view file of a session directory with its bytes. The log, and what a crash left beside, are not views.
+pub fn view_files(dir: &Path) -> BTreeMap<String, Vec<u8>> {
+    let mut files = BTreeMap::new();
+    for entry in std::fs::read_dir(dir).unwrap() {
+        let entry = entry.unwrap();
+        let name = entry.file_name().into_string().unwrap();
+        if entry.file_type().unwrap().is_file() && !name.starts_with("events.jsonl") && name != ".new" {
+            files.insert(name, std::fs::read(entry.path()).unwrap());
+        }
+    }
+    files
+}
