@@ -1,0 +1,147 @@
+//! A fresh root: the agent `coder`, the debug models and the alias `main`, so that the first command just works.
+//!
+//! What is there is left alone, also when it is wrong: a person may have written it.
+
+use std::io::{ErrorKind, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{AtFlags, CWD};
+
+use super::mount::{Access, Mount};
+
+/// The agent of a fresh root.
+pub const FRESH_AGENT: &str = "coder";
+/// Where it sees the workspace.
+const WORK: &str = "/work";
+
+const PROMPT: &str = "\
+You are coder, an agent that works on the files of one project together with its operator.
+Look before you answer: read the files that matter. Say plainly what you found and what you did.
+When something is unclear or cannot be done, say so and say what you need.
+";
+
+const POLICY: &str = "\
+# allow|ask|deny TOOL [PATTERN], first match wins; tools without effects are allowed when no line matches.
+allow fs.read
+allow fs.list
+";
+
+/// Why a root could not be prepared.
+#[derive(Debug, thiserror::Error)]
+pub enum FreshError {
+    #[error("cannot write {path}: {source}")]
+    Io { path: PathBuf, source: std::io::Error },
+    #[error("the workspace {path} has a name that is not UTF-8 text; use another directory")]
+    NotText { path: PathBuf },
+    #[error("the workspace {path} must be an absolute path")]
+    NotAbsolute { path: PathBuf },
+}
+
+/// Writes what a fresh root holds and this one does not. `workspace` becomes coder's `/work`.
+pub fn prepare_root(root: &Path, workspace: &Path) -> Result<(), FreshError> {
+    if !workspace.is_absolute() {
+        return Err(FreshError::NotAbsolute { path: workspace.to_owned() });
+    }
+    let mount = Mount::line(workspace, WORK, Access::ReadWrite)
+        .ok_or_else(|| FreshError::NotText { path: workspace.to_owned() })?;
+    let agents = root.join("agent");
+    // An agent that was taken away on purpose does not come back: only a root without agents is fresh.
+    if super::agents(root).map_err(|source| io(&agents, source))?.is_empty() || coder_is_begun(root) {
+        write_files(&agents.join(format!("{FRESH_AGENT}.d")), &agent_files(&mount))?;
+    }
+    for (name, about) in [("echo", "answers with its input"), ("script", "plays a script")] {
+        write_files(&root.join(format!("model/debug/{name}.d")), &model_files(name, about))?;
+    }
+    alias(&root.join("model/main"), Path::new("debug/echo"))
+}
+
+/// A start that was interrupted is finished by the next one.
+fn coder_is_begun(root: &Path) -> bool {
+    root.join(format!("agent/{FRESH_AGENT}.d")).is_dir()
+}
+
+fn agent_files(mount: &str) -> Vec<(&'static str, String)> {
+    let uid = rustix::process::geteuid().as_raw();
+    vec![
+        ("owner", format!("{uid}\n")),
+        ("uid", "# the uid its processes run as; empty: the owner of the session\n".to_owned()),
+        ("gid", "# the gid its processes run as; empty: the group of the owner\n".to_owned()),
+        ("root", format!("# what it sees as /; empty: home/<uid>/agent/{FRESH_AGENT}/root\n")),
+        ("cwd", format!("{WORK}\n")),
+        ("env", "# KEY=VALUE, one a line\n".to_owned()),
+        ("path", "/usr/local/bin\n/usr/bin\n/bin\n".to_owned()),
+        ("mount", format!("# SOURCE TARGET ro|rw; a space in a path is \\040\n{mount}\n")),
+        ("model", "main\n".to_owned()),
+        ("policy", POLICY.to_owned()),
+        ("prompt", PROMPT.to_owned()),
+        ("project", "default\n".to_owned()),
+    ]
+}
+
+fn model_files(name: &str, about: &str) -> Vec<(&'static str, String)> {
+    let default = match name {
+        "script" => "# script=FILE: what it plays when a message is no script itself\n",
+        _ => "# no parameters\n",
+    };
+    vec![
+        ("id", format!("debug/{name}\n")),
+        ("driver", "debug\n".to_owned()),
+        ("cap", format!("# {about}; one capability a line\ntext\nstream\nusage\n{}", script_caps(name))),
+        ("default", default.to_owned()),
+        ("session", format!("home/<uid>/model/debug/{name}.d/session\n")),
+        ("status", "ready\n".to_owned()),
+        ("log", String::new()),
+        ("limit", "window=8192\n".to_owned()),
+    ]
+}
+
+fn script_caps(name: &str) -> &'static str {
+    match name {
+        "script" => "reasoning\ntools\n",
+        _ => "",
+    }
+}
+
+fn write_files(dir: &Path, files: &[(&'static str, String)]) -> Result<(), FreshError> {
+    let made = std::fs::DirBuilder::new().recursive(true).mode(0o755).create(dir);
+    made.map_err(|source| io(dir, source))?;
+    for (name, text) in files {
+        create(dir, name, text).map_err(|source| io(&dir.join(name), source))?;
+    }
+    Ok(())
+}
+
+/// Creates a file whole or not at all, and only when there is none: written aside, then linked into place.
+fn create(dir: &Path, name: &str, text: &str) -> std::io::Result<()> {
+    let path = dir.join(name);
+    if path.symlink_metadata().is_ok() {
+        return Ok(());
+    }
+    let aside = dir.join(format!(".{name}.new"));
+    match std::fs::remove_file(&aside) {
+        Ok(()) => {}
+        Err(error) if error.kind() == ErrorKind::NotFound => {}
+        Err(error) => return Err(error),
+    }
+    let mut file = std::fs::OpenOptions::new().write(true).create_new(true).mode(0o644).open(&aside)?;
+    file.write_all(text.as_bytes())?;
+    file.sync_all()?;
+    let linked = rustix::fs::linkat(CWD, &aside, CWD, &path, AtFlags::empty());
+    std::fs::remove_file(&aside)?;
+    match linked {
+        Ok(()) | Err(rustix::io::Errno::EXIST) => Ok(()),
+        Err(error) => Err(error.into()),
+    }
+}
+
+fn alias(path: &Path, target: &Path) -> Result<(), FreshError> {
+    match std::os::unix::fs::symlink(target, path) {
+        Err(error) if error.kind() != ErrorKind::AlreadyExists => Err(io(path, error)),
+        Ok(()) | Err(_) => Ok(()),
+    }
+}
+
+fn io(path: &Path, source: std::io::Error) -> FreshError {
+    FreshError::Io { path: path.to_owned(), source }
+}

@@ -1,0 +1,134 @@
+//! What an agent is, as its control files in `agent/<name>.d/` say. Edits apply from the next run on.
+
+pub mod control;
+pub mod fresh;
+pub mod mount;
+pub mod policy;
+
+use std::path::{Path, PathBuf};
+
+use ctx_session::{Limits, Name};
+
+use control::{ControlDir, ControlError, absolute_path, key_value, short};
+use mount::Mount;
+use policy::Policy;
+
+/// The project of agents that name none.
+const DEFAULT_PROJECT: &str = "default";
+/// The model of agents that name none: an alias that every root has.
+const DEFAULT_MODEL: &str = "main";
+const DEFAULT_CWD: &str = "/";
+
+/// An agent as its control files describe it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Description {
+    pub agent: Name,
+    /// Who may change the agent; the daemon's user when nobody is named.
+    pub owner: Option<u32>,
+    /// As whom its processes run; the session's owner when nobody is named.
+    pub uid: Option<u32>,
+    pub gid: Option<u32>,
+    /// The directory that the agent sees as `/`; `home/<uid>/agent/<agent>/root` when none is named.
+    pub root: Option<PathBuf>,
+    /// Where it works when a client names no place, as the agent sees it.
+    pub cwd: String,
+    pub env: Vec<(String, String)>,
+    /// Where it looks for programs.
+    pub path: Vec<PathBuf>,
+    pub mounts: Vec<Mount>,
+    /// `provider/model` or an alias.
+    pub model: String,
+    pub policy: Policy,
+    pub prompt: String,
+    pub project: Name,
+}
+
+/// The control directory of an agent, below the root.
+pub fn control_dir(agent: &Name) -> String {
+    format!("agent/{agent}.d")
+}
+
+/// Reads the control files of an agent. The first bad one is reported with file and line.
+pub fn describe(root: &Path, agent: &Name, limits: &Limits) -> Result<Description, ControlError> {
+    let dir = ControlDir::open(root, &control_dir(agent), limits.control_file_bytes)?;
+    let project = dir.value("project", |text| {
+        Name::new(text).map_err(|rule| format!("`{}` is not a project: {rule}", short(text)))
+    })?;
+    Ok(Description {
+        agent: agent.clone(),
+        owner: dir.value("owner", id)?,
+        uid: dir.value("uid", id)?,
+        gid: dir.value("gid", id)?,
+        root: dir.value("root", absolute_path)?,
+        cwd: dir.value("cwd", view_path)?.unwrap_or_else(|| DEFAULT_CWD.to_owned()),
+        env: dir.items("env", key_value)?,
+        path: dir.items("path", absolute_path)?,
+        mounts: mounts(&dir)?,
+        model: dir.value("model", model_name)?.unwrap_or_else(|| DEFAULT_MODEL.to_owned()),
+        policy: Policy { rules: dir.items("policy", str::parse)? },
+        prompt: dir.read("prompt")?.map(|control| control.text).unwrap_or_default(),
+        project: match project {
+            Some(name) => name,
+            None => default_project(),
+        },
+    })
+}
+
+/// The agents that have a control directory, in order of name.
+pub fn agents(root: &Path) -> std::io::Result<Vec<Name>> {
+    let entries = match std::fs::read_dir(root.join("agent")) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) => return Err(error),
+    };
+    let mut names = Vec::new();
+    for entry in entries {
+        let entry = entry?;
+        let file_name = entry.file_name();
+        let stem = file_name.to_str().and_then(|name| name.strip_suffix(".d"));
+        if let Some(name) = stem.and_then(|stem| Name::new(stem).ok())
+            && entry.file_type()?.is_dir()
+        {
+            names.push(name);
+        }
+    }
+    names.sort();
+    Ok(names)
+}
+
+/// The project `default`.
+#[expect(clippy::expect_used, reason = "the word is a constant of ours and a good name")]
+fn default_project() -> Name {
+    Name::new(DEFAULT_PROJECT).expect("`default` is a name")
+}
+
+/// Two mounts on one target would hide one of them.
+fn mounts(dir: &ControlDir) -> Result<Vec<Mount>, ControlError> {
+    let Some(control) = dir.read("mount")? else { return Ok(Vec::new()) };
+    let mut mounts: Vec<Mount> = Vec::new();
+    for line in control.lines() {
+        let mount = Mount::parse(line.text).map_err(|problem| control.bad(line.number, problem))?;
+        if mounts.iter().any(|other| other.target == mount.target) {
+            let problem = format!("`{}` is mounted twice", mount.target.display());
+            return Err(control.bad(line.number, problem));
+        }
+        mounts.push(mount);
+    }
+    Ok(mounts)
+}
+
+fn id(text: &str) -> Result<u32, String> {
+    match text.parse::<u32>() {
+        // The last one means "no id" to the kernel.
+        Ok(u32::MAX) | Err(_) => Err(format!("expected a numeric id, found `{}`", short(text))),
+        Ok(id) => Ok(id),
+    }
+}
+
+fn view_path(text: &str) -> Result<String, String> {
+    absolute_path(text).map(|_| text.to_owned())
+}
+
+fn model_name(text: &str) -> Result<String, String> {
+    crate::model::registry::ModelName::parse(text).map(|_| text.to_owned()).map_err(|error| error.to_string())
+}

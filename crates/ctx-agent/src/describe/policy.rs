@@ -1,0 +1,201 @@
+//! Policy: which tools an agent may use on what. Lines of `allow|ask|deny TOOL [PATTERN]`, first match wins.
+
+use std::fmt;
+use std::str::FromStr;
+
+use super::control::short;
+
+/// What a policy says of a tool call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Verdict {
+    Allow,
+    Ask,
+    Deny,
+}
+
+/// One line of a policy.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Rule {
+    pub verdict: Verdict,
+    /// A glob on the tool's name: `fs.*`.
+    pub tool: String,
+    /// A glob on the path or the command, to the end of the line; without it the rule holds for every call.
+    pub pattern: Option<String>,
+}
+
+/// The rules of an agent, in order.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Policy {
+    pub rules: Vec<Rule>,
+}
+
+/// Whether a tool changes anything outside the conversation. Decides what holds when no rule matches.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Effects {
+    None,
+    Some,
+}
+
+impl Policy {
+    /// What holds for a call. `subjects` are the ways to write what it touches; a rule that matches one matches.
+    pub fn decide(&self, tool: &str, effects: Effects, subjects: &[String]) -> Verdict {
+        let matches = |rule: &&Rule| {
+            glob(&rule.tool, tool)
+                && rule.pattern.as_deref().is_none_or(|p| subjects.iter().any(|subject| glob(p, subject)))
+        };
+        match (self.rules.iter().find(matches), effects) {
+            (Some(rule), _) => rule.verdict,
+            (None, Effects::None) => Verdict::Allow,
+            (None, Effects::Some) => Verdict::Ask,
+        }
+    }
+
+    /// The rules as lines, for the `context` record.
+    pub fn lines(&self) -> Vec<String> {
+        self.rules.iter().map(Rule::to_string).collect()
+    }
+}
+
+impl FromStr for Rule {
+    type Err = String;
+
+    fn from_str(line: &str) -> Result<Rule, String> {
+        let mut words = line.trim().splitn(2, char::is_whitespace);
+        let verdict = match words.next() {
+            Some("allow") => Verdict::Allow,
+            Some("ask") => Verdict::Ask,
+            Some("deny") => Verdict::Deny,
+            other => {
+                let found = short(other.unwrap_or_default());
+                return Err(format!("expected `allow|ask|deny TOOL [PATTERN]`, found `{found}`"));
+            }
+        };
+        let mut rest = words.next().unwrap_or_default().trim().splitn(2, char::is_whitespace);
+        let tool = rest.next().unwrap_or_default();
+        let well_formed = !tool.is_empty()
+            && tool
+                .bytes()
+                .all(|b| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'_' | b'-' | b'+' | b'*' | b'?'));
+        if !well_formed {
+            return Err(format!(
+                "expected the name of a tool such as `fs.read` or `fs.*`, found `{}`",
+                short(tool)
+            ));
+        }
+        let pattern = rest.next().map(str::trim).filter(|p| !p.is_empty()).map(str::to_owned);
+        Ok(Rule { verdict, tool: tool.to_owned(), pattern })
+    }
+}
+
+impl fmt::Display for Rule {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let verdict = match self.verdict {
+            Verdict::Allow => "allow",
+            Verdict::Ask => "ask",
+            Verdict::Deny => "deny",
+        };
+        write!(f, "{verdict} {}", self.tool)?;
+        match &self.pattern {
+            Some(pattern) => write!(f, " {pattern}"),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Whether a whole text matches: `*` stands for anything, also nothing and `/`, and `?` for one character.
+pub fn glob(pattern: &str, text: &str) -> bool {
+    let (pattern, text): (Vec<char>, Vec<char>) = (pattern.chars().collect(), text.chars().collect());
+    let (mut p, mut t) = (0, 0);
+    // Where the last `*` stood and how much of the text it has taken: the only place to come back to.
+    let mut star: Option<(usize, usize)> = None;
+    while t < text.len() {
+        match pattern.get(p) {
+            Some('*') => {
+                star = Some((p, t));
+                p += 1;
+            }
+            Some(c) if *c == '?' || Some(c) == text.get(t) => {
+                p += 1;
+                t += 1;
+            }
+            Some(_) | None => match star {
+                Some((at, taken)) => {
+                    star = Some((at, taken + 1));
+                    p = at + 1;
+                    t = taken + 1;
+                }
+                None => return false,
+            },
+        }
+    }
+    pattern.iter().skip(p).all(|c| *c == '*')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn policy(text: &str) -> Policy {
+        Policy { rules: text.lines().map(|line| line.parse().unwrap()).collect() }
+    }
+
+    #[test]
+    fn the_first_rule_that_matches_decides() {
+        let policy = policy("deny shell.exec git push*\nask shell.exec\ndeny fs.read *.env\nallow fs.*");
+        for (tool, effects, subject, verdict) in [
+            ("shell.exec", Effects::Some, "git push --force", Verdict::Deny),
+            ("shell.exec", Effects::Some, "git status", Verdict::Ask),
+            ("fs.read", Effects::None, "/work/a/.env", Verdict::Deny),
+            ("fs.write", Effects::Some, "/work/a", Verdict::Allow),
+            ("todo", Effects::None, "", Verdict::Allow),
+            ("terminal.open", Effects::Some, "", Verdict::Ask),
+        ] {
+            assert_eq!(policy.decide(tool, effects, &[subject.to_owned()]), verdict, "{tool} {subject}");
+        }
+    }
+
+    #[test]
+    fn a_rule_matches_whichever_way_the_subject_is_written() {
+        let policy = policy("deny fs.read secret/*");
+        let both = ["/work/secret/key".to_owned(), "secret/key".to_owned()];
+        assert_eq!(policy.decide("fs.read", Effects::None, &both), Verdict::Deny);
+        assert_eq!(policy.decide("fs.read", Effects::None, &[]), Verdict::Allow);
+    }
+
+    #[test]
+    fn a_bad_rule_says_what_is_expected() {
+        for (line, part) in [
+            ("permit fs.read", "expected `allow|ask|deny TOOL [PATTERN]`, found `permit`"),
+            ("", "found ``"),
+            ("allow", "expected the name of a tool"),
+            ("allow fs/read", "found `fs/read`"),
+        ] {
+            let error = line.parse::<Rule>().unwrap_err();
+            assert!(error.contains(part), "{line}: {error}");
+        }
+    }
+
+    #[test]
+    fn a_rule_is_written_as_it_is_read() {
+        for line in ["allow fs.*", "ask shell.exec", "deny shell.exec git  push *"] {
+            assert_eq!(line.parse::<Rule>().unwrap().to_string(), line);
+        }
+    }
+
+    #[test]
+    fn globs() {
+        for (pattern, text, expected) in [
+            ("", "", true),
+            ("*", "", true),
+            ("a*c", "abbc", true),
+            ("a*c", "abcb", false),
+            ("*.env", "/a/b.env", true),
+            ("a?c", "aäc", true),
+            ("a?c", "ac", false),
+            ("**x**", "wxyz", true),
+            ("ab", "abc", false),
+        ] {
+            assert_eq!(glob(pattern, text), expected, "{pattern} {text}");
+        }
+    }
+}

@@ -1,0 +1,33 @@
+//! What a run does: an agent's control files, its view of the file system, models, tools and the loop.
+//!
+//! A loop has no power of its own: it reads through tools, speaks through [`run::Report`] and ends when its
+//! [`run::Stop`] says so. It knows nothing of journals, engines or doors.
+
+pub mod describe;
+pub mod model;
+pub mod prepare;
+pub mod run;
+pub mod tool;
+pub mod view;
+
+use std::pin::Pin;
+
+pub use describe::{Description, fresh::prepare_root};
+pub use model::{Models, registry::ModelId};
+pub use prepare::{Agent, Ask, Prepared, PromptText, prepare};
+pub use run::{DeltaKind, Job, Report, Retry, Stop, Stopped, Stopper, run};
+
+/// A future behind a pointer, so that traits with async methods stay object safe.
+pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
+
+/// The lower-case hex SHA-256 of a text or of bytes: how prompts and blobs are named.
+pub fn sha256_hex(bytes: &[u8]) -> String {
+    use sha2::Digest;
+    use std::fmt::Write;
+    let mut hex = String::with_capacity(64);
+    for byte in sha2::Sha256::digest(bytes) {
+        // Writing to a string cannot fail.
+        let _ = write!(hex, "{byte:02x}");
+    }
+    hex
+}

@@ -1,0 +1,282 @@
+//! Finding a model by name: `provider/model` as in the tree, `provider:model` as in the API, or an alias.
+//!
+//! A model exists when `model/<provider>/<model>.d/` does. Its `driver` says who plays it and its `id` what the driver
+//! calls it. Aliases are symlinks: readlink decides, and no link leaves `model/`.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::path::{Component, Path, PathBuf};
+use std::sync::Arc;
+
+use ctx_session::{BadName, Code, Limits, Name, Refusal};
+
+use super::debug::Debug;
+use super::{Model, ModelError};
+use crate::describe::control::{ControlDir, ControlError, short};
+
+/// More links than this in a row is a circle.
+const LINKS_MAX: usize = 8;
+
+/// A model's stable identity.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ModelId {
+    pub provider: Name,
+    pub model: Name,
+}
+
+/// What people write where a model is meant.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ModelName {
+    Id(ModelId),
+    Alias(Name),
+}
+
+/// The models of a root.
+pub struct Models {
+    root: PathBuf,
+    limits: Arc<Limits>,
+    /// Models that are no objects of the tree.
+    given: BTreeMap<ModelId, Arc<dyn Model>>,
+}
+
+/// Why a name finds no model.
+#[derive(Debug, thiserror::Error)]
+pub enum FindError {
+    #[error("`{text}` is not a model: {rule}; write `provider/model`, `provider:model` or an alias")]
+    BadName { text: String, rule: BadName },
+    #[error("no model `{name}`: there is no model/{name}.d and no alias of that name")]
+    NotThere { name: String },
+    #[error("the alias model/{name} leads to `{target}`, outside model/; let it point to provider/model")]
+    Leaves { name: String, target: String },
+    #[error("the alias model/{name} goes round in a circle; let it point to provider/model")]
+    Circle { name: String },
+    #[error("model/{name}.d/driver: no driver `{driver}` in this version of ctx")]
+    NoDriver { name: String, driver: String },
+    #[error("cannot read model/{name}: {source}")]
+    Io { name: String, source: std::io::Error },
+    #[error(transparent)]
+    Control(#[from] ControlError),
+}
+
+impl FindError {
+    pub fn code(&self) -> Code {
+        match self {
+            FindError::BadName { .. } => Code::Einval,
+            FindError::NotThere { .. } => Code::Enoent,
+            FindError::Leaves { .. } => Code::Eacces,
+            FindError::Circle { .. } | FindError::NoDriver { .. } => Code::Ebadmsg,
+            FindError::Io { .. } => Code::Eio,
+            FindError::Control(error) => error.code(),
+        }
+    }
+}
+
+impl From<FindError> for Refusal {
+    fn from(error: FindError) -> Refusal {
+        Refusal { code: error.code(), message: error.to_string(), field: Some("model") }
+    }
+}
+
+impl ModelId {
+    /// The form of the API: `provider:model`.
+    pub fn to_api(&self) -> String {
+        format!("{}:{}", self.provider, self.model)
+    }
+}
+
+impl fmt::Display for ModelId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.provider, self.model)
+    }
+}
+
+impl ModelName {
+    pub fn parse(text: &str) -> Result<ModelName, FindError> {
+        let name =
+            |part: &str| Name::new(part).map_err(|rule| FindError::BadName { text: short(text), rule });
+        match text.split_once(['/', ':']) {
+            Some((provider, model)) => {
+                Ok(ModelName::Id(ModelId { provider: name(provider)?, model: name(model)? }))
+            }
+            None => name(text).map(ModelName::Alias),
+        }
+    }
+
+    fn components(&self) -> Vec<Name> {
+        match self {
+            ModelName::Id(id) => vec![id.provider.clone(), id.model.clone()],
+            ModelName::Alias(alias) => vec![alias.clone()],
+        }
+    }
+}
+
+impl Models {
+    pub fn new(root: impl Into<PathBuf>, limits: Arc<Limits>) -> Models {
+        Models { root: root.into(), limits, given: BTreeMap::new() }
+    }
+
+    /// Adds a model that is no object of the tree; it comes before one that is.
+    pub fn with(mut self, id: ModelId, model: Arc<dyn Model>) -> Models {
+        self.given.insert(id, model);
+        self
+    }
+
+    /// The identity behind a name: aliases are followed, and the model must exist.
+    pub fn resolve(&self, text: &str) -> Result<ModelId, FindError> {
+        let name = ModelName::parse(text)?;
+        if let ModelName::Id(id) = &name
+            && self.given.contains_key(id)
+        {
+            return Ok(id.clone());
+        }
+        let id = self.follow(&name)?;
+        if !self.given.contains_key(&id) {
+            self.control(&id)?;
+        }
+        Ok(id)
+    }
+
+    /// The model of an identity, ready to be called.
+    pub fn open(&self, id: &ModelId) -> Result<Arc<dyn Model>, FindError> {
+        if let Some(model) = self.given.get(id) {
+            return Ok(Arc::clone(model));
+        }
+        let control = self.control(id)?;
+        let driver = control.value("driver", |text| Ok(text.to_owned()))?;
+        match driver.as_deref().unwrap_or(id.provider.as_str()) {
+            "debug" => Ok(Arc::new(Debug::open(id, &self.root, &control, &self.limits)?)),
+            other => Err(FindError::NoDriver { name: id.to_string(), driver: short(other) }),
+        }
+    }
+
+    /// The models of the tree, in order.
+    pub fn list(&self) -> std::io::Result<Vec<ModelId>> {
+        let mut ids: Vec<ModelId> = self.given.keys().cloned().collect();
+        let top = self.root.join("model");
+        for provider in names(&top, "")? {
+            for model in names(&top.join(provider.as_str()), ".d")? {
+                ids.push(ModelId { provider: provider.clone(), model });
+            }
+        }
+        ids.sort();
+        ids.dedup();
+        Ok(ids)
+    }
+
+    fn control(&self, id: &ModelId) -> Result<ControlDir, FindError> {
+        let path = format!("model/{id}.d");
+        match ControlDir::open(&self.root, &path, self.limits.control_file_bytes) {
+            Err(ControlError::NoDirectory { .. }) => Err(FindError::NotThere { name: id.to_string() }),
+            other => Ok(other?),
+        }
+    }
+
+    /// Follows links until there is none: each component in turn, the provider's directory first.
+    fn follow(&self, name: &ModelName) -> Result<ModelId, FindError> {
+        let top = self.root.join("model");
+        let first = name.components();
+        let shown = join(&first);
+        let mut at = first;
+        for _ in 0..=LINKS_MAX {
+            let Some((depth, target)) = first_link(&top, &at, &shown)? else {
+                return match <[Name; 2]>::try_from(at) {
+                    Ok([provider, model]) => Ok(ModelId { provider, model }),
+                    Err(_) => Err(FindError::NotThere { name: shown }),
+                };
+            };
+            let rest = at.split_off(depth + 1);
+            at.truncate(depth);
+            at = step(&top, at, &target, rest).ok_or_else(|| FindError::Leaves {
+                name: shown.clone(),
+                target: short(&target.to_string_lossy()),
+            })?;
+        }
+        Err(FindError::Circle { name: shown })
+    }
+}
+
+/// The first component that is a link, and where it leads.
+fn first_link(top: &Path, at: &[Name], shown: &str) -> Result<Option<(usize, PathBuf)>, FindError> {
+    use std::io::ErrorKind;
+    let mut path = top.to_owned();
+    for (depth, name) in at.iter().enumerate() {
+        path.push(name.as_str());
+        match std::fs::read_link(&path) {
+            Ok(target) => return Ok(Some((depth, target))),
+            // Not a link, or not there: a model need not have an executable to be one.
+            Err(error) if matches!(error.kind(), ErrorKind::InvalidInput | ErrorKind::NotFound) => {}
+            Err(error) if error.kind() == ErrorKind::NotADirectory => {}
+            Err(source) => return Err(FindError::Io { name: shown.to_owned(), source }),
+        }
+    }
+    Ok(None)
+}
+
+/// Where a link's target leads from the directory `base` below `top`; `None` when that is not in `model/`.
+///
+/// No component of `base` is a link, so taking `..` off it is what the kernel would do.
+fn step(top: &Path, base: Vec<Name>, target: &Path, rest: Vec<Name>) -> Option<Vec<Name>> {
+    let (mut at, inside) = match target.strip_prefix(top) {
+        Ok(inside) => (Vec::new(), inside),
+        Err(_) if target.is_absolute() => return None,
+        Err(_) => (base, target),
+    };
+    for component in inside.components() {
+        match component {
+            Component::CurDir => {}
+            Component::ParentDir => {
+                at.pop()?;
+            }
+            Component::Normal(name) => at.push(Name::new(name.to_str()?).ok()?),
+            Component::RootDir | Component::Prefix(_) => return None,
+        }
+    }
+    at.extend(rest);
+    (1..=2).contains(&at.len()).then_some(at)
+}
+
+fn join(names: &[Name]) -> String {
+    names.iter().map(Name::as_str).collect::<Vec<_>>().join("/")
+}
+
+/// The directories in `dir` that are called by a name and this suffix.
+fn names(dir: &Path, suffix: &str) -> std::io::Result<Vec<Name>> {
+    let mut found = Vec::new();
+    let entries = match std::fs::read_dir(dir) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(found),
+        Err(error) => return Err(error),
+    };
+    for entry in entries {
+        let entry = entry?;
+        let file_name = entry.file_name();
+        let stem = file_name.to_str().and_then(|name| name.strip_suffix(suffix));
+        if let Some(name) = stem.and_then(|stem| Name::new(stem).ok())
+            && entry.file_type()?.is_dir()
+        {
+            found.push(name);
+        }
+    }
+    Ok(found)
+}
+
+/// A model that vanished or broke between the check and the call fails the run, it does not refuse it.
+impl From<FindError> for ctx_session::record::Failure {
+    fn from(error: FindError) -> Self {
+        let reason = match &error {
+            FindError::NotThere { .. } | FindError::BadName { .. } => "no_such_model",
+            FindError::Leaves { .. }
+            | FindError::Circle { .. }
+            | FindError::NoDriver { .. }
+            | FindError::Io { .. }
+            | FindError::Control(_) => "bad_setup",
+        };
+        Self { code: error.code(), reason: reason.to_owned(), message: error.to_string() }
+    }
+}
+
+impl From<ControlError> for ModelError {
+    fn from(error: ControlError) -> ModelError {
+        ModelError::BadSetup { model: "the model".to_owned(), detail: error.to_string() }
+    }
+}

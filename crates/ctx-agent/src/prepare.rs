@@ -1,0 +1,102 @@
+//! Getting a run ready: everything that can be wrong with an agent is found before a message is accepted.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use ctx_session::command::RunContext;
+use ctx_session::record::{PromptRef, Source};
+use ctx_session::{Code, Limits, Name, Refusal};
+
+use crate::describe::control::ControlError;
+use crate::describe::{Description, control_dir, describe};
+use crate::model::Models;
+use crate::sha256_hex;
+use crate::view::{View, resolve_cwd};
+
+/// What a run is to be prepared for.
+#[derive(Debug, Clone, Copy)]
+pub struct Ask<'a> {
+    /// The root of the tree.
+    pub root: &'a Path,
+    pub agent: &'a Name,
+    /// The session's owner: whose root the agent sees.
+    pub owner: u32,
+    /// The session's own model, when it has one: a name in any form.
+    pub model_override: Option<&'a str>,
+    /// Where the session works; the agent's own place when none is named.
+    pub cwd: Option<&'a str>,
+    pub limits: &'a Limits,
+}
+
+/// An agent as it was when a run was prepared.
+#[derive(Debug)]
+pub struct Agent {
+    pub description: Description,
+    pub view: Arc<View>,
+}
+
+/// A run that can begin.
+#[derive(Debug, Clone)]
+pub struct Prepared {
+    pub context: RunContext,
+    /// The texts behind `context.prompts`, to be stored as blobs.
+    pub prompts: Vec<PromptText>,
+    /// The prompt that the model is given.
+    pub prompt: String,
+    pub agent: Arc<Agent>,
+}
+
+/// A prompt and its name.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PromptText {
+    pub target: String,
+    /// SHA-256 of the text, in hex.
+    pub hash: String,
+    pub text: String,
+}
+
+/// Reads the agent's control files, resolves its model and checks the working directory. Blocks on the disk.
+pub fn prepare(ask: &Ask<'_>, models: &Models) -> Result<Prepared, Refusal> {
+    let description =
+        describe(ask.root, ask.agent, ask.limits).map_err(|error| no_agent(ask.agent, error))?;
+    let model = models.resolve(ask.model_override.unwrap_or(&description.model))?;
+    // A model that cannot be opened would fail the run later; now it can still be refused.
+    models.open(&model)?;
+    let root = description.root.clone().unwrap_or_else(|| default_root(ask));
+    let view = View::open(&root, &description.mounts)?;
+    let cwd = resolve_cwd(&view, ask.cwd.unwrap_or(&description.cwd))?;
+    let prompt = description.prompt.clone();
+    let hash = sha256_hex(prompt.as_bytes());
+    let source = Source {
+        kind: "prompt".to_owned(),
+        path: format!("{}/prompt", control_dir(ask.agent)),
+        hash: hash.clone(),
+        truncated: false,
+    };
+    let text = PromptText { target: "primary".to_owned(), hash, text: prompt.clone() };
+    let context = RunContext {
+        model: model.to_string(),
+        cwd,
+        policy: description.policy.lines(),
+        cage: None,
+        sources: vec![source],
+        prompts: vec![PromptRef { target: text.target.clone(), hash: text.hash.clone() }],
+    };
+    let agent = Arc::new(Agent { description, view: Arc::new(view) });
+    Ok(Prepared { context, prompts: vec![text], prompt, agent })
+}
+
+fn no_agent(agent: &Name, error: ControlError) -> Refusal {
+    match error {
+        ControlError::NoDirectory { dir } => Refusal {
+            code: Code::Enoent,
+            message: format!("no agent `{agent}`: there is no {dir}"),
+            field: Some("agent"),
+        },
+        other => other.into(),
+    }
+}
+
+fn default_root(ask: &Ask<'_>) -> PathBuf {
+    ask.root.join(format!("home/{}/agent/{}/root", ask.owner, ask.agent))
+}

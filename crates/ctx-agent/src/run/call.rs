@@ -1,0 +1,216 @@
+//! One model call: ask, ask again at a rate limit, and pass on what comes.
+
+use std::time::Duration;
+
+use ctx_session::command::Progress;
+use ctx_session::record::{FinishReason, Usage};
+use ctx_session::{Limits, MessageId};
+
+use super::report::{DeltaKind, Report, Retry};
+use super::{End, Stopped};
+use crate::model::{Event, Finish, Model, ModelError, Request, ToolCall};
+
+/// What a model said in one call.
+#[derive(Debug, Default)]
+pub(super) struct Said {
+    pub text: String,
+    pub calls: Vec<ToolCall>,
+}
+
+impl Said {
+    pub fn is_empty(&self) -> bool {
+        self.text.is_empty() && self.calls.is_empty()
+    }
+}
+
+/// Calls the model, over as many attempts as the limits allow. The request is left at its first attempt.
+pub(super) async fn call(
+    model: &dyn Model,
+    request: &mut Request,
+    step: u32,
+    limits: &Limits,
+    report: &dyn Report,
+) -> Result<Said, End> {
+    let attempts_max = limits.model_attempts.max(1);
+    for attempt in 1.. {
+        request.attempt = attempt;
+        let mut telling = Telling::new(report, request, step, limits.answer_bytes);
+        let error = match telling.listen(model, request).await? {
+            Ok(said) => {
+                request.attempt = 1;
+                return Ok(said);
+            }
+            Err(error) => error,
+        };
+        let wait = backoff(&error, attempt, limits);
+        match wait {
+            // What was shown cannot be taken back, so only a call that said nothing is made again.
+            Some(wait) if attempt < attempts_max && telling.message.is_none() => {
+                let wait_ms = u64::try_from(wait.as_millis()).unwrap_or(u64::MAX);
+                let (code, message) = (error.code(), error.to_string());
+                report.retrying(Retry { code, message, attempt, attempts_max, wait_ms }).await?;
+                tokio::time::sleep(wait).await;
+            }
+            Some(_) | None => return Err(error.into()),
+        }
+    }
+    // The loop above ends by returning: attempts are bounded.
+    Err(End::Stopped)
+}
+
+/// How long to wait before the next attempt; `None` for errors that asking again does not mend.
+fn backoff(error: &ModelError, attempt: u32, limits: &Limits) -> Option<Duration> {
+    let max = Duration::from_millis(limits.model_retry_max_ms);
+    match error {
+        ModelError::RateLimit { retry_after, .. } => {
+            let doubled = limits.model_retry_ms.saturating_mul(1 << (attempt - 1).min(20));
+            Some(retry_after.unwrap_or(Duration::from_millis(doubled)).min(max))
+        }
+        ModelError::Unreachable { .. }
+        | ModelError::Overflow { .. }
+        | ModelError::BrokenStream { .. }
+        | ModelError::Empty { .. }
+        | ModelError::BadRequest { .. }
+        | ModelError::BadSetup { .. } => None,
+    }
+}
+
+/// Passes an answer on while it comes.
+struct Telling<'a> {
+    report: &'a dyn Report,
+    model: String,
+    step: u32,
+    answer_bytes_max: usize,
+    /// The message's id, once it has begun.
+    message: Option<MessageId>,
+    said: Said,
+    reasoning: String,
+    usage: Option<Usage>,
+}
+
+impl<'a> Telling<'a> {
+    fn new(report: &'a dyn Report, request: &Request, step: u32, answer_bytes_max: usize) -> Telling<'a> {
+        Telling {
+            report,
+            model: request.model.clone(),
+            step,
+            answer_bytes_max,
+            message: None,
+            said: Said::default(),
+            reasoning: String::new(),
+            usage: None,
+        }
+    }
+
+    /// Hears an answer to its end. The outer error ends the run, the inner one is the model's.
+    async fn listen(
+        &mut self,
+        model: &dyn Model,
+        request: &Request,
+    ) -> Result<Result<Said, ModelError>, Stopped> {
+        let mut answer = match model.call(request.clone()).await {
+            Ok(answer) => answer,
+            Err(error) => return Ok(Err(error)),
+        };
+        loop {
+            let heard = match answer.next().await {
+                Ok(Some(event)) => self.hear(event).await?,
+                Ok(None) => {
+                    let (model, detail) = (self.model.clone(), "it ended in the middle".to_owned());
+                    self.keep_reasoning().await?;
+                    return Ok(Err(ModelError::BrokenStream { model, detail }));
+                }
+                Err(error) => {
+                    self.keep_reasoning().await?;
+                    return Ok(Err(error));
+                }
+            };
+            if let Some(finish) = heard {
+                return Ok(Ok(self.finish(finish).await?));
+            }
+        }
+    }
+
+    async fn hear(&mut self, event: Event) -> Result<Option<Finish>, Stopped> {
+        match event {
+            Event::Text(text) => return self.hear_text(text).await,
+            Event::Reasoning(text) => {
+                let room = self.answer_bytes_max.saturating_sub(self.reasoning.len());
+                let text = cut(&text, room).to_owned();
+                if !text.is_empty() {
+                    let message = self.begin().await?;
+                    self.reasoning.push_str(&text);
+                    self.report.delta(message, DeltaKind::Reasoning, text).await?;
+                }
+            }
+            Event::ToolCall(call) => {
+                self.begin().await?;
+                self.said.calls.push(call);
+            }
+            Event::Usage(usage) => self.usage = Some(self.usage.unwrap_or_default().plus(usage)),
+            Event::Finish(finish) => return Ok(Some(finish)),
+        }
+        Ok(None)
+    }
+
+    /// An answer beyond the limit ends here, as if the model had come to its own.
+    async fn hear_text(&mut self, text: String) -> Result<Option<Finish>, Stopped> {
+        if text.is_empty() {
+            return Ok(None);
+        }
+        let room = self.answer_bytes_max.saturating_sub(self.said.text.len());
+        let kept = cut(&text, room);
+        let message = self.begin().await?;
+        if !kept.is_empty() {
+            self.said.text.push_str(kept);
+            self.report.delta(message, DeltaKind::Text, kept.to_owned()).await?;
+        }
+        Ok((kept.len() < text.len()).then_some(Finish::Length))
+    }
+
+    /// The message begins with the first thing that is said.
+    async fn begin(&mut self) -> Result<MessageId, Stopped> {
+        if let Some(message) = self.message {
+            return Ok(message);
+        }
+        let message_id = MessageId(self.report.new_id());
+        let (model, step) = (self.model.clone(), self.step);
+        self.report.progress(Progress::AssistantStarted { message_id, model, step }).await?;
+        self.message = Some(message_id);
+        Ok(message_id)
+    }
+
+    async fn finish(&mut self, finish: Finish) -> Result<Said, Stopped> {
+        self.keep_reasoning().await?;
+        let said = std::mem::take(&mut self.said);
+        // An answer that never began has nothing to record; the loop knows what to make of it.
+        if let Some(message_id) = self.message {
+            let finish_reason = match finish {
+                Finish::Stop | Finish::ToolCalls if !said.calls.is_empty() => FinishReason::ToolCalls,
+                Finish::ToolCalls => FinishReason::Stop,
+                Finish::Stop | Finish::Length => finish.reason(),
+            };
+            let (text, usage) = (said.text.clone(), self.usage);
+            self.report
+                .progress(Progress::AssistantFinished { message_id, text, finish_reason, usage })
+                .await?;
+        }
+        Ok(said)
+    }
+
+    /// Reasoning is kept also when the answer after it broke off.
+    async fn keep_reasoning(&mut self) -> Result<(), Stopped> {
+        match self.message {
+            Some(message_id) if !self.reasoning.is_empty() => {
+                let text = std::mem::take(&mut self.reasoning);
+                self.report.progress(Progress::ReasoningFinished { message_id, text }).await
+            }
+            Some(_) | None => Ok(()),
+        }
+    }
+}
+
+/// The beginning of a text, at most so many bytes, never ending inside a character.
+pub(super) fn cut(text: &str, bytes: usize) -> &str {
+    text.get(..text.floor_char_boundary(bytes)).unwrap_or(text)
+}

@@ -1,0 +1,128 @@
+//! Tools: what a model may ask for. Here live the ones without effects on the world; they read inside the view.
+
+pub mod fs_list;
+pub mod fs_read;
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use ctx_session::{Code, Limits};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+use crate::BoxFuture;
+use crate::describe::policy::Effects;
+use crate::run::Stop;
+use crate::view::{Found, View, ViewError};
+
+/// One tool.
+pub trait Tool: Send + Sync {
+    fn spec(&self) -> Spec;
+    fn effects(&self) -> Effects;
+    /// Checks the arguments and finds what the call is about, without doing it. May read the disk.
+    fn plan(&self, input: Value, scope: &Arc<Scope>) -> Result<Plan, ToolError>;
+}
+
+/// What a model is told of a tool.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Spec {
+    pub name: String,
+    pub description: String,
+    /// A JSON schema of its input.
+    pub schema: Value,
+}
+
+/// Where a tool works.
+#[derive(Debug)]
+pub struct Scope {
+    pub view: Arc<View>,
+    /// As the agent sees it.
+    pub cwd: PathBuf,
+    pub limits: Arc<Limits>,
+    pub stop: Stop,
+}
+
+/// A call that is ready to be judged by the policy, and then to be made.
+pub struct Plan {
+    /// The ways to write what the call touches: policy patterns are held against each.
+    pub subjects: Vec<String>,
+    pub work: BoxFuture<'static, Result<String, ToolError>>,
+}
+
+/// Why a tool call failed. It goes back to the model, so it says what to do instead.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{code}: {message}")]
+pub struct ToolError {
+    pub code: Code,
+    pub message: String,
+}
+
+impl ToolError {
+    pub fn new(code: Code, message: impl Into<String>) -> ToolError {
+        ToolError { code, message: message.into() }
+    }
+}
+
+impl From<ViewError> for ToolError {
+    fn from(error: ViewError) -> ToolError {
+        ToolError::new(error.code(), error.to_string())
+    }
+}
+
+/// The tools of an agent.
+pub struct Tools {
+    tools: Vec<Arc<dyn Tool>>,
+}
+
+impl Tools {
+    /// The tools that every agent has before there are cages.
+    pub fn without_effects() -> Tools {
+        Tools { tools: vec![Arc::new(fs_read::FsRead), Arc::new(fs_list::FsList)] }
+    }
+
+    pub fn specs(&self) -> Vec<Spec> {
+        self.tools.iter().map(|tool| tool.spec()).collect()
+    }
+
+    pub fn get(&self, name: &str) -> Result<Arc<dyn Tool>, ToolError> {
+        match self.tools.iter().find(|tool| tool.spec().name == name) {
+            Some(tool) => Ok(Arc::clone(tool)),
+            None => {
+                let known: Vec<String> = self.specs().into_iter().map(|spec| spec.name).collect();
+                let shown = crate::describe::control::short(name);
+                let message = format!("there is no tool `{shown}`; the tools are {}", known.join(", "));
+                Err(ToolError::new(Code::Enoent, message))
+            }
+        }
+    }
+}
+
+/// Reads the arguments of a call; what does not fit is told to the model.
+fn arguments<T: DeserializeOwned>(spec: &Spec, input: Value) -> Result<T, ToolError> {
+    serde_json::from_value(input).map_err(|error| {
+        let message = format!("bad arguments for {}: {error}; its schema is {}", spec.name, spec.schema);
+        ToolError::new(Code::Einval, message)
+    })
+}
+
+/// How a policy may write a path: in full, and from the working directory when it is below it.
+fn path_subjects(found: &Found, scope: &Scope) -> Vec<String> {
+    let mut subjects = vec![found.path.display().to_string()];
+    if let Ok(below) = found.path.strip_prefix(&scope.cwd) {
+        subjects.push(below.display().to_string());
+    }
+    subjects
+}
+
+/// Runs work that reads the disk off the async threads.
+fn blocking(
+    work: impl FnOnce() -> Result<String, ToolError> + Send + 'static,
+) -> BoxFuture<'static, Result<String, ToolError>> {
+    Box::pin(async move {
+        match tokio::task::spawn_blocking(work).await {
+            Ok(result) => result,
+            Err(error) => Err(ToolError::new(Code::Eio, format!("the tool stopped working: {error}"))),
+        }
+    })
+}

@@ -1,0 +1,347 @@
+//! An agent's view of the file system: its root and its mount table, and nothing else.
+//!
+//! Paths are walked one name at a time as the agent sees them. Each name is looked up by the kernel beneath the
+//! directory it belongs to (`openat2` with `RESOLVE_IN_ROOT`, no links), and a link is followed inside the view, so
+//! that neither `..` nor a link nor a race leads out of it. A cage later shows exactly the same.
+
+use std::collections::VecDeque;
+use std::ffi::{OsStr, OsString};
+use std::fs::File;
+use std::io::ErrorKind;
+use std::os::fd::OwnedFd;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::{Component, Path, PathBuf};
+
+use ctx_session::{Code, Refusal};
+use rustix::fs::{FileType, Mode, OFlags, ResolveFlags};
+use rustix::io::Errno;
+
+use crate::describe::mount::{Access, Mount};
+
+/// More links than this on one path is a circle, as for the kernel.
+const LINKS_MAX: usize = 40;
+
+/// What an agent sees.
+#[derive(Debug)]
+pub struct View {
+    /// The mounts, and the root as the place with an empty target; the deepest target first.
+    places: Vec<Place>,
+}
+
+/// A directory of the machine at its place in the view.
+#[derive(Debug)]
+struct Place {
+    target: Vec<OsString>,
+    source: PathBuf,
+    /// None when the source is not there.
+    dir: Option<OwnedFd>,
+    access: Access,
+}
+
+/// A file or directory that was found in a view.
+#[derive(Debug)]
+pub struct Found {
+    /// Its path as the agent sees it, without links, `.` and `..`.
+    pub path: PathBuf,
+    pub kind: FileType,
+    pub access: Access,
+    /// Which place it is in and its path there; None for a directory that only leads to a mount.
+    inside: Option<(usize, PathBuf)>,
+}
+
+/// Why a path leads nowhere.
+#[derive(Debug, thiserror::Error)]
+pub enum ViewError {
+    #[error("{path} is not there")]
+    NotThere { path: String },
+    #[error(
+        "{path} is not there: its mount source {source_path} does not exist; create it or change the mount table"
+    )]
+    SourceGone { path: String, source_path: String },
+    #[error("{path} is outside what this agent sees; use a path inside its mounts")]
+    Outside { path: String },
+    #[error("{path} may not be read by the daemon's user; change its mode or owner")]
+    Denied { path: String },
+    #[error("{path} is not absolute; write it as the agent sees it, from / on")]
+    NotAbsolute { path: String },
+    #[error("{path} is not a directory")]
+    NotADirectory { path: String },
+    #[error("{path} leads through too many links")]
+    TooManyLinks { path: String },
+    #[error("cannot look up {path}: {source}")]
+    Io { path: String, source: std::io::Error },
+}
+
+impl ViewError {
+    pub fn code(&self) -> Code {
+        match self {
+            ViewError::NotThere { .. } | ViewError::SourceGone { .. } => Code::Enoent,
+            ViewError::Outside { .. } | ViewError::Denied { .. } => Code::Eacces,
+            ViewError::NotAbsolute { .. }
+            | ViewError::NotADirectory { .. }
+            | ViewError::TooManyLinks { .. } => Code::Einval,
+            ViewError::Io { .. } => Code::Eio,
+        }
+    }
+}
+
+impl From<ViewError> for Refusal {
+    fn from(error: ViewError) -> Refusal {
+        Refusal { code: error.code(), message: error.to_string(), field: Some("cwd") }
+    }
+}
+
+/// What the view has at a path.
+enum Look {
+    Missing,
+    /// A directory that is nowhere on disk and only leads to a mount.
+    Leads,
+    There {
+        place: usize,
+        rel: PathBuf,
+        fd: OwnedFd,
+        kind: FileType,
+    },
+}
+
+/// Checks a working directory: it must be a directory inside the view. Gives its path without links and dots.
+pub fn resolve_cwd(view: &View, path: &str) -> Result<String, ViewError> {
+    let shown = || path.to_owned();
+    if !path.starts_with('/') {
+        return Err(ViewError::NotAbsolute { path: shown() });
+    }
+    let found = view.find(Path::new("/"), Path::new(path))?;
+    if found.kind != FileType::Directory {
+        return Err(ViewError::NotADirectory { path: shown() });
+    }
+    // A context record is JSON, so a directory whose name is not text cannot be worked in.
+    found.path.to_str().map(str::to_owned).ok_or_else(|| ViewError::NotThere { path: shown() })
+}
+
+impl View {
+    /// Opens the directories of a view. One that is not there shows as missing, it does not hide the others.
+    pub fn open(root: &Path, mounts: &[Mount]) -> Result<View, ViewError> {
+        let mut places = vec![Place::open(root, Path::new("/"), Access::ReadWrite)?];
+        for mount in mounts {
+            // A mount on / stands in for the root.
+            if mount.target == Path::new("/") {
+                places.clear();
+            }
+            places.push(Place::open(&mount.source, &mount.target, mount.access)?);
+        }
+        places.sort_by_key(|place| std::cmp::Reverse(place.target.len()));
+        Ok(View { places })
+    }
+
+    /// Finds a path, relative ones from `cwd`.
+    pub fn find(&self, cwd: &Path, path: &Path) -> Result<Found, ViewError> {
+        let full = cwd.join(path);
+        let mut at: Vec<OsString> = Vec::new();
+        let mut pending: VecDeque<OsString> = names(&full).collect();
+        let mut links = 0;
+        let mut last = self.look(&at, path)?;
+        while let Some(name) = pending.pop_front() {
+            if name == ".." {
+                at.pop();
+                last = self.look(&at, path)?;
+                continue;
+            }
+            at.push(name);
+            last = self.look(&at, path)?;
+            match &last {
+                Look::Missing => return Err(self.missing(path, &full, &at, &pending)),
+                Look::Leads => {}
+                Look::There { fd, kind: FileType::Symlink, .. } => {
+                    links += 1;
+                    if links > LINKS_MAX {
+                        return Err(ViewError::TooManyLinks { path: show(path) });
+                    }
+                    let target = read_link(fd).map_err(|error| self.io(path, error))?;
+                    at.pop();
+                    if target.is_absolute() {
+                        at.clear();
+                    }
+                    for name in names(&target).collect::<Vec<_>>().into_iter().rev() {
+                        pending.push_front(name);
+                    }
+                    last = self.look(&at, path)?;
+                }
+                Look::There { kind: FileType::Directory, .. } => {}
+                Look::There { .. } if pending.is_empty() => {}
+                Look::There { .. } => return Err(ViewError::NotADirectory { path: show(&join(&at)) }),
+            }
+        }
+        self.found(at, last, path)
+    }
+
+    /// Opens a regular file for reading, without ever following a link or waiting for a pipe.
+    pub fn open_file(&self, found: &Found) -> Result<File, ViewError> {
+        self.reopen(found, OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY)
+            .map(File::from)
+            .map_err(|error| self.io(&found.path, error))
+    }
+
+    /// The names in a directory, with what they are, in order; mounts below it included.
+    pub fn list(&self, found: &Found) -> Result<Vec<(OsString, FileType)>, ViewError> {
+        let io = |error: Errno| self.io(&found.path, error);
+        let mut entries = Vec::new();
+        if found.inside.is_some() {
+            let dir = self.reopen(found, OFlags::RDONLY | OFlags::DIRECTORY).map_err(io)?;
+            for entry in rustix::fs::Dir::new(dir).map_err(io)? {
+                let entry = entry.map_err(io)?;
+                let name = OsStr::from_bytes(entry.file_name().to_bytes()).to_owned();
+                if name != "." && name != ".." {
+                    entries.push((name, entry.file_type()));
+                }
+            }
+        }
+        let here: Vec<OsString> = names(&found.path).collect();
+        for place in &self.places {
+            if let Some(below) = below(&here, &place.target) {
+                entries.retain(|(name, _)| name != below);
+                entries.push((below.to_owned(), FileType::Directory));
+            }
+        }
+        entries.sort_by(|a, b| a.0.cmp(&b.0));
+        Ok(entries)
+    }
+
+    fn reopen(&self, found: &Found, flags: OFlags) -> Result<OwnedFd, Errno> {
+        let (place, rel) = found.inside.as_ref().ok_or(Errno::ISDIR)?;
+        let dir = self.places.get(*place).and_then(|place| place.dir.as_ref()).ok_or(Errno::NOENT)?;
+        rustix::fs::openat2(dir, rel, flags | OFlags::CLOEXEC, Mode::empty(), inside())
+    }
+
+    /// What is at a path without links and dots.
+    fn look(&self, at: &[OsString], asked: &Path) -> Result<Look, ViewError> {
+        let leads = self.places.iter().any(|place| below(at, &place.target).is_some()) || at.is_empty();
+        let absent = if leads { Look::Leads } else { Look::Missing };
+        let Some(place) = self.places.iter().position(|place| at.starts_with(&place.target)) else {
+            return Ok(absent);
+        };
+        let Some((target_len, dir)) =
+            self.places.get(place).and_then(|p| Some((p.target.len(), p.dir.as_ref()?)))
+        else {
+            return Ok(absent);
+        };
+        let mut rel: PathBuf = at.iter().skip(target_len).collect();
+        if rel.as_os_str().is_empty() {
+            rel.push(".");
+        }
+        let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let fd = match rustix::fs::openat2(dir, &rel, flags, Mode::empty(), inside()) {
+            Ok(fd) => fd,
+            Err(Errno::NOENT | Errno::NOTDIR | Errno::NAMETOOLONG) => return Ok(absent),
+            Err(error) => return Err(self.io(asked, error)),
+        };
+        let stat = rustix::fs::fstat(&fd).map_err(|error| self.io(asked, error))?;
+        match FileType::from_raw_mode(stat.st_mode) {
+            // A mount below wins over a file or link in its way.
+            kind if leads && kind != FileType::Directory => Ok(Look::Leads),
+            kind => Ok(Look::There { place, rel, fd, kind }),
+        }
+    }
+
+    fn found(&self, at: Vec<OsString>, last: Look, asked: &Path) -> Result<Found, ViewError> {
+        let path = join(&at);
+        match last {
+            Look::Missing => Err(ViewError::NotThere { path: show(asked) }),
+            Look::Leads => {
+                Ok(Found { path, kind: FileType::Directory, access: Access::ReadOnly, inside: None })
+            }
+            Look::There { place, rel, kind, .. } => {
+                let access = self.places.get(place).map_or(Access::ReadOnly, |place| place.access);
+                Ok(Found { path, kind, access, inside: Some((place, rel)) })
+            }
+        }
+    }
+
+    /// Tells "not there" from "there, but outside the view".
+    fn missing(&self, asked: &Path, full: &Path, at: &[OsString], rest: &VecDeque<OsString>) -> ViewError {
+        let path = show(asked);
+        if let Some(place) = self.places.iter().find(|place| at.starts_with(&place.target))
+            && place.dir.is_none()
+            && !place.target.is_empty()
+        {
+            return ViewError::SourceGone { path, source_path: show(&place.source) };
+        }
+        // The ways in which the path could be meant on the machine itself: as it is written, as it stands after
+        // links and dots were taken inside the view, and from the directory behind its mount.
+        let mut meant = join(at);
+        meant.extend(rest);
+        let full_names: Vec<OsString> = names(full).collect();
+        let behind = self.places.iter().find(|place| full_names.starts_with(&place.target)).map(|place| {
+            let rest: PathBuf = full_names.iter().skip(place.target.len()).collect();
+            place.source.join(rest)
+        });
+        let candidates = [Some(full.to_owned()), Some(meant), behind];
+        if candidates.into_iter().flatten().any(|candidate| exists(&candidate)) {
+            ViewError::Outside { path }
+        } else {
+            ViewError::NotThere { path }
+        }
+    }
+
+    fn io(&self, path: &Path, error: Errno) -> ViewError {
+        let path = show(path);
+        match error {
+            Errno::ACCESS | Errno::PERM => ViewError::Denied { path },
+            Errno::NOENT => ViewError::NotThere { path },
+            Errno::LOOP => ViewError::TooManyLinks { path },
+            other => ViewError::Io { path, source: other.into() },
+        }
+    }
+}
+
+impl Place {
+    fn open(source: &Path, target: &Path, access: Access) -> Result<Place, ViewError> {
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let dir = match rustix::fs::open(source, flags, Mode::empty()) {
+            Ok(dir) => Some(dir),
+            Err(Errno::NOENT | Errno::NOTDIR) => None,
+            Err(error) => return Err(ViewError::Io { path: show(source), source: error.into() }),
+        };
+        Ok(Place { target: names(target).collect(), source: source.to_owned(), dir, access })
+    }
+}
+
+/// The next name on the way from `at` down to `target`, when there is one.
+fn below<'a>(at: &[OsString], target: &'a [OsString]) -> Option<&'a OsString> {
+    target.strip_prefix(at)?.first()
+}
+
+/// The names of a path, `..` included.
+fn names(path: &Path) -> impl Iterator<Item = OsString> {
+    path.components().filter_map(|component| match component {
+        Component::Normal(name) => Some(name.to_owned()),
+        Component::ParentDir => Some(OsString::from("..")),
+        Component::RootDir | Component::CurDir | Component::Prefix(_) => None,
+    })
+}
+
+fn join(names: &[OsString]) -> PathBuf {
+    let mut path = PathBuf::from("/");
+    path.extend(names);
+    path
+}
+
+fn show(path: &Path) -> String {
+    path.display().to_string()
+}
+
+fn read_link(link: &OwnedFd) -> Result<PathBuf, Errno> {
+    let target = rustix::fs::readlinkat(link, "", Vec::new())?;
+    Ok(PathBuf::from(OsString::from_vec(target.into_bytes())))
+}
+
+/// Whether something is at a path of the machine; also when we may not look.
+fn exists(path: &Path) -> bool {
+    match std::fs::metadata(path) {
+        Ok(_) => true,
+        Err(error) => error.kind() == ErrorKind::PermissionDenied,
+    }
+}
+
+fn inside() -> ResolveFlags {
+    ResolveFlags::IN_ROOT | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS
+}
