@@ -1,7 +1,7 @@
 //! What a run does: an agent's control files, its view of the file system, models, tools and the loop.
 //!
 //! A loop has no power of its own: it reads through tools, speaks through [`run::Report`] and ends when its
-//! [`run::Stop`] says so. It knows nothing of journals, engines or doors.
+//! stop token is cancelled. It knows nothing of journals, engines or doors.
 
 pub mod describe;
 pub mod model;
@@ -15,7 +15,7 @@ use std::pin::Pin;
 pub use describe::{Description, fresh::prepare_root};
 pub use model::{Models, registry::ModelId};
 pub use prepare::{Agent, Ask, Prepared, PromptText, prepare};
-pub use run::{DeltaKind, Job, Report, Retry, Stop, Stopped, Stopper, run};
+pub use run::{DeltaKind, Job, Report, Retry, Stopped, run};
 
 /// A future behind a pointer, so that traits with async methods stay object safe.
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;

@@ -7,22 +7,22 @@ mod call;
 pub mod pack;
 mod report;
 mod settle;
-mod stop;
 
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use ctx_session::command::{Outcome, RunContext};
 use ctx_session::conversation::Message;
-use ctx_session::record::Failure;
+use ctx_session::record::{CancelReason, Failure};
 use ctx_session::{Code, Limits, RunId};
+
+use tokio_util::sync::CancellationToken;
 
 use crate::model::registry::ModelName;
 use crate::model::{Model, ModelError, Models, Request};
 use crate::prepare::Agent;
 use crate::tool::{Scope, Tools};
 pub use report::{DeltaKind, Report, Retry, Stopped};
-pub use stop::{Stop, Stopper};
 
 /// A run to be worked on.
 #[derive(Debug, Clone)]
@@ -58,28 +58,28 @@ impl From<ModelError> for End {
     }
 }
 
-/// Works on a run until it is over. On a stop the outcome is the one that was asked for.
-pub async fn run(job: Job, models: &Models, report: Arc<dyn Report>, stop: Stop) -> Outcome {
+/// Works on a run until it is over. After a stop the outcome is `Cancelled`; who asked for it knows why.
+pub async fn run(job: Job, models: &Models, report: Arc<dyn Report>, stop: CancellationToken) -> Outcome {
     let work = async {
         match steps(&job, models, report.as_ref(), &stop).await {
             Ok(()) => Outcome::Done,
             Err(End::Failed(failure)) => Outcome::Failed(failure),
-            Err(End::Stopped) => Outcome::Failed(Failure {
-                code: Code::Eintr,
-                reason: "run_over".to_owned(),
-                message: "the session ended this run".to_owned(),
-            }),
+            Err(End::Stopped) => cancelled(),
         }
     };
     tokio::select! {
         biased;
-        outcome = stop.stopped() => outcome,
+        () = stop.cancelled() => cancelled(),
         outcome = work => outcome,
     }
 }
 
+fn cancelled() -> Outcome {
+    Outcome::Cancelled { reason: CancelReason::Operator, by: None }
+}
+
 /// The steps of a run, one model call each.
-async fn steps(job: &Job, models: &Models, report: &dyn Report, stop: &Stop) -> Result<(), End> {
+async fn steps(job: &Job, models: &Models, report: &dyn Report, stop: &CancellationToken) -> Result<(), End> {
     let model = open_model(job, models)?;
     let tools = Tools::without_effects();
     let scope = Arc::new(Scope {

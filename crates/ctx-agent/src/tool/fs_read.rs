@@ -8,10 +8,10 @@ use std::sync::Arc;
 use ctx_session::Code;
 use serde::Deserialize;
 use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
 
 use super::{Plan, Scope, Spec, Tool, ToolError, arguments, blocking, path_subjects};
 use crate::describe::policy::Effects;
-use crate::run::Stop;
 use crate::view::Found;
 
 /// How much of a file is looked at to tell text from anything else.
@@ -106,7 +106,7 @@ struct Window {
 }
 
 impl Window {
-    fn read(&self, file: File, size: u64, path: &str, stop: &Stop) -> Result<String, ToolError> {
+    fn read(&self, file: File, size: u64, path: &str, stop: &CancellationToken) -> Result<String, ToolError> {
         let mut reader = BufReader::with_capacity(PROBE_BYTES, file);
         let probe = reader.fill_buf().map_err(|error| io(path, &error))?;
         if probe.contains(&0) {
@@ -118,7 +118,7 @@ impl Window {
         let mut cut = false;
         // A line may be longer than memory, so the file is taken piece by piece.
         loop {
-            if stop.is_stopped() {
+            if stop.is_cancelled() {
                 return Err(ToolError::new(Code::Eintr, "the run was stopped"));
             }
             let piece = reader.fill_buf().map_err(|error| io(path, &error))?;

@@ -10,10 +10,10 @@ use ctx_session::{Code, Limits};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
+use tokio_util::sync::CancellationToken;
 
 use crate::BoxFuture;
 use crate::describe::policy::Effects;
-use crate::run::Stop;
 use crate::view::{Found, View, ViewError};
 
 /// One tool.
@@ -40,7 +40,8 @@ pub struct Scope {
     /// As the agent sees it.
     pub cwd: PathBuf,
     pub limits: Arc<Limits>,
-    pub stop: Stop,
+    /// Cancelled when the run is stopped: work that cannot await looks at it.
+    pub stop: CancellationToken,
 }
 
 /// A call that is ready to be judged by the policy, and then to be made.
