@@ -78,6 +78,13 @@ pub struct Run {
     pub usage: Usage,
 }
 
+impl Run {
+    fn start(&mut self, time: Timestamp) {
+        self.state = RunState::Running;
+        self.started_at = self.started_at.or(Some(time));
+    }
+}
+
 /// An operator's interactive connection; there is at most one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Attachment {
@@ -195,8 +202,7 @@ impl Session {
             Body::User(user) => self.begin_run(user, record),
             Body::Context(context) => {
                 if let Some(run) = self.open_run(context.turn_id) {
-                    run.state = RunState::Running;
-                    run.started_at = run.started_at.or(Some(record.time));
+                    run.start(record.time);
                 }
             }
             Body::AssistantFinished(message) => {
@@ -205,8 +211,11 @@ impl Session {
                 }
             }
             Body::ToolStarted(tool) => {
-                if let Some(run) = self.open_run(tool.turn_id).map(|run| run.id) {
-                    self.open_tools.insert(tool.call_id, OpenTool { run, started: record.time });
+                let (run, started) = (tool.turn_id, record.time);
+                if let Some(open) = self.open_run(run) {
+                    // A run that calls tools has begun, also where its `context` is damaged.
+                    open.start(started);
+                    self.open_tools.insert(tool.call_id, OpenTool { run, started });
                 }
             }
             Body::ToolFinished(tool) => {

@@ -6,7 +6,7 @@ use crate::code::{Code, Refusal};
 use crate::command::{Answer, Decision, Effect, Interruption, Outcome};
 use crate::ids::RunId;
 use crate::record::{Body, DetachReason, Failure, StateName, Trigger};
-use crate::session::{Session, State};
+use crate::session::{RunState, Session, State};
 use crate::time::Timestamp;
 
 /// What an interrupted run fails with.
@@ -35,7 +35,7 @@ pub(super) fn recover(session: &Session, cause: Interruption, now: Timestamp) ->
     }
     let to = match &session.state {
         State::Running { .. } | State::Idle => StateName::Idle,
-        // Damage may have taken the record that a queued run was discarded with.
+        // Damage may have taken the record with which a queued run was resumed or discarded.
         State::Queued { .. } if waits.is_none() => StateName::Idle,
         State::Queued { .. } => StateName::Queued,
         State::Ended => StateName::Ended,
@@ -68,10 +68,12 @@ fn let_go(session: &Session, cause: Interruption) -> (Vec<Body>, Vec<Effect>) {
     }
 }
 
-/// The run that is queued: it waits through a restart.
+/// The run that is queued and never began: it waits through a restart.
 fn waiting_run(session: &Session) -> Option<RunId> {
     match &session.state {
-        State::Queued { run, .. } => session.run(*run).filter(|run| !run.state.is_over()).map(|run| run.id),
+        State::Queued { run, .. } => {
+            session.run(*run).filter(|run| run.state == RunState::Pending).map(|run| run.id)
+        }
         State::Idle | State::Running { .. } | State::Ended | State::Failed(_) => None,
     }
 }

@@ -1,0 +1,386 @@
+//! The form of records: golden lines, the way back, and what a reader does with lines it does not know.
+
+use ctx_session::record::{
+    AssistantFinished, AssistantStarted, Attached, BlobRef, CancelReason, Cancelled, Context, CwdChanged,
+    Decoded, DetachReason, Detached, Failed, Failure, FinishReason, ForkedFrom, LimitHit, LimitScope,
+    ModelSet, PromptRef, QueuedDiscarded, ReasoningFinished, RunCreated, RunFinished, SessionMeta,
+    SessionRenamed, Source, StateChanged, ToolFinished, ToolStarted, ToolStatus, Trigger, Usage, User,
+};
+use ctx_session::{Body, Code, Name, Record, RunId, Scope, SessionId, StateName, Timestamp, Ulid};
+use expect_test::expect;
+use proptest::prelude::*;
+use serde_json::{Value, json};
+
+use crate::log::{from_line, kind, to_line};
+use crate::script::scene;
+use crate::world::{World, call, message, small_id};
+
+variants!(
+    BODIES,
+    name_of_body,
+    Body {
+        SessionMeta,
+        Context,
+        User,
+        RunCreated,
+        AssistantStarted,
+        AssistantFinished,
+        ReasoningFinished,
+        ToolStarted,
+        ToolFinished,
+        RunFinished,
+        Cancelled,
+        Failed,
+        QueuedDiscarded,
+        StateChanged,
+        SessionRenamed,
+        ModelSet,
+        CwdChanged,
+        Attached,
+        Detached,
+        SessionFailed,
+    }
+);
+
+const RUN: RunId = RunId(Ulid(0x0001_9a86_2013_0000_0000_0000_0000_0001));
+
+fn name(text: &str) -> Name {
+    Name::new(text).unwrap()
+}
+
+fn meta() -> SessionMeta {
+    SessionMeta {
+        session_id: SessionId(small_id("s1")),
+        name: name("default"),
+        scope: Scope::Private,
+        space: None,
+        owner: 1000,
+        agent: None,
+        project: name("default"),
+        cwd: "/work".to_owned(),
+        model: "debug/echo".to_owned(),
+        title: None,
+        client: None,
+        origin: None,
+        forked_from: None,
+        dsl_hash: None,
+        app: "ctx 0.1.0".to_owned(),
+    }
+}
+
+fn full_meta() -> SessionMeta {
+    SessionMeta {
+        scope: Scope::Shared,
+        space: Some(name("team")),
+        agent: Some(name("coder")),
+        title: Some("Ti\"tle".to_owned()),
+        client: Some("cli".to_owned()),
+        origin: Some(json!({ "format": "codex" })),
+        forked_from: Some(ForkedFrom { session_id: SessionId(small_id("s2")), seq: 9 }),
+        dsl_hash: Some("cc33".to_owned()),
+        ..meta()
+    }
+}
+
+fn failure() -> Failure {
+    Failure {
+        code: Code::Ehostdown,
+        reason: "provider_unreachable".to_owned(),
+        message: "try again".to_owned(),
+    }
+}
+
+/// Every kind of record, with each optional field both there and not.
+pub fn samples() -> Vec<Body> {
+    let mut all = run_samples();
+    all.splice(0..0, [Body::SessionMeta(Box::new(meta())), Body::SessionMeta(Box::new(full_meta()))]);
+    all.extend(session_samples());
+    all
+}
+
+fn run_samples() -> Vec<Body> {
+    let user = User { turn_id: RUN, message_id: message("m1"), client_id: None, text: "why?".to_owned() };
+    let context = Context {
+        turn_id: RUN,
+        model: "debug/echo".to_owned(),
+        cwd: "/work".to_owned(),
+        policy: vec!["read".to_owned()],
+        cage: None,
+        sources: vec![Source {
+            kind: "instructions".to_owned(),
+            path: "/work/AGENTS.md".to_owned(),
+            hash: "aa11".to_owned(),
+            truncated: true,
+        }],
+        prompts: vec![PromptRef { target: "primary".to_owned(), hash: "bb22".to_owned() }],
+    };
+    let step =
+        AssistantStarted { turn_id: RUN, message_id: message("a1"), model: "debug/echo".to_owned(), step: 1 };
+    let said = AssistantFinished {
+        turn_id: RUN,
+        message_id: message("a1"),
+        text: "line\nline \u{1f980}".to_owned(),
+        finish_reason: FinishReason::ToolCalls,
+        usage: Some(Usage { input: 11, output: 7 }),
+    };
+    let cut_off = AssistantFinished { finish_reason: FinishReason::Cancelled, usage: None, ..said.clone() };
+    let thought = ReasoningFinished { turn_id: RUN, message_id: message("a1"), text: "hm".to_owned() };
+    vec![
+        Body::Context(Box::new(context)),
+        Body::User(User { client_id: Some("msg-1".to_owned()), ..user.clone() }),
+        Body::User(user),
+        Body::RunCreated(RunCreated { turn_id: RUN }),
+        Body::AssistantStarted(step),
+        Body::AssistantFinished(said),
+        Body::AssistantFinished(cut_off),
+        Body::ReasoningFinished(thought),
+        Body::ToolStarted(ToolStarted {
+            turn_id: RUN,
+            call_id: call("t1"),
+            provider_call_id: Some("call_0".to_owned()),
+            name: "read".to_owned(),
+            input: json!({ "path": "a.rs" }),
+        }),
+        Body::ToolFinished(ToolFinished {
+            turn_id: RUN,
+            call_id: call("t1"),
+            status: ToolStatus::Ok,
+            duration_ms: 5,
+            output: "fn main".to_owned(),
+            truncated: true,
+            blob: Some(BlobRef { sha256: "dd44".to_owned(), size: 70_000 }),
+        }),
+        Body::RunFinished(RunFinished {
+            turn_id: RUN,
+            duration_ms: 9,
+            usage: Usage { input: 11, output: 7 },
+        }),
+        Body::Cancelled(Cancelled {
+            turn_id: RUN,
+            reason: CancelReason::Operator,
+            by: Some(1000),
+            duration_ms: 9,
+        }),
+        Body::Cancelled(Cancelled {
+            turn_id: RUN,
+            reason: CancelReason::Disconnected,
+            by: None,
+            duration_ms: 9,
+        }),
+        Body::Failed(Failed {
+            turn_id: RUN,
+            code: Code::Eintr,
+            reason: "daemon_crash_during_run".to_owned(),
+            message: "send it again".to_owned(),
+            duration_ms: 9,
+        }),
+    ]
+}
+
+fn session_samples() -> Vec<Body> {
+    let moved = StateChanged {
+        from: StateName::Running,
+        to: StateName::Ended,
+        trigger: Trigger::SessionEnded,
+        by: Some(1000),
+        limit: None,
+    };
+    let queued = StateChanged {
+        from: StateName::Idle,
+        to: StateName::Queued,
+        trigger: Trigger::ConcurrencyLimit,
+        by: None,
+        limit: Some(LimitHit { scope: LimitScope::PerProject, running: 4, limit: 4 }),
+    };
+    let device_hint = Some("phone".to_owned());
+    vec![
+        Body::QueuedDiscarded(QueuedDiscarded { turn_id: RUN, message_id: message("m1"), by: 1000 }),
+        Body::StateChanged(queued),
+        Body::StateChanged(moved),
+        Body::SessionRenamed(SessionRenamed { title: "A title".to_owned() }),
+        Body::ModelSet(ModelSet { model: Some("anthropic:opus".to_owned()) }),
+        Body::ModelSet(ModelSet { model: None }),
+        Body::CwdChanged(CwdChanged { cwd: "/src".to_owned() }),
+        Body::Attached(Attached { connection: small_id("c1"), user: 1000, device_hint }),
+        Body::Detached(Detached { connection: small_id("c1"), user: 1000, reason: DetachReason::TakenOver }),
+        Body::SessionFailed(failure()),
+    ]
+}
+
+fn record(body: Body) -> Record {
+    Record { seq: 7, time: Timestamp::from_millis(1_794_722_400_123), body }
+}
+
+#[test]
+fn golden_lines_of_every_body() {
+    let lines: String = samples().iter().map(|body| body.to_json() + "\n").collect();
+    expect![[r#"
+        {"type":"session_meta","session_id":"000000000000000000EC000001","name":"default","scope":"private","owner":1000,"agent":null,"project":"default","cwd":"/work","model":"debug/echo","app":"ctx 0.1.0"}
+        {"type":"session_meta","session_id":"000000000000000000EC000001","name":"default","scope":"shared","space":"team","owner":1000,"agent":"coder","project":"default","cwd":"/work","model":"debug/echo","title":"Ti\"tle","client":"cli","origin":{"format":"codex"},"forked_from":{"session_id":"000000000000000000EC000002","seq":9},"dsl_hash":"cc33","app":"ctx 0.1.0"}
+        {"type":"context","turn_id":"0006D8C80K0000000000000001","model":"debug/echo","cwd":"/work","policy":["read"],"cage":null,"sources":[{"kind":"instructions","path":"/work/AGENTS.md","hash":"aa11","truncated":true}],"prompts":[{"target":"primary","hash":"bb22"}]}
+        {"type":"user","turn_id":"0006D8C80K0000000000000001","message_id":"000000000000000000DM000001","client_id":"msg-1","text":"why?"}
+        {"type":"user","turn_id":"0006D8C80K0000000000000001","message_id":"000000000000000000DM000001","text":"why?"}
+        {"type":"run_created","turn_id":"0006D8C80K0000000000000001"}
+        {"type":"assistant_started","turn_id":"0006D8C80K0000000000000001","message_id":"000000000000000000C4000001","model":"debug/echo","step":1}
+        {"type":"assistant_finished","turn_id":"0006D8C80K0000000000000001","message_id":"000000000000000000C4000001","text":"line\nline 🦀","finish_reason":"tool_calls","usage":{"input":11,"output":7}}
+        {"type":"assistant_finished","turn_id":"0006D8C80K0000000000000001","message_id":"000000000000000000C4000001","text":"line\nline 🦀","finish_reason":"cancelled"}
+        {"type":"reasoning_finished","turn_id":"0006D8C80K0000000000000001","message_id":"000000000000000000C4000001","text":"hm"}
+        {"type":"tool_started","turn_id":"0006D8C80K0000000000000001","call_id":"000000000000000000EG000001","provider_call_id":"call_0","name":"read","input":{"path":"a.rs"}}
+        {"type":"tool_finished","turn_id":"0006D8C80K0000000000000001","call_id":"000000000000000000EG000001","status":"ok","duration_ms":5,"output":"fn main","truncated":true,"blob":{"sha256":"dd44","size":70000}}
+        {"type":"run_finished","turn_id":"0006D8C80K0000000000000001","duration_ms":9,"usage":{"input":11,"output":7}}
+        {"type":"cancelled","turn_id":"0006D8C80K0000000000000001","reason":"operator","by":1000,"duration_ms":9}
+        {"type":"cancelled","turn_id":"0006D8C80K0000000000000001","reason":"disconnected","duration_ms":9}
+        {"type":"failed","turn_id":"0006D8C80K0000000000000001","code":"EINTR","reason":"daemon_crash_during_run","message":"send it again","duration_ms":9}
+        {"type":"queued_discarded","turn_id":"0006D8C80K0000000000000001","message_id":"000000000000000000DM000001","by":1000}
+        {"type":"state_changed","from":"idle","to":"queued","trigger":"concurrency_limit","limit":{"scope":"per_project","running":4,"limit":4}}
+        {"type":"state_changed","from":"running","to":"ended","trigger":"session_ended","by":1000}
+        {"type":"session_renamed","title":"A title"}
+        {"type":"model_set","model":"anthropic:opus"}
+        {"type":"model_set","model":null}
+        {"type":"cwd_changed","cwd":"/src"}
+        {"type":"attached","connection":"000000000000000000CC000001","user":1000,"device_hint":"phone"}
+        {"type":"detached","connection":"000000000000000000CC000001","user":1000,"reason":"taken_over"}
+        {"type":"session_failed","code":"EHOSTDOWN","reason":"provider_unreachable","message":"try again"}
+    "#]]
+    .assert_eq(&lines);
+}
+
+#[test]
+fn every_body_has_a_sample_and_reads_back_as_it_was_written() {
+    let names: Vec<_> = samples().iter().map(name_of_body).collect();
+    for name in BODIES {
+        assert!(names.contains(name), "{name} has no sample");
+    }
+    for body in samples() {
+        let written = record(body);
+        let line = to_line(&written);
+        assert_eq!(from_line(&line), written, "{line}");
+    }
+}
+
+#[test]
+fn a_body_begins_with_its_type_and_leaves_the_envelope_alone() {
+    for body in samples() {
+        let json = body.to_json();
+        assert!(json.starts_with(&format!(r#"{{"type":"{}""#, kind(&body))), "{json}");
+        assert!(!json.contains('\n'), "one record is one line");
+        let fields: Value = serde_json::from_str(&json).unwrap();
+        for key in ["schema_version", "seq", "time", "more"] {
+            assert!(fields.get(key).is_none(), "{key} in {json}");
+        }
+    }
+}
+
+#[test]
+fn fields_of_a_later_version_are_ignored() {
+    for body in samples() {
+        let mut fields: Value = serde_json::from_str(&to_line(&record(body.clone()))).unwrap();
+        fields["more"] = json!(true);
+        fields["of_a_later_version"] = json!({ "deep": [1, { "x": null }] });
+        assert_eq!(Body::decode(&kind(&body), &fields.to_string()), Decoded::Known(body));
+    }
+}
+
+#[test]
+fn a_type_of_a_later_version_is_unknown_not_an_error() {
+    for later in ["checkpoint_created", "", "User", "user ", "state-changed", "\0"] {
+        assert_eq!(Body::decode(later, r#"{"type":"whatever"}"#), Decoded::Unknown, "{later:?}");
+    }
+}
+
+#[test]
+fn a_line_whose_fields_do_not_fit_is_malformed_and_says_why() {
+    let malformed = |kind: &str, line: &str| match Body::decode(kind, line) {
+        Decoded::Malformed(why) => why,
+        other => panic!("{line}: {other:?}"),
+    };
+    let told: Vec<String> = [
+        ("user", r#"{"type":"user"}"#),
+        ("run_created", r#"{"turn_id":"short"}"#),
+        ("run_created", r#"{"turn_id":7}"#),
+        ("state_changed", r#"{"from":"idle","to":"asleep","trigger":"run_failed"}"#),
+        ("session_renamed", r#"{"title":"a","title":"b"}"#),
+        ("session_renamed", r#"{"title":"a""#),
+        ("session_renamed", ""),
+        ("session_failed", "null"),
+    ]
+    .map(|(kind, line)| format!("{kind}: {}", malformed(kind, line)))
+    .into();
+    expect![[r#"
+        user: missing field `turn_id` at line 1 column 15
+        run_created: `short` is not an id: 26 characters of 0-9 and A-Z without I, L, O and U are expected at line 1 column 19
+        run_created: invalid type: integer `7`, expected a string at line 1 column 12
+        state_changed: unknown variant `asleep`, expected one of `idle`, `running`, `queued`, `ended`, `failed` at line 1 column 28
+        session_renamed: duplicate field `title` at line 1 column 20
+        session_renamed: EOF while parsing an object at line 1 column 12
+        session_renamed: EOF while parsing a value at line 1 column 0
+        session_failed: invalid type: null, expected struct Failure at line 1 column 4"#]]
+    .assert_eq(&told.join("\n"));
+}
+
+#[test]
+fn optional_fields_may_be_missing() {
+    let lines = [
+        ("context", r#"{"turn_id":"00000000000000000000000001","model":"m","cwd":"/"}"#),
+        (
+            "tool_finished",
+            r#"{"turn_id":"00000000000000000000000001","call_id":"00000000000000000000000002","status":"ok","duration_ms":1,"output":""}"#,
+        ),
+        ("model_set", "{}"),
+    ];
+    for (kind, line) in lines {
+        assert!(matches!(Body::decode(kind, line), Decoded::Known(_)), "{line}");
+    }
+}
+
+/// `[[[…]]]`, this deep.
+fn nested(levels: usize) -> Value {
+    (0..levels).fold(json!(1), |inner, _| json!([inner]))
+}
+
+#[test]
+fn a_tool_input_that_is_nested_too_deeply_is_kept_in_a_form_that_can_be_read_back() {
+    for (levels, is_text) in [(1, false), (100, false), (101, true), (127, true), (500, true)] {
+        let mut world: World = scene("post");
+        let progress = ctx_session::command::Progress::ToolStarted {
+            call_id: call("t1"),
+            provider_call_id: None,
+            name: "read".to_owned(),
+            input: nested(levels),
+        };
+        world.ask(&ctx_session::Command::Progress { run: world.run(), progress }).unwrap();
+        let written = world.records.last().unwrap();
+        assert_eq!(&from_line(&to_line(written)), written, "{levels} levels");
+        let Body::ToolStarted(tool) = &written.body else { panic!("{written:?}") };
+        assert_eq!(tool.input.is_string(), is_text, "{levels} levels");
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn no_text_panics(at in 0..40_usize, line in "\\PC{0,200}") {
+        let bodies = samples();
+        let _ = Body::decode(&kind(&bodies[at % bodies.len()]), &line);
+    }
+
+    #[test]
+    fn a_cut_or_altered_line_never_panics(at in 0..40_usize, cut in 0..400_usize, put in "\\PC{0,3}") {
+        let bodies = samples();
+        let body = &bodies[at % bodies.len()];
+        let line = to_line(&record(body.clone()));
+        let chars: Vec<char> = line.chars().collect();
+        let (head, tail) = chars.split_at(cut % chars.len());
+        let head: String = head.iter().collect();
+        let tail: String = tail.iter().skip(1).collect();
+        prop_assert!(matches!(Body::decode(&kind(body), &head), Decoded::Malformed(_)), "{}", head);
+        let _ = Body::decode(&kind(body), &format!("{head}{put}{tail}"));
+    }
+
+    #[test]
+    fn any_text_of_a_message_reads_back(text in any::<String>(), client_id in any::<Option<String>>()) {
+        let body = Body::User(User { turn_id: RUN, message_id: message("m1"), client_id, text });
+        prop_assert_eq!(from_line(&to_line(&record(body.clone()))).body, body);
+    }
+}

@@ -1,0 +1,91 @@
+//! The seed's table "States": what an operator can do in each, and whether work is going on.
+//! `paused` comes with checkpoints; viewing the history needs no rule.
+
+use ctx_session::{RunState, State};
+use expect_test::expect;
+
+use crate::script::{check, scene};
+
+#[test]
+fn idle_awaits_input_post_a_message_or_end_it() {
+    check(
+        "post; finish done; end",
+        expect![[r#"
+            post: idle -> running | user, run_created, context, state_changed by message_posted | start r1, broadcast count | m1 r1 running
+            finish done: running -> idle | run_finished, state_changed by run_completed | broadcast count | r1 done
+            end: idle -> ended | state_changed by session_ended | close clients, free name | done
+        "#]],
+    );
+    assert!(scene("").session.current_run().is_none(), "no work is happening");
+}
+
+#[test]
+fn running_works_cancel_the_run_or_end_the_session() {
+    check(
+        "post; cancel; end",
+        expect![[r#"
+            post: idle -> running | user, run_created, context, state_changed by message_posted | start r1, broadcast count | m1 r1 running
+            cancel: running | - | stop r1 (operator by 1000) | r1 running
+            end: running -> ended | cancelled, state_changed by session_ended | kill r1, close clients, free name, broadcast count | done
+        "#]],
+    );
+    let world = scene("post");
+    assert_eq!(world.session.current_run().map(|run| &run.state), Some(&RunState::Running));
+}
+
+#[test]
+fn queued_keeps_the_message_resume_discard_or_end() {
+    check(
+        "post at-limit; resume; finish done; post at-limit; discard; post at-limit; end",
+        expect![[r#"
+            post at-limit: idle -> queued | user, run_created, state_changed by concurrency_limit | - | m1 r1 pending
+            resume: queued -> running | context, state_changed by queue_resumed | start r1, broadcast count | m1 r1 running
+            finish done: running -> idle | run_finished, state_changed by run_completed | broadcast count | r1 done
+            post at-limit: idle -> queued | user, run_created, state_changed by concurrency_limit | - | m2 r2 pending
+            discard: queued -> idle | queued_discarded, cancelled, state_changed by queued_discarded | - | r2 cancelled
+            post at-limit: idle -> queued | user, run_created, state_changed by concurrency_limit | - | m3 r3 pending
+            end: queued -> ended | cancelled, state_changed by session_ended | close clients, free name | done
+        "#]],
+    );
+    let world = scene("post at-limit");
+    assert_eq!(world.session.current_run().map(|run| &run.state), Some(&RunState::Pending));
+    let State::Queued { limit: Some(limit), .. } = &world.session.state else {
+        panic!("{:?}", world.session.state)
+    };
+    assert_eq!((limit.running, limit.limit), (4, 4), "why it waits is kept");
+}
+
+#[test]
+fn ended_is_terminal() {
+    check(
+        "end; post; resume; discard; set_model x:y; end; fail",
+        expect![[r#"
+            end: idle -> ended | state_changed by session_ended | close clients, free name | done
+            post: refused ESHUTDOWN session has ended; start a new one with another message or name
+            resume: refused ESHUTDOWN session has ended; start a new one with another message or name
+            discard: refused ESHUTDOWN session has ended; start a new one with another message or name
+            set_model x:y: refused ESHUTDOWN session has ended; start a new one with another message or name
+            end: refused ESHUTDOWN session has ended; start a new one with another message or name
+            fail: ended | - | - | ignored
+        "#]],
+    );
+    assert!(scene("end").session.ended_at.is_some());
+}
+
+#[test]
+fn failed_is_terminal_and_tells_why() {
+    check(
+        "fail; post; resume; discard; set_model x:y; fail; end",
+        expect![[r#"
+            fail: idle -> failed | session_failed, state_changed by session_failed | close clients, free name | done
+            post: refused ESHUTDOWN session has failed; start a new one with another message or name
+            resume: refused ESHUTDOWN session has failed; start a new one with another message or name
+            discard: refused ESHUTDOWN session has failed; start a new one with another message or name
+            set_model x:y: refused ESHUTDOWN session has failed; start a new one with another message or name
+            fail: failed | - | - | ignored
+            end: failed -> ended | state_changed by session_ended | close clients | done
+        "#]],
+    );
+    let State::Failed(failure) = scene("fail").session.state else { panic!("not failed") };
+    assert_eq!((failure.code.name(), failure.reason.as_str()), ("EIO", "storage_failure"));
+}

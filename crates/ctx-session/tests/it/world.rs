@@ -1,0 +1,179 @@
+//! One session with its log, a clock that is told and ids that are fixed: what an engine is to the rules.
+
+use std::collections::HashMap;
+
+use ctx_session::command::{Admission, Interruption, PostMessage, RunContext};
+use ctx_session::record::{LimitHit, LimitScope, PromptRef, Source};
+use ctx_session::rules::{Create, Given, create};
+use ctx_session::{
+    Answer, Body, CallId, Command, Effect, IdSource, Limits, MessageId, Name, Record, Refusal, RunId, Scope,
+    Session, SessionId, StateName, Timestamp, Ulid,
+};
+
+use crate::log;
+
+/// The owner, and who asks for things.
+pub const OWNER: u32 = 1000;
+/// When every world begins: 2026-11-15T06:00:00Z.
+pub const BEGIN_MS: u64 = 1_794_722_400_000;
+/// How far the clock goes between two commands of a script.
+pub const STEP_MS: u64 = 1_000;
+
+/// What came of a command: its records are written, its effects are the test's to look at.
+#[derive(Debug)]
+pub struct Told {
+    pub records: Vec<Body>,
+    pub effects: Vec<Effect>,
+    pub answer: Answer,
+}
+
+pub struct World {
+    pub session: Session,
+    pub records: Vec<Record>,
+    pub now: Timestamp,
+    pub ids: IdSource,
+    pub limits: Limits,
+    names: HashMap<Ulid, String>,
+}
+
+impl World {
+    /// A session that was just created.
+    pub fn new() -> World {
+        World::created_by(new_session())
+    }
+
+    pub fn created_by(new: Create) -> World {
+        let decision = create(new);
+        let now = Timestamp::from_millis(BEGIN_MS);
+        let [Body::SessionMeta(meta)] = decision.records.as_slice() else {
+            panic!("a log begins with session_meta alone: {decision:?}")
+        };
+        let session = Session::new((**meta).clone(), 0, now);
+        let records = decision.records.into_iter().map(|body| Record { seq: 0, time: now, body }).collect();
+        World {
+            session,
+            records,
+            now,
+            ids: IdSource::new(1),
+            limits: Limits::default(),
+            names: HashMap::new(),
+        }
+    }
+
+    /// Decides a command and, as an engine does, writes its records and applies them.
+    pub fn ask(&mut self, command: &Command) -> Result<Told, Refusal> {
+        let mut given = Given { now: self.now, ids: &mut self.ids, limits: &self.limits };
+        let decision = self.session.decide(command, &mut given)?;
+        for body in &decision.records {
+            let record = Record { seq: self.session.next_seq, time: self.now, body: body.clone() };
+            self.session.apply(&record);
+            self.records.push(record);
+        }
+        self.name_new_runs();
+        Ok(Told { records: decision.records, effects: decision.effects, answer: decision.answer })
+    }
+
+    pub fn tick(&mut self) {
+        self.now = Timestamp::from_millis(self.now.as_millis() + STEP_MS);
+    }
+
+    /// The daemon is gone and another one reads the log. What it does next is `recover`.
+    pub fn restart(&mut self) {
+        self.session = log::replay(&self.records);
+    }
+
+    pub fn state(&self) -> StateName {
+        self.session.state.name()
+    }
+
+    /// The run that goes on or waits, or else the newest one.
+    pub fn run(&self) -> RunId {
+        let current = self.session.current_run().or_else(|| self.session.runs().next_back());
+        current.map_or(RunId(Ulid(0)), |run| run.id)
+    }
+
+    /// `r1` is the first run, `m1` its message.
+    pub fn name_of(&self, id: Ulid) -> String {
+        self.names.get(&id).cloned().unwrap_or_else(|| small_name(id))
+    }
+
+    pub fn run_called(&self, name: &str) -> RunId {
+        let found = self.names.iter().find(|(_, known)| *known == name);
+        found.map_or_else(|| RunId(small_id(name)), |(id, _)| RunId(*id))
+    }
+
+    fn name_new_runs(&mut self) {
+        for (at, run) in self.session.runs().enumerate() {
+            self.names.entry(run.id.0).or_insert_with(|| format!("r{}", at + 1));
+            self.names.entry(run.message_id.0).or_insert_with(|| format!("m{}", at + 1));
+        }
+    }
+}
+
+/// Ids that a script makes up itself: `t1`, `c2`, `a3`, by letter and number.
+pub fn small_id(name: &str) -> Ulid {
+    let letter = name.chars().next().map_or(0, u32::from);
+    let number: u128 = name.get(1..).and_then(|digits| digits.parse().ok()).expect("a letter and a number");
+    Ulid((u128::from(letter) << 32) | number)
+}
+
+fn small_name(id: Ulid) -> String {
+    let letter = char::from_u32((id.0 >> 32) as u32).filter(char::is_ascii_lowercase);
+    letter.map_or_else(|| id.to_string(), |letter| format!("{letter}{}", id.0 as u32))
+}
+
+pub fn call(name: &str) -> CallId {
+    CallId(small_id(name))
+}
+
+pub fn message(name: &str) -> MessageId {
+    MessageId(small_id(name))
+}
+
+pub fn new_session() -> Create {
+    Create {
+        id: SessionId("01KA32G4R0000000000000000S".parse().expect("a ULID")),
+        name: Some(Name::of_session("default").expect("a name")),
+        scope: Scope::Private,
+        space: None,
+        owner: OWNER,
+        agent: Some(Name::new("coder").expect("a name")),
+        project: Name::new("demo").expect("a name"),
+        cwd: "/work".to_owned(),
+        model: "debug/echo".to_owned(),
+        client: Some("cli".to_owned()),
+        app: "ctx 0.1.0".to_owned(),
+    }
+}
+
+pub fn granted() -> Admission {
+    Admission::Granted(RunContext {
+        model: "debug/echo".to_owned(),
+        cwd: "/work".to_owned(),
+        policy: vec!["read".to_owned()],
+        cage: Some("bwrap".to_owned()),
+        sources: vec![Source {
+            kind: "instructions".to_owned(),
+            path: "/work/AGENTS.md".to_owned(),
+            hash: "aa11".to_owned(),
+            truncated: false,
+        }],
+        prompts: vec![PromptRef { target: "primary".to_owned(), hash: "bb22".to_owned() }],
+    })
+}
+
+pub fn full(scope: LimitScope) -> Admission {
+    let limit = match scope {
+        LimitScope::PerProject => 4,
+        LimitScope::PerOperator => 16,
+    };
+    Admission::Full(LimitHit { scope, running: limit, limit })
+}
+
+pub fn post(text: &str, admission: Admission) -> PostMessage {
+    PostMessage { text: text.to_owned(), client_id: None, model_override: None, cwd: None, admission }
+}
+
+pub fn recover() -> Command {
+    Command::Recover { cause: Interruption::DaemonCrash }
+}
