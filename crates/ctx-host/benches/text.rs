@@ -1,0 +1,102 @@
+//! Throughput of the text work on ordinary build output, in MB a second: `cargo bench -p ctx-host --bench text`.
+
+use std::hint::black_box;
+use std::sync::Arc;
+use std::time::Instant;
+
+use ctx_host::shell::text::ansi::Cleaner;
+use ctx_host::shell::text::budget::{Budget, Collector, Grep, Plan};
+use ctx_host::shell::text::output::OutputStream;
+use ctx_host::shell::text::redact::{Redactor, Secrets};
+
+const TOTAL_BYTES: usize = 64 << 20;
+const READ_BYTES: usize = 64 << 10;
+const ROUNDS: usize = 5;
+
+/// Lines as cargo, npm, make, pytest and a web server print them.
+fn build_log() -> String {
+    let lines = [
+        "   Compiling serde_derive v1.0.229 (/home/tom/.cargo/registry/src/index/serde_derive-1.0.229)",
+        "warning: unused variable: `context` --> crates/host/src/shell/mod.rs:128:13",
+        "test session::rules::a_run_ends_once ... ok",
+        "gcc -O2 -Wall -Wextra -fPIC -I../include -c src/tokenizer.c -o build/tokenizer.o",
+        "npm warn deprecated inflight@1.0.6: This module is not supported, and leaks memory.",
+        "[2026-11-15T08:11:02Z] INFO GET /api/sessions?page=2&limit=50 200 3.1 ms 7f3a9c21-5b7e-4d7a-9d3e-1c2b3a4d5e6f",
+        "tests/test_login.py::test_password_is_hashed PASSED                                   [ 42%]",
+        "  adding: node_modules/@babel/core/lib/index.js (deflated 68%)",
+        "commit 3f786850e387550fdab836ed7e6dc881de23001b Merge branch 'main' of github.com:example/project",
+        "",
+        "Downloading https://files.example.org/packages/ab/cd/requests-2.32.3-py3-none-any.whl (64 kB)",
+        "make[2]: Entering directory '/home/tom/src/project/build/third_party/zlib'",
+    ];
+    let mut text = String::with_capacity(TOTAL_BYTES + 256);
+    let mut seed = 1u64;
+    while text.len() < TOTAL_BYTES {
+        seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        let index = usize::try_from(seed >> 33).unwrap_or(0);
+        text.push_str(lines[index % lines.len()]);
+        text.push('\n');
+    }
+    text
+}
+
+/// The best of a few rounds, in MB a second.
+fn best(name: &str, bytes: usize, mut round: impl FnMut()) {
+    let mut fastest = f64::MAX;
+    for _ in 0..ROUNDS {
+        let start = Instant::now();
+        round();
+        fastest = fastest.min(start.elapsed().as_secs_f64());
+    }
+    println!("{name:<28} {:>8.0} MB/s", bytes as f64 / 1e6 / fastest);
+}
+
+fn main() {
+    let log = build_log();
+    let coloured =
+        log.replace("warning", "\u{1b}[33mwarning\u{1b}[0m").replace(" ok", " \u{1b}[32mok\u{1b}[0m");
+    let secrets =
+        Arc::new(Secrets::from_env([("MY_TOKEN", "quite-a-Secret-77"), ("DB_PASSWORD", "hunter2-hunter2")]));
+    let mut out = Vec::with_capacity(READ_BYTES * 2);
+    best("redact", log.len(), || {
+        let mut redactor = Redactor::new(Arc::clone(&secrets));
+        for read in log.as_bytes().chunks(READ_BYTES) {
+            out.clear();
+            redactor.push(read, &mut out);
+            black_box(&out);
+        }
+    });
+    let mut text = String::with_capacity(READ_BYTES * 2);
+    for (name, input) in [("ansi, plain", &log), ("ansi, coloured", &coloured)] {
+        best(name, input.len(), || {
+            let mut cleaner = Cleaner::new();
+            for read in input.as_bytes().chunks(READ_BYTES) {
+                text.clear();
+                cleaner.push(read, &mut text);
+                black_box(&text);
+            }
+        });
+    }
+    let grep =
+        Budget { grep: Some(Grep { pattern: "warning|error".into(), context: 1 }), ..Budget::default() };
+    for (name, plan) in
+        [("budget, default", Plan::default()), ("budget, grep", grep.plan().expect("a good pattern"))]
+    {
+        best(name, log.len(), || {
+            let mut collector = Collector::new(&plan);
+            for read in log.as_bytes().chunks(READ_BYTES) {
+                collector.push(std::str::from_utf8(read).expect("ASCII"));
+            }
+            black_box(collector.finish());
+        });
+    }
+    for (name, input) in [("whole stream, plain", &log), ("whole stream, coloured", &coloured)] {
+        best(name, input.len(), || {
+            let mut stream = OutputStream::new(Arc::clone(&secrets), &Plan::default());
+            for read in input.as_bytes().chunks(READ_BYTES) {
+                black_box(stream.push(read));
+            }
+            black_box(stream.finish());
+        });
+    }
+}

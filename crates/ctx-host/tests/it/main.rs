@@ -1,0 +1,3 @@
+//! The integration tests of `ctx-host`, in one binary.
+
+mod text_redact;
