@@ -50,6 +50,8 @@ fn store(
 ) -> io::Result<()> {
     let dir = log.beside(DIR);
     disk.make_dir(&dir, owner)?;
+    // Also when it was there: whoever made it may have died before this. The same below.
+    disk.sync_dir(log.dir())?;
     let path = path(log, &blob.sha256);
     let there = match disk.open(&path, OpenMode::Read) {
         Ok(file) => file.len()? == blob.size,
@@ -69,9 +71,7 @@ fn store(
             return Err(error);
         }
     }
-    // Also when it was there: whoever stored it may have died before this.
-    disk.sync_dir(&dir)?;
-    disk.sync_dir(log.dir())
+    disk.sync_dir(&dir)
 }
 
 pub(crate) fn get(disk: &dyn Disk, log: &LogPath, sha256: &str) -> Result<Vec<u8>, JournalError> {

@@ -46,16 +46,24 @@ impl fmt::Display for Damage {
         write!(f, "{}:{}: ", self.log, self.line)?;
         match &self.kind {
             DamageKind::TornTail { bytes, kept } => {
-                write!(f, "{bytes} bytes of a command that was never finished were cut off and kept in {kept}")
+                write!(
+                    f,
+                    "{bytes} bytes of a command that was never finished were cut off and kept in {kept}"
+                )
             }
             DamageKind::TornTailUncut { bytes } => {
-                write!(f, "{bytes} bytes of a command that was never finished; there is no room to keep them elsewhere")
+                write!(
+                    f,
+                    "{bytes} bytes of a command that was never finished; there is no room to keep them elsewhere"
+                )
             }
             DamageKind::BadLine { reason } => write!(f, "skipped, not a record: {reason}"),
             DamageKind::LongLine { bytes } => write!(f, "skipped, {bytes} bytes are too long for a record"),
             DamageKind::UnknownVersion { version } => write!(f, "skipped, unknown format version {version}"),
             DamageKind::Gap { from, to } if *to == from + 1 => write!(f, "record {from} is missing"),
-            DamageKind::Gap { from, to } => write!(f, "records {from} to {} are missing", to.saturating_sub(1)),
+            DamageKind::Gap { from, to } => {
+                write!(f, "records {from} to {} are missing", to.saturating_sub(1))
+            }
             DamageKind::Repeat { seq } => write!(f, "skipped, record {seq} was there before"),
             DamageKind::StraySeq { seq, expected } => {
                 write!(f, "skipped, seq {seq} does not fit where {expected} was due")

@@ -15,7 +15,10 @@ pub enum JournalError {
     AlreadyThere { log: LogPath },
     #[error("{log}: another writer has it open; stop the other daemon, or wait until it lets go")]
     Locked { log: LogPath },
-    #[error("{log}: line {line} has format version {version}, and this ctx writes {}; use a newer ctx", crate::FORMAT_VERSION)]
+    #[error(
+        "{log}: line {line} has format version {version}, and this ctx writes {}; use a newer ctx",
+        crate::FORMAT_VERSION
+    )]
     TooNew { log: LogPath, line: u64, version: u64 },
     #[error("{log}: no space left on the disk; free some and try again")]
     NoSpace { log: LogPath },

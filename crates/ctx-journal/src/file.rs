@@ -90,7 +90,12 @@ impl FileJournal {
     }
 
     /// Writes a log's first command into a working file, syncs it and gives it its name.
-    fn make_file(&self, log: &LogPath, owner: Owner, bytes: &[u8]) -> Result<Box<dyn DiskFile>, JournalError> {
+    fn make_file(
+        &self,
+        log: &LogPath,
+        owner: Owner,
+        bytes: &[u8],
+    ) -> Result<Box<dyn DiskFile>, JournalError> {
         let io = |action| move |error| io_error(log, action, error);
         let there = || JournalError::AlreadyThere { log: log.clone() };
         let working = format!("{log}.new");
@@ -151,8 +156,7 @@ fn scan_from(
     };
     let offset = seek::offset_before(file, limit, from)?;
     let mut lines = LineReader::new(file, offset, limit, (offset == 0).then_some(0));
-    let mut scanner =
-        if offset == 0 { Scanner::from_start(log) } else { Scanner::from_middle(log, offset) };
+    let mut scanner = if offset == 0 { Scanner::from_start(log) } else { Scanner::from_middle(log, offset) };
     let mut damage = loop {
         match lines.next_line()? {
             Some(line) if scanner.line(line, &mut sink).is_break() => break scanner.into_damage(),
@@ -253,7 +257,8 @@ impl Journal for FileJournal {
         }
         let owner = self.open_file(from, OpenMode::Read)?.owner();
         let owner = owner.map_err(|error| io_error(from, "read the owner of", error))?;
-        let parent = |log: &LogPath| log.dir().rsplit_once('/').map_or(String::new(), |(dir, _)| dir.to_owned());
+        let parent =
+            |log: &LogPath| log.dir().rsplit_once('/').map_or(String::new(), |(dir, _)| dir.to_owned());
         let (from_parent, to_parent) = (parent(from), parent(to));
         self.make_dirs(&to_parent, owner).map_err(|error| io_error(to, "make the directory of", error))?;
         self.disk.rename(from.dir(), to.dir(), Replace::No).map_err(|error| match error.kind() {
@@ -263,7 +268,9 @@ impl Journal for FileJournal {
         self.registry.renamed(from, to);
         self.disk.sync_dir(&to_parent).map_err(|error| io_error(to, "sync the directory of", error))?;
         if from_parent != to_parent {
-            self.disk.sync_dir(&from_parent).map_err(|error| io_error(from, "sync the directory of", error))?;
+            self.disk
+                .sync_dir(&from_parent)
+                .map_err(|error| io_error(from, "sync the directory of", error))?;
         }
         Ok(())
     }

@@ -64,7 +64,7 @@ pub(crate) fn parse(line: &[u8]) -> Result<(Envelope<'_>, Timestamp, &str), NotA
         return Err(bad("an empty line"));
     }
     // Serde would take an array for the envelope as well.
-    if line.first() == Some(&b'[') {
+    if line.trim_ascii_start().first() == Some(&b'[') {
         return Err(bad("not an object"));
     }
     let text = std::str::from_utf8(line).map_err(|_| bad("not UTF-8"))?;
@@ -184,8 +184,10 @@ mod tests {
 
     #[test]
     fn a_command_is_written_in_the_documented_form() {
-        let bodies =
-            [r#"{"type":"user","text":"hi"}"#.to_owned(), r#"{"type":"run_created","turn_id":"1"}"#.to_owned()];
+        let bodies = [
+            r#"{"type":"user","text":"hi"}"#.to_owned(),
+            r#"{"type":"run_created","turn_id":"1"}"#.to_owned(),
+        ];
         let mut out = Vec::new();
         encode(&mut out, 1, time(), &bodies);
         assert_eq!(

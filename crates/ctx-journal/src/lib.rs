@@ -20,6 +20,7 @@ mod real;
 mod recover;
 mod scan;
 mod seek;
+pub mod sim;
 mod soon;
 mod writer;
 

@@ -62,7 +62,8 @@ impl<'f> LineReader<'f> {
             let unsearched = self.buf.get(searched..).unwrap_or_default();
             if let Some(found) = memchr::memchr(b'\n', unsearched) {
                 let lf = searched + found;
-                let form = if lf - self.start > RECORD_BYTES_MAX { LineForm::TooLong } else { LineForm::Whole };
+                let form =
+                    if lf - self.start > RECORD_BYTES_MAX { LineForm::TooLong } else { LineForm::Whole };
                 return Ok(Some(self.take(lf, lf + 1, form)));
             }
             if self.buf.len() - self.start > RECORD_BYTES_MAX {
@@ -97,7 +98,8 @@ impl<'f> LineReader<'f> {
     fn take(&mut self, end: usize, next: usize, form: LineForm) -> Line<'_> {
         let begin = std::mem::replace(&mut self.start, next);
         let bytes = self.buf.get(begin..end).unwrap_or_default();
-        let kept = if form == LineForm::TooLong { bytes.get(..LONG_LINE_KEPT).unwrap_or(bytes) } else { bytes };
+        let kept =
+            if form == LineForm::TooLong { bytes.get(..LONG_LINE_KEPT).unwrap_or(bytes) } else { bytes };
         self.number = self.number.map(|number| number + 1);
         Line {
             number: self.number.unwrap_or(0),

@@ -124,7 +124,8 @@ fn write_anew(file: &dyn DiskFile, from: u64) -> io::Result<()> {
 /// the log as it was, and perhaps a copy of its tail.
 pub(crate) fn cut(disk: &dyn Disk, file: &dyn DiskFile, log: &LogPath, tail: &Tail) -> io::Result<String> {
     let (path, copy) = new_torn_file(disk, file, log, tail.found)?;
-    let kept = copy_range(file, &*copy, tail).and_then(|()| copy.sync()).and_then(|()| disk.sync_dir(log.dir()));
+    let kept =
+        copy_range(file, &*copy, tail).and_then(|()| copy.sync()).and_then(|()| disk.sync_dir(log.dir()));
     if let Err(error) = kept {
         // Half a copy is worth nothing while the whole is still in the log.
         let _ = disk.remove_file(&path);
@@ -154,10 +155,11 @@ fn new_torn_file(
 }
 
 fn copy_range(from: &dyn DiskFile, to: &dyn DiskFile, range: &Tail) -> io::Result<()> {
-    let mut buf = vec![0; COPY_BYTES];
+    let size = usize::try_from(range.end - range.start).unwrap_or(usize::MAX).min(COPY_BYTES);
+    let mut buf = vec![0; size];
     let mut at = range.start;
     while at < range.end {
-        let want = usize::try_from(range.end - at).unwrap_or(usize::MAX).min(COPY_BYTES);
+        let want = usize::try_from(range.end - at).unwrap_or(usize::MAX).min(size);
         let got = read_full(from, buf.get_mut(..want).unwrap_or_default(), at)?;
         if got == 0 {
             break;

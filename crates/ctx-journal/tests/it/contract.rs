@@ -223,7 +223,7 @@ fn threads_that_share_a_writer_get_every_seq_once() {
                 std::thread::spawn(move || {
                     let append = |n: u64| {
                         let text = format!("{thread}-{n}");
-                        if n % 3 == 0 {
+                        if n.is_multiple_of(3) {
                             writer.append_soon(at(n), &command(&[&text])).unwrap()
                         } else {
                             writer.append_next(at(n), &command(&[&text, "second"])).unwrap()

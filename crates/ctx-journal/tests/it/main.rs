@@ -1,4 +1,7 @@
 //! Tests of the journal: what a user relies on, over every disk.
 
+#![expect(clippy::unwrap_used, reason = "helpers of tests fail by panicking, as tests do")]
+
 mod contract;
+mod crash;
 mod support;

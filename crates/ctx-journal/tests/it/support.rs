@@ -2,8 +2,12 @@
 
 use std::ops::ControlFlow;
 use std::path::Path;
+use std::sync::Arc;
 
-use ctx_journal::{Damage, Entry, FileJournal, Journal, JournalError, LogPath, LogWriter, Opened, Owner, RealDisk};
+use ctx_journal::sim::SimDisk;
+use ctx_journal::{
+    Damage, Entry, FileJournal, Journal, JournalError, LogPath, LogWriter, Opened, Owner, RealDisk,
+};
 use ctx_session::Timestamp;
 
 pub const PATH: &str = "home/0/agent/coder/session/default/events.jsonl";
@@ -74,6 +78,7 @@ pub fn over_every_journal(test: impl Fn(&dyn Journal)) {
     let dir = tempfile::tempdir().unwrap();
     test(&real(dir.path()));
     test(&FileJournal::in_memory());
+    test(&FileJournal::new(Arc::new(SimDisk::new())));
 }
 
 pub fn real(root: &Path) -> FileJournal {
