@@ -146,6 +146,23 @@ fn every_pair_of_state_and_command_has_the_outcome_of_the_design() {
 }
 
 #[test]
+fn asking_before_a_post_gives_the_answer_of_the_post() {
+    for state in StateName::ALL {
+        for (row, text, client_id) in
+            [("post", "hello", None), ("post id=used", "hello", Some("used")), ("post empty", "", None)]
+        {
+            let mut world = in_state(state);
+            let before = world.session.may_post(text, client_id, &world.limits);
+            match (before, ask(&mut world, row)) {
+                (Ok(Some(answer)), Ok(told)) => assert_eq!(answer, told.answer, "{state}: {row}"),
+                (Ok(None), Ok(told)) => assert!(!told.records.is_empty(), "{state}: {row}"),
+                (before, told) => assert_eq!(before.unwrap_err(), told.unwrap_err(), "{state}: {row}"),
+            }
+        }
+    }
+}
+
+#[test]
 fn every_command_and_every_state_is_in_the_table() {
     let world = in_state(StateName::Idle);
     let asked: Vec<_> = ROWS.iter().map(|row| name_of_command(&command(&world, row))).collect();

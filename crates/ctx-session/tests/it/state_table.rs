@@ -1,10 +1,10 @@
 //! The seed's table "States": what an operator can do in each, and whether work is going on.
 //! `paused` comes with checkpoints; viewing the history needs no rule.
 
-use ctx_session::{RunState, State};
+use ctx_session::{RunState, State, StateName, Timestamp};
 use expect_test::expect;
 
-use crate::script::{check, scene};
+use crate::script::{check, play, scene};
 
 #[test]
 fn idle_awaits_input_post_a_message_or_end_it() {
@@ -88,4 +88,24 @@ fn failed_is_terminal_and_tells_why() {
     );
     let State::Failed(failure) = scene("fail").session.state else { panic!("not failed") };
     assert_eq!((failure.code.name(), failure.reason.as_str()), ("EIO", "storage_failure"));
+}
+
+#[test]
+fn the_state_file_has_four_words_and_the_log_has_one_per_state() {
+    let words = StateName::ALL.map(|state| {
+        let in_log = serde_json::to_value(state).unwrap();
+        assert_eq!(in_log, state.as_str());
+        assert_eq!(serde_json::from_value::<StateName>(in_log).unwrap(), state);
+        format!("{state}: {}", state.file_word())
+    });
+    assert_eq!(words, ["idle: idle", "running: active", "queued: active", "ended: done", "failed: error"]);
+}
+
+#[test]
+fn times_of_a_session_never_go_back_with_the_clock() {
+    let mut world = scene("post; finish done");
+    let updated = world.session.updated_at;
+    world.now = Timestamp::default();
+    play(&mut world, "rename late; end");
+    assert_eq!((world.session.updated_at, world.session.created_at <= updated), (updated, true));
 }
