@@ -1,7 +1,8 @@
 //! The prefilter: which positions of a text may begin a rule's anchor, at memory speed.
 //!
-//! A bit for each pair of bytes says whether any anchor begins with that pair; the 8 KiB of bits stay in
-//! the first-level cache. Behind a set bit its rank leads to the few anchors that begin so.
+//! A bit for each pair of bytes says whether any anchor begins with that pair, another whether one goes on
+//! with it; the 16 KiB of bits stay in the first-level cache. Behind a set bit its rank leads to the few
+//! anchors that begin so.
 
 /// What an anchor leads to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -12,9 +13,21 @@ pub(super) enum Target {
     Literal(usize),
 }
 
+/// The beginning of a rule or a value.
+pub(super) struct Anchor<'a> {
+    pub bytes: &'a [u8],
+    /// Whether upper and lower case are one.
+    pub fold: bool,
+    /// Whether the anchor ends a name: no letter may follow.
+    pub ends_name: bool,
+    pub target: Target,
+}
+
 /// The bits, their ranks, and the targets of each pair.
 pub(super) struct Filter {
     bits: Box<[u64; 1024]>,
+    /// The second and third bytes of the anchors.
+    seconds: Box<[u64; 1024]>,
     /// How many bits are set before each word of `bits`.
     ranks: Box<[u16; 1024]>,
     groups: Vec<Vec<Target>>,
@@ -23,14 +36,18 @@ pub(super) struct Filter {
 }
 
 impl Filter {
-    /// Builds the filter from the first two bytes of each anchor; `fold` covers both cases.
-    pub fn new(anchors: &[(&[u8], bool, Target)]) -> Filter {
+    /// Builds the filter from the first three bytes of each anchor.
+    pub fn new(anchors: &[Anchor<'_>]) -> Filter {
         let mut pairs: Vec<(u16, Target)> = Vec::new();
-        for (anchor, fold, target) in anchors {
-            let [first, second, ..] = anchor else { continue };
-            for a in cases(*first, *fold) {
-                for b in cases(*second, *fold) {
-                    pairs.push((pair(a, b), *target));
+        let mut seconds = Box::new([0; 1024]);
+        for anchor in anchors {
+            let [first, second, rest @ ..] = anchor.bytes else { continue };
+            for b in cases(*second, anchor.fold) {
+                for a in cases(*first, anchor.fold) {
+                    pairs.push((pair(a, b), anchor.target));
+                }
+                for c in thirds(rest, anchor) {
+                    set(&mut seconds, pair(b, c));
                 }
             }
         }
@@ -39,6 +56,7 @@ impl Filter {
         pairs.dedup();
         let mut filter = Filter {
             bits: Box::new([0; 1024]),
+            seconds,
             ranks: Box::new([0; 1024]),
             groups: Vec::new(),
             firsts: [false; 256],
@@ -50,10 +68,7 @@ impl Filter {
     fn fill(&mut self, pairs: &[(u16, Target)]) {
         for group in pairs.chunk_by(|a, b| a.0 == b.0) {
             let Some((pair, _)) = group.first() else { continue };
-            let (word, bit) = place(*pair);
-            if let Some(bits) = self.bits.get_mut(word) {
-                *bits |= 1 << bit;
-            }
+            set(&mut self.bits, *pair);
             let [first, _] = pair.to_be_bytes();
             if let Some(is_first) = self.firsts.get_mut(usize::from(first)) {
                 *is_first = true;
@@ -70,13 +85,23 @@ impl Filter {
     /// The first position from `from` on where an anchor may begin.
     pub fn next(&self, bytes: &[u8], from: usize) -> Option<usize> {
         let tail = bytes.get(from..)?;
-        tail.windows(2).position(|two| matches!(two, [a, b] if self.has(pair(*a, *b)))).map(|at| from + at)
+        let at = tail.windows(3).position(|three| self.matches(three)).or_else(|| match tail {
+            // The third byte of the last pair has not come yet.
+            [.., a, b] if has(&self.bits, pair(*a, *b)) => Some(tail.len() - 2),
+            _ => None,
+        });
+        at.map(|at| from + at)
+    }
+
+    #[inline]
+    fn matches(&self, three: &[u8]) -> bool {
+        matches!(three, [a, b, c] if has(&self.bits, pair(*a, *b)) && has(&self.seconds, pair(*b, *c)))
     }
 
     /// The anchors that may begin with these two bytes.
     pub fn targets(&self, first: u8, second: u8) -> &[Target] {
         let pair = pair(first, second);
-        if !self.has(pair) {
+        if !has(&self.bits, pair) {
             return &[];
         }
         let (word, bit) = place(pair);
@@ -90,11 +115,26 @@ impl Filter {
     pub fn may_begin(&self, byte: u8) -> bool {
         self.firsts.get(usize::from(byte)).copied().unwrap_or(false)
     }
+}
 
-    #[inline]
-    fn has(&self, pair: u16) -> bool {
-        let (word, bit) = place(pair);
-        self.bits.get(word).is_some_and(|bits| bits >> bit & 1 == 1)
+#[inline]
+fn has(bits: &[u64; 1024], pair: u16) -> bool {
+    let (word, bit) = place(pair);
+    bits.get(word).is_some_and(|bits| bits >> bit & 1 == 1)
+}
+
+fn set(bits: &mut [u64; 1024], pair: u16) {
+    let (word, bit) = place(pair);
+    if let Some(bits) = bits.get_mut(word) {
+        *bits |= 1 << bit;
+    }
+}
+
+/// The bytes that may stand third.
+fn thirds(rest: &[u8], anchor: &Anchor<'_>) -> Vec<u8> {
+    match rest.first() {
+        Some(third) => cases(*third, anchor.fold),
+        None => (0..=u8::MAX).filter(|byte| !(anchor.ends_name && byte.is_ascii_alphabetic())).collect(),
     }
 }
 

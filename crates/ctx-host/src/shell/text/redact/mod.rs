@@ -14,7 +14,7 @@ mod swallow;
 
 use std::sync::Arc;
 
-use filter::{Filter, Target};
+use filter::{Anchor, Filter, Target};
 use rules::{Check, RULES, Rule};
 use shape::{BACK_BYTES, Left, More, View, is_edge, match_parts};
 use swallow::Swallow;
@@ -80,13 +80,19 @@ impl Secrets {
     }
 
     fn build(literals: Vec<Literal>) -> Secrets {
-        let mut anchors: Vec<(&[u8], bool, Target)> = Vec::new();
-        for (index, literal) in literals.iter().enumerate() {
-            anchors.push((&literal.value, false, Target::Literal(index)));
-        }
-        for (index, rule) in RULES.iter().enumerate() {
-            anchors.push((rule.anchor.as_bytes(), rule.fold, Target::Rule(index)));
-        }
+        let of_literals = literals.iter().enumerate().map(|(index, literal)| Anchor {
+            bytes: &literal.value,
+            fold: false,
+            ends_name: false,
+            target: Target::Literal(index),
+        });
+        let of_rules = RULES.iter().enumerate().map(|(index, rule)| Anchor {
+            bytes: rule.anchor.as_bytes(),
+            fold: rule.fold,
+            ends_name: matches!(rule.check, Check::Pair(_)),
+            target: Target::Rule(index),
+        });
+        let anchors: Vec<Anchor<'_>> = of_literals.chain(of_rules).collect();
         let filter = Filter::new(&anchors);
         Secrets { literals, filter }
     }
