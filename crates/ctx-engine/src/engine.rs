@@ -22,9 +22,10 @@ use crate::admission::Slots;
 use crate::clock::Fresh;
 use crate::driver::{Ask, Begin, DriverLink, Gone, Reply, spawn};
 use crate::follow::Follow;
-use crate::live::{EventId, Live};
+use crate::live::EventId;
 use crate::place::Shelf;
 use crate::port::{Prepare, Worker};
+use crate::recent::RecentRuns;
 use crate::registry::{NameSpace, Registry, Summary};
 use crate::shelves::Shelves;
 
@@ -65,6 +66,7 @@ pub(crate) struct Inner {
     pub registry: Registry,
     pub slots: Slots,
     pub shelves: Arc<Shelves>,
+    pub runs: RecentRuns,
     active: Mutex<HashMap<SessionId, DriverLink>>,
     /// The group of each user that has come in: their files belong to it.
     groups: Mutex<HashMap<u32, u32>>,
@@ -101,13 +103,16 @@ pub struct Post {
     pub cwd: Option<String>,
 }
 
-/// What came of a post, and where in the log its run begins.
+/// What came of a post.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Posted {
     pub run: RunId,
     pub message: MessageId,
     pub state: RunState,
+    /// The client id was used before; this is the run it started then.
     pub repeated: bool,
+    /// Where the run begins in the log.
+    pub first_seq: u64,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -131,6 +136,7 @@ impl Engine {
             registry: Registry::default(),
             slots: Slots::default(),
             shelves: Arc::default(),
+            runs: RecentRuns::default(),
             active: Mutex::default(),
             groups: Mutex::default(),
             holds: Mutex::default(),
@@ -210,7 +216,7 @@ impl Engine {
         let mut found = self.inner.registry.select(|summary| {
             summary.meta.scope != Scope::Temp && self.may_see(caller, summary.meta.owner) && keep(summary)
         });
-        found.sort_by(|a, b| (b.updated_at, b.id()).cmp(&(a.updated_at, a.id())));
+        found.sort_by_key(|summary| std::cmp::Reverse((summary.updated_at, summary.id())));
         found
     }
 
@@ -288,7 +294,7 @@ impl Engine {
         let ask = || Ask::Cancel { run, reason: CancelReason::Operator, by: Some(caller.uid) };
         match self.ask(id, ask).await? {
             Reply::Answer(Answer::Run { state, .. }) => Ok(state),
-            Reply::Answer(_) | Reply::Look { .. } => {
+            Reply::Answer(_) | Reply::Posted { .. } | Reply::Look(_) | Reply::Live(_) => {
                 Err(Refusal::new(Code::Eio, "a cancel without an answer"))
             }
         }
@@ -347,26 +353,33 @@ impl Engine {
     /// The session as it is now.
     pub async fn look(&self, caller: Caller, id: SessionId) -> Result<Session, Refusal> {
         self.find(caller, id)?;
-        self.look_at(id).await.map(|(session, _)| session)
+        match self.ask(id, || Ask::Look).await? {
+            Reply::Look(session) => Ok(*session),
+            Reply::Answer(_) | Reply::Posted { .. } | Reply::Live(_) => {
+                Err(Refusal::new(Code::Eio, "a look without a session"))
+            }
+        }
     }
 
-    /// The session as it is now, and its events after a place; None: from the first record on.
+    /// The session's events after a place; None: from the first record on.
     pub async fn follow(
         &self,
         caller: Caller,
         id: SessionId,
         after: Option<EventId>,
-    ) -> Result<(Session, Follow), Refusal> {
+    ) -> Result<Follow, Refusal> {
         self.find(caller, id)?;
-        let (session, live) = self.look_at(id).await?;
-        Ok((session, Follow::new(self.inner.clone(), id, live, after)))
+        match self.ask(id, || Ask::Live).await? {
+            Reply::Live(live) => Ok(Follow::new(self.inner.clone(), id, live, after)),
+            Reply::Answer(_) | Reply::Posted { .. } | Reply::Look(_) => {
+                Err(Refusal::new(Code::Eio, "a session without events"))
+            }
+        }
     }
 
-    async fn look_at(&self, id: SessionId) -> Result<(Session, Arc<Live>), Refusal> {
-        match self.ask(id, || Ask::Look).await? {
-            Reply::Look { session, live } => Ok((*session, live)),
-            Reply::Answer(_) => Err(Refusal::new(Code::Eio, "a look without a session")),
-        }
+    /// The session of a run that was started not long ago, whoever's it is.
+    pub fn session_of_run(&self, run: RunId) -> Option<SessionId> {
+        self.inner.runs.session_of(run)
     }
 
     /// Keeps a temp session alive; it is cancelled and forgotten when the last hold is dropped.
@@ -411,10 +424,12 @@ impl Engine {
 
 fn posted(reply: Reply) -> Result<Posted, Refusal> {
     match reply {
-        Reply::Answer(Answer::Posted { run, message, state, repeated }) => {
-            Ok(Posted { run, message, state, repeated })
+        Reply::Posted { answer: Answer::Posted { run, message, state, repeated }, first_seq } => {
+            Ok(Posted { run, message, state, repeated, first_seq })
         }
-        Reply::Answer(_) | Reply::Look { .. } => Err(Refusal::new(Code::Eio, "a post without a run")),
+        Reply::Posted { .. } | Reply::Answer(_) | Reply::Look(_) | Reply::Live(_) => {
+            Err(Refusal::new(Code::Eio, "a post without a run"))
+        }
     }
 }
 

@@ -12,6 +12,7 @@ mod follow;
 pub mod live;
 pub mod place;
 pub mod port;
+mod recent;
 pub mod registry;
 mod shelves;
 pub mod start;

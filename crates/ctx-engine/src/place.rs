@@ -38,7 +38,7 @@ impl Shelf {
 
     /// The log of the session in this directory of the shelf.
     pub fn log(&self, dir_name: &str) -> Result<LogPath, BadLogPath> {
-        LogPath::new(&format!("{}/{dir_name}/events.jsonl", self.dir()))
+        LogPath::new(format!("{}/{dir_name}/events.jsonl", self.dir()))
     }
 }
 

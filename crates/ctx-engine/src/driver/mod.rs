@@ -66,14 +66,22 @@ pub(crate) enum Ask {
         connection: Ulid,
         reason: DetachReason,
     },
-    /// The session as it is, and its live events.
+    /// The session as it is.
     Look,
+    /// Its live events.
+    Live,
 }
 
 /// What the one who asked is told.
 pub(crate) enum Reply {
     Answer(Answer),
-    Look { session: Box<Session>, live: Arc<Live> },
+    /// A post was accepted, now or before; its run begins in the log at `first_seq`.
+    Posted {
+        answer: Answer,
+        first_seq: u64,
+    },
+    Look(Box<Session>),
+    Live(Arc<Live>),
 }
 
 pub(crate) type ReplyTo = oneshot::Sender<Result<Reply, Refusal>>;
@@ -107,7 +115,8 @@ impl Ask {
             | Ask::SetModel { .. }
             | Ask::Attach { .. }
             | Ask::Detach { .. }
-            | Ask::Look => true,
+            | Ask::Look
+            | Ask::Live => true,
         }
     }
 }
@@ -284,14 +293,8 @@ impl Driver {
     async fn on_ask(&mut self, ask: Ask, reply: ReplyTo) {
         let by_run = match ask {
             Ask::Cancel { run, reason, by } => return self.on_cancel(run, reason, by, reply).await,
-            Ask::Look => {
-                let session = Box::new(self.core_ref().map(|core| core.session.clone()));
-                let live = self.live.clone();
-                match *session {
-                    Some(session) => Ok(Reply::Look { session: Box::new(session), live }),
-                    None => Err(self.lost_refusal()),
-                }
-            }
+            Ask::Look => self.core().map(|core| Reply::Look(Box::new(core.session.clone()))),
+            Ask::Live => Ok(Reply::Live(self.live.clone())),
             Ask::Post { text, client_id, model_override, cwd } => {
                 self.post(text, client_id, model_override, cwd).await
             }
@@ -320,7 +323,7 @@ impl Driver {
     ) -> Result<Reply, Refusal> {
         let session = &self.core()?.session;
         if let Some(answer) = session.may_post(&text, client_id.as_deref(), &self.inner.limits)? {
-            return Ok(Reply::Answer(answer));
+            return Ok(self.with_first_seq(answer));
         }
         let model = model_override.clone().unwrap_or_else(|| session.model_override.clone());
         let wanted = cwd.clone().unwrap_or_else(|| session.cwd.clone());
@@ -330,7 +333,29 @@ impl Driver {
         let post = PostMessage { text, client_id, model_override, cwd, admission };
         let reply = self.perform(Command::PostMessage(post)).await;
         self.ready = None;
-        reply
+        self.posted(reply?)
+    }
+
+    /// Says where the run of a post begins, and remembers whose run it is.
+    fn posted(&self, reply: Reply) -> Result<Reply, Refusal> {
+        match reply {
+            Reply::Answer(answer) => {
+                if let Answer::Posted { run, .. } = &answer {
+                    self.inner.runs.remember(*run, self.id);
+                }
+                Ok(self.with_first_seq(answer))
+            }
+            other => Ok(other),
+        }
+    }
+
+    fn with_first_seq(&self, answer: Answer) -> Reply {
+        let run = match &answer {
+            Answer::Posted { run, .. } => self.core_ref().and_then(|core| core.session.run(*run)),
+            Answer::Done | Answer::Run { .. } | Answer::Ignored => None,
+        };
+        let first_seq = run.map_or(0, |run| run.first_seq);
+        Reply::Posted { answer, first_seq }
     }
 
     async fn resume_queued(&mut self, by: u32) -> Result<Reply, Refusal> {
@@ -348,7 +373,7 @@ impl Driver {
         let admission = self.admit(model, cwd).await?;
         let reply = self.perform(Command::ResumeQueued { admission, by }).await;
         self.ready = None;
-        reply
+        self.posted(reply?)
     }
 
     /// Makes a run ready: the agent's files are read, its prompts stored, a slot reserved.

@@ -1,0 +1,416 @@
+//! One client: its requests in order, and the sessions it follows.
+//!
+//! A `send` follows its run until `done`; a `resume` follows its session until the connection goes. There is one
+//! follower per session, so no frame comes twice. Frames leave through one writer with a short queue: a client
+//! that stops reading stops its followers, and nothing else.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use ctx_api::socket::{DoneStatus, Frame};
+use ctx_engine::{Caller, Engine, Event, EventId, Follow, Hold, NewSession, Post};
+use ctx_session::{Code, Name, Refusal, RunId, RunState, Scope, SessionId};
+use tokio::io::{AsyncWriteExt, BufReader, Interest};
+use tokio::net::UnixStream;
+use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
+use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use super::frames::{self, Named};
+use super::lines::{Line, Lines};
+use super::request::{Op, Send, Target, parse};
+use crate::unix::caller;
+
+/// Frames that wait for a slow client; each is at most a frame long.
+const QUEUE: usize = 8;
+
+pub(super) async fn serve(stream: UnixStream, engine: Engine, agent: Name, stop: CancellationToken) {
+    let caller = match caller(&stream) {
+        Ok(caller) => caller,
+        Err(error) => {
+            tracing::warn!(%agent, %error, "a peer without credentials was turned away");
+            return;
+        }
+    };
+    let (reader, writer) = stream.into_split();
+    let (out, queue) = mpsc::channel(QUEUE);
+    let gone = stop.child_token();
+    let stall = Duration::from_millis(engine.limits().socket_stall_ms);
+    let writing = tokio::spawn(write(writer, queue, stall, gone.clone()));
+    let client = Client {
+        engine,
+        agent,
+        caller,
+        out,
+        gone: gone.clone(),
+        following: Arc::default(),
+        holds: HashMap::new(),
+        tasks: TaskTracker::new(),
+    };
+    client.serve(reader).await;
+    gone.cancel();
+    // The writer ends when the last sender is gone; how it ended is its own affair.
+    let _ = writing.await;
+}
+
+/// Writes frames until there are no more senders, the client is gone, or it leaves one unread for too long.
+async fn write(
+    mut writer: OwnedWriteHalf,
+    mut queue: mpsc::Receiver<String>,
+    stall: Duration,
+    gone: CancellationToken,
+) {
+    while let Some(line) = queue.recv().await {
+        let written = tokio::select! {
+            written = tokio::time::timeout(stall, writer.write_all(line.as_bytes())) => written,
+            () = gone.cancelled() => break,
+        };
+        if !matches!(written, Ok(Ok(()))) {
+            break;
+        }
+    }
+    gone.cancel();
+}
+
+/// How a connection follows a session.
+#[derive(Debug, Clone)]
+enum Following {
+    /// The frames of one run, until it is done.
+    Run(RunId, CancellationToken),
+    /// Everything, until the connection goes.
+    Session(CancellationToken),
+}
+
+type FollowingTable = Arc<Mutex<HashMap<SessionId, Following>>>;
+
+struct Client {
+    engine: Engine,
+    agent: Name,
+    caller: Caller,
+    out: mpsc::Sender<String>,
+    gone: CancellationToken,
+    following: FollowingTable,
+    /// Temp sessions live as long as a connection that has used them.
+    holds: HashMap<SessionId, Hold>,
+    tasks: TaskTracker,
+}
+
+impl Client {
+    async fn serve(mut self, reader: OwnedReadHalf) {
+        let mut lines = Lines::new(BufReader::new(reader), self.engine.limits().frame_bytes);
+        loop {
+            let read = tokio::select! {
+                read = lines.next() => read,
+                () = self.gone.cancelled() => return,
+            };
+            match read {
+                Ok(Some(Line::Whole(line))) => self.on_line(&line).await,
+                Ok(Some(Line::TooLong)) => self.refuse(None, &too_long(&self.engine)).await,
+                Ok(None) => break,
+                Err(_) => return,
+            }
+        }
+        self.finish(lines.into_inner().into_inner()).await;
+    }
+
+    /// The client sends no more. If it still listens, its runs are shown to their end.
+    async fn finish(self, reader: OwnedReadHalf) {
+        let Client { out, gone, tasks, holds, following, .. } = self;
+        let ready = reader.ready(Interest::READABLE).await;
+        if ready.is_ok_and(|ready| ready.is_write_closed()) {
+            gone.cancel();
+        }
+        for follow in following.lock().unwrap_or_else(PoisonError::into_inner).values() {
+            // Nobody can end a session's follower but the client, who is as good as gone.
+            if let Following::Session(stop) = follow {
+                stop.cancel();
+            }
+        }
+        drop(out);
+        tasks.close();
+        tokio::select! {
+            () = tasks.wait() => {}
+            () = gone.cancelled() => {}
+        }
+        drop(holds);
+    }
+
+    async fn on_line(&mut self, line: &[u8]) {
+        let (op, id) = match parse(line) {
+            Ok(parsed) => parsed,
+            Err(refused) => return self.refuse(refused.request, &refused.refusal).await,
+        };
+        let done = match op {
+            Op::Ping => {
+                send(&self.out, &Frame::Pong {}).await;
+                Ok(())
+            }
+            Op::Send(request) => self.on_send(request).await,
+            Op::Resume { target, after } => self.on_resume(&target, after).await,
+            Op::Cancel { run, target } => self.on_cancel(run, &target, id.clone()),
+        };
+        if let Err(refusal) = done {
+            self.refuse(id, &refusal).await;
+        }
+    }
+
+    async fn refuse(&self, request: Option<String>, refusal: &Refusal) {
+        send(&self.out, &refused(request, refusal)).await;
+    }
+
+    async fn on_send(&mut self, request: Send) -> Result<(), Refusal> {
+        const TRIES: usize = 3;
+        let post = Post {
+            text: request.input,
+            client_id: request.client_id,
+            model_override: request.model_override.map(Some),
+            cwd: request.cwd.clone(),
+        };
+        for attempt in 1.. {
+            let id = self.find_or_create(&request.target, request.cwd.as_deref()).await?;
+            if request.target.scope == Scope::Temp && !self.holds.contains_key(&id) {
+                self.holds.insert(id, self.engine.hold(id));
+            }
+            match self.engine.post(self.caller, id, post.clone()).await {
+                // Ended between finding and posting: the name is free again, so the message begins a new one.
+                Err(refusal) if refusal.code == Code::Eshutdown && attempt < TRIES => {}
+                Err(refusal) => return Err(refusal),
+                Ok(posted) => {
+                    let after = EventId::before(posted.first_seq);
+                    return self.follow_run(id, posted.run, after).await;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The session of that name or id, if this user may have it.
+    fn find(&self, target: &Target) -> Result<Option<SessionId>, Refusal> {
+        if let Ok(id) = target.session.as_str().parse::<SessionId>()
+            && let Some(owner) = self.engine.owner_of(id)
+        {
+            if !self.engine.may_see(self.caller, owner) {
+                return Err(Refusal::new(Code::Eacces, "this session belongs to another user"));
+            }
+            return Ok(Some(id));
+        }
+        let Target { session, scope, space } = target;
+        Ok(self.engine.named(self.caller, &self.agent, *scope, space.as_ref(), session))
+    }
+
+    async fn find_or_create(&self, target: &Target, cwd: Option<&str>) -> Result<SessionId, Refusal> {
+        if let Some(id) = self.find(target)? {
+            return Ok(id);
+        }
+        let new = NewSession {
+            agent: self.agent.clone(),
+            name: Some(target.session.clone()),
+            scope: target.scope,
+            space: target.space.clone(),
+            cwd: cwd.map(str::to_owned),
+            client: Some("socket".to_owned()),
+        };
+        match self.engine.create(self.caller, new).await {
+            // Someone else was faster with the same name: theirs is as good as ours.
+            Err(refusal) if refusal.code == Code::Eexist => self.find(target)?.ok_or(refusal),
+            created => created,
+        }
+    }
+
+    async fn on_resume(&mut self, target: &Target, after: Option<EventId>) -> Result<(), Refusal> {
+        let missing = || Refusal::new(Code::Enoent, format!("there is no session {}", target.session));
+        let id = self.find(target)?.ok_or_else(missing)?;
+        let follow = self.engine.follow(self.caller, id, after).await?;
+        let stop = self.gone.child_token();
+        self.start_following(id, Following::Session(stop.clone()), follow, after, stop);
+        Ok(())
+    }
+
+    /// A connection that follows the whole session sees the run anyway.
+    async fn follow_run(&mut self, id: SessionId, run: RunId, after: Option<EventId>) -> Result<(), Refusal> {
+        let already = self.following.lock().unwrap_or_else(PoisonError::into_inner).get(&id).cloned();
+        match already {
+            Some(Following::Session(_)) => return Ok(()),
+            Some(Following::Run(same, _)) if same == run => return Ok(()),
+            Some(Following::Run(..)) | None => {}
+        }
+        let follow = self.engine.follow(self.caller, id, after).await?;
+        let stop = self.gone.child_token();
+        self.start_following(id, Following::Run(run, stop.clone()), follow, after, stop);
+        Ok(())
+    }
+
+    fn start_following(
+        &self,
+        id: SessionId,
+        how: Following,
+        follow: Follow,
+        after: Option<EventId>,
+        stop: CancellationToken,
+    ) {
+        let run = match &how {
+            Following::Run(run, _) => Some(*run),
+            Following::Session(_) => None,
+        };
+        let mut table = self.following.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(Following::Run(_, old) | Following::Session(old)) = table.insert(id, how) {
+            old.cancel();
+        }
+        drop(table);
+        let name =
+            self.engine.find(self.caller, id).map_or_else(|_| id.to_string(), |s| s.meta.name.to_string());
+        let shown = Shown {
+            named: Named { session: name, id },
+            only: run,
+            after,
+            max: self.engine.limits().frame_bytes,
+            out: self.out.clone(),
+            queued_run: None,
+        };
+        let table = self.following.clone();
+        self.tasks.spawn(async move {
+            tokio::select! {
+                () = shown.all(follow) => {
+                    // Not if another follower has taken the place meanwhile: it cancels `stop` first.
+                    let mut table = table.lock().unwrap_or_else(PoisonError::into_inner);
+                    if !stop.is_cancelled() {
+                        table.remove(&id);
+                    }
+                }
+                () = stop.cancelled() => {}
+            }
+        });
+    }
+
+    /// Answers with `done` when the run is over, unless this connection is shown it anyway.
+    fn on_cancel(&self, run: RunId, target: &Target, request: Option<String>) -> Result<(), Refusal> {
+        let id = match self.engine.session_of_run(run) {
+            Some(id) => id,
+            None => self.find(target)?.ok_or_else(|| {
+                Refusal::new(Code::Enoent, format!("there is no run {run}; name its session"))
+            })?,
+        };
+        if let Some(owner) = self.engine.owner_of(id)
+            && !self.engine.may_see(self.caller, owner)
+        {
+            return Err(Refusal::new(Code::Eacces, "this run belongs to another user"));
+        }
+        let shown = match self.following.lock().unwrap_or_else(PoisonError::into_inner).get(&id) {
+            Some(Following::Session(_)) => true,
+            Some(Following::Run(shown, _)) => *shown == run,
+            None => false,
+        };
+        let (engine, caller, out) = (self.engine.clone(), self.caller, self.out.clone());
+        let session = engine.find(caller, id).map_or_else(|_| id.to_string(), |s| s.meta.name.to_string());
+        self.tasks.spawn(async move {
+            // A run that was over before the cancel has been shown already, or never to this connection.
+            let was_over =
+                engine.look(caller, id).await.ok().and_then(|s| s.run(run).map(|run| run.state.is_over()));
+            match engine.cancel(caller, id, run).await {
+                Ok(_) if shown && was_over == Some(false) => {}
+                Ok(state) => {
+                    let status = match state {
+                        RunState::Done => DoneStatus::Ok,
+                        RunState::Failed(_) => DoneStatus::Error,
+                        RunState::Cancelled | RunState::Pending | RunState::Running => DoneStatus::Cancelled,
+                    };
+                    send(&out, &Frame::Done { id: None, run: run.to_string(), session, status }).await;
+                }
+                Err(refusal) => send(&out, &refused(request, &refusal)).await,
+            }
+        });
+        Ok(())
+    }
+}
+
+/// What one follower shows.
+struct Shown {
+    named: Named,
+    /// The one run that is shown; None: all of them.
+    only: Option<RunId>,
+    after: Option<EventId>,
+    max: usize,
+    out: mpsc::Sender<String>,
+    /// The run that the records of the current command created.
+    queued_run: Option<RunId>,
+}
+
+impl Shown {
+    async fn all(mut self, mut follow: Follow) {
+        loop {
+            match follow.next().await {
+                Ok(Some(event)) => {
+                    if !self.show(&event).await {
+                        return;
+                    }
+                }
+                Ok(None) => return,
+                Err(refusal) => {
+                    send(&self.out, &refused(None, &refusal)).await;
+                    return;
+                }
+            }
+        }
+    }
+
+    /// Whether to go on.
+    async fn show(&mut self, event: &Event) -> bool {
+        let mut frames = frames::of_event(&self.named, event);
+        if let Event::Record(record) = event {
+            if let ctx_session::Body::RunCreated(created) = &record.body {
+                self.queued_run = Some(created.turn_id);
+            }
+            if let (true, Some(run)) = (frames::is_queued(record), self.queued_run) {
+                frames.push((event.id(), self.queued(event.id(), run)));
+            }
+        }
+        let run = frames::run_of(event).or(self.queued_run);
+        if self.only.is_some() && run.is_some() && run != self.only {
+            return true;
+        }
+        for (id, frame) in frames {
+            if self.after.is_some_and(|after| id <= after) {
+                continue;
+            }
+            let is_end = self.only.is_some() && matches!(frame, Frame::Done { .. });
+            if self.out.send(frames::fitting_line(frame, self.max)).await.is_err() || is_end {
+                return false;
+            }
+        }
+        true
+    }
+
+    fn queued(&self, id: EventId, run: RunId) -> Frame {
+        Frame::Queued {
+            id: id.to_string(),
+            run: run.to_string(),
+            session: self.named.session.clone(),
+            session_id: self.named.id.to_string(),
+            reason: "concurrency_limit".to_owned(),
+        }
+    }
+}
+
+/// A client that is gone needs no answer.
+async fn send(out: &mpsc::Sender<String>, frame: &Frame) {
+    let _ = out.send(frames::line(frame)).await;
+}
+
+fn refused(request: Option<String>, refusal: &Refusal) -> Frame {
+    Frame::Error {
+        id: None,
+        run: None,
+        session: None,
+        request,
+        code: refusal.code,
+        reason: None,
+        message: refusal.message.clone(),
+    }
+}
+
+fn too_long(engine: &Engine) -> Refusal {
+    let max = engine.limits().frame_bytes;
+    Refusal::new(Code::Emsgsize, format!("a line has at most {max} bytes; this one was skipped"))
+}

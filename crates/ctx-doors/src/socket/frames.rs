@@ -1,0 +1,201 @@
+//! What an event looks like on the wire: a pure mapping from records and deltas to frames.
+
+use ctx_api::socket::{Content, DoneStatus, Frame};
+use ctx_engine::port::DeltaKind;
+use ctx_engine::{Event, EventId};
+use ctx_session::record::{Body, Record, StateName, ToolStatus};
+use ctx_session::{RunId, SessionId};
+
+/// Whose frames they are.
+#[derive(Debug, Clone)]
+pub struct Named {
+    pub session: String,
+    pub id: SessionId,
+}
+
+/// A frame as its line, LF included.
+pub fn line(frame: &Frame) -> String {
+    // A frame has no map with keys that are not strings: serialising it cannot fail.
+    let mut line = serde_json::to_string(frame).unwrap_or_default();
+    line.push('\n');
+    line
+}
+
+/// A frame as its line, cut to the frame limit where it would not fit.
+pub fn fitting_line(frame: Frame, max: usize) -> String {
+    let whole = line(&frame);
+    if whole.len() <= max {
+        return whole;
+    }
+    // Escaping makes at most six bytes of one, and a kilobyte is plenty for the other fields.
+    line(&cut(frame, max.saturating_sub(1024) / 6))
+}
+
+fn cut(frame: Frame, max: usize) -> Frame {
+    let shorten = |text: String| {
+        let mut end = max.min(text.len());
+        while !text.is_char_boundary(end) {
+            end -= 1;
+        }
+        text.get(..end).unwrap_or_default().to_owned()
+    };
+    match frame {
+        Frame::Message { id, run, session, role, content, .. } => {
+            let content = content
+                .into_iter()
+                .map(|Content::Text { text }| Content::Text { text: shorten(text) })
+                .collect();
+            let whole = Some("messages.jsonl of the session has it whole".to_owned());
+            Frame::Message { id, run, session, role, content, truncated: true, whole }
+        }
+        Frame::Delta { id, run, session, text } => Frame::Delta { id, run, session, text: shorten(text) },
+        Frame::Reasoning { id, run, session, text } => {
+            Frame::Reasoning { id, run, session, text: shorten(text) }
+        }
+        Frame::ToolCall { id, run, session, call, name, input, .. } => {
+            let input = serde_json::Value::String(shorten(input.to_string()));
+            Frame::ToolCall { id, run, session, call, name, input, truncated: true }
+        }
+        Frame::ToolResult { id, run, session, call, status, output, .. } => {
+            Frame::ToolResult { id, run, session, call, status, output: shorten(output), truncated: true }
+        }
+        Frame::Error { id, run, session, request, code, reason, message } => {
+            Frame::Error { id, run, session, request, code, reason, message: shorten(message) }
+        }
+        Frame::Start { .. } | Frame::Queued { .. } | Frame::Done { .. } | Frame::Pong {} => frame,
+    }
+}
+
+/// The frames of an event, each with its id; most have one, many none.
+pub fn of_event(named: &Named, event: &Event) -> Vec<(EventId, Frame)> {
+    match event {
+        Event::Record(record) => of_record(named, record),
+        Event::Delta { id, run, kind, text, .. } => {
+            let (session, run, text) = (named.session.clone(), run.to_string(), text.to_string());
+            let frame = match kind {
+                DeltaKind::Text => Frame::Delta { id: id.to_string(), run, session, text },
+                DeltaKind::Reasoning => Frame::Reasoning { id: id.to_string(), run, session, text },
+            };
+            vec![(*id, frame)]
+        }
+    }
+}
+
+fn of_record(named: &Named, record: &Record) -> Vec<(EventId, Frame)> {
+    let at = EventId::record(record.seq);
+    let id = at.to_string();
+    let session = named.session.clone();
+    let one = |frame: Frame| vec![(at, frame)];
+    let done = |at: EventId, run: RunId, status: DoneStatus| {
+        let (id, session) = (Some(at.to_string()), named.session.clone());
+        (at, Frame::Done { id, run: run.to_string(), session, status })
+    };
+    match &record.body {
+        Body::Context(context) => one(Frame::Start {
+            id,
+            run: context.turn_id.to_string(),
+            model: context.model.clone(),
+            session,
+            session_id: named.id.to_string(),
+        }),
+        // A step that only called tools has said nothing.
+        Body::AssistantFinished(message) if message.text.is_empty() => Vec::new(),
+        Body::AssistantFinished(message) => one(Frame::Message {
+            id,
+            run: message.turn_id.to_string(),
+            session,
+            role: "assistant".to_owned(),
+            content: vec![Content::Text { text: message.text.clone() }],
+            truncated: false,
+            whole: None,
+        }),
+        Body::ToolStarted(tool) => one(Frame::ToolCall {
+            id,
+            run: tool.turn_id.to_string(),
+            session,
+            call: tool.call_id.to_string(),
+            name: tool.name.clone(),
+            input: tool.input.clone(),
+            truncated: false,
+        }),
+        Body::ToolFinished(tool) => one(Frame::ToolResult {
+            id,
+            run: tool.turn_id.to_string(),
+            session,
+            call: tool.call_id.to_string(),
+            status: tool_status(tool.status).to_owned(),
+            output: tool.output.clone(),
+            truncated: tool.truncated,
+        }),
+        Body::RunFinished(end) => vec![done(at, end.turn_id, DoneStatus::Ok)],
+        Body::Cancelled(end) => vec![done(at, end.turn_id, DoneStatus::Cancelled)],
+        Body::Failed(end) => {
+            let error = Frame::Error {
+                id: Some(id),
+                run: Some(end.turn_id.to_string()),
+                session: Some(session),
+                request: None,
+                code: end.code,
+                reason: Some(end.reason.clone()),
+                message: end.message.clone(),
+            };
+            let after = EventId { seq: record.seq, n: 1 };
+            vec![(at, error), done(after, end.turn_id, DoneStatus::Error)]
+        }
+        Body::SessionMeta(_)
+        | Body::User(_)
+        | Body::RunCreated(_)
+        | Body::AssistantStarted(_)
+        | Body::ReasoningFinished(_)
+        | Body::QueuedDiscarded(_)
+        | Body::StateChanged(_)
+        | Body::SessionRenamed(_)
+        | Body::ModelSet(_)
+        | Body::CwdChanged(_)
+        | Body::Attached(_)
+        | Body::Detached(_)
+        | Body::SessionFailed(_) => Vec::new(),
+    }
+}
+
+/// A record that says the run of a message waits for a slot.
+pub fn is_queued(record: &Record) -> bool {
+    matches!(&record.body, Body::StateChanged(change) if change.to == StateName::Queued)
+}
+
+/// The run that a frame's event belongs to.
+pub fn run_of(event: &Event) -> Option<RunId> {
+    match event {
+        Event::Delta { run, .. } => Some(*run),
+        Event::Record(record) => match &record.body {
+            Body::Context(context) => Some(context.turn_id),
+            Body::AssistantFinished(message) => Some(message.turn_id),
+            Body::ToolStarted(tool) => Some(tool.turn_id),
+            Body::ToolFinished(tool) => Some(tool.turn_id),
+            Body::RunFinished(end) => Some(end.turn_id),
+            Body::Cancelled(end) => Some(end.turn_id),
+            Body::Failed(end) => Some(end.turn_id),
+            Body::RunCreated(created) => Some(created.turn_id),
+            Body::SessionMeta(_)
+            | Body::User(_)
+            | Body::AssistantStarted(_)
+            | Body::ReasoningFinished(_)
+            | Body::QueuedDiscarded(_)
+            | Body::StateChanged(_)
+            | Body::SessionRenamed(_)
+            | Body::ModelSet(_)
+            | Body::CwdChanged(_)
+            | Body::Attached(_)
+            | Body::Detached(_)
+            | Body::SessionFailed(_) => None,
+        },
+    }
+}
+
+fn tool_status(status: ToolStatus) -> &'static str {
+    match status {
+        ToolStatus::Ok => "ok",
+        ToolStatus::Error => "error",
+        ToolStatus::Interrupted => "interrupted",
+    }
+}

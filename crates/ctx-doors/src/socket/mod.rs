@@ -1,0 +1,67 @@
+//! The agent's socket: JSONL over `agent/<name>.sock`, the peer known by its credentials.
+//!
+//! `lines` reads requests, `frames` says what an event looks like on the wire, `connection` serves one client.
+//! A client that does not read holds up nobody: its frames wait in the session's ring or log, not in a queue of
+//! its own.
+
+mod connection;
+pub mod frames;
+pub mod lines;
+mod request;
+
+use std::sync::Arc;
+
+use ctx_api::socket::Frame;
+use ctx_engine::Engine;
+use ctx_session::{Code, Name};
+use tokio::io::AsyncWriteExt;
+use tokio::net::{UnixListener, UnixStream};
+use tokio::sync::Semaphore;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+/// Serves an agent's socket until `stop`; connections that are open then are closed.
+pub async fn serve(listener: UnixListener, engine: Engine, agent: Name, stop: CancellationToken) {
+    let room = Arc::new(Semaphore::new(engine.limits().socket_connections));
+    let clients = TaskTracker::new();
+    loop {
+        let accepted = tokio::select! {
+            () = stop.cancelled() => break,
+            accepted = listener.accept() => accepted,
+        };
+        let stream = match accepted {
+            Ok((stream, _)) => stream,
+            Err(error) => {
+                // Out of descriptors, most likely: wait for some to come back rather than spin.
+                tracing::warn!(%agent, %error, "a connection could not be accepted");
+                tokio::time::sleep(std::time::Duration::from_millis(100)).await;
+                continue;
+            }
+        };
+        let Ok(seat) = room.clone().try_acquire_owned() else {
+            clients.spawn(turn_away(stream));
+            continue;
+        };
+        let (engine, agent, stop) = (engine.clone(), agent.clone(), stop.clone());
+        clients.spawn(async move {
+            connection::serve(stream, engine, agent, stop).await;
+            drop(seat);
+        });
+    }
+    clients.close();
+    clients.wait().await;
+}
+
+async fn turn_away(mut stream: UnixStream) {
+    let frame = Frame::Error {
+        id: None,
+        run: None,
+        session: None,
+        request: None,
+        code: Code::Ebusy,
+        reason: None,
+        message: "too many connections to this agent; close one and try again".to_owned(),
+    };
+    // Whether the client hears it is up to the client.
+    let _ = stream.write_all(frames::line(&frame).as_bytes()).await;
+}
