@@ -1,0 +1,48 @@
+//! The command line: what can be typed. Each command's arguments and work are in its own file.
+
+use std::path::PathBuf;
+
+use clap::{Parser, Subcommand};
+
+use crate::commands;
+use crate::failure::Failure;
+use crate::root::Root;
+
+/// Durable sessions for coding agents
+///
+/// A daemon keeps the conversations, and these commands talk to it. What was said is also in plain files
+/// under the root, so `history`, `latest`, `ls` and `log` work while the daemon is down.
+#[derive(Debug, Parser)]
+#[command(name = "ctx", version, max_term_width = 100, disable_help_subcommand = true)]
+#[command(after_help = "\
+Start:
+  ctx serve                       in one terminal
+  ctx chat                        in another
+
+A session is named agent/name (coder/default), by its id, or by a unique beginning of it.
+Exit codes: 0 well, 1 not done, 2 bad input, 13 not allowed, 69 no daemon, 70 internal error.")]
+pub struct Cli {
+    /// The directory that holds the sessions [default: /ctx if usable, else $XDG_DATA_HOME/ctx]
+    #[arg(long, value_name = "DIR", env = "CTX_ROOT", global = true, hide_env_values = true)]
+    root: Option<PathBuf>,
+
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    Serve(commands::serve::Args),
+    Config(commands::config::Args),
+    Completions(commands::completions::Args),
+}
+
+/// Reads the arguments and does what they ask.
+pub fn run() -> Result<(), Failure> {
+    let Cli { root, command } = Cli::parse();
+    match command {
+        Command::Serve(args) => commands::serve::run(args, Root::of_daemon(root)?),
+        Command::Config(args) => commands::config::run(args),
+        Command::Completions(args) => commands::completions::run(args),
+    }
+}

@@ -1,0 +1,122 @@
+//! Reads `config.toml`: which keys it sets, to what, and where. Places are kept so that every complaint has a
+//! line and a column.
+
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+
+use serde_json::Value;
+use toml::de::{DeTable, DeValue};
+
+use super::keys::{KEYS, Key, Kind, SECTIONS};
+use super::nearest::nearest;
+
+/// A key that a file sets.
+#[derive(Debug)]
+pub struct Set {
+    pub key: &'static Key,
+    pub value: Value,
+    pub line: usize,
+    pub column: usize,
+}
+
+/// Something in a file that cannot stay as it is.
+#[derive(Debug, thiserror::Error, PartialEq, Eq)]
+#[error("{}:{line}:{column}: {message}", path.display())]
+pub struct FileError {
+    pub path: PathBuf,
+    pub line: usize,
+    pub column: usize,
+    pub message: String,
+    pub hint: Option<String>,
+}
+
+/// What the text of a file sets, in its own order.
+pub fn read(path: &Path, text: &str) -> Result<Vec<Set>, FileError> {
+    let source = Source { path, text };
+    let table = DeTable::parse(text).map_err(|error| {
+        let message = error.message().lines().collect::<Vec<_>>().join("; ");
+        source.wrong(error.span().unwrap_or(0..0), message, None)
+    })?;
+    let mut sets = Vec::new();
+    for (section, keys) in table.get_ref() {
+        let name: &str = section.get_ref();
+        if !SECTIONS.iter().any(|(known, _)| *known == name) {
+            return Err(source.unknown_section(name, section.span()));
+        }
+        let Some(keys_of) = keys.get_ref().as_table() else {
+            let message = format!("`{name}` is a section: write [{name}] and its keys below it");
+            return Err(source.wrong(section.span(), message, None));
+        };
+        for (key, value) in keys_of {
+            let Some(known) = KEYS.iter().find(|known| known.section == name && known.name == key.get_ref())
+            else {
+                return Err(source.unknown_key(name, key.get_ref(), key.span()));
+            };
+            let place = source.place(value.span().start);
+            let value = value_of(known.kind, value.get_ref())
+                .map_err(|wanted| source.wrong(value.span(), format!("`{}` {wanted}", known.path()), None))?;
+            sets.push(Set { key: known, value, line: place.0, column: place.1 });
+        }
+    }
+    sets.sort_by_key(|set| (set.line, set.column));
+    Ok(sets)
+}
+
+/// The value as the config's structs want it, or what would have been right.
+fn value_of(kind: Kind, value: &DeValue<'_>) -> Result<Value, String> {
+    match (kind, value) {
+        (Kind::Number, DeValue::Integer(digits)) => u64::from_str_radix(digits.as_str(), digits.radix())
+            .map(Value::from)
+            .map_err(|_| format!("must be a whole number from 0 up, not {digits}")),
+        (Kind::Number, other) => Err(format!("must be a whole number, not {}", other.type_str())),
+        (Kind::Text, DeValue::String(text)) => Ok(Value::from(text.as_ref())),
+        (Kind::Text, other) => Err(format!("must be a string, not {}", other.type_str())),
+        (Kind::OneOf(words), DeValue::String(text)) if words.contains(&text.as_ref()) => {
+            Ok(Value::from(text.as_ref()))
+        }
+        (Kind::OneOf(words), DeValue::String(text)) => {
+            Err(format!("must be one of {}, not \"{text}\"", words.join(", ")))
+        }
+        (Kind::OneOf(words), other) => {
+            Err(format!("must be one of {}, not {}", words.join(", "), other.type_str()))
+        }
+    }
+}
+
+struct Source<'a> {
+    path: &'a Path,
+    text: &'a str,
+}
+
+impl Source<'_> {
+    /// Line and column of a byte, both from 1; columns count characters.
+    fn place(&self, at: usize) -> (usize, usize) {
+        let before = self.text.get(..at).unwrap_or(self.text);
+        let line_start = before.rfind('\n').map_or(0, |lf| lf + 1);
+        let in_line = before.get(line_start..).unwrap_or_default();
+        (before.matches('\n').count() + 1, in_line.chars().count() + 1)
+    }
+
+    fn wrong(&self, span: Range<usize>, message: String, hint: Option<String>) -> FileError {
+        let (line, column) = self.place(span.start);
+        FileError { path: self.path.to_owned(), line, column, message, hint }
+    }
+
+    fn unknown_section(&self, name: &str, span: Range<usize>) -> FileError {
+        let known: Vec<&str> = SECTIONS.iter().map(|(section, _)| *section).collect();
+        let hint = match nearest(name, known.iter().copied()) {
+            Some(near) => format!("did you mean `{near}`?"),
+            None => format!("the sections are {}", known.join(", ")),
+        };
+        self.wrong(span, format!("there is no section `{name}`"), Some(hint))
+    }
+
+    fn unknown_key(&self, section: &str, name: &str, span: Range<usize>) -> FileError {
+        let known: Vec<&str> = KEYS.iter().filter(|key| key.section == section).map(|key| key.name).collect();
+        let hint = match nearest(name, known.iter().copied()) {
+            Some(near) => format!("did you mean `{near}`?"),
+            None => format!("`ctx config init` writes a file with every key of [{section}]"),
+        };
+        self.wrong(span, format!("there is no key `{name}` in [{section}]"), Some(hint))
+    }
+}

@@ -1,0 +1,113 @@
+//! Every key: its section, what kind of value it takes, and what it means. `ctx config init` writes these
+//! lines; a test holds that no key is missing and none is invented.
+
+/// What a value may be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// A whole number, not negative.
+    Number,
+    Text,
+    OneOf(&'static [&'static str]),
+}
+
+#[derive(Debug, Clone, Copy)]
+pub struct Key {
+    pub section: &'static str,
+    pub name: &'static str,
+    pub kind: Kind,
+    pub meaning: &'static str,
+}
+
+impl Key {
+    /// `limits.running_per_project`.
+    pub fn path(&self) -> String {
+        format!("{}.{}", self.section, self.name)
+    }
+
+    /// `CTX_LIMITS_RUNNING_PER_PROJECT`.
+    pub fn variable(&self) -> String {
+        format!("CTX_{}_{}", self.section, self.name).to_uppercase()
+    }
+}
+
+/// Sections with a line on each, in the order of the file.
+pub const SECTIONS: &[(&str, &str)] = &[
+    ("limits", "Every number that bounds something."),
+    ("log", "What the daemon says of its work, on stderr."),
+    ("serve", "The daemon."),
+];
+
+const fn number(name: &'static str, meaning: &'static str) -> Key {
+    Key { section: "limits", name, kind: Kind::Number, meaning }
+}
+
+pub const KEYS: &[Key] = &[
+    number("running_per_project", "Sessions that may run at once in one project."),
+    number("running_per_operator", "Sessions that may run at once for one operator, over all projects."),
+    number("message_bytes", "Longest text of one message, in bytes."),
+    number("client_id_bytes", "Longest client id of a message, in bytes."),
+    number("title_bytes", "Longest title of a session, in bytes."),
+    number("frame_bytes", "Longest frame on a Unix socket, in bytes, without its line end."),
+    number("tool_output_bytes", "Tool output above this is kept as a blob and shown as a preview, in bytes."),
+    number("steps_per_run", "Steps (model calls) that one run may take."),
+    number("answer_bytes", "Longest answer of one model call, in bytes; a longer one is cut and says so."),
+    number("model_attempts", "How often one model call is tried when the model is at its rate limit."),
+    number("model_retry_ms", "The wait before the second attempt; it doubles with every further one."),
+    number("model_retry_max_ms", "The longest wait between two attempts."),
+    number("fs_read_bytes", "Most bytes of a file that one fs.read returns."),
+    number("fs_list_entries", "Most entries of a directory that one fs.list returns."),
+    number("control_file_bytes", "Largest control file, in bytes."),
+    number("live_ring_bytes", "Live events kept in memory per active session, in bytes."),
+    number("idle_unload_ms", "How long an idle session stays loaded."),
+    number("stop_grace_ms", "How long a cancelled or shut-down run may take to stop by itself."),
+    number("socket_connections", "Connections to one agent socket at a time."),
+    number("socket_stall_ms", "How long a socket client may leave a frame unread before it is let go."),
+    Key {
+        section: "log",
+        name: "format",
+        kind: Kind::OneOf(&["text", "json"]),
+        meaning: "How log lines are written: text for people, json for programs.",
+    },
+    Key {
+        section: "log",
+        name: "level",
+        kind: Kind::Text,
+        meaning: "What is logged: error, warn, info, debug, trace, or a filter such as info,ctx_engine=debug.",
+    },
+    Key {
+        section: "serve",
+        name: "workspace",
+        kind: Kind::Text,
+        meaning: "The directory of the project default. Without it, where the daemon was started.",
+    },
+];
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+    use crate::config::Config;
+
+    #[test]
+    fn the_table_has_every_key_of_the_config_and_no_other() {
+        let shape = serde_json::to_value(Config::default()).unwrap();
+        let sections = shape.as_object().unwrap();
+        let real: BTreeSet<String> = sections
+            .iter()
+            .flat_map(|(section, keys)| {
+                keys.as_object().unwrap().keys().map(move |key| format!("{section}.{key}"))
+            })
+            .collect();
+        let told: BTreeSet<String> = KEYS.iter().map(Key::path).collect();
+        assert_eq!(told, real, "config/keys.rs and the structs must agree");
+        assert_eq!(told.len(), KEYS.len(), "no key twice");
+    }
+
+    #[test]
+    fn every_section_is_introduced() {
+        let used: BTreeSet<&str> = KEYS.iter().map(|key| key.section).collect();
+        let told: BTreeSet<&str> = SECTIONS.iter().map(|(section, _)| *section).collect();
+        assert_eq!(used, told);
+    }
+}

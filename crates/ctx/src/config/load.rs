@@ -1,0 +1,183 @@
+//! Puts the layers on each other: defaults, the file, the environment.
+
+use std::path::{Path, PathBuf};
+
+use ctx_session::Code;
+use serde_json::Value;
+
+use super::file::{self, FileError};
+use super::keys::{KEYS, Key, Kind, SECTIONS};
+use super::nearest::nearest;
+use super::{Config, Environment, FileArg, Origin};
+use crate::failure::Failure;
+
+const SYSTEM_FILE: &str = "/etc/ctx/config.toml";
+
+/// What holds, and why.
+#[derive(Debug)]
+pub struct Loaded {
+    pub config: Config,
+    /// Every key with its value and where it came from, in the order of the table.
+    pub settings: Vec<Setting>,
+    /// The file that was read.
+    pub file: Option<PathBuf>,
+}
+
+#[derive(Debug, Clone)]
+pub struct Setting {
+    pub key: &'static Key,
+    pub value: Value,
+    pub origin: Origin,
+}
+
+/// Why nothing could be loaded.
+#[derive(Debug, thiserror::Error)]
+pub enum ConfigError {
+    #[error("{}: cannot read the config file: {error}", path.display())]
+    Unreadable { path: PathBuf, error: std::io::Error },
+    #[error(transparent)]
+    File(#[from] FileError),
+    #[error("${name}: {message}")]
+    Variable { name: String, message: String, hint: Option<String> },
+}
+
+impl From<ConfigError> for Failure {
+    fn from(error: ConfigError) -> Failure {
+        let message = error.to_string();
+        match error {
+            ConfigError::Unreadable { error, .. } if error.kind() == std::io::ErrorKind::PermissionDenied => {
+                Failure::new(Code::Eacces, message)
+            }
+            ConfigError::Unreadable { .. } => Failure::new(Code::Enoent, message)
+                .hint("`ctx config path` says where it is looked for; `ctx config init` writes one"),
+            ConfigError::File(FileError { hint, .. }) => with_hint(Code::Ebadmsg, message, hint),
+            ConfigError::Variable { hint, .. } => with_hint(Code::Einval, message, hint),
+        }
+    }
+}
+
+fn with_hint(code: Code, message: String, hint: Option<String>) -> Failure {
+    match hint {
+        Some(hint) => Failure::new(code, message).hint(hint),
+        None => Failure::new(code, message),
+    }
+}
+
+/// Where a config file is looked for, best first.
+pub fn places(arg: &FileArg, environment: &Environment) -> Vec<PathBuf> {
+    match &arg.file {
+        Some(path) => vec![path.clone()],
+        None => {
+            let own = environment.config_home.iter().map(|home| home.join("ctx/config.toml"));
+            own.chain([PathBuf::from(SYSTEM_FILE)]).collect()
+        }
+    }
+}
+
+/// Loads what holds. A file that was named must be there; the others may be missing.
+pub fn load(arg: &FileArg, environment: &Environment) -> Result<Loaded, ConfigError> {
+    let mut layers = Layers::new();
+    let mut read = None;
+    for path in places(arg, environment) {
+        match std::fs::read_to_string(&path) {
+            Ok(text) => {
+                layers.lay_file(&path, &text)?;
+                read = Some(path);
+                break;
+            }
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound && arg.file.is_none() => {}
+            Err(error) => return Err(ConfigError::Unreadable { path, error }),
+        }
+    }
+    layers.lay_environment(environment)?;
+    Ok(Loaded { config: layers.config, settings: layers.settings, file: read })
+}
+
+struct Layers {
+    config: Config,
+    settings: Vec<Setting>,
+}
+
+impl Layers {
+    fn new() -> Layers {
+        let config = Config::default();
+        // These types have no map with keys that are not strings: serialising them cannot fail.
+        let shape = serde_json::to_value(&config).unwrap_or_default();
+        let default = |key: &Key| shape.get(key.section).and_then(|section| section.get(key.name)).cloned();
+        let setting = |key: &'static Key| {
+            let value = default(key).unwrap_or_default();
+            Setting { key, value, origin: Origin::Default }
+        };
+        Layers { config, settings: KEYS.iter().map(setting).collect() }
+    }
+
+    /// Sets one key, if the whole still makes sense with it.
+    fn lay(&mut self, key: &'static Key, value: Value, origin: Origin) -> Result<(), String> {
+        let mut shape = serde_json::to_value(&self.config).map_err(|error| error.to_string())?;
+        if let Some(slot) = shape.get_mut(key.section).and_then(|section| section.get_mut(key.name)) {
+            *slot = value.clone();
+        }
+        self.config = serde_json::from_value(shape)
+            .map_err(|error| format!("`{}` does not take this value: {error}", key.path()))?;
+        for setting in self.settings.iter_mut().filter(|setting| setting.key.path() == key.path()) {
+            setting.value = value.clone();
+            setting.origin = origin.clone();
+        }
+        Ok(())
+    }
+
+    fn lay_file(&mut self, path: &Path, text: &str) -> Result<(), FileError> {
+        for set in file::read(path, text)? {
+            let origin = Origin::File { path: path.to_owned(), line: set.line };
+            self.lay(set.key, set.value, origin).map_err(|message| FileError {
+                path: path.to_owned(),
+                line: set.line,
+                column: set.column,
+                message,
+                hint: None,
+            })?;
+        }
+        Ok(())
+    }
+
+    fn lay_environment(&mut self, environment: &Environment) -> Result<(), ConfigError> {
+        for (name, text) in &environment.variables {
+            let wrong = |message, hint| ConfigError::Variable { name: name.clone(), message, hint };
+            let Some(key) = KEYS.iter().find(|key| key.variable() == *name) else {
+                match stray(name) {
+                    Some(hint) => return Err(wrong("there is no such key".to_owned(), Some(hint))),
+                    None => continue,
+                }
+            };
+            let value = value_of(key, text).map_err(|message| wrong(message, None))?;
+            self.lay(key, value, Origin::Variable { name: name.clone() })
+                .map_err(|message| wrong(message, None))?;
+        }
+        Ok(())
+    }
+}
+
+fn value_of(key: &Key, text: &str) -> Result<Value, String> {
+    match key.kind {
+        Kind::Number => {
+            let number = text.trim().replace('_', "").parse::<u64>();
+            number.map(Value::from).map_err(|_| format!("must be a whole number from 0 up, not `{text}`"))
+        }
+        Kind::Text => Ok(Value::from(text)),
+        Kind::OneOf(words) if words.contains(&text) => Ok(Value::from(text)),
+        Kind::OneOf(words) => Err(format!("must be one of {}, not `{text}`", words.join(", "))),
+    }
+}
+
+/// A variable of one of our sections that names no key was meant to: what to say about it. Others are not ours.
+fn stray(name: &str) -> Option<String> {
+    let ours = SECTIONS.iter().any(|(section, _)| {
+        name.strip_prefix("CTX_")
+            .is_some_and(|rest| rest.starts_with(&format!("{}_", section.to_uppercase())))
+    });
+    let variables: Vec<String> = KEYS.iter().map(Key::variable).collect();
+    ours.then(|| match nearest(name, variables.iter().map(String::as_str)) {
+        Some(near) => format!("did you mean {near}?"),
+        None => "`ctx config show` lists every key with its variable".to_owned(),
+    })
+}

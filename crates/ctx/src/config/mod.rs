@@ -1,0 +1,105 @@
+//! What is configured: defaults, then one file, then the environment, parsed once into a plain struct.
+//!
+//! Every value knows where it came from. A key that is not known is an error that names the nearest known one.
+//! Nothing here reads the process environment by itself; it is handed an [`Environment`].
+
+mod file;
+mod keys;
+mod load;
+mod nearest;
+mod template;
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use ctx_session::Limits;
+use serde::{Deserialize, Serialize};
+
+pub use load::{Setting, load, places};
+pub use template::template;
+
+/// Everything that can be configured. Sections and keys are those of `config.toml`.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Config {
+    pub limits: Limits,
+    pub log: Log,
+    pub serve: Serve,
+}
+
+/// `[log]`: what the daemon says of its work, on stderr.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Log {
+    pub format: LogFormat,
+    pub level: String,
+}
+
+impl Default for Log {
+    fn default() -> Log {
+        Log { format: LogFormat::Text, level: "info".to_owned() }
+    }
+}
+
+/// How log lines are written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
+#[serde(rename_all = "lowercase")]
+pub enum LogFormat {
+    /// For people
+    Text,
+    /// One JSON object a line
+    Json,
+}
+
+/// `[serve]`: the daemon.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Serve {
+    /// The directory of the project `default`; without it, where the daemon was started.
+    pub workspace: Option<PathBuf>,
+}
+
+/// `--config`, for the commands that take it.
+#[derive(Debug, Clone, Default, clap::Args)]
+pub struct FileArg {
+    /// The config file [default: $XDG_CONFIG_HOME/ctx/config.toml, else /etc/ctx/config.toml]
+    #[arg(long = "config", value_name = "FILE", env = "CTX_CONFIG", hide_env_values = true)]
+    pub file: Option<PathBuf>,
+}
+
+/// The environment variables that matter here: those that begin with `CTX_`, and two that lead to the file.
+#[derive(Debug, Clone, Default)]
+pub struct Environment {
+    variables: BTreeMap<String, String>,
+    config_home: Option<PathBuf>,
+}
+
+impl Environment {
+    /// That of this process.
+    pub fn of_process() -> Environment {
+        let text = |(name, value): (std::ffi::OsString, std::ffi::OsString)| {
+            Some((name.into_string().ok()?, value.to_string_lossy().into_owned()))
+        };
+        let variables = std::env::vars_os().filter_map(text).filter(|(name, _)| name.starts_with("CTX_"));
+        let config_home = crate::root::xdg("XDG_CONFIG_HOME", ".config").ok();
+        Environment { variables: variables.collect(), config_home }
+    }
+}
+
+/// Where a value came from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Origin {
+    Default,
+    File { path: PathBuf, line: usize },
+    Variable { name: String },
+}
+
+impl std::fmt::Display for Origin {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Origin::Default => f.write_str("default"),
+            Origin::File { path, line } => write!(f, "{}:{line}", path.display()),
+            Origin::Variable { name } => write!(f, "${name}"),
+        }
+    }
+}

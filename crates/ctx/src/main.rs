@@ -1,0 +1,19 @@
+//! The one binary. A file per command under `commands`; `serve` is the daemon's wiring.
+
+mod cli;
+mod client;
+mod commands;
+mod config;
+mod failure;
+mod output;
+mod root;
+mod serve;
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    match cli::run() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => failure.report(),
+    }
+}

@@ -1,0 +1,76 @@
+//! Stdout is data, stderr is talk. Colours only where a person looks, and never against NO_COLOR.
+
+use std::io::{self, BufWriter, IsTerminal, StdoutLock, Write};
+
+/// Whether and how to colour a stream.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Paint {
+    on: bool,
+}
+
+impl Paint {
+    pub fn for_stdout() -> Paint {
+        Paint { on: io::stdout().is_terminal() && wanted() }
+    }
+
+    pub fn for_stderr() -> Paint {
+        Paint { on: io::stderr().is_terminal() && wanted() }
+    }
+
+    fn with(self, code: &str, text: &str) -> String {
+        if self.on { format!("\x1b[{code}m{text}\x1b[0m") } else { text.to_owned() }
+    }
+
+    pub fn bold(self, text: &str) -> String {
+        self.with("1", text)
+    }
+
+    pub fn dim(self, text: &str) -> String {
+        self.with("2", text)
+    }
+
+    pub fn red(self, text: &str) -> String {
+        self.with("31", text)
+    }
+
+    pub fn green(self, text: &str) -> String {
+        self.with("32", text)
+    }
+
+    pub fn yellow(self, text: &str) -> String {
+        self.with("33", text)
+    }
+
+    pub fn cyan(self, text: &str) -> String {
+        self.with("36", text)
+    }
+}
+
+/// <https://no-color.org>: any value but an empty one means no.
+fn wanted() -> bool {
+    let no_color = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
+    let dumb = std::env::var_os("TERM").is_some_and(|term| term == "dumb");
+    !no_color && !dumb
+}
+
+/// Stdout for a command that prints much and stops: buffered, flushed by the caller.
+pub fn stdout() -> BufWriter<StdoutLock<'static>> {
+    BufWriter::new(io::stdout().lock())
+}
+
+/// A line of talk. That it cannot be said changes nothing.
+pub fn say(line: impl std::fmt::Display) {
+    let _ = writeln!(io::stderr(), "{line}");
+}
+
+/// The width of the terminal on stdout, if it is one.
+pub fn width() -> Option<usize> {
+    let size = rustix::termios::tcgetwinsize(io::stdout()).ok()?;
+    (size.ws_col > 0).then_some(usize::from(size.ws_col))
+}
+
+/// Text from outside, made safe for a terminal: no control character but a line end and a tab goes through.
+pub fn plain(text: &str) -> String {
+    let shown = |c: char| if c.is_control() && c != '\n' && c != '\t' { '\u{fffd}' } else { c };
+    text.chars().map(shown).collect()
+}

@@ -1,0 +1,95 @@
+//! Which root the commands work on: where sessions are kept and where the daemon is reached.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use ctx_journal::{FileJournal, RealDisk};
+use ctx_session::Code;
+use ctx_views::RootDir;
+use ctx_views::read::Reader;
+
+use crate::failure::Failure;
+
+const SYSTEM_ROOT: &str = "/ctx";
+
+/// The root as a command sees it; it may not exist yet.
+#[derive(Debug, Clone)]
+pub struct Root {
+    pub path: PathBuf,
+}
+
+impl Root {
+    /// The root of a client: what was asked for, else `/ctx` if there is one to reach, else the user's own.
+    pub fn of_client(given: Option<PathBuf>) -> Result<Root, Failure> {
+        let system = Path::new(SYSTEM_ROOT);
+        let there = system.join(".state").exists();
+        Root::choose(given, there || may_keep(system))
+    }
+
+    /// The root of a daemon: what was asked for, else `/ctx` if it may write there, else the user's own.
+    pub fn of_daemon(given: Option<PathBuf>) -> Result<Root, Failure> {
+        Root::choose(given, may_keep(Path::new(SYSTEM_ROOT)))
+    }
+
+    fn choose(given: Option<PathBuf>, system: bool) -> Result<Root, Failure> {
+        let path = match given {
+            Some(path) if path.as_os_str().is_empty() => {
+                return Err(Failure::new(Code::Einval, "the root must not be empty: name a directory"));
+            }
+            Some(path) => path,
+            None if system => PathBuf::from(SYSTEM_ROOT),
+            None => xdg("XDG_DATA_HOME", ".local/share")?.join("ctx"),
+        };
+        let path = std::path::absolute(&path).map_err(|error| Failure::io(path.display(), error))?;
+        Ok(Root { path })
+    }
+
+    /// Reads the files of the tree; no daemon is needed.
+    pub fn reader(&self) -> Result<Reader, Failure> {
+        let nothing = |error: &dyn std::fmt::Display| {
+            Failure::new(Code::Enoent, format!("no ctx root here: {error}"))
+                .hint("start the daemon with `ctx serve`, or name another root with --root or CTX_ROOT")
+        };
+        let dir = RootDir::open(&self.path).map_err(|error| match error.is_not_found() {
+            true => nothing(&error),
+            false => error.into(),
+        })?;
+        let disk = RealDisk::new(&self.path).map_err(|error| nothing(&error))?;
+        Ok(Reader::new(&dir, Arc::new(FileJournal::new(Arc::new(disk)))))
+    }
+
+    /// The socket of the API.
+    pub fn api_socket(&self) -> PathBuf {
+        self.path.join(".state/api.sock")
+    }
+
+    /// What to say when nothing answers.
+    pub fn daemon_down(&self) -> Failure {
+        Failure::new(Code::Ehostdown, format!("no daemon answers at {}", self.path.display()))
+            .hint(format!("start one with `ctx serve --root {}`", shell_word(&self.path)))
+    }
+}
+
+/// Whether a daemon of this user may keep its files there.
+fn may_keep(path: &Path) -> bool {
+    let writable = |path: &Path| rustix::fs::access(path, rustix::fs::Access::WRITE_OK).is_ok();
+    if path.exists() { writable(path) } else { path.parent().is_some_and(writable) }
+}
+
+/// A directory of the XDG specification, or its default in the home directory.
+pub fn xdg(variable: &str, below_home: &str) -> Result<PathBuf, Failure> {
+    let set = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+    match (set(variable).filter(|path| path.is_absolute()), set("HOME")) {
+        (Some(path), _) => Ok(path),
+        (None, Some(home)) => Ok(home.join(below_home)),
+        (None, None) => Err(Failure::new(Code::Einval, format!("neither {variable} nor HOME is set"))
+            .hint("name the directory yourself with --root or CTX_ROOT")),
+    }
+}
+
+/// A path as it can be typed into a shell.
+pub fn shell_word(path: &Path) -> String {
+    let text = path.to_string_lossy();
+    let plain = |c: char| c.is_ascii_alphanumeric() || "/._-+=:@%,".contains(c);
+    if text.chars().all(plain) { text.into_owned() } else { format!("'{}'", text.replace('\'', "'\\''")) }
+}
