@@ -170,6 +170,36 @@ fn scan_from(
     Ok(damage)
 }
 
+impl FileJournal {
+    /// The directories that a path with `*` for whole names stands for.
+    fn expand(&self, under: &str) -> Result<Vec<String>, JournalError> {
+        let Some((before, after)) = split_at_star(under) else { return Ok(vec![under.to_owned()]) };
+        let entries = match self.disk.list(before) {
+            Ok(entries) => entries,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+            Err(error) => return Err(JournalError::Io { path: before.to_owned(), action: "list", error }),
+        };
+        let mut dirs = Vec::new();
+        for entry in entries.iter().filter(|entry| entry.is_dir) {
+            let dir = join(before, &entry.name);
+            let dir = if after.is_empty() { dir } else { format!("{dir}/{after}") };
+            dirs.extend(self.expand(&dir)?);
+        }
+        Ok(dirs)
+    }
+}
+
+/// What stands before and behind the first `*`.
+fn split_at_star(path: &str) -> Option<(&str, &str)> {
+    if let Some(after) = path.strip_prefix("*/") {
+        return Some(("", after));
+    }
+    match path.split_once("/*/") {
+        Some(parts) => Some(parts),
+        None => path.strip_suffix("/*").map(|before| (before, "")),
+    }
+}
+
 impl Journal for FileJournal {
     fn create(
         &self,
@@ -294,7 +324,7 @@ impl Journal for FileJournal {
 
     fn list(&self, under: &str) -> Result<Vec<LogPath>, JournalError> {
         let mut logs = Vec::new();
-        let mut dirs = vec![under.to_owned()];
+        let mut dirs = self.expand(under)?;
         while let Some(dir) = dirs.pop() {
             let entries = match self.disk.list(&dir) {
                 Ok(entries) => entries,

@@ -116,7 +116,8 @@ pub trait Journal: Send + Sync + 'static {
     /// Removes a log with its directory and all that is in it. A log in a shared directory goes alone.
     fn remove(&self, log: &LogPath) -> Result<(), JournalError>;
 
-    /// Every log named `events.jsonl` beneath a directory (`""` is the root), in no particular order.
+    /// Every log named `events.jsonl` beneath a directory (`""` is the root), in no particular order. A part that
+    /// is `*` stands for any name, so that what is beside the logs need not be walked.
     fn list(&self, under: &str) -> Result<Vec<LogPath>, JournalError>;
 
     /// Stores bytes under their hash beside the log. They are on disk when this returns, so that the record

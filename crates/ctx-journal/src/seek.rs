@@ -141,38 +141,74 @@ impl<'f> BackLines<'f> {
 /// Hands out records from the last backwards, beginning with the last whole command. Their seqs only fall.
 pub(crate) fn read_back(file: &dyn DiskFile, limit: u64, sink: Sink<'_>) -> io::Result<()> {
     let mut lines = BackLines::new(file, limit)?;
-    let Some(whole) = last_whole(&mut lines)? else { return Ok(()) };
-    let mut lowest = u64::MAX;
-    let mut held: Option<Entry> = None;
-    let mut hand_out = |entry: Entry| {
-        if entry.seq > lowest {
-            return ControlFlow::Continue(());
-        }
-        // Of two with the same seq the first in the file wins, which comes last here.
-        lowest = entry.seq;
-        match held.replace(entry) {
-            Some(before) if before.seq != lowest => sink(before),
-            Some(_) | None => ControlFlow::Continue(()),
-        }
-    };
-    for entry in whole {
-        if hand_out(entry).is_break() {
+    let mut falling = Falling::default();
+    for entry in last_whole(&mut lines)? {
+        if falling.record(entry, sink).is_break() {
             return Ok(());
         }
     }
     while let Some((entry, _)) = lines.next_record()? {
-        if hand_out(entry).is_break() {
+        if falling.record(entry, sink).is_break() {
             return Ok(());
         }
     }
-    if let Some(last) = held {
-        let _ = sink(last);
-    }
+    falling.finish(sink);
     Ok(())
 }
 
-/// The records of the last write that is whole, last first, and perhaps one more before them.
-fn last_whole(lines: &mut BackLines<'_>) -> io::Result<Option<Vec<Entry>>> {
+/// Tells seqs that are out of line from the others, as the scanner does, but from the end.
+#[derive(Default)]
+struct Falling {
+    /// The seq handed out last.
+    lowest: Option<u64>,
+    /// Good so far; handed out when the record before it in the file has been seen.
+    held: Option<Entry>,
+    /// A record before the held one that has a higher seq: one of the two is out of line, the next one tells.
+    higher: Option<Entry>,
+}
+
+impl Falling {
+    fn record(&mut self, entry: Entry, sink: Sink<'_>) -> ControlFlow<()> {
+        if let Some(higher) = self.higher.take()
+            && self.held.as_ref().is_some_and(|held| entry.seq >= held.seq)
+        {
+            self.held = Some(higher);
+        }
+        match self.held.take() {
+            Some(held) if entry.seq < held.seq => {
+                self.held = Some(entry);
+                self.hand_out(held, sink)
+            }
+            Some(held) if entry.seq > held.seq => {
+                (self.held, self.higher) = (Some(held), Some(entry));
+                ControlFlow::Continue(())
+            }
+            // Of two with the same seq the first in the file wins, which comes last here.
+            Some(_) | None => {
+                self.held = Some(entry);
+                ControlFlow::Continue(())
+            }
+        }
+    }
+
+    fn hand_out(&mut self, entry: Entry, sink: Sink<'_>) -> ControlFlow<()> {
+        if self.lowest.is_some_and(|lowest| entry.seq >= lowest) {
+            return ControlFlow::Continue(());
+        }
+        self.lowest = Some(entry.seq);
+        sink(entry)
+    }
+
+    fn finish(mut self, sink: Sink<'_>) {
+        if let Some(held) = self.held.take() {
+            // There is no more to stop.
+            let _ = self.hand_out(held, sink);
+        }
+    }
+}
+
+/// The records of the last write that is whole, last first.
+fn last_whole(lines: &mut BackLines<'_>) -> io::Result<Vec<Entry>> {
     let mut candidate = lines.next_record()?;
     'candidate: while let Some((last, batch)) = candidate.take() {
         if last.more {
@@ -194,10 +230,10 @@ fn last_whole(lines: &mut BackLines<'_>) -> io::Result<Option<Vec<Entry>>> {
                     candidate = Some(other);
                     continue 'candidate;
                 }
-                None => return Ok(None),
+                None => return Ok(Vec::new()),
             }
         }
-        return Ok(Some(write));
+        return Ok(write);
     }
-    Ok(None)
+    Ok(Vec::new())
 }

@@ -191,6 +191,8 @@ fn logs_are_listed_and_removed() {
         assert_eq!(listed, [other.clone(), log()]);
         assert_eq!(journal.list("home").unwrap(), [log()]);
         assert_eq!(journal.list("nowhere").unwrap(), []);
+        assert_eq!(journal.list("home/*/agent/*/session").unwrap(), [log()]);
+        assert_eq!(journal.list("home/*/model/*/session").unwrap(), []);
         journal.remove(&log()).unwrap();
         assert_eq!(journal.list("").unwrap(), [other]);
         assert!(matches!(journal.head(&log()), Err(JournalError::NotThere { .. })));

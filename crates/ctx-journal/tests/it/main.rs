@@ -4,4 +4,8 @@
 
 mod contract;
 mod crash;
+mod damage;
+mod faults;
+mod golden;
+mod real_disk;
 mod support;
