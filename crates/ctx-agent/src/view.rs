@@ -168,7 +168,8 @@ impl View {
                 }
                 Look::There { kind: FileType::Directory, .. } => {}
                 Look::There { .. } if pending.is_empty() => {}
-                Look::There { .. } => return Err(ViewError::NotADirectory { path: show(&join(&at)) }),
+                // Below a file there is nothing.
+                Look::There { .. } => return Err(self.missing(path, &full, &at, &pending)),
             }
         }
         self.found(at, last, path)

@@ -17,7 +17,7 @@ use rustix::io::Errno;
 pub enum ControlError {
     #[error("{file}:{line}: {problem}")]
     BadValue { file: String, line: usize, problem: String },
-    #[error("{file} must be a plain file, not a link or a directory; replace it")]
+    #[error("{file} is a link or a special file; put a plain one in its place")]
     NotAFile { file: String },
     #[error(
         "{file} belongs to uid {owner}; it must belong to the daemon's user or to root: change its owner"

@@ -141,8 +141,7 @@ fn script_file(root: &Path, control: &ControlDir, limits: &Limits) -> Result<Opt
             problem: format!("cannot read the script {}: {problem}", path.display()),
         })
     })?;
-    let value = serde_json::from_str(&text)
-        .map_err(|error| bad(error.line(), format!("column {}: {error}", error.column())))?;
+    let value = serde_json::from_str(&text).map_err(|error| bad(error.line(), error.to_string()))?;
     Script::from_file(value).map(Some).map_err(|error| bad(1, error.to_string()))
 }
 

@@ -10,8 +10,8 @@ use std::sync::Arc;
 
 use ctx_session::{BadName, Code, Limits, Name, Refusal};
 
+use super::Model;
 use super::debug::Debug;
-use super::{Model, ModelError};
 use crate::describe::control::{ControlDir, ControlError, short};
 
 /// More links than this in a row is a circle.
@@ -272,11 +272,5 @@ impl From<FindError> for ctx_session::record::Failure {
             | FindError::Control(_) => "bad_setup",
         };
         Self { code: error.code(), reason: reason.to_owned(), message: error.to_string() }
-    }
-}
-
-impl From<ControlError> for ModelError {
-    fn from(error: ControlError) -> ModelError {
-        ModelError::BadSetup { model: "the model".to_owned(), detail: error.to_string() }
     }
 }

@@ -23,7 +23,7 @@ impl Said {
     }
 }
 
-/// Calls the model, over as many attempts as the limits allow. The request is left at its first attempt.
+/// Calls the model, over as many attempts as the limits allow.
 pub(super) async fn call(
     model: &dyn Model,
     request: &mut Request,
@@ -32,30 +32,26 @@ pub(super) async fn call(
     report: &dyn Report,
 ) -> Result<Said, End> {
     let attempts_max = limits.model_attempts.max(1);
-    for attempt in 1.. {
-        request.attempt = attempt;
+    request.attempt = 1;
+    loop {
+        let attempt = request.attempt;
         let mut telling = Telling::new(report, request, step, limits.answer_bytes);
         let error = match telling.listen(model, request).await? {
-            Ok(said) => {
-                request.attempt = 1;
-                return Ok(said);
-            }
+            Ok(said) => return Ok(said),
             Err(error) => error,
         };
-        let wait = backoff(&error, attempt, limits);
-        match wait {
+        match backoff(&error, attempt, limits) {
             // What was shown cannot be taken back, so only a call that said nothing is made again.
             Some(wait) if attempt < attempts_max && telling.message.is_none() => {
                 let wait_ms = u64::try_from(wait.as_millis()).unwrap_or(u64::MAX);
                 let (code, message) = (error.code(), error.to_string());
                 report.retrying(Retry { code, message, attempt, attempts_max, wait_ms }).await?;
                 tokio::time::sleep(wait).await;
+                request.attempt = attempt + 1;
             }
             Some(_) | None => return Err(error.into()),
         }
     }
-    // The loop above ends by returning: attempts are bounded.
-    Err(End::Stopped)
 }
 
 /// How long to wait before the next attempt; `None` for errors that asking again does not mend.
@@ -113,6 +109,8 @@ impl<'a> Telling<'a> {
             Err(error) => return Ok(Err(error)),
         };
         loop {
+            // A model and a listener that are always ready must not keep a stop from being seen.
+            tokio::task::consume_budget().await;
             let heard = match answer.next().await {
                 Ok(Some(event)) => self.hear(event).await?,
                 Ok(None) => {
@@ -181,6 +179,10 @@ impl<'a> Telling<'a> {
     }
 
     async fn finish(&mut self, finish: Finish) -> Result<Said, Stopped> {
+        if self.usage.is_some() {
+            // What was paid for is recorded, also when nothing was said.
+            self.begin().await?;
+        }
         self.keep_reasoning().await?;
         let said = std::mem::take(&mut self.said);
         // An answer that never began has nothing to record; the loop knows what to make of it.

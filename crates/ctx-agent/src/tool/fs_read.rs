@@ -144,6 +144,8 @@ impl Window {
         }
         let mut text = String::from_utf8_lossy(&shown).into_owned();
         if cut {
+            // The cut may have gone through a character.
+            text.truncate(text.trim_end_matches('\u{FFFD}').len());
             text.push_str(&format!(
                 "\n[cut in line {line} after {} bytes; the file has {size} bytes: read on with offset {line}]\n",
                 self.bytes

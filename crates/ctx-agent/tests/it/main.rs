@@ -1,0 +1,14 @@
+//! Tests of ctx-agent from outside: control files, views, models, tools and whole runs on real directories.
+
+#![expect(clippy::unwrap_used, reason = "helpers of tests fail by panicking, as tests do")]
+
+mod control;
+mod cwd;
+mod fresh;
+mod models;
+mod preparing;
+mod properties;
+mod runs;
+mod script;
+mod support;
+mod tools;

@@ -1,0 +1,242 @@
+//! A root to work in, a listener that writes down what it is told, and runs as readable text.
+
+use std::fmt::Write;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+
+use ctx_agent::run::Report;
+use ctx_agent::{
+    Ask, BoxFuture, DeltaKind, Job, Models, Prepared, Retry, Stopped, prepare, prepare_root, sha256_hex,
+};
+use ctx_session::command::{Outcome, Progress};
+use ctx_session::conversation::{Message, Part, Role};
+use ctx_session::record::{BlobRef, ToolStatus};
+use ctx_session::{IdSource, Limits, MessageId, Name, Refusal, RunId, Timestamp, Ulid};
+use tokio_util::sync::CancellationToken;
+
+/// A fresh root and a workspace, gone when the test is.
+pub struct Root {
+    pub dir: tempfile::TempDir,
+    pub limits: Arc<Limits>,
+}
+
+impl Root {
+    pub fn new() -> Root {
+        Root::with_limits(Limits::default())
+    }
+
+    pub fn with_limits(limits: Limits) -> Root {
+        let root = Root { dir: tempfile::tempdir().unwrap(), limits: Arc::new(limits) };
+        std::fs::create_dir(root.work()).unwrap();
+        prepare_root(&root.path(), &root.work()).unwrap();
+        root
+    }
+
+    pub fn path(&self) -> PathBuf {
+        self.dir.path().join("root")
+    }
+
+    /// The directory that coder sees as `/work`.
+    pub fn work(&self) -> PathBuf {
+        self.dir.path().join("my work")
+    }
+
+    /// Writes a file of the workspace.
+    pub fn put(&self, name: &str, text: impl AsRef<[u8]>) {
+        let path = self.work().join(name);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, text).unwrap();
+    }
+
+    /// Writes a control file of coder.
+    pub fn control(&self, name: &str, text: impl AsRef<[u8]>) {
+        std::fs::write(self.path().join("agent/coder.d").join(name), text).unwrap();
+    }
+
+    pub fn models(&self) -> Models {
+        Models::new(self.path(), Arc::clone(&self.limits))
+    }
+
+    pub fn prepare(&self, model: Option<&str>, cwd: Option<&str>) -> Result<Prepared, Refusal> {
+        prepare_for(&self.path(), &self.limits, "coder", model, cwd, &self.models())
+    }
+
+    /// A run of coder for one message, on `debug/script` or another model.
+    pub fn job(&self, model: &str, message: &str) -> Job {
+        self.job_of(model, vec![said(Role::User, message)])
+    }
+
+    pub fn job_of(&self, model: &str, messages: Vec<Message>) -> Job {
+        let prepared = self.prepare(Some(model), None).unwrap();
+        Job {
+            run: RunId(Ulid(1)),
+            context: prepared.context,
+            prompt: prepared.prompt,
+            messages,
+            limits: Arc::clone(&self.limits),
+            agent: prepared.agent,
+        }
+    }
+
+    /// Runs a message to its end and gives what was told, as text.
+    pub async fn run(&self, model: &str, message: &str) -> String {
+        let log = Arc::new(Log::default());
+        let outcome = self.run_with(self.job(model, message), &log, CancellationToken::new()).await;
+        log.text(&outcome)
+    }
+
+    pub async fn run_with(&self, job: Job, log: &Arc<Log>, stop: CancellationToken) -> Outcome {
+        ctx_agent::run(job, &self.models(), Arc::clone(log) as Arc<dyn Report>, stop).await
+    }
+}
+
+pub fn prepare_for(
+    root: &Path,
+    limits: &Limits,
+    agent: &str,
+    model_override: Option<&str>,
+    cwd: Option<&str>,
+    models: &Models,
+) -> Result<Prepared, Refusal> {
+    let agent = Name::new(agent).unwrap();
+    prepare(&Ask { root, agent: &agent, owner: 1000, model_override, cwd, limits }, models)
+}
+
+/// A message of the run that the tests work on.
+pub fn said(role: Role, text: &str) -> Message {
+    message(role, Part::Text { text: text.to_owned() })
+}
+
+pub fn message(role: Role, part: Part) -> Message {
+    Message {
+        seq: 0,
+        id: Ulid(0),
+        run: RunId(Ulid(1)),
+        role,
+        content: vec![part],
+        time: Timestamp::from_millis(0),
+    }
+}
+
+/// Writes down what a run tells, one line each. Ids are shown as numbers in the order they were made.
+#[derive(Default)]
+pub struct Log {
+    lines: Mutex<Vec<String>>,
+    made: Mutex<Vec<Ulid>>,
+    pub blobs: Mutex<Vec<Vec<u8>>>,
+    /// Cancelled when this line has been told.
+    stop_at: Option<(String, CancellationToken)>,
+    /// From this line on nobody listens.
+    deaf_at: Option<String>,
+}
+
+impl Log {
+    pub fn stopping_at(line: &str, stop: &CancellationToken) -> Arc<Log> {
+        Arc::new(Log { stop_at: Some((line.to_owned(), stop.clone())), ..Log::default() })
+    }
+
+    pub fn deaf_at(line: &str) -> Arc<Log> {
+        Arc::new(Log { deaf_at: Some(line.to_owned()), ..Log::default() })
+    }
+
+    pub fn lines(&self) -> Vec<String> {
+        self.lines.lock().unwrap().clone()
+    }
+
+    pub fn text(&self, outcome: &Outcome) -> String {
+        let mut text = String::new();
+        for line in self.lines() {
+            writeln!(text, "{line}").unwrap();
+        }
+        let end = match outcome {
+            Outcome::Done => "done".to_owned(),
+            Outcome::Failed(failure) => {
+                format!("failed {} {}: {}", failure.code, failure.reason, failure.message)
+            }
+            Outcome::Cancelled { .. } => "cancelled".to_owned(),
+        };
+        writeln!(text, "{end}").unwrap();
+        text
+    }
+
+    fn tell(&self, line: String) -> Result<(), Stopped> {
+        let deaf = self.deaf_at.as_deref() == Some(line.as_str());
+        let stop = self.stop_at.as_ref().filter(|(at, _)| *at == line);
+        self.lines.lock().unwrap().push(line);
+        if let Some((_, stop)) = stop {
+            stop.cancel();
+        }
+        if deaf { Err(Stopped) } else { Ok(()) }
+    }
+
+    fn number(&self, id: Ulid) -> usize {
+        self.made.lock().unwrap().iter().position(|made| *made == id).unwrap() + 1
+    }
+
+    fn show(&self, progress: Progress) -> String {
+        match progress {
+            Progress::AssistantStarted { message_id, model, step } => {
+                format!("#{} started step {step} {model}", self.number(message_id.0))
+            }
+            Progress::AssistantFinished { message_id, text, finish_reason, usage } => {
+                let cost = usage.map(|u| format!(" {}+{} tokens", u.input, u.output)).unwrap_or_default();
+                format!("#{} finished {finish_reason:?} {text:?}{cost}", self.number(message_id.0))
+            }
+            Progress::ReasoningFinished { message_id, text } => {
+                format!("#{} reasoned {text:?}", self.number(message_id.0))
+            }
+            Progress::ToolStarted { call_id, provider_call_id, name, input } => {
+                let theirs = provider_call_id.map(|id| format!(" ({id})")).unwrap_or_default();
+                format!("#{} calls {name} {input}{theirs}", self.number(call_id.0))
+            }
+            Progress::ToolFinished { call_id, status, output, truncated, blob, .. } => {
+                let word = match status {
+                    ToolStatus::Ok => "gave",
+                    ToolStatus::Error => "failed",
+                    ToolStatus::Interrupted => "interrupted",
+                };
+                assert_eq!(truncated, blob.is_some());
+                let blob = blob.map(|blob| format!(" blob of {}", blob.size)).unwrap_or_default();
+                format!("#{} {word} {output:?}{blob}", self.number(call_id.0))
+            }
+        }
+    }
+}
+
+impl Report for Log {
+    fn new_id(&self) -> Ulid {
+        let mut made = self.made.lock().unwrap();
+        let millis = made.len() as u64 + 1;
+        let id = IdSource::new(7).next(Timestamp::from_millis(millis));
+        made.push(id);
+        id
+    }
+
+    fn delta(&self, message: MessageId, kind: DeltaKind, text: String) -> BoxFuture<'_, Result<(), Stopped>> {
+        let word = match kind {
+            DeltaKind::Text => "text",
+            DeltaKind::Reasoning => "thinks",
+        };
+        let line = format!("#{} {word} {text:?}", self.number(message.0));
+        Box::pin(async move { self.tell(line) })
+    }
+
+    fn progress(&self, progress: Progress) -> BoxFuture<'_, Result<(), Stopped>> {
+        let line = self.show(progress);
+        Box::pin(async move { self.tell(line) })
+    }
+
+    fn store_blob(&self, bytes: Vec<u8>) -> BoxFuture<'_, Result<BlobRef, Stopped>> {
+        Box::pin(async move {
+            let blob = BlobRef { sha256: sha256_hex(&bytes), size: bytes.len() as u64 };
+            self.blobs.lock().unwrap().push(bytes);
+            Ok(blob)
+        })
+    }
+
+    fn retrying(&self, retry: Retry) -> BoxFuture<'_, Result<(), Stopped>> {
+        let Retry { code, attempt, attempts_max, wait_ms, .. } = retry;
+        let line = format!("retries {code} after attempt {attempt} of {attempts_max} in {wait_ms} ms");
+        Box::pin(async move { self.tell(line) })
+    }
+}
