@@ -28,8 +28,8 @@ pub enum DamageKind {
     BadLine { reason: String },
     /// A line that is longer than a record may be; skipped.
     LongLine { bytes: u64 },
-    /// A record of a format this ctx does not know; skipped.
-    UnknownVersion { version: u64 },
+    /// A record of a newer format than this ctx knows; skipped.
+    NewerVersion { version: u64 },
     /// Records `from..to` are not there.
     Gap { from: u64, to: u64 },
     /// A seq that was there before; the first one was used, this one skipped.
@@ -59,7 +59,9 @@ impl fmt::Display for Damage {
             }
             DamageKind::BadLine { reason } => write!(f, "skipped, not a record: {reason}"),
             DamageKind::LongLine { bytes } => write!(f, "skipped, {bytes} bytes are too long for a record"),
-            DamageKind::UnknownVersion { version } => write!(f, "skipped, unknown format version {version}"),
+            DamageKind::NewerVersion { version } => {
+                write!(f, "skipped, format version {version} is newer than this ctx")
+            }
             DamageKind::Gap { from, to } if *to == from + 1 => write!(f, "record {from} is missing"),
             DamageKind::Gap { from, to } => {
                 write!(f, "records {from} to {} are missing", to.saturating_sub(1))

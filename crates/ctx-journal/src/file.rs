@@ -16,7 +16,7 @@ use crate::error::{AppendError, JournalError};
 use crate::format;
 use crate::lines::{LineForm, LineReader, count_lines};
 use crate::memory::MemoryDisk;
-use crate::path::{EVENTS, LogPath, Owner, join};
+use crate::path::{EVENTS, LogPath, Owner, join, parent_of};
 use crate::real::RealDisk;
 use crate::recover::{self, io_error};
 use crate::scan::Scanner;
@@ -52,20 +52,27 @@ impl FileJournal {
         FileJournal::new(Arc::new(MemoryDisk::default()))
     }
 
-    /// Makes a directory and those above it, and makes them durable: also one that was there, because whoever
-    /// made it may have died before its entry was synced.
+    /// Makes a directory and those above it, and makes them durable.
     fn make_dirs(&self, dir: &str, owner: Owner) -> io::Result<()> {
-        let ends = dir.match_indices('/').map(|(at, _)| at).chain([dir.len()]);
-        for end in ends {
-            let Some(path) = dir.get(..end).filter(|path| !path.is_empty()) else { continue };
-            let made = self.disk.make_dir(path, owner)?;
-            if made || !lock(&self.durable_dirs).contains(path) {
-                let parent = path.rsplit_once('/').map_or("", |(parent, _)| parent);
-                self.disk.sync_dir(parent)?;
-                // A log's own directory is one of many, and is asked for once.
-                if path != dir {
-                    lock(&self.durable_dirs).insert(path.to_owned());
-                }
+        for path in with_parents(dir) {
+            if self.disk.make_dir(path, owner)? {
+                lock(&self.durable_dirs).remove(path);
+            }
+        }
+        self.sync_dirs(dir)
+    }
+
+    /// Makes the names of a directory and of those above it durable. Also those that we did not make: whoever did
+    /// may have died before that.
+    fn sync_dirs(&self, dir: &str) -> io::Result<()> {
+        for path in with_parents(dir) {
+            if lock(&self.durable_dirs).contains(path) {
+                continue;
+            }
+            self.disk.sync_dir(parent_of(path))?;
+            // A log's own directory is one of many, and is asked for seldom.
+            if path != dir {
+                lock(&self.durable_dirs).insert(path.to_owned());
             }
         }
         Ok(())
@@ -139,6 +146,12 @@ impl FileJournal {
         }
         self.disk.remove_dir(dir)
     }
+}
+
+/// The directories on the way to one, from the top, and itself.
+fn with_parents(dir: &str) -> impl Iterator<Item = &str> {
+    let ends = dir.match_indices('/').map(|(at, _)| at).chain([dir.len()]);
+    ends.filter_map(|end| dir.get(..end)).filter(|path| !path.is_empty())
 }
 
 fn scan_from(
@@ -237,6 +250,9 @@ impl Journal for FileJournal {
         if !file.try_lock().map_err(|error| io_error(log, "lock", error))? {
             return Err(JournalError::Locked { log: log.clone() });
         }
+        // Its name as well as its contents may be there and not be durable.
+        let named = self.sync_dirs(log.dir()).and_then(|()| self.disk.sync_dir(log.dir()));
+        named.map_err(|error| io_error(log, "sync the directory of", error))?;
         let in_doubt_from = self.registry.in_doubt_from(log);
         let recovered = recover::recover(&*self.disk, &*file, log, in_doubt_from, now, on_entry)?;
         self.registry.clear_doubt(log);
@@ -287,19 +303,17 @@ impl Journal for FileJournal {
         }
         let owner = self.open_file(from, OpenMode::Read)?.owner();
         let owner = owner.map_err(|error| io_error(from, "read the owner of", error))?;
-        let parent =
-            |log: &LogPath| log.dir().rsplit_once('/').map_or(String::new(), |(dir, _)| dir.to_owned());
-        let (from_parent, to_parent) = (parent(from), parent(to));
-        self.make_dirs(&to_parent, owner).map_err(|error| io_error(to, "make the directory of", error))?;
+        let (from_parent, to_parent) = (parent_of(from.dir()), parent_of(to.dir()));
+        self.make_dirs(to_parent, owner).map_err(|error| io_error(to, "make the directory of", error))?;
         self.disk.rename(from.dir(), to.dir(), Replace::No).map_err(|error| match error.kind() {
             io::ErrorKind::AlreadyExists => JournalError::AlreadyThere { log: to.clone() },
             _ => io_error(from, "rename", error),
         })?;
         self.registry.renamed(from, to);
-        self.disk.sync_dir(&to_parent).map_err(|error| io_error(to, "sync the directory of", error))?;
+        self.disk.sync_dir(to_parent).map_err(|error| io_error(to, "sync the directory of", error))?;
         if from_parent != to_parent {
             self.disk
-                .sync_dir(&from_parent)
+                .sync_dir(from_parent)
                 .map_err(|error| io_error(from, "sync the directory of", error))?;
         }
         Ok(())
@@ -316,8 +330,7 @@ impl Journal for FileJournal {
         self.registry.clear_doubt(log);
         if log.owns_dir() {
             self.remove_tree(log.dir()).map_err(io)?;
-            let parent = log.dir().rsplit_once('/').map_or("", |(parent, _)| parent);
-            self.disk.sync_dir(parent).map_err(io)?;
+            self.disk.sync_dir(parent_of(log.dir())).map_err(io)?;
         }
         Ok(())
     }

@@ -54,7 +54,7 @@ impl Envelope<'_> {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum NotARecord {
     Bad(String),
-    UnknownVersion(u64),
+    NewerVersion(u64),
 }
 
 /// Reads a line, without its LF.
@@ -70,8 +70,11 @@ pub(crate) fn parse(line: &[u8]) -> Result<(Envelope<'_>, Timestamp, &str), NotA
     let text = std::str::from_utf8(line).map_err(|_| bad("not UTF-8"))?;
     let envelope: Envelope<'_> =
         serde_json::from_str(text).map_err(|error| NotARecord::Bad(plain_reason(&error, line)))?;
-    if envelope.schema_version != FORMAT_VERSION {
-        return Err(NotARecord::UnknownVersion(envelope.schema_version));
+    if envelope.schema_version > FORMAT_VERSION {
+        return Err(NotARecord::NewerVersion(envelope.schema_version));
+    }
+    if envelope.schema_version == 0 {
+        return Err(bad("`schema_version` is out of range"));
     }
     if envelope.seq == u64::MAX {
         return Err(bad("seq is out of range"));
@@ -215,7 +218,7 @@ mod tests {
         let good = r#"{"schema_version":1,"seq":7,"time":"2026-11-15T06:00:00.000Z","type":"x"}"#;
         let reason = |line: &[u8]| match parse(line) {
             Err(NotARecord::Bad(reason)) => reason,
-            Err(NotARecord::UnknownVersion(version)) => format!("version {version}"),
+            Err(NotARecord::NewerVersion(version)) => format!("version {version}"),
             Ok(_) => "good".to_owned(),
         };
         assert_eq!(reason(good.as_bytes()), "good");

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 use crate::disk::{DirEntry, Disk, DiskFile, OpenMode, Replace};
-use crate::path::Owner;
+use crate::path::{Owner, parent_of};
 use crate::writer::lock;
 
 /// Files in memory; gone with the last handle.
@@ -36,10 +36,6 @@ impl<F> Default for Names<F> {
     fn default() -> Self {
         Names(BTreeMap::new())
     }
-}
-
-pub(crate) fn parent_of(path: &str) -> &str {
-    path.rsplit_once('/').map_or("", |(parent, _)| parent)
 }
 
 impl<F: Clone> Names<F> {

@@ -45,7 +45,7 @@ impl LogPath {
 
     /// The directory the log is in; empty for the root.
     pub fn dir(&self) -> &str {
-        self.0.rsplit_once('/').map_or("", |(dir, _)| dir)
+        parent_of(&self.0)
     }
 
     /// The log's own name.
@@ -62,6 +62,11 @@ impl LogPath {
     pub(crate) fn beside(&self, name: &str) -> String {
         join(self.dir(), name)
     }
+}
+
+/// The directory a path is in; empty for the root.
+pub(crate) fn parent_of(path: &str) -> &str {
+    path.rsplit_once('/').map_or("", |(parent, _)| parent)
 }
 
 /// A path in a directory, where the empty directory is the root.

@@ -60,11 +60,7 @@ pub(crate) fn recover(
     }
     let len = file.len().map_err(io("read its length"))?;
     let Scanned { settled, mut damage, tail_damage } = scan(file, log, len, on_entry).map_err(io("read"))?;
-    for tail in &tail_damage {
-        if let DamageKind::UnknownVersion { version } = tail.kind {
-            return Err(JournalError::TooNew { log: log.clone(), line: tail.line, version });
-        }
-    }
+    refuse_newer(log, &tail_damage, settled.next)?;
     let mut uncut = None;
     if settled.end < len {
         let tail = Tail { start: settled.end, end: len, found: now };
@@ -82,6 +78,21 @@ pub(crate) fn recover(
         damage.push(Damage { log: log.clone(), line, offset, kind, excerpt });
     }
     Ok(Recovered { start: Start { next: settled.next, len: settled.end, uncut }, damage })
+}
+
+/// A log that a newer ctx has written to is left alone: its end must not pass for a torn tail. A single such
+/// record after good ones is more likely a damaged digit, and a damaged session opens.
+fn refuse_newer(log: &LogPath, tail: &[Damage], next: u64) -> Result<(), JournalError> {
+    let mut newer = tail.iter().filter_map(|damage| match damage.kind {
+        DamageKind::NewerVersion { version } => Some((damage.line, version)),
+        _ => None,
+    });
+    match (newer.next(), newer.next()) {
+        (Some((line, version)), second) if second.is_some() || next == 0 => {
+            Err(JournalError::TooNew { log: log.clone(), line, version })
+        }
+        _ => Ok(()),
+    }
 }
 
 fn scan(

@@ -110,7 +110,7 @@ impl Scanner {
                     return self.record(Held { batch: envelope.batch(), entry, end: line.end }, sink);
                 }
                 Err(NotARecord::Bad(reason)) => DamageKind::BadLine { reason },
-                Err(NotARecord::UnknownVersion(version)) => DamageKind::UnknownVersion { version },
+                Err(NotARecord::NewerVersion(version)) => DamageKind::NewerVersion { version },
             },
         };
         self.report(line.number, line.offset, wrong, format::excerpt(line.bytes));

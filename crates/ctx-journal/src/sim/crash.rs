@@ -107,6 +107,16 @@ impl Moment {
             + self.state.pending_names.len()
     }
 
+    /// The disk when the process dies at this moment and the machine goes on: what it wrote is still seen, synced
+    /// or not.
+    pub fn kill(&self) -> SimDisk {
+        let mut state = self.state.clone();
+        for inode in &mut state.inodes {
+            inode.locked_by = None;
+        }
+        SimDisk::with_state(state)
+    }
+
     /// Disks that a crash at this moment could leave, at most `most` of them.
     pub fn crash(&self, seed: u64, most: u64) -> Vec<SimDisk> {
         let combinations = 4u64.checked_pow(self.unsynced() as u32).unwrap_or(u64::MAX);

@@ -3,8 +3,8 @@
 use std::io;
 
 use crate::disk::Replace;
-use crate::memory::{Names, Node, parent_of, write_slice};
-use crate::path::Owner;
+use crate::memory::{Names, Node, write_slice};
+use crate::path::{Owner, parent_of};
 use crate::sim::crash::{Fate, Rng};
 
 #[derive(Clone, Debug)]

@@ -263,7 +263,7 @@ impl World {
     /// Crashes at a moment in every way it can, recovers, and crashes once more during that.
     fn crash(&mut self, moment: &Moment, seed: u64, states: u64) {
         for disk in moment.crash(seed, states) {
-            let again = self.rng.one_in(4);
+            let again = self.rng.one_in(6);
             if again {
                 disk.record();
             }
@@ -280,6 +280,17 @@ impl World {
                     assert_eq!(after, present, "a second crash changed what was recovered");
                 }
             }
+        }
+    }
+
+    /// Kills the process at a moment, recovers, and crashes the machine after that: what recovery handed out was durable.
+    fn kill(&mut self, moment: &Moment, seed: u64) {
+        let disk = moment.kill();
+        let present = self.recover(&disk, moment.op);
+        for left in disk.now().crash(seed, 4) {
+            let mut after = self.recover_twice(&left, moment.op);
+            after.retain(|id| *id != 99_999);
+            assert_eq!(after, present, "what recovery handed out was not durable");
         }
     }
 
@@ -346,6 +357,9 @@ fn run(seed: u64, states: u64) {
     moments.push(end);
     for moment in &moments {
         world.crash(moment, seed, states);
+        if world.rng.one_in(6) {
+            world.kill(moment, seed);
+        }
     }
 }
 

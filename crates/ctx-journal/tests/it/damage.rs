@@ -211,18 +211,18 @@ fn unknown_types_and_fields_are_kept_as_they_stand() {
 
 #[test]
 fn a_log_of_a_newer_ctx_is_read_around_but_never_written_to() {
-    let newer = line(2, "").replace(":1,", ":2,");
-    let bytes = lines(&[&line(0, ""), &line(1, ""), &newer]);
+    let newer = |seq| line(seq, "").replace(":1,", ":2,");
+    let bytes = lines(&[&line(0, ""), &line(1, ""), &newer(2), &newer(3)]);
     let (disk, journal) = disk_with(&bytes);
     let refused = open(&journal).map(|_| ()).unwrap_err();
     assert!(matches!(refused, JournalError::TooNew { line: 3, version: 2, .. }), "{refused}");
     assert_eq!(disk.contents(PATH).unwrap(), bytes);
     assert_eq!(seqs(&read(&journal, 0).0), [0, 1]);
-    // In the middle of records of our own it is damage like any other.
-    assert_eq!(
-        recover(&lines(&[&line(0, ""), &line(1, "").replace(":1,", ":2,"), &line(2, ""), &line(3, "")])).0,
-        [0, 2, 3]
-    );
+    let (_, journal) = disk_with(&lines(&[&newer(0)]));
+    assert!(open(&journal).is_err());
+    // One among records of our own is damage like any other.
+    assert_eq!(recover(&lines(&[&line(0, ""), &newer(1), &line(2, ""), &line(3, "")])).0, [0, 2, 3]);
+    assert_eq!(recover(&lines(&[&line(0, ""), &line(1, ""), &newer(2)])).0, [0, 1]);
 }
 
 #[test]
@@ -237,8 +237,11 @@ fn damage_is_named_by_its_line_also_when_reading_begins_in_the_middle() {
     assert_eq!(damage[0].line, 901);
 }
 
+/// Where a command begins and ends in the file, and its seqs.
+type Placed = (usize, usize, Vec<u64>);
+
 /// A log of commands of one to three records, as the journal writes it.
-fn small_log() -> (Vec<u8>, Vec<(usize, usize, Vec<u64>)>) {
+fn small_log() -> (Vec<u8>, Vec<Placed>) {
     let disk = SimDisk::new();
     let journal = FileJournal::new(std::sync::Arc::new(disk.clone()));
     let writer = create(&journal);
@@ -270,9 +273,9 @@ fn a_log_cut_at_any_byte_gives_the_commands_that_are_whole() {
 }
 
 /// Which records must be used when some bytes changed: those of commands that are as they were.
-fn must_be_used(bytes: &[u8], damaged: &[u8], commands: &[(usize, usize, Vec<u64>)]) -> Vec<u64> {
+fn must_be_used(bytes: &[u8], damaged: &[u8], commands: &[Placed]) -> Vec<u64> {
     // The LF before a line is part of what makes it one.
-    let intact = |(from, to, _): &(usize, usize, Vec<u64>)| {
+    let intact = |(from, to, _): &Placed| {
         let from = from.saturating_sub(1);
         bytes[from..*to] == damaged[from..*to]
     };
