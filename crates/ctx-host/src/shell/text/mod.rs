@@ -4,5 +4,6 @@
 
 pub mod ansi;
 pub mod budget;
+pub mod fence;
 pub mod output;
 pub mod redact;

@@ -1,0 +1,118 @@
+//! The fence: which programs a command may run, by name.
+//!
+//! The programs of a command are found by reading it as a shell would (`parse`), through the programs that
+//! run others (`wrap`). What a name may do is said by the operator's policy first, then narrowed by what the
+//! caller asked for. It is a guard against accidents, not a wall: a script, an interpreter or a variable can
+//! run anything, and only the cage holds against that.
+
+mod parse;
+mod policy;
+mod wrap;
+
+pub use policy::{Pattern, PatternError, Policy, PolicyError};
+
+/// A program that a command would run.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Program {
+    /// Known by its name, as it was written: `rm`, `/bin/rm`.
+    Named(String),
+    /// A function that the command itself defines: no program, but its name may be denied.
+    Function(String),
+    /// Not known before it runs: `$X`, `eval "$code"`.
+    Unknown(String),
+}
+
+/// The rules for the commands of one shell.
+#[derive(Debug, Clone)]
+pub struct Fence {
+    policy: Policy,
+    /// Empty means that there is no allow list.
+    allow: Vec<Pattern>,
+    deny: Vec<Pattern>,
+}
+
+/// Why a fence cannot be built.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum FenceError {
+    #[error("the entry {entry:?} of the allow list is not a program name: {reason}")]
+    Allow { entry: String, reason: PatternError },
+    #[error("the entry {entry:?} of the deny list is not a program name: {reason}")]
+    Deny { entry: String, reason: PatternError },
+}
+
+/// A command that may not run. Nothing of it was run.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Refused {
+    #[error(
+        "`{program}` is denied by the operator's policy (line {line}); only the operator can change that"
+    )]
+    ByPolicy { program: String, line: usize },
+    #[error(
+        "`{program}` is in this shell's deny list; create a shell without that entry, or use another program"
+    )]
+    Denied { program: String },
+    #[error(
+        "`{program}` is not in this shell's allow list ({allow}); use one of these, or create another shell"
+    )]
+    NotAllowed { program: String, allow: String },
+    #[error(
+        "what `{text}` runs cannot be known before it runs, and this shell may run only named programs; write the name out"
+    )]
+    Unknown { text: String },
+}
+
+impl Fence {
+    /// A policy, narrowed by an allow and a deny list. An empty allow list allows all names.
+    pub fn new(policy: Policy, allow: &[String], deny: &[String]) -> Result<Fence, FenceError> {
+        let pattern = |entry: &String| Pattern::parse(entry).map_err(|reason| (entry.clone(), reason));
+        let allow: Result<Vec<Pattern>, _> = allow.iter().map(pattern).collect();
+        let deny: Result<Vec<Pattern>, _> = deny.iter().map(pattern).collect();
+        Ok(Fence {
+            policy,
+            allow: allow.map_err(|(entry, reason)| FenceError::Allow { entry, reason })?,
+            deny: deny.map_err(|(entry, reason)| FenceError::Deny { entry, reason })?,
+        })
+    }
+
+    /// A fence that lets everything through.
+    pub fn open() -> Fence {
+        Fence { policy: Policy::open(), allow: Vec::new(), deny: Vec::new() }
+    }
+
+    /// Whether the command may run.
+    pub fn check(&self, command: &str) -> Result<(), Refused> {
+        if self.policy.is_open() && self.allow.is_empty() && self.deny.is_empty() {
+            return Ok(());
+        }
+        programs(command).iter().try_for_each(|program| self.check_program(program))
+    }
+
+    fn check_program(&self, program: &Program) -> Result<(), Refused> {
+        if let Some(line) = self.policy.denies(program) {
+            return Err(match program {
+                Program::Named(name) | Program::Function(name) => {
+                    Refused::ByPolicy { program: name.clone(), line }
+                }
+                Program::Unknown(text) => Refused::Unknown { text: text.clone() },
+            });
+        }
+        let is_in = |list: &[Pattern]| list.iter().any(|pattern| pattern.matches(program));
+        match program {
+            Program::Named(name) | Program::Function(name) if is_in(&self.deny) => {
+                Err(Refused::Denied { program: name.clone() })
+            }
+            Program::Function(_) => Ok(()),
+            Program::Named(_) | Program::Unknown(_) if self.allow.is_empty() || is_in(&self.allow) => Ok(()),
+            Program::Named(name) => {
+                let names: Vec<&str> = self.allow.iter().map(Pattern::as_str).collect();
+                Err(Refused::NotAllowed { program: name.clone(), allow: names.join(", ") })
+            }
+            Program::Unknown(text) => Err(Refused::Unknown { text: text.clone() }),
+        }
+    }
+}
+
+/// The programs that a command would run, as far as they can be told from its text.
+pub fn programs(command: &str) -> Vec<Program> {
+    parse::programs(command)
+}
