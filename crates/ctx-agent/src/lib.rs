@@ -4,6 +4,7 @@
 //! stop token is cancelled. It knows nothing of journals, engines or doors.
 
 pub mod describe;
+mod instructions;
 pub mod model;
 pub mod prepare;
 pub mod run;

@@ -9,6 +9,7 @@ use ctx_session::{Code, Limits, Name, Refusal};
 
 use crate::describe::control::ControlError;
 use crate::describe::{Description, control_dir, describe};
+use crate::instructions;
 use crate::model::Models;
 use crate::sha256_hex;
 use crate::view::{View, resolve_cwd};
@@ -41,7 +42,7 @@ pub struct Prepared {
     pub context: RunContext,
     /// The texts behind `context.prompts`, to be stored as blobs.
     pub prompts: Vec<PromptText>,
-    /// The prompt that the model is given.
+    /// What the model is given: the prompt, then the instruction files of the project.
     pub prompt: String,
     pub agent: Arc<Agent>,
 }
@@ -65,21 +66,23 @@ pub fn prepare(ask: &Ask<'_>, models: &Models) -> Result<Prepared, Refusal> {
     let root = description.root.clone().unwrap_or_else(|| default_root(ask));
     let view = View::open(&root, &description.mounts)?;
     let cwd = resolve_cwd(&view, ask.cwd.unwrap_or(&description.cwd))?;
-    let prompt = description.prompt.clone();
-    let hash = sha256_hex(prompt.as_bytes());
+    let hash = sha256_hex(description.prompt.as_bytes());
     let source = Source {
         kind: "prompt".to_owned(),
         path: format!("{}/prompt", control_dir(ask.agent)),
         hash: hash.clone(),
         truncated: false,
     };
-    let text = PromptText { target: "primary".to_owned(), hash, text: prompt.clone() };
+    let text = PromptText { target: "primary".to_owned(), hash, text: description.prompt.clone() };
+    let found = instructions::find(&view, &cwd, ask.limits.instruction_file_bytes);
+    let prompt = instructions::join(&description.prompt, &found);
+    let sources = std::iter::once(source).chain(found.into_iter().map(|file| file.source)).collect();
     let context = RunContext {
         model: model.to_string(),
         cwd,
         policy: description.policy.lines(),
         cage: None,
-        sources: vec![source],
+        sources,
         prompts: vec![PromptRef { target: text.target.clone(), hash: text.hash.clone() }],
     };
     let agent = Arc::new(Agent { description, view: Arc::new(view) });

@@ -175,6 +175,12 @@ impl View {
         self.found(at, last, path)
     }
 
+    /// Where the mount that holds this begins: the project, for most agents.
+    pub fn mount_of(&self, found: &Found) -> PathBuf {
+        let place = found.inside.as_ref().and_then(|(place, _)| self.places.get(*place));
+        place.map_or_else(|| found.path.clone(), |place| join(&place.target))
+    }
+
     /// Opens a regular file for reading, without ever following a link or waiting for a pipe.
     pub fn open_file(&self, found: &Found) -> Result<File, ViewError> {
         self.reopen(found, OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY)

@@ -36,6 +36,8 @@ pub struct Limits {
     pub fs_read_bytes: usize,
     /// Most entries of a directory that one `fs.list` returns.
     pub fs_list_entries: usize,
+    /// Most bytes of one instruction file (`AGENTS.md`) that go into a run's prompt.
+    pub instruction_file_bytes: usize,
     /// Largest control file, in bytes.
     pub control_file_bytes: usize,
     /// Live events kept in memory per active session, in bytes.
@@ -67,6 +69,7 @@ impl Default for Limits {
             model_retry_max_ms: 30_000,
             fs_read_bytes: 1024 * 1024,
             fs_list_entries: 1_000,
+            instruction_file_bytes: 32 * 1024,
             control_file_bytes: 256 * 1024,
             live_ring_bytes: 4 * 1024 * 1024,
             idle_unload_ms: 5_000,

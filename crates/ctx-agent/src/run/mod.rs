@@ -30,7 +30,7 @@ pub struct Job {
     pub run: RunId,
     /// As [`crate::prepare()`] gave it; its model is an identity, not an alias.
     pub context: RunContext,
-    /// The prompt in effect.
+    /// As [`crate::prepare()`] gave it.
     pub prompt: String,
     /// The conversation that counts, the run's own message and what it did so far included.
     pub messages: Vec<Message>,

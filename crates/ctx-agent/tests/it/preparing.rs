@@ -67,3 +67,47 @@ fn refusals_name_the_field_to_blame() {
         assert_eq!((refusal.code.name(), refusal.field), (code, Some(field)), "{refusal}");
     }
 }
+
+#[test]
+fn the_projects_instructions_go_into_the_prompt_and_are_named() {
+    let root = Root::with_limits(ctx_session::Limits { instruction_file_bytes: 20, ..Default::default() });
+    root.control("prompt", "be brief\n");
+    root.put("AGENTS.md", "use tabs\n");
+    root.put("a/b/AGENTS.md", "no tabs here, ever, ä");
+    root.put("a/other/AGENTS.md", "not on the way");
+    std::fs::write(root.dir.path().join("AGENTS.md"), "above the project").unwrap();
+    let prepared = root.prepare(None, Some("/work/a/b")).unwrap();
+    expect![[r#"
+        be brief
+
+        Instructions from /work/AGENTS.md:
+
+        use tabs
+
+        Instructions from /work/a/b/AGENTS.md:
+
+        no tabs here, ever, "#]]
+    .assert_eq(&prepared.prompt);
+    let sources: Vec<_> =
+        prepared.context.sources.iter().map(|s| (s.kind.as_str(), s.path.as_str(), s.truncated)).collect();
+    assert_eq!(
+        sources,
+        [
+            ("prompt", "agent/coder.d/prompt", false),
+            ("project_instructions", "/work/AGENTS.md", false),
+            ("project_instructions", "/work/a/b/AGENTS.md", true)
+        ]
+    );
+    assert_eq!(prepared.context.sources[1].hash, sha256_hex(b"use tabs\n"));
+    assert_eq!(prepared.prompts[0].text, "be brief\n", "the prompt's own text and hash stay what they are");
+}
+
+#[test]
+fn instructions_that_lead_out_of_the_view_are_passed_over() {
+    let root = Root::new();
+    std::fs::write(root.dir.path().join("outside.md"), "planted").unwrap();
+    std::os::unix::fs::symlink("../outside.md", root.work().join("AGENTS.md")).unwrap();
+    let prepared = root.prepare(None, None).unwrap();
+    assert_eq!(prepared.context.sources.len(), 1);
+    assert!(!prepared.prompt.contains("planted"));
+}
