@@ -17,7 +17,7 @@ use crate::place::{Shelf, dir_name, freed_name};
 use crate::registry::Summary;
 
 /// Where session logs are, one pattern per kind of shelf.
-const LOGS: [&str; 2] = ["home/*/agent/*/session/*", "shared/*/agent/*/session/*"];
+const LOGS: [&str; 2] = ["home/*/agent/*/session", "shared/*/agent/*/session"];
 /// Running sessions that are settled at the same time.
 const AT_ONCE: usize = 16;
 

@@ -17,6 +17,16 @@ impl Paint {
         Paint { on: io::stderr().is_terminal() && wanted() }
     }
 
+    /// No colours, whoever looks.
+    #[cfg(test)]
+    pub fn off() -> Paint {
+        Paint { on: false }
+    }
+
+    pub fn is_on(self) -> bool {
+        self.on
+    }
+
     fn with(self, code: &str, text: &str) -> String {
         if self.on { format!("\x1b[{code}m{text}\x1b[0m") } else { text.to_owned() }
     }

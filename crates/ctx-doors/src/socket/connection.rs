@@ -23,6 +23,8 @@ use super::lines::{Line, Lines};
 use super::request::{Op, Send, Target, parse};
 use crate::unix::caller;
 
+/// How long a client is shown the ends of its runs when the daemon stops.
+const LAST_FRAMES: Duration = Duration::from_millis(500);
 /// Frames that wait for a slow client; each is at most a frame long.
 const QUEUE: usize = 8;
 
@@ -36,7 +38,7 @@ pub(super) async fn serve(stream: UnixStream, engine: Engine, agent: Name, stop:
     };
     let (reader, writer) = stream.into_split();
     let (out, queue) = mpsc::channel(QUEUE);
-    let gone = stop.child_token();
+    let gone = CancellationToken::new();
     let stall = Duration::from_millis(engine.limits().socket_stall_ms);
     let writing = tokio::spawn(write(writer, queue, stall, gone.clone()));
     let client = Client {
@@ -44,14 +46,14 @@ pub(super) async fn serve(stream: UnixStream, engine: Engine, agent: Name, stop:
         agent,
         caller,
         out,
+        stop,
         gone: gone.clone(),
         following: Arc::default(),
         holds: HashMap::new(),
         tasks: TaskTracker::new(),
     };
     client.serve(reader).await;
-    gone.cancel();
-    // The writer ends when the last sender is gone; how it ended is its own affair.
+    // The writer ends when the last sender is gone and everything is written, or when the client is gone.
     let _ = writing.await;
 }
 
@@ -90,6 +92,9 @@ struct Client {
     agent: Name,
     caller: Caller,
     out: mpsc::Sender<String>,
+    /// The daemon stops.
+    stop: CancellationToken,
+    /// The client is gone, or reads no more.
     gone: CancellationToken,
     following: FollowingTable,
     /// Temp sessions live as long as a connection that has used them.
@@ -103,36 +108,48 @@ impl Client {
         loop {
             let read = tokio::select! {
                 read = lines.next() => read,
+                () = self.stop.cancelled() => break,
                 () = self.gone.cancelled() => return,
             };
             match read {
                 Ok(Some(Line::Whole(line))) => self.on_line(&line).await,
                 Ok(Some(Line::TooLong)) => self.refuse(None, &too_long(&self.engine)).await,
-                Ok(None) => break,
-                Err(_) => return,
+                Ok(None) => {
+                    let reader = lines.into_inner().into_inner();
+                    let ready = reader.ready(Interest::READABLE).await;
+                    if ready.is_ok_and(|ready| ready.is_write_closed()) {
+                        self.gone.cancel();
+                    }
+                    break;
+                }
+                Err(_) => {
+                    self.gone.cancel();
+                    return;
+                }
             }
         }
-        self.finish(lines.into_inner().into_inner()).await;
+        self.finish().await;
     }
 
-    /// The client sends no more. If it still listens, its runs are shown to their end.
-    async fn finish(self, reader: OwnedReadHalf) {
-        let Client { out, gone, tasks, holds, following, .. } = self;
-        let ready = reader.ready(Interest::READABLE).await;
-        if ready.is_ok_and(|ready| ready.is_write_closed()) {
-            gone.cancel();
-        }
+    /// No more requests. If the client still listens, its runs are shown to their end.
+    async fn finish(self) {
+        let Client { out, gone, stop, tasks, holds, following, .. } = self;
         for follow in following.lock().unwrap_or_else(PoisonError::into_inner).values() {
-            // Nobody can end a session's follower but the client, who is as good as gone.
-            if let Following::Session(stop) = follow {
-                stop.cancel();
+            // Only the client could end a session's follower, and it will not say so any more.
+            if let Following::Session(follower) = follow {
+                follower.cancel();
             }
         }
         drop(out);
         tasks.close();
+        let stopping = async {
+            stop.cancelled().await;
+            tokio::time::sleep(LAST_FRAMES).await;
+        };
         tokio::select! {
             () = tasks.wait() => {}
             () = gone.cancelled() => {}
+            () = stopping => gone.cancel(),
         }
         drop(holds);
     }
@@ -178,8 +195,9 @@ impl Client {
                 Err(refusal) if refusal.code == Code::Eshutdown && attempt < TRIES => {}
                 Err(refusal) => return Err(refusal),
                 Ok(posted) => {
+                    let finished = posted.repeated && posted.state.is_over();
                     let after = EventId::before(posted.first_seq);
-                    return self.follow_run(id, posted.run, after).await;
+                    return self.follow_run(id, posted.run, after, !finished).await;
                 }
             }
         }
@@ -224,12 +242,19 @@ impl Client {
         let id = self.find(target)?.ok_or_else(missing)?;
         let follow = self.engine.follow(self.caller, id, after).await?;
         let stop = self.gone.child_token();
-        self.start_following(id, Following::Session(stop.clone()), follow, after, stop);
+        let shows = Shows { after, deltas: true };
+        self.start_following(id, Following::Session(stop.clone()), follow, shows, stop);
         Ok(())
     }
 
     /// A connection that follows the whole session sees the run anyway.
-    async fn follow_run(&mut self, id: SessionId, run: RunId, after: Option<EventId>) -> Result<(), Refusal> {
+    async fn follow_run(
+        &mut self,
+        id: SessionId,
+        run: RunId,
+        after: Option<EventId>,
+        deltas: bool,
+    ) -> Result<(), Refusal> {
         let already = self.following.lock().unwrap_or_else(PoisonError::into_inner).get(&id).cloned();
         match already {
             Some(Following::Session(_)) => return Ok(()),
@@ -238,7 +263,7 @@ impl Client {
         }
         let follow = self.engine.follow(self.caller, id, after).await?;
         let stop = self.gone.child_token();
-        self.start_following(id, Following::Run(run, stop.clone()), follow, after, stop);
+        self.start_following(id, Following::Run(run, stop.clone()), follow, Shows { after, deltas }, stop);
         Ok(())
     }
 
@@ -247,7 +272,7 @@ impl Client {
         id: SessionId,
         how: Following,
         follow: Follow,
-        after: Option<EventId>,
+        shows: Shows,
         stop: CancellationToken,
     ) {
         let run = match &how {
@@ -264,7 +289,7 @@ impl Client {
         let shown = Shown {
             named: Named { session: name, id },
             only: run,
-            after,
+            shows,
             max: self.engine.limits().frame_bytes,
             out: self.out.clone(),
             queued_run: None,
@@ -325,12 +350,20 @@ impl Client {
     }
 }
 
+/// From where on events are shown, and which.
+#[derive(Debug, Clone, Copy)]
+struct Shows {
+    after: Option<EventId>,
+    /// Not for a run that was over when it was asked for: its message says it all.
+    deltas: bool,
+}
+
 /// What one follower shows.
 struct Shown {
     named: Named,
     /// The one run that is shown; None: all of them.
     only: Option<RunId>,
-    after: Option<EventId>,
+    shows: Shows,
     max: usize,
     out: mpsc::Sender<String>,
     /// The run that the records of the current command created.
@@ -357,6 +390,9 @@ impl Shown {
 
     /// Whether to go on.
     async fn show(&mut self, event: &Event) -> bool {
+        if !self.shows.deltas && matches!(event, Event::Delta { .. }) {
+            return true;
+        }
         let mut frames = frames::of_event(&self.named, event);
         if let Event::Record(record) = event {
             if let ctx_session::Body::RunCreated(created) = &record.body {
@@ -371,7 +407,7 @@ impl Shown {
             return true;
         }
         for (id, frame) in frames {
-            if self.after.is_some_and(|after| id <= after) {
+            if self.shows.after.is_some_and(|after| id <= after) {
                 continue;
             }
             let is_end = self.only.is_some() && matches!(frame, Frame::Done { .. });

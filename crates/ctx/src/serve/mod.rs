@@ -1,11 +1,29 @@
-//! The daemon's wiring.
+//! The daemon: takes the root, puts the parts together, opens the doors, and lets everything end well.
+//!
+//! `owner` holds the root for this process alone, `tree` makes what a root shows, `doors` opens the sockets,
+//! `worker` stands between the engine and the agents. No rule about sessions lives here.
+
+mod doors;
+mod log;
+mod owner;
+mod tree;
+mod worker;
 
 use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Instant;
 
-use ctx_session::Code;
+use ctx_engine::{Clock, Engine, Fresh, Parts, SystemClock};
+use ctx_journal::{FileJournal, RealDisk};
+use ctx_session::{Code, Refusal};
+use ctx_views::RootDir;
+use tokio::signal::unix::{SignalKind, signal};
 
 use crate::config::Config;
 use crate::failure::Failure;
+
+/// Threads that may wait for the disk at the same time: logs do not wait for each other.
+const BLOCKING_THREADS: usize = 512;
 
 /// What the daemon is started with.
 #[derive(Debug)]
@@ -16,9 +34,105 @@ pub struct Settings {
     pub config: Config,
 }
 
+impl From<Refusal> for Failure {
+    fn from(refusal: Refusal) -> Failure {
+        Failure::new(refusal.code, refusal.message)
+    }
+}
+
 /// Runs the daemon until it is told to stop.
 pub fn run(settings: Settings) -> Result<(), Failure> {
-    let Settings { root, workspace, config } = settings;
-    let what = format!("{} {} {:?}", root.display(), workspace.display(), config.log);
-    Err(Failure::new(Code::Ehostdown, format!("the daemon is not wired yet: {what}")))
+    log::start(&settings.config.log)?;
+    let owned = owner::take(&settings.root)?;
+    tree::prepare(&settings.root, &settings.workspace)?;
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .max_blocking_threads(BLOCKING_THREADS)
+        .build()
+        .map_err(|error| Failure::io("the async runtime", error))?;
+    let served = runtime.block_on(serve(&settings, &owned));
+    // Whatever still hangs must not keep the daemon; everything durable is written.
+    runtime.shutdown_background();
+    served
+}
+
+async fn serve(settings: &Settings, owned: &owner::Owned) -> Result<(), Failure> {
+    let mut stopped = Signals::new()?;
+    let started = Instant::now();
+    let started_at = SystemClock.now();
+    let engine = Engine::new(parts(settings)?);
+    let found = engine.start().await?;
+    tracing::info!(
+        root = %settings.root.display(),
+        sessions = found.sessions,
+        recovered = found.recovered,
+        unreadable = found.unreadable,
+        took_ms = started.elapsed().as_millis() as u64,
+        "ctx {} is up", env!("CARGO_PKG_VERSION")
+    );
+    let about = ctx_doors::http::About {
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        root: settings.root.display().to_string(),
+        started_at,
+        started,
+    };
+    owned.announce(started_at)?;
+    let doors = doors::open(settings, &engine, about)?;
+    stopped.wait().await;
+    tracing::info!("stopping; runs have {} ms to end", engine.limits().stop_grace_ms);
+    tokio::select! {
+        () = engine.shut_down() => {}
+        () = stopped.wait() => tracing::warn!("told to stop twice; runs that still went on are failed at the next start"),
+    }
+    doors.close().await;
+    owned.leave();
+    tracing::info!("stopped");
+    Ok(())
+}
+
+fn parts(settings: &Settings) -> Result<Parts, Failure> {
+    let root = &settings.root;
+    let disk = RealDisk::new(root).map_err(|error| Failure::io(root.display(), error))?;
+    let limits = settings.config.limits.clone();
+    Ok(Parts {
+        journal: Arc::new(FileJournal::new(Arc::new(disk))),
+        memory: Arc::new(FileJournal::new(Arc::new(ctx_journal::MemoryDisk::default()))),
+        root: Some(RootDir::open(root)?),
+        worker: Arc::new(worker::Agents::new(root, Arc::new(limits.clone()))),
+        limits,
+        fresh: Fresh::new(SystemClock, random_seed()),
+        uid: rustix::process::geteuid().as_raw(),
+        gid: rustix::process::getegid().as_raw(),
+        app: concat!("ctx ", env!("CARGO_PKG_VERSION")).to_owned(),
+    })
+}
+
+/// Ids are names, not secrets; the standard library's own random state is enough to keep daemons apart.
+fn random_seed() -> u64 {
+    use std::hash::{BuildHasher, Hasher};
+    std::hash::RandomState::new().build_hasher().finish()
+}
+
+/// SIGTERM and SIGINT.
+struct Signals {
+    terminate: tokio::signal::unix::Signal,
+    interrupt: tokio::signal::unix::Signal,
+}
+
+impl Signals {
+    fn new() -> Result<Signals, Failure> {
+        let listen =
+            |kind| signal(kind).map_err(|error| Failure::new(Code::Eio, format!("no signals: {error}")));
+        Ok(Signals {
+            terminate: listen(SignalKind::terminate())?,
+            interrupt: listen(SignalKind::interrupt())?,
+        })
+    }
+
+    async fn wait(&mut self) {
+        tokio::select! {
+            _ = self.terminate.recv() => {}
+            _ = self.interrupt.recv() => {}
+        }
+    }
 }

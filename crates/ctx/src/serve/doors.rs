@@ -1,0 +1,131 @@
+//! The doors of a daemon: the API's socket, and one socket for each agent there is.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use ctx_doors::http::{About, Api, serve_unix};
+use ctx_doors::unix::bind;
+use ctx_engine::Engine;
+use ctx_session::Name;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use super::Settings;
+use super::owner::cannot;
+use crate::failure::Failure;
+
+/// Anyone may connect; who they are is asked of the kernel.
+const SOCKET_MODE: u32 = 0o666;
+/// How often the agents' directory is looked at for agents that came or went.
+const AGENTS_PAUSE: Duration = Duration::from_secs(1);
+
+/// Open doors.
+pub(super) struct Doors {
+    stop: CancellationToken,
+    tasks: TaskTracker,
+    api: PathBuf,
+}
+
+pub(super) fn open(settings: &Settings, engine: &Engine, about: About) -> Result<Doors, Failure> {
+    let stop = CancellationToken::new();
+    let tasks = TaskTracker::new();
+    let api = settings.root.join(".state/api.sock");
+    let listener = bind(&api, SOCKET_MODE).map_err(|error| cannot(&api, error))?;
+    let routes = Api { engine: engine.clone(), about: Arc::new(about) };
+    let serving = serve_unix(listener, routes, stop.clone());
+    tasks.spawn(async move {
+        if let Err(error) = serving.await {
+            tracing::error!(%error, "the API's socket is gone");
+        }
+    });
+    let mut agents = Agents {
+        dir: settings.root.join("agent"),
+        engine: engine.clone(),
+        open: HashMap::new(),
+        seen: None,
+        tasks: tasks.clone(),
+    };
+    agents.look(&settings.root)?;
+    let root = settings.root.clone();
+    tasks.spawn(agents.keep(root.clone(), stop.clone()));
+    tasks.spawn(super::tree::keep_status(root, engine.clone(), stop.clone()));
+    Ok(Doors { stop, tasks, api })
+}
+
+impl Doors {
+    pub(super) async fn close(self) {
+        self.stop.cancel();
+        self.tasks.close();
+        let done = tokio::time::timeout(Duration::from_secs(2), self.tasks.wait()).await;
+        if done.is_err() {
+            tracing::warn!("a client did not let go; its connection is cut");
+        }
+        let _ = std::fs::remove_file(&self.api);
+    }
+}
+
+/// The sockets of the agents that exist.
+struct Agents {
+    dir: PathBuf,
+    engine: Engine,
+    open: HashMap<Name, CancellationToken>,
+    /// When the directory last changed, as far as we have looked.
+    seen: Option<SystemTime>,
+    tasks: TaskTracker,
+}
+
+impl Agents {
+    /// Opens sockets for agents that came, closes those of agents that went.
+    fn look(&mut self, root: &Path) -> Result<(), Failure> {
+        let agents = ctx_agent::describe::agents(root).map_err(|error| cannot(&self.dir, error))?;
+        let gone: Vec<Name> = self.open.keys().filter(|name| !agents.contains(name)).cloned().collect();
+        for name in gone {
+            if let Some(stop) = self.open.remove(&name) {
+                stop.cancel();
+            }
+        }
+        for name in agents {
+            if self.open.contains_key(&name) {
+                continue;
+            }
+            let path = self.dir.join(format!("{name}.sock"));
+            let listener = bind(&path, SOCKET_MODE).map_err(|error| cannot(&path, error))?;
+            let stop = CancellationToken::new();
+            let serving = ctx_doors::socket::serve(listener, self.engine.clone(), name.clone(), stop.clone());
+            self.open.insert(name, stop);
+            self.tasks.spawn(async move {
+                serving.await;
+                // A socket that nobody serves is bad ABI.
+                let _ = std::fs::remove_file(path);
+            });
+        }
+        // Our own sockets change the directory too, so the time is taken after they are made.
+        self.seen = changed_at(&self.dir);
+        Ok(())
+    }
+
+    async fn keep(mut self, root: PathBuf, stop: CancellationToken) {
+        loop {
+            tokio::select! {
+                () = stop.cancelled() => break,
+                () = tokio::time::sleep(AGENTS_PAUSE) => {}
+            }
+            if changed_at(&self.dir) == self.seen {
+                continue;
+            }
+            if let Err(failure) = self.look(&root) {
+                tracing::warn!(?failure, "an agent's socket cannot be opened");
+                self.seen = changed_at(&self.dir);
+            }
+        }
+        for stop in self.open.values() {
+            stop.cancel();
+        }
+    }
+}
+
+fn changed_at(dir: &Path) -> Option<SystemTime> {
+    std::fs::metadata(dir).and_then(|data| data.modified()).ok()
+}

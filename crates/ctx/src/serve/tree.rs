@@ -1,0 +1,72 @@
+//! What a root shows: the directories of the tree, `bin/ctx`, the first agent and models, and `status`.
+
+use std::os::unix::fs::DirBuilderExt;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use ctx_engine::Engine;
+use ctx_session::Code;
+use tokio_util::sync::CancellationToken;
+
+use super::owner::{cannot, replace};
+use crate::failure::Failure;
+
+/// How often `status` may change.
+const STATUS_PAUSE: Duration = Duration::from_secs(1);
+
+/// Makes what is missing; nothing that a person has changed is touched.
+pub(super) fn prepare(root: &Path, workspace: &Path) -> Result<(), Failure> {
+    for dir in ["bin", "model", "agent", "tool", "home", "shared"] {
+        let path = root.join(dir);
+        let made = std::fs::DirBuilder::new().recursive(true).mode(0o755).create(&path);
+        made.map_err(|error| cannot(&path, error))?;
+    }
+    ctx_agent::prepare_root(root, workspace)
+        .map_err(|error| Failure::new(Code::Eio, format!("the root cannot be prepared: {error}")))?;
+    link_binary(&root.join("bin/ctx"))
+}
+
+/// `bin/ctx` is this program, wherever it is installed.
+fn link_binary(path: &Path) -> Result<(), Failure> {
+    let program = std::env::current_exe().map_err(|error| Failure::io("the path of this program", error))?;
+    if std::fs::read_link(path).is_ok_and(|old| old == program) {
+        return Ok(());
+    }
+    let beside = path.with_extension("new");
+    let _ = std::fs::remove_file(&beside);
+    std::os::unix::fs::symlink(program, &beside).map_err(|error| cannot(&beside, error))?;
+    std::fs::rename(&beside, path).map_err(|error| cannot(path, error))
+}
+
+/// Keeps `status` true until `stop`: one line a fact.
+pub(super) async fn keep_status(root: std::path::PathBuf, engine: Engine, stop: CancellationToken) {
+    let started = Instant::now();
+    let path = root.join("status");
+    let mut counts = engine.counts();
+    loop {
+        let running = counts.borrow_and_update().total;
+        let text = format!(
+            "version {}\npid {}\nuptime_s {}\nsessions {}\nloaded {}\nrunning {running}\n",
+            env!("CARGO_PKG_VERSION"),
+            std::process::id(),
+            started.elapsed().as_secs(),
+            engine.session_count(),
+            engine.loaded_count(),
+        );
+        if let Err(error) = replace(&path, text.as_bytes(), 0o644) {
+            tracing::warn!(path = %path.display(), %error, "the status file is behind");
+        }
+        let due = async {
+            tokio::select! {
+                _ = counts.changed() => tokio::time::sleep(STATUS_PAUSE).await,
+                () = tokio::time::sleep(STATUS_PAUSE * 60) => {}
+            }
+        };
+        tokio::select! {
+            () = stop.cancelled() => break,
+            () = due => {}
+        }
+    }
+    // A daemon that is gone has no status.
+    let _ = std::fs::remove_file(&path);
+}

@@ -1,0 +1,106 @@
+//! The adapter between the engine's port and the agents: each side keeps its own words.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use ctx_agent::{Ask, BoxFuture, DeltaKind, Models, Prepared as AgentPrepared, Report, Retry, Stopped};
+use ctx_engine::port::{self, Job, Prepare, Prepared, RunReport, Worker};
+use ctx_session::command::{Outcome, Progress};
+use ctx_session::record::{BlobRef, Failure};
+use ctx_session::{Code, Limits, MessageId, Refusal, Ulid};
+use tokio_util::sync::CancellationToken;
+
+/// The agents of a root.
+pub(super) struct Agents {
+    root: PathBuf,
+    models: Arc<Models>,
+    limits: Arc<Limits>,
+}
+
+impl Agents {
+    pub(super) fn new(root: &Path, limits: Arc<Limits>) -> Agents {
+        Agents { root: root.to_owned(), models: Arc::new(Models::new(root, limits.clone())), limits }
+    }
+}
+
+impl Worker for Agents {
+    fn prepare(&self, ask: &Prepare) -> Result<Prepared, Refusal> {
+        let ask = Ask {
+            root: &self.root,
+            agent: &ask.agent,
+            owner: ask.owner,
+            model_override: ask.model_override.as_deref(),
+            cwd: ask.cwd.as_deref(),
+            limits: &self.limits,
+        };
+        let prepared = ctx_agent::prepare(&ask, &self.models)?;
+        Ok(Prepared {
+            project: prepared.agent.description.project.clone(),
+            context: prepared.context.clone(),
+            prompts: prepared.prompts.iter().map(|prompt| prompt.text.clone()).collect(),
+            handle: Arc::new(prepared),
+        })
+    }
+
+    fn run(&self, job: Job, report: RunReport, stop: CancellationToken) -> BoxFuture<'static, Outcome> {
+        let models = self.models.clone();
+        Box::pin(async move {
+            let Ok(prepared) = job.prepared.handle.downcast::<AgentPrepared>() else {
+                return Outcome::Failed(Failure {
+                    code: Code::Eio,
+                    reason: "unprepared".to_owned(),
+                    message: "the run was prepared by someone else; this is a bug in ctx".to_owned(),
+                });
+            };
+            let job = ctx_agent::Job {
+                run: job.run,
+                context: job.prepared.context,
+                prompt: prepared.prompt.clone(),
+                messages: job.messages,
+                limits: job.limits,
+                agent: prepared.agent.clone(),
+            };
+            ctx_agent::run(job, &models, Arc::new(Told(report)), stop).await
+        })
+    }
+}
+
+/// The engine's report in the agents' words.
+struct Told(RunReport);
+
+fn stopped(_: port::Stopped) -> Stopped {
+    Stopped
+}
+
+impl Report for Told {
+    fn new_id(&self) -> Ulid {
+        self.0.new_id()
+    }
+
+    fn delta(&self, message: MessageId, kind: DeltaKind, text: String) -> BoxFuture<'_, Result<(), Stopped>> {
+        let kind = match kind {
+            DeltaKind::Text => port::DeltaKind::Text,
+            DeltaKind::Reasoning => port::DeltaKind::Reasoning,
+        };
+        Box::pin(async move { self.0.delta(message, kind, text).await.map_err(stopped) })
+    }
+
+    fn progress(&self, progress: Progress) -> BoxFuture<'_, Result<(), Stopped>> {
+        Box::pin(async move { self.0.progress(progress).await.map_err(stopped) })
+    }
+
+    fn store_blob(&self, bytes: Vec<u8>) -> BoxFuture<'_, Result<BlobRef, Stopped>> {
+        Box::pin(async move { self.0.store_blob(bytes).await.map_err(stopped) })
+    }
+
+    fn retrying(&self, retry: Retry) -> BoxFuture<'_, Result<(), Stopped>> {
+        tracing::info!(
+            code = %retry.code,
+            attempt = retry.attempt,
+            of = retry.attempts_max,
+            wait_ms = retry.wait_ms,
+            "a model call is made again"
+        );
+        Box::pin(async { Ok(()) })
+    }
+}
