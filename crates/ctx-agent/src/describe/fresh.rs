@@ -15,6 +15,9 @@ pub const FRESH_AGENT: &str = "coder";
 /// Where it sees the workspace.
 const WORK: &str = "/work";
 
+/// The files that a power cut must not leave empty: for the others that means the same as what they say.
+const SYNCED: [&str; 5] = ["cwd", "mount", "path", "policy", "prompt"];
+
 const PROMPT: &str = "\
 You are coder, an agent that works on the files of one project together with its operator.
 Look before you answer: read the files that matter. Say plainly what you found and what you did.
@@ -126,7 +129,9 @@ fn create(dir: &Path, name: &str, text: &str) -> std::io::Result<()> {
     }
     let mut file = std::fs::OpenOptions::new().write(true).create_new(true).mode(0o644).open(&aside)?;
     file.write_all(text.as_bytes())?;
-    file.sync_all()?;
+    if SYNCED.contains(&name) {
+        file.sync_all()?;
+    }
     let linked = rustix::fs::linkat(CWD, &aside, CWD, &path, AtFlags::empty());
     std::fs::remove_file(&aside)?;
     match linked {

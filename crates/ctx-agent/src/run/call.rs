@@ -6,7 +6,7 @@ use ctx_session::command::Progress;
 use ctx_session::record::{FinishReason, Usage};
 use ctx_session::{Limits, MessageId};
 
-use super::report::{DeltaKind, Report, Retry};
+use super::report::{DeltaKind, Retry, Voice};
 use super::{End, Stopped};
 use crate::model::{Event, Finish, Model, ModelError, Request, ToolCall};
 
@@ -29,13 +29,13 @@ pub(super) async fn call(
     request: &mut Request,
     step: u32,
     limits: &Limits,
-    report: &dyn Report,
+    voice: &Voice<'_>,
 ) -> Result<Said, End> {
     let attempts_max = limits.model_attempts.max(1);
     request.attempt = 1;
     loop {
         let attempt = request.attempt;
-        let mut telling = Telling::new(report, request, step, limits.answer_bytes);
+        let mut telling = Telling::new(voice, request, step, limits.answer_bytes);
         let error = match telling.listen(model, request).await? {
             Ok(said) => return Ok(said),
             Err(error) => error,
@@ -45,7 +45,7 @@ pub(super) async fn call(
             Some(wait) if attempt < attempts_max && telling.message.is_none() => {
                 let wait_ms = u64::try_from(wait.as_millis()).unwrap_or(u64::MAX);
                 let (code, message) = (error.code(), error.to_string());
-                report.retrying(Retry { code, message, attempt, attempts_max, wait_ms }).await?;
+                voice.retrying(Retry { code, message, attempt, attempts_max, wait_ms }).await?;
                 tokio::time::sleep(wait).await;
                 request.attempt = attempt + 1;
             }
@@ -73,7 +73,7 @@ fn backoff(error: &ModelError, attempt: u32, limits: &Limits) -> Option<Duration
 
 /// Passes an answer on while it comes.
 struct Telling<'a> {
-    report: &'a dyn Report,
+    voice: &'a Voice<'a>,
     model: String,
     step: u32,
     answer_bytes_max: usize,
@@ -85,9 +85,9 @@ struct Telling<'a> {
 }
 
 impl<'a> Telling<'a> {
-    fn new(report: &'a dyn Report, request: &Request, step: u32, answer_bytes_max: usize) -> Telling<'a> {
+    fn new(voice: &'a Voice<'a>, request: &Request, step: u32, answer_bytes_max: usize) -> Telling<'a> {
         Telling {
-            report,
+            voice,
             model: request.model.clone(),
             step,
             answer_bytes_max,
@@ -138,7 +138,7 @@ impl<'a> Telling<'a> {
                 if !text.is_empty() {
                     let message = self.begin().await?;
                     self.reasoning.push_str(&text);
-                    self.report.delta(message, DeltaKind::Reasoning, text).await?;
+                    self.voice.delta(message, DeltaKind::Reasoning, text).await?;
                 }
             }
             Event::ToolCall(call) => {
@@ -161,7 +161,7 @@ impl<'a> Telling<'a> {
         let message = self.begin().await?;
         if !kept.is_empty() {
             self.said.text.push_str(kept);
-            self.report.delta(message, DeltaKind::Text, kept.to_owned()).await?;
+            self.voice.delta(message, DeltaKind::Text, kept.to_owned()).await?;
         }
         Ok((kept.len() < text.len()).then_some(Finish::Length))
     }
@@ -171,9 +171,9 @@ impl<'a> Telling<'a> {
         if let Some(message) = self.message {
             return Ok(message);
         }
-        let message_id = MessageId(self.report.new_id());
+        let message_id = MessageId(self.voice.new_id());
         let (model, step) = (self.model.clone(), self.step);
-        self.report.progress(Progress::AssistantStarted { message_id, model, step }).await?;
+        self.voice.progress(Progress::AssistantStarted { message_id, model, step }).await?;
         self.message = Some(message_id);
         Ok(message_id)
     }
@@ -193,7 +193,7 @@ impl<'a> Telling<'a> {
                 Finish::Stop | Finish::Length => finish.reason(),
             };
             let (text, usage) = (said.text.clone(), self.usage);
-            self.report
+            self.voice
                 .progress(Progress::AssistantFinished { message_id, text, finish_reason, usage })
                 .await?;
         }
@@ -205,7 +205,7 @@ impl<'a> Telling<'a> {
         match self.message {
             Some(message_id) if !self.reasoning.is_empty() => {
                 let text = std::mem::take(&mut self.reasoning);
-                self.report.progress(Progress::ReasoningFinished { message_id, text }).await
+                self.voice.progress(Progress::ReasoningFinished { message_id, text }).await
             }
             Some(_) | None => Ok(()),
         }

@@ -22,6 +22,7 @@ use crate::model::registry::ModelName;
 use crate::model::{Model, ModelError, Models, Request};
 use crate::prepare::Agent;
 use crate::tool::{Scope, Tools};
+use report::Voice;
 pub use report::{DeltaKind, Report, Retry, Stopped};
 
 /// A run to be worked on.
@@ -61,7 +62,8 @@ impl From<ModelError> for End {
 /// Works on a run until it is over. After a stop the outcome is `Cancelled`; who asked for it knows why.
 pub async fn run(job: Job, models: &Models, report: Arc<dyn Report>, stop: CancellationToken) -> Outcome {
     let work = async {
-        match steps(&job, models, report.as_ref(), &stop).await {
+        let voice = Voice { report: report.as_ref(), stop: &stop };
+        match steps(&job, models, &voice).await {
             Ok(()) => Outcome::Done,
             Err(End::Failed(failure)) => Outcome::Failed(failure),
             Err(End::Stopped) => cancelled(),
@@ -79,14 +81,14 @@ fn cancelled() -> Outcome {
 }
 
 /// The steps of a run, one model call each.
-async fn steps(job: &Job, models: &Models, report: &dyn Report, stop: &CancellationToken) -> Result<(), End> {
+async fn steps(job: &Job, models: &Models, voice: &Voice<'_>) -> Result<(), End> {
     let model = open_model(job, models)?;
     let tools = Tools::without_effects();
     let scope = Arc::new(Scope {
         view: Arc::clone(&job.agent.view),
         cwd: PathBuf::from(&job.context.cwd),
         limits: Arc::clone(&job.limits),
-        stop: stop.clone(),
+        stop: voice.stop.clone(),
     });
     let mut request = Request {
         model: job.context.model.clone(),
@@ -98,7 +100,7 @@ async fn steps(job: &Job, models: &Models, report: &dyn Report, stop: &Cancellat
     // A run that is taken up again after tool calls may have nothing to add to them.
     let mut acted = pack::ends_with_results(&request.messages);
     for step in 1..=job.limits.steps_per_run {
-        let said = call::call(model.as_ref(), &mut request, step, &job.limits, report).await?;
+        let said = call::call(model.as_ref(), &mut request, step, &job.limits, voice).await?;
         if said.is_empty() && !acted {
             return Err(ModelError::Empty { model: request.model }.into());
         }
@@ -106,7 +108,7 @@ async fn steps(job: &Job, models: &Models, report: &dyn Report, stop: &Cancellat
             return Ok(());
         }
         let settled =
-            settle::settle(&said.calls, &tools, &job.agent.description.policy, &scope, report).await?;
+            settle::settle(&said.calls, &tools, &job.agent.description.policy, &scope, voice).await?;
         pack::extend(&mut request.messages, &said.text, settled);
         acted = true;
     }

@@ -3,6 +3,7 @@
 use ctx_session::command::Progress;
 use ctx_session::record::BlobRef;
 use ctx_session::{Code, MessageId, Ulid};
+use tokio_util::sync::CancellationToken;
 
 use crate::BoxFuture;
 
@@ -46,3 +47,40 @@ pub struct Retry {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("the run was stopped")]
 pub struct Stopped;
+
+/// The listener of a run, and the one place where its stop is looked at: after each thing told, so that nothing is
+/// started once somebody has asked to stop, also by a loop that never has to wait.
+pub(super) struct Voice<'a> {
+    pub report: &'a dyn Report,
+    pub stop: &'a CancellationToken,
+}
+
+impl Voice<'_> {
+    pub fn new_id(&self) -> Ulid {
+        self.report.new_id()
+    }
+
+    pub async fn delta(&self, message: MessageId, kind: DeltaKind, text: String) -> Result<(), Stopped> {
+        self.report.delta(message, kind, text).await?;
+        self.go_on()
+    }
+
+    pub async fn progress(&self, progress: Progress) -> Result<(), Stopped> {
+        self.report.progress(progress).await?;
+        self.go_on()
+    }
+
+    pub async fn store_blob(&self, bytes: Vec<u8>) -> Result<BlobRef, Stopped> {
+        let blob = self.report.store_blob(bytes).await?;
+        self.go_on().map(|()| blob)
+    }
+
+    pub async fn retrying(&self, retry: Retry) -> Result<(), Stopped> {
+        self.report.retrying(retry).await?;
+        self.go_on()
+    }
+
+    fn go_on(&self) -> Result<(), Stopped> {
+        if self.stop.is_cancelled() { Err(Stopped) } else { Ok(()) }
+    }
+}

@@ -13,7 +13,7 @@ use tokio::time::Instant;
 use super::Stopped;
 use super::call::cut;
 use super::pack::Settled;
-use super::report::Report;
+use super::report::Voice;
 use crate::describe::policy::{Effects, Policy, Verdict};
 use crate::model::ToolCall;
 use crate::tool::{Plan, Scope, Tool, ToolError, Tools};
@@ -24,13 +24,13 @@ pub(super) async fn settle(
     tools: &Tools,
     policy: &Policy,
     scope: &Arc<Scope>,
-    report: &dyn Report,
+    voice: &Voice<'_>,
 ) -> Result<Vec<Settled>, Stopped> {
     let mut started = Vec::with_capacity(calls.len());
     for call in calls {
-        let call_id = CallId(report.new_id());
+        let call_id = CallId(voice.new_id());
         let ToolCall { provider_call_id, name, input } = call.clone();
-        report.progress(Progress::ToolStarted { call_id, provider_call_id, name, input }).await?;
+        voice.progress(Progress::ToolStarted { call_id, provider_call_id, name, input }).await?;
         started.push((call_id, call));
     }
     let mut settled = Vec::with_capacity(calls.len());
@@ -41,7 +41,7 @@ pub(super) async fn settle(
             Err(error) => (ToolStatus::Error, error.to_string()),
         };
         let duration_ms = u64::try_from(begin.elapsed().as_millis()).unwrap_or(u64::MAX);
-        let (output, blob) = fit(text, scope.limits.tool_output_bytes, report).await?;
+        let (output, blob) = fit(text, scope.limits.tool_output_bytes, voice).await?;
         let finished = Progress::ToolFinished {
             call_id,
             status,
@@ -50,7 +50,7 @@ pub(super) async fn settle(
             truncated: blob.is_some(),
             blob,
         };
-        report.progress(finished).await?;
+        voice.progress(finished).await?;
         settled.push(Settled { call_id, call: call.clone(), status, output });
     }
     Ok(settled)
@@ -98,12 +98,12 @@ fn permit(policy: &Policy, tool: &str, effects: Effects, plan: &Plan) -> Result<
 async fn fit(
     text: String,
     bytes_max: usize,
-    report: &dyn Report,
+    voice: &Voice<'_>,
 ) -> Result<(String, Option<BlobRef>), Stopped> {
     if text.len() <= bytes_max {
         return Ok((text, None));
     }
-    let blob = report.store_blob(text.as_bytes().to_vec()).await?;
+    let blob = voice.store_blob(text.as_bytes().to_vec()).await?;
     let note = format!("\n[output cut: {} bytes in all, kept as blob {}]", text.len(), blob.sha256);
     let mut preview = cut(&text, bytes_max.saturating_sub(note.len())).to_owned();
     preview.push_str(&note);

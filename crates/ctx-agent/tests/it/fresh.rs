@@ -99,3 +99,21 @@ fn a_workspace_must_be_absolute() {
     let error = prepare_root(dir.path(), Path::new("here")).unwrap_err().to_string();
     assert_eq!(error, "the workspace here must be an absolute path");
 }
+
+#[test]
+fn the_files_that_are_not_synced_say_nothing_that_an_empty_one_would_not() {
+    let root = Root::new();
+    let before = root.prepare(None, None).unwrap();
+    for file in ["owner", "uid", "gid", "root", "env", "model", "project"] {
+        root.control(file, "");
+    }
+    for model in ["echo", "script"] {
+        for file in names(&root.path(), &format!("model/debug/{model}.d")) {
+            std::fs::write(root.path().join(format!("model/debug/{model}.d/{file}")), "").unwrap();
+        }
+    }
+    let after = root.prepare(None, None).unwrap();
+    assert_eq!(after.context, before.context);
+    assert_eq!(after.agent.description.project, before.agent.description.project);
+    assert!(root.prepare(Some("debug/script"), None).is_ok());
+}
