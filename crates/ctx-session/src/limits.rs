@@ -24,7 +24,8 @@ pub struct Limits {
     pub tool_output_bytes: usize,
     /// Steps (model calls) that one run may take.
     pub steps_per_run: u32,
-    /// Longest answer of one model call, in bytes; a longer one is cut and says so.
+    /// Longest text, and largest tool calls, of one model call, in bytes; longer text is cut and says so. One
+    /// record must hold it, and JSON may need six bytes for one.
     pub answer_bytes: usize,
     /// How often one model call is tried when the model is at its rate limit.
     pub model_attempts: u32,
@@ -63,7 +64,7 @@ impl Default for Limits {
             frame_bytes: 1024 * 1024,
             tool_output_bytes: 64 * 1024,
             steps_per_run: 64,
-            answer_bytes: 4 * 1024 * 1024,
+            answer_bytes: 1024 * 1024,
             model_attempts: 5,
             model_retry_ms: 250,
             model_retry_max_ms: 30_000,

@@ -71,6 +71,13 @@ fn backoff(error: &ModelError, attempt: u32, limits: &Limits) -> Option<Duration
     }
 }
 
+/// What an event of an answer comes to.
+enum Heard {
+    More,
+    End(Finish),
+    Failed(ModelError),
+}
+
 /// Passes an answer on while it comes.
 struct Telling<'a> {
     voice: &'a Voice<'a>,
@@ -80,6 +87,7 @@ struct Telling<'a> {
     /// The message's id, once it has begun.
     message: Option<MessageId>,
     said: Said,
+    calls_bytes: usize,
     reasoning: String,
     usage: Option<Usage>,
 }
@@ -93,6 +101,7 @@ impl<'a> Telling<'a> {
             answer_bytes_max,
             message: None,
             said: Said::default(),
+            calls_bytes: 0,
             reasoning: String::new(),
             usage: None,
         }
@@ -113,23 +122,25 @@ impl<'a> Telling<'a> {
             tokio::task::consume_budget().await;
             let heard = match answer.next().await {
                 Ok(Some(event)) => self.hear(event).await?,
-                Ok(None) => {
-                    let (model, detail) = (self.model.clone(), "it ended in the middle".to_owned());
-                    self.keep_reasoning().await?;
-                    return Ok(Err(ModelError::BrokenStream { model, detail }));
-                }
-                Err(error) => {
+                Ok(None) => self.broke_off("it ended in the middle".to_owned()),
+                Err(error) => Heard::Failed(error),
+            };
+            match heard {
+                Heard::More => {}
+                Heard::End(finish) => return Ok(Ok(self.finish(finish).await?)),
+                Heard::Failed(error) => {
                     self.keep_reasoning().await?;
                     return Ok(Err(error));
                 }
-            };
-            if let Some(finish) = heard {
-                return Ok(Ok(self.finish(finish).await?));
             }
         }
     }
 
-    async fn hear(&mut self, event: Event) -> Result<Option<Finish>, Stopped> {
+    fn broke_off(&self, detail: String) -> Heard {
+        Heard::Failed(ModelError::BrokenStream { model: self.model.clone(), detail })
+    }
+
+    async fn hear(&mut self, event: Event) -> Result<Heard, Stopped> {
         match event {
             Event::Text(text) => return self.hear_text(text).await,
             Event::Reasoning(text) => {
@@ -142,19 +153,25 @@ impl<'a> Telling<'a> {
                 }
             }
             Event::ToolCall(call) => {
+                self.calls_bytes =
+                    self.calls_bytes.saturating_add(call.name.len() + call.input.to_string().len());
                 self.begin().await?;
                 self.said.calls.push(call);
+                if self.calls_bytes > self.answer_bytes_max {
+                    let max = self.answer_bytes_max;
+                    return Ok(self.broke_off(format!("its tool calls have more than {max} bytes")));
+                }
             }
             Event::Usage(usage) => self.usage = Some(self.usage.unwrap_or_default().plus(usage)),
-            Event::Finish(finish) => return Ok(Some(finish)),
+            Event::Finish(finish) => return Ok(Heard::End(finish)),
         }
-        Ok(None)
+        Ok(Heard::More)
     }
 
     /// An answer beyond the limit ends here, as if the model had come to its own.
-    async fn hear_text(&mut self, text: String) -> Result<Option<Finish>, Stopped> {
+    async fn hear_text(&mut self, text: String) -> Result<Heard, Stopped> {
         if text.is_empty() {
-            return Ok(None);
+            return Ok(Heard::More);
         }
         let room = self.answer_bytes_max.saturating_sub(self.said.text.len());
         let kept = cut(&text, room);
@@ -163,7 +180,7 @@ impl<'a> Telling<'a> {
             self.said.text.push_str(kept);
             self.voice.delta(message, DeltaKind::Text, kept.to_owned()).await?;
         }
-        Ok((kept.len() < text.len()).then_some(Finish::Length))
+        if kept.len() < text.len() { Ok(Heard::End(Finish::Length)) } else { Ok(Heard::More) }
     }
 
     /// The message begins with the first thing that is said.

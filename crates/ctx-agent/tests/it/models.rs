@@ -213,3 +213,15 @@ async fn an_endless_answer_is_cut_at_the_limit() {
             .await,
     );
 }
+
+#[tokio::test]
+async fn tool_calls_that_no_record_could_hold_end_the_run() {
+    let root = Root::with_limits(ctx_session::Limits { answer_bytes: 20, ..Default::default() });
+    let input = serde_json::json!({"path": "a".repeat(40)});
+    let call = ctx_agent::model::ToolCall { provider_call_id: None, name: "fs.read".into(), input };
+    expect![[r##"
+        #1 started step 1 acme/m
+        failed EPIPE broken_stream: the answer of acme/m broke off: its tool calls have more than 20 bytes; send the message again
+    "##]]
+    .assert_eq(&play(&root, vec![Event::ToolCall(call), Event::Finish(Finish::ToolCalls)]).await);
+}
