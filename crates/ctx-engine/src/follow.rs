@@ -10,7 +10,7 @@ use ctx_session::{Refusal, SessionId};
 use tokio::sync::watch;
 
 use crate::core::{journal_refusal, read_record};
-use crate::engine::Inner;
+use crate::inner::Inner;
 use crate::live::{After, Event, EventId, Live};
 
 /// Events fetched at a time, from the ring or the log.

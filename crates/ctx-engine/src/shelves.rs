@@ -9,7 +9,7 @@ use ctx_journal::Owner;
 use ctx_views::{IndexEntry, IndexFiles, RootDir};
 use tokio::sync::Notify;
 
-use crate::engine::Inner;
+use crate::inner::Inner;
 use crate::place::Shelf;
 
 /// How long changes are gathered before the files are written.

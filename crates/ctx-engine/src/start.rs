@@ -12,7 +12,7 @@ use ctx_session::{Body, Code, Name, Refusal, SessionId, StateName, Timestamp, Ul
 
 use crate::core::journal_refusal;
 use crate::driver::{Ask, Gone};
-use crate::engine::Inner;
+use crate::inner::Inner;
 use crate::place::{Shelf, dir_name, freed_name};
 use crate::registry::Summary;
 

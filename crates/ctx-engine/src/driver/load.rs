@@ -11,7 +11,7 @@ use tokio::time::Instant;
 
 use super::{Driver, DriverLink, MAILBOX, Mail, Next};
 use crate::core::{Core, journal_refusal};
-use crate::engine::Inner;
+use crate::inner::Inner;
 use crate::live::Live;
 use crate::place::Shelf;
 
@@ -173,7 +173,7 @@ impl Driver {
         inner.forget(id);
         if lost {
             inner.slots.broadcast();
-            crate::engine::take_up_again(&inner, id);
+            crate::inner::take_up_again(&inner, id);
         }
     }
 }

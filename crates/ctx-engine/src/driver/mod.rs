@@ -17,7 +17,7 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
 
 use crate::core::Core;
-use crate::engine::Inner;
+use crate::inner::Inner;
 use crate::live::Live;
 use crate::port::{DeltaKind, Prepare, Prepared, Stopped};
 

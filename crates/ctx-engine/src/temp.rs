@@ -1,0 +1,54 @@
+//! Temp sessions: kept in memory, and gone with the last connection that used them.
+
+use ctx_journal::LogPath;
+use ctx_session::SessionId;
+
+use crate::driver::Ask;
+use crate::engine::Engine;
+use crate::inner::lock;
+
+/// A connection's share in a temp session.
+pub struct Hold {
+    engine: Engine,
+    id: SessionId,
+}
+
+impl Drop for Hold {
+    fn drop(&mut self) {
+        let mut holds = lock(&self.engine.inner.holds);
+        let Some(count) = holds.get_mut(&self.id) else { return };
+        *count -= 1;
+        if *count > 0 {
+            return;
+        }
+        holds.remove(&self.id);
+        drop(holds);
+        let (engine, id) = (self.engine.clone(), self.id);
+        // Without a runtime the process is on its way out, and the temp session with it.
+        if let Ok(runtime) = tokio::runtime::Handle::try_current() {
+            runtime.spawn(async move { engine.forget_temp(id).await });
+        }
+    }
+}
+
+impl Engine {
+    /// Keeps a temp session alive; it is cancelled and forgotten when the last hold is dropped.
+    pub fn hold(&self, id: SessionId) -> Hold {
+        *lock(&self.inner.holds).entry(id).or_insert(0) += 1;
+        Hold { engine: self.clone(), id }
+    }
+
+    async fn forget_temp(&self, id: SessionId) {
+        let owner = self.owner_of(id).unwrap_or(self.inner.daemon_uid);
+        // A session that is over already has nothing to be ended.
+        let _ = self.ask(id, || Ask::End { by: owner }).await;
+        self.inner.registry.remove(id);
+        let link = lock(&self.inner.active).get(&id).cloned();
+        if let Some(link) = link {
+            link.shut_down().await;
+        }
+        if let Ok(log) = LogPath::new(format!("temp/{id}/events.jsonl")) {
+            let _ = self.inner.memory.remove(&log);
+        }
+    }
+}
