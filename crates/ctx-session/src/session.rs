@@ -279,10 +279,19 @@ impl Session {
         }
     }
 
+    /// The run that a move to `running` or `queued` speaks of: the one that waits, or else the newest.
+    fn next_run(&self) -> Option<RunId> {
+        let waits = match &self.state {
+            State::Queued { run, .. } => self.run(*run),
+            State::Idle | State::Running { .. } | State::Ended | State::Failed(_) => None,
+        };
+        let mut runs = waits.into_iter().chain(self.runs.last());
+        runs.find(|run| !run.state.is_over()).map(|run| run.id)
+    }
+
     fn move_to(&mut self, to: StateName, limit: Option<LimitHit>, time: Timestamp) {
         self.logged_state = to;
-        let newest = self.runs.last().filter(|run| !run.state.is_over()).map(|run| run.id);
-        self.state = match (to, newest) {
+        self.state = match (to, self.next_run()) {
             (StateName::Running, Some(run)) => State::Running { run },
             (StateName::Queued, Some(run)) => State::Queued { run, limit },
             // Damage took the message that would have been running: nothing is.

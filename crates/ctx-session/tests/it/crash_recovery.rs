@@ -173,6 +173,45 @@ fn a_session_whose_running_message_is_damaged_opens_idle_and_its_log_says_so_aga
 }
 
 #[test]
+fn an_earlier_run_never_stands_in_for_a_message_that_is_damaged() {
+    for posted in ["post", "post at-limit"] {
+        let whole = scene(&format!("post text=first; finish done; {posted} text=second"));
+        let mut world =
+            opened(without(&whole, |body| matches!(body, Body::User(user) if user.text == "second")));
+        assert_eq!(world.state(), StateName::Idle, "{posted}");
+        let told = play(&mut world, "resume; cancel");
+        assert!(
+            told.contains("no message is queued") && told.contains("cancel: idle | - | - | r1 done"),
+            "{told}"
+        );
+    }
+}
+
+#[test]
+fn a_run_that_called_a_tool_has_begun_whatever_else_is_damaged() {
+    let resumed = scene("post at-limit; resume; progress tool=t1");
+    let mut world = opened(without(&resumed, |body| match body {
+        Body::Context(_) => true,
+        Body::StateChanged(change) => change.to == StateName::Running,
+        _ => false,
+    }));
+    assert_eq!(world.state(), StateName::Queued);
+    expect![[r#"
+        recover: queued -> idle | tool_finished, failed, state_changed by crash_recovered | - | done
+        resume: refused ENOENT no message is queued in this session
+    "#]]
+    .assert_eq(&play(&mut world, "recover; resume"));
+}
+
+#[test]
+fn a_seq_that_is_out_of_all_bounds_opens_too() {
+    let mut world = scene("post");
+    let absurd = Record { seq: u64::MAX, ..world.records[1].clone() };
+    world.session.apply(&absurd);
+    assert_eq!(world.session.next_seq, u64::MAX);
+}
+
+#[test]
 fn a_queued_run_whose_discard_is_damaged_is_not_started_again() {
     let mut world = scene("post at-limit; discard");
     world.records.pop();

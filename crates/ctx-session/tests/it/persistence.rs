@@ -58,6 +58,11 @@ fn run_recording_all_fields_are_persisted() {
     assert_eq!((done.first_seq, done.end_seq), (1, Some(10)));
     assert_eq!((done.created_at, done.started_at, done.completed_at), (at(1), Some(at(2)), Some(at(7))));
     assert_eq!((done.usage.input, done.usage.output), (22, 14));
+    let told = world.records.iter().find_map(|record| match &record.body {
+        Body::RunFinished(end) => Some((end.usage, end.duration_ms)),
+        _ => None,
+    });
+    assert_eq!(told, Some((done.usage, 5_000)), "the record of the end says the same");
     let RunState::Failed(error) = &runs[1].state else { panic!("{:?}", runs[1]) };
     assert_eq!((error.code.name(), error.reason.as_str()), ("EHOSTDOWN", "provider_unreachable"));
     assert_eq!(session.run_of_client_id("none"), None);

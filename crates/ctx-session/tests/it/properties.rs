@@ -5,7 +5,7 @@
 use std::collections::HashMap;
 use std::fmt;
 
-use ctx_session::{Answer, Body, Code, Effect, Record, Refusal, RunId, State, StateName};
+use ctx_session::{Answer, Body, Code, Effect, IdSource, Record, Refusal, RunId, State, StateName};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::{Index, select};
@@ -385,6 +385,8 @@ fn damaged(records: &[Record], damages: &[Damage]) -> Vec<Record> {
 /// A daemon starts on this log and recovers the session.
 fn recovered(records: Vec<Record>) -> World {
     let mut world = World::new();
+    // Another daemon makes other ids.
+    world.ids = IdSource::new(2);
     world.session = replay(&records);
     world.records = records;
     world.ask(&recover()).expect("recovery is never refused");

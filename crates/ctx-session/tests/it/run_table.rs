@@ -1,11 +1,13 @@
 //! The seed's table "Run states" and its section "Cancellation".
 
-use ctx_session::{Body, RunState};
+use ctx_session::command::{Outcome, Partial};
+use ctx_session::record::FinishReason;
+use ctx_session::{Body, Command, RunState};
 use expect_test::expect;
 
 use crate::log::messages_jsonl;
 use crate::script::{check, scene};
-use crate::world::World;
+use crate::world::{OWNER, World, message};
 
 fn run_state(script: &str) -> &'static str {
     let world = scene(script);
@@ -127,6 +129,36 @@ fn cancel_keeps_the_partial_output_marked_as_cancelled() {
     assert!(messages_jsonl(&world.records).contains("so f"));
 }
 
+/// The reasons that assistant messages of this log ended with.
+fn finish_reasons(world: &World) -> Vec<FinishReason> {
+    let reasons = world.records.iter().filter_map(|record| match &record.body {
+        Body::AssistantFinished(message) => Some(message.finish_reason),
+        _ => None,
+    });
+    reasons.collect()
+}
+
+#[test]
+fn text_that_was_cut_off_says_by_what() {
+    for (end, reason) in [
+        ("finish cancelled partial", FinishReason::Cancelled),
+        ("finish failed partial", FinishReason::Error),
+        ("finish done partial", FinishReason::Stop),
+        ("end partial", FinishReason::Cancelled),
+        ("fail partial", FinishReason::Error),
+    ] {
+        assert_eq!(finish_reasons(&scene(&format!("post; {end}"))), [reason], "{end}");
+    }
+}
+
+#[test]
+fn a_message_of_which_nothing_was_said_yet_leaves_no_trace() {
+    let mut world = scene("post");
+    let partial = Some(Partial { message_id: message("a1"), text: String::new() });
+    world.ask(&Command::FinishRun { run: world.run(), outcome: Outcome::Done, partial }).unwrap();
+    assert_eq!(finish_reasons(&world), []);
+}
+
 #[test]
 fn cancel_twice_or_after_the_end_answers_with_the_state() {
     check(
@@ -186,6 +218,12 @@ fn cancel_of_a_queued_run_discards_its_message() {
     );
     let log = messages_jsonl(&scene("post at-limit; cancel").records);
     assert!(log.contains("superseded"), "{log}");
+    let world = scene("post at-limit; cancel disconnected");
+    let by = world.records.iter().find_map(|record| match &record.body {
+        Body::QueuedDiscarded(discarded) => Some(discarded.by),
+        _ => None,
+    });
+    assert_eq!(by, Some(OWNER));
 }
 
 #[test]
@@ -204,14 +242,17 @@ fn cancel_of_a_run_that_is_not_of_this_session_is_refused() {
 fn tools_that_were_open_are_settled_with_the_run() {
     for end in ["finish done", "finish failed", "finish cancelled", "end", "fail", "recover"] {
         let world = scene(&format!("post; progress tool=t1; progress tool=t2; progress tool-done=t1; {end}"));
-        assert_eq!(tools(&world), ["t1 Ok", "t2 Interrupted"], "{end}");
+        assert_eq!(tools(&world), ["t1 Ok after 5 ms", "t2 Interrupted after 2000 ms"], "{end}");
         assert_eq!(world.session.open_tools().count(), 0, "{end}");
     }
 }
 
 fn tools(world: &World) -> Vec<String> {
     let ends = world.records.iter().filter_map(|record| match &record.body {
-        Body::ToolFinished(tool) => Some(format!("{} {:?}", world.name_of(tool.call_id.0), tool.status)),
+        Body::ToolFinished(tool) => {
+            let name = world.name_of(tool.call_id.0);
+            Some(format!("{name} {:?} after {} ms", tool.status, tool.duration_ms))
+        }
         _ => None,
     });
     ends.collect()

@@ -27,6 +27,8 @@ fn a_title_is_one_line_of_bounded_length() {
     let mut world = scene("");
     let long = format!("rename {}\nrename \u{7}bell\nrename ", "x".repeat(1_025));
     let told = play(&mut world, &long).replace(&"x".repeat(1_025), "xxx…");
+    let longest = "y".repeat(1_024);
+    assert_eq!(scene(&format!("rename {longest}")).session.title, Some(longest));
     expect![[r#"
         rename xxx…: refused EINVAL a title has at most 1024 bytes
         rename bell: refused EINVAL a title is one line without control characters
