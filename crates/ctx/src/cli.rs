@@ -33,6 +33,17 @@ pub struct Cli {
 #[derive(Debug, Subcommand)]
 enum Command {
     Serve(commands::serve::Args),
+    Send(commands::send::Args),
+    Chat(commands::chat::Args),
+    History(commands::history::Args),
+    Latest(commands::latest::Args),
+    Ls(commands::ls::Args),
+    Log(commands::log::Args),
+    Cancel(commands::cancel::Args),
+    Queue(commands::queue::Args),
+    End(commands::end::Args),
+    Rename(commands::rename::Args),
+    Status(commands::status::Args),
     Config(commands::config::Args),
     Completions(commands::completions::Args),
 }
@@ -42,6 +53,17 @@ pub fn run() -> Result<(), Failure> {
     let Cli { root, command } = Cli::parse();
     match command {
         Command::Serve(args) => commands::serve::run(args, Root::of_daemon(root)?),
+        Command::Send(args) => commands::send::run(args, &Root::of_client(root)?),
+        Command::Chat(args) => commands::chat::run(args, &Root::of_client(root)?),
+        Command::History(args) => commands::history::run(args, &Root::of_client(root)?),
+        Command::Latest(args) => commands::latest::run(args, &Root::of_client(root)?),
+        Command::Ls(args) => commands::ls::run(args, &Root::of_client(root)?),
+        Command::Log(args) => commands::log::run(args, &Root::of_client(root)?),
+        Command::Cancel(args) => commands::cancel::run(args, &Root::of_client(root)?),
+        Command::Queue(args) => commands::queue::run(args, &Root::of_client(root)?),
+        Command::End(args) => commands::end::run(args, &Root::of_client(root)?),
+        Command::Rename(args) => commands::rename::run(args, &Root::of_client(root)?),
+        Command::Status(args) => commands::status::run(args, &Root::of_client(root)?),
         Command::Config(args) => commands::config::run(args),
         Command::Completions(args) => commands::completions::run(args),
     }

@@ -8,6 +8,10 @@ mod failure;
 mod output;
 mod root;
 mod serve;
+mod sessions;
+mod table;
+mod talk;
+mod words;
 
 use std::process::ExitCode;
 

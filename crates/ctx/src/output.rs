@@ -2,6 +2,10 @@
 
 use std::io::{self, BufWriter, IsTerminal, StdoutLock, Write};
 
+use ctx_session::Code;
+
+use crate::failure::Failure;
+
 /// Whether and how to colour a stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Paint {
@@ -83,4 +87,11 @@ pub fn width() -> Option<usize> {
 pub fn plain(text: &str) -> String {
     let shown = |c: char| if c.is_control() && c != '\n' && c != '\t' { '\u{fffd}' } else { c };
     text.chars().map(shown).collect()
+}
+
+/// One JSON object on a line of stdout.
+pub fn json(value: &impl serde::Serialize) -> Result<(), Failure> {
+    let text = serde_json::to_string(value).map_err(|error| Failure::new(Code::Eio, error.to_string()))?;
+    writeln!(io::stdout(), "{text}")?;
+    Ok(())
 }

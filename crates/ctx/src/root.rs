@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use ctx_journal::{FileJournal, RealDisk};
+use ctx_journal::FileJournal;
 use ctx_session::Code;
 use ctx_views::RootDir;
 use ctx_views::read::Reader;
@@ -46,16 +46,30 @@ impl Root {
 
     /// Reads the files of the tree; no daemon is needed.
     pub fn reader(&self) -> Result<Reader, Failure> {
+        Ok(Reader::new(&self.dir()?, self.journal()?))
+    }
+
+    /// Reads logs; no daemon is needed.
+    pub fn journal(&self) -> Result<Arc<FileJournal>, Failure> {
+        let journal = FileJournal::at(&self.path);
+        Ok(Arc::new(journal.map_err(|error| Failure::io(self.path.display(), error))?))
+    }
+
+    fn dir(&self) -> Result<RootDir, Failure> {
         let nothing = |error: &dyn std::fmt::Display| {
             Failure::new(Code::Enoent, format!("no ctx root here: {error}"))
                 .hint("start the daemon with `ctx serve`, or name another root with --root or CTX_ROOT")
         };
-        let dir = RootDir::open(&self.path).map_err(|error| match error.is_not_found() {
+        RootDir::open(&self.path).map_err(|error| match error.is_not_found() {
             true => nothing(&error),
             false => error.into(),
-        })?;
-        let disk = RealDisk::new(&self.path).map_err(|error| nothing(&error))?;
-        Ok(Reader::new(&dir, Arc::new(FileJournal::new(Arc::new(disk)))))
+        })
+    }
+
+    /// Whether a daemon listens.
+    pub fn is_up(&self) -> bool {
+        let path = ctx_doors::unix::short_path(&self.api_socket());
+        path.is_ok_and(|(short, _dir)| std::os::unix::net::UnixStream::connect(short).is_ok())
     }
 
     /// The socket of the API.

@@ -1,0 +1,98 @@
+//! The daemon's API: HTTP/1.1 on `.state/api.sock`, one connection per call.
+
+use ctx_api::http::ErrorBody;
+use ctx_session::Code;
+use http_body_util::{BodyExt, Full, Limited};
+use hyper::body::Bytes;
+use hyper::{Method, Request};
+use hyper_util::rt::TokioIo;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use tokio::net::UnixStream;
+
+use super::{cannot_connect, runtime};
+use crate::failure::Failure;
+use crate::root::Root;
+
+const PREFIX: &str = "/api/v1";
+/// More than any answer of ours has.
+const ANSWER_BYTES_MAX: usize = 64 * 1024 * 1024;
+
+/// The API of one root.
+pub struct Api<'a> {
+    root: &'a Root,
+}
+
+impl<'a> Api<'a> {
+    pub fn new(root: &'a Root) -> Api<'a> {
+        Api { root }
+    }
+
+    pub fn get<T: DeserializeOwned>(&self, path: &str) -> Result<T, Failure> {
+        self.call(Method::GET, path, None)
+    }
+
+    pub fn post<T: DeserializeOwned>(&self, path: &str) -> Result<T, Failure> {
+        self.call(Method::POST, path, None)
+    }
+
+    pub fn put<T: DeserializeOwned>(&self, path: &str, body: &impl Serialize) -> Result<T, Failure> {
+        let body = serde_json::to_vec(body).map_err(|error| Failure::new(Code::Eio, error.to_string()))?;
+        self.call(Method::PUT, path, Some(body))
+    }
+
+    /// A DELETE answers with nothing.
+    pub fn delete(&self, path: &str) -> Result<(), Failure> {
+        runtime()?.block_on(self.exchange(Method::DELETE, path, None)).map(|_| ())
+    }
+
+    fn call<T: DeserializeOwned>(
+        &self,
+        method: Method,
+        path: &str,
+        body: Option<Vec<u8>>,
+    ) -> Result<T, Failure> {
+        let answer = runtime()?.block_on(self.exchange(method, path, body))?;
+        serde_json::from_slice(&answer).map_err(|error| {
+            Failure::new(Code::Eio, format!("the daemon's answer to {path} does not fit: {error}"))
+                .hint("the daemon may be of another version: `ctx status` and `ctx --version` say")
+        })
+    }
+
+    /// The body of a good answer; the daemon's own words for any other.
+    async fn exchange(&self, method: Method, path: &str, body: Option<Vec<u8>>) -> Result<Bytes, Failure> {
+        let broken = |error: hyper::Error| {
+            Failure::new(Code::Ehostdown, format!("the daemon broke off: {error}"))
+                .hint("try again; `ctx status` says whether it is up")
+        };
+        let (short, _dir) = ctx_doors::unix::short_path(&self.root.api_socket())
+            .map_err(|error| cannot_connect(self.root, error))?;
+        let stream = UnixStream::connect(short).await.map_err(|error| cannot_connect(self.root, error))?;
+        let (mut sender, connection) =
+            hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.map_err(broken)?;
+        // Ends with the connection; what went wrong on it shows in the answer.
+        tokio::spawn(connection);
+        let request = Request::builder()
+            .method(method)
+            .uri(format!("{PREFIX}{path}"))
+            .header(hyper::header::HOST, "ctx")
+            .header(hyper::header::CONTENT_TYPE, "application/json")
+            .body(Full::new(Bytes::from(body.unwrap_or_default())))
+            .map_err(|error| Failure::new(Code::Einval, error.to_string()))?;
+        let answer = sender.send_request(request).await.map_err(broken)?;
+        let status = answer.status();
+        let body = Limited::new(answer.into_body(), ANSWER_BYTES_MAX).collect().await;
+        let body = body
+            .map_err(|error| Failure::new(Code::Ehostdown, format!("the daemon broke off: {error}")))?
+            .to_bytes();
+        if status.is_success() {
+            return Ok(body);
+        }
+        match serde_json::from_slice::<ErrorBody>(&body) {
+            Ok(said) => Err(Failure::new(said.error.code, said.error.message)),
+            Err(_) => {
+                Err(Failure::new(Code::Eio, format!("the daemon answered {status} without saying why")))
+            }
+        }
+    }
+}

@@ -1,0 +1,42 @@
+//! `ctx latest`: the newest answer, from the session's files.
+
+use std::io::{IsTerminal, Write};
+
+use crate::failure::Failure;
+use crate::output;
+use crate::root::Root;
+use crate::sessions::Which;
+
+/// Print the latest answer of an agent
+///
+/// The text of the newest assistant message, as it is in the file latest.md. Works without a daemon. Prints
+/// nothing when there is no answer yet.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  ctx latest                      coder's current session
+  ctx latest coder --session fix-tests
+  ctx latest coder/fix-tests > answer.md
+  ctx latest 01K9X                by the beginning of an id")]
+pub struct Args {
+    #[command(flatten)]
+    which: Which,
+}
+
+pub fn run(args: Args, root: &Root) -> Result<(), Failure> {
+    let reader = root.reader()?;
+    let session = args.which.find(&reader)?;
+    let text = reader.latest(&session)?;
+    let mut out = std::io::stdout();
+    if !out.is_terminal() {
+        out.write_all(text.as_bytes())?;
+        return Ok(());
+    }
+    if text.is_empty() {
+        output::say(format_args!("no answer in {session} yet"));
+        return Ok(());
+    }
+    let text = output::plain(&text);
+    writeln!(out, "{}", text.trim_end_matches('\n'))?;
+    Ok(())
+}

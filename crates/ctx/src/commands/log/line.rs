@@ -1,0 +1,95 @@
+//! A record as one line for a person. Pure.
+
+use ctx_journal::Entry;
+use ctx_session::record::{Body, Decoded, ToolStatus};
+use serde::Serialize;
+
+use crate::output::{self, Paint};
+use crate::words;
+
+/// Longest piece of text in a line.
+const TEXT_MAX: usize = 120;
+
+/// Whether no record can follow this one.
+pub fn is_end(entry: &Entry) -> bool {
+    match Body::decode(&entry.kind, &entry.text) {
+        Decoded::Known(Body::StateChanged(change)) => change.to.is_over(),
+        Decoded::Known(_) | Decoded::Unknown | Decoded::Malformed(_) => false,
+    }
+}
+
+/// `2026-11-15 06:00:00 #12 user "hello"`.
+pub fn readable(entry: &Entry, paint: Paint) -> String {
+    let when = paint.dim(&words::date_time(entry.time));
+    let seq = paint.dim(&format!("#{}", entry.seq));
+    let what = match Body::decode(&entry.kind, &entry.text) {
+        Decoded::Known(body) => describe(&body, paint),
+        Decoded::Unknown => paint.dim(&format!("{} (of a later version)", entry.kind)),
+        Decoded::Malformed(why) => paint.red(&format!("{} (cannot be read: {why})", entry.kind)),
+    };
+    format!("{when} {seq} {what}")
+}
+
+fn describe(body: &Body, paint: Paint) -> String {
+    match body {
+        Body::SessionMeta(meta) => {
+            let with = meta.agent.as_ref().map_or("a model".to_owned(), ToString::to_string);
+            format!("session {} with {with}, {} ({})", meta.name, meta.model, meta.session_id)
+        }
+        Body::Context(context) => format!("context: {} in {}", context.model, context.cwd),
+        Body::User(user) => format!("{} {}", paint.cyan("user"), quote(&user.text)),
+        Body::RunCreated(run) => format!("run {} created", run.turn_id),
+        Body::AssistantStarted(started) => format!("assistant began, step {}", started.step),
+        Body::AssistantFinished(done) if done.text.is_empty() => "assistant called tools".to_owned(),
+        Body::AssistantFinished(done) => format!("{} {}", paint.green("assistant"), quote(&done.text)),
+        Body::ReasoningFinished(done) => paint.dim(&format!("reasoning {}", quote(&done.text))),
+        Body::ToolStarted(tool) => {
+            format!("→ {} {}", tool.name, words::shorten(&tool.input.to_string(), TEXT_MAX))
+        }
+        Body::ToolFinished(tool) => {
+            let status = match tool.status {
+                ToolStatus::Ok => "ok".to_owned(),
+                ToolStatus::Error => paint.red("error"),
+                ToolStatus::Interrupted => paint.yellow("interrupted"),
+            };
+            format!("← {status} after {} ms {}", tool.duration_ms, quote(&tool.output))
+        }
+        Body::RunFinished(end) => {
+            let (read, written) = (end.usage.input, end.usage.output);
+            format!("run done after {} ms, {read} tokens in, {written} out", end.duration_ms)
+        }
+        Body::Cancelled(end) => paint.yellow(&format!("run cancelled: {}", word(&end.reason))),
+        Body::Failed(end) => {
+            paint.red(&format!("run failed: {} {}: {}", end.code, end.reason, safe(&end.message)))
+        }
+        Body::QueuedDiscarded(discarded) => format!("queued message {} discarded", discarded.message_id),
+        Body::StateChanged(change) => {
+            let limit = change.limit.map(|limit| format!(", {} of {} run", limit.running, limit.limit));
+            let why = change.trigger.as_str();
+            format!("{} → {} ({why}{})", change.from, change.to, limit.unwrap_or_default())
+        }
+        Body::SessionRenamed(renamed) => format!("title {}", quote(&renamed.title)),
+        Body::ModelSet(set) => format!("model {}", set.model.as_deref().unwrap_or("as the agent has it")),
+        Body::CwdChanged(changed) => format!("cwd {}", safe(&changed.cwd)),
+        Body::Attached(attached) => format!("uid {} attached", attached.user),
+        Body::Detached(gone) => format!("uid {} detached: {}", gone.user, word(&gone.reason)),
+        Body::SessionFailed(failure) => {
+            let what = format!("session failed: {} {}", failure.code, failure.reason);
+            paint.red(&format!("{what}: {}", safe(&failure.message)))
+        }
+    }
+}
+
+/// A closed word as the log writes it.
+fn word(value: &impl Serialize) -> String {
+    let text = serde_json::to_value(value).ok().and_then(|value| value.as_str().map(str::to_owned));
+    text.unwrap_or_default().replace('_', " ")
+}
+
+fn quote(text: &str) -> String {
+    format!("\"{}\"", words::shorten(text, TEXT_MAX))
+}
+
+fn safe(text: &str) -> String {
+    words::shorten(&output::plain(text), TEXT_MAX)
+}

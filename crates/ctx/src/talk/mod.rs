@@ -1,0 +1,332 @@
+//! Talking with an agent over its socket: a message goes out, the run's frames come back, and a connection that
+//! breaks is taken up again where it was.
+//!
+//! `show` writes frames for a person or a program; `interrupt` is Ctrl-C: the first one cancels the run, the
+//! second one leaves.
+
+mod interrupt;
+mod show;
+
+use std::time::Duration;
+
+use ctx_api::socket::{DoneStatus, Frame, Request};
+use ctx_session::{Code, IdSource, Name};
+
+use crate::client::AgentSocket;
+use crate::failure::Failure;
+use crate::root::Root;
+use crate::{output, words};
+
+pub use interrupt::Interrupts;
+pub use show::{Form, Show};
+
+/// How long a daemon may be away before we give up on it.
+const AWAY_MAX: Duration = Duration::from_secs(30);
+const RETRY_FIRST: Duration = Duration::from_millis(50);
+const RETRY_MAX: Duration = Duration::from_secs(1);
+
+/// How an exchange ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum End {
+    Ok,
+    Cancelled,
+    /// The run failed; its error was shown.
+    Failed(Code),
+    /// The message is durable and the caller did not want to wait.
+    Accepted,
+    /// Ctrl-C, twice.
+    Left,
+}
+
+/// Whether to see the run to its end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Wait {
+    ForEnd,
+    ForAcceptance,
+}
+
+/// A conversation with one agent.
+pub struct Talk<'a> {
+    root: &'a Root,
+    agent: Name,
+    socket: Option<AgentSocket>,
+    last_run: Option<String>,
+}
+
+/// The run that a message became, as far as we know.
+#[derive(Debug, Default)]
+struct Seen {
+    run: Option<String>,
+    session_id: Option<String>,
+    /// The last event that was shown.
+    after: Option<String>,
+    cancel_asked: bool,
+    resumed: bool,
+    error: Option<Code>,
+}
+
+/// What a frame means for the exchange.
+enum Step {
+    GoOn,
+    Done(End),
+}
+
+/// What happened first.
+enum Event {
+    Frame(Box<crate::client::Received>),
+    Broken,
+    Interrupted,
+}
+
+impl<'a> Talk<'a> {
+    pub fn new(root: &'a Root, agent: Name) -> Talk<'a> {
+        Talk { root, agent, socket: None, last_run: None }
+    }
+
+    /// The run of the last message.
+    pub fn last_run(&self) -> Option<&str> {
+        self.last_run.as_deref()
+    }
+
+    /// Sends a message and shows what comes of it. The request needs an `id`: that makes sending it again safe.
+    pub async fn exchange(
+        &mut self,
+        request: &Request,
+        wait: Wait,
+        show: &mut Show,
+        interrupts: &mut Interrupts,
+    ) -> Result<End, Failure> {
+        self.follow(request, Seen::default(), wait, show, interrupts).await
+    }
+
+    /// Shows a run that someone else has started, to its end.
+    pub async fn watch(
+        &mut self,
+        session: &str,
+        run: String,
+        show: &mut Show,
+        interrupts: &mut Interrupts,
+    ) -> Result<End, Failure> {
+        let resume = Request {
+            op: Some("resume".to_owned()),
+            session: Some(session.to_owned()),
+            ..Request::default()
+        };
+        let seen = Seen { run: Some(run), resumed: true, ..Seen::default() };
+        self.follow(&resume, seen, Wait::ForEnd, show, interrupts).await
+    }
+
+    async fn follow(
+        &mut self,
+        request: &Request,
+        mut seen: Seen,
+        wait: Wait,
+        show: &mut Show,
+        interrupts: &mut Interrupts,
+    ) -> Result<End, Failure> {
+        self.post(request).await?;
+        let ended = loop {
+            match self.next(interrupts).await {
+                Event::Frame(received) => {
+                    if let Step::Done(end) = take(&mut seen, request, &received, wait, show)? {
+                        break end;
+                    }
+                    if seen.cancel_asked && interrupts.count() == 1 && seen.run.is_some() {
+                        self.cancel(&mut seen, request).await;
+                    }
+                }
+                Event::Interrupted if interrupts.count() > 1 => break End::Left,
+                Event::Interrupted => {
+                    show.talk("cancelling; Ctrl-C again leaves");
+                    seen.cancel_asked = true;
+                    self.cancel(&mut seen, request).await;
+                }
+                Event::Broken => {
+                    if let Some(end) = self.take_up(request, &mut seen, show, interrupts).await? {
+                        break end;
+                    }
+                }
+            }
+        };
+        self.last_run = seen.run;
+        if seen.resumed {
+            // It follows the whole session now, which the next message must not.
+            self.socket = None;
+        }
+        show.finish()?;
+        Ok(ended)
+    }
+
+    /// What comes next on the connection, unless Ctrl-C comes first.
+    async fn next(&mut self, interrupts: &mut Interrupts) -> Event {
+        let Some(socket) = &mut self.socket else { return Event::Broken };
+        let read = tokio::select! {
+            read = socket.next() => read,
+            () = interrupts.next() => return Event::Interrupted,
+        };
+        match read {
+            Ok(Some(received)) => Event::Frame(Box::new(received)),
+            Ok(None) | Err(_) => {
+                self.socket = None;
+                Event::Broken
+            }
+        }
+    }
+
+    /// Writes the request, on a new connection if the old one has gone.
+    async fn post(&mut self, request: &Request) -> Result<(), Failure> {
+        if let Some(socket) = &mut self.socket
+            && socket.send(request).await.is_ok()
+        {
+            return Ok(());
+        }
+        let mut socket = AgentSocket::connect(self.root, &self.agent).await?;
+        // A connection that breaks at once is noticed by whoever reads from it.
+        let _ = socket.send(request).await;
+        self.socket = Some(socket);
+        Ok(())
+    }
+
+    /// Asks to cancel the run, once it is known; a connection that broke asks again when it is back.
+    async fn cancel(&mut self, seen: &mut Seen, request: &Request) {
+        let (Some(run), Some(socket)) = (&seen.run, &mut self.socket) else { return };
+        let cancel = Request {
+            op: Some("cancel".to_owned()),
+            id: Some(run.clone()),
+            session: seen.session_id.clone().or_else(|| request.session.clone()),
+            ..Request::default()
+        };
+        seen.cancel_asked = socket.send(&cancel).await.is_err();
+    }
+
+    /// Connects again and goes on where the connection broke: the message is sent again under the same id, or
+    /// the run is resumed after the last event.
+    async fn take_up(
+        &mut self,
+        request: &Request,
+        seen: &mut Seen,
+        show: &mut Show,
+        interrupts: &mut Interrupts,
+    ) -> Result<Option<End>, Failure> {
+        if request.scope.as_deref() == Some("temp") {
+            let message = "the connection broke, and the temp session is gone with it";
+            return Err(Failure::new(Code::Ehostdown, message));
+        }
+        show.talk("the daemon has gone; waiting for it to come back");
+        let begun = std::time::Instant::now();
+        let mut pause = RETRY_FIRST;
+        loop {
+            tokio::select! {
+                () = tokio::time::sleep(pause) => {}
+                () = interrupts.next() => return Ok(Some(End::Left)),
+            }
+            match AgentSocket::connect(self.root, &self.agent).await {
+                Ok(socket) => {
+                    self.socket = Some(socket);
+                    break;
+                }
+                Err(failure) if begun.elapsed() > AWAY_MAX => return Err(failure),
+                Err(_) => pause = (pause * 2).min(RETRY_MAX),
+            }
+        }
+        let again = match (&seen.run, &seen.after) {
+            (Some(_), Some(after)) => Request {
+                op: Some("resume".to_owned()),
+                session: seen.session_id.clone().or_else(|| request.session.clone()),
+                after: Some(after.clone()),
+                ..Request::default()
+            },
+            _ => request.clone(),
+        };
+        seen.resumed = true;
+        show.talk("the daemon is back");
+        if let Some(socket) = &mut self.socket {
+            // As above: a connection that breaks at once is noticed when it is read.
+            let _ = socket.send(&again).await;
+        }
+        Ok(None)
+    }
+}
+
+/// Takes in one frame; frames of other runs pass by.
+fn take(
+    seen: &mut Seen,
+    request: &Request,
+    received: &crate::client::Received,
+    wait: Wait,
+    show: &mut Show,
+) -> Result<Step, Failure> {
+    let Some(frame) = &received.frame else { return Ok(Step::GoOn) };
+    let (run, id) = run_and_id(frame);
+    if let Frame::Error { run: None, code, message, .. } = frame {
+        return Err(refused(*code, message, request));
+    }
+    match (&seen.run, run) {
+        (Some(ours), Some(run)) if ours != run => return Ok(Step::GoOn),
+        (None, Some(run)) => seen.run = Some(run.to_owned()),
+        (Some(_) | None, _) => {}
+    }
+    if let Some(id) = id {
+        seen.after = Some(id.to_owned());
+    }
+    show.frame(frame, &received.line)?;
+    match frame {
+        Frame::Start { session_id, .. } | Frame::Queued { session_id, .. } => {
+            seen.session_id = Some(session_id.clone());
+            match wait {
+                Wait::ForAcceptance => Ok(Step::Done(End::Accepted)),
+                Wait::ForEnd => Ok(Step::GoOn),
+            }
+        }
+        Frame::Error { code, .. } => {
+            seen.error = Some(*code);
+            Ok(Step::GoOn)
+        }
+        Frame::Done { status, .. } => Ok(Step::Done(match status {
+            DoneStatus::Ok => End::Ok,
+            DoneStatus::Cancelled => End::Cancelled,
+            DoneStatus::Error => End::Failed(seen.error.unwrap_or(Code::Eio)),
+        })),
+        Frame::Delta { .. }
+        | Frame::Reasoning { .. }
+        | Frame::Message { .. }
+        | Frame::ToolCall { .. }
+        | Frame::ToolResult { .. }
+        | Frame::Pong {} => Ok(Step::GoOn),
+    }
+}
+
+fn run_and_id(frame: &Frame) -> (Option<&str>, Option<&str>) {
+    match frame {
+        Frame::Start { id, run, .. }
+        | Frame::Delta { id, run, .. }
+        | Frame::Reasoning { id, run, .. }
+        | Frame::Message { id, run, .. }
+        | Frame::ToolCall { id, run, .. }
+        | Frame::ToolResult { id, run, .. }
+        | Frame::Queued { id, run, .. } => (Some(run), Some(id)),
+        Frame::Error { id, run, .. } => (run.as_deref(), id.as_deref()),
+        Frame::Done { id, run, .. } => (Some(run), id.as_deref()),
+        Frame::Pong {} => (None, None),
+    }
+}
+
+/// The daemon's refusal, with what to do about the common ones.
+fn refused(code: Code, message: &str, request: &Request) -> Failure {
+    let failure = Failure::new(code, output::plain(message));
+    let session = request.session.as_deref().unwrap_or(crate::sessions::DEFAULT_SESSION);
+    match code {
+        Code::Ebusy => failure.hint(format!(
+            "one run at a time: wait, cancel it with `ctx cancel`, or use another session than `{session}`"
+        )),
+        _ => failure,
+    }
+}
+
+/// A client id for a message: new every time, so that only a retry is taken for one.
+pub fn client_id() -> String {
+    use std::hash::{BuildHasher, Hasher};
+    // The keys of the standard library's maps are random; that is all that is needed here.
+    let seed = std::collections::hash_map::RandomState::new().build_hasher().finish();
+    IdSource::new(seed).next(words::now()).to_string()
+}

@@ -1,0 +1,235 @@
+//! Frames for whoever reads them: the assistant's text on stdout and everything else on stderr, or the frames as
+//! they came.
+
+use std::io::{IsTerminal, Write};
+
+use ctx_api::socket::{Content, DoneStatus, Frame};
+
+use crate::failure::Failure;
+use crate::output::{self, Paint};
+use crate::words;
+
+/// Longest piece of a tool's input or output that is shown.
+const TOOL_MAX: usize = 160;
+
+/// What stdout gets.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Form {
+    /// The assistant's text.
+    Text,
+    /// Every frame, a line each.
+    Json,
+}
+
+pub struct Show {
+    form: Form,
+    /// Where the text goes, and whether a person sees it.
+    out: Box<dyn Write>,
+    on_terminal: bool,
+    paint: Paint,
+    /// The text of the current message that was shown as deltas.
+    shown: String,
+    /// Whether the last thing on stdout was the end of a line, or nothing.
+    at_line_start: bool,
+    /// `agent`, to name sessions by.
+    agent: String,
+}
+
+impl Show {
+    pub fn new(form: Form, agent: &str) -> Show {
+        let stdout = std::io::stdout();
+        let on_terminal = stdout.is_terminal();
+        let paint = Paint::for_stderr();
+        let (shown, agent) = (String::new(), agent.to_owned());
+        Show { form, out: Box::new(stdout), on_terminal, paint, shown, at_line_start: true, agent }
+    }
+
+    pub fn frame(&mut self, frame: &Frame, line: &str) -> Result<(), Failure> {
+        match self.form {
+            Form::Json => {
+                writeln!(self.out, "{line}")?;
+                self.out.flush()?;
+                Ok(())
+            }
+            Form::Text => self.readable(frame),
+        }
+    }
+
+    fn readable(&mut self, frame: &Frame) -> Result<(), Failure> {
+        match frame {
+            Frame::Delta { text, .. } => {
+                self.shown.push_str(text);
+                self.text(text)
+            }
+            Frame::Message { content, truncated, whole, .. } => {
+                self.message(content)?;
+                if *truncated {
+                    self.talk(format_args!("cut here: {}", whole.as_deref().unwrap_or("ctx history has it")));
+                }
+                Ok(())
+            }
+            Frame::ToolCall { name, input, .. } => {
+                self.aside(&format!("→ {name} {}", words::shorten(&input.to_string(), TOOL_MAX)))
+            }
+            Frame::ToolResult { status, output, .. } => {
+                self.aside(&format!("← {status} {}", words::shorten(output, TOOL_MAX)))
+            }
+            Frame::Queued { session, .. } => {
+                let named = format!("{}/{session}", self.agent);
+                self.talk(format_args!(
+                    "queued: as many runs as may are going already. The message is kept; `ctx queue resume {named}` \
+                     starts it, `ctx queue discard {named}` drops it"
+                ));
+                Ok(())
+            }
+            Frame::Error { code, message, .. } => {
+                let said = format!("{} {} ({code})", self.paint.red("error:"), output::plain(message));
+                self.talk(said);
+                Ok(())
+            }
+            Frame::Done { status: DoneStatus::Cancelled, .. } => {
+                self.talk("cancelled");
+                Ok(())
+            }
+            Frame::Done { status: DoneStatus::Ok | DoneStatus::Error, .. }
+            | Frame::Start { .. }
+            | Frame::Reasoning { .. }
+            | Frame::Pong {} => Ok(()),
+        }
+    }
+
+    /// A finished message: what its deltas have shown already is not shown again.
+    fn message(&mut self, content: &[Content]) -> Result<(), Failure> {
+        let mut whole = String::new();
+        for Content::Text { text } in content {
+            whole.push_str(text);
+        }
+        let shown = std::mem::take(&mut self.shown);
+        match whole.strip_prefix(shown.as_str()) {
+            Some(rest) => self.text(rest)?,
+            // Some deltas were lost with a connection: better twice than not at all.
+            None => {
+                self.end_line()?;
+                self.text(&whole)?;
+            }
+        }
+        self.end_line()
+    }
+
+    fn text(&mut self, text: &str) -> Result<(), Failure> {
+        if text.is_empty() {
+            return Ok(());
+        }
+        if self.on_terminal {
+            self.out.write_all(output::plain(text).as_bytes())?;
+        } else {
+            self.out.write_all(text.as_bytes())?;
+        }
+        self.out.flush()?;
+        self.at_line_start = text.ends_with('\n');
+        Ok(())
+    }
+
+    fn end_line(&mut self) -> Result<(), Failure> {
+        if !self.at_line_start {
+            self.out.write_all(b"\n")?;
+            self.out.flush()?;
+            self.at_line_start = true;
+        }
+        Ok(())
+    }
+
+    /// What the agent does besides talking: for a person who watches.
+    fn aside(&mut self, text: &str) -> Result<(), Failure> {
+        self.end_line()?;
+        if self.on_terminal {
+            output::say(self.paint.dim(text));
+        }
+        Ok(())
+    }
+
+    /// A line of talk on stderr.
+    pub fn talk(&mut self, text: impl std::fmt::Display) {
+        // Only the look suffers if stdout is gone; whoever writes to it next notices.
+        let _ = self.end_line();
+        output::say(text);
+    }
+
+    /// A line of data on stdout.
+    pub fn data(&mut self, text: &str) -> Result<(), Failure> {
+        writeln!(self.out, "{text}")?;
+        Ok(())
+    }
+
+    /// The run is over.
+    pub fn finish(&mut self) -> Result<(), Failure> {
+        self.shown.clear();
+        self.end_line()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::RefCell;
+    use std::rc::Rc;
+
+    use super::*;
+
+    #[derive(Clone, Default)]
+    struct Shared(Rc<RefCell<Vec<u8>>>);
+
+    impl Write for Shared {
+        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+            self.0.borrow_mut().write(bytes)
+        }
+
+        fn flush(&mut self) -> std::io::Result<()> {
+            Ok(())
+        }
+    }
+
+    fn shown(on_terminal: bool, frames: &[Frame]) -> String {
+        let out = Shared::default();
+        let mut show = Show { out: Box::new(out.clone()), on_terminal, ..Show::new(Form::Text, "coder") };
+        for frame in frames {
+            show.frame(frame, "").unwrap();
+        }
+        show.finish().unwrap();
+        String::from_utf8(out.0.take()).unwrap()
+    }
+
+    fn delta(text: &str) -> Frame {
+        Frame::Delta { id: "1.1".into(), run: "r".into(), session: "default".into(), text: text.into() }
+    }
+
+    fn message(text: &str) -> Frame {
+        Frame::Message {
+            id: "2.0".into(),
+            run: "r".into(),
+            session: "default".into(),
+            role: "assistant".into(),
+            content: vec![Content::Text { text: text.into() }],
+            truncated: false,
+            whole: None,
+        }
+    }
+
+    #[test]
+    fn a_message_is_not_shown_again_after_its_deltas() {
+        assert_eq!(shown(false, &[delta("hel"), delta("lo"), message("hello")]), "hello\n");
+        assert_eq!(shown(false, &[message("hello\n")]), "hello\n");
+        assert_eq!(shown(false, &[delta("a"), message("a"), delta("b"), message("b")]), "a\nb\n");
+    }
+
+    #[test]
+    fn what_was_lost_with_a_connection_comes_with_the_message() {
+        assert_eq!(shown(false, &[delta("hel"), message("hello")]), "hello\n");
+        assert_eq!(shown(false, &[delta("lo"), message("hello")]), "lo\nhello\n");
+    }
+
+    #[test]
+    fn a_terminal_is_kept_from_escape_sequences_and_a_pipe_gets_the_bytes() {
+        assert_eq!(shown(true, &[message("\x1b[31mred")]), "\u{fffd}[31mred\n");
+        assert_eq!(shown(false, &[message("\x1b[31mred")]), "\x1b[31mred\n");
+    }
+}

@@ -1,0 +1,72 @@
+//! Small things said the same way everywhere: times, ages, and text that has to fit.
+
+use ctx_session::Timestamp;
+
+/// The time now. Only for ages and ids made here; nothing that is kept depends on it.
+pub fn now() -> Timestamp {
+    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+    Timestamp::from_millis(u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
+}
+
+/// `2026-11-15 06:00:00`, in UTC as the log has it.
+pub fn date_time(time: Timestamp) -> String {
+    let text = time.to_string();
+    text.get(..19).unwrap_or(&text).replace('T', " ")
+}
+
+/// How long ago, in one unit: `12s`, `3m`, `5h`, `2d`.
+pub fn age(now: Timestamp, then: Timestamp) -> String {
+    duration(now.millis_since(then))
+}
+
+/// A length of time in one unit.
+pub fn duration(millis: u64) -> String {
+    let seconds = millis / 1_000;
+    match seconds {
+        0..60 => format!("{seconds}s"),
+        60..3_600 => format!("{}m", seconds / 60),
+        3_600..86_400 => format!("{}h", seconds / 3_600),
+        _ => format!("{}d", seconds / 86_400),
+    }
+}
+
+/// One line of at most `max` characters; what is left out shows as `…`.
+pub fn shorten(text: &str, max: usize) -> String {
+    let mut line = String::new();
+    let mut chars = text.chars().map(|c| if c.is_control() { ' ' } else { c });
+    for _ in 0..max {
+        match chars.next() {
+            Some(c) => line.push(c),
+            None => return line,
+        }
+    }
+    if chars.next().is_some() {
+        line.pop();
+        line.push('…');
+    }
+    line
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ages_have_one_unit() {
+        let now = Timestamp::from_millis(200_000_000_000);
+        for (millis, wanted) in
+            [(0, "0s"), (59_999, "59s"), (60_000, "1m"), (7_200_000, "2h"), (86_400_000, "1d")]
+        {
+            assert_eq!(age(now, Timestamp::from_millis(now.as_millis() - millis)), wanted);
+        }
+        assert_eq!(age(now, Timestamp::from_millis(now.as_millis() + 5_000)), "0s", "a clock that went back");
+    }
+
+    #[test]
+    fn long_text_is_cut_to_one_line() {
+        assert_eq!(shorten("short", 5), "short");
+        assert_eq!(shorten("äöüß€", 4), "äöü…");
+        assert_eq!(shorten("two\nlines\x1b[31m", 20), "two lines [31m");
+        assert_eq!(shorten("anything", 0), "");
+    }
+}
