@@ -1,0 +1,32 @@
+# Thin: each target calls the real tool. `make run` and `make test` install what is missing themselves.
+
+CARGO ?= cargo
+DEMO  ?= .demo
+CTX   := target/release/ctx
+
+.PHONY: run build test check bench fmt setup setup-test
+
+run: build
+	@scripts/demo $(CTX) $(DEMO)
+
+build: setup
+	$(CARGO) build --release --bin ctx
+
+test: setup-test
+	$(CARGO) fmt --all -- --check
+	$(CARGO) clippy --workspace --all-targets -- -D warnings
+	$(CARGO) test --workspace
+
+bench: build
+	bench/run
+
+fmt:
+	$(CARGO) fmt --all
+
+# What a build needs: a C compiler for SQLite.
+setup:
+	@scripts/setup build
+
+# What the tests use besides: shells, tools that clients are made of, Python with its packages.
+setup-test:
+	@scripts/setup test
