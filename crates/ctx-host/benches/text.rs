@@ -1,5 +1,11 @@
 //! Throughput of the text work on ordinary build output, in MB a second: `cargo bench -p ctx-host --bench text`.
 
+#![expect(
+    clippy::indexing_slicing,
+    clippy::expect_used,
+    reason = "a bench stops at the first thing that is wrong"
+)]
+
 use std::hint::black_box;
 use std::sync::Arc;
 use std::time::Instant;

@@ -1,3 +1,8 @@
 //! The integration tests of `ctx-host`, in one binary.
 
+mod shell;
+mod text_ansi;
+mod text_budget;
+mod text_fence;
+mod text_output;
 mod text_redact;

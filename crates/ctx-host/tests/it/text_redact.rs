@@ -2,8 +2,10 @@
 //!
 //! The secrets are put together from parts while the test runs, so that no scanner takes this file for a leak.
 
+#![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "helpers of tests")]
+
 use std::collections::BTreeSet;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use ctx_host::shell::text::redact::{Redactor, Secrets, redact_bytes, redact_text};
 use proptest::prelude::*;
@@ -221,13 +223,16 @@ fn blocks(l: &mut Letters) -> Vec<Sample> {
     samples
 }
 
-fn corpus() -> Vec<Sample> {
-    let mut l = Letters(42);
-    let mut samples = tokens(&mut l);
-    samples.extend(parted(&mut l));
-    samples.extend(paired(&mut l));
-    samples.extend(blocks(&mut l));
-    samples
+fn corpus() -> &'static [Sample] {
+    static CORPUS: LazyLock<Vec<Sample>> = LazyLock::new(|| {
+        let mut l = Letters(42);
+        let mut samples = tokens(&mut l);
+        samples.extend(parted(&mut l));
+        samples.extend(paired(&mut l));
+        samples.extend(blocks(&mut l));
+        samples
+    });
+    &CORPUS
 }
 
 fn one_shot(secrets: &Arc<Secrets>, text: &str) -> String {
@@ -283,6 +288,8 @@ fn what_stands_around_a_secret_stays() {
     let check = |text: String, want: &str| assert_eq!(one_shot(&secrets, &text), want);
     check(format!("push with {token} now\n"), "push with [REDACTED:github-token] now\n");
     check("password=abc123xyz user=tom\n".into(), "password=[REDACTED:password] user=tom\n");
+    check(r#"{"password":"abc\"123\\","x":1}"#.into(), r#"{"password":"[REDACTED:password]","x":1}"#);
+    check(r#"{\"password\":\"abc123\",\"x\":1}"#.into(), r#"{\"password\":\"[REDACTED:password]\",\"x\":1}"#);
     check("https://tom:abc123xyz@host/x".into(), "https://tom:[REDACTED:url-password]@host/x");
     check(format!("GITHUB_TOKEN={token}\n"), "GITHUB_TOKEN=[REDACTED:github-token]\n");
     check(

@@ -5,6 +5,7 @@
 //! caller asked for. It is a guard against accidents, not a wall: a script, an interpreter or a variable can
 //! run anything, and only the cage holds against that.
 
+mod lex;
 mod parse;
 mod policy;
 mod wrap;

@@ -4,7 +4,10 @@
 //! It expands nothing. A word with an expansion in it is unknown, and the commands inside of
 //! substitutions are read like any others.
 
+use std::collections::HashSet;
+
 use super::Program;
+use super::lex::{Redirect, Token, Word};
 use super::wrap;
 
 /// Substitutions and strings of commands inside one another, at most.
@@ -25,15 +28,14 @@ pub(super) fn read_commands(source: &[u8], depth: usize, finds: &mut Finds) {
     if depth >= DEPTH_MAX {
         return finds.unknown(source);
     }
-    let mut parser = Parser { source, pos: 0, depth, here_docs: Vec::new(), finds };
-    parser.list(End::Text);
+    Parser::new(source, depth, finds).list(End::Text);
 }
 
 /// What was found so far.
 #[derive(Default)]
 pub(super) struct Finds {
     programs: Vec<Program>,
-    functions: Vec<String>,
+    functions: HashSet<String>,
 }
 
 impl Finds {
@@ -66,42 +68,9 @@ impl Finds {
     }
 }
 
-/// A word after the quotes are gone.
-#[derive(Debug, Clone, Default)]
-pub(super) struct Word {
-    pub text: Vec<u8>,
-    /// The word as it was written.
-    pub raw: Vec<u8>,
-    /// Whether an expansion may change the text.
-    pub expands: bool,
-    /// Whether any part was quoted: then it is no reserved word.
-    pub quoted: bool,
-}
-
-impl Word {
-    /// The text, if it is what the program will see.
-    pub fn known(&self) -> Option<&[u8]> {
-        (!self.expands).then_some(&self.text)
-    }
-
-    fn is_reserved(&self, text: &[u8]) -> bool {
-        !self.quoted && !self.expands && self.text == text
-    }
-
-    /// `NAME=…`, `NAME+=…` or `NAME[…]=…`, with the name outside of quotes.
-    pub fn is_assignment(&self) -> bool {
-        let Some(at) = self.raw.iter().position(|byte| *byte == b'=') else { return false };
-        let name = self.raw.get(..at).unwrap_or_default();
-        let name = name.strip_suffix(b"+").unwrap_or(name);
-        let name = name.split(|byte| *byte == b'[').next().unwrap_or(name);
-        name.first().is_some_and(|b| b.is_ascii_alphabetic() || *b == b'_')
-            && name.iter().all(|b| b.is_ascii_alphanumeric() || *b == b'_')
-    }
-}
-
 /// Where a list of commands ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum End {
+pub(super) enum End {
     Text,
     /// The `)` of a substitution.
     Paren,
@@ -109,23 +78,7 @@ enum End {
     CaseItem,
 }
 
-enum Token {
-    End,
-    Newline,
-    Word(Word),
-    /// A separator or operator between commands.
-    Operator(&'static str),
-    Redirect(Redirect),
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Redirect {
-    File,
-    HereString,
-    HereDoc { strips_tabs: bool },
-}
-
-struct HereDoc {
+pub(super) struct HereDoc {
     delimiter: Vec<u8>,
     quoted: bool,
     strips_tabs: bool,
@@ -143,25 +96,30 @@ struct Command {
     here_docs: usize,
 }
 
-struct Parser<'a> {
-    source: &'a [u8],
-    pos: usize,
-    depth: usize,
+/// A text that is being read, and where.
+pub(super) struct Parser<'a> {
+    pub source: &'a [u8],
+    pub pos: usize,
+    pub depth: usize,
     here_docs: Vec<HereDoc>,
-    finds: &'a mut Finds,
+    pub finds: &'a mut Finds,
 }
 
-impl Parser<'_> {
-    fn peek(&self, ahead: usize) -> Option<u8> {
+impl<'a> Parser<'a> {
+    pub fn new(source: &'a [u8], depth: usize, finds: &'a mut Finds) -> Parser<'a> {
+        Parser { source, pos: 0, depth, here_docs: Vec::new(), finds }
+    }
+
+    pub fn peek(&self, ahead: usize) -> Option<u8> {
         self.source.get(self.pos + ahead).copied()
     }
 
-    fn looking_at(&self, text: &[u8]) -> bool {
+    pub fn looking_at(&self, text: &[u8]) -> bool {
         self.source.get(self.pos..).is_some_and(|rest| rest.starts_with(text))
     }
 
     /// Reads commands up to the end; tells whether a case item ended with `esac`.
-    fn list(&mut self, end: End) -> bool {
+    pub fn list(&mut self, end: End) -> bool {
         if self.depth >= DEPTH_MAX {
             self.finds.unknown(b"(nested too deeply)");
             self.pos = self.source.len();
@@ -170,15 +128,20 @@ impl Parser<'_> {
         self.depth += 1;
         let mut command = self.new_command();
         let mut saw_esac = true;
+        let mut subshells = 0usize;
         loop {
             match self.token() {
                 Token::End => break,
-                Token::Operator(")") if end == End::Paren => break,
+                Token::Operator(")") if end == End::Paren && subshells == 0 => break,
+                Token::Operator(")") => {
+                    subshells = subshells.saturating_sub(1);
+                    self.finish(&mut command);
+                }
                 Token::Operator(";;") if end == End::CaseItem => {
                     saw_esac = false;
                     break;
                 }
-                Token::Operator("(") => self.open_paren(&mut command),
+                Token::Operator("(") => subshells += usize::from(self.opens_subshell(&mut command)),
                 Token::Operator(_) => self.finish(&mut command),
                 Token::Newline => {
                     self.finish(&mut command);
@@ -225,26 +188,19 @@ impl Parser<'_> {
     }
 
     /// `(` begins a subshell, an arithmetic command, or the `()` of a function.
-    fn open_paren(&mut self, command: &mut Command) {
-        let names_function = command.words.len() == 1;
-        if names_function {
+    fn opens_subshell(&mut self, command: &mut Command) -> bool {
+        if command.words.len() == 1 {
             self.skip_blanks();
             if self.peek(0) == Some(b')') {
                 self.pos += 1;
                 let name = command.words.first().map(|word| String::from_utf8_lossy(&word.text).into_owned());
                 self.finds.functions.extend(name);
                 *command = self.new_command();
-                return;
+                return false;
             }
         }
         self.finish(command);
-        if self.peek(0) == Some(b'(') {
-            let start = self.pos;
-            self.pos += 1;
-            if !self.arithmetic() {
-                self.pos = start;
-            }
-        }
+        self.peek(0) != Some(b'(') || !self.arithmetic(1)
     }
 
     /// A word where a command may begin: reserved words, assignments, or the command's name.
@@ -267,7 +223,7 @@ impl Parser<'_> {
             self.case_items();
         } else if word.is_reserved(b"function") {
             if let Token::Word(name) = self.token() {
-                self.finds.functions.push(String::from_utf8_lossy(&name.text).into_owned());
+                self.finds.functions.insert(String::from_utf8_lossy(&name.text).into_owned());
             }
         } else if word.is_reserved(b"[[") {
             self.condition();
@@ -283,9 +239,7 @@ impl Parser<'_> {
     /// `for NAME in words` or `for ((…))`, up to the separator.
     fn for_words(&mut self) {
         self.skip_blanks();
-        if self.looking_at(b"((") {
-            self.pos += 2;
-            self.arithmetic();
+        if self.looking_at(b"((") && self.arithmetic(2) {
             return;
         }
         loop {
@@ -397,7 +351,7 @@ impl Parser<'_> {
     }
 
     /// Only the substitutions of a text, as in a here-document.
-    fn expansions(&mut self) {
+    pub fn expansions(&mut self) {
         let mut ignored = Word::default();
         while let Some(byte) = self.peek(0) {
             match byte {
@@ -407,331 +361,5 @@ impl Parser<'_> {
                 _ => self.pos += 1,
             }
         }
-    }
-
-    /// Blanks, escaped line ends and comments.
-    fn skip_blanks(&mut self) {
-        loop {
-            match self.peek(0) {
-                Some(b' ' | b'\t' | b'\r') => self.pos += 1,
-                Some(b'\\') if self.peek(1) == Some(b'\n') => self.pos += 2,
-                Some(b'#') => {
-                    while self.peek(0).is_some_and(|byte| byte != b'\n') {
-                        self.pos += 1;
-                    }
-                }
-                _ => return,
-            }
-        }
-    }
-
-    fn token(&mut self) -> Token {
-        self.skip_blanks();
-        const OPERATORS: &[&[u8]] = &[b";;&", b";;", b";&", b"&&", b"||", b"|&", b";", b"|", b"(", b")"];
-        match self.peek(0) {
-            None => return Token::End,
-            Some(b'\n') => {
-                self.pos += 1;
-                return Token::Newline;
-            }
-            _ => {}
-        }
-        if let Some(kind) = self.redirection() {
-            return Token::Redirect(kind);
-        }
-        if let Some(operator) = OPERATORS.iter().find(|operator| self.looking_at(operator)) {
-            self.pos += operator.len();
-            return Token::Operator(match *operator {
-                b"(" => "(",
-                b")" => ")",
-                b";;" | b";&" | b";;&" => ";;",
-                _ => ";",
-            });
-        }
-        if self.peek(0) == Some(b'&') {
-            self.pos += 1;
-            return Token::Operator(";");
-        }
-        match self.word() {
-            Some(word) => Token::Word(word),
-            None => Token::End,
-        }
-    }
-
-    /// A redirection operator, with the number before it. `<(…)` is a word.
-    fn redirection(&mut self) -> Option<Redirect> {
-        let rest = self.source.get(self.pos..)?;
-        let digits = rest.iter().take_while(|byte| byte.is_ascii_digit()).count();
-        let rest = rest.get(digits..)?;
-        let (kind, len) = match rest {
-            [b'<' | b'>', b'(', ..] => return None,
-            [b'<', b'<', b'<', ..] => (Redirect::HereString, 3),
-            [b'<', b'<', b'-', ..] => (Redirect::HereDoc { strips_tabs: true }, 3),
-            [b'<', b'<', ..] => (Redirect::HereDoc { strips_tabs: false }, 2),
-            [b'&', b'>', b'>', ..] if digits == 0 => (Redirect::File, 3),
-            [b'&', b'>', ..] if digits == 0 => (Redirect::File, 2),
-            [b'>', b'>' | b'&' | b'|', ..] | [b'<', b'&' | b'>', ..] => (Redirect::File, 2),
-            [b'<' | b'>', ..] => (Redirect::File, 1),
-            _ => return None,
-        };
-        self.pos += digits + len;
-        Some(kind)
-    }
-
-    /// A word, with everything that may stand in one.
-    fn word(&mut self) -> Option<Word> {
-        let start = self.pos;
-        let mut word = Word::default();
-        while let Some(byte) = self.peek(0) {
-            match byte {
-                b' ' | b'\t' | b'\r' | b'\n' | b';' | b'&' | b'|' | b'(' | b')' => break,
-                b'<' | b'>' if self.peek(1) == Some(b'(') => {
-                    self.pos += 2;
-                    word.expands = true;
-                    self.list(End::Paren);
-                }
-                b'<' | b'>' => break,
-                b'\'' => self.single_quotes(&mut word),
-                b'"' => self.double_quotes(&mut word),
-                b'\\' => self.escape(&mut word),
-                b'$' => self.dollar(&mut word, false),
-                b'`' => self.backticks(&mut word, false),
-                b'*' | b'?' | b'[' => {
-                    // A pattern may become any name; `[` alone is a program.
-                    word.expands |=
-                        !(byte == b'[' && matches!(self.peek(1), None | Some(b' ' | b'\t' | b'[')));
-                    self.take(&mut word);
-                }
-                b'{' if self.is_brace_list() => {
-                    word.expands = true;
-                    self.take(&mut word);
-                }
-                _ => self.take(&mut word),
-            }
-        }
-        word.raw = self.source.get(start..self.pos.min(self.source.len())).unwrap_or_default().to_vec();
-        // A stray byte that begins no word is skipped, so that every call moves on.
-        if self.pos == start {
-            self.pos += 1;
-        }
-        (self.pos <= self.source.len()).then_some(word)
-    }
-
-    fn take(&mut self, word: &mut Word) {
-        word.text.extend(self.peek(0));
-        self.pos += 1;
-    }
-
-    /// `{a,b}` or `{1..3}`.
-    fn is_brace_list(&self) -> bool {
-        let rest = self.source.get(self.pos..).unwrap_or_default();
-        let inside = rest.iter().take(256).take_while(|byte| !byte.is_ascii_whitespace() && **byte != b'}');
-        let inside: Vec<u8> = inside.copied().collect();
-        inside.contains(&b',') || inside.windows(2).any(|two| two == b"..")
-    }
-
-    fn escape(&mut self, word: &mut Word) {
-        self.pos += 1;
-        if self.peek(0) != Some(b'\n') {
-            word.quoted = true;
-            word.text.extend(self.peek(0));
-        }
-        self.pos += 1;
-    }
-
-    fn single_quotes(&mut self, word: &mut Word) {
-        word.quoted = true;
-        self.pos += 1;
-        while let Some(byte) = self.peek(0) {
-            self.pos += 1;
-            if byte == b'\'' {
-                return;
-            }
-            word.text.push(byte);
-        }
-    }
-
-    fn double_quotes(&mut self, word: &mut Word) {
-        word.quoted = true;
-        self.pos += 1;
-        while let Some(byte) = self.peek(0) {
-            match byte {
-                b'"' => {
-                    self.pos += 1;
-                    return;
-                }
-                b'\\' => {
-                    match self.peek(1) {
-                        Some(b'\n') => {}
-                        Some(next @ (b'"' | b'\\' | b'$' | b'`')) => word.text.push(next),
-                        Some(next) => word.text.extend([b'\\', next]),
-                        None => {}
-                    }
-                    self.pos += 2;
-                }
-                b'$' => self.dollar(word, true),
-                b'`' => self.backticks(word, true),
-                _ => self.take(word),
-            }
-        }
-    }
-
-    /// `$(…)`, `$((…))`, `${…}`, `$'…'`, `$"…"`, `$name`.
-    fn dollar(&mut self, word: &mut Word, in_quotes: bool) {
-        match self.peek(1) {
-            Some(b'(') => {
-                word.expands = true;
-                self.pos += 2;
-                let start = self.pos;
-                if self.peek(0) == Some(b'(') {
-                    self.pos += 1;
-                    if self.arithmetic() {
-                        return;
-                    }
-                    self.pos = start;
-                }
-                self.list(End::Paren);
-            }
-            Some(b'{') => {
-                word.expands = true;
-                self.pos += 2;
-                self.parameter();
-            }
-            Some(b'\'') if !in_quotes => {
-                self.pos += 2;
-                self.ansi_quotes(word);
-            }
-            Some(b'"') if !in_quotes => self.pos += 1,
-            Some(b) if b.is_ascii_alphabetic() || b == b'_' => {
-                word.expands = true;
-                self.pos += 1;
-                while self.peek(0).is_some_and(|b| b.is_ascii_alphanumeric() || b == b'_') {
-                    self.pos += 1;
-                }
-            }
-            Some(b'0'..=b'9' | b'@' | b'*' | b'#' | b'?' | b'-' | b'$' | b'!') => {
-                word.expands = true;
-                self.pos += 2;
-            }
-            _ => self.take(word),
-        }
-    }
-
-    /// The inside of `${…}`, up to its brace.
-    fn parameter(&mut self) {
-        let mut ignored = Word::default();
-        let mut open = 1usize;
-        while let Some(byte) = self.peek(0) {
-            match byte {
-                b'}' => {
-                    self.pos += 1;
-                    open -= 1;
-                    if open == 0 {
-                        return;
-                    }
-                }
-                b'\\' => self.pos += 2,
-                b'\'' => self.single_quotes(&mut ignored),
-                // Nested quotes and braces do not recurse into one another without a `$`.
-                b'"' => self.pos += 1,
-                b'$' if self.peek(1) == Some(b'{') => {
-                    self.pos += 2;
-                    open += 1;
-                }
-                b'$' => self.dollar(&mut ignored, true),
-                b'`' => self.backticks(&mut ignored, false),
-                _ => self.pos += 1,
-            }
-        }
-    }
-
-    /// The inside of `((…))`; `false` when it does not end with `))` and so was a subshell in a subshell.
-    fn arithmetic(&mut self) -> bool {
-        let mut ignored = Word::default();
-        let mut open = 2usize;
-        while let Some(byte) = self.peek(0) {
-            match byte {
-                b'(' => {
-                    open += 1;
-                    self.pos += 1;
-                }
-                b')' if open == 2 => {
-                    let is_end = self.peek(1) == Some(b')');
-                    self.pos += 2;
-                    return is_end;
-                }
-                b')' => {
-                    open -= 1;
-                    self.pos += 1;
-                }
-                b'\\' => self.pos += 2,
-                b'\'' => self.single_quotes(&mut ignored),
-                b'"' => self.double_quotes(&mut ignored),
-                b'$' => self.dollar(&mut ignored, false),
-                b'`' => self.backticks(&mut ignored, false),
-                _ => self.pos += 1,
-            }
-        }
-        false
-    }
-
-    fn backticks(&mut self, word: &mut Word, in_quotes: bool) {
-        word.expands = true;
-        self.pos += 1;
-        let mut inside = Vec::new();
-        while let Some(byte) = self.peek(0) {
-            self.pos += 1;
-            match (byte, self.peek(0)) {
-                (b'`', _) => break,
-                (b'\\', Some(next @ (b'`' | b'\\' | b'$'))) => {
-                    inside.push(next);
-                    self.pos += 1;
-                }
-                (b'\\', Some(b'"')) if in_quotes => {
-                    inside.push(b'"');
-                    self.pos += 1;
-                }
-                _ => inside.push(byte),
-            }
-        }
-        read_commands(&inside, self.depth, self.finds);
-    }
-
-    /// The inside of `$'…'`.
-    fn ansi_quotes(&mut self, word: &mut Word) {
-        word.quoted = true;
-        while let Some(byte) = self.peek(0) {
-            self.pos += 1;
-            match byte {
-                b'\'' => return,
-                b'\\' => self.ansi_escape(word),
-                _ => word.text.push(byte),
-            }
-        }
-    }
-
-    fn ansi_escape(&mut self, word: &mut Word) {
-        let Some(byte) = self.peek(0) else { return };
-        self.pos += 1;
-        let (radix, digits_max) = match byte {
-            b'x' => (16, 2),
-            b'u' => (16, 4),
-            b'U' => (16, 8),
-            b'0'..=b'7' => {
-                self.pos -= 1;
-                (8, 3)
-            }
-            b'n' => return word.text.push(b'\n'),
-            b't' => return word.text.push(b'\t'),
-            other => return word.text.push(other),
-        };
-        let mut value = 0u32;
-        for _ in 0..digits_max {
-            let Some(digit) = self.peek(0).and_then(|b| char::from(b).to_digit(radix)) else { break };
-            value = value.wrapping_mul(radix).wrapping_add(digit);
-            self.pos += 1;
-        }
-        let char = char::from_u32(value).unwrap_or('\u{fffd}');
-        word.text.extend_from_slice(char.encode_utf8(&mut [0; 4]).as_bytes());
     }
 }

@@ -1,6 +1,7 @@
 //! Programs that run other programs: where in their arguments the other one stands.
 
-use super::parse::{DEPTH_MAX, Finds, Word, read_commands};
+use super::lex::Word;
+use super::parse::{DEPTH_MAX, Finds, read_commands};
 use super::policy::base_name;
 
 /// A program that runs its arguments, after its own options.
@@ -211,14 +212,14 @@ fn run_shell(args: &[Word], depth: usize, finds: &mut Finds) -> bool {
 
 /// The commands after each `-exec` and its like.
 fn run_find(args: &[Word], depth: usize, finds: &mut Finds) {
-    for (index, word) in args.iter().enumerate() {
-        if !FIND_EXECS.contains(&word.text.as_slice()) {
-            continue;
-        }
-        let rest = args.get(index + 1..).unwrap_or_default();
+    let mut rest = args;
+    while let Some(at) = rest.iter().position(|word| FIND_EXECS.contains(&word.text.as_slice())) {
+        rest = rest.get(at + 1..).unwrap_or_default();
         let len =
             rest.iter().position(|word| matches!(word.text.as_slice(), b";" | b"+")).unwrap_or(rest.len());
-        run(rest.get(..len).unwrap_or_default(), depth + 1, finds);
+        let (command, after) = rest.split_at_checked(len).unwrap_or((rest, &[]));
+        run(command, depth + 1, finds);
+        rest = after;
     }
 }
 

@@ -1,7 +1,7 @@
 //! Secrets that are told by what stands around them: headers, URLs and key blocks.
 
 use super::shape::{Class, More, View};
-use super::swallow::Swallow;
+use super::swallow::{Quote, Swallow};
 use super::{Found, Kind};
 
 /// User and password in a URL, at most.
@@ -133,13 +133,13 @@ pub(super) fn skip_quote(view: View<'_>, pos: usize) -> Result<usize, More> {
 }
 
 /// The quote at `pos`, and the position after it.
-pub(super) fn quote_at(view: View<'_>, pos: usize) -> Result<Option<(u8, usize)>, More> {
+pub(super) fn quote_at(view: View<'_>, pos: usize) -> Result<Option<(Quote, usize)>, More> {
     let mut at = pos;
     while at < pos + 4 && view.at(at)? == Some(b'\\') {
         at += 1;
     }
     Ok(match view.at(at)? {
-        Some(quote @ (b'"' | b'\'' | b'`')) => Some((quote, at + 1)),
+        Some(byte @ (b'"' | b'\'' | b'`')) => Some((Quote { byte, escaped: at > pos }, at + 1)),
         _ => None,
     })
 }

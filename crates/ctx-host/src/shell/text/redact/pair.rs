@@ -7,7 +7,7 @@
 use super::around::{quote_at, skip_quote, skip_space};
 use super::rules::PairName;
 use super::shape::{Class, More, View};
-use super::swallow::Swallow;
+use super::swallow::{Quote, Swallow};
 use super::{Found, Kind};
 
 /// Bytes of a value that are weighed.
@@ -109,7 +109,7 @@ struct Joint {
     tight: bool,
     /// The name is an environment variable's: capitals only.
     shouted: bool,
-    quote: Option<u8>,
+    quote: Option<Quote>,
     /// `<password>…</password>`.
     tag: bool,
 }
@@ -226,14 +226,17 @@ fn value_len(view: View<'_>, from: usize, joint: Joint) -> Result<usize, More> {
     let mut len = 0;
     while len < WEIGH_BYTES {
         let Some(byte) = view.at(from + len)? else { break };
-        let inside = match joint.quote {
-            Some(quote) => byte != quote && !matches!(byte, b'\n' | b'\\'),
-            None => Class::Bare.has(byte),
+        let (inside, step) = match joint.quote {
+            Some(quote) if byte == b'\\' && !quote.escaped => {
+                (view.at(from + len + 1)?.is_some_and(|b| b != b'\n'), 2)
+            }
+            Some(quote) => (byte != quote.byte && !matches!(byte, b'\n' | b'\\'), 1),
+            None => (Class::Bare.has(byte), 1),
         };
         if !inside {
             break;
         }
-        len += 1;
+        len += step;
     }
     Ok(len)
 }

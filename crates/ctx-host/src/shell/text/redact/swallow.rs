@@ -12,16 +12,13 @@ pub(super) enum Swallow {
     /// All that follows of a class.
     Class(Class),
     /// Up to a closing quote, the end of the line, or a limit.
-    Quoted {
-        quote: u8,
-        left: usize,
-    },
+    Quoted(Quoted),
     Block(Block),
 }
 
 impl Swallow {
-    pub fn quoted(quote: u8) -> Swallow {
-        Swallow::Quoted { quote, left: QUOTED_BYTES_MAX }
+    pub fn quoted(quote: Quote) -> Swallow {
+        Swallow::Quoted(Quoted { quote, after_backslash: false, left: QUOTED_BYTES_MAX })
     }
 
     pub fn block() -> Swallow {
@@ -32,22 +29,42 @@ impl Swallow {
     pub fn take(&mut self, bytes: &[u8]) -> usize {
         match self {
             Swallow::Class(class) => bytes.iter().take_while(|byte| class.has(**byte)).count(),
-            Swallow::Quoted { quote, left } => take_quoted(*quote, left, bytes),
+            Swallow::Quoted(quoted) => quoted.take(bytes),
             Swallow::Block(block) => block.take(bytes),
         }
     }
 }
 
-fn take_quoted(quote: u8, left: &mut usize, bytes: &[u8]) -> usize {
-    let mut taken = 0;
-    for byte in bytes {
-        if *byte == quote || matches!(byte, b'\n' | b'\\') || *left == 0 {
-            break;
+/// The quote that began a value.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Quote {
+    pub byte: u8,
+    /// Whether a backslash stood before it, as in JSON inside JSON: then the next backslash ends the value.
+    pub escaped: bool,
+}
+
+/// The inside of a quoted value.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Quoted {
+    quote: Quote,
+    after_backslash: bool,
+    left: usize,
+}
+
+impl Quoted {
+    fn take(&mut self, bytes: &[u8]) -> usize {
+        let mut taken = 0;
+        for byte in bytes {
+            let ends = *byte == b'\n' || *byte == self.quote.byte || (*byte == b'\\' && self.quote.escaped);
+            if self.left == 0 || (ends && !self.after_backslash) || *byte == b'\n' {
+                break;
+            }
+            self.after_backslash = *byte == b'\\' && !self.after_backslash;
+            self.left -= 1;
+            taken += 1;
         }
-        *left -= 1;
-        taken += 1;
+        taken
     }
-    taken
 }
 
 /// The inside of a PEM, OpenSSH or PGP block: base64 lines, header lines, an end line.
@@ -66,12 +83,21 @@ enum Place {
     Escape,
     /// After the colon of a header such as `DEK-Info: …`.
     Header,
-    /// In `-----END … KEY-----`: the dashes seen before and after the words.
-    End {
+    /// In `-----END … KEY-----`: the dashes seen before or after the words. A line that begins another
+    /// block goes on with that one.
+    Rule {
         dashes: u8,
-        words: bool,
+        words: Words,
     },
     Over,
+}
+
+/// What the line between dashes says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Words {
+    NotYet,
+    Begin,
+    End,
 }
 
 impl Block {
@@ -97,11 +123,23 @@ impl Block {
 fn next_place(place: Place, byte: u8) -> Option<Place> {
     match (place, byte) {
         (Place::Over, _) => None,
-        (Place::End { words: true, .. }, b'\n' | b'\r') => None,
-        (Place::End { dashes: 4, words: true }, b'-') => Some(Place::Over),
-        (Place::End { dashes, words }, b'-') => Some(Place::End { dashes: dashes.saturating_add(1), words }),
-        (Place::End { .. }, b'A'..=b'Z' | b'0'..=b'9' | b' ') => Some(Place::End { dashes: 0, words: true }),
-        (Place::End { .. }, _) => None,
+        (Place::Rule { words: Words::End, .. }, b'\n' | b'\r') => None,
+        (Place::Rule { .. }, b'\n' | b'\r') => Some(Place::Indent),
+        (Place::Rule { dashes: 4, words: Words::End }, b'-') => Some(Place::Over),
+        (Place::Rule { dashes: 4, words: Words::Begin }, b'-') => Some(Place::Body),
+        (Place::Rule { dashes, words }, b'-') => {
+            Some(Place::Rule { dashes: dashes.saturating_add(1), words })
+        }
+        (Place::Rule { words: Words::NotYet, .. }, b'B') => {
+            Some(Place::Rule { dashes: 0, words: Words::Begin })
+        }
+        (Place::Rule { words: Words::NotYet, .. }, b'A'..=b'Z' | b'0'..=b'9' | b' ') => {
+            Some(Place::Rule { dashes: 0, words: Words::End })
+        }
+        (Place::Rule { words, .. }, b'A'..=b'Z' | b'0'..=b'9' | b' ') => {
+            Some(Place::Rule { dashes: 0, words })
+        }
+        (Place::Rule { .. }, _) => None,
         (Place::Header, b'\n') => Some(Place::Indent),
         (Place::Header, b'"' | b'\'') => None,
         (Place::Header, _) => Some(Place::Header),
@@ -112,7 +150,7 @@ fn next_place(place: Place, byte: u8) -> Option<Place> {
         (Place::Indent, b' ' | b'\t') => Some(Place::Indent),
         (Place::Body, b':') => Some(Place::Header),
         // `DEK-Info:` has a dash inside a word; the end line begins with one.
-        (Place::Indent, b'-') => Some(Place::End { dashes: 1, words: false }),
+        (Place::Indent, b'-') => Some(Place::Rule { dashes: 1, words: Words::NotYet }),
         (Place::Body, b'-') => Some(Place::Body),
         (Place::Indent | Place::Body, b'\\') => Some(Place::Escape),
         (Place::Indent | Place::Body, _) => Class::Base64.has(byte).then_some(Place::Body),

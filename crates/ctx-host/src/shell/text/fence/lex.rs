@@ -1,0 +1,381 @@
+//! The words and operators of a command: quotes, escapes, expansions, redirections.
+//!
+//! A word knows whether its text is final. The commands inside of its substitutions are read on the way.
+
+use super::parse::{DEPTH_MAX, End, Parser, read_commands};
+
+/// A longer arithmetic expression is read as commands.
+const ARITHMETIC_BYTES_MAX: usize = 1024;
+
+/// A word after the quotes are gone.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Word {
+    pub text: Vec<u8>,
+    /// The word as it was written.
+    pub raw: Vec<u8>,
+    /// Whether an expansion may change the text.
+    pub expands: bool,
+    /// Whether any part was quoted: then it is no reserved word.
+    pub quoted: bool,
+}
+
+impl Word {
+    /// The text, if it is what the program will see.
+    pub fn known(&self) -> Option<&[u8]> {
+        (!self.expands).then_some(&self.text)
+    }
+
+    pub fn is_reserved(&self, text: &[u8]) -> bool {
+        !self.quoted && !self.expands && self.text == text
+    }
+
+    /// `NAME=…`, `NAME+=…` or `NAME[…]=…`, with the name outside of quotes.
+    pub fn is_assignment(&self) -> bool {
+        let Some(at) = self.raw.iter().position(|byte| *byte == b'=') else { return false };
+        let name = self.raw.get(..at).unwrap_or_default();
+        let name = name.strip_suffix(b"+").unwrap_or(name);
+        let name = name.split(|byte| *byte == b'[').next().unwrap_or(name);
+        name.first().is_some_and(|b| b.is_ascii_alphabetic() || *b == b'_')
+            && name.iter().all(|b| b.is_ascii_alphanumeric() || *b == b'_')
+    }
+}
+
+/// One step of a command.
+pub(super) enum Token {
+    End,
+    Newline,
+    Word(Word),
+    /// A separator or operator between commands.
+    Operator(&'static str),
+    Redirect(Redirect),
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Redirect {
+    File,
+    HereString,
+    HereDoc { strips_tabs: bool },
+}
+
+impl Parser<'_> {
+    /// Blanks, escaped line ends and comments.
+    pub fn skip_blanks(&mut self) {
+        loop {
+            match self.peek(0) {
+                Some(b' ' | b'\t' | b'\r') => self.pos += 1,
+                Some(b'\\') if self.peek(1) == Some(b'\n') => self.pos += 2,
+                Some(b'#') => {
+                    while self.peek(0).is_some_and(|byte| byte != b'\n') {
+                        self.pos += 1;
+                    }
+                }
+                _ => return,
+            }
+        }
+    }
+
+    pub fn token(&mut self) -> Token {
+        self.skip_blanks();
+        const OPERATORS: &[&[u8]] = &[b";;&", b";;", b";&", b"&&", b"||", b"|&", b";", b"|", b"(", b")"];
+        match self.peek(0) {
+            None => return Token::End,
+            Some(b'\n') => {
+                self.pos += 1;
+                return Token::Newline;
+            }
+            _ => {}
+        }
+        if let Some(kind) = self.redirection() {
+            return Token::Redirect(kind);
+        }
+        if let Some(operator) = OPERATORS.iter().find(|operator| self.looking_at(operator)) {
+            self.pos += operator.len();
+            return Token::Operator(match *operator {
+                b"(" => "(",
+                b")" => ")",
+                b";;" | b";&" | b";;&" => ";;",
+                _ => ";",
+            });
+        }
+        if self.peek(0) == Some(b'&') {
+            self.pos += 1;
+            return Token::Operator(";");
+        }
+        match self.word() {
+            Some(word) => Token::Word(word),
+            None => Token::End,
+        }
+    }
+
+    /// A redirection operator, with the number before it. `<(…)` is a word.
+    fn redirection(&mut self) -> Option<Redirect> {
+        let rest = self.source.get(self.pos..)?;
+        let digits = rest.iter().take_while(|byte| byte.is_ascii_digit()).count();
+        let rest = rest.get(digits..)?;
+        let (kind, len) = match rest {
+            [b'<' | b'>', b'(', ..] => return None,
+            [b'<', b'<', b'<', ..] => (Redirect::HereString, 3),
+            [b'<', b'<', b'-', ..] => (Redirect::HereDoc { strips_tabs: true }, 3),
+            [b'<', b'<', ..] => (Redirect::HereDoc { strips_tabs: false }, 2),
+            [b'&', b'>', b'>', ..] if digits == 0 => (Redirect::File, 3),
+            [b'&', b'>', ..] if digits == 0 => (Redirect::File, 2),
+            [b'>', b'>' | b'&' | b'|', ..] | [b'<', b'&' | b'>', ..] => (Redirect::File, 2),
+            [b'<' | b'>', ..] => (Redirect::File, 1),
+            _ => return None,
+        };
+        self.pos += digits + len;
+        Some(kind)
+    }
+
+    /// A word, with everything that may stand in one.
+    pub fn word(&mut self) -> Option<Word> {
+        let start = self.pos;
+        let mut word = Word::default();
+        while let Some(byte) = self.peek(0) {
+            match byte {
+                b' ' | b'\t' | b'\r' | b'\n' | b';' | b'&' | b'|' | b'(' | b')' => break,
+                b'<' | b'>' if self.peek(1) == Some(b'(') => {
+                    self.pos += 2;
+                    word.expands = true;
+                    self.list(End::Paren);
+                }
+                b'<' | b'>' => break,
+                b'\'' => self.single_quotes(&mut word),
+                b'"' => self.double_quotes(&mut word),
+                b'\\' => self.escape(&mut word),
+                b'$' => self.dollar(&mut word, false),
+                b'`' => self.backticks(&mut word, false),
+                b'*' | b'?' | b'[' => {
+                    // A pattern may become any name; `[` alone is a program.
+                    word.expands |=
+                        !(byte == b'[' && matches!(self.peek(1), None | Some(b' ' | b'\t' | b'[')));
+                    self.take(&mut word);
+                }
+                b'{' if self.is_brace_list() => {
+                    word.expands = true;
+                    self.take(&mut word);
+                }
+                _ => self.take(&mut word),
+            }
+        }
+        word.raw = self.source.get(start..self.pos.min(self.source.len())).unwrap_or_default().to_vec();
+        // A stray byte that begins no word is skipped, so that every call moves on.
+        if self.pos == start {
+            self.pos += 1;
+        }
+        (self.pos <= self.source.len()).then_some(word)
+    }
+
+    fn take(&mut self, word: &mut Word) {
+        word.text.extend(self.peek(0));
+        self.pos += 1;
+    }
+
+    /// `{a,b}` or `{1..3}`.
+    fn is_brace_list(&self) -> bool {
+        let rest = self.source.get(self.pos..).unwrap_or_default();
+        let inside = rest.iter().take(256).take_while(|byte| !byte.is_ascii_whitespace() && **byte != b'}');
+        let inside: Vec<u8> = inside.copied().collect();
+        inside.contains(&b',') || inside.windows(2).any(|two| two == b"..")
+    }
+
+    fn escape(&mut self, word: &mut Word) {
+        self.pos += 1;
+        if self.peek(0) != Some(b'\n') {
+            word.quoted = true;
+            word.text.extend(self.peek(0));
+        }
+        self.pos += 1;
+    }
+
+    fn single_quotes(&mut self, word: &mut Word) {
+        word.quoted = true;
+        self.pos += 1;
+        while let Some(byte) = self.peek(0) {
+            self.pos += 1;
+            if byte == b'\'' {
+                return;
+            }
+            word.text.push(byte);
+        }
+    }
+
+    fn double_quotes(&mut self, word: &mut Word) {
+        word.quoted = true;
+        self.pos += 1;
+        while let Some(byte) = self.peek(0) {
+            match byte {
+                b'"' => {
+                    self.pos += 1;
+                    return;
+                }
+                b'\\' => {
+                    match self.peek(1) {
+                        Some(b'\n') => {}
+                        Some(next @ (b'"' | b'\\' | b'$' | b'`')) => word.text.push(next),
+                        Some(next) => word.text.extend([b'\\', next]),
+                        None => {}
+                    }
+                    self.pos += 2;
+                }
+                b'$' => self.dollar(word, true),
+                b'`' => self.backticks(word, true),
+                _ => self.take(word),
+            }
+        }
+    }
+
+    /// `$(…)`, `$((…))`, `${…}`, `$'…'`, `$"…"`, `$name`.
+    pub fn dollar(&mut self, word: &mut Word, in_quotes: bool) {
+        match self.peek(1) {
+            Some(b'(') => {
+                word.expands = true;
+                self.pos += 2;
+                if self.peek(0) != Some(b'(') || !self.arithmetic(1) {
+                    self.list(End::Paren);
+                }
+            }
+            Some(b'{') => {
+                word.expands = true;
+                self.pos += 2;
+                self.parameter();
+            }
+            Some(b'\'') if !in_quotes => {
+                self.pos += 2;
+                self.ansi_quotes(word);
+            }
+            Some(b'"') if !in_quotes => self.pos += 1,
+            Some(b) if b.is_ascii_alphabetic() || b == b'_' => {
+                word.expands = true;
+                self.pos += 1;
+                while self.peek(0).is_some_and(|b| b.is_ascii_alphanumeric() || b == b'_') {
+                    self.pos += 1;
+                }
+            }
+            Some(b'0'..=b'9' | b'@' | b'*' | b'#' | b'?' | b'-' | b'$' | b'!') => {
+                word.expands = true;
+                self.pos += 2;
+            }
+            _ => self.take(word),
+        }
+    }
+
+    /// The inside of `${…}`, up to its brace.
+    fn parameter(&mut self) {
+        let mut ignored = Word::default();
+        let mut open = 1usize;
+        while let Some(byte) = self.peek(0) {
+            match byte {
+                b'}' => {
+                    self.pos += 1;
+                    open -= 1;
+                    if open == 0 {
+                        return;
+                    }
+                }
+                b'\\' => self.pos += 2,
+                b'\'' => self.single_quotes(&mut ignored),
+                // Nested quotes and braces do not recurse into one another without a `$`.
+                b'"' => self.pos += 1,
+                b'$' if self.peek(1) == Some(b'{') => {
+                    self.pos += 2;
+                    open += 1;
+                }
+                b'$' => self.dollar(&mut ignored, true),
+                b'`' => self.backticks(&mut ignored, false),
+                _ => self.pos += 1,
+            }
+        }
+    }
+
+    /// Reads `((…))` from `ahead` on; `false` when it does not end with `))`, and so is a subshell in a
+    /// subshell or a substitution: then nothing was read.
+    pub fn arithmetic(&mut self, ahead: usize) -> bool {
+        let inside = self.source.get(self.pos + ahead..).unwrap_or_default();
+        let Some(len) = arithmetic_len(inside) else { return false };
+        let inside = inside.get(..len).unwrap_or_default();
+        self.pos += ahead + len + 2;
+        if self.depth >= DEPTH_MAX {
+            self.finds.unknown(inside);
+            return true;
+        }
+        Parser::new(inside, self.depth + 1, self.finds).expansions();
+        true
+    }
+
+    pub fn backticks(&mut self, word: &mut Word, in_quotes: bool) {
+        word.expands = true;
+        self.pos += 1;
+        let mut inside = Vec::new();
+        while let Some(byte) = self.peek(0) {
+            self.pos += 1;
+            match (byte, self.peek(0)) {
+                (b'`', _) => break,
+                (b'\\', Some(next @ (b'`' | b'\\' | b'$'))) => {
+                    inside.push(next);
+                    self.pos += 1;
+                }
+                (b'\\', Some(b'"')) if in_quotes => {
+                    inside.push(b'"');
+                    self.pos += 1;
+                }
+                _ => inside.push(byte),
+            }
+        }
+        read_commands(&inside, self.depth, self.finds);
+    }
+
+    /// The inside of `$'…'`.
+    fn ansi_quotes(&mut self, word: &mut Word) {
+        word.quoted = true;
+        while let Some(byte) = self.peek(0) {
+            self.pos += 1;
+            match byte {
+                b'\'' => return,
+                b'\\' => self.ansi_escape(word),
+                _ => word.text.push(byte),
+            }
+        }
+    }
+
+    fn ansi_escape(&mut self, word: &mut Word) {
+        let Some(byte) = self.peek(0) else { return };
+        self.pos += 1;
+        let (radix, digits_max) = match byte {
+            b'x' => (16, 2),
+            b'u' => (16, 4),
+            b'U' => (16, 8),
+            b'0'..=b'7' => {
+                self.pos -= 1;
+                (8, 3)
+            }
+            b'n' => return word.text.push(b'\n'),
+            b't' => return word.text.push(b'\t'),
+            other => return word.text.push(other),
+        };
+        let mut value = 0u32;
+        for _ in 0..digits_max {
+            let Some(digit) = self.peek(0).and_then(|b| char::from(b).to_digit(radix)) else { break };
+            value = value.wrapping_mul(radix).wrapping_add(digit);
+            self.pos += 1;
+        }
+        let char = char::from_u32(value).unwrap_or('\u{fffd}');
+        word.text.extend_from_slice(char.encode_utf8(&mut [0; 4]).as_bytes());
+    }
+}
+
+/// How long the inside of `((…))` is, if it ends as one.
+fn arithmetic_len(source: &[u8]) -> Option<usize> {
+    let mut open = 0usize;
+    let mut bytes = source.iter().enumerate().take(ARITHMETIC_BYTES_MAX);
+    while let Some((at, byte)) = bytes.next() {
+        match byte {
+            b'(' => open += 1,
+            b')' if open == 0 => return (source.get(at + 1) == Some(&b')')).then_some(at),
+            b')' => open -= 1,
+            b'\\' => drop(bytes.next()),
+            _ => {}
+        }
+    }
+    None
+}

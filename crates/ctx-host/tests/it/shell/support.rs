@@ -1,0 +1,120 @@
+//! A host with one kind of shell, and the few words the tests use.
+
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use ctx_host::shell::{
+    CreateRequest, ExecRequest, ExecResult, HostConfig, LogError, ShellError, ShellHost, ShellLimits, ShellLog,
+    ShellRecord,
+};
+use ctx_session::Ulid;
+
+/// The shells every row of the behaviour table is tested on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    Bash,
+    Dash,
+}
+
+impl Kind {
+    pub fn program(self) -> &'static Path {
+        Path::new(match self {
+            Kind::Bash => "/usr/bin/bash",
+            Kind::Dash => "/usr/bin/dash",
+        })
+    }
+}
+
+/// Remembers every record.
+#[derive(Default)]
+pub struct Records(pub Mutex<Vec<ShellRecord>>);
+
+impl ShellLog for Records {
+    fn record(&self, _log: Ulid, record: &ShellRecord) -> Result<(), LogError> {
+        self.0.lock().unwrap().push(record.clone());
+        Ok(())
+    }
+
+    fn close(&self, _log: Ulid) {}
+}
+
+/// A host with one shell open.
+pub struct Bench {
+    pub host: ShellHost,
+    pub id: String,
+    pub dir: tempfile::TempDir,
+    pub records: Arc<Records>,
+}
+
+pub fn config(kind: Kind, dir: &Path) -> HostConfig {
+    let mut config = HostConfig::from_process(dir.join("spool"), "ctx test");
+    config.program = Some(kind.program().to_owned());
+    config.cwd = dir.to_owned();
+    config
+}
+
+impl Bench {
+    pub async fn new(kind: Kind) -> Bench {
+        Bench::with(kind, |_| ()).await
+    }
+
+    pub async fn with(kind: Kind, change: impl FnOnce(&mut ShellLimits)) -> Bench {
+        let dir = tempfile::tempdir().unwrap();
+        let mut config = config(kind, dir.path());
+        change(&mut config.limits);
+        let records = Arc::new(Records::default());
+        let host = ShellHost::new(config, records.clone()).unwrap();
+        let id = host.create(CreateRequest::default()).await.unwrap();
+        Bench { host, id, dir, records }
+    }
+
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
+    }
+
+    pub async fn try_run(&self, request: ExecRequest) -> Result<ExecResult, ShellError> {
+        self.host.exec(&self.id, request, None).await
+    }
+
+    pub async fn run(&self, command: &str) -> ExecResult {
+        self.try_run(ExecRequest { command: command.to_owned(), ..ExecRequest::default() }).await.unwrap()
+    }
+
+    /// Runs a command with a time limit.
+    pub async fn run_for(&self, command: &str, millis: u64) -> ExecResult {
+        let timeout = Some(Duration::from_millis(millis));
+        let request = ExecRequest { command: command.to_owned(), timeout, ..ExecRequest::default() };
+        self.try_run(request).await.unwrap()
+    }
+
+    /// Stdout of a command that must succeed and print nothing else.
+    pub async fn out(&self, command: &str) -> String {
+        let result = self.run(command).await;
+        assert_eq!((result.exit_code, result.stderr.as_str()), (0, ""), "{command}: {result:?}");
+        result.stdout
+    }
+
+    pub async fn end(self) {
+        self.host.shutdown().await;
+    }
+}
+
+/// Waits for something that no event announces; fails when it does not come.
+pub async fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
+    let deadline = Instant::now() + Duration::from_secs(30);
+    while !holds() {
+        assert!(Instant::now() < deadline, "{what} did not come about");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
+
+/// Whether a process lives (a zombie does not).
+pub fn alive(pid: i32) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    stat.rsplit_once(')').is_some_and(|(_, rest)| !rest.trim_start().starts_with(['Z', 'X']))
+}
+
+pub fn pid_in(path: &Path) -> Option<i32> {
+    std::fs::read_to_string(path).ok()?.trim().parse().ok()
+}

@@ -1,0 +1,232 @@
+//! Budgets: what is kept is exactly what was asked for, and memory stays with what may be kept.
+
+#![expect(clippy::unwrap_used, reason = "helpers of tests")]
+
+use ctx_host::shell::text::budget::{Budget, Collector, Kept, Plan, StreamReport, hint};
+use expect_test::expect;
+use proptest::prelude::*;
+
+fn budget(json: &str) -> Budget {
+    serde_json::from_str(json).unwrap()
+}
+
+fn keep(plan: &Plan, pieces: &[&str]) -> Kept {
+    let mut collector = Collector::new(plan);
+    for piece in pieces {
+        collector.push(piece);
+    }
+    collector.finish()
+}
+
+/// Text and report under a budget.
+fn shown(json: &str, text: &str) -> (String, String) {
+    let kept = keep(&budget(json).plan().unwrap(), &[text]);
+    (kept.text, serde_json::to_string(&kept.report).unwrap())
+}
+
+fn lines(from: u32, to: u32) -> String {
+    (from..=to).map(|n| format!("{n}\n")).collect()
+}
+
+#[test]
+fn the_last_lines() {
+    let (text, report) = shown(r#"{"keep":{"mode":"tail","n":200}}"#, &lines(1, 4123));
+    assert_eq!(text, lines(3924, 4123));
+    assert_eq!(report, r#"{"mode":"tail","lines_total":4123,"lines_kept":200}"#);
+    let (text, _) = shown(r#"{"keep":{"mode":"tail","n":2}}"#, "a\nb\nc");
+    assert_eq!(text, "b\nc");
+    let (text, report) = shown(r#"{"keep":{"mode":"tail","n":0}}"#, "a\nb\n");
+    assert_eq!((text.as_str(), report.as_str()), ("", r#"{"mode":"tail","lines_total":2,"lines_kept":0}"#));
+}
+
+#[test]
+fn the_first_lines() {
+    let (text, report) = shown(r#"{"keep":{"mode":"head","n":3}}"#, &lines(1, 100));
+    assert_eq!(text, "1\n2\n3\n");
+    assert_eq!(report, r#"{"mode":"head","lines_total":100,"lines_kept":3}"#);
+    let (text, report) = shown(r#"{"keep":{"mode":"head","n":30}}"#, "a\n\nb");
+    assert_eq!(
+        (text.as_str(), report.as_str()),
+        ("a\n\nb", r#"{"mode":"head","lines_total":3,"lines_kept":3}"#)
+    );
+}
+
+#[test]
+fn both_ends_and_nothing_between() {
+    let (text, report) = shown(r#"{"keep":{"mode":"head_tail","n":2}}"#, &lines(1, 100));
+    assert_eq!(text, "1\n2\n99\n100\n");
+    assert_eq!(report, r#"{"mode":"head_tail","lines_total":100,"lines_kept":4}"#);
+    let (text, report) = shown(r#"{"keep":{"mode":"head_tail","n":2}}"#, "a\nb\nc\n");
+    assert_eq!(
+        (text.as_str(), report.as_str()),
+        ("a\nb\nc\n", r#"{"mode":"head_tail","lines_total":3,"lines_kept":3}"#)
+    );
+}
+
+#[test]
+fn lines_that_match_with_context() {
+    let text = "one\ntwo\nerror: x\nthree\nfour\nfive\nerror: y\n";
+    let (kept, report) = shown(r#"{"grep":{"pattern":"^error"}}"#, text);
+    assert_eq!(kept, "error: x\nerror: y\n");
+    assert_eq!(report, r#"{"mode":"grep","lines_total":7,"lines_kept":2}"#);
+    let (kept, _) = shown(r#"{"grep":{"pattern":"error: x","context":1}}"#, text);
+    assert_eq!(kept, "two\nerror: x\nthree\n");
+    let (kept, _) = shown(r#"{"grep":{"pattern":"error","context":2}}"#, text);
+    assert_eq!(kept, text);
+    let (kept, report) = shown(r#"{"grep":{"pattern":"error"},"keep":{"mode":"tail","n":1}}"#, text);
+    assert_eq!(
+        (kept.as_str(), report.as_str()),
+        ("error: y\n", r#"{"mode":"tail","lines_total":7,"lines_kept":1}"#)
+    );
+    let (kept, _) = shown(r#"{"grep":{"pattern":"y$"}}"#, text);
+    assert_eq!(kept, "error: y\n");
+    let (kept, _) = shown(r#"{"grep":{"pattern":"last"}}"#, "x\nlast");
+    assert_eq!(kept, "last");
+}
+
+#[test]
+fn at_most_so_many_characters_in_whole_lines() {
+    let (text, report) = shown(r#"{"max_chars":20}"#, &lines(1, 30));
+    assert_eq!(text, "1\n2\n3\n4\n5\n28\n29\n30\n");
+    assert_eq!(report, r#"{"mode":"all","lines_total":30,"lines_kept":8,"chars_total":81,"chars_kept":19}"#);
+    let (text, _) = shown(r#"{"max_chars":6,"keep":{"mode":"tail","n":9}}"#, "aaaa\nbbbb\ncc\n");
+    assert_eq!(text, "cc\n");
+    let (text, _) = shown(r#"{"max_chars":6,"keep":{"mode":"head","n":9}}"#, "aaaa\nbbbb\ncc\n");
+    assert_eq!(text, "aaaa\n");
+    let (text, _) = shown(r#"{"max_chars":4}"#, "日本語文字列");
+    assert_eq!(text, "日本字列");
+    let (text, report) = shown(r#"{"max_chars":100}"#, "short\n");
+    assert_eq!(
+        (text.as_str(), report.as_str()),
+        ("short\n", r#"{"mode":"all","lines_total":1,"lines_kept":1}"#)
+    );
+}
+
+#[test]
+fn by_default_head_and_tail_with_one_line_between() {
+    let line = format!("{}\n", "x".repeat(99));
+    let all = line.repeat(3_000);
+    let kept = keep(&Plan::default(), &[&all]);
+    assert!(kept.truncated);
+    let marker = "[... 200000 characters in 2000 lines are missing here ...]\n";
+    assert_eq!(kept.text, line.repeat(500) + marker + &line.repeat(500));
+    assert_eq!(kept.report.lines_kept, 1_000);
+    let short = keep(&Plan::default(), &["a\nb"]);
+    assert_eq!((short.text.as_str(), short.truncated), ("a\nb", false));
+    let exact = keep(&Plan::default(), &[&line.repeat(1_000)]);
+    assert!(!exact.truncated);
+    assert_eq!(exact.text, line.repeat(1_000));
+}
+
+#[test]
+fn one_endless_line_is_cut_in_its_middle() {
+    let piece = "y".repeat(1 << 20);
+    let kept = keep(&Plan::default(), &vec![piece.as_str(); 50]);
+    assert!(kept.truncated && kept.text.len() < 100_200, "{}", kept.text.len());
+    assert!(kept.text.contains("characters in 0 lines are missing here"));
+    assert_eq!((kept.report.lines_total, kept.report.lines_kept), (1, 1));
+    let kept = keep(&budget(r#"{"grep":{"pattern":"yyy"}}"#).plan().unwrap(), &vec![piece.as_str(); 50]);
+    assert_eq!(kept.text.chars().count(), 100_000);
+    let kept =
+        keep(&budget(r#"{"grep":{"pattern":"z","context":3}}"#).plan().unwrap(), &vec![piece.as_str(); 50]);
+    assert_eq!(kept.text, "");
+}
+
+#[test]
+fn the_hint_says_what_to_do() {
+    let of = |text: &str| keep(&Plan::default(), &[text]).report;
+    assert_eq!(hint(&of("a\n"), &of("")), None);
+    let long = of(&"0123456789\n".repeat(20_000));
+    expect!["stdout: 9090 of 20000 lines shown; read the rest with session_output, or narrow the next command with budget.grep or budget.keep"]
+        .assert_eq(&hint(&long, &of("")).unwrap());
+}
+
+#[test]
+fn bad_budgets_are_refused_with_a_reason() {
+    let plan_error = |json: &str| budget(json).plan().unwrap_err().to_string();
+    let pattern = plan_error(r#"{"grep":{"pattern":"a("}}"#);
+    assert!(pattern.contains("unclosed group") && !pattern.contains('\n'), "{pattern}");
+    assert!(plan_error(r#"{"grep":{"pattern":""}}"#).contains("empty"));
+    assert!(plan_error(r#"{"grep":{"pattern":"(a{1000}){1000}"}}"#).contains("not a regular expression"));
+    assert!(plan_error(r#"{"grep":{"pattern":"a","context":5000}}"#).contains("5000"));
+    assert!(plan_error(r#"{"max_chars":0}"#).contains("from 1 to 1000000"));
+    assert!(plan_error(r#"{"max_chars":9999999}"#).contains("session_output"));
+    for json in [
+        r#"{"keep":{"mode":"middle","n":1}}"#,
+        r#"{"keep":{"mode":"tail"}}"#,
+        r#"{"keep":{"mode":"tail","n":-1}}"#,
+        r#"{"max_chars":"many"}"#,
+        r#"{"maxchars":5}"#,
+    ] {
+        assert!(serde_json::from_str::<Budget>(json).is_err(), "{json}");
+    }
+    assert!(budget("{}").is_empty());
+}
+
+#[test]
+fn a_report_can_be_read_back() {
+    let report = keep(&budget(r#"{"max_chars":5}"#).plan().unwrap(), &["abcdefghij"]).report;
+    let json = serde_json::to_string(&report).unwrap();
+    assert_eq!(serde_json::from_str::<StreamReport>(&json).unwrap(), report);
+}
+
+fn budgets() -> impl Strategy<Value = Budget> {
+    let mode = prop::sample::select(vec!["tail", "head", "head_tail"]);
+    let keep = prop::option::of((mode, 0u64..6));
+    let grep = prop::option::of((prop::sample::select(vec!["a", "b$", "^c", "."]), 0u64..3));
+    (keep, grep, prop::option::of(1u64..40)).prop_map(|(keep, grep, max)| {
+        let mut json = serde_json::Map::new();
+        if let Some((mode, n)) = keep {
+            json.insert("keep".into(), serde_json::json!({"mode": mode, "n": n}));
+        }
+        if let Some((pattern, context)) = grep {
+            json.insert("grep".into(), serde_json::json!({"pattern": pattern, "context": context}));
+        }
+        if let Some(max) = max {
+            json.insert("max_chars".into(), max.into());
+        }
+        serde_json::from_value(json.into()).unwrap()
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 500, ..ProptestConfig::default() })]
+
+    #[test]
+    fn the_pieces_do_not_matter_and_the_bounds_hold(
+        budget in budgets(),
+        pieces in prop::collection::vec("[abcé\n]{0,12}", 0..12),
+    ) {
+        let plan = budget.plan().unwrap();
+        let whole = pieces.concat();
+        let parts: Vec<&str> = pieces.iter().map(String::as_str).collect();
+        let kept = keep(&plan, &parts);
+        prop_assert_eq!(&kept, &keep(&plan, &[&whole]));
+        let total = whole.lines().count() as u64;
+        prop_assert_eq!(kept.report.lines_total, total);
+        prop_assert!(kept.report.lines_kept <= total);
+        if !budget.is_empty() {
+            let max = budget.max_chars.unwrap_or(100_000);
+            prop_assert!(kept.text.chars().count() as u64 <= max);
+            prop_assert_eq!(kept.truncated, kept.text.chars().count() < whole.chars().count());
+        }
+        if let Some(keep) = &budget.keep {
+            prop_assert!(kept.report.lines_kept <= keep.n * 2);
+        }
+    }
+
+    #[test]
+    fn without_pressure_nothing_changes(text in "[abc é\n]{0,300}") {
+        let kept = keep(&Plan::default(), &[&text]);
+        prop_assert_eq!(&kept.text, &text);
+        prop_assert!(!kept.truncated);
+    }
+
+    #[test]
+    fn the_tail_is_what_tail_prints(text in "[ab\n]{0,200}", n in 0usize..12) {
+        let plan = budget(&format!(r#"{{"keep":{{"mode":"tail","n":{n}}}}}"#)).plan().unwrap();
+        let all: Vec<&str> = text.split_inclusive('\n').collect();
+        let want = all.iter().skip(all.len().saturating_sub(n)).copied().collect::<String>();
+        prop_assert_eq!(keep(&plan, &[&text]).text, want);
+    }
+}

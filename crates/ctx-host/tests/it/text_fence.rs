@@ -1,0 +1,338 @@
+//! The fence: programs are seen wherever a shell would run them, and the operator's policy is never widened.
+
+#![expect(clippy::unwrap_used, reason = "helpers of tests")]
+
+use ctx_host::shell::text::fence::{Fence, Policy, Program, Refused, programs};
+use proptest::prelude::*;
+
+/// The names a command would run, `?` for what cannot be known, `f()` for its own functions.
+fn names(command: &str) -> String {
+    let name = |program: Program| match program {
+        Program::Named(name) => name,
+        Program::Function(name) => format!("{name}()"),
+        Program::Unknown(_) => "?".to_owned(),
+    };
+    programs(command).into_iter().map(name).collect::<Vec<_>>().join(" ")
+}
+
+#[track_caller]
+fn check(command: &str, want: &str) {
+    assert_eq!(names(command), want, "{command}");
+}
+
+#[test]
+fn lists_pipes_and_groups() {
+    check("a && rm x", "a rm");
+    check("a; b | c || d & e", "a b c d e");
+    check("(a; b) && { c; d; }", "a b c d");
+    check("a |& b\nc", "a b c");
+    check("! a && time -p b", "a b");
+    check("", "");
+    check("# rm x", "");
+    check("a # rm x\nb", "a b");
+    check("echo a#b; c", "echo c");
+    check("a \\\n && b", "a b");
+}
+
+#[test]
+fn compound_commands() {
+    check("if a; then b; elif c; then d; else e; fi", "a b c d e");
+    check("while a; do b; done < c", "a b");
+    check("for x in $(list) y; do rm $x; done", "list rm");
+    check("for ((i=0; i<$(n); i++)); do rm; done", "n rm");
+    check("for x; do a; done", "a");
+    check("case $(pick) in a|b) rm;; (c) d;; *) e; esac; f", "pick rm d e f");
+    check("x=$(case y in a) rm;; esac); b", "rm b");
+    check("[[ -n $(a) && x < y ]] && b", "a b");
+    check("(( x = $(a) )) && b", "a b");
+    check("f() { rm x; }; f", "rm f()");
+    check("function g { rm; }; g", "rm g()");
+    check("until a; do b; done", "a b");
+    check("select x in a b; do c; done", "c");
+}
+
+#[test]
+fn substitutions() {
+    check("echo $(rm x)", "rm echo");
+    check("echo `rm x`", "rm echo");
+    check("echo \"$(rm x)\"", "rm echo");
+    check("echo \"`rm \\\"x\\\"`\"", "rm echo");
+    check("echo '$(rm x)'", "echo");
+    check("echo \\$(", "echo");
+    check("echo $((1 + $(a)))", "a echo");
+    check("echo $((rm x); b)", "rm b echo");
+    check("echo ${x:-$(rm)}", "rm echo");
+    check("echo ${x:-${y:-`rm`}}", "rm echo");
+    check("diff <(a) >(b)", "a b diff");
+    check("X=$(rm) Y=2 b", "rm b");
+    check("X=(1 $(rm) 2); b", "rm b");
+    check("a > $(rm)", "rm a");
+    check("a `b \\`c\\``", "c b a");
+}
+
+#[test]
+fn quoting_and_paths() {
+    check("r''m x", "rm");
+    check("\\rm x", "rm");
+    check("\"rm\" x", "rm");
+    check("'r'\"m\" x", "rm");
+    check("$'\\x72\\155' x", "rm");
+    check("r\\\nm x", "rm");
+    check("/bin/rm x", "/bin/rm");
+    check("> out rm x", "rm");
+    check("2>&1 rm x", "rm");
+    check("X=1 Y='a b' rm", "rm");
+    check("[ -f x ] && a", "[ a");
+}
+
+#[test]
+fn here_documents() {
+    check("cat <<EOF\n$(rm x)\nEOF\nb", "cat rm b");
+    check("cat <<'EOF'\n$(rm x)\nEOF\nb", "cat b");
+    check("cat <<-EOF\n\t`rm`\n\tEOF\nb", "cat rm b");
+    check("cat <<A <<B; c\n1\nA\n$(rm)\nB\nd", "cat c rm d");
+    check("bash <<EOF\nrm x\nEOF", "bash rm");
+    check("bash <<< 'rm x'", "bash rm");
+    check("cat <<EOF\nrm x", "cat");
+}
+
+#[test]
+fn programs_that_run_programs() {
+    check("sudo rm x", "sudo rm");
+    check("sudo -u tom -E X=1 rm x", "sudo rm");
+    check("sudo --user tom -- rm", "sudo rm");
+    check("doas rm", "doas rm");
+    check("env X=1 -i rm", "env rm");
+    check("env -S 'rm -rf x'", "env rm");
+    check("nohup rm &", "nohup rm");
+    check("timeout 5 rm", "timeout rm");
+    check("timeout -s KILL -k 3 5s rm", "timeout rm");
+    check("timeout --signal=KILL 5 rm", "timeout rm");
+    check("nice -n 5 rm; nice -5 rm", "nice rm nice rm");
+    check("exec rm", "exec rm");
+    check("exec -a name rm", "exec rm");
+    check("command rm; command -v rm; builtin cd", "command rm command builtin cd");
+    check("a | xargs rm", "a xargs rm");
+    check("a | xargs -0 -n1 -I {} -P 4 rm {}", "a xargs rm");
+    check("find . -name x -exec rm {} \\; -exec mv {} y +", "find rm mv");
+    check("find . -type f -delete", "find");
+    check("bash -c 'rm x'", "bash rm");
+    check("bash -lc \"cd x && rm y\"", "bash cd rm");
+    check("sh -e -c 'a; $(b)'", "sh a b ?");
+    check("bash -c \"bash -c 'rm x'\"", "bash rm");
+    check("su tom -c 'rm x'", "su rm");
+    check("flock /tmp/lock rm x", "flock rm");
+    check("flock -w 3 /tmp/lock -c 'rm x'", "flock rm");
+    check("watch -n 1 'rm x | b'", "watch rm b");
+    check("busybox rm x", "busybox rm");
+    check("sudo env nohup timeout 3 bash -c 'exec rm'", "sudo env nohup timeout bash exec rm");
+    check("eval rm x; eval 'a; b'", "eval rm eval a b");
+    check("trap 'rm x' EXIT", "trap rm");
+    check("alias ll='rm -rf'", "alias rm");
+    check("ssh -p 22 host 'rm x'", "ssh rm");
+    check(
+        "stdbuf -oL rm; setsid -f rm; ionice -c 3 rm; strace -o f rm",
+        "stdbuf rm setsid rm ionice rm strace rm",
+    );
+}
+
+#[test]
+fn what_cannot_be_known() {
+    check("$X", "?");
+    check("\"$@\"", "?");
+    check("$(echo rm) x", "echo ?");
+    check("/bin/r* x", "?");
+    check("{rm,x}", "?");
+    check("eval \"$code\"", "eval ?");
+    check("bash -c \"$code\"", "bash ?");
+    check("sudo $X rm", "sudo ? rm");
+    check("bash -c \"rm $x\"", "bash ? rm");
+}
+
+fn fence(policy: &str, allow: &[&str], deny: &[&str]) -> Fence {
+    let list = |entries: &[&str]| entries.iter().map(|entry| (*entry).to_owned()).collect::<Vec<_>>();
+    Fence::new(Policy::parse(policy).unwrap(), &list(allow), &list(deny)).unwrap()
+}
+
+#[test]
+fn a_denied_program_is_refused_however_it_is_called() {
+    let fence = fence("", &[], &["rm", "shut*"]);
+    for command in [
+        "rm x",
+        "a && rm",
+        "$(rm)",
+        "a | xargs rm",
+        "bash -c 'rm'",
+        "sudo rm",
+        "/bin/rm",
+        "r''m",
+        "shutdown -h",
+    ] {
+        assert!(matches!(fence.check(command), Err(Refused::Denied { .. })), "{command}");
+    }
+    for command in ["ls", "$X", "eval \"$x\"", "echo rm", "git rm x", "cat rm"] {
+        assert_eq!(fence.check(command), Ok(()), "{command}");
+    }
+    let message = fence.check("sudo rm x").unwrap_err().to_string();
+    assert!(message.contains("`rm`") && message.contains("deny list"), "{message}");
+}
+
+#[test]
+fn an_allow_list_lets_through_what_it_names_and_nothing_unknown() {
+    let fence = fence("", &["ls", "git", "cd", "if*"], &[]);
+    for command in [
+        "ls",
+        "cd x && git status",
+        "X=1 ls",
+        "/usr/bin/git log",
+        "if ls; then git x; fi",
+        "f() { ls; }; f",
+        "[[ a ]] && ls",
+    ] {
+        assert_eq!(fence.check(command), Ok(()), "{command}");
+    }
+    for command in ["rm", "ls | wc", "ls; $X", "git log $(id)", "echo x", "bash -c ls", "sudo ls"] {
+        assert!(fence.check(command).is_err(), "{command}");
+    }
+    let message = fence.check("ls; \"$X\" y").unwrap_err().to_string();
+    assert!(message.contains("$X") && message.contains("cannot be known"), "{message}");
+}
+
+#[test]
+fn the_first_line_of_the_policy_that_matches_decides() {
+    let policy = "# programs\nallow git\ndeny g*\n\ndeny /opt/*\n  deny\trm\n";
+    let fence = fence(policy, &[], &[]);
+    assert_eq!(fence.check("git status; ls; $X"), Ok(()));
+    assert_eq!(fence.check("gcc x"), Err(Refused::ByPolicy { program: "gcc".into(), line: 3 }));
+    assert_eq!(
+        fence.check("/opt/bin/tool"),
+        Err(Refused::ByPolicy { program: "/opt/bin/tool".into(), line: 5 })
+    );
+    assert_eq!(fence.check("ls && rm x"), Err(Refused::ByPolicy { program: "rm".into(), line: 6 }));
+}
+
+#[test]
+fn a_policy_that_ends_with_deny_star_is_an_allow_list() {
+    let fence = fence("allow ls\nallow git\ndeny *\n", &[], &[]);
+    assert_eq!(fence.check("ls && git log"), Ok(()));
+    assert!(matches!(fence.check("ls && id"), Err(Refused::ByPolicy { line: 3, .. })));
+    assert!(matches!(fence.check("$X"), Err(Refused::Unknown { .. })));
+}
+
+#[test]
+fn the_caller_can_only_narrow_the_policy() {
+    let wide = fence("deny rm\n", &["rm", "ls", "*"], &[]);
+    assert!(matches!(wide.check("rm x"), Err(Refused::ByPolicy { .. })));
+    let narrow = fence("allow *\n", &["ls"], &["ls"]);
+    assert!(narrow.check("ls").is_err(), "the deny list holds against the allow list");
+    assert!(narrow.check("id").is_err());
+}
+
+#[test]
+fn bad_lines_and_entries_are_named() {
+    for (text, line) in [("allow ls\npermit x\n", 2), ("deny\n", 1), ("\n\nallow a b\n", 3)] {
+        let error = Policy::parse(text).unwrap_err();
+        assert_eq!(error.line, line, "{text:?}");
+        assert!(error.to_string().contains(&format!("line {line}")), "{error}");
+    }
+    let error = Fence::new(Policy::open(), &["a b".to_owned()], &[]).unwrap_err().to_string();
+    assert!(error.contains("allow list") && error.contains("a b"), "{error}");
+    assert!(Fence::new(Policy::open(), &[], &[String::new()]).is_err());
+}
+
+#[test]
+fn deep_nesting_and_long_commands_end_in_time() {
+    let deep = [
+        "$(".repeat(100_000),
+        "(".repeat(100_000),
+        "`".repeat(100_001),
+        "\"$(".repeat(50_000),
+        "${x:-".repeat(50_000),
+        "sudo ".repeat(50_000),
+        "case x in ".repeat(50_000),
+        "{ ".repeat(100_000),
+        "<(".repeat(100_000),
+        "a <<E ".repeat(20_000),
+        "$((".repeat(50_000),
+        "((".repeat(30_000),
+        "f() ".repeat(50_000),
+        "{a,".repeat(50_000),
+        format!("{}rm x", "echo hello world; ".repeat(12_000)),
+    ];
+    for command in deep {
+        let start = std::time::Instant::now();
+        let _ = programs(&command);
+        assert!(start.elapsed().as_secs() < 10, "{}", &command[..12]);
+    }
+}
+
+/// Pieces of shell, put together at random.
+fn shellish() -> impl Strategy<Value = String> {
+    let piece = prop::sample::select(vec![
+        "rm",
+        "sudo ",
+        "bash -c ",
+        "$(",
+        ")",
+        "`",
+        "'",
+        "\"",
+        "${",
+        "}",
+        "((",
+        "))",
+        "<<EOF\n",
+        "EOF\n",
+        "\n",
+        ";",
+        "&&",
+        "|",
+        "case x in ",
+        "esac",
+        " in ",
+        ";;",
+        "for ",
+        "do ",
+        "done",
+        "{",
+        "if ",
+        "fi",
+        "\\",
+        "$'",
+        "<(",
+        "[[ ",
+        " ]]",
+        "find . -exec ",
+        "\\;",
+        "x=",
+        "=(",
+        "#",
+        " ",
+        "eval ",
+        "é",
+        "*",
+        "$x",
+        "2>",
+        "<<<",
+        "function ",
+        "xargs ",
+    ]);
+    prop::collection::vec(prop_oneof![8 => piece.prop_map(str::to_owned), 1 => any::<String>()], 0..40)
+        .prop_map(|p| p.concat())
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 500, ..ProptestConfig::default() })]
+
+    #[test]
+    fn no_command_makes_it_fail(command in shellish()) {
+        let _ = programs(&command);
+    }
+
+    #[test]
+    fn a_program_after_a_finished_command_is_seen(words in prop::collection::vec("[a-z]{1,6}", 0..5), quoted in "[a-z $]{0,8}") {
+        let before = words.join(" ");
+        let command = format!("{before} '{quoted}'; rm x");
+        prop_assert!(programs(&command).contains(&Program::Named("rm".into())));
+    }
+}
