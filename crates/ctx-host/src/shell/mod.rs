@@ -2,5 +2,43 @@
 //!
 //! A shell is a POSIX shell somewhere with three byte streams. Commands go in between markers, and what
 //! comes out between them is the result: stdout, stderr, exit code and cwd, redacted and bounded.
+//!
+//! ```text
+//!  ShellHost ── create, exec, list, output, interrupt, destroy; the limits
+//!     │ Order (bounded queue per shell)
+//!  Driver ──── one task per shell: turns, restarts, late output, reaping
+//!     │
+//!  Run ─────── one command: frame in, markers out, stop when asked
+//!     │            dialect: the words of the frame      scan: the markers
+//!  Connection  a transport's way to its interpreter; local: pipes, family: its processes
+//! ```
+//!
+//! Markers protect against accident and against output that imitates them, not against a command that
+//! inspects its own shell.
 
+mod dialect;
+mod driver;
+mod entropy;
+mod error;
+mod exec;
+mod exports;
+mod family;
+mod guard;
+mod host;
+mod limits;
+mod local;
+mod log;
+mod pages;
+mod run;
+mod scan;
+mod spool;
 pub mod text;
+mod transport;
+
+pub use error::ShellError;
+pub use exec::{BudgetReport, EXIT_INTERRUPTED, EXIT_TIMED_OUT, ExecRequest, ExecResult, Progress};
+pub use host::{CreateRequest, HostConfig, Interrupted, OutputRequest, ShellHost, ShellSummary};
+pub use limits::ShellLimits;
+pub use log::{LogError, NoLog, ShellLog, ShellRecord, StopReason};
+pub use pages::{PAGE_BYTES_DEFAULT, PAGE_BYTES_MAX, Page};
+pub use scan::Stream;

@@ -143,7 +143,9 @@ async fn a_timeout_spares_earlier_background_jobs_and_ends_those_of_the_command(
 
 async fn a_timeout_in_a_command_substitution_keeps_the_shell(kind: Kind) {
     let bench = with_state(kind).await;
-    for command in ["x=$(sleep 60); echo never", "x=$(sleep 60; echo a); echo never", "echo `while :; do :; done`"] {
+    for command in
+        ["x=$(sleep 60); echo never", "x=$(sleep 60; echo a); echo never", "echo `while :; do :; done`"]
+    {
         assert_stopped(&bench, command).await;
     }
     bench.end().await;
@@ -258,7 +260,9 @@ async fn stdin_is_empty_or_what_was_given(kind: Kind) {
 async fn a_syntax_error_leaves_a_clean_shell(kind: Kind) {
     let bench = Bench::new(kind).await;
     bench.out("kept=yes").await;
-    for broken in ["echo 'open", "if true; then", "echo )", "for", "cat <<EOF\nx $(", "fi", "echo \"a $(echo b\""] {
+    for broken in
+        ["echo 'open", "if true; then", "echo )", "for", "cat <<EOF\nx $(", "fi", "echo \"a $(echo b\""]
+    {
         let result = bench.run(broken).await;
         assert_ne!(result.exit_code, 0, "{broken}: {result:?}");
         assert!(!result.stderr.is_empty() && !result.shell_restarted, "{broken}: {result:?}");
@@ -275,7 +279,10 @@ async fn options_and_traps_do_not_reach_the_frame(kind: Kind) {
     bench.out("set -u; set -f; IFS=0123456789abcdef; set -C").await;
     assert_eq!(bench.out("echo \"fine $((1 + 1))\"").await, "fine 2\n");
     let result = bench.run("set -x; echo traced").await;
-    assert_eq!((result.stdout.as_str(), result.stderr.trim_start_matches('+')), ("traced\n", " echo traced\n"));
+    assert_eq!(
+        (result.stdout.as_str(), result.stderr.trim_start_matches('+')),
+        ("traced\n", " echo traced\n")
+    );
     // Tracing goes on with the next command, and shows that command alone.
     let result = bench.run("echo again").await;
     assert_eq!((result.stdout.as_str(), result.stderr.trim_start_matches('+')), ("again\n", " echo again\n"));
@@ -317,7 +324,9 @@ async fn redefined_words_do_not_reach_the_frame(kind: Kind) {
 
 async fn descriptors_are_fresh_for_every_command(kind: Kind) {
     let bench = Bench::new(kind).await;
-    for command in ["exec 1>/dev/null; echo lost", "exec 1>&-", "exec 2>&-", "exec 0<&-", "exec 1>&- 2>&- 0<&-"] {
+    for command in
+        ["exec 1>/dev/null; echo lost", "exec 1>&-", "exec 2>&-", "exec 0<&-", "exec 1>&- 2>&- 0<&-"]
+    {
         let result = bench.run(command).await;
         assert_eq!((result.stdout.as_str(), result.exit_code), ("", 0), "{command}: {result:?}");
         assert_eq!(bench.out("echo here; cat").await, "here\n", "after {command}");
@@ -437,12 +446,14 @@ async fn a_dropped_request_stops_its_command(kind: Kind) {
 
 async fn look_alike_markers_are_output(kind: Kind) {
     let bench = Bench::new(kind).await;
-    let command = "for tag in S E . X; do printf '\\036%032d%s' 7 $tag; done; printf '\\036'; printf '\\0360123' >&2";
+    let command =
+        "for tag in S E . X; do printf '\\036%032d%s' 7 $tag; done; printf '\\036'; printf '\\0360123' >&2";
     let result = bench.run(command).await;
     let zeros = format!("{:032}", 7);
-    assert_eq!(bench.host.output(&bench.id, &whole(1)).unwrap().text, format!(
-        "\u{1e}{zeros}S\u{1e}{zeros}E\u{1e}{zeros}.\u{1e}{zeros}X\u{1e}"
-    ));
+    assert_eq!(
+        bench.host.output(&bench.id, &whole(1)).unwrap().text,
+        format!("\u{1e}{zeros}S\u{1e}{zeros}E\u{1e}{zeros}.\u{1e}{zeros}X\u{1e}")
+    );
     assert_eq!(result.exit_code, 0);
     bench.end().await;
 }

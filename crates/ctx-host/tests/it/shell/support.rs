@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use ctx_host::shell::{
-    CreateRequest, ExecRequest, ExecResult, HostConfig, LogError, ShellError, ShellHost, ShellLimits, ShellLog,
-    ShellRecord,
+    CreateRequest, ExecRequest, ExecResult, HostConfig, LogError, ShellError, ShellHost, ShellLimits,
+    ShellLog, ShellRecord,
 };
 use ctx_session::Ulid;
 

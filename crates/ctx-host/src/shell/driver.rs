@@ -1,0 +1,539 @@
+//! The task that owns one shell: commands in their order, restarts, late output, and the end.
+//!
+//! It only routes. A command's life is in `run`, its words are in `dialect`, its processes are behind the
+//! transport's connection.
+
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use ctx_session::Ulid;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::sync::{Notify, mpsc, oneshot, watch};
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use super::dialect::{Dialect, Framed, Habits, Report};
+use super::entropy::random_bits;
+use super::error::ShellError;
+use super::exec::{BudgetReport, EXIT_INTERRUPTED, EXIT_TIMED_OUT, ExecRequest, ExecResult, Progress};
+use super::exports::{self, Export};
+use super::limits::ShellLimits;
+use super::log::{ShellLog, ShellRecord, StopReason};
+use super::run::{Ended, Late, Run, RunError, Stops};
+use super::scan::Nonce;
+use super::spool::Spool;
+use super::text::budget::{self, Plan};
+use super::text::output::OutputStream;
+use super::text::redact::{Secrets, redact_text};
+use super::transport::{Connection, Place, Streams};
+
+/// What a new interpreter gets to answer its first frame.
+const HANDSHAKE_MAX: Duration = Duration::from_secs(20);
+/// How much of each stream, from its beginning and from its end, goes into the log.
+const PREVIEW_BYTES: usize = 4 << 10;
+
+/// What callers and the driver see of a shell together.
+#[derive(Debug)]
+pub(super) struct Shared {
+    pub id: String,
+    pub log: Ulid,
+    pub transport: &'static str,
+    pub spool: Mutex<Spool>,
+    pub status: Mutex<Status>,
+    pub interrupt: Notify,
+    pub closing: CancellationToken,
+}
+
+#[derive(Debug, Clone)]
+pub(super) struct Status {
+    pub cwd: String,
+    pub used: Instant,
+    pub commands: u64,
+    pub running: Option<u64>,
+    pub waiting: usize,
+}
+
+impl Shared {
+    pub fn status(&self) -> MutexGuard<'_, Status> {
+        self.status.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub fn spool(&self) -> MutexGuard<'_, Spool> {
+        self.spool.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// What a shell was made with.
+#[derive(Debug, Clone)]
+pub(super) struct Settings {
+    pub plan: Option<Plan>,
+    pub timeout: Duration,
+    pub limits: Arc<ShellLimits>,
+    /// Where a command's stdin is put for the interpreter to read.
+    pub scratch: PathBuf,
+}
+
+/// A command in the queue.
+pub(super) struct Order {
+    pub request: ExecRequest,
+    /// Compiled from the request's budget.
+    pub plan: Option<Plan>,
+    pub progress: Option<watch::Sender<Progress>>,
+    pub reply: oneshot::Sender<Result<ExecResult, ShellError>>,
+}
+
+/// Why a shell came to its end.
+#[derive(Debug)]
+enum End {
+    Destroyed,
+    Reaped { idle: Duration },
+    Lost { reason: String },
+}
+
+pub(super) struct Driver {
+    pub shared: Arc<Shared>,
+    pub settings: Settings,
+    pub log: Arc<dyn ShellLog>,
+    connection: Box<dyn Connection>,
+    streams: Streams,
+    /// The interpreter ended outside of a command, with this exit code.
+    ended: Option<i32>,
+    late: (Late, Late),
+    habits: Habits,
+    exports_text: Vec<u8>,
+    exports: Vec<Export>,
+    secrets: Arc<Secrets>,
+}
+
+impl Driver {
+    /// Starts the interpreter and waits until it answers.
+    pub async fn start(
+        shared: Arc<Shared>,
+        settings: Settings,
+        log: Arc<dyn ShellLog>,
+        mut connection: Box<dyn Connection>,
+        place: Place,
+    ) -> Result<Driver, ShellError> {
+        let streams = connection.start(&place)?;
+        let secrets = Arc::new(secrets_of(&place.env));
+        let mut driver = Driver {
+            shared,
+            settings,
+            log,
+            connection,
+            streams,
+            ended: None,
+            late: (Late::default(), Late::default()),
+            habits: Habits::default(),
+            exports_text: Vec::new(),
+            exports: place.env,
+            secrets,
+        };
+        match driver.handshake().await {
+            Ok(()) => Ok(driver),
+            Err(error) => {
+                driver.connection.close().await;
+                Err(error)
+            }
+        }
+    }
+
+    /// Serves commands until the shell ends, and leaves no process behind.
+    pub async fn serve(mut self, mut orders: mpsc::Receiver<Order>) {
+        let end = self.route(&mut orders).await;
+        orders.close();
+        self.connection.close().await;
+        let commands = self.shared.status().commands;
+        let why = match &end {
+            End::Destroyed => "it was destroyed".to_owned(),
+            End::Reaped { .. } => "it was idle for too long".to_owned(),
+            End::Lost { reason } => reason.clone(),
+        };
+        while let Some(order) = orders.recv().await {
+            let closed = ShellError::Closed { id: self.shared.id.clone(), why: why.clone() };
+            drop(order.reply.send(Err(closed)));
+        }
+        self.record(&match end {
+            End::Destroyed => ShellRecord::Destroyed { commands },
+            End::Reaped { idle } => ShellRecord::Reaped { idle_secs: idle.as_secs(), commands },
+            End::Lost { reason } => ShellRecord::Lost { reason, commands },
+        });
+        self.log.close(self.shared.log);
+    }
+
+    async fn route(&mut self, orders: &mut mpsc::Receiver<Order>) -> End {
+        let (mut out, mut err) = ([0; 4096], [0; 4096]);
+        let closing = self.shared.closing.clone();
+        loop {
+            let idle_until = self.shared.status().used + self.settings.limits.idle_max;
+            tokio::select! {
+                biased;
+                () = closing.cancelled() => return End::Destroyed,
+                order = orders.recv() => match order {
+                    Some(order) => if let Some(end) = self.serve_order(order).await { return end },
+                    None => return End::Destroyed,
+                },
+                read = self.streams.stdout.read(&mut out) => match read {
+                    Ok(count @ 1..) => self.late.0.push(out.get(..count).unwrap_or_default()),
+                    Ok(0) | Err(_) => return End::Lost { reason: "its stdout was closed".to_owned() },
+                },
+                read = self.streams.stderr.read(&mut err) => match read {
+                    Ok(count @ 1..) => self.late.1.push(err.get(..count).unwrap_or_default()),
+                    Ok(0) | Err(_) => return End::Lost { reason: "its stderr was closed".to_owned() },
+                },
+                code = self.connection.wait(), if self.ended.is_none() => self.ended = Some(code),
+                () = tokio::time::sleep_until(idle_until) => {
+                    return End::Reaped { idle: self.settings.limits.idle_max };
+                }
+            }
+        }
+    }
+
+    async fn serve_order(&mut self, order: Order) -> Option<End> {
+        let Order { request, plan, progress, mut reply } = order;
+        self.shared.status().waiting -= 1;
+        if reply.is_closed() {
+            return None;
+        }
+        let answer = {
+            let mut gone = std::pin::pin!(reply.closed());
+            self.exec(request, plan, progress, gone.as_mut()).await
+        };
+        self.shared.status().running = None;
+        self.shared.status().used = Instant::now();
+        let end = match &answer {
+            Err(ShellError::Closed { why, .. }) if self.shared.closing.is_cancelled() => {
+                tracing::debug!(why, "a command ended with its shell");
+                Some(End::Destroyed)
+            }
+            Err(ShellError::Closed { why, .. }) => Some(End::Lost { reason: why.clone() }),
+            Ok(_) | Err(_) => None,
+        };
+        drop(reply.send(answer));
+        end
+    }
+
+    async fn exec(
+        &mut self,
+        request: ExecRequest,
+        plan: Option<Plan>,
+        progress: Option<watch::Sender<Progress>>,
+        gone: std::pin::Pin<&mut (dyn Future<Output = ()> + Send)>,
+    ) -> Result<ExecResult, ShellError> {
+        let mut restarted = false;
+        if let Some(code) = self.ended.take() {
+            self.restart(code).await?;
+            restarted = true;
+        }
+        let call = self.begin(&request.command);
+        let started = Instant::now();
+        let timeout = request.timeout.unwrap_or(self.settings.timeout);
+        let asked = plan.is_some() || self.settings.plan.is_some();
+        let plan = plan.or_else(|| self.settings.plan.clone()).unwrap_or_default();
+        let stdin = self.put_stdin(request.stdin.as_deref())?;
+        let stdin_path = stdin.as_ref().map(|file| file.0.as_path());
+        let deadline = started + timeout;
+        let ended =
+            self.frame(&request.command, stdin_path, request.merge, progress, &plan, deadline, gone).await?;
+        drop(stdin);
+        self.stopped(call, ended.stopped);
+        if let Some(code) = ended.exit {
+            self.restart(code).await?;
+            restarted = true;
+        }
+        Ok(self.result(call, &request.command, ended, started, Shown { asked, restarted, timeout }))
+    }
+
+    /// Counts and records a command that starts.
+    fn begin(&mut self, command: &str) -> u64 {
+        let (call, cwd) = {
+            let mut status = self.shared.status();
+            status.commands += 1;
+            status.running = Some(status.commands);
+            (status.commands, status.cwd.clone())
+        };
+        self.shared.spool().begin(call);
+        self.record(&ShellRecord::ExecStarted { call, command: redact_text(&self.secrets, command), cwd });
+        call
+    }
+
+    /// Runs one frame and takes over what the shell reports of itself.
+    #[expect(clippy::too_many_arguments, reason = "they are one command's parts, and this is its one door")]
+    async fn frame(
+        &mut self,
+        command: &str,
+        stdin: Option<&Path>,
+        merge: bool,
+        progress: Option<watch::Sender<Progress>>,
+        plan: &Plan,
+        deadline: Instant,
+        cancelled: std::pin::Pin<&mut (dyn Future<Output = ()> + Send)>,
+    ) -> Result<Ended, ShellError> {
+        let nonce = Nonce::new(random_bits());
+        let framed = Framed { nonce: &nonce, command, stdin, merge, habits: &self.habits };
+        let frame = self.connection.dialect().frame(&framed);
+        let mut late = Late::default();
+        let run = Run {
+            nonce,
+            frame,
+            connection: self.connection.as_mut(),
+            streams: &mut self.streams,
+            spool: &self.shared.spool,
+            late: &mut late,
+            progress,
+        };
+        let output = || OutputStream::new(Arc::clone(&self.secrets), plan);
+        let stops =
+            Stops { deadline, cancelled, interrupt: &self.shared.interrupt, closing: &self.shared.closing };
+        let ended = run.run(output(), output(), stops).await.map_err(|error| self.closed(&error))?;
+        self.late.0.push(&late.take());
+        if let Some(report) = &ended.report {
+            self.take_over(report, ended.stopped.is_some());
+        }
+        Ok(ended)
+    }
+
+    fn closed(&self, error: &RunError) -> ShellError {
+        ShellError::Closed { id: self.shared.id.clone(), why: error.to_string() }
+    }
+
+    fn take_over(&mut self, report: &Report, stopped: bool) {
+        if !stopped {
+            // A stop uses the DEBUG trap and the options for itself: what held before it holds again.
+            self.habits = report.habits.clone();
+        }
+        if report.cwd.starts_with('/') {
+            self.shared.status().cwd.clone_from(&report.cwd);
+        }
+        if report.exports != self.exports_text
+            && let Some(exports) = exports::parse(&report.exports)
+        {
+            self.exports_text.clone_from(&report.exports);
+            self.exports = exports;
+            self.secrets = Arc::new(secrets_of(&self.exports));
+        }
+    }
+
+    fn stopped(&self, call: u64, reason: Option<StopReason>) {
+        if let Some(reason) = reason {
+            self.record(&ShellRecord::Interrupted { call, reason });
+        }
+    }
+
+    /// A new interpreter in the same place, with the variables exported as of the last completed command.
+    async fn restart(&mut self, exit_code: i32) -> Result<(), ShellError> {
+        let cwd = nearest_dir(Path::new(&self.shared.status().cwd));
+        let place = Place { cwd, env: self.restart_env() };
+        self.ended = None;
+        self.habits = Habits::default();
+        let lost =
+            |error: ShellError| ShellError::Closed { id: self.shared.id.clone(), why: error.to_string() };
+        self.streams = self.connection.start(&place).map_err(lost)?;
+        self.handshake().await?;
+        let cwd = self.shared.status().cwd.clone();
+        self.record(&ShellRecord::Restarted { exit_code, cwd });
+        Ok(())
+    }
+
+    /// bash counts its own depth up when it starts; the new one takes the place of the old.
+    fn restart_env(&self) -> Vec<Export> {
+        let mut env = self.exports.clone();
+        for export in env.iter_mut().filter(|export| export.name == "SHLVL") {
+            let level: Option<i64> =
+                std::str::from_utf8(&export.value).ok().and_then(|text| text.parse().ok());
+            if let (Some(level), Dialect::Bash) = (level, self.connection.dialect()) {
+                export.value = (level - 1).to_string().into_bytes();
+            }
+        }
+        env
+    }
+
+    /// Sets a new interpreter up and runs an empty command in it.
+    async fn handshake(&mut self) -> Result<(), ShellError> {
+        let setup = self.connection.dialect().setup();
+        let written = self.streams.stdin.write_all(setup.as_bytes()).await;
+        written.map_err(|error| self.closed(&RunError::Lost(error)))?;
+        let deadline = Instant::now() + HANDSHAKE_MAX;
+        let nobody = std::pin::pin!(std::future::pending());
+        let ended = self.frame(":", None, false, None, &Plan::default(), deadline, nobody).await?;
+        let (mut out, mut err) = (ended.stdout.after, ended.stderr.after);
+        self.late.0.push(&out.take());
+        self.late.1.push(&err.take());
+        match (ended.report, ended.stopped, ended.exit) {
+            (Some(_), None, None) => Ok(()),
+            (_, _, exit) => Err(ShellError::Closed {
+                id: self.shared.id.clone(),
+                why: match exit {
+                    Some(code) => format!("its interpreter ended at once with exit code {code}"),
+                    None => "its interpreter does not answer".to_owned(),
+                },
+            }),
+        }
+    }
+
+    /// Puts a command's stdin where the interpreter can open it; the file goes when the command has ended.
+    fn put_stdin(&self, stdin: Option<&[u8]>) -> Result<Option<Scratch>, ShellError> {
+        let Some(bytes) = stdin else { return Ok(None) };
+        let path = self.settings.scratch.join(format!("stdin-{:032x}", random_bits()));
+        let failed = |source| ShellError::Spool { path: path.clone(), source };
+        std::fs::create_dir_all(&self.settings.scratch).map_err(failed)?;
+        let file = Scratch(path.clone());
+        write_private(&path, bytes).map_err(failed)?;
+        Ok(Some(file))
+    }
+
+    fn result(
+        &mut self,
+        call: u64,
+        command: &str,
+        ended: Ended,
+        started: Instant,
+        shown: Shown,
+    ) -> ExecResult {
+        let code = ended.report.as_ref().map(|report| report.exit_code).or(ended.exit).unwrap_or(1);
+        let exit_code = match ended.stopped {
+            Some(StopReason::TimedOut) => EXIT_TIMED_OUT,
+            Some(StopReason::Interrupted | StopReason::Cancelled) => EXIT_INTERRUPTED,
+            None => code,
+        };
+        let timed_out = ended.stopped == Some(StopReason::TimedOut);
+        let late_output = self.late_output();
+        let (stdout, stderr) = (ended.stdout.finished.kept, ended.stderr.finished.kept);
+        let truncated = stdout.truncated || stderr.truncated;
+        let hint = hint(&stdout.report, &stderr.report, ended.unkept, ended.stopped, shown);
+        let report = BudgetReport { stdout: stdout.report, stderr: stderr.report };
+        let result = ExecResult {
+            call,
+            command: redact_text(&self.secrets, command),
+            stdout: stdout.text,
+            stderr: stderr.text,
+            exit_code,
+            duration_ms: u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX),
+            cwd: self.shared.status().cwd.clone(),
+            truncated,
+            timed_out,
+            shell_restarted: shown.restarted,
+            late_output,
+            budget: (shown.asked || truncated).then_some(report),
+            hint,
+        };
+        self.late.0 = ended.stdout.after;
+        self.late.1 = ended.stderr.after;
+        self.record_finished(&result, ended.stdout.bytes, ended.stderr.bytes);
+        result
+    }
+
+    fn late_output(&mut self) -> String {
+        let clean = |late: &mut Late| {
+            let bytes = late.take();
+            if bytes.is_empty() {
+                return String::new();
+            }
+            let mut output = OutputStream::new(Arc::clone(&self.secrets), &Plan::default());
+            output.push(&bytes);
+            output.finish().kept.text
+        };
+        let text = clean(&mut self.late.0) + &clean(&mut self.late.1);
+        if !text.is_empty() {
+            self.record(&ShellRecord::LateOutput { text: preview(&text) });
+        }
+        text
+    }
+
+    fn record_finished(&self, result: &ExecResult, stdout_bytes: u64, stderr_bytes: u64) {
+        self.record(&ShellRecord::ExecFinished {
+            call: result.call,
+            exit_code: result.exit_code,
+            duration_ms: result.duration_ms,
+            cwd: result.cwd.clone(),
+            stdout: preview(&result.stdout),
+            stderr: preview(&result.stderr),
+            stdout_bytes,
+            stderr_bytes,
+            truncated: result.truncated,
+            timed_out: result.timed_out,
+            shell_restarted: result.shell_restarted,
+        });
+    }
+
+    fn record(&self, record: &ShellRecord) {
+        if let Err(error) = self.log.record(self.shared.log, record) {
+            tracing::warn!(shell = %self.shared.id, %error, "a shell's record was not written");
+        }
+    }
+}
+
+/// What a result says besides the output.
+#[derive(Clone, Copy)]
+struct Shown {
+    /// Whether a budget was asked for.
+    asked: bool,
+    restarted: bool,
+    timeout: Duration,
+}
+
+fn hint(
+    stdout: &budget::StreamReport,
+    stderr: &budget::StreamReport,
+    unkept: Option<std::io::Error>,
+    stopped: Option<StopReason>,
+    shown: Shown,
+) -> Option<String> {
+    let mut hints = Vec::new();
+    if stopped == Some(StopReason::TimedOut) {
+        let secs = shown.timeout.as_secs_f64();
+        hints.push(format!(
+            "the command was stopped after {secs} seconds: give a larger timeout_secs, or run it in the \
+             background with its output in a file"
+        ));
+    }
+    if shown.restarted {
+        hints.push(
+            "the shell had ended and was started anew: cwd and exported variables are back, functions, \
+             aliases and other variables are not"
+                .to_owned(),
+        );
+    }
+    hints.extend(budget::hint(stdout, stderr));
+    hints.extend(
+        unkept.map(|error| format!("not all of the output could be kept for session_output: {error}")),
+    );
+    (!hints.is_empty()).then(|| hints.join("; "))
+}
+
+fn secrets_of(env: &[Export]) -> Secrets {
+    Secrets::from_env(env.iter().map(|export| (export.name.as_str(), export.value.as_slice())))
+}
+
+/// The beginning and the end of a text, for the log.
+fn preview(text: &str) -> String {
+    if text.len() <= 2 * PREVIEW_BYTES {
+        return text.to_owned();
+    }
+    let head = text.get(..text.floor_char_boundary(PREVIEW_BYTES)).unwrap_or_default();
+    let tail = text.get(text.ceil_char_boundary(text.len() - PREVIEW_BYTES)..).unwrap_or_default();
+    format!("{head}\n[… {} bytes …]\n{tail}", text.len() - head.len() - tail.len())
+}
+
+/// The directory itself, or the nearest one above it that is still there.
+fn nearest_dir(cwd: &Path) -> PathBuf {
+    cwd.ancestors().find(|dir| dir.is_dir()).unwrap_or(Path::new("/")).to_owned()
+}
+
+/// A file that goes when it is no longer needed.
+struct Scratch(PathBuf);
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        if let Err(error) = std::fs::remove_file(&self.0) {
+            tracing::debug!(%error, "a command's stdin was gone already");
+        }
+    }
+}
+
+fn write_private(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
+    use std::io::Write;
+    use std::os::unix::fs::OpenOptionsExt;
+    std::fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?.write_all(bytes)
+}

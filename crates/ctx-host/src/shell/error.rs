@@ -1,0 +1,60 @@
+//! What can go wrong with a shell, each with its code from the one table.
+
+use std::path::PathBuf;
+
+use ctx_session::Code;
+
+/// Why a shell did not do what was asked.
+#[derive(Debug, thiserror::Error)]
+pub enum ShellError {
+    #[error("no shell `{id}`: session_list shows the ones there are")]
+    NoShell { id: String },
+    #[error("no output of call {call} in `{id}`: {why}")]
+    NoOutput { id: String, call: u64, why: &'static str },
+    #[error("{message}")]
+    Invalid { message: String },
+    #[error("the command is {bytes} bytes long; at most {max} are allowed: put it in a file and run that")]
+    TooLong { bytes: usize, max: usize },
+    #[error("{message}")]
+    Denied { message: String },
+    #[error("{max} shells are open, which is the limit: destroy one with session_destroy")]
+    TooMany { max: usize },
+    #[error("{waiting} commands wait for `{id}` already: wait for one of them, or use another shell")]
+    Crowded { id: String, waiting: usize },
+    #[error("the shell `{id}` was closed: {why}; make a new one with session_create")]
+    Closed { id: String, why: String },
+    #[error("no shell could be started in {}: {source}", cwd.display())]
+    Start { cwd: PathBuf, source: std::io::Error },
+    #[error("neither bash nor sh was found in PATH: install bash")]
+    NoInterpreter,
+    #[error("the output could not be kept in {}: {source}", path.display())]
+    Spool { path: PathBuf, source: std::io::Error },
+    #[error("the shell's log cannot be written: {message}")]
+    Log { message: String },
+    #[error("the request was cancelled")]
+    Cancelled,
+}
+
+impl ShellError {
+    /// The code that clients act on.
+    pub fn code(&self) -> Code {
+        match self {
+            ShellError::NoShell { .. } | ShellError::NoOutput { .. } => Code::Enoent,
+            ShellError::Invalid { .. } => Code::Einval,
+            ShellError::TooLong { .. } => Code::Emsgsize,
+            ShellError::Denied { .. } => Code::Eacces,
+            ShellError::TooMany { .. } | ShellError::Crowded { .. } => Code::Ebusy,
+            ShellError::Closed { .. } => Code::Ehostdown,
+            ShellError::Start { .. } | ShellError::NoInterpreter => Code::Enoexec,
+            ShellError::Spool { source, .. } if source.kind() == std::io::ErrorKind::StorageFull => {
+                Code::Enospc
+            }
+            ShellError::Spool { .. } | ShellError::Log { .. } => Code::Eio,
+            ShellError::Cancelled => Code::Eintr,
+        }
+    }
+
+    pub(crate) fn invalid(message: impl Into<String>) -> Self {
+        ShellError::Invalid { message: message.into() }
+    }
+}

@@ -1,0 +1,204 @@
+//! Reads what `export -p` prints, strictly: a restart gives the new shell these variables.
+//!
+//! Nothing here is ever handed to a shell as code. Where a background job printed into the middle of the
+//! list, the list does not parse, and the one before it stays in force.
+
+/// One exported variable. A variable that is exported but unset is left out.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Export {
+    pub name: String,
+    pub value: Vec<u8>,
+}
+
+/// The exported variables in a printed list, or `None` where it is not such a list.
+pub fn parse(printed: &[u8]) -> Option<Vec<Export>> {
+    let mut reader = Reader { rest: printed };
+    let mut exports = Vec::new();
+    while !reader.rest.is_empty() {
+        if let Some(export) = reader.line()? {
+            exports.push(export);
+        }
+    }
+    Some(exports)
+}
+
+struct Reader<'a> {
+    rest: &'a [u8],
+}
+
+impl Reader<'_> {
+    /// `declare -x NAME="value"`, `export NAME='value'`, or either without a value.
+    fn line(&mut self) -> Option<Option<Export>> {
+        let word = self.word();
+        match word.as_slice() {
+            b"declare" | b"typeset" => {
+                self.expect(b' ')?;
+                let flags = self.word();
+                if flags.first() != Some(&b'-') {
+                    return None;
+                }
+                self.expect(b' ')?;
+            }
+            b"export" => self.expect(b' ')?,
+            _ => return None,
+        }
+        let name = self.name()?;
+        if self.expect(b'\n').is_some() {
+            return Some(None);
+        }
+        self.expect(b'=')?;
+        let value = self.value()?;
+        self.expect(b'\n')?;
+        Some(Some(Export { name, value }))
+    }
+
+    fn next(&mut self) -> Option<u8> {
+        let (first, rest) = self.rest.split_first()?;
+        self.rest = rest;
+        Some(*first)
+    }
+
+    fn expect(&mut self, byte: u8) -> Option<()> {
+        (self.rest.first() == Some(&byte)).then(|| self.rest = self.rest.get(1..).unwrap_or_default())
+    }
+
+    fn take_while(&mut self, keep: impl Fn(u8) -> bool) -> Vec<u8> {
+        let end = self.rest.iter().position(|byte| !keep(*byte)).unwrap_or(self.rest.len());
+        let (taken, rest) = self.rest.split_at(end);
+        self.rest = rest;
+        taken.to_vec()
+    }
+
+    fn word(&mut self) -> Vec<u8> {
+        self.take_while(|byte| byte.is_ascii_alphabetic() || byte == b'-')
+    }
+
+    fn name(&mut self) -> Option<String> {
+        let name = self.take_while(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
+        let bad_start = name.first().is_none_or(u8::is_ascii_digit);
+        if bad_start { None } else { String::from_utf8(name).ok() }
+    }
+
+    /// Quoted pieces side by side up to the end of the line: dash writes `'it'"'"'s'`.
+    fn value(&mut self) -> Option<Vec<u8>> {
+        let mut value = Vec::new();
+        loop {
+            match self.rest {
+                [b'\n', ..] => return Some(value),
+                [b'"', ..] => self.double_quoted(&mut value)?,
+                [b'\'', ..] => self.single_quoted(&mut value)?,
+                [b'$', b'\'', ..] => {
+                    self.expect(b'$')?;
+                    self.ansi_quoted(&mut value)?;
+                }
+                [] => return None,
+                [byte, ..] if is_plain(*byte) => value.push(self.next()?),
+                _ => return None,
+            }
+        }
+    }
+
+    fn single_quoted(&mut self, value: &mut Vec<u8>) -> Option<()> {
+        self.expect(b'\'')?;
+        value.extend(self.take_while(|byte| byte != b'\''));
+        self.expect(b'\'')
+    }
+
+    fn double_quoted(&mut self, value: &mut Vec<u8>) -> Option<()> {
+        self.expect(b'"')?;
+        loop {
+            match self.next()? {
+                b'"' => return Some(()),
+                b'\\' => match self.next()? {
+                    byte @ (b'"' | b'\\' | b'$' | b'`') => value.push(byte),
+                    // A backslash before anything else stands for itself.
+                    byte => value.extend([b'\\', byte]),
+                },
+                b'$' | b'`' => return None,
+                byte => value.push(byte),
+            }
+        }
+    }
+
+    fn ansi_quoted(&mut self, value: &mut Vec<u8>) -> Option<()> {
+        self.expect(b'\'')?;
+        loop {
+            match self.next()? {
+                b'\'' => return Some(()),
+                b'\\' => {
+                    let byte = self.escape()?;
+                    value.push(byte);
+                }
+                byte => value.push(byte),
+            }
+        }
+    }
+
+    fn escape(&mut self) -> Option<u8> {
+        Some(match self.next()? {
+            b'a' => 0x07,
+            b'b' => 0x08,
+            b'e' | b'E' => 0x1b,
+            b'f' => 0x0c,
+            b'n' => b'\n',
+            b'r' => b'\r',
+            b't' => b'\t',
+            b'v' => 0x0b,
+            byte @ (b'\\' | b'\'' | b'"' | b'?') => byte,
+            first @ b'0'..=b'7' => {
+                let mut code = u32::from(first - b'0');
+                for _ in 0..2 {
+                    match self.rest.first() {
+                        Some(digit @ b'0'..=b'7') => {
+                            code = code * 8 + u32::from(digit - b'0');
+                            self.next();
+                        }
+                        _ => break,
+                    }
+                }
+                u8::try_from(code).ok()?
+            }
+            _ => return None,
+        })
+    }
+}
+
+/// What a shell leaves unquoted.
+fn is_plain(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || b"_-./:,+@%=".contains(&byte)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pairs(printed: &str) -> Option<Vec<(String, String)>> {
+        let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
+        Some(parse(printed.as_bytes())?.into_iter().map(|export| (export.name, text(export.value))).collect())
+    }
+
+    #[test]
+    fn bash_and_dash_lists_are_read() {
+        let bash = "declare -x A=\"1\"\ndeclare -rx B=\"a \\\"b\\\" \\$c \\`d\\` \\\\e\"\ndeclare -x UNSET\ndeclare -x C=$'x\\ny\\001\\'z'\n";
+        let want = [("A", "1"), ("B", "a \"b\" $c `d` \\e"), ("C", "x\ny\u{1}'z")];
+        assert_eq!(pairs(bash).unwrap(), want.map(|(a, b)| (a.to_owned(), b.to_owned())));
+        let dash = "export A='1'\nexport B='it'\"'\"'s'\nexport UNSET\nexport C='two\nlines'\n";
+        let want = [("A", "1"), ("B", "it's"), ("C", "two\nlines")];
+        assert_eq!(pairs(dash).unwrap(), want.map(|(a, b)| (a.to_owned(), b.to_owned())));
+    }
+
+    #[test]
+    fn a_list_with_something_else_in_it_is_refused() {
+        for bad in [
+            "declare -x A=\"1\"\nhello from a background job\n",
+            "declare -x A=\"1\nhello",
+            "rm -rf /\n",
+            "declare -x A=$(rm)\n",
+            "declare -x A=\"$(rm)\"\n",
+            "declare -x 1A=\"1\"\n",
+            "export A='1'; rm\n",
+        ] {
+            assert_eq!(pairs(bad), None, "{bad}");
+        }
+    }
+}

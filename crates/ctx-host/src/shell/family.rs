@@ -1,0 +1,310 @@
+//! The processes of a shell: which they are, which a command started, and how they are signalled.
+//!
+//! A process belongs to a shell by descent or by its mark. The mark is a value of the resource limit for
+//! real-time processor time, which no ordinary program uses: every child inherits it, through `setsid`,
+//! double forks, `env -i` and closed descriptors alike, and an unprivileged process cannot raise it again.
+//! What runs in another process namespace is the cage's business, not this module's.
+
+use std::collections::{HashMap, HashSet};
+use std::fs;
+use std::os::fd::OwnedFd;
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::{
+    Pid, PidfdFlags, Resource, Rlimit, Signal, getrlimit, pidfd_open, pidfd_send_signal, prlimit,
+};
+
+/// Digits that all marks of one server begin with, so that its guard can find them with one pattern.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct MarkPrefix(u64);
+
+/// How many shells one prefix can tell apart.
+const MARKS_PER_PREFIX: u64 = 1_000_000;
+/// The prefix has twelve digits, the mark eighteen.
+const PREFIX_MIN: u64 = 100_000_000_000;
+const PREFIX_MAX: u64 = 999_999_999_999;
+
+impl MarkPrefix {
+    /// A prefix from random bits, below what this process may set (a shell inside a shell is marked lower).
+    pub fn new(random: u64) -> Self {
+        let ceiling = getrlimit(Resource::Rttime).maximum.unwrap_or(u64::MAX) / MARKS_PER_PREFIX;
+        let top = ceiling.saturating_sub(1).clamp(PREFIX_MIN, PREFIX_MAX);
+        MarkPrefix(PREFIX_MIN + random % (top - PREFIX_MIN + 1))
+    }
+
+    /// The mark of the n-th shell.
+    pub fn mark(self, n: u64) -> Mark {
+        Mark(self.0 * MARKS_PER_PREFIX + n % MARKS_PER_PREFIX)
+    }
+
+    pub fn digits(self) -> String {
+        self.0.to_string()
+    }
+}
+
+/// The mark of one shell's processes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Mark(u64);
+
+impl Mark {
+    /// Marks a process; its children will carry the mark.
+    fn put_on(self, pid: Pid) -> rustix::io::Result<()> {
+        let limit = Rlimit { current: Some(self.0), maximum: Some(self.0) };
+        prlimit(Some(pid), Resource::Rttime, limit).map(drop)
+    }
+}
+
+/// One process as `/proc` shows it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Process {
+    pub pid: i32,
+    parent: i32,
+    /// Clock ticks since boot; with the pid it names a process for good.
+    started: u64,
+    dead: bool,
+}
+
+/// A moment between two commands: what was alive then is older than the next command.
+#[derive(Debug, Clone, Copy)]
+pub struct Moment {
+    ticks: u64,
+    /// The last pid that was given out: orders processes that started within the same tick.
+    last_pid: i32,
+}
+
+/// What the kernel calls a clock tick to user programs, always.
+const TICKS_PER_SECOND: u64 = 100;
+
+impl Moment {
+    pub fn now() -> Moment {
+        let time = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
+        let seconds = u64::try_from(time.tv_sec).unwrap_or_default();
+        let nanos = u64::try_from(time.tv_nsec).unwrap_or_default();
+        let ticks = seconds * TICKS_PER_SECOND + nanos * TICKS_PER_SECOND / 1_000_000_000;
+        let load = fs::read_to_string("/proc/loadavg").unwrap_or_default();
+        let last_pid = load.split_whitespace().last().and_then(|pid| pid.parse().ok()).unwrap_or(0);
+        Moment { ticks, last_pid }
+    }
+
+    fn is_before(self, process: &Process) -> bool {
+        process.started > self.ticks || (process.started == self.ticks && process.pid > self.last_pid)
+    }
+}
+
+/// The processes of one shell.
+#[derive(Debug, Clone, Copy)]
+pub struct Family {
+    mark: Mark,
+    /// The shell itself.
+    shell: Pid,
+    /// When it started: its pid may be somebody else's later.
+    started: u64,
+}
+
+impl Family {
+    /// The family of a shell that was just started: marks it. A kernel that refuses the mark leaves descent.
+    pub fn found(mark: Mark, shell: Pid) -> Family {
+        if let Err(error) = mark.put_on(shell) {
+            tracing::debug!(%error, "the shell could not be marked; its processes are found by descent alone");
+        }
+        let started = read_process(shell.as_raw_nonzero().get()).map_or(0, |process| process.started);
+        Family { mark, shell, started }
+    }
+
+    fn shell_process(&self) -> Option<Process> {
+        let process = read_process(self.shell.as_raw_nonzero().get())?;
+        (!process.dead && process.started == self.started).then_some(process)
+    }
+
+    /// All living processes of the shell but the shell itself.
+    fn members(&self) -> Vec<Process> {
+        let all = processes();
+        let shell = self.shell.as_raw_nonzero().get();
+        let mut family: HashSet<i32> = self.shell_process().map(|process| process.pid).into_iter().collect();
+        family.extend(all.iter().filter(|process| self.is_marked(process.pid)).map(|process| process.pid));
+        let mut children: HashMap<i32, Vec<i32>> = HashMap::new();
+        for process in &all {
+            children.entry(process.parent).or_default().push(process.pid);
+        }
+        let mut queue: Vec<i32> = family.iter().copied().collect();
+        while let Some(parent) = queue.pop() {
+            let born = children.get(&parent).map(Vec::as_slice).unwrap_or_default();
+            queue.extend(born.iter().filter(|child| family.insert(**child)));
+        }
+        let ours = |process: &Process| family.contains(&process.pid) && process.pid != shell && !process.dead;
+        all.into_iter().filter(ours).collect()
+    }
+
+    fn is_marked(&self, pid: i32) -> bool {
+        let limits = fs::read_to_string(format!("/proc/{pid}/limits")).unwrap_or_default();
+        limits
+            .lines()
+            .find_map(|line| line.strip_prefix("Max realtime timeout"))
+            .is_some_and(|rest| rest.split_whitespace().any(|word| word.parse() == Ok(self.mark.0)))
+    }
+
+    /// Signals the processes that were born after a moment and waits, for as long as `patience`, until they
+    /// are gone. Returns how many are left.
+    pub fn signal_born_after(&self, moment: Moment, signal: Signal, patience: Duration) -> usize {
+        let born = self.members().into_iter().filter(|process| moment.is_before(process));
+        let held: Vec<OwnedFd> = born
+            .filter_map(|process| {
+                // A command substitution that dies of INT takes bash with it; TERM does not.
+                let gentle = signal == Signal::INT && self.is_substitution(&process);
+                send(&process, if gentle { Signal::TERM } else { signal })
+            })
+            .collect();
+        wait_gone(&held, patience)
+    }
+
+    /// Whether the shell itself reads what this child prints.
+    fn is_substitution(&self, process: &Process) -> bool {
+        let shell = self.shell.as_raw_nonzero().get();
+        if process.parent != shell {
+            return false;
+        }
+        let Ok(output) = fs::read_link(format!("/proc/{}/fd/1", process.pid)) else { return false };
+        let Ok(own) = fs::read_dir(format!("/proc/{shell}/fd")) else { return false };
+        own.flatten().any(|entry| {
+            fs::read_link(entry.path()).is_ok_and(|link| link == output)
+                && is_read_end(shell, &entry.file_name().to_string_lossy())
+        })
+    }
+
+    /// Ends the whole family, the shell included. Returns how many could not be ended.
+    pub fn end(&self, patience: Duration) -> usize {
+        let deadline = Instant::now() + patience;
+        let mut stopped: HashSet<(i32, u64)> = HashSet::new();
+        // Stopped processes start no others: when a round finds nobody new, nobody can slip away.
+        loop {
+            let found = self.with_shell();
+            let mut news = false;
+            for process in &found {
+                if stopped.insert((process.pid, process.started)) {
+                    news = true;
+                    send(process, Signal::STOP);
+                }
+            }
+            if !news || Instant::now() > deadline {
+                let held: Vec<OwnedFd> =
+                    found.iter().filter_map(|process| send(process, Signal::KILL)).collect();
+                return wait_gone(&held, patience);
+            }
+        }
+    }
+
+    fn with_shell(&self) -> Vec<Process> {
+        let mut found = self.members();
+        found.extend(self.shell_process());
+        found
+    }
+
+    /// Sends a signal to the shell alone.
+    pub fn signal_shell(&self, signal: Signal) {
+        if let Some(process) = self.shell_process() {
+            send(&process, signal);
+        }
+    }
+}
+
+/// Whether a descriptor of a process is open for reading alone.
+fn is_read_end(pid: i32, descriptor: &str) -> bool {
+    let info = fs::read_to_string(format!("/proc/{pid}/fdinfo/{descriptor}")).unwrap_or_default();
+    let flags = info.lines().find_map(|line| line.strip_prefix("flags:")).unwrap_or("1").trim();
+    // The last octal digit holds the access mode; zero is read-only.
+    u64::from_str_radix(flags, 8).is_ok_and(|flags| flags & 3 == 0)
+}
+
+/// Signals exactly this process, not one that got its pid later; hands back a hold on it to wait with.
+fn send(process: &Process, signal: Signal) -> Option<OwnedFd> {
+    let hold = pidfd_open(Pid::from_raw(process.pid)?, PidfdFlags::empty()).ok()?;
+    let same = read_process(process.pid).is_some_and(|now| now.started == process.started);
+    if !same {
+        return None;
+    }
+    pidfd_send_signal(&hold, signal).ok()?;
+    Some(hold)
+}
+
+/// Waits until all of them have ended, at most for `patience`; returns how many have not.
+fn wait_gone(held: &[OwnedFd], patience: Duration) -> usize {
+    let deadline = Instant::now() + patience;
+    let mut left: Vec<&OwnedFd> = held.iter().collect();
+    loop {
+        let mut polled: Vec<PollFd<'_>> = left.iter().map(|hold| PollFd::new(*hold, PollFlags::IN)).collect();
+        if polled.is_empty() {
+            return 0;
+        }
+        let time = deadline.saturating_duration_since(Instant::now());
+        let time = Timespec::try_from(time).unwrap_or_default();
+        match poll(&mut polled, Some(&time)) {
+            Ok(0) => return polled.len(),
+            Err(rustix::io::Errno::INTR) => continue,
+            Err(_) => return polled.len(),
+            Ok(_) => (),
+        }
+        let gone: Vec<bool> = polled.iter().map(|entry| !entry.revents().is_empty()).collect();
+        let mut gone = gone.into_iter();
+        left.retain(|_| !gone.next().unwrap_or(false));
+    }
+}
+
+fn processes() -> Vec<Process> {
+    let Ok(entries) = fs::read_dir("/proc") else { return Vec::new() };
+    let pids = entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    pids.filter_map(read_process).collect()
+}
+
+fn read_process(pid: i32) -> Option<Process> {
+    parse_stat(pid, &fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
+}
+
+/// The fields after the name, which is in parentheses and may itself hold any character.
+fn parse_stat(pid: i32, stat: &str) -> Option<Process> {
+    let (_, rest) = stat.rsplit_once(')')?;
+    let mut fields = rest.split_whitespace();
+    let state = fields.next()?;
+    let parent = fields.next()?.parse().ok()?;
+    // `starttime` is field 22 of the line; the parent was field 4.
+    let started = fields.nth(17)?.parse().ok()?;
+    Some(Process { pid, parent, started, dead: matches!(state, "Z" | "X") })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_with_parentheses_and_spaces_does_not_confuse_the_reader() {
+        let stat = "42 (a) b (c)) S 7 42 42 0 -1 4194304 1 2 3 4 5 6 7 8 20 0 1 0 98765 1000 10";
+        let want = Process { pid: 42, parent: 7, started: 98765, dead: false };
+        assert_eq!(parse_stat(42, stat), Some(want));
+    }
+
+    #[test]
+    fn this_process_is_found_with_its_parent() {
+        let me = i32::try_from(std::process::id()).unwrap();
+        let found = processes().into_iter().find(|process| process.pid == me).unwrap();
+        assert_eq!(found.parent, i32::try_from(std::os::unix::process::parent_id()).unwrap());
+    }
+
+    #[test]
+    fn a_process_that_starts_now_is_younger_than_the_moment_before() {
+        let before = Moment::now();
+        let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
+        let process = read_process(i32::try_from(child.id()).unwrap()).unwrap();
+        let after = Moment::now();
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert!(before.is_before(&process));
+        assert!(!after.is_before(&process));
+    }
+
+    #[test]
+    fn marks_of_one_prefix_share_its_digits() {
+        let prefix = MarkPrefix::new(u64::MAX / 3);
+        assert_eq!(prefix.digits().len(), 12);
+        assert!(prefix.mark(999).0.to_string().starts_with(&prefix.digits()));
+    }
+}

@@ -1,0 +1,480 @@
+//! All shells of one server: made, found, listed and ended here, within the operator's limits.
+
+use std::collections::HashMap;
+use std::os::unix::ffi::OsStringExt;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use ctx_session::{IdSource, Timestamp, Ulid};
+use regex::bytes::{Regex, RegexBuilder};
+use serde::Serialize;
+use tokio::sync::{Notify, mpsc, oneshot, watch};
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use super::driver::{Driver, Order, Settings, Shared, Status};
+use super::entropy::random_bits;
+use super::error::ShellError;
+use super::exec::{ExecRequest, ExecResult, Progress};
+use super::exports::Export;
+use super::family::MarkPrefix;
+use super::guard::Guard;
+use super::limits::ShellLimits;
+use super::local::LocalTransport;
+use super::log::{ShellLog, ShellRecord};
+use super::pages::{self, PAGE_BYTES_DEFAULT, PAGE_BYTES_MAX, Page, PageRequest};
+use super::scan::Stream;
+use super::spool::{Gone, Spool};
+use super::text::budget::{Budget, Plan};
+use super::transport::{Place, Transport};
+
+/// The longest pattern for reading output.
+const PATTERN_BYTES_MAX: usize = 1 << 10;
+const REGEX_BYTES_MAX: usize = 1 << 20;
+
+/// What the operator decides. Nothing of it can be reached through a tool's arguments.
+#[derive(Debug, Clone)]
+pub struct HostConfig {
+    pub limits: ShellLimits,
+    /// The program to run as a shell; bash, else sh, where none is named.
+    pub program: Option<PathBuf>,
+    /// What shells inherit.
+    pub env: Vec<(String, Vec<u8>)>,
+    /// Where shells start when nothing else is asked for.
+    pub cwd: PathBuf,
+    /// Where output is kept on disk while its shell lives.
+    pub spool_dir: PathBuf,
+    /// Name and version of the program, for the log.
+    pub app: String,
+}
+
+impl HostConfig {
+    /// The usual limits, this process's environment and directory.
+    pub fn from_process(spool_dir: PathBuf, app: &str) -> HostConfig {
+        let env = std::env::vars_os()
+            .filter_map(|(name, value)| name.into_string().ok().map(|name| (name, value.into_vec())));
+        HostConfig {
+            limits: ShellLimits::default(),
+            program: None,
+            env: env.collect(),
+            cwd: std::env::current_dir().unwrap_or_else(|_| PathBuf::from("/")),
+            spool_dir,
+            app: app.to_owned(),
+        }
+    }
+
+    fn path(&self) -> std::ffi::OsString {
+        let path = self.env.iter().find(|(name, _)| name == "PATH").map(|(_, value)| value.clone());
+        std::ffi::OsString::from_vec(path.unwrap_or_else(|| b"/usr/local/bin:/usr/bin:/bin".to_vec()))
+    }
+}
+
+/// What a new shell should be like.
+#[derive(Debug, Clone, Default)]
+pub struct CreateRequest {
+    pub cwd: Option<String>,
+    pub env: Vec<(String, String)>,
+    pub output_budget: Option<Budget>,
+    pub timeout: Option<Duration>,
+}
+
+/// One line of the list of shells.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct ShellSummary {
+    pub session_id: String,
+    /// The ULID of the shell's log.
+    pub log: Ulid,
+    pub transport: &'static str,
+    pub cwd: String,
+    pub idle_secs: u64,
+    pub commands: u64,
+}
+
+/// What an interrupt met.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct Interrupted {
+    /// Whether a command was running.
+    pub interrupted: bool,
+    /// Its number.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub call: Option<u64>,
+}
+
+/// Which piece of which output to read.
+#[derive(Debug, Clone)]
+pub struct OutputRequest {
+    pub call: u64,
+    pub stream: Stream,
+    pub offset: u64,
+    pub limit: Option<usize>,
+    pub grep: Option<String>,
+}
+
+/// A cheap handle on all shells of a server.
+#[derive(Clone)]
+pub struct ShellHost {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    config: HostConfig,
+    limits: Arc<ShellLimits>,
+    log: Arc<dyn ShellLog>,
+    local: LocalTransport,
+    marks: MarkPrefix,
+    scratch: PathBuf,
+    registry: Mutex<Registry>,
+    guard: tokio::sync::Mutex<Option<Guard>>,
+}
+
+struct Registry {
+    shells: HashMap<String, Entry>,
+    /// Shells that are being made: they count, too.
+    making: usize,
+    next: u64,
+    ids: IdSource,
+    closed: bool,
+}
+
+#[derive(Clone)]
+struct Entry {
+    n: u64,
+    orders: mpsc::Sender<Order>,
+    shared: Arc<Shared>,
+    done: CancellationToken,
+}
+
+impl ShellHost {
+    /// A host without shells. Nothing is started before the first one is made.
+    pub fn new(config: HostConfig, log: Arc<dyn ShellLog>) -> Result<ShellHost, ShellError> {
+        let bits = random_bits();
+        let marks = MarkPrefix::new((bits >> 64) as u64);
+        let local = LocalTransport::new(config.program.as_deref(), &config.path(), marks)?;
+        let registry = Registry {
+            shells: HashMap::new(),
+            making: 0,
+            next: 1,
+            ids: IdSource::new(bits as u64),
+            closed: false,
+        };
+        let inner = Inner {
+            limits: Arc::new(config.limits.clone()),
+            scratch: config.spool_dir.join(format!("scratch-{bits:032x}")),
+            config,
+            log,
+            local,
+            marks,
+            registry: Mutex::new(registry),
+            guard: tokio::sync::Mutex::new(None),
+        };
+        Ok(ShellHost { inner: Arc::new(inner) })
+    }
+
+    pub fn limits(&self) -> &ShellLimits {
+        &self.inner.limits
+    }
+
+    /// Makes a shell on this machine and returns its id.
+    pub async fn create(&self, request: CreateRequest) -> Result<String, ShellError> {
+        let settings = self.inner.settings(&request)?;
+        let place = self.inner.place(&request)?;
+        self.inner.ready().await?;
+        let slot = Slot::take(&self.inner)?;
+        let (n, log) = (slot.n, slot.log);
+        let transport: &dyn Transport = &self.inner.local;
+        let shared = Arc::new(Shared {
+            id: format!("{n}_{}", transport.label()),
+            log,
+            transport: transport.name(),
+            spool: Mutex::new(Spool::new(&self.inner.config.spool_dir, self.inner.limits.output_bytes_max)),
+            status: Mutex::new(Status {
+                cwd: place.cwd.to_string_lossy().into_owned(),
+                used: Instant::now(),
+                commands: 0,
+                running: None,
+                waiting: 0,
+            }),
+            interrupt: Notify::new(),
+            closing: CancellationToken::new(),
+        });
+        let connection = transport.connect(n)?;
+        let driver =
+            Driver::start(Arc::clone(&shared), settings, Arc::clone(&self.inner.log), connection, place)
+                .await?;
+        let created = ShellRecord::Created {
+            shell: shared.id.clone(),
+            transport: shared.transport.to_owned(),
+            cwd: shared.status().cwd.clone(),
+            app: self.inner.config.app.clone(),
+        };
+        let logged = self.inner.log.record(log, &created);
+        let id = shared.id.clone();
+        let entry = slot.fill(driver, shared);
+        if let Err(error) = logged {
+            // Whoever watches could not see what this shell does: better none than one unseen.
+            entry.end().await;
+            return Err(ShellError::Log { message: error.to_string() });
+        }
+        Ok(id)
+    }
+
+    /// Runs a command in its turn. Dropping the future stops the command.
+    pub async fn exec(
+        &self,
+        id: &str,
+        request: ExecRequest,
+        progress: Option<watch::Sender<Progress>>,
+    ) -> Result<ExecResult, ShellError> {
+        let entry = self.inner.entry(id)?;
+        let plan = self.inner.check(&request)?;
+        {
+            let mut status = entry.shared.status();
+            if status.waiting >= self.inner.limits.waiting_max {
+                return Err(ShellError::Crowded { id: id.to_owned(), waiting: status.waiting });
+            }
+            status.waiting += 1;
+        }
+        let (reply, answer) = oneshot::channel();
+        let closed = || ShellError::Closed { id: id.to_owned(), why: "it was destroyed".to_owned() };
+        let order = Order { request, plan, progress, reply };
+        entry.orders.try_send(order).map_err(|_| closed())?;
+        answer.await.map_err(|_| closed())?
+    }
+
+    /// The shells there are, in the order in which they were made.
+    pub fn list(&self) -> Vec<ShellSummary> {
+        let mut entries: Vec<Entry> = self.inner.registry().shells.values().cloned().collect();
+        entries.sort_by_key(|entry| entry.n);
+        entries.iter().map(Entry::summary).collect()
+    }
+
+    /// Ends a shell and every process it started.
+    pub async fn destroy(&self, id: &str) -> Result<(), ShellError> {
+        self.inner.entry(id)?.end().await;
+        Ok(())
+    }
+
+    /// Stops the command that runs in a shell; the shell lives on.
+    pub fn interrupt(&self, id: &str) -> Result<Interrupted, ShellError> {
+        let entry = self.inner.entry(id)?;
+        let call = entry.shared.status().running;
+        entry.shared.interrupt.notify_waiters();
+        Ok(Interrupted { interrupted: call.is_some(), call })
+    }
+
+    /// Reads from the whole output of an earlier command.
+    pub fn output(&self, id: &str, request: &OutputRequest) -> Result<Page, ShellError> {
+        let entry = self.inner.entry(id)?;
+        let grep = request.grep.as_deref().map(pattern).transpose()?;
+        let spool = entry.shared.spool();
+        let gone = |gone| ShellError::NoOutput {
+            id: id.to_owned(),
+            call: request.call,
+            why: match gone {
+                Gone::NotYet => "this shell has not run that many commands",
+                Gone::GivenUp => "it was given up for newer output",
+            },
+        };
+        let span = spool.span(request.call, request.stream).map_err(gone)?;
+        let limit = request.limit.unwrap_or(PAGE_BYTES_DEFAULT).clamp(4, PAGE_BYTES_MAX);
+        let page = PageRequest { stream: request.stream, offset: request.offset, limit, grep: grep.as_ref() };
+        pages::read(&spool, request.call, span, page)
+            .map_err(|source| ShellError::Spool { path: spool.dir().to_owned(), source })
+    }
+
+    /// Ends all shells, and makes no more.
+    pub async fn shutdown(&self) {
+        let entries: Vec<Entry> = {
+            let mut registry = self.inner.registry();
+            registry.closed = true;
+            registry.shells.values().cloned().collect()
+        };
+        for entry in &entries {
+            entry.shared.closing.cancel();
+        }
+        for entry in entries {
+            entry.done.cancelled().await;
+        }
+        if let Some(guard) = self.inner.guard.lock().await.take() {
+            guard.finish().await;
+        }
+    }
+}
+
+impl Entry {
+    fn summary(&self) -> ShellSummary {
+        let status = self.shared.status().clone();
+        let idle = if status.running.is_some() { Duration::ZERO } else { status.used.elapsed() };
+        ShellSummary {
+            session_id: self.shared.id.clone(),
+            log: self.shared.log,
+            transport: self.shared.transport,
+            cwd: status.cwd,
+            idle_secs: idle.as_secs(),
+            commands: status.commands,
+        }
+    }
+
+    async fn end(&self) {
+        self.shared.closing.cancel();
+        self.done.cancelled().await;
+    }
+}
+
+impl Inner {
+    fn registry(&self) -> MutexGuard<'_, Registry> {
+        self.registry.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn entry(&self, id: &str) -> Result<Entry, ShellError> {
+        let shown = || id.chars().take(100).collect();
+        self.registry().shells.get(id).cloned().ok_or_else(|| ShellError::NoShell { id: shown() })
+    }
+
+    /// Makes the directory for output and starts the guard, once.
+    async fn ready(&self) -> Result<(), ShellError> {
+        let dir = &self.config.spool_dir;
+        let failed = |source| ShellError::Spool { path: dir.clone(), source };
+        std::fs::create_dir_all(dir).map_err(failed)?;
+        let mut guard = self.guard.lock().await;
+        if guard.is_none() {
+            let started = Guard::start(self.local.setsid(), self.marks, &self.scratch);
+            *guard = Some(started.map_err(|source| ShellError::Start { cwd: dir.clone(), source })?);
+        }
+        Ok(())
+    }
+
+    fn settings(&self, request: &CreateRequest) -> Result<Settings, ShellError> {
+        Ok(Settings {
+            plan: request.output_budget.as_ref().map(compile).transpose()?,
+            timeout: self.timeout(request.timeout)?.unwrap_or(self.limits.timeout_default),
+            limits: Arc::clone(&self.limits),
+            scratch: self.scratch.clone(),
+        })
+    }
+
+    fn timeout(&self, timeout: Option<Duration>) -> Result<Option<Duration>, ShellError> {
+        match timeout {
+            Some(timeout) if timeout.is_zero() || timeout > self.limits.timeout_max => {
+                let max = self.limits.timeout_max.as_secs();
+                Err(ShellError::invalid(format!("timeout_secs must be more than 0 and at most {max}")))
+            }
+            timeout => Ok(timeout),
+        }
+    }
+
+    fn place(&self, request: &CreateRequest) -> Result<Place, ShellError> {
+        let cwd = request.cwd.as_deref().map_or(Path::new(""), Path::new);
+        let cwd = self.config.cwd.join(cwd);
+        if !cwd.is_dir() {
+            return Err(ShellError::invalid(format!("cwd `{}` is not a directory", cwd.display())));
+        }
+        let mut env: Vec<Export> = self
+            .config
+            .env
+            .iter()
+            .map(|(name, value)| Export { name: name.clone(), value: value.clone() })
+            .collect();
+        for (name, value) in &request.env {
+            if !is_variable_name(name) || value.contains('\0') {
+                return Err(ShellError::invalid(format!(
+                    "env: `{}` cannot be set; a name has letters, digits and _, and a value has no NUL",
+                    name.escape_debug()
+                )));
+            }
+            env.retain(|export| export.name != *name);
+            env.push(Export { name: name.clone(), value: value.clone().into_bytes() });
+        }
+        Ok(Place { cwd, env })
+    }
+
+    /// Checks a command before it waits for its turn.
+    fn check(&self, request: &ExecRequest) -> Result<Option<Plan>, ShellError> {
+        if request.command.contains('\0') {
+            return Err(ShellError::invalid("the command holds a NUL byte, which no shell can take"));
+        }
+        let max = self.limits.command_bytes_max;
+        if request.command.len() > max {
+            return Err(ShellError::TooLong { bytes: request.command.len(), max });
+        }
+        let stdin = request.stdin.as_ref().map_or(0, Vec::len);
+        if stdin > self.limits.stdin_bytes_max {
+            let max = self.limits.stdin_bytes_max;
+            return Err(ShellError::invalid(format!(
+                "stdin is {stdin} bytes long; at most {max} are allowed"
+            )));
+        }
+        self.timeout(request.timeout)?;
+        request.budget.as_ref().map(compile).transpose()
+    }
+}
+
+fn compile(budget: &Budget) -> Result<Plan, ShellError> {
+    budget.plan().map_err(|error| ShellError::invalid(error.to_string()))
+}
+
+fn pattern(text: &str) -> Result<Regex, ShellError> {
+    if text.is_empty() || text.len() > PATTERN_BYTES_MAX {
+        return Err(ShellError::invalid(format!("grep must have 1 to {PATTERN_BYTES_MAX} bytes")));
+    }
+    RegexBuilder::new(text)
+        .size_limit(REGEX_BYTES_MAX)
+        .build()
+        .map_err(|error| ShellError::invalid(format!("grep is not a regular expression: {error}")))
+}
+
+fn is_variable_name(name: &str) -> bool {
+    let mut bytes = name.bytes();
+    bytes.next().is_some_and(|first| first.is_ascii_alphabetic() || first == b'_')
+        && bytes.all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
+}
+
+/// A place among the shells, given back when no shell comes of it.
+struct Slot {
+    inner: Arc<Inner>,
+    n: u64,
+    log: Ulid,
+}
+
+impl Slot {
+    fn take(inner: &Arc<Inner>) -> Result<Slot, ShellError> {
+        let mut registry = inner.registry();
+        let max = inner.limits.shells_max;
+        if registry.closed || registry.shells.len() + registry.making >= max {
+            return Err(ShellError::TooMany { max });
+        }
+        registry.making += 1;
+        let n = registry.next;
+        registry.next += 1;
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_millis();
+        let log = registry.ids.next(Timestamp::from_millis(u64::try_from(now).unwrap_or_default()));
+        Ok(Slot { inner: Arc::clone(inner), n, log })
+    }
+
+    /// Puts a running shell in the place and lets it serve.
+    fn fill(self, driver: Driver, shared: Arc<Shared>) -> Entry {
+        let (orders, queue) = mpsc::channel(self.inner.limits.waiting_max.max(1));
+        let entry = Entry { n: self.n, orders, shared, done: CancellationToken::new() };
+        let id = entry.shared.id.clone();
+        let mut registry = self.inner.registry();
+        if registry.closed {
+            entry.shared.closing.cancel();
+        }
+        registry.shells.insert(id.clone(), entry.clone());
+        drop(registry);
+        let (inner, done) = (Arc::clone(&self.inner), entry.done.clone());
+        tokio::spawn(async move {
+            driver.serve(queue).await;
+            inner.registry().shells.remove(&id);
+            done.cancel();
+        });
+        entry
+    }
+}
+
+impl Drop for Slot {
+    fn drop(&mut self) {
+        self.inner.registry().making -= 1;
+    }
+}

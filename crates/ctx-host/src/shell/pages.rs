@@ -1,0 +1,233 @@
+//! Reading an earlier command's whole output, page by page or by pattern.
+
+use std::io;
+
+use regex::bytes::Regex;
+use serde::Serialize;
+
+use super::scan::Stream;
+use super::spool::{Span, Spool};
+
+/// Bytes of a page where nothing else was asked for.
+pub const PAGE_BYTES_DEFAULT: usize = 32 << 10;
+/// The largest page.
+pub const PAGE_BYTES_MAX: usize = 256 << 10;
+/// A line is looked at in full up to this length, for a pattern.
+const LINE_BYTES_MAX: usize = 64 << 10;
+const READ_BYTES: usize = 256 << 10;
+
+/// What to read of a call's output.
+#[derive(Debug, Clone, Copy)]
+pub struct PageRequest<'a> {
+    pub stream: Stream,
+    pub offset: u64,
+    pub limit: usize,
+    pub grep: Option<&'a Regex>,
+}
+
+/// A piece of an earlier command's output.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Page {
+    pub call: u64,
+    pub stream: &'static str,
+    /// Where this page begins, in bytes.
+    pub offset: u64,
+    /// Where the next page begins; absent at the end.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub next_offset: Option<u64>,
+    /// Bytes of the whole output.
+    pub total_bytes: u64,
+    /// Bytes that were printed beyond what a shell may keep.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub lost_bytes: u64,
+    /// The text; with a pattern, the lines that match, each with its line number.
+    pub text: String,
+    /// The bytes in base64, where they are not valid UTF-8.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub base64: Option<String>,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde hands over a reference")]
+fn is_zero(count: &u64) -> bool {
+    *count == 0
+}
+
+/// Reads one page.
+pub(super) fn read(spool: &Spool, call: u64, span: Span, request: PageRequest<'_>) -> io::Result<Page> {
+    let offset = request.offset.min(span.len);
+    let mut page = Page {
+        call,
+        stream: match request.stream {
+            Stream::Stdout => "stdout",
+            Stream::Stderr => "stderr",
+        },
+        offset,
+        next_offset: None,
+        total_bytes: span.len,
+        lost_bytes: span.lost,
+        text: String::new(),
+        base64: None,
+    };
+    let end = match request.grep {
+        None => {
+            let mut bytes = spool.read(span, request.stream, offset, request.limit)?;
+            cut_at_char(&mut bytes, offset, span.len);
+            let end = offset + bytes.len() as u64;
+            match String::from_utf8(bytes) {
+                Ok(text) => page.text = text,
+                Err(error) => {
+                    page.text = String::from_utf8_lossy(error.as_bytes()).into_owned();
+                    page.base64 = Some(base64(error.as_bytes()));
+                }
+            }
+            end
+        }
+        Some(pattern) => grep(spool, span, request, offset, pattern, &mut page.text)?,
+    };
+    page.next_offset = (end < span.len).then_some(end);
+    Ok(page)
+}
+
+/// Leaves a character that the page's end would cut to the next page.
+fn cut_at_char(bytes: &mut Vec<u8>, offset: u64, total: u64) {
+    if offset + bytes.len() as u64 == total {
+        return;
+    }
+    if let Err(error) = std::str::from_utf8(bytes)
+        && error.error_len().is_none()
+        && error.valid_up_to() > 0
+    {
+        bytes.truncate(error.valid_up_to());
+    }
+}
+
+/// Collects matching lines until the page is full; returns where the next page begins.
+fn grep(
+    spool: &Spool,
+    span: Span,
+    request: PageRequest<'_>,
+    offset: u64,
+    pattern: &Regex,
+    text: &mut String,
+) -> io::Result<u64> {
+    let mut number = lines_before(spool, span, request.stream, offset)? + 1;
+    let mut at = offset;
+    while at < span.len {
+        let bytes = spool.read(span, request.stream, at, READ_BYTES)?;
+        let last = at + bytes.len() as u64 == span.len;
+        let mut taken = 0;
+        for line in bytes.split_inclusive(|byte| *byte == b'\n') {
+            let whole = line.ends_with(b"\n") || last || bytes.len() == line.len();
+            if !whole {
+                break;
+            }
+            let seen = line.get(..LINE_BYTES_MAX).unwrap_or(line);
+            let seen = seen.strip_suffix(b"\n").unwrap_or(seen);
+            if pattern.is_match(seen) {
+                let shown = format!("{number}:{}\n", String::from_utf8_lossy(seen));
+                if !text.is_empty() && text.len() + shown.len() > request.limit {
+                    return Ok(at + taken);
+                }
+                text.push_str(&shown);
+            }
+            number += u64::from(line.ends_with(b"\n"));
+            taken += line.len() as u64;
+        }
+        at += taken;
+    }
+    Ok(span.len)
+}
+
+fn lines_before(spool: &Spool, span: Span, stream: Stream, offset: u64) -> io::Result<u64> {
+    let mut lines = 0;
+    let mut at = 0;
+    while at < offset {
+        let want = READ_BYTES.min(usize::try_from(offset - at).unwrap_or(READ_BYTES));
+        let bytes = spool.read(span, stream, at, want)?;
+        if bytes.is_empty() {
+            break;
+        }
+        lines += memchr::memchr_iter(b'\n', &bytes).count() as u64;
+        at += bytes.len() as u64;
+    }
+    Ok(lines)
+}
+
+fn base64(bytes: &[u8]) -> String {
+    const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    let mut text = String::with_capacity(bytes.len().div_ceil(3) * 4);
+    for group in bytes.chunks(3) {
+        let byte = |at: usize| u32::from(group.get(at).copied().unwrap_or(0));
+        let bits = byte(0) << 16 | byte(1) << 8 | byte(2);
+        for (at, shift) in [18, 12, 6, 0].into_iter().enumerate() {
+            let digit = DIGITS.get((bits >> shift & 63) as usize).copied().unwrap_or(b'=');
+            text.push(if at <= group.len() { char::from(digit) } else { '=' });
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn spool_with(bytes: &[u8]) -> (tempfile::TempDir, Spool) {
+        let dir = tempfile::tempdir().unwrap();
+        let mut spool = Spool::new(dir.path(), 1 << 30);
+        spool.begin(1);
+        spool.keep(Stream::Stdout, bytes).unwrap();
+        (dir, spool)
+    }
+
+    fn page(spool: &Spool, offset: u64, limit: usize, grep: Option<&str>) -> Page {
+        let grep = grep.map(|pattern| Regex::new(pattern).unwrap());
+        let span = spool.span(1, Stream::Stdout).unwrap();
+        let request = PageRequest { stream: Stream::Stdout, offset, limit, grep: grep.as_ref() };
+        read(spool, 1, span, request).unwrap()
+    }
+
+    #[test]
+    fn pages_join_to_the_whole_and_cut_no_character() {
+        let whole = "äöü€😀".repeat(50);
+        let (_dir, spool) = spool_with(whole.as_bytes());
+        let (mut joined, mut at) = (String::new(), Some(0));
+        while let Some(offset) = at {
+            let page = page(&spool, offset, 7, None);
+            assert_eq!(page.base64, None);
+            joined.push_str(&page.text);
+            at = page.next_offset;
+        }
+        assert_eq!(joined, whole);
+    }
+
+    #[test]
+    fn bytes_that_are_no_text_come_as_base64_too() {
+        let (_dir, spool) = spool_with(b"\xff\xfe\x00a");
+        let page = page(&spool, 0, 100, None);
+        assert_eq!(page.base64.as_deref(), Some("//4AYQ=="));
+        assert!(page.text.contains('\u{fffd}'));
+        for (bytes, text) in [(&b"f"[..], "Zg=="), (b"fo", "Zm8="), (b"foo", "Zm9v"), (b"", "")] {
+            assert_eq!(base64(bytes), text);
+        }
+    }
+
+    #[test]
+    fn a_pattern_finds_lines_with_their_numbers_over_several_pages() {
+        let whole: String = (1..=50_000).map(|n| format!("line {n}\n")).collect();
+        let (_dir, spool) = spool_with(whole.as_bytes());
+        let (mut found, mut at) = (String::new(), Some(0));
+        while let Some(offset) = at {
+            let page = page(&spool, offset, 20, Some("line (7|49999)$"));
+            found.push_str(&page.text);
+            at = page.next_offset;
+        }
+        assert_eq!(found, "7:line 7\n49999:line 49999\n");
+    }
+
+    #[test]
+    fn one_endless_line_is_searched_without_being_held() {
+        let (_dir, spool) = spool_with(&vec![b'x'; 3 << 20]);
+        let page = page(&spool, 0, 1000, Some("^xx"));
+        assert!(page.text.starts_with("1:xx"));
+    }
+}

@@ -1,0 +1,282 @@
+//! Finds a frame's markers in a stream of bytes, wherever the reads happen to cut it.
+//!
+//! A marker is the byte 0x1e, the frame's nonce in 32 hexadecimal digits, and a tag: `S` where the
+//! command's output starts, `E` where it ends, `.` where the shell's own report ends; `X` is put behind the
+//! output of a shell that has died. The nonce is fresh for every frame, so output that merely looks like a
+//! marker is output.
+
+/// The byte every marker begins with.
+const MARK_BYTE: u8 = 0x1e;
+/// The mark byte and 32 digits.
+const MARK_LEN: usize = 33;
+/// Ends a stream in whatever phase it is.
+const SEAL_TAG: u8 = b'X';
+/// More than any environment holds; a report that grows past it is cut, and the restart uses the one before.
+const REPORT_BYTES_MAX: usize = 16 << 20;
+
+/// The secret of one frame, in hexadecimal.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Nonce(String);
+
+impl Nonce {
+    /// From 128 random bits.
+    pub fn new(bits: u128) -> Self {
+        Nonce(format!("{bits:032x}"))
+    }
+
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// What ends both streams of a shell that has died.
+    pub fn seal(&self) -> Vec<u8> {
+        let mut bytes = self.mark().to_vec();
+        bytes.push(SEAL_TAG);
+        bytes
+    }
+
+    fn mark(&self) -> [u8; MARK_LEN] {
+        let mut mark = [MARK_BYTE; MARK_LEN];
+        for (slot, byte) in mark.iter_mut().skip(1).zip(self.0.bytes()) {
+            *slot = byte;
+        }
+        mark
+    }
+}
+
+/// Which of the two streams is scanned: only stdout carries the shell's report.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Stream {
+    Stdout,
+    Stderr,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Phase {
+    /// Before the start marker: what earlier background jobs printed.
+    Late,
+    Body,
+    Report,
+    Done,
+}
+
+/// A piece of the stream, told apart by the markers around it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Part<'a> {
+    /// Printed before the start marker, by jobs of earlier commands.
+    Late(&'a [u8]),
+    /// Printed by the command.
+    Body(&'a [u8]),
+    /// Printed behind the end: late output of the next frame.
+    After(&'a [u8]),
+}
+
+/// The scanner of one stream of one frame.
+#[derive(Debug)]
+pub struct Scanner {
+    mark: [u8; MARK_LEN],
+    stream: Stream,
+    phase: Phase,
+    /// The beginning of a possible marker at the end of the last read.
+    carry: Vec<u8>,
+    report: Vec<u8>,
+}
+
+impl Scanner {
+    pub fn new(nonce: &Nonce, stream: Stream) -> Self {
+        Scanner { mark: nonce.mark(), stream, phase: Phase::Late, carry: Vec::new(), report: Vec::new() }
+    }
+
+    /// Whether the end marker is in.
+    pub fn done(&self) -> bool {
+        self.phase == Phase::Done
+    }
+
+    /// What the shell said of itself between the end marker and the last one.
+    pub fn into_report(self) -> Vec<u8> {
+        self.report
+    }
+
+    /// Takes the next bytes of the stream and hands out what they hold.
+    pub fn push(&mut self, bytes: &[u8], sink: &mut dyn FnMut(Part<'_>)) {
+        if self.carry.is_empty() {
+            self.scan(bytes, sink);
+            return;
+        }
+        let mut joined = std::mem::take(&mut self.carry);
+        joined.extend_from_slice(bytes);
+        self.scan(&joined, sink);
+    }
+
+    /// The stream has ended: a carried beginning of a marker was output after all.
+    pub fn finish(&mut self, sink: &mut dyn FnMut(Part<'_>)) {
+        let rest = std::mem::take(&mut self.carry);
+        self.emit(&rest, sink);
+        self.phase = Phase::Done;
+    }
+
+    fn scan(&mut self, mut bytes: &[u8], sink: &mut dyn FnMut(Part<'_>)) {
+        while self.phase != Phase::Done {
+            match self.find(bytes) {
+                Found::Marker { at, sealed } => {
+                    let (before, rest) = bytes.split_at(at);
+                    self.emit(before, sink);
+                    bytes = rest.get(MARK_LEN + 1..).unwrap_or_default();
+                    self.phase = if sealed { Phase::Done } else { self.next_phase() };
+                }
+                Found::Beginning { at } => {
+                    let (before, rest) = bytes.split_at(at);
+                    self.emit(before, sink);
+                    self.carry = rest.to_vec();
+                    return;
+                }
+                Found::Nothing => break,
+            }
+        }
+        self.emit(bytes, sink);
+    }
+
+    fn find(&self, bytes: &[u8]) -> Found {
+        for at in memchr::memchr_iter(MARK_BYTE, bytes) {
+            let rest = bytes.get(at..).unwrap_or_default();
+            match rest.split_at_checked(MARK_LEN) {
+                Some((mark, after)) if mark == self.mark => match after.first() {
+                    Some(&SEAL_TAG) => return Found::Marker { at, sealed: true },
+                    Some(tag) if *tag == self.tag() => return Found::Marker { at, sealed: false },
+                    Some(_) => (),
+                    None => return Found::Beginning { at },
+                },
+                Some(_) => (),
+                None if self.mark.starts_with(rest) => return Found::Beginning { at },
+                None => (),
+            }
+        }
+        Found::Nothing
+    }
+
+    /// The tag that ends the present phase.
+    fn tag(&self) -> u8 {
+        match self.phase {
+            Phase::Late => b'S',
+            Phase::Body => b'E',
+            Phase::Report | Phase::Done => b'.',
+        }
+    }
+
+    fn next_phase(&self) -> Phase {
+        match (self.phase, self.stream) {
+            (Phase::Late, _) => Phase::Body,
+            (Phase::Body, Stream::Stdout) => Phase::Report,
+            (Phase::Body, Stream::Stderr) | (Phase::Report | Phase::Done, _) => Phase::Done,
+        }
+    }
+
+    fn emit(&mut self, bytes: &[u8], sink: &mut dyn FnMut(Part<'_>)) {
+        if bytes.is_empty() {
+            return;
+        }
+        match self.phase {
+            Phase::Late => sink(Part::Late(bytes)),
+            Phase::Done => sink(Part::After(bytes)),
+            Phase::Body => sink(Part::Body(bytes)),
+            Phase::Report => {
+                let room = REPORT_BYTES_MAX.saturating_sub(self.report.len());
+                self.report.extend_from_slice(bytes.get(..room).unwrap_or(bytes));
+            }
+        }
+    }
+}
+
+enum Found {
+    Marker {
+        at: usize,
+        sealed: bool,
+    },
+    /// The bytes end in what may become a marker.
+    Beginning {
+        at: usize,
+    },
+    Nothing,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const BITS: u128 = 0x0123_4567_89ab_cdef_0123_4567_89ab_cdef;
+
+    /// Pushes the bytes in pieces and returns (late, body, report, done).
+    fn run(stream: Stream, pieces: &[&[u8]]) -> (Vec<u8>, Vec<u8>, Vec<u8>, bool) {
+        let (mut late, mut body) = (Vec::new(), Vec::new());
+        let mut scanner = Scanner::new(&Nonce::new(BITS), stream);
+        for piece in pieces {
+            scanner.push(piece, &mut |part| match part {
+                Part::Late(bytes) | Part::After(bytes) => late.extend_from_slice(bytes),
+                Part::Body(bytes) => body.extend_from_slice(bytes),
+            });
+        }
+        let done = scanner.done();
+        (late, body, scanner.into_report(), done)
+    }
+
+    fn mark(tag: u8) -> Vec<u8> {
+        let mut bytes = Nonce::new(BITS).mark().to_vec();
+        bytes.push(tag);
+        bytes
+    }
+
+    fn stdout_of(late: &[u8], body: &[u8], report: &[u8], after: &[u8]) -> Vec<u8> {
+        [late, &mark(b'S'), body, &mark(b'E'), report, &mark(b'.'), after].concat()
+    }
+
+    #[test]
+    fn the_parts_of_a_frame_come_apart() {
+        let bytes = stdout_of(b"old", b"hello\n", b"0\0s\0/\0", b"next");
+        let (late, body, report, done) = run(Stream::Stdout, &[&bytes]);
+        assert_eq!((late.as_slice(), body.as_slice()), (&b"oldnext"[..], &b"hello\n"[..]));
+        assert_eq!((report.as_slice(), done), (&b"0\0s\0/\0"[..], true));
+    }
+
+    #[test]
+    fn stderr_ends_with_its_end_marker() {
+        let bytes = [&mark(b'S')[..], b"oops", &mark(b'E')].concat();
+        assert_eq!(run(Stream::Stderr, &[&bytes]), (vec![], b"oops".to_vec(), vec![], true));
+    }
+
+    #[test]
+    fn a_seal_ends_a_stream_wherever_it_is() {
+        let seal = Nonce::new(BITS).seal();
+        assert_eq!(run(Stream::Stdout, &[b"x", &seal]), (b"x".to_vec(), vec![], vec![], true));
+        let cut = [&mark(b'S')[..], b"half", &seal].concat();
+        assert_eq!(run(Stream::Stdout, &[&cut]), (vec![], b"half".to_vec(), vec![], true));
+    }
+
+    #[test]
+    fn a_marker_of_another_nonce_is_output() {
+        let other = [&[MARK_BYTE][..], format!("{:032x}", BITS + 1).as_bytes(), b"E"].concat();
+        let bytes = stdout_of(b"", &other, b"", b"");
+        assert_eq!(run(Stream::Stdout, &[&bytes]).1, other);
+    }
+
+    proptest! {
+        /// However the reads cut the stream, every byte lands where it belongs.
+        #[test]
+        fn cuts_do_not_matter(
+            late in proptest::collection::vec(prop_oneof![Just(MARK_BYTE), Just(b'0'), any::<u8>()], 0..40),
+            body in proptest::collection::vec(prop_oneof![Just(MARK_BYTE), Just(b'0'), any::<u8>()], 0..200),
+            cuts in proptest::collection::vec(any::<proptest::sample::Index>(), 0..12),
+        ) {
+            let bytes = stdout_of(&late, &body, b"report", b"later");
+            let mut at: Vec<usize> = cuts.iter().map(|cut| cut.index(bytes.len())).collect();
+            at.extend([0, bytes.len()]);
+            at.sort_unstable();
+            let pieces: Vec<&[u8]> = at.windows(2).map(|pair| &bytes[pair[0]..pair[1]]).collect();
+            let (got_late, got_body, report, done) = run(Stream::Stdout, &pieces);
+            prop_assert_eq!(got_late, [&late[..], b"later"].concat());
+            prop_assert_eq!(got_body, body);
+            prop_assert_eq!(report, b"report");
+            prop_assert!(done);
+        }
+    }
+}

@@ -1,0 +1,226 @@
+//! The whole output of every command, redacted, on disk: a budget hides, it does not lose.
+//!
+//! One file per stream and shell, appended to. It has no name: when the server ends, however it ends, the
+//! kernel frees it. When a shell has printed more than its share, the oldest output is given up.
+
+use std::collections::VecDeque;
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{FallocateFlags, Mode, OFlags, fallocate};
+
+use super::scan::Stream;
+
+/// The calls whose place is remembered.
+const CALLS_MAX: usize = 10_000;
+
+/// What a shell's commands have printed.
+#[derive(Debug)]
+pub struct Spool {
+    dir: PathBuf,
+    bytes_max: u64,
+    stdout: Tape,
+    stderr: Tape,
+    calls: VecDeque<Call>,
+    /// Bytes of all calls that are remembered.
+    kept: u64,
+}
+
+#[derive(Debug, Default)]
+struct Tape {
+    /// Made when the first byte comes: most shells never print to one of the streams.
+    file: Option<File>,
+    end: u64,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Call {
+    number: u64,
+    stdout: Span,
+    stderr: Span,
+}
+
+/// Where a call's output lies on its tape.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Span {
+    pub start: u64,
+    pub len: u64,
+    /// Bytes that were printed and not kept, because one call printed more than a shell may keep.
+    pub lost: u64,
+}
+
+/// Why there is nothing to read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Gone {
+    /// No call has this number yet.
+    NotYet,
+    /// It was given up for newer output.
+    GivenUp,
+}
+
+impl Spool {
+    /// Files are made in `dir`, which must not be in memory where outputs may be large.
+    pub fn new(dir: &Path, bytes_max: u64) -> Self {
+        Spool {
+            dir: dir.to_owned(),
+            bytes_max,
+            stdout: Tape::default(),
+            stderr: Tape::default(),
+            calls: VecDeque::new(),
+            kept: 0,
+        }
+    }
+
+    /// A new call begins; what is kept from now on is its output.
+    pub fn begin(&mut self, number: u64) {
+        if self.calls.len() == CALLS_MAX {
+            self.give_up_oldest();
+        }
+        let span = |tape: &Tape| Span { start: tape.end, len: 0, lost: 0 };
+        self.calls.push_back(Call { number, stdout: span(&self.stdout), stderr: span(&self.stderr) });
+    }
+
+    /// Keeps the next bytes of the present call.
+    pub fn keep(&mut self, stream: Stream, bytes: &[u8]) -> io::Result<()> {
+        if bytes.is_empty() {
+            return Ok(());
+        }
+        let size = bytes.len() as u64;
+        while self.kept + size > self.bytes_max && self.calls.len() > 1 {
+            self.give_up_oldest();
+        }
+        let full = self.kept + size > self.bytes_max;
+        let Some(call) = self.calls.back_mut() else { return Ok(()) };
+        let (tape, span) = match stream {
+            Stream::Stdout => (&mut self.stdout, &mut call.stdout),
+            Stream::Stderr => (&mut self.stderr, &mut call.stderr),
+        };
+        if full {
+            span.lost += size;
+            return Ok(());
+        }
+        tape.file(&self.dir)?.write_all_at(bytes, span.start + span.len)?;
+        span.len += size;
+        self.kept += size;
+        tape.end = span.start + span.len;
+        Ok(())
+    }
+
+    fn give_up_oldest(&mut self) {
+        if let Some(call) = self.calls.pop_front() {
+            self.kept = self.kept.saturating_sub(call.stdout.len + call.stderr.len);
+            self.stdout.punch(call.stdout);
+            self.stderr.punch(call.stderr);
+        }
+    }
+
+    /// Where a call's output lies.
+    pub fn span(&self, number: u64, stream: Stream) -> Result<Span, Gone> {
+        let call = self.calls.iter().find(|call| call.number == number);
+        let newest = self.calls.back().map_or(0, |call| call.number);
+        let call = call.ok_or(if number > newest { Gone::NotYet } else { Gone::GivenUp })?;
+        Ok(match stream {
+            Stream::Stdout => call.stdout,
+            Stream::Stderr => call.stderr,
+        })
+    }
+
+    /// Reads from a call's output, from `offset` on; fewer bytes than asked for only at its end.
+    pub fn read(&self, span: Span, stream: Stream, offset: u64, limit: usize) -> io::Result<Vec<u8>> {
+        let tape = match stream {
+            Stream::Stdout => &self.stdout,
+            Stream::Stderr => &self.stderr,
+        };
+        let left = usize::try_from(span.len.saturating_sub(offset)).unwrap_or(usize::MAX);
+        let mut bytes = vec![0; limit.min(left)];
+        if let Some(file) = &tape.file {
+            file.read_exact_at(&mut bytes, span.start + offset)?;
+        }
+        Ok(bytes)
+    }
+
+    pub fn dir(&self) -> &Path {
+        &self.dir
+    }
+}
+
+impl Tape {
+    fn file(&mut self, dir: &Path) -> io::Result<&File> {
+        match &mut self.file {
+            Some(file) => Ok(file),
+            empty => Ok(empty.insert(nameless(dir)?)),
+        }
+    }
+
+    /// Frees the disk blocks of a span; the bytes around it stay where they are.
+    fn punch(&self, span: Span) {
+        if let (Some(file), true) = (&self.file, span.len > 0) {
+            let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+            if let Err(error) = fallocate(file, flags, span.start, span.len) {
+                tracing::debug!(%error, "the file system keeps the blocks of old output");
+            }
+        }
+    }
+}
+
+/// A file without a name, for this process alone.
+fn nameless(dir: &Path) -> io::Result<File> {
+    let mode = Mode::RUSR | Mode::WUSR;
+    let flags = OFlags::RDWR | OFlags::CLOEXEC;
+    match rustix::fs::open(dir, flags | OFlags::TMPFILE, mode) {
+        Ok(file) => Ok(File::from(file)),
+        // Not every file system knows nameless files.
+        Err(_) => {
+            let path = dir.join(format!("output-{:032x}", super::entropy::random_bits()));
+            let file = rustix::fs::open(&path, flags | OFlags::CREATE | OFlags::EXCL, mode)?;
+            std::fs::remove_file(&path)?;
+            Ok(File::from(file))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn text(spool: &Spool, number: u64, stream: Stream) -> Result<String, Gone> {
+        let span = spool.span(number, stream)?;
+        Ok(String::from_utf8(spool.read(span, stream, 0, 1 << 20).unwrap()).unwrap())
+    }
+
+    #[test]
+    fn each_call_keeps_its_own_streams() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut spool = Spool::new(dir.path(), 1 << 20);
+        spool.begin(1);
+        spool.keep(Stream::Stdout, b"one ").unwrap();
+        spool.keep(Stream::Stderr, b"oops").unwrap();
+        spool.keep(Stream::Stdout, b"more").unwrap();
+        spool.begin(2);
+        spool.keep(Stream::Stdout, b"two").unwrap();
+        assert_eq!(text(&spool, 1, Stream::Stdout).unwrap(), "one more");
+        assert_eq!(text(&spool, 1, Stream::Stderr).unwrap(), "oops");
+        assert_eq!(text(&spool, 2, Stream::Stdout).unwrap(), "two");
+        assert_eq!(text(&spool, 2, Stream::Stderr).unwrap(), "");
+        assert_eq!(text(&spool, 3, Stream::Stdout), Err(Gone::NotYet));
+        assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0, "the files have no names");
+    }
+
+    #[test]
+    fn the_oldest_output_is_given_up_and_one_call_cannot_fill_the_disk() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut spool = Spool::new(dir.path(), 10);
+        for number in 1..=3 {
+            spool.begin(number);
+            spool.keep(Stream::Stdout, b"12345").unwrap();
+        }
+        assert_eq!(text(&spool, 1, Stream::Stdout), Err(Gone::GivenUp));
+        assert_eq!(text(&spool, 2, Stream::Stdout).unwrap(), "12345");
+        spool.keep(Stream::Stdout, b"67890").unwrap();
+        spool.keep(Stream::Stdout, b"too much").unwrap();
+        assert_eq!(spool.span(3, Stream::Stdout).unwrap().lost, 8);
+        assert_eq!(text(&spool, 3, Stream::Stdout).unwrap(), "1234567890");
+    }
+}

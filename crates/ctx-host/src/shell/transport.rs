@@ -1,0 +1,84 @@
+//! What a shell runs over: a POSIX shell somewhere with three byte streams.
+//!
+//! A [`Transport`] makes a [`Connection`], one per shell; a connection starts a command interpreter, and
+//! starts it anew when it has died. Over a machine of its own it is pipes; over ssh or a container it is
+//! whatever carries three streams. What the bytes mean is the frame's business, not the transport's.
+
+use std::future::Future;
+use std::path::PathBuf;
+use std::pin::Pin;
+use std::time::Duration;
+
+use tokio::io::{AsyncRead, AsyncWrite};
+
+use super::dialect::Dialect;
+use super::error::ShellError;
+use super::exports::Export;
+
+/// A future of a trait that must stay usable as `dyn`.
+pub type Later<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
+
+/// Where a command interpreter starts.
+#[derive(Debug, Clone, Default)]
+pub struct Place {
+    pub cwd: PathBuf,
+    pub env: Vec<Export>,
+}
+
+/// The three byte streams of a running interpreter.
+pub struct Streams {
+    pub stdin: Box<dyn AsyncWrite + Send + Unpin>,
+    pub stdout: Box<dyn AsyncRead + Send + Unpin>,
+    pub stderr: Box<dyn AsyncRead + Send + Unpin>,
+}
+
+/// How hard a running command is asked to stop.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Force {
+    /// INT
+    Ask,
+    /// TERM
+    Insist,
+    /// KILL
+    Kill,
+}
+
+/// Makes the connections of one kind.
+pub trait Transport: Send + Sync {
+    /// `local`, `ssh` or `docker`.
+    fn name(&self) -> &'static str;
+
+    /// What follows the number in a shell's id: `local`, `ssh_me@host`.
+    fn label(&self) -> String;
+
+    /// A connection for the n-th shell of this server; nothing runs yet.
+    fn connect(&self, n: u64) -> Result<Box<dyn Connection>, ShellError>;
+}
+
+/// One shell's way to its interpreter.
+pub trait Connection: Send + Sync {
+    fn dialect(&self) -> Dialect;
+
+    /// Starts the interpreter, again where one ran before. Streams of the one before must be dropped first.
+    fn start(&mut self, place: &Place) -> Result<Streams, ShellError>;
+
+    /// The interpreter's exit code, when it ends; 128 and the signal's number where a signal ended it.
+    fn wait(&mut self) -> Later<'_, i32>;
+
+    /// Puts a mark behind everything the ended interpreter has printed on both streams.
+    /// A transport whose streams end by themselves does nothing.
+    fn seal(&self, mark: Vec<u8>) -> Later<'static, ()>;
+
+    /// Remembers what is alive: it is older than the command that starts now.
+    fn command_starts(&mut self);
+
+    /// Asks the command, and every process born since it started, to stop; waits at most `patience` and
+    /// tells how many processes are left. The interpreter itself lives on.
+    fn stop(&self, force: Force, patience: Duration) -> Later<'static, usize>;
+
+    /// Ends the interpreter, not its background jobs.
+    fn kill_interpreter(&self);
+
+    /// Ends everything this connection ever started.
+    fn close(&mut self) -> Later<'_, ()>;
+}
