@@ -49,6 +49,15 @@ impl RootDir {
         Ok(Dir { fd, path })
     }
 
+    /// The inode and the length of a file beneath the root.
+    pub(crate) fn identity(&self, relative: &Path) -> Result<(u64, u64), ViewError> {
+        let wrong = |error| ViewError::io(&self.path.join(relative), "look at the file", error);
+        let flags = OFlags::PATH | OFlags::CLOEXEC;
+        let fd = rustix::fs::openat2(&*self.fd, relative, flags, Mode::empty(), BENEATH).map_err(wrong)?;
+        let stat = rustix::fs::fstat(&fd).map_err(wrong)?;
+        Ok((stat.st_ino, u64::try_from(stat.st_size).unwrap_or(0)))
+    }
+
     /// Opens a directory beneath the root that may not be there.
     pub(crate) fn dir_if_there(&self, relative: &Path) -> Result<Option<Dir>, ViewError> {
         found(self.dir(relative))

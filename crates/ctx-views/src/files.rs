@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use ctx_journal::{Entry, Journal, LogPath, Owner};
 use ctx_session::conversation::{self, Change, Part, Role};
 use ctx_session::record::Decoded;
-use ctx_session::{Body, Record, Session};
+use ctx_session::{Body, Record, Session, StateName, Timestamp};
 
 use crate::dir::{Dir, RootDir};
 use crate::error::ViewError;
@@ -56,6 +56,16 @@ impl SessionFiles {
         }
         let written = std::array::from_fn(|_| Vec::new());
         Ok(SessionFiles { root: root.clone(), dir: dir.to_owned(), owner, tail, written, stale: true })
+    }
+
+    /// Whether the small files of a directory tell this state and this time: a look that costs no reading of logs or
+    /// messages. Files that are missing tell nothing.
+    pub fn agree(root: &RootDir, dir: &Path, state: StateName, updated_at: Timestamp) -> bool {
+        let tells = |name: &str, value: &str| {
+            let found = root.dir(dir).and_then(|dir| dir.contents(name));
+            found.is_ok_and(|found| found.is_some_and(|found| found == format!("{value}\n").as_bytes()))
+        };
+        tells(STATE, state.file_word()) && tells(UPDATED_AT, &updated_at.to_string())
     }
 
     /// The seq of the last message shown: no record up to it need be handed over again.

@@ -6,6 +6,7 @@
 //!
 //! Views know neither doors nor hosts, and nothing here decides anything about a session.
 
+pub mod db;
 mod dir;
 mod error;
 pub mod files;

@@ -1,6 +1,8 @@
 //! Views against real logs and a real file system.
 
 #[cfg(test)]
+mod db;
+#[cfg(test)]
 mod files;
 #[cfg(test)]
 mod index;

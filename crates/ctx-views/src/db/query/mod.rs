@@ -1,0 +1,187 @@
+//! What can be asked of the index. Every answer is plain data; every list comes in pages.
+
+pub mod list;
+pub mod pages;
+pub mod search;
+pub mod stats;
+
+use std::path::{Path, PathBuf};
+
+use ctx_journal::LogPath;
+use ctx_session::{Name, SessionId};
+use rusqlite::types::Value;
+use rusqlite::{Connection, OptionalExtension, Row};
+
+use super::{DbError, schema};
+use list::SessionItem;
+
+/// Who asks: sessions of others do not exist for them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Viewer {
+    /// The daemon's owner.
+    All,
+    User {
+        uid: u32,
+        /// Spaces that let them in.
+        spaces: Vec<Name>,
+    },
+}
+
+/// A part of a list, and where the next one begins.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Page<T> {
+    pub items: Vec<T>,
+    pub next: Option<String>,
+}
+
+/// The database, for the time of a question.
+pub struct Queries<'a> {
+    pub(super) db: &'a Connection,
+    pub(super) path: &'a Path,
+}
+
+/// The database, open to read without a daemon.
+pub struct IndexReader {
+    db: Connection,
+    path: PathBuf,
+}
+
+impl IndexReader {
+    pub fn open(path: &Path) -> Result<IndexReader, DbError> {
+        Ok(IndexReader { db: schema::open_to_read(path)?, path: path.to_owned() })
+    }
+
+    pub fn queries(&self) -> Queries<'_> {
+        Queries { db: &self.db, path: &self.path }
+    }
+}
+
+impl Queries<'_> {
+    fn wrong(&self, error: rusqlite::Error) -> DbError {
+        DbError::sqlite(self.path, error)
+    }
+
+    fn rows<T>(
+        &self,
+        sql: &str,
+        values: Vec<Value>,
+        read: impl FnMut(&Row<'_>) -> rusqlite::Result<T>,
+    ) -> Result<Vec<T>, DbError> {
+        let run = || -> rusqlite::Result<Vec<T>> {
+            self.db.prepare_cached(sql)?.query_map(rusqlite::params_from_iter(values), read)?.collect()
+        };
+        run().map_err(|error| self.wrong(error))
+    }
+
+    /// Every session, for the start of a daemon.
+    pub fn sessions(&self) -> Result<Vec<SessionItem>, DbError> {
+        let sql = format!("SELECT {} FROM sessions WHERE missing = 0 ORDER BY id", list::columns());
+        self.rows(&sql, Vec::new(), list::item)
+    }
+
+    pub fn session(&self, id: SessionId) -> Result<Option<SessionItem>, DbError> {
+        let sql = format!("SELECT {} FROM sessions WHERE missing = 0 AND id = ?1", list::columns());
+        Ok(self.rows(&sql, vec![id.to_string().into()], list::item)?.pop())
+    }
+
+    /// Sessions whose id begins so, at most `max`.
+    pub fn sessions_by_beginning(
+        &self,
+        viewer: &Viewer,
+        beginning: &str,
+        max: usize,
+    ) -> Result<Vec<SessionItem>, DbError> {
+        let mut wanted = Wanted::of(viewer);
+        let beginning = beginning.to_ascii_uppercase();
+        wanted.and("id >= ?", [beginning.clone().into()]);
+        wanted.and("id < ?", [format!("{beginning}~").into()]);
+        let sql = format!(
+            "SELECT {} FROM sessions WHERE {} ORDER BY id LIMIT {max}",
+            list::columns(),
+            wanted.condition()
+        );
+        self.rows(&sql, wanted.values, list::item)
+    }
+
+    /// What was found wrong in logs, one line a message.
+    pub fn damage(&self) -> Result<Vec<String>, DbError> {
+        self.rows("SELECT message FROM damage ORDER BY log, offset", Vec::new(), |row| row.get(0))
+    }
+
+    /// Sessions whose directory was not there at the last start.
+    pub fn missing(&self) -> Result<Vec<(SessionId, LogPath)>, DbError> {
+        let sql = "SELECT id, log FROM sessions WHERE missing = 1 ORDER BY id";
+        let rows =
+            self.rows(sql, Vec::new(), |row| Ok((row.get::<_, String>(0)?, row.get::<_, String>(1)?)))?;
+        let read = |(id, log): (String, String)| Some((id.parse().ok()?, LogPath::new(log).ok()?));
+        Ok(rows.into_iter().filter_map(read).collect())
+    }
+
+    /// The place of a session in this file.
+    fn key(&self, id: SessionId) -> Result<Option<i64>, DbError> {
+        let key = self
+            .db
+            .prepare_cached("SELECT key FROM sessions WHERE id = ?1")
+            .and_then(|mut find| find.query_row([id.to_string()], |row| row.get(0)).optional());
+        key.map_err(|error| self.wrong(error))
+    }
+}
+
+/// The conditions of a question, with their values.
+struct Wanted {
+    conditions: Vec<String>,
+    values: Vec<Value>,
+}
+
+impl Wanted {
+    /// Sessions that are there and that the viewer may see.
+    fn of(viewer: &Viewer) -> Wanted {
+        let mut wanted = Wanted { conditions: vec!["missing = 0".to_owned()], values: Vec::new() };
+        match viewer {
+            Viewer::All => {}
+            Viewer::User { uid, spaces } if spaces.is_empty() => {
+                wanted.and("owner = ?", [i64::from(*uid).into()]);
+            }
+            Viewer::User { uid, spaces } => {
+                let marks = vec!["?"; spaces.len()].join(", ");
+                let values = spaces.iter().map(|space| Value::from(space.as_str().to_owned()));
+                let values: Vec<Value> = std::iter::once(i64::from(*uid).into()).chain(values).collect();
+                wanted.and(&format!("(owner = ? OR (scope = 'shared' AND space IN ({marks})))"), values);
+            }
+        }
+        wanted
+    }
+
+    fn and(&mut self, condition: &str, values: impl IntoIterator<Item = Value>) {
+        self.conditions.push(condition.to_owned());
+        self.values.extend(values);
+    }
+
+    fn and_is(&mut self, column: &str, value: Option<impl Into<String>>) {
+        if let Some(value) = value {
+            self.and(&format!("{column} = ?"), [Value::from(value.into())]);
+        }
+    }
+
+    fn condition(&self) -> String {
+        self.conditions.join(" AND ")
+    }
+}
+
+/// How many rows tell whether there is another page.
+fn one_more(limit: usize) -> i64 {
+    i64::try_from(limit).unwrap_or(i64::MAX).saturating_add(1)
+}
+
+/// Takes a page off a list that was asked for with one item more than fits.
+fn page<T>(mut items: Vec<T>, limit: usize, place: impl Fn(&T) -> String) -> Page<T> {
+    let more = items.len() > limit;
+    items.truncate(limit);
+    let next = items.last().filter(|_| more).map(place);
+    Page { items, next }
+}
+
+/// A text as the pattern that finds it anywhere.
+fn anywhere(text: &str) -> String {
+    format!("%{}%", text.replace('\\', "\\\\").replace('%', "\\%").replace('_', "\\_"))
+}

@@ -1,0 +1,268 @@
+//! Full-text search over messages and the beginnings of tool outputs, ranked, with snippets.
+
+use ctx_session::conversation::Role;
+use ctx_session::{Name, RunId, SessionId, Timestamp, Ulid};
+use rusqlite::types::Value;
+use rusqlite::{Row, params};
+
+use super::pages::role_of;
+use super::{Page, Queries, Viewer, Wanted, one_more};
+use crate::db::DbError;
+use crate::db::store::{count_of, millis, time_of};
+
+/// Words around a hit in a snippet.
+const SNIPPET_WORDS: u32 = 24;
+const HIT_BEGINS: char = '\u{1}';
+const HIT_ENDS: char = '\u{2}';
+/// Deeper pages than this are of no use, and cost more with every step.
+const OFFSET_MAX: usize = 10_000;
+
+/// In what order.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum SearchSort {
+    /// The best match comes first.
+    #[default]
+    Rank,
+    Newest,
+}
+
+/// What to look for, and where. A word finds itself, `"several words"` find themselves in a row, `begin*`
+/// finds what begins so, and `-word` leaves out what has it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct SearchQuery {
+    pub viewer: Viewer,
+    pub text: String,
+    pub agent: Option<Name>,
+    pub project: Option<Name>,
+    pub role: Option<Role>,
+    pub session: Option<SessionId>,
+    pub since: Option<Timestamp>,
+    pub until: Option<Timestamp>,
+    /// Also what was superseded.
+    pub superseded: bool,
+    pub sort: SearchSort,
+    pub limit: usize,
+    pub after: Option<String>,
+}
+
+impl SearchQuery {
+    pub fn new(viewer: Viewer, text: &str, limit: usize) -> SearchQuery {
+        SearchQuery {
+            viewer,
+            text: text.to_owned(),
+            agent: None,
+            project: None,
+            role: None,
+            session: None,
+            since: None,
+            until: None,
+            superseded: false,
+            sort: SearchSort::Rank,
+            limit,
+            after: None,
+        }
+    }
+}
+
+/// A message that matches.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Hit {
+    pub session: SessionId,
+    pub session_name: Name,
+    pub session_title: Option<String>,
+    pub agent: Option<Name>,
+    pub project: Name,
+    pub seq: u64,
+    pub message: Ulid,
+    pub run: RunId,
+    pub role: Role,
+    pub time: Timestamp,
+    /// Higher is better.
+    pub score: f64,
+    pub snippet: Vec<Piece>,
+}
+
+/// A piece of a snippet.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Piece {
+    pub text: String,
+    pub is_hit: bool,
+}
+
+impl Queries<'_> {
+    /// A page of what matches.
+    pub fn search(&self, query: &SearchQuery) -> Result<Page<Hit>, DbError> {
+        let expression =
+            match_expression(&query.text).ok_or_else(|| DbError::BadQuery { text: query.text.clone() })?;
+        let offset = match &query.after {
+            Some(cursor) => offset_of(cursor)?,
+            None => 0,
+        };
+        let mut wanted = wanted(query, &expression);
+        let order = match query.sort {
+            SearchSort::Rank => "score, m.created_at DESC, s.id, m.seq",
+            SearchSort::Newest => "m.created_at DESC, s.id, m.seq DESC",
+        };
+        let sql = format!(
+            "SELECT f.rowid, bm25(message_text) AS score, s.id, s.name, s.title, s.agent, s.project, m.seq, m.id,
+               m.run_id, m.role, m.created_at
+             FROM message_text AS f JOIN messages AS m ON m.key = f.rowid JOIN sessions AS s ON s.key = m.session
+             WHERE {} ORDER BY {order} LIMIT ? OFFSET ?",
+            wanted.condition()
+        );
+        wanted
+            .values
+            .extend([one_more(query.limit), i64::try_from(offset).unwrap_or(i64::MAX)].map(Value::from));
+        let mut found = self.rows(&sql, wanted.values, hit)?;
+        let more = found.len() > query.limit;
+        found.truncate(query.limit);
+        let mut items = Vec::with_capacity(found.len());
+        for (key, mut hit) in found {
+            hit.snippet = self.snippet(&expression, key)?;
+            items.push(hit);
+        }
+        let end = offset.saturating_add(query.limit);
+        Ok(Page { items, next: (more && end < OFFSET_MAX).then(|| end.to_string()) })
+    }
+
+    /// Only what is shown is cut into pieces: that is the dear part.
+    fn snippet(&self, expression: &str, key: i64) -> Result<Vec<Piece>, DbError> {
+        let sql = "SELECT snippet(message_text, 0, char(1), char(2), '…', ?3) FROM message_text
+                   WHERE message_text MATCH ?1 AND rowid = ?2";
+        let text = self.db.prepare_cached(sql).and_then(|mut cut| {
+            cut.query_row(params![expression, key, SNIPPET_WORDS], |row| row.get::<_, String>(0))
+        });
+        text.map(|text| pieces(&text)).map_err(|error| self.wrong(error))
+    }
+}
+
+fn wanted(query: &SearchQuery, expression: &str) -> Wanted {
+    let mut wanted = Wanted::of(&query.viewer);
+    wanted.conditions.insert(0, "message_text MATCH ?".to_owned());
+    wanted.values.insert(0, expression.to_owned().into());
+    if !query.superseded {
+        wanted.and("m.superseded = 0", []);
+    }
+    wanted.and_is("s.agent", query.agent.as_ref().map(Name::as_str));
+    wanted.and_is("s.project", query.project.as_ref().map(Name::as_str));
+    wanted.and_is("s.id", query.session.map(|id| id.to_string()));
+    wanted.and_is("m.role", query.role.map(super::pages::role_word));
+    if let Some(since) = query.since {
+        wanted.and("m.created_at >= ?", [millis(since).into()]);
+    }
+    if let Some(until) = query.until {
+        wanted.and("m.created_at < ?", [millis(until).into()]);
+    }
+    wanted
+}
+
+fn offset_of(cursor: &str) -> Result<usize, DbError> {
+    let offset = cursor.parse().ok().filter(|offset| *offset < OFFSET_MAX);
+    offset.ok_or_else(|| DbError::BadCursor { cursor: cursor.chars().take(100).collect() })
+}
+
+fn hit(row: &Row<'_>) -> rusqlite::Result<(i64, Hit)> {
+    let text = |at: usize| row.get::<_, String>(at);
+    let score: f64 = row.get(1)?;
+    let hit = Hit {
+        session: super::pages::parsed(&text(2)?, 2)?,
+        session_name: super::pages::parsed(&text(3)?, 3)?,
+        session_title: row.get(4)?,
+        agent: row.get::<_, Option<String>>(5)?.and_then(|name| name.parse().ok()),
+        project: super::pages::parsed(&text(6)?, 6)?,
+        seq: count_of(row.get(7)?),
+        message: super::pages::parsed(&text(8)?, 8)?,
+        run: super::pages::parsed(&text(9)?, 9)?,
+        role: role_of(&text(10)?),
+        time: time_of(row.get(11)?),
+        score: -score,
+        snippet: Vec::new(),
+    };
+    Ok((row.get(0)?, hit))
+}
+
+fn pieces(snippet: &str) -> Vec<Piece> {
+    let mut pieces = Vec::new();
+    let mut is_hit = false;
+    for part in snippet.split_inclusive([HIT_BEGINS, HIT_ENDS]) {
+        let text = part.trim_end_matches([HIT_BEGINS, HIT_ENDS]);
+        if !text.is_empty() {
+            pieces.push(Piece { text: text.to_owned(), is_hit });
+        }
+        is_hit = part.ends_with(HIT_BEGINS);
+    }
+    pieces
+}
+
+/// What a person typed as an expression of FTS5; nothing when no word is left. Whatever is typed is a valid
+/// expression: every word is quoted.
+pub(super) fn match_expression(text: &str) -> Option<String> {
+    let mut wanted = Vec::new();
+    let mut unwanted = Vec::new();
+    for (word, is_phrase) in words(text) {
+        let (word, minus) = match word.strip_prefix('-') {
+            Some(rest) if !is_phrase => (rest, true),
+            Some(_) | None => (word.as_str(), false),
+        };
+        let (word, star) = match word.strip_suffix('*') {
+            Some(rest) if !is_phrase => (rest, "*"),
+            Some(_) | None => (word, ""),
+        };
+        // What has no letter or digit is no token, and would match nothing.
+        if word.chars().any(char::is_alphanumeric) {
+            let quoted = format!("\"{}\"{star}", word.replace('"', "\"\""));
+            if minus { unwanted.push(quoted) } else { wanted.push(quoted) }
+        }
+    }
+    if wanted.is_empty() {
+        return None;
+    }
+    let mut expression = wanted.join(" AND ");
+    if !unwanted.is_empty() {
+        expression = format!("({expression}) NOT ({})", unwanted.join(" OR "));
+    }
+    Some(expression)
+}
+
+/// Words and quoted phrases, without NULs, which no expression may have.
+fn words(text: &str) -> Vec<(String, bool)> {
+    let mut words = Vec::new();
+    for (at, part) in text.replace('\0', " ").split('"').enumerate() {
+        if at % 2 == 1 {
+            words.push((part.to_owned(), true));
+        } else {
+            words.extend(part.split_whitespace().map(|word| (word.to_owned(), false)));
+        }
+    }
+    words
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_people_type_becomes_an_expression() {
+        for (typed, expression) in [
+            ("disk full", Some(r#""disk" AND "full""#)),
+            (r#""no space" left"#, Some(r#""no space" AND "left""#)),
+            ("begin* -end", Some(r#"("begin"*) NOT ("end")"#)),
+            ("a OR b", Some(r#""a" AND "OR" AND "b""#)),
+            ("fs.read(", Some(r#""fs.read(""#)),
+            ("\"open", Some(r#""open""#)),
+            ("-only", None),
+            ("** - \" \"", None),
+            ("", None),
+        ] {
+            assert_eq!(match_expression(typed).as_deref(), expression, "{typed}");
+        }
+    }
+
+    #[test]
+    fn a_snippet_is_cut_where_its_hits_are() {
+        let hit = |text: &str| Piece { text: text.to_owned(), is_hit: true };
+        let plain = |text: &str| Piece { text: text.to_owned(), is_hit: false };
+        assert_eq!(pieces("a \u{1}b\u{2} c\u{1}d\u{2}"), [plain("a "), hit("b"), plain(" c"), hit("d")]);
+        assert_eq!(pieces("plain"), [plain("plain")]);
+    }
+}

@@ -1,0 +1,343 @@
+//! The threads that read logs for the index: compare it with what there is, and hand what is missing to the
+//! writer in stretches. They come when there is something to read, and go when there is not.
+
+use std::collections::{HashMap, HashSet};
+use std::ops::ControlFlow;
+use std::path::Path;
+use std::sync::Arc;
+
+use ctx_journal::{Entry, JournalError, LogPath};
+use ctx_session::record::Decoded;
+use ctx_session::{Body, Record, Timestamp};
+use rusqlite::OptionalExtension;
+
+use super::desk::{Job, Work};
+use super::store::{count_of, time_of};
+use super::stretch::{Part, Seen, Stretch};
+use super::{DbError, Shared};
+use crate::error::ViewError;
+use crate::files::record_of;
+
+/// Text of a log that goes to the writer at once.
+const STRETCH_BYTES: usize = 1024 * 1024;
+
+/// What the index knows of a log.
+#[derive(Debug, Clone, Copy)]
+struct Known {
+    next_seq: u64,
+    text_seq: u64,
+    /// The last record that was seen, if one was.
+    seen: Option<Seen>,
+    missing: bool,
+}
+
+impl Known {
+    /// Whether the file is as it was when its last record was seen, and nothing has come since.
+    fn is_current(&self, file: &FileId) -> bool {
+        self.seen.is_some_and(|seen| {
+            seen.bytes > 0
+                && seen.inode == file.inode
+                && seen.bytes == file.len
+                && seen.seq + 1 == self.next_seq
+        })
+    }
+}
+
+/// What tells a file from another, and from what it was.
+#[derive(Debug, Clone, Copy)]
+struct FileId {
+    inode: u64,
+    len: u64,
+}
+
+/// Works until there are no jobs.
+pub(super) fn run(shared: &Arc<Shared>) {
+    while let Some(job) = shared.desk.next_job() {
+        let done = match &job {
+            Job::Plan => plan(shared),
+            Job::Lists(log) => lists(shared, log),
+            Job::Text(log) => text(shared, log),
+        };
+        let close = match done {
+            // The writer closes a job with its last stretch.
+            Ok(Sent::Something) => false,
+            Ok(Sent::Nothing) => true,
+            Err(error) => {
+                if !is_gone(&error) {
+                    shared.note_error(&error);
+                    if let Job::Lists(log) | Job::Text(log) = &job {
+                        shared.desk.mark_stale(log.clone());
+                    }
+                }
+                true
+            }
+        };
+        if close {
+            let staff = shared.desk.close(&job);
+            shared.hire(staff);
+        }
+    }
+}
+
+fn is_gone(error: &DbError) -> bool {
+    matches!(error, DbError::Log(JournalError::NotThere { .. }))
+        || matches!(error, DbError::View(view) if view.is_not_found())
+}
+
+/// Whether a job has given the writer a last stretch.
+enum Sent {
+    Something,
+    Nothing,
+}
+
+/// Compares the index with the logs that there are, and asks for those that have to be read.
+fn plan(shared: &Arc<Shared>) -> Result<Sent, DbError> {
+    let logs = (shared.options.session_logs)()?;
+    let mut known = all_known(shared)?;
+    let there: HashSet<&LogPath> = logs.iter().collect();
+    adopt_moved(shared, &logs, &there, &mut known)?;
+    let gone = known.iter().filter(|(log, known)| !known.missing && !there.contains(log));
+    let gone: Vec<LogPath> = gone.map(|(log, _)| log.clone()).collect();
+    if !gone.is_empty() {
+        // Before anything is read: a session may be met again in another place.
+        shared.desk.push(Work::Missing(gone));
+    }
+    for log in &logs {
+        let file = match file_id(shared, log) {
+            Ok(file) => file,
+            Err(error) if error.is_not_found() => continue,
+            Err(error) => return Err(error.into()),
+        };
+        let job = match known.get(log) {
+            Some(known) if known.is_current(&file) && !known.missing => {
+                if known.text_seq >= known.next_seq {
+                    continue;
+                }
+                Job::Text(log.clone())
+            }
+            Some(_) | None => Job::Lists(log.clone()),
+        };
+        let staff = shared.desk.ask(job, file.len);
+        shared.hire(staff);
+    }
+    Ok(Sent::Nothing)
+}
+
+/// A session whose log is somewhere else than the index says was moved, not lost.
+fn adopt_moved(
+    shared: &Shared,
+    logs: &[LogPath],
+    there: &HashSet<&LogPath>,
+    known: &mut HashMap<LogPath, Known>,
+) -> Result<(), DbError> {
+    if known.keys().all(|log| there.contains(log)) {
+        return Ok(());
+    }
+    for log in logs.iter().filter(|log| !known.contains_key(*log)).cloned().collect::<Vec<_>>() {
+        let Some(head) = shared.journal.head(&log).ok().flatten() else { continue };
+        let Decoded::Known(Body::SessionMeta(meta)) = Body::decode(&head.kind, &head.text) else { continue };
+        let before: Option<String> = shared.read(|db| {
+            db.query_row("SELECT log FROM sessions WHERE id = ?1", [meta.session_id.to_string()], |row| {
+                row.get(0)
+            })
+            .optional()
+        })?;
+        let before = before.and_then(|path| LogPath::new(path).ok()).filter(|path| !there.contains(path));
+        if let Some(from) = before {
+            known.remove(&from);
+            shared.desk.push(Work::Moved { from, to: log });
+        }
+    }
+    Ok(())
+}
+
+fn all_known(shared: &Shared) -> Result<HashMap<LogPath, Known>, DbError> {
+    shared.read(|db| {
+        let mut statement = db.prepare(&format!("SELECT log, {KNOWN} FROM sessions"))?;
+        let rows = statement.query_map([], |row| Ok((row.get::<_, String>(0)?, known_of(row, 1)?)))?;
+        let mut known = HashMap::new();
+        for row in rows {
+            let (log, it) = row?;
+            if let Ok(log) = LogPath::new(log) {
+                known.insert(log, it);
+            }
+        }
+        Ok(known)
+    })
+}
+
+const KNOWN: &str = "next_seq, text_seq, inode, end_bytes, end_seq, end_time, missing";
+
+fn known_of(row: &rusqlite::Row<'_>, at: usize) -> rusqlite::Result<Known> {
+    let end_seq: i64 = row.get(at + 4)?;
+    let seen = Seen {
+        inode: count_of(row.get(at + 2)?),
+        bytes: count_of(row.get(at + 3)?),
+        seq: count_of(end_seq),
+        time: time_of(row.get(at + 5)?),
+    };
+    Ok(Known {
+        next_seq: count_of(row.get(at)?),
+        text_seq: count_of(row.get(at + 1)?),
+        seen: (end_seq >= 0).then_some(seen),
+        missing: row.get(at + 6)?,
+    })
+}
+
+fn known(shared: &Shared, log: &LogPath) -> Result<Option<Known>, DbError> {
+    shared.read(|db| {
+        db.prepare_cached(&format!("SELECT {KNOWN} FROM sessions WHERE log = ?1"))?
+            .query_row([log.as_str()], |row| known_of(row, 0))
+            .optional()
+    })
+}
+
+fn file_id(shared: &Shared, log: &LogPath) -> Result<FileId, ViewError> {
+    let (inode, len) = shared.root.identity(Path::new(log.as_str()))?;
+    Ok(FileId { inode, len })
+}
+
+/// Reads what the lists miss of a log; all of it when the index turns out to be about something else.
+fn lists(shared: &Shared, log: &LogPath) -> Result<Sent, DbError> {
+    let known = known(shared, log)?;
+    let file = file_id(shared, log)?;
+    if let Some(known) = known.filter(|known| known.seen.is_some()) {
+        let mut reading = Reading::new(shared, log, Part::Lists, known.seen.map_or(0, |seen| seen.seq), file);
+        reading.expected = known.seen;
+        reading.read()?;
+        if !reading.is_other && reading.next >= known.next_seq {
+            return reading.finish();
+        }
+    }
+    let mut reading = Reading::new(shared, log, Part::Lists, 0, file);
+    reading.start_over = known.is_some();
+    reading.read()?;
+    reading.finish()
+}
+
+/// Reads the text that is missing of a log whose lists are complete.
+fn text(shared: &Shared, log: &LogPath) -> Result<Sent, DbError> {
+    let Some(known) = known(shared, log)?.filter(|known| known.text_seq < known.next_seq) else {
+        return Ok(Sent::Nothing);
+    };
+    let file = file_id(shared, log)?;
+    let mut reading = Reading::new(shared, log, Part::Text, known.text_seq, file);
+    reading.until = known.next_seq;
+    reading.read()?;
+    // The lists know of records that the log does not have: it has changed under us.
+    if reading.next < known.next_seq {
+        shared.desk.mark_stale(log.clone());
+    }
+    reading.finish()
+}
+
+/// A log while it is read.
+struct Reading<'a> {
+    shared: &'a Shared,
+    log: &'a LogPath,
+    part: Part,
+    file: FileId,
+    /// What is in hand covers `from..next`.
+    from: u64,
+    next: u64,
+    /// No record from here on.
+    until: u64,
+    records: Vec<Record>,
+    bytes: usize,
+    seen: Option<Seen>,
+    /// The record that has to come first, if the log is the one that the index knows.
+    expected: Option<Seen>,
+    /// It did not.
+    is_other: bool,
+    start_over: bool,
+    damage: Vec<ctx_journal::Damage>,
+    stopped: bool,
+}
+
+impl<'a> Reading<'a> {
+    fn new(shared: &'a Shared, log: &'a LogPath, part: Part, from: u64, file: FileId) -> Reading<'a> {
+        Reading {
+            shared,
+            log,
+            part,
+            file,
+            from,
+            next: from,
+            until: u64::MAX,
+            records: Vec::new(),
+            bytes: 0,
+            seen: None,
+            expected: None,
+            is_other: false,
+            start_over: false,
+            damage: Vec::new(),
+            stopped: false,
+        }
+    }
+
+    fn read(&mut self) -> Result<(), DbError> {
+        let (shared, log, from) = (self.shared, self.log, self.from);
+        let damage = shared.journal.read(log, from, &mut |entry| self.take(entry))?;
+        self.is_other |= self.expected.is_some();
+        if self.part == Part::Lists {
+            self.damage = damage;
+        }
+        Ok(())
+    }
+
+    fn take(&mut self, entry: Entry) -> ControlFlow<()> {
+        let end = entry.offset + entry.text.len() as u64 + 1;
+        if let Some(expected) = self.expected.take()
+            && !is_same(&expected, &entry, end)
+        {
+            self.is_other = true;
+            return ControlFlow::Break(());
+        }
+        if entry.seq >= self.until {
+            // The log covers everything before this one.
+            self.next = self.until;
+            return ControlFlow::Break(());
+        }
+        self.next = entry.seq + 1;
+        self.seen = Some(Seen { inode: self.file.inode, bytes: end, seq: entry.seq, time: entry.time });
+        self.bytes += entry.text.len();
+        self.records.extend(record_of(&entry));
+        if self.bytes < STRETCH_BYTES {
+            return ControlFlow::Continue(());
+        }
+        let sent = self.send(false);
+        if sent { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+    }
+
+    /// Gives what is in hand to the writer. False when the index is being closed.
+    fn send(&mut self, is_last: bool) -> bool {
+        let stretch = Stretch {
+            log: self.log.clone(),
+            part: self.part,
+            from: self.from,
+            next: self.next,
+            records: std::mem::take(&mut self.records),
+            seen: self.seen,
+            start_over: std::mem::take(&mut self.start_over),
+            is_last,
+            damage: std::mem::take(&mut self.damage),
+        };
+        self.from = self.next;
+        self.bytes = 0;
+        self.stopped = !self.shared.desk.prepare(stretch);
+        !self.stopped
+    }
+
+    fn finish(mut self) -> Result<Sent, DbError> {
+        if !self.stopped {
+            self.send(true);
+        }
+        Ok(Sent::Something)
+    }
+}
+
+/// Whether an entry is the record that was seen there before.
+fn is_same(seen: &Seen, entry: &Entry, end: u64) -> bool {
+    let same_place = seen.bytes == 0 || seen.bytes == end;
+    entry.seq == seen.seq && entry.time == Timestamp::from_millis(seen.time.as_millis()) && same_place
+}

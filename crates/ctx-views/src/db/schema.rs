@@ -1,0 +1,250 @@
+//! The tables of `index.db`, and how the file is opened, checked and thrown away.
+//!
+//! There are no migrations: another version, or a file that is not sound, is deleted and built again from the
+//! logs. Changelog: 1 is the first; it has the seed's tables whose records exist (sessions, messages, runs,
+//! tool_calls). Every other table comes with its records and the next number.
+
+use std::path::{Path, PathBuf};
+
+use rusqlite::{Connection, ErrorCode, OpenFlags};
+
+use super::DbError;
+
+/// Goes up with every change of the tables or of what is written into them.
+pub const SCHEMA_VERSION: i64 = 1;
+
+/// Times are epoch milliseconds, ids are ULIDs as text. `sessions.key` and `messages.key` are names within this
+/// file only, and other in every rebuild.
+const TABLES: &str = "
+CREATE TABLE sessions (
+  key INTEGER PRIMARY KEY,
+  id TEXT NOT NULL UNIQUE,
+  log TEXT NOT NULL UNIQUE,
+  meta TEXT NOT NULL,
+  owner INTEGER NOT NULL,
+  scope TEXT NOT NULL,
+  space TEXT,
+  agent TEXT,
+  project TEXT NOT NULL,
+  name TEXT NOT NULL,
+  title TEXT,
+  preview TEXT,
+  state TEXT NOT NULL,
+  failure TEXT,
+  cwd TEXT NOT NULL,
+  model_override TEXT,
+  forked_from TEXT,
+  bound_issue INTEGER,
+  created_at INTEGER NOT NULL,
+  updated_at INTEGER NOT NULL,
+  ended_at INTEGER,
+  posted_at INTEGER,
+  last_run TEXT,
+  last_run_over INTEGER NOT NULL,
+  runs INTEGER NOT NULL,
+  messages INTEGER NOT NULL,
+  tokens_in INTEGER NOT NULL,
+  tokens_out INTEGER NOT NULL,
+  -- the seq up to which runs and this row, and up to which messages and tool calls, have been read
+  next_seq INTEGER NOT NULL,
+  text_seq INTEGER NOT NULL,
+  -- where in which file a record was found to end: unchanged means that nothing has to be read
+  inode INTEGER NOT NULL DEFAULT 0,
+  end_bytes INTEGER NOT NULL DEFAULT 0,
+  end_seq INTEGER NOT NULL DEFAULT -1,
+  end_time INTEGER NOT NULL DEFAULT 0,
+  -- the log was not there at the last start
+  missing INTEGER NOT NULL DEFAULT 0
+);
+CREATE INDEX sessions_updated ON sessions(updated_at, id);
+CREATE INDEX sessions_created ON sessions(created_at, id);
+CREATE INDEX sessions_name ON sessions(name, id);
+
+CREATE TABLE runs (
+  session INTEGER NOT NULL,
+  id TEXT NOT NULL,
+  seq INTEGER NOT NULL,
+  message_id TEXT NOT NULL,
+  state TEXT NOT NULL,
+  model TEXT,
+  created_at INTEGER NOT NULL,
+  started_at INTEGER,
+  completed_at INTEGER,
+  duration_ms INTEGER,
+  tokens_in INTEGER NOT NULL DEFAULT 0,
+  tokens_out INTEGER NOT NULL DEFAULT 0,
+  error TEXT,
+  PRIMARY KEY (session, id)
+) WITHOUT ROWID;
+CREATE INDEX runs_session ON runs(session, seq);
+
+CREATE TABLE messages (
+  key INTEGER PRIMARY KEY,
+  session INTEGER NOT NULL,
+  seq INTEGER NOT NULL,
+  id TEXT NOT NULL,
+  run_id TEXT NOT NULL,
+  role TEXT NOT NULL,
+  -- its text; of a tool's output the first 4 KiB
+  content TEXT NOT NULL,
+  cut INTEGER NOT NULL DEFAULT 0,
+  -- the typed parts, where there is more than text
+  parts TEXT,
+  created_at INTEGER NOT NULL,
+  superseded INTEGER NOT NULL DEFAULT 0
+);
+CREATE UNIQUE INDEX messages_session ON messages(session, seq);
+
+CREATE VIRTUAL TABLE message_text USING fts5(
+  content, content='messages', content_rowid='key', tokenize='unicode61 remove_diacritics 2'
+);
+
+CREATE TABLE tool_calls (
+  session INTEGER NOT NULL,
+  id TEXT NOT NULL,
+  seq INTEGER NOT NULL,
+  run_id TEXT NOT NULL,
+  caller TEXT NOT NULL,
+  tool_name TEXT NOT NULL,
+  input TEXT NOT NULL,
+  output TEXT,
+  cut INTEGER NOT NULL DEFAULT 0,
+  -- pending, done, failed, interrupted
+  state TEXT NOT NULL,
+  created_at INTEGER NOT NULL,
+  completed_at INTEGER,
+  duration_ms INTEGER,
+  PRIMARY KEY (session, id)
+) WITHOUT ROWID;
+CREATE INDEX tool_calls_run ON tool_calls(session, run_id, seq);
+
+CREATE TABLE damage (
+  log TEXT NOT NULL,
+  line INTEGER NOT NULL,
+  offset INTEGER NOT NULL,
+  message TEXT NOT NULL,
+  PRIMARY KEY (log, offset, message)
+) WITHOUT ROWID;
+";
+
+/// How a connection is set up before it is used.
+const WRITER: &str = "
+PRAGMA journal_mode = WAL;
+PRAGMA synchronous = NORMAL;
+PRAGMA wal_autocheckpoint = 4000;
+PRAGMA journal_size_limit = 67108864;
+PRAGMA temp_store = MEMORY;
+";
+
+/// The file of the database and those that SQLite puts beside it.
+fn files(path: &Path) -> [PathBuf; 3] {
+    let beside = |suffix: &str| {
+        let mut name = path.as_os_str().to_owned();
+        name.push(suffix);
+        PathBuf::from(name)
+    };
+    [path.to_owned(), beside("-wal"), beside("-shm")]
+}
+
+/// Why a database had to be made from nothing.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Remade {
+    /// There was none.
+    New,
+    /// It was of another version.
+    OtherVersion(i64),
+    /// It was not sound.
+    Corrupt(String),
+}
+
+/// Opens the database to write. One that cannot be used is thrown away: it is the truth for nothing.
+pub(super) fn open(path: &Path) -> Result<(Connection, Option<Remade>), DbError> {
+    let why = match open_existing(path) {
+        Ok(Ok(connection)) => return Ok((connection, None)),
+        Ok(Err(why)) => why,
+        Err(error) if is_corrupt(&error) => Remade::Corrupt(error.to_string()),
+        Err(error) => return Err(DbError::sqlite(path, error)),
+    };
+    Ok((make(path)?, Some(why)))
+}
+
+fn open_existing(path: &Path) -> rusqlite::Result<Result<Connection, Remade>> {
+    if !path.exists() {
+        return Ok(Err(Remade::New));
+    }
+    let connection = connect(path, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
+    let version: i64 = connection.query_row("PRAGMA user_version", [], |row| row.get(0))?;
+    if version != SCHEMA_VERSION {
+        return Ok(Err(Remade::OtherVersion(version)));
+    }
+    // Reads a page of every table: a file that was cut or overwritten seldom passes.
+    for table in ["sessions", "runs", "messages", "tool_calls", "damage"] {
+        connection
+            .query_row(&format!("SELECT count(*) FROM (SELECT 1 FROM {table} LIMIT 1)"), [], |_| Ok(()))?;
+    }
+    connection.query_row("SELECT count(*) FROM message_text WHERE message_text MATCH 'a'", [], |_| Ok(()))?;
+    Ok(Ok(connection))
+}
+
+/// Throws away what is there and makes an empty database.
+pub(super) fn make(path: &Path) -> Result<Connection, DbError> {
+    for file in files(path) {
+        match std::fs::remove_file(&file) {
+            Ok(()) => {}
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
+            Err(error) => return Err(DbError::Io { path: file, action: "remove the file", error }),
+        }
+    }
+    make_private(path)?;
+    let wrong = |error| DbError::sqlite(path, error);
+    let connection = connect(path, OpenFlags::SQLITE_OPEN_READ_WRITE).map_err(wrong)?;
+    let tables = format!("BEGIN; {TABLES} PRAGMA user_version = {SCHEMA_VERSION}; COMMIT;");
+    connection.execute_batch(&tables).map_err(wrong)?;
+    Ok(connection)
+}
+
+/// An empty file that only the daemon reads; SQLite gives those beside it the same mode.
+fn make_private(path: &Path) -> Result<(), DbError> {
+    use std::os::unix::fs::OpenOptionsExt;
+    let made = std::fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(path);
+    made.map(drop).map_err(|error| DbError::Io { path: path.to_owned(), action: "make the file", error })
+}
+
+fn connect(path: &Path, mode: OpenFlags) -> rusqlite::Result<Connection> {
+    let flags = mode | OpenFlags::SQLITE_OPEN_NO_MUTEX | OpenFlags::SQLITE_OPEN_NOFOLLOW;
+    let connection = Connection::open_with_flags(path, flags)?;
+    connection.busy_timeout(std::time::Duration::from_secs(5))?;
+    connection.set_prepared_statement_cache_capacity(64);
+    if mode.contains(OpenFlags::SQLITE_OPEN_READ_WRITE) {
+        connection.execute_batch(WRITER)?;
+    }
+    Ok(connection)
+}
+
+/// Opens the database to read.
+pub(super) fn open_to_read(path: &Path) -> Result<Connection, DbError> {
+    let connection =
+        connect(path, OpenFlags::SQLITE_OPEN_READ_ONLY).map_err(|error| DbError::sqlite(path, error))?;
+    let version = connection.query_row("PRAGMA user_version", [], |row| row.get::<_, i64>(0));
+    match version.map_err(|error| DbError::sqlite(path, error))? {
+        SCHEMA_VERSION => Ok(connection),
+        version => Err(DbError::OtherVersion { path: path.to_owned(), version }),
+    }
+}
+
+/// Whether an error says that the file itself is bad.
+pub(super) fn is_corrupt(error: &rusqlite::Error) -> bool {
+    match error {
+        rusqlite::Error::SqliteFailure(failure, message) => match failure.code {
+            ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase => true,
+            // A table that is not there, or has other columns, under our version number.
+            ErrorCode::Unknown => message.as_deref().is_some_and(|text| {
+                text.contains("no such table")
+                    || text.contains("no such column")
+                    || text.contains("malformed")
+            }),
+            _ => false,
+        },
+        _ => false,
+    }
+}

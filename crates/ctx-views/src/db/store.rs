@@ -1,0 +1,397 @@
+//! Putting records into the tables: one function for what lists need, one for messages and full text.
+
+use ctx_journal::LogPath;
+use ctx_session::conversation::{self, Change, Message, Part, Role};
+use ctx_session::record::{Failure, ToolStatus, Usage};
+use ctx_session::{Body, Code, Record, RunId, StateName, Timestamp};
+use rusqlite::{Connection, OptionalExtension, Row, params};
+
+use super::row::{LastRun, SessionRow};
+
+/// How much of a tool's output is kept and searched; the log has the rest.
+pub const OUTPUT_BYTES: usize = 4 * 1024;
+
+/// A session's row with its place in this file and how far its log has been read.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Stored {
+    pub(super) key: i64,
+    pub(super) row: SessionRow,
+    pub(super) next_seq: u64,
+    pub(super) text_seq: u64,
+}
+
+/// SQLite's integers are signed.
+pub(super) fn int(value: u64) -> i64 {
+    i64::try_from(value).unwrap_or(i64::MAX)
+}
+
+pub(super) fn millis(time: Timestamp) -> i64 {
+    int(time.as_millis())
+}
+
+pub(super) fn time_of(millis: i64) -> Timestamp {
+    Timestamp::from_millis(u64::try_from(millis).unwrap_or(0))
+}
+
+pub(super) fn count_of(value: i64) -> u64 {
+    u64::try_from(value).unwrap_or(0)
+}
+
+pub(super) const SESSION_COLUMNS: &str = "meta, state, failure, title, cwd, model_override, created_at, \
+     updated_at, ended_at, posted_at, last_run, last_run_over, runs, messages, tokens_in, tokens_out, preview";
+
+/// Reads [`SESSION_COLUMNS`] from a row.
+pub(super) fn session_row(row: &Row<'_>) -> rusqlite::Result<SessionRow> {
+    let time = |at: usize| -> rusqlite::Result<Timestamp> { Ok(time_of(row.get(at)?)) };
+    let maybe_time = |at: usize| -> rusqlite::Result<Option<Timestamp>> {
+        Ok(row.get::<_, Option<i64>>(at)?.map(time_of))
+    };
+    let last_run: Option<String> = row.get(10)?;
+    let is_over: bool = row.get(11)?;
+    Ok(SessionRow {
+        meta: json(row, 0)?,
+        state: state_of(&row.get::<_, String>(1)?),
+        failure: row.get::<_, Option<String>>(2)?.and_then(|text| serde_json::from_str(&text).ok()),
+        title: row.get(3)?,
+        cwd: row.get(4)?,
+        model_override: row.get(5)?,
+        created_at: time(6)?,
+        updated_at: time(7)?,
+        ended_at: maybe_time(8)?,
+        posted_at: maybe_time(9)?,
+        last_run: last_run.and_then(|id| id.parse().ok()).map(|id| LastRun { id, is_over }),
+        runs: count_of(row.get(12)?),
+        messages: count_of(row.get(13)?),
+        usage: Usage { input: count_of(row.get(14)?), output: count_of(row.get(15)?) },
+        preview: row.get(16)?,
+    })
+}
+
+fn json<T: serde::de::DeserializeOwned>(row: &Row<'_>, at: usize) -> rusqlite::Result<T> {
+    let text: String = row.get(at)?;
+    serde_json::from_str(&text).map_err(|error| {
+        rusqlite::Error::FromSqlConversionFailure(at, rusqlite::types::Type::Text, Box::new(error))
+    })
+}
+
+fn state_of(word: &str) -> StateName {
+    StateName::ALL.into_iter().find(|state| state.as_str() == word).unwrap_or(StateName::Idle)
+}
+
+fn to_json(value: &impl serde::Serialize) -> String {
+    // None of these types has a map with keys that are not strings: serialising them cannot fail.
+    serde_json::to_string(value).unwrap_or_default()
+}
+
+/// The session whose log this is, if it is known.
+pub(super) fn find(db: &Connection, log: &LogPath) -> rusqlite::Result<Option<Stored>> {
+    let sql = format!("SELECT {SESSION_COLUMNS}, key, next_seq, text_seq FROM sessions WHERE log = ?1");
+    db.prepare_cached(&sql)?
+        .query_row([log.as_str()], |row| {
+            Ok(Stored {
+                row: session_row(row)?,
+                key: row.get(17)?,
+                next_seq: count_of(row.get(18)?),
+                text_seq: count_of(row.get(19)?),
+            })
+        })
+        .optional()
+}
+
+/// Adds a session that has just been met. Nothing happens when another log has the same session.
+pub(super) fn add(db: &Connection, log: &LogPath, row: SessionRow) -> rusqlite::Result<Option<Stored>> {
+    let meta = &row.meta;
+    let added = db
+        .prepare_cached(
+            "INSERT INTO sessions (id, log, meta, owner, scope, space, agent, project, name, forked_from, state,
+               cwd, created_at, updated_at, last_run_over, runs, messages, tokens_in, tokens_out, next_seq, text_seq)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, 'idle', ?11, ?12, ?12, 0, 0, 0, 0, 0, 0, 0)
+             ON CONFLICT DO NOTHING",
+        )?
+        .execute(params![
+            meta.session_id.to_string(),
+            log.as_str(),
+            to_json(meta),
+            meta.owner,
+            to_json(&meta.scope).trim_matches('"'),
+            meta.space.as_ref().map(|name| name.as_str()),
+            meta.agent.as_ref().map(|name| name.as_str()),
+            meta.project.as_str(),
+            meta.name.as_str(),
+            meta.forked_from.map(|from| from.session_id.to_string()),
+            row.cwd,
+            millis(row.created_at),
+        ])?;
+    let key = db.last_insert_rowid();
+    Ok((added == 1).then_some(Stored { key, row, next_seq: 0, text_seq: 0 }))
+}
+
+/// Writes a session's row back.
+pub(super) fn save(db: &Connection, stored: &Stored) -> rusqlite::Result<()> {
+    let row = &stored.row;
+    db.prepare_cached(
+        "UPDATE sessions SET state = ?2, failure = ?3, title = ?4, cwd = ?5, model_override = ?6, updated_at = ?7,
+           ended_at = ?8, posted_at = ?9, last_run = ?10, last_run_over = ?11, runs = ?12, messages = ?13,
+           tokens_in = ?14, tokens_out = ?15, preview = ?16, next_seq = ?17, text_seq = ?18, missing = 0
+         WHERE key = ?1",
+    )?
+    .execute(params![
+        stored.key,
+        row.state.as_str(),
+        row.failure.as_ref().map(to_json),
+        row.title,
+        row.cwd,
+        row.model_override,
+        millis(row.updated_at),
+        row.ended_at.map(millis),
+        row.posted_at.map(millis),
+        row.last_run.map(|run| run.id.to_string()),
+        row.last_run.is_some_and(|run| run.is_over),
+        int(row.runs),
+        int(row.messages),
+        int(row.usage.input),
+        int(row.usage.output),
+        row.preview,
+        int(stored.next_seq),
+        int(stored.text_seq),
+    ])?;
+    Ok(())
+}
+
+/// Takes a session out of every table but its own row.
+pub(super) fn clear(db: &Connection, key: i64) -> rusqlite::Result<()> {
+    // The full text has to be told what it forgets.
+    db.execute(
+        "INSERT INTO message_text (message_text, rowid, content)
+         SELECT 'delete', key, content FROM messages WHERE session = ?1 AND content <> ''",
+        [key],
+    )?;
+    for table in ["messages", "runs", "tool_calls"] {
+        db.execute(&format!("DELETE FROM {table} WHERE session = ?1"), [key])?;
+    }
+    Ok(())
+}
+
+/// Forgets a session and what is known of its log.
+pub(super) fn forget(db: &Connection, log: &LogPath) -> rusqlite::Result<()> {
+    let key: Option<i64> = db
+        .query_row("SELECT key FROM sessions WHERE log = ?1", [log.as_str()], |row| row.get(0))
+        .optional()?;
+    if let Some(key) = key {
+        clear(db, key)?;
+        db.execute("DELETE FROM sessions WHERE key = ?1", [key])?;
+    }
+    db.execute("DELETE FROM damage WHERE log = ?1", [log.as_str()])?;
+    Ok(())
+}
+
+/// A log has another path. Told twice, the second time changes nothing.
+pub(super) fn moved(db: &Connection, from: &LogPath, to: &LogPath) -> rusqlite::Result<()> {
+    if find(db, from)?.is_none() {
+        return Ok(());
+    }
+    // Whatever was known of the new place is not there any more.
+    forget(db, to)?;
+    db.execute("UPDATE sessions SET log = ?2, missing = 0 WHERE log = ?1", [from.as_str(), to.as_str()])?;
+    db.execute("UPDATE OR REPLACE damage SET log = ?2 WHERE log = ?1", [from.as_str(), to.as_str()])?;
+    Ok(())
+}
+
+/// What lists need of a record: the session's row, and its runs.
+pub(super) fn put_list(db: &Connection, stored: &mut Stored, record: &Record) -> rusqlite::Result<()> {
+    stored.row.apply(record);
+    let (key, now) = (stored.key, millis(record.time));
+    match &record.body {
+        Body::User(user) => {
+            db.prepare_cached(
+                "INSERT INTO runs (session, id, seq, message_id, state, created_at)
+                 VALUES (?1, ?2, ?3, ?4, 'pending', ?5) ON CONFLICT DO NOTHING",
+            )?
+            .execute(params![
+                key,
+                user.turn_id.to_string(),
+                int(record.seq),
+                user.message_id.to_string(),
+                now
+            ])?;
+        }
+        Body::Context(context) => start_run(db, key, context.turn_id, Some(&context.model), now)?,
+        // A run that calls tools has begun, also where its `context` is damaged.
+        Body::ToolStarted(tool) => start_run(db, key, tool.turn_id, None, now)?,
+        Body::AssistantFinished(message) => {
+            if let Some(usage) = message.usage {
+                db.prepare_cached(
+                    "UPDATE runs SET tokens_in = tokens_in + ?3, tokens_out = tokens_out + ?4
+                     WHERE session = ?1 AND id = ?2 AND completed_at IS NULL",
+                )?
+                .execute(params![
+                    key,
+                    message.turn_id.to_string(),
+                    int(usage.input),
+                    int(usage.output)
+                ])?;
+            }
+        }
+        Body::RunFinished(end) => end_run(db, key, end.turn_id, ("done", None), end.duration_ms, now)?,
+        Body::Cancelled(end) => end_run(db, key, end.turn_id, ("cancelled", None), end.duration_ms, now)?,
+        Body::Failed(end) => {
+            let error = failure_json(end.code, &end.reason, &end.message);
+            end_run(db, key, end.turn_id, ("failed", Some(error)), end.duration_ms, now)?;
+        }
+        Body::SessionMeta(_)
+        | Body::RunCreated(_)
+        | Body::AssistantStarted(_)
+        | Body::ReasoningFinished(_)
+        | Body::ToolFinished(_)
+        | Body::QueuedDiscarded(_)
+        | Body::StateChanged(_)
+        | Body::SessionRenamed(_)
+        | Body::ModelSet(_)
+        | Body::CwdChanged(_)
+        | Body::Attached(_)
+        | Body::Detached(_)
+        | Body::SessionFailed(_) => {}
+    }
+    Ok(())
+}
+
+fn failure_json(code: Code, reason: &str, message: &str) -> String {
+    to_json(&Failure { code, reason: reason.to_owned(), message: message.to_owned() })
+}
+
+fn start_run(db: &Connection, key: i64, run: RunId, model: Option<&str>, now: i64) -> rusqlite::Result<()> {
+    db.prepare_cached(
+        "UPDATE runs SET state = 'running', started_at = ifnull(started_at, ?3), model = ifnull(?4, model)
+         WHERE session = ?1 AND id = ?2 AND completed_at IS NULL",
+    )?
+    .execute(params![key, run.to_string(), now, model])?;
+    Ok(())
+}
+
+/// The first end wins.
+fn end_run(
+    db: &Connection,
+    key: i64,
+    run: RunId,
+    (state, error): (&str, Option<String>),
+    duration_ms: u64,
+    now: i64,
+) -> rusqlite::Result<()> {
+    db.prepare_cached(
+        "UPDATE runs SET state = ?3, error = ?4, duration_ms = ?5, completed_at = ?6
+         WHERE session = ?1 AND id = ?2 AND completed_at IS NULL",
+    )?
+    .execute(params![key, run.to_string(), state, error, int(duration_ms), now])?;
+    Ok(())
+}
+
+/// What pages of messages, tool calls and search need of a record.
+pub(super) fn put_text(db: &Connection, key: i64, record: &Record) -> rusqlite::Result<()> {
+    match conversation::change(record) {
+        Some(Change::Said(message)) => put_message(db, key, &message)?,
+        Some(Change::Superseded { ids, .. }) => {
+            db.prepare_cached(
+                "UPDATE messages SET superseded = 1
+                 WHERE session = ?1 AND seq < ?2 AND id IN (SELECT value FROM json_each(?3))",
+            )?
+            .execute(params![key, int(record.seq), to_json(&ids)])?;
+        }
+        None => {}
+    }
+    put_tool_call(db, key, record)
+}
+
+fn put_message(db: &Connection, key: i64, message: &Message) -> rusqlite::Result<()> {
+    let text = message.text();
+    let (content, cut) = match message.role {
+        Role::Tool => beginning(&text),
+        Role::User | Role::Assistant | Role::Subagent | Role::System => (text.as_str(), false),
+    };
+    let plain = message.content.iter().all(|part| matches!(part, Part::Text { .. }));
+    let parts = (!plain).then(|| parts_json(&message.content));
+    let role = to_json(&message.role);
+    db.prepare_cached(
+        "INSERT INTO messages (session, seq, id, run_id, role, content, cut, parts, created_at)
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)",
+    )?
+    .execute(params![
+        key,
+        int(message.seq),
+        message.id.to_string(),
+        message.run.to_string(),
+        role.trim_matches('"'),
+        content,
+        cut,
+        parts,
+        millis(message.time),
+    ])?;
+    if !content.is_empty() {
+        let rowid = db.last_insert_rowid();
+        db.prepare_cached("INSERT INTO message_text (rowid, content) VALUES (?1, ?2)")?
+            .execute(params![rowid, content])?;
+    }
+    Ok(())
+}
+
+/// The parts of a message; the text of a tool's result stands in the message already.
+fn parts_json(parts: &[Part]) -> String {
+    let without_text: Vec<Part> = parts
+        .iter()
+        .map(|part| match part {
+            Part::ToolResult { call_id, status, .. } => {
+                Part::ToolResult { call_id: *call_id, status: *status, text: String::new() }
+            }
+            Part::Text { .. } | Part::ToolCall { .. } => part.clone(),
+        })
+        .collect();
+    to_json(&without_text)
+}
+
+fn put_tool_call(db: &Connection, key: i64, record: &Record) -> rusqlite::Result<()> {
+    let now = millis(record.time);
+    if let Body::ToolStarted(tool) = &record.body {
+        db.prepare_cached(
+            "INSERT INTO tool_calls (session, id, seq, run_id, caller, tool_name, input, state, created_at)
+             VALUES (?1, ?2, ?3, ?4, 'primary', ?5, ?6, 'pending', ?7) ON CONFLICT DO NOTHING",
+        )?
+        .execute(params![
+            key,
+            tool.call_id.to_string(),
+            int(record.seq),
+            tool.turn_id.to_string(),
+            tool.name,
+            tool.input.to_string(),
+            now,
+        ])?;
+    }
+    if let Body::ToolFinished(tool) = &record.body {
+        let state = match tool.status {
+            ToolStatus::Ok => "done",
+            ToolStatus::Error => "failed",
+            ToolStatus::Interrupted => "interrupted",
+        };
+        let (output, cut) = beginning(&tool.output);
+        db.prepare_cached(
+            "UPDATE tool_calls SET state = ?3, output = ?4, cut = ?5, completed_at = ?6, duration_ms = ?7
+             WHERE session = ?1 AND id = ?2 AND completed_at IS NULL",
+        )?
+        .execute(params![
+            key,
+            tool.call_id.to_string(),
+            state,
+            output,
+            cut || tool.truncated,
+            now,
+            int(tool.duration_ms),
+        ])?;
+    }
+    Ok(())
+}
+
+/// The beginning of a tool's output, and whether there is more.
+fn beginning(text: &str) -> (&str, bool) {
+    match text.get(..text.floor_char_boundary(OUTPUT_BYTES)) {
+        Some(start) if start.len() < text.len() => (start, true),
+        Some(_) | None => (text, false),
+    }
+}

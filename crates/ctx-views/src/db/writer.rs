@@ -1,0 +1,151 @@
+//! The one thread that writes `index.db`: takes what waits on the desk, and puts it into one transaction.
+
+use std::sync::Arc;
+
+use rusqlite::{Connection, params};
+
+use super::desk::{Job, Work};
+use super::stretch::{self, Part, Put, Stretch};
+use super::{Shared, schema, store};
+
+/// Memory for pages while much is written, and while little is; in KiB.
+const CACHE_BUSY_KIB: i64 = 64 * 1024;
+const CACHE_IDLE_KIB: i64 = 2 * 1024;
+
+/// What became of the stretches of a batch.
+type Outcome = Vec<Put>;
+
+/// Writes until the desk is closed.
+pub(super) fn run(shared: &Arc<Shared>, mut db: Connection) {
+    let mut busy = false;
+    while let Some(batch) = shared.desk.next_batch() {
+        if batch.is_empty() {
+            let staff = shared.desk.retry_stale();
+            shared.hire(staff);
+            continue;
+        }
+        let much = batch.iter().any(|work| matches!(work, Work::Stretch(s) if s.part != Part::Live));
+        if much != busy {
+            busy = much;
+            set_cache(&db, busy);
+        }
+        match write(shared, &mut db, &batch) {
+            Ok(outcome) => after(shared, batch, outcome),
+            Err(error) if schema::is_corrupt(&error) => {
+                shared.note_error(&error);
+                db = match remake(shared, db) {
+                    Some(fresh) => fresh,
+                    None => return shared.desk.stop(),
+                };
+                answer(batch);
+            }
+            Err(error) => {
+                shared.note_error(&error);
+                give_up(shared, batch);
+            }
+        }
+    }
+    // What follows a clean stop finds no log beside the database.
+    let _ = db.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()));
+}
+
+/// Only a matter of speed and memory: a failure changes nothing else.
+fn set_cache(db: &Connection, busy: bool) {
+    let kib = if busy { CACHE_BUSY_KIB } else { CACHE_IDLE_KIB };
+    let _ = db.execute_batch(&format!("PRAGMA cache_size = -{kib}; PRAGMA shrink_memory;"));
+}
+
+fn write(shared: &Shared, db: &mut Connection, batch: &[Work]) -> rusqlite::Result<Outcome> {
+    let transaction = db.transaction()?;
+    let meta_of = &*shared.options.meta_of;
+    let mut outcome = Outcome::new();
+    for work in batch {
+        match work {
+            Work::Stretch(stretch) => outcome.push(stretch::put(&transaction, stretch, meta_of)?),
+            Work::Moved { from, to } => {
+                store::moved(&transaction, from, to)?;
+            }
+            Work::Removed(log) => store::forget(&transaction, log)?,
+            Work::Missing(logs) => {
+                for log in logs {
+                    let sql = "UPDATE sessions SET missing = 1 WHERE log = ?1";
+                    transaction.execute(sql, params![log.as_str()])?;
+                }
+            }
+            Work::Flush(_) => {}
+        }
+    }
+    transaction.commit()?;
+    Ok(outcome)
+}
+
+/// Tells everyone who waits, and asks for what turned out to be missing.
+fn after(shared: &Arc<Shared>, batch: Vec<Work>, outcome: Outcome) {
+    let mut outcome = outcome.into_iter();
+    for work in &batch {
+        let staff = match work {
+            Work::Stretch(Stretch { log, part, is_last, .. }) => {
+                let put = outcome.next().unwrap_or(Put::Behind);
+                shared.desk.written(log, *part, *is_last, put)
+            }
+            // A reader may have been in the middle of it.
+            Work::Moved { to, .. } => shared.desk.ask(Job::Lists(to.clone()), 0),
+            Work::Removed(_) | Work::Missing(_) | Work::Flush(_) => continue,
+        };
+        shared.hire(staff);
+    }
+    answer(batch);
+}
+
+fn answer(batch: Vec<Work>) {
+    for work in batch {
+        if let Work::Flush(waiting) = work {
+            // Who asked may have stopped waiting.
+            let _ = waiting.try_send(());
+        }
+    }
+}
+
+/// Nothing of the batch was written: every log in it is behind.
+fn give_up(shared: &Arc<Shared>, batch: Vec<Work>) {
+    for work in &batch {
+        match work {
+            Work::Stretch(stretch) => {
+                shared.desk.mark_stale(stretch.log.clone());
+                let job = match stretch.part {
+                    Part::Lists => Job::Lists(stretch.log.clone()),
+                    Part::Text => Job::Text(stretch.log.clone()),
+                    Part::Live => continue,
+                };
+                if stretch.is_last {
+                    let staff = shared.desk.close(&job);
+                    shared.hire(staff);
+                }
+            }
+            // The plan of the next start, or of this one, sees what moved and what went.
+            Work::Moved { .. } | Work::Removed(_) | Work::Missing(_) => {
+                let staff = shared.desk.ask(Job::Plan, 0);
+                shared.hire(staff);
+            }
+            Work::Flush(_) => {}
+        }
+    }
+    answer(batch);
+}
+
+/// Throws a broken database away and has everything read again.
+fn remake(shared: &Arc<Shared>, broken: Connection) -> Option<Connection> {
+    shared.forget_readers();
+    drop(broken);
+    match schema::make(&shared.path) {
+        Ok(fresh) => {
+            let staff = shared.desk.start_over();
+            shared.hire(staff);
+            Some(fresh)
+        }
+        Err(error) => {
+            shared.note_error(&error);
+            None
+        }
+    }
+}
