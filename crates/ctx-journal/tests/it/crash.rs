@@ -37,8 +37,12 @@ enum Fate {
     Unknown,
 }
 
+/// Names from here on are deep in the tree, which takes many operations to make; the others are not.
+const DEEP: u64 = 1000;
+
 fn log(name: u64) -> LogPath {
-    LogPath::new(format!("home/0/agent/coder/session/s{name}/events.jsonl")).unwrap()
+    let dir = if name < DEEP { "" } else { "home/0/agent/coder/session/" };
+    LogPath::new(format!("{dir}s{name}/events.jsonl")).unwrap()
 }
 
 struct World {
@@ -61,7 +65,8 @@ impl World {
         disk.record();
         let journal = FileJournal::new(Arc::new(disk.clone()));
         let rng = Rng::new(seed);
-        World { disk, journal, writer: None, rng, tried: Vec::new(), place: 0, moves: Vec::new(), sum: 0 }
+        let place = if seed.is_multiple_of(8) { DEEP } else { 0 };
+        World { disk, journal, writer: None, rng, tried: Vec::new(), place, moves: Vec::new(), sum: 0 }
     }
 
     /// The records of a command. Each adds a number and says what the sum is then, so that a replay can be checked.
