@@ -1,11 +1,13 @@
 //! Views: everything that is derived from the records of a session and can be deleted without loss.
 //!
 //! `files` writes the files of one session directory, `index` the files that list the sessions beside each
-//! other, and `read` reads both while no daemon is up. A view shows only what the journal has committed. It is
+//! other, and `read` reads both while no daemon is up. `db` is the index database for lists and search, `audit`
+//! the log of who did what. A view shows only what the journal has committed. It is
 //! never synced, never fails a session, and catches up from the log when it fell behind.
 //!
 //! Views know neither doors nor hosts, and nothing here decides anything about a session.
 
+pub mod audit;
 pub mod db;
 mod dir;
 mod error;

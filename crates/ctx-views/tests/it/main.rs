@@ -1,6 +1,8 @@
 //! Views against real logs and a real file system.
 
 #[cfg(test)]
+mod audit;
+#[cfg(test)]
 mod db;
 #[cfg(test)]
 mod files;

@@ -1,0 +1,258 @@
+//! Which audit events a commit amounts to. Pure; the table is published in `docs/audit.md`.
+
+use ctx_session::record::{Cancelled, Failed, LimitScope, RunFinished, StateChanged, Trigger, Usage};
+use ctx_session::{Body, Record, RunId, Session, SessionId, StateName, Timestamp};
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+/// Characters of a message that the log of deeds repeats.
+const PREVIEW_CHARS: usize = 80;
+
+/// The words for what can happen. Each is a row of the table in `docs/audit.md`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum EventName {
+    #[serde(rename = "session.created")]
+    SessionCreated,
+    #[serde(rename = "session.queued")]
+    SessionQueued,
+    #[serde(rename = "session.resumed_from_queue")]
+    SessionResumedFromQueue,
+    #[serde(rename = "session.queued_discarded")]
+    SessionQueuedDiscarded,
+    #[serde(rename = "session.state")]
+    SessionState,
+    #[serde(rename = "session.attached")]
+    SessionAttached,
+    #[serde(rename = "session.detached")]
+    SessionDetached,
+    #[serde(rename = "session.ended")]
+    SessionEnded,
+    #[serde(rename = "session.crash_recovered")]
+    SessionCrashRecovered,
+    #[serde(rename = "run.created")]
+    RunCreated,
+    #[serde(rename = "run.completed")]
+    RunCompleted,
+    #[serde(rename = "run.cancelled")]
+    RunCancelled,
+}
+
+impl EventName {
+    pub const ALL: [EventName; 12] = [
+        EventName::SessionCreated,
+        EventName::SessionQueued,
+        EventName::SessionResumedFromQueue,
+        EventName::SessionQueuedDiscarded,
+        EventName::SessionState,
+        EventName::SessionAttached,
+        EventName::SessionDetached,
+        EventName::SessionEnded,
+        EventName::SessionCrashRecovered,
+        EventName::RunCreated,
+        EventName::RunCompleted,
+        EventName::RunCancelled,
+    ];
+
+    pub fn as_str(self) -> &'static str {
+        match self {
+            EventName::SessionCreated => "session.created",
+            EventName::SessionQueued => "session.queued",
+            EventName::SessionResumedFromQueue => "session.resumed_from_queue",
+            EventName::SessionQueuedDiscarded => "session.queued_discarded",
+            EventName::SessionState => "session.state",
+            EventName::SessionAttached => "session.attached",
+            EventName::SessionDetached => "session.detached",
+            EventName::SessionEnded => "session.ended",
+            EventName::SessionCrashRecovered => "session.crash_recovered",
+            EventName::RunCreated => "run.created",
+            EventName::RunCompleted => "run.completed",
+            EventName::RunCancelled => "run.cancelled",
+        }
+    }
+}
+
+/// Something that someone did, or that happened to what is theirs.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct AuditEvent {
+    pub event: EventName,
+    /// Who did it; the session's owner where nobody in particular did.
+    pub user: u32,
+    pub session: SessionId,
+    /// The record that says so.
+    pub session_seq: u64,
+    pub data: Value,
+}
+
+/// Whether a record of this kind can give events, for readers that have not decoded it.
+pub(super) fn is_audited(kind: &str) -> bool {
+    matches!(
+        kind,
+        "session_meta"
+            | "run_created"
+            | "run_finished"
+            | "cancelled"
+            | "failed"
+            | "queued_discarded"
+            | "state_changed"
+            | "attached"
+            | "detached"
+    )
+}
+
+/// The events of one commit. `session` has its records applied. What a fork copied from its source was audited
+/// there.
+pub fn events(session: &Session, commit: &[Record]) -> Vec<AuditEvent> {
+    let copied = session.meta.forked_from.map_or(0, |from| from.seq);
+    let own = commit.iter().filter(|record| record.seq == 0 || record.seq > copied);
+    own.flat_map(|record| of_record(session, commit, record)).collect()
+}
+
+fn of_record(session: &Session, commit: &[Record], record: &Record) -> Vec<AuditEvent> {
+    let owner = session.meta.owner;
+    let event = |event, user: Option<u32>, data| AuditEvent {
+        event,
+        user: user.unwrap_or(owner),
+        session: session.id(),
+        session_seq: record.seq,
+        data,
+    };
+    let id = session.id();
+    match &record.body {
+        Body::SessionMeta(meta) => {
+            let forked_from = meta.forked_from.map(|from| from.session_id);
+            let data = json!({
+                "session_id": id, "project_id": meta.project, "user_id": owner, "forked_from": forked_from,
+            });
+            vec![event(EventName::SessionCreated, None, data)]
+        }
+        Body::RunCreated(run) => {
+            let preview = message_preview(commit, run.turn_id);
+            let data = json!({ "run_id": run.turn_id, "session_id": id, "message_preview": preview });
+            vec![event(EventName::RunCreated, None, data)]
+        }
+        Body::RunFinished(RunFinished { turn_id, duration_ms, usage }) => {
+            vec![event(EventName::RunCompleted, None, completed(*turn_id, "done", *duration_ms, *usage))]
+        }
+        Body::Failed(Failed { turn_id, duration_ms, .. }) => {
+            let data = completed(*turn_id, "failed", *duration_ms, usage_of(session, *turn_id));
+            vec![event(EventName::RunCompleted, None, data)]
+        }
+        Body::Cancelled(Cancelled { turn_id, by, duration_ms, .. }) => {
+            let data = completed(*turn_id, "cancelled", *duration_ms, usage_of(session, *turn_id));
+            let cancelled = json!({ "run_id": turn_id, "session_id": id, "user_id": by.unwrap_or(owner) });
+            vec![event(EventName::RunCompleted, *by, data), event(EventName::RunCancelled, *by, cancelled)]
+        }
+        Body::QueuedDiscarded(discarded) => {
+            let data = json!({
+                "session_id": id, "run_id": discarded.turn_id, "message_id": discarded.message_id,
+                "user_id": discarded.by,
+            });
+            vec![event(EventName::SessionQueuedDiscarded, Some(discarded.by), data)]
+        }
+        Body::StateChanged(change) => {
+            let moved = json!({
+                "session_id": id, "from_state": change.from, "to_state": change.to, "trigger": change.trigger,
+            });
+            let mut events = vec![event(EventName::SessionState, change.by, moved)];
+            let more = with_state(session, commit, change, record.time);
+            events.extend(more.map(|(name, data)| event(name, change.by, data)));
+            events
+        }
+        Body::Attached(attached) => {
+            let data = json!({
+                "session_id": id, "user_id": attached.user, "device_hint": attached.device_hint,
+            });
+            vec![event(EventName::SessionAttached, Some(attached.user), data)]
+        }
+        Body::Detached(detached) => {
+            let data = json!({ "session_id": id, "user_id": detached.user, "reason": detached.reason });
+            vec![event(EventName::SessionDetached, Some(detached.user), data)]
+        }
+        Body::Context(_)
+        | Body::User(_)
+        | Body::AssistantStarted(_)
+        | Body::AssistantFinished(_)
+        | Body::ReasoningFinished(_)
+        | Body::ToolStarted(_)
+        | Body::ToolFinished(_)
+        | Body::SessionRenamed(_)
+        | Body::ModelSet(_)
+        | Body::CwdChanged(_)
+        | Body::SessionFailed(_) => Vec::new(),
+    }
+}
+
+/// What a change of state is besides.
+fn with_state(
+    session: &Session,
+    commit: &[Record],
+    change: &StateChanged,
+    time: Timestamp,
+) -> Option<(EventName, Value)> {
+    let id = session.id();
+    let newest = session.runs().next_back();
+    let run = newest.map(|run| run.id);
+    match change.trigger {
+        Trigger::ConcurrencyLimit => {
+            let reason = change.limit.map(|limit| match limit.scope {
+                LimitScope::PerProject => "per_project",
+                LimitScope::PerOperator => "per_operator",
+            });
+            let data = json!({
+                "session_id": id, "run_id": run, "message_id": newest.map(|run| run.message_id), "reason": reason,
+                "running_count": change.limit.map(|limit| limit.running),
+                "limit": change.limit.map(|limit| limit.limit),
+            });
+            Some((EventName::SessionQueued, data))
+        }
+        Trigger::QueueResumed => {
+            // The record does not tell how many ran then.
+            let data = json!({
+                "session_id": id, "run_id": run, "user_id": change.by.unwrap_or(session.meta.owner),
+                "running_count": null,
+            });
+            Some((EventName::SessionResumedFromQueue, data))
+        }
+        Trigger::CrashRecovered => {
+            let failed = commit.iter().find_map(|record| match &record.body {
+                Body::Failed(failed) => Some(failed.turn_id),
+                _ => None,
+            });
+            let data = json!({ "session_id": id, "failed_run_id": failed });
+            Some((EventName::SessionCrashRecovered, data))
+        }
+        Trigger::SessionEnded if change.to == StateName::Ended => {
+            let data = json!({
+                "session_id": id, "user_id": change.by.unwrap_or(session.meta.owner),
+                "run_count": session.runs().count(), "duration": time.millis_since(session.created_at),
+            });
+            Some((EventName::SessionEnded, data))
+        }
+        Trigger::MessagePosted
+        | Trigger::QueuedDiscarded
+        | Trigger::RunCompleted
+        | Trigger::RunFailed
+        | Trigger::RunCancelled
+        | Trigger::SessionEnded
+        | Trigger::SessionFailed => None,
+    }
+}
+
+fn completed(run: RunId, state: &str, duration_ms: u64, usage: Usage) -> Value {
+    json!({ "run_id": run, "state": state, "duration_ms": duration_ms, "tokens": usage })
+}
+
+fn usage_of(session: &Session, run: RunId) -> Usage {
+    session.run(run).map(|run| run.usage).unwrap_or_default()
+}
+
+/// The beginning of the message that a run was created with, on one line.
+fn message_preview(commit: &[Record], run: RunId) -> Option<String> {
+    commit.iter().find_map(|record| match &record.body {
+        Body::User(user) if user.turn_id == run => {
+            let line = user.text.chars().map(|c| if c.is_control() { ' ' } else { c });
+            Some(line.take(PREVIEW_CHARS).collect())
+        }
+        _ => None,
+    })
+}

@@ -1,0 +1,276 @@
+//! The audit log: every deed is told once, whatever happened in between.
+
+use std::sync::Arc;
+
+use ctx_journal::{Entry, LogPath, LogWriter};
+use ctx_session::Record;
+use ctx_views::audit::{
+    Audit, AuditEvent, AuditLine, AuditOptions, AuditQuery, AuditReader, EventName, events,
+};
+use proptest::prelude::*;
+
+use crate::world::{Life, Root, Step, append, own, steps};
+
+fn audit_log() -> LogPath {
+    LogPath::new(".state/audit.jsonl").unwrap()
+}
+
+fn start(root: &Root) -> Audit {
+    let journal = root.journal.clone();
+    let options = AuditOptions {
+        log: audit_log(),
+        owner: own(),
+        now: Life::begin(1).session.created_at,
+        session_logs: Arc::new(move || journal.list("home")),
+    };
+    let audit = Audit::start(root.journal.clone(), options).unwrap();
+    audit.flush();
+    assert_eq!(audit.last_error(), None);
+    audit
+}
+
+fn read(root: &Root, query: &AuditQuery) -> (Vec<AuditLine>, Option<u64>) {
+    AuditReader::new(root.journal.clone(), audit_log()).newest(query).unwrap()
+}
+
+fn all() -> AuditQuery {
+    AuditQuery { limit: usize::MAX, ..AuditQuery::default() }
+}
+
+fn told(root: &Root) -> Vec<AuditEvent> {
+    let (mut lines, _) = read(root, &all());
+    lines.reverse();
+    lines.into_iter().map(|line| line.event).collect()
+}
+
+struct Watched {
+    life: Life,
+    log: LogPath,
+    writer: Box<dyn LogWriter>,
+}
+
+impl Watched {
+    fn new(root: &Root, seed: u64) -> Watched {
+        let mut life = Life::begin_as(seed, Some("s"), "coder", 1_794_722_400_000 + seed);
+        life.live(&[]);
+        let log = LogPath::new(format!("home/0/agent/coder/session/s{seed}/events.jsonl")).unwrap();
+        let writer = life.write(&*root.journal, &log);
+        Watched { life, log, writer }
+    }
+
+    fn step(&mut self, step: &Step, audit: Option<&Audit>) {
+        let Some(commit) = self.life.step(step).map(<[Record]>::to_vec) else { return };
+        append(&*self.writer, &commit);
+        if let Some(audit) = audit {
+            audit.committed(&self.log, &self.life.session, &commit);
+        }
+    }
+}
+
+fn post(slot: bool) -> Step {
+    Step::Post { text: "hello\nworld".to_owned(), slot, cwd: None }
+}
+
+fn words(events: &[AuditEvent]) -> Vec<&'static str> {
+    events.iter().map(|event| event.event.as_str()).collect()
+}
+
+#[test]
+fn a_session_is_told_from_beginning_to_end() {
+    let root = Root::new();
+    let audit = start(&root);
+    let mut session = Watched::new(&root, 1);
+    audit.committed(&session.log, &session.life.session, &session.life.records());
+    let done = Step::Finish { how: 0, partial: None };
+    let steps = [
+        post(true),
+        Step::Say { text: "hi".to_owned() },
+        done,
+        Step::Attach { takeover: false },
+        post(false),
+        Step::ResumeQueued,
+        Step::Crash,
+        post(false),
+        Step::DiscardQueued,
+        Step::End,
+    ];
+    for step in &steps {
+        session.step(step, Some(&audit));
+    }
+    audit.flush();
+    let told = told(&root);
+    let expected = [
+        "session.created",
+        "run.created session.state",
+        "run.completed session.state",
+        "session.attached",
+        "run.created session.state session.queued",
+        "session.state session.resumed_from_queue",
+        "session.detached run.completed session.state session.crash_recovered",
+        "run.created session.state session.queued",
+        "session.queued_discarded run.completed run.cancelled session.state",
+        "session.state session.ended",
+    ];
+    assert_eq!(words(&told).join(" "), expected.join(" "));
+    let data = |name: EventName| &told.iter().find(|event| event.event == name).unwrap().data;
+    assert_eq!(data(EventName::RunCreated)["message_preview"], "hello world");
+    assert_eq!(data(EventName::RunCompleted)["tokens"], serde_json::json!({ "input": 3, "output": 5 }));
+    assert_eq!(data(EventName::SessionQueued)["reason"], "per_project");
+    assert_eq!(data(EventName::SessionEnded)["run_count"], 3);
+    assert_eq!(data(EventName::SessionDetached)["reason"], "daemon_restart");
+    let failed = &data(EventName::SessionCrashRecovered)["failed_run_id"];
+    assert_eq!(*failed, session.life.session.runs().nth(1).unwrap().id.to_string());
+}
+
+/// The data that the seed names for each event.
+#[test]
+fn every_event_has_its_data_and_its_row_in_the_docs() {
+    let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/audit.md");
+    let page = std::fs::read_to_string(root).unwrap();
+    let rows: Vec<&str> = page.lines().filter(|line| line.starts_with("| `")).collect();
+    let mut life = Life::begin(1);
+    life.live(&[
+        post(false),
+        Step::ResumeQueued,
+        Step::Finish { how: 3, partial: None },
+        Step::Attach { takeover: false },
+        Step::Detach,
+        post(true),
+        Step::Crash,
+        post(false),
+        Step::DiscardQueued,
+        Step::End,
+    ]);
+    let told: Vec<AuditEvent> =
+        life.commits.iter().flat_map(|commit| events(&life.session, commit)).collect();
+    assert_eq!(rows.len(), EventName::ALL.len());
+    for name in EventName::ALL {
+        let row = rows.iter().find(|row| row.contains(&format!("`{}`", name.as_str()))).unwrap();
+        let event = told.iter().find(|event| event.event == name).unwrap();
+        let data = row.split('|').nth(3).unwrap();
+        for key in event.data.as_object().unwrap().keys() {
+            assert!(data.contains(key.as_str()), "{row} does not name {key}");
+        }
+    }
+}
+
+#[test]
+fn lines_are_found_by_who_what_when_and_in_pages() {
+    let root = Root::new();
+    let audit = start(&root);
+    for seed in 1..=2 {
+        let mut session = Watched::new(&root, seed);
+        audit.committed(&session.log, &session.life.session, &session.life.records());
+        session.step(&Step::End, Some(&audit));
+    }
+    audit.flush();
+    let (whole, next) = read(&root, &all());
+    assert_eq!((whole.len(), next), (6, None));
+    let session = whole[0].event.session;
+    let count = |query: AuditQuery| read(&root, &query).0.len();
+    assert_eq!(count(AuditQuery { session: Some(session), ..all() }), 3);
+    assert_eq!(count(AuditQuery { events: vec![EventName::SessionEnded], ..all() }), 2);
+    assert_eq!(count(AuditQuery { user: Some(own().uid), ..all() }), 6);
+    assert_eq!(count(AuditQuery { user: Some(own().uid + 1), ..all() }), 0);
+    assert_eq!(count(AuditQuery { since: Some(whole[0].time), ..all() }), 2);
+    assert_eq!(count(AuditQuery { until: Some(whole[5].time), ..all() }), 0);
+    let (page, next) = read(&root, &AuditQuery { limit: 4, ..all() });
+    let (rest, end) = read(&root, &AuditQuery { before: next, ..all() });
+    assert_eq!(([page, rest].concat(), end), (whole, None));
+}
+
+#[test]
+fn without_a_log_there_is_nothing_to_read() {
+    assert_eq!(read(&Root::new(), &all()), (Vec::new(), None));
+}
+
+#[test]
+fn a_session_that_was_purged_keeps_its_lines() {
+    let root = Root::new();
+    let audit = start(&root);
+    let session = Watched::new(&root, 1);
+    audit.committed(&session.log, &session.life.session, &session.life.records());
+    drop(audit);
+    let log = session.log.clone();
+    drop(session);
+    root.journal.remove(&log).unwrap();
+    drop(start(&root));
+    assert_eq!(words(&told(&root)), ["session.created"]);
+}
+
+/// What the whole lives of sessions amount to.
+fn expected(sessions: &[Watched]) -> Vec<Vec<AuditEvent>> {
+    let of = |session: &Watched| {
+        let mut then = Life::begin_as(0, None, "coder", 0).session;
+        let mut events_of = Vec::new();
+        for commit in &session.life.commits {
+            for record in commit {
+                match &record.body {
+                    ctx_session::Body::SessionMeta(meta) => {
+                        then = ctx_session::Session::new((**meta).clone(), record.seq, record.time);
+                    }
+                    _ => then.apply(record),
+                }
+            }
+            events_of.extend(events(&then, commit));
+        }
+        events_of
+    };
+    sessions.iter().map(of).collect()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(24))]
+
+    #[test]
+    fn every_deed_is_told_once_in_order_whatever_is_lost(
+        steps in prop::collection::vec((0usize..3, steps(2), prop::bool::weighted(0.8)), 1..60),
+        restarts in prop::collection::vec(prop::bool::weighted(0.1), 60),
+    ) {
+        let root = Root::new();
+        let mut audit = start(&root);
+        let mut sessions: Vec<Watched> = (0..3).map(|seed| Watched::new(&root, seed)).collect();
+        drop(audit);
+        audit = start(&root);
+        for ((of, step, is_told), restart) in steps.iter().zip(&restarts) {
+            if *restart {
+                drop(audit);
+                audit = start(&root);
+            }
+            for step in step {
+                // A crash loses the end of what was to be told, so nothing of a session is told after a loss.
+                sessions[*of].step(step, is_told.then_some(&audit));
+                if !is_told {
+                    drop(audit);
+                    audit = start(&root);
+                }
+            }
+        }
+        drop(audit);
+        drop(start(&root));
+        let told = told(&root);
+        for (session, expected) in sessions.iter().zip(expected(&sessions)) {
+            let id = session.life.session.id();
+            let of_session: Vec<AuditEvent> = told.iter().filter(|event| event.session == id).cloned().collect();
+            prop_assert_eq!(of_session, expected);
+        }
+    }
+}
+
+#[test]
+fn a_line_begins_as_every_record_does() {
+    let root = Root::new();
+    drop(start(&root));
+    let session = Watched::new(&root, 1);
+    let audit = start(&root);
+    drop(audit);
+    let mut lines: Vec<Entry> = Vec::new();
+    root.journal
+        .read(&audit_log(), 0, &mut |entry| {
+            lines.push(entry);
+            std::ops::ControlFlow::Continue(())
+        })
+        .unwrap();
+    assert_eq!((lines[0].kind.as_str(), lines[1].kind.as_str()), ("audit_opened", "audit"));
+    assert_eq!(lines[1].time, session.life.session.created_at);
+}
