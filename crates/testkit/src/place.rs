@@ -1,0 +1,124 @@
+//! A place of its own for the program under test: a root, a home, a workspace, and none of the environment of
+//! whoever runs the tests.
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+/// A temporary directory with what `ctx` looks for in it.
+#[derive(Debug)]
+pub struct Place {
+    temp: tempfile::TempDir,
+    binary: PathBuf,
+    root: PathBuf,
+}
+
+/// How a command ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Outcome {
+    pub code: i32,
+    pub stdout: String,
+    pub stderr: String,
+}
+
+impl Outcome {
+    /// Its output, if it ended well.
+    #[track_caller]
+    pub fn ok(self) -> String {
+        assert_eq!(self.code, 0, "stdout: {}\nstderr: {}", self.stdout, self.stderr);
+        self.stdout
+    }
+
+    /// What it said on stderr, if it ended with that code.
+    #[track_caller]
+    pub fn fails(self, code: i32) -> String {
+        assert_eq!(self.code, code, "stdout: {}\nstderr: {}", self.stdout, self.stderr);
+        self.stderr
+    }
+}
+
+impl Place {
+    /// `binary` is `env!("CARGO_BIN_EXE_ctx")` of the test that asks.
+    pub fn new(binary: impl AsRef<Path>) -> Place {
+        let temp = tempfile::tempdir().expect("a temporary directory");
+        let root = temp.path().join("root");
+        for dir in ["home", "work"] {
+            std::fs::create_dir(temp.path().join(dir)).expect("a directory in the temporary one");
+        }
+        Place { temp, binary: binary.as_ref().to_owned(), root }
+    }
+
+    /// Another root below the temporary directory, such as one with a long name.
+    #[must_use]
+    pub fn with_root(mut self, below: &str) -> Place {
+        self.root = self.temp.path().join(below);
+        self
+    }
+
+    pub fn root(&self) -> &Path {
+        &self.root
+    }
+
+    /// The directory that agents work in.
+    pub fn workspace(&self) -> PathBuf {
+        self.temp.path().join("work")
+    }
+
+    pub fn home(&self) -> PathBuf {
+        self.temp.path().join("home")
+    }
+
+    /// A file or directory of this place.
+    pub fn path(&self, below: &str) -> PathBuf {
+        self.temp.path().join(below)
+    }
+
+    /// The program with this place as its whole world.
+    pub fn command(&self, args: &[&str]) -> Command {
+        let mut command = Command::new(&self.binary);
+        command.args(args);
+        self.settle(&mut command);
+        command
+    }
+
+    /// Gives a command this place's environment and nothing else.
+    pub(crate) fn settle(&self, command: &mut Command) {
+        command.env_clear().current_dir(self.workspace());
+        command.env("PATH", std::env::var_os("PATH").unwrap_or_default());
+        command.env("HOME", self.home()).env("CTX_ROOT", &self.root).env("TERM", "xterm");
+    }
+
+    pub(crate) fn binary(&self) -> &Path {
+        &self.binary
+    }
+
+    /// Runs the program to its end, with nothing on stdin.
+    pub fn ctx(&self, args: &[&str]) -> Outcome {
+        finish(self.command(args).stdin(Stdio::null()))
+    }
+
+    /// Runs the program to its end with a text on stdin.
+    pub fn ctx_with(&self, args: &[&str], input: &str) -> Outcome {
+        let mut command = self.command(args);
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().expect("the program starts");
+        let mut stdin = child.stdin.take().expect("a pipe to the program");
+        // A program that does not read to the end breaks the pipe; its outcome says the rest.
+        let _ = stdin.write_all(input.as_bytes());
+        drop(stdin);
+        outcome(&child.wait_with_output().expect("the program ends"))
+    }
+}
+
+/// Runs a command to its end.
+pub fn finish(command: &mut Command) -> Outcome {
+    outcome(&command.output().expect("the program runs"))
+}
+
+fn outcome(output: &std::process::Output) -> Outcome {
+    Outcome {
+        code: output.status.code().unwrap_or(-1),
+        stdout: String::from_utf8_lossy(&output.stdout).into_owned(),
+        stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
+    }
+}

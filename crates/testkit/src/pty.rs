@@ -1,0 +1,118 @@
+//! A terminal to type at: the program runs on a real PTY, as the leader of its own session.
+
+use std::fs::File;
+use std::io::{Read, Write};
+use std::os::fd::OwnedFd;
+use std::process::{Child, Command, Stdio};
+use std::time::Instant;
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
+use rustix::termios::{Winsize, tcsetwinsize};
+
+use crate::DEADLINE;
+use crate::place::Place;
+
+/// A program on a terminal of 80 by 24.
+pub struct Pty {
+    master: File,
+    child: Child,
+    /// All that was shown.
+    shown: String,
+    /// How much of it was waited for already.
+    read: usize,
+}
+
+impl Pty {
+    /// Runs `ctx` of a place with these arguments.
+    pub fn ctx(place: &Place, args: &[&str]) -> Pty {
+        // `setsid --ctty` makes the terminal the program's own, so that Ctrl-C becomes a signal.
+        let mut command = Command::new("setsid");
+        place.settle(command.args(["--ctty", "--wait"]).arg(place.binary()).args(args));
+        Pty::run(&mut command)
+    }
+
+    fn run(command: &mut Command) -> Pty {
+        let master = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC).expect("a pty");
+        grantpt(&master).expect("a pty of our own");
+        unlockpt(&master).expect("a pty to open");
+        let name = ptsname(&master, Vec::new()).expect("the terminal's name");
+        let name = name.into_string().expect("a name in UTF-8");
+        let size = Winsize { ws_row: 24, ws_col: 80, ws_xpixel: 0, ws_ypixel: 0 };
+        tcsetwinsize(&master, size).expect("a size for the terminal");
+        let open = || File::options().read(true).write(true).open(&name).expect("the terminal");
+        let stdio = || Stdio::from(OwnedFd::from(open()));
+        let child = command.stdin(stdio()).stdout(stdio()).stderr(stdio()).spawn().expect("the program starts");
+        Pty { master: File::from(master), child, shown: String::new(), read: 0 }
+    }
+
+    /// Types text as a person would; Enter is `\r`, Ctrl-C `\x03`.
+    pub fn type_keys(&mut self, keys: &str) {
+        self.master.write_all(keys.as_bytes()).expect("the terminal takes keys");
+    }
+
+    /// Waits until the text shows after what was waited for before; what came before it.
+    #[track_caller]
+    pub fn wait_for(&mut self, text: &str) -> String {
+        let begun = Instant::now();
+        loop {
+            let rest = self.shown.get(self.read..).unwrap_or_default();
+            if let Some(at) = rest.find(text) {
+                let before = rest.get(..at).unwrap_or_default().to_owned();
+                self.read += at + text.len();
+                return before;
+            }
+            let alive = self.pump();
+            assert!(
+                alive && begun.elapsed() < DEADLINE,
+                "`{text}` never showed; the terminal has:\n{}",
+                self.shown
+            );
+        }
+    }
+
+    /// Waits for the program to end; its exit code.
+    #[track_caller]
+    pub fn wait(&mut self) -> i32 {
+        let begun = Instant::now();
+        loop {
+            if let Some(status) = self.child.try_wait().expect("a child's status") {
+                return status.code().unwrap_or(-1);
+            }
+            assert!(begun.elapsed() < DEADLINE, "the program goes on; the terminal has:\n{}", self.shown);
+            self.pump();
+        }
+    }
+
+    /// Everything that was shown.
+    pub fn shown(&self) -> &str {
+        &self.shown
+    }
+
+    /// Takes in what is there, waiting a moment for it; false when the terminal is closed.
+    fn pump(&mut self) -> bool {
+        let moment = Timespec { tv_sec: 0, tv_nsec: 20_000_000 };
+        let mut fds = [PollFd::new(&self.master, PollFlags::IN)];
+        match poll(&mut fds, Some(&moment)) {
+            Ok(0) | Err(rustix::io::Errno::INTR) => return true,
+            Ok(_) => {}
+            Err(error) => panic!("the terminal cannot be watched: {error}"),
+        }
+        let mut bytes = [0u8; 4096];
+        match self.master.read(&mut bytes) {
+            Ok(0) | Err(_) => false,
+            Ok(n) => {
+                self.shown.push_str(&String::from_utf8_lossy(bytes.get(..n).unwrap_or_default()));
+                true
+            }
+        }
+    }
+}
+
+impl Drop for Pty {
+    fn drop(&mut self) {
+        // The program is another process than `setsid`; the terminal's hang-up ends it when the master goes.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
