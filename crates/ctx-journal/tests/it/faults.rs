@@ -316,6 +316,15 @@ impl DiskFile for SlowFile {
     }
 }
 
+/// Opens the gate also when a test fails, so that no thread waits for ever.
+struct OpenAtEnd<'s>(&'s SlowDisk);
+
+impl Drop for OpenAtEnd<'_> {
+    fn drop(&mut self) {
+        self.0.set_closed(false);
+    }
+}
+
 /// Has one append wait in its sync and `count` more behind it, then runs `then` and lets them through.
 fn appends_behind_a_sync(
     slow: &SlowDisk,
@@ -328,6 +337,7 @@ fn appends_behind_a_sync(
     let before = slow.syncs();
     slow.set_closed(true);
     std::thread::scope(|scope| {
+        let gate = OpenAtEnd(slow);
         let append = move |n| writer.append_next(at(n), &command(&["a"])).map(|committed| committed.first);
         let mut threads = vec![scope.spawn(move || append(0))];
         wait_for("the first sync", || slow.syncs() == before + 1);
@@ -335,7 +345,7 @@ fn appends_behind_a_sync(
         wait_for("all appends", || writer.next_seq() == count + 2);
         assert_eq!(seqs(&read(journal, 0).0), [0], "nobody sees what is not durable");
         then();
-        slow.set_closed(false);
+        drop(gate);
         threads.into_iter().map(|thread| thread.join().unwrap()).collect()
     })
 }
