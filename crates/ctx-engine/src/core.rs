@@ -14,6 +14,8 @@ use ctx_session::rules::Given;
 use ctx_session::{Body, Command, IdSource, Limits, Record, Refusal, Session, Timestamp};
 use ctx_views::files::SessionFiles;
 
+use crate::behind::Behind;
+
 /// A session in memory with everything needed to change it.
 pub struct Core {
     pub session: Session,
@@ -23,6 +25,8 @@ pub struct Core {
     writer: Box<dyn LogWriter>,
     /// None for a temp session.
     files: Option<SessionFiles>,
+    /// Told of every commit; None for a temp session, which is in no list.
+    behind: Option<Arc<Behind>>,
 }
 
 /// Why a commit did not happen.
@@ -80,14 +84,17 @@ impl Core {
         time: Timestamp,
         meta: &SessionMeta,
         open_files: impl FnOnce() -> Option<SessionFiles>,
+        behind: Option<Arc<Behind>>,
     ) -> Result<Core, JournalError> {
         let body = Body::SessionMeta(Box::new(meta.clone()));
         let writer = journal.create(&log, owner, time, &[body.to_json()])?;
         let session = Session::new(meta.clone(), 0, time);
         let files = open_files();
         let conversation = Conversation::default();
-        let mut core = Core { session, conversation, log, journal, writer, files };
-        core.show(&[Record { seq: 0, time, body }]);
+        let mut core = Core { session, conversation, log, journal, writer, files, behind };
+        let first = [Record { seq: 0, time, body }];
+        core.show(&first);
+        core.tell_behind(&first);
         Ok(core)
     }
 
@@ -98,6 +105,7 @@ impl Core {
         now: Timestamp,
         meta: &SessionMeta,
         files: Option<SessionFiles>,
+        behind: Option<Arc<Behind>>,
     ) -> Result<Core, JournalError> {
         let mut session: Option<Session> = None;
         let mut conversation = Conversation::default();
@@ -125,7 +133,7 @@ impl Core {
         let mut session = session.unwrap_or_else(|| Session::new(meta.clone(), 0, now));
         session.next_seq = opened.writer.next_seq();
         let writer = opened.writer;
-        let mut core = Core { session, conversation, log, journal, writer, files };
+        let mut core = Core { session, conversation, log, journal, writer, files, behind };
         core.show(&[]);
         Ok(core)
     }
@@ -139,8 +147,17 @@ impl Core {
         self.journal.rename(&self.log, to)
     }
 
+    fn tell_behind(&self, records: &[Record]) {
+        if let Some(behind) = &self.behind {
+            behind.committed(&self.log, &self.session, records);
+        }
+    }
+
     /// Follows its directory to another name.
     pub fn moved(&mut self, log: LogPath, dir: &Path) {
+        if let Some(behind) = &self.behind {
+            behind.moved(&self.log, &log);
+        }
         self.log = log;
         if let Some(files) = &mut self.files {
             files.moved_to(dir);
@@ -163,6 +180,7 @@ impl Core {
             self.conversation.apply(record);
         }
         self.show(&records);
+        self.tell_behind(&records);
         Ok(records)
     }
 

@@ -5,8 +5,8 @@ use std::sync::atomic::Ordering;
 
 use ctx_journal::{Journal, Owner};
 use ctx_session::admission::Counts;
-use ctx_session::record::{CancelReason, DetachReason, Scope};
-use ctx_session::rules::{Create, create};
+use ctx_session::record::{CancelReason, Scope};
+use ctx_session::rules::{Create, check_message, create};
 use ctx_session::{
     Answer, Body, Code, Limits, MessageId, Name, Refusal, RunId, RunState, Session, SessionId, Ulid,
 };
@@ -14,7 +14,7 @@ use ctx_views::RootDir;
 use tokio::sync::watch;
 
 use crate::clock::Fresh;
-use crate::driver::{Ask, Begin, DriverLink, Gone, Reply};
+use crate::driver::{Ask, DriverLink, Gone, Reply};
 use crate::follow::Follow;
 use crate::inner::{Inner, lock};
 use crate::live::EventId;
@@ -96,7 +96,14 @@ impl Engine {
 
     /// Finds every session and settles what an earlier daemon left open. Doors open after this.
     pub async fn start(&self) -> Result<crate::start::Found, Refusal> {
-        crate::start::start(&self.inner).await
+        let found = crate::start::start(&self.inner).await;
+        self.inner.behind.catch_up();
+        found
+    }
+
+    /// The index and the audit log.
+    pub fn behind(&self) -> &crate::behind::Behind {
+        &self.inner.behind
     }
 
     pub fn limits(&self) -> &Limits {
@@ -168,6 +175,20 @@ impl Engine {
         found
     }
 
+    /// Whether a message could begin a new session, so that one that cannot leaves none behind.
+    pub async fn may_begin(&self, caller: Caller, agent: &Name, post: &Post) -> Result<(), Refusal> {
+        check_message(&post.text, post.client_id.as_deref(), &self.inner.limits)?;
+        let worker = self.inner.worker.clone();
+        let ask = Prepare {
+            agent: agent.clone(),
+            owner: caller.uid,
+            model_override: post.model_override.clone().flatten(),
+            cwd: post.cwd.clone(),
+        };
+        let checked = tokio::task::spawn_blocking(move || worker.prepare(&ask).map(drop)).await;
+        checked.map_err(|error| Refusal::new(Code::Eio, error.to_string()))?
+    }
+
     /// Makes a session. It exists when this returns.
     pub async fn create(&self, caller: Caller, new: NewSession) -> Result<SessionId, Refusal> {
         self.inner.refuse_when_closing()?;
@@ -201,9 +222,8 @@ impl Engine {
         });
         let meta = meta.ok_or_else(|| Refusal::new(Code::Eio, "a session without a first record"))?;
         let id = meta.session_id;
-        self.inner.registry.add(Summary::new(meta.clone(), time))?;
         let owner = Owner { uid: caller.uid, gid: caller.gid };
-        let link = self.inner.begin(id, Begin::Create { meta, owner, time });
+        let link = self.inner.begin(meta, owner, time)?;
         match link.ask(Ask::Look).await {
             Ok(_) => Ok(id),
             Err(Gone::Refused(refusal)) => Err(refusal),
@@ -280,24 +300,6 @@ impl Engine {
         self.ask(id, || Ask::SetModel { model: model.clone() }).await.map(drop)
     }
 
-    /// Attaches an operator's interactive connection.
-    pub async fn attach(
-        &self,
-        caller: Caller,
-        id: SessionId,
-        connection: Ulid,
-        device_hint: Option<String>,
-        takeover: bool,
-    ) -> Result<(), Refusal> {
-        self.find(caller, id)?;
-        let ask = || Ask::Attach { connection, user: caller.uid, device_hint: device_hint.clone(), takeover };
-        self.ask(id, ask).await.map(drop)
-    }
-
-    pub async fn detach(&self, id: SessionId, connection: Ulid, reason: DetachReason) -> Result<(), Refusal> {
-        self.ask(id, || Ask::Detach { connection, reason }).await.map(drop)
-    }
-
     /// The session as it is now.
     pub async fn look(&self, caller: Caller, id: SessionId) -> Result<Session, Refusal> {
         self.find(caller, id)?;
@@ -317,12 +319,13 @@ impl Engine {
         after: Option<EventId>,
     ) -> Result<Follow, Refusal> {
         self.find(caller, id)?;
-        match self.ask(id, || Ask::Live).await? {
-            Reply::Live(live) => Ok(Follow::new(self.inner.clone(), id, live, after)),
-            Reply::Answer(_) | Reply::Posted { .. } | Reply::Look(_) => {
-                Err(Refusal::new(Code::Eio, "a session without events"))
-            }
+        let live = self.inner.live(id).await?;
+        let newest = live.newest();
+        if after.is_some_and(|after| after.seq > newest.seq) {
+            let message = format!("the newest event of this session is {newest}; resume without `after`");
+            return Err(Refusal::invalid("after", message));
         }
+        Ok(Follow::new(self.inner.clone(), id, live, after))
     }
 
     /// The session of a run that was started not long ago, whoever's it is.
@@ -330,24 +333,8 @@ impl Engine {
         self.inner.runs.session_of(run)
     }
 
-    /// Asks a session's driver, loading it first; a driver that left meanwhile has a successor.
     pub(crate) async fn ask(&self, id: SessionId, ask: impl Fn() -> Ask) -> Result<Reply, Refusal> {
-        const TRIES: usize = 3;
-        for _ in 0..TRIES {
-            let ask = ask();
-            let may_repeat = ask.may_repeat();
-            match self.inner.link(id).ask(ask).await {
-                Ok(reply) => return Ok(reply),
-                Err(Gone::Refused(refusal)) => return Err(refusal),
-                Err(Gone::Dropped) if !may_repeat => {
-                    let message =
-                        "the session was lost while this was done; look at it before you send again";
-                    return Err(Refusal::new(Code::Eio, message));
-                }
-                Err(Gone::Unloaded | Gone::Dropped) => {}
-            }
-        }
-        Err(Refusal::new(Code::Eio, format!("session {id} cannot be loaded; see the daemon's log")))
+        self.inner.ask(id, ask).await
     }
 
     /// No new work; runs get the grace time to end; everything is written before this returns.
@@ -357,7 +344,11 @@ impl Engine {
         let leaving = links.into_iter().map(|link| async move { link.shut_down().await });
         futures_util::future::join_all(leaving).await;
         let inner = self.inner.clone();
-        let flushed = tokio::task::spawn_blocking(move || inner.shelves.flush(&inner)).await;
+        let flushed = tokio::task::spawn_blocking(move || {
+            inner.shelves.flush(&inner);
+            inner.behind.close();
+        })
+        .await;
         if let Err(error) = flushed {
             tracing::error!(%error, "writing the session index panicked");
         }

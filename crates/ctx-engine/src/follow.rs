@@ -49,20 +49,36 @@ impl Follow {
                     }
                 }
                 After::Closed => return Ok(None),
+                After::Lost => {
+                    self.live = self.inner.live(self.id).await?;
+                    self.changes = self.live.changes();
+                }
             }
         }
     }
 
+    /// Whether everything there is has been handed out.
+    pub fn is_caught_up(&self) -> bool {
+        let nothing_new = match self.live.after(self.cursor, 1) {
+            After::CaughtUp | After::Closed => true,
+            After::Events(_) | After::Behind { .. } | After::Lost => false,
+        };
+        self.fetched.is_empty() && nothing_new
+    }
+
     /// Only what has been published: the log may already have a record that its clients may not see yet.
     async fn fetch_from_log(&mut self, from: u64) -> Result<(), Refusal> {
-        let newest = self.live.newest().seq;
+        let (floor, newest) = self.live.span();
+        let newest = newest.seq;
         let (inner, id, cursor) = (self.inner.clone(), self.id, self.cursor);
         let read = tokio::task::spawn_blocking(move || read_log(&inner, id, from, newest, cursor));
         let events =
             read.await.map_err(|error| Refusal::new(ctx_session::Code::Eio, error.to_string()))??;
         if events.is_empty() {
-            // Everything the log has is older than the cursor, or unreadable: go on with what is live.
-            self.cursor = Some(EventId { seq: newest, n: 0 }.max(self.cursor.unwrap_or(EventId::record(0))));
+            // The log has nothing more, so only deltas were dropped. A message of which some are missing is shown
+            // when it is finished, not with a hole.
+            let skipped = if floor.n > 0 { EventId { seq: floor.seq, n: u64::MAX } } else { floor };
+            self.cursor = Some(self.cursor.map_or(skipped, |cursor| cursor.max(skipped)));
         }
         self.fetched.extend(events);
         Ok(())

@@ -1,6 +1,6 @@
 //! What every driver shares: the parts, the tables, and the one map of loaded sessions.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -8,19 +8,23 @@ use std::time::Duration;
 
 use ctx_journal::{Journal, LogPath, Owner};
 use ctx_session::command::Interruption;
-use ctx_session::record::{DetachReason, SessionMeta};
-use ctx_session::{Code, Limits, Refusal, SessionId, Ulid};
+use ctx_session::record::SessionMeta;
+use ctx_session::{Code, Limits, Refusal, SessionId, Timestamp};
 use ctx_views::RootDir;
 use ctx_views::files::SessionFiles;
 
 use crate::admission::Slots;
+use crate::behind::Behind;
 use crate::clock::Fresh;
-use crate::driver::{Ask, Begin, DriverLink, Gone, spawn};
+use crate::connections::Connections;
+use crate::driver::{Ask, Begin, DriverLink, Gone, Reply, spawn};
 use crate::engine::{Caller, Parts};
+use crate::live::Live;
+use crate::news::Newsroom;
 use crate::place::Shelf;
 use crate::port::Worker;
 use crate::recent::RecentRuns;
-use crate::registry::Registry;
+use crate::registry::{Registry, Summary};
 use crate::shelves::Shelves;
 
 pub(crate) struct Inner {
@@ -36,12 +40,18 @@ pub(crate) struct Inner {
     pub registry: Registry,
     pub slots: Slots,
     pub shelves: Arc<Shelves>,
+    /// The index and the audit log; without a root, neither.
+    pub behind: Arc<Behind>,
     pub runs: RecentRuns,
+    pub connections: Connections,
+    pub news: Newsroom,
     pub active: Mutex<HashMap<SessionId, DriverLink>>,
     /// The group of each user that has come in: their files belong to it.
     groups: Mutex<HashMap<u32, u32>>,
     /// Temp sessions and how many connections hold each.
     pub holds: Mutex<HashMap<SessionId, usize>>,
+    /// Sessions whose log failed, until they are taken up again.
+    pub lost: Mutex<HashSet<SessionId>>,
     pub closing: AtomicBool,
 }
 
@@ -52,7 +62,11 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 impl Inner {
     pub fn new(parts: Parts) -> Inner {
+        let own = Owner { uid: parts.uid, gid: parts.gid };
+        let now = parts.fresh.now();
+        let behind = parts.root.as_ref().map(|root| Behind::open(root, &parts.journal, own, now));
         Inner {
+            behind: Arc::new(behind.unwrap_or_default()),
             journal: parts.journal,
             memory: parts.memory,
             root: parts.root,
@@ -66,9 +80,12 @@ impl Inner {
             slots: Slots::default(),
             shelves: Arc::default(),
             runs: RecentRuns::default(),
+            connections: Connections::default(),
+            news: Newsroom::default(),
             active: Mutex::default(),
             groups: Mutex::default(),
             holds: Mutex::default(),
+            lost: Mutex::default(),
             closing: AtomicBool::new(false),
         }
     }
@@ -102,6 +119,11 @@ impl Inner {
         self.owner_of_uid(meta.owner)
     }
 
+    /// The views behind a session, if it is one that they show.
+    pub fn behind_of(&self, meta: &SessionMeta) -> Option<Arc<Behind>> {
+        Shelf::of(meta).map(|_| self.behind.clone())
+    }
+
     pub fn open_files(&self, dir: &str, owner: Owner) -> Option<SessionFiles> {
         let opened = SessionFiles::open(self.root.as_ref()?, Path::new(dir), owner);
         opened.inspect_err(|error| tracing::warn!(dir, %error, "session files cannot be shown")).ok()
@@ -118,47 +140,95 @@ impl Inner {
         }
     }
 
-    /// The driver of a session, started if need be.
-    pub(crate) fn link(self: &Arc<Self>, id: SessionId) -> DriverLink {
-        self.link_after(id, Interruption::DaemonCrash)
+    /// Asks a session's driver, loading it first; a driver that left meanwhile has a successor.
+    pub(crate) async fn ask(
+        self: &Arc<Self>,
+        id: SessionId,
+        ask: impl Fn() -> Ask,
+    ) -> Result<Reply, Refusal> {
+        const TRIES: usize = 3;
+        for _ in 0..TRIES {
+            let ask = ask();
+            let may_repeat = ask.may_repeat();
+            match self.link(id).ask(ask).await {
+                Ok(reply) => return Ok(reply),
+                Err(Gone::Refused(refusal)) => return Err(refusal),
+                Err(Gone::Dropped) if !may_repeat => {
+                    let message =
+                        "the session was lost while this was done; look at it before you send again";
+                    return Err(Refusal::new(Code::Eio, message));
+                }
+                Err(Gone::Unloaded | Gone::Dropped) => {}
+            }
+        }
+        Err(Refusal::new(Code::Eio, format!("session {id} cannot be loaded; see the daemon's log")))
     }
 
-    fn link_after(self: &Arc<Self>, id: SessionId, cause: Interruption) -> DriverLink {
+    /// The live events of a session.
+    pub(crate) async fn live(self: &Arc<Self>, id: SessionId) -> Result<Arc<Live>, Refusal> {
+        match self.ask(id, || Ask::Live).await? {
+            Reply::Live(live) => Ok(live),
+            Reply::Answer(_) | Reply::Posted { .. } | Reply::Look(_) => {
+                Err(Refusal::new(Code::Eio, "a session without events"))
+            }
+        }
+    }
+
+    /// What must have interrupted a session that is found running when it is loaded.
+    pub fn interruption(&self, id: SessionId) -> Interruption {
+        if lock(&self.lost).contains(&id) { Interruption::StorageFailure } else { Interruption::DaemonCrash }
+    }
+
+    /// The driver of a session, started if need be.
+    pub(crate) fn link(self: &Arc<Self>, id: SessionId) -> DriverLink {
         let mut active = lock(&self.active);
         match active.get(&id) {
             Some(link) if !link.is_closed() => link.clone(),
             Some(_) | None => {
-                let link = spawn(self, id, Begin::Open { cause });
+                let link = spawn(self, id, Begin::Open);
                 active.insert(id, link.clone());
                 link
             }
         }
     }
 
-    pub fn begin(self: &Arc<Self>, id: SessionId, begin: Begin) -> DriverLink {
-        let link = spawn(self, id, begin);
-        lock(&self.active).insert(id, link.clone());
-        link
-    }
-
-    /// Takes a driver out of the table; whoever asks next starts a new one.
-    pub fn forget(&self, id: SessionId) {
-        lock(&self.active).remove(&id);
-    }
-
-    /// The same, if nobody is about to ask. The table is locked, so nobody can begin to.
-    pub fn forget_if(&self, id: SessionId, unused: impl Fn(&DriverLink) -> bool) -> bool {
+    /// Takes a new session in and starts its driver, in one step: who finds the name finds the driver.
+    pub fn begin(
+        self: &Arc<Self>,
+        meta: Arc<SessionMeta>,
+        owner: Owner,
+        time: Timestamp,
+    ) -> Result<DriverLink, Refusal> {
+        let id = meta.session_id;
         let mut active = lock(&self.active);
-        match active.get(&id) {
-            Some(link) if unused(link) => active.remove(&id).is_some(),
-            Some(_) => false,
-            None => true,
+        self.registry.add(Summary::new(meta.clone(), time))?;
+        let link = spawn(self, id, Begin::Create { meta, owner, time });
+        active.insert(id, link.clone());
+        Ok(link)
+    }
+
+    /// Takes a driver out of the table; whoever asks next starts a new one. A successor's place is left alone.
+    pub fn forget(&self, id: SessionId, link: &DriverLink) {
+        let mut active = lock(&self.active);
+        if active.get(&id).is_some_and(|found| found.is_same(link)) {
+            active.remove(&id);
         }
     }
 
-    /// Interactive connections register with their door; the engine only says whom it means.
-    pub fn close_connection(&self, connection: Ulid, reason: DetachReason) {
-        tracing::debug!(%connection, ?reason, "an attached connection is closed");
+    /// The same, if nobody is about to ask. `let_go` is called while the table is locked, so that a successor finds
+    /// the log free.
+    pub fn forget_if(
+        &self,
+        id: SessionId,
+        unused: impl Fn(&DriverLink) -> bool,
+        let_go: impl FnOnce(),
+    ) -> bool {
+        let mut active = lock(&self.active);
+        if !active.get(&id).is_some_and(unused) {
+            return false;
+        }
+        let_go();
+        active.remove(&id).is_some()
     }
 }
 
@@ -170,8 +240,7 @@ pub(crate) fn take_up_again(inner: &Arc<Inner>, id: SessionId) {
         for pause in PAUSES_MS {
             tokio::time::sleep(Duration::from_millis(pause)).await;
             let Some(inner) = inner.upgrade() else { return };
-            let link = inner.link_after(id, Interruption::StorageFailure);
-            match link.ask(Ask::Look).await {
+            match inner.link(id).ask(Ask::Look).await {
                 Ok(_) => return,
                 Err(Gone::Refused(refusal)) => {
                     tracing::error!(session = %id, %refusal, "a lost log cannot be taken up yet");

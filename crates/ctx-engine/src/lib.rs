@@ -4,15 +4,19 @@
 //! then shows it. It knows no HTTP, no MCP and no SQL; agents work behind the small port in [`port`].
 
 pub mod admission;
+pub mod behind;
 pub mod clock;
+mod connections;
 mod core;
 mod driver;
 pub mod engine;
 mod follow;
 mod inner;
 pub mod live;
+pub mod news;
 pub mod place;
 pub mod port;
+mod read;
 mod recent;
 pub mod registry;
 mod shelves;
@@ -23,5 +27,7 @@ pub use clock::{Clock, Fresh, SystemClock};
 pub use engine::{Caller, Engine, NewSession, Parts, Post, Posted};
 pub use follow::Follow;
 pub use live::{Event, EventId};
+pub use news::{Change, News};
+pub use read::Piece;
 pub use registry::Summary;
 pub use temp::Hold;

@@ -114,6 +114,8 @@ struct Ring {
     newest: EventId,
     /// The session was unloaded or is over: nothing more will come.
     closed: bool,
+    /// The log failed: what follows comes from the driver that takes it up again.
+    lost: bool,
 }
 
 /// What the ring has after a cursor.
@@ -126,14 +128,23 @@ pub enum After {
     },
     CaughtUp,
     Closed,
+    /// Everything has been seen that this ring will ever have; the session goes on in another.
+    Lost,
 }
 
 impl Live {
     /// An empty ring for a session whose newest record is `seq`.
     pub fn new(seq: u64, bytes_max: usize) -> Arc<Live> {
         let start = EventId { seq, n: 0 };
-        let ring =
-            Ring { events: VecDeque::new(), bytes: 0, bytes_max, floor: start, newest: start, closed: false };
+        let ring = Ring {
+            events: VecDeque::new(),
+            bytes: 0,
+            bytes_max,
+            floor: start,
+            newest: start,
+            closed: false,
+            lost: false,
+        };
         Arc::new(Live { ring: Mutex::new(ring), changed: watch::Sender::new(0) })
     }
 
@@ -167,6 +178,12 @@ impl Live {
         self.wake();
     }
 
+    /// The log failed: readers take what is left and go on with the session's next ring.
+    pub fn lose(&self) {
+        self.lock().lost = true;
+        self.wake();
+    }
+
     fn wake(&self) {
         self.changed.send_modify(|count| *count += 1);
     }
@@ -186,6 +203,12 @@ impl Live {
         self.lock().newest
     }
 
+    /// Up to where events may have been dropped, and the newest so far.
+    pub fn span(&self) -> (EventId, EventId) {
+        let ring = self.lock();
+        (ring.floor, ring.newest)
+    }
+
     /// Up to `most` events after `cursor`; None: from the very first record.
     pub fn after(&self, cursor: Option<EventId>, most: usize) -> After {
         let ring = self.lock();
@@ -194,21 +217,26 @@ impl Live {
             let from = cursor.map_or(0, |cursor| cursor.seq);
             // With nothing newer than the cursor there is nothing to fetch either.
             if cursor.is_some() && at >= ring.newest {
-                return if ring.closed { After::Closed } else { After::CaughtUp };
+                return ring.end();
             }
             return After::Behind { from };
         }
         let first = ring.events.partition_point(|event| event.id() <= at);
         let events: Vec<Event> = ring.events.iter().skip(first).take(most).cloned().collect();
-        match (events.is_empty(), ring.closed) {
-            (false, _) => After::Events(events),
-            (true, false) => After::CaughtUp,
-            (true, true) => After::Closed,
-        }
+        if events.is_empty() { ring.end() } else { After::Events(events) }
     }
 }
 
 impl Ring {
+    /// What a reader finds who has seen everything.
+    fn end(&self) -> After {
+        match (self.lost, self.closed) {
+            (true, _) => After::Lost,
+            (false, true) => After::Closed,
+            (false, false) => After::CaughtUp,
+        }
+    }
+
     fn push(&mut self, event: Event) {
         let id = event.id();
         debug_assert!(id > self.newest || self.events.is_empty(), "events grow strictly");

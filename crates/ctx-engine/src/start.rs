@@ -1,14 +1,16 @@
 //! The start of the daemon: find every session by the two ends of its log, and settle what was left running.
 //!
 //! No history is read: the first record says what a session is, and the newest change of state, near the end of
-//! the log, says where it stands. Only sessions that were running are loaded.
+//! the log, says where it stands. Only sessions that were running, or whose files are behind, are loaded.
 
 use std::ops::ControlFlow;
+use std::path::Path;
 use std::sync::Arc;
 
-use ctx_journal::{Entry, Journal, LogPath};
+use ctx_journal::{Entry, Journal, JournalError, LogPath};
 use ctx_session::record::{Decoded, Scope, SessionMeta};
 use ctx_session::{Body, Code, Name, Refusal, SessionId, StateName, Timestamp, Ulid};
+use ctx_views::files::SessionFiles;
 
 use crate::core::journal_refusal;
 use crate::driver::{Ask, Gone};
@@ -36,10 +38,12 @@ pub(crate) async fn start(inner: &Arc<Inner>) -> Result<Found, Refusal> {
     let found = tokio::task::spawn_blocking(move || find_all(&finding)).await;
     let (summaries, unreadable) = found.map_err(|error| Refusal::new(Code::Eio, error.to_string()))??;
     let mut report = Found { sessions: summaries.len(), recovered: 0, unreadable };
-    let mut running = Vec::new();
+    let (mut running, mut behind) = (Vec::new(), Vec::new());
     for summary in summaries {
         if summary.state == StateName::Running {
             running.push(summary.id());
+        } else if !files_agree(inner, &summary) {
+            behind.push(summary.id());
         }
         if let Some(shelf) = Shelf::of(&summary.meta) {
             inner.shelves.touch(shelf);
@@ -49,27 +53,52 @@ pub(crate) async fn start(inner: &Arc<Inner>) -> Result<Found, Refusal> {
             report.unreadable += 1;
         }
     }
-    for batch in running.chunks(AT_ONCE) {
-        let settled = batch.iter().map(|id| settle(inner, *id));
-        report.recovered +=
-            futures_util::future::join_all(settled).await.into_iter().filter(|ok| *ok).count();
-    }
+    report.recovered = load_all(inner, &running).await;
+    let caught_up = load_all(inner, &behind).await;
+    tracing::info!(running = running.len(), behind = behind.len(), caught_up, "sessions were looked after");
     Ok(report)
 }
 
-/// Loading a session settles it.
-async fn settle(inner: &Arc<Inner>, id: SessionId) -> bool {
+/// A crash between a commit and its files leaves them behind.
+fn files_agree(inner: &Inner, summary: &Summary) -> bool {
+    let (Some(root), Some(shelf)) = (&inner.root, Shelf::of(&summary.meta)) else { return true };
+    let dir = format!("{}/{}", shelf.dir(), summary.dir_name);
+    SessionFiles::agree(root, Path::new(&dir), summary.state, summary.updated_at)
+}
+
+/// Loading a session settles it and brings its files up to its log. How many could be loaded.
+async fn load_all(inner: &Arc<Inner>, ids: &[SessionId]) -> usize {
+    let mut loaded = 0;
+    for batch in ids.chunks(AT_ONCE) {
+        let loading = batch.iter().map(|id| load(inner, *id));
+        loaded += futures_util::future::join_all(loading).await.into_iter().filter(|ok| *ok).count();
+    }
+    loaded
+}
+
+async fn load(inner: &Arc<Inner>, id: SessionId) -> bool {
     match inner.link(id).ask(Ask::Look).await {
-        Ok(_) => {
-            tracing::info!(session = %id, "a run was interrupted by the end of the last daemon");
-            true
-        }
+        Ok(_) => true,
         Err(Gone::Refused(refusal)) => {
-            tracing::error!(session = %id, %refusal, "a session that was running cannot be settled");
+            tracing::error!(session = %id, %refusal, "a session that the last daemon left open cannot be loaded");
             false
         }
         Err(Gone::Unloaded | Gone::Dropped) => false,
     }
+}
+
+/// The log of every session that is kept on disk.
+pub(crate) fn session_logs(journal: &dyn Journal) -> Result<Vec<LogPath>, JournalError> {
+    let mut logs = Vec::new();
+    for pattern in LOGS {
+        logs.extend(journal.list(pattern)?);
+    }
+    Ok(logs)
+}
+
+/// What a log's path says of its session, where damage took the first record.
+pub(crate) fn meta_of(log: &LogPath) -> Option<SessionMeta> {
+    Place::of(log).map(|place| place.meta())
 }
 
 fn find_all(inner: &Inner) -> Result<(Vec<Summary>, usize), Refusal> {

@@ -39,6 +39,10 @@ impl Engine {
     }
 
     async fn forget_temp(&self, id: SessionId) {
+        if lock(&self.inner.holds).contains_key(&id) {
+            // Another connection came for it meanwhile.
+            return;
+        }
         let owner = self.owner_of(id).unwrap_or(self.inner.daemon_uid);
         // A session that is over already has nothing to be ended.
         let _ = self.ask(id, || Ask::End { by: owner }).await;

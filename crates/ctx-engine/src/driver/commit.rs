@@ -84,6 +84,9 @@ impl Driver {
         if !records.is_empty() {
             self.release_what_is_over();
             self.tell_registry(free_name);
+            if let Some(core) = self.core_ref() {
+                self.inner.news.tell(&core.session.meta, &records);
+            }
             self.live.publish(records);
         }
         self.start(effects);
@@ -103,8 +106,9 @@ impl Driver {
         let session = &core.session;
         self.inner.registry.update(self.id, |summary| {
             summary.follow(session);
-            if freed {
-                summary.dir_name = freed_name(&session.meta.name, session.id());
+            // Where the directory is, not where it was to go: it may not have been moved.
+            if freed && let Some((_, name)) = core.log().dir().rsplit_once('/') {
+                name.clone_into(&mut summary.dir_name);
             }
         });
         if let Some(shelf) = Shelf::of(&session.meta) {
@@ -129,7 +133,7 @@ impl Driver {
                 Effect::KillRun { run } => self.kill_run(run),
                 Effect::BroadcastRunning => self.inner.slots.broadcast(),
                 Effect::CloseConnection { connection, reason } => {
-                    self.inner.close_connection(connection, reason);
+                    self.inner.connections.close(connection, reason);
                 }
                 Effect::CloseClients => self.live.close(),
                 // Done with the commit, so that the name is free when the end is seen.

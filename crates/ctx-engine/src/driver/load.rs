@@ -3,15 +3,14 @@
 use std::sync::Arc;
 
 use ctx_journal::{Journal, LogPath, Owner};
-use ctx_session::command::Interruption;
 use ctx_session::record::SessionMeta;
-use ctx_session::{Refusal, SessionId, Timestamp};
+use ctx_session::{Body, Record, Refusal, SessionId, Timestamp};
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
 use super::{Driver, DriverLink, MAILBOX, Mail, Next};
 use crate::core::{Core, journal_refusal};
-use crate::inner::Inner;
+use crate::inner::{Inner, lock, take_up_again};
 use crate::live::Live;
 use crate::place::Shelf;
 
@@ -20,7 +19,7 @@ pub(crate) enum Begin {
     /// A session that does not exist yet.
     Create { meta: Arc<SessionMeta>, owner: Owner, time: Timestamp },
     /// One whose log is there.
-    Open { cause: Interruption },
+    Open,
 }
 
 /// Starts a driver; what is sent to it waits until the session is loaded.
@@ -38,7 +37,12 @@ pub(crate) fn spawn(inner: &Arc<Inner>, id: SessionId, begin: Begin) -> DriverLi
             Err(Refusal::new(ctx_session::Code::Eio, format!("session {id} cannot be loaded: {error}")))
         });
         match loaded {
-            Ok(core) => Driver::new(inner, id, task_link, mailbox, core).run().await,
+            Ok(core) => {
+                if creating {
+                    inner.news.created(&core.session.meta);
+                }
+                Driver::new(inner, id, task_link, mailbox, core).run().await
+            }
             Err(refusal) => {
                 if creating {
                     inner.registry.remove(id);
@@ -56,26 +60,39 @@ fn load(inner: &Inner, id: SessionId, begin: Begin) -> Result<Core, Refusal> {
         Begin::Create { meta, owner, time } => {
             let (journal, log, dir) = place(inner, &meta, meta.name.as_str())?;
             let open = || dir.and_then(|dir| inner.open_files(&dir, owner));
-            Core::create(journal, log, owner, time, &meta, open).map_err(|error| journal_refusal(&error))
+            Core::create(journal, log, owner, time, &meta, open, inner.behind_of(&meta))
+                .map_err(|error| journal_refusal(&error))
         }
-        Begin::Open { cause } => {
+        Begin::Open => {
             let summary = inner.registry.get(id).ok_or_else(gone)?;
             let (journal, log, dir) = place(inner, &summary.meta, &summary.dir_name)?;
             let owner = inner.owner_of(&summary.meta);
             let files = dir.and_then(|dir| inner.open_files(&dir, owner));
             let now = inner.fresh.now();
-            let mut core = Core::open(journal, log, now, &summary.meta, files)
-                .map_err(|error| journal_refusal(&error))?;
+            let mut core =
+                Core::open(journal, log, now, &summary.meta, files, inner.behind_of(&summary.meta))
+                    .map_err(|error| journal_refusal(&error))?;
             let recovered = {
                 let mut ids = inner.fresh.ids();
-                core.recover(cause, now, &mut ids, &inner.limits)
+                core.recover(inner.interruption(id), now, &mut ids, &inner.limits)
             };
-            recovered.map_err(|error| error.refusal().clone())?;
+            let recovered = recovered.map_err(|error| error.refusal().clone())?;
+            close_detached(inner, &recovered);
             inner.registry.update(id, |summary| {
                 summary.follow(&core.session);
                 summary.failing = None;
             });
+            lock(&inner.lost).remove(&id);
             Ok(core)
+        }
+    }
+}
+
+/// A connection that recovery let go of, in case it is still there: it comes again.
+fn close_detached(inner: &Inner, records: &[Record]) {
+    for record in records {
+        if let Body::Detached(gone) = &record.body {
+            inner.connections.close(gone.connection, gone.reason);
         }
     }
 }
@@ -105,7 +122,7 @@ async fn refuse_all(
     mut mailbox: mpsc::Receiver<Mail>,
     refusal: &Refusal,
 ) {
-    inner.forget(id);
+    inner.forget(id, &link);
     drop(link);
     mailbox.close();
     while let Some(mail) = mailbox.recv().await {
@@ -151,9 +168,10 @@ impl Driver {
             self.idle_since = Instant::now();
             return Next::Continue;
         }
+        let Driver { inner, mailbox, core, .. } = self;
         // Two senders are the table's and our own; any other belongs to someone who is about to ask.
-        let unused = |link: &DriverLink| self.mailbox.is_empty() && link.mailbox.strong_count() <= 2;
-        if self.inner.forget_if(self.id, unused) {
+        let unused = |link: &DriverLink| mailbox.is_empty() && link.mailbox.strong_count() <= 2;
+        if inner.forget_if(self.id, unused, || drop(core.take())) {
             return Next::Exit;
         }
         self.idle_since = Instant::now();
@@ -165,15 +183,32 @@ impl Driver {
         if let Some(work) = self.work.take() {
             work.kill();
         }
-        self.live.close();
-        let lost = self.lost;
-        let (inner, id) = (self.inner.clone(), self.id);
         // The core goes first: its lock on the log must be free for the successor.
         drop(self.core.take());
-        inner.forget(id);
-        if lost {
-            inner.slots.broadcast();
-            crate::inner::take_up_again(&inner, id);
+        self.mailbox.close();
+        self.refuse_what_waits();
+        if self.lost {
+            lock(&self.inner.lost).insert(self.id);
+        }
+        self.inner.forget(self.id, &self.link);
+        if self.lost {
+            self.live.lose();
+            self.inner.slots.broadcast();
+            take_up_again(&self.inner, self.id);
+        } else {
+            self.live.close();
+        }
+    }
+
+    /// What was not begun is refused where it must not be asked twice; the rest is asked again of the successor.
+    fn refuse_what_waits(&mut self) {
+        while let Ok(mail) = self.mailbox.try_recv() {
+            if let Mail::Ask { ask, reply } = mail
+                && !ask.may_repeat()
+            {
+                let refusal = self.inner.refuse_when_closing().err().unwrap_or_else(|| self.lost_refusal());
+                let _ = reply.send(Err(refusal));
+            }
         }
     }
 }

@@ -140,6 +140,11 @@ impl DriverLink {
         self.mailbox.is_closed()
     }
 
+    /// Whether both lead to the same driver.
+    pub fn is_same(&self, other: &DriverLink) -> bool {
+        self.mailbox.same_channel(&other.mailbox)
+    }
+
     pub async fn shut_down(&self) {
         let _ = self.mailbox.send(Mail::Shutdown).await;
         self.mailbox.closed().await;

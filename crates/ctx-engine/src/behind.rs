@@ -1,0 +1,88 @@
+//! Views that follow behind the sessions: the index database and the audit log.
+//!
+//! They are told of every commit after it, never hold one up, and catch up from the logs by themselves. A view
+//! that cannot be opened is missed by those who ask it, and by nobody else.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use ctx_journal::{Journal, LogPath, Owner};
+use ctx_session::{Record, Session, Timestamp};
+use ctx_views::RootDir;
+use ctx_views::audit::{Audit, AuditOptions};
+use ctx_views::db::{IndexDb, Options, SessionLogs};
+
+use crate::start::{meta_of, session_logs};
+
+const INDEX: &str = ".state/index.db";
+const AUDIT: &str = ".state/audit.jsonl";
+
+/// The views behind; each is there or not.
+#[derive(Default)]
+pub struct Behind {
+    index: Option<IndexDb>,
+    audit: Option<Audit>,
+}
+
+impl Behind {
+    pub(crate) fn open(root: &RootDir, journal: &Arc<dyn Journal>, owner: Owner, now: Timestamp) -> Behind {
+        let of_logs = journal.clone();
+        let logs: SessionLogs = Arc::new(move || session_logs(&*of_logs));
+        let options = Options { session_logs: logs.clone(), meta_of: Arc::new(move |log| meta_of(log)) };
+        let index = IndexDb::open(root, Path::new(INDEX), journal.clone(), options)
+            .inspect_err(|error| tracing::error!(%error, "no index: lists and search are not there"))
+            .ok();
+        let audit = LogPath::new(AUDIT).ok().and_then(|log| {
+            let options = AuditOptions { log, owner, now, session_logs: logs };
+            Audit::start(journal.clone(), options)
+                .inspect_err(|error| tracing::error!(%error, "no audit log is written"))
+                .ok()
+        });
+        Behind { index, audit }
+    }
+
+    /// Reads what the index misses, behind everyone's back.
+    pub(crate) fn catch_up(&self) {
+        let Some(index) = &self.index else { return };
+        if let Some(remade) = index.remade() {
+            tracing::warn!(?remade, "the index is built anew; lists and search are complete when it is done");
+        }
+        index.catch_up(|progress| tracing::debug!(?progress, "the index catches up"));
+    }
+
+    pub fn index(&self) -> Option<&IndexDb> {
+        self.index.as_ref()
+    }
+
+    pub(crate) fn committed(&self, log: &LogPath, session: &Session, records: &[Record]) {
+        if let Some(index) = &self.index {
+            index.committed(log, records);
+        }
+        if let Some(audit) = &self.audit {
+            audit.committed(log, session, records);
+        }
+    }
+
+    pub(crate) fn moved(&self, from: &LogPath, to: &LogPath) {
+        if let Some(index) = &self.index {
+            index.moved(from, to);
+        }
+    }
+
+    pub(crate) fn removed(&self, log: &LogPath) {
+        if let Some(index) = &self.index {
+            index.removed(log);
+        }
+    }
+
+    /// Writes what waits. Blocking.
+    pub(crate) fn close(&self) {
+        if let Some(audit) = &self.audit {
+            audit.flush();
+            audit.close();
+        }
+        if let Some(index) = &self.index {
+            index.close();
+        }
+    }
+}

@@ -1,0 +1,95 @@
+//! News of sessions: which came, changed or ended, for those who watch over all of theirs at once.
+//!
+//! Bounded, and the oldest is dropped: a listener that fell behind is told so and lists the sessions again.
+
+use ctx_session::record::{Record, Scope, SessionMeta};
+use ctx_session::{Body, SessionId};
+use tokio::sync::broadcast;
+
+use crate::engine::Engine;
+
+/// News that wait for a listener.
+const WAITING: usize = 1_024;
+
+/// What happened to a session.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Change {
+    Created,
+    /// Its state, title, model or directory.
+    Changed,
+    /// It is over: ended or failed.
+    Ended,
+}
+
+/// One piece of news.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct News {
+    pub session: SessionId,
+    pub owner: u32,
+    pub change: Change,
+}
+
+/// Everyone who listens.
+#[derive(Debug)]
+pub(crate) struct Newsroom {
+    sender: broadcast::Sender<News>,
+}
+
+impl Default for Newsroom {
+    fn default() -> Newsroom {
+        Newsroom { sender: broadcast::Sender::new(WAITING) }
+    }
+}
+
+impl Newsroom {
+    /// Tells what records mean for a session's place in a list, if anything.
+    pub fn tell(&self, meta: &SessionMeta, records: &[Record]) {
+        if meta.scope == Scope::Temp {
+            return;
+        }
+        let Some(change) = records.iter().filter_map(|record| change_of(&record.body)).next_back() else {
+            return;
+        };
+        // Nobody listening is fine.
+        let _ = self.sender.send(News { session: meta.session_id, owner: meta.owner, change });
+    }
+
+    pub fn created(&self, meta: &SessionMeta) {
+        if meta.scope != Scope::Temp {
+            let change = Change::Created;
+            let _ = self.sender.send(News { session: meta.session_id, owner: meta.owner, change });
+        }
+    }
+}
+
+fn change_of(body: &Body) -> Option<Change> {
+    match body {
+        Body::SessionMeta(_) => Some(Change::Created),
+        Body::StateChanged(change) if change.to.is_over() => Some(Change::Ended),
+        Body::StateChanged(_) | Body::SessionRenamed(_) | Body::ModelSet(_) | Body::CwdChanged(_) => {
+            Some(Change::Changed)
+        }
+        Body::Context(_)
+        | Body::User(_)
+        | Body::RunCreated(_)
+        | Body::AssistantStarted(_)
+        | Body::AssistantFinished(_)
+        | Body::ReasoningFinished(_)
+        | Body::ToolStarted(_)
+        | Body::ToolFinished(_)
+        | Body::RunFinished(_)
+        | Body::Cancelled(_)
+        | Body::Failed(_)
+        | Body::QueuedDiscarded(_)
+        | Body::Attached(_)
+        | Body::Detached(_)
+        | Body::SessionFailed(_) => None,
+    }
+}
+
+impl Engine {
+    /// News of every session from now on; whom they may be shown to is asked with [`Engine::may_see`].
+    pub fn news(&self) -> broadcast::Receiver<News> {
+        self.inner.news.sender.subscribe()
+    }
+}

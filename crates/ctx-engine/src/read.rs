@@ -1,0 +1,110 @@
+//! Reading a session's records without loading it: forwards in pieces, backwards as far as is asked.
+
+use std::ops::ControlFlow;
+
+use ctx_session::{Code, Record, Refusal, SessionId};
+
+use crate::core::{journal_refusal, read_record};
+use crate::engine::{Caller, Engine};
+use crate::follow::Follow;
+
+/// A piece of a log as it stands: whole lines, each with its LF.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Piece {
+    pub text: String,
+    /// Where the next piece begins; None: this was the last.
+    pub next: Option<u64>,
+}
+
+impl Engine {
+    /// The events of a session from now on.
+    pub async fn follow_from_now(&self, caller: Caller, id: SessionId) -> Result<Follow, Refusal> {
+        self.find(caller, id)?;
+        let live = self.inner.live(id).await?;
+        let newest = live.newest();
+        Ok(Follow::new(self.inner.clone(), id, live, Some(newest)))
+    }
+
+    /// The log from a seq on, about `bytes` of it.
+    pub async fn log_piece(
+        &self,
+        caller: Caller,
+        id: SessionId,
+        from: u64,
+        bytes: usize,
+    ) -> Result<Piece, Refusal> {
+        self.find(caller, id)?;
+        let inner = self.inner.clone();
+        blocking(move || {
+            let (journal, log) = inner.log_of(id)?;
+            let mut piece = Piece { text: String::new(), next: None };
+            let read = journal.read(&log, from, &mut |entry| {
+                if piece.text.len() >= bytes {
+                    piece.next = Some(entry.seq);
+                    return ControlFlow::Break(());
+                }
+                piece.text.push_str(&entry.text);
+                piece.text.push('\n');
+                ControlFlow::Continue(())
+            });
+            read.map_err(|error| journal_refusal(&error))?;
+            Ok(piece)
+        })
+        .await
+    }
+
+    /// Hands the records from `from` to `to` over, in order.
+    pub async fn records(
+        &self,
+        caller: Caller,
+        id: SessionId,
+        from: u64,
+        to: Option<u64>,
+    ) -> Result<Vec<Record>, Refusal> {
+        self.find(caller, id)?;
+        let inner = self.inner.clone();
+        blocking(move || {
+            let (journal, log) = inner.log_of(id)?;
+            let mut records = Vec::new();
+            let read = journal.read(&log, from, &mut |entry| {
+                if to.is_some_and(|to| entry.seq > to) {
+                    return ControlFlow::Break(());
+                }
+                records.extend(read_record(&log, &entry));
+                ControlFlow::Continue(())
+            });
+            read.map_err(|error| journal_refusal(&error))?;
+            Ok(records)
+        })
+        .await
+    }
+
+    /// Hands records over from the newest back, until `take` has had enough; gives back what it made of them.
+    pub async fn records_back<T: Send + 'static>(
+        &self,
+        caller: Caller,
+        id: SessionId,
+        mut made: T,
+        take: impl Fn(&mut T, Record) -> ControlFlow<()> + Send + 'static,
+    ) -> Result<T, Refusal> {
+        self.find(caller, id)?;
+        let inner = self.inner.clone();
+        blocking(move || {
+            let (journal, log) = inner.log_of(id)?;
+            let read = journal.read_back(&log, &mut |entry| match read_record(&log, &entry) {
+                Some(record) => take(&mut made, record),
+                None => ControlFlow::Continue(()),
+            });
+            read.map_err(|error| journal_refusal(&error))?;
+            Ok(made)
+        })
+        .await
+    }
+}
+
+async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, Refusal> + Send + 'static,
+) -> Result<T, Refusal> {
+    let done = tokio::task::spawn_blocking(work).await;
+    done.unwrap_or_else(|error| Err(Refusal::new(Code::Eio, format!("reading a log broke: {error}"))))
+}
