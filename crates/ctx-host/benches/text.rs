@@ -96,10 +96,21 @@ fn main() {
             black_box(collector.finish());
         });
     }
-    for (name, input) in [("whole stream, plain", &log), ("whole stream, coloured", &coloured)] {
+    let zeros = vec![0; TOTAL_BYTES];
+    let one_line = vec![b'x'; TOTAL_BYTES];
+    let noise: Vec<u8> =
+        (0..TOTAL_BYTES as u32).map(|n| (n.wrapping_mul(2_654_435_761) >> 11) as u8).collect();
+    let inputs = [
+        ("whole stream, plain", log.as_bytes()),
+        ("whole stream, coloured", coloured.as_bytes()),
+        ("whole stream, zeros", &zeros),
+        ("whole stream, one line", &one_line),
+        ("whole stream, noise", &noise),
+    ];
+    for (name, input) in inputs {
         best(name, input.len(), || {
             let mut stream = OutputStream::new(Arc::clone(&secrets), &Plan::default());
-            for read in input.as_bytes().chunks(READ_BYTES) {
+            for read in input.chunks(READ_BYTES) {
                 black_box(stream.push(read));
             }
             black_box(stream.finish());

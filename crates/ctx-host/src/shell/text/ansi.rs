@@ -11,6 +11,9 @@ use anstyle_parse::state::{Action, State, state_change};
 /// The part of a line that can still be redrawn. What a longer line pushes out of it is final.
 const LINE_CHARS_MAX: usize = 32 * 1024;
 
+/// Whole lines are looked for in blocks of this size, so that a line that is not plain costs one block.
+const PLAIN_BYTES_MAX: usize = 4096;
+
 /// The streaming cleaner.
 pub struct Cleaner {
     state: State,
@@ -94,7 +97,8 @@ impl Cleaner {
         if self.state != State::Ground || !self.line.is_blank() || !self.partial.is_empty() {
             return bytes;
         }
-        let plain = bytes.get(..plain_len(bytes)).unwrap_or_default();
+        let block = bytes.get(..PLAIN_BYTES_MAX).unwrap_or(bytes);
+        let plain = block.get(..plain_len(block)).unwrap_or_default();
         let len = plain.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
         let Some((lines, rest)) = bytes.split_at_checked(len) else { return bytes };
         match std::str::from_utf8(lines) {
@@ -114,9 +118,15 @@ impl Cleaner {
         let len = bytes.iter().position(|byte| is_control(*byte)).unwrap_or(bytes.len());
         let (text, rest) = bytes.split_at_checked(len).unwrap_or((bytes, &[]));
         self.text(text, rest.is_empty(), out);
-        let Some((control, rest)) = rest.split_first() else { return rest };
-        self.control(*control, out);
-        rest
+        let Some((control, after)) = rest.split_first() else { return rest };
+        if *control != 0 {
+            self.control(*control, out);
+            return after;
+        }
+        let zeros = rest.iter().take_while(|byte| **byte == 0).count();
+        self.changed = true;
+        self.print(&"\u{fffd}".repeat(zeros), out);
+        rest.get(zeros..).unwrap_or_default()
     }
 
     /// Completes a character that was cut off by the last read, if one was.
@@ -179,7 +189,7 @@ impl Cleaner {
             b'\t' | 0x0b | 0x0c => self.line.print(char::from(byte).encode_utf8(&mut [0; 4]), out),
             0 => {
                 self.changed = true;
-                self.line.print("\u{fffd}", out);
+                self.print("\u{fffd}", out);
             }
             b'\r' => {
                 self.changed = true;

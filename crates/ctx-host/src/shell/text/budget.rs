@@ -18,6 +18,8 @@ pub const CHARS_MAX: u64 = 1_000_000;
 pub const CONTEXT_MAX: u64 = 1_000;
 const PATTERN_BYTES_MAX: usize = 4_096;
 const REGEX_BYTES_MAX: usize = 1 << 20;
+/// How much more than it may show the tail gathers before it drops what is too old.
+const TAIL_SLACK_CHARS: usize = 64 * 1024;
 /// Of a longer line the pattern sees this much.
 const GREP_LINE_BYTES_MAX: usize = 64 * 1024;
 
@@ -296,7 +298,7 @@ impl Counter {
         if text.is_empty() {
             return;
         }
-        self.ends += text.bytes().filter(|byte| *byte == b'\n').count() as u64;
+        self.ends += memchr::memchr_iter(b'\n', text.as_bytes()).count() as u64;
         self.chars += text.chars().count() as u64;
         self.open = !text.ends_with('\n');
     }
@@ -367,8 +369,8 @@ impl Window {
     fn fill_tail(&mut self, text: &str) {
         self.tail.push_str(text);
         self.tail_chars += text.chars().count();
-        // Dropping at twice the bound makes each character move once on the average.
-        if self.tail_chars > self.tail_bound.chars.saturating_mul(2).saturating_add(4096) {
+        // Dropping seldom makes it cheap: a character is moved once in many reads.
+        if self.tail_chars > self.tail_bound.chars.saturating_mul(3).saturating_add(TAIL_SLACK_CHARS) {
             self.drop_front(chars_end(&self.tail, self.tail_chars - self.tail_bound.chars));
         }
     }

@@ -1,8 +1,8 @@
 //! The prefilter: which positions of a text may begin a rule's anchor, at memory speed.
 //!
-//! A bit for each pair of bytes says whether any anchor begins with that pair, another whether one goes on
-//! with it; the 16 KiB of bits stay in the first-level cache. Behind a set bit its rank leads to the few
-//! anchors that begin so.
+//! A bit for each pair of bytes says whether any anchor begins with that pair, another, for a hash of three
+//! bytes, whether one begins with these three; the 16 KiB of bits stay in the first-level cache. Behind a
+//! pair its rank leads to the few anchors that begin so.
 
 /// What an anchor leads to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -26,8 +26,8 @@ pub(super) struct Anchor<'a> {
 /// The bits, their ranks, and the targets of each pair.
 pub(super) struct Filter {
     bits: Box<[u64; 1024]>,
-    /// The second and third bytes of the anchors.
-    seconds: Box<[u64; 1024]>,
+    /// The hashes of the first three bytes of the anchors.
+    threes: Box<[u64; 1024]>,
     /// How many bits are set before each word of `bits`.
     ranks: Box<[u16; 1024]>,
     groups: Vec<Vec<Target>>,
@@ -39,15 +39,13 @@ impl Filter {
     /// Builds the filter from the first three bytes of each anchor.
     pub fn new(anchors: &[Anchor<'_>]) -> Filter {
         let mut pairs: Vec<(u16, Target)> = Vec::new();
-        let mut seconds = Box::new([0; 1024]);
+        let mut threes = Box::new([0; 1024]);
         for anchor in anchors {
             let [first, second, rest @ ..] = anchor.bytes else { continue };
-            for b in cases(*second, anchor.fold) {
-                for a in cases(*first, anchor.fold) {
-                    pairs.push((pair(a, b), anchor.target));
-                }
+            for (a, b) in pairs_of(*first, *second, anchor.fold) {
+                pairs.push((pair(a, b), anchor.target));
                 for c in thirds(rest, anchor) {
-                    set(&mut seconds, pair(b, c));
+                    set(&mut threes, three(a, b, c));
                 }
             }
         }
@@ -56,7 +54,7 @@ impl Filter {
         pairs.dedup();
         let mut filter = Filter {
             bits: Box::new([0; 1024]),
-            seconds,
+            threes,
             ranks: Box::new([0; 1024]),
             groups: Vec::new(),
             firsts: [false; 256],
@@ -85,7 +83,7 @@ impl Filter {
     /// The first position from `from` on where an anchor may begin.
     pub fn next(&self, bytes: &[u8], from: usize) -> Option<usize> {
         let tail = bytes.get(from..)?;
-        let at = tail.windows(3).position(|three| self.matches(three)).or_else(|| match tail {
+        let at = tail.windows(3).position(|bytes| self.matches(bytes)).or_else(|| match tail {
             // The third byte of the last pair has not come yet.
             [.., a, b] if has(&self.bits, pair(*a, *b)) => Some(tail.len() - 2),
             _ => None,
@@ -94,8 +92,8 @@ impl Filter {
     }
 
     #[inline]
-    fn matches(&self, three: &[u8]) -> bool {
-        matches!(three, [a, b, c] if has(&self.bits, pair(*a, *b)) && has(&self.seconds, pair(*b, *c)))
+    fn matches(&self, bytes: &[u8]) -> bool {
+        matches!(bytes, [a, b, c] if has(&self.bits, pair(*a, *b)) && has(&self.threes, three(*a, *b, *c)))
     }
 
     /// The anchors that may begin with these two bytes.
@@ -130,6 +128,14 @@ fn set(bits: &mut [u64; 1024], pair: u16) {
     }
 }
 
+/// The pairs that an anchor may begin with.
+fn pairs_of(first: u8, second: u8, fold: bool) -> Vec<(u8, u8)> {
+    cases(first, fold)
+        .into_iter()
+        .flat_map(|a| cases(second, fold).into_iter().map(move |b| (a, b)))
+        .collect()
+}
+
 /// The bytes that may stand third.
 fn thirds(rest: &[u8], anchor: &Anchor<'_>) -> Vec<u8> {
     match rest.first() {
@@ -146,6 +152,14 @@ fn cases(byte: u8, fold: bool) -> Vec<u8> {
 #[inline]
 fn pair(first: u8, second: u8) -> u16 {
     u16::from_be_bytes([first, second])
+}
+
+/// A hash of three bytes: they are spread so that letters, which differ in few bits, do not fall together.
+#[inline]
+fn three(first: u8, second: u8, third: u8) -> u16 {
+    let spread = u32::from_be_bytes([0, first, second, third]).wrapping_mul(0x9E37_79B1);
+    let [high, low, ..] = spread.to_be_bytes();
+    u16::from_be_bytes([high, low])
 }
 
 #[inline]

@@ -220,13 +220,15 @@ pub struct Redactor {
     work: Vec<u8>,
     /// How much of `work` was emitted.
     done: usize,
+    /// Where the next secret is looked for.
+    next: usize,
     swallow: Option<Swallow>,
     redactions: u64,
 }
 
 impl Redactor {
     pub fn new(secrets: Arc<Secrets>) -> Redactor {
-        Redactor { secrets, work: Vec::new(), done: 0, swallow: None, redactions: 0 }
+        Redactor { secrets, work: Vec::new(), done: 0, next: 0, swallow: None, redactions: 0 }
     }
 
     /// Takes the next bytes and appends to `out` what is certain by now.
@@ -234,9 +236,10 @@ impl Redactor {
         for step in bytes.chunks(STEP_BYTES) {
             self.work.extend_from_slice(step);
             self.scan(false, out);
-            let from = self.done.saturating_sub(BACK_BYTES);
+            let from = self.done.min(self.next).saturating_sub(BACK_BYTES);
             self.work.drain(..from);
             self.done -= from;
+            self.next -= from;
         }
     }
 
@@ -244,7 +247,7 @@ impl Redactor {
     pub fn finish(&mut self, out: &mut Vec<u8>) {
         self.scan(true, out);
         self.work.clear();
-        self.done = 0;
+        (self.done, self.next) = (0, 0);
         self.swallow = None;
     }
 
@@ -262,24 +265,22 @@ impl Redactor {
         let secrets = Arc::clone(&self.secrets);
         let work = std::mem::take(&mut self.work);
         let view = View { bytes: &work, last };
-        let mut at = self.done;
-        loop {
-            if !self.pass_rest(view) {
-                break;
-            }
-            at = at.max(self.done);
-            let Some(pos) = secrets.filter.next(&work, at) else {
+        while self.pass_rest(view) {
+            let Some(pos) = secrets.filter.next(&work, self.next) else {
                 self.emit_to(view, self.safe_end(view), out);
+                self.next = self.done;
                 break;
             };
             match secrets.confirm(view, pos) {
-                Ok(None) => at = pos + 1,
-                Ok(Some(found)) => {
+                // What ends before `done` went with the last secret.
+                Ok(Some(found)) if found.to > self.done => {
                     self.emit_to(view, found.from, out);
                     self.mark(found, out);
                 }
+                Ok(_) => self.next = pos + 1,
                 Err(More) => {
                     self.emit_to(view, pos, out);
+                    self.next = pos;
                     break;
                 }
             }
@@ -293,6 +294,10 @@ impl Redactor {
         let rest = view.bytes.get(self.done..).unwrap_or_default();
         let taken = swallow.take(rest);
         self.done += taken;
+        // A key block without an end takes the next line's first words with it, and these may be the name
+        // before another secret.
+        let is_block = matches!(swallow, Swallow::Block(_));
+        self.next = if is_block { self.done.saturating_sub(BACK_BYTES) } else { self.done };
         if taken == rest.len() {
             return false;
         }
@@ -327,6 +332,7 @@ impl Redactor {
         }
         self.redactions += 1;
         self.done = self.done.max(found.to);
+        self.next = self.done;
         self.swallow = found.rest;
     }
 }

@@ -38,6 +38,9 @@ impl<'a> View<'a> {
 
     /// Whether the bytes at `pos` are `text`; `fold` ignores ASCII case.
     pub fn starts(self, pos: usize, text: &[u8], fold: bool) -> Result<bool, More> {
+        if let Some(bytes) = self.bytes.get(pos..pos + text.len()) {
+            return Ok(if fold { bytes.eq_ignore_ascii_case(text) } else { bytes == text });
+        }
         for (offset, want) in text.iter().enumerate() {
             let Some(byte) = self.at(pos + offset)? else { return Ok(false) };
             let same = if fold { byte.eq_ignore_ascii_case(want) } else { byte == *want };
