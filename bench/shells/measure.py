@@ -1,0 +1,299 @@
+"""Measures shells over MCP: the cost of `:`, 50 MB of output, memory, and 64 shells at once.
+
+The clients are as thin as they can be and written alike: JSON lines over pipes for an MCP server, frames over
+pipes for the bare bash. Ours and the others run alternately in one run, because machines differ and are noisy.
+"""
+
+import argparse
+import json
+import os
+import select
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+
+CALLS_PER_ROUND = 25
+ROUNDS = 12
+OUTPUT_BYTES = 50_000_000
+SHELLS = 64
+# About 30 ms of work for one core, in the shell itself.
+BUSY = "i=0; while [ $i -lt 6000 ]; do i=$((i+1)); done"
+
+
+class Server:
+    """An MCP server on stdio."""
+
+    def __init__(self, command):
+        self.process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, cwd=tempfile.gettempdir()
+        )
+        self.next_id = 0
+        hello = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "bench", "version": "1"}}
+        self.wait(self.send("initialize", hello))
+        self.write({"jsonrpc": "2.0", "method": "notifications/initialized"})
+
+    def write(self, message):
+        self.process.stdin.write(json.dumps(message).encode() + b"\n")
+        self.process.stdin.flush()
+
+    def send(self, method, params):
+        self.next_id += 1
+        self.write({"jsonrpc": "2.0", "id": self.next_id, "method": method, "params": params})
+        return self.next_id
+
+    def read(self):
+        while True:
+            line = self.process.stdout.readline()
+            if not line:
+                raise RuntimeError("the server has ended")
+            message = json.loads(line)
+            if "id" in message and "method" not in message:
+                return message
+
+    def wait(self, wanted):
+        while True:
+            message = self.read()
+            if message["id"] == wanted:
+                return result(message)
+
+    def start(self, tool, arguments):
+        return self.send("tools/call", {"name": tool, "arguments": arguments})
+
+    def call(self, tool, arguments):
+        return self.wait(self.start(tool, arguments))
+
+    def shell(self):
+        return self.call("session_create", {"transport": "local"})["session_id"]
+
+    def exec(self, shell, command):
+        return self.call("session_exec", {"session_id": shell, "command": command})
+
+    def memory_kb(self, field="VmRSS"):
+        with open(f"/proc/{self.process.pid}/status") as status:
+            return next(int(line.split()[1]) for line in status if line.startswith(field + ":"))
+
+    def close(self):
+        self.process.stdin.close()
+        try:
+            self.process.wait(timeout=20)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+
+
+def result(message):
+    if "error" in message:
+        raise RuntimeError(message["error"]["message"])
+    answer = message["result"]
+    if answer.get("isError"):
+        raise RuntimeError(answer["content"][0]["text"])
+    if "structuredContent" in answer:
+        return answer["structuredContent"]
+    if "content" in answer:
+        return json.loads(answer["content"][0]["text"])
+    return answer
+
+
+class Bash:
+    """A bare bash over pipes with the same frame: the command by eval, stdin closed, and an end marker with a
+    fresh nonce, the exit code and the cwd on both streams."""
+
+    def __init__(self):
+        self.process = subprocess.Popen(
+            ["bash", "--norc", "--noprofile"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        )
+        self.pipes = [self.process.stdout.fileno(), self.process.stderr.fileno()]
+
+    def exec(self, command):
+        nonce = os.urandom(16).hex()
+        end = f"__{nonce}_"
+        quoted = command.replace("'", "'\\''")
+        frame = (
+            f"builtin eval '{quoted}' </dev/null; __s=$?; builtin printf '\\n{end}%s %s\\n' \"$__s\" \"$PWD\"; "
+            f"builtin printf '\\n{end}%s %s\\n' \"$__s\" \"$PWD\" >&2\n"
+        )
+        os.write(self.process.stdin.fileno(), frame.encode())
+        held = {pipe: b"" for pipe in self.pipes}
+        waiting = set(self.pipes)
+        marker = end.encode()
+        while waiting:
+            for pipe in select.select(list(waiting), [], [])[0]:
+                held[pipe] += os.read(pipe, 65536)
+                at = held[pipe].find(marker)
+                if at >= 0 and held[pipe].find(b"\n", at) >= 0:
+                    waiting.discard(pipe)
+        return held
+
+    def close(self):
+        self.process.stdin.close()
+        self.process.wait()
+
+
+def seconds(work):
+    start = time.perf_counter()
+    work()
+    return time.perf_counter() - start
+
+
+def measure_empty(ours, execkit):
+    """The median time of `:` for ours, execkit and the bare bash."""
+    bash = Bash()
+    our_shell, their_shell = ours.shell(), execkit.shell()
+    times = {"ours": [], "execkit": [], "bash": []}
+    work = {
+        "ours": lambda: ours.exec(our_shell, ":"),
+        "execkit": lambda: execkit.exec(their_shell, ":"),
+        "bash": lambda: bash.exec(":"),
+    }
+    for _ in range(ROUNDS):
+        for name, one in work.items():
+            one()
+            times[name] += [seconds(one) for _ in range(CALLS_PER_ROUND)]
+    bash.close()
+    ours.call("session_destroy", {"session_id": our_shell})
+    execkit.call("session_destroy", {"session_id": their_shell})
+    return {name: statistics.median(all_times) for name, all_times in times.items()}
+
+
+def build_log(path):
+    """Ordinary build output, 50 MB."""
+    lines = [
+        "   Compiling serde_derive v1.0.229 (/home/tom/.cargo/registry/src/index/serde_derive-1.0.229)",
+        "test session::rules::a_run_ends_once ... ok",
+        "gcc -O2 -Wall -Wextra -fPIC -I../include -c src/tokenizer.c -o build/tokenizer.o",
+        "[2026-11-15T08:11:02Z] INFO GET /api/sessions?page=2&limit=50 200 3.1 ms",
+        "commit 3f786850e387550fdab836ed7e6dc881de23001b Merge branch 'main'",
+        "",
+    ]
+    block = "".join(f"{number} {line}\n" for number in range(2000) for line in lines).encode()
+    with open(path, "wb") as log:
+        log.write((block * (OUTPUT_BYTES // len(block) + 1))[:OUTPUT_BYTES])
+
+
+def read_pipe(command):
+    with subprocess.Popen(["bash", "-c", command], stdout=subprocess.PIPE) as process:
+        while os.read(process.stdout.fileno(), 65536):
+            pass
+
+
+def measure_output(ours, execkit, path):
+    """The best time of three for 50 MB of output, and the server's largest memory after it."""
+    our_shell, their_shell = ours.shell(), execkit.shell()
+    command = f"cat {path}"
+    best = {"ours": [], "bash": [], "execkit": []}
+    for _ in range(3):
+        best["bash"].append(seconds(lambda: read_pipe(command)))
+        best["ours"].append(seconds(lambda: ours.exec(our_shell, command)))
+        try:
+            best["execkit"].append(seconds(lambda: execkit.exec(their_shell, command)))
+        except RuntimeError as error:
+            print(f"execkit gives no 50 MB: {error}", file=sys.stderr)
+    ours.call("session_destroy", {"session_id": our_shell})
+    execkit.call("session_destroy", {"session_id": their_shell})
+    return {name: min(times) if times else None for name, times in best.items()}
+
+
+def measure_many(server):
+    """64 shells at once: the slowest beside its turn (a bare bash alone, times 64, over the cores), calls a
+    second, memory for each shell."""
+    before = server.memory_kb()
+    shells = [server.shell() for _ in range(SHELLS)]
+    for shell in shells:
+        server.exec(shell, ":")
+    per_shell = (server.memory_kb() - before) / SHELLS
+    bash = Bash()
+    alone = min(seconds(lambda: bash.exec(BUSY)) for _ in range(5))
+    bash.close()
+    start = time.perf_counter()
+    waiting = {server.start("session_exec", {"session_id": shell, "command": BUSY}) for shell in shells}
+    slowest = 0.0
+    while waiting:
+        message = server.read()
+        result(message)
+        waiting.discard(message["id"])
+        slowest = time.perf_counter() - start
+    turn = alone * SHELLS / len(os.sched_getaffinity(0))
+    start = time.perf_counter()
+    waiting, calls = {}, 0
+    for shell in shells:
+        waiting[server.start("session_exec", {"session_id": shell, "command": ":"})] = (shell, 19)
+    while waiting:
+        message = server.read()
+        result(message)
+        shell, left = waiting.pop(message["id"])
+        calls += 1
+        if left:
+            waiting[server.start("session_exec", {"session_id": shell, "command": ":"})] = (shell, left - 1)
+    rate = calls / (time.perf_counter() - start)
+    for shell in shells:
+        server.call("session_destroy", {"session_id": shell})
+    return {"per_shell_kb": per_shell, "slowest": slowest, "turn": turn, "rate": rate}
+
+
+def bash_kb():
+    """The memory of one idle bash of its own."""
+    bash = Bash()
+    bash.exec(":")
+    with open(f"/proc/{bash.process.pid}/status") as status:
+        kb = next(int(line.split()[1]) for line in status if line.startswith("VmRSS:"))
+    bash.close()
+    return kb
+
+
+def row(work, ours, beside, ratio, target):
+    print(f"| {work} | {ours} | {beside} | {ratio} | {target} |", flush=True)
+
+
+def milliseconds(value):
+    return "none" if value is None else f"{value * 1e3:.2f} ms"
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--execkit", required=True)
+    parser.add_argument("--rows", action="store_true")
+    parser.add_argument("server", nargs=argparse.REMAINDER)
+    arguments = parser.parse_args()
+    if arguments.server[:1] == ["--rows"]:
+        arguments.rows, arguments.server = True, arguments.server[1:]
+    if not arguments.server:
+        parser.error("give the MCP server to measure, for example: target/release/ctx mcp")
+    program = os.path.abspath(arguments.server[0])
+    command = [program if os.path.exists(program) else arguments.server[0], *arguments.server[1:]]
+    if not arguments.rows:
+        print("| work | ours | beside | ratio | target |\n|---|---|---|---|---|")
+    ours, execkit = Server(command), Server([arguments.execkit])
+    try:
+        compare(ours, execkit)
+    finally:
+        ours.close()
+        execkit.close()
+
+
+def compare(ours, execkit):
+    idle = ours.memory_kb(), execkit.memory_kb()
+    row("`ctx mcp` without a shell, memory", f"{idle[0] / 1e3:.1f} MB", f"execkit {idle[1] / 1e3:.1f} MB", f"{idle[0] / idle[1]:.2f}", "")
+    empty = measure_empty(ours, execkit)
+    mine = milliseconds(empty["ours"])
+    row("`session_exec` of `:`, p50", mine, f"execkit {milliseconds(empty['execkit'])}", f"{empty['execkit'] / empty['ours']:.1f}× faster", "20×")
+    row("`session_exec` of `:`, p50", mine, f"bash, same frame {milliseconds(empty['bash'])}", f"{empty['ours'] / empty['bash']:.2f}", "at most 3")
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "build.log")
+        build_log(path)
+        output = measure_output(ours, execkit, path)
+    mine = milliseconds(output["ours"])
+    row("50 MB of output", mine, f"bash and a pipe reader {milliseconds(output['bash'])}", f"{output['ours'] / output['bash']:.2f}", "at most 2")
+    if output["execkit"]:
+        row("50 MB of output", mine, f"execkit {milliseconds(output['execkit'])}", f"{output['execkit'] / output['ours']:.1f}× faster", "")
+    peak = ours.memory_kb("VmHWM"), execkit.memory_kb("VmHWM")
+    row("largest memory after 50 MB", f"{peak[0] / 1e3:.1f} MB", f"execkit {peak[1] / 1e3:.1f} MB", f"{peak[0] / peak[1]:.2f}", "bounded")
+    many, theirs = measure_many(ours), measure_many(execkit)
+    row("64 shells busy at once, the slowest", milliseconds(many["slowest"]), f"its turn {milliseconds(many['turn'])}", f"{many['slowest'] / many['turn']:.2f}", "at most 2")
+    row("64 shells busy at once, the slowest", milliseconds(many["slowest"]), f"execkit {milliseconds(theirs['slowest'])}", f"{theirs['slowest'] / many['slowest']:.1f}× faster", "")
+    row("`:` in 64 shells at once", f"{many['rate']:.0f}/s", f"execkit {theirs['rate']:.0f}/s", f"{many['rate'] / theirs['rate']:.1f}×", "")
+    row("server memory for one more shell", f"{many['per_shell_kb']:.0f} KB", f"execkit {theirs['per_shell_kb']:.0f} KB, bash itself {bash_kb()} KB", "", "at most 200 KB")
+
+
+main()
