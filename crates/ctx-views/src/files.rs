@@ -108,7 +108,7 @@ impl SessionFiles {
         let dir = self.root.dir(&self.dir)?;
         if !changes.is_empty() {
             if let Some(text) = latest_of(&changes) {
-                dir.replace(LATEST, &with_line_end(text), self.owner)?;
+                dir.swap(LATEST, &with_line_end(text), self.owner)?;
             }
             let mut file = Messages::open(&dir, self.owner, self.tail)?;
             for change in &changes {
@@ -121,7 +121,7 @@ impl SessionFiles {
         }
         for (at, (name, bytes)) in small_files(session).into_iter().enumerate() {
             if let Some(written) = self.written.get_mut(at).filter(|written| **written != bytes) {
-                dir.replace(name, &bytes, self.owner)?;
+                dir.swap(name, &bytes, self.owner)?;
                 *written = bytes;
             }
         }
@@ -197,6 +197,17 @@ impl SessionFiles {
         }
         self.stale = false;
         Ok(())
+    }
+}
+
+/// An idle session leaves nothing beside its files.
+impl Drop for SessionFiles {
+    fn drop(&mut self) {
+        let Ok(dir) = self.root.dir(&self.dir) else { return };
+        for name in [LATEST, CREATED_AT, CWD, UPDATED_AT, META, STATE] {
+            // What stays behind is used again when the session is.
+            let _ = dir.remove_spare(name);
+        }
     }
 }
 

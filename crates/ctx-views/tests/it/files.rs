@@ -87,6 +87,23 @@ fn a_run_shows_in_every_file() {
 }
 
 #[test]
+fn a_session_that_is_let_go_leaves_nothing_beside_its_files() {
+    let root = root();
+    let mut life = Life::begin(1);
+    let mut files = caught_up(&root, &life);
+    for step in [post("one"), say("two"), done(), post("three"), say("four")] {
+        show(&mut files, &mut life, &step);
+    }
+    drop(files);
+    let mut names: Vec<_> =
+        std::fs::read_dir(root.path(DIR)).unwrap().map(|e| e.unwrap().file_name()).collect();
+    names.sort();
+    let mut expected = FILES.to_vec();
+    expected.sort_unstable();
+    assert_eq!(names, expected);
+}
+
+#[test]
 fn a_failed_session_says_why() {
     let root = root();
     let mut life = Life::begin(1);

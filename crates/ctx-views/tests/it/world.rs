@@ -279,7 +279,8 @@ pub fn view_files(dir: &Path) -> BTreeMap<String, Vec<u8>> {
     for entry in std::fs::read_dir(dir).unwrap() {
         let entry = entry.unwrap();
         let name = entry.file_name().into_string().unwrap();
-        if entry.file_type().unwrap().is_file() && !name.starts_with("events.jsonl") && name != ".new" {
+        if entry.file_type().unwrap().is_file() && !name.starts_with("events.jsonl") && !name.starts_with('.')
+        {
             files.insert(name, std::fs::read(entry.path()).unwrap());
         }
     }
