@@ -56,7 +56,7 @@ pub fn find(reader: &Reader, word: &str) -> Result<SessionRef, Failure> {
         return Ok(reader.resolve(own_uid(), word)?);
     }
     if let Ok(agent) = Name::new(word)
-        && let Some(current) = reader.current(&SessionsDir::of_agent(own_uid(), agent))?
+        && let Some(current) = current(reader, &agent)?
     {
         return Ok(current);
     }
@@ -68,6 +68,15 @@ pub fn find(reader: &Reader, word: &str) -> Result<SessionRef, Failure> {
         .hint("`ctx ls --all` shows what there is; `ctx send` begins one"),
         ReadError::Ambiguous { .. } | ReadError::View(_) => error.into(),
     })
+}
+
+/// An agent's current session; when that has just ended, the newest one there is.
+fn current(reader: &Reader, agent: &Name) -> Result<Option<SessionRef>, Failure> {
+    let sessions = SessionsDir::of_agent(own_uid(), agent.clone());
+    match reader.current(&sessions)? {
+        Some(current) => Ok(Some(current)),
+        None => Ok(reader.newest(&sessions, 1)?.into_iter().next()),
+    }
 }
 
 /// The id of the session that a word means. A whole id needs no look at the tree: temp sessions are not in it.
@@ -88,8 +97,8 @@ pub fn find_id(root: &Root, word: &str) -> Result<SessionId, Failure> {
 pub fn current_name(root: &Root, agent: &Name) -> Result<String, Failure> {
     // Without a root there is no session yet; posting says whether there is a daemon.
     let Ok(reader) = root.reader() else { return Ok(DEFAULT_SESSION.to_owned()) };
-    let current = reader.current(&SessionsDir::of_agent(own_uid(), agent.clone()))?;
-    Ok(current.map_or_else(|| DEFAULT_SESSION.to_owned(), |session| plain_name(&session.dir_name).to_owned()))
+    Ok(current(&reader, agent)?
+        .map_or_else(|| DEFAULT_SESSION.to_owned(), |session| plain_name(&session.dir_name).to_owned()))
 }
 
 /// A session that is over keeps its name in front of its id: `default+01K…`.

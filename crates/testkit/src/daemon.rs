@@ -92,7 +92,9 @@ impl TestDaemon {
         let announced = std::fs::read_to_string(self.place.root().join(".state/daemon.json"));
         let ours = format!("\"pid\":{},", child.id());
         let takes = |socket: &str| connect(&self.place.root().join(socket)).is_ok();
-        announced.is_ok_and(|text| text.contains(&ours)) && takes(".state/api.sock") && takes("agent/coder.sock")
+        announced.is_ok_and(|text| text.contains(&ours))
+            && takes(".state/api.sock")
+            && takes("agent/coder.sock")
     }
 
     pub fn pid(&self) -> u32 {

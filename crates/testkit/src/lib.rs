@@ -11,7 +11,7 @@ mod pty;
 use std::time::{Duration, Instant};
 
 pub use daemon::{DaemonBuilder, TestDaemon};
-pub use place::{Outcome, Place};
+pub use place::{Outcome, Place, finish};
 pub use pty::Pty;
 
 /// How long anything may take before a test gives up. Two suites at once on two busy cores stay far below it.

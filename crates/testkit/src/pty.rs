@@ -42,7 +42,8 @@ impl Pty {
         tcsetwinsize(&master, size).expect("a size for the terminal");
         let open = || File::options().read(true).write(true).open(&name).expect("the terminal");
         let stdio = || Stdio::from(OwnedFd::from(open()));
-        let child = command.stdin(stdio()).stdout(stdio()).stderr(stdio()).spawn().expect("the program starts");
+        let child =
+            command.stdin(stdio()).stdout(stdio()).stderr(stdio()).spawn().expect("the program starts");
         Pty { master: File::from(master), child, shown: String::new(), read: 0 }
     }
 

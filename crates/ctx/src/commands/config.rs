@@ -18,7 +18,6 @@ use crate::output;
 /// /etc/ctx/config.toml. The environment goes before it: every key has a variable, such as
 /// CTX_LIMITS_RUNNING_PER_PROJECT. Without a subcommand, `show`.
 #[derive(Debug, clap::Args)]
-#[command(args_conflicts_with_subcommands = false)]
 #[command(after_help = "\
 Examples:
   ctx config                      every key, its value and where it came from

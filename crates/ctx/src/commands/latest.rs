@@ -28,15 +28,11 @@ pub fn run(args: Args, root: &Root) -> Result<(), Failure> {
     let session = args.which.find(&reader)?;
     let text = reader.latest(&session)?;
     let mut out = std::io::stdout();
-    if !out.is_terminal() {
-        out.write_all(text.as_bytes())?;
-        return Ok(());
-    }
     if text.is_empty() {
         output::say(format_args!("no answer in {session} yet"));
         return Ok(());
     }
-    let text = output::plain(&text);
-    writeln!(out, "{}", text.trim_end_matches('\n'))?;
+    let text = if out.is_terminal() { output::plain(&text) } else { text };
+    writeln!(out, "{}", text.strip_suffix('\n').unwrap_or(&text))?;
     Ok(())
 }

@@ -56,12 +56,19 @@ pub const KEYS: &[Key] = &[
     number("model_retry_max_ms", "The longest wait between two attempts."),
     number("fs_read_bytes", "Most bytes of a file that one fs.read returns."),
     number("fs_list_entries", "Most entries of a directory that one fs.list returns."),
+    number("instruction_file_bytes", "Most bytes of one instruction file (AGENTS.md) that go into a prompt."),
     number("control_file_bytes", "Largest control file, in bytes."),
     number("live_ring_bytes", "Live events kept in memory per active session, in bytes."),
     number("idle_unload_ms", "How long an idle session stays loaded."),
     number("stop_grace_ms", "How long a cancelled or shut-down run may take to stop by itself."),
     number("socket_connections", "Connections to one agent socket at a time."),
     number("socket_stall_ms", "How long a socket client may leave a frame unread before it is let go."),
+    number("requests_per_second", "Requests a second that one token may make."),
+    number("ping_ms", "How often a WebSocket client is pinged; one that is silent twice as long is gone."),
+    number("slow_ms", "How long a WebSocket client may leave frames unread before it is detached as slow."),
+    number("reattach_ms", "How long frames are kept for an operator who is detached."),
+    number("reattach_bytes", "Frames kept for one session's detached operator, in bytes."),
+    number("reattach_bytes_total", "Frames kept for all detached operators together, in bytes."),
     Key {
         section: "log",
         name: "format",
@@ -79,6 +86,12 @@ pub const KEYS: &[Key] = &[
         name: "workspace",
         kind: Kind::Text,
         meaning: "The directory of the project default. Without it, where the daemon was started.",
+    },
+    Key {
+        section: "serve",
+        name: "listen",
+        kind: Kind::Text,
+        meaning: "HOST:PORT of the HTTP API; port 0: any free one. Without it, 127.0.0.1:7300, or a free port.",
     },
 ];
 

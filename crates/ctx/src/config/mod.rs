@@ -57,13 +57,15 @@ pub enum LogFormat {
 pub struct Serve {
     /// The directory of the project `default`; without it, where the daemon was started.
     pub workspace: Option<PathBuf>,
+    /// Where the HTTP API listens.
+    pub listen: Option<String>,
 }
 
 /// `--config`, for the commands that take it.
 #[derive(Debug, Clone, Default, clap::Args)]
 pub struct FileArg {
     /// The config file [default: $XDG_CONFIG_HOME/ctx/config.toml, else /etc/ctx/config.toml]
-    #[arg(long = "config", value_name = "FILE", env = "CTX_CONFIG", hide_env_values = true)]
+    #[arg(long = "config", value_name = "FILE", env = "CTX_CONFIG", hide_env_values = true, global = true)]
     pub file: Option<PathBuf>,
 }
 

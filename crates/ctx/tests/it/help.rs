@@ -1,0 +1,50 @@
+//! The help of every command, so that a change is seen in review. `UPDATE_EXPECT=1 cargo test -p ctx help`
+//! writes it anew.
+
+use expect_test::expect_file;
+
+use crate::support::place;
+
+#[test]
+fn the_help_of_every_command_is_as_it_was_reviewed() {
+    let place = place();
+    let overview = place.ctx(&["--help"]).ok();
+    let mut all = format!("$ ctx --help\n{overview}");
+    for command in commands(&overview) {
+        let help = place.ctx(&[&command, "--help"]).ok();
+        all.push_str(&format!("\n$ ctx {command} --help\n{help}"));
+        assert!(help.contains("Examples:"), "ctx {command} has no examples");
+        assert!(help.contains(&format!("Usage: ctx {command}")), "ctx {command} does not say its usage");
+    }
+    // Trailing blanks are not worth a difference.
+    let all: String = all.lines().map(|line| format!("{}\n", line.trim_end())).collect();
+    expect_file!["./help.txt"].assert_eq(&all);
+}
+
+/// The commands that the overview lists.
+fn commands(overview: &str) -> Vec<String> {
+    let lines = overview.lines().skip_while(|line| *line != "Commands:").skip(1);
+    let listed = lines.take_while(|line| line.starts_with("  "));
+    let names: Vec<String> =
+        listed.filter_map(|line| line.split_whitespace().next()).map(str::to_owned).collect();
+    assert!(names.len() >= 14, "{names:?}");
+    names
+}
+
+#[test]
+fn what_cannot_be_parsed_is_exit_2_and_says_what_would_do() {
+    let place = place();
+    assert!(place.ctx(&["hstory"]).fails(2).contains("history"), "the nearest command is named");
+    assert!(place.ctx(&["log", "--folow"]).fails(2).contains("--follow"));
+    place.ctx(&[]).fails(2);
+}
+
+#[test]
+fn completions_are_for_this_program() {
+    let place = place();
+    for shell in ["bash", "zsh", "fish"] {
+        let script = place.ctx(&["completions", shell]).ok();
+        assert!(script.contains("ctx") && script.contains("history"), "{shell}");
+    }
+    place.ctx(&["completions", "cmd.exe"]).fails(2);
+}

@@ -1,0 +1,41 @@
+//! The queue: what waits, why, and what can be done about it.
+
+use crate::support::{SLOW, build, json_lines, start_slow, wait_state};
+
+#[test]
+fn a_message_over_the_limit_waits_until_someone_starts_it() {
+    let daemon = build().env("CTX_LIMITS_RUNNING_PER_PROJECT", "1").start();
+    assert!(daemon.ctx(&["queue"]).ok().is_empty());
+    start_slow(&daemon, "first");
+
+    let queued = daemon.ctx(&["send", "--detach", "--session", "second", "patience"]);
+    assert!(queued.stderr.contains("queued") && queued.stderr.contains("ctx queue resume coder/second"));
+    let run = queued.ok();
+    let waiting = json_lines(&daemon.ctx(&["queue", "list", "--json"]).ok());
+    assert_eq!((&waiting[0]["name"], &waiting[0]["pending_run"]), (&"second".into(), &run.trim().into()));
+    let table = daemon.ctx(&["queue"]).ok();
+    assert!(table.contains("coder/second") && table.contains("1 of 1 were running"), "{table}");
+
+    assert!(daemon.ctx(&["queue", "resume", "coder/second"]).fails(1).contains("EBUSY"), "no room yet");
+    daemon.ctx(&["cancel", "coder/first"]).ok();
+    let resumed = json_lines(&daemon.ctx(&["queue", "resume", "--json"]).ok());
+    assert_eq!(resumed[0]["run_id"], run.trim(), "the only one that waits needs no name");
+    wait_state(&daemon, "second", "idle");
+    assert_eq!(daemon.ctx(&["latest", "coder/second"]).ok(), "patience\n");
+    assert!(daemon.ctx(&["queue", "resume"]).fails(1).contains("nothing waits"));
+}
+
+#[test]
+fn what_waits_can_be_dropped() {
+    let daemon = build().env("CTX_LIMITS_RUNNING_PER_PROJECT", "1").start();
+    start_slow(&daemon, "first");
+    daemon.ctx(&["send", "--detach", "--session", "second", SLOW]).ok();
+    daemon.ctx(&["send", "--detach", "--session", "third", SLOW]).ok();
+    let said = daemon.ctx(&["queue", "discard"]).fails(2);
+    assert!(said.contains("2 sessions wait") && said.contains("coder/third"), "{said}");
+    daemon.ctx(&["queue", "discard", "coder/second"]).ok();
+    assert_eq!(json_lines(&daemon.ctx(&["queue", "list", "--json"]).ok()).len(), 1);
+    assert!(daemon.ctx(&["history", "coder/second"]).ok().contains("no longer counts"));
+    daemon.ctx(&["cancel", "coder/third"]).ok();
+    assert!(daemon.ctx(&["queue"]).ok().is_empty());
+}

@@ -1,0 +1,42 @@
+//! What the tests share: the binary, and a few words for common steps.
+
+use testkit::{DaemonBuilder, Place, TestDaemon, until};
+
+pub const CTX: &str = env!("CARGO_BIN_EXE_ctx");
+
+pub fn place() -> Place {
+    Place::new(CTX)
+}
+
+pub fn daemon() -> TestDaemon {
+    TestDaemon::start(CTX)
+}
+
+pub fn build() -> DaemonBuilder {
+    TestDaemon::build(CTX)
+}
+
+/// A message for `debug/script` that takes a minute, unless it is cancelled.
+pub const SLOW: &str = r#"{"script":[{"text":"begun"},{"sleep_ms":60000},{"text":"never"}]}"#;
+
+/// Starts a run that takes a minute and waits until it is going; its id.
+pub fn start_slow(daemon: &TestDaemon, session: &str) -> String {
+    let args = ["send", "--detach", "--model", "debug:script", "--session", session, SLOW];
+    let run = daemon.ctx(&args).ok();
+    wait_state(daemon, session, "running");
+    run.trim().to_owned()
+}
+
+/// Waits until `ctx ls` shows a session of coder in a state.
+pub fn wait_state(daemon: &Place, session: &str, state: &str) {
+    let wanted = (format!("\"session\":\"coder/{session}\""), format!("\"state\":\"{state}\""));
+    until(&format!("{session} to be {state}"), || {
+        let listed = daemon.ctx(&["ls", "--all", "--json"]).stdout;
+        listed.lines().any(|line| line.contains(&wanted.0) && line.contains(&wanted.1)).then_some(())
+    });
+}
+
+/// The lines of a text as JSON.
+pub fn json_lines(text: &str) -> Vec<serde_json::Value> {
+    text.lines().map(|line| serde_json::from_str(line).unwrap_or_else(|e| panic!("{e}: {line}"))).collect()
+}
