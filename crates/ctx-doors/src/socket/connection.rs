@@ -1,11 +1,11 @@
 //! One client: its requests in order, and the sessions it follows.
 //!
-//! A `send` follows its run until `done`; a `resume` follows its session until the connection goes. There is one
-//! follower per session, so no frame comes twice. Frames leave through one writer with a short queue: a client
+//! A `send` follows its run until `done`; a `resume` follows its session until the connection goes, and takes the
+//! place of the followers of its runs, so no frame comes twice. Frames leave through one writer with a short queue: a client
 //! that stops reading stops its followers, and nothing else.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use ctx_api::socket::{DoneStatus, Frame};
@@ -48,6 +48,7 @@ pub(super) async fn serve(stream: UnixStream, engine: Engine, agent: Name, stop:
         out,
         stop,
         gone: gone.clone(),
+        silent: CancellationToken::new(),
         following: Arc::default(),
         holds: HashMap::new(),
         tasks: TaskTracker::new(),
@@ -76,16 +77,16 @@ async fn write(
     gone.cancel();
 }
 
-/// How a connection follows a session.
-#[derive(Debug, Clone)]
-enum Following {
-    /// The frames of one run, until it is done.
-    Run(RunId, CancellationToken),
-    /// Everything, until the connection goes.
-    Session(CancellationToken),
+/// What a connection follows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+struct Followed {
+    session: SessionId,
+    /// The frames of one run, until it is done; None: everything, until the connection goes.
+    run: Option<RunId>,
 }
 
-type FollowingTable = Arc<Mutex<HashMap<SessionId, Following>>>;
+/// What is followed, and how to stop that.
+type FollowingTable = Arc<Mutex<HashMap<Followed, CancellationToken>>>;
 
 struct Client {
     engine: Engine,
@@ -96,6 +97,8 @@ struct Client {
     stop: CancellationToken,
     /// The client is gone, or reads no more.
     gone: CancellationToken,
+    /// The client asks for nothing more.
+    silent: CancellationToken,
     following: FollowingTable,
     /// Temp sessions live as long as a connection that has used them.
     holds: HashMap<SessionId, Hold>,
@@ -131,15 +134,11 @@ impl Client {
         self.finish().await;
     }
 
-    /// No more requests. If the client still listens, its runs are shown to their end.
+    /// No more requests. If the client still listens, its runs are shown to their end, and of the sessions it follows
+    /// what there is by now.
     async fn finish(self) {
-        let Client { out, gone, stop, tasks, holds, following, .. } = self;
-        for follow in following.lock().unwrap_or_else(PoisonError::into_inner).values() {
-            // Only the client could end a session's follower, and it will not say so any more.
-            if let Following::Session(follower) = follow {
-                follower.cancel();
-            }
-        }
+        let Client { out, gone, stop, tasks, holds, silent, .. } = self;
+        silent.cancel();
         drop(out);
         tasks.close();
         let stopping = async {
@@ -183,10 +182,10 @@ impl Client {
             text: request.input,
             client_id: request.client_id,
             model_override: request.model_override.map(Some),
-            cwd: request.cwd.clone(),
+            cwd: request.cwd,
         };
         for attempt in 1.. {
-            let id = self.find_or_create(&request.target, request.cwd.as_deref()).await?;
+            let id = self.find_or_create(&request.target, &post).await?;
             if request.target.scope == Scope::Temp && !self.holds.contains_key(&id) {
                 self.holds.insert(id, self.engine.hold(id));
             }
@@ -197,7 +196,7 @@ impl Client {
                 Ok(posted) => {
                     let finished = posted.repeated && posted.state.is_over();
                     let after = EventId::before(posted.first_seq);
-                    return self.follow_run(id, posted.run, after, !finished).await;
+                    return self.follow_run(id, posted.run, after, finished).await;
                 }
             }
         }
@@ -218,16 +217,17 @@ impl Client {
         Ok(self.engine.named(self.caller, &self.agent, *scope, space.as_ref(), session))
     }
 
-    async fn find_or_create(&self, target: &Target, cwd: Option<&str>) -> Result<SessionId, Refusal> {
+    async fn find_or_create(&self, target: &Target, post: &Post) -> Result<SessionId, Refusal> {
         if let Some(id) = self.find(target)? {
             return Ok(id);
         }
+        self.engine.may_begin(self.caller, &self.agent, post).await?;
         let new = NewSession {
             agent: self.agent.clone(),
             name: Some(target.session.clone()),
             scope: target.scope,
             space: target.space.clone(),
-            cwd: cwd.map(str::to_owned),
+            cwd: post.cwd.clone(),
             client: Some("socket".to_owned()),
         };
         match self.engine.create(self.caller, new).await {
@@ -242,48 +242,49 @@ impl Client {
         let id = self.find(target)?.ok_or_else(missing)?;
         let follow = self.engine.follow(self.caller, id, after).await?;
         let stop = self.gone.child_token();
-        let shows = Shows { after, deltas: true };
-        self.start_following(id, Following::Session(stop.clone()), follow, shows, stop);
+        let mut table = self.table();
+        // It shows what the followers of single runs would have shown.
+        table.extract_if(|old, _| old.session == id).for_each(|(_, old)| old.cancel());
+        let followed = Followed { session: id, run: None };
+        table.insert(followed, stop.clone());
+        drop(table);
+        self.start_following(followed, follow, Shows { after, deltas: true }, stop);
         Ok(())
     }
 
-    /// A connection that follows the whole session sees the run anyway.
+    fn table(&self) -> MutexGuard<'_, HashMap<Followed, CancellationToken>> {
+        self.following.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether this connection is shown a run as it goes on.
+    fn is_shown(&self, id: SessionId, run: RunId) -> bool {
+        let table = self.table();
+        [None, Some(run)].into_iter().any(|run| table.contains_key(&Followed { session: id, run }))
+    }
+
+    /// A run that goes on is shown once, also when it is asked for again; one that is over, each time it is asked for.
     async fn follow_run(
         &mut self,
         id: SessionId,
         run: RunId,
         after: Option<EventId>,
-        deltas: bool,
+        finished: bool,
     ) -> Result<(), Refusal> {
-        let already = self.following.lock().unwrap_or_else(PoisonError::into_inner).get(&id).cloned();
-        match already {
-            Some(Following::Session(_)) => return Ok(()),
-            Some(Following::Run(same, _)) if same == run => return Ok(()),
-            Some(Following::Run(..)) | None => {}
+        if !finished && self.is_shown(id, run) {
+            return Ok(());
         }
         let follow = self.engine.follow(self.caller, id, after).await?;
         let stop = self.gone.child_token();
-        self.start_following(id, Following::Run(run, stop.clone()), follow, Shows { after, deltas }, stop);
+        let followed = Followed { session: id, run: Some(run) };
+        if !finished {
+            self.table().insert(followed, stop.clone());
+        }
+        self.start_following(followed, follow, Shows { after, deltas: !finished }, stop);
         Ok(())
     }
 
-    fn start_following(
-        &self,
-        id: SessionId,
-        how: Following,
-        follow: Follow,
-        shows: Shows,
-        stop: CancellationToken,
-    ) {
-        let run = match &how {
-            Following::Run(run, _) => Some(*run),
-            Following::Session(_) => None,
-        };
-        let mut table = self.following.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(Following::Run(_, old) | Following::Session(old)) = table.insert(id, how) {
-            old.cancel();
-        }
-        drop(table);
+    fn start_following(&self, followed: Followed, follow: Follow, shows: Shows, stop: CancellationToken) {
+        let Followed { session: id, run } = followed;
         let name =
             self.engine.find(self.caller, id).map_or_else(|_| id.to_string(), |s| s.meta.name.to_string());
         let shown = Shown {
@@ -293,6 +294,7 @@ impl Client {
             max: self.engine.limits().frame_bytes,
             out: self.out.clone(),
             queued_run: None,
+            silent: self.silent.clone(),
         };
         let table = self.following.clone();
         self.tasks.spawn(async move {
@@ -301,7 +303,7 @@ impl Client {
                     // Not if another follower has taken the place meanwhile: it cancels `stop` first.
                     let mut table = table.lock().unwrap_or_else(PoisonError::into_inner);
                     if !stop.is_cancelled() {
-                        table.remove(&id);
+                        table.remove(&followed);
                     }
                 }
                 () = stop.cancelled() => {}
@@ -322,11 +324,7 @@ impl Client {
         {
             return Err(Refusal::new(Code::Eacces, "this run belongs to another user"));
         }
-        let shown = match self.following.lock().unwrap_or_else(PoisonError::into_inner).get(&id) {
-            Some(Following::Session(_)) => true,
-            Some(Following::Run(shown, _)) => *shown == run,
-            None => false,
-        };
+        let shown = self.is_shown(id, run);
         let (engine, caller, out) = (self.engine.clone(), self.caller, self.out.clone());
         let session = engine.find(caller, id).map_or_else(|_| id.to_string(), |s| s.meta.name.to_string());
         self.tasks.spawn(async move {
@@ -368,12 +366,24 @@ struct Shown {
     out: mpsc::Sender<String>,
     /// The run that the records of the current command created.
     queued_run: Option<RunId>,
+    /// The client asks for nothing more: a session is shown up to now, and no further.
+    silent: CancellationToken,
 }
 
 impl Shown {
     async fn all(mut self, mut follow: Follow) {
         loop {
-            match follow.next().await {
+            let silent = self.silent.is_cancelled();
+            if silent && self.only.is_none() && follow.is_caught_up() {
+                return;
+            }
+            let next = tokio::select! {
+                biased;
+                next = follow.next() => next,
+                // Not lost: a follower that is asked again goes on where it was.
+                () = self.silent.cancelled(), if !silent => continue,
+            };
+            match next {
                 Ok(Some(event)) => {
                     if !self.show(&event).await {
                         return;

@@ -24,6 +24,7 @@ mod run;
 mod settings;
 
 pub use create::{Create, create};
+pub use post::check_message;
 
 use crate::code::{Code, Refusal};
 use crate::command::{Answer, Command, Decision, Effect};

@@ -33,7 +33,7 @@ pub(super) fn may_post(
         let state = run.state.clone();
         return Ok(Some(Answer::Posted { run: run.id, message: run.message_id, state, repeated: true }));
     }
-    check(text, client_id, limits)?;
+    check_message(text, client_id, limits)?;
     match &session.state {
         State::Idle => Ok(None),
         State::Running { .. } => Err(busy("session is running; cancel the run or wait")),
@@ -42,7 +42,8 @@ pub(super) fn may_post(
     }
 }
 
-fn check(text: &str, client_id: Option<&str>, limits: &Limits) -> Result<(), Refusal> {
+/// Whether a text and a client id may be a message at all, in whatever session.
+pub fn check_message(text: &str, client_id: Option<&str>, limits: &Limits) -> Result<(), Refusal> {
     if text.is_empty() {
         return Err(Refusal::invalid("text", "a message must not be empty"));
     }
