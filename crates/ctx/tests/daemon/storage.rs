@@ -1,0 +1,149 @@
+//! Disks that fail: full, full in the middle of a run, read-only, and owned by another daemon.
+
+use std::io::Read;
+use std::process::Stdio;
+
+use rustix::process::Signal;
+use serde_json::json;
+
+use super::support::{Daemon, ReadOnly, SmallDisk, eventually, read_messages};
+
+/// A daemon whose root is a disk of its own.
+fn on_small_disk(kib: usize) -> (SmallDisk, Daemon) {
+    let mut daemon = Daemon::new(&[]);
+    let disk = SmallDisk::mount(&daemon.root, kib);
+    daemon.up();
+    (disk, daemon)
+}
+
+/// Runs `ctx serve` to its end: its exit code and what it said.
+fn serve_to_its_end(daemon: &Daemon) -> (Option<i32>, String) {
+    let mut child = daemon.command().stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut said = String::new();
+    child.stderr.take().unwrap().read_to_string(&mut said).unwrap();
+    (child.wait().unwrap().code(), said)
+}
+
+#[test]
+fn on_a_full_disk_a_message_is_refused_and_nothing_is_lost() {
+    let (disk, mut daemon) = on_small_disk(1024);
+    let mut client = daemon.client();
+    client.say("default", "m1", "there was room");
+    disk.fill();
+    for (session, id) in [("default", "m2"), ("default", "m3"), ("new", "m1")] {
+        client.send(session, id, &"x".repeat(20_000));
+        assert_eq!(client.refused("ENOSPC")["request"], id);
+    }
+    let log = daemon.log("default");
+    assert_eq!(log.of_type("user").len(), 1, "nothing of what was refused is there");
+    disk.free();
+    client.say("default", "m2", "room again");
+    client.say("new", "m1", "here too");
+    daemon.kill();
+    daemon.up();
+    let log = daemon.log("default");
+    log.every_run_ends_once();
+    log.agrees_with(&read_messages(&daemon.session("default")));
+    assert_eq!(log.of_type("user").len(), 2);
+}
+
+#[test]
+fn a_disk_that_fills_up_during_a_run_stops_it_and_its_end_is_written_when_there_is_room() {
+    let (disk, mut daemon) = on_small_disk(8 * 1024);
+    let mut client = daemon.client();
+    let list = json!({"tool": {"name": "fs.list", "input": {"path": "/work"}}});
+    let mut steps = vec![json!({"text": "x".repeat(8_000)})];
+    for _ in 0..30 {
+        steps.extend([json!({"sleep_ms": 30}), json!({"text": "y".repeat(8_000)}), list.clone()]);
+    }
+    client.play("default", "m", json!(steps));
+    client.until("tool_result");
+    disk.fill();
+    let failing = eventually("the session to be failing", || {
+        let shown = daemon.shown("default");
+        (!shown["failing"].is_null()).then_some(shown)
+    });
+    assert_eq!((&failing["state"], &failing["failing"]["code"]), (&json!("running"), &json!("ENOSPC")));
+    client.send("default", "m2", "not now");
+    let refused = client.until("error").pop().unwrap();
+    assert_eq!(refused["request"], "m2");
+    disk.free();
+    let frames = client.to_end();
+    let error = frames.iter().find(|frame| frame["type"] == "error").unwrap();
+    assert_eq!((&error["code"], &error["reason"]), (&json!("ENOSPC"), &json!("disk_full")));
+    assert_eq!(frames.last().unwrap()["status"], "error");
+    assert!(daemon.shown("default")["failing"].is_null());
+    client.say("default", "m3", "the session goes on");
+    let log = daemon.log("default");
+    log.every_run_ends_once();
+    log.agrees_with(&read_messages(&daemon.session("default")));
+    daemon.restart();
+    assert_eq!(daemon.log("default").records.len(), log.records.len());
+}
+
+#[test]
+fn a_full_disk_at_shutdown_is_settled_by_the_next_start() {
+    let (disk, mut daemon) = on_small_disk(1024);
+    let mut client = daemon.client();
+    client.play("default", "m", json!([{"text": "busy"}, {"sleep_ms": 600_000}]));
+    client.until("delta");
+    disk.fill();
+    daemon.signal(Signal::TERM);
+    daemon.wait();
+    disk.free();
+    daemon.up();
+    daemon.log("default").every_run_ends_once();
+    daemon.client().say("default", "m2", "goes on");
+}
+
+#[test]
+fn a_read_only_root_is_said_clearly() {
+    let mut daemon = Daemon::new(&[]);
+    let disk = SmallDisk::mount(&daemon.root, 1024);
+    daemon.up();
+    daemon.client().say("default", "m", "x");
+    daemon.stop();
+    disk.read_only(true);
+    let (code, said) = serve_to_its_end(&daemon);
+    assert_eq!(code, Some(13), "{said}");
+    assert!(said.contains(&daemon.root.display().to_string()) && said.contains("ead-only"), "{said}");
+    assert!(said.contains("--root"), "it says what to do: {said}");
+    disk.read_only(false);
+    daemon.up();
+    daemon.client().say("default", "m2", "writable again");
+}
+
+#[test]
+fn a_root_that_becomes_read_only_refuses_and_goes_on_when_it_is_writable_again() {
+    let daemon = Daemon::with(&[("CTX_LIMITS_IDLE_UNLOAD_MS", "50")]);
+    let mut client = daemon.client();
+    client.say("default", "m1", "x");
+    eventually("the log to be closed", || (daemon.api("GET", "/status").ok()["loaded"] == 0).then_some(()));
+    let covered = ReadOnly::cover(&daemon.root.join("home"));
+    for (session, id) in [("default", "m2"), ("new", "m1"), ("default", "m2")] {
+        client.send(session, id, "y");
+        let refused = client.frame();
+        assert_eq!((&refused["type"], &refused["request"]), (&json!("error"), &json!(id)), "{refused}");
+        let message = refused["message"].as_str().unwrap();
+        assert!(message.contains(&format!("session/{session}")) && message.contains("ead-only"), "{refused}");
+    }
+    client.ask(json!({"op": "send", "scope": "temp", "id": "m", "input": "z"}));
+    assert_eq!(client.to_end().last().unwrap()["status"], "ok", "what needs no disk goes on");
+    drop(covered);
+    client.say("default", "m2", "y");
+    client.say("new", "m1", "y");
+    let log = daemon.log("default");
+    log.every_run_ends_once();
+    assert_eq!(log.of_type("user").len(), 2);
+    assert_eq!(daemon.file("default", "latest.md"), "y\n");
+}
+
+#[test]
+fn a_second_daemon_on_the_same_root_says_so_and_leaves() {
+    let daemon = Daemon::start();
+    daemon.client().say("default", "m", "x");
+    let (code, said) = serve_to_its_end(&daemon);
+    assert_eq!(code, Some(69), "{said}");
+    assert!(said.contains("another daemon") && said.contains(&daemon.pid().to_string()), "{said}");
+    daemon.client().say("default", "m2", "the first one is unharmed");
+}

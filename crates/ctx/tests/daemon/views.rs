@@ -1,0 +1,108 @@
+//! Files that a person looks at: right when a client sees `done`, and made again from the log alone.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use serde_json::json;
+
+use super::support::{Daemon, eventually, read_messages};
+
+const VIEWS: [&str; 7] =
+    ["messages.jsonl", "latest.md", "state", "cwd", "created_at", "updated_at", "meta.json"];
+
+fn views_of(dir: &Path) -> BTreeMap<&'static str, String> {
+    VIEWS.iter().map(|name| (*name, std::fs::read_to_string(dir.join(name)).unwrap())).collect()
+}
+
+#[test]
+fn whoever_sees_done_finds_the_run_in_the_files() {
+    let daemon = Daemon::start();
+    let mut client = daemon.client();
+    for number in 0..50 {
+        let text = format!("message {number}");
+        client.say("default", &format!("m{number}"), &text);
+        let dir = daemon.session("default");
+        let (latest, state) = (daemon.file("default", "latest.md"), daemon.file("default", "state"));
+        assert_eq!((latest, state.as_str()), (format!("{text}\n"), "idle\n"));
+        assert_eq!(read_messages(&dir).last().unwrap()["content"][0]["text"], text);
+    }
+}
+
+#[test]
+fn index_files_follow_soon() {
+    let daemon = Daemon::start();
+    let mut client = daemon.client();
+    for name in ["a", "b", "a"] {
+        // The clock stamps milliseconds, and the order of the list goes by them.
+        std::thread::sleep(Duration::from_millis(3));
+        let run = client.say(name, &format!("{:?}", Instant::now()), "x");
+        let seen = Instant::now();
+        eventually("the index", || {
+            let current = std::fs::read_to_string(daemon.session("index/current")).ok()?;
+            let list = std::fs::read_to_string(daemon.session("index/list")).ok()?;
+            (current == format!("{name}\n") && list.lines().next() == Some(name)).then_some(())
+        });
+        // 200 ms by design; the rest is for a machine that is busy with other things.
+        assert!(seen.elapsed() < Duration::from_secs(5), "after run {run}");
+    }
+    let by_cwd: Vec<_> = std::fs::read_dir(daemon.session("index/by-cwd")).unwrap().collect();
+    assert_eq!(by_cwd.len(), 1);
+    let hash = by_cwd.into_iter().next().unwrap().unwrap().path();
+    assert_eq!(std::fs::read_to_string(hash).unwrap(), "a\n");
+}
+
+#[test]
+fn deleted_views_come_back_as_they_were() {
+    let mut daemon = Daemon::with(&[("CTX_LIMITS_RUNNING_PER_PROJECT", "1")]);
+    let mut client = daemon.client();
+    client.say("default", "m1", "one");
+    client.play(
+        "default",
+        "m2",
+        json!([{"text": "a"}, {"tool": {"name": "fs.list", "input": {"path": "/work"}}}, {"text": "b"}]),
+    );
+    client.to_end();
+    client.play("default", "m3", json!([{"text": "broken"}, {"error": "broken_stream"}]));
+    client.to_end();
+    client.play("busy", "m", json!([{"text": "x"}, {"sleep_ms": 600_000}]));
+    client.until("delta");
+    client.send("default", "m4", "discarded");
+    client.expect("queued");
+    let id = daemon.shown("default")["id"].as_str().unwrap().to_owned();
+    assert_eq!(daemon.api("DELETE", &format!("/sessions/{id}/queued-message")).status, 204);
+    let dir = daemon.session("default");
+    let before = views_of(&dir);
+    let list = || std::fs::read_to_string(daemon.session("index/list")).ok().filter(|list| list.lines().count() == 2);
+    eventually("the index", list);
+    daemon.kill();
+    for name in VIEWS {
+        std::fs::remove_file(dir.join(name)).unwrap();
+    }
+    std::fs::remove_dir_all(daemon.session("index")).unwrap();
+    daemon.up();
+    assert_eq!(views_of(&dir), before);
+    eventually("the index", || {
+        std::fs::read_to_string(daemon.session("index/list")).ok().filter(|list| list.lines().count() == 2)
+    });
+}
+
+#[test]
+fn views_that_a_crash_left_behind_are_caught_up_by_the_next_start() {
+    let mut daemon = Daemon::start();
+    let mut client = daemon.client();
+    client.say("default", "m1", "one");
+    let dir = daemon.session("default");
+    let old: Vec<(&str, Vec<u8>)> =
+        VIEWS.iter().map(|name| (*name, std::fs::read(dir.join(name)).unwrap())).collect();
+    // The clock stamps milliseconds.
+    std::thread::sleep(Duration::from_millis(3));
+    client.say("default", "m2", "two");
+    let new = views_of(&dir);
+    daemon.kill();
+    for (name, bytes) in old {
+        std::fs::write(dir.join(name), bytes).unwrap();
+    }
+    daemon.up();
+    assert_eq!(views_of(&dir), new, "before anyone has asked for the session");
+}
