@@ -9,12 +9,13 @@
 //!   shell may only have single digits, so 6 and 7).
 //! - Every word of the frame is quoted or goes through `builtin` or `command`: aliases and functions of the
 //!   same name do not reach it. It leaves no variable and no function behind.
-//! - Tracing (`set -x`, `set -v`) and a DEBUG trap are put aside before the report and put back inside the
-//!   next `eval`; they never see the frame, but for the two DEBUG runs whose output goes to /dev/null.
+//! - Tracing (`set -x`, `set -v`) and the traps ERR and DEBUG are put aside before the report and put back
+//!   inside the next `eval`; they never see the frame, but for four DEBUG runs whose output goes to /dev/null.
 //! - A trap on a signal that nothing else uses stops a command without losing the shell. It acts only while a
 //!   command runs: between commands the shell's stdin is its command pipe, and then it does nothing.
 //! - bash reads its script one byte per system call, so the frame proper is read in bulk (`read -N`), and it
-//!   is written in ASCII so that characters and bytes count alike.
+//!   is written in ASCII so that characters and bytes count alike. A long command is read as it is, in the C
+//!   locale, because bash takes longer to unquote it than to run it.
 
 use std::path::Path;
 
@@ -32,11 +33,16 @@ pub enum Dialect {
     Posix,
 }
 
+/// A longer command is handed to bash unquoted.
+const QUOTED_BYTES_MAX: usize = 4 << 10;
+
 /// One command, ready to be framed.
 #[derive(Debug, Clone, Copy)]
 pub struct Framed<'a> {
     pub nonce: &'a Nonce,
     pub command: &'a str,
+    /// A file that holds the command, where [`Dialect::wants_file`] asked for one.
+    pub file: Option<&'a Path>,
     /// A file whose bytes are the command's stdin; without it there is no input.
     pub stdin: Option<&'a Path>,
     /// Both streams into stdout, in the order of arrival.
@@ -49,7 +55,8 @@ pub struct Framed<'a> {
 pub struct Habits {
     /// Option letters for `set -`.
     options: String,
-    /// A whole `trap -- '…' DEBUG` command.
+    /// The quoted actions of bash's ERR and DEBUG traps.
+    err_trap: Option<String>,
     debug_trap: Option<String>,
 }
 
@@ -63,10 +70,10 @@ pub struct Report {
     pub exports: Vec<u8>,
 }
 
-const BASH_STOP: &str = r#"[[ -p /dev/stdin ]]||{ { \builtin set +x;}2>/dev/null;\builtin shopt -s extdebug;\builtin trap 'case $BASH_COMMAND in(*\\36%s*)\builtin trap - DEBUG;\builtin shopt -u extdebug;;(*)\builtin break 9999 2>/dev/null;! \builtin :;;esac' DEBUG;}"#;
+const BASH_STOP: &str = r#"[[ -p /dev/stdin ]]||{ { \builtin set +x;} 2>/dev/null;\builtin shopt -s extdebug;\builtin trap 'case $BASH_COMMAND in(*\\36%s*)\builtin trap - DEBUG;\builtin shopt -u extdebug;;(*)\builtin break 9999 2>/dev/null;! \builtin :;;esac' DEBUG;}"#;
 
 const POSIX_STOP: &str =
-    r#"\command test -p /dev/stdin||{ { \command set +xv;}2>/dev/null;\command exec 2>/dev/null;${9999?};}"#;
+    r#"\command test -p /dev/stdin||{ { \command set +xv;} 2>/dev/null;\command exec 2>/dev/null;${9999?};}"#;
 
 impl Dialect {
     /// The first lines a new shell gets.
@@ -75,10 +82,15 @@ impl Dialect {
         match self {
             Dialect::Bash => {
                 let stop = quote(BASH_STOP);
-                format!("\\builtin exec 241>&1 242>&2;\\builtin trap {stop} {signal}\n")
+                format!("BASH_ARGV0=bash;\\exec 241>&1 242>&2;\\builtin trap {stop} {signal}\n")
             }
             Dialect::Posix => format!("\\exec 6>&1 7>&2;\\trap {} {signal}\n", quote(POSIX_STOP)),
         }
+    }
+
+    /// Whether the shell runs a command of this length faster from a file: a POSIX shell has no bulk read.
+    pub fn wants_file(self, command: &str) -> bool {
+        self == Dialect::Posix && command.len() > QUOTED_BYTES_MAX
     }
 
     /// The bytes that run a command.
@@ -93,7 +105,13 @@ impl Dialect {
 
 fn bash_frame(framed: &Framed<'_>) -> String {
     let nonce = framed.nonce.as_str();
-    let body = ansi_quote(&framed.habits.before(framed.command));
+    let habits = framed.habits.before();
+    let long = framed.command.len() > QUOTED_BYTES_MAX;
+    let body = if long {
+        format!("{}\"$__ctx_long\"", ansi_quote(&format!("\\builtin unset -v __ctx_long;{habits}")))
+    } else {
+        ansi_quote(&format!("{habits}{}", framed.command))
+    };
     let stdin = stdin_word(framed.stdin, ansi_quote);
     let stderr = if framed.merge { "241" } else { "242" };
     let text = format!(
@@ -101,18 +119,31 @@ fn bash_frame(framed: &Framed<'_>) -> String {
          \\builtin printf '\\36%sS' {nonce} >&2;\\builtin printf '\\36%sS' {nonce};\
          {{ \\builtin eval {body};}}<{stdin} >&241 2>&{stderr};\
          {{ \\builtin printf '\\36%sE%s\\0%s\\0%s\\0' {nonce} \"$?\" \"$-\" \"${{PWD-}}\" >&241;\
-         \\builtin set +xv;\\builtin trap -p DEBUG >&241;\\builtin trap - DEBUG;}}>/dev/null 2>&1;\
-         \\builtin printf '\\36%sE' {nonce} >&2;\
+         \\builtin set +xv;\\builtin trap -p ERR DEBUG >&241;\\builtin trap - ERR DEBUG;}}>/dev/null 2>&1;\
+         \\builtin printf '\\36%sE' {nonce} >&2;\\builtin unset -v __ctx_long;\
          \\builtin printf '\\0';\\builtin export -p;\\builtin printf '\\36%s.' {nonce}"
     );
     // The expansion in the redirection sets bash's line counter back: a redirection is the one place where
     // an assignment to LINENO outlives its command, and the next command's first line is line 1.
-    format!("\\builtin read -rN{} __ctx;{{ \\builtin eval \"$__ctx\";}}<&$((LINENO=0,0))\n{text}", text.len())
+    let run = "{ \\builtin eval \"$__ctx\";}<&\"$((LINENO=0,0))\"";
+    let count = text.len();
+    if long {
+        let command = framed.command;
+        let bytes = command.len();
+        let read = format!("LC_ALL=C \\builtin read -rN{bytes} __ctx_long");
+        format!("\\builtin read -rN{count} __ctx;{read};{run}\n{text}{command}")
+    } else {
+        format!("\\builtin read -rN{count} __ctx;{run}\n{text}")
+    }
 }
 
 fn posix_frame(framed: &Framed<'_>) -> String {
     let nonce = framed.nonce.as_str();
-    let body = quote(&framed.habits.before(framed.command));
+    let command = match framed.file {
+        Some(file) => format!("\\command . {}", quote(&file.to_string_lossy())),
+        None => framed.command.to_owned(),
+    };
+    let body = quote(&format!("{}{command}", framed.habits.before()));
     let stdin = stdin_word(framed.stdin, quote);
     let stderr = if framed.merge { "6" } else { "7" };
     // `command eval`: a syntax error or a stop ends the command, not the shell.
@@ -120,7 +151,7 @@ fn posix_frame(framed: &Framed<'_>) -> String {
         "\\command printf '\\36%sS' {nonce} >&2;\\command printf '\\36%sS' {nonce};\
          {{ \\command eval {body};}}<{stdin} >&6 2>&{stderr};\
          {{ \\command printf '\\36%sE%s\\0%s\\0%s\\0' {nonce} \"$?\" \"$-\" \"${{PWD-}}\" >&6;\
-         \\command set +xv;}}2>/dev/null;\
+         \\command set +xv;}} 2>/dev/null;\
          \\command printf '\\36%sE' {nonce} >&2;\
          \\command printf '\\0';\\command export -p;\\command printf '\\36%s.' {nonce}\n"
     )
@@ -131,35 +162,55 @@ fn stdin_word(stdin: Option<&Path>, quote: fn(&str) -> String) -> String {
 }
 
 impl Habits {
-    /// The command, on the same line as what must be switched on again before it.
-    fn before(&self, command: &str) -> String {
+    /// What switches them on again, to stand on the command's first line. In this order none of them sees
+    /// the others being switched on.
+    fn before(&self) -> String {
         let mut text = String::new();
-        if let Some(trap) = &self.debug_trap {
-            text.push_str(trap);
-            text.push(';');
+        if let Some(action) = &self.err_trap {
+            text.push_str(&format!("\\builtin trap -- {action} ERR;"));
         }
         if !self.options.is_empty() {
-            text.push_str("set -");
-            text.push_str(&self.options);
-            text.push(';');
+            text.push_str(&format!("set -{};", self.options));
         }
-        text.push_str(command);
+        if let Some(action) = &self.debug_trap {
+            text.push_str(&format!("{{ \\builtin trap -- {action} DEBUG;}} 2>/dev/null;"));
+        }
         text
     }
 
-    fn read(options: &str, debug_trap: &str) -> Habits {
+    fn read(options: &str, traps: &str) -> Habits {
         let options = options.chars().filter(|letter| "xv".contains(*letter)).collect();
-        let trap = debug_trap.trim_end_matches('\n');
-        Habits { options, debug_trap: is_debug_trap(trap).then(|| trap.to_owned()) }
+        let mut habits = Habits { options, ..Habits::default() };
+        let mut rest = traps;
+        // Anything that is not exactly what `trap -p` prints is never given back to a shell.
+        while let Some((action, after)) = rest.strip_prefix("trap -- ").and_then(quoted_word) {
+            if let Some(after) = after.strip_prefix(" ERR\n") {
+                habits.err_trap = Some(action.to_owned());
+                rest = after;
+            } else if let Some(after) = after.strip_prefix(" DEBUG\n") {
+                habits.debug_trap = Some(action.to_owned());
+                rest = after;
+            } else {
+                break;
+            }
+        }
+        habits
     }
 }
 
-/// Whether a text is `trap -- '…' DEBUG` and nothing besides: only then is it given back to a shell.
-fn is_debug_trap(text: &str) -> bool {
-    let Some(quoted) = text.strip_prefix("trap -- '").and_then(|rest| rest.strip_suffix("' DEBUG")) else {
-        return false;
-    };
-    !quoted.replace(r"'\''", "").contains('\'')
+/// A word of single-quoted pieces and escaped quotes at the beginning of a text, and what follows it.
+fn quoted_word(text: &str) -> Option<(&str, &str)> {
+    let mut end = 0;
+    loop {
+        let rest = text.get(end..)?;
+        if let Some(inner) = rest.strip_prefix('\'') {
+            end += inner.find('\'')? + 2;
+        } else if rest.starts_with("\\'") {
+            end += 2;
+        } else {
+            return (end > 0).then(|| text.split_at(end));
+        }
+    }
 }
 
 impl Report {
@@ -170,9 +221,9 @@ impl Report {
         let exit_code = next()?.parse().ok()?;
         let options = next()?;
         let cwd = next()?;
-        let debug_trap = next()?;
+        let traps = next()?;
         let exports = fields.next()?.to_vec();
-        Some(Report { exit_code, cwd, habits: Habits::read(&options, &debug_trap), exports })
+        Some(Report { exit_code, cwd, habits: Habits::read(&options, &traps), exports })
     }
 }
 
@@ -211,8 +262,14 @@ mod tests {
     fn a_frame_for_bash_counts_the_bytes_it_sends() {
         let nonce = Nonce::new(7);
         let habits = Habits::default();
-        let framed =
-            Framed { nonce: &nonce, command: "echo 'grüße'\n", stdin: None, merge: false, habits: &habits };
+        let framed = Framed {
+            nonce: &nonce,
+            command: "echo 'grüße'\n",
+            file: None,
+            stdin: None,
+            merge: false,
+            habits: &habits,
+        };
         let frame = String::from_utf8(Dialect::Bash.frame(&framed)).unwrap();
         let (first, text) = frame.split_once('\n').unwrap();
         let count: usize = first.split("-rN").nth(1).unwrap().split(' ').next().unwrap().parse().unwrap();
@@ -222,23 +279,31 @@ mod tests {
 
     #[test]
     fn a_report_is_read_and_a_spoilt_one_refused() {
-        let report =
-            Report::parse(b"3\0hxBs\0/srv/app\0trap -- 'echo \"it'\\''s\"' DEBUG\n\0declare -x A=\"1\"\n");
-        let report = report.unwrap();
+        let traps = "trap -- 'echo \"it'\\''s\"' DEBUG\ntrap -- 'echo\nE' ERR\n";
+        let bytes = format!("3\0hxBs\0/srv/app\0{traps}\0declare -x A=\"1\"\n");
+        let report = Report::parse(bytes.as_bytes()).unwrap();
         assert_eq!((report.exit_code, report.cwd.as_str()), (3, "/srv/app"));
-        assert_eq!(report.habits.before("ls"), "trap -- 'echo \"it'\\''s\"' DEBUG;set -x;ls");
+        assert_eq!(
+            report.habits.before(),
+            "\\builtin trap -- 'echo\nE' ERR;set -x;{ \\builtin trap -- 'echo \"it'\\''s\"' DEBUG;} 2>/dev/null;"
+        );
         assert_eq!(report.exports, b"declare -x A=\"1\"\n");
         assert_eq!(Report::parse(b"hello\0\0\0\0"), None);
         assert_eq!(Report::parse(b"0\0h"), None);
     }
 
     #[test]
-    fn only_a_debug_trap_is_taken_for_one() {
-        assert!(is_debug_trap("trap -- 'echo x' DEBUG"));
-        for not in
-            ["", "trap -- 'a'; rm -rf /; echo 'b' DEBUG", "hello trap -- 'x' DEBUG", "trap -- 'x' EXIT"]
-        {
-            assert!(!is_debug_trap(not), "{not}");
+    fn only_what_trap_prints_is_taken_for_a_trap() {
+        for not in [
+            "",
+            "trap -- 'a'; rm -rf /; echo 'b' DEBUG\n",
+            "hello trap -- 'x' DEBUG\n",
+            "trap -- 'x' EXIT\n",
+            "trap -- x DEBUG\n",
+            "trap -- 'x'$(rm) DEBUG\n",
+            "trap -- 'x DEBUG\n",
+        ] {
+            assert_eq!(Habits::read("", not), Habits::default(), "{not}");
         }
     }
 }

@@ -13,6 +13,7 @@ use tokio::sync::{Notify, mpsc, oneshot, watch};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use super::answer::{Shown, hint, preview};
 use super::dialect::{Dialect, Framed, Habits, Report};
 use super::entropy::random_bits;
 use super::error::ShellError;
@@ -22,16 +23,15 @@ use super::limits::ShellLimits;
 use super::log::{ShellLog, ShellRecord, StopReason};
 use super::run::{Ended, Late, Run, RunError, Stops};
 use super::scan::Nonce;
+use super::scratch::Scratch;
 use super::spool::Spool;
-use super::text::budget::{self, Plan};
+use super::text::budget::Plan;
 use super::text::output::OutputStream;
 use super::text::redact::{Secrets, redact_text};
 use super::transport::{Connection, Place, Streams};
 
 /// What a new interpreter gets to answer its first frame.
 const HANDSHAKE_MAX: Duration = Duration::from_secs(20);
-/// How much of each stream, from its beginning and from its end, goes into the log.
-const PREVIEW_BYTES: usize = 4 << 10;
 
 /// What callers and the driver see of a shell together.
 #[derive(Debug)]
@@ -70,7 +70,7 @@ pub(super) struct Settings {
     pub plan: Option<Plan>,
     pub timeout: Duration,
     pub limits: Arc<ShellLimits>,
-    /// Where a command's stdin is put for the interpreter to read.
+    /// Where a command's stdin, and a long command, is put for the interpreter to read.
     pub scratch: PathBuf,
 }
 
@@ -226,27 +226,34 @@ impl Driver {
             self.restart(code).await?;
             restarted = true;
         }
-        let call = self.begin(&request.command);
+        let shown_command = preview(&redact_text(&self.secrets, &request.command));
+        let call = self.begin(&shown_command);
         let started = Instant::now();
         let timeout = request.timeout.unwrap_or(self.settings.timeout);
         let asked = plan.is_some() || self.settings.plan.is_some();
         let plan = plan.or_else(|| self.settings.plan.clone()).unwrap_or_default();
-        let stdin = self.put_stdin(request.stdin.as_deref())?;
-        let stdin_path = stdin.as_ref().map(|file| file.0.as_path());
-        let deadline = started + timeout;
-        let ended =
-            self.frame(&request.command, stdin_path, request.merge, progress, &plan, deadline, gone).await?;
-        drop(stdin);
+        let stdin = request.stdin.as_deref().map(|bytes| self.put_scratch(bytes)).transpose()?;
+        let long = self.connection.dialect().wants_file(&request.command);
+        let file = long.then(|| self.put_scratch(request.command.as_bytes())).transpose()?;
+        let framing = Framing {
+            command: &request.command,
+            file: file.as_ref().map(Scratch::path),
+            stdin: stdin.as_ref().map(Scratch::path),
+            merge: request.merge,
+        };
+        let ended = self.frame(framing, progress, &plan, started + timeout, gone).await?;
+        drop((stdin, file));
+        let duration = started.elapsed();
         self.stopped(call, ended.stopped);
         if let Some(code) = ended.exit {
             self.restart(code).await?;
             restarted = true;
         }
-        Ok(self.result(call, &request.command, ended, started, Shown { asked, restarted, timeout }))
+        Ok(self.result(call, shown_command, ended, Shown { asked, restarted, timeout, duration }))
     }
 
     /// Counts and records a command that starts.
-    fn begin(&mut self, command: &str) -> u64 {
+    fn begin(&self, command: &str) -> u64 {
         let (call, cwd) = {
             let mut status = self.shared.status();
             status.commands += 1;
@@ -254,24 +261,22 @@ impl Driver {
             (status.commands, status.cwd.clone())
         };
         self.shared.spool().begin(call);
-        self.record(&ShellRecord::ExecStarted { call, command: redact_text(&self.secrets, command), cwd });
+        self.record(&ShellRecord::ExecStarted { call, command: command.to_owned(), cwd });
         call
     }
 
     /// Runs one frame and takes over what the shell reports of itself.
-    #[expect(clippy::too_many_arguments, reason = "they are one command's parts, and this is its one door")]
     async fn frame(
         &mut self,
-        command: &str,
-        stdin: Option<&Path>,
-        merge: bool,
+        framing: Framing<'_>,
         progress: Option<watch::Sender<Progress>>,
         plan: &Plan,
         deadline: Instant,
         cancelled: std::pin::Pin<&mut (dyn Future<Output = ()> + Send)>,
     ) -> Result<Ended, ShellError> {
         let nonce = Nonce::new(random_bits());
-        let framed = Framed { nonce: &nonce, command, stdin, merge, habits: &self.habits };
+        let Framing { command, file, stdin, merge } = framing;
+        let framed = Framed { nonce: &nonce, command, file, stdin, merge, habits: &self.habits };
         let frame = self.connection.dialect().frame(&framed);
         let mut late = Late::default();
         let run = Run {
@@ -356,7 +361,7 @@ impl Driver {
         written.map_err(|error| self.closed(&RunError::Lost(error)))?;
         let deadline = Instant::now() + HANDSHAKE_MAX;
         let nobody = std::pin::pin!(std::future::pending());
-        let ended = self.frame(":", None, false, None, &Plan::default(), deadline, nobody).await?;
+        let ended = self.frame(Framing::of(":"), None, &Plan::default(), deadline, nobody).await?;
         let (mut out, mut err) = (ended.stdout.after, ended.stderr.after);
         self.late.0.push(&out.take());
         self.late.1.push(&err.take());
@@ -372,25 +377,13 @@ impl Driver {
         }
     }
 
-    /// Puts a command's stdin where the interpreter can open it; the file goes when the command has ended.
-    fn put_stdin(&self, stdin: Option<&[u8]>) -> Result<Option<Scratch>, ShellError> {
-        let Some(bytes) = stdin else { return Ok(None) };
-        let path = self.settings.scratch.join(format!("stdin-{:032x}", random_bits()));
-        let failed = |source| ShellError::Spool { path: path.clone(), source };
-        std::fs::create_dir_all(&self.settings.scratch).map_err(failed)?;
-        let file = Scratch(path.clone());
-        write_private(&path, bytes).map_err(failed)?;
-        Ok(Some(file))
+    /// Puts bytes where the interpreter can open them.
+    fn put_scratch(&self, bytes: &[u8]) -> Result<Scratch, ShellError> {
+        let dir = &self.settings.scratch;
+        Scratch::put(dir, bytes).map_err(|source| ShellError::Spool { path: dir.clone(), source })
     }
 
-    fn result(
-        &mut self,
-        call: u64,
-        command: &str,
-        ended: Ended,
-        started: Instant,
-        shown: Shown,
-    ) -> ExecResult {
+    fn result(&mut self, call: u64, command: String, ended: Ended, shown: Shown) -> ExecResult {
         let code = ended.report.as_ref().map(|report| report.exit_code).or(ended.exit).unwrap_or(1);
         let exit_code = match ended.stopped {
             Some(StopReason::TimedOut) => EXIT_TIMED_OUT,
@@ -401,15 +394,15 @@ impl Driver {
         let late_output = self.late_output();
         let (stdout, stderr) = (ended.stdout.finished.kept, ended.stderr.finished.kept);
         let truncated = stdout.truncated || stderr.truncated;
-        let hint = hint(&stdout.report, &stderr.report, ended.unkept, ended.stopped, shown);
+        let hint = hint(&stdout.report, &stderr.report, ended.unkept.as_ref(), ended.stopped, shown);
         let report = BudgetReport { stdout: stdout.report, stderr: stderr.report };
         let result = ExecResult {
             call,
-            command: redact_text(&self.secrets, command),
+            command,
             stdout: stdout.text,
             stderr: stderr.text,
             exit_code,
-            duration_ms: u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX),
+            duration_ms: u64::try_from(shown.duration.as_millis()).unwrap_or(u64::MAX),
             cwd: self.shared.status().cwd.clone(),
             truncated,
             timed_out,
@@ -464,76 +457,26 @@ impl Driver {
     }
 }
 
-/// What a result says besides the output.
+/// A command and how it gets its input and output.
 #[derive(Clone, Copy)]
-struct Shown {
-    /// Whether a budget was asked for.
-    asked: bool,
-    restarted: bool,
-    timeout: Duration,
+struct Framing<'a> {
+    command: &'a str,
+    file: Option<&'a Path>,
+    stdin: Option<&'a Path>,
+    merge: bool,
 }
 
-fn hint(
-    stdout: &budget::StreamReport,
-    stderr: &budget::StreamReport,
-    unkept: Option<std::io::Error>,
-    stopped: Option<StopReason>,
-    shown: Shown,
-) -> Option<String> {
-    let mut hints = Vec::new();
-    if stopped == Some(StopReason::TimedOut) {
-        let secs = shown.timeout.as_secs_f64();
-        hints.push(format!(
-            "the command was stopped after {secs} seconds: give a larger timeout_secs, or run it in the \
-             background with its output in a file"
-        ));
+impl<'a> Framing<'a> {
+    fn of(command: &'a str) -> Self {
+        Framing { command, file: None, stdin: None, merge: false }
     }
-    if shown.restarted {
-        hints.push(
-            "the shell had ended and was started anew: cwd and exported variables are back, functions, \
-             aliases and other variables are not"
-                .to_owned(),
-        );
-    }
-    hints.extend(budget::hint(stdout, stderr));
-    hints.extend(
-        unkept.map(|error| format!("not all of the output could be kept for session_output: {error}")),
-    );
-    (!hints.is_empty()).then(|| hints.join("; "))
 }
 
 fn secrets_of(env: &[Export]) -> Secrets {
     Secrets::from_env(env.iter().map(|export| (export.name.as_str(), export.value.as_slice())))
 }
 
-/// The beginning and the end of a text, for the log.
-fn preview(text: &str) -> String {
-    if text.len() <= 2 * PREVIEW_BYTES {
-        return text.to_owned();
-    }
-    let head = text.get(..text.floor_char_boundary(PREVIEW_BYTES)).unwrap_or_default();
-    let tail = text.get(text.ceil_char_boundary(text.len() - PREVIEW_BYTES)..).unwrap_or_default();
-    format!("{head}\n[… {} bytes …]\n{tail}", text.len() - head.len() - tail.len())
-}
-
 /// The directory itself, or the nearest one above it that is still there.
 fn nearest_dir(cwd: &Path) -> PathBuf {
     cwd.ancestors().find(|dir| dir.is_dir()).unwrap_or(Path::new("/")).to_owned()
-}
-
-/// A file that goes when it is no longer needed.
-struct Scratch(PathBuf);
-
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        if let Err(error) = std::fs::remove_file(&self.0) {
-            tracing::debug!(%error, "a command's stdin was gone already");
-        }
-    }
-}
-
-fn write_private(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
-    use std::io::Write;
-    use std::os::unix::fs::OpenOptionsExt;
-    std::fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?.write_all(bytes)
 }

@@ -13,6 +13,7 @@ use tokio::sync::{Notify, mpsc, oneshot, watch};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use super::answer::preview;
 use super::driver::{Driver, Order, Settings, Shared, Status};
 use super::entropy::random_bits;
 use super::error::ShellError;
@@ -27,6 +28,8 @@ use super::pages::{self, PAGE_BYTES_DEFAULT, PAGE_BYTES_MAX, Page, PageRequest};
 use super::scan::Stream;
 use super::spool::{Gone, Spool};
 use super::text::budget::{Budget, Plan};
+use super::text::fence::{Fence, Policy};
+use super::text::redact::{Secrets, redact_text};
 use super::transport::{Place, Transport};
 
 /// The longest pattern for reading output.
@@ -45,6 +48,8 @@ pub struct HostConfig {
     pub cwd: PathBuf,
     /// Where output is kept on disk while its shell lives.
     pub spool_dir: PathBuf,
+    /// Which programs may run, whatever a caller asks for.
+    pub policy: Policy,
     /// Name and version of the program, for the log.
     pub app: String,
 }
@@ -60,6 +65,7 @@ impl HostConfig {
             env: env.collect(),
             cwd: std::env::current_dir().unwrap_or_else(|_| PathBuf::from("/")),
             spool_dir,
+            policy: Policy::open(),
             app: app.to_owned(),
         }
     }
@@ -75,6 +81,10 @@ impl HostConfig {
 pub struct CreateRequest {
     pub cwd: Option<String>,
     pub env: Vec<(String, String)>,
+    /// Programs that may run; any, where the list is empty.
+    pub allow: Vec<String>,
+    /// Programs that may not.
+    pub deny: Vec<String>,
     pub output_budget: Option<Budget>,
     pub timeout: Option<Duration>,
 }
@@ -142,6 +152,7 @@ struct Entry {
     n: u64,
     orders: mpsc::Sender<Order>,
     shared: Arc<Shared>,
+    fence: Arc<Fence>,
     done: CancellationToken,
 }
 
@@ -179,6 +190,7 @@ impl ShellHost {
     pub async fn create(&self, request: CreateRequest) -> Result<String, ShellError> {
         let settings = self.inner.settings(&request)?;
         let place = self.inner.place(&request)?;
+        let fence = self.inner.fence(&request)?;
         self.inner.ready().await?;
         let slot = Slot::take(&self.inner)?;
         let (n, log) = (slot.n, slot.log);
@@ -210,7 +222,7 @@ impl ShellHost {
         };
         let logged = self.inner.log.record(log, &created);
         let id = shared.id.clone();
-        let entry = slot.fill(driver, shared);
+        let entry = slot.fill(driver, shared, fence);
         if let Err(error) = logged {
             // Whoever watches could not see what this shell does: better none than one unseen.
             entry.end().await;
@@ -228,6 +240,7 @@ impl ShellHost {
     ) -> Result<ExecResult, ShellError> {
         let entry = self.inner.entry(id)?;
         let plan = self.inner.check(&request)?;
+        self.inner.admit(&entry, &request.command)?;
         {
             let mut status = entry.shared.status();
             if status.waiting >= self.inner.limits.waiting_max {
@@ -389,6 +402,25 @@ impl Inner {
         Ok(Place { cwd, env })
     }
 
+    fn fence(&self, request: &CreateRequest) -> Result<Fence, ShellError> {
+        Fence::new(self.config.policy.clone(), &request.allow, &request.deny)
+            .map_err(|error| ShellError::invalid(error.to_string()))
+    }
+
+    /// Asks the fence, and records what it refuses.
+    fn admit(&self, entry: &Entry, command: &str) -> Result<(), ShellError> {
+        let Err(refused) = entry.fence.check(command) else { return Ok(()) };
+        let secrets = Arc::new(Secrets::none());
+        let record = ShellRecord::ExecRefused {
+            command: preview(&redact_text(&secrets, command)),
+            reason: refused.to_string(),
+        };
+        if let Err(error) = self.log.record(entry.shared.log, &record) {
+            tracing::warn!(shell = %entry.shared.id, %error, "a refused command was not recorded");
+        }
+        Err(ShellError::Denied { message: refused.to_string() })
+    }
+
     /// Checks a command before it waits for its turn.
     fn check(&self, request: &ExecRequest) -> Result<Option<Plan>, ShellError> {
         if request.command.contains('\0') {
@@ -453,9 +485,10 @@ impl Slot {
     }
 
     /// Puts a running shell in the place and lets it serve.
-    fn fill(self, driver: Driver, shared: Arc<Shared>) -> Entry {
+    fn fill(self, driver: Driver, shared: Arc<Shared>, fence: Fence) -> Entry {
         let (orders, queue) = mpsc::channel(self.inner.limits.waiting_max.max(1));
-        let entry = Entry { n: self.n, orders, shared, done: CancellationToken::new() };
+        let entry =
+            Entry { n: self.n, orders, shared, fence: Arc::new(fence), done: CancellationToken::new() };
         let id = entry.shared.id.clone();
         let mut registry = self.inner.registry();
         if registry.closed {

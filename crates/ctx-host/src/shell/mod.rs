@@ -16,6 +16,7 @@
 //! Markers protect against accident and against output that imitates them, not against a command that
 //! inspects its own shell.
 
+mod answer;
 mod dialect;
 mod driver;
 mod entropy;
@@ -31,6 +32,7 @@ mod log;
 mod pages;
 mod run;
 mod scan;
+mod scratch;
 mod spool;
 pub mod text;
 mod transport;
