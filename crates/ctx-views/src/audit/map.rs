@@ -178,7 +178,9 @@ fn of_record(session: &Session, commit: &[Record], record: &Record) -> Vec<Audit
         | Body::SessionRenamed(_)
         | Body::ModelSet(_)
         | Body::CwdChanged(_)
-        | Body::SessionFailed(_) => Vec::new(),
+        | Body::SessionFailed(_)
+        | Body::Archived(_)
+        | Body::Forked(_) => Vec::new(),
     }
 }
 

@@ -7,7 +7,7 @@
 mod map;
 mod read;
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::ops::ControlFlow;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -50,8 +50,16 @@ pub struct Audit {
 }
 
 enum Work {
-    Commit { log: LogPath, through: u64, time: Timestamp, events: Vec<AuditEvent> },
+    Commit {
+        log: LogPath,
+        through: u64,
+        time: Timestamp,
+        events: Vec<AuditEvent>,
+    },
+    /// Tells when everything before it is on disk.
     Flush(SyncSender<()>),
+    /// Tells when nothing is behind that can be told.
+    Settle(SyncSender<()>),
 }
 
 /// Session logs of which not everything has been told, and what stands in the way.
@@ -95,13 +103,23 @@ impl Audit {
         }
     }
 
-    /// Waits until everything that was handed over, and what a crash left out, is on disk or has failed.
+    /// Waits until everything that was handed over is on disk or has failed.
     pub fn flush(&self) {
-        let (done, flushed) = sync_channel(1);
-        let sent = lock(&self.to_writer).as_ref().map(|to_writer| to_writer.clone().send(Work::Flush(done)));
-        if let Some(Ok(())) = sent {
+        self.wait_for(Work::Flush);
+    }
+
+    /// Waits until what a crash left out is told too, or has failed.
+    pub fn settle(&self) {
+        self.wait_for(Work::Settle);
+        self.flush();
+    }
+
+    fn wait_for(&self, work: impl FnOnce(SyncSender<()>) -> Work) {
+        let (done, answered) = sync_channel(1);
+        let to_writer = lock(&self.to_writer).clone();
+        if let Some(Ok(())) = to_writer.map(|to_writer| to_writer.send(work(done))) {
             // Fails when the writer is gone: then there is nothing to wait for.
-            let _ = flushed.recv();
+            let _ = answered.recv();
         }
     }
 
@@ -110,7 +128,7 @@ impl Audit {
         lock(&self.behind.error).clone()
     }
 
-    /// Writes what waits and stops.
+    /// Writes what waits and stops. What is behind is told at the next start.
     pub fn close(&self) {
         lock(&self.to_writer).take();
         if let Some(writer) = lock(&self.writer).take() {
@@ -135,37 +153,69 @@ struct Writer {
     writer: Option<Box<dyn LogWriter>>,
     /// The last record of each session that has been told of.
     told: HashMap<SessionId, u64>,
+    /// Logs to be read for what has not been told.
+    queue: VecDeque<LogPath>,
+    /// Those that could not be; they go back into the queue after a while.
+    failed: Vec<LogPath>,
+    /// Both.
+    pending: HashSet<LogPath>,
+    settling: Vec<SyncSender<()>>,
 }
 
 impl Writer {
     fn new(journal: Arc<dyn Journal>, options: AuditOptions, behind: Arc<Behind>) -> Writer {
-        Writer { journal, options, behind, writer: None, told: HashMap::new() }
+        Writer {
+            journal,
+            options,
+            behind,
+            writer: None,
+            told: HashMap::new(),
+            queue: VecDeque::new(),
+            failed: Vec::new(),
+            pending: HashSet::new(),
+            settling: Vec::new(),
+        }
     }
 
+    /// Tells of commits as they come, and of what is behind in between.
     fn run(mut self, work: &Receiver<Work>) {
         match (self.options.session_logs)() {
-            Ok(logs) => lock(&self.behind.logs).extend(logs),
+            Ok(logs) => logs.into_iter().for_each(|log| self.queue_up(log)),
             Err(error) => self.note(&error),
         }
-        self.catch_up();
         loop {
-            let waits = lock(&self.behind.logs).is_empty();
-            let next =
-                if waits { work.recv().map_err(|_| None) } else { work.recv_timeout(RETRY).map_err(Some) };
-            match next {
-                Ok(Work::Commit { log, through, time, events }) => self.commit(log, through, time, events),
+            let dropped = std::mem::take(&mut *lock(&self.behind.logs));
+            dropped.into_iter().for_each(|log| self.queue_up(log));
+            let wait = match (self.queue.is_empty(), self.failed.is_empty()) {
+                (false, _) => Duration::ZERO,
+                (true, false) => RETRY,
+                // Also what was dropped while the desk was full is seen then.
+                (true, true) => RETRY * 60,
+            };
+            if self.queue.is_empty() {
+                for done in self.settling.drain(..) {
+                    let _ = done.try_send(());
+                }
+            }
+            match work.recv_timeout(wait) {
+                Ok(Work::Commit { log, through, time, events }) => self.commit(log, through, time, &events),
                 Ok(Work::Flush(done)) => {
-                    self.catch_up();
                     self.flush();
                     // Who asked may have stopped waiting.
                     let _ = done.try_send(());
                 }
-                Err(Some(RecvTimeoutError::Timeout)) => self.catch_up(),
-                Err(Some(RecvTimeoutError::Disconnected) | None) => break,
+                Ok(Work::Settle(done)) => self.settling.push(done),
+                Err(RecvTimeoutError::Timeout) => self.catch_up(),
+                Err(RecvTimeoutError::Disconnected) => break,
             }
         }
-        self.catch_up();
         self.flush();
+    }
+
+    fn queue_up(&mut self, log: LogPath) {
+        if self.pending.insert(log.clone()) {
+            self.queue.push_back(log);
+        }
     }
 
     fn note(&self, error: &dyn std::fmt::Display) {
@@ -203,14 +253,10 @@ impl Writer {
         Ok(())
     }
 
-    fn commit(&mut self, log: LogPath, through: u64, time: Timestamp, events: Vec<AuditEvent>) {
-        // An earlier commit of this session waits: the log has this one too.
-        if lock(&self.behind.logs).contains(&log) || self.writer.is_none() {
-            lock(&self.behind.logs).insert(log);
-            return self.catch_up();
-        }
-        if !self.append(&events, through, time) {
-            lock(&self.behind.logs).insert(log);
+    fn commit(&mut self, log: LogPath, through: u64, time: Timestamp, events: &[AuditEvent]) {
+        // Where an earlier commit of the session waits, the log has this one too.
+        if self.pending.contains(&log) || self.writer.is_none() || !self.append(events, through, time) {
+            self.queue_up(log);
         }
     }
 
@@ -239,28 +285,20 @@ impl Writer {
         }
     }
 
-    /// Tells what is missing of every session that is behind.
+    /// Tells what is missing of one session; when none is left to try, tries those again that failed.
     fn catch_up(&mut self) {
-        let behind = std::mem::take(&mut *lock(&self.behind.logs));
-        if behind.is_empty() {
+        let Some(log) = self.queue.pop_front() else {
+            self.queue.extend(self.failed.drain(..));
             return;
-        }
-        if let Err(error) = self.open() {
-            self.note(&error);
-            lock(&self.behind.logs).extend(behind);
-            return;
-        }
-        for log in behind {
-            let done = self.catch_up_one(&log);
-            match done {
-                Ok(true) | Err(JournalError::NotThere { .. }) => {}
-                Ok(false) => {
-                    lock(&self.behind.logs).insert(log);
-                }
-                Err(error) => {
-                    self.note(&error);
-                    lock(&self.behind.logs).insert(log);
-                }
+        };
+        match self.open().and_then(|()| self.catch_up_one(&log)) {
+            Ok(true) | Err(JournalError::NotThere { .. }) => {
+                self.pending.remove(&log);
+            }
+            Ok(false) => self.failed.push(log),
+            Err(error) => {
+                self.note(&error);
+                self.failed.push(log);
             }
         }
     }

@@ -33,6 +33,8 @@ pub struct SessionRow {
     pub usage: Usage,
     /// The beginning of the first message, on one line.
     pub preview: Option<String>,
+    /// Put away: not listed unless asked for.
+    pub archived: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -59,6 +61,7 @@ impl SessionRow {
             messages: 0,
             usage: Usage::default(),
             preview: None,
+            archived: false,
             meta,
         }
     }
@@ -94,6 +97,8 @@ impl SessionRow {
                 self.state = StateName::Failed;
                 self.failure = Some(failure.clone());
             }
+            Body::Archived(archived) => self.archived = archived.archived,
+            Body::Forked(_) => self.begin_as_fork(),
             Body::SessionMeta(_)
             | Body::Context(_)
             | Body::RunCreated(_)
@@ -111,6 +116,17 @@ impl SessionRow {
         if let Some(run) = self.last_run.as_mut().filter(|run| run.id == id) {
             run.is_over = true;
         }
+    }
+
+    /// What was copied from the source is history from here on.
+    fn begin_as_fork(&mut self) {
+        if let Some(run) = &mut self.last_run {
+            run.is_over = true;
+        }
+        self.archived = false;
+        self.ended_at = None;
+        self.state = StateName::Idle;
+        self.failure = None;
     }
 
     fn move_to(&mut self, to: StateName, time: Timestamp) {
@@ -160,7 +176,9 @@ fn says_something(body: &Body) -> bool {
         | Body::CwdChanged(_)
         | Body::Attached(_)
         | Body::Detached(_)
-        | Body::SessionFailed(_) => false,
+        | Body::SessionFailed(_)
+        | Body::Archived(_)
+        | Body::Forked(_) => false,
     }
 }
 

@@ -2,7 +2,7 @@
 //!
 //! There are no migrations: another version, or a file that is not sound, is deleted and built again from the
 //! logs. Changelog: 1 is the first; it has the seed's tables whose records exist (sessions, messages, runs,
-//! tool_calls). Every other table comes with its records and the next number.
+//! tool_calls). 2: `sessions.archived`. Every other table comes with its records and the next number.
 
 use std::path::{Path, PathBuf};
 
@@ -11,7 +11,7 @@ use rusqlite::{Connection, ErrorCode, OpenFlags};
 use super::DbError;
 
 /// Goes up with every change of the tables or of what is written into them.
-pub const SCHEMA_VERSION: i64 = 1;
+pub const SCHEMA_VERSION: i64 = 2;
 
 /// Times are epoch milliseconds, ids are ULIDs as text. `sessions.key` and `messages.key` are names within this
 /// file only, and other in every rebuild.
@@ -35,6 +35,7 @@ CREATE TABLE sessions (
   model_override TEXT,
   forked_from TEXT,
   bound_issue INTEGER,
+  archived INTEGER NOT NULL DEFAULT 0,
   created_at INTEGER NOT NULL,
   updated_at INTEGER NOT NULL,
   ended_at INTEGER,

@@ -38,7 +38,7 @@ pub(super) fn count_of(value: i64) -> u64 {
 }
 
 pub(super) const SESSION_COLUMNS: &str = "meta, state, failure, title, cwd, model_override, created_at, \
-     updated_at, ended_at, posted_at, last_run, last_run_over, runs, messages, tokens_in, tokens_out, preview";
+     updated_at, ended_at, posted_at, last_run, last_run_over, runs, messages, tokens_in, tokens_out, preview, archived";
 
 /// Reads [`SESSION_COLUMNS`] from a row.
 pub(super) fn session_row(row: &Row<'_>) -> rusqlite::Result<SessionRow> {
@@ -64,6 +64,7 @@ pub(super) fn session_row(row: &Row<'_>) -> rusqlite::Result<SessionRow> {
         messages: count_of(row.get(13)?),
         usage: Usage { input: count_of(row.get(14)?), output: count_of(row.get(15)?) },
         preview: row.get(16)?,
+        archived: row.get(17)?,
     })
 }
 
@@ -90,9 +91,9 @@ pub(super) fn find(db: &Connection, log: &LogPath) -> rusqlite::Result<Option<St
         .query_row([log.as_str()], |row| {
             Ok(Stored {
                 row: session_row(row)?,
-                key: row.get(17)?,
-                next_seq: count_of(row.get(18)?),
-                text_seq: count_of(row.get(19)?),
+                key: row.get(18)?,
+                next_seq: count_of(row.get(19)?),
+                text_seq: count_of(row.get(20)?),
             })
         })
         .optional()
@@ -132,7 +133,8 @@ pub(super) fn save(db: &Connection, stored: &Stored) -> rusqlite::Result<()> {
     db.prepare_cached(
         "UPDATE sessions SET state = ?2, failure = ?3, title = ?4, cwd = ?5, model_override = ?6, updated_at = ?7,
            ended_at = ?8, posted_at = ?9, last_run = ?10, last_run_over = ?11, runs = ?12, messages = ?13,
-           tokens_in = ?14, tokens_out = ?15, preview = ?16, next_seq = ?17, text_seq = ?18, missing = 0
+           tokens_in = ?14, tokens_out = ?15, preview = ?16, next_seq = ?17, text_seq = ?18, archived = ?19,
+           missing = 0
          WHERE key = ?1",
     )?
     .execute(params![
@@ -154,6 +156,7 @@ pub(super) fn save(db: &Connection, stored: &Stored) -> rusqlite::Result<()> {
         row.preview,
         int(stored.next_seq),
         int(stored.text_seq),
+        row.archived,
     ])?;
     Ok(())
 }
@@ -238,6 +241,12 @@ pub(super) fn put_list(db: &Connection, stored: &mut Stored, record: &Record) ->
             let error = failure_json(end.code, &end.reason, &end.message);
             end_run(db, key, end.turn_id, ("failed", Some(error)), end.duration_ms, now)?;
         }
+        Body::Forked(_) => {
+            db.prepare_cached(
+                "UPDATE runs SET state = 'cancelled', completed_at = ?2 WHERE session = ?1 AND completed_at IS NULL",
+            )?
+            .execute(params![key, now])?;
+        }
         Body::SessionMeta(_)
         | Body::RunCreated(_)
         | Body::AssistantStarted(_)
@@ -250,7 +259,8 @@ pub(super) fn put_list(db: &Connection, stored: &mut Stored, record: &Record) ->
         | Body::CwdChanged(_)
         | Body::Attached(_)
         | Body::Detached(_)
-        | Body::SessionFailed(_) => {}
+        | Body::SessionFailed(_)
+        | Body::Archived(_) => {}
     }
     Ok(())
 }
@@ -384,6 +394,13 @@ fn put_tool_call(db: &Connection, key: i64, record: &Record) -> rusqlite::Result
             now,
             int(tool.duration_ms),
         ])?;
+    }
+    if let Body::Forked(_) = &record.body {
+        db.prepare_cached(
+            "UPDATE tool_calls SET state = 'interrupted', completed_at = ?2
+             WHERE session = ?1 AND completed_at IS NULL",
+        )?
+        .execute(params![key, now])?;
     }
     Ok(())
 }

@@ -27,6 +27,9 @@ pub struct Meta {
     /// One of the state machine's words; the file `state` has fewer.
     pub state: StateName,
     pub failure: Option<Failure>,
+    /// Put away: not listed unless asked for.
+    #[serde(default)]
+    pub archived: bool,
 }
 
 impl Meta {
@@ -51,6 +54,7 @@ impl Meta {
                 State::Failed(failure) => Some(failure.clone()),
                 State::Idle | State::Running { .. } | State::Queued { .. } | State::Ended => None,
             },
+            archived: session.archived,
         }
     }
 

@@ -24,7 +24,7 @@ fn start(root: &Root) -> Audit {
         session_logs: Arc::new(move || journal.list("home")),
     };
     let audit = Audit::start(root.journal.clone(), options).unwrap();
-    audit.flush();
+    audit.settle();
     assert_eq!(audit.last_error(), None);
     audit
 }
@@ -97,7 +97,7 @@ fn a_session_is_told_from_beginning_to_end() {
     for step in &steps {
         session.step(step, Some(&audit));
     }
-    audit.flush();
+    audit.settle();
     let told = told(&root);
     let expected = [
         "session.created",
@@ -163,7 +163,7 @@ fn lines_are_found_by_who_what_when_and_in_pages() {
         audit.committed(&session.log, &session.life.session, &session.life.records());
         session.step(&Step::End, Some(&audit));
     }
-    audit.flush();
+    audit.settle();
     let (whole, next) = read(&root, &all());
     assert_eq!((whole.len(), next), (6, None));
     let session = whole[0].event.session;

@@ -9,6 +9,10 @@ mod files;
 #[cfg(test)]
 mod index;
 #[cfg(test)]
+mod indexed;
+#[cfg(test)]
 mod read;
+#[cfg(test)]
+mod rebuild;
 #[cfg(test)]
 mod world;

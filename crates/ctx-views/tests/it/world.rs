@@ -9,7 +9,7 @@ use ctx_session::command::{Admission, Interruption, Outcome, Partial, PostMessag
 use ctx_session::record::{
     CancelReason, DetachReason, Failure, FinishReason, LimitHit, LimitScope, ToolStatus, Usage,
 };
-use ctx_session::rules::{Create, Given, create};
+use ctx_session::rules::{Create, Fork, Given, create};
 use ctx_session::{
     Body, CallId, Code, Command, IdSource, Limits, MessageId, Name, Record, RunId, Scope, Session, SessionId,
     Timestamp,
@@ -61,6 +61,7 @@ pub enum Step {
     DiscardQueued,
     CancelQueued,
     Crash,
+    Archive { archived: bool },
     Fail,
     End,
 }
@@ -93,6 +94,7 @@ pub fn steps(max: usize) -> impl Strategy<Value = Vec<Step>> {
         2 => Just(Step::DiscardQueued),
         1 => Just(Step::CancelQueued),
         2 => Just(Step::Crash),
+        2 => any::<bool>().prop_map(|archived| Step::Archive { archived }),
         1 => Just(Step::Fail),
         1 => Just(Step::End),
     ];
@@ -132,6 +134,30 @@ impl Life {
         let Some(Body::SessionMeta(meta)) = decision.records.first().cloned() else { panic!("no meta") };
         let first = Record { seq: 0, time: now, body: Body::SessionMeta(meta.clone()) };
         Life { session: Session::new(*meta, 0, now), commits: vec![vec![first]], ids, now }
+    }
+
+    /// A fork of this session, as it is now.
+    pub fn fork(&self, seed: u64, called: &str) -> Life {
+        let mut ids = IdSource::new(seed);
+        let fork = Fork {
+            id: SessionId(ids.next(self.now)),
+            name: Some(name(called)),
+            scope: Scope::Private,
+            space: None,
+            owner: own().uid,
+            client: None,
+            app: "ctx test".to_owned(),
+        };
+        let last = self.session.next_seq - 1;
+        let (meta, forked) = fork.records(&self.session.meta, last);
+        let mut records = self.records();
+        records[0].body = Body::SessionMeta(Box::new(meta.clone()));
+        records.push(Record { seq: last + 1, time: self.now, body: forked });
+        let mut session = Session::new(meta, 0, records[0].time);
+        for record in &records[1..] {
+            session.apply(record);
+        }
+        Life { session, commits: vec![records], ids, now: self.now }
     }
 
     /// Lives through the steps; those that the rules refuse change nothing.
@@ -214,6 +240,7 @@ impl Life {
                 Some(Command::CancelRun { run: run?, reason, by: Some(own().uid) })
             }
             Step::Crash => Some(Command::Recover { cause: Interruption::DaemonCrash }),
+            Step::Archive { archived } => Some(Command::Archive { archived, by: own().uid }),
             Step::Fail => Some(Command::Fail { failure: failure("broken"), partial: None }),
             Step::End => Some(Command::End { by: own().uid, partial: None }),
         }

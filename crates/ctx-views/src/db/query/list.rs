@@ -32,6 +32,8 @@ pub struct ListQuery {
     pub agent: Option<Name>,
     pub project: Option<Name>,
     pub cwd: Option<String>,
+    /// Also those that were put away.
+    pub archived: bool,
     /// In the title, the name or the first message, or said in it.
     pub text: Option<String>,
     pub sort: Sort,
@@ -49,6 +51,7 @@ impl ListQuery {
             agent: None,
             project: None,
             cwd: None,
+            archived: false,
             text: None,
             sort: Sort::Updated,
             limit,
@@ -77,11 +80,11 @@ pub(super) fn columns() -> String {
 }
 
 pub(super) fn item(row: &Row<'_>) -> rusqlite::Result<SessionItem> {
-    let log: String = row.get(17)?;
+    let log: String = row.get(18)?;
     let log = LogPath::new(log).map_err(|error| {
-        rusqlite::Error::FromSqlConversionFailure(17, rusqlite::types::Type::Text, Box::new(error))
+        rusqlite::Error::FromSqlConversionFailure(18, rusqlite::types::Type::Text, Box::new(error))
     })?;
-    let next_seq = crate::db::store::count_of(row.get(18)?);
+    let next_seq = crate::db::store::count_of(row.get(19)?);
     Ok(SessionItem { row: session_row(row)?, log, next_seq })
 }
 
@@ -97,6 +100,9 @@ impl Queries<'_> {
         wanted.and_is("agent", query.agent.as_ref().map(Name::as_str));
         wanted.and_is("project", query.project.as_ref().map(Name::as_str));
         wanted.and_is("cwd", query.cwd.as_deref());
+        if !query.archived {
+            wanted.and("archived = 0", []);
+        }
         if let Some(text) = &query.text {
             wants_text(&mut wanted, text);
         }

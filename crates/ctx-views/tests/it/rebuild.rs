@@ -1,0 +1,403 @@
+//! The index database always comes to be what the logs say, whatever happened to it or to them.
+
+use std::path::Path;
+
+use ctx_session::{Record, Session, StateName};
+use ctx_views::db::{
+    IndexDb, MessageItem, MessagesQuery, Queries, Remade, RunItem, SearchQuery, SearchSort, SessionItem,
+    SessionRow, Stats, StatsQuery, ToolCallItem, Viewer,
+};
+use proptest::prelude::*;
+
+use crate::indexed::{DB, Grown, LONG, START, found, log_of, names, post, put, started, talk, tool};
+use crate::world::{Life, Root, Step, steps};
+
+/// Everything that can be asked of an index, in an order that does not depend on how it came to be.
+#[derive(Debug, PartialEq)]
+struct Everything {
+    sessions: Vec<SessionItem>,
+    messages: Vec<Vec<MessageItem>>,
+    runs: Vec<Vec<RunItem>>,
+    calls: Vec<Vec<ToolCallItem>>,
+    stats: Stats,
+    found: Vec<(String, u64, String)>,
+    damage: Vec<String>,
+}
+
+fn everything(q: &Queries<'_>) -> Everything {
+    let sessions = q.sessions().unwrap();
+    let ids: Vec<_> = sessions.iter().map(SessionItem::id).collect();
+    let messages = |id: &_| {
+        let query = MessagesQuery {
+            session: *id,
+            since: None,
+            before: None,
+            superseded: true,
+            limit: usize::MAX - 1,
+        };
+        q.messages(&query).unwrap().items
+    };
+    let runs: Vec<_> = ids.iter().map(|id| q.runs(*id, None, usize::MAX - 1).unwrap().items).collect();
+    let calls = ids
+        .iter()
+        .zip(&runs)
+        .map(|(id, runs)| runs.iter().flat_map(|run| q.tool_calls(*id, run.id).unwrap()).collect());
+    let mut search = SearchQuery::new(Viewer::All, "needle", 1_000);
+    search.sort = SearchSort::Newest;
+    let hits = q.search(&search).unwrap().items;
+    let query = StatsQuery { viewer: Viewer::All, agent: None, project: None, since: None };
+    Everything {
+        messages: ids.iter().map(messages).collect(),
+        calls: calls.collect(),
+        stats: q.stats(&query).unwrap(),
+        found: hits
+            .iter()
+            .map(|hit| (hit.session.to_string(), hit.seq, format!("{:.6}", hit.score)))
+            .collect(),
+        damage: q.damage().unwrap(),
+        runs,
+        sessions,
+    }
+}
+
+fn all_of(db: &IndexDb) -> Everything {
+    db.ask(|q| Ok(everything(q))).unwrap()
+}
+
+/// What a rebuild from nothing comes to.
+fn rebuilt(root: &Root) -> Everything {
+    for file in ["index.db", "index.db-wal", "index.db-shm"] {
+        let _ = std::fs::remove_file(root.path(file));
+    }
+    let db = started(root);
+    assert_eq!(db.remade(), Some(&Remade::New));
+    all_of(&db)
+}
+
+#[test]
+fn a_fork_is_a_session_of_its_own() {
+    let root = Root::new();
+    let mut source = Life::begin_as(1, Some("source"), "coder", START);
+    source.live(&[post("a needle"), tool("hay")[0].clone()]);
+    let fork = source.fork(2, "fork");
+    let (of_source, of_fork) = (source.session.id(), fork.session.id());
+    let source = Grown::new(&root, source, "coder", "source");
+    let fork = Grown::new(&root, fork, "coder", "fork");
+    let db = started(&root);
+    let states = |id| {
+        let item = db.ask(|q| q.session(id)).unwrap().unwrap();
+        let run = db.ask(|q| q.runs(id, None, 9)).unwrap().items.remove(0);
+        let call = db.ask(|q| q.tool_calls(id, run.id)).unwrap().remove(0);
+        (item.row.state, run.state, call.state)
+    };
+    assert_eq!(states(of_source), (StateName::Running, "running".to_owned(), "pending".to_owned()));
+    assert_eq!(states(of_fork), (StateName::Idle, "cancelled".to_owned(), "interrupted".to_owned()));
+    assert_eq!(found(&db, &SearchQuery::new(Viewer::All, "needle", 10)).len(), 2);
+    db.removed(&source.log);
+    db.flush();
+    assert_eq!(found(&db, &SearchQuery::new(Viewer::All, "needle", 10)).len(), 1);
+    drop(fork);
+}
+
+#[test]
+fn a_start_reads_only_what_came_since() {
+    let root = Root::new();
+    let mut sessions: Vec<Grown> =
+        (1..=5).map(|n| put(&root, n, "coder", &format!("s{n}"), &talk("hello", "hi"))).collect();
+    assert_eq!(started(&root).progress().lists.logs_total, 5);
+    assert_eq!(started(&root).progress().lists.logs_total, 0, "nothing has changed");
+
+    for step in talk("more", "less") {
+        sessions[2].step(&step, None);
+    }
+    let db = started(&root);
+    assert_eq!(db.progress().lists.logs_total, 1, "a crash before the index was told");
+    assert_eq!(found(&db, &SearchQuery::new(Viewer::All, "less", 10)), ["less"]);
+    drop(db);
+    assert_eq!(started(&root).progress().lists.logs_total, 0);
+}
+
+#[test]
+fn a_database_that_is_not_sound_or_of_another_version_is_built_again() {
+    let root = Root::new();
+    put(&root, 1, "coder", "default", &talk("needle", "hay"));
+    let whole = all_of(&started(&root));
+    let path = root.path(DB);
+    let other_version = |path: &Path| {
+        rusqlite::Connection::open(path).unwrap().execute_batch("PRAGMA user_version = 999").unwrap();
+    };
+    let no_table = |path: &Path| {
+        rusqlite::Connection::open(path).unwrap().execute_batch("DROP TABLE runs").unwrap();
+    };
+    let garbage = |path: &Path| std::fs::write(path, vec![b'x'; 20_000]).unwrap();
+    let overwritten = |path: &Path| {
+        let mut bytes = std::fs::read(path).unwrap();
+        bytes[4096..].fill(0xAA);
+        std::fs::write(path, bytes).unwrap();
+    };
+    let cut = |path: &Path| std::fs::File::options().write(true).open(path).unwrap().set_len(9_000).unwrap();
+    let empty = |path: &Path| std::fs::write(path, b"").unwrap();
+    let harms: [&dyn Fn(&Path); 6] = [&other_version, &no_table, &garbage, &overwritten, &cut, &empty];
+    for (at, harm) in harms.iter().enumerate() {
+        harm(&path);
+        let db = started(&root);
+        assert!(db.remade().is_some(), "harm {at}");
+        assert_eq!(all_of(&db), whole, "harm {at}");
+    }
+    std::fs::remove_file(&path).unwrap();
+    assert_eq!(started(&root).remade(), Some(&Remade::New));
+}
+
+#[test]
+fn a_database_that_breaks_while_it_is_open_is_built_again() {
+    let root = Root::new();
+    let mut session = put(&root, 1, "coder", "default", &talk("needle", "hay"));
+    let db = started(&root);
+    rusqlite::Connection::open(root.path(DB)).unwrap().execute_batch("DROP TABLE runs").unwrap();
+    session.step(&post("one more needle"), Some(&db));
+    db.flush();
+    assert!(db.last_error().is_some());
+    assert!(db.wait_all(LONG));
+    assert_eq!(found(&db, &SearchQuery::new(Viewer::All, "needle", 10)).len(), 2);
+}
+
+#[test]
+fn a_log_that_is_shorter_than_the_index_says_is_read_again() {
+    let root = Root::new();
+    let session = put(&root, 1, "coder", "cut", &talk("needle one", "two"));
+    put(&root, 2, "coder", "whole", &talk("needle three", "four"));
+    drop(started(&root));
+    let (log, path) = (session.log.clone(), root.path(session.log.as_str()));
+    drop(session);
+    let bytes = std::fs::read(&path).unwrap();
+    let lines: Vec<&[u8]> = bytes.split_inclusive(|byte| *byte == b'\n').collect();
+    // Back to before the first message: an old copy was put in place.
+    std::fs::write(&path, lines[0]).unwrap();
+    let db = started(&root);
+    let items = db.ask(|q| q.sessions()).unwrap();
+    let cut = items.iter().find(|item| item.log == log).unwrap();
+    assert_eq!((cut.row.messages, cut.next_seq), (0, 1));
+    assert_eq!(found(&db, &SearchQuery::new(Viewer::All, "needle", 10)), ["needle three"]);
+    let now = all_of(&db);
+    drop(db);
+    assert_eq!(now, rebuilt(&root));
+}
+
+#[test]
+fn another_log_in_the_place_of_the_one_that_was_read_is_noticed() {
+    let root = Root::new();
+    let one = put(&root, 1, "coder", "one", &talk("needle one", "two"));
+    let two = put(&root, 2, "coder", "two", &talk("needle three, which is longer", "and more to say"));
+    drop(started(&root));
+    let (first, second) = (root.path(one.log.as_str()), root.path(two.log.as_str()));
+    drop((one, two));
+    std::fs::rename(&second, &first).unwrap();
+    std::fs::remove_dir_all(second.parent().unwrap()).unwrap();
+    let db = started(&root);
+    assert_eq!(found(&db, &SearchQuery::new(Viewer::All, "needle", 10)), ["needle three, which is longer"]);
+}
+
+#[test]
+fn a_session_that_moved_is_the_same_session() {
+    let root = Root::new();
+    let mut session = put(&root, 1, "coder", "default", &talk("needle", "hay"));
+    let db = started(&root);
+    session.step(&Step::End, Some(&db));
+    let over = log_of("coder", "default+over");
+    root.journal.rename(&session.log, &over).unwrap();
+    db.moved(&session.log, &over);
+    db.moved(&session.log, &over);
+    db.flush();
+    assert_eq!(db.ask(|q| q.sessions()).unwrap()[0].log, over);
+    assert!(db.wait_all(LONG));
+    drop(db);
+
+    // And again while no daemon was up to see it.
+    let later = log_of("coder", "elsewhere");
+    root.journal.rename(&over, &later).unwrap();
+    let db = started(&root);
+    let items = db.ask(|q| q.sessions()).unwrap();
+    assert_eq!((items.len(), &items[0].log, items[0].row.state), (1, &later, StateName::Ended));
+    assert!(db.ask(|q| q.missing()).unwrap().is_empty());
+}
+
+#[test]
+fn a_session_whose_directory_is_gone_is_reported_and_not_listed() {
+    let root = Root::new();
+    let gone = put(&root, 1, "coder", "gone", &talk("needle", "hay"));
+    put(&root, 2, "coder", "here", &talk("needle", "hay"));
+    drop(started(&root));
+    let dir = root.path(gone.log.as_str()).parent().unwrap().to_owned();
+    let aside = root.path("aside");
+    std::fs::rename(&dir, &aside).unwrap();
+    let db = started(&root);
+    db.flush();
+    assert_eq!(names(&db.ask(|q| q.sessions()).unwrap()), ["here"]);
+    assert_eq!(found(&db, &SearchQuery::new(Viewer::All, "needle", 10)).len(), 1);
+    assert_eq!(db.ask(|q| q.missing()).unwrap(), [(gone.life.session.id(), gone.log.clone())]);
+    drop(db);
+
+    std::fs::rename(&aside, &dir).unwrap();
+    let db = started(&root);
+    assert_eq!(db.ask(|q| q.sessions()).unwrap().len(), 2);
+    db.removed(&gone.log);
+    db.flush();
+    assert_eq!(names(&db.ask(|q| q.sessions()).unwrap()), ["here"]);
+    assert_eq!(found(&db, &SearchQuery::new(Viewer::All, "needle", 10)).len(), 1, "its text is gone too");
+}
+
+#[test]
+fn damage_is_kept_with_its_line_and_the_rest_is_used() {
+    let root = Root::new();
+    let session = put(&root, 1, "coder", "default", &talk("needle one", "needle two"));
+    let path = root.path(session.log.as_str());
+    let log = session.log.clone();
+    drop(session);
+    let text = std::fs::read_to_string(&path).unwrap();
+    let mut lines: Vec<&str> = text.lines().collect();
+    let at = lines.iter().position(|line| line.contains("needle two")).unwrap();
+    lines[at] = "garbage";
+    std::fs::write(&path, lines.join("\n") + "\n").unwrap();
+    let db = started(&root);
+    assert_eq!(found(&db, &SearchQuery::new(Viewer::All, "needle", 10)), ["needle one"]);
+    let damage = db.ask(|q| q.damage()).unwrap();
+    assert!(damage.iter().any(|line| line.starts_with(&format!("{log}:{}: ", at + 1))), "{damage:?}");
+
+    // Mended by hand: the index is told to look again.
+    std::fs::write(&path, text).unwrap();
+    db.reindex(&log);
+    assert!(db.wait_all(LONG));
+    assert_eq!(found(&db, &SearchQuery::new(Viewer::All, "needle", 10)).len(), 2);
+    assert!(db.ask(|q| q.damage()).unwrap().is_empty());
+}
+
+#[test]
+fn nobody_waits_for_an_index_that_is_closed() {
+    let root = Root::new();
+    let db = started(&root);
+    db.close();
+    let session = put(&root, 1, "coder", "default", &[]);
+    db.committed(&session.log, &session.life.records());
+    db.flush();
+    assert!(db.ask(|q| q.sessions()).unwrap().is_empty());
+    db.close();
+}
+
+/// What happens to an index between two commits.
+#[derive(Debug, Clone)]
+enum Event {
+    /// A commit that the index is told of, or one that it is not.
+    Step {
+        of: usize,
+        step: Step,
+        told: bool,
+    },
+    Restart,
+    Delete,
+    Move {
+        of: usize,
+    },
+    Reindex {
+        of: usize,
+    },
+}
+
+fn events() -> impl Strategy<Value = Vec<Event>> {
+    let step = steps(2).prop_map(|mut steps| steps.remove(0));
+    let event = prop_oneof![
+        30 => (0usize..3, step, prop::bool::weighted(0.9))
+            .prop_map(|(of, step, told)| Event::Step { of, step, told }),
+        2 => Just(Event::Restart),
+        1 => Just(Event::Delete),
+        1 => (0usize..3).prop_map(|of| Event::Move { of }),
+        1 => (0usize..3).prop_map(|of| Event::Reindex { of }),
+    ];
+    prop::collection::vec(event, 1..80)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(24))]
+
+    #[test]
+    fn whatever_happens_the_index_becomes_what_the_logs_say(before in steps(20), events in events()) {
+        let root = Root::new();
+        let mut sessions: Vec<Grown> =
+            (0..2).map(|n| put(&root, n, "coder", &format!("s{n}"), &[])).collect();
+        let mut source = Life::begin(7);
+        source.live(&before);
+        sessions.push(Grown::new(&root, source.fork(8, "s2"), "coder", "s2"));
+        let mut db = started(&root);
+        let mut moves = 0;
+        for event in events {
+            match event {
+                Event::Step { of, step, told } => sessions[of].step(&step, told.then_some(&db)),
+                Event::Restart => {
+                    drop(db);
+                    db = started(&root);
+                }
+                Event::Delete => {
+                    drop(db);
+                    std::fs::remove_file(root.path(DB)).unwrap();
+                    db = started(&root);
+                }
+                Event::Move { of } => {
+                    moves += 1;
+                    let to = log_of("coder", &format!("moved{moves}"));
+                    root.journal.rename(&sessions[of].log, &to).unwrap();
+                    db.moved(&sessions[of].log, &to);
+                    sessions[of].log = to;
+                }
+                Event::Reindex { of } => db.reindex(&sessions[of].log),
+            }
+        }
+        // The last records of a session may be among those that the index was not told of.
+        drop(db);
+        let db = started(&root);
+        let live = all_of(&db);
+        drop(db);
+        prop_assert_eq!(live, rebuilt(&root));
+    }
+
+    #[test]
+    fn the_row_of_a_session_says_what_the_session_says(
+        seed in any::<u64>(),
+        steps in steps(40),
+        fork in any::<bool>(),
+        later in steps(20),
+        lost in prop::collection::vec(prop::bool::weighted(0.1), 300),
+    ) {
+        let mut life = Life::begin(seed);
+        life.live(&steps);
+        if fork {
+            life = life.fork(seed ^ 1, "fork");
+        }
+        life.live(&later);
+        // Also where damage took records out of the log.
+        let records = life.records();
+        let kept = records.iter().zip(lost.iter().chain(std::iter::repeat(&false)));
+        let kept: Vec<&Record> =
+            kept.filter(|(record, lost)| record.seq == 0 || !**lost).map(|(record, _)| record).collect();
+        let mut session = Session::new(life.session.meta.clone(), 0, records[0].time);
+        let mut row = SessionRow::new(life.session.meta.clone(), records[0].time);
+        let mut conversation = 0;
+        for record in kept {
+            session.apply(record);
+            row.apply(record);
+            if let Some(ctx_session::conversation::Change::Said(_)) = ctx_session::conversation::change(record) {
+                conversation += 1;
+            }
+            prop_assert_eq!(row.state, session.state.name());
+        }
+        let failure = match &session.state {
+            ctx_session::State::Failed(failure) => Some(failure.clone()),
+            _ => None,
+        };
+        prop_assert_eq!(&row.failure, &failure);
+        prop_assert_eq!((&row.title, &row.cwd), (&session.title, &session.cwd));
+        prop_assert_eq!((&row.model_override, row.archived), (&session.model_override, session.archived));
+        prop_assert_eq!((row.updated_at, row.ended_at), (session.updated_at, session.ended_at));
+        prop_assert_eq!(row.posted_at, session.runs().next_back().map(|run| run.created_at));
+        prop_assert_eq!(row.runs, session.runs().count() as u64);
+        prop_assert_eq!(row.messages, conversation);
+    }
+}
