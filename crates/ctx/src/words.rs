@@ -40,8 +40,8 @@ pub fn shorten(text: &str, max: usize) -> String {
             None => return line,
         }
     }
-    if chars.next().is_some() {
-        line.pop();
+    if chars.next().is_some() && line.pop().is_some() {
+        line.truncate(line.trim_end().len());
         line.push('…');
     }
     line
