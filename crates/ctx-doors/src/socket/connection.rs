@@ -117,26 +117,19 @@ impl Client {
             match read {
                 Ok(Some(Line::Whole(line))) => self.on_line(&line).await,
                 Ok(Some(Line::TooLong)) => self.refuse(None, &too_long(&self.engine)).await,
-                Ok(None) => {
-                    let reader = lines.into_inner().into_inner();
-                    let ready = reader.ready(Interest::READABLE).await;
-                    if ready.is_ok_and(|ready| ready.is_write_closed()) {
-                        self.gone.cancel();
-                    }
-                    break;
-                }
+                Ok(None) => break,
                 Err(_) => {
                     self.gone.cancel();
                     return;
                 }
             }
         }
-        self.finish().await;
+        self.finish(lines.into_inner().into_inner()).await;
     }
 
     /// No more requests. If the client still listens, its runs are shown to their end, and of the sessions it follows
     /// what there is by now.
-    async fn finish(self) {
+    async fn finish(self, reader: OwnedReadHalf) {
         let Client { out, gone, stop, tasks, holds, silent, .. } = self;
         silent.cancel();
         drop(out);
@@ -148,6 +141,7 @@ impl Client {
         tokio::select! {
             () = tasks.wait() => {}
             () = gone.cancelled() => {}
+            () = hung_up(&reader) => gone.cancel(),
             () = stopping => gone.cancel(),
         }
         drop(holds);
@@ -436,6 +430,19 @@ impl Shown {
             session_id: self.named.id.to_string(),
             reason: "concurrency_limit".to_owned(),
         }
+    }
+}
+
+/// Waits until a client that asks for nothing more does not listen either. The runtime tells of that only when it is
+/// asked, so it is asked now and then.
+async fn hung_up(reader: &OwnedReadHalf) {
+    const LOOK_EVERY: Duration = Duration::from_secs(1);
+    loop {
+        let ready = reader.ready(Interest::READABLE | Interest::WRITABLE).await;
+        if ready.map_or(true, |ready| ready.is_write_closed()) {
+            return;
+        }
+        tokio::time::sleep(LOOK_EVERY).await;
     }
 }
 

@@ -176,3 +176,17 @@ fn the_last_place_is_given_once() {
     let queued = first.iter().filter(|(_, frame)| frame["type"] == "queued").count();
     assert_eq!((started, queued), (3, 9));
 }
+
+#[test]
+fn a_client_that_leaves_while_it_is_queued_leaves_no_connection_behind() {
+    let (daemon, _busy, _) = full();
+    let sockets =
+        || daemon.open_files().iter().filter(|path| path.to_string_lossy().starts_with("socket:")).count();
+    let before = sockets();
+    for number in 0..5 {
+        let mut client = daemon.client();
+        client.send(&format!("q{number}"), "m", "x");
+        client.expect("queued");
+    }
+    eventually("the connections to be let go", || (sockets() <= before).then_some(()));
+}

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::support::{Client, Daemon, eventually, kinds};
 
@@ -77,7 +77,10 @@ fn the_run_of_a_temp_session_is_cancelled_when_the_client_goes() {
     eventually("a free place", || {
         let mut client = daemon.client();
         send(&mut client, "next", "m", "x");
-        let first = client.try_frame().unwrap_or_else(|e| panic!("{e} {}", daemon.stderr())).unwrap_or_else(|| panic!("{}", daemon.stderr()));
+        let first = client
+            .try_frame()
+            .unwrap_or_else(|e| panic!("{e} {}", daemon.stderr()))
+            .unwrap_or_else(|| panic!("{}", daemon.stderr()));
         (first["type"] == "start").then_some(())
     });
 }

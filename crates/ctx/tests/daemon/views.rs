@@ -73,7 +73,9 @@ fn deleted_views_come_back_as_they_were() {
     assert_eq!(daemon.api("DELETE", &format!("/sessions/{id}/queued-message")).status, 204);
     let dir = daemon.session("default");
     let before = views_of(&dir);
-    let list = || std::fs::read_to_string(daemon.session("index/list")).ok().filter(|list| list.lines().count() == 2);
+    let list = || {
+        std::fs::read_to_string(daemon.session("index/list")).ok().filter(|list| list.lines().count() == 2)
+    };
     eventually("the index", list);
     daemon.kill();
     for name in VIEWS {
