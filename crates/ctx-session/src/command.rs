@@ -9,7 +9,7 @@ use crate::record::{
 };
 use crate::session::RunState;
 
-/// What is asked of a session that exists. Creating one is [`crate::rules::create`].
+/// What is asked of a session that exists. Creating one is [`crate::rules::create`], or [`crate::rules::Fork`].
 #[derive(Debug, Clone, PartialEq)]
 pub enum Command {
     PostMessage(PostMessage),
@@ -50,6 +50,11 @@ pub enum Command {
     Detach {
         connection: Ulid,
         reason: DetachReason,
+    },
+    /// Puts a session away, or brings it back.
+    Archive {
+        archived: bool,
+        by: u32,
     },
     End {
         by: u32,

@@ -128,7 +128,9 @@ pub fn change(record: &Record) -> Option<Change> {
         | Body::CwdChanged(_)
         | Body::Attached(_)
         | Body::Detached(_)
-        | Body::SessionFailed(_) => None,
+        | Body::SessionFailed(_)
+        | Body::Archived(_)
+        | Body::Forked(_) => None,
     }
 }
 

@@ -43,6 +43,8 @@ pub enum Body {
     Attached(Attached),
     Detached(Detached),
     SessionFailed(Failure),
+    Archived(Archived),
+    Forked(Forked),
 }
 
 /// Who sees a session and where it is kept.
@@ -382,7 +384,8 @@ pub struct LimitHit {
     pub limit: u32,
 }
 
-/// Always the last record of its command, so that the newest one in a log tells the state.
+/// Always the last record of its command, so that the newest one in a log tells the state. A `forked` after it
+/// says idle.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StateChanged {
     pub from: StateName,
@@ -440,6 +443,23 @@ pub enum DetachReason {
     DaemonRestart,
 }
 
+/// Put away, or brought back. An archived session is not listed unless asked for; nothing else changes.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Archived {
+    pub archived: bool,
+    /// None: a message brought it back.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub by: Option<u32>,
+}
+
+/// Where a fork begins: all before it, but the first record, is a copy. Whatever was going on there goes on in the
+/// source alone; here open runs are cancelled and open tools interrupted, nobody is attached, the client ids of
+/// the source mean nothing, and the session is idle, whatever state the source was in.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Forked {
+    pub by: u32,
+}
+
 /// What a line of a log turned out to be.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Decoded {
@@ -486,6 +506,8 @@ impl Body {
             "attached" => read(line, Body::Attached),
             "detached" => read(line, Body::Detached),
             "session_failed" => read(line, Body::SessionFailed),
+            "archived" => read(line, Body::Archived),
+            "forked" => read(line, Body::Forked),
             _ => Decoded::Unknown,
         }
     }

@@ -105,6 +105,8 @@ pub struct Session {
     pub ended_at: Option<Timestamp>,
     pub next_seq: u64,
     pub attached: Option<Attachment>,
+    /// Put away: not listed unless asked for.
+    pub archived: bool,
     /// In the order of the log. Ids do not tell it: a clock may have jumped back between two daemons.
     runs: Vec<Run>,
     run_at: HashMap<RunId, usize>,
@@ -134,6 +136,7 @@ impl Session {
             ended_at: None,
             next_seq: seq.saturating_add(1),
             attached: None,
+            archived: false,
             runs: Vec::new(),
             run_at: HashMap::new(),
             client_ids: HashMap::new(),
@@ -239,7 +242,25 @@ impl Session {
                 self.attached = self.attached.filter(|now| now.connection != detached.connection);
             }
             Body::SessionFailed(failure) => self.state = State::Failed(failure.clone()),
+            Body::Archived(archived) => self.archived = archived.archived,
+            Body::Forked(_) => self.begin_as_fork(record),
         }
+    }
+
+    /// What was copied from the source is history from here on.
+    fn begin_as_fork(&mut self, record: &Record) {
+        for run in self.runs.iter_mut().filter(|run| !run.state.is_over()) {
+            run.state = RunState::Cancelled;
+            run.end_seq = Some(record.seq);
+            run.completed_at = Some(record.time);
+        }
+        self.open_tools.clear();
+        self.client_ids.clear();
+        self.attached = None;
+        self.archived = false;
+        self.ended_at = None;
+        self.state = State::Idle;
+        self.logged_state = StateName::Idle;
     }
 
     fn begin_run(&mut self, user: &User, record: &Record) {

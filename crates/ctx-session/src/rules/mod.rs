@@ -14,16 +14,20 @@
 //! A test walks every pair of state and command and compares what it finds with this table. One file per
 //! subject; each matches every state, so that a new state does not compile until it is decided here.
 
+mod archive;
 mod attach;
 mod create;
 mod end;
+mod fork;
 mod post;
 mod queue;
 mod recover;
 mod run;
 mod settings;
 
+pub use archive::may_purge;
 pub use create::{Create, create};
+pub use fork::Fork;
 pub use post::check_message;
 
 use crate::code::{Code, Refusal};
@@ -59,6 +63,7 @@ impl Session {
                 attach::attach(self, *connection, *user, device_hint.as_deref(), *takeover)
             }
             Command::Detach { connection, reason } => attach::detach(self, *connection, *reason),
+            Command::Archive { archived, by } => archive::archive(self, *archived, *by),
             Command::End { by, partial } => end::end(self, *by, partial.as_ref(), given.now),
             Command::Fail { failure, partial } => end::fail(self, failure, partial.as_ref(), given.now),
             Command::Recover { cause } => recover::recover(self, *cause, given.now),

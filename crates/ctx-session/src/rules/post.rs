@@ -6,7 +6,7 @@ use crate::command::{Admission, Answer, Decision, Effect, PostMessage, RunContex
 use crate::ids::{MessageId, RunId};
 use crate::limits::Limits;
 use crate::record::{
-    Body, Context, CwdChanged, ModelSet, RunCreated, StateChanged, StateName, Trigger, User,
+    Archived, Body, Context, CwdChanged, ModelSet, RunCreated, StateChanged, StateName, Trigger, User,
 };
 use crate::session::{RunState, Session, State};
 
@@ -65,7 +65,11 @@ pub fn check_message(text: &str, client_id: Option<&str>, limits: &Limits) -> Re
 fn begin(session: &Session, post: &PostMessage, given: &mut Given<'_>) -> Decision {
     let run = RunId(given.ids.next(given.now));
     let message = MessageId(given.ids.next(given.now));
-    let mut records = Vec::with_capacity(6);
+    let mut records = Vec::with_capacity(7);
+    // Whoever posts to a session wants to see it again.
+    if session.archived {
+        records.push(Body::Archived(Archived { archived: false, by: None }));
+    }
     if let Some(model) = post.model_override.as_ref().filter(|model| **model != session.model_override) {
         records.push(Body::ModelSet(ModelSet { model: model.clone() }));
     }

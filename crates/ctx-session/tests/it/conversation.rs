@@ -80,6 +80,9 @@ fn every_kind_of_record_says_what_it_means_for_the_conversation() {
         attached: -
         detached: -
         session_failed: -
+        archived: -
+        archived: -
+        forked: -
     "#]]
     .assert_eq(&told);
 }

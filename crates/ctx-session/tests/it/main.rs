@@ -19,9 +19,11 @@ macro_rules! variants {
     };
 }
 
+mod archive;
 mod conversation;
 mod crash_recovery;
 mod diagram;
+mod fork;
 mod log;
 mod pairs;
 mod persistence;

@@ -22,6 +22,7 @@ variants!(
         SetModel,
         Attach,
         Detach,
+        Archive,
         End,
         Fail,
         Recover,
@@ -54,6 +55,8 @@ pub const ROWS: &[&str] = &[
     "attach c2 takeover",
     "detach c1",
     "detach c2",
+    "archive",
+    "unarchive",
     "end",
     "fail",
     "recover",
@@ -137,6 +140,8 @@ fn every_pair_of_state_and_command_has_the_outcome_of_the_design() {
         attach c2 takeover      ok          ok          ok          ok          ok
         detach c1               ok          ok          ok          ok          ok
         detach c2               -           -           -           -           -
+        archive                 ok          EBUSY       EBUSY       ok          ok
+        unarchive               -           -           -           -           -
         end                     -> ended    -> ended    -> ended    ESHUTDOWN   -> ended
         fail                    -> failed   -> failed   -> failed   -           -
         recover                 ok          -> idle     ok          ok          ok

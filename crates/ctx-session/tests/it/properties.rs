@@ -28,6 +28,7 @@ enum Op {
     SetModel(&'static str),
     Attach { connection: u8, takeover: bool },
     Detach { connection: u8 },
+    Archive(bool),
     End,
     Fail,
     Recover,
@@ -52,6 +53,8 @@ impl fmt::Display for Op {
                 write!(f, "attach c{connection}{}", if *takeover { " takeover" } else { "" })
             }
             Op::Detach { connection } => write!(f, "detach c{connection}"),
+            Op::Archive(true) => write!(f, "archive"),
+            Op::Archive(false) => write!(f, "unarchive"),
             Op::End => write!(f, "end"),
             Op::Fail => write!(f, "fail"),
             Op::Recover => write!(f, "recover"),
@@ -77,6 +80,7 @@ fn op() -> impl Strategy<Value = Op> {
         2 => select(&["a:b", "c:d", "none"][..]).prop_map(Op::SetModel),
         4 => (0..3_u8, any::<bool>()).prop_map(|(connection, takeover)| Op::Attach { connection, takeover }),
         4 => (0..3_u8).prop_map(|connection| Op::Detach { connection }),
+        4 => any::<bool>().prop_map(Op::Archive),
         1 => Just(Op::End),
         1 => Just(Op::Fail),
         4 => Just(Op::Recover),
@@ -93,6 +97,7 @@ struct Model {
     client_ids: HashMap<u8, usize>,
     open_tools: Vec<&'static str>,
     attached: Option<u8>,
+    archived: bool,
 }
 
 /// What the model says comes of a command.
@@ -114,6 +119,7 @@ impl Model {
             client_ids: HashMap::new(),
             open_tools: Vec::new(),
             attached: None,
+            archived: false,
         }
     }
 
@@ -148,6 +154,7 @@ impl Model {
                 Expected::Written
             }
             Op::Detach { .. } => Expected::NoChange,
+            Op::Archive(archived) => self.archive(*archived),
             Op::End if self.state == StateName::Ended => Expected::Refused(Code::Eshutdown),
             Op::End => {
                 self.attached = None;
@@ -169,6 +176,7 @@ impl Model {
         }
         match self.state {
             StateName::Idle => {
+                self.archived = false;
                 client_id.map(|id| self.client_ids.insert(id, self.runs.len()));
                 self.runs.push(if full { "pending" } else { "running" });
                 self.state = if full { StateName::Queued } else { StateName::Running };
@@ -241,6 +249,17 @@ impl Model {
         }
     }
 
+    fn archive(&mut self, archived: bool) -> Expected {
+        match self.state {
+            _ if self.archived == archived => Expected::NoChange,
+            StateName::Running | StateName::Queued => Expected::Refused(Code::Ebusy),
+            StateName::Idle | StateName::Ended | StateName::Failed => {
+                self.archived = archived;
+                Expected::Written
+            }
+        }
+    }
+
     fn recover(&mut self) -> Expected {
         let detached = self.attached.take().is_some();
         if self.state == StateName::Running {
@@ -308,6 +327,7 @@ fn agrees(world: &World, model: &Model) {
     assert_eq!(world.state(), model.state);
     assert_eq!(session.runs().map(|run| run.state.as_str()).collect::<Vec<_>>(), model.runs);
     assert_eq!(session.attached.is_some(), model.attached.is_some());
+    assert_eq!(session.archived, model.archived);
     assert_eq!(session.open_tools().count(), model.open_tools.len());
     let waits = match &session.state {
         State::Running { .. } => Some("running"),

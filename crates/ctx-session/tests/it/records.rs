@@ -1,10 +1,11 @@
 //! The form of records: golden lines, the way back, and what a reader does with lines it does not know.
 
 use ctx_session::record::{
-    AssistantFinished, AssistantStarted, Attached, BlobRef, CancelReason, Cancelled, Context, CwdChanged,
-    Decoded, DetachReason, Detached, Failed, Failure, FinishReason, ForkedFrom, LimitHit, LimitScope,
-    ModelSet, PromptRef, QueuedDiscarded, ReasoningFinished, RunCreated, RunFinished, SessionMeta,
-    SessionRenamed, Source, StateChanged, ToolFinished, ToolStarted, ToolStatus, Trigger, Usage, User,
+    Archived, AssistantFinished, AssistantStarted, Attached, BlobRef, CancelReason, Cancelled, Context,
+    CwdChanged, Decoded, DetachReason, Detached, Failed, Failure, FinishReason, Forked, ForkedFrom, LimitHit,
+    LimitScope, ModelSet, PromptRef, QueuedDiscarded, ReasoningFinished, RunCreated, RunFinished,
+    SessionMeta, SessionRenamed, Source, StateChanged, ToolFinished, ToolStarted, ToolStatus, Trigger, Usage,
+    User,
 };
 use ctx_session::{Body, Code, Name, Record, RunId, Scope, SessionId, StateName, Timestamp, Ulid};
 use expect_test::expect;
@@ -39,6 +40,8 @@ variants!(
         Attached,
         Detached,
         SessionFailed,
+        Archived,
+        Forked,
     }
 );
 
@@ -204,6 +207,9 @@ fn session_samples() -> Vec<Body> {
         Body::Attached(Attached { connection: small_id("c1"), user: 1000, device_hint }),
         Body::Detached(Detached { connection: small_id("c1"), user: 1000, reason: DetachReason::TakenOver }),
         Body::SessionFailed(failure()),
+        Body::Archived(Archived { archived: true, by: Some(1000) }),
+        Body::Archived(Archived { archived: false, by: None }),
+        Body::Forked(Forked { by: 1000 }),
     ]
 }
 
@@ -241,6 +247,9 @@ fn golden_lines_of_every_body() {
         {"type":"attached","connection":"000000000000000000CC000001","user":1000,"device_hint":"phone"}
         {"type":"detached","connection":"000000000000000000CC000001","user":1000,"reason":"taken_over"}
         {"type":"session_failed","code":"EHOSTDOWN","reason":"provider_unreachable","message":"try again"}
+        {"type":"archived","archived":true,"by":1000}
+        {"type":"archived","archived":false}
+        {"type":"forked","by":1000}
     "#]]
     .assert_eq(&lines);
 }

@@ -135,6 +135,8 @@ pub fn command(world: &World, line: &str) -> Command {
             takeover: words.has("takeover"),
         },
         "detach" => Command::Detach { connection: connection(&words), reason: DetachReason::Clean },
+        "archive" => Command::Archive { archived: true, by: OWNER },
+        "unarchive" => Command::Archive { archived: false, by: OWNER },
         "end" => Command::End { by: OWNER, partial },
         "fail" => Command::Fail { failure: failure(), partial },
         "recover" if words.has("storage") => Command::Recover { cause: Interruption::StorageFailure },

@@ -1,0 +1,36 @@
+//! Putting a session away, and when it may be deleted for good.
+
+use super::{answer, busy};
+use crate::code::{Code, Refusal};
+use crate::command::{Answer, Decision};
+use crate::record::{Archived, Body, StateName};
+use crate::session::{Session, State};
+
+/// Only what rests is put away. It keeps its name and can be read, searched, forked, ended and posted to as before:
+/// idle is idle, and a message brings it back.
+pub(super) fn archive(session: &Session, archived: bool, by: u32) -> Result<Decision, Refusal> {
+    if session.archived == archived {
+        return Ok(answer(Answer::Done));
+    }
+    match &session.state {
+        State::Idle | State::Ended | State::Failed(_) => {}
+        State::Running { .. } => {
+            return Err(busy("session is running; cancel the run or wait, then archive it"));
+        }
+        State::Queued { .. } => {
+            return Err(busy("a message is queued; resume or discard it, then archive it"));
+        }
+    }
+    let record = Body::Archived(Archived { archived, by: Some(by) });
+    Ok(Decision { records: vec![record], effects: Vec::new(), answer: Answer::Done })
+}
+
+/// Only what is over can be deleted. There is no record of it: the log goes with the session.
+pub fn may_purge(state: StateName) -> Result<(), Refusal> {
+    match state {
+        StateName::Ended | StateName::Failed => Ok(()),
+        StateName::Idle | StateName::Running | StateName::Queued => {
+            Err(Refusal::new(Code::Ebusy, format!("session is {state}; end it first, then purge it")))
+        }
+    }
+}
