@@ -154,7 +154,9 @@ fn of_record(named: &Named, record: &Record) -> Vec<(EventId, Frame)> {
         | Body::CwdChanged(_)
         | Body::Attached(_)
         | Body::Detached(_)
-        | Body::SessionFailed(_) => Vec::new(),
+        | Body::SessionFailed(_)
+        | Body::Archived(_)
+        | Body::Forked(_) => Vec::new(),
     }
 }
 
@@ -187,7 +189,9 @@ pub fn run_of(event: &Event) -> Option<RunId> {
             | Body::CwdChanged(_)
             | Body::Attached(_)
             | Body::Detached(_)
-            | Body::SessionFailed(_) => None,
+            | Body::SessionFailed(_)
+            | Body::Archived(_)
+            | Body::Forked(_) => None,
         },
     }
 }

@@ -73,6 +73,8 @@ fn describe(body: &Body, paint: Paint) -> String {
         Body::CwdChanged(changed) => format!("cwd {}", safe(&changed.cwd)),
         Body::Attached(attached) => format!("uid {} attached", attached.user),
         Body::Detached(gone) => format!("uid {} detached: {}", gone.user, word(&gone.reason)),
+        Body::Archived(away) => (if away.archived { "archived" } else { "brought back" }).to_owned(),
+        Body::Forked(_) => "forked: from here on a session of its own".to_owned(),
         Body::SessionFailed(failure) => {
             let what = format!("session failed: {} {}", failure.code, failure.reason);
             paint.red(&format!("{what}: {}", safe(&failure.message)))
