@@ -21,8 +21,9 @@ impl Reader {
     pub fn newest(&self, sessions: &SessionsDir, max: usize) -> Result<Vec<SessionRef>, ReadError> {
         let Some(dir) = self.root.dir_if_there(&sessions.path())? else { return Ok(Vec::new()) };
         let names = match listed(&dir)? {
-            Some(names) => names,
-            None => newest_by_files(&dir)?,
+            // A name that is gone means that the list was written a moment too early.
+            Some(names) if names.iter().take(max).all(|name| dir.dir(name).is_ok()) => names,
+            Some(_) | None => newest_by_files(&dir)?,
         };
         let there = names.into_iter().filter(|name| dir.dir(name).is_ok());
         Ok(there.take(max).map(|name| sessions.session(&name)).collect())
