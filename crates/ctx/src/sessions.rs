@@ -70,11 +70,16 @@ pub fn find(reader: &Reader, word: &str) -> Result<SessionRef, Failure> {
     })
 }
 
-/// An agent's current session; when that has just ended, the newest one there is.
+/// An agent's current session. The index is a moment behind: when the session it names is over, a new one of the
+/// same name is meant if there is one, and when it names none, the newest.
 fn current(reader: &Reader, agent: &Name) -> Result<Option<SessionRef>, Failure> {
     let sessions = SessionsDir::of_agent(own_uid(), agent.clone());
     match reader.current(&sessions)? {
-        Some(current) => Ok(Some(current)),
+        Some(current) => {
+            let name = plain_name(&current.dir_name);
+            let again = reader.resolve(own_uid(), &format!("{agent}/{name}"));
+            Ok(Some(again.unwrap_or(current)))
+        }
         None => Ok(reader.newest(&sessions, 1)?.into_iter().next()),
     }
 }
