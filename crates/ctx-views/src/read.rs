@@ -11,7 +11,7 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use ctx_journal::Journal;
-use ctx_session::{Body, Code, Session, Timestamp};
+use ctx_session::{Body, Code, Session, StateName, Timestamp};
 
 use crate::dir::RootDir;
 use crate::error::ViewError;
@@ -85,7 +85,9 @@ impl Reader {
 
     /// The word in the file `state`: active, idle, done or error.
     pub fn state(&self, session: &SessionRef) -> Result<String, ReadError> {
-        match self.value(session, files::STATE)? {
+        let word = self.value(session, files::STATE)?;
+        // A power cut may have left the file empty.
+        match word.filter(|word| StateName::ALL.iter().any(|state| state.file_word() == word)) {
             Some(word) => Ok(word),
             None => Ok(self.replay(session)?.state.name().file_word().to_owned()),
         }

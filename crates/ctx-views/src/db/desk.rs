@@ -30,6 +30,8 @@ pub(super) enum Work {
     },
     Removed(LogPath),
     Missing(Vec<LogPath>),
+    /// Throw the database away and read everything again.
+    Rebuild,
     /// Tells when everything before it is written.
     Flush(SyncSender<()>),
 }

@@ -125,6 +125,12 @@ impl Shared {
             None => schema::open_to_read(&self.path)?,
         };
         let answer = query(&db);
+        if let Err(error) = &answer
+            && schema::is_broken(error)
+        {
+            self.note_error(error);
+            self.desk.push(Work::Rebuild);
+        }
         let mut free = self.free();
         if answer.is_ok() && free.len() < READERS_KEPT {
             free.push((made, db));
@@ -264,6 +270,12 @@ impl IndexDb {
         self.flush();
         let staff = self.shared.desk.ask(Job::Lists(log.clone()), 0);
         self.shared.hire(staff);
+    }
+
+    /// Throws the database away and reads every log again.
+    pub fn rebuild(&self) {
+        self.shared.desk.push(Work::Rebuild);
+        self.flush();
     }
 
     /// Waits until everything that was handed over is written.

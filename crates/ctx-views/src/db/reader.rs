@@ -7,8 +7,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use ctx_journal::{Entry, JournalError, LogPath};
-use ctx_session::record::Decoded;
-use ctx_session::{Body, Record, Timestamp};
+use ctx_session::{Record, Timestamp};
 use rusqlite::OptionalExtension;
 
 use super::desk::{Job, Work};
@@ -93,9 +92,8 @@ enum Sent {
 /// Compares the index with the logs that there are, and asks for those that have to be read.
 fn plan(shared: &Arc<Shared>) -> Result<Sent, DbError> {
     let logs = (shared.options.session_logs)()?;
-    let mut known = all_known(shared)?;
+    let known = all_known(shared)?;
     let there: HashSet<&LogPath> = logs.iter().collect();
-    adopt_moved(shared, &logs, &there, &mut known)?;
     let gone = known.iter().filter(|(log, known)| !known.missing && !there.contains(log));
     let gone: Vec<LogPath> = gone.map(|(log, _)| log.clone()).collect();
     if !gone.is_empty() {
@@ -121,34 +119,6 @@ fn plan(shared: &Arc<Shared>) -> Result<Sent, DbError> {
         shared.hire(staff);
     }
     Ok(Sent::Nothing)
-}
-
-/// A session whose log is somewhere else than the index says was moved, not lost.
-fn adopt_moved(
-    shared: &Shared,
-    logs: &[LogPath],
-    there: &HashSet<&LogPath>,
-    known: &mut HashMap<LogPath, Known>,
-) -> Result<(), DbError> {
-    if known.keys().all(|log| there.contains(log)) {
-        return Ok(());
-    }
-    for log in logs.iter().filter(|log| !known.contains_key(*log)).cloned().collect::<Vec<_>>() {
-        let Some(head) = shared.journal.head(&log).ok().flatten() else { continue };
-        let Decoded::Known(Body::SessionMeta(meta)) = Body::decode(&head.kind, &head.text) else { continue };
-        let before: Option<String> = shared.read(|db| {
-            db.query_row("SELECT log FROM sessions WHERE id = ?1", [meta.session_id.to_string()], |row| {
-                row.get(0)
-            })
-            .optional()
-        })?;
-        let before = before.and_then(|path| LogPath::new(path).ok()).filter(|path| !there.contains(path));
-        if let Some(from) = before {
-            known.remove(&from);
-            shared.desk.push(Work::Moved { from, to: log });
-        }
-    }
-    Ok(())
 }
 
 fn all_known(shared: &Shared) -> Result<HashMap<LogPath, Known>, DbError> {

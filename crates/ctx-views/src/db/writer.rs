@@ -29,19 +29,20 @@ pub(super) fn run(shared: &Arc<Shared>, mut db: Connection) {
             busy = much;
             set_cache(&db, busy);
         }
-        match write(shared, &mut db, &batch) {
-            Ok(outcome) => after(shared, batch, outcome),
-            Err(error) if schema::is_corrupt(&error) => {
-                shared.note_error(&error);
+        let again = batch.iter().any(|work| matches!(work, Work::Rebuild));
+        let written = write(shared, &mut db, &batch);
+        if let Err(error) = &written {
+            shared.note_error(error);
+        }
+        match written {
+            Ok(outcome) if !again => after(shared, batch, outcome),
+            Err(error) if !again && !schema::is_corrupt(&error) => give_up(shared, batch),
+            Ok(_) | Err(_) => {
                 db = match remake(shared, db) {
                     Some(fresh) => fresh,
-                    None => return shared.desk.stop(),
+                    None => return,
                 };
                 answer(batch);
-            }
-            Err(error) => {
-                shared.note_error(&error);
-                give_up(shared, batch);
             }
         }
     }
@@ -72,7 +73,7 @@ fn write(shared: &Shared, db: &mut Connection, batch: &[Work]) -> rusqlite::Resu
                     transaction.execute(sql, params![log.as_str()])?;
                 }
             }
-            Work::Flush(_) => {}
+            Work::Rebuild | Work::Flush(_) => {}
         }
     }
     transaction.commit()?;
@@ -90,7 +91,7 @@ fn after(shared: &Arc<Shared>, batch: Vec<Work>, outcome: Outcome) {
             }
             // A reader may have been in the middle of it.
             Work::Moved { to, .. } => shared.desk.ask(Job::Lists(to.clone()), 0),
-            Work::Removed(_) | Work::Missing(_) | Work::Flush(_) => continue,
+            Work::Removed(_) | Work::Missing(_) | Work::Rebuild | Work::Flush(_) => continue,
         };
         shared.hire(staff);
     }
@@ -127,7 +128,7 @@ fn give_up(shared: &Arc<Shared>, batch: Vec<Work>) {
                 let staff = shared.desk.ask(Job::Plan, 0);
                 shared.hire(staff);
             }
-            Work::Flush(_) => {}
+            Work::Rebuild | Work::Flush(_) => {}
         }
     }
     answer(batch);

@@ -79,6 +79,8 @@ fn what_the_files_do_not_show_comes_from_the_log() {
         assert_eq!(texts(&reader, &session), ["one", "two", "three", "four"], "cut at {len}");
         assert_eq!(reader.latest(&session).unwrap().trim_end(), "four", "cut at {len}");
     }
+    std::fs::write(root.path(session.path()).join("state"), b"").unwrap();
+    assert_eq!(reader.state(&session).unwrap(), "idle");
     for file in std::fs::read_dir(root.path(session.path())).unwrap() {
         let path = file.unwrap().path();
         if path.is_file() && path.file_name() != Some("events.jsonl".as_ref()) {

@@ -9,7 +9,7 @@ use ctx_views::db::{
 };
 use proptest::prelude::*;
 
-use crate::indexed::{DB, Grown, LONG, START, found, log_of, names, post, put, started, talk, tool};
+use crate::indexed::{DB, Grown, LONG, START, found, log_of, names, open, post, put, started, talk, tool};
 use crate::world::{Life, Root, Step, steps};
 
 /// Everything that can be asked of an index, in an order that does not depend on how it came to be.
@@ -159,6 +159,58 @@ fn a_database_that_breaks_while_it_is_open_is_built_again() {
     assert!(db.last_error().is_some());
     assert!(db.wait_all(LONG));
     assert_eq!(found(&db, &SearchQuery::new(Viewer::All, "needle", 10)).len(), 2);
+}
+
+#[test]
+fn a_rebuild_can_be_asked_for_and_broken_off() {
+    let root = Root::new();
+    for n in 1..=40 {
+        put(&root, n, "coder", &format!("s{n}"), &talk("needle", &"hay ".repeat(300)));
+    }
+    let whole = rebuilt(&root);
+    let db = started(&root);
+    db.rebuild();
+    assert!(db.wait_all(LONG));
+    assert_eq!(all_of(&db), whole);
+    drop(db);
+
+    // A daemon that is stopped again and again gets there all the same.
+    std::fs::remove_file(root.path(DB)).unwrap();
+    let mut starts = 0;
+    loop {
+        starts += 1;
+        let db = open(&root);
+        db.catch_up(|_| {});
+        db.wait_all(std::time::Duration::from_millis(starts));
+        db.close();
+        let complete = db.ask(|q| Ok(everything(q))).unwrap() == whole;
+        if complete {
+            break;
+        }
+        assert!(starts < 1_000);
+    }
+}
+
+#[test]
+fn a_database_whose_damage_a_question_finds_is_built_again() {
+    let root = Root::new();
+    for n in 1..=40 {
+        put(&root, n, "coder", &format!("s{n}"), &talk("needle", &"hay ".repeat(300)));
+    }
+    let whole = rebuilt(&root);
+    // Pages that opening does not look at.
+    let path = root.path(DB);
+    let len = std::fs::metadata(&path).unwrap().len();
+    let file = std::fs::File::options().write(true).open(&path).unwrap();
+    let db = started(&root);
+    for page in 12..len / 4096 {
+        std::os::unix::fs::FileExt::write_all_at(&file, &[0xAA; 4096], page * 4096).unwrap();
+    }
+    let ask = || db.ask(|q| q.search(&SearchQuery::new(Viewer::All, "needle", 1_000)));
+    assert!(ask().is_err());
+    db.flush();
+    assert!(db.wait_all(LONG));
+    assert_eq!(all_of(&db), whole);
 }
 
 #[test]
