@@ -367,6 +367,11 @@ const LOOK_ALIKES: &[&str] = &[
     "go.sum: github.com/pkg/errors v0.9.1 h1:FEBLx1zS214owpjy7qsBeixbURkuhQAwrK5UwLGTwt4=\n",
     "Basic usage: bearer of news, the authorization: required, authorization = optional\n",
     "2024-01-01T00:00:00Z INFO token: refreshing in 300s password: checking secret: loading\n",
+    "pub const ERROR_NO_TOKEN: WIN32_ERROR = 1008u32;\npub log_passwd: __u32,\ndot2_token: node.dot2_token,\n",
+    "pub const StableSecret: X509HardwareKeyUsageFlags = 4i32;\npub peerCredentials: IKEEXT_CREDENTIAL2,\n",
+    "\"progressToken\":\"progress-1\", \"nextToken\": \"AbC123dEf456\", next_page_token=abc123def456 pageToken: x1y2z3w4v5\n",
+    "<Self as CustomToken>::peek1(cursor)\n(?P<public_key>.*?):(?P<secret_key>.*?)@(?P<host>.*?)/1\nTYPE_PASS = 0x100,\n",
+    "Access-Control-Allow-Credentials: true\nlet mut pwd = mem::MaybeUninit::<libc::passwd>::uninit1();\n",
     "self.token: str = token\ntoken: &str, secret: &[u8], password: impl Into<String>\npassword=password, token=token\n",
 ];
 

@@ -417,6 +417,9 @@ fn prefix(text: &str, max: usize) -> (usize, usize) {
     if text.len() <= max {
         return (text.chars().count(), text.len());
     }
+    if text.as_bytes().get(..max).is_some_and(<[u8]>::is_ascii) {
+        return (max, max);
+    }
     match text.char_indices().nth(max) {
         Some((len, _)) => (max, len),
         None => (text.chars().count(), text.len()),

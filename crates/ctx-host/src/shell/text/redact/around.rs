@@ -41,8 +41,10 @@ pub(super) fn authorization(view: View<'_>, start: usize, pos: usize) -> Result<
         }
     }
     let Some(found) = header_value(view, pos, "authorization", BEARER_BYTES_MIN)? else { return Ok(None) };
-    let has_digit = view.slice(found.from, found.to).iter().any(u8::is_ascii_digit);
-    Ok(has_digit.then_some(found))
+    let value = view.slice(found.from, found.to);
+    let is_constant =
+        value.iter().all(|b| b.is_ascii_uppercase() || b.is_ascii_digit() || matches!(b, b'_' | b','));
+    Ok((value.iter().any(u8::is_ascii_digit) && !is_constant).then_some(found))
 }
 
 /// `Bearer …` wherever it stands; `pos` is after the space.

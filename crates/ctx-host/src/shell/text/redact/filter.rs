@@ -4,6 +4,9 @@
 //! bytes, whether one begins with these three; the 16 KiB of bits stay in the first-level cache. Behind a
 //! pair its rank leads to the few anchors that begin so.
 
+use super::pair::may_follow_name;
+use super::shape::Class;
+
 /// What an anchor leads to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Target {
@@ -18,9 +21,28 @@ pub(super) struct Anchor<'a> {
     pub bytes: &'a [u8],
     /// Whether upper and lower case are one.
     pub fold: bool,
-    /// Whether the anchor ends a name: no letter may follow.
-    pub ends_name: bool,
+    /// What may follow an anchor of two bytes.
+    pub thirds: Thirds,
     pub target: Target,
+}
+
+/// The bytes that may follow an anchor of two.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Thirds {
+    Any,
+    /// What may stand after a name.
+    OfName,
+    OfClass(Class),
+}
+
+impl Thirds {
+    fn has(self, byte: u8) -> bool {
+        match self {
+            Thirds::Any => true,
+            Thirds::OfName => may_follow_name(byte),
+            Thirds::OfClass(class) => class.has(byte),
+        }
+    }
 }
 
 /// The bits, their ranks, and the targets of each pair.
@@ -140,7 +162,7 @@ fn pairs_of(first: u8, second: u8, fold: bool) -> Vec<(u8, u8)> {
 fn thirds(rest: &[u8], anchor: &Anchor<'_>) -> Vec<u8> {
     match rest.first() {
         Some(third) => cases(*third, anchor.fold),
-        None => (0..=u8::MAX).filter(|byte| !(anchor.ends_name && byte.is_ascii_alphabetic())).collect(),
+        None => (0..=u8::MAX).filter(|byte| anchor.thirds.has(*byte)).collect(),
     }
 }
 

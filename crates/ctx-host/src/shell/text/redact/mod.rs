@@ -14,9 +14,9 @@ mod swallow;
 
 use std::sync::Arc;
 
-use filter::{Anchor, Filter, Target};
+use filter::{Anchor, Filter, Target, Thirds};
 use rules::{Check, RULES, Rule};
-use shape::{BACK_BYTES, Left, More, View, is_edge, match_parts};
+use shape::{BACK_BYTES, Left, More, Part, View, is_edge, match_parts};
 use swallow::Swallow;
 
 /// Bytes taken into the work buffer at once.
@@ -83,13 +83,19 @@ impl Secrets {
         let of_literals = literals.iter().enumerate().map(|(index, literal)| Anchor {
             bytes: &literal.value,
             fold: false,
-            ends_name: false,
+            thirds: Thirds::Any,
             target: Target::Literal(index),
         });
         let of_rules = RULES.iter().enumerate().map(|(index, rule)| Anchor {
             bytes: rule.anchor.as_bytes(),
             fold: rule.fold,
-            ends_name: matches!(rule.check, Check::Pair(_)),
+            thirds: match rule.check {
+                Check::Pair(_) => Thirds::OfName,
+                Check::Shape { parts: [Part::Run(class, ..) | Part::Open(class, _), ..], .. } => {
+                    Thirds::OfClass(*class)
+                }
+                _ => Thirds::Any,
+            },
             target: Target::Rule(index),
         });
         let anchors: Vec<Anchor<'_>> = of_literals.chain(of_rules).collect();

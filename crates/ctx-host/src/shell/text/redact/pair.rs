@@ -53,6 +53,30 @@ const OWNERS: &[(&str, &str)] = &[
     ("cloudflare", "cloudflare-key"),
 ];
 
+/// What stands before `token` in names of things that are no secret: pages, parsers, models' vocabularies.
+const HARMLESS: &[&str] = &[
+    "next",
+    "page",
+    "progress",
+    "continuation",
+    "cancellation",
+    "sync",
+    "eos",
+    "bos",
+    "pad",
+    "unk",
+    "mask",
+    "sep",
+    "cls",
+    "special",
+    "stop",
+    "start",
+    "end",
+    "max",
+    "min",
+    "allow",
+];
+
 /// Values that stand for something else.
 const WORDS: &[&str] = &[
     "null",
@@ -117,14 +141,21 @@ struct Joint {
 /// Confirms a pair; the anchor lies from `start` to `pos`.
 pub(super) fn pair(view: View<'_>, start: usize, pos: usize, name: PairName) -> Result<Option<Found>, More> {
     let Some(strength) = strength(view, start, name) else { return Ok(None) };
+    if is_harmless_name(identifier(view, start)) {
+        return Ok(None);
+    }
     let Some((joint, from)) = joint(view, start, pos)? else { return Ok(None) };
     let len = value_len(view, from, joint)?;
     let value = view.slice(from, from + len);
     if !is_secret(value, strength, joint) {
         return Ok(None);
     }
-    if joint.quote.is_none() && view.at(from + len)? == Some(b'(') {
-        return Ok(None);
+    if joint.quote.is_none() && !joint.tight && !joint.tag {
+        // `name: Type = value` is a declaration.
+        let after = skip_space(view, from + len)?;
+        if after > from + len && view.at(after)? == Some(b'=') {
+            return Ok(None);
+        }
     }
     let rest = match joint.quote {
         Some(quote) => Swallow::quoted(quote),
@@ -132,6 +163,12 @@ pub(super) fn pair(view: View<'_>, start: usize, pos: usize, name: PairName) -> 
     };
     let kind = kind(view, start, pos, name);
     Ok(Some(Found { from, to: from + len, kind: Kind::Rule(kind), rest: Some(rest) }))
+}
+
+/// Whether a byte may stand after a name: a digit of it, a quote, a separator, space or colour.
+pub(super) fn may_follow_name(byte: u8) -> bool {
+    byte.is_ascii_digit()
+        || matches!(byte, b'=' | b':' | b'>' | b']' | b'"' | b'\'' | b'`' | b'\\' | b' ' | b'\t' | 0x1b)
 }
 
 fn strength(view: View<'_>, start: usize, name: PairName) -> Option<Strength> {
@@ -152,6 +189,14 @@ fn strength(view: View<'_>, start: usize, name: PairName) -> Option<Strength> {
             KEY_NAMES.iter().any(|key| name.ends_with(key.as_bytes())).then_some(Strength::Secret)
         }
     }
+}
+
+/// `next_page_`, `progressT`: the name up to the anchor, which begins within its last word.
+fn is_harmless_name(before: &[u8]) -> bool {
+    let name = before.to_ascii_lowercase();
+    let name = name.strip_suffix(b"t").unwrap_or(&name);
+    let name = name.strip_suffix(b"_").or_else(|| name.strip_suffix(b"-")).unwrap_or(name);
+    HARMLESS.iter().any(|word| name.ends_with(word.as_bytes()))
 }
 
 /// Reads the separator after the name; gives how the two are joined and where the value begins.
@@ -180,7 +225,7 @@ fn joint(view: View<'_>, start: usize, pos: usize) -> Result<Option<(Joint, usiz
             Some(b'=') => at + 2,
             _ => at + 1,
         },
-        Some(b'>') if view.before(start, BACK_TAG).contains(&b'<') => {
+        Some(b'>') if view.before(start, name.len() + 1).first() == Some(&b'<') => {
             joint.tag = true;
             at + 1
         }
@@ -197,9 +242,6 @@ fn joint(view: View<'_>, start: usize, pos: usize) -> Result<Option<(Joint, usiz
         None => (joint, from),
     }))
 }
-
-/// How far back the `<` of a tag may be.
-const BACK_TAG: usize = 24;
 
 /// The name that ends at `start`, as far as it may be looked at.
 fn identifier(view: View<'_>, start: usize) -> &[u8] {
@@ -311,7 +353,10 @@ fn is_code(value: &[u8], joint: Joint) -> bool {
         return value.contains(&b' ') || value.windows(2).any(|two| matches!(two, b"${" | b"{{" | b"%s"));
     }
     if joint.tag {
-        return false;
+        return value.iter().any(|b| matches!(b, b'(' | b')' | b'{' | b'}' | b'*' | b':'));
+    }
+    if !joint.tight && (is_constant(value) || is_number(value)) {
+        return true;
     }
     let call = value.iter().position(|b| matches!(b, b'(' | b'[' | b'{'));
     if let Some(at) = call {
@@ -326,4 +371,19 @@ fn is_code(value: &[u8], joint: Joint) -> bool {
     let star = matches!(value.first(), Some(b'&' | b'!' | b'+' | b'?'))
         && value.get(1..).is_some_and(|rest| rest.iter().all(|b| b.is_ascii_alphabetic()));
     dotted || path || star
+}
+
+/// A name as code has them: `WIN32_ERROR`, `__u32`, `node.dot2_token`, `IKEEXT_0`.
+fn is_constant(value: &[u8]) -> bool {
+    let is_name = value.iter().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'.'));
+    let shouted = value.contains(&b'_') && !value.iter().any(u8::is_ascii_lowercase);
+    let member = value.contains(&b'.')
+        && value.split(|b| *b == b'.').all(|part| part.first().is_some_and(u8::is_ascii_alphabetic));
+    let numbered = matches!(value, [.., b'_', digit] if digit.is_ascii_digit());
+    is_name && (shouted || member || numbered || value.starts_with(b"_"))
+}
+
+/// `0x100`, `4i32`, `1_000`.
+fn is_number(value: &[u8]) -> bool {
+    value.starts_with(b"0x") || value.first().is_some_and(u8::is_ascii_digit) && value.len() < 8
 }
