@@ -69,6 +69,20 @@ impl Behind {
         }
     }
 
+    /// A fork was made: the audit log begins with its own records.
+    pub(crate) fn forked(&self, log: &LogPath, session: &Session, records: &[Record]) {
+        if let Some(audit) = &self.audit {
+            audit.committed(log, session, records);
+        }
+    }
+
+    /// Reads a log that did not come to be by commits. Blocking.
+    pub(crate) fn read_whole(&self, log: &LogPath) {
+        if let Some(index) = &self.index {
+            index.reindex(log);
+        }
+    }
+
     pub(crate) fn removed(&self, log: &LogPath) {
         if let Some(index) = &self.index {
             index.removed(log);

@@ -278,6 +278,12 @@ impl Engine {
         self.ask(id, || Ask::Rename { title: title.to_owned() }).await.map(drop)
     }
 
+    /// Puts a session away, or brings it back.
+    pub async fn archive(&self, caller: Caller, id: SessionId, archived: bool) -> Result<(), Refusal> {
+        self.find(caller, id)?;
+        self.ask(id, || Ask::Archive { archived, by: caller.uid }).await.map(drop)
+    }
+
     /// Sets or clears the sticky model. One that does not exist is refused.
     pub async fn set_model(
         &self,

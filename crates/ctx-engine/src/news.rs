@@ -2,11 +2,14 @@
 //!
 //! Bounded, and the oldest is dropped: a listener that fell behind is told so and lists the sessions again.
 
+use std::sync::Arc;
+
+use ctx_session::admission::Counts;
 use ctx_session::record::{Record, Scope, SessionMeta};
 use ctx_session::{Body, SessionId};
 use tokio::sync::broadcast;
 
-use crate::engine::Engine;
+use crate::engine::{Caller, Engine};
 
 /// News that wait for a listener.
 const WAITING: usize = 1_024;
@@ -54,6 +57,14 @@ impl Newsroom {
         let _ = self.sender.send(News { session: meta.session_id, owner: meta.owner, change });
     }
 
+    /// It is not there any more; whoever lists again does not find it.
+    pub fn purged(&self, meta: &SessionMeta) {
+        if meta.scope != Scope::Temp {
+            let change = Change::Ended;
+            let _ = self.sender.send(News { session: meta.session_id, owner: meta.owner, change });
+        }
+    }
+
     pub fn created(&self, meta: &SessionMeta) {
         if meta.scope != Scope::Temp {
             let change = Change::Created;
@@ -66,9 +77,12 @@ fn change_of(body: &Body) -> Option<Change> {
     match body {
         Body::SessionMeta(_) => Some(Change::Created),
         Body::StateChanged(change) if change.to.is_over() => Some(Change::Ended),
-        Body::StateChanged(_) | Body::SessionRenamed(_) | Body::ModelSet(_) | Body::CwdChanged(_) => {
-            Some(Change::Changed)
-        }
+        Body::StateChanged(_)
+        | Body::SessionRenamed(_)
+        | Body::ModelSet(_)
+        | Body::CwdChanged(_)
+        | Body::Archived(_)
+        | Body::Forked(_) => Some(Change::Changed),
         Body::Context(_)
         | Body::User(_)
         | Body::RunCreated(_)
@@ -88,6 +102,17 @@ fn change_of(body: &Body) -> Option<Change> {
 }
 
 impl Engine {
+    /// Every change of the running counts from now on. What of it a listener may know is told by
+    /// [`Engine::counts_for`].
+    pub fn count_changes(&self) -> broadcast::Receiver<Arc<Counts>> {
+        self.inner.slots.changes()
+    }
+
+    /// The counts as far as this caller may see them.
+    pub fn counts_for(&self, caller: Caller, counts: &Counts) -> Counts {
+        if caller.uid == self.inner.daemon_uid { counts.clone() } else { counts.of_operator(caller.uid) }
+    }
+
     /// News of every session from now on; whom they may be shown to is asked with [`Engine::may_see`].
     pub fn news(&self) -> broadcast::Receiver<News> {
         self.inner.news.sender.subscribe()

@@ -20,6 +20,8 @@ pub struct Summary {
     pub posted_at: Option<Timestamp>,
     /// The directory's name in its shelf.
     pub dir_name: String,
+    /// Put away: not listed unless asked for.
+    pub archived: bool,
     /// A run that has failed, but whose end could not be written yet.
     pub failing: Option<Failure>,
 }
@@ -33,6 +35,7 @@ impl Summary {
             updated_at: created_at,
             posted_at: None,
             dir_name: dir_name(&meta.name, meta.session_id, StateName::Idle),
+            archived: false,
             failing: None,
             meta,
         }
@@ -49,7 +52,11 @@ impl Summary {
         if self.cwd != session.cwd {
             self.cwd.clone_from(&session.cwd);
         }
-        self.posted_at = session.runs().next_back().map(|run| run.created_at).or(self.posted_at);
+        self.archived = session.archived;
+        // What was posted to the source of a fork was not posted here.
+        let copied = session.meta.forked_from.map_or(0, |from| from.seq);
+        let newest = session.runs().next_back().filter(|run| run.first_seq > copied);
+        self.posted_at = newest.map(|run| run.created_at).or(self.posted_at);
     }
 }
 
@@ -77,6 +84,17 @@ struct Tables {
 }
 
 impl Tables {
+    /// Takes a session's name for it. One that another session has is refused.
+    fn take_name(&mut self, meta: &SessionMeta) -> Result<(), Refusal> {
+        let Some(space) = NameSpace::of(meta) else { return Ok(()) };
+        let holder = self.by_name.entry((space, meta.name.clone())).or_insert(meta.session_id);
+        if *holder == meta.session_id {
+            return Ok(());
+        }
+        let message = format!("the name {} is taken by session {holder}", meta.name);
+        Err(Refusal::new(Code::Eexist, message))
+    }
+
     /// Frees a session's name, if it is still its own.
     fn free_name(&mut self, meta: &SessionMeta) {
         let Some(space) = NameSpace::of(meta) else { return };
@@ -101,19 +119,21 @@ impl Registry {
     /// Adds a session. A live name that is taken is refused.
     pub fn add(&self, summary: Summary) -> Result<(), Refusal> {
         let mut tables = self.lock();
-        let id = summary.id();
-        if !summary.state.is_over()
-            && let Some(space) = NameSpace::of(&summary.meta)
-        {
-            let key = (space, summary.meta.name.clone());
-            if let Some(other) = tables.by_name.get(&key) {
-                let message = format!("the name {} is taken by session {other}", summary.meta.name);
-                return Err(Refusal::new(Code::Eexist, message));
-            }
-            tables.by_name.insert(key, id);
+        if !summary.state.is_over() {
+            tables.take_name(&summary.meta)?;
         }
-        tables.by_id.insert(id, summary);
+        tables.by_id.insert(summary.id(), summary);
         Ok(())
+    }
+
+    /// Keeps a name for a session that is being made and cannot be asked anything yet.
+    pub fn reserve(&self, meta: &SessionMeta) -> Result<(), Refusal> {
+        self.lock().take_name(meta)
+    }
+
+    /// Gives a name back whose session did not come to be.
+    pub fn release(&self, meta: &SessionMeta) {
+        self.lock().free_name(meta);
     }
 
     pub fn remove(&self, id: SessionId) {
@@ -127,7 +147,9 @@ impl Registry {
     }
 
     pub fn named(&self, space: &NameSpace, name: &Name) -> Option<SessionId> {
-        self.lock().by_name.get(&(space.clone(), name.clone())).copied()
+        let tables = self.lock();
+        let found = tables.by_name.get(&(space.clone(), name.clone())).copied();
+        found.filter(|id| tables.by_id.contains_key(id))
     }
 
     /// Changes what is known of a session; its name is free again once it is over.

@@ -102,6 +102,9 @@ pub(crate) fn meta_of(log: &LogPath) -> Option<SessionMeta> {
 }
 
 fn find_all(inner: &Inner) -> Result<(Vec<Summary>, usize), Refusal> {
+    if let Err(error) = inner.journal.sweep() {
+        tracing::warn!(%error, "what a crash left of a fork or a purge is still there");
+    }
     let mut summaries = Vec::new();
     let mut unreadable = 0;
     for pattern in LOGS {
@@ -145,6 +148,9 @@ fn read_end(
     let mut newest: Option<Timestamp> = None;
     let mut state: Option<StateName> = None;
     let mut cwd: Option<String> = None;
+    let mut archived: Option<bool> = None;
+    // What stands before it was copied from the source of a fork.
+    let mut forked = false;
     journal.read_back(log, &mut |entry: Entry| {
         newest = newest.max(Some(entry.time));
         match entry.kind.as_str() {
@@ -158,7 +164,18 @@ fn read_end(
                     cwd = Some(change.cwd);
                 }
             }
-            "user" if summary.posted_at.is_none() => summary.posted_at = Some(entry.time),
+            // A message brings an archived session back, so the newest one is as far as this is looked for.
+            "archived" if archived.is_none() => {
+                if let Decoded::Known(Body::Archived(found)) = Body::decode(&entry.kind, &entry.text) {
+                    archived = Some(found.archived);
+                }
+            }
+            "forked" => {
+                forked = true;
+                state.get_or_insert(StateName::Idle);
+                archived.get_or_insert(false);
+            }
+            "user" if !forked && summary.posted_at.is_none() => summary.posted_at = Some(entry.time),
             "context" if cwd.is_none() => {
                 if let Decoded::Known(Body::Context(context)) = Body::decode(&entry.kind, &entry.text) {
                     cwd = Some(context.cwd);
@@ -166,10 +183,11 @@ fn read_end(
             }
             _ => {}
         }
-        let known = state.is_some() && summary.posted_at.is_some() && cwd.is_some();
+        let known = state.is_some() && (forked || summary.posted_at.is_some()) && cwd.is_some();
         if known { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     })?;
     summary.state = state.unwrap_or(StateName::Idle);
+    summary.archived = archived.unwrap_or(false);
     summary.updated_at = newest.unwrap_or(summary.created_at);
     if let Some(cwd) = cwd {
         summary.cwd = cwd;

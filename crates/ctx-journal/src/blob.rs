@@ -9,7 +9,7 @@ use crate::error::JournalError;
 use crate::path::{LogPath, Owner, join};
 use crate::recover::io_error;
 
-const DIR: &str = "blobs";
+pub(crate) const DIR: &str = "blobs";
 
 /// What a record says of a blob.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -21,6 +21,15 @@ pub struct BlobRef {
 
 pub(crate) fn hash(bytes: &[u8]) -> String {
     Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// Whether a file beside a log is a blob, and not one that is still being written.
+pub(crate) fn is_name(name: &str) -> bool {
+    name.strip_prefix("sha256-").is_some_and(is_hash)
+}
+
+fn is_hash(text: &str) -> bool {
+    text.len() == 64 && text.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'))
 }
 
 fn path(log: &LogPath, sha256: &str) -> String {
@@ -76,8 +85,7 @@ fn store(
 
 pub(crate) fn get(disk: &dyn Disk, log: &LogPath, sha256: &str) -> Result<Vec<u8>, JournalError> {
     let missing = || JournalError::NoBlob { log: log.clone(), sha256: sha256.chars().take(80).collect() };
-    let is_hash = sha256.len() == 64 && sha256.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'));
-    if !is_hash {
+    if !is_hash(sha256) {
         return Err(missing());
     }
     let read = || -> io::Result<Vec<u8>> {

@@ -28,6 +28,10 @@ pub enum JournalError {
     NoBlob { log: LogPath, sha256: String },
     #[error("{log}: blob sha256-{sha256} does not have the contents its name says")]
     BadBlob { log: LogPath, sha256: String },
+    #[error("{log}: there is no record {seq}; `ctx log` shows those there are")]
+    NoRecord { log: LogPath, seq: u64 },
+    #[error("{log}: record {seq} is in the middle of a command, which ends with record {end}")]
+    InsideCommand { log: LogPath, seq: u64, end: u64 },
     #[error("{path}: cannot {action}: {error}")]
     Io { path: String, action: &'static str, error: io::Error },
 }
@@ -35,7 +39,10 @@ pub enum JournalError {
 impl JournalError {
     pub fn code(&self) -> Code {
         match self {
-            JournalError::NotThere { .. } | JournalError::NoBlob { .. } => Code::Enoent,
+            JournalError::NotThere { .. } | JournalError::NoBlob { .. } | JournalError::NoRecord { .. } => {
+                Code::Enoent
+            }
+            JournalError::InsideCommand { .. } => Code::Einval,
             JournalError::AlreadyThere { .. } => Code::Eexist,
             JournalError::Locked { .. } => Code::Ebusy,
             JournalError::NoSpace { .. } => Code::Enospc,

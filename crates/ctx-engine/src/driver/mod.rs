@@ -56,6 +56,10 @@ pub(crate) enum Ask {
     SetModel {
         model: Option<String>,
     },
+    Archive {
+        archived: bool,
+        by: u32,
+    },
     Attach {
         connection: Ulid,
         user: u32,
@@ -113,6 +117,7 @@ impl Ask {
             | Ask::End { .. }
             | Ask::Rename { .. }
             | Ask::SetModel { .. }
+            | Ask::Archive { .. }
             | Ask::Attach { .. }
             | Ask::Detach { .. }
             | Ask::Look
@@ -311,6 +316,7 @@ impl Driver {
             }
             Ask::Rename { title } => self.perform(Command::Rename { title }).await,
             Ask::SetModel { model } => self.perform(Command::SetModel { model }).await,
+            Ask::Archive { archived, by } => self.perform(Command::Archive { archived, by }).await,
             Ask::Attach { connection, user, device_hint, takeover } => {
                 self.perform(Command::Attach { connection, user, device_hint, takeover }).await
             }

@@ -1,0 +1,58 @@
+//! Purging: a session that is over is deleted for good, with its log, its blobs and its files. Its audit lines stay.
+
+use ctx_journal::JournalError;
+use ctx_session::rules::may_purge;
+use ctx_session::{Code, Refusal, SessionId};
+
+use crate::core::journal_refusal;
+use crate::engine::{Caller, Engine};
+use crate::inner::lock;
+use crate::place::Shelf;
+use crate::registry::Summary;
+
+impl Engine {
+    /// Deletes a session. It is gone, also after a crash, when this returns.
+    pub async fn purge(&self, caller: Caller, id: SessionId) -> Result<(), Refusal> {
+        let summary = self.find(caller, id)?;
+        may_purge(summary.state)?;
+        let engine = self.clone();
+        // A task of its own: a client that goes must not leave half of this done.
+        let purged = tokio::spawn(async move { engine.purge_over(summary).await }).await;
+        purged.map_err(|error| Refusal::new(Code::Eio, format!("purging a session broke: {error}")))?
+    }
+
+    async fn purge_over(&self, summary: Summary) -> Result<(), Refusal> {
+        let inner = &self.inner;
+        let id = summary.id();
+        let (journal, log) = inner.log_of(id)?;
+        // Nobody finds it from here on, so nobody loads it again once its driver has left.
+        inner.registry.remove(id);
+        let link = lock(&inner.active).get(&id).cloned();
+        if let Some(link) = link {
+            link.shut_down().await;
+        }
+        let path = log.clone();
+        let removed = tokio::task::spawn_blocking(move || {
+            let removed = journal.remove(&path);
+            let is_gone = matches!(journal.head(&path), Err(JournalError::NotThere { .. }));
+            (removed, is_gone)
+        });
+        match removed.await {
+            Ok((Ok(()), _)) => {}
+            Ok((Err(error), true)) => {
+                tracing::warn!(session = %id, %error, "a purged session is gone, but not all of its bytes yet");
+            }
+            Ok((Err(error), false)) => {
+                inner.registry.add(summary)?;
+                return Err(journal_refusal(&error));
+            }
+            Err(error) => return Err(Refusal::new(Code::Eio, format!("removing a log broke: {error}"))),
+        }
+        inner.behind.removed(&log);
+        inner.news.purged(&summary.meta);
+        if let Some(shelf) = Shelf::of(&summary.meta) {
+            inner.shelves.touch(shelf);
+        }
+        Ok(())
+    }
+}
