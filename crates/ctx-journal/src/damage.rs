@@ -43,8 +43,13 @@ pub enum DamageKind {
 
 impl fmt::Display for Damage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}:{}: ", self.log, self.line)?;
-        match &self.kind {
+        write!(f, "{}:{}: {}", self.log, self.line, self.kind)
+    }
+}
+
+impl fmt::Display for DamageKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
             DamageKind::TornTail { bytes, kept } => {
                 write!(
                     f,

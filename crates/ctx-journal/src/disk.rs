@@ -4,8 +4,12 @@
 //! those of the operating system: the journal tells a full disk from other failures by their number.
 
 use std::io;
+use std::os::fd::BorrowedFd;
 
 use crate::path::Owner;
+
+/// How much is copied at once by hand.
+const COPY_BYTES: usize = 1 << 20;
 
 /// How a file is opened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -82,6 +86,14 @@ pub trait DiskFile: Send + Sync {
     /// Gives the lock back before the file is dropped.
     fn unlock(&self);
 
+    /// What tells this file from any other that a path may lead to.
+    fn id(&self) -> io::Result<u64>;
+
+    /// The file as the kernel knows it, where there is one: it can copy between files by itself.
+    fn as_fd(&self) -> Option<BorrowedFd<'_>> {
+        None
+    }
+
     /// Who the file belongs to, so that what is kept beside it can belong to the same.
     fn owner(&self) -> io::Result<Owner>;
 }
@@ -101,6 +113,54 @@ pub(crate) fn read_full(file: &dyn DiskFile, buf: &mut [u8], offset: u64) -> io:
 /// Writes all bytes or fails; a short write is a full disk.
 pub(crate) fn write_full(file: &dyn DiskFile, bytes: &[u8], offset: u64) -> io::Result<()> {
     if file.write_at(bytes, offset)? == bytes.len() { Ok(()) } else { Err(no_space()) }
+}
+
+/// Copies bytes from one file into another. The kernel does it where it can, without a copy at all on file
+/// systems that share blocks until one of the files is written to.
+pub(crate) fn copy_range(
+    from: &dyn DiskFile,
+    offset: u64,
+    len: u64,
+    to: &dyn DiskFile,
+    at: u64,
+) -> io::Result<()> {
+    let mut done = match (from.as_fd(), to.as_fd()) {
+        (Some(from), Some(to)) => copy_by_kernel(from, offset, len, to, at)?,
+        _ => 0,
+    };
+    let mut chunk = vec![0; COPY_BYTES.min(usize::try_from(len - done).unwrap_or(COPY_BYTES))];
+    while done < len {
+        let want = usize::try_from(len - done).unwrap_or(usize::MAX).min(chunk.len());
+        let room = chunk.get_mut(..want).unwrap_or_default();
+        if read_full(from, room, offset + done)? < want {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        write_full(to, room, at + done)?;
+        done += want as u64;
+    }
+    Ok(())
+}
+
+/// How much the kernel has copied; less than asked for where it cannot between these two files.
+fn copy_by_kernel(
+    from: BorrowedFd<'_>,
+    offset: u64,
+    len: u64,
+    to: BorrowedFd<'_>,
+    at: u64,
+) -> io::Result<u64> {
+    use rustix::io::Errno;
+    let (mut read, mut written) = (offset, at);
+    while read - offset < len {
+        let want = usize::try_from(len - (read - offset)).unwrap_or(usize::MAX);
+        match rustix::fs::copy_file_range(from, Some(&mut read), to, Some(&mut written), want) {
+            Ok(0) => break,
+            Ok(_) | Err(Errno::INTR) => (),
+            Err(Errno::XDEV | Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) => break,
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(read - offset)
 }
 
 pub(crate) fn no_space() -> io::Error {

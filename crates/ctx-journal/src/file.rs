@@ -13,6 +13,7 @@ use crate::blob::{self, BlobRef};
 use crate::damage::Damage;
 use crate::disk::{Disk, DiskFile, OpenMode, Replace, write_full};
 use crate::error::{AppendError, JournalError};
+use crate::fork::{Fork, ForkEnds};
 use crate::format;
 use crate::lines::{LineForm, LineReader, count_lines};
 use crate::memory::MemoryDisk;
@@ -23,13 +24,18 @@ use crate::scan::Scanner;
 use crate::writer::{self, FileWriter, Registry, Start, lock};
 use crate::{Entry, Journal, LogWriter, Opened, seek};
 
+/// How often a log is opened again that was replaced just then.
+const LOCK_TRIES: u32 = 8;
+
 /// Logs as files.
 pub struct FileJournal {
-    disk: Arc<dyn Disk>,
-    registry: Arc<Registry>,
+    pub(crate) disk: Arc<dyn Disk>,
+    pub(crate) registry: Arc<Registry>,
     /// Directories whose own entry is known to be on disk.
     durable_dirs: Mutex<HashSet<String>>,
     blobs_made: AtomicU64,
+    /// Tells directories that are made beside the tree from each other.
+    pub(crate) dirs_made: AtomicU64,
 }
 
 impl FileJournal {
@@ -39,6 +45,7 @@ impl FileJournal {
             registry: Arc::default(),
             durable_dirs: Mutex::default(),
             blobs_made: AtomicU64::new(0),
+            dirs_made: AtomicU64::new(0),
         }
     }
 
@@ -53,7 +60,7 @@ impl FileJournal {
     }
 
     /// Makes a directory and those above it, and makes them durable.
-    fn make_dirs(&self, dir: &str, owner: Owner) -> io::Result<()> {
+    pub(crate) fn make_dirs(&self, dir: &str, owner: Owner) -> io::Result<()> {
         for path in with_parents(dir) {
             if self.disk.make_dir(path, owner)? {
                 lock(&self.durable_dirs).remove(path);
@@ -78,15 +85,30 @@ impl FileJournal {
         Ok(())
     }
 
-    fn open_file(&self, log: &LogPath, mode: OpenMode) -> Result<Box<dyn DiskFile>, JournalError> {
+    pub(crate) fn open_file(&self, log: &LogPath, mode: OpenMode) -> Result<Box<dyn DiskFile>, JournalError> {
         self.disk.open(log.as_str(), mode).map_err(|error| match error.kind() {
             io::ErrorKind::NotFound => JournalError::NotThere { log: log.clone() },
             _ => io_error(log, "open", error),
         })
     }
 
+    /// Opens a log and takes its lock. A repair may put another file in its place in between: then that one.
+    pub(crate) fn open_locked(&self, log: &LogPath) -> Result<Box<dyn DiskFile>, JournalError> {
+        let io = |error| io_error(log, "lock", error);
+        for _ in 0..LOCK_TRIES {
+            let file = self.open_file(log, OpenMode::Write)?;
+            if !file.try_lock().map_err(io)? {
+                break;
+            }
+            if self.open_file(log, OpenMode::Read)?.id().map_err(io)? == file.id().map_err(io)? {
+                return Ok(file);
+            }
+        }
+        Err(JournalError::Locked { log: log.clone() })
+    }
+
     /// Opens a log to read, and says how much of it may be seen.
-    fn open_to_read(&self, log: &LogPath) -> Result<(Box<dyn DiskFile>, u64), JournalError> {
+    pub(crate) fn open_to_read(&self, log: &LogPath) -> Result<(Box<dyn DiskFile>, u64), JournalError> {
         let file = self.open_file(log, OpenMode::Read)?;
         let len = file.len().map_err(|error| io_error(log, "read its length", error))?;
         let limit = match self.registry.get(log) {
@@ -131,7 +153,7 @@ impl FileJournal {
         Ok(file)
     }
 
-    fn exists(&self, log: &LogPath) -> Result<bool, JournalError> {
+    pub(crate) fn exists(&self, log: &LogPath) -> Result<bool, JournalError> {
         match self.disk.open(log.as_str(), OpenMode::Read) {
             Ok(_) => Ok(true),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
@@ -139,7 +161,7 @@ impl FileJournal {
         }
     }
 
-    fn remove_tree(&self, dir: &str) -> io::Result<()> {
+    pub(crate) fn remove_tree(&self, dir: &str) -> io::Result<()> {
         for entry in self.disk.list(dir)? {
             let path = join(dir, &entry.name);
             if entry.is_dir { self.remove_tree(&path)? } else { self.disk.remove_file(&path)? }
@@ -154,7 +176,7 @@ fn with_parents(dir: &str) -> impl Iterator<Item = &str> {
     ends.filter_map(|end| dir.get(..end)).filter(|path| !path.is_empty())
 }
 
-fn scan_from(
+pub(crate) fn scan_from(
     file: &dyn DiskFile,
     log: &LogPath,
     limit: u64,
@@ -246,10 +268,7 @@ impl Journal for FileJournal {
         now: Timestamp,
         on_entry: &mut dyn FnMut(Entry),
     ) -> Result<Opened, JournalError> {
-        let file = self.open_file(log, OpenMode::Write)?;
-        if !file.try_lock().map_err(|error| io_error(log, "lock", error))? {
-            return Err(JournalError::Locked { log: log.clone() });
-        }
+        let file = self.open_locked(log)?;
         // Its name as well as its contents may be there and not be durable.
         let named = self.sync_dirs(log.dir()).and_then(|()| self.disk.sync_dir(log.dir()));
         named.map_err(|error| io_error(log, "sync the directory of", error))?;
@@ -320,19 +339,24 @@ impl Journal for FileJournal {
     }
 
     fn remove(&self, log: &LogPath) -> Result<(), JournalError> {
-        // The log first: what is left when this is cut short is no log any more.
+        if log.owns_dir() {
+            return self.remove_dir_of(log);
+        }
         self.disk.remove_file(log.as_str()).map_err(|error| match error.kind() {
             io::ErrorKind::NotFound => JournalError::NotThere { log: log.clone() },
             _ => io_error(log, "remove", error),
         })?;
-        let io = |error| io_error(log, "remove the directory of", error);
-        self.disk.sync_dir(log.dir()).map_err(io)?;
+        self.disk.sync_dir(log.dir()).map_err(|error| io_error(log, "sync the directory of", error))?;
         self.registry.clear_doubt(log);
-        if log.owns_dir() {
-            self.remove_tree(log.dir()).map_err(io)?;
-            self.disk.sync_dir(parent_of(log.dir())).map_err(io)?;
-        }
         Ok(())
+    }
+
+    fn fork(&self, fork: &Fork<'_>, ends: &dyn Fn(u64) -> ForkEnds) -> Result<u64, JournalError> {
+        self.fork_log(fork, ends)
+    }
+
+    fn sweep(&self) -> Result<(), JournalError> {
+        self.sweep_beside()
     }
 
     fn list(&self, under: &str) -> Result<Vec<LogPath>, JournalError> {

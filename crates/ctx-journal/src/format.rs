@@ -14,8 +14,12 @@ use serde::Deserialize;
 /// The version of the envelope that this code writes, and the newest it reads.
 ///
 /// Changelog (each version has a golden log in `tests/golden/` that must stay readable):
-/// - 1: `schema_version`, `seq`, `time`, `type`, body, `more`, `batch`.
+/// - 1: `schema_version`, `seq`, `time`, `type`, body, `more`, `batch`; `through` in a record of type `lost`.
 pub const FORMAT_VERSION: u64 = 1;
+
+/// The type of the record that a repair puts where records are lost. It stands for all from its own seq to
+/// `through`, so that the seqs after it keep their place.
+pub const LOST: &str = "lost";
 
 /// A longer line is not a record: it is skipped without being kept in memory.
 pub const RECORD_BYTES_MAX: usize = 8 << 20;
@@ -81,6 +85,17 @@ pub(crate) fn parse(line: &[u8]) -> Result<(Envelope<'_>, Timestamp, &str), NotA
     }
     let time = envelope.time.parse().map_err(|_| bad("`time` is not a time"))?;
     Ok((envelope, time, text))
+}
+
+/// The seq that is due after a record: the next one, unless the record stands for several that are lost.
+pub(crate) fn seq_after(kind: &str, seq: u64, text: &str) -> u64 {
+    #[derive(Deserialize)]
+    struct Lost {
+        through: u64,
+    }
+    let lost = if kind == LOST { serde_json::from_str::<Lost>(text).ok() } else { None };
+    let through = lost.map(|lost| lost.through).filter(|through| (seq..u64::MAX).contains(through));
+    through.unwrap_or(seq) + 1
 }
 
 fn plain_reason(error: &serde_json::Error, line: &[u8]) -> String {

@@ -12,12 +12,14 @@ mod damage;
 mod disk;
 mod error;
 mod file;
+mod fork;
 pub mod format;
 mod lines;
 mod memory;
 mod path;
 mod real;
 mod recover;
+pub mod repair;
 mod scan;
 mod seek;
 pub mod sim;
@@ -33,7 +35,8 @@ pub use damage::{Damage, DamageKind};
 pub use disk::{DirEntry, Disk, DiskFile, OpenMode, Replace};
 pub use error::{AppendError, JournalError};
 pub use file::FileJournal;
-pub use format::{COMMAND_BYTES_MAX, FORMAT_VERSION, RECORD_BYTES_MAX};
+pub use fork::{Fork, ForkEnds};
+pub use format::{COMMAND_BYTES_MAX, FORMAT_VERSION, LOST, RECORD_BYTES_MAX};
 pub use memory::MemoryDisk;
 pub use path::{BadLogPath, LogPath, Owner};
 pub use real::RealDisk;
@@ -113,7 +116,17 @@ pub trait Journal: Send + Sync + 'static {
     /// Moves a log with its directory and all that is in it; an open writer goes on.
     fn rename(&self, from: &LogPath, to: &LogPath) -> Result<(), JournalError>;
 
-    /// Removes a log with its directory and all that is in it. A log in a shared directory goes alone.
+    /// Makes a log out of another: its own first record, the bytes of the other after its first record up to a place,
+    /// damaged lines and all, and a last record; and the other's blobs. `ends` is told the seq of the last record
+    /// copied, and gives the two. The log exists only when it is whole and on disk, and then shares nothing with
+    /// the other. Reads no more than finding the place needs. The seq of its last record.
+    fn fork(&self, fork: &Fork<'_>, ends: &dyn Fn(u64) -> ForkEnds) -> Result<u64, JournalError>;
+
+    /// Removes what a crash left of forks not whole and of logs on their way out. For the one who owns the root,
+    /// before anything else is asked.
+    fn sweep(&self) -> Result<(), JournalError>;
+
+    /// Removes a log with its directory and all that is in it, in one step. A log in a shared directory goes alone.
     fn remove(&self, log: &LogPath) -> Result<(), JournalError>;
 
     /// Every log named `events.jsonl` beneath a directory (`""` is the root), in no particular order. A part that

@@ -223,6 +223,10 @@ impl DiskFile for Handle {
         }
     }
 
+    fn id(&self) -> io::Result<u64> {
+        Ok(Arc::as_ptr(&self.file) as usize as u64)
+    }
+
     fn owner(&self) -> io::Result<Owner> {
         Ok(self.file.owner)
     }

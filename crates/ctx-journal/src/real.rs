@@ -5,7 +5,7 @@
 
 use std::ffi::CStr;
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 
 use rustix::fs::{Advice, AtFlags, Dir, FileType, FlockOperation, Mode, OFlags, RenameFlags, ResolveFlags};
@@ -197,6 +197,14 @@ impl DiskFile for RealFile {
         // Said outright and not left to the close: a child process between fork and exec holds a copy of
         // the descriptor, and the lock with it. A failure leaves the lock to the close.
         let _ = rustix::fs::flock(&self.fd, FlockOperation::Unlock);
+    }
+
+    fn id(&self) -> io::Result<u64> {
+        Ok(rustix::fs::fstat(&self.fd)?.st_ino)
+    }
+
+    fn as_fd(&self) -> Option<BorrowedFd<'_>> {
+        Some(self.fd.as_fd())
     }
 
     fn owner(&self) -> io::Result<Owner> {

@@ -82,7 +82,7 @@ pub(crate) fn recover(
 
 /// A log that a newer ctx has written to is left alone: its end must not pass for a torn tail. A single such
 /// record after good ones is more likely a damaged digit, and a damaged session opens.
-fn refuse_newer(log: &LogPath, tail: &[Damage], next: u64) -> Result<(), JournalError> {
+pub(crate) fn refuse_newer(log: &LogPath, tail: &[Damage], next: u64) -> Result<(), JournalError> {
     let mut newer = tail.iter().filter_map(|damage| match damage.kind {
         DamageKind::NewerVersion { version } => Some((damage.line, version)),
         _ => None,

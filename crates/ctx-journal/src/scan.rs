@@ -11,6 +11,8 @@
 //! - A seq that was there is skipped: the first occurrence wins. A seq that jumps ahead waits for the record
 //!   after it: if that goes on from there, records are missing between; if not, the jump was the mistake,
 //!   and one flipped digit does not make every later record look old.
+//! - A record of type `lost`, left by a repair, stands for several seqs. How many is only its word: a record
+//!   after it that it claims is lost is used.
 
 use std::ops::ControlFlow;
 
@@ -28,6 +30,8 @@ struct Held {
     entry: Entry,
     end: u64,
     batch: u64,
+    /// The seq that is due after it.
+    next: u64,
 }
 
 pub(crate) struct Scanner {
@@ -40,6 +44,8 @@ pub(crate) struct Scanner {
     after_gap: Option<u64>,
     /// A record whose seq jumped ahead, waiting for the one after it.
     jumped: Option<Held>,
+    /// The seq of the record before this one, if that stands for more than one.
+    claims_lost: Option<u64>,
     damage: Vec<Damage>,
     tail_damage: Vec<Damage>,
     settled: Settled,
@@ -86,6 +92,7 @@ impl Scanner {
             held_bytes: 0,
             after_gap: None,
             jumped: None,
+            claims_lost: None,
             damage: Vec::new(),
             tail_damage: Vec::new(),
             settled,
@@ -107,7 +114,8 @@ impl Scanner {
                         offset: line.offset,
                         text: text.to_owned(),
                     };
-                    return self.record(Held { batch: envelope.batch(), entry, end: line.end }, sink);
+                    let next = format::seq_after(&entry.kind, entry.seq, text);
+                    return self.record(Held { batch: envelope.batch(), entry, end: line.end, next }, sink);
                 }
                 Err(NotARecord::Bad(reason)) => DamageKind::BadLine { reason },
                 Err(NotARecord::NewerVersion(version)) => DamageKind::NewerVersion { version },
@@ -118,6 +126,10 @@ impl Scanner {
     }
 
     fn record(&mut self, record: Held, sink: Sink<'_>) -> ControlFlow<()> {
+        let seq = record.entry.seq;
+        if self.claims_lost.take().is_some_and(|claimed| claimed < seq) {
+            self.due = self.due.map(|due| due.min(seq));
+        }
         if let Some(jumped) = self.jumped.take() {
             if record.entry.seq > jumped.entry.seq {
                 self.accept(jumped, sink)?;
@@ -149,7 +161,8 @@ impl Scanner {
             self.report_gap(due, &record.entry);
             self.after_gap = Some(seq);
         }
-        self.due = Some(seq + 1);
+        self.due = Some(record.next);
+        self.claims_lost = (record.next > seq + 1).then_some(seq);
         self.held_bytes += record.entry.text.len();
         // The write that this record ends began here, so nothing before it is in doubt.
         let write_began = (seq + 1).saturating_sub(record.batch);
@@ -164,8 +177,8 @@ impl Scanner {
     fn release(&mut self, sink: Sink<'_>) -> ControlFlow<()> {
         self.after_gap = None;
         self.held_bytes = 0;
-        if let Some(Held { entry, end, .. }) = self.held.last() {
-            self.settled = Settled { end: *end, lines: entry.line, next: entry.seq + 1 };
+        if let Some(Held { entry, end, next, .. }) = self.held.last() {
+            self.settled = Settled { end: *end, lines: entry.line, next: *next };
             self.damage.append(&mut self.tail_damage);
         }
         self.held.drain(..).try_for_each(|held| sink(held.entry))

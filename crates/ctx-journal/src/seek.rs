@@ -220,7 +220,7 @@ fn last_whole(lines: &mut BackLines<'_>) -> io::Result<Vec<Entry>> {
         let mut write = vec![last];
         while due > began {
             match lines.next_record()? {
-                Some((entry, _)) if entry.seq + 1 == due => {
+                Some((entry, _)) if format::seq_after(&entry.kind, entry.seq, &entry.text) == due => {
                     due = entry.seq;
                     write.push(entry);
                 }

@@ -333,6 +333,10 @@ impl DiskFile for SimFile {
         }
     }
 
+    fn id(&self) -> io::Result<u64> {
+        Ok(self.id as u64)
+    }
+
     fn owner(&self) -> io::Result<Owner> {
         Ok(lock(&self.inner).state.inode(self.id)?.owner)
     }

@@ -311,6 +311,10 @@ impl DiskFile for SlowFile {
     fn unlock(&self) {
         self.file.unlock();
     }
+    fn id(&self) -> std::io::Result<u64> {
+        self.file.id()
+    }
+
     fn owner(&self) -> io::Result<Owner> {
         self.file.owner()
     }

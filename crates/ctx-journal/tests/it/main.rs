@@ -13,4 +13,5 @@ mod damage;
 mod faults;
 mod golden;
 mod real_disk;
+mod repair;
 mod support;
