@@ -372,6 +372,9 @@ const LOOK_ALIKES: &[&str] = &[
     "\"progressToken\":\"progress-1\", \"nextToken\": \"AbC123dEf456\", next_page_token=abc123def456 pageToken: x1y2z3w4v5\n",
     "<Self as CustomToken>::peek1(cursor)\n(?P<public_key>.*?):(?P<secret_key>.*?)@(?P<host>.*?)/1\nTYPE_PASS = 0x100,\n",
     "Access-Control-Allow-Credentials: true\nlet mut pwd = mem::MaybeUninit::<libc::passwd>::uninit1();\n",
+    "ssl_keyfile_password=ssl_keyfile_password, U_UNEXPECTED_TOKEN=0x10100\nSERVER_AUTH = '1.3.6.1.5.5.7.3.1'\n",
+    "the --username and --password options\nauthorization = authorization[1].encode('utf8')\npassword = \":****\"\n",
+    "_RFC6749#Authorization: https://tools.ietf.org/html/rfc6749#section-3.1\n- Bearer https://tools.ietf.org/html/rfc6750\n",
     "self.token: str = token\ntoken: &str, secret: &[u8], password: impl Into<String>\npassword=password, token=token\n",
 ];
 

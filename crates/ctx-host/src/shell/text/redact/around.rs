@@ -31,6 +31,7 @@ pub(super) fn authorization(view: View<'_>, start: usize, pos: usize) -> Result<
     if !matches!(view.at(pos)?, Some(b':' | b'=')) {
         return Ok(None);
     }
+    let is_header = view.at(pos)? == Some(b':');
     let pos = skip_quote(view, skip_space(view, pos + 1)?)?;
     for scheme in SCHEMES {
         if view.starts(pos, scheme.as_bytes(), true)? {
@@ -39,6 +40,9 @@ pub(super) fn authorization(view: View<'_>, start: usize, pos: usize) -> Result<
                 return header_value(view, value, "authorization", 6);
             }
         }
+    }
+    if !is_header {
+        return Ok(None);
     }
     let Some(found) = header_value(view, pos, "authorization", BEARER_BYTES_MIN)? else { return Ok(None) };
     let value = view.slice(found.from, found.to);
@@ -62,7 +66,8 @@ pub(super) fn bearer(view: View<'_>, start: usize, pos: usize) -> Result<Option<
 fn header_value(view: View<'_>, pos: usize, kind: &'static str, min: usize) -> Result<Option<Found>, More> {
     let len = view.run(pos, Class::Bare, WEIGH_BYTES)?;
     let value = view.slice(pos, pos + len);
-    if len < min || matches!(value, [b'$' | b'<' | b'{' | b'%' | b'*' | b'[', ..]) {
+    let is_url = value.windows(3).any(|three| three == b"://");
+    if len < min || is_url || matches!(value, [b'$' | b'<' | b'{' | b'%' | b'*' | b'[', ..]) {
         return Ok(None);
     }
     let rest = Some(Swallow::Class(Class::Bare));

@@ -181,6 +181,8 @@ fn strength(view: View<'_>, start: usize, name: PairName) -> Option<Strength> {
     };
     match name {
         PairName::Password { before: all } => all.iter().any(|text| ends(text)).then_some(Strength::Password),
+        // `_auth` is the name of a registry's setting; `SERVER_AUTH` is a constant.
+        PairName::Secret { before: "" } if before.last().is_some_and(u8::is_ascii_alphanumeric) => None,
         PairName::Secret { before } => ends(before).then_some(Strength::Secret),
         PairName::Key => {
             let name = before.strip_suffix(b"k").or_else(|| before.strip_suffix(b"K"))?;
@@ -229,10 +231,7 @@ fn joint(view: View<'_>, start: usize, pos: usize) -> Result<Option<(Joint, usiz
             joint.tag = true;
             at + 1
         }
-        Some(_) if at > end && name.starts_with(b"--") => {
-            joint.tight = at == end + 1;
-            at
-        }
+        Some(_) if at > end && name.starts_with(b"--") => at,
         _ => return Ok(None),
     };
     let from = skip_space(view, value)?;
@@ -292,7 +291,8 @@ fn is_secret(value: &[u8], strength: Strength, joint: Joint) -> bool {
         Strength::Secret if joint.shouted && joint.tight => PASSWORD_BYTES_MIN,
         Strength::Secret => SECRET_BYTES_MIN,
     };
-    if value.len() < min || is_placeholder(value) || is_path(value) || is_code(value, joint) {
+    let is_hex = value.starts_with(b"0x") && value.len() < 16;
+    if value.len() < min || is_hex || is_placeholder(value) || is_path(value) || is_code(value, joint) {
         return false;
     }
     let sure = joint.tight || joint.quote.is_some() || joint.tag;
@@ -332,8 +332,7 @@ fn is_placeholder(value: &[u8]) -> bool {
     let is_word = || WORDS.iter().any(|word| value.eq_ignore_ascii_case(word.as_bytes()));
     same || matches!(first, b'$' | b'%' | b'<' | b'{' | b'(' | b'[' | b'*' | b'@' | b'|' | b'=' | b'\\')
         || value.starts_with(b"-----")
-        || value.windows(3).any(|three| three == b"...")
-        || value.windows(3).any(|three| three == b"://")
+        || value.windows(3).any(|three| matches!(three, b"..." | b"***" | b"://"))
         || is_word()
 }
 
@@ -355,7 +354,7 @@ fn is_code(value: &[u8], joint: Joint) -> bool {
     if joint.tag {
         return value.iter().any(|b| matches!(b, b'(' | b')' | b'{' | b'}' | b'*' | b':'));
     }
-    if !joint.tight && (is_constant(value) || is_number(value)) {
+    if (!joint.tight && (is_constant(value) || is_number(value))) || is_own_name(value) {
         return true;
     }
     let call = value.iter().position(|b| matches!(b, b'(' | b'[' | b'{'));
@@ -383,7 +382,16 @@ fn is_constant(value: &[u8]) -> bool {
     is_name && (shouted || member || numbered || value.starts_with(b"_"))
 }
 
-/// `0x100`, `4i32`, `1_000`.
+/// `password=db_password`: the value is a variable with such a name itself.
+fn is_own_name(value: &[u8]) -> bool {
+    let is_name = value.iter().all(|b| b.is_ascii_alphabetic() || *b == b'_');
+    let ends = [&b"password"[..], b"passwd", b"passphrase", b"token", b"secret", b"key"]
+        .iter()
+        .any(|name| value.ends_with(name));
+    is_name && ends && value.contains(&b'_')
+}
+
+/// `4i32`, `1_000`.
 fn is_number(value: &[u8]) -> bool {
-    value.starts_with(b"0x") || value.first().is_some_and(u8::is_ascii_digit) && value.len() < 8
+    value.first().is_some_and(u8::is_ascii_digit) && value.len() < 8
 }

@@ -231,8 +231,8 @@ pub(super) const RULES: &[Rule] = &[
     pair("password", "ss", PairName::Password { before: &["_pa", "-pa", ".pa"] }),
     pair("secret", "cret", PairName::Secret { before: "se" }),
     pair("token", "oken", PairName::Secret { before: "t" }),
-    pair("secret", "credential", PairName::Secret { before: "" }),
-    pair("secret", "credentials", PairName::Secret { before: "" }),
+    pair("secret", "redential", PairName::Secret { before: "c" }),
+    pair("secret", "redentials", PairName::Secret { before: "c" }),
     pair("secret", "_auth", PairName::Secret { before: "" }),
     pair("key", "ey", PairName::Key),
 ];
