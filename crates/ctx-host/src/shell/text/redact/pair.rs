@@ -196,7 +196,7 @@ fn strength(view: View<'_>, start: usize, name: PairName) -> Option<Strength> {
 /// `next_page_`, `progressT`: the name up to the anchor, which begins within its last word.
 fn is_harmless_name(before: &[u8]) -> bool {
     let name = before.to_ascii_lowercase();
-    let name = name.strip_suffix(b"t").unwrap_or(&name);
+    let name = name.strip_suffix(b"t").or_else(|| name.strip_suffix(b"c")).unwrap_or(&name);
     let name = name.strip_suffix(b"_").or_else(|| name.strip_suffix(b"-")).unwrap_or(name);
     HARMLESS.iter().any(|word| name.ends_with(word.as_bytes()))
 }

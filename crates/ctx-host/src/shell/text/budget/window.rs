@@ -1,0 +1,173 @@
+//! The two ends of a text: what is kept of it while it passes by.
+//!
+//! It holds the head and the tail within their bounds and knows nothing of patterns or modes.
+
+/// How much more than it may show the tail gathers before it drops what is too old.
+const TAIL_SLACK_CHARS: usize = 64 * 1024;
+
+/// Lines and characters of a text that comes in pieces.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Counter {
+    pub ends: u64,
+    pub chars: u64,
+    /// Whether the text stops within a line.
+    open: bool,
+}
+
+impl Counter {
+    pub fn of(text: &str) -> Counter {
+        let mut counter = Counter::default();
+        counter.count(text);
+        counter
+    }
+
+    pub fn count(&mut self, text: &str) {
+        if text.is_empty() {
+            return;
+        }
+        self.ends += memchr::memchr_iter(b'\n', text.as_bytes()).count() as u64;
+        self.chars += text.chars().count() as u64;
+        self.open = !text.ends_with('\n');
+    }
+
+    pub fn lines(&self) -> u64 {
+        self.ends + u64::from(self.open)
+    }
+}
+
+/// The most that one end of the output may hold.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Bound {
+    pub lines: usize,
+    pub chars: usize,
+}
+
+/// The first and the last part of a text, each within its bound.
+pub(super) struct Window {
+    head: String,
+    head_left: Bound,
+    head_full: bool,
+    tail: String,
+    tail_chars: usize,
+    tail_bound: Bound,
+    /// The last character that was dropped between the two, if any was.
+    dropped: Option<char>,
+}
+
+pub(super) struct Parts {
+    pub head: String,
+    pub tail: String,
+    pub missing: bool,
+    pub cut_by_chars: bool,
+}
+
+impl Window {
+    pub fn new(head: Bound, tail: Bound) -> Window {
+        Window {
+            head: String::new(),
+            head_left: head,
+            head_full: head.lines == 0,
+            tail: String::new(),
+            tail_chars: 0,
+            tail_bound: tail,
+            dropped: None,
+        }
+    }
+
+    pub fn push(&mut self, text: &str) {
+        let rest = if self.head_full { text } else { self.fill_head(text) };
+        if !rest.is_empty() {
+            self.fill_tail(rest);
+        }
+    }
+
+    /// Takes what fits into the head and gives back the rest.
+    fn fill_head<'a>(&mut self, text: &'a str) -> &'a str {
+        let len = chars_end(text, self.head_left.chars).min(lines_end(text, self.head_left.lines));
+        let (now, rest) = text.split_at_checked(len).unwrap_or((text, ""));
+        self.head.push_str(now);
+        let counter = Counter::of(now);
+        self.head_left.chars -= usize::try_from(counter.chars).unwrap_or(0).min(self.head_left.chars);
+        self.head_left.lines -= usize::try_from(counter.ends).unwrap_or(0).min(self.head_left.lines);
+        self.head_full = self.head_left.lines == 0 || !rest.is_empty();
+        rest
+    }
+
+    fn fill_tail(&mut self, text: &str) {
+        self.tail.push_str(text);
+        self.tail_chars += text.chars().count();
+        // Dropping seldom makes it cheap: a character is moved once in many reads.
+        if self.tail_chars > self.tail_bound.chars.saturating_mul(3).saturating_add(TAIL_SLACK_CHARS) {
+            self.drop_front(chars_end(&self.tail, self.tail_chars - self.tail_bound.chars));
+        }
+    }
+
+    /// Drops the first `len` bytes of the tail.
+    fn drop_front(&mut self, len: usize) {
+        let gone = self.tail.get(..len).unwrap_or_default();
+        let Some(last) = gone.chars().next_back() else { return };
+        self.tail_chars -= gone.chars().count();
+        self.dropped = Some(last);
+        self.tail.drain(..len);
+    }
+
+    pub fn finish(mut self) -> Parts {
+        let by_chars = chars_end(&self.tail, self.tail_chars.saturating_sub(self.tail_bound.chars));
+        let by_lines = last_lines_start(&self.tail, self.tail_bound.lines);
+        self.drop_front(by_chars.max(by_lines));
+        let cut_by_chars = self.dropped.is_some_and(|last| {
+            let lines = usize::try_from(Counter::of(&self.tail).lines()).unwrap_or(usize::MAX);
+            last != '\n'
+                || lines < self.tail_bound.lines
+                || (self.tail_bound.lines == 0 && self.head_left.lines > 0)
+        });
+        if let (Some(last), true) = (self.dropped, cut_by_chars) {
+            self.cut_to_lines(last == '\n');
+        }
+        Parts { head: self.head, tail: self.tail, missing: self.dropped.is_some(), cut_by_chars }
+    }
+
+    /// Where characters were cut, half a line at the seam would mislead: it goes, unless it is all there is.
+    fn cut_to_lines(&mut self, tail_begins_a_line: bool) {
+        if let Some(at) = self.head.rfind('\n') {
+            self.head.truncate(at + 1);
+        }
+        if !tail_begins_a_line && let Some(at) = self.tail.find('\n').filter(|at| at + 1 < self.tail.len()) {
+            self.tail.drain(..=at);
+        }
+    }
+}
+
+/// Where the first `n` characters of a text end.
+fn chars_end(text: &str, n: usize) -> usize {
+    if text.as_bytes().get(..n).is_some_and(<[u8]>::is_ascii) {
+        return n;
+    }
+    text.char_indices().nth(n).map_or(text.len(), |(at, _)| at)
+}
+
+/// Where the first `n` lines of a text end.
+fn lines_end(text: &str, n: usize) -> usize {
+    if n == 0 {
+        return 0;
+    }
+    text.bytes()
+        .enumerate()
+        .filter(|(_, byte)| *byte == b'\n')
+        .nth(n - 1)
+        .map_or(text.len(), |(at, _)| at + 1)
+}
+
+/// Where the last `n` lines of a text begin.
+fn last_lines_start(text: &str, n: usize) -> usize {
+    let body = text.strip_suffix('\n').unwrap_or(text);
+    if n == 0 {
+        return text.len();
+    }
+    body.bytes()
+        .rev()
+        .enumerate()
+        .filter(|(_, byte)| *byte == b'\n')
+        .nth(n - 1)
+        .map_or(0, |(back, _)| body.len() - back)
+}
