@@ -3,6 +3,9 @@
 use std::io::{BufRead, BufReader};
 use std::process::Stdio;
 
+use rustix::process::{Pid, Signal, getuid, kill_process};
+use testkit::until;
+
 use crate::support::daemon;
 
 #[test]
@@ -57,4 +60,24 @@ fn a_session_that_is_over_is_not_waited_for() {
     daemon.ctx(&["send", "only"]).ok();
     daemon.ctx(&["end", "--yes", "coder"]).ok();
     assert!(daemon.ctx(&["log", "-f", "coder"]).ok().contains("idle → ended"));
+}
+
+/// The session's directory has got its last name before the follower reads the end of the log.
+#[test]
+fn a_follower_that_is_late_finds_the_session_under_its_new_name() {
+    let daemon = daemon();
+    daemon.ctx(&["send", "first"]).ok();
+    let mut child = daemon.command(&["log", "-f", "coder"]).stdout(Stdio::piped()).spawn().unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map(Result::unwrap);
+    assert!(lines.any(|line| line.contains("(run_completed)")));
+    let pid = Pid::from_raw(i32::try_from(child.id()).unwrap()).unwrap();
+    kill_process(pid, Signal::STOP).unwrap();
+    daemon.ctx(&["end", "--yes", "coder"]).ok();
+    until("the old name to be gone", || {
+        let sessions = daemon.root().join(format!("home/{}/agent/coder/session", getuid().as_raw()));
+        (!sessions.join("default").exists()).then_some(())
+    });
+    kill_process(pid, Signal::CONT).unwrap();
+    assert!(lines.any(|line| line.contains("idle → ended")));
+    assert_eq!(child.wait().unwrap().code(), Some(0));
 }
