@@ -157,22 +157,24 @@ fn shell_quoted(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use expect_test::expect;
     use serde_json::json;
 
     #[test]
     fn a_command_and_a_file_for_claude_code() {
-        expect![[r#"
-            Run this:
+        let want = r#"Run this:
 
-            claude mcp add --scope user ctx -- /usr/bin/ctx mcp
+claude mcp add --scope user ctx -- /usr/bin/ctx mcp
 
-            Or add this to .mcp.json in the project:
+Or add this to .mcp.json in the project:
 
-            {
-              "mcpServers": {
-                "ctx": { "type": "stdio", "command": "/usr/bin/ctx", "args": ["mcp"] }
-              }
+{
+  "mcpServers": {
+    "ctx": { "type": "stdio", "command": "/usr/bin/ctx", "args": ["mcp"] }
+  }
+}
+"#;
+        assert_eq!(Host::ClaudeCode.setup("/usr/bin/ctx").to_string(), want);
+    }
             }
         "#]]
         .assert_eq(&Host::ClaudeCode.setup("/usr/bin/ctx").to_string());
@@ -180,12 +182,11 @@ mod tests {
 
     #[test]
     fn codex_gets_a_table_that_is_toml() {
-        expect![[r#"
-            [mcp_servers.ctx]
-            command = "/opt/my \"ctx\""
-            args = ["mcp"]
-            tool_timeout_sec = 600"#]]
-        .assert_eq(&Host::Codex.setup("/opt/my \"ctx\"").text);
+        let want = r#"[mcp_servers.ctx]
+command = "/opt/my \"ctx\""
+args = ["mcp"]
+tool_timeout_sec = 600"#;
+        assert_eq!(Host::Codex.setup("/opt/my \"ctx\"").text, want);
     }
 
     #[test]
