@@ -1,0 +1,7 @@
+//! The engine over a simulated disk, with a worker of a few lines and a clock that can be set.
+#![expect(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
+
+mod clock;
+mod storage;
+mod worker;
+mod world;

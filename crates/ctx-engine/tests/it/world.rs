@@ -1,0 +1,211 @@
+//! An engine for a test: its disk, its clock, its worker, and a strict reader of its logs.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use ctx_engine::port::{DeltaKind, Job, Prepare, Prepared, RunReport, Worker};
+use ctx_engine::{Caller, Clock, Engine, Fresh, NewSession, Parts, Post, Posted};
+use ctx_journal::FileJournal;
+use ctx_journal::sim::SimDisk;
+use ctx_session::command::{Outcome, Progress, RunContext};
+use ctx_session::record::{CancelReason, FinishReason, Scope};
+use ctx_session::{Limits, MessageId, Name, Refusal, RunState, SessionId, Timestamp};
+use futures_util::future::BoxFuture;
+use serde_json::Value;
+use tokio_util::sync::CancellationToken;
+
+pub const ME: Caller = Caller { uid: 1000, gid: 1000 };
+
+/// Everything a test holds.
+pub struct World {
+    pub disk: SimDisk,
+    pub clock: Arc<SetClock>,
+    pub engine: Engine,
+}
+
+/// A clock that stands where it was set.
+#[derive(Debug)]
+pub struct SetClock(AtomicU64);
+
+impl SetClock {
+    pub fn set(&self, millis: u64) {
+        self.0.store(millis, Ordering::SeqCst);
+    }
+}
+
+struct Shared(Arc<SetClock>);
+
+impl Clock for Shared {
+    fn now(&self) -> Timestamp {
+        Timestamp::from_millis(self.0.0.load(Ordering::SeqCst))
+    }
+}
+
+impl World {
+    pub async fn new() -> World {
+        World::on(SimDisk::new(), Limits::default()).await
+    }
+
+    /// A daemon's start on a disk that may have been used before.
+    pub async fn on(disk: SimDisk, limits: Limits) -> World {
+        let clock = Arc::new(SetClock(AtomicU64::new(1_700_000_000_000)));
+        World::at(disk, limits, clock).await
+    }
+
+    pub async fn at(disk: SimDisk, limits: Limits, clock: Arc<SetClock>) -> World {
+        let parts = Parts {
+            journal: Arc::new(FileJournal::new(Arc::new(disk.clone()))),
+            memory: Arc::new(FileJournal::in_memory()),
+            root: None,
+            worker: Arc::new(Hands),
+            limits,
+            fresh: Fresh::new(Shared(clock.clone()), 7),
+            uid: 0,
+            gid: 0,
+            app: "test".to_owned(),
+        };
+        let engine = Engine::new(parts);
+        engine.start().await.unwrap();
+        World { disk, clock, engine }
+    }
+
+    pub async fn session(&self, name: &str) -> SessionId {
+        let new = NewSession {
+            agent: Name::new("coder").unwrap(),
+            name: Some(Name::of_session(name).unwrap()),
+            scope: Scope::Private,
+            space: None,
+            cwd: None,
+            client: None,
+        };
+        self.engine.create(ME, new).await.unwrap()
+    }
+
+    pub fn find(&self, name: &str) -> SessionId {
+        let found = self.engine.list(ME, |summary| summary.meta.name.as_str() == name);
+        found.first().unwrap_or_else(|| panic!("no session {name}")).id()
+    }
+
+    pub async fn post(&self, id: SessionId, client_id: &str, text: &str) -> Result<Posted, Refusal> {
+        let post = Post { text: text.to_owned(), client_id: Some(client_id.to_owned()), ..Post::default() };
+        self.engine.post(ME, id, post).await
+    }
+
+    /// Posts and waits for the end of the run.
+    pub async fn say(&self, id: SessionId, client_id: &str, text: &str) -> RunState {
+        let posted = self.post(id, client_id, text).await.unwrap();
+        self.end_of(id, &posted).await
+    }
+
+    pub async fn end_of(&self, id: SessionId, posted: &Posted) -> RunState {
+        eventually("the end of the run", async || {
+            let session = self.engine.look(ME, id).await.ok()?;
+            session.run(posted.run).map(|run| run.state.clone()).filter(RunState::is_over)
+        })
+        .await
+    }
+
+    /// A log, read strictly: whole lines, no gap, whole commands.
+    #[track_caller]
+    pub fn log(&self, name: &str) -> Vec<Value> {
+        let path = format!("home/1000/agent/coder/session/{name}/events.jsonl");
+        let text = String::from_utf8(self.disk.contents(&path).expect("a log")).unwrap();
+        assert!(text.ends_with('\n'), "a torn tail");
+        let records: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        for (at, record) in records.iter().enumerate() {
+            assert_eq!(record["seq"], at as u64, "a gap: {record}");
+        }
+        assert_eq!(records.last().unwrap()["more"], Value::Null, "half a command");
+        records
+    }
+}
+
+/// How often a client id is in a log.
+pub fn times_there(log: &[Value], client_id: &str) -> usize {
+    log.iter().filter(|record| record["client_id"] == client_id).count()
+}
+
+/// Each run of a log ends once.
+#[track_caller]
+pub fn every_run_ends_once(log: &[Value]) {
+    let is_end =
+        |record: &&Value| matches!(record["type"].as_str(), Some("run_finished" | "failed" | "cancelled"));
+    for created in log.iter().filter(|record| record["type"] == "run_created") {
+        let ends = log.iter().filter(is_end).filter(|end| end["turn_id"] == created["turn_id"]).count();
+        assert_eq!(ends, 1, "ends of {created}");
+    }
+}
+
+/// Asks until there is an answer; for what no event tells of.
+pub async fn eventually<T>(what: &str, mut ask: impl AsyncFnMut() -> Option<T>) -> T {
+    let deadline = Instant::now() + Duration::from_secs(60);
+    loop {
+        if let Some(answer) = ask().await {
+            return answer;
+        }
+        assert!(Instant::now() < deadline, "waited in vain for: {what}");
+        tokio::time::sleep(Duration::from_millis(2)).await;
+    }
+}
+
+/// A worker that does what the message says: `hold`, `steps N`, `panic`, `deaf`; anything else it repeats.
+struct Hands;
+
+impl Worker for Hands {
+    fn prepare(&self, _: &Prepare) -> Result<Prepared, Refusal> {
+        let context = RunContext {
+            model: "test/hands".to_owned(),
+            cwd: "/work".to_owned(),
+            policy: Vec::new(),
+            cage: None,
+            sources: Vec::new(),
+            prompts: Vec::new(),
+        };
+        let project = Name::new("default").unwrap();
+        Ok(Prepared { project, context, prompts: Vec::new(), handle: Arc::new(()) })
+    }
+
+    fn run(&self, job: Job, report: RunReport, stop: CancellationToken) -> BoxFuture<'static, Outcome> {
+        let text = job.messages.last().map(|message| message.text()).unwrap_or_default();
+        Box::pin(async move {
+            let stopped = Outcome::Cancelled { reason: CancelReason::Operator, by: None };
+            let words: Vec<&str> = text.split(' ').collect();
+            match words.as_slice() {
+                ["panic"] => panic!("the worker was told to"),
+                ["deaf"] => {
+                    let message = MessageId(report.new_id());
+                    let _ = report.delta(message, DeltaKind::Text, "said before".to_owned()).await;
+                    std::future::pending().await
+                }
+                ["hold"] => {
+                    let message = MessageId(report.new_id());
+                    let _ = report.delta(message, DeltaKind::Text, "said before".to_owned()).await;
+                    stop.cancelled().await;
+                    stopped
+                }
+                ["steps", number] => {
+                    for _ in 0..number.parse::<u32>().unwrap() {
+                        if say(&report, "a step").await.is_err() {
+                            return stopped;
+                        }
+                    }
+                    Outcome::Done
+                }
+                _ => match say(&report, &text).await {
+                    Ok(()) => Outcome::Done,
+                    Err(_) => stopped,
+                },
+            }
+        })
+    }
+}
+
+async fn say(report: &RunReport, text: &str) -> Result<(), ctx_engine::port::Stopped> {
+    let message_id = MessageId(report.new_id());
+    let model = "test/hands".to_owned();
+    report.progress(Progress::AssistantStarted { message_id, model, step: 1 }).await?;
+    report.delta(message_id, DeltaKind::Text, text.to_owned()).await?;
+    let (text, finish_reason) = (text.to_owned(), FinishReason::Stop);
+    report.progress(Progress::AssistantFinished { message_id, text, finish_reason, usage: None }).await
+}
