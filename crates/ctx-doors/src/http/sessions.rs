@@ -72,8 +72,14 @@ pub(super) async fn list(
     let next = more.then(|| found.last().map(|summary| summary.id().to_string())).flatten();
     let mut items = Vec::with_capacity(found.len());
     for summary in &found {
-        let session = api.engine.look(caller, summary.id()).await?;
-        items.push(shape(summary, &session));
+        match api.engine.look(caller, summary.id()).await {
+            Ok(session) => items.push(shape(summary, &session)),
+            // One session that cannot be read must not hide the others.
+            Err(refusal) => {
+                tracing::warn!(session = %summary.id(), %refusal, "listed by what is known without its log");
+                items.push(Session { state: summary.state, ..shape(summary, &known(summary)) });
+            }
+        }
     }
     Ok(Json(List { items, next }))
 }
@@ -170,6 +176,14 @@ pub(super) async fn cancel(
     let session = api.engine.look(caller, id).await?;
     let found = session.run(run).ok_or_else(|| Refusal::new(Code::Enoent, "there is no such run"))?;
     Ok(Json(run_shape(id, found)))
+}
+
+/// A session of which only the summary is known.
+fn known(summary: &Summary) -> ctx_session::Session {
+    let mut session = ctx_session::Session::new((*summary.meta).clone(), 0, summary.created_at);
+    session.cwd.clone_from(&summary.cwd);
+    session.updated_at = summary.updated_at;
+    session
 }
 
 /// A session as the API shows it.

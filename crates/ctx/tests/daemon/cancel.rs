@@ -18,7 +18,7 @@ fn a_cancelled_run_keeps_what_it_has_said() {
     let mut frames = client.until("delta");
     let run = frames[0]["run"].clone();
     client.ask(json!({"op": "cancel", "id": run}));
-    frames.extend(client.to_end());
+    frames.extend(client.until_done());
     assert_eq!(kinds(&frames), ["start", "delta", "message", "done"]);
     assert_eq!(frames[3]["status"], "cancelled");
     assert_eq!(text_of(&frames), "as far as this");
@@ -44,7 +44,7 @@ fn cancelling_from_another_connection_tells_both() {
         (&told["run"], &told["status"], &told["session"]),
         (&run, &json!("cancelled"), &json!("default"))
     );
-    assert_eq!(client.to_end().last().unwrap()["status"], "cancelled");
+    assert_eq!(client.until_done().last().unwrap()["status"], "cancelled");
     // Twice is the same as once.
     for who in [&mut client, &mut other] {
         who.ask(json!({"op": "cancel", "id": run}));
@@ -92,7 +92,7 @@ fn race(daemon: &Daemon, session: &str) -> (usize, usize) {
         let run = client.expect("start")["run"].clone();
         std::thread::sleep(Duration::from_micros(round * 61 % 4_000));
         other.ask(json!({"op": "cancel", "id": run}));
-        let frames = client.to_end();
+        let frames = client.until_done();
         assert!(ids(&frames).is_sorted_by(|a, b| a < b), "{frames:?}");
         let status = &frames.last().unwrap()["status"];
         let told = other.expect("done");

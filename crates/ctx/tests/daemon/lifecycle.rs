@@ -22,7 +22,7 @@ fn an_idle_session_is_unloaded_and_loaded_again_when_asked() {
         drop(file);
         let mut client = daemon.client();
         client.send("default", &format!("m{round}"), "x");
-        assert_eq!(client.to_end()[0]["run"], run, "it remembers");
+        assert_eq!(client.until_done()[0]["run"], run, "it remembers");
     }
     assert_eq!(daemon.log("default").of_type("user").len(), 3);
 }
@@ -46,7 +46,7 @@ fn loading_and_unloading_all_the_time_loses_nobodys_request() {
                             assert_eq!(first["code"], "EBUSY", "{first}");
                             return None;
                         }
-                        assert_eq!(client.to_end().last().unwrap()["status"], "ok");
+                        assert_eq!(client.until_done().last().unwrap()["status"], "ok");
                         std::thread::sleep(Duration::from_micros(round * 37 % 2_500));
                         Some(())
                     });
@@ -67,7 +67,7 @@ fn a_session_that_is_followed_stays_loaded() {
     daemon.client().say("default", "m", "x");
     let mut watching = daemon.client();
     watching.ask(json!({"op": "resume", "session": "default"}));
-    watching.to_end();
+    watching.until_done();
     // Longer than it would have stayed without a reader.
     let until = Instant::now() + Duration::from_millis(300);
     while Instant::now() < until {
@@ -75,7 +75,7 @@ fn a_session_that_is_followed_stays_loaded() {
         std::thread::sleep(Duration::from_millis(20));
     }
     daemon.client().say("default", "m2", "y");
-    assert_eq!(watching.to_end().last().unwrap()["status"], "ok");
+    assert_eq!(watching.until_done().last().unwrap()["status"], "ok");
 }
 
 #[test]
@@ -100,7 +100,7 @@ fn an_ended_session_leaves_its_name_to_the_next() {
     assert_eq!(client.refused("ESHUTDOWN")["request"], "r");
     let mut reader = daemon.client();
     reader.ask(json!({"op": "resume", "session": first}));
-    let messages = reader.to_end();
+    let messages = reader.until_done();
     assert!(messages.iter().any(|frame| frame["content"][0]["text"] == "first life"), "{messages:?}");
     daemon.restart();
     assert_eq!(daemon.api("GET", &format!("/sessions/{first}")).ok()["state"], "ended");
@@ -116,7 +116,7 @@ fn ending_a_running_session_cancels_its_run_and_tells_its_clients() {
     client.until("delta");
     let id = daemon.shown("default")["id"].as_str().unwrap().to_owned();
     assert_eq!(daemon.api("DELETE", &format!("/sessions/{id}?confirm=true")).status, 204);
-    assert_eq!(client.to_end().last().unwrap()["status"], "cancelled");
+    assert_eq!(client.until_done().last().unwrap()["status"], "cancelled");
     let log = daemon.log(&format!("default+{id}"));
     log.every_run_ends_once();
     assert_eq!((log.state(), &log.of_type("cancelled")[0]["reason"]), ("ended", &json!("session_ended")));

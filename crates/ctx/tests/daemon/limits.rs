@@ -27,7 +27,7 @@ fn full() -> (Daemon, Client, Vec<String>) {
 
 fn free_a_place(client: &mut Client, run: &str) {
     client.ask(json!({"op": "cancel", "id": run}));
-    assert_eq!(client.to_end().last().unwrap()["status"], "cancelled");
+    assert_eq!(client.until_done().last().unwrap()["status"], "cancelled");
 }
 
 #[test]
@@ -80,7 +80,7 @@ fn a_queued_run_is_resumed_by_its_operator_when_a_place_is_free() {
     assert_eq!(daemon.shown("c")["state"], "queued", "nothing is dequeued by itself");
     let resumed = daemon.api("POST", &format!("/sessions/{id}/resume"));
     assert_eq!((resumed.status, &resumed.body["run_id"]), (202, &queued["run"]));
-    let frames = client.to_end();
+    let frames = client.until_done();
     assert_eq!(
         kinds(&frames),
         ["start", "delta", "delta", "message", "done"],
@@ -140,7 +140,7 @@ fn what_is_queued_stays_queued_over_a_restart() {
         daemon.api("POST", &format!("/sessions/{}/resume", shown["id"].as_str().unwrap())).status,
         202
     );
-    assert_eq!(kinds(&client.to_end()).first(), Some(&"start"));
+    assert_eq!(kinds(&client.until_done()).first(), Some(&"start"));
 }
 
 #[test]

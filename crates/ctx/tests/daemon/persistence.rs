@@ -35,7 +35,7 @@ fn a_finished_run_has_all_its_fields_also_after_a_restart() {
         "m",
         json!([{"usage": {"input": 12, "output": 5}}, {"text": "a"}, {"sleep_ms": 20}]),
     );
-    let run = client.to_end().pop().unwrap()["run"].clone();
+    let run = client.until_done().pop().unwrap()["run"].clone();
     let id = daemon.shown("default")["id"].as_str().unwrap().to_owned();
     let path = format!("/sessions/{id}/runs");
     let before = daemon.api("GET", &path).ok();

@@ -58,21 +58,21 @@ fn whoever_resumes_from_the_beginning_sees_everything_and_then_what_comes() {
     let runs = [other.say("default", "m1", "first"), other.say("default", "m2", "second")];
     let mut client = daemon.client();
     resume(&mut client, "default", None);
-    let mut frames = client.to_end();
-    frames.extend(client.to_end());
+    let mut frames = client.until_done();
+    frames.extend(client.until_done());
     let seen: Vec<&str> =
         frames.iter().filter(|f| f["type"] == "start").map(|f| f["run"].as_str().unwrap()).collect();
     assert_eq!(seen, runs);
     client.expect_silence();
     other.say("default", "m3", "third");
-    frames.extend(client.to_end());
+    frames.extend(client.until_done());
     strictly_growing(&frames);
     let said: Vec<&Value> =
         frames.iter().filter(|f| f["type"] == "message").map(|f| &f["content"][0]["text"]).collect();
     assert_eq!(said, ["first", "second", "third"]);
     // A message sent on this very connection is shown once.
     client.send("default", "m4", "fourth");
-    frames.extend(client.to_end());
+    frames.extend(client.until_done());
     strictly_growing(&frames);
     client.expect_silence();
 }
@@ -91,7 +91,7 @@ fn after_a_crash_in_the_middle_of_a_run_the_log_tells_the_rest() {
     daemon.up();
     let mut client = daemon.client();
     resume(&mut client, "default", Some(&frames.last().unwrap()["id"]));
-    let after = client.to_end();
+    let after = client.until_done();
     assert_eq!(kinds(&after), ["error", "done"]);
     assert_eq!(
         (&after[0]["code"], &after[0]["reason"]),
@@ -109,11 +109,11 @@ fn after_a_restart_finished_messages_come_from_the_log() {
     let mut client = daemon.client();
     client.say("default", "m1", "one");
     client.send("default", "m2", "two");
-    let frames = client.to_end();
+    let frames = client.until_done();
     daemon.restart();
     let mut client = daemon.client();
     resume(&mut client, "default", Some(&frames[0]["id"]));
-    let again = client.to_end();
+    let again = client.until_done();
     assert_eq!(kinds(&again), ["message", "done"], "deltas were in memory alone");
     assert_eq!(again[0], frames[3], "the same event with the same id");
     client.expect_silence();
@@ -135,7 +135,7 @@ fn a_reader_that_falls_behind_the_ring_sees_no_hole() {
     eventually("the run to be far on", || (daemon.shown("default")["state"] == "running").then_some(()));
     let mut client = daemon.client();
     resume(&mut client, "default", Some(&first.last().unwrap()["id"]));
-    let frames = client.to_end();
+    let frames = client.until_done();
     strictly_growing(&frames);
     let whole = format!("early {long}end");
     let seen = format!("{}{}", text_of(&first), text_of(&frames));

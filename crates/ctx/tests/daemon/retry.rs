@@ -11,18 +11,18 @@ fn a_retry_of_a_finished_run_gets_start_message_and_done_also_after_a_restart() 
     let mut daemon = Daemon::start();
     let mut client = daemon.client();
     client.send("default", "m", "once");
-    let first = client.to_end();
+    let first = client.until_done();
     let told: Vec<Value> = first.iter().filter(|frame| frame["type"] != "delta").cloned().collect();
     client.send("default", "m", "once");
-    assert_eq!(client.to_end(), told, "the same events, without the deltas");
+    assert_eq!(client.until_done(), told, "the same events, without the deltas");
     daemon.restart();
     let mut client = daemon.client();
     client.send("default", "m", "once");
-    assert_eq!(client.to_end(), told);
+    assert_eq!(client.until_done(), told);
     // Also for whoever follows the whole session.
     client.ask(json!({"op": "resume", "session": "default", "after": told.last().unwrap()["id"]}));
     client.send("default", "m", "once");
-    assert_eq!(client.to_end(), told);
+    assert_eq!(client.until_done(), told);
     client.expect_silence();
     assert_eq!(daemon.log("default").of_type("user").len(), 1);
 }
@@ -37,7 +37,7 @@ fn a_retry_while_the_run_goes_on_joins_it() {
     // Twice on the same connection, and once on another.
     one.play("default", "m", steps.clone());
     two.play("default", "m", steps);
-    let (one_saw, two_saw) = (one.to_end(), two.to_end());
+    let (one_saw, two_saw) = (one.until_done(), two.until_done());
     assert_eq!(two_saw[0], start);
     assert_eq!(two_saw[1..], one_saw, "both see the same events");
     assert_eq!(text_of(&two_saw), "slow answer");
@@ -53,8 +53,8 @@ fn a_retry_of_an_old_run_does_not_end_the_frames_of_a_new_one() {
     client.play("default", "new", json!([{"text": "a"}, {"sleep_ms": 300}, {"text": "b"}]));
     let new = client.expect("start")["run"].as_str().unwrap().to_owned();
     client.send("default", "old", "yesterday");
-    let mut frames = client.to_end();
-    frames.extend(client.to_end());
+    let mut frames = client.until_done();
+    frames.extend(client.until_done());
     let of = |run: &str| frames.iter().filter(|f| f["run"] == run).cloned().collect::<Vec<Value>>();
     assert_eq!(kinds(&of(&old)), ["start", "message", "done"]);
     assert_eq!(kinds(&of(&new)), ["delta", "delta", "message", "done"]);
@@ -66,11 +66,11 @@ fn a_retry_of_a_failed_run_tells_how_it_failed() {
     let mut client = daemon.client();
     let steps = json!([{"text": "as far as "}, {"error": "broken_stream"}]);
     client.play("default", "m", steps.clone());
-    let first = client.to_end();
+    let first = client.until_done();
     assert_eq!(kinds(&first), ["start", "delta", "message", "error", "done"]);
     assert_eq!((&first[3]["code"], &first[4]["status"]), (&json!("EPIPE"), &json!("error")));
     client.play("default", "m", steps);
-    let again = client.to_end();
+    let again = client.until_done();
     assert_eq!(kinds(&again), ["start", "message", "error", "done"]);
     assert_eq!(again[2..], first[3..]);
 }

@@ -14,7 +14,7 @@ fn a_run_that_ends_within_the_grace_time_is_done() {
     client.play("default", "m", json!([{"text": "almost "}, {"sleep_ms": 700}, {"text": "there"}]));
     client.until("delta");
     daemon.signal(Signal::TERM);
-    let frames = client.to_end();
+    let frames = client.until_done();
     assert_eq!(frames.last().unwrap()["status"], "ok", "{frames:?}");
     assert!(daemon.wait().success());
     assert_eq!(
@@ -31,7 +31,7 @@ fn a_run_that_does_not_end_is_failed_with_what_it_said_and_views_are_flushed() {
     let mut frames = client.until("delta");
     let asked = Instant::now();
     daemon.signal(Signal::TERM);
-    frames.extend(client.to_end());
+    frames.extend(client.until_done());
     assert!(asked.elapsed() >= Duration::from_millis(4_900), "runs have 5 s to end");
     assert_eq!(kinds(&frames), ["start", "delta", "message", "error", "done"]);
     assert_eq!((&frames[3]["code"], &frames[3]["reason"]), (&json!("EINTR"), &json!("daemon_shutdown")));
@@ -68,13 +68,13 @@ fn while_it_stops_new_work_is_refused_and_afterwards_nothing_is_left() {
             Some("error") => Some(frame),
             // The signal has not arrived yet.
             _ => {
-                late.to_end();
+                late.until_done();
                 None
             }
         }
     });
     assert_eq!((&refused["code"], &refused["request"]), (&json!("EHOSTDOWN"), &json!("m")));
-    assert_eq!(client.to_end().last().unwrap()["status"], "ok");
+    assert_eq!(client.until_done().last().unwrap()["status"], "ok");
     assert!(daemon.wait().success());
     for name in [".state/daemon.json", ".state/api.sock", "agent/coder.sock", "status"] {
         assert!(!daemon.root.join(name).exists(), "{name} is left behind");

@@ -37,5 +37,5 @@ fn a_client_that_never_reads_costs_a_bounded_amount() {
         done += usize::from(frame["type"] == "done");
     }
     assert_eq!(messages, RUNS + 1);
-    assert_eq!(rude.to_end().last().unwrap()["status"], "ok");
+    assert_eq!(rude.until_done().last().unwrap()["status"], "ok");
 }

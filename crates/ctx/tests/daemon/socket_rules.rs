@@ -20,7 +20,7 @@ fn a_message_is_started_streamed_finished_and_done() {
     let daemon = Daemon::start();
     let mut client = daemon.client();
     client.send("default", "m1", "good morning");
-    let frames = client.to_end();
+    let frames = client.until_done();
     assert_eq!(kinds(&frames), ["start", "delta", "delta", "message", "done"]);
     assert_eq!(text_of(&frames), "good morning");
     assert_eq!(frames[3]["content"], json!([{"type": "text", "text": "good morning"}]));
@@ -51,7 +51,7 @@ fn a_message_has_at_most_512_kib() {
     assert_eq!(client.refused("EMSGSIZE")["request"], "long");
     let longest = "y".repeat(512 * 1024);
     client.send("default", "just", &longest);
-    assert_eq!(text_of(&client.to_end()), longest);
+    assert_eq!(text_of(&client.until_done()), longest);
     let texts: Vec<Value> = read_messages(&daemon.session("default"))
         .iter()
         .map(|line| line["content"][0]["text"].clone())
@@ -66,7 +66,7 @@ fn a_message_that_does_not_fit_a_frame_says_where_the_whole_is() {
     // Each of these is six bytes in JSON: the request just fits, the answer with its longer fields does not.
     let text = "\u{1}".repeat((FRAME - 80) / 6);
     client.send("default", "m", &text);
-    let frames = client.to_end();
+    let frames = client.until_done();
     let message = frames.iter().find(|frame| frame["type"] == "message").unwrap();
     assert_eq!(message["truncated"], true);
     let part = message["content"][0]["text"].as_str().unwrap();
@@ -165,7 +165,7 @@ fn unknown_fields_are_ignored() {
     let daemon = Daemon::start();
     let mut client = daemon.client();
     client.ask(json!({"op": "send", "id": "m", "input": "x", "from": {"the": ["future"]}, "priority": 7}));
-    assert_eq!(client.to_end().last().unwrap()["status"], "ok");
+    assert_eq!(client.until_done().last().unwrap()["status"], "ok");
 }
 
 #[test]
@@ -186,14 +186,14 @@ fn a_client_that_only_listens_is_shown_its_run_to_the_end() {
     let mut client = daemon.client();
     client.play("default", "m", json!([{"text": "one "}, {"sleep_ms": 100}, {"text": "two"}]));
     client.end_requests();
-    let frames = client.to_end();
+    let frames = client.until_done();
     assert_eq!((text_of(&frames).as_str(), &frames.last().unwrap()["status"]), ("one two", &json!("ok")));
     assert_eq!(client.try_frame().unwrap(), None, "then the connection is closed");
 
     let mut again = daemon.client();
     again.ask(json!({"op": "resume", "session": "default"}));
     again.end_requests();
-    assert_eq!(kinds(&again.to_end()).last(), Some(&"done"));
+    assert_eq!(kinds(&again.until_done()).last(), Some(&"done"));
     assert_eq!(again.try_frame().unwrap(), None);
 }
 
@@ -258,7 +258,7 @@ fn two_sends_at_once_to_a_new_name_make_one_session() {
                         barrier.wait();
                         client.send(name, &format!("m{number}"), "x");
                         let first = client.frame();
-                        if first["type"] == "start" { client.to_end().pop().unwrap() } else { first }
+                        if first["type"] == "start" { client.until_done().pop().unwrap() } else { first }
                     })
                 })
                 .collect();

@@ -68,7 +68,7 @@ fn a_disk_that_fills_up_during_a_run_stops_it_and_its_end_is_written_when_there_
     let refused = client.until("error").pop().unwrap();
     assert_eq!(refused["request"], "m2");
     disk.free();
-    let frames = client.to_end();
+    let frames = client.until_done();
     let error = frames.iter().find(|frame| frame["type"] == "error").unwrap();
     assert_eq!((&error["code"], &error["reason"]), (&json!("ENOSPC"), &json!("disk_full")));
     assert_eq!(frames.last().unwrap()["status"], "error");
@@ -128,7 +128,7 @@ fn a_root_that_becomes_read_only_refuses_and_goes_on_when_it_is_writable_again()
         assert!(message.contains(&format!("session/{session}")) && message.contains("ead-only"), "{refused}");
     }
     client.ask(json!({"op": "send", "scope": "temp", "id": "m", "input": "z"}));
-    assert_eq!(client.to_end().last().unwrap()["status"], "ok", "what needs no disk goes on");
+    assert_eq!(client.until_done().last().unwrap()["status"], "ok", "what needs no disk goes on");
     drop(covered);
     client.say("default", "m2", "y");
     client.say("new", "m1", "y");

@@ -29,15 +29,15 @@ fn a_temp_session_leaves_no_file_and_is_not_listed() {
     let daemon = Daemon::start();
     let mut client = daemon.client();
     send(&mut client, "secret", "m1", "one");
-    assert_eq!(client.to_end().last().unwrap()["status"], "ok");
+    assert_eq!(client.until_done().last().unwrap()["status"], "ok");
     send(&mut client, "secret", "m2", "two");
-    assert_eq!(client.to_end().last().unwrap()["status"], "ok");
+    assert_eq!(client.until_done().last().unwrap()["status"], "ok");
     assert_eq!(daemon.api("GET", "/projects/default/sessions").ok()["items"], json!([]));
     assert_eq!(files_under(&daemon.root.join("home")), Vec::<String>::new());
     // Another connection of the same user finds it, with everything that was said.
     let mut other = daemon.client();
     other.ask(json!({"op": "resume", "scope": "temp", "session": "secret"}));
-    assert_eq!(kinds(&other.to_end()).last(), Some(&"done"));
+    assert_eq!(kinds(&other.until_done()).last(), Some(&"done"));
     // The private session of that name is another one.
     client.say("secret", "m1", "in the open");
     assert_eq!(daemon.log("secret").of_type("user").len(), 1);
@@ -48,13 +48,13 @@ fn a_temp_session_goes_with_its_last_connection() {
     let daemon = Daemon::start();
     let (mut one, mut two) = (daemon.client(), daemon.client());
     send(&mut one, "t", "m", "x");
-    one.to_end();
+    one.until_done();
     send(&mut two, "t", "m2", "y");
-    two.to_end();
+    two.until_done();
     drop(one);
     // Still held by the second connection: the retry finds the run of the first.
     send(&mut two, "t", "m", "x");
-    assert_eq!(kinds(&two.to_end()), ["start", "message", "done"]);
+    assert_eq!(kinds(&two.until_done()), ["start", "message", "done"]);
     drop(two);
     eventually("the session to be forgotten", || {
         let mut client = daemon.client();
@@ -90,7 +90,7 @@ fn temp_sessions_do_not_survive_a_restart() {
     let mut daemon = Daemon::start();
     let mut client = daemon.client();
     send(&mut client, "t", "m", "x");
-    client.to_end();
+    client.until_done();
     daemon.restart();
     let mut client = daemon.client();
     client.ask(json!({"op": "resume", "scope": "temp", "session": "t"}));

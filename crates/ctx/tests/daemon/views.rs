@@ -62,9 +62,9 @@ fn deleted_views_come_back_as_they_were() {
         "m2",
         json!([{"text": "a"}, {"tool": {"name": "fs.list", "input": {"path": "/work"}}}, {"text": "b"}]),
     );
-    client.to_end();
+    client.until_done();
     client.play("default", "m3", json!([{"text": "broken"}, {"error": "broken_stream"}]));
-    client.to_end();
+    client.until_done();
     client.play("busy", "m", json!([{"text": "x"}, {"sleep_ms": 600_000}]));
     client.until("delta");
     client.send("default", "m4", "discarded");

@@ -91,7 +91,7 @@ impl Client {
 
     /// The frames of a run to its end.
     #[track_caller]
-    pub fn to_end(&mut self) -> Vec<Value> {
+    pub fn until_done(&mut self) -> Vec<Value> {
         self.until("done")
     }
 
@@ -99,7 +99,7 @@ impl Client {
     #[track_caller]
     pub fn say(&mut self, session: &str, id: &str, input: &str) -> String {
         self.send(session, id, input);
-        let frames = self.to_end();
+        let frames = self.until_done();
         let done = frames.last().unwrap();
         assert_eq!(done["status"], "ok", "{frames:?}");
         done["run"].as_str().unwrap().to_owned()

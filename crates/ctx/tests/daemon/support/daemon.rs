@@ -3,7 +3,7 @@
 use std::fs::{File, Permissions};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
@@ -56,10 +56,6 @@ impl Daemon {
         daemon.user = Some((uid, gid));
         daemon.up();
         daemon
-    }
-
-    pub fn dir(&self) -> &Path {
-        self.dir.path()
     }
 
     /// `ctx serve` for this root, as a command.
