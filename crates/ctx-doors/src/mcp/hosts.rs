@@ -175,10 +175,6 @@ Or add this to .mcp.json in the project:
 "#;
         assert_eq!(Host::ClaudeCode.setup("/usr/bin/ctx").to_string(), want);
     }
-            }
-        "#]]
-        .assert_eq(&Host::ClaudeCode.setup("/usr/bin/ctx").to_string());
-    }
 
     #[test]
     fn codex_gets_a_table_that_is_toml() {
