@@ -2,5 +2,7 @@
 //! out who is asking, and holds no rule of its own.
 
 pub mod http;
+pub mod mcp;
 pub mod socket;
 pub mod unix;
+pub mod ws;

@@ -1,0 +1,199 @@
+//! The arguments of the tools. Their descriptions are what a model reads, and teach it the tools.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use ctx_host::shell::text::budget::{Budget, Grep, Keep, KeepMode};
+use ctx_host::shell::{CreateRequest, ExecRequest, OutputRequest, Stream};
+use rmcp::schemars::{self, JsonSchema};
+use serde::Deserialize;
+
+/// How to reach the shell.
+#[derive(Debug, Clone, Copy, Default, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum TransportArg {
+    /// A shell on this machine.
+    #[default]
+    Local,
+}
+
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct CreateArgs {
+    /// Where the shell runs. Default: local.
+    #[serde(default)]
+    pub transport: TransportArg,
+    /// The directory to start in. Default: the server's own directory.
+    pub cwd: Option<String>,
+    /// Environment variables to set besides the inherited ones.
+    #[serde(default)]
+    pub env: BTreeMap<String, String>,
+    /// If given, only these programs may run (by name, e.g. ["git", "ls"]).
+    #[serde(default)]
+    pub allow: Vec<String>,
+    /// Programs that must not run (by name, e.g. ["rm"]). A guard against accidents.
+    #[serde(default)]
+    pub deny: Vec<String>,
+    /// What to show of each command's output unless session_exec says otherwise.
+    pub output_budget: Option<BudgetArgs>,
+    /// Seconds a command may take unless session_exec says otherwise. Default: 120.
+    pub timeout_secs: Option<f64>,
+}
+
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ExecArgs {
+    /// The id that session_create returned.
+    pub session_id: String,
+    /// Shell code to run, one line or many. State carries over to the next command: cd, variables,
+    /// functions. For a server or anything that does not end: `cmd >log 2>&1 &`.
+    pub command: String,
+    /// What to show of the output. The rest is not lost: read it with session_output.
+    pub budget: Option<BudgetArgs>,
+    /// Seconds before the command is stopped (exit code 124); the shell lives on. Fractions are allowed.
+    pub timeout_secs: Option<f64>,
+    /// Text for the command's stdin. Without it there is no input: nothing can wait for an answer.
+    pub stdin: Option<String>,
+    /// true: stderr goes into stdout, in the order of arrival.
+    #[serde(default)]
+    pub merge: bool,
+}
+
+/// A bound on what is shown of a command's output.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct BudgetArgs {
+    /// Which lines to keep: e.g. {"mode":"tail","n":200} for the end of a build.
+    pub keep: Option<KeepArgs>,
+    /// Keep only lines that match: e.g. {"pattern":"error|warning","context":2}.
+    pub grep: Option<GrepArgs>,
+    /// At most this many characters per stream. Default: 100000.
+    pub max_chars: Option<u64>,
+}
+
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct KeepArgs {
+    pub mode: KeepModeArg,
+    /// Lines to keep; with head_tail, at each end.
+    pub n: u64,
+}
+
+#[derive(Debug, Clone, Copy, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum KeepModeArg {
+    Tail,
+    Head,
+    HeadTail,
+}
+
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct GrepArgs {
+    /// A regular expression.
+    pub pattern: String,
+    /// Lines of context around each match.
+    #[serde(default)]
+    pub context: u64,
+}
+
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct NoArgs {}
+
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct SessionArgs {
+    /// The id that session_create returned.
+    pub session_id: String,
+}
+
+#[derive(Debug, Clone, Copy, Default, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum StreamArg {
+    #[default]
+    Stdout,
+    Stderr,
+}
+
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct OutputArgs {
+    /// The id that session_create returned.
+    pub session_id: String,
+    /// The number of the command: `call` in the result of session_exec.
+    pub call: u64,
+    /// Which stream. Default: stdout.
+    #[serde(default)]
+    pub stream: StreamArg,
+    /// The byte to start at: 0, or `next_offset` of the page before.
+    #[serde(default)]
+    pub offset: u64,
+    /// Bytes of a page. Default: 32768; at most 262144.
+    pub limit: Option<u64>,
+    /// Show only lines that match this regular expression, each with its line number.
+    pub grep: Option<String>,
+}
+
+/// Seconds as people write them; what is no time at all becomes one that is refused.
+fn seconds(secs: f64) -> Duration {
+    Duration::try_from_secs_f64(secs).unwrap_or(if secs > 0.0 { Duration::MAX } else { Duration::ZERO })
+}
+
+impl From<BudgetArgs> for Budget {
+    fn from(args: BudgetArgs) -> Budget {
+        Budget {
+            keep: args.keep.map(|keep| Keep {
+                mode: match keep.mode {
+                    KeepModeArg::Tail => KeepMode::Tail,
+                    KeepModeArg::Head => KeepMode::Head,
+                    KeepModeArg::HeadTail => KeepMode::HeadTail,
+                },
+                n: keep.n,
+            }),
+            grep: args.grep.map(|grep| Grep { pattern: grep.pattern, context: grep.context }),
+            max_chars: args.max_chars,
+        }
+    }
+}
+
+impl From<CreateArgs> for CreateRequest {
+    fn from(args: CreateArgs) -> CreateRequest {
+        let TransportArg::Local = args.transport;
+        CreateRequest {
+            cwd: args.cwd,
+            env: args.env.into_iter().collect(),
+            allow: args.allow,
+            deny: args.deny,
+            output_budget: args.output_budget.map(Budget::from),
+            timeout: args.timeout_secs.map(seconds),
+        }
+    }
+}
+
+impl ExecArgs {
+    /// The shell's id and what to run in it.
+    pub fn split(self) -> (String, ExecRequest) {
+        let request = ExecRequest {
+            command: self.command,
+            budget: self.budget.map(Budget::from),
+            timeout: self.timeout_secs.map(seconds),
+            stdin: self.stdin.map(String::into_bytes),
+            merge: self.merge,
+        };
+        (self.session_id, request)
+    }
+}
+
+impl OutputArgs {
+    /// The shell's id and what to read.
+    pub fn split(self) -> (String, OutputRequest) {
+        let stream = match self.stream {
+            StreamArg::Stdout => Stream::Stdout,
+            StreamArg::Stderr => Stream::Stderr,
+        };
+        let limit = self.limit.map(|limit| usize::try_from(limit).unwrap_or(usize::MAX));
+        let request = OutputRequest { call: self.call, stream, offset: self.offset, limit, grep: self.grep };
+        (self.session_id, request)
+    }
+}

@@ -1,0 +1,14 @@
+//! The MCP door: stateful shells as tools, for any MCP host.
+//!
+//! It turns tool calls into calls on the shells and their answers into results, with a schema for both ways.
+//! It holds no rule: limits, paths, the log and the policy are the operator's and come in with the
+//! configuration; arguments that a tool does not know are refused.
+
+mod args;
+pub mod hosts;
+mod schema;
+mod server;
+mod stdio;
+
+pub use server::{McpServer, ServerName};
+pub use stdio::{McpError, serve_stdio};

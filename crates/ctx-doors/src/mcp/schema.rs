@@ -1,0 +1,252 @@
+//! The tools as a host lists them: names, descriptions, and the schemas of what goes in and comes out.
+
+use std::sync::Arc;
+
+use rmcp::model::{JsonObject, Tool, ToolAnnotations};
+use rmcp::schemars::{JsonSchema, generate::SchemaSettings};
+use serde_json::{Value, json};
+
+use super::args::{CreateArgs, ExecArgs, NoArgs, OutputArgs, SessionArgs};
+
+/// The tools this door knows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ToolName {
+    Create,
+    Exec,
+    List,
+    Destroy,
+    Output,
+    Interrupt,
+}
+
+impl ToolName {
+    pub const ALL: [ToolName; 6] = [
+        ToolName::Create,
+        ToolName::Exec,
+        ToolName::List,
+        ToolName::Destroy,
+        ToolName::Output,
+        ToolName::Interrupt,
+    ];
+
+    pub fn as_str(self) -> &'static str {
+        match self {
+            ToolName::Create => "session_create",
+            ToolName::Exec => "session_exec",
+            ToolName::List => "session_list",
+            ToolName::Destroy => "session_destroy",
+            ToolName::Output => "session_output",
+            ToolName::Interrupt => "session_interrupt",
+        }
+    }
+
+    pub fn parse(name: &str) -> Option<ToolName> {
+        ToolName::ALL.into_iter().find(|tool| tool.as_str() == name)
+    }
+
+    fn description(self) -> &'static str {
+        match self {
+            ToolName::Create => {
+                "Open a shell that keeps its state between commands, the way a terminal does. Returns a \
+                 session_id for session_exec. One shell is enough for most work; open a second one to do \
+                 something else at the same time. Close it with session_destroy."
+            }
+            ToolName::Exec => {
+                "Run a command in a shell and get stdout, stderr, exit_code and cwd apart. cd, variables and \
+                 functions carry over to the next command. Output is redacted, stripped of colours and bounded; \
+                 the whole of it stays readable with session_output. A command that runs too long is stopped \
+                 with exit code 124 and the shell lives on. If shell_restarted is true the command ended the \
+                 shell: cwd and exported variables are back, the rest is not. late_output is what background \
+                 jobs printed since the last command."
+            }
+            ToolName::List => {
+                "List the open shells: id, cwd, how long each has been idle, how many commands it ran."
+            }
+            ToolName::Destroy => "Close a shell and end every process it started, background jobs included.",
+            ToolName::Output => {
+                "Read the whole output of an earlier command, page by page or by pattern. Use it when a result \
+                 was truncated; with grep you need not read it all."
+            }
+            ToolName::Interrupt => {
+                "Stop the command that runs in a shell, as Ctrl-C would. The shell and its state live on."
+            }
+        }
+    }
+
+    fn input(self) -> JsonObject {
+        match self {
+            ToolName::Create => input_of::<CreateArgs>(),
+            ToolName::Exec => input_of::<ExecArgs>(),
+            ToolName::List => input_of::<NoArgs>(),
+            ToolName::Destroy | ToolName::Interrupt => input_of::<SessionArgs>(),
+            ToolName::Output => input_of::<OutputArgs>(),
+        }
+    }
+
+    fn output(self) -> Value {
+        match self {
+            ToolName::Create => {
+                object(json!({"session_id": text("Names the shell in all other tools.")}), &[])
+            }
+            ToolName::Exec => exec_output(),
+            ToolName::List => {
+                let shell = object(
+                    json!({
+                        "session_id": {"type": "string"},
+                        "log": text("The ULID of the shell's log."),
+                        "transport": {"type": "string"},
+                        "cwd": {"type": "string"},
+                        "idle_secs": count("Seconds since the last command."),
+                        "commands": count("Commands it has run."),
+                    }),
+                    &[],
+                );
+                object(json!({"sessions": {"type": "array", "items": shell}}), &[])
+            }
+            ToolName::Destroy => object(json!({"destroyed": {"type": "boolean"}}), &[]),
+            ToolName::Output => object(
+                json!({
+                    "call": count("The command's number."),
+                    "stream": {"type": "string", "enum": ["stdout", "stderr"]},
+                    "offset": count("Where this page begins, in bytes."),
+                    "next_offset": count("Where the next page begins; absent at the end."),
+                    "total_bytes": count("Bytes of the whole output."),
+                    "lost_bytes": count("Bytes beyond what a shell may keep."),
+                    "text": text("The text; with grep, the matching lines with their numbers."),
+                    "base64": text("The bytes, where they are not valid UTF-8."),
+                }),
+                &["next_offset", "lost_bytes", "base64"],
+            ),
+            ToolName::Interrupt => object(
+                json!({
+                    "interrupted": {"type": "boolean", "description": "Whether a command was running."},
+                    "call": count("Its number."),
+                }),
+                &["call"],
+            ),
+        }
+    }
+
+    /// The tool as `tools/list` shows it.
+    pub fn tool(self) -> Tool {
+        let read_only = matches!(self, ToolName::List | ToolName::Output);
+        let mut annotations = ToolAnnotations::default();
+        annotations.read_only_hint = Some(read_only);
+        annotations.destructive_hint = Some(matches!(self, ToolName::Exec | ToolName::Destroy));
+        annotations.open_world_hint = Some(self == ToolName::Exec);
+        let mut tool = Tool::new(self.as_str(), self.description(), Arc::new(self.input()));
+        if let Value::Object(schema) = self.output() {
+            tool.output_schema = Some(Arc::new(schema));
+        }
+        tool.annotations = Some(annotations);
+        tool
+    }
+}
+
+fn exec_output() -> Value {
+    let stream = object(
+        json!({
+            "mode": {"type": "string", "enum": ["all", "tail", "head", "head_tail", "grep"]},
+            "lines_total": count("Lines that were printed."),
+            "lines_kept": count("Lines that are shown."),
+            "chars_total": count("Characters that were printed, where some were cut off."),
+            "chars_kept": count("Characters that are shown, where some were cut off."),
+        }),
+        &["chars_total", "chars_kept"],
+    );
+    let mut report = object(json!({"stdout": stream, "stderr": stream}), &[]);
+    if let Some(kind) = report.get_mut("type") {
+        *kind = json!(["object", "null"]);
+    }
+    object(
+        json!({
+            "call": count("The command's number in this shell, for session_output."),
+            "command": text("The command, redacted."),
+            "stdout": {"type": "string"},
+            "stderr": {"type": "string"},
+            "exit_code": {"type": "integer", "description": "124: timed out; 130: interrupted; 128+n: ended by signal n."},
+            "duration_ms": count("How long it took."),
+            "cwd": text("Where the shell is now."),
+            "truncated": {"type": "boolean", "description": "Whether something was printed that is not shown."},
+            "timed_out": {"type": "boolean"},
+            "shell_restarted": {"type": "boolean", "description": "Whether the shell was started anew."},
+            "late_output": text("What background jobs printed since the last command."),
+            "budget": report,
+            "hint": {"type": ["string", "null"], "description": "What you may want to do next."},
+        }),
+        &[],
+    )
+}
+
+/// An object whose properties are all required but those named.
+fn object(properties: Value, optional: &[&str]) -> Value {
+    let names = properties.as_object().map(|map| map.keys().cloned().collect()).unwrap_or_default();
+    let names: Vec<String> = names;
+    let required: Vec<&String> = names.iter().filter(|name| !optional.contains(&name.as_str())).collect();
+    json!({
+        "type": "object",
+        "properties": properties,
+        "required": required,
+        "additionalProperties": false,
+    })
+}
+
+fn text(description: &str) -> Value {
+    json!({"type": "string", "description": description})
+}
+
+fn count(description: &str) -> Value {
+    json!({"type": "integer", "minimum": 0, "description": description})
+}
+
+/// The schema of a tool's arguments, without references: some hosts do not follow them.
+fn input_of<T: JsonSchema>() -> JsonObject {
+    let settings = SchemaSettings::draft2020_12().with(|settings| settings.inline_subschemas = true);
+    let schema = settings.into_generator().into_root_schema_for::<T>();
+    let mut object = match schema.to_value() {
+        Value::Object(object) => object,
+        _ => JsonObject::new(),
+    };
+    object.remove("title");
+    object.entry("type").or_insert_with(|| json!("object"));
+    object.entry("properties").or_insert_with(|| json!({}));
+    object
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_tool_has_both_schemas_and_refuses_what_it_does_not_know() {
+        for name in ToolName::ALL {
+            let tool = name.tool();
+            assert_eq!(tool.input_schema.get("additionalProperties"), Some(&json!(false)), "{name:?}");
+            assert_eq!(tool.input_schema.get("type"), Some(&json!("object")), "{name:?}");
+            assert!(tool.output_schema.is_some(), "{name:?}");
+            assert!(tool.description.is_some_and(|text| text.len() > 40), "{name:?}");
+            assert!(!serde_json::to_string(&tool.input_schema).unwrap().contains("$ref"), "{name:?}");
+            assert_eq!(ToolName::parse(name.as_str()), Some(name));
+        }
+    }
+
+    #[test]
+    fn every_argument_says_what_it_is_for() {
+        for name in ToolName::ALL {
+            let schema = Value::Object(name.input());
+            let properties = schema["properties"].as_object().unwrap();
+            for (argument, schema) in properties {
+                assert!(schema.get("description").is_some(), "{name:?} {argument}: {schema}");
+            }
+        }
+    }
+
+    #[test]
+    fn no_argument_reaches_what_is_the_operator_s() {
+        let known =
+            ToolName::ALL.map(|name| serde_json::to_string(&name.input()["properties"]).unwrap()).join(" ");
+        for word in ["limit_", "shells_max", "idle", "log", "policy", "spool", "state", "program", "path"] {
+            assert!(!known.contains(&format!("\"{word}")), "{word}");
+        }
+    }
+}

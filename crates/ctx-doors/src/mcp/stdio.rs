@@ -1,0 +1,55 @@
+//! `ctx mcp`: the server on stdin and stdout, for as long as its host wants it.
+
+use std::sync::Arc;
+
+use ctx_host::shell::{HostConfig, ShellError, ShellHost, ShellLog};
+use rmcp::ServiceExt;
+use tokio::signal::unix::{SignalKind, signal};
+
+use super::server::{McpServer, ServerName};
+
+/// Why the server could not serve.
+#[derive(Debug, thiserror::Error)]
+pub enum McpError {
+    #[error(transparent)]
+    Shell(#[from] ShellError),
+    #[error("the MCP host did not get as far as initialize: {message}")]
+    Initialize { message: String },
+    #[error("signals cannot be waited for: {0}")]
+    Signal(#[from] std::io::Error),
+}
+
+/// Serves until stdin closes or a signal asks to stop; then every shell is ended.
+pub async fn serve_stdio(
+    config: HostConfig,
+    name: ServerName,
+    log: Arc<dyn ShellLog>,
+) -> Result<(), McpError> {
+    let host = ShellHost::new(config, log)?;
+    let served = serve(McpServer::new(host.clone(), name)).await;
+    host.shutdown().await;
+    served
+}
+
+async fn serve(server: McpServer) -> Result<(), McpError> {
+    let mut terminate = signal(SignalKind::terminate())?;
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    let mut hangup = signal(SignalKind::hangup())?;
+    let serving = async {
+        let running = server
+            .serve(rmcp::transport::io::stdio_pipes())
+            .await
+            .map_err(|error| McpError::Initialize { message: error.to_string() })?;
+        match running.waiting().await {
+            Ok(reason) => tracing::debug!(?reason, "the MCP host is gone"),
+            Err(error) => tracing::warn!(%error, "the MCP server's task failed"),
+        }
+        Ok(())
+    };
+    tokio::select! {
+        served = serving => served,
+        _ = terminate.recv() => Ok(()),
+        _ = interrupt.recv() => Ok(()),
+        _ = hangup.recv() => Ok(()),
+    }
+}
