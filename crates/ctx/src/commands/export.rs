@@ -1,0 +1,62 @@
+//! `ctx export`: a conversation as one file, to keep or to hand on.
+
+use std::fs::File;
+use std::io::{BufWriter, Write};
+use std::path::PathBuf;
+
+use crate::failure::Failure;
+use crate::render::Transcript;
+use crate::render::export::{jsonl, markdown};
+use crate::root::Root;
+use crate::{output, sessions};
+
+/// Write a conversation to a file
+///
+/// As JSON lines, with everything that is known of each message, or as Markdown to read. Works without a daemon.
+/// The form of the JSON lines is described in docs/export.md and stays the same between versions.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  ctx export coder --to markdown -o talk.md
+  ctx export coder/fix-tests --to jsonl | jq -r 'select(.role == \"user\")'")]
+pub struct Args {
+    /// agent/name, an id or the beginning of one; an agent alone means its current session
+    #[arg(value_name = "SESSION")]
+    session: String,
+    /// The form
+    #[arg(long, value_name = "FORM")]
+    to: Form,
+    /// Where to write it [default: stdout]
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum Form {
+    Jsonl,
+    Markdown,
+}
+
+pub fn run(args: Args, root: &Root) -> Result<(), Failure> {
+    let reader = root.reader()?;
+    let session = sessions::find(&reader, &args.session)?;
+    let transcript = Transcript::open(&reader, &session)?;
+    match &args.output {
+        None => write(&transcript, args.to, &mut output::stdout()),
+        Some(path) => {
+            let file = File::create(path).map_err(|error| Failure::io(path.display(), error))?;
+            write(&transcript, args.to, &mut BufWriter::new(file))?;
+            output::say(format_args!("wrote {}", path.display()));
+            Ok(())
+        }
+    }
+}
+
+fn write(transcript: &Transcript<'_>, form: Form, out: &mut impl Write) -> Result<(), Failure> {
+    match form {
+        Form::Jsonl => jsonl(transcript, out)?,
+        Form::Markdown => markdown(transcript, out)?,
+    }
+    out.flush()?;
+    Ok(())
+}

@@ -1,0 +1,61 @@
+//! `ctx show`: a conversation to read in a terminal.
+
+use std::io::{IsTerminal, Write};
+
+use crate::failure::Failure;
+use crate::output::{self, Paint};
+use crate::render::Transcript;
+use crate::render::pager::Pager;
+use crate::render::terminal::{Look, show};
+use crate::root::Root;
+use crate::sessions;
+
+/// Width of lines where the terminal does not say, and at most: longer ones are hard to read.
+const WIDTH: usize = 80;
+const WIDTH_MAX: usize = 100;
+
+/// Show a conversation
+///
+/// Markdown is laid out, long tool output is folded, and on a terminal it comes in a pager ($PAGER, or less). Piped
+/// on, it is plain text. Works without a daemon.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  ctx show coder                  the current session
+  ctx show coder/fix-tests --full
+  PAGER=cat ctx show 01K9X")]
+pub struct Args {
+    /// agent/name, an id or the beginning of one; an agent alone means its current session
+    #[arg(value_name = "SESSION", default_value = sessions::DEFAULT_AGENT)]
+    session: String,
+    /// Tool output in full, and what no longer counts
+    #[arg(long)]
+    full: bool,
+    /// Print it all at once
+    #[arg(long)]
+    no_pager: bool,
+}
+
+pub fn run(args: Args, root: &Root) -> Result<(), Failure> {
+    let reader = root.reader()?;
+    let session = sessions::find(&reader, &args.session)?;
+    let transcript = Transcript::open(&reader, &session)?;
+    let on_terminal = std::io::stdout().is_terminal();
+    let look = Look {
+        paint: Paint::for_stdout(),
+        width: on_terminal.then(|| output::width().unwrap_or(WIDTH).min(WIDTH_MAX)),
+        full: args.full,
+    };
+    if on_terminal && !args.no_pager {
+        let mut pager = Pager::open();
+        // Whoever has read enough quits, and the rest is not wanted.
+        match show(&transcript, look, &mut pager) {
+            Ok(()) | Err(Failure::ReaderGone) => return pager.close(),
+            Err(failure) => return Err(failure),
+        }
+    }
+    let mut out = output::stdout();
+    show(&transcript, look, &mut out)?;
+    out.flush()?;
+    Ok(())
+}

@@ -1,0 +1,160 @@
+//! A conversation as a file: JSON lines in a form that stays (`docs/export.md`), or Markdown to read.
+
+use std::io::Write;
+
+use ctx_session::conversation::{Message, Part, Role};
+use ctx_session::record::{ForkedFrom, ToolStatus};
+use ctx_session::{Code, Name, RunId, Scope, SessionId, StateName, Timestamp, Ulid};
+use serde::Serialize;
+
+use super::{Said, Transcript};
+use crate::failure::Failure;
+use crate::words;
+
+/// Goes up when a field changes its meaning or goes; new fields may come at any time.
+const VERSION: u32 = 1;
+
+#[derive(Serialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+enum Line<'a> {
+    Session(Box<SessionLine<'a>>),
+    Message(MessageLine<'a>),
+}
+
+#[derive(Serialize)]
+struct SessionLine<'a> {
+    version: u32,
+    id: SessionId,
+    name: &'a Name,
+    title: Option<&'a str>,
+    agent: Option<&'a Name>,
+    project: &'a Name,
+    scope: Scope,
+    space: Option<&'a Name>,
+    owner: u32,
+    model: &'a str,
+    cwd: &'a str,
+    state: StateName,
+    archived: bool,
+    forked_from: Option<ForkedFrom>,
+    created_at: Timestamp,
+    updated_at: Timestamp,
+}
+
+#[derive(Serialize)]
+struct MessageLine<'a> {
+    seq: u64,
+    id: Ulid,
+    run: RunId,
+    role: Role,
+    time: Timestamp,
+    superseded: bool,
+    content: &'a [Part],
+}
+
+pub fn jsonl(transcript: &Transcript<'_>, out: &mut impl Write) -> Result<(), Failure> {
+    put(out, &Line::Session(Box::new(session_line(transcript))))?;
+    for said in transcript.messages()? {
+        let Said { message, superseded } = said?;
+        let Message { seq, id, run, role, time, ref content } = message;
+        put(out, &Line::Message(MessageLine { seq, id, run, role, time, superseded, content }))?;
+    }
+    Ok(())
+}
+
+fn put(out: &mut impl Write, line: &Line<'_>) -> Result<(), Failure> {
+    let text = serde_json::to_string(line).map_err(|error| Failure::new(Code::Eio, error.to_string()))?;
+    writeln!(out, "{text}")?;
+    Ok(())
+}
+
+fn session_line<'a>(transcript: &'a Transcript<'_>) -> SessionLine<'a> {
+    let summary = &transcript.summary;
+    let meta = &summary.meta;
+    SessionLine {
+        version: VERSION,
+        id: meta.id,
+        name: &meta.name,
+        title: meta.title.as_deref(),
+        agent: meta.agent.as_ref(),
+        project: &meta.project,
+        scope: meta.scope,
+        space: meta.space.as_ref(),
+        owner: meta.owner,
+        model: &meta.model,
+        cwd: &summary.cwd,
+        state: meta.state,
+        archived: meta.archived,
+        forked_from: meta.forked_from,
+        created_at: summary.created_at,
+        updated_at: summary.updated_at,
+    }
+}
+
+pub fn markdown(transcript: &Transcript<'_>, out: &mut impl Write) -> Result<(), Failure> {
+    let summary = &transcript.summary;
+    let meta = &summary.meta;
+    writeln!(out, "# {}\n", one_line(&transcript.heading()))?;
+    writeln!(out, "- session: `{}` (`{}`)", transcript.name(), meta.id)?;
+    writeln!(out, "- model: `{}`", meta.model)?;
+    writeln!(out, "- directory: `{}`", one_line(&summary.cwd))?;
+    writeln!(out, "- state: {}{}", meta.state, if meta.archived { ", archived" } else { "" })?;
+    writeln!(out, "- begun: {} UTC", words::date_time(summary.created_at))?;
+    writeln!(out, "- last change: {} UTC", words::date_time(summary.updated_at))?;
+    if let Some(from) = meta.forked_from {
+        writeln!(out, "- forked from: `{}` at record {}", from.session_id, from.seq)?;
+    }
+    for said in transcript.messages()? {
+        let said = said?;
+        for part in &said.message.content {
+            writeln!(out)?;
+            put_part(&said, part, out)?;
+        }
+    }
+    Ok(())
+}
+
+fn put_part(said: &Said, part: &Part, out: &mut impl Write) -> Result<(), Failure> {
+    let gone = if said.superseded { ", no longer counts" } else { "" };
+    let who = match said.message.role {
+        Role::User => "User",
+        Role::Assistant => "Assistant",
+        Role::Subagent => "Subagent",
+        Role::System => "System",
+        Role::Tool => "Tool",
+    };
+    match part {
+        Part::Text { text } => {
+            writeln!(out, "## {who}\n\n*{} UTC{gone}*\n", words::date_time(said.message.time))?;
+            writeln!(out, "{}", text.trim_end_matches('\n'))?;
+            Ok(())
+        }
+        Part::ToolCall { name, input, .. } => {
+            let input = serde_json::to_string_pretty(input).unwrap_or_default();
+            writeln!(out, "**Tool call** `{}`{gone}\n", one_line(name))?;
+            fenced("json", &input, out)
+        }
+        Part::ToolResult { status, text, .. } => {
+            let status = match status {
+                ToolStatus::Ok => "ok",
+                ToolStatus::Error => "error",
+                ToolStatus::Interrupted => "interrupted",
+            };
+            writeln!(out, "**Tool result** ({status}){gone}\n")?;
+            fenced("text", text, out)
+        }
+    }
+}
+
+/// A code block whose fence is longer than any in the text.
+fn fenced(language: &str, text: &str, out: &mut impl Write) -> Result<(), Failure> {
+    let ticks = |line: &str| line.trim_start().chars().take_while(|c| *c == '`').count();
+    let longest = text.lines().map(ticks).max().unwrap_or(0).max(2);
+    let fence = "`".repeat(longest + 1);
+    writeln!(out, "{fence}{language}\n{}\n{fence}", text.trim_end_matches('\n'))?;
+    Ok(())
+}
+
+fn one_line(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
+}

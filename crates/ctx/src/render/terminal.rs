@@ -1,0 +1,119 @@
+//! A conversation for a person at a terminal: who spoke and when, Markdown laid out, tool output folded.
+
+use std::io::{self, Write};
+
+use ctx_session::conversation::{Part, Role};
+use ctx_session::record::ToolStatus;
+
+use super::markdown::render;
+use super::{Said, Transcript};
+use crate::failure::Failure;
+use crate::output::{self, Paint};
+use crate::words;
+
+/// Lines of a tool's output that are shown of a longer one.
+const FOLDED_LINES: usize = 6;
+/// Characters of a line of it.
+const FOLDED_LINE_CHARS: usize = 160;
+/// Characters of a tool's input on its line.
+const INPUT_CHARS: usize = 200;
+
+/// How it is to look.
+#[derive(Debug, Clone, Copy)]
+pub struct Look {
+    pub paint: Paint,
+    /// None: nobody's screen; text is left as it is.
+    pub width: Option<usize>,
+    /// Nothing is folded or left out.
+    pub full: bool,
+}
+
+pub fn show(transcript: &Transcript<'_>, look: Look, out: &mut impl Write) -> Result<(), Failure> {
+    head(transcript, look, out)?;
+    for said in transcript.messages()? {
+        let said = said?;
+        if !said.superseded || look.full {
+            message(&said, look, out)?;
+        }
+    }
+    Ok(())
+}
+
+fn head(transcript: &Transcript<'_>, look: Look, out: &mut impl Write) -> io::Result<()> {
+    let (summary, paint) = (&transcript.summary, look.paint);
+    let meta = &summary.meta;
+    writeln!(out, "{}", paint.bold(&output::plain(&transcript.heading())))?;
+    let mut facts = vec![transcript.name(), meta.state.to_string()];
+    if meta.archived {
+        facts.push("archived".to_owned());
+    }
+    facts.extend([meta.model.clone(), output::plain(&summary.cwd), meta.id.to_string()]);
+    writeln!(out, "{}", paint.dim(&facts.join(" · ")))?;
+    if let Some(from) = meta.forked_from {
+        writeln!(out, "{}", paint.dim(&format!("forked from {} at record {}", from.session_id, from.seq)))?;
+    }
+    writeln!(out)
+}
+
+fn message(said: &Said, look: Look, out: &mut impl Write) -> io::Result<()> {
+    let (message, paint) = (&said.message, look.paint);
+    // Calls and results say by themselves who they are of.
+    if message.content.iter().any(|part| matches!(part, Part::Text { .. })) {
+        let who = match message.role {
+            Role::User => paint.cyan("user"),
+            Role::Assistant => paint.green("assistant"),
+            Role::Subagent => paint.green("subagent"),
+            Role::System => paint.yellow("system"),
+            Role::Tool => paint.dim("tool"),
+        };
+        let gone = if said.superseded { paint.dim(" (no longer counts)") } else { String::new() };
+        writeln!(out, "{who} {}{gone}", paint.dim(&words::date_time(message.time)))?;
+    }
+    for part in &message.content {
+        show_part(part, look, out)?;
+    }
+    writeln!(out)
+}
+
+fn show_part(part: &Part, look: Look, out: &mut impl Write) -> io::Result<()> {
+    let paint = look.paint;
+    match part {
+        Part::Text { text } => {
+            let text = output::plain(text);
+            match look.width {
+                Some(width) => out.write_all(render(&text, width, paint).as_bytes()),
+                None => writeln!(out, "{}", text.trim_end_matches('\n')),
+            }
+        }
+        Part::ToolCall { name, input, .. } => {
+            let input = output::plain(&input.to_string());
+            let input = if look.full { input } else { words::shorten(&input, INPUT_CHARS) };
+            let name = paint.bold(&output::plain(name));
+            writeln!(out, "  {} {name} {}", paint.yellow("→"), paint.dim(&input))
+        }
+        Part::ToolResult { status, text, .. } => {
+            let status = match status {
+                ToolStatus::Ok => paint.green("ok"),
+                ToolStatus::Error => paint.red("error"),
+                ToolStatus::Interrupted => paint.yellow("interrupted"),
+            };
+            writeln!(out, "  {} {status}", paint.yellow("←"))?;
+            tool_output(&output::plain(text), look, out)
+        }
+    }
+}
+
+fn tool_output(text: &str, look: Look, out: &mut impl Write) -> io::Result<()> {
+    let mut lines = text.lines();
+    let shown = if look.full { usize::MAX } else { FOLDED_LINES };
+    for line in lines.by_ref().take(shown) {
+        let line = if look.full { line.to_owned() } else { words::shorten(line, FOLDED_LINE_CHARS) };
+        writeln!(out, "    {}", look.paint.dim(&line))?;
+    }
+    let more = lines.count();
+    if more == 0 {
+        return Ok(());
+    }
+    let what = if more == 1 { "line" } else { "lines" };
+    writeln!(out, "    {}", look.paint.dim(&format!("… {more} more {what}; see --full")))
+}
