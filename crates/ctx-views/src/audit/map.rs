@@ -1,6 +1,8 @@
 //! Which audit events a commit amounts to. Pure; the table is published in `docs/audit.md`.
 
-use ctx_session::record::{Cancelled, Failed, LimitScope, RunFinished, StateChanged, Trigger, Usage};
+use ctx_session::record::{
+    Attached, Detached, LimitScope, QueuedDiscarded, SessionMeta, StateChanged, Trigger, Usage,
+};
 use ctx_session::{Body, Record, RunId, Session, SessionId, StateName, Timestamp};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -117,56 +119,45 @@ fn of_record(session: &Session, commit: &[Record], record: &Record) -> Vec<Audit
         data,
     };
     let id = session.id();
+    let ended = |run, state, ms| completed(run, state, ms, usage_of(session, run));
     match &record.body {
-        Body::SessionMeta(meta) => {
-            let forked_from = meta.forked_from.map(|from| from.session_id);
-            let data = json!({
-                "session_id": id, "project_id": meta.project, "user_id": owner, "forked_from": forked_from,
-            });
-            vec![event(EventName::SessionCreated, None, data)]
-        }
+        Body::SessionMeta(meta) => vec![event(EventName::SessionCreated, None, created(meta))],
         Body::RunCreated(run) => {
             let preview = message_preview(commit, run.turn_id);
             let data = json!({ "run_id": run.turn_id, "session_id": id, "message_preview": preview });
             vec![event(EventName::RunCreated, None, data)]
         }
-        Body::RunFinished(RunFinished { turn_id, duration_ms, usage }) => {
-            vec![event(EventName::RunCompleted, None, completed(*turn_id, "done", *duration_ms, *usage))]
-        }
-        Body::Failed(Failed { turn_id, duration_ms, .. }) => {
-            let data = completed(*turn_id, "failed", *duration_ms, usage_of(session, *turn_id));
+        Body::RunFinished(end) => {
+            let data = completed(end.turn_id, "done", end.duration_ms, end.usage);
             vec![event(EventName::RunCompleted, None, data)]
         }
-        Body::Cancelled(Cancelled { turn_id, by, duration_ms, .. }) => {
-            let data = completed(*turn_id, "cancelled", *duration_ms, usage_of(session, *turn_id));
-            let cancelled = json!({ "run_id": turn_id, "session_id": id, "user_id": by.unwrap_or(owner) });
-            vec![event(EventName::RunCompleted, *by, data), event(EventName::RunCancelled, *by, cancelled)]
+        Body::Failed(end) => {
+            vec![event(EventName::RunCompleted, None, ended(end.turn_id, "failed", end.duration_ms))]
         }
-        Body::QueuedDiscarded(discarded) => {
-            let data = json!({
-                "session_id": id, "run_id": discarded.turn_id, "message_id": discarded.message_id,
-                "user_id": discarded.by,
-            });
-            vec![event(EventName::SessionQueuedDiscarded, Some(discarded.by), data)]
+        Body::Cancelled(end) => {
+            let by = end.by.unwrap_or(owner);
+            let data = json!({ "run_id": end.turn_id, "session_id": id, "user_id": by });
+            let done = ended(end.turn_id, "cancelled", end.duration_ms);
+            vec![event(EventName::RunCompleted, end.by, done), event(EventName::RunCancelled, end.by, data)]
+        }
+        Body::QueuedDiscarded(QueuedDiscarded { turn_id, message_id, by }) => {
+            let data =
+                json!({ "session_id": id, "run_id": turn_id, "message_id": message_id, "user_id": by });
+            vec![event(EventName::SessionQueuedDiscarded, Some(*by), data)]
         }
         Body::StateChanged(change) => {
-            let moved = json!({
-                "session_id": id, "from_state": change.from, "to_state": change.to, "trigger": change.trigger,
-            });
-            let mut events = vec![event(EventName::SessionState, change.by, moved)];
+            let mut events = vec![event(EventName::SessionState, change.by, moved(id, change))];
             let more = with_state(session, commit, change, record.time);
             events.extend(more.map(|(name, data)| event(name, change.by, data)));
             events
         }
-        Body::Attached(attached) => {
-            let data = json!({
-                "session_id": id, "user_id": attached.user, "device_hint": attached.device_hint,
-            });
-            vec![event(EventName::SessionAttached, Some(attached.user), data)]
+        Body::Attached(Attached { user, device_hint, .. }) => {
+            let data = json!({ "session_id": id, "user_id": user, "device_hint": device_hint });
+            vec![event(EventName::SessionAttached, Some(*user), data)]
         }
-        Body::Detached(detached) => {
-            let data = json!({ "session_id": id, "user_id": detached.user, "reason": detached.reason });
-            vec![event(EventName::SessionDetached, Some(detached.user), data)]
+        Body::Detached(Detached { user, reason, .. }) => {
+            let data = json!({ "session_id": id, "user_id": user, "reason": reason });
+            vec![event(EventName::SessionDetached, Some(*user), data)]
         }
         Body::Context(_)
         | Body::User(_)
@@ -182,6 +173,19 @@ fn of_record(session: &Session, commit: &[Record], record: &Record) -> Vec<Audit
         | Body::Archived(_)
         | Body::Forked(_) => Vec::new(),
     }
+}
+
+fn created(meta: &SessionMeta) -> Value {
+    let forked_from = meta.forked_from.map(|from| from.session_id);
+    json!({
+        "session_id": meta.session_id, "project_id": meta.project, "user_id": meta.owner, "forked_from": forked_from,
+    })
+}
+
+fn moved(session: SessionId, change: &StateChanged) -> Value {
+    json!({
+        "session_id": session, "from_state": change.from, "to_state": change.to, "trigger": change.trigger,
+    })
 }
 
 /// What a change of state is besides.

@@ -183,6 +183,9 @@ impl Writer {
             Ok(logs) => logs.into_iter().for_each(|log| self.queue_up(log)),
             Err(error) => self.note(&error),
         }
+        if let Err(error) = self.open() {
+            self.note(&error);
+        }
         loop {
             let dropped = std::mem::take(&mut *lock(&self.behind.logs));
             dropped.into_iter().for_each(|log| self.queue_up(log));

@@ -12,8 +12,9 @@ use ctx_journal::LogPath;
 
 use super::stretch::{Part, Put, Stretch};
 
-/// Live work that may wait; more is dropped and read from the log instead.
+/// Live work that may wait, in pieces and in bytes of text; more is dropped and read from the log instead.
 const LIVE_MAX: usize = 4096;
+const LIVE_BYTES_MAX: usize = 16 * 1024 * 1024;
 /// Prepared stretches that may wait; readers wait for room.
 const PREPARED_MAX: usize = 8;
 /// How long the first commit waits for others to be written with it.
@@ -65,6 +66,7 @@ pub(super) type OnProgress = Arc<dyn Fn(Progress) + Send + Sync>;
 #[derive(Default)]
 struct State {
     live: VecDeque<Work>,
+    live_bytes: usize,
     prepared: VecDeque<Stretch>,
     plan: bool,
     lists: VecDeque<LogPath>,
@@ -114,8 +116,12 @@ impl Desk {
         match work {
             // Nobody would take it; who waits for it is told by its being dropped.
             _ if state.closed => {}
-            Work::Stretch(stretch) if state.live.len() >= LIVE_MAX => {
+            Work::Stretch(stretch) if state.live.len() >= LIVE_MAX || state.live_bytes >= LIVE_BYTES_MAX => {
                 state.stale.insert(stretch.log);
+            }
+            Work::Stretch(stretch) => {
+                state.live_bytes += stretch.text_bytes();
+                state.live.push_back(Work::Stretch(stretch));
             }
             other => state.live.push_back(other),
         }
@@ -143,8 +149,8 @@ impl Desk {
             if !state.live.is_empty() && state.prepared.is_empty() && !state.stop {
                 state = self.gather(state);
             }
-            let live = state.live.len().min(LIVE_MAX);
-            let mut batch: Vec<Work> = state.live.drain(..live).collect();
+            let mut batch: Vec<Work> = state.live.drain(..).collect();
+            state.live_bytes = 0;
             batch.extend(state.prepared.drain(..).map(Work::Stretch));
             if !batch.is_empty() {
                 self.room.notify_all();
@@ -274,8 +280,8 @@ impl Desk {
     pub(super) fn start_over(&self) -> Staff {
         let mut state = self.lock();
         let (readers, stop, on_progress) = (state.readers, state.stop, state.on_progress.take());
-        let live = std::mem::take(&mut state.live);
-        *state = State { readers, stop, on_progress, live, ..State::default() };
+        let (live, live_bytes) = (std::mem::take(&mut state.live), state.live_bytes);
+        *state = State { readers, stop, on_progress, live, live_bytes, ..State::default() };
         state.ask(Job::Plan, 0);
         self.room.notify_all();
         state.staff()

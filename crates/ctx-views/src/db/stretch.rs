@@ -39,6 +39,21 @@ pub(super) struct Stretch {
     pub(super) damage: Vec<Damage>,
 }
 
+impl Stretch {
+    /// How much text it holds, near enough to bound what waits.
+    pub(super) fn text_bytes(&self) -> usize {
+        let of_record = |record: &Record| match &record.body {
+            Body::User(user) => user.text.len(),
+            Body::AssistantFinished(message) => message.text.len(),
+            Body::ReasoningFinished(thought) => thought.text.len(),
+            Body::ToolFinished(tool) => tool.output.len(),
+            // The rest is small.
+            _ => 0,
+        };
+        self.records.iter().map(of_record).sum()
+    }
+}
+
 /// A record as it was found in a file. An inode and an end of 0 are not known.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Seen {

@@ -220,7 +220,7 @@ fn expected(sessions: &[Watched]) -> Vec<Vec<AuditEvent>> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(24))]
+    #![proptest_config(ProptestConfig::with_cases(10))]
 
     #[test]
     fn every_deed_is_told_once_in_order_whatever_is_lost(

@@ -41,8 +41,8 @@ fn the_index_follows_within_its_200_ms() {
     let begun = std::time::Instant::now();
     db.committed(&session.log, &session.life.records());
     while db.ask(|q| q.session(session.life.session.id())).unwrap().is_none() {
-        // Ten times the promise, because the machine may be busy.
-        assert!(begun.elapsed() < Duration::from_secs(2), "{:?}", db.last_error());
+        // Far more than the promise, because the machine may be busy.
+        assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", db.last_error());
         std::thread::yield_now();
     }
 }
@@ -144,6 +144,18 @@ fn search_ranks_filters_and_shows_what_it_found() {
 }
 
 #[test]
+fn a_word_that_is_said_a_hundred_thousand_times_is_found_all_the_same() {
+    let root = Root::new();
+    put(&root, 1, "coder", "default", &talk(&"needle ".repeat(70_000), "hay"));
+    let db = started(&root);
+    let begun = std::time::Instant::now();
+    let found = found(&db, &SearchQuery::new(Viewer::All, "needle", 10));
+    assert!(found[0].starts_with("needle needle") && found[0].len() < 200);
+    // SQLite's own snippet takes minutes for this one.
+    assert!(begun.elapsed() < Duration::from_secs(10));
+}
+
+#[test]
 fn messages_and_runs_come_in_pages() {
     let root = Root::new();
     let mut steps = talk("one", "two");
@@ -197,7 +209,7 @@ fn a_session_is_found_by_the_beginning_of_its_id_and_read_without_a_daemon() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(24))]
+    #![proptest_config(ProptestConfig::with_cases(12))]
 
     #[test]
     fn nothing_that_is_typed_breaks_search(text in "\\PC{0,40}", quoted in "[\"*a-z() :^+-]{0,20}") {

@@ -319,7 +319,7 @@ fn rebuilt(session: &Session, life: &Life) -> std::collections::BTreeMap<String,
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(96))]
+    #![proptest_config(ProptestConfig::with_cases(48))]
 
     #[test]
     fn whatever_happens_to_them_the_files_become_what_the_log_says(

@@ -3,6 +3,8 @@
 pub mod list;
 pub mod pages;
 pub mod search;
+mod snippet;
+pub mod standing;
 pub mod stats;
 
 use std::path::{Path, PathBuf};

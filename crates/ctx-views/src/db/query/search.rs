@@ -3,15 +3,15 @@
 use ctx_session::conversation::Role;
 use ctx_session::{Name, RunId, SessionId, Timestamp, Ulid};
 use rusqlite::types::Value;
-use rusqlite::{Row, params};
+use rusqlite::{OptionalExtension, Row, params};
 
 use super::pages::role_of;
-use super::{Page, Queries, Viewer, Wanted, one_more};
+use super::{Page, Queries, Viewer, Wanted, one_more, snippet};
 use crate::db::DbError;
 use crate::db::store::{count_of, millis, time_of};
 
-/// Words around a hit in a snippet.
-const SNIPPET_WORDS: u32 = 24;
+/// Texts above this are cut by us.
+const LONG_CHARS: i64 = 8 * 1024;
 const HIT_BEGINS: char = '\u{1}';
 const HIT_ENDS: char = '\u{2}';
 /// Deeper pages than this are of no use, and cost more with every step.
@@ -118,20 +118,29 @@ impl Queries<'_> {
         found.truncate(query.limit);
         let mut items = Vec::with_capacity(found.len());
         for (key, mut hit) in found {
-            hit.snippet = self.snippet(&expression, key)?;
+            hit.snippet = self.snippet(query, &expression, key)?;
             items.push(hit);
         }
         let end = offset.saturating_add(query.limit);
         Ok(Page { items, next: (more && end < OFFSET_MAX).then(|| end.to_string()) })
     }
 
-    /// Only what is shown is cut into pieces: that is the dear part.
-    fn snippet(&self, expression: &str, key: i64) -> Result<Vec<Piece>, DbError> {
-        let sql = "SELECT snippet(message_text, 0, char(1), char(2), '…', ?3) FROM message_text
-                   WHERE message_text MATCH ?1 AND rowid = ?2";
-        let text = self.db.prepare_cached(sql).and_then(|mut cut| {
-            cut.query_row(params![expression, key, SNIPPET_WORDS], |row| row.get::<_, String>(0))
+    /// Only what is shown is cut into pieces: that is the dear part. SQLite's own snippets take a time that grows
+    /// with the square of the hits, so long texts are cut by ours.
+    fn snippet(&self, query: &SearchQuery, expression: &str, key: i64) -> Result<Vec<Piece>, DbError> {
+        let long = "SELECT content FROM messages WHERE key = ?1 AND length(content) > ?2";
+        let long = self.db.prepare_cached(long).and_then(|mut find| {
+            find.query_row(params![key, LONG_CHARS], |row| row.get::<_, String>(0)).optional()
         });
+        if let Some(text) = long.map_err(|error| self.wrong(error))? {
+            return Ok(snippet::cut(&text, &plain_words(&query.text)));
+        }
+        let sql = "SELECT snippet(message_text, 0, char(1), char(2), '…', 24) FROM message_text
+                   WHERE message_text MATCH ?1 AND rowid = ?2";
+        let text = self
+            .db
+            .prepare_cached(sql)
+            .and_then(|mut cut| cut.query_row(params![expression, key], |row| row.get::<_, String>(0)));
         text.map(|text| pieces(&text)).map_err(|error| self.wrong(error))
     }
 }
@@ -222,6 +231,21 @@ pub(super) fn match_expression(text: &str) -> Option<String> {
         expression = format!("({expression}) NOT ({})", unwanted.join(" OR "));
     }
     Some(expression)
+}
+
+/// The words that are looked for, as a snippet marks them.
+fn plain_words(text: &str) -> Vec<snippet::Wanted> {
+    let kept = words(text).into_iter().filter(|(word, is_phrase)| *is_phrase || !word.starts_with('-'));
+    let parts = kept.flat_map(|(word, is_phrase)| {
+        let is_beginning = !is_phrase && word.ends_with('*');
+        let parts: Vec<String> = snippet::tokens(&word).map(|(_, part)| part.to_lowercase()).collect();
+        let last = parts.len().saturating_sub(1);
+        parts.into_iter().enumerate().map(move |(at, word)| {
+            let is_beginning = is_beginning && at == last;
+            snippet::Wanted { word, is_beginning }
+        })
+    });
+    parts.collect()
 }
 
 /// Words and quoted phrases, without NULs, which no expression may have.

@@ -1,0 +1,49 @@
+//! How the index itself stands: what it knows of which log, and whether it is sound.
+
+use ctx_journal::LogPath;
+use ctx_session::record::SessionMeta;
+
+use super::Queries;
+use crate::db::DbError;
+use crate::db::store::count_of;
+
+/// What the index knows of a log.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct KnownLog {
+    pub log: LogPath,
+    /// The file that was read, and the end of the last record read in it; 0 when not known.
+    pub inode: u64,
+    pub end_bytes: u64,
+}
+
+impl Queries<'_> {
+    /// Every log that the index knows, also those that were gone at the last start.
+    pub fn known_logs(&self) -> Result<Vec<KnownLog>, DbError> {
+        let sql = "SELECT log, inode, end_bytes FROM sessions ORDER BY log";
+        let rows = self.rows(sql, Vec::new(), |row| {
+            Ok((row.get::<_, String>(0)?, count_of(row.get(1)?), count_of(row.get(2)?)))
+        })?;
+        let known =
+            |(log, inode, end_bytes)| Some(KnownLog { log: LogPath::new(log).ok()?, inode, end_bytes });
+        Ok(rows.into_iter().filter_map(known).collect())
+    }
+
+    /// Sessions of which not all text has been read: a search does not see all of them.
+    pub fn unread(&self) -> Result<u64, DbError> {
+        let sql = "SELECT count(*) FROM sessions WHERE missing = 0 AND text_seq < next_seq";
+        Ok(self.rows(sql, Vec::new(), |row| Ok(count_of(row.get(0)?)))?.into_iter().sum())
+    }
+
+    /// What the log at this place said that its session is, when it was last read.
+    pub fn meta_at(&self, log: &LogPath) -> Result<Option<SessionMeta>, DbError> {
+        let sql = "SELECT meta FROM sessions WHERE log = ?1";
+        let found = self.rows(sql, vec![log.as_str().to_owned().into()], |row| row.get::<_, String>(0))?;
+        Ok(found.first().and_then(|meta| serde_json::from_str(meta).ok()))
+    }
+
+    /// What is wrong with the file, as SQLite finds it by reading all of it; nothing when it is sound.
+    pub fn check(&self) -> Result<Vec<String>, DbError> {
+        let said = self.rows("PRAGMA quick_check(20)", Vec::new(), |row| row.get::<_, String>(0))?;
+        Ok(said.into_iter().filter(|line| line != "ok").collect())
+    }
+}
