@@ -118,32 +118,35 @@ impl FileJournal {
         copy_range(source, span.start, len, &*log, at)?;
         write_full(&*log, &last, at + len)?;
         log.sync()?;
-        self.copy_blobs(fork, dir)?;
+        let blobs = self.blobs_of(fork.from)?;
+        let to = join(dir, blob::DIR);
+        if !blobs.is_empty() {
+            self.disk.make_dir(&to, fork.owner)?;
+        }
         self.disk.sync_dir(dir)?;
-        self.disk.sync_dir(WORKING)
+        if blobs.is_empty() { Ok(()) } else { self.copy_blobs(fork, &blobs, &to) }
+    }
+
+    fn blobs_of(&self, log: &LogPath) -> io::Result<Vec<String>> {
+        match self.disk.list(&log.beside(blob::DIR)) {
+            Ok(entries) => {
+                Ok(entries.into_iter().map(|entry| entry.name).filter(|name| blob::is_name(name)).collect())
+            }
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
+            Err(error) => Err(error),
+        }
     }
 
     /// Copies, not links: who damages one of two forks does not reach into the other.
-    fn copy_blobs(&self, fork: &Fork<'_>, dir: &str) -> io::Result<()> {
+    fn copy_blobs(&self, fork: &Fork<'_>, blobs: &[String], to: &str) -> io::Result<()> {
         let from = fork.from.beside(blob::DIR);
-        let entries = match self.disk.list(&from) {
-            Ok(entries) => entries,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
-            Err(error) => return Err(error),
-        };
-        let blobs: Vec<_> = entries.into_iter().filter(|entry| blob::is_name(&entry.name)).collect();
-        if blobs.is_empty() {
-            return Ok(());
-        }
-        let to = join(dir, blob::DIR);
-        self.disk.make_dir(&to, fork.owner)?;
         for blob in blobs {
-            let source = self.disk.open(&join(&from, &blob.name), OpenMode::Read)?;
-            let copy = self.disk.open(&join(&to, &blob.name), OpenMode::CreateNew(fork.owner))?;
+            let source = self.disk.open(&join(&from, blob), OpenMode::Read)?;
+            let copy = self.disk.open(&join(to, blob), OpenMode::CreateNew(fork.owner))?;
             copy_range(&*source, 0, source.len()?, &*copy, 0)?;
             copy.sync()?;
         }
-        self.disk.sync_dir(&to)
+        self.disk.sync_dir(to)
     }
 
     /// Fails when the source was moved meanwhile: then its blobs may have been missed. Who asked looks for it again.

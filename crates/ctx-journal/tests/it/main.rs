@@ -11,6 +11,7 @@ mod contract;
 mod crash;
 mod damage;
 mod faults;
+mod fork;
 mod golden;
 mod real_disk;
 mod repair;
