@@ -1,111 +1,206 @@
-//! The JSON of the HTTP API under `/api/v1`.
+//! The JSON of the HTTP API under `/api/v1`: sessions and runs, the daemon, and the shape of lists and errors.
+
+mod access;
+mod lifecycle;
+mod message;
 
 use ctx_session::record::{Failure, ForkedFrom, LimitHit};
 use ctx_session::{Limits, Name, RunId, Scope, SessionId, StateName};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use utoipa::ToSchema;
+
+pub use access::{Code, Login, NewCode, NewToken, Ticket, Token, TokenMade};
+pub use lifecycle::{ResumeAt, ResumeFrom};
+pub use message::{Message, MessagePart, NewMessage, Role, ToolCall};
 
 /// A page of a list, and the cursor of the next one.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct List<T> {
     pub items: Vec<T>,
+    /// Pass it as `cursor` to read on; null: this was the last page.
     pub next: Option<String>,
 }
 
 /// A session. Times are epoch milliseconds.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Session {
+    #[schema(value_type = String)]
     pub id: SessionId,
+    #[schema(value_type = String)]
     pub name: Name,
     /// What its directory is called.
     pub dir: String,
+    #[schema(value_type = String)]
     pub scope: Scope,
+    #[schema(value_type = Option<String>)]
     pub space: Option<Name>,
     pub owner: u32,
     pub created_by: u32,
+    #[schema(value_type = String)]
     pub project: Name,
+    #[schema(value_type = Option<String>)]
     pub agent: Option<Name>,
+    /// `idle`, `running`, `queued`, `ended` or `failed`.
+    #[schema(value_type = String)]
     pub state: StateName,
+    #[schema(value_type = Option<Object>)]
     pub failure: Option<Failure>,
     /// A run that failed, but whose end could not be written yet.
+    #[schema(value_type = Option<Object>)]
     pub failing: Option<Failure>,
     pub cwd: String,
     pub title: Option<String>,
     pub model: String,
     pub model_override: Option<String>,
+    #[schema(value_type = Option<Object>)]
     pub forked_from: Option<ForkedFrom>,
+    /// Put away: not listed unless asked for.
+    #[serde(default)]
+    pub archived: bool,
+    /// Whether the project's file has changed since the session began.
+    #[serde(default)]
+    pub stale: bool,
+    #[serde(default)]
+    pub dsl_hash: Option<String>,
+    #[schema(value_type = Option<String>)]
     pub pending_run: Option<RunId>,
+    #[schema(value_type = Option<String>)]
     pub current_run: Option<RunId>,
     pub queued: bool,
     pub reason: Option<String>,
+    #[schema(value_type = Option<Object>)]
     pub limit: Option<LimitHit>,
     pub created_at: u64,
     pub updated_at: u64,
     pub ended_at: Option<u64>,
 }
 
-/// A run.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+/// `POST /projects/:id/sessions`. What is absent has its default.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct NewSession {
+    /// Default: the session's id.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    /// Default: the project's primary agent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub agent: Option<String>,
+    /// `private` (default) or `shared`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub scope: Option<String>,
+    /// The space of a shared session.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub space: Option<String>,
+    /// A path as the agent sees it. Default: the agent's own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cwd: Option<String>,
+    /// The session is a fork of this one: it keeps its agent and its cwd, and scope and space unless given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub resume_from: Option<ResumeFrom>,
+}
+
+/// A run. In a list of runs without its messages and tool calls.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Run {
+    #[schema(value_type = String)]
     pub id: RunId,
+    #[schema(value_type = String)]
     pub session_id: SessionId,
+    /// `pending`, `running`, `done`, `failed` or `cancelled`.
     pub state: String,
     pub created_at: u64,
     pub completed_at: Option<u64>,
     pub duration_ms: Option<u64>,
     pub tokens_in: u64,
     pub tokens_out: u64,
+    #[schema(value_type = Option<Object>)]
     pub error: Option<Failure>,
+    /// The message that started it.
+    #[serde(default)]
+    pub operator_message: Option<Message>,
+    /// The agent's last message in it.
+    #[serde(default)]
+    pub primary_response: Option<Message>,
+    #[serde(default)]
+    #[schema(value_type = Vec<Object>)]
+    pub subagent_invocations: Vec<Value>,
+    #[serde(default)]
+    pub tool_calls: Vec<ToolCall>,
 }
 
 /// `PUT /sessions/:id`: what is there is changed; `model_override: null` clears it.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SessionChange {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub title: Option<String>,
+    /// `provider:model`.
     #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "present")]
+    #[schema(value_type = Option<String>)]
     pub model_override: Option<Option<String>>,
+    /// Puts it away, or brings it back.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub archived: Option<bool>,
 }
 
 /// Tells `null` from absent.
-fn present<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<Option<String>>, D::Error> {
+pub(crate) fn present<'de, D: serde::Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Option<Option<String>>, D::Error> {
     Option::<String>::deserialize(deserializer).map(Some)
 }
 
 /// The answer to a post, a resume of the queue, or a cancel.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Posted {
+    #[schema(value_type = String)]
     pub run_id: RunId,
+    #[schema(value_type = String)]
     pub message_id: ctx_session::MessageId,
+    /// `running`, or `queued` when there was no slot; of a repeated post, the state that its run is in.
     pub state: String,
 }
 
 /// `GET /status`.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Status {
     pub version: String,
     pub pid: u32,
     pub root: String,
     pub started_at: u64,
     pub uptime_ms: u64,
+    /// Sessions that the caller may see.
     pub sessions: usize,
+    /// Sessions in memory.
     pub loaded: usize,
+    /// Running sessions that the caller may see.
     pub running: u32,
+    #[schema(value_type = Object)]
     pub limits: Limits,
 }
 
+/// A model or an agent that the tree holds.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Named {
+    pub name: String,
+}
+
 /// The body of every answer that is not a success.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct ErrorBody {
     pub error: ErrorFields,
 }
 
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct ErrorFields {
+    /// Act on this.
+    #[schema(value_type = String)]
     pub code: ctx_session::Code,
+    /// Read this.
     pub message: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<Object>)]
     pub details: Option<Value>,
 }
 

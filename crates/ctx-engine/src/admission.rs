@@ -5,18 +5,26 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use ctx_session::admission::{Admissions, Counts};
 use ctx_session::record::LimitHit;
 use ctx_session::{Limits, Name};
-use tokio::sync::watch;
+use tokio::sync::{broadcast, watch};
 
 /// The running counts and everyone who wants to hear of them.
 #[derive(Debug, Clone)]
 pub struct Slots {
     table: Arc<Mutex<Admissions>>,
     counts: Arc<watch::Sender<Counts>>,
+    changes: broadcast::Sender<Arc<Counts>>,
 }
+
+/// Changes of the counts that wait for a listener; one that falls behind is told so.
+const CHANGES: usize = 1_024;
 
 impl Default for Slots {
     fn default() -> Self {
-        Slots { table: Arc::default(), counts: Arc::new(watch::Sender::new(Counts::default())) }
+        Slots {
+            table: Arc::default(),
+            counts: Arc::new(watch::Sender::new(Counts::default())),
+            changes: broadcast::Sender::new(CHANGES),
+        }
     }
 }
 
@@ -42,7 +50,14 @@ impl Slots {
     /// Tells every listener the counts as they are now.
     pub fn broadcast(&self) {
         let counts = self.table().counts();
+        // Nobody listening is fine.
+        let _ = self.changes.send(Arc::new(counts.clone()));
         self.counts.send_replace(counts);
+    }
+
+    /// Every change from now on, none left out.
+    pub fn changes(&self) -> broadcast::Receiver<Arc<Counts>> {
+        self.changes.subscribe()
     }
 
     pub fn counts(&self) -> watch::Receiver<Counts> {

@@ -88,7 +88,7 @@ async fn load(inner: &Arc<Inner>, id: SessionId) -> bool {
 }
 
 /// The log of every session that is kept on disk.
-pub(crate) fn session_logs(journal: &dyn Journal) -> Result<Vec<LogPath>, JournalError> {
+pub fn session_logs(journal: &dyn Journal) -> Result<Vec<LogPath>, JournalError> {
     let mut logs = Vec::new();
     for pattern in LOGS {
         logs.extend(journal.list(pattern)?);
@@ -97,7 +97,7 @@ pub(crate) fn session_logs(journal: &dyn Journal) -> Result<Vec<LogPath>, Journa
 }
 
 /// What a log's path says of its session, where damage took the first record.
-pub(crate) fn meta_of(log: &LogPath) -> Option<SessionMeta> {
+pub fn meta_of(log: &LogPath) -> Option<SessionMeta> {
     Place::of(log).map(|place| place.meta())
 }
 

@@ -15,6 +15,20 @@ pub struct Counts {
     pub total: u32,
     pub per_project: BTreeMap<Name, u32>,
     pub per_operator: BTreeMap<u32, u32>,
+    /// Of each operator in each project.
+    shares: BTreeMap<(u32, Name), u32>,
+}
+
+impl Counts {
+    /// What one operator may know of them: their own sessions alone.
+    pub fn of_operator(&self, operator: u32) -> Counts {
+        let own = self.shares.iter().filter(|((whose, _), _)| *whose == operator);
+        let per_project: BTreeMap<Name, u32> =
+            own.clone().map(|((_, project), n)| (project.clone(), *n)).collect();
+        let total = per_project.values().sum();
+        let per_operator = if total > 0 { BTreeMap::from([(operator, total)]) } else { BTreeMap::new() };
+        Counts { total, per_project, per_operator, shares: own.map(|(key, n)| (key.clone(), *n)).collect() }
+    }
 }
 
 /// The running counts.
@@ -22,6 +36,7 @@ pub struct Counts {
 pub struct Admissions {
     per_project: HashMap<Name, u32>,
     per_operator: HashMap<u32, u32>,
+    shares: BTreeMap<(u32, Name), u32>,
 }
 
 impl Admissions {
@@ -40,6 +55,7 @@ impl Admissions {
         }
         self.per_project.insert(project.clone(), in_project + 1);
         self.per_operator.insert(operator, of_operator + 1);
+        *self.shares.entry((operator, project.clone())).or_insert(0) += 1;
         Ok(())
     }
 
@@ -51,6 +67,10 @@ impl Admissions {
         if let Some(count) = self.per_operator.get_mut(&operator) {
             *count = count.saturating_sub(1);
         }
+        if let Some(count) = self.shares.get_mut(&(operator, project.clone())) {
+            *count = count.saturating_sub(1);
+        }
+        self.shares.retain(|_, count| *count > 0);
         self.per_project.retain(|_, count| *count > 0);
         self.per_operator.retain(|_, count| *count > 0);
     }
@@ -69,6 +89,30 @@ impl Admissions {
             total: self.per_operator.values().sum(),
             per_project: self.per_project.iter().map(|(project, n)| (project.clone(), *n)).collect(),
             per_operator: self.per_operator.iter().map(|(operator, n)| (*operator, *n)).collect(),
+            shares: self.shares.clone(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_operator_is_told_of_their_own_sessions_alone() {
+        let (a, b) = (Name::new("a").unwrap(), Name::new("b").unwrap());
+        let limits = Limits::default();
+        let mut table = Admissions::default();
+        for (project, operator) in [(&a, 1), (&a, 2), (&b, 1), (&a, 1)] {
+            table.reserve(project, operator, &limits).unwrap();
+        }
+        table.release(&a, 1);
+        let all = table.counts();
+        assert_eq!((all.total, all.per_project.len(), all.per_operator.len()), (3, 2, 2));
+        let own = all.of_operator(1);
+        assert_eq!(own.total, 2);
+        assert_eq!(own.per_project, BTreeMap::from([(a, 1), (b, 1)]));
+        assert_eq!(own.per_operator, BTreeMap::from([(1, 2)]));
+        assert_eq!(all.of_operator(3), Counts::default());
     }
 }

@@ -51,6 +51,18 @@ pub struct Limits {
     pub socket_connections: usize,
     /// How long a socket client may leave a frame unread before it is let go, in milliseconds.
     pub socket_stall_ms: u64,
+    /// Requests a second that one token may make.
+    pub requests_per_second: u32,
+    /// How often a WebSocket client is pinged, in milliseconds; one that is silent twice as long is gone.
+    pub ping_ms: u64,
+    /// How long a WebSocket client may leave frames unread before it is detached as slow, in milliseconds.
+    pub slow_ms: u64,
+    /// How long frames are kept for an operator who is detached, in milliseconds.
+    pub reattach_ms: u64,
+    /// Frames kept for one session's detached operator, in bytes.
+    pub reattach_bytes: usize,
+    /// Frames kept for all detached operators together, in bytes; who detached first is let go first.
+    pub reattach_bytes_total: usize,
 }
 
 impl Default for Limits {
@@ -77,6 +89,12 @@ impl Default for Limits {
             stop_grace_ms: 5_000,
             socket_connections: 1_024,
             socket_stall_ms: 600_000,
+            requests_per_second: 200,
+            ping_ms: 15_000,
+            slow_ms: 10_000,
+            reattach_ms: 600_000,
+            reattach_bytes: 50 * 1024 * 1024,
+            reattach_bytes_total: 512 * 1024 * 1024,
         }
     }
 }

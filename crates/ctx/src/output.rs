@@ -27,6 +27,12 @@ impl Paint {
         Paint { on: false }
     }
 
+    /// Colours, whoever looks.
+    #[cfg(test)]
+    pub fn on() -> Paint {
+        Paint { on: true }
+    }
+
     pub fn is_on(self) -> bool {
         self.on
     }

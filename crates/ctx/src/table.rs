@@ -4,7 +4,7 @@ use crate::output::Paint;
 use crate::words;
 
 /// Between two columns.
-const GAP: usize = 2;
+pub const GAP: usize = 2;
 /// A last column narrower than this is not worth a line break either.
 const LAST_MIN: usize = 8;
 
@@ -24,7 +24,7 @@ impl Cell {
         Cell { plain: plain.into(), painted: Some(painted) }
     }
 
-    fn width(&self) -> usize {
+    pub fn width(&self) -> usize {
         self.plain.chars().count()
     }
 }

@@ -1,7 +1,8 @@
 //! Refusals as HTTP answers: one shape, the status of the one table.
 
 use axum::Json;
-use axum::http::StatusCode;
+use axum::http::header::{RETRY_AFTER, WWW_AUTHENTICATE};
+use axum::http::{HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use ctx_api::http::{ErrorBody, ErrorFields};
 use ctx_session::{Code, Refusal};
@@ -9,6 +10,9 @@ use ctx_session::{Code, Refusal};
 /// A refusal on its way out.
 #[derive(Debug)]
 pub struct ApiError(pub Refusal);
+
+/// What every handler gives back.
+pub(crate) type Answer<T> = Result<T, ApiError>;
 
 impl From<Refusal> for ApiError {
     fn from(refusal: Refusal) -> Self {
@@ -18,7 +22,16 @@ impl From<Refusal> for ApiError {
 
 impl IntoResponse for ApiError {
     fn into_response(self) -> Response {
-        answer(StatusCode::from_u16(self.0.code.http()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR), self.0)
+        let code = self.0.code;
+        let status = StatusCode::from_u16(code.http()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+        let mut response = answer(status, self.0);
+        if code == Code::Ekeyrejected {
+            response.headers_mut().insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+        }
+        if code == Code::Eagain {
+            response.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("1"));
+        }
+        response
     }
 }
 
@@ -28,18 +41,15 @@ fn answer(status: StatusCode, refusal: Refusal) -> Response {
     (status, Json(ErrorBody { error })).into_response()
 }
 
+pub(super) fn nothing_there(what: &str) -> ApiError {
+    ApiError(Refusal::new(Code::Enoent, format!("there is no such {what}")))
+}
+
 pub(super) async fn no_route() -> Response {
-    ApiError(Refusal::new(Code::Enoent, "there is no such route")).into_response()
+    nothing_there("route").into_response()
 }
 
 pub(super) async fn no_method() -> Response {
     let refusal = Refusal::new(Code::Einval, "this route does not take that method");
     answer(StatusCode::METHOD_NOT_ALLOWED, refusal)
-}
-
-/// Reads a JSON body; an absent one is `{}`.
-pub(super) fn body<T: serde::de::DeserializeOwned>(bytes: &[u8]) -> Result<T, ApiError> {
-    let bytes = if bytes.iter().all(u8::is_ascii_whitespace) { b"{}" } else { bytes };
-    serde_json::from_slice(bytes)
-        .map_err(|error| ApiError(Refusal::new(Code::Einval, format!("the body does not fit: {error}"))))
 }

@@ -1,23 +1,40 @@
-//! HTTP under `/api/v1`. Served on `.state/api.sock`, where the peer's uid is the identity.
+//! HTTP under `/api/v1`, on TCP and on `.state/api.sock`. Handlers translate; the gates say who asks; the
+//! document that describes it all is made from the handlers themselves.
 
+mod access;
+mod catalog;
+mod docs;
 mod error;
+mod extract;
+mod gate;
+mod idempotency;
+mod keys;
+mod lifecycle;
+mod messages;
+mod records;
+mod runs;
 mod sessions;
+mod sockets;
 mod status;
 
 use std::sync::Arc;
 use std::time::Instant;
 
-use axum::Router;
 use axum::extract::DefaultBodyLimit;
-use axum::extract::connect_info::Connected;
-use axum::routing::{delete, get, post};
-use axum::serve::IncomingStream;
-use ctx_engine::{Caller, Engine};
-use ctx_session::{Code, Refusal, Timestamp};
-use tokio::net::UnixListener;
+use axum::{Router, middleware};
+use ctx_engine::Engine;
+use ctx_session::Timestamp;
+use tokio::net::{TcpListener, UnixListener};
 use tokio_util::sync::CancellationToken;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
 
+pub use access::Access;
+pub use catalog::Catalog;
 pub use error::ApiError;
+pub use gate::Hosts;
+
+use crate::ws::Hub;
 
 /// Longest body of a request.
 const BODY_BYTES_MAX: usize = 4 * 1024 * 1024;
@@ -27,6 +44,9 @@ const BODY_BYTES_MAX: usize = 4 * 1024 * 1024;
 pub struct Api {
     pub engine: Engine,
     pub about: Arc<About>,
+    pub access: Access,
+    pub catalog: Arc<dyn Catalog>,
+    pub hub: Hub,
 }
 
 /// What the daemon says of itself.
@@ -38,43 +58,90 @@ pub struct About {
     pub started: Instant,
 }
 
-/// The peer of a Unix socket; None when the kernel does not know it.
-#[derive(Debug, Clone, Copy)]
-pub struct Peer(Option<Caller>);
-
-impl Peer {
-    /// Nobody comes in unknown.
-    fn caller(self) -> Result<Caller, ApiError> {
-        let unknown = || Refusal::new(Code::Ekeyrejected, "the peer of this socket is not known");
-        self.0.ok_or_else(|| ApiError(unknown()))
-    }
+/// Every route there is, and the document that describes them.
+fn routes(version: &str) -> (Router<Api>, utoipa::openapi::OpenApi) {
+    let v1 = OpenApiRouter::new()
+        .routes(routes!(status::status))
+        .routes(routes!(status::healthz))
+        .routes(routes!(sessions::list, sessions::create))
+        .routes(routes!(sessions::read, sessions::change, sessions::end))
+        .routes(routes!(messages::list, messages::post))
+        .routes(routes!(sessions::resume))
+        .routes(routes!(sessions::discard))
+        .routes(routes!(runs::list))
+        .routes(routes!(runs::read))
+        .routes(routes!(runs::cancel))
+        .routes(routes!(records::stream))
+        .routes(routes!(catalog::models))
+        .routes(routes!(catalog::agents))
+        .routes(routes!(keys::list, keys::create))
+        .routes(routes!(keys::revoke))
+        .routes(routes!(keys::code))
+        .routes(routes!(keys::login))
+        .routes(routes!(keys::ticket))
+        .routes(routes!(sockets::session))
+        .routes(routes!(sockets::system))
+        .routes(routes!(docs::document))
+        .routes(routes!(docs::page));
+    let described = OpenApiRouter::with_openapi(docs::about(version)).nest("/api/v1", v1);
+    described.split_for_parts()
 }
 
-impl Connected<IncomingStream<'_, UnixListener>> for Peer {
-    fn connect_info(stream: IncomingStream<'_, UnixListener>) -> Peer {
-        Peer(crate::unix::caller(stream.io()).ok())
-    }
-}
-
-/// Every route there is.
-pub fn router(api: Api) -> Router {
-    let v1 = Router::new()
-        .route("/status", get(status::status))
-        .route("/healthz", get(status::healthz))
-        .route("/projects/{project}/sessions", get(sessions::list))
-        .route("/sessions/{id}", get(sessions::read).put(sessions::change).delete(sessions::end))
-        .route("/sessions/{id}/resume", post(sessions::resume))
-        .route("/sessions/{id}/queued-message", delete(sessions::discard))
-        .route("/sessions/{id}/runs", get(sessions::runs))
-        .route("/sessions/{id}/runs/{run}/cancel", post(sessions::cancel))
+/// The whole API, with a document of itself; a gate is still to be put before it.
+fn router(api: Api) -> Router {
+    let (routes, document) = routes(&api.about.version);
+    routes
         .fallback(error::no_route)
         .method_not_allowed_fallback(error::no_method)
-        .with_state(api);
-    Router::new().nest("/api/v1", v1).fallback(error::no_route).layer(DefaultBodyLimit::max(BODY_BYTES_MAX))
+        .layer(axum::Extension(docs::Document::new(&document)))
+        .layer(middleware::from_fn_with_state(idempotency::Memory::default(), idempotency::once))
+        .layer(DefaultBodyLimit::max(BODY_BYTES_MAX))
+        .with_state(api)
 }
 
-/// Serves the API until `stop`.
+/// Serves the API on a Unix socket until `stop`.
 pub async fn serve_unix(listener: UnixListener, api: Api, stop: CancellationToken) -> std::io::Result<()> {
-    let service = router(api).into_make_service_with_connect_info::<Peer>();
+    let router = router(api).layer(middleware::from_fn(gate::unix));
+    let service = router.into_make_service_with_connect_info::<gate::Peer>();
     axum::serve(listener, service).with_graceful_shutdown(async move { stop.cancelled().await }).await
+}
+
+/// Serves the API over TCP until `stop`. `warn`: others can reach this address.
+pub async fn serve_tcp(
+    listener: TcpListener,
+    api: Api,
+    hosts: Hosts,
+    warn: bool,
+    stop: CancellationToken,
+) -> std::io::Result<()> {
+    let gate = gate::TcpGate { access: api.access.clone(), hosts: Arc::new(hosts), warn };
+    let router = router(api).layer(middleware::from_fn_with_state(gate, gate::tcp));
+    let listener = axum::serve::ListenerExt::tap_io(listener, |stream| {
+        // Frames are small and wanted at once.
+        let _ = stream.set_nodelay(true);
+    });
+    axum::serve(listener, router).with_graceful_shutdown(async move { stop.cancelled().await }).await
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    /// The routes are registered through the handlers' own descriptions; this holds that none is registered beside.
+    #[test]
+    fn every_route_is_in_the_document() {
+        let (_, document) = super::routes("0");
+        let document = serde_json::to_value(&document).unwrap();
+        let paths: BTreeSet<&str> = document["paths"].as_object().unwrap().keys().map(String::as_str).collect();
+        let source = include_str!("mod.rs");
+        let handlers = source.split("routes!(").skip(1).filter_map(|rest| rest.split(')').next());
+        let registered: usize = handlers.filter(|list| !list.contains('"')).map(|list| list.split(',').count()).sum();
+        let operations: usize =
+            document["paths"].as_object().unwrap().values().map(|item| item.as_object().unwrap().len()).sum();
+        assert_eq!(registered, operations, "{paths:?}");
+        assert!(!source.contains(concat!(".rou", "te(\"")), "routes are added with routes! alone");
+        for path in ["/api/v1/sessions/{id}", "/api/v1/tokens/{tid}", "/api/v1/sessions/{id}/socket"] {
+            assert!(paths.contains(path), "{path} is not in {paths:?}");
+        }
+    }
 }

@@ -1,67 +1,68 @@
-//! Sessions, their queue and their runs.
+//! Sessions and their queue.
 
 use axum::Json;
-use axum::body::Bytes;
-use axum::extract::{ConnectInfo, Path, Query, State};
+use axum::extract::State;
 use axum::http::StatusCode;
-use ctx_api::http::{List, Posted, Run, Session, SessionChange};
-use ctx_engine::Summary;
-use ctx_session::{Code, Name, Refusal, RunId, RunState, SessionId, StateName};
+use ctx_api::http::{List, NewSession, Posted, Session, SessionChange};
+use ctx_engine::{Caller, Summary};
+use ctx_session::{Name, Refusal, RunState, Scope, SessionId, StateName};
 use serde::Deserialize;
+use utoipa::IntoParams;
 
-use super::error::body;
-use super::{Api, ApiError, Peer};
-
-type Answer<T> = Result<T, ApiError>;
+use super::{Api, lifecycle};
+use super::error::{Answer, nothing_there};
+use super::extract::{Asked, At, Given, Who, session_id};
 
 /// Sessions on one page unless told otherwise, and at most.
 const PAGE: usize = 50;
 const PAGE_MAX: usize = 1_000;
 
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Default, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields, default)]
+#[into_params(parameter_in = Query)]
 pub(super) struct ListQuery {
+    /// `idle`, `running`, `queued`, `ended` or `failed`.
     state: Option<String>,
     agent: Option<String>,
+    /// The directory they work in.
+    cwd: Option<String>,
+    /// Also those that were put away.
+    archived: bool,
+    /// Sessions on a page: 50, at most 1000.
     limit: Option<usize>,
-    /// The `next` of the page before: the last id on it.
+    /// The `next` of the page before.
     cursor: Option<String>,
-}
-
-fn session_id(text: &str) -> Answer<SessionId> {
-    // An id that is none names nothing.
-    text.parse().map_err(|_| ApiError(Refusal::new(Code::Enoent, "there is no such session")))
-}
-
-fn run_id(text: &str) -> Answer<RunId> {
-    text.parse().map_err(|_| ApiError(Refusal::new(Code::Enoent, "there is no such run")))
 }
 
 fn state_named(word: &str) -> Answer<StateName> {
     let found = StateName::ALL.into_iter().find(|state| state.as_str() == word);
-    found.ok_or_else(|| {
-        ApiError(Refusal::invalid("state", "a state is idle, running, queued, ended or failed"))
-    })
+    Ok(found.ok_or_else(|| Refusal::invalid("state", "a state is idle, running, queued, ended or failed"))?)
 }
 
+pub(super) fn name(field: &'static str, text: &str) -> Result<Name, Refusal> {
+    Name::new(text).map_err(|rule| Refusal::invalid(field, rule.to_string()))
+}
+
+/// The sessions of a project that the caller may see, newest first
+#[utoipa::path(get, path = "/projects/{project}/sessions", tag = "sessions",
+    params(("project" = String, Path), ListQuery), responses((status = 200, body = List<Session>)))]
 pub(super) async fn list(
     State(api): State<Api>,
-    ConnectInfo(peer): ConnectInfo<Peer>,
-    Path(project): Path<String>,
-    query: Result<Query<ListQuery>, axum::extract::rejection::QueryRejection>,
+    Who(caller): Who,
+    At(project): At<String>,
+    Asked(query): Asked<ListQuery>,
 ) -> Answer<Json<List<Session>>> {
-    let caller = peer.caller()?;
-    let Query(query) = query.map_err(|error| ApiError(Refusal::invalid("query", error.body_text())))?;
     let state = query.state.as_deref().map(state_named).transpose()?;
-    let cursor = query.cursor.as_deref().map(session_id).transpose()?;
-    let project = Name::new(&project).map_err(|rule| Refusal::invalid("project", rule.to_string()))?;
+    let bad_cursor = |_| Refusal::invalid("cursor", "a cursor is the `next` of the page before");
+    let cursor = query.cursor.as_deref().map(|c| c.parse::<SessionId>().map_err(bad_cursor)).transpose()?;
+    let project = name("project", &project)?;
     let mut found = api.engine.list(caller, |summary| {
+        let agent = summary.meta.agent.as_ref().map(Name::as_str);
         summary.meta.project == project
+            && (query.archived || !summary.archived)
             && state.is_none_or(|state| summary.state == state)
-            && query
-                .agent
-                .as_ref()
-                .is_none_or(|agent| summary.meta.agent.as_ref().is_some_and(|found| found.as_str() == agent))
+            && query.agent.as_deref().is_none_or(|wanted| agent == Some(wanted))
+            && query.cwd.as_ref().is_none_or(|cwd| summary.cwd == *cwd)
     });
     // By id, newest first: a page stays where it is while sessions come and change.
     found.sort_by_key(|summary| std::cmp::Reverse(summary.id()));
@@ -84,49 +85,122 @@ pub(super) async fn list(
     Ok(Json(List { items, next }))
 }
 
-pub(super) async fn read(
+/// Make a session
+#[utoipa::path(post, path = "/projects/{project}/sessions", tag = "sessions",
+    params(("project" = String, Path)), request_body = NewSession,
+    responses((status = 201, body = Session)))]
+pub(super) async fn create(
     State(api): State<Api>,
-    ConnectInfo(peer): ConnectInfo<Peer>,
-    Path(id): Path<String>,
-) -> Answer<Json<Session>> {
-    let (caller, id) = (peer.caller()?, session_id(&id)?);
-    let session = api.engine.look(caller, id).await?;
-    Ok(Json(shape(&api.engine.find(caller, id)?, &session)))
+    Who(caller): Who,
+    At(project): At<String>,
+    Given(new): Given<NewSession>,
+) -> Answer<(StatusCode, Json<Session>)> {
+    if let Some(from) = &new.resume_from {
+        let fork = lifecycle::fork(&api, caller, &project, from, &new).await?;
+        return Ok((StatusCode::CREATED, Json(fork)));
+    }
+    let catalog = api.catalog.clone();
+    let asked = project.clone();
+    let primary = tokio::task::spawn_blocking(move || catalog.primary(&asked)).await.ok().flatten();
+    let primary = primary.ok_or_else(|| nothing_there("project"))?;
+    let scope = match new.scope.as_deref() {
+        None | Some("private") => Scope::Private,
+        Some("shared") => Scope::Shared,
+        Some("temp") => {
+            let message = "a temp session lives as long as a connection: use the agent's socket";
+            return Err(Refusal::invalid("scope", message).into());
+        }
+        Some(_) => return Err(Refusal::invalid("scope", "a scope is private or shared").into()),
+    };
+    let own_name = |text: &str| Name::of_session(text).map_err(|rule| Refusal::invalid("name", rule.to_string()));
+    let new = ctx_engine::NewSession {
+        agent: name("agent", new.agent.as_deref().unwrap_or(&primary))?,
+        name: new.name.as_deref().map(own_name).transpose()?,
+        scope,
+        space: space(scope, new.space.as_deref())?,
+        cwd: new.cwd,
+        client: Some("http".to_owned()),
+    };
+    let id = api.engine.create(caller, new).await?;
+    Ok((StatusCode::CREATED, Json(shown(&api, caller, id).await?)))
 }
 
+/// A shared session needs a space, another must not have one.
+fn space(scope: Scope, space: Option<&str>) -> Result<Option<Name>, Refusal> {
+    match (scope, space) {
+        (Scope::Shared, Some(space)) => name("space", space).map(Some),
+        (Scope::Shared, None) => Err(Refusal::invalid("space", "a shared session needs a space")),
+        (Scope::Private | Scope::Temp, Some(_)) => {
+            Err(Refusal::invalid("space", "only a shared session has a space"))
+        }
+        (Scope::Private | Scope::Temp, None) => Ok(None),
+    }
+}
+
+async fn shown(api: &Api, caller: Caller, id: SessionId) -> Answer<Session> {
+    let session = api.engine.look(caller, id).await?;
+    Ok(shape(&api.engine.find(caller, id)?, &session))
+}
+
+/// Read a session
+#[utoipa::path(get, path = "/sessions/{id}", tag = "sessions", params(("id" = String, Path)),
+    responses((status = 200, body = Session)))]
+pub(super) async fn read(
+    State(api): State<Api>,
+    Who(caller): Who,
+    At(id): At<String>,
+) -> Answer<Json<Session>> {
+    Ok(Json(shown(&api, caller, session_id(&id)?).await?))
+}
+
+/// Change a session's title or its sticky model, put it away or bring it back
+#[utoipa::path(put, path = "/sessions/{id}", tag = "sessions", params(("id" = String, Path)),
+    request_body = SessionChange, responses((status = 200, body = Session)))]
 pub(super) async fn change(
     State(api): State<Api>,
-    ConnectInfo(peer): ConnectInfo<Peer>,
-    Path(id): Path<String>,
-    bytes: Bytes,
+    Who(caller): Who,
+    At(id): At<String>,
+    Given(change): Given<SessionChange>,
 ) -> Answer<Json<Session>> {
-    let (caller, id) = (peer.caller()?, session_id(&id)?);
-    let change: SessionChange = body(&bytes)?;
-    if let Some(title) = &change.title {
-        api.engine.rename(caller, id, title).await?;
-    }
+    let id = session_id(&id)?;
+    // The model first: it is the one that may be refused.
     if let Some(model) = change.model_override {
         api.engine.set_model(caller, id, model).await?;
     }
-    let session = api.engine.look(caller, id).await?;
-    Ok(Json(shape(&api.engine.find(caller, id)?, &session)))
+    if let Some(title) = &change.title {
+        api.engine.rename(caller, id, title).await?;
+    }
+    if let Some(archived) = change.archived {
+        api.engine.archive(caller, id, archived).await?;
+    }
+    Ok(Json(shown(&api, caller, id).await?))
 }
 
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Default, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields, default)]
+#[into_params(parameter_in = Query)]
 pub(super) struct EndQuery {
+    /// Must be true to end: it cannot be undone.
     confirm: bool,
+    /// Delete a session that has ended or failed, with all that was said in it.
+    purge: bool,
 }
 
+/// End a session, or delete one that is over
+#[utoipa::path(delete, path = "/sessions/{id}", tag = "sessions", params(("id" = String, Path), EndQuery),
+    responses((status = 204)))]
 pub(super) async fn end(
     State(api): State<Api>,
-    ConnectInfo(peer): ConnectInfo<Peer>,
-    Path(id): Path<String>,
-    query: Result<Query<EndQuery>, axum::extract::rejection::QueryRejection>,
+    Who(caller): Who,
+    At(id): At<String>,
+    Asked(query): Asked<EndQuery>,
 ) -> Answer<StatusCode> {
-    let (caller, id) = (peer.caller()?, session_id(&id)?);
-    let Query(query) = query.map_err(|error| ApiError(Refusal::invalid("query", error.body_text())))?;
+    let id = session_id(&id)?;
     api.engine.find(caller, id)?;
+    if query.purge {
+        api.engine.purge(caller, id).await?;
+        return Ok(StatusCode::NO_CONTENT);
+    }
     if !query.confirm {
         return Err(Refusal::invalid("confirm", "ending a session needs ?confirm=true").into());
     }
@@ -134,60 +208,50 @@ pub(super) async fn end(
     Ok(StatusCode::NO_CONTENT)
 }
 
+/// Start the queued run, if there is a slot
+#[utoipa::path(post, path = "/sessions/{id}/resume", tag = "queue", params(("id" = String, Path)),
+    responses((status = 202, body = Posted)))]
 pub(super) async fn resume(
     State(api): State<Api>,
-    ConnectInfo(peer): ConnectInfo<Peer>,
-    Path(id): Path<String>,
+    Who(caller): Who,
+    At(id): At<String>,
 ) -> Answer<(StatusCode, Json<Posted>)> {
-    let (caller, id) = (peer.caller()?, session_id(&id)?);
-    let posted = api.engine.resume_queued(caller, id).await?;
-    let state = posted.state.as_str().to_owned();
-    Ok((StatusCode::ACCEPTED, Json(Posted { run_id: posted.run, message_id: posted.message, state })))
+    let done = api.engine.resume_queued(caller, session_id(&id)?).await?;
+    Ok((StatusCode::ACCEPTED, Json(posted(&done))))
 }
 
+/// Discard the queued message; its run is cancelled
+#[utoipa::path(delete, path = "/sessions/{id}/queued-message", tag = "queue", params(("id" = String, Path)),
+    responses((status = 204)))]
 pub(super) async fn discard(
     State(api): State<Api>,
-    ConnectInfo(peer): ConnectInfo<Peer>,
-    Path(id): Path<String>,
+    Who(caller): Who,
+    At(id): At<String>,
 ) -> Answer<StatusCode> {
-    let (caller, id) = (peer.caller()?, session_id(&id)?);
-    api.engine.discard_queued(caller, id).await?;
+    api.engine.discard_queued(caller, session_id(&id)?).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 
-pub(super) async fn runs(
-    State(api): State<Api>,
-    ConnectInfo(peer): ConnectInfo<Peer>,
-    Path(id): Path<String>,
-) -> Answer<Json<List<Run>>> {
-    let (caller, id) = (peer.caller()?, session_id(&id)?);
-    let session = api.engine.look(caller, id).await?;
-    let items = session.runs().map(|run| run_shape(id, run)).collect();
-    Ok(Json(List { items, next: None }))
-}
-
-pub(super) async fn cancel(
-    State(api): State<Api>,
-    ConnectInfo(peer): ConnectInfo<Peer>,
-    Path((id, run)): Path<(String, String)>,
-) -> Answer<Json<Run>> {
-    let (caller, id, run) = (peer.caller()?, session_id(&id)?, run_id(&run)?);
-    api.engine.cancel(caller, id, run).await?;
-    let session = api.engine.look(caller, id).await?;
-    let found = session.run(run).ok_or_else(|| Refusal::new(Code::Enoent, "there is no such run"))?;
-    Ok(Json(run_shape(id, found)))
+/// What came of a post, in the session's words: a run that is pending makes it queued.
+pub(super) fn posted(posted: &ctx_engine::Posted) -> Posted {
+    let state = match &posted.state {
+        RunState::Pending => "queued",
+        state => state.as_str(),
+    };
+    Posted { run_id: posted.run, message_id: posted.message, state: state.to_owned() }
 }
 
 /// A session of which only the summary is known.
-fn known(summary: &Summary) -> ctx_session::Session {
+pub(super) fn known(summary: &Summary) -> ctx_session::Session {
     let mut session = ctx_session::Session::new((*summary.meta).clone(), 0, summary.created_at);
     session.cwd.clone_from(&summary.cwd);
     session.updated_at = summary.updated_at;
+    session.archived = summary.archived;
     session
 }
 
 /// A session as the API shows it.
-fn shape(summary: &Summary, session: &ctx_session::Session) -> Session {
+pub(super) fn shape(summary: &Summary, session: &ctx_session::Session) -> Session {
     use ctx_session::State as S;
     let meta = &session.meta;
     let (pending, current, limit) = match &session.state {
@@ -217,6 +281,9 @@ fn shape(summary: &Summary, session: &ctx_session::Session) -> Session {
         model: meta.model.clone(),
         model_override: session.model_override.clone(),
         forked_from: meta.forked_from,
+        archived: session.archived,
+        stale: false,
+        dsl_hash: meta.dsl_hash.clone(),
         pending_run: pending,
         current_run: current,
         queued: pending.is_some(),
@@ -225,24 +292,5 @@ fn shape(summary: &Summary, session: &ctx_session::Session) -> Session {
         created_at: session.created_at.as_millis(),
         updated_at: session.updated_at.as_millis(),
         ended_at: session.ended_at.map(|time| time.as_millis()),
-    }
-}
-
-fn run_shape(session_id: SessionId, run: &ctx_session::session::Run) -> Run {
-    let error = match &run.state {
-        RunState::Failed(failure) => Some(failure.clone()),
-        RunState::Pending | RunState::Running | RunState::Done | RunState::Cancelled => None,
-    };
-    let started = run.started_at.unwrap_or(run.created_at);
-    Run {
-        id: run.id,
-        session_id,
-        state: run.state.as_str().to_owned(),
-        created_at: run.created_at.as_millis(),
-        completed_at: run.completed_at.map(|time| time.as_millis()),
-        duration_ms: run.completed_at.map(|time| time.millis_since(started)),
-        tokens_in: run.usage.input,
-        tokens_out: run.usage.output,
-        error,
     }
 }

@@ -1,16 +1,16 @@
 //! How the daemon is.
 
 use axum::Json;
-use axum::extract::{ConnectInfo, State};
+use axum::extract::State;
 use ctx_api::http::Status;
 
-use super::{Api, ApiError, Peer};
+use super::Api;
+use super::error::Answer;
+use super::extract::Who;
 
-pub(super) async fn status(
-    State(api): State<Api>,
-    ConnectInfo(peer): ConnectInfo<Peer>,
-) -> Result<Json<Status>, ApiError> {
-    let caller = peer.caller()?;
+/// How the daemon is, with every limit
+#[utoipa::path(get, path = "/status", tag = "daemon", responses((status = 200, body = Status)))]
+pub(super) async fn status(State(api): State<Api>, Who(caller): Who) -> Answer<Json<Status>> {
     let mine = api.engine.list(caller, |_| true);
     let running = mine.iter().filter(|s| s.state == ctx_session::StateName::Running).count();
     Ok(Json(Status {
@@ -26,6 +26,9 @@ pub(super) async fn status(
     }))
 }
 
+/// Whether it lives; needs no token
+#[utoipa::path(get, path = "/healthz", tag = "daemon",
+    responses((status = 200, body = String, content_type = "text/plain")))]
 pub(super) async fn healthz() -> &'static str {
     "ok\n"
 }

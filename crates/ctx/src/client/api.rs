@@ -36,6 +36,12 @@ impl<'a> Api<'a> {
         self.call(Method::POST, path, None)
     }
 
+    /// A POST with a body.
+    pub fn post_with<T: DeserializeOwned>(&self, path: &str, body: &impl Serialize) -> Result<T, Failure> {
+        let body = serde_json::to_vec(body).map_err(|error| Failure::new(Code::Eio, error.to_string()))?;
+        self.call(Method::POST, path, Some(body))
+    }
+
     pub fn put<T: DeserializeOwned>(&self, path: &str, body: &impl Serialize) -> Result<T, Failure> {
         let body = serde_json::to_vec(body).map_err(|error| Failure::new(Code::Eio, error.to_string()))?;
         self.call(Method::PUT, path, Some(body))

@@ -1,26 +1,35 @@
-//! `ctx ls`: the sessions, from their files.
+//! `ctx ls`: the sessions. The plain list comes from their files, which are never behind; a question that the
+//! files answer only by being read one by one comes from the index.
+
+mod find;
 
 use std::io::{IsTerminal, Write};
 
+use clap::ValueEnum;
 use ctx_session::{Name, StateName};
-use ctx_views::read::{Object, Reader, SessionRef, SessionsDir, Summary};
 use serde_json::json;
 
 use crate::failure::Failure;
 use crate::output::{self, Paint};
 use crate::root::Root;
-use crate::sessions::own_uid;
-use crate::{table, words};
+use crate::table::{self, Cell};
+use crate::words;
+use find::Row;
+
+/// The last column is worth so many characters before another column gives way to it.
+const TITLE_MIN: usize = 24;
 
 /// List sessions
 ///
-/// Your own and those of the spaces you are in, newest first, read from their files: it works without a daemon
-/// and shows what the last one left. Ended and failed sessions are shown with --all.
+/// Your own and those of the spaces you are in, newest first. It needs no daemon and shows what the last one left.
+/// Sessions that are over are shown with --all, archived ones with --archived.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
   ctx ls                          what can be gone on with
   ctx ls coder --all              all of coder's sessions, also those that are over
+  ctx ls --state queued --sort created
+  ctx ls --text 'flaky test' --project web
   ctx ls --json | jq -r 'select(.state == \"queued\") | .session'")]
 pub struct Args {
     /// Only the sessions of this agent
@@ -29,6 +38,24 @@ pub struct Args {
     /// Also sessions that have ended or failed
     #[arg(short, long)]
     all: bool,
+    /// Also sessions that are archived
+    #[arg(long)]
+    archived: bool,
+    /// Only sessions in this state; may be given more than once
+    #[arg(long = "state", value_name = "STATE")]
+    states: Vec<StateWord>,
+    /// Only sessions of this project
+    #[arg(long, value_name = "PROJECT")]
+    project: Option<Name>,
+    /// Only sessions in this directory, as the agent sees it
+    #[arg(long, value_name = "DIR")]
+    cwd: Option<String>,
+    /// Only sessions with this in their name, their title or what was said
+    #[arg(short, long, value_name = "TEXT")]
+    text: Option<String>,
+    /// In what order: what changed last, what was made last, or a to z
+    #[arg(long, value_name = "ORDER", default_value = "updated")]
+    sort: SortWord,
     /// At most N sessions; 0 for no limit
     #[arg(short = 'n', long = "limit", value_name = "N", default_value_t = 50)]
     limit: usize,
@@ -37,104 +64,126 @@ pub struct Args {
     json: bool,
 }
 
-pub fn run(args: Args, root: &Root) -> Result<(), Failure> {
-    let reader = root.reader()?;
-    let limit = if args.limit == 0 { usize::MAX } else { args.limit };
-    let mut found = Vec::new();
-    for place in reader.places(own_uid())? {
-        for sessions in reader.session_dirs(&place)? {
-            if args.agent.as_ref().is_none_or(|agent| sessions.object == Object::Agent(agent.clone())) {
-                found.extend(newest(&reader, &sessions, args.all, limit)?);
-            }
+/// The states, to be typed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum StateWord {
+    Idle,
+    Running,
+    Queued,
+    Ended,
+    Failed,
+}
+
+impl StateWord {
+    fn state(self) -> StateName {
+        match self {
+            StateWord::Idle => StateName::Idle,
+            StateWord::Running => StateName::Running,
+            StateWord::Queued => StateName::Queued,
+            StateWord::Ended => StateName::Ended,
+            StateWord::Failed => StateName::Failed,
         }
     }
-    found.sort_by_key(|summary| std::cmp::Reverse(summary.updated_at));
-    let more = found.len() > limit;
-    found.truncate(limit);
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum SortWord {
+    Updated,
+    Created,
+    Name,
+}
+
+pub fn run(args: Args, root: &Root) -> Result<(), Failure> {
+    let limit = if args.limit == 0 { usize::MAX } else { args.limit };
+    let mut rows = find::rows(&args, root, limit)?;
+    let more = rows.len() > limit;
+    rows.truncate(limit);
     let mut out = output::stdout();
     if args.json {
-        for summary in &found {
-            writeln!(out, "{}", as_json(summary))?;
+        for row in &rows {
+            writeln!(out, "{}", as_json(row))?;
         }
     } else {
-        out.write_all(as_table(&found).as_bytes())?;
+        out.write_all(as_table(&rows, output::width(), Paint::for_stdout()).as_bytes())?;
     }
     out.flush()?;
     if std::io::stdout().is_terminal() && !args.json {
-        talk(&args, root, &found, more);
+        talk(&args, root, &rows, more);
     }
     Ok(())
 }
 
-/// The newest sessions of one directory, one more than `limit` so that it shows that there are more.
-fn newest(reader: &Reader, sessions: &SessionsDir, all: bool, limit: usize) -> Result<Vec<Summary>, Failure> {
-    let wanted = limit.saturating_add(1);
-    let is_over = |session: &SessionRef| crate::sessions::plain_name(&session.dir_name) != session.dir_name;
-    let mut asked = wanted;
-    loop {
-        let names = reader.newest(sessions, asked)?;
-        let all_seen = names.len() < asked;
-        let mut kept: Vec<_> = names.into_iter().filter(|session| all || !is_over(session)).collect();
-        // Sessions that are over may crowd out the others: ask for more until there are enough.
-        if kept.len() >= wanted || all_seen {
-            kept.truncate(wanted);
-            return Ok(summaries(reader, &kept, all));
-        }
-        asked = asked.saturating_mul(4);
-    }
-}
-
-/// A session that cannot be read does not hide the others.
-fn summaries(reader: &Reader, sessions: &[SessionRef], all: bool) -> Vec<Summary> {
-    let mut found = Vec::new();
-    for session in sessions {
-        match reader.summary(session) {
-            Ok(summary) if all || !summary.meta.state.is_over() => found.push(summary),
-            Ok(_) => {}
-            Err(error) => output::say(format_args!("{session}: {error}")),
-        }
-    }
-    found
-}
-
-fn as_json(summary: &Summary) -> serde_json::Value {
-    let meta = &summary.meta;
+fn as_json(row: &Row) -> serde_json::Value {
+    let meta = &row.meta;
     json!({
-        "id": meta.id, "session": summary.session.to_string(), "name": meta.name, "agent": meta.agent,
+        "id": meta.id, "session": row.session, "name": meta.name, "agent": meta.agent,
         "state": meta.state, "title": meta.title, "model": meta.model, "scope": meta.scope,
-        "space": meta.space, "owner": meta.owner, "project": meta.project, "cwd": summary.cwd,
-        "created_at": summary.created_at, "updated_at": summary.updated_at, "failure": meta.failure,
-        "dir": summary.session.path(),
+        "space": meta.space, "owner": meta.owner, "project": meta.project, "cwd": row.cwd,
+        "created_at": row.created_at, "updated_at": row.updated_at, "failure": meta.failure,
+        "archived": meta.archived, "dir": row.dir,
     })
 }
 
-fn as_table(found: &[Summary]) -> String {
-    let (paint, now) = (Paint::for_stdout(), words::now());
-    let rows = found.iter().map(|summary| {
-        let meta = &summary.meta;
-        let state = match meta.state {
-            StateName::Running => paint.green("running"),
-            StateName::Queued => paint.yellow("queued"),
-            StateName::Failed => paint.red("failed"),
-            StateName::Idle => "idle".to_owned(),
-            StateName::Ended => paint.dim("ended"),
-        };
-        let object = &summary.session.sessions.object;
-        vec![
-            table::Cell::new(format!("{object}/{}", meta.name)),
-            table::Cell::painted(meta.state.as_str(), state),
-            table::Cell::new(words::age(now, summary.updated_at)),
-            table::Cell::new(meta.id.to_string()),
-            table::Cell::new(meta.model.clone()),
-            table::Cell::new(output::plain(meta.title.as_deref().unwrap_or_default())),
-        ]
+/// The columns, those that give way first at the end of `GIVE_WAY`.
+const COLUMNS: [&str; 7] = ["SESSION", "STATE", "AGE", "ID", "MODEL", "PROJECT", "TITLE"];
+const GIVE_WAY: [usize; 3] = [5, 4, 3];
+
+fn as_table(rows: &[Row], width: Option<usize>, paint: Paint) -> String {
+    let now = words::now();
+    let cells: Vec<Vec<Cell>> = rows.iter().map(|row| cells_of(row, now, paint)).collect();
+    let columns = fitting(&cells, width);
+    let head: Vec<&str> = columns.iter().filter_map(|at| COLUMNS.get(*at).copied()).collect();
+    let shown = cells.into_iter().map(|cells| {
+        let kept = cells.into_iter().enumerate().filter(|(at, _)| columns.contains(at));
+        kept.map(|(_, cell)| cell).collect()
     });
-    let head = ["SESSION", "STATE", "AGE", "ID", "MODEL", "TITLE"];
-    table::render(&head, rows.collect(), output::width(), paint)
+    table::render(&head, shown.collect(), width, paint)
 }
 
-fn talk(args: &Args, root: &Root, found: &[Summary], more: bool) {
-    if found.is_empty() {
+fn cells_of(row: &Row, now: ctx_session::Timestamp, paint: Paint) -> Vec<Cell> {
+    let meta = &row.meta;
+    let state = match meta.state {
+        StateName::Running => paint.green("running"),
+        StateName::Queued => paint.yellow("queued"),
+        StateName::Failed => paint.red("failed"),
+        StateName::Idle => "idle".to_owned(),
+        StateName::Ended => paint.dim("ended"),
+    };
+    vec![
+        Cell::new(row.plain_name.clone()),
+        Cell::painted(meta.state.as_str(), state),
+        Cell::new(words::age(now, row.updated_at)),
+        Cell::new(meta.id.to_string()),
+        Cell::new(output::plain(&meta.model)),
+        Cell::new(meta.project.to_string()),
+        Cell::new(output::plain(meta.title.as_deref().unwrap_or_default())),
+    ]
+}
+
+/// The columns that leave room for the title. Into a pipe all of them go.
+fn fitting(cells: &[Vec<Cell>], width: Option<usize>) -> Vec<usize> {
+    let mut columns: Vec<usize> = (0..COLUMNS.len()).collect();
+    let Some(width) = width else { return columns };
+    let wide = |at: usize| {
+        let head = COLUMNS.get(at).map_or(0, |word| word.len());
+        cells.iter().filter_map(|row| row.get(at)).map(Cell::width).max().unwrap_or(0).max(head)
+    };
+    for gives_way in GIVE_WAY {
+        let title = wide(COLUMNS.len() - 1).min(TITLE_MIN);
+        let before: usize = columns.iter().take(columns.len() - 1).map(|at| wide(*at) + table::GAP).sum();
+        if before + title <= width {
+            break;
+        }
+        columns.retain(|at| *at != gives_way);
+    }
+    columns
+}
+
+fn talk(args: &Args, root: &Root, rows: &[Row], more: bool) {
+    let asks = !args.states.is_empty() || args.project.is_some() || args.cwd.is_some() || args.text.is_some();
+    if rows.is_empty() && asks {
+        output::say("no session is like that; `ctx ls --all --archived` shows all there are");
+    } else if rows.is_empty() {
         output::say(
             "no sessions here; `ctx send hello` begins one, `ctx ls --all` also shows those that are over",
         );
@@ -142,8 +191,29 @@ fn talk(args: &Args, root: &Root, found: &[Summary], more: bool) {
     if more {
         output::say(format_args!("more than {}; `ctx ls -n 0` shows all", args.limit));
     }
-    let active = found.iter().any(|summary| summary.meta.state == StateName::Running);
+    let active = rows.iter().any(|row| row.meta.state == StateName::Running);
     if active && !root.is_up() {
         output::say("the daemon is down: what runs here was running when it stopped");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn columns_give_way_to_a_narrow_terminal() {
+        let row = |title: &str| {
+            ["coder/default", "idle", "3m", "01K9ZZZZZZZZZZZZZZZZZZZZZZ", "debug:echo", "default", title]
+                .map(Cell::new)
+                .to_vec()
+        };
+        let rows = [row("a title of some length that takes more than a little")];
+        assert_eq!(fitting(&rows, None).len(), 7);
+        assert_eq!(fitting(&rows, Some(160)).len(), 7);
+        assert_eq!(fitting(&rows, Some(100)), [0, 1, 2, 3, 4, 6]);
+        assert_eq!(fitting(&rows, Some(80)), [0, 1, 2, 3, 6]);
+        assert_eq!(fitting(&rows, Some(50)), [0, 1, 2, 6]);
+        assert_eq!(fitting(&[row("")], Some(80)), [0, 1, 2, 3, 4, 6], "no title needs little room");
     }
 }

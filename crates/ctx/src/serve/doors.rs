@@ -1,18 +1,21 @@
-//! The doors of a daemon: the API's socket, and one socket for each agent there is.
+//! The doors of a daemon: the API over TCP and on its socket, and one socket for each agent there is.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use ctx_doors::http::{About, Api, serve_unix};
+use ctx_doors::http::{About, Access, Api, serve_tcp, serve_unix};
 use ctx_doors::unix::bind;
-use ctx_engine::Engine;
+use ctx_doors::ws::Hub;
+use ctx_engine::{Engine, SystemClock};
 use ctx_session::Name;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::Settings;
+use super::catalog::Tree;
+use super::listen::Taken;
 use super::owner::cannot;
 use crate::failure::Failure;
 
@@ -25,19 +28,42 @@ const AGENTS_PAUSE: Duration = Duration::from_secs(1);
 pub(super) struct Doors {
     stop: CancellationToken,
     tasks: TaskTracker,
+    hub: Hub,
     api: PathBuf,
 }
 
-pub(super) fn open(settings: &Settings, engine: &Engine, about: About) -> Result<Doors, Failure> {
+pub(super) fn open(
+    settings: &Settings,
+    engine: &Engine,
+    about: About,
+    taken: Taken,
+) -> Result<Doors, Failure> {
     let stop = CancellationToken::new();
     let tasks = TaskTracker::new();
+    let hub = Hub::new(engine.clone(), stop.clone());
+    let tokens = settings.root.join(".state/tokens");
+    let access = Access::open(tokens, SystemClock, engine.limits().requests_per_second)
+        .map_err(|error| Failure::new(ctx_session::Code::Eio, error.to_string()))?;
+    let routes = Api {
+        engine: engine.clone(),
+        about: Arc::new(about),
+        access,
+        catalog: Arc::new(Tree::new(&settings.root, engine.limits().clone())),
+        hub: hub.clone(),
+    };
     let api = settings.root.join(".state/api.sock");
     let listener = bind(&api, SOCKET_MODE).map_err(|error| cannot(&api, error))?;
-    let routes = Api { engine: engine.clone(), about: Arc::new(about) };
-    let serving = serve_unix(listener, routes, stop.clone());
+    let serving = serve_unix(listener, routes.clone(), stop.clone());
     tasks.spawn(async move {
         if let Err(error) = serving.await {
             tracing::error!(%error, "the API's socket is gone");
+        }
+    });
+    tracing::info!(address = %taken.address, "the API listens");
+    let serving = serve_tcp(taken.listener, routes, taken.hosts, taken.is_remote, stop.clone());
+    tasks.spawn(async move {
+        if let Err(error) = serving.await {
+            tracing::error!(%error, "the API's address is gone");
         }
     });
     let mut agents = Agents {
@@ -51,14 +77,16 @@ pub(super) fn open(settings: &Settings, engine: &Engine, about: About) -> Result
     let root = settings.root.clone();
     tasks.spawn(agents.keep(root.clone(), stop.clone()));
     tasks.spawn(super::tree::keep_status(root, engine.clone(), stop.clone()));
-    Ok(Doors { stop, tasks, api })
+    Ok(Doors { stop, tasks, hub, api })
 }
 
 impl Doors {
     pub(super) async fn close(self) {
         self.stop.cancel();
         self.tasks.close();
-        let done = tokio::time::timeout(Duration::from_secs(2), self.tasks.wait()).await;
+        self.hub.tasks().close();
+        let gone = async { tokio::join!(self.tasks.wait(), self.hub.tasks().wait()) };
+        let done = tokio::time::timeout(Duration::from_secs(2), gone).await;
         if done.is_err() {
             tracing::warn!("a client did not let go; its connection is cut");
         }

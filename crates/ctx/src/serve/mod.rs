@@ -1,9 +1,12 @@
 //! The daemon: takes the root, puts the parts together, opens the doors, and lets everything end well.
 //!
-//! `owner` holds the root for this process alone, `tree` makes what a root shows, `doors` opens the sockets,
+//! `owner` holds the root for this process alone, `tree` makes what a root shows, `doors` opens the sockets, `listen`
+//! takes the TCP address,
 //! `worker` stands between the engine and the agents. No rule about sessions lives here.
 
+mod catalog;
 mod doors;
+mod listen;
 mod log;
 mod owner;
 mod tree;
@@ -22,6 +25,8 @@ use tokio::signal::unix::{SignalKind, signal};
 use crate::config::Config;
 use crate::failure::Failure;
 
+pub use listen::Listen;
+
 /// Threads that may wait for the disk at the same time: logs do not wait for each other.
 const BLOCKING_THREADS: usize = 512;
 
@@ -32,6 +37,7 @@ pub struct Settings {
     /// The directory of the project `default`; absolute, and there.
     pub workspace: PathBuf,
     pub config: Config,
+    pub listen: Listen,
 }
 
 impl From<Refusal> for Failure {
@@ -76,8 +82,9 @@ async fn serve(settings: &Settings, owned: &owner::Owned) -> Result<(), Failure>
         started_at,
         started,
     };
-    owned.announce(started_at)?;
-    let doors = doors::open(settings, &engine, about)?;
+    let taken = listen::take(&settings.listen).await?;
+    owned.announce(started_at, taken.address)?;
+    let doors = doors::open(settings, &engine, about, taken)?;
     stopped.wait().await;
     tracing::info!("stopping; runs have {} ms to end", engine.limits().stop_grace_ms);
     tokio::select! {

@@ -9,8 +9,11 @@
 mod chat;
 mod config;
 mod daemon;
+mod damage;
 mod follow;
 mod help;
+mod lifecycle;
 mod queue;
 mod reading;
+mod search;
 mod support;

@@ -1,6 +1,10 @@
 //! Shells against a real bash and a real dash.
 
-#![expect(clippy::unwrap_used, clippy::indexing_slicing, clippy::panic, reason = "helpers of tests")]
+#![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "helpers of tests")]
 
 mod behaviour;
+mod like_bash;
+mod limits;
+mod many;
+mod processes;
 mod support;

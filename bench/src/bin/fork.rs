@@ -1,0 +1,147 @@
+//! A fork of 1,000 messages in 25 MB beside a plain `cp` of the log: by the journal, and as the whole command `ctx
+//! fork` beside the whole command `cp`. A fork is on disk when it is done, a copy is not; `cp` with a sync is
+//! shown too. Rounds alternate, so that all meet the same disk.
+
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use ctx_bench::{Daemon, ctx, millis, percentile, row};
+use ctx_journal::{FileJournal, Fork, ForkEnds, Journal, LogPath, Owner, RealDisk};
+use ctx_session::record::{AssistantFinished, FinishReason, Forked, RunCreated, RunFinished, Scope, Usage, User};
+use ctx_session::rules::{Create, create};
+use ctx_session::{Body, IdSource, MessageId, Name, RunId, SessionId, Timestamp};
+
+const MESSAGES: u64 = 1_000;
+const BYTES: usize = 25 << 20;
+const ROUNDS: u64 = 15;
+const SOURCE: &str = "source";
+
+fn main() {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let root = dir.path().join("root");
+    std::fs::create_dir(&root).expect("a root");
+    let source = shelf_log(SOURCE);
+    fill(&root, &source);
+    let path = root.join(source.as_str());
+    let size = std::fs::metadata(&path).expect("the log").len() >> 20;
+    let (mut forks, mut copies, mut synced) = (Vec::new(), Vec::new(), Vec::new());
+    for round in 0..ROUNDS {
+        forks.push(fork_once(&root, &source, round));
+        copies.push(timed(Command::new("cp").arg(&path).arg(dir.path().join(format!("copy{round}")))));
+        let script = r#"cp "$1" "$2" && sync "$2""#;
+        let to = dir.path().join(format!("synced{round}"));
+        synced.push(timed(Command::new("sh").args(["-c", script, "sh"]).arg(&path).arg(to)));
+    }
+    let commands = whole_commands(&root);
+    report(&format!("fork of {MESSAGES} messages, {size} MB: the journal"), forks, &copies, &synced);
+    report(&format!("fork of {MESSAGES} messages, {size} MB: `ctx fork`"), commands, &copies, &synced);
+}
+
+fn report(work: &str, mut ours: Vec<Duration>, copies: &[Duration], synced: &[Duration]) {
+    let (ours, mut copies, mut synced) = (percentile(&mut ours, 50), copies.to_vec(), synced.to_vec());
+    let (copy, synced) = (percentile(&mut copies, 50), percentile(&mut synced, 50));
+    row(
+        work,
+        &millis(ours),
+        &format!("{} cp, {} cp and sync", millis(copy), millis(synced)),
+        &format!("{:.2}", ours.as_secs_f64() / copy.as_secs_f64()),
+        "≤ 3",
+    );
+}
+
+fn shelf_log(name: &str) -> LogPath {
+    let uid = rustix::process::geteuid().as_raw();
+    LogPath::new(format!("home/{uid}/agent/coder/session/{name}/events.jsonl")).expect("a path")
+}
+
+fn timed(command: &mut Command) -> Duration {
+    let begun = Instant::now();
+    let status = command.stdout(Stdio::null()).stderr(Stdio::null()).status().expect("a command");
+    assert!(status.success(), "{command:?}");
+    begun.elapsed()
+}
+
+/// A session of runs that each say their share of the bytes.
+fn fill(root: &Path, log: &LogPath) {
+    let journal = FileJournal::new(Arc::new(RealDisk::new(root).expect("a root")));
+    let now = Timestamp::from_millis(1_794_722_400_000);
+    let mut ids = IdSource::new(7);
+    let meta = create(Create {
+        id: SessionId(ids.next(now)),
+        name: Name::new(SOURCE).ok(),
+        scope: Scope::Private,
+        space: None,
+        owner: owner().uid,
+        agent: Name::new("coder").ok(),
+        project: Name::new("default").expect("a name"),
+        cwd: "/work".to_owned(),
+        model: "debug/echo".to_owned(),
+        client: None,
+        app: "bench".to_owned(),
+    });
+    let first: Vec<String> = meta.records.iter().map(Body::to_json).collect();
+    let writer = journal.create(log, owner(), now, &first).expect("a log");
+    let text = "all work and no play ".repeat(BYTES / (MESSAGES as usize) / 21);
+    for _ in 0..MESSAGES / 2 {
+        let turn_id = RunId(ids.next(now));
+        let mut message_id = || MessageId(ids.next(now));
+        let usage = Usage::default();
+        let records = [
+            Body::User(User { turn_id, message_id: message_id(), client_id: None, text: text.clone() }),
+            Body::RunCreated(RunCreated { turn_id }),
+            Body::AssistantFinished(AssistantFinished {
+                turn_id,
+                message_id: message_id(),
+                text: text.clone(),
+                finish_reason: FinishReason::Stop,
+                usage: None,
+            }),
+            Body::RunFinished(RunFinished { turn_id, duration_ms: 1, usage }),
+        ];
+        let lines: Vec<String> = records.iter().map(Body::to_json).collect();
+        writer.append_soon(now, &lines).expect("an append");
+    }
+    writer.flush().expect("a sync");
+}
+
+fn owner() -> Owner {
+    RealDisk::own()
+}
+
+fn fork_once(root: &Path, source: &LogPath, round: u64) -> Duration {
+    let journal = FileJournal::new(Arc::new(RealDisk::new(root).expect("a root")));
+    let to = shelf_log(&format!("fork{round}"));
+    let time = Timestamp::from_millis(1_794_722_500_000);
+    let fork = Fork { from: source, at: None, to: &to, owner: owner(), time };
+    let head = journal.head(source).expect("a log").expect("a first record");
+    let Some((_, body)) = head.text.split_once(r#","type":"#) else { panic!("{}", head.text) };
+    let first = format!(r#"{{"type":{body}"#);
+    let begun = Instant::now();
+    let ends = |_: u64| ForkEnds { first: first.clone(), last: Body::Forked(Forked { by: 0 }).to_json() };
+    journal.fork(&fork, &ends).expect("a fork");
+    let took = begun.elapsed();
+    // The next round and the daemon need not read it.
+    journal.remove(&to).expect("a removal");
+    took
+}
+
+fn whole_commands(root: &Path) -> Vec<Duration> {
+    let daemon = Daemon::on(root, &[]);
+    let fork = |name: &str| {
+        let mut command = Command::new(ctx());
+        command.arg("--root").arg(&daemon.root).args(["fork", "coder/source", "--name", name]);
+        timed(&mut command)
+    };
+    let quiet = || std::thread::sleep(Duration::from_millis(400));
+    fork("warm");
+    let rounds = 0..ROUNDS;
+    rounds
+        .map(|round| {
+            // What follows behind a fork, its files and its place in the index, belongs to no one's waiting.
+            quiet();
+            fork(&format!("command{round}"))
+        })
+        .collect()
+}

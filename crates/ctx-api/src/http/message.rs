@@ -1,0 +1,86 @@
+//! Messages and tool calls as the API shows them.
+
+use ctx_session::record::ToolStatus;
+use ctx_session::{RunId, Ulid};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use utoipa::ToSchema;
+
+pub use ctx_session::conversation::Role;
+
+/// `POST /sessions/:id/messages`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct NewMessage {
+    pub text: String,
+    /// A name of the client's own: posting it again starts nothing new, also after a restart of the daemon.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub client_id: Option<String>,
+    /// `provider:model` for this and later messages; null goes back to the agent's own.
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "super::present")]
+    #[schema(value_type = Option<String>)]
+    pub model_override: Option<Option<String>>,
+}
+
+/// A message of the conversation.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct Message {
+    /// A tool call and its result have the call's id.
+    #[schema(value_type = String)]
+    pub id: Ulid,
+    #[schema(value_type = String)]
+    pub run_id: RunId,
+    /// `user`, `assistant`, `subagent`, `system` or `tool`.
+    #[schema(value_type = String)]
+    pub role: Role,
+    /// Its text.
+    pub content: String,
+    /// Where there is more than text.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub parts: Vec<MessagePart>,
+    pub created_at: u64,
+    /// It does not count any more.
+    pub superseded: bool,
+    /// What else is known: `seq`, and where it fits `client_id`, `finish_reason`, `usage`, `truncated`, `blob`.
+    #[schema(value_type = Object)]
+    pub metadata: Value,
+}
+
+/// A typed piece of a message.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub enum MessagePart {
+    Text {
+        text: String,
+    },
+    ToolCall {
+        #[schema(value_type = String)]
+        call_id: Ulid,
+        name: String,
+        #[schema(value_type = Object)]
+        input: Value,
+    },
+    ToolResult {
+        #[schema(value_type = String)]
+        call_id: Ulid,
+        #[schema(value_type = String)]
+        status: ToolStatus,
+        text: String,
+    },
+}
+
+/// A tool call of a run.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct ToolCall {
+    #[schema(value_type = String)]
+    pub id: Ulid,
+    pub name: String,
+    #[schema(value_type = Object)]
+    pub input: Value,
+    /// null while it goes on.
+    #[schema(value_type = Option<String>)]
+    pub status: Option<ToolStatus>,
+    pub output: Option<String>,
+    pub created_at: u64,
+    pub duration_ms: Option<u64>,
+}

@@ -1,0 +1,107 @@
+//! The JSON frames of the WebSockets: `{"channel", "type", "seq", "payload"}`.
+
+use ctx_session::{Code, SessionId};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+/// Which stream a frame belongs to. `seq` counts per channel.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Channel {
+    Control,
+    Output,
+    Events,
+}
+
+/// A frame on its way to a client.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Frame<'a, P> {
+    pub channel: Channel,
+    pub r#type: &'a str,
+    pub seq: u64,
+    pub payload: P,
+}
+
+/// A frame as a client sends it. Fields that are not known are ignored here; each payload decides for itself.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+pub struct Received {
+    pub channel: String,
+    pub r#type: String,
+    #[serde(default)]
+    pub payload: Value,
+}
+
+/// `control hello`: the first frame of every client.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(default)]
+pub struct Hello {
+    pub epoch: Option<String>,
+    pub resume_from_seq: Option<Seqs>,
+}
+
+/// The last seq of each channel that is replayed.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Seqs {
+    pub output: u64,
+    pub events: u64,
+}
+
+/// `control welcome`.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Welcome {
+    pub session_id: SessionId,
+    pub epoch: String,
+    pub state: ctx_session::StateName,
+    /// The newest frame of each channel when the client came in.
+    pub server_seq: Seqs,
+    /// What the missed frames begin after; null: nothing is replayed.
+    pub resumed_from_seq: Option<Seqs>,
+    pub terminals: Vec<Value>,
+    /// `interactive` or `observe`.
+    pub mode: &'static str,
+}
+
+/// Why a connection is closed. The code and the reason are the same word.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Closing {
+    SessionEnded,
+    SessionFailed,
+    ResumeFailed,
+    TakenOver,
+    Slow,
+    Shutdown,
+}
+
+impl Closing {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Closing::SessionEnded => "session_ended",
+            Closing::SessionFailed => "session_failed",
+            Closing::ResumeFailed => "resume_failed",
+            Closing::TakenOver => "taken_over",
+            Closing::Slow => "slow",
+            Closing::Shutdown => "shutdown",
+        }
+    }
+}
+
+/// `control closing`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct ClosingPayload {
+    pub code: &'static str,
+    pub reason: &'static str,
+}
+
+impl From<Closing> for ClosingPayload {
+    fn from(closing: Closing) -> ClosingPayload {
+        ClosingPayload { code: closing.as_str(), reason: closing.as_str() }
+    }
+}
+
+/// `control error`: something the client asked for was refused.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct ErrorPayload {
+    pub code: Code,
+    pub message: String,
+}

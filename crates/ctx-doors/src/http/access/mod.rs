@@ -1,0 +1,190 @@
+//! Who may come in over TCP: tokens, single-use codes and tickets, and how often each may ask.
+//!
+//! Secrets are made here and leave once, in an answer. What is kept is their SHA-256; no type with a secret in it
+//! can be printed.
+
+mod passes;
+mod rate;
+mod tokens;
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use ctx_api::http::{Code as LoginCode, Ticket, Token, TokenMade};
+use ctx_engine::{Caller, Clock};
+use ctx_session::{Code, Refusal, Timestamp, Ulid};
+use sha2::{Digest, Sha256};
+
+use passes::Passes;
+use rate::Rate;
+use tokens::{Row, Tokens};
+
+/// How long a login code or a ticket is good for.
+const PASS_LIFE: Duration = Duration::from_secs(60);
+/// How long a browser's token is good for.
+const LOGIN_LIFE_MS: u64 = 7 * 24 * 60 * 60 * 1_000;
+const LABEL_BYTES_MAX: usize = 256;
+
+type Hash = [u8; 32];
+
+fn hash(secret: &str) -> Hash {
+    Sha256::digest(secret.as_bytes()).into()
+}
+
+/// 32 random bytes of the kernel's, in hex.
+fn secret(prefix: &str) -> Result<String, Refusal> {
+    use std::fmt::Write;
+    let mut bytes = [0u8; 32];
+    let filled = rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty());
+    if filled != Ok(bytes.len()) {
+        return Err(Refusal::new(Code::Eio, "the kernel gave no random bytes"));
+    }
+    let mut text = prefix.to_owned();
+    for byte in bytes {
+        // Writing to a string cannot fail.
+        let _ = write!(text, "{byte:02x}");
+    }
+    Ok(text)
+}
+
+/// A token that has been shown: whom it stands for, and its name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Key {
+    pub caller: Caller,
+    pub id: Ulid,
+}
+
+/// Everything that lets people in. Cloning it is cheap.
+#[derive(Clone)]
+pub struct Access {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    tokens: Tokens,
+    codes: Passes,
+    tickets: Passes,
+    rate: Rate,
+    clock: Box<dyn Clock>,
+}
+
+impl Access {
+    /// Reads the tokens of a root. A file that cannot be read is an error: nobody could be turned away.
+    pub fn open(
+        path: PathBuf,
+        clock: impl Clock,
+        requests_per_second: u32,
+    ) -> Result<Access, tokens::TokensError> {
+        let inner = Inner {
+            tokens: Tokens::open(path)?,
+            codes: Passes::new(PASS_LIFE),
+            tickets: Passes::new(PASS_LIFE),
+            rate: Rate::new(requests_per_second),
+            clock: Box::new(clock),
+        };
+        Ok(Access { inner: Arc::new(inner) })
+    }
+
+    fn now(&self) -> Timestamp {
+        self.inner.clock.now()
+    }
+
+    /// Whom a bearer token stands for.
+    pub(super) fn key(&self, token: &str) -> Option<Key> {
+        self.inner.tokens.find(&hash(token), self.now())
+    }
+
+    /// Whether a token is still good; connections that stay open ask from time to time.
+    pub(crate) fn is_good(&self, id: Ulid) -> bool {
+        self.inner.tokens.has(id, self.now())
+    }
+
+    /// Whether one more request may be made now.
+    pub(super) fn may_ask(&self, key: Key) -> Result<(), Refusal> {
+        if self.inner.rate.take(key.id, Instant::now()) {
+            return Ok(());
+        }
+        Err(Refusal::new(Code::Eagain, "too many requests with this token; wait a second"))
+    }
+
+    pub(super) fn tokens_of(&self, caller: Caller, all: bool) -> Vec<Token> {
+        self.inner.tokens.list(|row| all || row.uid == caller.uid)
+    }
+
+    /// Makes a token; it is on disk when this returns.
+    pub(super) async fn make_token(
+        &self,
+        caller: Caller,
+        label: Option<String>,
+        expires_at: Option<u64>,
+        id: Ulid,
+    ) -> Result<TokenMade, Refusal> {
+        if label.as_ref().is_some_and(|label| label.len() > LABEL_BYTES_MAX) {
+            return Err(Refusal::invalid("label", format!("a label has at most {LABEL_BYTES_MAX} bytes")));
+        }
+        let token = secret("ctx_")?;
+        let row = Row {
+            id,
+            uid: caller.uid,
+            gid: caller.gid,
+            hash: hash(&token),
+            label,
+            created_at: self.now().as_millis(),
+            expires_at,
+        };
+        self.change(move |tokens| tokens.add(row)).await?;
+        Ok(TokenMade { id: id.to_string(), uid: caller.uid, token, expires_at })
+    }
+
+    /// Revokes a token; false: there is none that this caller may revoke.
+    pub(super) async fn revoke(&self, caller: Caller, all: bool, id: Ulid) -> Result<bool, Refusal> {
+        self.change(move |tokens| tokens.remove(id, |row| all || row.uid == caller.uid)).await
+    }
+
+    async fn change<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&Tokens) -> Result<T, tokens::TokensError> + Send + 'static,
+    ) -> Result<T, Refusal> {
+        let inner = self.inner.clone();
+        let done = tokio::task::spawn_blocking(move || work(&inner.tokens)).await;
+        match done {
+            Ok(Ok(value)) => Ok(value),
+            Ok(Err(error)) => Err(Refusal::new(error.code(), error.to_string())),
+            Err(error) => Err(Refusal::new(Code::Eio, format!("changing the tokens broke: {error}"))),
+        }
+    }
+
+    pub(super) fn make_code(&self, caller: Caller) -> Result<LoginCode, Refusal> {
+        let code = secret("")?;
+        self.inner.codes.add(hash(&code), caller, None, Instant::now());
+        Ok(LoginCode { code, expires_at: self.pass_end() })
+    }
+
+    pub(super) fn make_ticket(&self, caller: Caller, key: Option<Key>) -> Result<Ticket, Refusal> {
+        let ticket = secret("")?;
+        self.inner.tickets.add(hash(&ticket), caller, key.map(|key| key.id), Instant::now());
+        Ok(Ticket { ticket, expires_at: self.pass_end() })
+    }
+
+    fn pass_end(&self) -> u64 {
+        let life = u64::try_from(PASS_LIFE.as_millis()).unwrap_or(u64::MAX);
+        self.now().as_millis().saturating_add(life)
+    }
+
+    /// Trades a code for a token. Good once.
+    pub(super) async fn login(&self, code: &str, id: Ulid) -> Result<TokenMade, Refusal> {
+        let Some((caller, _)) = self.inner.codes.take(&hash(code), Instant::now()) else {
+            let message = "this code is not known, too old or used; make another with `ctx open`";
+            return Err(Refusal::new(Code::Ekeyrejected, message));
+        };
+        let expires_at = self.now().as_millis().saturating_add(LOGIN_LIFE_MS);
+        self.make_token(caller, Some("browser".to_owned()), Some(expires_at), id).await
+    }
+
+    /// Takes a ticket. Good once, and only while the token it was made with is.
+    pub(super) fn take_ticket(&self, ticket: &str) -> Option<(Caller, Option<Ulid>)> {
+        let (caller, token) = self.inner.tickets.take(&hash(ticket), Instant::now())?;
+        token.is_none_or(|id| self.is_good(id)).then_some((caller, token))
+    }
+}

@@ -1,0 +1,42 @@
+//! What the tree holds: models and agents.
+
+use std::sync::Arc;
+
+use axum::Json;
+use axum::extract::State;
+use ctx_api::http::{List, Named};
+use ctx_session::{Code, Refusal};
+
+use super::Api;
+use super::error::Answer;
+use super::extract::Who;
+
+/// Where models and agents are looked up. May read files.
+pub trait Catalog: Send + Sync + 'static {
+    fn models(&self) -> std::io::Result<Vec<String>>;
+    fn agents(&self) -> std::io::Result<Vec<String>>;
+    /// The agent of a project that a session has when none is named; None: there is no such project.
+    fn primary(&self, project: &str) -> Option<String>;
+}
+
+async fn listed(
+    catalog: Arc<dyn Catalog>,
+    look: impl FnOnce(&dyn Catalog) -> std::io::Result<Vec<String>> + Send + 'static,
+) -> Answer<Json<List<Named>>> {
+    let found = tokio::task::spawn_blocking(move || look(&*catalog)).await;
+    let broken = |error: &dyn std::fmt::Display| Refusal::new(Code::Eio, format!("the tree: {error}"));
+    let names = found.map_err(|error| broken(&error))?.map_err(|error| broken(&error))?;
+    Ok(Json(List { items: names.into_iter().map(|name| Named { name }).collect(), next: None }))
+}
+
+/// The models there are, as `provider:model`
+#[utoipa::path(get, path = "/models", tag = "tree", responses((status = 200, body = List<Named>)))]
+pub(super) async fn models(State(api): State<Api>, _: Who) -> Answer<Json<List<Named>>> {
+    listed(api.catalog, |catalog| catalog.models()).await
+}
+
+/// The agents there are
+#[utoipa::path(get, path = "/agents", tag = "tree", responses((status = 200, body = List<Named>)))]
+pub(super) async fn agents(State(api): State<Api>, _: Who) -> Answer<Json<List<Named>>> {
+    listed(api.catalog, |catalog| catalog.agents()).await
+}

@@ -1,0 +1,109 @@
+//! What handlers take out of a request. Whatever does not fit is refused in the one error shape.
+
+use axum::body::Bytes;
+use axum::extract::rejection::BytesRejection;
+use axum::extract::{FromRequest, FromRequestParts, Path, Query, Request};
+use axum::http::StatusCode;
+use axum::http::request::Parts;
+use axum::response::IntoResponse;
+use ctx_engine::Caller;
+use ctx_session::{Code, Refusal, RunId, SessionId};
+use serde::de::DeserializeOwned;
+
+use super::error::{Answer, ApiError, nothing_there};
+
+/// Who asks, as the gate has found out.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Who(pub Caller);
+
+impl<S: Send + Sync> FromRequestParts<S> for Who {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Answer<Who> {
+        let unknown = || Refusal::new(Code::Ekeyrejected, "who asks is not known");
+        parts.extensions.get::<Who>().copied().ok_or_else(|| ApiError(unknown()))
+    }
+}
+
+/// Parts of the path. What cannot be read names nothing.
+pub(crate) struct At<T>(pub T);
+
+impl<S: Send + Sync, T: DeserializeOwned + Send> FromRequestParts<S> for At<T> {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Answer<At<T>> {
+        let path = Path::<T>::from_request_parts(parts, state).await;
+        path.map(|Path(path)| At(path)).map_err(|_| nothing_there("path"))
+    }
+}
+
+/// The query.
+pub(crate) struct Asked<T>(pub T);
+
+impl<S: Send + Sync, T: DeserializeOwned + Send> FromRequestParts<S> for Asked<T> {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Answer<Asked<T>> {
+        let query = Query::<T>::from_request_parts(parts, state).await;
+        query
+            .map(|Query(query)| Asked(query))
+            .map_err(|error| ApiError(Refusal::invalid("query", error.body_text())))
+    }
+}
+
+/// A JSON body; an absent one is `{}`.
+pub(crate) struct Given<T>(pub T);
+
+impl<S: Send + Sync, T: DeserializeOwned> FromRequest<S> for Given<T> {
+    type Rejection = ApiError;
+
+    async fn from_request(request: Request, state: &S) -> Answer<Given<T>> {
+        let bytes = Bytes::from_request(request, state).await.map_err(|error| unreadable(&error))?;
+        let bytes = if bytes.iter().all(u8::is_ascii_whitespace) { b"{}" } else { &bytes[..] };
+        // Not the text itself: it may hold a secret that is written where it does not belong.
+        serde_json::from_slice(bytes)
+            .map(Given)
+            .map_err(|error| ApiError(Refusal::new(Code::Einval, format!("the body does not fit: {error}"))))
+    }
+}
+
+/// Why a body cannot be had.
+fn unreadable(error: &BytesRejection) -> ApiError {
+    // The rejection tells by its status alone.
+    let too_large = error.body_text().contains("length limit") || {
+        let status = BytesRejectionStatus::of(error);
+        status == StatusCode::PAYLOAD_TOO_LARGE
+    };
+    let refusal = if too_large {
+        Refusal::new(Code::Emsgsize, format!("a body has at most {} bytes", super::BODY_BYTES_MAX))
+    } else {
+        Refusal::new(Code::Einval, "the body broke off")
+    };
+    ApiError(refusal)
+}
+
+struct BytesRejectionStatus;
+
+impl BytesRejectionStatus {
+    fn of(error: &BytesRejection) -> StatusCode {
+        match error {
+            BytesRejection::FailedToBufferBody(error) => error.status(),
+            _ => StatusCode::BAD_REQUEST,
+        }
+    }
+}
+
+pub(crate) fn session_id(text: &str) -> Answer<SessionId> {
+    // An id that is none names nothing.
+    text.parse().map_err(|_| nothing_there("session"))
+}
+
+pub(crate) fn run_id(text: &str) -> Answer<RunId> {
+    text.parse().map_err(|_| nothing_there("run"))
+}
+
+/// A refused body as a response, for what stands before the handlers.
+pub(super) fn body_too_large() -> axum::response::Response {
+    let message = format!("a body has at most {} bytes", super::BODY_BYTES_MAX);
+    ApiError(Refusal::new(Code::Emsgsize, message)).into_response()
+}

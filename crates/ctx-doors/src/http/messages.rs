@@ -1,0 +1,277 @@
+//! The conversation: its messages page by page, and posting one.
+
+use std::collections::{HashSet, VecDeque};
+use std::ops::ControlFlow;
+
+use axum::Json;
+use axum::extract::State;
+use axum::http::{HeaderMap, StatusCode};
+use ctx_api::http::{List, Message, MessagePart, NewMessage, Posted};
+use ctx_engine::Post;
+use ctx_session::conversation::{self, Change, Part};
+use ctx_session::record::{Body, Record};
+use ctx_session::{Refusal, Ulid};
+use serde::Deserialize;
+use serde_json::{Value, json};
+use utoipa::IntoParams;
+
+use super::Api;
+use super::error::Answer;
+use super::extract::{Asked, At, Given, Who, session_id};
+use super::sessions::posted;
+
+/// Messages on one page unless told otherwise, and at most.
+const PAGE: usize = 100;
+const PAGE_MAX: usize = 1_000;
+
+#[derive(Debug, Default, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields, default)]
+#[into_params(parameter_in = Query)]
+pub(super) struct MessagesQuery {
+    /// A message's id: those that came after it, oldest first.
+    since: Option<String>,
+    /// A message's id: those just before it. Without `since` and `before`: the newest.
+    before: Option<String>,
+    /// Messages on a page: 100, at most 1000.
+    limit: Option<usize>,
+    /// `false` leaves out messages that do not count any more.
+    superseded: Option<bool>,
+    /// The `next` of the page before.
+    cursor: Option<String>,
+}
+
+/// Where a page begins.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Place {
+    Message(Ulid),
+    Seq(u64),
+}
+
+/// Which way a page goes from its place.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Way {
+    /// Onwards to newer ones.
+    After(Place),
+    /// Backwards to older ones; None: from the newest.
+    Before(Option<Place>),
+}
+
+impl MessagesQuery {
+    fn way(&self) -> Result<Way, Refusal> {
+        let message = |field: &'static str, text: &str| {
+            let id = text.parse().map_err(|_| Refusal::invalid(field, "a message's id is expected"))?;
+            Ok(Place::Message(id))
+        };
+        match (&self.since, &self.before, &self.cursor) {
+            (None, None, None) => Ok(Way::Before(None)),
+            (Some(since), None, None) => Ok(Way::After(message("since", since)?)),
+            (None, Some(before), None) => Ok(Way::Before(Some(message("before", before)?))),
+            (None, None, Some(cursor)) => {
+                let bad = || Refusal::invalid("cursor", "a cursor is the `next` of the page before");
+                let (way, seq) = cursor.split_at_checked(1).ok_or_else(bad)?;
+                let place = Place::Seq(seq.parse().map_err(|_| bad())?);
+                match way {
+                    "a" => Ok(Way::After(place)),
+                    "b" => Ok(Way::Before(Some(place))),
+                    _ => Err(bad()),
+                }
+            }
+            _ => Err(Refusal::invalid("query", "only one of since, before and cursor can be given")),
+        }
+    }
+}
+
+/// The messages of a session
+#[utoipa::path(get, path = "/sessions/{id}/messages", tag = "messages",
+    params(("id" = String, Path), MessagesQuery), responses((status = 200, body = List<Message>)))]
+pub(super) async fn list(
+    State(api): State<Api>,
+    Who(caller): Who,
+    At(id): At<String>,
+    Asked(query): Asked<MessagesQuery>,
+) -> Answer<Json<List<Message>>> {
+    let id = session_id(&id)?;
+    api.engine.find(caller, id)?;
+    let limit = query.limit.unwrap_or(PAGE).clamp(1, PAGE_MAX);
+    let page = Page::new(query.way()?, limit, query.superseded.unwrap_or(true));
+    let page = api.engine.records_back(caller, id, page, Page::take).await?;
+    Ok(Json(page.finish()?))
+}
+
+/// A page that is filled from the newest record back.
+struct Page {
+    way: Way,
+    limit: usize,
+    with_superseded: bool,
+    superseded: HashSet<Ulid>,
+    /// Newest first; one more than fits, to know whether there are more.
+    found: VecDeque<(u64, Message)>,
+    /// Whether the place has been met.
+    met: bool,
+}
+
+impl Page {
+    fn new(way: Way, limit: usize, with_superseded: bool) -> Page {
+        let met = way == Way::Before(None);
+        let (superseded, found) = (HashSet::new(), VecDeque::new());
+        Page { way, limit, with_superseded, superseded, found, met }
+    }
+
+    fn take(&mut self, record: Record) -> ControlFlow<()> {
+        let said = match conversation::change(&record) {
+            // A mark comes after what it marks, so it is met before.
+            Some(Change::Superseded { ids, .. }) => {
+                self.superseded.extend(ids);
+                None
+            }
+            Some(Change::Said(message)) => Some(message),
+            None => None,
+        };
+        match self.way {
+            Way::After(place) => {
+                let is_place = match place {
+                    Place::Seq(seq) => record.seq <= seq,
+                    // A tool's result has the id of its call: what follows the call is new.
+                    Place::Message(id) => said.as_ref().is_some_and(|said| {
+                        said.id == id && said.role != ctx_session::conversation::Role::Tool
+                    }),
+                };
+                if is_place {
+                    self.met = true;
+                    return ControlFlow::Break(());
+                }
+                self.keep(&record, said);
+                if self.found.len() > self.limit + 1 {
+                    self.found.pop_front();
+                }
+            }
+            Way::Before(place) => {
+                let passed = match place {
+                    None => true,
+                    Some(Place::Seq(seq)) => record.seq < seq,
+                    Some(Place::Message(_)) => self.met,
+                };
+                if let (Some(Place::Message(id)), Some(said)) = (place, &said) {
+                    self.met |= said.id == id;
+                }
+                if passed {
+                    self.met = true;
+                    self.keep(&record, said);
+                }
+                if self.found.len() > self.limit {
+                    return ControlFlow::Break(());
+                }
+            }
+        }
+        ControlFlow::Continue(())
+    }
+
+    fn keep(&mut self, record: &Record, said: Option<conversation::Message>) {
+        let Some(said) = said else { return };
+        let superseded = self.superseded.contains(&said.id);
+        if !superseded || self.with_superseded {
+            self.found.push_back((record.seq, shape(record, said, superseded)));
+        }
+    }
+
+    /// Oldest first.
+    fn finish(mut self) -> Result<List<Message>, Refusal> {
+        if let (false, Way::After(Place::Message(_)) | Way::Before(Some(Place::Message(_)))) = (self.met, self.way) {
+            return Err(Refusal::invalid("query", "there is no such message in this session"));
+        }
+        let more = self.found.len() > self.limit;
+        let next = match self.way {
+            Way::After(_) => {
+                if more {
+                    self.found.pop_front();
+                }
+                self.found.front().map(|(seq, _)| format!("a{seq}"))
+            }
+            Way::Before(_) => {
+                if more {
+                    self.found.pop_back();
+                }
+                self.found.back().map(|(seq, _)| format!("b{seq}"))
+            }
+        };
+        let items = self.found.into_iter().rev().map(|(_, message)| message).collect();
+        Ok(List { items, next: next.filter(|_| more) })
+    }
+}
+
+/// A message as the API shows it.
+pub(super) fn shape(record: &Record, said: conversation::Message, superseded: bool) -> Message {
+    let content = said.text();
+    let only_text = said.content.iter().all(|part| matches!(part, Part::Text { .. }));
+    let part = |part: Part| match part {
+        Part::Text { text } => MessagePart::Text { text },
+        Part::ToolCall { call_id, name, input } => MessagePart::ToolCall { call_id, name, input },
+        Part::ToolResult { call_id, status, text } => MessagePart::ToolResult { call_id, status, text },
+    };
+    let parts = if only_text { Vec::new() } else { said.content.into_iter().map(part).collect() };
+    Message {
+        id: said.id,
+        run_id: said.run,
+        role: said.role,
+        content,
+        parts,
+        created_at: said.time.as_millis(),
+        superseded,
+        metadata: metadata(record),
+    }
+}
+
+/// What a record knows besides its text.
+fn metadata(record: &Record) -> Value {
+    let mut known = json!({ "seq": record.seq });
+    match &record.body {
+        Body::User(user) => known["client_id"] = json!(user.client_id),
+        Body::AssistantFinished(done) => {
+            known["finish_reason"] = json!(done.finish_reason);
+            known["usage"] = json!(done.usage);
+        }
+        Body::ToolStarted(tool) => known["provider_call_id"] = json!(tool.provider_call_id),
+        Body::ToolFinished(tool) => {
+            known["truncated"] = json!(tool.truncated);
+            known["blob"] = json!(tool.blob);
+            known["duration_ms"] = json!(tool.duration_ms);
+        }
+        Body::SessionMeta(_)
+        | Body::Context(_)
+        | Body::RunCreated(_)
+        | Body::AssistantStarted(_)
+        | Body::ReasoningFinished(_)
+        | Body::RunFinished(_)
+        | Body::Cancelled(_)
+        | Body::Failed(_)
+        | Body::QueuedDiscarded(_)
+        | Body::StateChanged(_)
+        | Body::SessionRenamed(_)
+        | Body::ModelSet(_)
+        | Body::CwdChanged(_)
+        | Body::Attached(_)
+        | Body::Detached(_)
+        | Body::SessionFailed(_)
+        | Body::Archived(_)
+        | Body::Forked(_) => {}
+    }
+    known
+}
+
+/// Post a message: its run starts, or waits for a slot
+#[utoipa::path(post, path = "/sessions/{id}/messages", tag = "messages", params(("id" = String, Path)),
+    request_body = NewMessage, responses((status = 202, body = Posted)))]
+pub(super) async fn post(
+    State(api): State<Api>,
+    Who(caller): Who,
+    At(id): At<String>,
+    headers: HeaderMap,
+    Given(new): Given<NewMessage>,
+) -> Answer<(StatusCode, Json<Posted>)> {
+    // As a client id the key is in the log, and so holds also after a restart.
+    let key = headers.get("idempotency-key").and_then(|key| key.to_str().ok());
+    let client_id = new.client_id.or_else(|| key.map(|key| format!("key:{key}")));
+    let post = Post { text: new.text, client_id, model_override: new.model_override, cwd: None };
+    let done = api.engine.post(caller, session_id(&id)?, post).await?;
+    Ok((StatusCode::ACCEPTED, Json(posted(&done))))
+}

@@ -1,0 +1,165 @@
+//! Runs: what each was asked, said and did, and cancelling one.
+
+use axum::Json;
+use axum::extract::State;
+use ctx_api::http::{List, Message, Run, ToolCall};
+use ctx_session::conversation::{self, Change, Role};
+use ctx_session::record::{Body, Record};
+use ctx_session::{RunState, SessionId, Ulid};
+use serde::Deserialize;
+use utoipa::IntoParams;
+
+use super::Api;
+use super::error::{Answer, nothing_there};
+use super::extract::{Asked, At, Who, run_id, session_id};
+use super::messages;
+
+/// Runs on one page unless told otherwise, and at most.
+const PAGE: usize = 100;
+const PAGE_MAX: usize = 1_000;
+
+#[derive(Debug, Default, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields, default)]
+#[into_params(parameter_in = Query)]
+pub(super) struct RunsQuery {
+    /// Runs on a page: 100, at most 1000.
+    limit: Option<usize>,
+    /// The `next` of the page before.
+    cursor: Option<String>,
+}
+
+/// The runs of a session, oldest first, without their messages
+#[utoipa::path(get, path = "/sessions/{id}/runs", tag = "runs", params(("id" = String, Path), RunsQuery),
+    responses((status = 200, body = List<Run>)))]
+pub(super) async fn list(
+    State(api): State<Api>,
+    Who(caller): Who,
+    At(id): At<String>,
+    Asked(query): Asked<RunsQuery>,
+) -> Answer<Json<List<Run>>> {
+    let id = session_id(&id)?;
+    let session = api.engine.look(caller, id).await?;
+    let limit = query.limit.unwrap_or(PAGE).clamp(1, PAGE_MAX);
+    let after = query.cursor.as_deref().map(run_id).transpose()?;
+    let skip = match after {
+        None => 0,
+        Some(after) => session.runs().position(|run| run.id == after).ok_or_else(|| nothing_there("run"))? + 1,
+    };
+    let mut items: Vec<Run> = session.runs().skip(skip).take(limit + 1).map(|run| shape(id, run)).collect();
+    let more = items.len() > limit;
+    items.truncate(limit);
+    let next = items.last().filter(|_| more).map(|run| run.id.to_string());
+    Ok(Json(List { items, next }))
+}
+
+/// A run with its messages and tool calls
+#[utoipa::path(get, path = "/sessions/{id}/runs/{rid}", tag = "runs",
+    params(("id" = String, Path), ("rid" = String, Path)), responses((status = 200, body = Run)))]
+pub(super) async fn read(
+    State(api): State<Api>,
+    Who(caller): Who,
+    At((id, run)): At<(String, String)>,
+) -> Answer<Json<Run>> {
+    whole(&api, caller, session_id(&id)?, run_id(&run)?).await
+}
+
+/// Cancel a run and wait for its end; of one that is over, its final state
+#[utoipa::path(post, path = "/sessions/{id}/runs/{rid}/cancel", tag = "runs",
+    params(("id" = String, Path), ("rid" = String, Path)), responses((status = 200, body = Run)))]
+pub(super) async fn cancel(
+    State(api): State<Api>,
+    Who(caller): Who,
+    At((id, run)): At<(String, String)>,
+) -> Answer<Json<Run>> {
+    let (id, run) = (session_id(&id)?, run_id(&run)?);
+    api.engine.cancel(caller, id, run).await?;
+    whole(&api, caller, id, run).await
+}
+
+async fn whole(
+    api: &Api,
+    caller: ctx_engine::Caller,
+    id: SessionId,
+    run: ctx_session::RunId,
+) -> Answer<Json<Run>> {
+    let session = api.engine.look(caller, id).await?;
+    let found = session.run(run).ok_or_else(|| nothing_there("run"))?;
+    let records = api.engine.records(caller, id, found.first_seq, found.end_seq).await?;
+    let mut shown = shape(id, found);
+    for record in &records {
+        add(&mut shown, record);
+    }
+    Ok(Json(shown))
+}
+
+/// Adds what a record says of the run.
+fn add(run: &mut Run, record: &Record) {
+    match &record.body {
+        Body::ToolStarted(tool) if tool.turn_id == run.id => run.tool_calls.push(ToolCall {
+            id: tool.call_id.0,
+            name: tool.name.clone(),
+            input: tool.input.clone(),
+            status: None,
+            output: None,
+            created_at: record.time.as_millis(),
+            duration_ms: None,
+        }),
+        Body::ToolFinished(tool) if tool.turn_id == run.id => {
+            if let Some(call) = open_call(run, tool.call_id.0) {
+                call.status = Some(tool.status);
+                call.output = Some(tool.output.clone());
+                call.duration_ms = Some(tool.duration_ms);
+            }
+        }
+        Body::User(_) | Body::AssistantFinished(_) => {
+            let Some(message) = said(record).filter(|message| message.run_id == run.id) else { return };
+            match message.role {
+                Role::User => run.operator_message = Some(message),
+                Role::Assistant => run.primary_response = Some(message),
+                Role::Subagent | Role::System | Role::Tool => {}
+            }
+        }
+        Body::QueuedDiscarded(gone) => {
+            if let Some(message) = &mut run.operator_message
+                && message.id == gone.message_id.0
+            {
+                message.superseded = true;
+            }
+        }
+        _ => {}
+    }
+}
+
+fn open_call(run: &mut Run, id: Ulid) -> Option<&mut ToolCall> {
+    run.tool_calls.iter_mut().find(|call| call.id == id)
+}
+
+fn said(record: &Record) -> Option<Message> {
+    match conversation::change(record)? {
+        Change::Said(message) => Some(messages::shape(record, message, false)),
+        Change::Superseded { .. } => None,
+    }
+}
+
+fn shape(session_id: SessionId, run: &ctx_session::session::Run) -> Run {
+    let error = match &run.state {
+        RunState::Failed(failure) => Some(failure.clone()),
+        RunState::Pending | RunState::Running | RunState::Done | RunState::Cancelled => None,
+    };
+    let started = run.started_at.unwrap_or(run.created_at);
+    Run {
+        id: run.id,
+        session_id,
+        state: run.state.as_str().to_owned(),
+        created_at: run.created_at.as_millis(),
+        completed_at: run.completed_at.map(|time| time.as_millis()),
+        duration_ms: run.completed_at.map(|time| time.millis_since(started)),
+        tokens_in: run.usage.input,
+        tokens_out: run.usage.output,
+        error,
+        operator_message: None,
+        primary_response: None,
+        subagent_invocations: Vec::new(),
+        tool_calls: Vec::new(),
+    }
+}

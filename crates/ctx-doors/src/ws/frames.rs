@@ -1,0 +1,149 @@
+//! What an event looks like on the session's socket: a pure mapping to channel, type and payload.
+
+use ctx_api::ws::Channel;
+use ctx_engine::Event;
+use ctx_engine::port::DeltaKind;
+use ctx_session::Record;
+use ctx_session::record::{Body, StateChanged, StateName, Trigger};
+use serde_json::{Value, json};
+
+/// A frame without its number.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Told {
+    pub channel: Channel,
+    pub kind: &'static str,
+    pub payload: Value,
+}
+
+fn output(kind: &'static str, payload: Value) -> Told {
+    Told { channel: Channel::Output, kind, payload }
+}
+
+fn event(record: &Record, kind: &'static str, mut payload: Value) -> Told {
+    payload["record_seq"] = json!(record.seq);
+    payload["time"] = json!(record.time.as_millis());
+    Told { channel: Channel::Events, kind, payload }
+}
+
+/// The frames of an event, in order: one for most, two where the audit log has two.
+pub(super) fn of_event(seen: &Event) -> Vec<Told> {
+    match seen {
+        Event::Delta { run, message, kind, text, .. } => {
+            let kind = match kind {
+                DeltaKind::Text => "delta",
+                DeltaKind::Reasoning => "reasoning_delta",
+            };
+            vec![output(kind, json!({ "run_id": run, "message_id": message, "text": &**text }))]
+        }
+        Event::Record(record) => of_record(record),
+    }
+}
+
+fn of_record(record: &Record) -> Vec<Told> {
+    let time = record.time.as_millis();
+    let one = |kind: &'static str, payload: Value| vec![event(record, kind, payload)];
+    match &record.body {
+        Body::User(user) => vec![output(
+            "message",
+            json!({ "id": user.message_id, "run_id": user.turn_id, "role": "user", "content": user.text,
+                "client_id": user.client_id, "created_at": time, "record_seq": record.seq }),
+        )],
+        Body::AssistantFinished(done) => vec![output(
+            "message",
+            json!({ "id": done.message_id, "run_id": done.turn_id, "role": "assistant", "content": done.text,
+                "finish_reason": done.finish_reason, "usage": done.usage, "created_at": time,
+                "record_seq": record.seq }),
+        )],
+        Body::ToolStarted(tool) => vec![output(
+            "tool_started",
+            json!({ "call_id": tool.call_id, "run_id": tool.turn_id, "name": tool.name, "input": tool.input,
+                "created_at": time, "record_seq": record.seq }),
+        )],
+        Body::ToolFinished(tool) => vec![output(
+            "tool_finished",
+            json!({ "call_id": tool.call_id, "run_id": tool.turn_id, "status": tool.status,
+                "duration_ms": tool.duration_ms, "output": tool.output, "truncated": tool.truncated,
+                "record_seq": record.seq }),
+        )],
+        Body::SessionMeta(meta) => one(
+            "session.created",
+            json!({ "session_id": meta.session_id, "project_id": meta.project, "user_id": meta.owner,
+                "forked_from": meta.forked_from }),
+        ),
+        Body::Context(context) => {
+            let payload = json!({ "run_id": context.turn_id, "model": context.model, "cwd": context.cwd });
+            one("run.context", payload)
+        }
+        Body::RunCreated(run) => one("run.created", json!({ "run_id": run.turn_id })),
+        Body::AssistantStarted(step) => one(
+            "run.step",
+            json!({ "run_id": step.turn_id, "message_id": step.message_id, "model": step.model,
+                "step": step.step }),
+        ),
+        Body::ReasoningFinished(done) => one(
+            "run.reasoning",
+            json!({ "run_id": done.turn_id, "message_id": done.message_id, "text": done.text }),
+        ),
+        Body::RunFinished(end) => one(
+            "run.completed",
+            json!({ "run_id": end.turn_id, "state": "done", "duration_ms": end.duration_ms, "tokens": end.usage }),
+        ),
+        Body::Failed(end) => one(
+            "run.completed",
+            json!({ "run_id": end.turn_id, "state": "failed", "duration_ms": end.duration_ms,
+                "error": { "code": end.code, "reason": end.reason, "message": end.message } }),
+        ),
+        Body::Cancelled(end) => one(
+            "run.cancelled",
+            json!({ "run_id": end.turn_id, "reason": end.reason, "user_id": end.by,
+                "duration_ms": end.duration_ms }),
+        ),
+        Body::QueuedDiscarded(gone) => one(
+            "session.queued_discarded",
+            json!({ "run_id": gone.turn_id, "message_id": gone.message_id, "user_id": gone.by }),
+        ),
+        Body::StateChanged(change) => of_move(record, change),
+        Body::SessionRenamed(renamed) => one("session.renamed", json!({ "title": renamed.title })),
+        Body::ModelSet(set) => one("session.model_set", json!({ "model_override": set.model })),
+        Body::CwdChanged(changed) => one("session.cwd_changed", json!({ "cwd": changed.cwd })),
+        Body::Attached(on) => one(
+            "session.attached",
+            json!({ "connection": on.connection, "user_id": on.user, "device_hint": on.device_hint }),
+        ),
+        Body::Detached(off) => one(
+            "session.detached",
+            json!({ "connection": off.connection, "user_id": off.user, "reason": off.reason }),
+        ),
+        Body::SessionFailed(failure) => one("session.failed", json!({ "failure": failure })),
+        Body::Archived(archived) => {
+            one("session.archived", json!({ "archived": archived.archived, "user_id": archived.by }))
+        }
+        Body::Forked(forked) => one("session.forked", json!({ "user_id": forked.by })),
+    }
+}
+
+/// A change of state, and beside it what the audit log calls it where it has a name of its own.
+fn of_move(record: &Record, change: &StateChanged) -> Vec<Told> {
+    let mut state = json!({ "from_state": change.from, "to_state": change.to, "trigger": change.trigger,
+        "user_id": change.by });
+    if change.to == StateName::Queued {
+        state["queued"] = json!(true);
+        state["reason"] = json!("concurrency_limit");
+        state["limit"] = json!(change.limit);
+    }
+    let mut told = vec![event(record, "session.state", state)];
+    let besides = match change.trigger {
+        Trigger::ConcurrencyLimit => Some("session.queued"),
+        Trigger::QueueResumed => Some("session.resumed_from_queue"),
+        Trigger::CrashRecovered => Some("session.crash_recovered"),
+        Trigger::SessionEnded => Some("session.ended"),
+        Trigger::MessagePosted
+        | Trigger::QueuedDiscarded
+        | Trigger::RunCompleted
+        | Trigger::RunFailed
+        | Trigger::RunCancelled
+        | Trigger::SessionFailed => None,
+    };
+    told.extend(besides.map(|kind| event(record, kind, json!({ "user_id": change.by, "limit": change.limit }))));
+    told
+}

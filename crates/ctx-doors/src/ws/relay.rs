@@ -1,0 +1,369 @@
+//! The frames of one session, numbered once for all who listen, and kept for those who come back.
+//!
+//! A relay lives while someone listens, and for a while after the last one went. It has one epoch; whoever comes
+//! with another, or with a number that is no longer there, has missed something and is told so. Frames are bounded:
+//! a listener that does not keep up falls out, and makes nobody wait.
+
+use std::collections::VecDeque;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use axum::extract::ws::Utf8Bytes;
+use ctx_api::ws::{Channel, Closing, Frame, Seqs};
+use ctx_engine::Event;
+use ctx_session::{SessionId, Ulid};
+use tokio::sync::watch;
+use tokio::time::Instant;
+
+use super::frames::of_event;
+
+/// How much is kept.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Bounds {
+    /// At most, for one session.
+    pub bytes: usize,
+    /// Behind what an attached operator has been sent.
+    pub tail_bytes: usize,
+}
+
+pub(super) struct Relay {
+    pub session: SessionId,
+    pub epoch: Ulid,
+    bounds: Bounds,
+    buffer: Mutex<Buffer>,
+    changed: watch::Sender<u64>,
+}
+
+struct Buffer {
+    frames: VecDeque<Kept>,
+    /// The place of the first frame that is kept.
+    first: u64,
+    bytes: usize,
+    /// The newest numbers, and the newest of those that were let go.
+    newest: Seqs,
+    dropped: Seqs,
+    end: Option<Closing>,
+    guests: usize,
+    /// Up to where the attached operator has been sent frames.
+    sent: Option<u64>,
+    /// Since when nobody listens.
+    alone_since: Option<Instant>,
+    /// Out of the hub: nobody comes back to it.
+    gone: bool,
+}
+
+#[derive(Debug, Clone)]
+pub(super) struct Kept {
+    pub at: u64,
+    pub channel: Channel,
+    pub seq: u64,
+    pub text: Utf8Bytes,
+}
+
+/// What there is for a listener.
+#[derive(Debug)]
+pub(super) enum Read {
+    Frames(Vec<Kept>),
+    /// Frames that were not sent yet have been let go.
+    Behind,
+    Nothing,
+    /// Everything has been read, and nothing will follow.
+    End(Closing),
+}
+
+/// Where a listener begins.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Start {
+    pub at: u64,
+    pub newest: Seqs,
+    /// Frames up to these numbers are known to the listener.
+    pub known: Seqs,
+}
+
+/// What became of the memory after a push.
+#[must_use]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Grown {
+    pub bytes: isize,
+    /// More came than is kept for someone who is away: what is left is of no use to them.
+    pub overflowed: bool,
+}
+
+fn of_channel(seqs: &mut Seqs, channel: Channel) -> &mut u64 {
+    match channel {
+        Channel::Events => &mut seqs.events,
+        Channel::Output | Channel::Control => &mut seqs.output,
+    }
+}
+
+impl Kept {
+    /// Text, and what keeping it costs.
+    fn bytes(&self) -> usize {
+        self.text.len() + std::mem::size_of::<Kept>()
+    }
+
+    pub fn is_known(&self, known: Seqs) -> bool {
+        match self.channel {
+            Channel::Events => self.seq <= known.events,
+            Channel::Output | Channel::Control => self.seq <= known.output,
+        }
+    }
+}
+
+impl Relay {
+    pub fn new(session: SessionId, epoch: Ulid, bounds: Bounds, end: Option<Closing>) -> Relay {
+        let buffer = Buffer {
+            frames: VecDeque::new(),
+            first: 0,
+            bytes: 0,
+            newest: Seqs::default(),
+            dropped: Seqs::default(),
+            end,
+            guests: 0,
+            sent: None,
+            alone_since: None,
+            gone: false,
+        };
+        Relay { session, epoch, bounds, buffer: Mutex::new(buffer), changed: watch::Sender::new(0) }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Buffer> {
+        // Every change below is a few plain moves: a panic cannot leave the buffer half changed.
+        self.buffer.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn wake(&self) {
+        self.changed.send_modify(|count| *count += 1);
+    }
+
+    pub fn changes(&self) -> watch::Receiver<u64> {
+        self.changed.subscribe()
+    }
+
+    /// Numbers an event's frames and keeps them.
+    pub fn push(&self, event: &Event) -> Grown {
+        let mut buffer = self.lock();
+        let before = buffer.bytes;
+        for told in of_event(event) {
+            let seq = of_channel(&mut buffer.newest, told.channel);
+            *seq += 1;
+            let seq = *seq;
+            let frame = Frame { channel: told.channel, r#type: told.kind, seq, payload: &told.payload };
+            // No map with keys that are not strings: serialising this cannot fail.
+            let text: Utf8Bytes = serde_json::to_string(&frame).unwrap_or_default().into();
+            let at = buffer.first + buffer.frames.len() as u64;
+            let kept = Kept { at, channel: told.channel, seq, text };
+            buffer.bytes += kept.bytes();
+            buffer.frames.push_back(kept);
+        }
+        let overflowed = buffer.bytes > self.bounds.bytes;
+        buffer.trim(self.bounds);
+        let grown = Grown {
+            bytes: buffer.bytes.cast_signed() - before.cast_signed(),
+            overflowed: overflowed && buffer.guests == 0,
+        };
+        drop(buffer);
+        self.wake();
+        grown
+    }
+
+    /// Nothing more will come.
+    pub fn end(&self, closing: Closing) {
+        self.lock().end.get_or_insert(closing);
+        self.wake();
+    }
+
+    /// One more listens. False: this relay is gone.
+    pub fn enter(&self) -> bool {
+        let mut buffer = self.lock();
+        if buffer.gone {
+            return false;
+        }
+        buffer.guests += 1;
+        buffer.alone_since = None;
+        drop(buffer);
+        self.wake();
+        true
+    }
+
+    pub fn leave(&self, now: Instant) {
+        let mut buffer = self.lock();
+        buffer.guests = buffer.guests.saturating_sub(1);
+        if buffer.guests == 0 {
+            buffer.alone_since = Some(now);
+        }
+        drop(buffer);
+        self.wake();
+    }
+
+    /// The attached operator comes (Some: has been sent all before this place) or goes (None).
+    pub fn sent(&self, at: Option<u64>) -> isize {
+        let mut buffer = self.lock();
+        let before = buffer.bytes;
+        buffer.sent = at;
+        buffer.trim(self.bounds);
+        buffer.bytes.cast_signed() - before.cast_signed()
+    }
+
+    /// Since when nobody listens; None: someone does.
+    pub fn alone_since(&self) -> Option<Instant> {
+        self.lock().alone_since
+    }
+
+    pub fn is_gone(&self) -> bool {
+        self.lock().gone
+    }
+
+    /// Takes the relay out of use unless someone listens; gives back what it held.
+    pub fn let_go(&self) -> Option<usize> {
+        let mut buffer = self.lock();
+        if buffer.guests > 0 || buffer.gone {
+            return None;
+        }
+        buffer.gone = true;
+        buffer.frames.clear();
+        let held = std::mem::take(&mut buffer.bytes);
+        drop(buffer);
+        self.wake();
+        Some(held)
+    }
+
+    /// Where someone begins who knows nothing: with what comes from now on.
+    pub fn from_now(&self) -> Start {
+        let buffer = self.lock();
+        let at = buffer.first + buffer.frames.len() as u64;
+        Start { at, newest: buffer.newest, known: buffer.newest }
+    }
+
+    /// Where someone goes on who knows the frames up to these numbers. None: some are not there any more.
+    pub fn resume(&self, known: Seqs) -> Option<Start> {
+        let buffer = self.lock();
+        let whole = known.output >= buffer.dropped.output
+            && known.events >= buffer.dropped.events
+            && known.output <= buffer.newest.output
+            && known.events <= buffer.newest.events;
+        whole.then_some(Start { at: buffer.first, newest: buffer.newest, known })
+    }
+
+    /// Frames from a place on: up to `most`, and no more than about `bytes`.
+    pub fn read(&self, at: u64, most: usize, bytes: usize) -> Read {
+        let buffer = self.lock();
+        let Some(skip) = at.checked_sub(buffer.first) else { return Read::Behind };
+        let mut size = 0;
+        let fits = |kept: &&Kept| {
+            let fits = size < bytes;
+            size += kept.bytes();
+            fits
+        };
+        let skip = usize::try_from(skip).unwrap_or(usize::MAX);
+        let frames: Vec<Kept> = buffer.frames.iter().skip(skip).take(most).take_while(fits).cloned().collect();
+        match (frames.is_empty(), buffer.end) {
+            (false, _) => Read::Frames(frames),
+            (true, Some(closing)) => Read::End(closing),
+            (true, None) => Read::Nothing,
+        }
+    }
+}
+
+impl Buffer {
+    /// Lets the oldest frames go that are not wanted or do not fit.
+    fn trim(&mut self, bounds: Bounds) {
+        while let Some(first) = self.frames.front() {
+            let sent = self.sent.is_some_and(|sent| first.at < sent) && self.bytes > bounds.tail_bytes;
+            if !sent && self.bytes <= bounds.bytes {
+                return;
+            }
+            let (channel, seq, bytes) = (first.channel, first.seq, first.bytes());
+            self.frames.pop_front();
+            self.first += 1;
+            self.bytes -= bytes;
+            *of_channel(&mut self.dropped, channel) = seq;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use ctx_session::record::SessionRenamed;
+    use ctx_session::{Body, Record, Timestamp};
+
+    use super::*;
+
+    const BOUNDS: Bounds = Bounds { bytes: 4_000, tail_bytes: 1_500 };
+
+    fn relay() -> Relay {
+        Relay::new(SessionId(Ulid(1)), Ulid(2), BOUNDS, None)
+    }
+
+    fn push(relay: &Relay, seq: u64) -> Grown {
+        let body = Body::SessionRenamed(SessionRenamed { title: "t".repeat(100) });
+        relay.push(&Event::Record(Arc::new(Record { seq, time: Timestamp::from_millis(seq), body })))
+    }
+
+    fn seqs(read: Read) -> Vec<u64> {
+        match read {
+            Read::Frames(frames) => frames.iter().map(|kept| kept.seq).collect(),
+            Read::Behind | Read::Nothing | Read::End(_) => Vec::new(),
+        }
+    }
+
+    #[test]
+    fn who_comes_back_gets_what_was_missed_and_nothing_twice() {
+        let relay = relay();
+        assert!(relay.enter());
+        for seq in 1..=5 {
+            let _ = push(&relay, seq);
+        }
+        let known = Seqs { output: 0, events: 3 };
+        let start = relay.resume(known).unwrap();
+        let Read::Frames(frames) = relay.read(start.at, 100, 1 << 20) else { panic!("no frames") };
+        let missed: Vec<u64> = frames.iter().filter(|kept| !kept.is_known(known)).map(|kept| kept.seq).collect();
+        assert_eq!(missed, [4, 5]);
+        assert_eq!(relay.resume(Seqs { output: 0, events: 6 }), None, "a number that was never given");
+    }
+
+    #[test]
+    fn frames_that_were_let_go_are_a_gap() {
+        let relay = relay();
+        assert!(relay.enter());
+        for seq in 1..=50 {
+            let _ = push(&relay, seq);
+        }
+        assert_eq!(relay.resume(Seqs { output: 0, events: 1 }), None);
+        assert!(relay.resume(Seqs { output: 0, events: 49 }).is_some());
+        assert!(matches!(relay.read(0, 10, 1 << 20), Read::Behind), "a slow listener has fallen out");
+    }
+
+    #[test]
+    fn what_an_attached_operator_was_sent_is_kept_a_while_only() {
+        let relay = relay();
+        assert!(relay.enter());
+        for seq in 1..=8 {
+            let _ = push(&relay, seq);
+        }
+        let all = relay.from_now().at;
+        assert!(relay.sent(Some(all)) < 0);
+        assert_eq!(relay.resume(Seqs { output: 0, events: 1 }), None);
+        assert!(relay.resume(Seqs { output: 0, events: 7 }).is_some());
+    }
+
+    #[test]
+    fn too_much_for_someone_who_is_away_lets_the_relay_go() {
+        let relay = relay();
+        assert!(relay.enter());
+        relay.leave(Instant::now());
+        assert!((1..=50).map(|seq| push(&relay, seq)).any(|grown| grown.overflowed));
+        assert!(relay.let_go().is_some());
+        assert!(!relay.enter());
+    }
+
+    #[test]
+    fn the_end_comes_after_every_frame() {
+        let relay = relay();
+        let _ = push(&relay, 1);
+        relay.end(Closing::SessionEnded);
+        assert_eq!(seqs(relay.read(0, 10, 1 << 20)), [1]);
+        assert!(matches!(relay.read(1, 10, 1 << 20), Read::End(Closing::SessionEnded)));
+    }
+}

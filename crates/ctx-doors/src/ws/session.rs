@@ -1,0 +1,296 @@
+//! One client at a session's socket: hello, welcome, what was missed, what comes, and why it ends.
+
+use std::time::Duration;
+
+use axum::extract::ws::WebSocket;
+use ctx_api::ws::{Closing, Hello, Received, Seqs, Welcome};
+use ctx_engine::Engine;
+use ctx_session::record::DetachReason;
+use ctx_session::{Code, Refusal, RunId, SessionId, Ulid};
+use futures_util::stream::SplitStream;
+use serde_json::Value;
+use tokio::sync::{mpsc, oneshot};
+
+use super::hub::Seat;
+use super::relay::{Read, Start};
+use super::talk::{Heard, Left, Out, Pulse, hear, split};
+use super::{Mode, Visitor};
+use crate::http::{Access, Api};
+
+/// How long a client may take to say hello.
+const HELLO: Duration = Duration::from_secs(10);
+/// Frames sent at a time, and about how many bytes.
+const BATCH: usize = 64;
+const BATCH_BYTES: usize = 256 * 1024;
+/// Refusals of what a client asked for that wait to be sent.
+const REFUSALS: usize = 8;
+
+/// A client that has been let in and not spoken yet.
+pub(crate) struct Guest {
+    engine: Engine,
+    access: Access,
+    id: SessionId,
+    visitor: Visitor,
+    seat: Seat,
+    /// None for one who only looks on.
+    attached: Option<Attached>,
+    tasks: tokio_util::task::TaskTracker,
+}
+
+/// The operator's place. However the connection goes, the session is told.
+struct Attached {
+    engine: Engine,
+    id: SessionId,
+    connection: Ulid,
+    closed: oneshot::Receiver<DetachReason>,
+    reason: DetachReason,
+    told: bool,
+}
+
+impl Attached {
+    async fn detach(&mut self, reason: DetachReason) {
+        self.told = true;
+        detach(&self.engine, self.id, self.connection, reason).await;
+    }
+}
+
+async fn detach(engine: &Engine, id: SessionId, connection: Ulid, reason: DetachReason) {
+    if let Err(refusal) = engine.detach(id, connection, reason).await {
+        // The next start finds the connection attached, and lets it go.
+        tracing::debug!(session = %id, %connection, %refusal, "a connection's end was not written");
+    }
+}
+
+impl Drop for Attached {
+    fn drop(&mut self) {
+        if self.told {
+            return;
+        }
+        let (engine, id, connection, reason) = (self.engine.clone(), self.id, self.connection, self.reason);
+        // Without a runtime the process is on its way out; the next start lets the connection go.
+        if let Ok(runtime) = tokio::runtime::Handle::try_current() {
+            runtime.spawn(async move { detach(&engine, id, connection, reason).await });
+        }
+    }
+}
+
+/// Lets a client in, or refuses it: another may be attached.
+pub(crate) async fn enter(api: &Api, id: SessionId, visitor: Visitor, mode: Mode) -> Result<Guest, Refusal> {
+    let engine = api.engine.clone();
+    // First the frames, then the attaching, so that nothing that follows is missed.
+    let seat = api.hub.enter(visitor.caller, id).await?;
+    let attached = match mode {
+        Mode::Observe => None,
+        Mode::Interactive { takeover } => {
+            let connection = engine.new_id();
+            let hint = visitor.device_hint.clone();
+            let closed = engine.attach(visitor.caller, id, connection, hint, takeover).await?;
+            let (engine, reason) = (engine.clone(), DetachReason::Error);
+            Some(Attached { engine, id, connection, closed, reason, told: false })
+        }
+    };
+    let (access, tasks) = (api.access.clone(), api.hub.tasks().clone());
+    Ok(Guest { engine, access, id, visitor, seat, attached, tasks })
+}
+
+impl Guest {
+    /// Talks with the client until one of the two has enough.
+    pub(crate) async fn serve(mut self, socket: WebSocket) {
+        let _counted = self.tasks.token();
+        let (mut out, mut stream) = split(&self.engine, socket);
+        let left = match self.talk(&mut out, &mut stream).await {
+            Ok(never) => match never {},
+            Err(left) => left,
+        };
+        // First out of the way, then goodbye: it may take a while.
+        if let Some(attached) = &mut self.attached {
+            self.seat.sent(None);
+            attached.detach(left.reason()).await;
+        }
+        drop(self.seat);
+        out.goodbye(left).await;
+    }
+
+    async fn talk(
+        &mut self,
+        out: &mut Out,
+        stream: &mut SplitStream<WebSocket>,
+    ) -> Result<std::convert::Infallible, Left> {
+        let hello = tokio::time::timeout(HELLO, first(out, stream)).await.map_err(|_| Left::Silent)??;
+        let start = self.start(&hello).ok_or(Left::Told(Closing::ResumeFailed))?;
+        out.control("welcome", self.welcome(&hello, start)).await?;
+        let mut at = start.at;
+        let mut pulse = Pulse::new(&self.engine);
+        let mut changes = self.seat.relay.changes();
+        let (refusals, mut refused) = mpsc::channel::<Refusal>(REFUSALS);
+        loop {
+            changes.mark_unchanged();
+            let busy = self.send_next(out, &mut at, start.known).await?;
+            tokio::select! {
+                biased;
+                reason = closed(&mut self.attached) => on_closed(reason)?,
+                heard = hear(stream) => {
+                    pulse.heard();
+                    self.on_heard(out, heard, &refusals).await?;
+                }
+                beat = pulse.beat() => {
+                    beat?;
+                    self.still_welcome()?;
+                    out.ping().await?;
+                }
+                Some(refusal) = refused.recv() => out.refuse(refusal).await?,
+                () = std::future::ready(()), if busy => {}
+                _ = changes.changed() => {}
+            }
+        }
+    }
+
+    /// Where the client begins; None: it has missed something that is no longer there.
+    fn start(&self, hello: &Hello) -> Option<Start> {
+        let relay = &self.seat.relay;
+        match (&hello.epoch, hello.resume_from_seq) {
+            (_, None) => Some(relay.from_now()),
+            // Someone who has seen nothing has missed nothing.
+            (None, Some(Seqs { output: 0, events: 0 })) => Some(relay.from_now()),
+            (Some(epoch), Some(known)) if *epoch == relay.epoch.to_string() => relay.resume(known),
+            (_, Some(_)) => None,
+        }
+    }
+
+    fn welcome(&self, hello: &Hello, start: Start) -> Welcome {
+        let found = self.engine.find(self.visitor.caller, self.id);
+        Welcome {
+            session_id: self.id,
+            epoch: self.seat.relay.epoch.to_string(),
+            state: found.map_or(ctx_session::StateName::Ended, |summary| summary.state),
+            server_seq: start.newest,
+            resumed_from_seq: hello.epoch.as_ref().and(hello.resume_from_seq),
+            terminals: Vec::new(),
+            mode: if self.attached.is_some() { "interactive" } else { "observe" },
+        }
+    }
+
+    /// Sends the next frames, if there are any; whether there were.
+    async fn send_next(&mut self, out: &mut Out, at: &mut u64, known: Seqs) -> Result<bool, Left> {
+        let frames = match self.seat.relay.read(*at, BATCH, BATCH_BYTES) {
+            Read::Frames(frames) => frames,
+            Read::Nothing => return Ok(false),
+            Read::Behind => return Err(Left::Told(Closing::Slow)),
+            Read::End(closing) => return Err(Left::Told(closing)),
+        };
+        let next = frames.last().map_or(*at, |last| last.at + 1);
+        let texts = frames.into_iter().filter(|kept| !kept.is_known(known)).map(|kept| kept.text);
+        tokio::select! {
+            biased;
+            sent = out.send(texts) => sent?,
+            reason = closed(&mut self.attached) => on_closed(reason)?,
+        }
+        *at = next;
+        if self.attached.is_some() {
+            self.seat.sent(Some(next));
+        }
+        Ok(true)
+    }
+
+    fn still_welcome(&self) -> Result<(), Left> {
+        match self.visitor.token {
+            Some(token) if !self.access.is_good(token) => Err(Left::Revoked),
+            Some(_) | None => Ok(()),
+        }
+    }
+
+    async fn on_heard(
+        &mut self,
+        out: &mut Out,
+        heard: Heard,
+        refusals: &mpsc::Sender<Refusal>,
+    ) -> Result<(), Left> {
+        let frame = match heard {
+            Heard::Alive => return Ok(()),
+            Heard::Gone(left) => return Err(left),
+            Heard::Nonsense(refusal) => return out.refuse(refusal).await,
+            Heard::Frame(frame) => frame,
+        };
+        match (frame.channel.as_str(), frame.r#type.as_str()) {
+            ("control", "ping") => out.control("pong", frame.payload).await,
+            ("control", "pong") => Ok(()),
+            ("control", "cancel") => match self.cancel(&frame.payload, refusals) {
+                Ok(()) => Ok(()),
+                Err(refusal) => out.refuse(refusal).await,
+            },
+            ("control", "hello") => out.refuse(Refusal::new(Code::Einval, "hello has been said")).await,
+            (channel, kind) => {
+                let message = format!("a client cannot send `{kind}` on `{channel}`");
+                out.refuse(Refusal::new(Code::Einval, message.chars().take(200).collect::<String>())).await
+            }
+        }
+    }
+
+    /// Cancelling takes as long as the run takes to stop; the frames go on meanwhile and show its end.
+    fn cancel(&self, payload: &Value, refusals: &mpsc::Sender<Refusal>) -> Result<(), Refusal> {
+        if self.attached.is_none() {
+            return Err(Refusal::new(Code::Eacces, "who observes cannot cancel"));
+        }
+        let run = payload.get("run_id").and_then(Value::as_str).and_then(|run| run.parse::<RunId>().ok());
+        let run = run.ok_or_else(|| Refusal::invalid("run_id", "a cancel names its run: {\"run_id\": …}"))?;
+        let (engine, caller, id, refusals) =
+            (self.engine.clone(), self.visitor.caller, self.id, refusals.clone());
+        tokio::spawn(async move {
+            if let Err(refusal) = engine.cancel(caller, id, run).await {
+                let _ = refusals.send(refusal).await;
+            }
+        });
+        Ok(())
+    }
+}
+
+/// Waits for the first frame that is one.
+async fn first(out: &mut Out, stream: &mut SplitStream<WebSocket>) -> Result<Hello, Left> {
+    loop {
+        match hear(stream).await {
+            Heard::Gone(left) => return Err(left),
+            Heard::Alive => {}
+            Heard::Nonsense(refusal) => out.refuse(refusal).await?,
+            Heard::Frame(frame) => match hello(frame) {
+                Ok(hello) => return Ok(hello),
+                Err(refusal) => out.refuse(refusal).await?,
+            },
+        }
+    }
+}
+
+fn hello(frame: Received) -> Result<Hello, Refusal> {
+    if (frame.channel.as_str(), frame.r#type.as_str()) != ("control", "hello") {
+        return Err(Refusal::new(Code::Einval, "the first frame is `hello` on `control`"));
+    }
+    let payload = if frame.payload.is_null() { Value::Object(Default::default()) } else { frame.payload };
+    serde_json::from_value(payload)
+        .map_err(|error| Refusal::new(Code::Einval, format!("a hello that does not fit: {error}")))
+}
+
+/// Waits until the session has this connection closed; never for one who only looks on.
+async fn closed(attached: &mut Option<Attached>) -> DetachReason {
+    match attached {
+        Some(attached) if !attached.told => match (&mut attached.closed).await {
+            Ok(reason) => {
+                attached.told = true;
+                reason
+            }
+            Err(_) => std::future::pending().await,
+        },
+        Some(_) | None => std::future::pending().await,
+    }
+}
+
+/// Of a session that is over, the frames come first and then the end; anything else is at once.
+fn on_closed(reason: DetachReason) -> Result<(), Left> {
+    match reason {
+        DetachReason::SessionEnded => Ok(()),
+        DetachReason::TakenOver => Err(Left::Told(Closing::TakenOver)),
+        DetachReason::Slow => Err(Left::Told(Closing::Slow)),
+        DetachReason::DaemonRestart => Err(Left::Told(Closing::Shutdown)),
+        DetachReason::Error | DetachReason::Clean | DetachReason::Timeout => {
+            Err(Left::Told(Closing::ResumeFailed))
+        }
+    }
+}

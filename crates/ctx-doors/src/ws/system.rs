@@ -1,0 +1,139 @@
+//! The system's socket: how many sessions run, and which come, change and end, as far as the listener may see.
+
+use axum::extract::ws::{Utf8Bytes, WebSocket};
+use ctx_api::ws::{Channel, Closing, Frame};
+use ctx_engine::{Change, News};
+use ctx_session::admission::Counts;
+use futures_util::stream::SplitStream;
+use serde_json::{Value, json};
+use tokio::sync::broadcast::error::RecvError;
+
+use super::Visitor;
+use super::talk::{Heard, Left, Out, Pulse, hear, split};
+use crate::http::Api;
+
+struct Listener {
+    api: Api,
+    visitor: Visitor,
+    seq: u64,
+    /// What was told last: a change in what others do is no change for this listener.
+    told: Option<Counts>,
+}
+
+pub(crate) async fn serve(api: Api, visitor: Visitor, socket: WebSocket) {
+    let _counted = api.hub.tasks().token();
+    let stop = api.hub.stopping().clone();
+    let (mut out, mut stream) = split(&api.engine, socket);
+    let mut listener = Listener { api, visitor, seq: 0, told: None };
+    let left = tokio::select! {
+        left = listener.talk(&mut out, &mut stream) => match left {
+            Ok(never) => match never {},
+            Err(left) => left,
+        },
+        () = stop.cancelled() => Left::Told(Closing::Shutdown),
+    };
+    out.goodbye(left).await;
+}
+
+impl Listener {
+    async fn talk(
+        &mut self,
+        out: &mut Out,
+        stream: &mut SplitStream<WebSocket>,
+    ) -> Result<std::convert::Infallible, Left> {
+        let mut news = self.api.engine.news();
+        let mut counts = self.api.engine.count_changes();
+        let now = self.api.engine.counts().borrow().clone();
+        self.tell_counts(out, &now).await?;
+        let mut pulse = Pulse::new(&self.api.engine);
+        loop {
+            tokio::select! {
+                told = counts.recv() => match told {
+                    Ok(counts) => self.tell_counts(out, &counts).await?,
+                    Err(RecvError::Lagged(_)) => self.tell_lag(out).await?,
+                    Err(RecvError::Closed) => return Err(Left::Told(Closing::Shutdown)),
+                },
+                told = news.recv() => match told {
+                    Ok(news) => self.tell_news(out, news).await?,
+                    Err(RecvError::Lagged(_)) => self.tell_lag(out).await?,
+                    Err(RecvError::Closed) => return Err(Left::Told(Closing::Shutdown)),
+                },
+                heard = hear(stream) => {
+                    pulse.heard();
+                    on_heard(out, heard).await?;
+                }
+                beat = pulse.beat() => {
+                    beat?;
+                    if self.visitor.token.is_some_and(|token| !self.api.access.is_good(token)) {
+                        return Err(Left::Revoked);
+                    }
+                    out.ping().await?;
+                }
+            }
+        }
+    }
+
+    async fn tell(&mut self, out: &mut Out, kind: &str, payload: Value) -> Result<(), Left> {
+        self.seq += 1;
+        let frame = Frame { channel: Channel::Events, r#type: kind, seq: self.seq, payload };
+        // No map with keys that are not strings: serialising this cannot fail.
+        let text: Utf8Bytes = serde_json::to_string(&frame).unwrap_or_default().into();
+        out.send([text]).await
+    }
+
+    async fn tell_counts(&mut self, out: &mut Out, counts: &Counts) -> Result<(), Left> {
+        let counts = self.api.engine.counts_for(self.visitor.caller, counts);
+        if self.told.as_ref() == Some(&counts) {
+            return Ok(());
+        }
+        let limits = self.api.engine.limits();
+        let payload = json!({
+            "total": counts.total,
+            "per_project": counts.per_project,
+            "per_operator": counts.per_operator,
+            "limits": { "per_project": limits.running_per_project, "per_operator": limits.running_per_operator },
+        });
+        self.told = Some(counts);
+        self.tell(out, "sessions.running_count", payload).await
+    }
+
+    async fn tell_news(&mut self, out: &mut Out, news: News) -> Result<(), Left> {
+        let engine = &self.api.engine;
+        // Gone again already, or not theirs to see.
+        let Ok(found) = engine.find(self.visitor.caller, news.session) else { return Ok(()) };
+        let kind = match news.change {
+            Change::Created => "session.created",
+            Change::Changed => "session.changed",
+            Change::Ended => "session.ended",
+        };
+        let payload = json!({
+            "session_id": news.session,
+            "project": found.meta.project,
+            "agent": found.meta.agent,
+            "name": found.meta.name,
+            "owner": found.meta.owner,
+            "state": found.state,
+            "updated_at": found.updated_at.as_millis(),
+        });
+        self.tell(out, kind, payload).await
+    }
+
+    /// Some was missed: the listener has to look for itself.
+    async fn tell_lag(&mut self, out: &mut Out) -> Result<(), Left> {
+        self.told = None;
+        self.tell(out, "daemon.notice", json!({ "code": "lagged", "message": "list the sessions again" })).await
+    }
+}
+
+async fn on_heard(out: &mut Out, heard: Heard) -> Result<(), Left> {
+    match heard {
+        Heard::Alive => Ok(()),
+        Heard::Gone(left) => Err(left),
+        Heard::Nonsense(refusal) => out.refuse(refusal).await,
+        Heard::Frame(frame) => match (frame.channel.as_str(), frame.r#type.as_str()) {
+            ("control", "ping") => out.control("pong", frame.payload).await,
+            ("control", "hello") => out.control("welcome", json!({})).await,
+            _ => Ok(()),
+        },
+    }
+}

@@ -1,0 +1,182 @@
+//! What both sockets do alike: sending with a bound on waiting, pings, and saying goodbye.
+
+use std::time::Duration;
+
+use axum::extract::ws::{CloseFrame, Message, Utf8Bytes, WebSocket, close_code};
+use ctx_api::ws::{Channel, Closing, ClosingPayload, ErrorPayload, Frame, Received};
+use ctx_engine::Engine;
+use ctx_session::record::DetachReason;
+use ctx_session::{Code, Refusal};
+use futures_util::stream::{SplitSink, SplitStream};
+use futures_util::{SinkExt, StreamExt};
+use serde::Serialize;
+use tokio::time::{Instant, Interval, MissedTickBehavior};
+
+/// How long a client that has to go may take to hear why.
+const GOODBYE: Duration = Duration::from_secs(5);
+
+/// Why a client is let go.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Left {
+    /// It said goodbye.
+    Clean,
+    /// The connection broke, or the client does not keep to the protocol.
+    Broken,
+    /// Nothing was heard for too long.
+    Silent,
+    /// The token it came with is no longer good.
+    Revoked,
+    /// We have a reason of ours.
+    Told(Closing),
+}
+
+impl Left {
+    pub fn reason(self) -> DetachReason {
+        match self {
+            Left::Clean => DetachReason::Clean,
+            Left::Broken | Left::Revoked | Left::Told(Closing::ResumeFailed) => DetachReason::Error,
+            Left::Silent => DetachReason::Timeout,
+            Left::Told(Closing::Slow) => DetachReason::Slow,
+            Left::Told(Closing::TakenOver) => DetachReason::TakenOver,
+            Left::Told(Closing::SessionEnded | Closing::SessionFailed) => DetachReason::SessionEnded,
+            Left::Told(Closing::Shutdown) => DetachReason::DaemonRestart,
+        }
+    }
+}
+
+/// The sending half.
+pub(super) struct Out {
+    sink: SplitSink<WebSocket, Message>,
+    control_seq: u64,
+    stall: Duration,
+}
+
+/// What was heard.
+#[derive(Debug)]
+pub(super) enum Heard {
+    Frame(Received),
+    /// Something that is no frame of ours: what is wrong with it.
+    Nonsense(Refusal),
+    /// A sign of life.
+    Alive,
+    Gone(Left),
+}
+
+/// When to ping, and when to give up.
+pub(super) struct Pulse {
+    ticks: Interval,
+    heard: Instant,
+    silent_max: Duration,
+}
+
+pub(super) fn split(engine: &Engine, socket: WebSocket) -> (Out, SplitStream<WebSocket>) {
+    let (sink, stream) = socket.split();
+    let stall = Duration::from_millis(engine.limits().slow_ms);
+    (Out { sink, control_seq: 0, stall }, stream)
+}
+
+impl Out {
+    /// Sends what is given. A client that takes nothing for too long is slow.
+    pub async fn send(&mut self, texts: impl IntoIterator<Item = Utf8Bytes>) -> Result<(), Left> {
+        let sending = async {
+            for text in texts {
+                self.sink.feed(Message::Text(text)).await?;
+            }
+            self.sink.flush().await
+        };
+        match tokio::time::timeout(self.stall, sending).await {
+            Ok(Ok(())) => Ok(()),
+            Ok(Err(_)) => Err(Left::Broken),
+            Err(_) => Err(Left::Told(Closing::Slow)),
+        }
+    }
+
+    pub async fn control(&mut self, kind: &str, payload: impl Serialize) -> Result<(), Left> {
+        let text = self.control_text(kind, payload);
+        self.send([text]).await
+    }
+
+    fn control_text(&mut self, kind: &str, payload: impl Serialize) -> Utf8Bytes {
+        self.control_seq += 1;
+        let frame = Frame { channel: Channel::Control, r#type: kind, seq: self.control_seq, payload };
+        // No map with keys that are not strings: serialising this cannot fail.
+        serde_json::to_string(&frame).unwrap_or_default().into()
+    }
+
+    pub async fn refuse(&mut self, refusal: Refusal) -> Result<(), Left> {
+        self.control("error", ErrorPayload { code: refusal.code, message: refusal.message }).await
+    }
+
+    /// Both kinds: one that every client's library answers, one that a page can see.
+    pub async fn ping(&mut self) -> Result<(), Left> {
+        if self.sink.feed(Message::Ping(Default::default())).await.is_err() {
+            return Err(Left::Broken);
+        }
+        self.control("ping", serde_json::json!({})).await
+    }
+
+    /// Says why, and closes; a client that does not listen is not waited for long.
+    pub async fn goodbye(mut self, left: Left) {
+        let (code, reason) = match left {
+            Left::Told(closing) => {
+                let text = self.control_text("closing", ClosingPayload::from(closing));
+                let saying = self.sink.send(Message::Text(text));
+                if !matches!(tokio::time::timeout(GOODBYE, saying).await, Ok(Ok(()))) {
+                    return;
+                }
+                (close_code(closing), closing.as_str())
+            }
+            Left::Revoked => (close_code::POLICY, "revoked"),
+            Left::Clean | Left::Broken | Left::Silent => (close_code::NORMAL, ""),
+        };
+        let frame = CloseFrame { code, reason: Utf8Bytes::from_static(reason) };
+        let _ = tokio::time::timeout(GOODBYE, self.sink.send(Message::Close(Some(frame)))).await;
+    }
+}
+
+fn close_code(closing: Closing) -> u16 {
+    match closing {
+        Closing::SessionEnded | Closing::SessionFailed | Closing::ResumeFailed => close_code::NORMAL,
+        Closing::TakenOver | Closing::Slow => close_code::POLICY,
+        Closing::Shutdown => close_code::AWAY,
+    }
+}
+
+/// Reads what comes next. Cancelling it loses nothing.
+pub(super) async fn hear(stream: &mut SplitStream<WebSocket>) -> Heard {
+    match stream.next().await {
+        Some(Ok(Message::Text(text))) => match serde_json::from_str(&text) {
+            Ok(frame) => Heard::Frame(frame),
+            Err(error) => {
+                Heard::Nonsense(Refusal::new(Code::Einval, format!("a frame that does not fit: {error}")))
+            }
+        },
+        Some(Ok(Message::Binary(_))) => {
+            Heard::Nonsense(Refusal::new(Code::Einval, "frames are JSON in text messages"))
+        }
+        Some(Ok(Message::Ping(_) | Message::Pong(_))) => Heard::Alive,
+        Some(Ok(Message::Close(_))) => Heard::Gone(Left::Clean),
+        Some(Err(_)) | None => Heard::Gone(Left::Broken),
+    }
+}
+
+impl Pulse {
+    pub fn new(engine: &Engine) -> Pulse {
+        let period = Duration::from_millis(engine.limits().ping_ms.max(1));
+        let mut ticks = tokio::time::interval_at(Instant::now() + period, period);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        Pulse { ticks, heard: Instant::now(), silent_max: period * 2 }
+    }
+
+    pub fn heard(&mut self) {
+        self.heard = Instant::now();
+    }
+
+    /// The next moment to ping; an error when nothing has been heard of two pings.
+    pub async fn beat(&mut self) -> Result<(), Left> {
+        tokio::select! {
+            _ = self.ticks.tick() => Ok(()),
+            () = tokio::time::sleep_until(self.heard + self.silent_max) => Err(Left::Silent),
+        }
+    }
+}

@@ -1,0 +1,113 @@
+//! The operator's limits, the fence and the log.
+
+use std::time::Duration;
+
+use ctx_host::shell::{CreateRequest, ExecRequest, ShellHost, ShellRecord};
+use ctx_session::Code;
+
+use super::support::{Bench, Kind, Records, config};
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn there_are_no_more_shells_than_the_operator_allows() {
+    let bench = Bench::with(Kind::Bash, |limits| limits.shells_max = 2).await;
+    let second = bench.host.create(CreateRequest::default()).await.unwrap();
+    let error = bench.host.create(CreateRequest::default()).await.unwrap_err();
+    assert_eq!(error.code(), Code::Ebusy);
+    assert!(error.to_string().contains("session_destroy"));
+    bench.host.destroy(&second).await.unwrap();
+    let third = bench.host.create(CreateRequest::default()).await.unwrap();
+    assert_eq!((bench.id.as_str(), second.as_str(), third.as_str()), ("1_local", "2_local", "3_local"));
+    let ids: Vec<String> = bench.host.list().into_iter().map(|shell| shell.session_id).collect();
+    assert_eq!(ids, ["1_local", "3_local"]);
+    bench.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_out_of_bounds_is_refused_and_changes_nothing() {
+    let bench = Bench::with(Kind::Bash, |limits| limits.command_bytes_max = 1000).await;
+    let long = ExecRequest { command: "x".repeat(1001), ..ExecRequest::default() };
+    assert_eq!(bench.try_run(long).await.unwrap_err().code(), Code::Emsgsize);
+    for timeout in [Duration::ZERO, Duration::MAX] {
+        let request =
+            ExecRequest { command: "true".to_owned(), timeout: Some(timeout), ..ExecRequest::default() };
+        assert_eq!(bench.try_run(request).await.unwrap_err().code(), Code::Einval);
+    }
+    for (cwd, env) in [(Some("/nonexistent"), ("A", "b")), (None, ("A=B", "c")), (None, ("A", "\0")), (None, ("", ""))] {
+        let request = CreateRequest {
+            cwd: cwd.map(str::to_owned),
+            env: vec![(env.0.to_owned(), env.1.to_owned())],
+            ..CreateRequest::default()
+        };
+        assert_eq!(bench.host.create(request).await.unwrap_err().code(), Code::Einval, "{env:?}");
+    }
+    assert_eq!(bench.host.list().len(), 1);
+    assert_eq!(bench.host.list()[0].commands, 0);
+    bench.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_fence_refuses_what_is_denied_and_the_log_says_so() {
+    let bench = Bench::new(Kind::Bash).await;
+    let request = CreateRequest { deny: vec!["rm".to_owned()], ..CreateRequest::default() };
+    let fenced = bench.host.create(request).await.unwrap();
+    for command in ["rm -rf x", "true && rm x", "echo $(rm x)", "echo x | xargs rm"] {
+        let request = ExecRequest { command: command.to_owned(), ..ExecRequest::default() };
+        let error = bench.host.exec(&fenced, request, None).await.unwrap_err();
+        assert_eq!(error.code(), Code::Eacces, "{command}");
+    }
+    let fine = ExecRequest { command: "echo fine".to_owned(), ..ExecRequest::default() };
+    assert_eq!(bench.host.exec(&fenced, fine, None).await.unwrap().stdout, "fine\n");
+    let refused = |record: &ShellRecord| matches!(record, ShellRecord::ExecRefused { .. });
+    assert_eq!(bench.records.0.lock().unwrap().iter().filter(|record| refused(record)).count(), 4);
+    bench.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn secrets_reach_neither_results_nor_the_log_nor_the_kept_output() {
+    let dir = tempfile::tempdir().unwrap();
+    let records = std::sync::Arc::new(Records::default());
+    let host = ShellHost::new(config(Kind::Bash, dir.path()), records.clone()).unwrap();
+    let secret = format!("{}{}", "plain-but-", "secret-value-7261");
+    let env = vec![("MY_API_TOKEN".to_owned(), secret.clone())];
+    let id = host.create(CreateRequest { env, ..CreateRequest::default() }).await.unwrap();
+    let command = format!("echo $MY_API_TOKEN; echo {secret} >&2; (sleep 0.1; echo $MY_API_TOKEN) &");
+    let result = host.exec(&id, ExecRequest { command, ..ExecRequest::default() }, None).await.unwrap();
+    let wait = ExecRequest { command: "wait; export OTHER_SECRET=another-secret-99".to_owned(), ..ExecRequest::default() };
+    let second = host.exec(&id, wait, None).await.unwrap();
+    // A variable that was exported meanwhile counts from then on.
+    let third = ExecRequest { command: "echo $OTHER_SECRET".to_owned(), ..ExecRequest::default() };
+    let third = host.exec(&id, third, None).await.unwrap();
+    assert!(third.stdout.contains("[REDACTED:"), "{third:?}");
+    let request = ctx_host::shell::OutputRequest {
+        call: 1,
+        stream: ctx_host::shell::Stream::Stdout,
+        offset: 0,
+        limit: None,
+        grep: None,
+    };
+    let page = host.output(&id, &request).unwrap();
+    let seen = format!("{result:?} {second:?} {page:?} {:?}", records.0.lock().unwrap());
+    assert!(!seen.contains(&secret), "{seen}");
+    assert!(result.stdout.contains("[REDACTED:"));
+    host.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_log_tells_a_shell_s_life_in_order() {
+    let bench = Bench::new(Kind::Bash).await;
+    bench.run("echo hi").await;
+    bench.run_for("sleep 60", 100).await;
+    bench.run("exit 2").await;
+    let records = bench.records.clone();
+    bench.end().await;
+    let types: Vec<String> = records
+        .0
+        .lock()
+        .unwrap()
+        .iter()
+        .map(|record| serde_json::to_value(record).unwrap()["type"].as_str().unwrap().to_owned())
+        .collect();
+    let want = "shell_created shell_exec_started shell_exec_finished shell_exec_started shell_interrupted \
+                shell_exec_finished shell_exec_started shell_restarted shell_exec_finished shell_destroyed";
+    assert_eq!(types.join(" "), want.split_whitespace().collect::<Vec<_>>().join(" "));
+}

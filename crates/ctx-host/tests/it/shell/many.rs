@@ -1,0 +1,93 @@
+//! Sixty-four shells at once: nothing crosses between shells or streams, and memory stays bounded.
+
+use ctx_host::shell::{CreateRequest, ExecRequest, OutputRequest, ShellHost, Stream};
+
+use super::support::{Bench, Kind, Records, config};
+
+const SHELLS: usize = 64;
+const LINES: usize = 60_000;
+
+/// Every line names the shell and the stream it belongs to.
+fn script(n: usize) -> String {
+    format!(
+        "awk 'BEGIN {{ for (i = 0; i < {LINES}; i++) {{ print \"shell {n} stdout line \" i; \
+         if (i % 3 == 0) print \"shell {n} stderr line \" i > \"/dev/stderr\" }} }}'"
+    )
+}
+
+fn expected(n: usize, stream: &str, step: usize) -> String {
+    (0..LINES).step_by(step).map(|i| format!("shell {n} {stream} line {i}\n")).collect()
+}
+
+/// Megabytes of memory that this process holds.
+fn resident_mb() -> usize {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
+    line.split_whitespace().next().unwrap().parse::<usize>().unwrap() / 1024
+}
+
+fn whole(host: &ShellHost, id: &str, stream: Stream) -> String {
+    let (mut text, mut at) = (String::new(), Some(0));
+    while let Some(offset) = at {
+        let request = OutputRequest { call: 1, stream, offset, limit: Some(256 << 10), grep: None };
+        let page = host.output(id, &request).unwrap();
+        text.push_str(&page.text);
+        at = page.next_offset;
+    }
+    text
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn sixty_four_shells_print_megabytes_and_nothing_crosses() {
+    let dir = tempfile::tempdir().unwrap();
+    let host = ShellHost::new(config(Kind::Bash, dir.path()), std::sync::Arc::new(Records::default())).unwrap();
+    let mut ids = Vec::new();
+    for _ in 0..SHELLS {
+        ids.push(host.create(CreateRequest::default()).await.unwrap());
+    }
+    assert!(host.create(CreateRequest::default()).await.is_err(), "64 is the limit");
+    let before = resident_mb();
+    let runs: Vec<_> = ids
+        .iter()
+        .enumerate()
+        .map(|(n, id)| {
+            let (host, id) = (host.clone(), id.clone());
+            let timeout = Some(std::time::Duration::from_secs(900));
+            let request = ExecRequest { command: script(n), timeout, ..ExecRequest::default() };
+            tokio::spawn(async move { host.exec(&id, request, None).await.unwrap() })
+        })
+        .collect();
+    for (n, run) in runs.into_iter().enumerate() {
+        let result = run.await.unwrap();
+        assert_eq!((result.exit_code, result.truncated), (0, true), "shell {n}");
+        let begin = format!("shell {n} stdout line 0\n");
+        assert!(result.stdout.starts_with(&begin), "shell {n}");
+    }
+    let grown = resident_mb().saturating_sub(before);
+    assert!(grown < 150, "64 shells held {grown} MB at once");
+    for (n, id) in ids.iter().enumerate() {
+        assert!(whole(&host, id, Stream::Stdout) == expected(n, "stdout", 1), "stdout of shell {n}");
+        assert!(whole(&host, id, Stream::Stderr) == expected(n, "stderr", 3), "stderr of shell {n}");
+    }
+    host.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_flood_of_output_does_not_fill_the_memory() {
+    let bench = Bench::new(Kind::Bash).await;
+    bench.out("true").await;
+    let before = resident_mb();
+    let (mut peak, mut done) = (0, false);
+    let flood = bench.run("head -c 100000000 /dev/zero | tr '\\0' 'x'");
+    tokio::pin!(flood);
+    while !done {
+        tokio::select! {
+            result = &mut flood => { done = true; assert!(result.truncated); }
+            () = tokio::time::sleep(std::time::Duration::from_millis(20)) => (),
+        }
+        peak = peak.max(resident_mb());
+    }
+    // Other tests of this binary run beside it; one line of 100 MB held as text would show all the same.
+    assert!(peak.saturating_sub(before) < 95, "{before} MB before, {peak} MB at the peak");
+    bench.end().await;
+}

@@ -1,0 +1,142 @@
+//! `ctx audit`: who did what, from the audit log.
+
+use std::io::Write;
+use std::time::Duration;
+
+use ctx_journal::LogPath;
+use ctx_session::Code;
+use ctx_views::audit::{AuditLine, AuditQuery, AuditReader, EventName};
+use serde_json::{Value, json};
+
+use crate::failure::Failure;
+use crate::moment::Moment;
+use crate::output::{self, Paint};
+use crate::root::Root;
+use crate::{sessions, words};
+
+/// Where the audit log is beneath the root.
+pub const AUDIT: &str = ".state/audit.jsonl";
+/// How often a followed log is looked at.
+const PAUSE: Duration = Duration::from_millis(250);
+/// Lines that are read at once.
+const PAGE: usize = 1000;
+
+/// Print who did what
+///
+/// Reads the audit log, the newest line first, and needs no daemon. The log belongs to whoever runs the daemon.
+/// Its events are listed in docs/audit.md.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  ctx audit
+  ctx audit --session coder/default --since 1d
+  ctx audit --event run.cancelled --event session.ended --json
+  ctx audit -f                    go on with what happens from now on")]
+pub struct Args {
+    /// Only what happened in this session: agent/name, an id or the beginning of one
+    #[arg(short, long, value_name = "SESSION")]
+    session: Option<String>,
+    /// Only events of this name; may be given more than once
+    #[arg(long = "event", value_name = "EVENT", value_parser = event_name)]
+    events: Vec<EventName>,
+    /// Only what this user did, by number
+    #[arg(long, value_name = "UID")]
+    user: Option<u32>,
+    /// Only since: a date, or a time before now such as 12h or 7d
+    #[arg(long, value_name = "TIME")]
+    since: Option<Moment>,
+    /// Only before
+    #[arg(long, value_name = "TIME")]
+    until: Option<Moment>,
+    /// At most N lines; 0 for no limit
+    #[arg(short = 'n', long = "limit", value_name = "N", default_value_t = 50)]
+    limit: usize,
+    /// Print the newest lines last, and go on with those that come
+    #[arg(short, long, conflicts_with = "until")]
+    follow: bool,
+    /// Print one JSON object a line
+    #[arg(long)]
+    json: bool,
+}
+
+fn event_name(text: &str) -> Result<EventName, String> {
+    EventName::ALL.into_iter().find(|name| name.as_str() == text).ok_or_else(|| {
+        let names: Vec<&str> = EventName::ALL.iter().map(|name| name.as_str()).collect();
+        format!("the events are {}", names.join(", "))
+    })
+}
+
+pub fn run(args: Args, root: &Root) -> Result<(), Failure> {
+    // Says what is to be done where there is no root at all.
+    root.reader()?;
+    let log = LogPath::new(AUDIT).map_err(|error| Failure::new(Code::Eio, error.to_string()))?;
+    let reader = AuditReader::new(root.journal()?, log);
+    let now = words::now();
+    let query = AuditQuery {
+        user: args.user,
+        session: args.session.as_deref().map(|word| sessions::find_id(root, word)).transpose()?,
+        events: args.events.clone(),
+        since: args.since.map(|moment| moment.seen_from(now)),
+        until: args.until.map(|moment| moment.seen_from(now)),
+        before: None,
+        limit: if args.limit == 0 { usize::MAX } else { args.limit },
+    };
+    let newest = |query: &AuditQuery| {
+        reader.newest(query).map_err(|error| Failure::new(error.code(), error.to_string()))
+    };
+    let (mut lines, _) = newest(&query)?;
+    if !args.follow {
+        return print(&args, &lines);
+    }
+    // The log has every line a number; the newest line of all tells where to go on.
+    let mut seen = newest(&AuditQuery { limit: 1, ..AuditQuery::default() })?.0.first().map(|line| line.number);
+    loop {
+        lines.reverse();
+        print(&args, &lines)?;
+        std::thread::sleep(PAUSE);
+        lines = newest(&AuditQuery { limit: PAGE, ..query.clone() })?.0;
+        lines.retain(|line| seen.is_none_or(|seen| line.number > seen));
+        seen = lines.first().map(|line| line.number).or(seen);
+    }
+}
+
+fn print(args: &Args, lines: &[AuditLine]) -> Result<(), Failure> {
+    let paint = Paint::for_stdout();
+    let mut out = output::stdout();
+    for line in lines {
+        if args.json {
+            writeln!(out, "{}", as_json(line))?;
+        } else {
+            writeln!(out, "{}", readable(line, paint))?;
+        }
+    }
+    out.flush()?;
+    Ok(())
+}
+
+fn as_json(line: &AuditLine) -> Value {
+    json!({
+        "number": line.number, "time": line.time, "event": line.event.event.as_str(), "user": line.event.user,
+        "session": line.event.session, "session_seq": line.event.session_seq, "data": line.event.data,
+    })
+}
+
+fn readable(line: &AuditLine, paint: Paint) -> String {
+    let event = &line.event;
+    let mut text = format!(
+        "{}  {:<26}  uid {:<5}  {}",
+        paint.dim(&words::date_time(line.time)),
+        paint.bold(event.event.as_str()),
+        event.user,
+        paint.dim(&format!("{}#{}", event.session, event.session_seq)),
+    );
+    for (key, value) in event.data.as_object().into_iter().flatten() {
+        // Who and where stand before it.
+        let is_told = matches!(key.as_str(), "session_id" | "user_id") || value.is_null();
+        if !is_told {
+            let value = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+            text.push_str(&format!("  {key}={}", words::shorten(&value, 80)));
+        }
+    }
+    text
+}

@@ -1,0 +1,98 @@
+//! The index database: its version, whether it is sound, and how far it is behind the logs.
+
+use std::os::unix::fs::MetadataExt;
+
+use ctx_engine::start::meta_of;
+use ctx_views::db::{DbError, IndexReader, SCHEMA_VERSION};
+
+use super::finding::{Finding, Report};
+use super::logs::Looked;
+use crate::index::{self, INDEX};
+use crate::root::Root;
+
+/// Sessions that are named one by one.
+const NAMED_MAX: usize = 20;
+
+pub fn look(root: &Root, deep: bool, is_up: bool, looked: &Looked, report: &mut Report) {
+    let path = index::path(root);
+    match std::fs::metadata(&path) {
+        Ok(_) => {}
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+            report.fact("index", "not there");
+            let finding = Finding::new("there is no index: lists with filters and search wait for it").at(INDEX);
+            return report.note(finding.fix("the daemon builds it when it starts; `ctx reindex` does it now"));
+        }
+        Err(error) => {
+            report.fact("index", "not readable");
+            return report.note(Finding::new(format!("not readable by you: {error}")).at(INDEX));
+        }
+    }
+    let looked_at = IndexReader::open(&path).and_then(|index| sound(root, &index, deep, is_up, looked, report));
+    match looked_at {
+        Ok(()) => {}
+        Err(DbError::OtherVersion { version, .. }) => {
+            report.fact("index", format!("version {version}, and this ctx reads {SCHEMA_VERSION}"));
+            let what = format!("it is of version {version}, and this ctx reads {SCHEMA_VERSION}");
+            let fix = "the daemon of this version builds it anew when it starts; `ctx reindex` does it now";
+            report.problem(Finding::new(what).at(INDEX).fix(fix));
+        }
+        Err(error) => {
+            report.fact("index", "damaged");
+            let fix = "nothing is lost: restart the daemon, or stop it and `ctx reindex`";
+            report.problem(Finding::new(format!("it is damaged: {error}")).at(INDEX).fix(fix));
+        }
+    }
+}
+
+fn sound(
+    root: &Root,
+    index: &IndexReader,
+    deep: bool,
+    is_up: bool,
+    looked: &Looked,
+    report: &mut Report,
+) -> Result<(), DbError> {
+    let queries = index.queries();
+    let known = queries.known_logs()?;
+    if deep {
+        for line in queries.check()? {
+            let fix = "nothing is lost: stop the daemon and `ctx reindex`";
+            report.problem(Finding::new(format!("it is damaged: {line}")).at(INDEX).fix(fix));
+        }
+    }
+    let gone: Vec<_> = known.iter().filter(|known| !looked.logs.contains(&known.log)).collect();
+    for known in gone.iter().take(NAMED_MAX) {
+        let fix = "bring it back from a backup; or `ctx reindex` (daemon stopped) forgets it";
+        let what = "the index knows this session, and its directory is not there";
+        report.problem(Finding::new(what).at(known.log.dir()).fix(fix));
+    }
+    if gone.len() > NAMED_MAX {
+        report.problem(Finding::new(format!("and {} more sessions are not there", gone.len() - NAMED_MAX)));
+    }
+    let behind = {
+        let current = known.iter().filter(|known| {
+            let data = std::fs::metadata(root.path.join(known.log.as_str())).ok();
+            // What the daemon has just written is not looked up in the file.
+            data.is_some_and(|data| known.inode == 0 || (known.inode == data.ino() && known.end_bytes == data.size()))
+        });
+        let sessions = looked.logs.iter().filter(|log| meta_of(log).is_some()).count();
+        sessions.saturating_sub(current.count())
+    };
+    let unread = queries.unread()?;
+    let standing = match (behind, unread) {
+        (0, 0) => "complete".to_owned(),
+        (behind, unread) => format!("{behind} sessions behind their logs, {unread} not searchable yet"),
+    };
+    report.fact("index", format!("version {SCHEMA_VERSION}, {} sessions, {standing}", known.len()));
+    if (behind > 0 || unread > 0) && !is_up {
+        let fix = "the daemon catches up when it starts; `ctx reindex` builds it anew now";
+        report.note(Finding::new("it is behind the logs").at(INDEX).fix(fix));
+    }
+    // Read whole, the logs have told of it themselves.
+    if !looked.whole {
+        for message in queries.damage()? {
+            report.problem(Finding::new(message).fix("`ctx repair --all` shows what a repair would do"));
+        }
+    }
+    Ok(())
+}

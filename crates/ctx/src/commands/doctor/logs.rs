@@ -1,0 +1,236 @@
+//! The logs: which there are, what is damaged in them, and what lies beside them.
+
+use std::collections::BTreeSet;
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::path::Path;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::time::{Duration, SystemTime};
+
+use ctx_engine::start::meta_of;
+use ctx_journal::repair::{Plan, RepairError};
+use ctx_journal::{Entry, FileJournal, Journal, JournalError, LogPath};
+
+use super::finding::{Finding, Report, size};
+use crate::commands::repair::{Known, all_logs};
+use crate::failure::Failure;
+use crate::progress::Progress;
+use crate::root::Root;
+use crate::words;
+
+/// Logs of this size together are read whole without being asked for.
+const WHOLE_BYTES: u64 = 256 * 1024 * 1024;
+/// A working file that is younger belongs to someone at work.
+const LEFTOVER_AGE: Duration = Duration::from_secs(60);
+/// How long a command in flight may make the end of a log look unfinished.
+const IN_FLIGHT: Duration = Duration::from_millis(150);
+/// Most findings that are told of one log.
+const TOLD_MAX: usize = 20;
+
+/// What later looks need to know.
+pub struct Looked {
+    pub logs: BTreeSet<LogPath>,
+    /// Every log was read from beginning to end.
+    pub whole: bool,
+}
+
+pub fn look(root: &Root, deep: bool, is_up: bool, report: &mut Report) -> Result<Looked, Failure> {
+    let journal = root.journal()?;
+    let logs = match all_logs(&*journal) {
+        Ok(logs) => logs,
+        Err(failure) => {
+            report.problem(Finding::new(format!("the sessions cannot be listed: {failure:?}")));
+            Vec::new()
+        }
+    };
+    let bytes: u64 = logs.iter().map(|log| length(root, log)).sum();
+    let whole = deep || bytes <= WHOLE_BYTES;
+    let how = if whole { "read whole" } else { "looked at by their ends; --deep reads them whole" };
+    report.fact("logs", format!("{}, {}, {how}", logs.len(), size(bytes)));
+    let looker = Looker { root, journal: &journal, whole, is_up };
+    let found = looker.all(&logs, bytes);
+    let (mut kept, mut kept_bytes) = (0, 0);
+    for one in found {
+        one.problems.into_iter().for_each(|finding| report.problem(finding));
+        one.notes.into_iter().for_each(|finding| report.note(finding));
+        (kept, kept_bytes) = (kept + one.kept.0, kept_bytes + one.kept.1);
+    }
+    if kept > 0 {
+        let what = format!("{kept} files ({}) keep what was cut off or repaired", size(kept_bytes));
+        let fix = "look at events.jsonl.torn-*, .before-repair-* and .quarantine-*; they may be removed by hand";
+        report.note(Finding::new(what).fix(fix));
+    }
+    Ok(Looked { logs: logs.into_iter().collect(), whole })
+}
+
+fn length(root: &Root, log: &LogPath) -> u64 {
+    std::fs::metadata(root.path.join(log.as_str())).map_or(0, |data| data.size())
+}
+
+/// What was found at one log.
+#[derive(Default)]
+struct Found {
+    problems: Vec<Finding>,
+    notes: Vec<Finding>,
+    /// Files that keep old bytes, and their size.
+    kept: (u64, u64),
+}
+
+struct Looker<'a> {
+    root: &'a Root,
+    journal: &'a FileJournal,
+    whole: bool,
+    is_up: bool,
+}
+
+impl Looker<'_> {
+    /// Looks at all logs, in parallel, in their order.
+    fn all(&self, logs: &[LogPath], bytes: u64) -> Vec<Found> {
+        let threads = std::thread::available_parallelism().map_or(2, usize::from).min(8);
+        let (next, done) = (AtomicUsize::new(0), AtomicU64::new(0));
+        let found = Mutex::new(Vec::new());
+        let bar = Progress::new("reading logs");
+        std::thread::scope(|scope| {
+            for _ in 0..threads.min(logs.len()) {
+                scope.spawn(|| {
+                    while let Some((at, log)) = {
+                        let at = next.fetch_add(1, Ordering::Relaxed);
+                        logs.get(at).map(|log| (at, log))
+                    } {
+                        let one = self.one(log);
+                        lock(&found).push((at, one));
+                        let done = done.fetch_add(length(self.root, log), Ordering::Relaxed);
+                        bar.show(done, bytes, &format!("{at} of {} logs", logs.len()));
+                    }
+                });
+            }
+        });
+        bar.clear();
+        let mut found = found.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
+        found.sort_by_key(|(at, _)| *at);
+        found.into_iter().map(|(_, one)| one).collect()
+    }
+
+    fn one(&self, log: &LogPath) -> Found {
+        let mut found = Found::default();
+        self.beside(log, &mut found);
+        let damage = if self.whole { self.read_whole(log) } else { self.read_ends(log) };
+        let count = damage.len();
+        found.problems.extend(damage.into_iter().take(TOLD_MAX));
+        if count > TOLD_MAX {
+            let what = format!("and {} more places", count - TOLD_MAX);
+            found.problems.push(Finding::new(what).at(log.as_str()));
+        }
+        found
+    }
+
+    fn read_whole(&self, log: &LogPath) -> Vec<Finding> {
+        let mut planned = self.plan(log);
+        if self.is_up && planned.as_ref().is_ok_and(|plan| !plan.is_sound()) {
+            std::thread::sleep(IN_FLIGHT);
+            planned = self.plan(log);
+        }
+        let fix = repair_hint(log);
+        match planned {
+            Ok(plan) => plan
+                .changes
+                .iter()
+                .map(|change| {
+                    let what = change.why.join("; ");
+                    Finding::new(what).at(log.as_str()).line(change.line).fix(fix.clone())
+                })
+                .collect(),
+            // It went away while we looked.
+            Err(RepairError::Journal(JournalError::NotThere { .. })) => Vec::new(),
+            Err(RepairError::NothingUsable { .. }) => {
+                vec![Finding::new("no record in it can be used").at(log.as_str()).line(1)]
+            }
+            Err(error) => vec![Finding::new(error.to_string())],
+        }
+    }
+
+    fn plan(&self, log: &LogPath) -> Result<Plan, RepairError> {
+        let known = Known::new(self.root, log);
+        self.journal.plan_repair(log, words::now(), &|entry: Option<&Entry>| known.first(entry))
+    }
+
+    /// The first line and the last byte: what a crash damages most.
+    fn read_ends(&self, log: &LogPath) -> Vec<Finding> {
+        let mut found = Vec::new();
+        let fix = repair_hint(log);
+        let is_session = meta_of(log).is_some();
+        match self.journal.head(log) {
+            Ok(Some(entry)) if entry.kind == "session_meta" || !is_session => {}
+            Ok(_) => {
+                let what = "the first line does not say what session this is";
+                found.push(Finding::new(what).at(log.as_str()).line(1).fix(fix.clone()));
+            }
+            Err(JournalError::NotThere { .. }) => return found,
+            Err(error) => found.push(Finding::new(error.to_string())),
+        }
+        let ends_well = || {
+            let file = std::fs::File::open(self.root.path.join(log.as_str())).ok()?;
+            let mut last = [0u8; 1];
+            file.read_exact_at(&mut last, file.metadata().ok()?.len().checked_sub(1)?).ok()?;
+            Some(last == *b"\n")
+        };
+        let mut good = ends_well();
+        if good == Some(false) && self.is_up {
+            std::thread::sleep(IN_FLIGHT);
+            good = ends_well();
+        }
+        if good == Some(false) {
+            found.push(Finding::new("its last line is cut off").at(log.as_str()).fix(fix));
+        }
+        found
+    }
+
+    /// What a crash or a repair has left in the log's directory.
+    fn beside(&self, log: &LogPath, found: &mut Found) {
+        let dir = self.root.path.join(log.dir());
+        let entries = match std::fs::read_dir(&dir) {
+            Ok(entries) => entries,
+            Err(error) => {
+                let what = format!("cannot be looked into: {error}");
+                found.problems.push(Finding::new(what).at(log.dir()));
+                return;
+            }
+        };
+        for entry in entries.flatten() {
+            let name = entry.file_name().to_string_lossy().into_owned();
+            let Some(data) = entry.metadata().ok().filter(std::fs::Metadata::is_file) else { continue };
+            let path = format!("{}/{name}", log.dir());
+            if [".torn-", ".before-repair-", ".quarantine-"].iter().any(|mark| name.contains(mark)) {
+                found.kept = (found.kept.0 + 1, found.kept.1 + data.size());
+            } else if is_working(&name) && age(&data) > LEFTOVER_AGE {
+                let fix = "it is not needed and is used again or may be removed";
+                found.notes.push(Finding::new("left over by something that was cut short").at(path).fix(fix));
+            }
+        }
+    }
+}
+
+fn is_working(name: &str) -> bool {
+    let suffix = Path::new(name).extension().and_then(|suffix| suffix.to_str()).unwrap_or_default();
+    name == ".new" || matches!(suffix, "new" | "keeping" | "repairing")
+}
+
+fn age(data: &std::fs::Metadata) -> Duration {
+    let since = data.modified().ok().and_then(|time| SystemTime::now().duration_since(time).ok());
+    since.unwrap_or_default()
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+}
+
+/// The command that shows what a repair would do.
+pub fn repair_hint(log: &LogPath) -> String {
+    let parts: Vec<&str> = log.dir().split('/').collect();
+    match parts.as_slice() {
+        [_, _, "agent", agent, "session", name] => {
+            format!("`ctx repair {agent}/{name}` shows what a repair would do, --apply does it")
+        }
+        _ => "`ctx repair --all` shows what a repair would do, --apply does it".to_owned(),
+    }
+}

@@ -1,0 +1,104 @@
+//! The root: whether it is there, room on its disk, the daemon, and the rights of what is in `.state`.
+
+use std::fs::Metadata;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::path::Path;
+
+use ctx_api::http::Status;
+
+use super::finding::{Finding, Report, size};
+use crate::client::Api;
+use crate::root::{Root, shell_word};
+use crate::words;
+
+/// Less free space than this needs attention.
+const ROOM_MIN: u64 = 64 * 1024 * 1024;
+
+/// Whether there is a root to look into.
+pub fn root(root: &Root, report: &mut Report) -> bool {
+    report.fact("root", root.path.display().to_string());
+    let state = root.path.join(".state");
+    if let Err(error) = std::fs::metadata(&state) {
+        let missing = error.kind() == std::io::ErrorKind::NotFound;
+        let what = if missing { "there is no ctx root here yet".to_owned() } else { error.to_string() };
+        let fix = format!("`ctx serve --root {}` makes it", shell_word(&root.path));
+        report.problem(Finding::new(what).at(root.path.display().to_string()).fix(fix));
+        return false;
+    }
+    match rustix::fs::statvfs(&root.path) {
+        Ok(disk) => {
+            let free = disk.f_bavail.saturating_mul(disk.f_frsize);
+            report.fact("disk", format!("{} free of {}", size(free), size(disk.f_blocks.saturating_mul(disk.f_frsize))));
+            if free < ROOM_MIN {
+                let fix = "free some: a session that cannot be written to refuses messages";
+                report.problem(Finding::new(format!("only {} left on the disk", size(free))).fix(fix));
+            }
+        }
+        Err(error) => report.note(Finding::new(format!("the room on the disk is not known: {error}"))),
+    }
+    true
+}
+
+/// How the daemon is; whether one answers.
+pub fn daemon(root: &Root, report: &mut Report) -> bool {
+    match Api::new(root).get::<Status>("/status") {
+        Ok(status) => {
+            let Status { pid, version, uptime_ms, sessions, .. } = status;
+            let uptime = words::duration(uptime_ms);
+            report.fact("daemon", format!("up for {uptime}, pid {pid}, version {version}, {sessions} sessions"));
+            if version != env!("CARGO_PKG_VERSION") {
+                let what = format!("the daemon is version {version}, this command {}", env!("CARGO_PKG_VERSION"));
+                report.note(Finding::new(what).fix("restart the daemon with this version"));
+            }
+            true
+        }
+        Err(failure) if failure.exit() == 69 => {
+            report.fact("daemon", "down");
+            false
+        }
+        Err(failure) => {
+            report.fact("daemon", "does not answer as it should");
+            report.problem(Finding::new(format!("the daemon does not answer as it should: {failure:?}")));
+            true
+        }
+    }
+}
+
+/// `.state` is open to pass through; what is in it is the daemon's alone, but for the API's socket.
+pub fn state_dir(root: &Root, report: &mut Report) {
+    let dir = root.path.join(".state");
+    if let Ok(data) = std::fs::metadata(&dir) {
+        mode(".state", &data, 0o711, report);
+    }
+    let entries = match std::fs::read_dir(&dir) {
+        Ok(entries) => entries,
+        Err(error) => {
+            let what = format!("not yours to look into ({error}); logs and the index in it were not looked at");
+            return report.note(Finding::new(what).at(".state"));
+        }
+    };
+    for entry in entries.flatten() {
+        let name = format!(".state/{}", entry.file_name().to_string_lossy());
+        let Ok(data) = std::fs::symlink_metadata(entry.path()) else { continue };
+        let kind = data.file_type();
+        if kind.is_symlink() {
+            report.problem(Finding::new("is a link; the daemon makes none here").at(name).fix("remove it"));
+        } else if kind.is_file() {
+            mode(&name, &data, 0o600, report);
+        } else if kind.is_dir() {
+            mode(&name, &data, 0o700, report);
+        } else if !kind.is_socket() {
+            report.note(Finding::new("is neither file, directory nor socket").at(name));
+        }
+    }
+}
+
+/// Rights that are wider than they should be.
+fn mode(name: &str, data: &Metadata, wanted: u32, report: &mut Report) {
+    let has = data.mode() & 0o777;
+    if has & !wanted != 0 || (name == ".state" && has != wanted) {
+        let what = format!("its mode is {has:04o} and should be {wanted:04o}");
+        let fix = format!("chmod {wanted:o} {}", shell_word(Path::new(name)));
+        report.problem(Finding::new(what).at(name).fix(format!("in the root: {fix}")));
+    }
+}

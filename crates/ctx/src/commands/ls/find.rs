@@ -1,0 +1,210 @@
+//! Where the rows of a list come from: the sessions' files, or the index.
+
+use std::path::PathBuf;
+
+use ctx_journal::LogPath;
+use ctx_session::{StateName, Timestamp};
+use ctx_views::db::{IndexReader, ListQuery, SessionItem, Sort};
+use ctx_views::files::Meta;
+use ctx_views::read::{Object, Reader, SessionRef, SessionsDir, Summary};
+
+use super::{Args, SortWord};
+use crate::failure::Failure;
+use crate::root::Root;
+use crate::sessions::{own_uid, plain_name};
+use crate::{index, output};
+
+/// A session as the list shows it.
+pub struct Row {
+    pub meta: Meta,
+    /// As a person names its directory: `coder/default+01K…` when it is over.
+    pub session: String,
+    /// Without the id of one that is over.
+    pub plain_name: String,
+    pub cwd: String,
+    pub created_at: Timestamp,
+    pub updated_at: Timestamp,
+    /// Its directory beneath the root.
+    pub dir: PathBuf,
+}
+
+/// What is asked for, in order, one more than `limit` if there are more.
+pub fn rows(args: &Args, root: &Root, limit: usize) -> Result<Vec<Row>, Failure> {
+    let reader = root.reader()?;
+    if !asks_much(args) {
+        return from_files(args, &reader, limit);
+    }
+    match index::open(root) {
+        Ok(index) => from_index(args, &reader, &index, limit),
+        Err(failure) => {
+            // Slower, and without what was said; the list itself is right.
+            if args.text.is_some() {
+                output::say("there is no index to search; only names and titles are looked at");
+            }
+            match failure {
+                Failure::ReaderGone => Err(failure),
+                Failure::Said { .. } | Failure::Told { .. } => from_files(args, &reader, limit),
+            }
+        }
+    }
+}
+
+/// Whether every session would have to be looked at.
+fn asks_much(args: &Args) -> bool {
+    let filters = args.project.is_some() || args.cwd.is_some() || args.text.is_some();
+    filters || !args.states.is_empty() || args.sort != SortWord::Updated
+}
+
+fn from_index(args: &Args, reader: &Reader, index: &IndexReader, limit: usize) -> Result<Vec<Row>, Failure> {
+    let mut states: Vec<StateName> = args.states.iter().map(|word| word.state()).collect();
+    if states.is_empty() && !args.all {
+        states.extend(StateName::ALL.into_iter().filter(|state| !state.is_over()));
+    }
+    let query = ListQuery {
+        states,
+        agent: args.agent.clone(),
+        project: args.project.clone(),
+        cwd: args.cwd.clone(),
+        text: args.text.clone(),
+        archived: args.archived,
+        sort: match args.sort {
+            SortWord::Updated => Sort::Updated,
+            SortWord::Created => Sort::Created,
+            SortWord::Name => Sort::Name,
+        },
+        ..ListQuery::newest(index::viewer(reader)?, limit.saturating_add(1))
+    };
+    Ok(index.queries().list(&query)?.items.into_iter().map(Row::of_item).collect())
+}
+
+fn from_files(args: &Args, reader: &Reader, limit: usize) -> Result<Vec<Row>, Failure> {
+    let many = if asks_much(args) { usize::MAX } else { limit };
+    let mut rows = Vec::new();
+    for place in reader.places(own_uid())? {
+        for sessions in reader.session_dirs(&place)? {
+            if args.agent.as_ref().is_none_or(|agent| sessions.object == Object::Agent(agent.clone())) {
+                rows.extend(newest(args, reader, &sessions, many)?);
+            }
+        }
+    }
+    rows.retain(|row| fits(args, row));
+    match args.sort {
+        SortWord::Updated => rows.sort_by_key(|row| std::cmp::Reverse((row.updated_at, row.meta.id))),
+        SortWord::Created => rows.sort_by_key(|row| std::cmp::Reverse((row.created_at, row.meta.id))),
+        SortWord::Name => rows.sort_by(|a, b| (&a.meta.name, a.meta.id).cmp(&(&b.meta.name, b.meta.id))),
+    }
+    rows.truncate(limit.saturating_add(1));
+    Ok(rows)
+}
+
+/// Whether sessions that are over are asked for.
+fn wants_over(args: &Args) -> bool {
+    args.all || args.states.iter().any(|word| word.state().is_over())
+}
+
+fn fits(args: &Args, row: &Row) -> bool {
+    let meta = &row.meta;
+    let has = |field: &str, text: &str| field.to_lowercase().contains(&text.to_lowercase());
+    let text = |text: &String| {
+        has(meta.name.as_str(), text) || meta.title.as_deref().is_some_and(|title| has(title, text))
+    };
+    let state = if args.states.is_empty() {
+        args.all || !meta.state.is_over()
+    } else {
+        args.states.iter().any(|word| word.state() == meta.state)
+    };
+    state
+        && (args.archived || !meta.archived)
+        && args.project.as_ref().is_none_or(|project| *project == meta.project)
+        && args.cwd.as_ref().is_none_or(|cwd| *cwd == row.cwd)
+        && args.text.as_ref().is_none_or(text)
+}
+
+/// The newest sessions of one directory, one more than `limit` so that it shows that there are more.
+fn newest(args: &Args, reader: &Reader, sessions: &SessionsDir, limit: usize) -> Result<Vec<Row>, Failure> {
+    let wanted = limit.saturating_add(1);
+    let is_over = |session: &SessionRef| plain_name(&session.dir_name) != session.dir_name;
+    let mut asked = wanted;
+    loop {
+        let names = reader.newest(sessions, asked)?;
+        let all_seen = names.len() < asked;
+        let mut kept = Vec::new();
+        for session in names.iter().filter(|session| wants_over(args) || !is_over(session)) {
+            // A session that cannot be read does not hide the others.
+            match reader.summary(session) {
+                Ok(summary) => kept.extend(Some(Row::of_summary(summary)).filter(|row| fits(args, row))),
+                Err(error) => output::say(format_args!("{session}: {error}")),
+            }
+            if kept.len() >= wanted {
+                break;
+            }
+        }
+        // Those that are not shown may crowd out the others: ask for more until there are enough.
+        if kept.len() >= wanted || all_seen {
+            return Ok(kept);
+        }
+        asked = asked.saturating_mul(4);
+    }
+}
+
+impl Row {
+    fn of_summary(summary: Summary) -> Row {
+        let object = &summary.session.sessions.object;
+        Row {
+            session: summary.session.to_string(),
+            plain_name: format!("{object}/{}", summary.meta.name),
+            cwd: summary.cwd,
+            created_at: summary.created_at,
+            updated_at: summary.updated_at,
+            dir: summary.session.path(),
+            meta: summary.meta,
+        }
+    }
+
+    fn of_item(item: SessionItem) -> Row {
+        let SessionItem { log, row, .. } = item;
+        let object = object_of(&log);
+        let dir_name = log.dir().rsplit('/').next().unwrap_or_default();
+        let model = row.model().to_owned();
+        let told = row.meta;
+        let meta = Meta {
+            id: told.session_id,
+            name: told.name,
+            title: row.title,
+            scope: told.scope,
+            space: told.space,
+            owner: told.owner,
+            agent: told.agent,
+            project: told.project,
+            model,
+            client: told.client,
+            origin: told.origin,
+            forked_from: told.forked_from,
+            bound_issue: None,
+            archived: row.archived,
+            state: row.state,
+            failure: row.failure,
+        };
+        Row {
+            session: format!("{object}/{dir_name}"),
+            plain_name: format!("{object}/{}", meta.name),
+            cwd: row.cwd,
+            created_at: row.created_at,
+            updated_at: row.updated_at,
+            dir: PathBuf::from(log.dir()),
+            meta,
+        }
+    }
+}
+
+/// Whom a session is with, by its place: an agent's name, or `model/…`.
+fn object_of(log: &LogPath) -> String {
+    let parts: Vec<&str> = log.dir().split('/').collect();
+    match parts.as_slice() {
+        [_, _, "agent", agent, ..] => (*agent).to_owned(),
+        [_, _, "model", model @ .., "session", _] => {
+            format!("model/{}", model.join("/").trim_end_matches(".d"))
+        }
+        _ => log.dir().to_owned(),
+    }
+}

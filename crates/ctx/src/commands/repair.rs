@@ -1,0 +1,233 @@
+//! `ctx repair`: mends damaged logs. Shows what it would do; does it when told to.
+
+mod meta;
+
+use std::io::{self, Write};
+use std::time::{Duration, Instant};
+
+use ctx_engine::start::session_logs;
+use ctx_journal::repair::{Change, Plan, RepairError, Repaired};
+use ctx_journal::{Entry, FileJournal, Journal, JournalError, LogPath};
+use ctx_session::Code;
+use ctx_views::files::{LATEST, MESSAGES, STATE};
+use serde_json::json;
+
+use crate::commands::audit::AUDIT;
+use crate::failure::Failure;
+use crate::output::{self, Paint};
+use crate::root::Root;
+use crate::{sessions, words};
+
+pub use meta::Known;
+
+/// An idle session is let go of after five seconds; a little longer is waited for that.
+const PATIENCE: Duration = Duration::from_secs(7);
+const ASK_AGAIN: Duration = Duration::from_millis(100);
+/// How much of a line is shown where there is no terminal to fit.
+const SHOWN: usize = 160;
+
+/// Mend damaged logs
+///
+/// Shows what it would change and changes nothing, unless --apply is given. Records that are whole stay as they are
+/// and keep their number. Records that ran together are parted, what is whole in a bad line is saved, and a
+/// record that says so holds the place of what is lost. The log as it was is kept beside the new one as
+/// events.jsonl.before-repair-TIME, and what is left out in events.jsonl.quarantine-TIME.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  ctx doctor                      which logs are damaged, and where
+  ctx repair coder/default        what a repair would do
+  ctx repair coder/default --apply
+  ctx repair --all --apply")]
+pub struct Args {
+    /// The session: agent/name, an id or the beginning of one [default: all logs]
+    #[arg(value_name = "SESSION", conflicts_with = "all")]
+    session: Option<String>,
+    /// All logs of this root
+    #[arg(long)]
+    all: bool,
+    /// Do it
+    #[arg(long)]
+    apply: bool,
+    /// Print one JSON object for each log that is damaged
+    #[arg(long)]
+    json: bool,
+}
+
+pub fn run(args: Args, root: &Root) -> Result<(), Failure> {
+    if args.apply && args.session.is_none() && !args.all {
+        return Err(Failure::new(Code::Einval, "name the session to repair, or say --all"));
+    }
+    let reader = root.reader()?;
+    let journal = root.journal()?;
+    let logs = match &args.session {
+        Some(word) => vec![find(&reader, word)?],
+        None => all_logs(&*journal)?,
+    };
+    let mut mender = Mender { root, journal: &journal, args: &args, damaged: 0, failed: 0 };
+    for log in &logs {
+        mender.log(log)?;
+    }
+    mender.conclude(logs.len())
+}
+
+/// The log of the session that a word means; also of one whose files cannot be read.
+fn find(reader: &ctx_views::read::Reader, word: &str) -> Result<LogPath, Failure> {
+    Ok(sessions::find(reader, word)?.log()?)
+}
+
+/// Every log beneath the root.
+pub fn all_logs(journal: &dyn Journal) -> Result<Vec<LogPath>, Failure> {
+    let wrong = |error: JournalError| Failure::new(error.code(), error.to_string());
+    let mut logs = session_logs(journal).map_err(wrong)?;
+    // Not everyone may look into the daemon's own.
+    logs.extend(journal.list(".state").unwrap_or_default());
+    if let Ok(audit) = LogPath::new(AUDIT)
+        && journal.head(&audit).is_ok()
+    {
+        logs.push(audit);
+    }
+    logs.sort();
+    Ok(logs)
+}
+
+struct Mender<'a> {
+    root: &'a Root,
+    journal: &'a FileJournal,
+    args: &'a Args,
+    damaged: u64,
+    failed: u64,
+}
+
+impl Mender<'_> {
+    fn log(&mut self, log: &LogPath) -> Result<(), Failure> {
+        let known = Known::new(self.root, log);
+        let first = |entry: Option<&Entry>| known.first(entry);
+        let done = if self.args.apply {
+            self.repair(log, &first)
+        } else {
+            let plan = self.journal.plan_repair(log, words::now(), &first);
+            plan.map(|plan| Repaired { plan, original: None, set_aside: None })
+        };
+        match done {
+            Ok(done) if done.plan.is_sound() => Ok(()),
+            Ok(done) => {
+                self.damaged += 1;
+                self.print(&done)
+            }
+            Err(error) => {
+                self.failed += 1;
+                let (what, hint) = explain(&error);
+                output::say(format_args!("{} {what}", Paint::for_stderr().red("not repaired:")));
+                if let Some(hint) = hint {
+                    output::say(format_args!("  {hint}"));
+                }
+                Ok(())
+            }
+        }
+    }
+
+    /// Repairs a log, waiting for a daemon to let go of it.
+    fn repair(&self, log: &LogPath, first: ctx_journal::repair::First<'_>) -> Result<Repaired, RepairError> {
+        let mut remove = || remove_views(self.root, log);
+        let begun = Instant::now();
+        let mut told = false;
+        loop {
+            let done = self.journal.repair(log, words::now(), first, &mut remove);
+            let is_held = matches!(done, Err(RepairError::Journal(JournalError::Locked { .. })));
+            if !is_held || begun.elapsed() > PATIENCE {
+                return done;
+            }
+            if !told {
+                output::say(format_args!("{log} is in use; waiting for the daemon to let go of it"));
+                told = true;
+            }
+            std::thread::sleep(ASK_AGAIN);
+        }
+    }
+
+    fn print(&self, done: &Repaired) -> Result<(), Failure> {
+        let mut out = output::stdout();
+        if self.args.json {
+            writeln!(out, "{}", as_json(done))?;
+        } else {
+            out.write_all(as_diff(done, output::width(), Paint::for_stdout()).as_bytes())?;
+        }
+        out.flush()?;
+        Ok(())
+    }
+
+    fn conclude(&self, logs: usize) -> Result<(), Failure> {
+        let (damaged, applied) = (self.damaged, self.args.apply);
+        if damaged == 0 && self.failed == 0 {
+            output::say(format_args!("nothing to repair in {logs} logs"));
+        } else if damaged > 0 && !applied {
+            output::say("nothing was changed; --apply does it");
+        } else if damaged > 0 && self.root.is_up() {
+            output::say("the daemon reads a repaired session anew when it is used; its search does so at the next start");
+        }
+        if self.failed > 0 { Err(Failure::Told { exit: 1 }) } else { Ok(()) }
+    }
+}
+
+/// What to do about a log that could not be repaired.
+fn explain(error: &RepairError) -> (String, Option<&'static str>) {
+    let hint = match error {
+        RepairError::Journal(JournalError::Locked { .. }) => {
+            Some("something goes on in it: end or cancel that, or stop the daemon, and repair it then")
+        }
+        RepairError::Journal(JournalError::NoSpace { .. }) => {
+            Some("a repair keeps the log as it was and needs room for a second copy")
+        }
+        RepairError::Journal(_) | RepairError::Unsound { .. } | RepairError::Views { .. } => None,
+        RepairError::NothingUsable { .. } => Some("if it holds nothing of worth, `ctx purge` removes the session"),
+    };
+    (error.to_string(), hint)
+}
+
+/// Removes the files that show the old log; they are made anew from the repaired one.
+fn remove_views(root: &Root, log: &LogPath) -> io::Result<()> {
+    for name in [MESSAGES, LATEST, STATE] {
+        match std::fs::remove_file(root.path.join(log.dir()).join(name)) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            Ok(()) | Err(_) => {}
+        }
+    }
+    Ok(())
+}
+
+fn as_json(done: &Repaired) -> serde_json::Value {
+    let change = |change: &Change| {
+        json!({
+            "line": change.line, "offset": change.offset, "why": change.why, "was": change.was,
+            "becomes": change.becomes,
+        })
+    };
+    let Plan { log, changes, records, .. } = &done.plan;
+    json!({
+        "log": log.as_str(), "changes": changes.iter().map(change).collect::<Vec<_>>(), "records": records,
+        "applied": done.original.is_some(), "original": done.original, "set_aside": done.set_aside,
+    })
+}
+
+fn as_diff(done: &Repaired, width: Option<usize>, paint: Paint) -> String {
+    let log = &done.plan.log;
+    let mut text = format!("{}\n", paint.bold(&format!("--- {log}")));
+    let shown = |line: &str| words::shorten(line, width.map_or(SHOWN, |width| width.saturating_sub(2).max(20)));
+    for change in &done.plan.changes {
+        let place = format!("@@ line {}, byte {}: {}", change.line, change.offset, change.why.join("; "));
+        text.push_str(&format!("{}\n", paint.cyan(&place)));
+        for line in &change.was {
+            text.push_str(&format!("{}\n", paint.red(&format!("- {}", shown(line)))));
+        }
+        for line in &change.becomes {
+            text.push_str(&format!("{}\n", paint.green(&format!("+ {}", shown(line)))));
+        }
+    }
+    for (what, path) in [("the log as it was", &done.original), ("what was left out", &done.set_aside)] {
+        if let Some(path) = path {
+            text.push_str(&format!("{what}: {path}\n"));
+        }
+    }
+    text
+}

@@ -1,0 +1,50 @@
+//! What the root's tree holds, for the API: agents, models, and which agent a project begins with.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use ctx_agent::Models;
+use ctx_doors::http::Catalog;
+use ctx_session::{Limits, Name};
+
+/// The project of agents that ship with ctx.
+const DEFAULT_PROJECT: &str = "default";
+
+pub(super) struct Tree {
+    root: PathBuf,
+    limits: Arc<Limits>,
+    models: Models,
+}
+
+impl Tree {
+    pub fn new(root: &Path, limits: Limits) -> Tree {
+        let limits = Arc::new(limits);
+        Tree { root: root.to_owned(), models: Models::new(root, limits.clone()), limits }
+    }
+
+    fn project_of(&self, agent: &Name) -> Option<Name> {
+        ctx_agent::describe::describe(&self.root, agent, &self.limits).ok().map(|found| found.project)
+    }
+}
+
+impl Catalog for Tree {
+    fn models(&self) -> io::Result<Vec<String>> {
+        Ok(self.models.list()?.iter().map(ToString::to_string).collect())
+    }
+
+    fn agents(&self) -> io::Result<Vec<String>> {
+        Ok(ctx_agent::describe::agents(&self.root)?.iter().map(ToString::to_string).collect())
+    }
+
+    /// The project's only agent, or of several the one that ctx ships, or else the first.
+    fn primary(&self, project: &str) -> Option<String> {
+        let agents = ctx_agent::describe::agents(&self.root).ok()?;
+        let of_project = |agent: &&Name| self.project_of(agent).is_some_and(|found| found.as_str() == project);
+        let own: Vec<&Name> = agents.iter().filter(of_project).collect();
+        let shipped = own.iter().find(|agent| agent.as_str() == crate::sessions::DEFAULT_AGENT);
+        let found = shipped.or(own.first()).map(ToString::to_string);
+        // The project is there also when its last agent is gone.
+        found.or_else(|| (project == DEFAULT_PROJECT).then(|| crate::sessions::DEFAULT_AGENT.to_owned()))
+    }
+}

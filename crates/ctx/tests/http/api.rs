@@ -1,0 +1,169 @@
+//! Sessions, messages, runs and records, and what is promised of lists and repeated writes.
+
+use serde_json::{Value, json};
+use testkit::until;
+
+use crate::support::{ENDLESS, Http, builder};
+
+#[test]
+fn a_conversation_from_the_first_message_to_the_end() {
+    let http = Http::start();
+    let id = http.session(r#"{"name":"talk","agent":"coder"}"#);
+    let shown = http.get(&format!("/sessions/{id}"));
+    assert_eq!((&shown["name"], &shown["state"], &shown["project"]), (&json!("talk"), &json!("idle"), &json!("default")));
+    let posted = http.post(&id, "hello");
+    assert!(["running", "done"].contains(&posted["state"].as_str().unwrap()), "{posted}");
+    http.wait_for(&id, "idle");
+    let messages = http.get(&format!("/sessions/{id}/messages"));
+    let said: Vec<(&str, &str)> = messages["items"].as_array().unwrap().iter()
+        .map(|m| (m["role"].as_str().unwrap(), m["content"].as_str().unwrap())).collect();
+    assert_eq!(said, [("user", "hello"), ("assistant", "hello")]);
+    assert_eq!(messages["items"][0]["id"], posted["message_id"]);
+    let run = http.get(&format!("/sessions/{id}/runs/{}", posted["run_id"].as_str().unwrap()));
+    assert_eq!(run["state"], "done");
+    assert_eq!(run["operator_message"]["content"], "hello");
+    assert_eq!(run["primary_response"]["content"], "hello");
+    let renamed = http.call("PUT", &format!("/sessions/{id}"), Some(r#"{"title":"A talk"}"#)).json(200);
+    assert_eq!(renamed["title"], "A talk");
+    assert_eq!(http.call("DELETE", &format!("/sessions/{id}"), None).code(400), "EINVAL", "not without confirm");
+    assert_eq!(http.call("DELETE", &format!("/sessions/{id}?confirm=true"), None).status, 204);
+    let again = http.call("POST", &format!("/sessions/{id}/messages"), Some(r#"{"text":"x"}"#));
+    assert_eq!(again.code(409), "ESHUTDOWN");
+}
+
+#[test]
+fn the_same_session_through_every_door() {
+    let http = Http::start();
+    http.daemon.ctx(&["send", "coder", "by the command line"]).ok();
+    let listed = http.get("/projects/default/sessions");
+    let id = listed["items"][0]["id"].as_str().unwrap().to_owned();
+    http.post(&id, "by http");
+    http.wait_for(&id, "idle");
+    let api = http.get(&format!("/sessions/{id}/messages"));
+    let ids: Vec<&str> = api["items"].as_array().unwrap().iter().map(|m| m["id"].as_str().unwrap()).collect();
+    let history = http.daemon.ctx(&["history", "coder/default", "--json"]).ok();
+    let files: Vec<Value> = history.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let in_file: Vec<&str> = files.iter().map(|line| line["id"].as_str().unwrap()).collect();
+    assert_eq!(ids, in_file);
+    let records = http.call("GET", &format!("/sessions/{id}/records"), None);
+    assert!(records.headers.contains("application/jsonl"));
+    let log = std::fs::read_to_string(http.daemon.root().join(log_of(&http, &id))).unwrap();
+    assert_eq!(records.text, log, "the records are the log");
+    let tail = http.call("GET", &format!("/sessions/{id}/records?from=3"), None);
+    assert_eq!(tail.text, log.lines().skip(3).map(|line| format!("{line}\n")).collect::<String>());
+}
+
+fn log_of(http: &Http, id: &str) -> String {
+    let shown = http.get(&format!("/sessions/{id}"));
+    format!("home/{}/agent/coder/session/{}/events.jsonl", shown["owner"], shown["dir"].as_str().unwrap())
+}
+
+#[test]
+fn messages_are_read_page_by_page_both_ways() {
+    let http = Http::start();
+    let id = http.session("{}");
+    for n in 0..10 {
+        http.post(&id, &format!("m{n}"));
+        http.wait_for(&id, "idle");
+    }
+    let texts = |page: &Value| -> Vec<String> {
+        page["items"].as_array().unwrap().iter().map(|m| m["content"].as_str().unwrap().to_owned()).collect()
+    };
+    let all = http.get(&format!("/sessions/{id}/messages"));
+    assert_eq!(all["items"].as_array().map(Vec::len), Some(20));
+    let newest = http.get(&format!("/sessions/{id}/messages?limit=3"));
+    assert_eq!(texts(&newest), ["m8", "m9", "m9"]);
+    let older = http.get(&format!("/sessions/{id}/messages?limit=3&cursor={}", newest["next"].as_str().unwrap()));
+    assert_eq!(texts(&older), ["m7", "m7", "m8"]);
+    let since = all["items"][16]["id"].as_str().unwrap();
+    let after = http.get(&format!("/sessions/{id}/messages?since={since}&limit=2"));
+    assert_eq!(texts(&after), ["m8", "m9"]);
+    let rest = http.get(&format!("/sessions/{id}/messages?cursor={}", after["next"].as_str().unwrap()));
+    assert_eq!((texts(&rest), &rest["next"]), (vec!["m9".to_owned()], &Value::Null));
+    let before = all["items"][2]["id"].as_str().unwrap();
+    let first = http.get(&format!("/sessions/{id}/messages?before={before}"));
+    assert_eq!((texts(&first), &first["next"]), (vec!["m0".to_owned(), "m0".to_owned()], &Value::Null));
+}
+
+#[test]
+fn a_list_of_sessions_stays_while_new_ones_come() {
+    let http = Http::start();
+    let made: Vec<String> = (0..5).map(|_| http.session("{}")).collect();
+    let mut seen = Vec::new();
+    let mut cursor = String::new();
+    loop {
+        let page = http.get(&format!("/projects/default/sessions?limit=2{cursor}"));
+        seen.extend(page["items"].as_array().unwrap().iter().map(|s| s["id"].as_str().unwrap().to_owned()));
+        http.session("{}");
+        match page["next"].as_str() {
+            Some(next) => cursor = format!("&cursor={next}"),
+            None => break,
+        }
+    }
+    let wanted: Vec<String> = made.into_iter().rev().collect();
+    assert_eq!(seen, wanted);
+}
+
+#[test]
+fn a_write_with_a_key_is_done_once_also_when_it_is_sent_twice_at_a_time() {
+    let mut http = Http::start();
+    let bearer = format!("Authorization: Bearer {}", http.token);
+    let create = || {
+        let args = ["-X", "POST", "-H", &bearer, "-H", "Idempotency-Key: once", "--data-binary", "{}"];
+        http.curl("/projects/default/sessions", &args).json(201)["id"].as_str().unwrap().to_owned()
+    };
+    let ids: Vec<String> = std::thread::scope(|scope| {
+        let sending: Vec<_> = (0..8).map(|_| scope.spawn(create)).collect();
+        sending.into_iter().map(|thread| thread.join().unwrap()).collect()
+    });
+    assert!(ids.iter().all(|id| *id == ids[0]), "{ids:?}");
+    assert_eq!(http.get("/projects/default/sessions")["items"].as_array().map(Vec::len), Some(1));
+    let args = ["-X", "POST", "-H", &bearer, "-H", "Idempotency-Key: once", "--data-binary", r#"{"name":"x"}"#];
+    assert_eq!(http.curl("/projects/default/sessions", &args).code(400), "EINVAL", "another request");
+    // A message's key holds also after a restart.
+    let path = format!("/sessions/{}/messages", ids[0]);
+    let args = ["-X", "POST", "-H", &bearer, "-H", "Idempotency-Key: m", "--data-binary", r#"{"text":"hi"}"#];
+    let first = http.curl(&path, &args).json(202);
+    http.daemon.kill();
+    http.daemon.start_again();
+    let again = http.curl(&path, &args).json(202);
+    assert_eq!(again["run_id"], first["run_id"]);
+}
+
+#[test]
+fn a_run_is_cancelled_and_its_text_is_kept() {
+    let http = Http::start();
+    let id = http.playing();
+    let run = http.post(&id, ENDLESS)["run_id"].as_str().unwrap().to_owned();
+    assert_eq!(http.call("POST", &format!("/sessions/{id}/messages"), Some(r#"{"text":"x"}"#)).code(409), "EBUSY");
+    until("the text", || http.get("/status")["running"].as_u64().filter(|n| *n == 1));
+    let ended = http.call("POST", &format!("/sessions/{id}/runs/{run}/cancel"), None).json(200);
+    assert_eq!(ended["state"], "cancelled");
+    let again = http.call("POST", &format!("/sessions/{id}/runs/{run}/cancel"), None).json(200);
+    assert_eq!(again["state"], "cancelled");
+    assert_eq!(http.state(&id), "idle");
+}
+
+#[test]
+fn models_and_agents_are_listed() {
+    let http = Http::start();
+    let names = |path: &str| -> Vec<String> {
+        let list = http.get(path);
+        list["items"].as_array().unwrap().iter().map(|item| item["name"].as_str().unwrap().to_owned()).collect()
+    };
+    assert_eq!(names("/agents"), ["coder"]);
+    assert!(names("/models").iter().any(|name| name.contains("echo")), "{:?}", names("/models"));
+}
+
+#[test]
+fn a_thousand_sessions_with_a_run_each_over_sixteen_clients() {
+    let many = builder()
+        .env("CTX_LIMITS_RUNNING_PER_PROJECT", "2000")
+        .env("CTX_LIMITS_RUNNING_PER_OPERATOR", "2000")
+        .env("CTX_LIMITS_REQUESTS_PER_SECOND", "100000");
+    let http = Http::of(many);
+    let said = http.python("crowd.py", &["1000", "16"]).ok();
+    let figures: Value = serde_json::from_str(&said).expect("figures");
+    assert_eq!(figures["sessions"], 1000);
+    assert!(figures["memory_mb"].as_u64().unwrap() < 200, "{figures}");
+}

@@ -1,0 +1,103 @@
+//! Bad input gets a code and a clear message, and changes nothing. And schemathesis over the whole document.
+
+use std::process::Command;
+
+use serde_json::Value;
+use testkit::finish;
+
+use crate::support::{Http, builder};
+
+#[test]
+fn wrong_bodies_are_refused_and_nothing_is_made() {
+    let http = Http::start();
+    let id = http.session("{}");
+    let before = http.call("GET", &format!("/sessions/{id}/records"), None).text;
+    let deep = "[".repeat(100_000);
+    let deep_text = format!("{{\"text\":{}1{}}}", "[".repeat(5_000), "]".repeat(5_000));
+    let huge = format!("{{\"text\":{}}}", "9".repeat(400));
+    let long = serde_json::json!({ "text": "x".repeat(600 * 1024) }).to_string();
+    let bodies = [
+        "", "{", "[]", "null", "5", "\"text\"", r#"{"text":5}"#, r#"{"text":null}"#, r#"{"txt":"x"}"#,
+        r#"{"text":"x","extra":1}"#, r#"{"text":"x","client_id":{}}"#, r#"{"text":""}"#, r#"{"text":"a\u0000b"}"#,
+        r#"{"text":"x","model_override":"no:such"}"#, r#"{"text":"\ud800"}"#, deep.as_str(), &deep_text, &huge,
+    ];
+    let bearer = format!("Authorization: Bearer {}", http.token);
+    let file = http.daemon.path("body");
+    let path = format!("/sessions/{id}/messages");
+    let send = |bytes: &[u8]| {
+        std::fs::write(&file, bytes).unwrap();
+        let data = format!("@{}", file.display());
+        http.curl(&path, &["-X", "POST", "-H", &bearer, "--data-binary", &data])
+    };
+    for body in bodies {
+        let refused = send(body.as_bytes());
+        let start: String = body.chars().take(60).collect();
+        assert!((400..500).contains(&refused.status), "{} for {start}: {}", refused.status, refused.text);
+        assert!(refused.json(refused.status)["error"]["message"].is_string());
+    }
+    assert_eq!(send(b"{\"text\":\"\xff\xfe\"}").code(400), "EINVAL");
+    assert_eq!(send(long.as_bytes()).code(413), "EMSGSIZE", "longer than a message may be");
+    assert_eq!(send(&vec![b' '; 5 << 20]).code(413), "EMSGSIZE", "longer than a body may be");
+    assert_eq!(http.call("GET", &format!("/sessions/{id}/records"), None).text, before, "nothing has changed");
+}
+
+#[test]
+fn wrong_paths_and_queries_are_refused() {
+    let http = Http::start();
+    let id = http.session("{}");
+    for path in [
+        "/sessions/../../../etc/passwd", "/sessions/..%2f..%2fetc", "/sessions/%00", "/sessions/%ff%fe", "/sessions/x",
+        "/sessions//messages", "/projects/..%2f/sessions/x", "/sessions/01ARZ3NDEKTSV4RRFFQ69G5FAV", "/", "",
+    ] {
+        let answer = http.call("GET", path, None);
+        assert!([400, 404].contains(&answer.status), "{path}: {} {}", answer.status, answer.text);
+        assert!(answer.json(answer.status)["error"]["code"].is_string(), "{path}");
+    }
+    for query in [
+        "limit=x", "limit=-1", "limit=99999999999999999999999", "limit=1&limit=2", "since=x", "before=%00", "nope=1",
+        "cursor=zzz", "cursor=a99999999999999999999999", "superseded=maybe", "since=01ARZ3NDEKTSV4RRFFQ69G5FAV",
+        "cursor=%C3%A4",
+    ] {
+        let answer = http.call("GET", &format!("/sessions/{id}/messages?{query}"), None);
+        assert_eq!(answer.code(400), "EINVAL", "{query}");
+    }
+    assert_eq!(http.call("GET", "/projects/default/sessions?state=sleeping", None).code(400), "EINVAL");
+    assert_eq!(http.call("GET", "/projects/nowhere/sessions", None).json(200)["items"], Value::Array(Vec::new()));
+    assert_eq!(http.call("POST", "/projects/nowhere/sessions", None).code(404), "ENOENT");
+    assert_eq!(http.call("POST", "/projects/default/sessions", Some(r#"{"agent":"nobody"}"#)).code(404), "ENOENT");
+    assert_eq!(http.call("PATCH", &format!("/sessions/{id}"), None).status, 405);
+    for name in ["a/b", "..", "index", "x.sock", ""] {
+        let body = serde_json::json!({ "name": name }).to_string();
+        assert_eq!(http.call("POST", "/projects/default/sessions", Some(&body)).code(400), "EINVAL", "{name}");
+    }
+    assert_eq!(http.get("/projects/default/sessions")["items"].as_array().map(Vec::len), Some(1));
+}
+
+#[test]
+fn the_document_and_its_page_are_served() {
+    let http = Http::start();
+    let document: Value = http.curl("/openapi.json", &[]).json(200);
+    assert_eq!(document["openapi"].as_str().map(|v| &v[..2]), Some("3."));
+    assert!(document["paths"]["/api/v1/sessions/{id}/messages"]["post"]["responses"]["409"].is_object());
+    let page = http.curl("/docs", &[]);
+    assert_eq!(page.status, 200);
+    assert!(!page.text.contains("http://") && !page.text.contains("https://"), "nothing from elsewhere");
+}
+
+/// Every route, with what fits the document and with what does not: no 500, no status or shape that is not in it.
+#[test]
+fn schemathesis_finds_nothing() {
+    let http = Http::of(builder().env("CTX_LIMITS_REQUESTS_PER_SECOND", "100000"));
+    let id = http.session("{}");
+    http.post(&id, "something to find");
+    http.wait_for(&id, "idle");
+    let repository = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).unwrap();
+    let mut command = Command::new(repository.join("target/test-venv/bin/schemathesis"));
+    command.current_dir(http.daemon.workspace()).args(["run", &http.url("/openapi.json")]);
+    command.args(["--header", &format!("Authorization: Bearer {}", http.token)]);
+    command.args(["--phases", "examples,coverage,fuzzing", "--max-examples", "12", "--seed", "7", "--workers", "2"]);
+    command.args(["--exclude-path-regex", "socket$|/tokens", "--no-color", "--request-timeout", "30"]);
+    let checks = "not_a_server_error,status_code_conformance,content_type_conformance,response_schema_conformance";
+    command.args(["--checks", checks]);
+    finish(&mut command).ok();
+}

@@ -1,0 +1,10 @@
+//! The HTTP API and the WebSockets of a real daemon process, through clients that others wrote: curl, Python's
+//! `websockets`, schemathesis.
+
+mod access;
+mod api;
+mod bad_input;
+mod guide;
+mod sockets;
+mod support;
+mod throttle;

@@ -1,0 +1,377 @@
+//! Forks, archives, purges, and names that are free again: what becomes of sessions, also when the daemon dies.
+
+use std::fs;
+use std::path::PathBuf;
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+use testkit::{Place, Pty, TestDaemon, until};
+
+use crate::support::{daemon, json_lines, start_slow, wait_state};
+
+fn session_dir(place: &Place, name: &str) -> PathBuf {
+    let uid = rustix::process::geteuid().as_raw();
+    place.root().join(format!("home/{uid}/agent/coder/session/{name}"))
+}
+
+fn history(place: &Place, session: &str) -> Vec<Value> {
+    json_lines(&place.ctx(&["history", session, "--json"]).ok())
+}
+
+fn listed(place: &Place, more: &[&str]) -> Vec<Value> {
+    json_lines(&place.ctx(&[&["ls", "--json"], more].concat()).ok())
+}
+
+/// Waits until a list has these names and no others: lists may follow a moment behind.
+fn wait_listed(place: &Place, more: &[&str], wanted: &[&str]) {
+    until(&format!("a list of {wanted:?}"), || {
+        let all = listed(place, more);
+        let mut names: Vec<&str> = all.iter().map(|session| session["name"].as_str().unwrap()).collect();
+        names.sort_unstable();
+        (names == wanted).then_some(())
+    });
+}
+
+/// The id of a live session.
+fn id_of(place: &Place, name: &str) -> String {
+    records(place, name)[0]["session_id"].as_str().unwrap().to_owned()
+}
+
+/// Makes a fork; its id.
+fn fork(place: &Place, source: &str, name: &str) -> String {
+    place.ctx(&["fork", source, "--name", name]).ok().trim().to_owned()
+}
+
+fn send(place: &Place, session: &str, text: &str) -> String {
+    place.ctx(&["send", "--session", session, text]).ok()
+}
+
+/// The records of a log, read strictly: whole lines, no gap, no half command.
+fn records(place: &Place, session: &str) -> Vec<Value> {
+    let text = fs::read_to_string(session_dir(place, session).join("events.jsonl")).unwrap();
+    assert!(text.ends_with('\n'), "a torn tail in {session}");
+    let records = json_lines(&text);
+    for (at, record) in records.iter().enumerate() {
+        assert_eq!(record["seq"], at as u64, "{session}");
+    }
+    assert_eq!(records[records.len() - 1]["more"], Value::Null, "half a command at the end of {session}");
+    records
+}
+
+#[test]
+fn a_fork_says_the_same_with_the_same_ids_and_then_each_goes_its_way() {
+    let mut daemon = daemon();
+    send(&daemon, "one", "in both");
+    let made = daemon.ctx(&["fork", "coder/one", "--name", "two"]);
+    assert!(made.stderr.contains("coder/two is a fork of coder/one"), "{made:?}");
+    let id = made.ok().trim().to_owned();
+    assert_eq!(id_of(&daemon, "two"), id);
+    let shared = history(&daemon, "coder/one");
+    assert_eq!(history(&daemon, "coder/two"), shared);
+
+    send(&daemon, "one", "only in one");
+    send(&daemon, "two", "only in two");
+    let (one, two) = (daemon.ctx(&["history", "coder/one"]).ok(), daemon.ctx(&["history", "coder/two"]).ok());
+    assert!(one.contains("only in one") && !one.contains("only in two"), "{one}");
+    assert!(two.contains("only in two") && !two.contains("only in one"), "{two}");
+
+    // Ending, purging and damaging one leaves the other as it is, also for the next daemon.
+    let before = fs::read(session_dir(&daemon, "two").join("events.jsonl")).unwrap();
+    daemon.ctx(&["end", "--yes", "coder/one"]).ok();
+    daemon.ctx(&["purge", "--yes", "coder/one"]).ok();
+    assert_eq!(fs::read(session_dir(&daemon, "two").join("events.jsonl")).unwrap(), before);
+    daemon.stop();
+    daemon.start_again();
+    assert_eq!(history(&daemon, "coder/two")[..shared.len()], shared[..]);
+    assert_eq!(send(&daemon, "two", "still there"), "still there\n");
+}
+
+#[test]
+fn a_damaged_source_leaves_its_fork_whole() {
+    let mut daemon = daemon();
+    send(&daemon, "one", "first");
+    send(&daemon, "one", "second");
+    fork(&daemon, "coder/one", "two");
+    let two = history(&daemon, "coder/two");
+    daemon.stop();
+    fs::write(session_dir(&daemon, "one").join("events.jsonl"), "garbage\n").unwrap();
+    daemon.start_again();
+    assert_eq!(history(&daemon, "coder/two"), two);
+    assert_eq!(send(&daemon, "two", "third"), "third\n");
+}
+
+#[test]
+fn a_fork_of_a_running_session_is_idle_and_the_run_goes_on() {
+    let daemon = daemon();
+    start_slow(&daemon, "busy");
+    let id = daemon.ctx(&["fork", "coder/busy"]).ok();
+    let name = format!("coder/{}", id.trim());
+    wait_state(&daemon, id.trim(), "idle");
+    assert_eq!(send(&daemon, id.trim(), "meanwhile"), "meanwhile\n");
+    let states: Vec<Value> = listed(&daemon, &[]).iter().map(|session| session["state"].clone()).collect();
+    assert!(states.contains(&"running".into()), "the source works on: {states:?}");
+    assert!(daemon.ctx(&["history", &name]).ok().contains("meanwhile"));
+    daemon.ctx(&["cancel", "coder/busy"]).ok();
+    records(&daemon, id.trim());
+}
+
+#[test]
+fn a_fork_of_a_session_that_is_over_can_be_gone_on_with() {
+    let daemon = daemon();
+    send(&daemon, "old", "long ago");
+    daemon.ctx(&["end", "--yes", "coder/old"]).ok();
+    fork(&daemon, "coder/old", "new");
+    assert_eq!(send(&daemon, "new", "again"), "again\n");
+    assert!(daemon.ctx(&["history", "coder/new"]).ok().contains("long ago"));
+}
+
+#[test]
+fn a_fork_from_a_record_has_what_was_said_until_then() {
+    let daemon = daemon();
+    send(&daemon, "one", "first");
+    let place = records(&daemon, "one").len() - 1;
+    send(&daemon, "one", "second");
+    let made = daemon.ctx(&["fork", "coder/one", "--name", "two", "--at", &place.to_string(), "--json"]);
+    let made: Value = serde_json::from_str(&made.ok()).unwrap();
+    assert_eq!((&made["forked_from"]["seq"], &made["state"]), (&place.into(), &"idle".into()));
+    assert_eq!(daemon.ctx(&["latest", "coder/two"]).ok(), "first\n");
+
+    let said = daemon.ctx(&["fork", "coder/one", "--at", "1"]).fails(2);
+    assert!(said.contains("in the middle of a command"), "{said}");
+    assert!(daemon.ctx(&["fork", "coder/one", "--at", "9999"]).fails(1).contains("no record 9999"));
+    assert!(daemon.ctx(&["fork", "coder/one", "--name", "two"]).fails(1).contains("EEXIST"));
+    assert!(daemon.ctx(&["fork", "coder/none"]).fails(1).contains("coder/none"));
+    wait_listed(&daemon, &["--all"], &["one", "two"]);
+}
+
+#[test]
+fn the_client_ids_of_a_source_start_new_runs_in_its_fork() {
+    let daemon = daemon();
+    let run = |session: &str| {
+        daemon.ctx(&["send", "--detach", "--id", "mine", "--session", session, "hello"]).ok().trim().to_owned()
+    };
+    let first = run("one");
+    wait_state(&daemon, "one", "idle");
+    fork(&daemon, "coder/one", "two");
+    let second = run("two");
+    assert_ne!(first, second);
+    assert_eq!((run("one"), run("two")), (first, second), "each remembers its own");
+}
+
+#[test]
+fn what_is_put_away_is_not_listed_and_a_message_brings_it_back() {
+    let mut daemon = daemon();
+    send(&daemon, "kept", "hello");
+    send(&daemon, "other", "hello");
+    daemon.ctx(&["archive", "coder/kept"]).ok();
+    daemon.ctx(&["archive", "coder/kept"]).ok();
+    wait_listed(&daemon, &[], &["other"]);
+    wait_listed(&daemon, &["--archived"], &["kept", "other"]);
+    assert!(daemon.ctx(&["history", "coder/kept"]).ok().contains("hello"));
+
+    // Also without its index, the next daemon knows.
+    daemon.kill();
+    fs::remove_file(daemon.root().join(".state/index.db")).unwrap();
+    daemon.start_again();
+    let api = json_lines(&daemon.ctx(&["archive", "coder/kept", "--json"]).ok());
+    assert_eq!(api[0]["archived"], true);
+    send(&daemon, "kept", "back");
+    wait_listed(&daemon, &[], &["kept", "other"]);
+
+    daemon.ctx(&["archive", "coder/kept"]).ok();
+    daemon.ctx(&["archive", "coder/kept", "--undo"]).ok();
+    start_slow(&daemon, "kept");
+    assert!(daemon.ctx(&["archive", "coder/kept"]).fails(1).contains("EBUSY"));
+}
+
+#[test]
+fn only_a_session_that_is_over_is_purged_and_its_audit_lines_stay() {
+    let daemon = daemon();
+    send(&daemon, "gone", "a secret word");
+    let id = id_of(&daemon, "gone");
+    assert!(daemon.ctx(&["purge", "--yes", "coder/gone"]).fails(1).contains("EBUSY"));
+    daemon.ctx(&["end", "--yes", "coder/gone"]).ok();
+    assert!(daemon.ctx(&["purge", "coder/gone"]).fails(2).contains("--yes"), "nobody is there to ask");
+    let dir = session_dir(&daemon, &format!("gone+{id}"));
+    assert!(dir.exists());
+    daemon.ctx(&["purge", "--yes", "coder/gone"]).ok();
+    assert!(!dir.exists());
+    daemon.ctx(&["history", &id]).fails(1);
+    assert!(daemon.ctx(&["purge", "--yes", &id]).fails(1).contains("ENOENT"));
+    wait_listed(&daemon, &["--all", "--archived"], &[]);
+    let left = fs::read_dir(daemon.root().join(".state/trash")).unwrap().count();
+    assert_eq!(left, 0, "nothing of it is left");
+    let audit = until("the audit log", || {
+        let text = fs::read_to_string(daemon.root().join(".state/audit.jsonl")).ok()?;
+        text.contains("session.ended").then_some(text)
+    });
+    assert!(audit.contains(&id), "what happened is still known");
+}
+
+#[test]
+fn purge_asks_on_a_terminal() {
+    let daemon = daemon();
+    send(&daemon, "gone", "hello");
+    daemon.ctx(&["end", "--yes", "coder/gone"]).ok();
+    for (answer, code) in [("n\r", 1), ("y\r", 0)] {
+        let mut pty = Pty::ctx(&daemon, &["purge", "coder/gone"]);
+        pty.wait_for("cannot be undone. [y/N] ");
+        pty.type_keys(answer);
+        assert_eq!(pty.wait(), code, "{}", pty.shown());
+    }
+    daemon.ctx(&["history", "coder/gone"]).fails(1);
+}
+
+#[test]
+fn a_name_is_free_again_when_its_session_is_over() {
+    let daemon = daemon();
+    send(&daemon, "default", "first");
+    let first = id_of(&daemon, "default");
+    daemon.ctx(&["end", "--yes", "coder/default"]).ok();
+    assert_eq!(send(&daemon, "default", "second"), "second\n");
+    assert_ne!(id_of(&daemon, "default"), first);
+    assert!(daemon.ctx(&["history", &first]).ok().contains("first"), "the old one can still be read");
+    fork(&daemon, &first, "revived");
+    assert!(daemon.ctx(&["fork", &first, "--name", "default"]).fails(1).contains("EEXIST"));
+}
+
+/// A command whose daemon may die under it; its output if it was acknowledged.
+fn tried(daemon: &TestDaemon, args: &[&str]) -> std::process::Child {
+    let mut command = daemon.command(args);
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command.spawn().unwrap()
+}
+
+fn acknowledged(child: std::process::Child) -> Option<String> {
+    let output = child.wait_with_output().unwrap();
+    output.status.success().then(|| String::from_utf8(output.stdout).unwrap())
+}
+
+/// What must hold after any death: whole logs, and nothing half made.
+fn is_sound(daemon: &TestDaemon) {
+    for place in [".state/forks", ".state/trash"] {
+        let left = fs::read_dir(daemon.root().join(place)).map_or(0, Iterator::count);
+        assert_eq!(left, 0, "{place} is swept");
+    }
+    for entry in fs::read_dir(session_dir(daemon, "")).unwrap() {
+        let name = entry.unwrap().file_name().into_string().unwrap();
+        if name != "index" {
+            records(daemon, &name);
+        }
+    }
+}
+
+#[test]
+fn kill_9_in_the_middle_of_fork_archive_and_purge_leaves_sound_sessions() {
+    const ROUNDS: u64 = 10;
+    let mut daemon = daemon();
+    let large = "word ".repeat(60_000);
+    for _ in 0..4 {
+        daemon.ctx_with(&["send", "--session", "source", "-"], &large).ok();
+    }
+    let source = records(&daemon, "source");
+    for round in 0..ROUNDS {
+        let (victim, kept) = (format!("victim{round}"), format!("kept{round}"));
+        let id = fork(&daemon, "coder/source", &victim);
+        fork(&daemon, "coder/source", &kept);
+        daemon.ctx(&["end", "--yes", &format!("coder/{victim}")]).ok();
+        let new = format!("fork{round}");
+        let begun = Instant::now();
+        let forking = tried(&daemon, &["fork", "coder/source", "--name", &new]);
+        let purging = tried(&daemon, &["purge", "--yes", &id]);
+        let archiving = tried(&daemon, &["archive", &format!("coder/{kept}")]);
+        // Each round dies a little later than the one before; when exactly is the kernel's choice.
+        let when = Duration::from_millis(4 * round);
+        std::thread::sleep(when.saturating_sub(begun.elapsed()));
+        daemon.kill();
+        let (forked, purged, archived) = (acknowledged(forking), acknowledged(purging), acknowledged(archiving));
+        daemon.start_again();
+
+        is_sound(&daemon);
+        assert_eq!(records(&daemon, "source"), source, "the source is not touched");
+        let there = session_dir(&daemon, &new).join("events.jsonl").exists();
+        assert!(there || forked.is_none(), "an acknowledged fork is there");
+        if there {
+            assert_eq!(history(&daemon, &format!("coder/{new}")), history(&daemon, "coder/source"));
+            assert_eq!(send(&daemon, &new, "go on"), "go on\n");
+        }
+        let victim_there = session_dir(&daemon, &format!("{victim}+{id}")).exists();
+        assert!(!victim_there || purged.is_none(), "an acknowledged purge is done");
+        if victim_there {
+            assert_eq!(history(&daemon, &id), history(&daemon, "coder/source"), "it is there whole");
+        }
+        if archived.is_some() {
+            let last = records(&daemon, &kept).pop().unwrap();
+            assert_eq!((&last["type"], &last["archived"]), (&"archived".into(), &true.into()), "{kept}");
+        }
+    }
+}
+
+#[test]
+fn show_lays_a_conversation_out_and_folds_tool_output() {
+    let mut daemon = daemon();
+    fs::write(daemon.workspace().join("long.txt"), "line\n".repeat(40)).unwrap();
+    let script = r##"{"script":[{"text":"# Plan\n\nFirst *this*:\n\n- one\n- two\n"},{"tool":{"name":"fs.read","input":{"path":"/work/long.txt"}}},{"text":"```sh\nls -l\n```"}]}"##;
+    daemon.ctx(&["send", "--model", "debug:script", "--session", "one", script]).ok();
+    daemon.stop();
+
+    let piped = daemon.ctx(&["show", "coder/one"]).ok();
+    assert!(!piped.contains('\u{1b}') && piped.contains("First *this*:"), "plain text: {piped}");
+    assert!(piped.contains("→ fs.read") && piped.contains("more lines; see --full"), "{piped}");
+    let full = daemon.ctx(&["show", "coder/one", "--full"]).ok();
+    assert!(!full.contains("see --full") && full.matches("\n    ").count() >= 40, "{full}");
+
+    let mut pty = Pty::ctx(&daemon, &["show", "coder/one", "--no-pager"]);
+    assert_eq!(pty.wait(), 0);
+    pty.wait_for("• one");
+    pty.wait_for("    ls -l");
+    assert!(pty.shown().contains("\u{1b}[3mthis\u{1b}[0m"), "{}", pty.shown());
+}
+
+#[test]
+fn show_comes_in_a_pager_on_a_terminal() {
+    let mut daemon = daemon();
+    for n in 0..20 {
+        send(&daemon, "one", &format!("message {n}"));
+    }
+    daemon.stop();
+    // less waits for keys: it shows the beginning, and leaves when told to.
+    let mut pty = Pty::ctx(&daemon, &["show", "coder/one"]);
+    pty.wait_for("message 0");
+    pty.type_keys("q");
+    assert_eq!(pty.wait(), 0);
+    assert!(!pty.shown().contains("message 19"), "{}", pty.shown());
+}
+
+#[test]
+fn an_export_has_every_message_and_reads_well() {
+    let mut daemon = daemon();
+    daemon.ctx(&["send", "--session", "one", "say ``` this"]).ok();
+    let script = r#"{"script":[{"tool":{"name":"fs.list","input":{"path":"/work"}}},{"text":"done"}]}"#;
+    daemon.ctx(&["send", "--model", "debug:script", "--session", "one", script]).ok();
+    daemon.ctx(&["rename", "coder/one", "A title"]).ok();
+    daemon.stop();
+
+    let lines = json_lines(&daemon.ctx(&["export", "coder/one", "--to", "jsonl"]).ok());
+    assert_eq!((&lines[0]["type"], &lines[0]["version"]), (&"session".into(), &1.into()));
+    assert_eq!((&lines[0]["title"], &lines[0]["state"]), (&"A title".into(), &"idle".into()));
+    let said: Vec<Value> = history(&daemon, "coder/one");
+    assert_eq!(lines.len() - 1, said.len());
+    for (line, said) in lines[1..].iter().zip(&said) {
+        assert_eq!((&line["type"], &line["superseded"]), (&"message".into(), &false.into()));
+        for field in ["seq", "id", "run", "role", "time", "content"] {
+            assert_eq!(line[field], said[field], "{field}");
+        }
+    }
+
+    let path = daemon.path("talk.md");
+    daemon.ctx(&["export", "coder/one", "--to", "markdown", "-o", path.to_str().unwrap()]).ok();
+    let text = fs::read_to_string(&path).unwrap();
+    assert!(text.starts_with("# A title\n\n- session: `coder/one`"), "{text}");
+    for part in ["## User\n", "say ``` this", "**Tool call** `fs.list`", "```json\n", "**Tool result** (ok)", "## Assistant\n"] {
+        assert!(text.contains(part), "{part} is missing: {text}");
+    }
+    daemon.ctx(&["export", "coder/one", "--to", "html"]).fails(2);
+    daemon.ctx(&["export", "coder/none", "--to", "jsonl"]).fails(1);
+}

@@ -1,0 +1,167 @@
+//! Lists, search, counts and the audit log: found by what was said, with and without a daemon.
+
+use serde_json::Value;
+use testkit::{Place, Pty, TestDaemon, until};
+
+use crate::support::{daemon, json_lines, place};
+
+/// Three sessions, whose daemon is gone.
+fn left_behind() -> TestDaemon {
+    let mut daemon = daemon();
+    for (session, text) in [
+        ("disk", "the disk is full of disk images"),
+        ("build", "the build is flaky on the second disk"),
+        ("old", "an old story"),
+    ] {
+        daemon.ctx(&["send", "--session", session, text]).ok();
+    }
+    daemon.ctx(&["rename", "coder/build", "Flaky build"]).ok();
+    daemon.ctx(&["end", "--yes", "coder/old"]).ok();
+    assert_eq!(daemon.stop(), 0);
+    daemon
+}
+
+fn found(place: &Place, args: &[&str]) -> Vec<String> {
+    let outcome = place.ctx(&[&["search", "--json"], args].concat());
+    let hits = json_lines(&outcome.stdout);
+    hits.iter().map(|hit| format!("{} {}", hit["session"].as_str().unwrap(), hit["role"].as_str().unwrap())).collect()
+}
+
+#[test]
+fn what_was_said_is_found_ranked_and_filtered() {
+    let root = left_behind();
+    let all = found(&root, &["disk"]);
+    assert_eq!(all.len(), 4, "{all:?}");
+    assert!(all[0].starts_with("coder/disk"), "it says it twice: {all:?}");
+    assert_eq!(found(&root, &["disk", "--role", "user", "--session", "coder/build"]), ["coder/build user"]);
+    assert_eq!(found(&root, &["disk", "full", "--role", "assistant"]), ["coder/disk assistant"]);
+    assert_eq!(found(&root, &["\"second disk\"", "-n", "1"]).len(), 1);
+    assert_eq!(found(&root, &["stor*", "--agent", "coder", "--project", "default"]).len(), 2);
+    assert_eq!(found(&root, &["disk", "--since", "1h"]).len(), 4);
+    for none in [&["disk", "--until", "1h"][..], &["disk", "--agent", "other"], &["nowhere"], &["disk -full -flaky"]] {
+        assert_eq!(found(&root, none), [""; 0], "{none:?}");
+    }
+    let outcome = root.ctx(&["search", "nowhere"]);
+    assert!(outcome.code == 1 && outcome.stderr.contains("nothing found"), "{outcome:?}");
+    root.ctx(&["search", "--since", "yesterday", "disk"]).fails(2);
+    root.ctx(&["search", "***"]).fails(2);
+    let text = root.ctx(&["search", "flaky"]).ok();
+    assert!(text.contains("coder/build  user") && text.contains("the build is flaky on"), "{text}");
+    assert!(!text.contains('\x1b'), "no colours into a pipe");
+}
+
+#[test]
+fn hits_are_marked_on_a_terminal() {
+    let root = left_behind();
+    let mut pty = Pty::ctx(&root, &["search", "flaky", "-n", "1"]);
+    pty.wait_for("\x1b[33m\x1b[1mflaky");
+    assert_eq!(pty.wait(), 0);
+}
+
+#[test]
+fn a_search_before_the_index_is_there_says_what_to_do() {
+    let root = left_behind();
+    for suffix in ["", "-wal", "-shm"] {
+        let _ = std::fs::remove_file(root.root().join(format!(".state/index.db{suffix}")));
+    }
+    let said = root.ctx(&["search", "disk"]).fails(1);
+    assert!(said.contains("no index yet") && said.contains("ctx reindex"), "{said}");
+    // Lists do without.
+    let names = |args: &[&str]| sessions(&root, args);
+    assert_eq!(names(&["--sort", "name"]), ["build", "disk"]);
+    assert_eq!(names(&["--text", "flaky"]), ["build"]);
+    assert_eq!(names(&["--state", "ended"]), ["old"]);
+    root.ctx(&["reindex"]).ok();
+    assert_eq!(found(&root, &["disk"]).len(), 4);
+}
+
+fn sessions(place: &Place, args: &[&str]) -> Vec<String> {
+    let listed = json_lines(&place.ctx(&[&["ls", "--json"], args].concat()).ok());
+    listed.iter().map(|session| session["name"].as_str().unwrap().to_owned()).collect()
+}
+
+#[test]
+fn lists_are_filtered_and_sorted_and_the_same_from_index_and_files() {
+    let root = left_behind();
+    let asked: [(&[&str], &[&str]); 9] = [
+        (&[], &["build", "disk"]),
+        (&["--all"], &["old", "build", "disk"]),
+        (&["--all", "--sort", "name"], &["build", "disk", "old"]),
+        (&["--all", "--sort", "created"], &["old", "build", "disk"]),
+        (&["--state", "ended", "--state", "failed"], &["old"]),
+        (&["--project", "default", "-n", "1"], &["build"]),
+        (&["--project", "other"], &[]),
+        (&["--text", "Flaky"], &["build"]),
+        (&["coder", "--cwd", "/nowhere"], &[]),
+    ];
+    for (args, wanted) in asked {
+        assert_eq!(sessions(&root, args), wanted, "{args:?} from the index");
+    }
+    assert_eq!(sessions(&root, &["--text", "images"]), ["disk"], "what was said is looked at too");
+    let full = |args: &[&str]| json_lines(&root.ctx(&[&["ls", "--json", "--all"], args].concat()).ok());
+    let by_index = full(&["--project", "default"]);
+    assert_eq!(by_index, full(&[]), "the two say the same of each session");
+    std::fs::remove_file(root.root().join(".state/index.db")).unwrap();
+    for (args, wanted) in asked {
+        assert_eq!(sessions(&root, args), wanted, "{args:?} from files");
+    }
+}
+
+#[test]
+fn the_columns_fit_the_terminal() {
+    let root = left_behind();
+    let mut pty = Pty::ctx(&root, &["ls"]);
+    pty.wait_for("Flaky build");
+    assert_eq!(pty.wait(), 0);
+    let shown = pty.shown();
+    assert!(shown.contains("ID") && !shown.contains("PROJECT"), "{shown}");
+    assert!(root.ctx(&["ls"]).ok().contains("PROJECT"), "a pipe gets all");
+}
+
+#[test]
+fn counts_add_up() {
+    let root = left_behind();
+    let stats = &json_lines(&root.ctx(&["stats", "--json"]).ok())[0];
+    assert_eq!((&stats["sessions"], &stats["sessions_by_state"]["ended"]), (&3.into(), &1.into()));
+    assert_eq!((&stats["runs_by_state"]["done"], &stats["messages_by_role"]["user"]), (&3.into(), &3.into()));
+    assert!(root.ctx(&["stats"]).ok().contains("sessions            3"), "{}", root.ctx(&["stats"]).stdout);
+    assert_eq!(json_lines(&root.ctx(&["stats", "other", "--json"]).ok())[0]["sessions"], 0);
+}
+
+#[test]
+fn the_audit_log_tells_who_did_what_newest_first() {
+    let root = left_behind();
+    let lines = |args: &[&str]| json_lines(&root.ctx(&[&["audit", "--json", "-n", "0"], args].concat()).ok());
+    let all = lines(&[]);
+    let event = |line: &Value| line["event"].as_str().unwrap().to_owned();
+    assert!(event(&all[0]).starts_with("session."), "{all:?}");
+    assert_eq!(event(all.last().unwrap()), "session.created");
+    assert_eq!(lines(&["--event", "run.completed"]).len(), 3);
+    let of_build = lines(&["--session", "coder/build"]);
+    assert!(!of_build.is_empty() && of_build.len() < all.len());
+    assert_eq!(lines(&["--until", "1d"]).len(), 0);
+    let text = root.ctx(&["audit", "--event", "run.created"]).ok();
+    assert!(text.contains("message_preview=the disk is full"), "{text}");
+    assert!(root.ctx(&["audit", "--event", "run.flown"]).fails(2).contains("run.completed"));
+}
+
+#[test]
+fn the_audit_log_can_be_followed() {
+    let daemon = daemon();
+    daemon.ctx(&["send", "hello"]).ok();
+    until("the first events", || daemon.ctx(&["audit"]).ok().contains("run.completed").then_some(()));
+    let mut pty = Pty::ctx(&daemon, &["audit", "-f", "--event", "session.ended"]);
+    daemon.ctx(&["end", "--yes", "coder"]).ok();
+    pty.wait_for("session.ended");
+    pty.type_keys("\x03");
+    pty.wait();
+}
+
+#[test]
+fn where_there_is_no_root_there_is_something_to_do_about_it() {
+    let place = place();
+    for command in [&["search", "x"][..], &["stats"], &["audit"], &["reindex"], &["repair"]] {
+        let said = place.ctx(command).fails(1);
+        assert!(said.contains("ctx serve"), "{command:?}: {said}");
+    }
+}

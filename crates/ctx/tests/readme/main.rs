@@ -1,0 +1,68 @@
+//! The README's examples work: every `sh` block, in order, in one real shell.
+
+use std::path::Path;
+use std::process::Command;
+
+/// The `sh` blocks of a page, joined.
+fn shell_blocks(page: &str) -> String {
+    let mut script = String::new();
+    let mut inside = false;
+    for line in page.lines() {
+        match (inside, line) {
+            (false, "```sh") => inside = true,
+            (true, "```") => inside = false,
+            (true, line) => {
+                script.push_str(line);
+                script.push('\n');
+            }
+            (false, _) => {}
+        }
+    }
+    script
+}
+
+fn run(script: &str) -> (bool, String) {
+    let home = tempfile::tempdir().unwrap();
+    let project = home.path().join("project");
+    std::fs::create_dir(&project).unwrap();
+    let bin = Path::new(env!("CARGO_BIN_EXE_ctx")).parent().unwrap();
+    let path = format!("{}:{}", bin.display(), std::env::var("PATH").unwrap());
+    // A person waits until the daemon is up; so does this shell. Whatever happens, the daemon goes with it.
+    let waiting = "until ctx status >/dev/null 2>&1; do kill -0 $! || exit 1; sleep 0.05; done";
+    let script =
+        script.replace("ctx serve &", &format!("ctx serve & trap \"kill $!; wait\" EXIT; {waiting} #"));
+    let output = Command::new("bash")
+        .args(["-eu", "-o", "pipefail", "-c", &script])
+        .current_dir(&project)
+        .env("HOME", home.path())
+        .env("PATH", path)
+        .env_remove("CTX_ROOT")
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    let talk = String::from_utf8_lossy(&output.stderr).into_owned();
+    (output.status.success(), format!("{said}\n--- stderr ---\n{talk}"))
+}
+
+#[test]
+fn the_readmes_examples_do_what_they_say() {
+    let page = include_str!("../../../../README.md");
+    let (ok, said) = run(&shell_blocks(page));
+    assert!(ok, "{said}");
+    for expected in [
+        "hello, coder",
+        "a second conversation",
+        "coder/plan",
+        "coder/default",
+        "hello from a script",
+        "\"type\":\"done\"",
+    ] {
+        assert!(said.contains(expected), "{expected:?} is missing in:\n{said}");
+    }
+}
+
+#[test]
+fn an_example_that_fails_would_be_noticed() {
+    let (ok, said) = run("ctx frobnicate\n");
+    assert!(!ok, "{said}");
+}

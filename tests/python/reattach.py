@@ -1,0 +1,258 @@
+"""The reattach list of the seed, and what belongs to it, one function each. Usage: reattach.py NAME"""
+
+import asyncio
+import sys
+import time
+
+from ctx_client import *
+
+api = Api()
+
+
+def talk():
+    session = api.session()
+    api.ok("PUT", f"/sessions/{session}", {"model_override": "debug:script"})
+    return session
+
+
+async def attach(session, query="", **known):
+    ws = await socket(f"/sessions/{session}/socket{query}")
+    await ws.send(hello(**known))
+    first = await frame(ws)
+    return ws, first
+
+
+async def refused(session, query=""):
+    try:
+        ws, first = await attach(session, query)
+    except InvalidStatus as error:
+        return error.response.status_code
+    raise AssertionError(f"was let in: {first}")
+
+
+async def done(ws):
+    return await until(ws, "run.completed")
+
+
+async def clean_reattach():
+    session = talk()
+    ws, welcome = await attach(session)
+    assert welcome["type"] == "welcome" and welcome["payload"]["session_id"] == session, welcome
+    assert welcome["payload"]["state"] == "idle" and welcome["payload"]["terminals"] == []
+    api.post(session, script({"text": "one"}))
+    frames = await done(ws)
+    kinds = {(f["channel"], f["type"]) for f in frames}
+    assert {("output", "delta"), ("output", "message"), ("events", "session.state")} <= kinds, kinds
+    await ws.close()
+    known = {c: max(f["seq"] for f in frames if f["channel"] == c) for c in ("output", "events")}
+    api.post(session, script({"text": "while away"}, {"tool": {"name": "fs.list", "input": {"path": "/work"}}}))
+    while api.ok("GET", f"/sessions/{session}")["state"] != "idle":
+        time.sleep(0.01)
+    epoch = welcome["payload"]["epoch"]
+    ws, welcome = await attach(session, epoch=epoch, **known)
+    assert welcome["type"] == "welcome" and welcome["payload"]["epoch"] == epoch, welcome
+    missed = await done(ws)
+    for channel in ("output", "events"):
+        seqs = [f["seq"] for f in missed if f["channel"] == channel]
+        assert seqs == list(range(known[channel] + 1, known[channel] + 1 + len(seqs))), (channel, seqs)
+    text = [f["payload"].get("content") for f in missed if f["type"] == "message"]
+    assert "while away" in text, text
+    assert {"tool_started", "tool_finished"} <= {f["type"] for f in missed}
+    await ws.close()
+
+
+async def overflow():
+    """More than is kept for someone who is away: resume_failed, and the messages are all there."""
+    session = talk()
+    ws, welcome = await attach(session)
+    epoch = welcome["payload"]["epoch"]
+    seqs = welcome["payload"]["server_seq"]
+    await ws.close()
+    api.post(session, script(*[{"text": "x" * 4000} for _ in range(40)]))
+    while api.ok("GET", f"/sessions/{session}")["state"] != "idle":
+        time.sleep(0.01)
+    ws, closing = await attach(session, epoch=epoch, **seqs)
+    assert (closing["channel"], closing["type"]) == ("control", "closing"), closing
+    assert closing["payload"] == {"code": "resume_failed", "reason": "resume_failed"}
+    assert len(api.messages(session)[-1]["content"]) == 160_000
+    ws, welcome = await attach(session)
+    assert welcome["type"] == "welcome" and welcome["payload"]["epoch"] != epoch
+    await ws.close()
+
+
+async def expired():
+    """Away for longer than frames are kept."""
+    session = talk()
+    ws, welcome = await attach(session)
+    known = {"epoch": welcome["payload"]["epoch"], **welcome["payload"]["server_seq"]}
+    await ws.close()
+    while True:
+        await asyncio.sleep(0.05)
+        ws, first = await attach(session, "?mode=observe", **known)
+        await ws.close()
+        if first["type"] == "closing":
+            assert first["payload"]["code"] == "resume_failed"
+            return
+        # Looking on counts as listening: the time begins again.
+        await asyncio.sleep(0.6)
+
+
+async def wrong_epoch():
+    session = talk()
+    for known in ({"epoch": "01ARZ3NDEKTSV4RRFFQ69G5FAV", "output": 1, "events": 1},):
+        ws, closing = await attach(session, **known)
+        assert closing["payload"]["code"] == "resume_failed", closing
+    ws, welcome = await attach(session)
+    await ws.close()
+    ws, closing = await attach(session, epoch=welcome["payload"]["epoch"], output=10**9, events=0)
+    assert closing["payload"]["code"] == "resume_failed", closing
+
+
+async def two_devices():
+    session = talk()
+    first, _ = await attach(session)
+    assert await refused(session) == 409
+    watchers = [(await attach(session, "?mode=observe"))[0] for _ in range(3)]
+    second, welcome = await attach(session, "?takeover=true")
+    assert welcome["type"] == "welcome", welcome
+    closing = (await until(first, "closing"))[-1]
+    assert closing["payload"]["code"] == "taken_over", closing
+    api.post(session, script({"text": "seen by all"}))
+    for ws in (second, *watchers):
+        texts = [f["payload"].get("content") for f in await done(ws) if f["type"] == "message"]
+        assert "seen by all" in texts, texts
+    await watchers[0].send(json.dumps({"channel": "control", "type": "cancel", "payload": {"run_id": "x"}}))
+    error = (await until(watchers[0], "error"))[-1]
+    assert error["payload"]["code"] == "EACCES", error
+    await second.close()
+    # Detaching is seen at once: the next may attach.
+    deadline = time.monotonic() + 30
+    while True:
+        try:
+            third, _ = await attach(session)
+            break
+        except InvalidStatus:
+            assert time.monotonic() < deadline
+            await asyncio.sleep(0.01)
+    for ws in (third, *watchers):
+        await ws.close()
+
+
+async def ended():
+    session = talk()
+    ws, _ = await attach(session)
+    observer, _ = await attach(session, "?mode=observe")
+    status, _ = api.call("DELETE", f"/sessions/{session}?confirm=true")
+    assert status == 204
+    for socket_ in (ws, observer):
+        frames = await until(socket_, "closing")
+        assert frames[-1]["payload"] == {"code": "session_ended", "reason": "session_ended"}
+        assert "session.ended" in {f["type"] for f in frames}
+    ws, welcome = await attach(session)
+    assert welcome["payload"]["state"] == "ended", welcome
+    assert (await until(ws, "closing"))[-1]["payload"]["code"] == "session_ended"
+
+
+async def cancel():
+    session = talk()
+    ws, _ = await attach(session)
+    run = api.post(session, script({"text": "begun"}, {"sleep_ms": 600_000}))["run_id"]
+    await until(ws, "delta")
+    await ws.send(json.dumps({"channel": "control", "type": "cancel", "payload": {"run_id": run}}))
+    frames = await until(ws, "run.cancelled")
+    assert frames[-1]["payload"]["run_id"] == run
+    kept = [f["payload"] for f in frames if f["type"] == "message"]
+    assert [(m["content"], m["finish_reason"]) for m in kept] == [("begun", "cancelled")], kept
+    await ws.close()
+
+
+async def nonsense():
+    session = talk()
+    ws = await socket(f"/sessions/{session}/socket")
+    for text in ("{", "[]", '{"channel":"control"}', '{"channel":"pty","type":"stdin","payload":{}}', "[" * 10_000):
+        await ws.send(text)
+        got = await frame(ws)
+        assert (got["type"], got["payload"]["code"]) == ("error", "EINVAL"), got
+    await ws.send(b"\x00\xff")
+    assert (await frame(ws))["type"] == "error"
+    await ws.send(hello())
+    assert (await frame(ws))["type"] == "welcome"
+    await ws.send(json.dumps({"channel": "control", "type": "ping", "payload": {"n": 1}}))
+    assert (await until(ws, "pong"))[-1]["payload"] == {"n": 1}
+    await ws.close()
+
+
+async def slow():
+    """A client that stops reading is let go with `slow`; others see everything meanwhile."""
+    session = talk()
+    # Nothing is read unless we ask: the library's own buffer is one frame.
+    stuck = await socket(f"/sessions/{session}/socket", max_queue=1, ping_interval=None)
+    await stuck.send(hello())
+    await frame(stuck)
+    observer, _ = await attach(session, "?mode=observe")
+    for _ in range(12):
+        api.post(session, script({"text": "y" * 900_000}))
+        frames = await done(observer)
+        assert sum(len(f["payload"].get("text", "")) for f in frames if f["type"] == "delta") == 900_000
+    # Being attached ends by itself, with that reason.
+    frames = await until(observer, "session.detached")
+    assert frames[-1]["payload"]["reason"] == "slow", frames[-1]
+    ws, welcome = await attach(session)
+    assert welcome["type"] == "welcome", welcome
+    codes = []
+    try:
+        while True:
+            got = await frame(stuck)
+            if got["type"] == "closing":
+                codes.append(got["payload"]["code"])
+    except ConnectionClosed:
+        pass
+    assert codes in (["slow"], []), codes
+    print(json.dumps({"closing_seen": codes}))
+    await ws.close()
+    await observer.close()
+
+
+async def silent():
+    """A peer that answers no ping is gone after two, with reason timeout."""
+    session = talk()
+    observer, _ = await attach(session, "?mode=observe")
+    reader, writer = await asyncio.open_connection(*ADDRESS.split(":"))
+    writer.write((f"GET /api/v1/sessions/{session}/socket HTTP/1.1\r\nHost: {ADDRESS}\r\n"
+                  f"Authorization: Bearer {TOKEN}\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"
+                  "Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n").encode())
+    await reader.readuntil(b"\r\n\r\n")
+    text = hello().encode()
+    writer.write(bytes([0x81, 0x80 | len(text), 0, 0, 0, 0]) + text)
+    begun = time.monotonic()
+    frames = await until(observer, "session.detached")
+    assert frames[-1]["payload"]["reason"] == "timeout", frames[-1]
+    assert time.monotonic() - begun < 20
+    writer.close()
+    await observer.close()
+
+
+async def system():
+    ws = await socket("/system/socket")
+    first = await frame(ws)
+    assert first["type"] == "sessions.running_count" and first["payload"]["total"] == 0, first
+    session = talk()
+    api.post(session, script({"text": "quick"}))
+    counts, kinds = [], []
+    while counts != [1, 0] or "session.changed" not in kinds:
+        got = await frame(ws)
+        if got["channel"] != "events":
+            continue
+        kinds.append(got["type"])
+        if got["type"] == "sessions.running_count":
+            counts.append(got["payload"]["total"])
+            if counts == [1]:
+                assert got["payload"]["per_project"] == {"default": 1}, got
+        assert len(counts) < 3, counts
+    assert kinds[0] == "session.created", kinds
+    api.call("DELETE", f"/sessions/{session}?confirm=true")
+    await until(ws, "session.ended")
+    await ws.close()
+
+
+asyncio.run(globals()[sys.argv[1]]())
