@@ -139,7 +139,9 @@ impl LocalConnection {
             }
         };
         if self.program.dialect == Dialect::Bash {
-            command.args(["--norc", "--noprofile"]);
+            // Named as a script, not read as stdin: a bash whose script is its stdin crashes when a command
+            // copies descriptor 0 and closes the copy.
+            command.args(["--norc", "--noprofile", "/dev/stdin"]);
         }
         command.current_dir(&place.cwd).env_clear();
         command.envs(

@@ -67,7 +67,7 @@ fn normal(stderr: &str) -> String {
     let lines = stderr.lines().map(|line| {
         let depth = line.len() - line.trim_start_matches('+').len();
         let line = if depth > 0 { format!("+{}", &line[depth..]) } else { line.to_owned() };
-        line.replace("bash: eval: line ", "bash: line ").replace("main: line ", "bash: line ")
+        line.replace("/dev/stdin: ", "bash: ").replace("bash: eval: line ", "bash: line ")
     });
     lines.collect::<Vec<_>>().join("\n")
 }
@@ -122,8 +122,10 @@ async fn check(script: &str) {
 }
 
 async fn create_in(bench: &Bench, cwd: &str) -> String {
-    let request =
-        ctx_host::shell::CreateRequest { cwd: Some(cwd.to_owned()), ..ctx_host::shell::CreateRequest::default() };
+    let request = ctx_host::shell::CreateRequest {
+        cwd: Some(cwd.to_owned()),
+        ..ctx_host::shell::CreateRequest::default()
+    };
     bench.host.create(request).await.unwrap()
 }
 
@@ -219,4 +221,7 @@ async fn every_piece_alone_does_what_it_does_in_bash() {
     for piece in PIECES {
         check(piece).await;
     }
+    // A long script takes another way into the shell.
+    let long = format!("{}\necho \"last line $LINENO\"", "x='ü and more'\n".repeat(1000));
+    check(&long).await;
 }

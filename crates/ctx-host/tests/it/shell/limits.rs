@@ -32,7 +32,9 @@ async fn what_is_out_of_bounds_is_refused_and_changes_nothing() {
             ExecRequest { command: "true".to_owned(), timeout: Some(timeout), ..ExecRequest::default() };
         assert_eq!(bench.try_run(request).await.unwrap_err().code(), Code::Einval);
     }
-    for (cwd, env) in [(Some("/nonexistent"), ("A", "b")), (None, ("A=B", "c")), (None, ("A", "\0")), (None, ("", ""))] {
+    for (cwd, env) in
+        [(Some("/nonexistent"), ("A", "b")), (None, ("A=B", "c")), (None, ("A", "\0")), (None, ("", ""))]
+    {
         let request = CreateRequest {
             cwd: cwd.map(str::to_owned),
             env: vec![(env.0.to_owned(), env.1.to_owned())],
@@ -72,7 +74,10 @@ async fn secrets_reach_neither_results_nor_the_log_nor_the_kept_output() {
     let id = host.create(CreateRequest { env, ..CreateRequest::default() }).await.unwrap();
     let command = format!("echo $MY_API_TOKEN; echo {secret} >&2; (sleep 0.1; echo $MY_API_TOKEN) &");
     let result = host.exec(&id, ExecRequest { command, ..ExecRequest::default() }, None).await.unwrap();
-    let wait = ExecRequest { command: "wait; export OTHER_SECRET=another-secret-99".to_owned(), ..ExecRequest::default() };
+    let wait = ExecRequest {
+        command: "wait; export OTHER_SECRET=another-secret-99".to_owned(),
+        ..ExecRequest::default()
+    };
     let second = host.exec(&id, wait, None).await.unwrap();
     // A variable that was exported meanwhile counts from then on.
     let third = ExecRequest { command: "echo $OTHER_SECRET".to_owned(), ..ExecRequest::default() };
