@@ -99,6 +99,8 @@ CREATE UNIQUE INDEX messages_session ON messages(session, seq);
 CREATE VIRTUAL TABLE message_text USING fts5(
   content, content='messages', content_rowid='key', tokenize='unicode61 remove_diacritics 2'
 );
+-- how much is gathered in memory before it becomes a segment: fewer segments are merged less often
+INSERT INTO message_text (message_text, rank) VALUES ('hashsize', 16777216);
 
 CREATE TABLE tool_calls (
   session INTEGER NOT NULL,
@@ -132,7 +134,7 @@ CREATE TABLE damage (
 const WRITER: &str = "
 PRAGMA journal_mode = WAL;
 PRAGMA synchronous = NORMAL;
-PRAGMA wal_autocheckpoint = 4000;
+PRAGMA wal_autocheckpoint = 16000;
 PRAGMA journal_size_limit = 67108864;
 PRAGMA temp_store = MEMORY;
 ";
