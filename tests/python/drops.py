@@ -52,7 +52,7 @@ class Client:
         takeover = "?takeover=true" if rng.random() < 0.3 else ""
         async with socket(f"/sessions/{self.session}/socket{takeover}", close_timeout=0.1) as ws:
             await ws.send(hello(*self.known) if self.known else hello())
-            end = time.monotonic() + rng.random() * 0.08
+            end = time.monotonic() + rng.random() * 0.04
             while time.monotonic() < end or self.known is None:
                 try:
                     got = await asyncio.wait_for(frame(ws), max(0.001, end - time.monotonic()))
@@ -116,6 +116,8 @@ async def main():
     api.ok("PUT", f"/sessions/{session}", {"model_override": "debug:script"})
     client, stop = Client(session), asyncio.Event()
     watching = asyncio.create_task(client.watch(stop))
+    while client.known is None and not watching.done():
+        await asyncio.sleep(0.01)
     working = asyncio.create_task(asyncio.to_thread(work, api, session, client))
     await asyncio.wait([watching, working], return_when=asyncio.FIRST_COMPLETED)
     if watching.done():

@@ -24,12 +24,13 @@ pub struct Follow {
     changes: watch::Receiver<u64>,
     cursor: Option<EventId>,
     fetched: VecDeque<Event>,
+    skipped: bool,
 }
 
 impl Follow {
     pub(crate) fn new(inner: Arc<Inner>, id: SessionId, live: Arc<Live>, after: Option<EventId>) -> Follow {
         let changes = live.changes();
-        Follow { inner, id, live, changes, cursor: after, fetched: VecDeque::new() }
+        Follow { inner, id, live, changes, cursor: after, fetched: VecDeque::new(), skipped: false }
     }
 
     /// The next event; None when the session is over or was unloaded and everything has been seen.
@@ -42,7 +43,11 @@ impl Follow {
             self.changes.mark_unchanged();
             match self.live.after(self.cursor, BATCH) {
                 After::Events(events) => self.fetched.extend(events),
-                After::Behind { from } => self.fetch_from_log(from).await?,
+                After::Behind { from } => {
+                    // The log has every record and no delta; from the first record on none was to come.
+                    self.skipped |= self.cursor.is_some();
+                    self.fetch_from_log(from).await?;
+                }
                 After::CaughtUp => {
                     if self.changes.changed().await.is_err() {
                         return Ok(None);
@@ -55,6 +60,11 @@ impl Follow {
                 }
             }
         }
+    }
+
+    /// Whether deltas may have been passed over because the reader was too slow for the ring.
+    pub fn has_skipped(&self) -> bool {
+        self.skipped
     }
 
     /// Whether everything there is has been handed out.

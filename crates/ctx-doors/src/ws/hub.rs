@@ -166,6 +166,12 @@ async fn pump(hub: Weak<Inner>, relay: Arc<Relay>, mut follow: Option<Follow>, o
         let Some(inner) = hub.upgrade() else { return };
         let hub = Hub { inner };
         match event {
+            // Frames that were never numbered would be missing in silence.
+            Ok(Some(_)) if follow.as_ref().is_some_and(Follow::has_skipped) => {
+                relay.end(Closing::ResumeFailed);
+                hub.replace(&relay);
+                follow = None;
+            }
             Ok(Some(event)) => {
                 let grown = relay.push(&event);
                 hub.inner.bytes.fetch_add(grown.bytes, Ordering::Relaxed);
