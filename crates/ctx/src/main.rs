@@ -12,6 +12,7 @@ mod progress;
 mod render;
 mod root;
 mod serve;
+mod shell_logs;
 mod sessions;
 mod table;
 mod talk;

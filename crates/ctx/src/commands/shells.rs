@@ -1,0 +1,278 @@
+//! `ctx shells`: what shells did, from their logs.
+
+use std::io::Write;
+
+use ctx_host::shell::ShellRecord;
+use ctx_journal::{Entry, LogPath};
+use ctx_session::{Code, Timestamp};
+use serde_json::{Value, json};
+
+use crate::failure::Failure;
+use crate::output::{self, Paint};
+use crate::root::Root;
+use crate::shell_logs::{Shelf, id_of};
+use crate::table::{self, Cell};
+use crate::words;
+
+/// The columns' worth of a command in a list.
+const COMMAND_CHARS: usize = 200;
+
+/// Show what shells did
+///
+/// Every shell that `ctx mcp` opened has a log: its commands, what they printed and how they ended. It can be read
+/// while the shell lives and afterwards.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  ctx shells                      all shells, newest last
+  ctx shells show 01K9X           a shell's transcript, by the beginning of its id
+  ctx shells search 'permission denied'
+  ctx watch --follow              as it happens")]
+pub struct Args {
+    #[command(subcommand)]
+    command: Option<Sub>,
+    /// One JSON object a line
+    #[arg(long, global = true)]
+    json: bool,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum Sub {
+    /// List all shells
+    List,
+    /// Print a shell's transcript
+    Show {
+        /// The id of a shell's log, or a unique beginning of it
+        #[arg(value_name = "ID")]
+        id: String,
+    },
+    /// Find commands and outputs that hold a text
+    Search {
+        /// What to look for; upper and lower case are alike
+        #[arg(value_name = "TEXT")]
+        text: String,
+    },
+}
+
+pub fn run(args: Args, root: &Root) -> Result<(), Failure> {
+    let shelves = Shelf::for_reading(root)?;
+    match args.command.unwrap_or(Sub::List) {
+        Sub::List => list(&shelves, args.json),
+        Sub::Show { id } => show(&shelves, &id, args.json),
+        Sub::Search { text } => search(&shelves, &text, args.json),
+    }
+}
+
+/// What a list says of a shell.
+#[derive(Default)]
+struct Summary {
+    shell: String,
+    transport: String,
+    cwd: String,
+    commands: u64,
+    state: &'static str,
+    created: Timestamp,
+    updated: Timestamp,
+}
+
+fn summarise(shelf: &Shelf, log: &LogPath) -> Result<Summary, Failure> {
+    let mut summary = Summary { state: "open", ..Summary::default() };
+    shelf.read(log, 0, &mut |entry| {
+        summary.updated = entry.time;
+        match parse(entry) {
+            Some(ShellRecord::Created { shell, transport, cwd, .. }) => {
+                summary.created = entry.time;
+                (summary.shell, summary.transport, summary.cwd) = (shell, transport, cwd);
+            }
+            Some(ShellRecord::ExecStarted { call, .. }) => summary.commands = call,
+            Some(ShellRecord::ExecFinished { cwd, .. } | ShellRecord::Restarted { cwd, .. }) => {
+                summary.cwd = cwd
+            }
+            Some(ShellRecord::Destroyed { .. }) => summary.state = "destroyed",
+            Some(ShellRecord::Reaped { .. }) => summary.state = "reaped",
+            Some(ShellRecord::Lost { .. }) => summary.state = "lost",
+            Some(
+                ShellRecord::ExecRefused { .. }
+                | ShellRecord::Interrupted { .. }
+                | ShellRecord::LateOutput { .. },
+            )
+            | None => (),
+        }
+    })?;
+    Ok(summary)
+}
+
+fn list(shelves: &[Shelf], as_json: bool) -> Result<(), Failure> {
+    let paint = Paint::for_stdout();
+    let now = words::now();
+    let mut rows = Vec::new();
+    for shelf in shelves {
+        for log in shelf.logs()? {
+            let found = summarise(shelf, &log)?;
+            if as_json {
+                output::json(&json!({
+                    "log": id_of(&log), "session_id": found.shell, "transport": found.transport,
+                    "state": found.state, "cwd": found.cwd, "commands": found.commands,
+                    "created_at": found.created, "updated_at": found.updated,
+                }))?;
+            } else {
+                rows.push(vec![
+                    Cell::new(id_of(&log)),
+                    Cell::new(found.shell),
+                    Cell::new(found.state),
+                    Cell::new(words::age(now, found.updated)),
+                    Cell::new(found.commands.to_string()),
+                    Cell::new(output::plain(&found.cwd)),
+                ]);
+            }
+        }
+    }
+    if as_json {
+        return Ok(());
+    }
+    if rows.is_empty() {
+        output::say("no shells yet: `ctx mcp config HOST` says how a host gets them");
+        return Ok(());
+    }
+    let head = ["LOG", "SHELL", "STATE", "AGE", "COMMANDS", "CWD"];
+    output::stdout().write_all(table::render(&head, rows, output::width(), paint).as_bytes())?;
+    Ok(())
+}
+
+fn show(shelves: &[Shelf], id: &str, as_json: bool) -> Result<(), Failure> {
+    let (shelf, log) = find(shelves, id)?;
+    let paint = Paint::for_stdout();
+    let mut out = output::stdout();
+    let mut written = Ok(());
+    shelf.read(&log, 0, &mut |entry| {
+        if written.is_ok() {
+            let text = if as_json { format!("{}\n", entry.text) } else { transcript(entry, paint) };
+            written = out.write_all(text.as_bytes());
+        }
+    })?;
+    written?;
+    out.flush()?;
+    Ok(())
+}
+
+fn find<'a>(shelves: &'a [Shelf], id: &str) -> Result<(&'a Shelf, LogPath), Failure> {
+    let wanted = id.to_ascii_uppercase();
+    let mut found = Vec::new();
+    for shelf in shelves {
+        let logs = shelf.logs()?.into_iter().filter(|log| id_of(log).starts_with(&wanted));
+        found.extend(logs.map(|log| (shelf, log)));
+    }
+    match found.len() {
+        0 => Err(Failure::new(Code::Enoent, format!("no shell's log begins with `{}`", output::plain(id)))
+            .hint("`ctx shells` lists them")),
+        1 => found.pop().ok_or_else(|| Failure::new(Code::Eio, "the log was there a moment ago")),
+        many => {
+            Err(Failure::new(Code::Einval, format!("{many} shells' logs begin with `{id}`: give more of it")))
+        }
+    }
+}
+
+fn search(shelves: &[Shelf], text: &str, as_json: bool) -> Result<(), Failure> {
+    let wanted = text.to_lowercase();
+    let paint = Paint::for_stdout();
+    let mut out = output::stdout();
+    let mut written = Ok(());
+    for shelf in shelves {
+        for log in shelf.logs()? {
+            shelf.read(&log, 0, &mut |entry| {
+                for (call, field, line) in matches(entry, &wanted) {
+                    let shown = if as_json {
+                        let found = json!({"log": id_of(&log), "call": call, "field": field, "line": line});
+                        format!("{found}\n")
+                    } else {
+                        let place = format!("{} {call} {field}:", id_of(&log));
+                        format!("{} {}\n", paint.dim(&place), words::shorten(line.trim_end(), COMMAND_CHARS))
+                    };
+                    if written.is_ok() {
+                        written = out.write_all(shown.as_bytes());
+                    }
+                }
+            })?;
+        }
+    }
+    written?;
+    out.flush()?;
+    Ok(())
+}
+
+/// The lines of a record that hold a text.
+fn matches(entry: &Entry, wanted: &str) -> Vec<(u64, &'static str, String)> {
+    let (call, fields) = match parse(entry) {
+        Some(ShellRecord::ExecStarted { call, command, .. }) => (call, vec![("command", command)]),
+        Some(ShellRecord::ExecFinished { call, stdout, stderr, .. }) => {
+            (call, vec![("stdout", stdout), ("stderr", stderr)])
+        }
+        Some(ShellRecord::ExecRefused { command, .. }) => (0, vec![("refused", command)]),
+        Some(ShellRecord::LateOutput { text }) => (0, vec![("late", text)]),
+        Some(
+            ShellRecord::Created { .. }
+            | ShellRecord::Interrupted { .. }
+            | ShellRecord::Restarted { .. }
+            | ShellRecord::Destroyed { .. }
+            | ShellRecord::Reaped { .. }
+            | ShellRecord::Lost { .. },
+        )
+        | None => (0, Vec::new()),
+    };
+    let hit = |line: &&str| line.to_lowercase().contains(wanted);
+    fields
+        .iter()
+        .flat_map(|(field, text)| text.lines().filter(hit).map(move |line| (call, *field, line.to_owned())))
+        .collect()
+}
+
+/// A record's body; what a later version wrote is passed over.
+pub fn parse(entry: &Entry) -> Option<ShellRecord> {
+    let value: Value = serde_json::from_str(&entry.text).ok()?;
+    serde_json::from_value(value).ok()
+}
+
+/// A record as a person reads it.
+pub fn transcript(entry: &Entry, paint: Paint) -> String {
+    let time = words::date_time(entry.time);
+    let note = |text: String| format!("{}\n", paint.dim(&format!("[{time} {text}]")));
+    let Some(record) = parse(entry) else { return String::new() };
+    match record {
+        ShellRecord::Created { shell, cwd, app, .. } => note(format!("{shell} opened in {cwd} by {app}")),
+        ShellRecord::ExecStarted { command, .. } => {
+            format!("{} {}\n", paint.bold("$"), output::plain(command.trim_end()))
+        }
+        ShellRecord::ExecFinished { stdout, stderr, exit_code, duration_ms, timed_out, .. } => {
+            let mut text = with_end(&stdout);
+            if !stderr.is_empty() {
+                text.push_str(&paint.red(&with_end(&stderr)));
+            }
+            if exit_code != 0 || timed_out {
+                let why = if timed_out { ", timed out" } else { "" };
+                text.push_str(&note(format!("exit code {exit_code}{why}, {duration_ms} ms")));
+            }
+            text
+        }
+        ShellRecord::ExecRefused { command, reason } => {
+            format!(
+                "{} {}\n{}",
+                paint.bold("$"),
+                output::plain(command.trim_end()),
+                note(format!("refused: {reason}"))
+            )
+        }
+        ShellRecord::Interrupted { reason, .. } => note(format!("stopped: {reason:?}").to_lowercase()),
+        ShellRecord::Restarted { exit_code, cwd } => {
+            note(format!("the shell ended with {exit_code}; a new one started in {cwd}"))
+        }
+        ShellRecord::LateOutput { text } => format!("{}{}", note("late output".to_owned()), with_end(&text)),
+        ShellRecord::Destroyed { commands } => note(format!("destroyed after {commands} commands")),
+        ShellRecord::Reaped { idle_secs, .. } => note(format!("closed after {idle_secs} idle seconds")),
+        ShellRecord::Lost { reason, .. } => note(format!("lost: {reason}")),
+    }
+}
+
+fn with_end(text: &str) -> String {
+    let text = output::plain(text);
+    if text.is_empty() || text.ends_with('\n') { text } else { text + "\n" }
+}

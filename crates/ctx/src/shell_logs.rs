@@ -1,0 +1,146 @@
+//! Where shells leave their logs: written by `ctx mcp` through the journal, read by `ctx shells` and `ctx watch`.
+//!
+//! A root that is there and ours to write holds them under `.state/shell`; otherwise they are in the user's own
+//! state directory. Readers look in both.
+
+use std::collections::HashMap;
+use std::ops::ControlFlow;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+
+use ctx_host::shell::{LogError, ShellLog, ShellRecord};
+use ctx_journal::{Entry, FileJournal, Journal, LogPath, LogWriter, Owner};
+use ctx_session::{Code, Timestamp, Ulid};
+
+use crate::failure::Failure;
+use crate::root::{Root, xdg};
+use crate::words;
+
+/// A directory with shell logs beneath it.
+pub struct Shelf {
+    pub dir: PathBuf,
+    /// The part of a log's path before its id.
+    prefix: &'static str,
+    journal: FileJournal,
+}
+
+impl Shelf {
+    /// Where a new shell's log goes.
+    pub fn for_writing(root: &Root) -> Result<Shelf, Failure> {
+        let ours = rustix::fs::access(&root.path, rustix::fs::Access::WRITE_OK).is_ok();
+        let dir = if ours { root.path.clone() } else { state_dir()? };
+        private_dir(&dir)?;
+        Shelf::at(dir, ours)
+    }
+
+    /// Everywhere a shell's log may be.
+    pub fn for_reading(root: &Root) -> Result<Vec<Shelf>, Failure> {
+        let mut shelves = Vec::new();
+        if root.path.join(".state/shell").is_dir() {
+            shelves.push(Shelf::at(root.path.clone(), true)?);
+        }
+        let own = state_dir()?;
+        if own.join("shell").is_dir() {
+            shelves.push(Shelf::at(own, false)?);
+        }
+        Ok(shelves)
+    }
+
+    fn at(dir: PathBuf, in_root: bool) -> Result<Shelf, Failure> {
+        let journal = FileJournal::at(&dir).map_err(|error| Failure::io(dir.display(), error))?;
+        Ok(Shelf { dir, prefix: if in_root { ".state/shell" } else { "shell" }, journal })
+    }
+
+    /// Where the output of living shells is kept.
+    pub fn spool_dir(&self) -> PathBuf {
+        self.dir.join(self.prefix).join("output")
+    }
+
+    fn path(&self, log: Ulid) -> Result<LogPath, LogError> {
+        LogPath::new(format!("{}/{log}/events.jsonl", self.prefix)).map_err(|error| said(&error))
+    }
+
+    /// The logs on this shelf, oldest first.
+    pub fn logs(&self) -> Result<Vec<LogPath>, Failure> {
+        let listed = self.journal.list(&format!("{}/*", self.prefix));
+        let mut logs = listed.map_err(|error| Failure::new(Code::Eio, error.to_string()))?;
+        logs.sort_by(|a, b| a.as_str().cmp(b.as_str()));
+        Ok(logs)
+    }
+
+    /// Hands out a log's records from a seq on, and returns the seq after the last.
+    pub fn read(&self, log: &LogPath, from: u64, on_record: &mut dyn FnMut(&Entry)) -> Result<u64, Failure> {
+        let mut next = from;
+        let read = self.journal.read(log, from, &mut |entry| {
+            next = entry.seq + 1;
+            on_record(&entry);
+            ControlFlow::Continue(())
+        });
+        match read {
+            Ok(_) => Ok(next),
+            Err(error) => Err(Failure::new(Code::Eio, error.to_string())),
+        }
+    }
+
+    /// The length of a log's file: whether it has grown is cheap to ask.
+    pub fn size(&self, log: &LogPath) -> u64 {
+        std::fs::metadata(self.dir.join(log.as_str())).map_or(0, |meta| meta.len())
+    }
+}
+
+/// The id in a log's path.
+pub fn id_of(log: &LogPath) -> &str {
+    log.dir().rsplit('/').next().unwrap_or_default()
+}
+
+fn state_dir() -> Result<PathBuf, Failure> {
+    Ok(xdg("XDG_STATE_HOME", ".local/state")?.join("ctx"))
+}
+
+fn private_dir(dir: &Path) -> Result<(), Failure> {
+    use std::os::unix::fs::DirBuilderExt;
+    let made = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(dir);
+    made.map_err(|error| Failure::io(dir.display(), error))
+}
+
+/// Writes the records of one server's shells.
+pub struct JournalShellLog {
+    shelf: Shelf,
+    writers: Mutex<HashMap<Ulid, Box<dyn LogWriter>>>,
+}
+
+impl JournalShellLog {
+    pub fn new(shelf: Shelf) -> Self {
+        JournalShellLog { shelf, writers: Mutex::new(HashMap::new()) }
+    }
+}
+
+fn said(error: &dyn std::fmt::Display) -> LogError {
+    LogError { message: error.to_string() }
+}
+
+fn owner() -> Owner {
+    Owner { uid: rustix::process::getuid().as_raw(), gid: rustix::process::getgid().as_raw() }
+}
+
+impl ShellLog for JournalShellLog {
+    fn record(&self, log: Ulid, record: &ShellRecord) -> Result<(), LogError> {
+        let body = serde_json::to_string(record).map_err(|error| said(&error))?;
+        let now: Timestamp = words::now();
+        let mut writers = self.writers.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(writer) = writers.get(&log) {
+            return writer.append_soon(now, &[body]).map(drop).map_err(|error| said(&error));
+        }
+        let path = self.shelf.path(log)?;
+        let writer = self.shelf.journal.create(&path, owner(), now, &[body]).map_err(|error| said(&error))?;
+        writers.insert(log, writer);
+        Ok(())
+    }
+
+    fn close(&self, log: Ulid) {
+        let writer = self.writers.lock().unwrap_or_else(PoisonError::into_inner).remove(&log);
+        if let Some(Err(error)) = writer.map(|writer| writer.flush()) {
+            tracing::warn!(%error, %log, "the end of a shell's log was not synced");
+        }
+    }
+}
