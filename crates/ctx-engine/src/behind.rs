@@ -28,7 +28,7 @@ impl Behind {
     pub(crate) fn open(root: &RootDir, journal: &Arc<dyn Journal>, owner: Owner, now: Timestamp) -> Behind {
         let of_logs = journal.clone();
         let logs: SessionLogs = Arc::new(move || session_logs(&*of_logs));
-        let options = Options { session_logs: logs.clone(), meta_of: Arc::new(move |log| meta_of(log)) };
+        let options = Options { session_logs: logs.clone(), meta_of: Arc::new(meta_of) };
         let index = IndexDb::open(root, Path::new(INDEX), journal.clone(), options)
             .inspect_err(|error| tracing::error!(%error, "no index: lists and search are not there"))
             .ok();

@@ -47,7 +47,9 @@ pub fn say_if_behind(root: &Root, index: &IndexReader) -> Result<(), Failure> {
     let unread = index.queries().unread()?;
     if unread > 0 {
         let when = if root.is_up() { "the daemon is reading them" } else { "`ctx reindex` reads them" };
-        output::say(format_args!("the index is not complete: {unread} sessions are still to be read; {when}"));
+        output::say(format_args!(
+            "the index is not complete: {unread} sessions are still to be read; {when}"
+        ));
     }
     Ok(())
 }

@@ -32,7 +32,7 @@ pub use desk::{Done, Progress};
 pub use query::list::{ListQuery, SessionItem, Sort};
 pub use query::pages::{MessageItem, MessagesQuery, RunItem, ToolCallItem};
 pub use query::search::{Hit, Piece, SearchQuery, SearchSort};
-pub use query::standing::KnownLog;
+pub use query::standing::{KnownLog, mark_unread};
 pub use query::stats::{Stats, StatsQuery, ToolStats};
 pub use query::{IndexReader, Page, Queries, Viewer};
 pub use row::{LastRun, SessionRow};

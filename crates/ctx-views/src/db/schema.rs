@@ -223,6 +223,19 @@ fn connect(path: &Path, mode: OpenFlags) -> rusqlite::Result<Connection> {
     Ok(connection)
 }
 
+/// Opens the database to change something in it, if there is one of our version.
+pub(super) fn open_to_change(path: &Path) -> Result<Option<Connection>, DbError> {
+    if !path.exists() {
+        return Ok(None);
+    }
+    let opened = || -> rusqlite::Result<Option<Connection>> {
+        let connection = connect(path, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
+        let version: i64 = connection.query_row("PRAGMA user_version", [], |row| row.get(0))?;
+        Ok((version == SCHEMA_VERSION).then_some(connection))
+    };
+    opened().map_err(|error| DbError::sqlite(path, error))
+}
+
 /// Opens the database to read.
 pub(super) fn open_to_read(path: &Path) -> Result<Connection, DbError> {
     let connection =

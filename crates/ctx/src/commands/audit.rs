@@ -89,7 +89,8 @@ pub fn run(args: Args, root: &Root) -> Result<(), Failure> {
         return print(&args, &lines);
     }
     // The log has every line a number; the newest line of all tells where to go on.
-    let mut seen = newest(&AuditQuery { limit: 1, ..AuditQuery::default() })?.0.first().map(|line| line.number);
+    let mut seen =
+        newest(&AuditQuery { limit: 1, ..AuditQuery::default() })?.0.first().map(|line| line.number);
     loop {
         lines.reverse();
         print(&args, &lines)?;

@@ -66,16 +66,16 @@ fn configured(file: &FileArg, report: &mut Report) -> Vec<Setting> {
             loaded.settings
         }
         Err(error) => {
-            report.problem(Finding::new(error.to_string()).fix("`ctx config init` writes a file to start with"));
+            report.problem(
+                Finding::new(error.to_string()).fix("`ctx config init` writes a file to start with"),
+            );
             Vec::new()
         }
     }
 }
 
 fn as_json(report: &Report, settings: &[Setting]) -> serde_json::Value {
-    let setting = |setting: &Setting| {
-        json!({ "key": setting.key.path(), "value": setting.value, "origin": setting.origin.to_string() })
-    };
+    let setting = |setting: &Setting| json!({ "key": setting.key.path(), "value": setting.value, "origin": setting.origin.to_string() });
     let facts: serde_json::Map<String, serde_json::Value> =
         report.facts.iter().map(|(name, value)| ((*name).to_owned(), value.as_str().into())).collect();
     let of = |weight: Weight| report.of(weight).map(Finding::as_json).collect::<Vec<_>>();

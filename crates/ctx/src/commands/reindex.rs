@@ -71,10 +71,11 @@ fn take_root(root: &Root) -> Result<std::fs::File, Failure> {
     let lock = lock.map_err(|error| Failure::io(path.display(), error))?;
     match flock(&lock, FlockOperation::NonBlockingLockExclusive) {
         Ok(()) => Ok(lock),
-        Err(rustix::io::Errno::WOULDBLOCK) => {
-            Err(Failure::new(Code::Ebusy, format!("a daemon runs at {} and keeps the index", root.path.display()))
-                .hint("it catches up by itself; to build the index from nothing, stop the daemon and ask again"))
-        }
+        Err(rustix::io::Errno::WOULDBLOCK) => Err(Failure::new(
+            Code::Ebusy,
+            format!("a daemon runs at {} and keeps the index", root.path.display()),
+        )
+        .hint("it catches up by itself; to build the index from nothing, stop the daemon and ask again")),
         Err(error) => Err(Failure::io(path.display(), error.into())),
     }
 }

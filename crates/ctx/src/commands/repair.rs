@@ -9,6 +9,7 @@ use ctx_engine::start::session_logs;
 use ctx_journal::repair::{Change, Plan, RepairError, Repaired};
 use ctx_journal::{Entry, FileJournal, Journal, JournalError, LogPath};
 use ctx_session::Code;
+use ctx_views::db::mark_unread;
 use ctx_views::files::{LATEST, MESSAGES, STATE};
 use serde_json::json;
 
@@ -16,7 +17,7 @@ use crate::commands::audit::AUDIT;
 use crate::failure::Failure;
 use crate::output::{self, Paint};
 use crate::root::Root;
-use crate::{sessions, words};
+use crate::{index, sessions, words};
 
 pub use meta::Known;
 
@@ -129,7 +130,14 @@ impl Mender<'_> {
 
     /// Repairs a log, waiting for a daemon to let go of it.
     fn repair(&self, log: &LogPath, first: ctx_journal::repair::First<'_>) -> Result<Repaired, RepairError> {
-        let mut remove = || remove_views(self.root, log);
+        let mut remove = || {
+            remove_views(self.root, log)?;
+            if let Err(error) = mark_unread(&index::path(self.root), log) {
+                // The index is the truth for nothing; a repair does not wait for it.
+                output::say(format_args!("the index does not hear of it: {error}"));
+            }
+            Ok(())
+        };
         let begun = Instant::now();
         let mut told = false;
         loop {
@@ -164,7 +172,9 @@ impl Mender<'_> {
         } else if damaged > 0 && !applied {
             output::say("nothing was changed; --apply does it");
         } else if damaged > 0 && self.root.is_up() {
-            output::say("the daemon reads a repaired session anew when it is used; its search does so at the next start");
+            output::say(
+                "the daemon reads a repaired session anew when it is used; its search does so then, too",
+            );
         }
         if self.failed > 0 { Err(Failure::Told { exit: 1 }) } else { Ok(()) }
     }
@@ -180,7 +190,9 @@ fn explain(error: &RepairError) -> (String, Option<&'static str>) {
             Some("a repair keeps the log as it was and needs room for a second copy")
         }
         RepairError::Journal(_) | RepairError::Unsound { .. } | RepairError::Views { .. } => None,
-        RepairError::NothingUsable { .. } => Some("if it holds nothing of worth, `ctx purge` removes the session"),
+        RepairError::NothingUsable { .. } => {
+            Some("if it holds nothing of worth, `ctx purge` removes the session")
+        }
     };
     (error.to_string(), hint)
 }
@@ -213,7 +225,8 @@ fn as_json(done: &Repaired) -> serde_json::Value {
 fn as_diff(done: &Repaired, width: Option<usize>, paint: Paint) -> String {
     let log = &done.plan.log;
     let mut text = format!("{}\n", paint.bold(&format!("--- {log}")));
-    let shown = |line: &str| words::shorten(line, width.map_or(SHOWN, |width| width.saturating_sub(2).max(20)));
+    let shown =
+        |line: &str| words::shorten(line, width.map_or(SHOWN, |width| width.saturating_sub(2).max(20)));
     for change in &done.plan.changes {
         let place = format!("@@ line {}, byte {}: {}", change.line, change.offset, change.why.join("; "));
         text.push_str(&format!("{}\n", paint.cyan(&place)));

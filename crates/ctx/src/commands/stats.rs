@@ -40,7 +40,8 @@ pub fn run(args: Args, root: &Root) -> Result<(), Failure> {
     let index = index::open(root)?;
     let viewer = index::viewer(&root.reader()?)?;
     let since = args.since.map(|moment| moment.seen_from(words::now()));
-    let stats = index.queries().stats(&StatsQuery { viewer, agent: args.agent, project: args.project, since })?;
+    let stats =
+        index.queries().stats(&StatsQuery { viewer, agent: args.agent, project: args.project, since })?;
     if args.json {
         output::json(&as_json(&stats))?;
     } else {

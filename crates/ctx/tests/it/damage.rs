@@ -68,19 +68,40 @@ fn named(place: &Place, line: usize) {
     assert!(found.iter().any(at), "line {line} is not among {found:?}");
 }
 
-fn history(place: &Place) -> String {
-    place.ctx(&["history"]).ok()
+/// The conversation, each message as `role: text`.
+fn said(place: &Place) -> Vec<String> {
+    let lines = json_lines(&place.ctx(&["history", "--json"]).ok());
+    let text = |line: &Value| line["content"][0]["text"].as_str().unwrap_or_default().to_owned();
+    lines.iter().map(|line| format!("{}: {}", line["role"].as_str().unwrap(), text(line))).collect()
 }
 
-/// Damages a log, then does everything that must hold. `kept` is what the conversation still says while the log is
-/// damaged, `mended` what it says after the repair.
+/// The three messages and their answers, but for those named.
+fn all_but(missing: &[&str]) -> Vec<String> {
+    let all = ["first", "second", "third"].iter();
+    let all = all.flat_map(|text| [format!("user: {text}"), format!("assistant: {text}")]);
+    all.filter(|message| !missing.contains(&message.as_str())).collect()
+}
+
+fn and_on(mut messages: Vec<String>, texts: &[&str]) -> Vec<String> {
+    messages.extend(texts.iter().flat_map(|text| [format!("user: {text}"), format!("assistant: {text}")]));
+    messages
+}
+
+/// Damages a log, then does everything that must hold. `lost` is what the conversation lacks while the log is
+/// damaged and its files are made anew, `lost_for_good` what it lacks after the repair.
 #[track_caller]
-fn row(damage: impl Fn(&[u8]) -> Vec<u8>, line: impl Fn(&[u8]) -> usize, kept: &[&str], mended: &[&str]) {
+fn row(
+    damage: impl Fn(&[u8]) -> Vec<u8>,
+    line: impl Fn(&[u8]) -> usize,
+    lost: &[&str],
+    lost_for_good: &[&str],
+) {
     let mut daemon = left_behind();
     let whole = log(&daemon);
     let damaged = damage(&whole);
     assert_ne!(whole, damaged);
     std::fs::write(log_path(&daemon), &damaged).unwrap();
+    std::fs::remove_file(session_dir(&daemon).join("messages.jsonl")).unwrap();
     named(&daemon, line(&whole));
     // A dry run changes nothing.
     let shown = daemon.ctx(&["repair", "coder/default"]);
@@ -90,8 +111,7 @@ fn row(damage: impl Fn(&[u8]) -> Vec<u8>, line: impl Fn(&[u8]) -> usize, kept: &
     daemon.start_again();
     assert_eq!(daemon.ctx(&["send", "--session", "default", "goes on"]).ok(), "goes on\n");
     assert_eq!(daemon.stop(), 0);
-    let said = history(&daemon);
-    assert!(kept.iter().all(|text| said.contains(text)), "{said}");
+    assert_eq!(said(&daemon), and_on(all_but(lost), &["goes on"]));
     // It is mended, and the original is kept.
     let before = log(&daemon);
     let done = daemon.ctx(&["repair", "coder/default", "--apply", "--json"]).ok();
@@ -100,28 +120,35 @@ fn row(damage: impl Fn(&[u8]) -> Vec<u8>, line: impl Fn(&[u8]) -> usize, kept: &
         assert_eq!(std::fs::read(original).unwrap(), before);
     }
     daemon.ctx(&["doctor"]).ok();
+    assert_eq!(said(&daemon), and_on(all_but(lost_for_good), &["goes on"]), "read from the log");
     daemon.start_again();
     assert_eq!(daemon.ctx(&["send", "--session", "default", "on and on"]).ok(), "on and on\n");
-    let said = history(&daemon);
-    let wanted = mended.iter().chain(&["goes on", "on and on"]);
-    assert!(wanted.clone().all(|text| said.contains(text)), "{said}");
+    assert_eq!(said(&daemon), and_on(all_but(lost_for_good), &["goes on", "on and on"]));
+    until("the index to have read the repaired log", || {
+        let hits = json_lines(&daemon.ctx(&["search", "--json", "second"]).stdout);
+        let wanted = all_but(lost_for_good).iter().filter(|message| message.ends_with("second")).count();
+        (hits.len() == wanted).then_some(())
+    });
     assert_eq!(daemon.stop(), 0);
-    assert!(!daemon.log().rsplit("is up").next().unwrap().contains("the log is damaged here"), "{}", daemon.log());
+    let since_repair = daemon.log().rsplit("sessions were looked after").next().unwrap().to_owned();
+    assert!(!since_repair.contains("the log is damaged here"), "{since_repair}");
     daemon.ctx(&["doctor"]).ok();
 }
+
+const SECOND: &str = "user: second";
 
 #[test]
 fn a_torn_tail() {
     let torn = |bytes: &[u8]| [bytes, b"{\"schema_version\":1,\"seq\":99,\"ti"].concat();
     let line = |bytes: &[u8]| bytes.iter().filter(|b| **b == b'\n').count() + 1;
-    row(torn, line, &["first", "second", "third"], &["first", "second", "third"]);
+    row(torn, line, &[], &[]);
 }
 
 #[test]
 fn garbage_nuls_and_bytes_that_are_not_text_in_the_middle() {
     for bad in [&b"garbage"[..], b"\0\0\0\0\0\0", b"{\"text\":\"\xff\xfe\"}"] {
         let second = |bytes: &[u8]| line_with(bytes, "\"text\":\"second\"");
-        row(|bytes| with_line(bytes, second(bytes), |_| bad.to_vec()), second, &["first", "third"], &["first", "third"]);
+        row(|bytes| with_line(bytes, second(bytes), |_| bad.to_vec()), second, &[SECOND], &[SECOND]);
     }
 }
 
@@ -133,7 +160,7 @@ fn two_records_run_together() {
         let at = bytes.iter().enumerate().filter(|(_, b)| **b == b'\n').nth(number - 1).unwrap().0;
         [&bytes[..at], &bytes[at + 1..]].concat()
     };
-    row(joined, second, &["first", "third"], &["first", "second", "third"]);
+    row(joined, second, &[SECOND], &[]);
 }
 
 #[test]
@@ -144,9 +171,9 @@ fn a_gap_and_a_repeat() {
         lines.remove(second(bytes) - 1);
         lines.concat()
     };
-    row(without, second, &["first", "third"], &["first", "third"]);
+    row(without, second, &[SECOND], &[SECOND]);
     let twice = |bytes: &[u8]| with_line(bytes, second(bytes), |line| [line, b"\n", line].concat());
-    row(twice, |bytes| second(bytes) + 1, &["first", "second", "third"], &["first", "second", "third"]);
+    row(twice, |bytes| second(bytes) + 1, &[], &[]);
 }
 
 #[test]
@@ -158,17 +185,13 @@ fn a_first_record_that_is_gone_is_made_anew_with_its_id() {
         std::fs::write(log_path(&daemon), with_line(&whole, 1, |_| damage.to_vec())).unwrap();
         named(&daemon, 1);
         daemon.ctx(&["repair", "coder/default", "--apply"]).ok();
-        let first: Value = serde_json::from_slice(log(&daemon).split(|b| *b == b'\n').next().unwrap()).unwrap();
+        let first: Value =
+            serde_json::from_slice(log(&daemon).split(|b| *b == b'\n').next().unwrap()).unwrap();
         assert_eq!((&first["type"], &first["session_id"]), (&"session_meta".into(), &id));
         assert_eq!((&first["name"], &first["agent"]), (&"default".into(), &"coder".into()));
         daemon.ctx(&["doctor"]).ok();
     }
-    row(
-        |bytes| with_line(bytes, 1, |_| b"garbage".to_vec()),
-        |_| 1,
-        &["first", "second", "third"],
-        &["first", "second", "third"],
-    );
+    row(|bytes| with_line(bytes, 1, |_| b"garbage".to_vec()), |_| 1, &[], &[]);
 }
 
 #[test]
@@ -176,7 +199,8 @@ fn a_file_shorter_than_the_index_says_and_a_directory_that_is_gone() {
     let mut daemon = left_behind();
     let whole = log(&daemon);
     let third = line_with(&whole, "\"text\":\"third\"");
-    let shorter: Vec<u8> = whole.split_inclusive(|b| *b == b'\n').take(third - 1).flatten().copied().collect();
+    let shorter: Vec<u8> =
+        whole.split_inclusive(|b| *b == b'\n').take(third - 1).flatten().copied().collect();
     std::fs::write(log_path(&daemon), &shorter).unwrap();
     daemon.start_again();
     until("the index to forget what is gone", || (daemon.ctx(&["search", "third"]).code == 1).then_some(()));
@@ -184,7 +208,10 @@ fn a_file_shorter_than_the_index_says_and_a_directory_that_is_gone() {
     assert_eq!(daemon.stop(), 0);
     std::fs::remove_dir_all(session_dir(&daemon)).unwrap();
     let found = problems(&daemon);
-    assert!(found.iter().any(|problem| problem["what"].as_str().unwrap().contains("is not there")), "{found:?}");
+    assert!(
+        found.iter().any(|problem| problem["what"].as_str().unwrap().contains("is not there")),
+        "{found:?}"
+    );
     daemon.ctx(&["reindex", "--quiet"]).ok();
     daemon.ctx(&["doctor"]).ok();
 }
@@ -197,7 +224,10 @@ fn a_session_that_is_in_use_is_waited_for_or_left_alone() {
     let hello = line_with(&whole, "\"text\":\"hello\"");
     crate::support::start_slow(&daemon, "default");
     let refused = daemon.ctx(&["repair", "coder/default", "--apply"]).fails(1);
-    assert!(refused.contains("another writer has it open") && refused.contains("stop the daemon"), "{refused}");
+    assert!(
+        refused.contains("another writer has it open") && refused.contains("stop the daemon"),
+        "{refused}"
+    );
     daemon.ctx(&["cancel", "coder"]).ok();
     // Idle, it is let go of; the daemon goes on with the repaired log.
     let bytes = with_line(&log(&daemon), hello, |_| b"garbage".to_vec());
@@ -234,7 +264,11 @@ fn doctor_works_without_a_root_and_with_a_broken_index() {
     let told = nothing.ctx(&["doctor"]);
     assert!(told.code == 1 && told.stdout.contains("ctx serve"), "{told:?}");
     let daemon = left_behind();
-    std::fs::write(daemon.root().join(".state/index.db"), "this is no database, and long enough to be looked at").unwrap();
+    std::fs::write(
+        daemon.root().join(".state/index.db"),
+        "this is no database, and long enough to be looked at",
+    )
+    .unwrap();
     let found = problems(&daemon);
     assert_eq!(found[0]["path"], ".state/index.db");
     assert!(found[0]["fix"].as_str().unwrap().contains("reindex"), "{found:?}");
@@ -251,4 +285,40 @@ fn repair_needs_to_be_told_what_and_has_nothing_to_do_with_sound_logs() {
     let told = daemon.ctx(&["repair", "--all"]);
     assert!(told.code == 0 && told.stderr.contains("nothing to repair"), "{told:?}");
     assert!(daemon.ctx(&["reindex"]).fails(1).contains("stop the daemon"));
+}
+
+#[test]
+fn a_repair_or_a_reindex_that_is_killed_leaves_everything_sound() {
+    let mut daemon = left_behind();
+    let whole = log(&daemon);
+    let second = line_with(&whole, "\"text\":\"second\"");
+    let damaged = with_line(&whole, second, |_| b"garbage".to_vec());
+    for pause in [1, 3, 6, 10, 15, 25] {
+        std::fs::write(log_path(&daemon), &damaged).unwrap();
+        for args in [&["repair", "--all", "--apply"][..], &["reindex"]] {
+            let mut command = daemon.command(args);
+            command.stdout(std::process::Stdio::null()).stderr(std::process::Stdio::null());
+            let mut child = command.spawn().unwrap();
+            // Not to wait for something: to be killed at another moment each time.
+            std::thread::sleep(std::time::Duration::from_millis(pause));
+            let _ = child.kill();
+            child.wait().unwrap();
+        }
+        let now = log(&daemon);
+        let kept = std::fs::read_dir(session_dir(&daemon)).unwrap().flatten();
+        let kept = kept.filter(|entry| entry.file_name().to_string_lossy().contains(".before-repair-"));
+        assert!(
+            now == damaged || kept.into_iter().all(|entry| std::fs::read(entry.path()).unwrap() == damaged)
+        );
+        daemon.ctx(&["repair", "--all", "--apply"]).ok();
+        assert_eq!(said(&daemon), all_but(&[SECOND]));
+    }
+    daemon.start_again();
+    until("the index to be complete", || {
+        let hits = json_lines(&daemon.ctx(&["search", "--json", "third"]).stdout);
+        (hits.len() == 2).then_some(())
+    });
+    assert_eq!(daemon.ctx(&["send", "--session", "default", "on"]).ok(), "on\n");
+    assert_eq!(daemon.stop(), 0);
+    daemon.ctx(&["doctor", "--deep"]).ok();
 }

@@ -24,7 +24,9 @@ fn left_behind() -> TestDaemon {
 fn found(place: &Place, args: &[&str]) -> Vec<String> {
     let outcome = place.ctx(&[&["search", "--json"], args].concat());
     let hits = json_lines(&outcome.stdout);
-    hits.iter().map(|hit| format!("{} {}", hit["session"].as_str().unwrap(), hit["role"].as_str().unwrap())).collect()
+    hits.iter()
+        .map(|hit| format!("{} {}", hit["session"].as_str().unwrap(), hit["role"].as_str().unwrap()))
+        .collect()
 }
 
 #[test]
@@ -38,7 +40,9 @@ fn what_was_said_is_found_ranked_and_filtered() {
     assert_eq!(found(&root, &["\"second disk\"", "-n", "1"]).len(), 1);
     assert_eq!(found(&root, &["stor*", "--agent", "coder", "--project", "default"]).len(), 2);
     assert_eq!(found(&root, &["disk", "--since", "1h"]).len(), 4);
-    for none in [&["disk", "--until", "1h"][..], &["disk", "--agent", "other"], &["nowhere"], &["disk -full -flaky"]] {
+    for none in
+        [&["disk", "--until", "1h"][..], &["disk", "--agent", "other"], &["nowhere"], &["disk -full -flaky"]]
+    {
         assert_eq!(found(&root, none), [""; 0], "{none:?}");
     }
     let outcome = root.ctx(&["search", "nowhere"]);

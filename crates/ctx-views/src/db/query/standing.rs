@@ -1,11 +1,13 @@
 //! How the index itself stands: what it knows of which log, and whether it is sound.
 
+use std::path::Path;
+
 use ctx_journal::LogPath;
 use ctx_session::record::SessionMeta;
 
 use super::Queries;
-use crate::db::DbError;
 use crate::db::store::count_of;
+use crate::db::{DbError, schema};
 
 /// What the index knows of a log.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -14,6 +16,14 @@ pub struct KnownLog {
     /// The file that was read, and the end of the last record read in it; 0 when not known.
     pub inode: u64,
     pub end_bytes: u64,
+}
+
+/// Has a log read anew from its beginning, after a repair that the index does not know of: by the daemon that is up
+/// when the session is next used, or by the next one. Until then lists and search show what they did.
+pub fn mark_unread(path: &Path, log: &LogPath) -> Result<(), DbError> {
+    let Some(db) = schema::open_to_change(path)? else { return Ok(()) };
+    let sql = "UPDATE sessions SET next_seq = 1, text_seq = 0, inode = 0, end_bytes = 0, end_seq = -1 WHERE log = ?1";
+    db.execute(sql, [log.as_str()]).map(drop).map_err(|error| DbError::sqlite(path, error))
 }
 
 impl Queries<'_> {

@@ -19,15 +19,18 @@ pub fn look(root: &Root, deep: bool, is_up: bool, looked: &Looked, report: &mut 
         Ok(_) => {}
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
             report.fact("index", "not there");
-            let finding = Finding::new("there is no index: lists with filters and search wait for it").at(INDEX);
-            return report.note(finding.fix("the daemon builds it when it starts; `ctx reindex` does it now"));
+            let finding =
+                Finding::new("there is no index: lists with filters and search wait for it").at(INDEX);
+            return report
+                .note(finding.fix("the daemon builds it when it starts; `ctx reindex` does it now"));
         }
         Err(error) => {
             report.fact("index", "not readable");
             return report.note(Finding::new(format!("not readable by you: {error}")).at(INDEX));
         }
     }
-    let looked_at = IndexReader::open(&path).and_then(|index| sound(root, &index, deep, is_up, looked, report));
+    let looked_at =
+        IndexReader::open(&path).and_then(|index| sound(root, &index, deep, is_up, looked, report));
     match looked_at {
         Ok(()) => {}
         Err(DbError::OtherVersion { version, .. }) => {
@@ -73,7 +76,9 @@ fn sound(
         let current = known.iter().filter(|known| {
             let data = std::fs::metadata(root.path.join(known.log.as_str())).ok();
             // What the daemon has just written is not looked up in the file.
-            data.is_some_and(|data| known.inode == 0 || (known.inode == data.ino() && known.end_bytes == data.size()))
+            data.is_some_and(|data| {
+                known.inode == 0 || (known.inode == data.ino() && known.end_bytes == data.size())
+            })
         });
         let sessions = looked.logs.iter().filter(|log| meta_of(log).is_some()).count();
         sessions.saturating_sub(current.count())

@@ -57,7 +57,8 @@ pub fn look(root: &Root, deep: bool, is_up: bool, report: &mut Report) -> Result
     }
     if kept > 0 {
         let what = format!("{kept} files ({}) keep what was cut off or repaired", size(kept_bytes));
-        let fix = "look at events.jsonl.torn-*, .before-repair-* and .quarantine-*; they may be removed by hand";
+        let fix =
+            "look at events.jsonl.torn-*, .before-repair-* and .quarantine-*; they may be removed by hand";
         report.note(Finding::new(what).fix(fix));
     }
     Ok(Looked { logs: logs.into_iter().collect(), whole })

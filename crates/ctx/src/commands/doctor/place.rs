@@ -28,7 +28,10 @@ pub fn root(root: &Root, report: &mut Report) -> bool {
     match rustix::fs::statvfs(&root.path) {
         Ok(disk) => {
             let free = disk.f_bavail.saturating_mul(disk.f_frsize);
-            report.fact("disk", format!("{} free of {}", size(free), size(disk.f_blocks.saturating_mul(disk.f_frsize))));
+            report.fact(
+                "disk",
+                format!("{} free of {}", size(free), size(disk.f_blocks.saturating_mul(disk.f_frsize))),
+            );
             if free < ROOM_MIN {
                 let fix = "free some: a session that cannot be written to refuses messages";
                 report.problem(Finding::new(format!("only {} left on the disk", size(free))).fix(fix));
@@ -45,9 +48,13 @@ pub fn daemon(root: &Root, report: &mut Report) -> bool {
         Ok(status) => {
             let Status { pid, version, uptime_ms, sessions, .. } = status;
             let uptime = words::duration(uptime_ms);
-            report.fact("daemon", format!("up for {uptime}, pid {pid}, version {version}, {sessions} sessions"));
+            report.fact(
+                "daemon",
+                format!("up for {uptime}, pid {pid}, version {version}, {sessions} sessions"),
+            );
             if version != env!("CARGO_PKG_VERSION") {
-                let what = format!("the daemon is version {version}, this command {}", env!("CARGO_PKG_VERSION"));
+                let what =
+                    format!("the daemon is version {version}, this command {}", env!("CARGO_PKG_VERSION"));
                 report.note(Finding::new(what).fix("restart the daemon with this version"));
             }
             true
@@ -73,7 +80,8 @@ pub fn state_dir(root: &Root, report: &mut Report) {
     let entries = match std::fs::read_dir(&dir) {
         Ok(entries) => entries,
         Err(error) => {
-            let what = format!("not yours to look into ({error}); logs and the index in it were not looked at");
+            let what =
+                format!("not yours to look into ({error}); logs and the index in it were not looked at");
             return report.note(Finding::new(what).at(".state"));
         }
     };

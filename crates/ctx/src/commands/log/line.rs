@@ -1,6 +1,6 @@
 //! A record as one line for a person. Pure.
 
-use ctx_journal::Entry;
+use ctx_journal::{Entry, LOST};
 use ctx_session::record::{Body, Decoded, ToolStatus};
 use serde::Serialize;
 
@@ -24,10 +24,21 @@ pub fn readable(entry: &Entry, paint: Paint) -> String {
     let seq = paint.dim(&format!("#{}", entry.seq));
     let what = match Body::decode(&entry.kind, &entry.text) {
         Decoded::Known(body) => describe(&body, paint),
+        Decoded::Unknown if entry.kind == LOST => paint.yellow(&lost(entry)),
         Decoded::Unknown => paint.dim(&format!("{} (of a later version)", entry.kind)),
         Decoded::Malformed(why) => paint.red(&format!("{} (cannot be read: {why})", entry.kind)),
     };
     format!("{when} {seq} {what}")
+}
+
+/// What a repair has left in place of records that are gone.
+fn lost(entry: &Entry) -> String {
+    let through = serde_json::from_str::<serde_json::Value>(&entry.text).ok();
+    let through = through.and_then(|record| record.get("through")?.as_u64()).unwrap_or(entry.seq);
+    match through == entry.seq {
+        true => format!("record {through} is lost; `ctx repair` put this in its place"),
+        false => format!("records {} to {through} are lost; `ctx repair` put this in their place", entry.seq),
+    }
 }
 
 fn describe(body: &Body, paint: Paint) -> String {

@@ -56,7 +56,8 @@ impl<'a> Known<'a> {
         if meta.model.is_empty() {
             return None;
         }
-        let cwd = file(files::CWD).map_or_else(|| "/".to_owned(), |cwd| cwd.trim_end_matches('\n').to_owned());
+        let cwd =
+            file(files::CWD).map_or_else(|| "/".to_owned(), |cwd| cwd.trim_end_matches('\n').to_owned());
         Some(SessionMeta {
             session_id: meta.id,
             name: meta.name,
