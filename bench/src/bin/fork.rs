@@ -9,7 +9,9 @@ use std::time::{Duration, Instant};
 
 use ctx_bench::{Daemon, ctx, millis, percentile, row};
 use ctx_journal::{FileJournal, Fork, ForkEnds, Journal, LogPath, Owner, RealDisk};
-use ctx_session::record::{AssistantFinished, FinishReason, Forked, RunCreated, RunFinished, Scope, Usage, User};
+use ctx_session::record::{
+    AssistantFinished, FinishReason, Forked, RunCreated, RunFinished, Scope, Usage, User,
+};
 use ctx_session::rules::{Create, create};
 use ctx_session::{Body, IdSource, MessageId, Name, RunId, SessionId, Timestamp};
 

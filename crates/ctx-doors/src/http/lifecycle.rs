@@ -34,7 +34,8 @@ pub(super) async fn fork(
         let message = "this session has no such checkpoint; name a record with seq";
         return Err(Refusal::invalid("checkpoint", message).into());
     }
-    let own_name = |text: &str| Name::of_session(text).map_err(|rule| Refusal::invalid("name", rule.to_string()));
+    let own_name =
+        |text: &str| Name::of_session(text).map_err(|rule| Refusal::invalid("name", rule.to_string()));
     let wish = NewFork {
         name: new.name.as_deref().map(own_name).transpose()?,
         scope: new.scope.as_deref().map(scope).transpose()?,

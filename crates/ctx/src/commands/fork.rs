@@ -40,11 +40,8 @@ pub fn run(args: Args, root: &Root) -> Result<(), Failure> {
     let source = sessions::find(&reader, &args.session)?;
     let meta = reader.meta(&source)?;
     let place = ResumeAt { session: meta.id, seq: args.at, checkpoint: None };
-    let new = NewSession {
-        name: args.name,
-        resume_from: Some(ResumeFrom::At(place)),
-        ..NewSession::default()
-    };
+    let new =
+        NewSession { name: args.name, resume_from: Some(ResumeFrom::At(place)), ..NewSession::default() };
     let fork: Session = Api::new(root).post_with(&format!("/projects/{}/sessions", meta.project), &new)?;
     if args.json {
         return output::json(&fork);

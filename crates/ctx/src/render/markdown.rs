@@ -52,7 +52,10 @@ impl Layout {
             Event::End(tag) => self.end(tag),
             Event::Text(text) => self.text(&text),
             Event::Code(code) => self.styled(&code, |style| style.code = true),
-            Event::InlineMath(text) | Event::DisplayMath(text) | Event::Html(text) | Event::InlineHtml(text) => {
+            Event::InlineMath(text)
+            | Event::DisplayMath(text)
+            | Event::Html(text)
+            | Event::InlineHtml(text) => {
                 self.text(&text);
             }
             Event::FootnoteReference(name) => self.text(&format!("[^{name}]")),
@@ -303,8 +306,25 @@ mod tests {
     #[test]
     fn any_text_is_laid_out_and_none_of_its_words_is_lost() {
         let awkward = [
-            "", "\n\n", "*", "**a", "```", "```\nx", "> > 1. - deep\n>  more", "|a|\n|-|", "[", "<b>html</b>",
-            "a\\\nb", "1.", "- \n- x", "\u{202e}abc", "# ", "&amp; &lt;", "~~~~", "[x]: y\n[x]", "    indented",
+            "",
+            "\n\n",
+            "*",
+            "**a",
+            "```",
+            "```\nx",
+            "> > 1. - deep\n>  more",
+            "|a|\n|-|",
+            "[",
+            "<b>html</b>",
+            "a\\\nb",
+            "1.",
+            "- \n- x",
+            "\u{202e}abc",
+            "# ",
+            "&amp; &lt;",
+            "~~~~",
+            "[x]: y\n[x]",
+            "    indented",
         ];
         for text in awkward {
             for width in [0, 1, 7, 80] {

@@ -19,7 +19,8 @@ pub struct Style {
 
 impl Style {
     fn paint(self, text: &str, paint: Paint) -> String {
-        let marks = [(self.bold > 0, "1"), (self.italic > 0, "3"), (self.link > 0, "4"), (self.strike > 0, "9")];
+        let marks =
+            [(self.bold > 0, "1"), (self.italic > 0, "3"), (self.link > 0, "4"), (self.strike > 0, "9")];
         let marks = marks.into_iter().chain([(self.code, "36")]);
         let codes: Vec<&str> = marks.filter(|(on, _)| *on).map(|(_, code)| code).collect();
         if codes.is_empty() || !paint.is_on() {
