@@ -171,7 +171,9 @@ impl Lines {
     /// A line as it is.
     pub fn verbatim(&mut self, line: &str) {
         if std::mem::take(&mut self.gap) && !self.out.is_empty() {
-            let marks: String = self.margins.iter().map(|margin| margin.rest.as_str()).collect();
+            // A block that only begins now does not reach up into the empty line.
+            let begun = self.margins.iter().take_while(|margin| margin.first.is_none());
+            let marks: String = begun.map(|margin| margin.rest.as_str()).collect();
             self.out.push_str(marks.trim_end());
             self.out.push('\n');
         }
