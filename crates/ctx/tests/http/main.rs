@@ -5,6 +5,7 @@ mod access;
 mod api;
 mod bad_input;
 mod guide;
+mod lifecycle;
 mod sockets;
 mod support;
 mod throttle;
