@@ -14,6 +14,9 @@ use crate::root::Root;
 use crate::sessions::{own_uid, plain_name};
 use crate::{index, output};
 
+/// Sessions of one directory that are looked at by their files before the index is asked.
+const PATIENCE: usize = 1000;
+
 /// A session as the list shows it.
 pub struct Row {
     pub meta: Meta,
@@ -31,8 +34,10 @@ pub struct Row {
 /// What is asked for, in order, one more than `limit` if there are more.
 pub fn rows(args: &Args, root: &Root, limit: usize) -> Result<Vec<Row>, Failure> {
     let reader = root.reader()?;
-    if !asks_much(args) {
-        return from_files(args, &reader, limit);
+    if !asks_much(args)
+        && let Some(rows) = from_files(args, &reader, limit, Some(PATIENCE))?
+    {
+        return Ok(rows);
     }
     match index::open(root) {
         Ok(index) => from_index(args, &reader, &index, limit),
@@ -43,7 +48,9 @@ pub fn rows(args: &Args, root: &Root, limit: usize) -> Result<Vec<Row>, Failure>
             }
             match failure {
                 Failure::ReaderGone => Err(failure),
-                Failure::Said { .. } | Failure::Told { .. } => from_files(args, &reader, limit),
+                Failure::Said { .. } | Failure::Told { .. } => {
+                    Ok(from_files(args, &reader, limit, None)?.unwrap_or_default())
+                }
             }
         }
     }
@@ -77,13 +84,20 @@ fn from_index(args: &Args, reader: &Reader, index: &IndexReader, limit: usize) -
     Ok(index.queries().list(&query)?.items.into_iter().map(Row::of_item).collect())
 }
 
-fn from_files(args: &Args, reader: &Reader, limit: usize) -> Result<Vec<Row>, Failure> {
+/// Nothing when more sessions than `patience` in one directory would have to be looked at.
+fn from_files(
+    args: &Args,
+    reader: &Reader,
+    limit: usize,
+    patience: Option<usize>,
+) -> Result<Option<Vec<Row>>, Failure> {
     let many = if asks_much(args) { usize::MAX } else { limit };
     let mut rows = Vec::new();
     for place in reader.places(own_uid())? {
         for sessions in reader.session_dirs(&place)? {
             if args.agent.as_ref().is_none_or(|agent| sessions.object == Object::Agent(agent.clone())) {
-                rows.extend(newest(args, reader, &sessions, many)?);
+                let Some(newest) = newest(args, reader, &sessions, many, patience)? else { return Ok(None) };
+                rows.extend(newest);
             }
         }
     }
@@ -94,7 +108,7 @@ fn from_files(args: &Args, reader: &Reader, limit: usize) -> Result<Vec<Row>, Fa
         SortWord::Name => rows.sort_by(|a, b| (&a.meta.name, a.meta.id).cmp(&(&b.meta.name, b.meta.id))),
     }
     rows.truncate(limit.saturating_add(1));
-    Ok(rows)
+    Ok(Some(rows))
 }
 
 /// Whether sessions that are over are asked for.
@@ -121,7 +135,13 @@ fn fits(args: &Args, row: &Row) -> bool {
 }
 
 /// The newest sessions of one directory, one more than `limit` so that it shows that there are more.
-fn newest(args: &Args, reader: &Reader, sessions: &SessionsDir, limit: usize) -> Result<Vec<Row>, Failure> {
+fn newest(
+    args: &Args,
+    reader: &Reader,
+    sessions: &SessionsDir,
+    limit: usize,
+    patience: Option<usize>,
+) -> Result<Option<Vec<Row>>, Failure> {
     let wanted = limit.saturating_add(1);
     let is_over = |session: &SessionRef| plain_name(&session.dir_name) != session.dir_name;
     let mut asked = wanted;
@@ -141,9 +161,12 @@ fn newest(args: &Args, reader: &Reader, sessions: &SessionsDir, limit: usize) ->
         }
         // Those that are not shown may crowd out the others: ask for more until there are enough.
         if kept.len() >= wanted || all_seen {
-            return Ok(kept);
+            return Ok(Some(kept));
         }
         asked = asked.saturating_mul(4);
+        if patience.is_some_and(|patience| asked > patience.max(wanted)) {
+            return Ok(None);
+        }
     }
 }
 
