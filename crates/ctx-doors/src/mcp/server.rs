@@ -210,3 +210,125 @@ impl ServerHandler for McpServer {
         Ok(result.into())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::Arc;
+
+    use ctx_host::shell::{HostConfig, NoLog};
+    use rmcp::ServiceExt;
+    use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines, ReadHalf, WriteHalf, split};
+
+    /// A host that speaks raw JSON lines.
+    struct Caller {
+        host: ShellHost,
+        lines: Lines<BufReader<ReadHalf<tokio::io::DuplexStream>>>,
+        out: WriteHalf<tokio::io::DuplexStream>,
+        next: u64,
+        _dir: tempfile::TempDir,
+    }
+
+    impl Caller {
+        fn new() -> Caller {
+            let dir = tempfile::tempdir().unwrap();
+            let mut config = HostConfig::from_process(dir.path().join("spool"), "ctx test");
+            config.limits.shells_max = 1;
+            config.cwd = dir.path().to_owned();
+            let host = ShellHost::new(config, Arc::new(NoLog)).unwrap();
+            let (ours, theirs) = tokio::io::duplex(1 << 20);
+            let name = ServerName { name: "ctx".to_owned(), version: "1.2.3".to_owned() };
+            let server = McpServer::new(host.clone(), name);
+            tokio::spawn(async move { server.serve(theirs).await.unwrap().waiting().await });
+            let (read, out) = split(ours);
+            Caller { host, lines: BufReader::new(read).lines(), out, next: 0, _dir: dir }
+        }
+
+        async fn say(&mut self, message: Value) {
+            self.out.write_all(format!("{message}\n").as_bytes()).await.unwrap();
+        }
+
+        async fn ask(&mut self, method: &str, params: Value) -> Value {
+            self.next += 1;
+            let id = self.next;
+            self.say(json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params})).await;
+            loop {
+                let line = self.lines.next_line().await.unwrap().unwrap();
+                let message: Value = serde_json::from_str(&line).unwrap();
+                if message["id"] == id {
+                    return message;
+                }
+            }
+        }
+
+        async fn hello(&mut self, version: &str) -> Value {
+            let info = json!({"name": "test", "version": "1"});
+            let params = json!({"protocolVersion": version, "capabilities": {}, "clientInfo": info});
+            let answer = self.ask("initialize", params).await["result"].clone();
+            self.say(json!({"jsonrpc": "2.0", "method": "notifications/initialized"})).await;
+            answer
+        }
+
+        async fn tool(&mut self, name: &str, arguments: Value) -> Value {
+            self.ask("tools/call", json!({"name": name, "arguments": arguments})).await["result"].clone()
+        }
+    }
+
+    #[tokio::test]
+    async fn the_older_protocol_is_spoken_and_the_server_has_its_own_name() {
+        let mut caller = Caller::new();
+        let hello = caller.hello("2025-06-18").await;
+        assert_eq!(hello["protocolVersion"], "2025-06-18");
+        assert_eq!(hello["serverInfo"], json!({"name": "ctx", "version": "1.2.3"}));
+        let made = caller.tool("session_create", json!({})).await;
+        assert_eq!(made["structuredContent"], json!({"session_id": "1_local"}));
+        let ran = caller.tool("session_exec", json!({"session_id": "1_local", "command": "echo hi"})).await;
+        assert_eq!(ran["structuredContent"]["stdout"], "hi\n");
+        let text: Value = serde_json::from_str(ran["content"][0]["text"].as_str().unwrap()).unwrap();
+        assert_eq!(text, ran["structuredContent"], "the text says the same");
+        caller.host.shutdown().await;
+    }
+
+    #[tokio::test]
+    async fn what_a_tool_does_not_know_is_refused_and_limits_hold() {
+        let mut caller = Caller::new();
+        caller.hello("2025-11-25").await;
+        caller.tool("session_create", json!({})).await;
+        for (tool, arguments, code) in [
+            ("session_create", json!({}), "EBUSY"),
+            ("session_create", json!({"shells_max": 99}), "EINVAL"),
+            ("session_create", json!({"policy": "/dev/null"}), "EINVAL"),
+            ("session_create", json!({"transport": "ssh", "host": "-oProxyCommand=x"}), "EINVAL"),
+            ("session_exec", json!({"session_id": "1_local", "command": "true", "log": "/tmp/x"}), "EINVAL"),
+            ("session_exec", json!({"session_id": "1_local"}), "EINVAL"),
+            ("session_exec", json!({"session_id": "1_local", "command": "x", "timeout_secs": 1e300}), "EINVAL"),
+            ("session_exec", json!({"session_id": "1_local", "command": "x", "timeout_secs": -1}), "EINVAL"),
+            ("session_exec", json!({"session_id": "9_local", "command": "true"}), "ENOENT"),
+            ("session_output", json!({"session_id": "1_local", "call": 7}), "ENOENT"),
+            ("session_output", json!({"session_id": "1_local", "call": 1, "grep": "("}), "EINVAL"),
+            ("session_list", json!({"all": true}), "EINVAL"),
+        ] {
+            let answer = caller.tool(tool, arguments.clone()).await;
+            let text = answer["content"][0]["text"].as_str().unwrap();
+            assert_eq!(answer["isError"], true, "{tool} {arguments}");
+            assert!(text.starts_with(&format!("{code}: ")), "{tool} {arguments}: {text}");
+        }
+        let unknown = caller.ask("tools/call", json!({"name": "session_sudo", "arguments": {}})).await;
+        assert!(unknown["error"]["code"].is_i64());
+        caller.host.shutdown().await;
+    }
+
+    #[tokio::test]
+    async fn a_cancelled_request_stops_its_command() {
+        let mut caller = Caller::new();
+        caller.hello("2025-06-18").await;
+        caller.tool("session_create", json!({})).await;
+        let arguments = json!({"session_id": "1_local", "command": "sleep 300"});
+        let call = json!({"name": "session_exec", "arguments": arguments});
+        caller.say(json!({"jsonrpc": "2.0", "id": 77, "method": "tools/call", "params": call})).await;
+        caller.say(json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 77}})).await;
+        let after = caller.tool("session_exec", json!({"session_id": "1_local", "command": "echo free"})).await;
+        assert_eq!(after["structuredContent"]["stdout"], "free\n");
+        caller.host.shutdown().await;
+    }
+}

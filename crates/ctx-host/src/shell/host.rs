@@ -26,6 +26,7 @@ use super::local::LocalTransport;
 use super::log::{ShellLog, ShellRecord};
 use super::pages::{self, PAGE_BYTES_DEFAULT, PAGE_BYTES_MAX, Page, PageRequest};
 use super::scan::Stream;
+use super::scratch::private_dir;
 use super::spool::{Gone, Spool};
 use super::text::budget::{Budget, Plan};
 use super::text::fence::{Fence, Policy};
@@ -349,7 +350,7 @@ impl Inner {
     async fn ready(&self) -> Result<(), ShellError> {
         let dir = &self.config.spool_dir;
         let failed = |source| ShellError::Spool { path: dir.clone(), source };
-        std::fs::create_dir_all(dir).map_err(failed)?;
+        private_dir(dir).map_err(failed)?;
         let mut guard = self.guard.lock().await;
         if guard.is_none() {
             let started = Guard::start(self.local.setsid(), self.marks, &self.scratch);

@@ -13,8 +13,8 @@ impl Scratch {
     /// Puts bytes into a new file in a private directory.
     pub fn put(dir: &Path, bytes: &[u8]) -> io::Result<Scratch> {
         use std::io::Write;
-        use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
-        std::fs::DirBuilder::new().recursive(true).mode(0o700).create(dir)?;
+        use std::os::unix::fs::OpenOptionsExt;
+        private_dir(dir)?;
         let path = dir.join(format!("{:032x}", random_bits()));
         let mut file = std::fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path)?;
         let scratch = Scratch(path);
@@ -25,6 +25,12 @@ impl Scratch {
     pub fn path(&self) -> &Path {
         &self.0
     }
+}
+
+/// Makes a directory that is its owner's alone, where there is none yet.
+pub(super) fn private_dir(dir: &Path) -> io::Result<()> {
+    use std::os::unix::fs::DirBuilderExt;
+    std::fs::DirBuilder::new().recursive(true).mode(0o700).create(dir)
 }
 
 impl Drop for Scratch {
