@@ -27,7 +27,8 @@ impl Document {
     /// Adds what holds for every route: the token, and every error of the table.
     pub fn new(made: &OpenApi) -> Document {
         let mut document = serde_json::to_value(made).unwrap_or_default();
-        document["components"]["securitySchemes"] = json!({ "bearer": { "type": "http", "scheme": "bearer" } });
+        document["components"]["securitySchemes"] =
+            json!({ "bearer": { "type": "http", "scheme": "bearer" } });
         document["security"] = json!([{ "bearer": [] }]);
         let error = json!({ "$ref": "#/components/schemas/ErrorBody" });
         document["components"]["schemas"]["ErrorBody"] = schema::<ctx_api::http::ErrorBody>();
@@ -81,6 +82,7 @@ pub(super) async fn document(Extension(Document(text)): Extension<Document>) -> 
 #[utoipa::path(get, path = "/docs", tag = "docs",
     responses((status = 200, body = String, content_type = "text/html")))]
 pub(super) async fn page() -> Response {
-    let policy = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; connect-src 'self'";
+    let policy =
+        "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; connect-src 'self'";
     ([(CONTENT_SECURITY_POLICY, policy)], Html(PAGE)).into_response()
 }

@@ -98,7 +98,8 @@ pub(super) async fn tcp(State(gate): State<TcpGate>, mut request: Request, next:
     headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
     headers.entry(CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));
     if gate.warn {
-        let warning = r#"199 ctx "this address is open to others and has no TLS; tokens can be read on the way""#;
+        let warning =
+            r#"199 ctx "this address is open to others and has no TLS; tokens can be read on the way""#;
         headers.insert(WARNING, HeaderValue::from_static(warning));
     }
     response
@@ -170,10 +171,14 @@ mod tests {
     #[test]
     fn only_our_own_names_are_ours() {
         let local = hosts("127.0.0.1");
-        for good in ["localhost", "localhost:7300", "LOCALHOST:1", "127.0.0.1:7300", "[::1]:7300", "ctx.example"] {
+        for good in
+            ["localhost", "localhost:7300", "LOCALHOST:1", "127.0.0.1:7300", "[::1]:7300", "ctx.example"]
+        {
             assert!(local.allows(good), "{good}");
         }
-        for bad in ["evil.example", "localhost.evil.example:7300", "192.168.1.7:7300", "", "127.0.0.1.nip.io", "::"] {
+        for bad in
+            ["evil.example", "localhost.evil.example:7300", "192.168.1.7:7300", "", "127.0.0.1.nip.io", "::"]
+        {
             assert!(!local.allows(bad), "{bad}");
         }
         assert!(hosts("192.168.1.7").allows("192.168.1.7:7300"));
@@ -194,7 +199,9 @@ mod tests {
     fn pages_of_others_are_kept_out() {
         assert!(check("127.0.0.1:7300", None));
         assert!(check("127.0.0.1:7300", Some("http://127.0.0.1:7300")));
-        for foreign in ["http://evil.example", "http://127.0.0.1:3000", "null", "file://", "http://localhost:7300"] {
+        for foreign in
+            ["http://evil.example", "http://127.0.0.1:3000", "null", "file://", "http://localhost:7300"]
+        {
             assert!(!check("127.0.0.1:7300", Some(foreign)), "{foreign}");
         }
         assert!(!check("evil.example:7300", Some("http://evil.example:7300")));

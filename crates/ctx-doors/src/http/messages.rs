@@ -176,7 +176,9 @@ impl Page {
 
     /// Oldest first.
     fn finish(mut self) -> Result<List<Message>, Refusal> {
-        if let (false, Way::After(Place::Message(_)) | Way::Before(Some(Place::Message(_)))) = (self.met, self.way) {
+        if let (false, Way::After(Place::Message(_)) | Way::Before(Some(Place::Message(_)))) =
+            (self.met, self.way)
+        {
             return Err(Refusal::invalid("query", "there is no such message in this session"));
         }
         let more = self.found.len() > self.limit;

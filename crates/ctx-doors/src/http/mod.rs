@@ -132,10 +132,12 @@ mod tests {
     fn every_route_is_in_the_document() {
         let (_, document) = super::routes("0");
         let document = serde_json::to_value(&document).unwrap();
-        let paths: BTreeSet<&str> = document["paths"].as_object().unwrap().keys().map(String::as_str).collect();
+        let paths: BTreeSet<&str> =
+            document["paths"].as_object().unwrap().keys().map(String::as_str).collect();
         let source = include_str!("mod.rs");
         let handlers = source.split("routes!(").skip(1).filter_map(|rest| rest.split(')').next());
-        let registered: usize = handlers.filter(|list| !list.contains('"')).map(|list| list.split(',').count()).sum();
+        let registered: usize =
+            handlers.filter(|list| !list.contains('"')).map(|list| list.split(',').count()).sum();
         let operations: usize =
             document["paths"].as_object().unwrap().values().map(|item| item.as_object().unwrap().len()).sum();
         assert_eq!(registered, operations, "{paths:?}");

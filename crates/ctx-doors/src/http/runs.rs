@@ -43,7 +43,9 @@ pub(super) async fn list(
     let after = query.cursor.as_deref().map(run_id).transpose()?;
     let skip = match after {
         None => 0,
-        Some(after) => session.runs().position(|run| run.id == after).ok_or_else(|| nothing_there("run"))? + 1,
+        Some(after) => {
+            session.runs().position(|run| run.id == after).ok_or_else(|| nothing_there("run"))? + 1
+        }
     };
     let mut items: Vec<Run> = session.runs().skip(skip).take(limit + 1).map(|run| shape(id, run)).collect();
     let more = items.len() > limit;

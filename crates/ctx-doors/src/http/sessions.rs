@@ -9,9 +9,9 @@ use ctx_session::{Name, Refusal, RunState, Scope, SessionId, StateName};
 use serde::Deserialize;
 use utoipa::IntoParams;
 
-use super::{Api, lifecycle};
 use super::error::{Answer, nothing_there};
 use super::extract::{Asked, At, Given, Who, session_id};
+use super::{Api, lifecycle};
 
 /// Sessions on one page unless told otherwise, and at most.
 const PAGE: usize = 50;
@@ -112,7 +112,8 @@ pub(super) async fn create(
         }
         Some(_) => return Err(Refusal::invalid("scope", "a scope is private or shared").into()),
     };
-    let own_name = |text: &str| Name::of_session(text).map_err(|rule| Refusal::invalid("name", rule.to_string()));
+    let own_name =
+        |text: &str| Name::of_session(text).map_err(|rule| Refusal::invalid("name", rule.to_string()));
     let new = ctx_engine::NewSession {
         agent: name("agent", new.agent.as_deref().unwrap_or(&primary))?,
         name: new.name.as_deref().map(own_name).transpose()?,

@@ -1,9 +1,9 @@
 //! The WebSockets' way in: what is refused is refused before the upgrade.
 
 use axum::Extension;
+use axum::extract::State;
 use axum::extract::ws::WebSocketUpgrade;
 use axum::extract::ws::rejection::WebSocketUpgradeRejection;
-use axum::extract::State;
 use axum::http::HeaderMap;
 use axum::http::header::USER_AGENT;
 use axum::response::Response;

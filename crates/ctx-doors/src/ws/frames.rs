@@ -144,6 +144,8 @@ fn of_move(record: &Record, change: &StateChanged) -> Vec<Told> {
         | Trigger::RunCancelled
         | Trigger::SessionFailed => None,
     };
-    told.extend(besides.map(|kind| event(record, kind, json!({ "user_id": change.by, "limit": change.limit }))));
+    told.extend(
+        besides.map(|kind| event(record, kind, json!({ "user_id": change.by, "limit": change.limit }))),
+    );
     told
 }

@@ -255,7 +255,8 @@ impl Relay {
             fits
         };
         let skip = usize::try_from(skip).unwrap_or(usize::MAX);
-        let frames: Vec<Kept> = buffer.frames.iter().skip(skip).take(most).take_while(fits).cloned().collect();
+        let frames: Vec<Kept> =
+            buffer.frames.iter().skip(skip).take(most).take_while(fits).cloned().collect();
         match (frames.is_empty(), buffer.end) {
             (false, _) => Read::Frames(frames),
             (true, Some(closing)) => Read::End(closing),
@@ -265,10 +266,12 @@ impl Relay {
 }
 
 impl Buffer {
-    /// Lets the oldest frames go that are not wanted or do not fit.
+    /// Lets the oldest frames go that are not wanted or do not fit. Those who look on may be far behind the one who
+    /// is attached.
     fn trim(&mut self, bounds: Bounds) {
+        let sent_to_all = self.sent.filter(|_| self.guests <= 1);
         while let Some(first) = self.frames.front() {
-            let sent = self.sent.is_some_and(|sent| first.at < sent) && self.bytes > bounds.tail_bytes;
+            let sent = sent_to_all.is_some_and(|sent| first.at < sent) && self.bytes > bounds.tail_bytes;
             if !sent && self.bytes <= bounds.bytes {
                 return;
             }
@@ -318,7 +321,8 @@ mod tests {
         let known = Seqs { output: 0, events: 3 };
         let start = relay.resume(known).unwrap();
         let Read::Frames(frames) = relay.read(start.at, 100, 1 << 20) else { panic!("no frames") };
-        let missed: Vec<u64> = frames.iter().filter(|kept| !kept.is_known(known)).map(|kept| kept.seq).collect();
+        let missed: Vec<u64> =
+            frames.iter().filter(|kept| !kept.is_known(known)).map(|kept| kept.seq).collect();
         assert_eq!(missed, [4, 5]);
         assert_eq!(relay.resume(Seqs { output: 0, events: 6 }), None, "a number that was never given");
     }

@@ -121,7 +121,8 @@ impl Listener {
     /// Some was missed: the listener has to look for itself.
     async fn tell_lag(&mut self, out: &mut Out) -> Result<(), Left> {
         self.told = None;
-        self.tell(out, "daemon.notice", json!({ "code": "lagged", "message": "list the sessions again" })).await
+        self.tell(out, "daemon.notice", json!({ "code": "lagged", "message": "list the sessions again" }))
+            .await
     }
 }
 

@@ -18,7 +18,7 @@ fn wrong_bodies_are_refused_and_nothing_is_made() {
     let long = serde_json::json!({ "text": "x".repeat(600 * 1024) }).to_string();
     let bodies = [
         "", "{", "[]", "null", "5", "\"text\"", r#"{"text":5}"#, r#"{"text":null}"#, r#"{"txt":"x"}"#,
-        r#"{"text":"x","extra":1}"#, r#"{"text":"x","client_id":{}}"#, r#"{"text":""}"#, r#"{"text":"a\u0000b"}"#,
+        r#"{"text":"x","extra":1}"#, r#"{"text":"x","client_id":{}}"#, r#"{"text":""}"#,
         r#"{"text":"x","model_override":"no:such"}"#, r#"{"text":"\ud800"}"#, deep.as_str(), &deep_text, &huge,
     ];
     let bearer = format!("Authorization: Bearer {}", http.token);
