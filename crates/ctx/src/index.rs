@@ -1,6 +1,6 @@
 //! The index database as commands use it: opened to read, also while no daemon is up.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use ctx_session::Code;
 use ctx_views::db::{DbError, IndexReader, Viewer};
@@ -23,14 +23,21 @@ pub fn open(root: &Root) -> Result<IndexReader, Failure> {
     // Says what is to be done where there is no root at all.
     root.reader()?;
     let path = path(root);
-    match std::fs::metadata(&path) {
+    match std::fs::File::open(&path) {
         Ok(_) => Ok(IndexReader::open(&path)?),
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
             Err(Failure::new(Code::Enoent, format!("there is no index yet at {}", path.display()))
                 .hint("start the daemon with `ctx serve`, or build the index with `ctx reindex`"))
         }
+        Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied => Err(not_yours(&path)),
         Err(error) => Err(Failure::io(path.display(), error)),
     }
+}
+
+/// A file of the daemon's own, on a root that others use too.
+pub fn not_yours(path: &Path) -> Failure {
+    Failure::new(Code::Eacces, format!("{} belongs to whoever runs the daemon", path.display()))
+        .hint("`ctx ls`, `ctx history` and `ctx show` read your sessions themselves")
 }
 
 /// What the user at the keyboard may see: their own, and what is in the spaces that let them in.

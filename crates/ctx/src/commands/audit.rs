@@ -12,7 +12,7 @@ use crate::failure::Failure;
 use crate::moment::Moment;
 use crate::output::{self, Paint};
 use crate::root::Root;
-use crate::{sessions, words};
+use crate::{index, sessions, words};
 
 /// Where the audit log is beneath the root.
 pub const AUDIT: &str = ".state/audit.jsonl";
@@ -69,6 +69,10 @@ fn event_name(text: &str) -> Result<EventName, String> {
 pub fn run(args: Args, root: &Root) -> Result<(), Failure> {
     // Says what is to be done where there is no root at all.
     root.reader()?;
+    let path = root.path.join(AUDIT);
+    if std::fs::File::open(&path).is_err_and(|error| error.kind() == std::io::ErrorKind::PermissionDenied) {
+        return Err(index::not_yours(&path));
+    }
     let log = LogPath::new(AUDIT).map_err(|error| Failure::new(Code::Eio, error.to_string()))?;
     let reader = AuditReader::new(root.journal()?, log);
     let now = words::now();

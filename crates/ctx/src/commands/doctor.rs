@@ -43,7 +43,7 @@ pub fn run(args: Args, root: &Root) -> Result<(), Failure> {
     let settings = configured(&args.file, &mut report);
     if place::root(root, &mut report) {
         let is_up = place::daemon(root, &mut report);
-        place::state_dir(root, &mut report);
+        place::state_dir(root, is_up, &mut report);
         let looked = logs::look(root, args.deep, is_up, &mut report)?;
         index::look(root, args.deep, is_up, &looked, &mut report);
     }

@@ -11,6 +11,7 @@ use ctx_journal::{Entry, FileJournal, Journal, JournalError, LogPath};
 use ctx_session::Code;
 use ctx_views::db::mark_unread;
 use ctx_views::files::{LATEST, MESSAGES, STATE};
+use ctx_views::read::{Place, Reader};
 use serde_json::json;
 
 use crate::commands::audit::AUDIT;
@@ -63,7 +64,7 @@ pub fn run(args: Args, root: &Root) -> Result<(), Failure> {
     let journal = root.journal()?;
     let logs = match &args.session {
         Some(word) => vec![find(&reader, word)?],
-        None => all_logs(&*journal)?,
+        None => all_logs(&*journal, &reader)?.found,
     };
     let mut mender = Mender { root, journal: &journal, args: &args, damaged: 0, failed: 0 };
     for log in &logs {
@@ -73,23 +74,52 @@ pub fn run(args: Args, root: &Root) -> Result<(), Failure> {
 }
 
 /// The log of the session that a word means; also of one whose files cannot be read.
-fn find(reader: &ctx_views::read::Reader, word: &str) -> Result<LogPath, Failure> {
+fn find(reader: &Reader, word: &str) -> Result<LogPath, Failure> {
     Ok(sessions::find(reader, word)?.log()?)
 }
 
-/// Every log beneath the root.
-pub fn all_logs(journal: &dyn Journal) -> Result<Vec<LogPath>, Failure> {
-    let wrong = |error: JournalError| Failure::new(error.code(), error.to_string());
-    let mut logs = session_logs(journal).map_err(wrong)?;
-    // Not everyone may look into the daemon's own.
-    logs.extend(journal.list(".state").unwrap_or_default());
-    if let Ok(audit) = LogPath::new(AUDIT)
-        && journal.head(&audit).is_ok()
-    {
-        logs.push(audit);
+/// Every log beneath the root that the caller may look for.
+pub struct Logs {
+    pub found: Vec<LogPath>,
+    /// What was not theirs to look into.
+    pub unreadable: Vec<String>,
+}
+
+pub fn all_logs(journal: &dyn Journal, reader: &Reader) -> Result<Logs, Failure> {
+    let mut logs = Logs { found: Vec::new(), unreadable: Vec::new() };
+    match session_logs(journal) {
+        Ok(found) => logs.found = found,
+        // Others have sessions here too; the caller's own are looked for by themselves.
+        Err(_) => {
+            for place in reader.places(sessions::own_uid())? {
+                let whose = match place {
+                    Place::Private { uid } => format!("home/{uid}"),
+                    Place::Shared { space } => format!("shared/{space}"),
+                };
+                logs.look(journal, &format!("{whose}/agent/*/session"));
+            }
+        }
     }
-    logs.sort();
+    logs.look(journal, ".state/project");
+    logs.look(journal, ".state/shell");
+    if let Ok(audit) = LogPath::new(AUDIT) {
+        match journal.head(&audit) {
+            Ok(_) => logs.found.push(audit),
+            Err(JournalError::NotThere { .. }) => {}
+            Err(error) => logs.unreadable.push(error.to_string()),
+        }
+    }
+    logs.found.sort();
     Ok(logs)
+}
+
+impl Logs {
+    fn look(&mut self, journal: &dyn Journal, under: &str) {
+        match journal.list(under) {
+            Ok(found) => self.found.extend(found),
+            Err(error) => self.unreadable.push(error.to_string()),
+        }
+    }
 }
 
 struct Mender<'a> {

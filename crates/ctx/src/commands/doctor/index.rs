@@ -15,7 +15,7 @@ const NAMED_MAX: usize = 20;
 
 pub fn look(root: &Root, deep: bool, is_up: bool, looked: &Looked, report: &mut Report) {
     let path = index::path(root);
-    match std::fs::metadata(&path) {
+    match std::fs::File::open(&path) {
         Ok(_) => {}
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
             report.fact("index", "not there");

@@ -12,7 +12,7 @@ use ctx_journal::repair::{Plan, RepairError};
 use ctx_journal::{Entry, FileJournal, Journal, JournalError, LogPath};
 
 use super::finding::{Finding, Report, size};
-use crate::commands::repair::{Known, all_logs};
+use crate::commands::repair::{Known, Logs, all_logs};
 use crate::failure::Failure;
 use crate::progress::Progress;
 use crate::root::Root;
@@ -36,13 +36,10 @@ pub struct Looked {
 
 pub fn look(root: &Root, deep: bool, is_up: bool, report: &mut Report) -> Result<Looked, Failure> {
     let journal = root.journal()?;
-    let logs = match all_logs(&*journal) {
-        Ok(logs) => logs,
-        Err(failure) => {
-            report.problem(Finding::new(format!("the sessions cannot be listed: {failure:?}")));
-            Vec::new()
-        }
-    };
+    let Logs { found: logs, unreadable } = all_logs(&*journal, &root.reader()?)?;
+    for what in unreadable {
+        report.note(Finding::new(format!("not looked into: {what}")));
+    }
     let bytes: u64 = logs.iter().map(|log| length(root, log)).sum();
     let whole = deep || bytes <= WHOLE_BYTES;
     let how = if whole { "read whole" } else { "looked at by their ends; --deep reads them whole" };

@@ -8,6 +8,7 @@ use ctx_api::http::Status;
 
 use super::finding::{Finding, Report, size};
 use crate::client::Api;
+use crate::failure::Failure;
 use crate::root::{Root, shell_word};
 use crate::words;
 
@@ -65,14 +66,18 @@ pub fn daemon(root: &Root, report: &mut Report) -> bool {
         }
         Err(failure) => {
             report.fact("daemon", "does not answer as it should");
-            report.problem(Finding::new(format!("the daemon does not answer as it should: {failure:?}")));
+            let why = match failure {
+                Failure::Said { message, .. } => message,
+                Failure::Told { .. } | Failure::ReaderGone => "it broke off".to_owned(),
+            };
+            report.problem(Finding::new(format!("the daemon does not answer as it should: {why}")));
             true
         }
     }
 }
 
 /// `.state` is open to pass through; what is in it is the daemon's alone, but for the API's socket.
-pub fn state_dir(root: &Root, report: &mut Report) {
+pub fn state_dir(root: &Root, is_up: bool, report: &mut Report) {
     let dir = root.path.join(".state");
     if let Ok(data) = std::fs::metadata(&dir) {
         mode(".state", &data, 0o711, report);
@@ -85,6 +90,13 @@ pub fn state_dir(root: &Root, report: &mut Report) {
             return report.note(Finding::new(what).at(".state"));
         }
     };
+    for name in [".state/forks", ".state/trash"] {
+        let left = std::fs::read_dir(root.path.join(name)).is_ok_and(|mut entries| entries.next().is_some());
+        if left && !is_up {
+            let what = "left over by a fork or a purge that was cut short";
+            report.note(Finding::new(what).at(name).fix("the daemon removes it when it starts"));
+        }
+    }
     for entry in entries.flatten() {
         let name = format!(".state/{}", entry.file_name().to_string_lossy());
         let Ok(data) = std::fs::symlink_metadata(entry.path()) else { continue };
