@@ -29,15 +29,17 @@ fn main() {
     let path = root.join(source.as_str());
     let size = std::fs::metadata(&path).expect("the log").len() >> 20;
     let (mut forks, mut copies, mut synced) = (Vec::new(), Vec::new(), Vec::new());
+    let journal = FileJournal::new(Arc::new(RealDisk::new(&root).expect("a root")));
+    fork_once(&journal, &source, ROUNDS);
     for round in 0..ROUNDS {
-        forks.push(fork_once(&root, &source, round));
+        forks.push(fork_once(&journal, &source, round));
         copies.push(timed(Command::new("cp").arg(&path).arg(dir.path().join(format!("copy{round}")))));
         let script = r#"cp "$1" "$2" && sync "$2""#;
         let to = dir.path().join(format!("synced{round}"));
         synced.push(timed(Command::new("sh").args(["-c", script, "sh"]).arg(&path).arg(to)));
     }
-    let commands = whole_commands(&root);
     report(&format!("fork of {MESSAGES} messages, {size} MB: the journal"), forks, &copies, &synced);
+    let commands = whole_commands(&root);
     report(&format!("fork of {MESSAGES} messages, {size} MB: `ctx fork`"), commands, &copies, &synced);
 }
 
@@ -112,8 +114,7 @@ fn owner() -> Owner {
     RealDisk::own()
 }
 
-fn fork_once(root: &Path, source: &LogPath, round: u64) -> Duration {
-    let journal = FileJournal::new(Arc::new(RealDisk::new(root).expect("a root")));
+fn fork_once(journal: &FileJournal, source: &LogPath, round: u64) -> Duration {
     let to = shelf_log(&format!("fork{round}"));
     let time = Timestamp::from_millis(1_794_722_500_000);
     let fork = Fork { from: source, at: None, to: &to, owner: owner(), time };

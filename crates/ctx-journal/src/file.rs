@@ -69,6 +69,21 @@ impl FileJournal {
         self.sync_dirs(dir)
     }
 
+    /// The same for a directory that many logs lie in: that it is durable is remembered.
+    pub(crate) fn make_shared_dirs(&self, dir: &str, owner: Owner) -> io::Result<()> {
+        let mut made = false;
+        for path in with_parents(dir) {
+            made |= self.disk.make_dir(path, owner)?;
+        }
+        if !made && lock(&self.durable_dirs).contains(dir) {
+            return Ok(());
+        }
+        lock(&self.durable_dirs).retain(|known| !with_parents(dir).any(|path| path == known));
+        self.sync_dirs(dir)?;
+        lock(&self.durable_dirs).insert(dir.to_owned());
+        Ok(())
+    }
+
     /// Makes the names of a directory and of those above it durable. Also those that we did not make: whoever did
     /// may have died before that.
     fn sync_dirs(&self, dir: &str) -> io::Result<()> {

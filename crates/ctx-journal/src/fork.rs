@@ -71,7 +71,7 @@ impl FileJournal {
         let span = find_span(&*source, from, limit, fork.at)?;
         let ends = ends(span.seq);
         check_ends(to, &ends)?;
-        self.make_dirs(parent_of(to.dir()), owner)
+        self.make_shared_dirs(parent_of(to.dir()), owner)
             .map_err(|error| io_error(to, "make the directory of", error))?;
         if self.exists(to)? {
             return Err(there());
@@ -92,7 +92,8 @@ impl FileJournal {
             return Err(error);
         }
         self.registry.clear_doubt(to);
-        let synced = self.disk.sync_dir(parent_of(to.dir())).and_then(|()| self.disk.sync_dir(WORKING));
+        // A rename is in one piece: that it is durable here means that the working directory is gone.
+        let synced = self.disk.sync_dir(parent_of(to.dir()));
         synced.map_err(|error| io_error(to, "sync the directory of", error))?;
         Ok(span.next)
     }
@@ -173,7 +174,7 @@ impl FileJournal {
 
     /// A new directory that a later start would sweep.
     fn make_dir_beside(&self, place: &str, owner: Owner) -> io::Result<String> {
-        self.make_dirs(place, RealDisk::own())?;
+        self.make_shared_dirs(place, RealDisk::own())?;
         loop {
             let dir = join(place, &self.dirs_made.fetch_add(1, Ordering::Relaxed).to_string());
             if self.disk.make_dir(&dir, owner)? {
