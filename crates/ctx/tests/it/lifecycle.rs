@@ -85,6 +85,14 @@ fn a_fork_says_the_same_with_the_same_ids_and_then_each_goes_its_way() {
     daemon.start_again();
     assert_eq!(history(&daemon, "coder/two")[..shared.len()], shared[..]);
     assert_eq!(send(&daemon, "two", "still there"), "still there\n");
+
+    // What was copied was audited where it happened: here it begins with the fork.
+    daemon.stop();
+    let audit = json_lines(&fs::read_to_string(daemon.root().join(".state/audit.jsonl")).unwrap());
+    let of_fork = |event: &str| {
+        audit.iter().filter(|line| line["session"] == id.as_str() && line["event"] == event).count()
+    };
+    assert_eq!((of_fork("session.created"), of_fork("run.created")), (1, 2));
 }
 
 #[test]
