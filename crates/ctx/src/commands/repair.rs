@@ -66,7 +66,7 @@ pub fn run(args: Args, root: &Root) -> Result<(), Failure> {
         Some(word) => vec![find(&reader, word)?],
         None => all_logs(&*journal, &reader)?.found,
     };
-    let mut mender = Mender { root, journal: &journal, args: &args, damaged: 0, failed: 0 };
+    let mut mender = Mender { root, journal: &journal, args: &args, damaged: 0, failed: 0, new_first: false };
     for log in &logs {
         mender.log(log)?;
     }
@@ -128,6 +128,8 @@ struct Mender<'a> {
     args: &'a Args,
     damaged: u64,
     failed: u64,
+    /// A first record was made anew, perhaps with another id than a daemon has made up for it.
+    new_first: bool,
 }
 
 impl Mender<'_> {
@@ -144,6 +146,7 @@ impl Mender<'_> {
             Ok(done) if done.plan.is_sound() => Ok(()),
             Ok(done) => {
                 self.damaged += 1;
+                self.new_first |= has_new_first(&done.plan);
                 self.print(&done)
             }
             Err(error) => {
@@ -201,6 +204,10 @@ impl Mender<'_> {
             output::say(format_args!("nothing to repair in {logs} logs"));
         } else if damaged > 0 && !applied {
             output::say("nothing was changed; --apply does it");
+        } else if damaged > 0 && self.new_first && self.root.is_up() {
+            output::say(
+                "restart the daemon: it may know the session by an id it made up while the first record was damaged",
+            );
         } else if damaged > 0 && self.root.is_up() {
             output::say(
                 "the daemon reads a repaired session anew when it is used; its search does so then, too",
@@ -208,6 +215,11 @@ impl Mender<'_> {
         }
         if self.failed > 0 { Err(Failure::Told { exit: 1 }) } else { Ok(()) }
     }
+}
+
+fn has_new_first(plan: &Plan) -> bool {
+    let first = plan.changes.first().and_then(|change| change.becomes.first());
+    first.is_some_and(|line| line.contains("\"seq\":0,") && line.contains("\"type\":\"session_meta\""))
 }
 
 /// What to do about a log that could not be repaired.
