@@ -2,6 +2,7 @@
 
 mod access;
 mod lifecycle;
+mod lookup;
 mod message;
 
 use ctx_session::record::{Failure, ForkedFrom, LimitHit};
@@ -12,6 +13,7 @@ use utoipa::ToSchema;
 
 pub use access::{Code, Login, NewCode, NewToken, Ticket, Token, TokenMade};
 pub use lifecycle::{ResumeAt, ResumeFrom};
+pub use lookup::{AuditEvent, SearchHit, SnippetPiece};
 pub use message::{Message, MessagePart, NewMessage, Role, ToolCall};
 
 /// A page of a list, and the cursor of the next one.

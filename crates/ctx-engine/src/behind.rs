@@ -15,7 +15,7 @@ use ctx_views::db::{IndexDb, Options, SessionLogs};
 use crate::start::{meta_of, session_logs};
 
 const INDEX: &str = ".state/index.db";
-const AUDIT: &str = ".state/audit.jsonl";
+pub(crate) const AUDIT: &str = ".state/audit.jsonl";
 
 /// The views behind; each is there or not.
 #[derive(Default)]

@@ -14,6 +14,7 @@ mod follow;
 mod fork;
 mod inner;
 pub mod live;
+pub mod lookup;
 pub mod news;
 pub mod place;
 pub mod port;

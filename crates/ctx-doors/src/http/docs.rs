@@ -27,15 +27,15 @@ impl Document {
     /// Adds what holds for every route: the token, and every error of the table.
     pub fn new(made: &OpenApi) -> Document {
         let mut document = serde_json::to_value(made).unwrap_or_default();
-        document["components"]["securitySchemes"] =
-            json!({ "bearer": { "type": "http", "scheme": "bearer" } });
-        document["security"] = json!([{ "bearer": [] }]);
-        let error = json!({ "$ref": "#/components/schemas/ErrorBody" });
-        document["components"]["schemas"]["ErrorBody"] = schema::<ctx_api::http::ErrorBody>();
-        document["components"]["schemas"]["ErrorFields"] = schema::<ctx_api::http::ErrorFields>();
-        for (path, item) in document["paths"].as_object_mut().into_iter().flatten() {
+        let bearer = json!({ "bearer": { "type": "http", "scheme": "bearer" } });
+        put(&mut document, &["components", "securitySchemes"], bearer);
+        put(&mut document, &["security"], json!([{ "bearer": [] }]));
+        put(&mut document, &["components", "schemas", "ErrorBody"], schema::<ctx_api::http::ErrorBody>());
+        put(&mut document, &["components", "schemas", "ErrorFields"], schema::<ctx_api::http::ErrorFields>());
+        let paths = document.get_mut("paths").and_then(Value::as_object_mut);
+        for (path, item) in paths.into_iter().flatten() {
             for (method, operation) in item.as_object_mut().into_iter().flatten() {
-                describe(path, method, operation, &error);
+                describe(path, method, operation);
             }
         }
         Document(document.to_string().into())
@@ -46,29 +46,44 @@ fn schema<T: utoipa::PartialSchema>() -> Value {
     serde_json::to_value(T::schema()).unwrap_or_default()
 }
 
-fn describe(path: &str, method: &str, operation: &mut Value, error: &Value) {
-    let is_public = operation["tags"][0] == "docs" || path.ends_with("/healthz");
+/// Sets a field, making the objects on the way to it.
+fn put(value: &mut Value, path: &[&str], new: Value) {
+    let Some((name, rest)) = path.split_first() else {
+        *value = new;
+        return;
+    };
+    if !value.is_object() {
+        *value = json!({});
+    }
+    if let Some(fields) = value.as_object_mut() {
+        put(fields.entry(*name).or_insert(Value::Null), rest, new);
+    }
+}
+
+fn describe(path: &str, method: &str, operation: &mut Value) {
+    let is_docs = operation.pointer("/tags/0").is_some_and(|tag| tag == "docs");
+    let is_public = is_docs || path.ends_with("/healthz");
     if is_public || path.ends_with("/login") {
-        operation["security"] = json!([]);
+        put(operation, &["security"], json!([]));
     }
     if is_public {
         // What cannot fail has no errors to describe.
         return;
     }
-    let statuses = CODES.iter().map(|row| row.http);
-    for status in statuses {
-        let content = json!({ "application/json": { "schema": error } });
-        operation["responses"][status.to_string()] =
-            json!({ "description": "refused; act on `error.code`", "content": content });
+    let error = json!({ "$ref": "#/components/schemas/ErrorBody" });
+    let refused = json!({ "description": "refused; act on `error.code`",
+        "content": { "application/json": { "schema": error } } });
+    for row in CODES {
+        put(operation, &["responses", &row.http.to_string()], refused.clone());
     }
     if method == "post" {
         let key = json!({ "name": "Idempotency-Key", "in": "header", "required": false,
             "description": "the same key again gives the same answer and does nothing twice",
             "schema": { "type": "string", "minLength": 1, "maxLength": 256, "pattern": "^[!-~]+$" } });
-        match operation["parameters"].as_array_mut() {
-            Some(parameters) => parameters.push(key),
-            None => operation["parameters"] = json!([key]),
-        }
+        let mut parameters =
+            operation.get("parameters").and_then(Value::as_array).cloned().unwrap_or_default();
+        parameters.push(key);
+        put(operation, &["parameters"], Value::Array(parameters));
     }
 }
 

@@ -225,19 +225,15 @@ pub(super) fn shape(record: &Record, said: conversation::Message, superseded: bo
 
 /// What a record knows besides its text.
 fn metadata(record: &Record) -> Value {
-    let mut known = json!({ "seq": record.seq });
+    let seq = record.seq;
     match &record.body {
-        Body::User(user) => known["client_id"] = json!(user.client_id),
+        Body::User(user) => json!({ "seq": seq, "client_id": user.client_id }),
         Body::AssistantFinished(done) => {
-            known["finish_reason"] = json!(done.finish_reason);
-            known["usage"] = json!(done.usage);
+            json!({ "seq": seq, "finish_reason": done.finish_reason, "usage": done.usage })
         }
-        Body::ToolStarted(tool) => known["provider_call_id"] = json!(tool.provider_call_id),
-        Body::ToolFinished(tool) => {
-            known["truncated"] = json!(tool.truncated);
-            known["blob"] = json!(tool.blob);
-            known["duration_ms"] = json!(tool.duration_ms);
-        }
+        Body::ToolStarted(tool) => json!({ "seq": seq, "provider_call_id": tool.provider_call_id }),
+        Body::ToolFinished(tool) => json!({ "seq": seq, "truncated": tool.truncated, "blob": tool.blob,
+            "duration_ms": tool.duration_ms }),
         Body::SessionMeta(_)
         | Body::Context(_)
         | Body::RunCreated(_)
@@ -255,9 +251,8 @@ fn metadata(record: &Record) -> Value {
         | Body::Detached(_)
         | Body::SessionFailed(_)
         | Body::Archived(_)
-        | Body::Forked(_) => {}
+        | Body::Forked(_) => json!({ "seq": seq }),
     }
-    known
 }
 
 /// Post a message: its run starts, or waits for a slot

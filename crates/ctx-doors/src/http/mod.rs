@@ -10,6 +10,7 @@ mod gate;
 mod idempotency;
 mod keys;
 mod lifecycle;
+mod lookup;
 mod messages;
 mod records;
 mod runs;
@@ -74,6 +75,8 @@ fn routes(version: &str) -> (Router<Api>, utoipa::openapi::OpenApi) {
         .routes(routes!(records::stream))
         .routes(routes!(catalog::models))
         .routes(routes!(catalog::agents))
+        .routes(routes!(lookup::search))
+        .routes(routes!(lookup::audit))
         .routes(routes!(keys::list, keys::create))
         .routes(routes!(keys::revoke))
         .routes(routes!(keys::code))

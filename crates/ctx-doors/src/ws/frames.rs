@@ -19,9 +19,15 @@ fn output(kind: &'static str, payload: Value) -> Told {
     Told { channel: Channel::Output, kind, payload }
 }
 
+fn add(payload: &mut Value, name: &str, value: Value) {
+    if let Some(fields) = payload.as_object_mut() {
+        fields.insert(name.to_owned(), value);
+    }
+}
+
 fn event(record: &Record, kind: &'static str, mut payload: Value) -> Told {
-    payload["record_seq"] = json!(record.seq);
-    payload["time"] = json!(record.time.as_millis());
+    add(&mut payload, "record_seq", json!(record.seq));
+    add(&mut payload, "time", json!(record.time.as_millis()));
     Told { channel: Channel::Events, kind, payload }
 }
 
@@ -127,9 +133,9 @@ fn of_move(record: &Record, change: &StateChanged) -> Vec<Told> {
     let mut state = json!({ "from_state": change.from, "to_state": change.to, "trigger": change.trigger,
         "user_id": change.by });
     if change.to == StateName::Queued {
-        state["queued"] = json!(true);
-        state["reason"] = json!("concurrency_limit");
-        state["limit"] = json!(change.limit);
+        add(&mut state, "queued", json!(true));
+        add(&mut state, "reason", json!("concurrency_limit"));
+        add(&mut state, "limit", json!(change.limit));
     }
     let mut told = vec![event(record, "session.state", state)];
     let besides = match change.trigger {

@@ -228,7 +228,7 @@ impl Relay {
     }
 
     /// Where someone begins who knows nothing: with what comes from now on.
-    pub fn from_now(&self) -> Start {
+    pub fn now_on(&self) -> Start {
         let buffer = self.lock();
         let at = buffer.first + buffer.frames.len() as u64;
         Start { at, newest: buffer.newest, known: buffer.newest }
@@ -346,7 +346,7 @@ mod tests {
         for seq in 1..=8 {
             let _ = push(&relay, seq);
         }
-        let all = relay.from_now().at;
+        let all = relay.now_on().at;
         assert!(relay.sent(Some(all)) < 0);
         assert_eq!(relay.resume(Seqs { output: 0, events: 1 }), None);
         assert!(relay.resume(Seqs { output: 0, events: 7 }).is_some());

@@ -149,9 +149,9 @@ impl Guest {
     fn start(&self, hello: &Hello) -> Option<Start> {
         let relay = &self.seat.relay;
         match (&hello.epoch, hello.resume_from_seq) {
-            (_, None) => Some(relay.from_now()),
+            (_, None) => Some(relay.now_on()),
             // Someone who has seen nothing has missed nothing.
-            (None, Some(Seqs { output: 0, events: 0 })) => Some(relay.from_now()),
+            (None, Some(Seqs { output: 0, events: 0 })) => Some(relay.now_on()),
             (Some(epoch), Some(known)) if *epoch == relay.epoch.to_string() => relay.resume(known),
             (_, Some(_)) => None,
         }

@@ -7,8 +7,8 @@ use ctx_session::Timestamp;
 
 use crate::client::Api;
 use crate::failure::Failure;
-use crate::root::Root;
 use crate::output;
+use crate::root::Root;
 
 /// Make, list and revoke tokens for the HTTP API
 ///

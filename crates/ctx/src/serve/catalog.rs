@@ -40,7 +40,8 @@ impl Catalog for Tree {
     /// The project's only agent, or of several the one that ctx ships, or else the first.
     fn primary(&self, project: &str) -> Option<String> {
         let agents = ctx_agent::describe::agents(&self.root).ok()?;
-        let of_project = |agent: &&Name| self.project_of(agent).is_some_and(|found| found.as_str() == project);
+        let of_project =
+            |agent: &&Name| self.project_of(agent).is_some_and(|found| found.as_str() == project);
         let own: Vec<&Name> = agents.iter().filter(of_project).collect();
         let shipped = own.iter().find(|agent| agent.as_str() == crate::sessions::DEFAULT_AGENT);
         let found = shipped.or(own.first()).map(ToString::to_string);

@@ -37,8 +37,11 @@ pub(super) async fn take(listen: &Listen) -> Result<Taken, Failure> {
     let wanted = resolve(text)?;
     let is_remote = !wanted.ip().is_loopback();
     if is_remote && !listen.allow_remote {
-        return Err(Failure::new(Code::Einval, format!("{text} can be reached by others, and ctx has no TLS"))
-            .hint("listen on 127.0.0.1 behind a proxy with TLS, or say --allow-remote"));
+        return Err(Failure::new(
+            Code::Einval,
+            format!("{text} can be reached by others, and ctx has no TLS"),
+        )
+        .hint("listen on 127.0.0.1 behind a proxy with TLS, or say --allow-remote"));
     }
     let bound = match TcpListener::bind(wanted).await {
         Err(error) if error.kind() == ErrorKind::AddrInUse && listen.address.is_none() => {

@@ -69,7 +69,11 @@ fn read(state: &Path) -> Option<DaemonFile> {
 
 impl Owned {
     /// Says who owns the root and where to reach it; there before the first agent socket answers.
-    pub(super) fn announce(&self, started_at: Timestamp, address: std::net::SocketAddr) -> Result<(), Failure> {
+    pub(super) fn announce(
+        &self,
+        started_at: Timestamp,
+        address: std::net::SocketAddr,
+    ) -> Result<(), Failure> {
         let daemon = DaemonFile {
             pid: std::process::id(),
             version: env!("CARGO_PKG_VERSION").to_owned(),

@@ -55,7 +55,12 @@ fn without_a_good_token_nothing_is_answered() {
         let bare = http.curl(path, &["-X", method]);
         assert_eq!(bare.code(401), "EKEYREJECTED", "{method} {path}");
         assert!(bare.headers.contains("www-authenticate: bearer"));
-        for auth in [wrong.as_str(), "Authorization: Bearer", "Authorization: Basic eDp5", "Authorization: Bearer x y"] {
+        for auth in [
+            wrong.as_str(),
+            "Authorization: Bearer",
+            "Authorization: Basic eDp5",
+            "Authorization: Bearer x y",
+        ] {
             let refused = http.curl(path, &["-X", method, "-H", auth]);
             assert_eq!(refused.code(401), "EKEYREJECTED", "{method} {path} {auth}");
             assert!(!refused.text.contains(&http.token));
@@ -161,8 +166,12 @@ fn an_address_that_others_reach_needs_to_be_meant() {
     let http = Http::start();
     let said = http.daemon.ctx(&["serve", "--root", "other", "--listen", "0.0.0.0:0"]).fails(2);
     assert!(said.contains("--allow-remote"), "{said}");
-    let open = Http::of(testkit::TestDaemon::build(env!("CARGO_BIN_EXE_ctx"))
-        .arg("--listen").arg("0.0.0.0:0").arg("--allow-remote"));
+    let open = Http::of(
+        testkit::TestDaemon::build(env!("CARGO_BIN_EXE_ctx"))
+            .arg("--listen")
+            .arg("0.0.0.0:0")
+            .arg("--allow-remote"),
+    );
     let port = open.address().rsplit(':').next().unwrap().to_owned();
     let bearer = format!("Authorization: Bearer {}", open.token);
     let host = format!("Host: 127.0.0.1:{port}");

@@ -10,13 +10,20 @@ fn a_conversation_from_the_first_message_to_the_end() {
     let http = Http::start();
     let id = http.session(r#"{"name":"talk","agent":"coder"}"#);
     let shown = http.get(&format!("/sessions/{id}"));
-    assert_eq!((&shown["name"], &shown["state"], &shown["project"]), (&json!("talk"), &json!("idle"), &json!("default")));
+    assert_eq!(
+        (&shown["name"], &shown["state"], &shown["project"]),
+        (&json!("talk"), &json!("idle"), &json!("default"))
+    );
     let posted = http.post(&id, "hello");
     assert!(["running", "done"].contains(&posted["state"].as_str().unwrap()), "{posted}");
     http.wait_for(&id, "idle");
     let messages = http.get(&format!("/sessions/{id}/messages"));
-    let said: Vec<(&str, &str)> = messages["items"].as_array().unwrap().iter()
-        .map(|m| (m["role"].as_str().unwrap(), m["content"].as_str().unwrap())).collect();
+    let said: Vec<(&str, &str)> = messages["items"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|m| (m["role"].as_str().unwrap(), m["content"].as_str().unwrap()))
+        .collect();
     assert_eq!(said, [("user", "hello"), ("assistant", "hello")]);
     assert_eq!(messages["items"][0]["id"], posted["message_id"]);
     let run = http.get(&format!("/sessions/{id}/runs/{}", posted["run_id"].as_str().unwrap()));
@@ -25,7 +32,11 @@ fn a_conversation_from_the_first_message_to_the_end() {
     assert_eq!(run["primary_response"]["content"], "hello");
     let renamed = http.call("PUT", &format!("/sessions/{id}"), Some(r#"{"title":"A talk"}"#)).json(200);
     assert_eq!(renamed["title"], "A talk");
-    assert_eq!(http.call("DELETE", &format!("/sessions/{id}"), None).code(400), "EINVAL", "not without confirm");
+    assert_eq!(
+        http.call("DELETE", &format!("/sessions/{id}"), None).code(400),
+        "EINVAL",
+        "not without confirm"
+    );
     assert_eq!(http.call("DELETE", &format!("/sessions/{id}?confirm=true"), None).status, 204);
     let again = http.call("POST", &format!("/sessions/{id}/messages"), Some(r#"{"text":"x"}"#));
     assert_eq!(again.code(409), "ESHUTDOWN");
@@ -73,7 +84,8 @@ fn messages_are_read_page_by_page_both_ways() {
     assert_eq!(all["items"].as_array().map(Vec::len), Some(20));
     let newest = http.get(&format!("/sessions/{id}/messages?limit=3"));
     assert_eq!(texts(&newest), ["m8", "m9", "m9"]);
-    let older = http.get(&format!("/sessions/{id}/messages?limit=3&cursor={}", newest["next"].as_str().unwrap()));
+    let older =
+        http.get(&format!("/sessions/{id}/messages?limit=3&cursor={}", newest["next"].as_str().unwrap()));
     assert_eq!(texts(&older), ["m7", "m7", "m8"]);
     let since = all["items"][16]["id"].as_str().unwrap();
     let after = http.get(&format!("/sessions/{id}/messages?since={since}&limit=2"));
@@ -118,7 +130,8 @@ fn a_write_with_a_key_is_done_once_also_when_it_is_sent_twice_at_a_time() {
     });
     assert!(ids.iter().all(|id| *id == ids[0]), "{ids:?}");
     assert_eq!(http.get("/projects/default/sessions")["items"].as_array().map(Vec::len), Some(1));
-    let args = ["-X", "POST", "-H", &bearer, "-H", "Idempotency-Key: once", "--data-binary", r#"{"name":"x"}"#];
+    let args =
+        ["-X", "POST", "-H", &bearer, "-H", "Idempotency-Key: once", "--data-binary", r#"{"name":"x"}"#];
     assert_eq!(http.curl("/projects/default/sessions", &args).code(400), "EINVAL", "another request");
     // A message's key holds also after a restart.
     let path = format!("/sessions/{}/messages", ids[0]);
@@ -135,7 +148,10 @@ fn a_run_is_cancelled_and_its_text_is_kept() {
     let http = Http::start();
     let id = http.playing();
     let run = http.post(&id, ENDLESS)["run_id"].as_str().unwrap().to_owned();
-    assert_eq!(http.call("POST", &format!("/sessions/{id}/messages"), Some(r#"{"text":"x"}"#)).code(409), "EBUSY");
+    assert_eq!(
+        http.call("POST", &format!("/sessions/{id}/messages"), Some(r#"{"text":"x"}"#)).code(409),
+        "EBUSY"
+    );
     until("the text", || http.get("/status")["running"].as_u64().filter(|n| *n == 1));
     let ended = http.call("POST", &format!("/sessions/{id}/runs/{run}/cancel"), None).json(200);
     assert_eq!(ended["state"], "cancelled");
@@ -149,10 +165,43 @@ fn models_and_agents_are_listed() {
     let http = Http::start();
     let names = |path: &str| -> Vec<String> {
         let list = http.get(path);
-        list["items"].as_array().unwrap().iter().map(|item| item["name"].as_str().unwrap().to_owned()).collect()
+        list["items"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|item| item["name"].as_str().unwrap().to_owned())
+            .collect()
     };
     assert_eq!(names("/agents"), ["coder"]);
     assert!(names("/models").iter().any(|name| name.contains("echo")), "{:?}", names("/models"));
+}
+
+#[test]
+fn what_was_said_and_done_is_found_by_its_owner_alone() {
+    let http = Http::start();
+    let id = http.session("{}");
+    http.post(&id, "the heron stands in the reeds");
+    http.wait_for(&id, "idle");
+    // The index follows behind.
+    let hits = until("the hits", || {
+        let found = http.get("/search?q=heron");
+        (found["items"].as_array().map(Vec::len) == Some(2)).then_some(found)
+    });
+    assert_eq!(hits["items"][0]["session_id"], id);
+    let marked = hits["items"][0]["snippet"].as_array().unwrap().iter().find(|piece| piece["is_hit"] == true);
+    assert_eq!(marked.map(|piece| &piece["text"]), Some(&json!("heron")));
+    until("the audit events", || {
+        let audit = http.get(&format!("/audit?session={id}&limit=3"));
+        let newest =
+            audit["items"][0]["event"] == "session.state" || audit["items"][0]["event"] == "run.completed";
+        (newest && audit["next"].is_string()).then_some(())
+    });
+    let theirs = http.daemon.ctx(&["token", "new", "--uid", "54321"]).ok().trim().to_owned();
+    for path in ["/search?q=heron", "/audit"] {
+        assert_eq!(http.call_as(&theirs, "GET", path, None).json(200)["items"], json!([]), "{path}");
+    }
+    assert_eq!(http.call("GET", "/search", None).code(400), "EINVAL");
+    assert_eq!(http.call("GET", "/audit?event=nothing", None).code(400), "EINVAL");
 }
 
 #[test]

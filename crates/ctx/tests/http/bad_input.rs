@@ -17,9 +17,23 @@ fn wrong_bodies_are_refused_and_nothing_is_made() {
     let huge = format!("{{\"text\":{}}}", "9".repeat(400));
     let long = serde_json::json!({ "text": "x".repeat(600 * 1024) }).to_string();
     let bodies = [
-        "", "{", "[]", "null", "5", "\"text\"", r#"{"text":5}"#, r#"{"text":null}"#, r#"{"txt":"x"}"#,
-        r#"{"text":"x","extra":1}"#, r#"{"text":"x","client_id":{}}"#, r#"{"text":""}"#,
-        r#"{"text":"x","model_override":"no:such"}"#, r#"{"text":"\ud800"}"#, deep.as_str(), &deep_text, &huge,
+        "",
+        "{",
+        "[]",
+        "null",
+        "5",
+        "\"text\"",
+        r#"{"text":5}"#,
+        r#"{"text":null}"#,
+        r#"{"txt":"x"}"#,
+        r#"{"text":"x","extra":1}"#,
+        r#"{"text":"x","client_id":{}}"#,
+        r#"{"text":""}"#,
+        r#"{"text":"x","model_override":"no:such"}"#,
+        r#"{"text":"\ud800"}"#,
+        deep.as_str(),
+        &deep_text,
+        &huge,
     ];
     let bearer = format!("Authorization: Bearer {}", http.token);
     let file = http.daemon.path("body");
@@ -38,7 +52,11 @@ fn wrong_bodies_are_refused_and_nothing_is_made() {
     assert_eq!(send(b"{\"text\":\"\xff\xfe\"}").code(400), "EINVAL");
     assert_eq!(send(long.as_bytes()).code(413), "EMSGSIZE", "longer than a message may be");
     assert_eq!(send(&vec![b' '; 5 << 20]).code(413), "EMSGSIZE", "longer than a body may be");
-    assert_eq!(http.call("GET", &format!("/sessions/{id}/records"), None).text, before, "nothing has changed");
+    assert_eq!(
+        http.call("GET", &format!("/sessions/{id}/records"), None).text,
+        before,
+        "nothing has changed"
+    );
 }
 
 #[test]
@@ -46,29 +64,56 @@ fn wrong_paths_and_queries_are_refused() {
     let http = Http::start();
     let id = http.session("{}");
     for path in [
-        "/sessions/../../../etc/passwd", "/sessions/..%2f..%2fetc", "/sessions/%00", "/sessions/%ff%fe", "/sessions/x",
-        "/sessions//messages", "/projects/..%2f/sessions/x", "/sessions/01ARZ3NDEKTSV4RRFFQ69G5FAV", "/", "",
+        "/sessions/../../../etc/passwd",
+        "/sessions/..%2f..%2fetc",
+        "/sessions/%00",
+        "/sessions/%ff%fe",
+        "/sessions/x",
+        "/sessions//messages",
+        "/projects/..%2f/sessions/x",
+        "/sessions/01ARZ3NDEKTSV4RRFFQ69G5FAV",
+        "/",
+        "",
     ] {
         let answer = http.call("GET", path, None);
         assert!([400, 404].contains(&answer.status), "{path}: {} {}", answer.status, answer.text);
         assert!(answer.json(answer.status)["error"]["code"].is_string(), "{path}");
     }
     for query in [
-        "limit=x", "limit=-1", "limit=99999999999999999999999", "limit=1&limit=2", "since=x", "before=%00", "nope=1",
-        "cursor=zzz", "cursor=a99999999999999999999999", "superseded=maybe", "since=01ARZ3NDEKTSV4RRFFQ69G5FAV",
+        "limit=x",
+        "limit=-1",
+        "limit=99999999999999999999999",
+        "limit=1&limit=2",
+        "since=x",
+        "before=%00",
+        "nope=1",
+        "cursor=zzz",
+        "cursor=a99999999999999999999999",
+        "superseded=maybe",
+        "since=01ARZ3NDEKTSV4RRFFQ69G5FAV",
         "cursor=%C3%A4",
     ] {
         let answer = http.call("GET", &format!("/sessions/{id}/messages?{query}"), None);
         assert_eq!(answer.code(400), "EINVAL", "{query}");
     }
     assert_eq!(http.call("GET", "/projects/default/sessions?state=sleeping", None).code(400), "EINVAL");
-    assert_eq!(http.call("GET", "/projects/nowhere/sessions", None).json(200)["items"], Value::Array(Vec::new()));
+    assert_eq!(
+        http.call("GET", "/projects/nowhere/sessions", None).json(200)["items"],
+        Value::Array(Vec::new())
+    );
     assert_eq!(http.call("POST", "/projects/nowhere/sessions", None).code(404), "ENOENT");
-    assert_eq!(http.call("POST", "/projects/default/sessions", Some(r#"{"agent":"nobody"}"#)).code(404), "ENOENT");
+    assert_eq!(
+        http.call("POST", "/projects/default/sessions", Some(r#"{"agent":"nobody"}"#)).code(404),
+        "ENOENT"
+    );
     assert_eq!(http.call("PATCH", &format!("/sessions/{id}"), None).status, 405);
     for name in ["a/b", "..", "index", "x.sock", ""] {
         let body = serde_json::json!({ "name": name }).to_string();
-        assert_eq!(http.call("POST", "/projects/default/sessions", Some(&body)).code(400), "EINVAL", "{name}");
+        assert_eq!(
+            http.call("POST", "/projects/default/sessions", Some(&body)).code(400),
+            "EINVAL",
+            "{name}"
+        );
     }
     assert_eq!(http.get("/projects/default/sessions")["items"].as_array().map(Vec::len), Some(1));
 }
@@ -95,9 +140,19 @@ fn schemathesis_finds_nothing() {
     let mut command = Command::new(repository.join("target/test-venv/bin/schemathesis"));
     command.current_dir(http.daemon.workspace()).args(["run", &http.url("/openapi.json")]);
     command.args(["--header", &format!("Authorization: Bearer {}", http.token)]);
-    command.args(["--phases", "examples,coverage,fuzzing", "--max-examples", "12", "--seed", "7", "--workers", "2"]);
+    command.args([
+        "--phases",
+        "examples,coverage,fuzzing",
+        "--max-examples",
+        "12",
+        "--seed",
+        "7",
+        "--workers",
+        "2",
+    ]);
     command.args(["--exclude-path-regex", "socket$|/tokens", "--no-color", "--request-timeout", "30"]);
-    let checks = "not_a_server_error,status_code_conformance,content_type_conformance,response_schema_conformance";
+    let checks =
+        "not_a_server_error,status_code_conformance,content_type_conformance,response_schema_conformance";
     command.args(["--checks", checks]);
     finish(&mut command).ok();
 }

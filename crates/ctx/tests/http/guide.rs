@@ -24,8 +24,14 @@ fn the_guides_commands_do_what_it_says() {
     let said = finish(command.current_dir(place.workspace())).ok();
     let lines: Vec<&str> = said.lines().collect();
     let expected = [
-        "running", "user: hello over HTTP", "assistant: hello over HTTP", "the same run", "debug:script", "cancelled",
-        "state_changed", "ended",
+        "running",
+        "user: hello over HTTP",
+        "assistant: hello over HTTP",
+        "the same run",
+        "debug:script",
+        "cancelled",
+        "state_changed",
+        "ended",
     ];
     assert_eq!(lines.get(..expected.len()), Some(&expected[..]), "{said}");
     assert!(lines.last().is_some_and(|line| line.contains("EKEYREJECTED")), "{said}");

@@ -86,7 +86,7 @@ fn a_session_is_put_away_and_brought_back() {
     assert_eq!((listed(&http, ""), listed(&http, "?archived=true")), (vec![], vec![id.clone()]));
     http.post(&id, "back");
     http.wait_for(&id, "idle");
-    assert_eq!(listed(&http, ""), [id.clone()]);
+    assert_eq!(listed(&http, ""), std::slice::from_ref(&id));
     assert_eq!(http.get(&path)["archived"], false);
 }
 

@@ -1,5 +1,12 @@
 //! The HTTP API and the WebSockets of a real daemon process, through clients that others wrote: curl, Python's
 //! `websockets`, schemathesis.
+#![expect(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "tests"
+)]
 
 mod access;
 mod api;

@@ -72,13 +72,28 @@ fn a_ticket_opens_one_socket_and_nothing_else() {
     let with = |path: &str| format!("{path}?ticket={ticket}");
     assert_eq!(http.curl(&with("/status"), &[]).code(401), "EKEYREJECTED");
     let upgrade = [
-        "-H", "Connection: Upgrade", "-H", "Upgrade: websocket", "-H", "Sec-WebSocket-Version: 13", "-H",
-        "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==", "--max-time", "2",
+        "-H",
+        "Connection: Upgrade",
+        "-H",
+        "Upgrade: websocket",
+        "-H",
+        "Sec-WebSocket-Version: 13",
+        "-H",
+        "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==",
+        "--max-time",
+        "2",
     ];
     let shown = |out: std::process::Output| String::from_utf8_lossy(&out.stdout).into_owned();
     let open = || {
         let mut command = std::process::Command::new("curl");
-        shown(command.args(["-sS", "-i"]).args(upgrade).arg(http.url(&with("/system/socket"))).output().unwrap())
+        shown(
+            command
+                .args(["-sS", "-i"])
+                .args(upgrade)
+                .arg(http.url(&with("/system/socket")))
+                .output()
+                .unwrap(),
+        )
     };
     assert!(open().contains("101 Switching Protocols"));
     assert!(open().contains("401 Unauthorized"), "a ticket is good once");

@@ -26,7 +26,10 @@ fn at_the_projects_limit_a_message_is_kept_and_waits() {
     let posted = http.post(&fifth, "later");
     assert_eq!(posted["state"], "queued");
     let shown = http.get(&format!("/sessions/{fifth}"));
-    assert_eq!((&shown["state"], &shown["queued"], &shown["reason"]), (&json!("queued"), &json!(true), &json!("concurrency_limit")));
+    assert_eq!(
+        (&shown["state"], &shown["queued"], &shown["reason"]),
+        (&json!("queued"), &json!(true), &json!("concurrency_limit"))
+    );
     assert_eq!(shown["limit"]["scope"], "per_project");
     let run = http.get(&path(&fifth, &format!("runs/{}", posted["run_id"].as_str().unwrap())));
     assert_eq!(run["state"], "pending");
@@ -53,12 +56,18 @@ fn a_discarded_message_is_superseded_and_its_run_cancelled() {
     assert_eq!(http.get(&path(&fifth, "messages?superseded=false"))["items"], json!([]));
     let run = http.get(&path(&fifth, &format!("runs/{}", posted["run_id"].as_str().unwrap())));
     assert_eq!(run["state"], "cancelled");
-    assert_eq!(http.call("DELETE", &path(&fifth, "queued-message"), None).code(404), "ENOENT", "nothing waits");
+    assert_eq!(
+        http.call("DELETE", &path(&fifth, "queued-message"), None).code(404),
+        "ENOENT",
+        "nothing waits"
+    );
 }
 
 #[test]
 fn at_the_operators_limit_a_message_waits_too() {
-    let http = Http::of(builder().env("CTX_LIMITS_RUNNING_PER_PROJECT", "100").env("CTX_LIMITS_RUNNING_PER_OPERATOR", "2"));
+    let http = Http::of(
+        builder().env("CTX_LIMITS_RUNNING_PER_PROJECT", "100").env("CTX_LIMITS_RUNNING_PER_OPERATOR", "2"),
+    );
     for _ in 0..2 {
         let id = http.playing();
         assert_eq!(http.post(&id, ENDLESS)["state"], "running");
