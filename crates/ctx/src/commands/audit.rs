@@ -88,13 +88,13 @@ pub fn run(args: Args, root: &Root) -> Result<(), Failure> {
     let newest = |query: &AuditQuery| {
         reader.newest(query).map_err(|error| Failure::new(error.code(), error.to_string()))
     };
+    // The log has every line a number; its end, looked at first, tells where to go on.
+    let end = newest(&AuditQuery { limit: 1, ..AuditQuery::default() })?.0.first().map(|line| line.number);
     let (mut lines, _) = newest(&query)?;
     if !args.follow {
         return print(&args, &lines);
     }
-    // The log has every line a number; the newest line of all tells where to go on.
-    let mut seen =
-        newest(&AuditQuery { limit: 1, ..AuditQuery::default() })?.0.first().map(|line| line.number);
+    let mut seen = lines.first().map(|line| line.number).max(end);
     loop {
         lines.reverse();
         print(&args, &lines)?;
