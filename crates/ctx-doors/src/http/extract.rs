@@ -69,28 +69,19 @@ impl<S: Send + Sync, T: DeserializeOwned> FromRequest<S> for Given<T> {
 
 /// Why a body cannot be had.
 fn unreadable(error: &BytesRejection) -> ApiError {
-    // The rejection tells by its status alone.
-    let too_large = error.body_text().contains("length limit") || {
-        let status = BytesRejectionStatus::of(error);
-        status == StatusCode::PAYLOAD_TOO_LARGE
+    let status = match error {
+        BytesRejection::FailedToBufferBody(error) => error.status(),
+        _ => StatusCode::BAD_REQUEST,
     };
-    let refusal = if too_large {
-        Refusal::new(Code::Emsgsize, format!("a body has at most {} bytes", super::BODY_BYTES_MAX))
-    } else {
-        Refusal::new(Code::Einval, "the body broke off")
+    let refusal = match status {
+        StatusCode::PAYLOAD_TOO_LARGE => too_large(),
+        _ => Refusal::new(Code::Einval, "the body broke off"),
     };
     ApiError(refusal)
 }
 
-struct BytesRejectionStatus;
-
-impl BytesRejectionStatus {
-    fn of(error: &BytesRejection) -> StatusCode {
-        match error {
-            BytesRejection::FailedToBufferBody(error) => error.status(),
-            _ => StatusCode::BAD_REQUEST,
-        }
-    }
+fn too_large() -> Refusal {
+    Refusal::new(Code::Emsgsize, format!("a body has at most {} bytes", super::BODY_BYTES_MAX))
 }
 
 pub(crate) fn session_id(text: &str) -> Answer<SessionId> {
@@ -102,8 +93,7 @@ pub(crate) fn run_id(text: &str) -> Answer<RunId> {
     text.parse().map_err(|_| nothing_there("run"))
 }
 
-/// A refused body as a response, for what stands before the handlers.
+/// The same as a response, for what stands before the handlers.
 pub(super) fn body_too_large() -> axum::response::Response {
-    let message = format!("a body has at most {} bytes", super::BODY_BYTES_MAX);
-    ApiError(Refusal::new(Code::Emsgsize, message)).into_response()
+    ApiError(too_large()).into_response()
 }
