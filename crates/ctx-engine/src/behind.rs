@@ -10,7 +10,7 @@ use ctx_journal::{Journal, LogPath, Owner};
 use ctx_session::{Record, Session, Timestamp};
 use ctx_views::RootDir;
 use ctx_views::audit::{Audit, AuditOptions};
-use ctx_views::db::{IndexDb, Options, SessionLogs};
+use ctx_views::db::{IndexDb, Options, Remade, SessionLogs};
 
 use crate::start::{meta_of, session_logs};
 
@@ -44,8 +44,14 @@ impl Behind {
     /// Reads what the index misses, behind everyone's back.
     pub(crate) fn catch_up(&self) {
         let Some(index) = &self.index else { return };
-        if let Some(remade) = index.remade() {
-            tracing::warn!(?remade, "the index is built anew; lists and search are complete when it is done");
+        match index.remade() {
+            None | Some(Remade::New) => {}
+            Some(remade @ (Remade::OtherVersion(_) | Remade::Corrupt(_))) => {
+                tracing::warn!(
+                    ?remade,
+                    "the index is built anew; lists and search are complete when it is done"
+                );
+            }
         }
         index.catch_up(|progress| tracing::debug!(?progress, "the index catches up"));
     }

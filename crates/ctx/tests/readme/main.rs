@@ -1,5 +1,7 @@
 //! The README's examples work: every `sh` block, in order, in one real shell.
 
+#![expect(clippy::unwrap_used, reason = "a test may stop")]
+
 use std::path::Path;
 use std::process::Command;
 
