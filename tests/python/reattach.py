@@ -259,4 +259,26 @@ async def system():
     await ws.close()
 
 
+async def stranger():
+    """Another user's token hears nothing of what the owner does."""
+    token = api.ok("POST", "/tokens", {"uid": 54321})["token"]
+    ws = await socket("/system/socket", token=token)
+    session = talk()
+    own, _ = await attach(session)
+    api.post(session, script({"text": "private"}))
+    await done(own)
+    await ws.send(json.dumps({"channel": "control", "type": "ping", "payload": {}}))
+    frames = [f for f in await until(ws, "pong") if f["channel"] == "events"]
+    assert [(f["type"], f["payload"]["total"]) for f in frames] == [("sessions.running_count", 0)], frames
+    assert frames[0]["payload"]["per_project"] == {} and frames[0]["payload"]["per_operator"] == {}
+    for query in ("", "?mode=observe", "?takeover=true"):
+        try:
+            await socket(f"/sessions/{session}/socket{query}", token=token)
+            raise AssertionError("was let in")
+        except InvalidStatus as error:
+            assert error.response.status_code == 404
+    await own.close()
+    await ws.close()
+
+
 asyncio.run(asyncio.wait_for(globals()[sys.argv[1]](), 120))

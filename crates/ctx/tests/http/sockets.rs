@@ -66,6 +66,11 @@ fn the_system_socket_tells_every_change_of_the_running_count() {
 }
 
 #[test]
+fn another_users_sockets_tell_nothing() {
+    reattach(&Http::start(), "stranger");
+}
+
+#[test]
 fn a_ticket_opens_one_socket_and_nothing_else() {
     let http = Http::start();
     let ticket = http.call("POST", "/tickets", None).json(201)["ticket"].as_str().unwrap().to_owned();
