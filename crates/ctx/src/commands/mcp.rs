@@ -1,6 +1,7 @@
 //! `ctx mcp`: the MCP server on stdio, and how to tell a host of it.
 
-use std::path::PathBuf;
+use std::num::NonZeroU32;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,6 +11,7 @@ use ctx_host::shell::HostConfig;
 use ctx_host::shell::text::fence::Policy;
 use ctx_session::Code;
 
+use crate::config::{self, Environment, FileArg, Shells};
 use crate::failure::Failure;
 use crate::output;
 use crate::root::Root;
@@ -18,7 +20,8 @@ use crate::shell_logs::{JournalShellLog, Shelf};
 /// Serve shells to an MCP host
 ///
 /// An MCP server on stdin and stdout: shells that keep their state, with results apart, bounded and redacted. It
-/// needs no daemon and no configuration. The options are the operator's; no tool argument changes them.
+/// needs no daemon and no configuration. The options are the operator's, here or under [shells] in the config file;
+/// no tool argument changes them.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -28,18 +31,20 @@ Examples:
 pub struct Args {
     #[command(subcommand)]
     command: Option<Sub>,
-    /// Shells at once
-    #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=100_000))]
-    max_shells: u32,
-    /// Close a shell that had no command for so many minutes
-    #[arg(long, value_name = "MINUTES", default_value_t = 30, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
-    idle: u32,
-    /// A file with `allow` and `deny` lines: which programs may run
+    /// Shells at once [default: shells.max of the config file, 64]
+    #[arg(long, value_name = "N")]
+    max_shells: Option<NonZeroU32>,
+    /// Close a shell that had no command for so long [default: shells.idle_secs, 1800]
+    #[arg(long, value_name = "SECONDS")]
+    idle_secs: Option<NonZeroU32>,
+    /// A file with `allow` and `deny` lines: which programs may run [default: shells.policy_file]
     #[arg(long, value_name = "FILE")]
     policy: Option<PathBuf>,
-    /// The program to run as a shell [default: bash, else sh]
+    /// The program to run as a shell [default: shells.program; bash, else sh]
     #[arg(long, value_name = "PROGRAM")]
     shell: Option<PathBuf>,
+    #[command(flatten)]
+    file: FileArg,
 }
 
 #[derive(Debug, clap::Subcommand)]
@@ -76,13 +81,14 @@ fn config(host: &str) -> Result<(), Failure> {
 }
 
 fn serve(args: Args, root: &Root) -> Result<(), Failure> {
+    let settings = settings(args)?;
     let shelf = Shelf::for_writing(root)?;
     let version = env!("CARGO_PKG_VERSION");
     let mut config = HostConfig::from_process(shelf.spool_dir(), &format!("ctx {version}"));
-    config.limits.shells_max = usize::try_from(args.max_shells).unwrap_or(usize::MAX);
-    config.limits.idle_max = Duration::from_secs(u64::from(args.idle) * 60);
-    config.program = args.shell;
-    if let Some(path) = &args.policy {
+    config.limits.shells_max = usize::try_from(settings.max.get()).unwrap_or(usize::MAX);
+    config.limits.idle_max = Duration::from_secs(u64::from(settings.idle_secs.get()));
+    config.program = settings.program;
+    if let Some(path) = &settings.policy_file {
         config.policy = policy(path)?;
     }
     let name = ServerName { name: "ctx".to_owned(), version: version.to_owned() };
@@ -98,8 +104,43 @@ fn serve(args: Args, root: &Root) -> Result<(), Failure> {
     })
 }
 
+/// What holds: the config file and the environment, and the options before them.
+fn settings(args: Args) -> Result<Shells, Failure> {
+    let set = config::load(&args.file, &Environment::of_process())?.config.shells;
+    let named = |path: Option<PathBuf>| path.filter(|path| !path.as_os_str().is_empty());
+    let policy_file = match (args.policy, named(set.policy_file)) {
+        (Some(path), _) => Some(path),
+        // The host chooses the directory that we start in: a relative path would be another file in each.
+        (None, Some(path)) if !path.is_absolute() => {
+            let message = format!("shells.policy_file must be an absolute path, not `{}`", path.display());
+            return Err(Failure::new(Code::Einval, message).hint("`ctx config show` says where it is set"));
+        }
+        (None, path) => path,
+    };
+    Ok(Shells {
+        max: args.max_shells.unwrap_or(set.max),
+        idle_secs: args.idle_secs.unwrap_or(set.idle_secs),
+        policy_file,
+        program: args.shell.or(named(set.program)),
+    })
+}
+
 /// A policy that cannot be read stops the server: without it, commands would run that must not.
-fn policy(path: &PathBuf) -> Result<Policy, Failure> {
+fn policy(path: &Path) -> Result<Policy, Failure> {
     let text = std::fs::read_to_string(path).map_err(|error| Failure::io(path.display(), error))?;
     Policy::parse(&text).map_err(|error| Failure::new(Code::Ebadmsg, format!("{}: {error}", path.display())))
+}
+
+#[cfg(test)]
+mod tests {
+    use ctx_host::shell::ShellLimits;
+
+    use super::*;
+
+    #[test]
+    fn the_config_and_the_host_have_the_same_defaults() {
+        let (config, host) = (Shells::default(), ShellLimits::default());
+        assert_eq!(usize::try_from(config.max.get()).unwrap(), host.shells_max);
+        assert_eq!(u64::from(config.idle_secs.get()), host.idle_max.as_secs());
+    }
 }

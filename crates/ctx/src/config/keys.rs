@@ -35,6 +35,7 @@ pub const SECTIONS: &[(&str, &str)] = &[
     ("limits", "Every number that bounds something."),
     ("log", "What the daemon says of its work, on stderr."),
     ("serve", "The daemon."),
+    ("shells", "The shells that `ctx mcp` gives to agents."),
 ];
 
 const fn number(name: &'static str, meaning: &'static str) -> Key {
@@ -92,6 +93,25 @@ pub const KEYS: &[Key] = &[
         name: "listen",
         kind: Kind::Text,
         meaning: "HOST:PORT of the HTTP API; port 0: any free one. Without it, 127.0.0.1:7300, or a free port.",
+    },
+    Key { section: "shells", name: "max", kind: Kind::Number, meaning: "Shells of one server at once." },
+    Key {
+        section: "shells",
+        name: "idle_secs",
+        kind: Kind::Number,
+        meaning: "A shell that had no command for so many seconds is closed.",
+    },
+    Key {
+        section: "shells",
+        name: "policy_file",
+        kind: Kind::Text,
+        meaning: "Absolute path of a file with allow and deny lines: which programs may run. Without it, all.",
+    },
+    Key {
+        section: "shells",
+        name: "program",
+        kind: Kind::Text,
+        meaning: "The program to run as a shell. Without it, bash, else sh.",
     },
 ];
 

@@ -10,6 +10,7 @@ mod nearest;
 mod template;
 
 use std::collections::BTreeMap;
+use std::num::NonZeroU32;
 use std::path::PathBuf;
 
 use ctx_session::Limits;
@@ -25,6 +26,7 @@ pub struct Config {
     pub limits: Limits,
     pub log: Log,
     pub serve: Serve,
+    pub shells: Shells,
 }
 
 /// `[log]`: what the daemon says of its work, on stderr.
@@ -59,6 +61,28 @@ pub struct Serve {
     pub workspace: Option<PathBuf>,
     /// Where the HTTP API listens.
     pub listen: Option<String>,
+}
+
+/// `[shells]`: what `ctx mcp` gives to agents. A path that is empty is none.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Shells {
+    /// Shells of one server at once.
+    pub max: NonZeroU32,
+    /// A shell that had no command for so long is closed.
+    pub idle_secs: NonZeroU32,
+    /// Which programs may run.
+    pub policy_file: Option<PathBuf>,
+    /// What runs as a shell; bash, else sh, where none is named.
+    pub program: Option<PathBuf>,
+}
+
+impl Default for Shells {
+    fn default() -> Shells {
+        const MAX: NonZeroU32 = NonZeroU32::new(64).unwrap();
+        const IDLE_SECS: NonZeroU32 = NonZeroU32::new(30 * 60).unwrap();
+        Shells { max: MAX, idle_secs: IDLE_SECS, policy_file: None, program: None }
+    }
 }
 
 /// `--config`, for the commands that take it.

@@ -1,0 +1,91 @@
+//! However the server ends, no process of its shells is left.
+
+use std::path::Path;
+
+use rustix::process::{Pid, Signal, kill_process};
+use testkit::{Place, until};
+
+use crate::support::{Host, place};
+
+/// Leaves all kinds of processes behind, and their pids in files.
+const LEAVE_BEHIND: &str = "\
+sleep 300 & echo $! >plain.pid
+(sleep 300 & echo $! >orphan.pid)
+setsid sh -c 'echo $$ >session.pid; exec sleep 300' </dev/null >/dev/null 2>&1 &
+(setsid env -i sh -c 'echo $$ >daemon.pid; exec sleep 300' 0<&- 1>&- 2>&- &)
+nohup sh -c 'trap \"\" TERM INT HUP; echo $$ >stubborn.pid; sleep 300; sleep 300' >/dev/null 2>&1 &
+echo $$ >shell.pid";
+/// A command that is still running when the end comes.
+const RUNNING: &str = "sh -c 'echo $$ >running.pid; exec sleep 300'";
+const NAMES: [&str; 7] = ["plain", "orphan", "session", "daemon", "stubborn", "shell", "running"];
+
+fn alive(pid: i32) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    stat.rsplit_once(')').is_some_and(|(_, rest)| !rest.trim_start().starts_with(['Z', 'X']))
+}
+
+fn pid_in(path: &Path) -> Option<i32> {
+    std::fs::read_to_string(path).ok()?.trim().parse().ok()
+}
+
+/// The children of a process, and theirs.
+fn below(pid: i32) -> Vec<i32> {
+    let Ok(tasks) = std::fs::read_dir(format!("/proc/{pid}/task")) else { return Vec::new() };
+    let texts = tasks.flatten().filter_map(|task| std::fs::read_to_string(task.path().join("children")).ok());
+    let children: Vec<i32> = texts
+        .flat_map(|text| text.split(' ').filter_map(|pid| pid.parse().ok()).collect::<Vec<_>>())
+        .collect();
+    children.iter().flat_map(|child| std::iter::once(*child).chain(below(*child))).collect()
+}
+
+/// A host whose server has a shell with all kinds of processes, one of them a command that still runs.
+fn busy(place: &Place) -> (Host, Vec<i32>) {
+    let mut host = Host::start(place);
+    let shell = host.create();
+    assert_eq!(host.exec(&shell, LEAVE_BEHIND)["exit_code"], 0);
+    host.exec_soon(&shell, RUNNING);
+    let mut pids = NAMES
+        .map(|name| until(&format!("{name}.pid"), || pid_in(&place.workspace().join(format!("{name}.pid")))))
+        .to_vec();
+    assert!(pids.iter().all(|pid| alive(*pid)), "{pids:?}");
+    // Whatever else the server started for itself must go too.
+    let server = i32::try_from(host.server.child.id()).unwrap();
+    let descendants = below(server);
+    assert!(descendants.len() > 1, "the shell and its guard: {descendants:?}");
+    pids.extend(descendants);
+    (host, pids)
+}
+
+fn all_gone(pids: &[i32]) {
+    until("the end of all processes", || pids.iter().all(|pid| !alive(*pid)).then_some(()));
+}
+
+#[test]
+fn a_server_that_is_killed_leaves_no_process() {
+    let place = place();
+    let (mut host, pids) = busy(&place);
+    // SIGKILL: the server has no chance to do anything.
+    host.server.child.kill().unwrap();
+    host.server.child.wait().unwrap();
+    all_gone(&pids);
+}
+
+#[test]
+fn the_end_of_the_host_ends_the_server_and_every_process() {
+    let place = place();
+    let (mut host, pids) = busy(&place);
+    host.hang_up();
+    let status = until("the server's end", || host.server.child.try_wait().unwrap());
+    assert!(status.success(), "{status}");
+    all_gone(&pids);
+}
+
+#[test]
+fn a_server_that_is_asked_to_stop_ends_every_process() {
+    let place = place();
+    let (mut host, pids) = busy(&place);
+    kill_process(Pid::from_child(&host.server.child), Signal::TERM).unwrap();
+    let status = until("the server's end", || host.server.child.try_wait().unwrap());
+    assert!(status.success(), "{status}");
+    all_gone(&pids);
+}

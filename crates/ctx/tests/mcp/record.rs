@@ -1,0 +1,130 @@
+//! What an agent did can be listed, read, searched and watched, and no secret is in it.
+
+use serde_json::Value;
+use testkit::{Place, until};
+
+use crate::support::{Host, Running, place};
+
+/// A token as a code host gives them out, put together here so that no scanner takes it for one.
+fn secret() -> String {
+    format!("ghp_{}", "a1B2".repeat(9))
+}
+
+/// Prints a secret on both streams and fails; the secret is in the command as well.
+fn leaky() -> String {
+    format!("echo out {0}; echo err {0} >&2; echo $DEPLOY_PASSWORD; false", secret())
+}
+
+/// The value of a variable whose name says that it is secret.
+const PASSWORD: &str = "correct horse battery";
+
+fn host(place: &Place) -> Host {
+    Host::with(place.command(&["mcp"]).env("DEPLOY_PASSWORD", PASSWORD))
+}
+
+#[track_caller]
+fn clean(text: &str) {
+    assert!(!text.contains(&secret()) && !text.contains(PASSWORD), "{text}");
+}
+
+fn shells(place: &Place, args: &[&str]) -> String {
+    let text = place.ctx(&[&["shells"], args].concat()).ok();
+    clean(&text);
+    text
+}
+
+#[test]
+fn the_commands_of_a_shell_are_listed_shown_and_found() {
+    let place = place();
+    let mut host = host(&place);
+    let shell = host.create();
+    let answer = host.exec(&shell, &leaky());
+    clean(&answer.to_string());
+    assert_eq!(answer["exit_code"], 1);
+    host.exec(&shell, "cd / && echo Needle");
+
+    // While it lives.
+    let listed: Value = serde_json::from_str(&shells(&place, &["list", "--json"])).unwrap();
+    assert_eq!((&listed["session_id"], &listed["state"]), (&Value::from("1_local"), &Value::from("open")));
+    assert_eq!((&listed["commands"], &listed["cwd"]), (&Value::from(2), &Value::from("/")));
+    let log = listed["log"].as_str().unwrap();
+    let table = shells(&place, &[]);
+    assert!(table.contains(log) && table.contains("1_local"), "{table}");
+
+    let shown = shells(&place, &["show", &log[..20]]);
+    for wanted in
+        ["$ echo out [REDACTED:", "\nout [REDACTED:", "\nerr [REDACTED:", "exit code 1", "\nNeedle\n"]
+    {
+        assert!(shown.contains(wanted), "{wanted}: {shown}");
+    }
+    clean(&shells(&place, &["show", log, "--json"]));
+
+    let found = shells(&place, &["search", "needle"]);
+    assert_eq!(found, format!("{log} 2 command: cd / && echo Needle\n{log} 2 stdout: Needle\n"));
+    assert_eq!(shells(&place, &["search", &secret()]), "", "there is no secret to be found");
+
+    // And afterwards.
+    host.call("session_destroy", serde_json::json!({"session_id": shell}));
+    assert!(shells(&place, &["list"]).contains("destroyed"));
+    assert!(shells(&place, &["show", log]).contains("destroyed after 2 commands"));
+    assert!(place.ctx(&["shells", "show", "nothing"]).fails(1).contains("ctx shells"));
+}
+
+/// Reads lines up to one that holds a text.
+fn up_to(watch: &Running, text: &str) -> String {
+    let mut seen = String::new();
+    while !seen.contains(text) {
+        seen.push_str(&watch.line());
+        seen.push('\n');
+    }
+    seen
+}
+
+/// Lets a shell work until the watcher is there to see it.
+fn until_watched(host: &mut Host, shell: &str, watch: &Running) {
+    until("the watcher", || {
+        host.exec(shell, "echo beacon");
+        watch.line_now()
+    });
+}
+
+#[test]
+fn what_shells_do_can_be_followed_as_lines_through_a_pipe() {
+    let place = place();
+    let mut host = host(&place);
+    let shell = host.create();
+    host.exec(&shell, "echo before");
+    let watch = Running::start(&mut place.command(&["watch", "--follow"]));
+    until_watched(&mut host, &shell, &watch);
+    host.exec(&shell, &leaky());
+    let seen = up_to(&watch, "exit code 1");
+    clean(&seen);
+    for wanted in ["$ echo out [REDACTED:", "\nout [REDACTED:", "\nerr [REDACTED:"] {
+        assert!(seen.contains(wanted), "{wanted}: {seen}");
+    }
+    assert!(!seen.contains("before"), "what was before is left out: {seen}");
+
+    // A shell that is opened later is followed too, under its own heading.
+    let other = host.create();
+    host.exec(&other, "echo from the other");
+    let seen = up_to(&watch, "\nfrom the other\n");
+    assert!(seen.contains("== ") && seen.contains("2_local opened in "), "{seen}");
+}
+
+#[test]
+fn what_shells_do_can_be_followed_by_programs() {
+    let place = place();
+    let mut host = host(&place);
+    let shell = host.create();
+    let watch = Running::start(&mut place.command(&["watch", "--follow", "--json"]));
+    until_watched(&mut host, &shell, &watch);
+    host.exec(&shell, &leaky());
+    let finished = until("the failed command", || {
+        let line = watch.line();
+        clean(&line);
+        let record: Value = serde_json::from_str(&line).unwrap();
+        (record["exit_code"] == 1).then_some(record)
+    });
+    assert_eq!(finished["type"], "shell_exec_finished");
+    assert!(finished["stdout"].as_str().unwrap().starts_with("out [REDACTED:"), "{finished}");
+}

@@ -1,0 +1,131 @@
+//! What the operator sets holds: in the config file, in the environment, with an option, each before the last.
+
+use serde_json::{Value, json};
+use testkit::{Place, until};
+
+use crate::support::{Host, place};
+
+/// Writes the user's config file.
+fn configure(place: &Place, text: &str) {
+    let dir = place.home().join(".config/ctx");
+    std::fs::create_dir_all(&dir).unwrap();
+    std::fs::write(dir.join("config.toml"), text).unwrap();
+}
+
+/// How many shells can be opened, up to four.
+fn room(mut host: Host) -> usize {
+    for opened in 0..4 {
+        let result = host.tool("session_create", json!({}));
+        if result["isError"] == true {
+            let said = result["content"][0]["text"].as_str().unwrap();
+            assert!(said.starts_with("EBUSY") && said.contains("which is the limit"), "{said}");
+            return opened;
+        }
+    }
+    4
+}
+
+#[test]
+fn an_option_goes_before_the_environment_and_that_before_the_file() {
+    let place = place();
+    configure(&place, "[shells]\nmax = 1\n");
+    assert_eq!(room(Host::start(&place)), 1);
+    assert_eq!(room(Host::with(place.command(&["mcp"]).env("CTX_SHELLS_MAX", "2"))), 2);
+    let mut command = place.command(&["mcp", "--max-shells", "3"]);
+    assert_eq!(room(Host::with(command.env("CTX_SHELLS_MAX", "2"))), 3);
+}
+
+#[test]
+fn the_settings_are_shown_with_where_they_came_from() {
+    let place = place();
+    configure(&place, "[shells]\nidle_secs = 60\npolicy_file = \"/etc/ctx/policy\"\n");
+    let shown = place.ctx(&["config", "show", "--json"]).ok();
+    let shown: Value = serde_json::from_str(&shown).unwrap();
+    let setting = |key: &str| {
+        let settings = shown["settings"].as_array().unwrap();
+        let found = settings.iter().find(|setting| setting["key"] == key).unwrap();
+        let from_file = found["origin"].as_str().unwrap().contains("config.toml:");
+        (found["value"].clone(), from_file, found["variable"].as_str().unwrap().to_owned())
+    };
+    assert_eq!(setting("shells.max"), (json!(64), false, "CTX_SHELLS_MAX".to_owned()));
+    assert_eq!(setting("shells.idle_secs"), (json!(60), true, "CTX_SHELLS_IDLE_SECS".to_owned()));
+    let policy = (json!("/etc/ctx/policy"), true, "CTX_SHELLS_POLICY_FILE".to_owned());
+    assert_eq!(setting("shells.policy_file"), policy);
+    assert_eq!(setting("shells.program"), (Value::Null, false, "CTX_SHELLS_PROGRAM".to_owned()));
+}
+
+#[test]
+fn the_policy_of_the_config_file_holds_and_no_shell_widens_it() {
+    let place = place();
+    let policy = place.path("policy");
+    std::fs::write(&policy, "deny rm\n").unwrap();
+    configure(&place, &format!("[shells]\npolicy_file = {:?}\n", policy.display().to_string()));
+    let mut host = Host::start(&place);
+    let made = host.call("session_create", json!({"allow": ["rm", "echo"]}));
+    let said =
+        host.refused("session_exec", json!({"session_id": made["session_id"], "command": "echo a; rm b"}));
+    assert!(said.starts_with("EACCES") && said.contains("rm"), "{said}");
+    let shell = host.create();
+    assert_eq!(host.exec(&shell, "echo fine")["stdout"], "fine\n");
+
+    // An option names another policy, and that one holds instead.
+    let other = place.path("other");
+    std::fs::write(&other, "deny echo\n").unwrap();
+    let mut host = Host::with(place.command(&["mcp", "--policy"]).arg(&other));
+    let shell = host.create();
+    assert_eq!(host.exec(&shell, "rm -f b")["exit_code"], 0);
+    host.refused("session_exec", json!({"session_id": shell, "command": "echo a"}));
+}
+
+#[test]
+fn a_policy_that_cannot_hold_stops_the_server() {
+    let place = place();
+    let missing = place.path("missing");
+    let bad = place.path("bad");
+    std::fs::write(&bad, "deny rm\nforbid everything\n").unwrap();
+    for (file, wanted) in
+        [(missing.to_str().unwrap(), "missing"), (bad.to_str().unwrap(), "2"), ("a/b", "absolute")]
+    {
+        configure(&place, &format!("[shells]\npolicy_file = {file:?}\n"));
+        let ended = place.ctx(&["mcp"]);
+        assert!(ended.code != 0 && ended.stderr.contains(wanted), "{ended:?}");
+    }
+}
+
+#[test]
+fn numbers_that_make_no_sense_are_refused() {
+    let place = place();
+    configure(&place, "[shells]\nmax = 0\n");
+    let said = place.ctx(&["mcp"]).fails(2);
+    assert!(said.contains("config.toml:2:7: `shells.max` does not take this value"), "{said}");
+    configure(&place, "");
+    place.ctx(&["mcp", "--max-shells", "0"]).fails(2);
+    place.ctx(&["mcp", "--idle-secs", "0"]).fails(2);
+}
+
+#[test]
+fn an_idle_shell_is_closed_after_the_time_that_was_set() {
+    let place = place();
+    configure(&place, "[shells]\nidle_secs = 1\n");
+    let mut host = Host::start(&place);
+    host.create();
+    until("the reaping", || {
+        let listed = host.call("session_list", json!({}));
+        listed["sessions"].as_array().unwrap().is_empty().then_some(())
+    });
+    assert!(place.ctx(&["shells"]).ok().contains("reaped"));
+}
+
+#[test]
+fn the_program_that_was_set_is_the_shell() {
+    let place = place();
+    configure(&place, "[shells]\nprogram = \"sh\"\n");
+    let shell_of = |mut host: Host| {
+        let shell = host.create();
+        host.exec(&shell, "echo ${BASH_VERSION:+bash}")["stdout"].as_str().unwrap().trim().to_owned()
+    };
+    assert_eq!(shell_of(Host::with(&mut place.command(&["mcp", "--shell", "bash"]))), "bash");
+    let through_sh = shell_of(Host::start(&place));
+    let plain = std::process::Command::new("sh").args(["-c", "echo ${BASH_VERSION:+bash}"]).output().unwrap();
+    assert_eq!(through_sh, String::from_utf8(plain.stdout).unwrap().trim());
+}
