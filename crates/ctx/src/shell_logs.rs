@@ -82,6 +82,13 @@ impl Shelf {
         }
     }
 
+    /// Whether a server still writes a log. It holds the file's lock from before the log has its name to the
+    /// shell's end; a server that was killed holds nothing.
+    pub fn has_writer(&self, log: &LogPath) -> bool {
+        let Ok(file) = std::fs::File::open(self.dir.join(log.as_str())) else { return false };
+        matches!(file.try_lock_shared(), Err(std::fs::TryLockError::WouldBlock))
+    }
+
     /// The length of a log's file: whether it has grown is cheap to ask.
     pub fn size(&self, log: &LogPath) -> u64 {
         std::fs::metadata(self.dir.join(log.as_str())).map_or(0, |meta| meta.len())

@@ -99,6 +99,10 @@ fn summarise(shelf: &Shelf, log: &LogPath) -> Result<Summary, Failure> {
             | None => (),
         }
     })?;
+    // A server that was killed has no last word.
+    if summary.state == "open" && !shelf.has_writer(log) {
+        summary.state = "lost";
+    }
     Ok(summary)
 }
 

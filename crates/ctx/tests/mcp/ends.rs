@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
 use testkit::{Place, until};
 
 use crate::support::{Host, place};
@@ -60,6 +61,12 @@ fn all_gone(pids: &[i32]) {
     until("the end of all processes", || pids.iter().all(|pid| !alive(*pid)).then_some(()));
 }
 
+/// What `ctx shells` says of the one shell.
+fn state(place: &Place) -> String {
+    let listed: Value = serde_json::from_str(&place.ctx(&["shells", "list", "--json"]).ok()).unwrap();
+    listed["state"].as_str().unwrap().to_owned()
+}
+
 #[test]
 fn a_server_that_is_killed_leaves_no_process() {
     let place = place();
@@ -68,16 +75,19 @@ fn a_server_that_is_killed_leaves_no_process() {
     host.server.child.kill().unwrap();
     host.server.child.wait().unwrap();
     all_gone(&pids);
+    assert_eq!(state(&place), "lost", "nobody could write down its end");
 }
 
 #[test]
 fn the_end_of_the_host_ends_the_server_and_every_process() {
     let place = place();
     let (mut host, pids) = busy(&place);
+    assert_eq!(state(&place), "open");
     host.hang_up();
     let status = until("the server's end", || host.server.child.try_wait().unwrap());
     assert!(status.success(), "{status}");
     all_gone(&pids);
+    assert_eq!(state(&place), "destroyed");
 }
 
 #[test]
