@@ -301,7 +301,11 @@ mod tests {
             ("session_create", json!({"transport": "ssh", "host": "-oProxyCommand=x"}), "EINVAL"),
             ("session_exec", json!({"session_id": "1_local", "command": "true", "log": "/tmp/x"}), "EINVAL"),
             ("session_exec", json!({"session_id": "1_local"}), "EINVAL"),
-            ("session_exec", json!({"session_id": "1_local", "command": "x", "timeout_secs": 1e300}), "EINVAL"),
+            (
+                "session_exec",
+                json!({"session_id": "1_local", "command": "x", "timeout_secs": 1e300}),
+                "EINVAL",
+            ),
             ("session_exec", json!({"session_id": "1_local", "command": "x", "timeout_secs": -1}), "EINVAL"),
             ("session_exec", json!({"session_id": "9_local", "command": "true"}), "ENOENT"),
             ("session_output", json!({"session_id": "1_local", "call": 7}), "ENOENT"),
@@ -326,8 +330,11 @@ mod tests {
         let arguments = json!({"session_id": "1_local", "command": "sleep 300"});
         let call = json!({"name": "session_exec", "arguments": arguments});
         caller.say(json!({"jsonrpc": "2.0", "id": 77, "method": "tools/call", "params": call})).await;
-        caller.say(json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 77}})).await;
-        let after = caller.tool("session_exec", json!({"session_id": "1_local", "command": "echo free"})).await;
+        caller
+            .say(json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 77}}))
+            .await;
+        let after =
+            caller.tool("session_exec", json!({"session_id": "1_local", "command": "echo free"})).await;
         assert_eq!(after["structuredContent"]["stdout"], "free\n");
         caller.host.shutdown().await;
     }
