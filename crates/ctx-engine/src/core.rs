@@ -147,6 +147,16 @@ impl Core {
         self.journal.rename(&self.log, to)
     }
 
+    /// Whether the session's files show less than its log has.
+    pub fn is_stale(&self) -> bool {
+        self.files.as_ref().is_some_and(SessionFiles::is_stale)
+    }
+
+    /// Tries to bring the files up to the log.
+    pub fn catch_up(&mut self) {
+        self.show(&[]);
+    }
+
     fn tell_behind(&self, records: &[Record]) {
         if let Some(behind) = &self.behind {
             behind.committed(&self.log, &self.session, records);

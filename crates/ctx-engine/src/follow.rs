@@ -15,6 +15,8 @@ use crate::live::{After, Event, EventId, Live};
 
 /// Events fetched at a time, from the ring or the log.
 const BATCH: usize = 256;
+/// And about so many bytes of the log at a time, so that a reader that stands still holds little.
+const BATCH_BYTES: usize = 256 * 1024;
 
 /// A reader of one session's events, at its own pace.
 pub struct Follow {
@@ -104,10 +106,12 @@ fn read_log(
 ) -> Result<Vec<Event>, Refusal> {
     let (journal, log) = inner.log_of(id)?;
     let mut events = Vec::new();
+    let mut bytes = 0;
     let read = journal.read(&log, from, &mut |entry| {
-        if entry.seq > newest || events.len() >= BATCH {
+        if entry.seq > newest || events.len() >= BATCH || bytes > BATCH_BYTES {
             return ControlFlow::Break(());
         }
+        bytes += entry.text.len();
         if cursor.is_none_or(|cursor| EventId::record(entry.seq) > cursor)
             && let Some(record) = read_record(&log, &entry)
         {

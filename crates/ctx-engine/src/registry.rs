@@ -119,6 +119,10 @@ impl Registry {
     /// Adds a session. A live name that is taken is refused.
     pub fn add(&self, summary: Summary) -> Result<(), Refusal> {
         let mut tables = self.lock();
+        if let Some(known) = tables.by_id.get(&summary.id()) {
+            let message = format!("{} is a copy of {}, with the same id", summary.dir_name, known.dir_name);
+            return Err(Refusal::new(Code::Eexist, message));
+        }
         if !summary.state.is_over() {
             tables.take_name(&summary.meta)?;
         }
@@ -129,6 +133,13 @@ impl Registry {
     /// Keeps a name for a session that is being made and cannot be asked anything yet.
     pub fn reserve(&self, meta: &SessionMeta) -> Result<(), Refusal> {
         self.lock().take_name(meta)
+    }
+
+    /// Whether a session of this shelf is being made.
+    pub fn is_making(&self, shelf: &Shelf) -> bool {
+        let tables = self.lock();
+        let here = |space: &NameSpace| matches!(space, NameSpace::Shelf(of) if of == shelf);
+        tables.by_name.iter().any(|((space, _), id)| !tables.by_id.contains_key(id) && here(space))
     }
 
     /// Gives a name back whose session did not come to be.

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
 use ctx_journal::Owner;
-use ctx_views::{IndexEntry, IndexFiles, RootDir};
+use ctx_views::{IndexEntry, IndexFiles, RootDir, ViewError};
 use tokio::sync::Notify;
 
 use crate::inner::Inner;
@@ -35,16 +35,47 @@ impl Shelves {
         std::mem::take(&mut *self.dirty.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
+    /// Says at once which session of a shelf was last posted to. Blocking.
+    pub fn set_current(&self, inner: &Inner, shelf: &Shelf, dir_name: &str) {
+        self.with_files(inner, shelf, |files| files.write_current(dir_name));
+    }
+
+    /// The current session's directory has another name now. Blocking.
+    pub fn moved(&self, inner: &Inner, shelf: &Shelf, from: &str, to: &str) {
+        self.with_files(
+            inner,
+            shelf,
+            |files| {
+                if files.is_current(from) { files.write_current(to) } else { Ok(()) }
+            },
+        );
+    }
+
+    fn with_files(
+        &self,
+        inner: &Inner,
+        shelf: &Shelf,
+        write: impl FnOnce(&mut IndexFiles) -> Result<(), ViewError>,
+    ) {
+        let Some(root) = &inner.root else { return };
+        let mut writers = self.writers.lock().unwrap_or_else(PoisonError::into_inner);
+        let files = writers.entry(shelf.clone()).or_insert_with(|| open(inner, root, shelf));
+        if let Err(error) = write(files) {
+            tracing::warn!(shelf = shelf.dir(), %error, "the session index is behind");
+        }
+    }
+
     /// Writes every index that is behind. Blocking.
     pub fn flush(&self, inner: &Inner) {
-        let Some(root) = &inner.root else { return };
         for shelf in self.take_dirty() {
-            let entries = entries(inner, &shelf);
-            let mut writers = self.writers.lock().unwrap_or_else(PoisonError::into_inner);
-            let files = writers.entry(shelf.clone()).or_insert_with(|| open(inner, root, &shelf));
-            if let Err(error) = files.write(&entries) {
-                tracing::warn!(shelf = shelf.dir(), %error, "the session index is behind");
+            // A session whose directory is there and that is not yet known would be missing in a list that looks
+            // new. At shutdown nothing is being made any more.
+            if inner.registry.is_making(&shelf) && inner.refuse_when_closing().is_ok() {
+                self.touch(shelf);
+                continue;
             }
+            // Read under the lock: a session that became current meanwhile is in the registry by then.
+            self.with_files(inner, &shelf, |files| files.write(&entries(inner, &shelf)));
         }
     }
 }

@@ -39,24 +39,37 @@ pub(crate) async fn start(inner: &Arc<Inner>) -> Result<Found, Refusal> {
     let (summaries, unreadable) = found.map_err(|error| Refusal::new(Code::Eio, error.to_string()))??;
     let mut report = Found { sessions: summaries.len(), recovered: 0, unreadable };
     let (mut running, mut behind) = (Vec::new(), Vec::new());
-    for summary in summaries {
-        if summary.state == StateName::Running {
-            running.push(summary.id());
-        } else if !files_agree(inner, &summary) {
-            behind.push(summary.id());
-        }
-        if let Some(shelf) = Shelf::of(&summary.meta) {
-            inner.shelves.touch(shelf);
-        }
+    for summary in originals_first(summaries) {
+        let (id, is_running) = (summary.id(), summary.state == StateName::Running);
+        let (agrees, shelf) = (files_agree(inner, &summary), Shelf::of(&summary.meta));
+        let place = format!("{}/{}", shelf.as_ref().map(Shelf::dir).unwrap_or_default(), summary.dir_name);
         if let Err(refusal) = inner.registry.add(summary) {
-            tracing::warn!(%refusal, "two directories hold a session of the same name");
+            tracing::warn!(place, %refusal, "this directory is left alone; move it out of the root, or `ctx purge` the other");
             report.unreadable += 1;
+            continue;
+        }
+        if is_running {
+            running.push(id);
+        } else if !agrees {
+            behind.push(id);
+        }
+        if let Some(shelf) = shelf {
+            inner.shelves.touch(shelf);
         }
     }
     report.recovered = load_all(inner, &running).await;
     let caught_up = load_all(inner, &behind).await;
     tracing::info!(running = running.len(), behind = behind.len(), caught_up, "sessions were looked after");
     Ok(report)
+}
+
+/// Someone may have copied a session's directory: the one that is called as it should be is the session.
+fn originals_first(mut summaries: Vec<Summary>) -> Vec<Summary> {
+    summaries.sort_by_key(|summary| {
+        let wanted = dir_name(&summary.meta.name, summary.id(), summary.state);
+        (summary.dir_name != wanted, summary.id(), summary.dir_name.clone())
+    });
+    summaries
 }
 
 /// A crash between a commit and its files leaves them behind.

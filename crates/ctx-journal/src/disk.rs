@@ -86,6 +86,11 @@ pub trait DiskFile: Send + Sync {
     /// Gives the lock back before the file is dropped.
     fn unlock(&self);
 
+    /// Whether a path still leads to the file; one that was removed or replaced would be written for nobody.
+    fn is_linked(&self) -> io::Result<bool> {
+        Ok(true)
+    }
+
     /// What tells this file from any other that a path may lead to.
     fn id(&self) -> io::Result<u64>;
 

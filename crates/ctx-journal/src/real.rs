@@ -199,6 +199,10 @@ impl DiskFile for RealFile {
         let _ = rustix::fs::flock(&self.fd, FlockOperation::Unlock);
     }
 
+    fn is_linked(&self) -> io::Result<bool> {
+        Ok(rustix::fs::fstat(&self.fd)?.st_nlink > 0)
+    }
+
     fn id(&self) -> io::Result<u64> {
         Ok(rustix::fs::fstat(&self.fd)?.st_ino)
     }

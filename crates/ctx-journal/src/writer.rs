@@ -242,6 +242,7 @@ impl OpenLog {
                 Err(error) => return Err(broken("cutting off a torn tail", &error)),
             }
         }
+        self.check_undisturbed(len)?;
         match self.file.write_at(bytes, len) {
             Ok(written) if written == bytes.len() => (),
             Ok(_) => return Err(self.cut_back(len)),
@@ -249,6 +250,22 @@ impl OpenLog {
             Err(error) => return Err(broken("a write", &error)),
         }
         if sync { self.file.sync().map_err(|error| broken("a sync", &error)) } else { Ok(()) }
+    }
+
+    /// An editor or a restore may have put another file in this one's place, or changed its length: what is written
+    /// then would be lost.
+    fn check_undisturbed(&self, len: u64) -> Result<(), Failure> {
+        let looked = self.file.is_linked().and_then(|linked| Ok((linked, self.file.len()?)));
+        match looked {
+            Ok((true, found)) if found == len => Ok(()),
+            Ok((true, found)) => {
+                let reason =
+                    format!("someone else changed the file: {len} bytes were left, {found} are there");
+                Err(Failure::Broken(reason))
+            }
+            Ok((false, _)) => Err(Failure::Broken("someone else replaced or removed the file".to_owned())),
+            Err(error) => Err(Failure::Broken(format!("looking at the file failed: {error}"))),
+        }
     }
 
     /// Takes back a write that found no room.

@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-use crate::ids::SessionId;
+use crate::ids::{SessionId, Ulid};
 
 /// Longest name, in characters.
 pub const NAME_LEN_MAX: usize = 64;
@@ -28,6 +28,10 @@ pub enum BadName {
     BadCharacter,
     #[error("a name must not end in .sock or .d: those are the socket and the control directory")]
     ReservedSuffix,
+    #[error(
+        "a session's name must not end in + and an id: that is what the directory of an ended session is called"
+    )]
+    LooksEnded,
     #[error("a session must not be called index: the session index lives there")]
     ReservedWord,
 }
@@ -55,6 +59,9 @@ impl Name {
     pub fn of_session(text: &str) -> Result<Name, BadName> {
         match Name::new(text)? {
             name if name.as_str() == "index" => Err(BadName::ReservedWord),
+            name if name.as_str().rsplit_once('+').is_some_and(|(_, id)| id.parse::<Ulid>().is_ok()) => {
+                Err(BadName::LooksEnded)
+            }
             name => Ok(name),
         }
     }
@@ -137,6 +144,9 @@ mod tests {
             assert_eq!(Name::new(bad).unwrap_err(), rule, "{bad:?}");
         }
         assert_eq!(Name::of_session("index").unwrap_err(), BadName::ReservedWord);
+        let ended = "default+01ARZ3NDEKTSV4RRFFQ69G5FAV";
+        assert_eq!(Name::of_session(ended).unwrap_err(), BadName::LooksEnded);
+        assert!(Name::of_session("c++").is_ok() && Name::of_session("a+b").is_ok());
         assert!(Name::new("index").is_ok(), "only sessions give way to the index");
     }
 

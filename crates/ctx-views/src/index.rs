@@ -109,6 +109,30 @@ impl IndexFiles {
         IndexFiles { root: root.clone(), dir: dir.to_owned(), owner, written: None }
     }
 
+    /// Says at once which session is current, before the rest of the index follows: what is asked next without
+    /// naming a session must go to this one.
+    pub fn write_current(&mut self, dir_name: &str) -> Result<(), ViewError> {
+        let current = line(dir_name);
+        if self.is_current(dir_name) {
+            return Ok(());
+        }
+        let index = self.root.dir(&self.dir)?.make_dir(INDEX, self.owner)?;
+        let by_cwd = index.make_dir(BY_CWD, self.owner)?;
+        let mut written = match self.written.take() {
+            Some(written) => written,
+            None => Written::found(&index, &by_cwd)?,
+        };
+        put_one(&index, CURRENT, Some(&current), &mut written.current, self.owner)?;
+        self.written = Some(written);
+        Ok(())
+    }
+
+    /// Whether this session was last written as the current one.
+    pub fn is_current(&self, dir_name: &str) -> bool {
+        let print = fingerprint(line(dir_name).as_bytes());
+        self.written.as_ref().is_some_and(|written| written.current == Some(print))
+    }
+
     /// Makes the files say what these sessions amount to.
     pub fn write(&mut self, entries: &[IndexEntry]) -> Result<(), ViewError> {
         let contents = contents(entries);

@@ -14,7 +14,7 @@ use ctx_session::{Code, Name, Refusal, RunId, RunState, Scope, SessionId};
 use tokio::io::{AsyncWriteExt, BufReader, Interest};
 use tokio::net::UnixStream;
 use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
-use tokio::sync::mpsc;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -25,6 +25,10 @@ use crate::unix::caller;
 
 /// How long a client is shown the ends of its runs when the daemon stops.
 const LAST_FRAMES: Duration = Duration::from_millis(500);
+/// Runs and sessions that one connection follows at a time.
+const FOLLOWERS: usize = 1_024;
+/// Cancels and repeats of finished runs that one connection waits for at a time.
+const ERRANDS: usize = 16;
 /// Frames that wait for a slow client; each is at most a frame long.
 const QUEUE: usize = 8;
 
@@ -52,6 +56,8 @@ pub(super) async fn serve(stream: UnixStream, engine: Engine, agent: Name, stop:
         following: Arc::default(),
         holds: HashMap::new(),
         tasks: TaskTracker::new(),
+        followers: Arc::new(Semaphore::new(FOLLOWERS)),
+        errands: Arc::new(Semaphore::new(ERRANDS)),
     };
     client.serve(reader).await;
     // The writer ends when the last sender is gone and everything is written, or when the client is gone.
@@ -103,6 +109,10 @@ struct Client {
     /// Temp sessions live as long as a connection that has used them.
     holds: HashMap<SessionId, Hold>,
     tasks: TaskTracker,
+    /// Followers of what goes on, and short work beside them: when there are enough, no more requests are read, so
+    /// that a client that asks and never reads holds little.
+    followers: Arc<Semaphore>,
+    errands: Arc<Semaphore>,
 }
 
 impl Client {
@@ -159,7 +169,7 @@ impl Client {
             }
             Op::Send(request) => self.on_send(request).await,
             Op::Resume { target, after } => self.on_resume(&target, after).await,
-            Op::Cancel { run, target } => self.on_cancel(run, &target, id.clone()),
+            Op::Cancel { run, target } => self.on_cancel(run, &target, id.clone()).await,
         };
         if let Err(refusal) = done {
             self.refuse(id, &refusal).await;
@@ -235,14 +245,16 @@ impl Client {
         let missing = || Refusal::new(Code::Enoent, format!("there is no session {}", target.session));
         let id = self.find(target)?.ok_or_else(missing)?;
         let follow = self.engine.follow(self.caller, id, after).await?;
+        let seat = self.seat(&self.followers).await;
         let stop = self.gone.child_token();
-        let mut table = self.table();
-        // It shows what the followers of single runs would have shown.
-        table.extract_if(|old, _| old.session == id).for_each(|(_, old)| old.cancel());
         let followed = Followed { session: id, run: None };
-        table.insert(followed, stop.clone());
-        drop(table);
-        self.start_following(followed, follow, Shows { after, deltas: true }, stop);
+        {
+            let mut table = self.table();
+            // It shows what the followers of single runs would have shown.
+            table.extract_if(|old, _| old.session == id).for_each(|(_, old)| old.cancel());
+            table.insert(followed, stop.clone());
+        }
+        self.start_following(followed, follow, Shows { after, deltas: true }, stop, seat);
         Ok(())
     }
 
@@ -273,11 +285,28 @@ impl Client {
         if !finished {
             self.table().insert(followed, stop.clone());
         }
-        self.start_following(followed, follow, Shows { after, deltas: !finished }, stop);
+        let seat = self.seat(if finished { &self.errands } else { &self.followers }).await;
+        self.start_following(followed, follow, Shows { after, deltas: !finished }, stop, seat);
         Ok(())
     }
 
-    fn start_following(&self, followed: Followed, follow: Follow, shows: Shows, stop: CancellationToken) {
+    /// Waits until there is room for one more; None when the client is gone before that.
+    async fn seat(&self, seats: &Arc<Semaphore>) -> Option<OwnedSemaphorePermit> {
+        tokio::select! {
+            seat = seats.clone().acquire_owned() => seat.ok(),
+            () = self.gone.cancelled() => None,
+            () = self.stop.cancelled() => None,
+        }
+    }
+
+    fn start_following(
+        &self,
+        followed: Followed,
+        follow: Follow,
+        shows: Shows,
+        stop: CancellationToken,
+        seat: Option<OwnedSemaphorePermit>,
+    ) {
         let Followed { session: id, run } = followed;
         let name =
             self.engine.find(self.caller, id).map_or_else(|_| id.to_string(), |s| s.meta.name.to_string());
@@ -302,11 +331,12 @@ impl Client {
                 }
                 () = stop.cancelled() => {}
             }
+            drop(seat);
         });
     }
 
     /// Answers with `done` when the run is over, unless this connection is shown it anyway.
-    fn on_cancel(&self, run: RunId, target: &Target, request: Option<String>) -> Result<(), Refusal> {
+    async fn on_cancel(&self, run: RunId, target: &Target, request: Option<String>) -> Result<(), Refusal> {
         let id = match self.engine.session_of_run(run) {
             Some(id) => id,
             None => self.find(target)?.ok_or_else(|| {
@@ -318,6 +348,7 @@ impl Client {
         {
             return Err(Refusal::new(Code::Eacces, "this run belongs to another user"));
         }
+        let seat = self.seat(&self.errands).await;
         let shown = self.is_shown(id, run);
         let (engine, caller, out) = (self.engine.clone(), self.caller, self.out.clone());
         let session = engine.find(caller, id).map_or_else(|_| id.to_string(), |s| s.meta.name.to_string());
@@ -337,6 +368,7 @@ impl Client {
                 }
                 Err(refusal) => send(&out, &refused(request, &refusal)).await,
             }
+            drop(seat);
         });
         Ok(())
     }

@@ -4,10 +4,11 @@ use std::path::Path;
 
 use ctx_journal::LogPath;
 use ctx_session::rules::Given;
-use ctx_session::{Code, Command, Effect, Refusal, StateName};
+use ctx_session::{Body, Code, Command, Effect, Refusal, StateName};
 
 use super::{Driver, Reply};
 use crate::core::{CommitError, Core};
+use crate::inner::Inner;
 use crate::place::{Shelf, freed_name};
 
 impl Driver {
@@ -62,11 +63,17 @@ impl Driver {
         let (records, effects) = (decision.records, decision.effects);
         let free_name = effects.contains(&Effect::FreeName);
         let freed = free_name.then(|| self.freed_place()).flatten();
+        let posted = records.iter().any(|body| matches!(body, Body::User(_)));
+        let inner = self.inner.clone();
         let committed = self
             .blocking(move |core| {
                 let committed = core.commit(records, now)?;
+                let before = dir_name_of(core.log()).to_owned();
                 if let Some((log, dir)) = freed {
                     move_directory(core, log, Path::new(&dir));
+                }
+                if posted || free_name {
+                    tell_index(&inner, core, &before, posted);
                 }
                 Ok::<_, CommitError>(committed)
             })
@@ -141,6 +148,26 @@ impl Driver {
             }
         }
     }
+}
+
+/// Which session is current is said before anyone is answered: the next command may not name one.
+fn tell_index(inner: &Inner, core: &Core, before: &str, posted: bool) {
+    let Some(shelf) = Shelf::of(&core.session.meta) else { return };
+    let now = dir_name_of(core.log());
+    inner.registry.update(core.session.id(), |summary| {
+        summary.follow(&core.session);
+        now.clone_into(&mut summary.dir_name);
+    });
+    if posted {
+        inner.shelves.set_current(inner, &shelf, now);
+    } else {
+        inner.shelves.moved(inner, &shelf, before, now);
+    }
+}
+
+/// What a log's directory is called in its shelf.
+fn dir_name_of(log: &LogPath) -> &str {
+    log.dir().rsplit_once('/').map_or("", |(_, name)| name)
 }
 
 /// A directory that could not be moved stays where it is; the next start tries again.

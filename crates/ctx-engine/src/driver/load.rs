@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use ctx_journal::{Journal, LogPath, Owner};
+use ctx_journal::{Journal, JournalError, LogPath, Owner};
 use ctx_session::record::SessionMeta;
 use ctx_session::{Body, Record, Refusal, SessionId, Timestamp};
 use tokio::sync::mpsc;
@@ -71,6 +71,7 @@ fn load(inner: &Inner, id: SessionId, begin: Begin) -> Result<Core, Refusal> {
             let now = inner.fresh.now();
             let mut core =
                 Core::open(journal, log, now, &summary.meta, files, inner.behind_of(&summary.meta))
+                    .inspect_err(|error| forget_if_gone(inner, id, error))
                     .map_err(|error| journal_refusal(&error))?;
             let recovered = {
                 let mut ids = inner.fresh.ids();
@@ -85,6 +86,14 @@ fn load(inner: &Inner, id: SessionId, begin: Begin) -> Result<Core, Refusal> {
             lock(&inner.lost).remove(&id);
             Ok(core)
         }
+    }
+}
+
+/// Someone removed the session's directory: its name is free again for the next message.
+fn forget_if_gone(inner: &Inner, id: SessionId, error: &JournalError) {
+    if matches!(error, JournalError::NotThere { .. }) {
+        tracing::warn!(session = %id, %error, "a session's log is gone; the session is forgotten");
+        inner.registry.remove(id);
     }
 }
 
@@ -156,6 +165,7 @@ impl Driver {
             work: None,
             closing: None,
             idle_since: Instant::now(),
+            files_tried: Instant::now(),
             lost: false,
         }
     }
@@ -164,7 +174,7 @@ impl Driver {
     pub(super) fn try_unload(&mut self) -> Next {
         let is_temp = self.core_ref().is_some_and(|core| core.session.is_temp());
         // A temp session lives in memory alone: it goes with its last connection, not with time.
-        if is_temp || self.live.is_watched() {
+        if is_temp || self.live.is_watched() || self.core_ref().is_some_and(Core::is_stale) {
             self.idle_since = Instant::now();
             return Next::Continue;
         }

@@ -26,6 +26,8 @@ use work::Work;
 
 /// Letters that may wait for a driver.
 const MAILBOX: usize = 64;
+/// How soon files that could not be written are tried again.
+const FILES_RETRY: Duration = Duration::from_millis(500);
 
 /// What is asked of a session.
 #[derive(Debug)]
@@ -219,6 +221,8 @@ pub(crate) struct Driver {
     /// Set at shutdown: when a run that still goes on is failed.
     closing: Option<Instant>,
     idle_since: Instant,
+    /// When files that are behind were last tried.
+    files_tried: Instant,
     /// The log was lost; the driver must not go on.
     lost: bool,
 }
@@ -263,19 +267,34 @@ impl Driver {
 
     /// The next moment at which something is due without being asked.
     fn deadline(&self) -> Instant {
-        let limits = &self.inner.limits;
-        let idle = self.idle_since + Duration::from_millis(limits.idle_unload_ms);
-        let work = self.work.as_ref().and_then(Work::deadline);
-        match (work, self.closing) {
-            (Some(work), Some(closing)) => work.min(closing),
-            (Some(work), None) => work,
-            (None, Some(closing)) => closing,
-            (None, None) => idle,
+        const FAR: Duration = Duration::from_secs(3600);
+        let idle = self.idle_since + Duration::from_millis(self.inner.limits.idle_unload_ms);
+        let due = [
+            self.work.is_none().then_some(idle),
+            self.work.as_ref().and_then(Work::deadline),
+            self.closing,
+            self.files_are_behind().then_some(self.files_tried + FILES_RETRY),
+        ];
+        due.into_iter().flatten().min().unwrap_or_else(|| Instant::now() + FAR)
+    }
+
+    fn files_are_behind(&self) -> bool {
+        self.core_ref().is_some_and(Core::is_stale)
+    }
+
+    /// What a full disk kept from the files is written when there is room, also if nobody asks for anything.
+    async fn retry_files(&mut self, now: Instant) {
+        if !self.files_are_behind() || now < self.files_tried + FILES_RETRY {
+            return;
         }
+        self.files_tried = now;
+        // A core that is lost meanwhile is taken up again, files and all.
+        let _ = self.blocking(Core::catch_up).await;
     }
 
     async fn on_deadline(&mut self) -> Next {
         let now = Instant::now();
+        self.retry_files(now).await;
         if self.work.is_some() {
             self.on_work_deadline(now).await;
         }
@@ -332,6 +351,7 @@ impl Driver {
         model_override: Option<Option<String>>,
         cwd: Option<String>,
     ) -> Result<Reply, Refusal> {
+        self.try_to_end_failing_run().await?;
         let session = &self.core()?.session;
         if let Some(answer) = session.may_post(&text, client_id.as_deref(), &self.inner.limits)? {
             return Ok(self.with_first_seq(answer));

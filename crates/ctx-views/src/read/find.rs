@@ -166,7 +166,7 @@ fn listed(dir: &Dir) -> Result<Option<Vec<String>>, ViewError> {
     let (Some(bytes), Some(written)) = (index.contents(LIST)?, index.changed_at(LIST)?) else {
         return Ok(None);
     };
-    if dir.changed_at(".")?.is_none_or(|changed| changed > written) {
+    if dir.changed_at(".")?.is_none_or(|changed| changed >= written) {
         return Ok(None);
     }
     let text = String::from_utf8_lossy(&bytes);

@@ -11,7 +11,11 @@ pub(super) fn start(log: &Log) -> Result<(), Failure> {
         Failure::new(Code::Einval, format!("log level `{}`: {error}", log.level))
             .hint("use error, warn, info, debug or trace, or a filter such as info,ctx_engine=debug")
     })?;
-    let lines = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    let lines = tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr)
+        // A daemon whose stderr nobody reads any more goes on; complaining there would end it.
+        .log_internal_errors(false);
     let started = match log.format {
         LogFormat::Json => lines.json().flatten_event(true).try_init(),
         LogFormat::Text => lines.with_ansi(crate::output::Paint::for_stderr().is_on()).try_init(),

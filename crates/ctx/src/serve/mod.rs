@@ -120,8 +120,9 @@ fn random_seed() -> u64 {
     std::hash::RandomState::new().build_hasher().finish()
 }
 
-/// SIGTERM and SIGINT.
+/// SIGTERM and SIGINT. SIGHUP is taken and not heeded: a daemon outlives the terminal it was started from.
 struct Signals {
+    _hangup: tokio::signal::unix::Signal,
     terminate: tokio::signal::unix::Signal,
     interrupt: tokio::signal::unix::Signal,
 }
@@ -131,6 +132,7 @@ impl Signals {
         let listen =
             |kind| signal(kind).map_err(|error| Failure::new(Code::Eio, format!("no signals: {error}")));
         Ok(Signals {
+            _hangup: listen(SignalKind::hangup())?,
             terminate: listen(SignalKind::terminate())?,
             interrupt: listen(SignalKind::interrupt())?,
         })
