@@ -10,6 +10,7 @@
 mod support;
 
 mod cancel;
+mod disturbed;
 mod kill;
 mod lifecycle;
 mod limits;

@@ -66,9 +66,11 @@ fn a_disk_that_fills_up_during_a_run_stops_it_and_its_end_is_written_when_there_
     assert_eq!((&failing["state"], &failing["failing"]["code"]), (&json!("running"), &json!("ENOSPC")));
     client.send("default", "m2", "not now");
     let refused = client.until("error").pop().unwrap();
-    assert_eq!(refused["request"], "m2");
+    assert_eq!((&refused["request"], &refused["code"]), (&json!("m2"), &json!("ENOSPC")));
     disk.free();
     let frames = client.until_done();
+    // Nobody asks for anything: the files come by themselves.
+    eventually("the files to show the end", || (daemon.file("default", "state") == "idle\n").then_some(()));
     let error = frames.iter().find(|frame| frame["type"] == "error").unwrap();
     assert_eq!((&error["code"], &error["reason"]), (&json!("ENOSPC"), &json!("disk_full")));
     assert_eq!(frames.last().unwrap()["status"], "error");

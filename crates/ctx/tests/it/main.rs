@@ -8,6 +8,7 @@
 
 mod chat;
 mod config;
+mod current;
 mod daemon;
 mod damage;
 mod follow;

@@ -29,6 +29,12 @@ impl Client {
         self.reader.get_mut().write_all(bytes)
     }
 
+    /// Writes as much as is taken within half a second; whether that was all.
+    pub fn raw_soon(&mut self, bytes: &[u8]) -> bool {
+        self.reader.get_mut().set_write_timeout(Some(std::time::Duration::from_millis(500))).unwrap();
+        self.raw(bytes).is_ok()
+    }
+
     pub fn ask(&mut self, request: Value) {
         self.try_ask(&request).unwrap();
     }
