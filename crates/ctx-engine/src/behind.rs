@@ -4,7 +4,7 @@
 //! that cannot be opened is missed by those who ask it, and by nobody else.
 
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use ctx_journal::{Journal, LogPath, Owner};
 use ctx_session::{Record, Session, Timestamp};
@@ -21,7 +21,9 @@ pub(crate) const AUDIT: &str = ".state/audit.jsonl";
 #[derive(Default)]
 pub struct Behind {
     index: Option<IndexDb>,
-    audit: Option<Audit>,
+    /// Opened after the sessions are found: it reads the whole audit log, and what it misses it finds by itself.
+    audit: OnceLock<Audit>,
+    audit_later: Option<(Arc<dyn Journal>, AuditOptions)>,
 }
 
 impl Behind {
@@ -32,17 +34,21 @@ impl Behind {
         let index = IndexDb::open(root, Path::new(INDEX), journal.clone(), options)
             .inspect_err(|error| tracing::error!(%error, "no index: lists and search are not there"))
             .ok();
-        let audit = LogPath::new(AUDIT).ok().and_then(|log| {
-            let options = AuditOptions { log, owner, now, session_logs: logs };
-            Audit::start(journal.clone(), options)
-                .inspect_err(|error| tracing::error!(%error, "no audit log is written"))
-                .ok()
-        });
-        Behind { index, audit }
+        let audit_later = LogPath::new(AUDIT)
+            .ok()
+            .map(|log| (journal.clone(), AuditOptions { log, owner, now, session_logs: logs }));
+        Behind { index, audit: OnceLock::new(), audit_later }
     }
 
     /// Reads what the index misses, behind everyone's back.
     pub(crate) fn catch_up(&self) {
+        if let (Some((journal, options)), None) = (&self.audit_later, self.audit.get()) {
+            match Audit::start(journal.clone(), options.clone()) {
+                // Nobody else sets it: a start happens once.
+                Ok(audit) => drop(self.audit.set(audit)),
+                Err(error) => tracing::error!(%error, "no audit log is written"),
+            }
+        }
         let Some(index) = &self.index else { return };
         match index.remade() {
             None | Some(Remade::New) => {}
@@ -64,7 +70,7 @@ impl Behind {
         if let Some(index) = &self.index {
             index.committed(log, records);
         }
-        if let Some(audit) = &self.audit {
+        if let Some(audit) = self.audit.get() {
             audit.committed(log, session, records);
         }
     }
@@ -77,7 +83,7 @@ impl Behind {
 
     /// A fork was made: the audit log begins with its own records.
     pub(crate) fn forked(&self, log: &LogPath, session: &Session, records: &[Record]) {
-        if let Some(audit) = &self.audit {
+        if let Some(audit) = self.audit.get() {
             audit.committed(log, session, records);
         }
     }
@@ -97,7 +103,7 @@ impl Behind {
 
     /// Writes what waits. Blocking.
     pub(crate) fn close(&self) {
-        if let Some(audit) = &self.audit {
+        if let Some(audit) = self.audit.get() {
             audit.flush();
             audit.close();
         }

@@ -6,6 +6,7 @@
 use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use ctx_journal::{Entry, Journal, JournalError, LogPath};
 use ctx_session::record::{Decoded, Scope, SessionMeta};
@@ -14,12 +15,19 @@ use ctx_views::files::SessionFiles;
 
 use crate::core::journal_refusal;
 use crate::driver::{Ask, Gone};
-use crate::inner::Inner;
+use crate::inner::{Inner, lock};
 use crate::place::{Shelf, dir_name, freed_name};
 use crate::registry::Summary;
 
 /// Where session logs are, one pattern per kind of shelf.
 const LOGS: [&str; 2] = ["home/*/agent/*/session", "shared/*/agent/*/session"];
+/// Sessions whose files are behind that a start waits for; more are caught up behind it.
+const BEHIND_AT_ONCE: usize = 64;
+/// Sessions that may be loaded while files are caught up, and how long to wait when there are more.
+const LOADED_MOST: usize = 256;
+const LOADED_PAUSE: Duration = Duration::from_millis(100);
+/// Threads that look at logs.
+const READERS: usize = 4;
 /// Running sessions that are settled at the same time.
 const AT_ONCE: usize = 16;
 
@@ -36,12 +44,12 @@ pub struct Found {
 pub(crate) async fn start(inner: &Arc<Inner>) -> Result<Found, Refusal> {
     let finding = inner.clone();
     let found = tokio::task::spawn_blocking(move || find_all(&finding)).await;
-    let (summaries, unreadable) = found.map_err(|error| Refusal::new(Code::Eio, error.to_string()))??;
-    let mut report = Found { sessions: summaries.len(), recovered: 0, unreadable };
+    let (seen, unreadable) = found.map_err(|error| Refusal::new(Code::Eio, error.to_string()))??;
+    let mut report = Found { sessions: seen.len(), recovered: 0, unreadable };
     let (mut running, mut behind) = (Vec::new(), Vec::new());
-    for summary in originals_first(summaries) {
+    for Seen { summary, agrees } in originals_first(seen) {
         let (id, is_running) = (summary.id(), summary.state == StateName::Running);
-        let (agrees, shelf) = (files_agree(inner, &summary), Shelf::of(&summary.meta));
+        let shelf = Shelf::of(&summary.meta);
         let place = format!("{}/{}", shelf.as_ref().map(Shelf::dir).unwrap_or_default(), summary.dir_name);
         if let Err(refusal) = inner.registry.add(summary) {
             tracing::warn!(place, %refusal, "this directory is left alone; move it out of the root, or `ctx purge` the other");
@@ -58,18 +66,22 @@ pub(crate) async fn start(inner: &Arc<Inner>) -> Result<Found, Refusal> {
         }
     }
     report.recovered = load_all(inner, &running).await;
-    let caught_up = load_all(inner, &behind).await;
-    tracing::info!(running = running.len(), behind = behind.len(), caught_up, "sessions were looked after");
+    tracing::info!(running = running.len(), behind = behind.len(), "sessions were looked after");
+    if behind.len() <= BEHIND_AT_ONCE {
+        load_all(inner, &behind).await;
+    } else {
+        catch_up_later(inner, behind);
+    }
     Ok(report)
 }
 
 /// Someone may have copied a session's directory: the one that is called as it should be is the session.
-fn originals_first(mut summaries: Vec<Summary>) -> Vec<Summary> {
-    summaries.sort_by_key(|summary| {
+fn originals_first(mut seen: Vec<Seen>) -> Vec<Seen> {
+    seen.sort_by_cached_key(|Seen { summary, .. }| {
         let wanted = dir_name(&summary.meta.name, summary.id(), summary.state);
         (summary.dir_name != wanted, summary.id(), summary.dir_name.clone())
     });
-    summaries
+    seen
 }
 
 /// A crash between a commit and its files leaves them behind.
@@ -87,6 +99,24 @@ async fn load_all(inner: &Arc<Inner>, ids: &[SessionId]) -> usize {
         loaded += futures_util::future::join_all(loading).await.into_iter().filter(|ok| *ok).count();
     }
     loaded
+}
+
+/// So many that someone must have deleted them: nobody waits for it, and only so many are loaded at a time.
+fn catch_up_later(inner: &Arc<Inner>, behind: Vec<SessionId>) {
+    let inner = Arc::downgrade(inner);
+    tokio::spawn(async move {
+        for batch in behind.chunks(AT_ONCE) {
+            loop {
+                let Some(inner) = inner.upgrade() else { return };
+                if lock(&inner.active).len() < LOADED_MOST {
+                    load_all(&inner, batch).await;
+                    break;
+                }
+                drop(inner);
+                tokio::time::sleep(LOADED_PAUSE).await;
+            }
+        }
+    });
 }
 
 async fn load(inner: &Arc<Inner>, id: SessionId) -> bool {
@@ -114,24 +144,42 @@ pub fn meta_of(log: &LogPath) -> Option<SessionMeta> {
     Place::of(log).map(|place| place.meta())
 }
 
-fn find_all(inner: &Inner) -> Result<(Vec<Summary>, usize), Refusal> {
+/// A session that was found, and whether its files show what its log has.
+struct Seen {
+    summary: Summary,
+    agrees: bool,
+}
+
+/// Looks at every log, a few threads side by side: most of the time goes into opening files.
+fn find_all(inner: &Inner) -> Result<(Vec<Seen>, usize), Refusal> {
     if let Err(error) = inner.journal.sweep() {
         tracing::warn!(%error, "what a crash left of a fork or a purge is still there");
     }
-    let mut summaries = Vec::new();
-    let mut unreadable = 0;
-    for pattern in LOGS {
-        for log in inner.journal.list(pattern).map_err(|error| journal_refusal(&error))? {
-            match find_one(&*inner.journal, &log, inner.fresh.now()) {
-                Ok(summary) => summaries.push(finish_move(&*inner.journal, log, summary)),
-                Err(why) => {
-                    unreadable += 1;
-                    tracing::warn!(%log, why, "a session's log cannot be read; `ctx doctor` says more");
-                }
-            }
+    let logs = session_logs(&*inner.journal).map_err(|error| journal_refusal(&error))?;
+    let share = logs.len().div_ceil(READERS).max(1);
+    let found: Vec<Option<Seen>> = std::thread::scope(|scope| {
+        let look = |part: &[LogPath]| part.iter().map(|log| look_at(inner, log)).collect::<Vec<_>>();
+        let readers: Vec<_> = logs.chunks(share).map(|part| scope.spawn(move || look(part))).collect();
+        // A reader that panicked has found nothing; what it was to read counts as unreadable below.
+        readers.into_iter().flat_map(|reader| reader.join().unwrap_or_default()).collect()
+    });
+    let seen: Vec<Seen> = found.into_iter().flatten().collect();
+    let unreadable = logs.len() - seen.len();
+    Ok((seen, unreadable))
+}
+
+fn look_at(inner: &Inner, log: &LogPath) -> Option<Seen> {
+    match find_one(&*inner.journal, log, inner.fresh.now()) {
+        Ok(summary) => {
+            let summary = finish_move(&*inner.journal, log.clone(), summary);
+            let agrees = files_agree(inner, &summary);
+            Some(Seen { summary, agrees })
+        }
+        Err(why) => {
+            tracing::warn!(%log, why, "a session's log cannot be read; `ctx doctor` says more");
+            None
         }
     }
-    Ok((summaries, unreadable))
 }
 
 /// What the two ends of a log say of its session.
