@@ -69,7 +69,7 @@ fn a_disk_that_fills_up_during_a_run_stops_it_and_its_end_is_written_when_there_
     assert_eq!((&refused["request"], &refused["code"]), (&json!("m2"), &json!("ENOSPC")));
     disk.free();
     let frames = client.until_done();
-    // Nobody asks for anything: the files come by themselves.
+    // The commit of the end brings the files up too.
     eventually("the files to show the end", || (daemon.file("default", "state") == "idle\n").then_some(()));
     let error = frames.iter().find(|frame| frame["type"] == "error").unwrap();
     assert_eq!((&error["code"], &error["reason"]), (&json!("ENOSPC"), &json!("disk_full")));
