@@ -477,6 +477,34 @@ impl Body {
         serde_json::to_string(self).unwrap_or_else(|_| r#"{"type":"unwritable"}"#.to_owned())
     }
 
+    /// The run that a record tells of; None where it tells of the session.
+    pub fn run(&self) -> Option<RunId> {
+        match self {
+            Body::Context(context) => Some(context.turn_id),
+            Body::User(user) => Some(user.turn_id),
+            Body::RunCreated(created) => Some(created.turn_id),
+            Body::AssistantStarted(started) => Some(started.turn_id),
+            Body::AssistantFinished(message) => Some(message.turn_id),
+            Body::ReasoningFinished(reasoning) => Some(reasoning.turn_id),
+            Body::ToolStarted(tool) => Some(tool.turn_id),
+            Body::ToolFinished(tool) => Some(tool.turn_id),
+            Body::RunFinished(end) => Some(end.turn_id),
+            Body::Cancelled(end) => Some(end.turn_id),
+            Body::Failed(end) => Some(end.turn_id),
+            Body::QueuedDiscarded(gone) => Some(gone.turn_id),
+            Body::SessionMeta(_)
+            | Body::StateChanged(_)
+            | Body::SessionRenamed(_)
+            | Body::ModelSet(_)
+            | Body::CwdChanged(_)
+            | Body::Attached(_)
+            | Body::Detached(_)
+            | Body::SessionFailed(_)
+            | Body::Archived(_)
+            | Body::Forked(_) => None,
+        }
+    }
+
     /// Reads the body out of a whole line of the log, envelope and all.
     pub fn decode(kind: &str, line: &str) -> Decoded {
         fn read<'a, T: Deserialize<'a>>(line: &'a str, wrap: impl FnOnce(T) -> Body) -> Decoded {

@@ -234,24 +234,8 @@ fn metadata(record: &Record) -> Value {
         Body::ToolStarted(tool) => json!({ "seq": seq, "provider_call_id": tool.provider_call_id }),
         Body::ToolFinished(tool) => json!({ "seq": seq, "truncated": tool.truncated, "blob": tool.blob,
             "duration_ms": tool.duration_ms }),
-        Body::SessionMeta(_)
-        | Body::Context(_)
-        | Body::RunCreated(_)
-        | Body::AssistantStarted(_)
-        | Body::ReasoningFinished(_)
-        | Body::RunFinished(_)
-        | Body::Cancelled(_)
-        | Body::Failed(_)
-        | Body::QueuedDiscarded(_)
-        | Body::StateChanged(_)
-        | Body::SessionRenamed(_)
-        | Body::ModelSet(_)
-        | Body::CwdChanged(_)
-        | Body::Attached(_)
-        | Body::Detached(_)
-        | Body::SessionFailed(_)
-        | Body::Archived(_)
-        | Body::Forked(_) => json!({ "seq": seq }),
+        // What is a message is decided in `conversation`; most know nothing more.
+        _ => json!({ "seq": seq }),
     }
 }
 

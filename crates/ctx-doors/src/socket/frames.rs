@@ -169,30 +169,7 @@ pub fn is_queued(record: &Record) -> bool {
 pub fn run_of(event: &Event) -> Option<RunId> {
     match event {
         Event::Delta { run, .. } => Some(*run),
-        Event::Record(record) => match &record.body {
-            Body::Context(context) => Some(context.turn_id),
-            Body::AssistantFinished(message) => Some(message.turn_id),
-            Body::ToolStarted(tool) => Some(tool.turn_id),
-            Body::ToolFinished(tool) => Some(tool.turn_id),
-            Body::RunFinished(end) => Some(end.turn_id),
-            Body::Cancelled(end) => Some(end.turn_id),
-            Body::Failed(end) => Some(end.turn_id),
-            Body::RunCreated(created) => Some(created.turn_id),
-            Body::SessionMeta(_)
-            | Body::User(_)
-            | Body::AssistantStarted(_)
-            | Body::ReasoningFinished(_)
-            | Body::QueuedDiscarded(_)
-            | Body::StateChanged(_)
-            | Body::SessionRenamed(_)
-            | Body::ModelSet(_)
-            | Body::CwdChanged(_)
-            | Body::Attached(_)
-            | Body::Detached(_)
-            | Body::SessionFailed(_)
-            | Body::Archived(_)
-            | Body::Forked(_) => None,
-        },
+        Event::Record(record) => record.body.run(),
     }
 }
 

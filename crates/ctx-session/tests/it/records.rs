@@ -281,6 +281,15 @@ fn a_body_begins_with_its_type_and_leaves_the_envelope_alone() {
 }
 
 #[test]
+fn the_run_of_a_body_is_the_one_that_its_line_names() {
+    for body in samples() {
+        let fields: Value = serde_json::from_str(&body.to_json()).unwrap();
+        let named = fields.get("turn_id").map(|id| id.as_str().unwrap().to_owned());
+        assert_eq!(body.run().map(|run| run.to_string()), named, "{fields}");
+    }
+}
+
+#[test]
 fn fields_of_a_later_version_are_ignored() {
     for body in samples() {
         let mut fields: Value = serde_json::from_str(&to_line(&record(body.clone()))).unwrap();

@@ -86,9 +86,7 @@ impl SessionRow {
             Body::AssistantFinished(message) => {
                 self.usage = self.usage.plus(message.usage.unwrap_or_default());
             }
-            Body::RunFinished(end) => self.end_run(end.turn_id),
-            Body::Cancelled(end) => self.end_run(end.turn_id),
-            Body::Failed(end) => self.end_run(end.turn_id),
+            Body::RunFinished(_) | Body::Cancelled(_) | Body::Failed(_) => self.end_run(record.body.run()),
             Body::StateChanged(change) => self.move_to(change.to, record.time),
             Body::SessionRenamed(renamed) => self.title = Some(renamed.title.clone()),
             Body::ModelSet(set) => self.model_override = set.model.clone(),
@@ -112,8 +110,8 @@ impl SessionRow {
         }
     }
 
-    fn end_run(&mut self, id: RunId) {
-        if let Some(run) = self.last_run.as_mut().filter(|run| run.id == id) {
+    fn end_run(&mut self, id: Option<RunId>) {
+        if let Some(run) = self.last_run.as_mut().filter(|run| Some(run.id) == id) {
             run.is_over = true;
         }
     }
