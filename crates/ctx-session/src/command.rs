@@ -2,12 +2,13 @@
 
 use serde_json::Value;
 
-use crate::ids::{CallId, MessageId, RunId, Ulid};
+use crate::ids::{ApprovalId, CallId, CheckpointId, CompactionId, IssueId, MessageId, RunId, Ulid};
 use crate::record::{
-    BlobRef, Body, CancelReason, DetachReason, Failure, FinishReason, LimitHit, PromptRef, Source,
-    ToolStatus, Usage,
+    BlobRef, Body, CancelReason, Compaction, CompactionFlag, DetachReason, Failure, FinishReason, LimitHit,
+    PromptRef, Source, Strategy, ToolStatus, Usage,
 };
 use crate::session::RunState;
+use crate::time::Timestamp;
 
 /// What is asked of a session that exists. Creating one is [`crate::rules::create`], or [`crate::rules::Fork`].
 #[derive(Debug, Clone, PartialEq)]
@@ -34,6 +35,68 @@ pub enum Command {
         run: RunId,
         reason: CancelReason,
         by: Option<u32>,
+        /// What a paused run had said so far; one that goes on keeps it when it stops.
+        partial: Option<Partial>,
+    },
+    /// Pauses the run that goes on.
+    Checkpoint {
+        by: Pauser,
+        reason: Option<String>,
+    },
+    /// The text is stored as a blob of this hash already.
+    EditPrompt {
+        checkpoint: CheckpointId,
+        target: String,
+        hash: String,
+        by: u32,
+    },
+    /// Of a checkpoint that a compaction waits at, this is approving it as it was proposed.
+    Resume {
+        checkpoint: CheckpointId,
+        admission: Admission,
+        by: u32,
+    },
+    /// Of a checkpoint that a compaction waits at, this is rejecting it.
+    Rollback {
+        checkpoint: CheckpointId,
+        by: u32,
+        partial: Option<Partial>,
+    },
+    /// Begins a compaction that the operator asks for: a run of its own.
+    Compact {
+        strategy: Option<Strategy>,
+        admission: Admission,
+        by: u32,
+    },
+    ApproveCompaction {
+        compaction: CompactionId,
+        edits: CompactionEdits,
+        admission: Admission,
+        by: u32,
+    },
+    RejectCompaction {
+        compaction: CompactionId,
+        by: u32,
+    },
+    FlagCompaction {
+        compaction: CompactionId,
+        /// `Some(None)` takes it back.
+        flag: Option<Option<CompactionFlag>>,
+        notes: Option<Option<String>>,
+        by: u32,
+    },
+    AnswerApproval {
+        approval: ApprovalId,
+        answer: ApprovalAnswer,
+        note: Option<String>,
+    },
+    /// The engine has made sure that the issue is there and nobody else's.
+    Bind {
+        issue: IssueId,
+        by: u32,
+    },
+    Unbind {
+        by: u32,
     },
     Rename {
         title: String,
@@ -68,6 +131,39 @@ pub enum Command {
     Recover {
         cause: Interruption,
     },
+}
+
+/// Who pauses a session.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Pauser {
+    Operator {
+        by: u32,
+    },
+    /// By a tool call, which is settled with it.
+    Model {
+        run: RunId,
+        call: CallId,
+    },
+}
+
+/// How the operator wants a proposed compaction; what is not named stays as it was proposed.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct CompactionEdits {
+    pub superseded: Option<Vec<Ulid>>,
+    pub summary: Option<String>,
+}
+
+/// What an approval is answered with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ApprovalAnswer {
+    Allow {
+        by: u32,
+    },
+    Deny {
+        by: u32,
+    },
+    /// Nobody did in time.
+    Timeout,
 }
 
 /// What took a run away from under its session.
@@ -127,12 +223,8 @@ pub enum Progress {
         message_id: MessageId,
         text: String,
     },
-    ToolStarted {
-        call_id: CallId,
-        provider_call_id: Option<String>,
-        name: String,
-        input: Value,
-    },
+    /// The tool calls of one answer, before any of them is made.
+    ToolsStarted(Vec<StartedTool>),
     ToolFinished {
         call_id: CallId,
         status: ToolStatus,
@@ -141,6 +233,24 @@ pub enum Progress {
         truncated: bool,
         blob: Option<BlobRef>,
     },
+    ApprovalRequested {
+        approval_id: ApprovalId,
+        call_id: CallId,
+        tool: String,
+        subject: Option<String>,
+        expires_at: Timestamp,
+    },
+    /// The conversation was made shorter, or a way to do so is proposed: then the session is paused and the run over.
+    Compacted(Box<Compaction>),
+}
+
+/// A tool call that the model asks for.
+#[derive(Debug, Clone, PartialEq)]
+pub struct StartedTool {
+    pub call_id: CallId,
+    pub provider_call_id: Option<String>,
+    pub name: String,
+    pub input: Value,
 }
 
 /// How a run came to its end.
@@ -172,6 +282,10 @@ pub struct Decision {
 pub enum Effect {
     /// Start the agent's loop for this run.
     StartRun { run: RunId },
+    /// Go on with a run that was paused: with the loop that is there, or with a new one.
+    ContinueRun { run: RunId },
+    /// An approval has its answer: whoever waits for it is told.
+    ApprovalSettled { approval: ApprovalId },
     /// Stop the loop and every process of the run; its end comes back as `FinishRun`.
     StopRun { run: RunId, reason: CancelReason, by: Option<u32> },
     /// Kill the loop and every process of the run now; the run's end is in the log already.
@@ -202,6 +316,11 @@ pub enum Answer {
         run: RunId,
         state: RunState,
     },
+    Checkpoint {
+        checkpoint: CheckpointId,
+    },
+    /// The session is paused: this waits until it is resumed.
+    Held,
     /// The command came too late and changes nothing.
     Ignored,
 }

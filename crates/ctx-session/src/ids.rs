@@ -132,6 +132,26 @@ id_type!(
     /// Names one tool call; the provider's own id may repeat and is kept beside it.
     CallId
 );
+id_type!(
+    /// Names a checkpoint.
+    CheckpointId
+);
+id_type!(
+    /// Names a compaction.
+    CompactionId
+);
+id_type!(
+    /// Names an approval that a tool call waits for.
+    ApprovalId
+);
+id_type!(
+    /// Names an issue of a project.
+    IssueId
+);
+id_type!(
+    /// Names a todo of an issue.
+    TodoId
+);
 
 /// Makes ULIDs that never go back, whatever the clock does.
 #[derive(Debug, Clone)]

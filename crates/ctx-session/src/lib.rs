@@ -6,8 +6,10 @@
 pub mod admission;
 pub mod code;
 pub mod command;
+pub mod control;
 pub mod conversation;
 pub mod ids;
+pub mod ledger;
 pub mod limits;
 pub mod name;
 pub mod record;
@@ -17,7 +19,10 @@ pub mod time;
 
 pub use code::{Code, Refusal};
 pub use command::{Answer, Command, Decision, Effect};
-pub use ids::{CallId, IdSource, MessageId, RunId, SessionId, Ulid};
+pub use ids::{
+    ApprovalId, CallId, CheckpointId, CompactionId, IdSource, IssueId, MessageId, RunId, SessionId, TodoId,
+    Ulid,
+};
 pub use limits::Limits;
 pub use name::{BadName, Name};
 pub use record::{Body, Record, Scope, StateName};

@@ -61,6 +61,16 @@ pub struct Limits {
     pub reattach_ms: u64,
     /// Frames kept for one session's detached operator, in bytes.
     pub reattach_bytes: usize,
+    /// Checkpoints of one session that are in its active list; older ones are archived.
+    pub checkpoints_per_session: usize,
+    /// Compactions that a session lists one by one; then the oldest become one row.
+    pub compactions_per_session: usize,
+    /// How many of the oldest become that row.
+    pub compactions_aggregated: usize,
+    /// How long a compaction may take before the oldest exchanges are dropped instead, in milliseconds.
+    pub compaction_ms: u64,
+    /// How long a tool call waits for an answer before it is denied, in milliseconds.
+    pub approval_ms: u64,
     /// Frames kept for all detached operators together, in bytes; who detached first is let go first.
     pub reattach_bytes_total: usize,
 }
@@ -93,6 +103,11 @@ impl Default for Limits {
             ping_ms: 15_000,
             slow_ms: 10_000,
             reattach_ms: 600_000,
+            checkpoints_per_session: 50,
+            compactions_per_session: 1_000,
+            compactions_aggregated: 100,
+            compaction_ms: 60_000,
+            approval_ms: 300_000,
             reattach_bytes: 50 * 1024 * 1024,
             reattach_bytes_total: 512 * 1024 * 1024,
         }

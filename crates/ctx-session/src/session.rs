@@ -7,8 +7,13 @@
 use std::collections::{BTreeMap, HashMap};
 
 use crate::code::Code;
-use crate::ids::{CallId, MessageId, RunId, SessionId, Ulid};
-use crate::record::{Body, Failure, LimitHit, Record, Scope, SessionMeta, StateName, Usage, User};
+use crate::control::{Checkpoint, Control};
+use crate::ids::{CallId, CheckpointId, IssueId, MessageId, RunId, SessionId, Ulid};
+use crate::ledger::Ledger;
+use crate::record::{
+    Body, Failure, FinishReason, LimitHit, Record, RunCreated, RunFinish, RunKind, Scope, SessionMeta,
+    StateName, Strategy, ToolPending, Usage, User,
+};
 use crate::time::Timestamp;
 
 /// Where a session stands. Illegal combinations (idle with a run, queued without one) cannot be written down.
@@ -17,6 +22,7 @@ pub enum State {
     Idle,
     Running { run: RunId },
     Queued { run: RunId, limit: Option<LimitHit> },
+    Paused { checkpoint: CheckpointId },
     Ended,
     Failed(Failure),
 }
@@ -27,6 +33,7 @@ impl State {
             State::Idle => StateName::Idle,
             State::Running { .. } => StateName::Running,
             State::Queued { .. } => StateName::Queued,
+            State::Paused { .. } => StateName::Paused,
             State::Ended => StateName::Ended,
             State::Failed(_) => StateName::Failed,
         }
@@ -66,7 +73,11 @@ impl RunState {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Run {
     pub id: RunId,
-    pub message_id: MessageId,
+    pub kind: RunKind,
+    /// The message it works on; a compaction that was asked for has none.
+    pub message_id: Option<MessageId>,
+    /// What a compaction that was asked for is to do; none: the agent's own.
+    pub strategy: Option<Strategy>,
     pub state: RunState,
     /// The seq of the user's message, where the run begins in the log.
     pub first_seq: u64,
@@ -76,6 +87,9 @@ pub struct Run {
     pub started_at: Option<Timestamp>,
     pub completed_at: Option<Timestamp>,
     pub usage: Usage,
+    pub finish_reason: Option<RunFinish>,
+    /// The model came to its end: nothing is left to do.
+    answered: bool,
 }
 
 impl Run {
@@ -107,6 +121,11 @@ pub struct Session {
     pub attached: Option<Attachment>,
     /// Put away: not listed unless asked for.
     pub archived: bool,
+    pub bound_issue: Option<IssueId>,
+    pub control: Control,
+    pub ledger: Ledger,
+    /// Calls of the paused run that have not started.
+    pending: Vec<ToolPending>,
     /// In the order of the log. Ids do not tell it: a clock may have jumped back between two daemons.
     runs: Vec<Run>,
     run_at: HashMap<RunId, usize>,
@@ -137,6 +156,10 @@ impl Session {
             next_seq: seq.saturating_add(1),
             attached: None,
             archived: false,
+            bound_issue: None,
+            control: Control::default(),
+            ledger: Ledger::default(),
+            pending: Vec::new(),
             runs: Vec::new(),
             run_at: HashMap::new(),
             client_ids: HashMap::new(),
@@ -168,12 +191,39 @@ impl Session {
         self.run(*self.client_ids.get(client_id)?)
     }
 
-    /// The run that goes on or waits, if one does.
+    /// The run that goes on, waits or is paused, if one does.
     pub fn current_run(&self) -> Option<&Run> {
         match &self.state {
             State::Running { run } | State::Queued { run, .. } => self.run(*run),
+            State::Paused { .. } => self.paused_run(),
             State::Idle | State::Ended | State::Failed(_) => None,
         }
+    }
+
+    /// The checkpoint that the session is paused at.
+    pub fn paused_at(&self) -> Option<&Checkpoint> {
+        match &self.state {
+            State::Paused { checkpoint } => self.control.checkpoint(*checkpoint),
+            State::Idle | State::Running { .. } | State::Queued { .. } | State::Ended | State::Failed(_) => {
+                None
+            }
+        }
+    }
+
+    /// The run that a checkpoint paused. One that proposed a compaction is over.
+    fn paused_run(&self) -> Option<&Run> {
+        self.run(self.paused_at()?.created.turn_id).filter(|run| !run.state.is_over())
+    }
+
+    /// Whether there is nothing left to do for a run but to end it.
+    pub fn is_answered(&self, run: RunId) -> bool {
+        let answered = self.run(run).is_some_and(|run| run.answered);
+        answered && self.pending.is_empty() && self.open_tools_of(run).next().is_none()
+    }
+
+    /// Calls that the model made while its session was paused; they start when it is resumed.
+    pub fn pending_calls(&self) -> &[ToolPending] {
+        &self.pending
     }
 
     /// Tools that were started and not settled, with the time they started at.
@@ -196,12 +246,37 @@ impl Session {
         self.next_seq = self.next_seq.max(record.seq.saturating_add(1));
         // A clock that jumps back must not make a session look older than it is.
         self.updated_at = self.updated_at.max(record.time);
+        self.control.apply(record);
+        self.ledger.apply(record);
         match &record.body {
             Body::SessionMeta(_)
-            | Body::RunCreated(_)
-            | Body::AssistantStarted(_)
             | Body::ReasoningFinished(_)
-            | Body::QueuedDiscarded(_) => {}
+            | Body::QueuedDiscarded(_)
+            | Body::System(_)
+            | Body::CheckpointCreated(_)
+            | Body::PromptEdited(_)
+            | Body::CheckpointResumed(_)
+            | Body::RolledBack(_)
+            | Body::Compaction(_)
+            | Body::CompactionApproved(_)
+            | Body::CompactionRejected(_)
+            | Body::CompactionFlagged(_)
+            | Body::CompactionsAggregated(_)
+            | Body::ApprovalRequested(_)
+            | Body::ApprovalSettled(_) => {}
+            Body::RunCreated(created) => self.begin_run_without_message(created, record),
+            Body::AssistantStarted(started) => {
+                if let Some(run) = self.open_run(started.turn_id) {
+                    run.answered = false;
+                }
+            }
+            Body::ToolPending(tool) => {
+                if self.open_run(tool.turn_id).is_some() {
+                    self.pending.push(tool.clone());
+                }
+            }
+            Body::Bound(bound) => self.bound_issue = Some(bound.issue_id),
+            Body::Unbound(_) => self.bound_issue = None,
             Body::User(user) => self.begin_run(user, record),
             Body::Context(context) => {
                 if let Some(run) = self.open_run(context.turn_id) {
@@ -209,8 +284,12 @@ impl Session {
                 }
             }
             Body::AssistantFinished(message) => {
-                if let (Some(run), Some(usage)) = (self.open_run(message.turn_id), message.usage) {
-                    run.usage = run.usage.plus(usage);
+                if let Some(run) = self.open_run(message.turn_id) {
+                    run.usage = run.usage.plus(message.usage.unwrap_or_default());
+                    run.answered = match message.finish_reason {
+                        FinishReason::Stop | FinishReason::Length => true,
+                        FinishReason::ToolCalls | FinishReason::Cancelled | FinishReason::Error => false,
+                    };
                 }
             }
             Body::ToolStarted(tool) => {
@@ -218,13 +297,20 @@ impl Session {
                 if let Some(open) = self.open_run(run) {
                     // A run that calls tools has begun, also where its `context` is damaged.
                     open.start(started);
+                    open.answered = false;
+                    self.pending.retain(|pending| pending.call_id != tool.call_id);
                     self.open_tools.insert(tool.call_id, OpenTool { run, started });
                 }
             }
             Body::ToolFinished(tool) => {
                 self.open_tools.remove(&tool.call_id);
             }
-            Body::RunFinished(end) => self.end_run(end.turn_id, RunState::Done, record),
+            Body::RunFinished(end) => {
+                if let Some(run) = self.open_run(end.turn_id) {
+                    run.finish_reason = end.finish_reason;
+                }
+                self.end_run(end.turn_id, RunState::Done, record);
+            }
             Body::Cancelled(end) => self.end_run(end.turn_id, RunState::Cancelled, record),
             Body::Failed(end) => {
                 let failure =
@@ -255,6 +341,9 @@ impl Session {
             run.completed_at = Some(record.time);
         }
         self.open_tools.clear();
+        self.pending.clear();
+        self.control.begin_as_fork();
+        self.bound_issue = None;
         self.client_ids.clear();
         self.attached = None;
         self.archived = false;
@@ -271,10 +360,32 @@ impl Session {
         if let Some(client_id) = &user.client_id {
             self.client_ids.insert(client_id.clone(), user.turn_id);
         }
-        self.run_at.insert(user.turn_id, self.runs.len());
+        let created =
+            RunCreated { turn_id: user.turn_id, kind: RunKind::Message, continues: None, strategy: None };
+        self.push_run(&created, Some(user.message_id), record);
+    }
+
+    /// A run that no message begins, or whose message is damaged.
+    fn begin_run_without_message(&mut self, created: &RunCreated, record: &Record) {
+        match created.kind {
+            // Its message has begun it. Where damage took that, there is nothing to work on.
+            RunKind::Message => {}
+            RunKind::Compaction | RunKind::Continuation if self.run_at.contains_key(&created.turn_id) => {}
+            RunKind::Compaction => self.push_run(created, None, record),
+            RunKind::Continuation => {
+                let message = created.continues.and_then(|run| self.run(run)).and_then(|run| run.message_id);
+                self.push_run(created, message, record);
+            }
+        }
+    }
+
+    fn push_run(&mut self, created: &RunCreated, message_id: Option<MessageId>, record: &Record) {
+        self.run_at.insert(created.turn_id, self.runs.len());
         self.runs.push(Run {
-            id: user.turn_id,
-            message_id: user.message_id,
+            id: created.turn_id,
+            kind: created.kind,
+            message_id,
+            strategy: created.strategy,
             state: RunState::Pending,
             first_seq: record.seq,
             end_seq: None,
@@ -282,6 +393,8 @@ impl Session {
             started_at: None,
             completed_at: None,
             usage: Usage::default(),
+            finish_reason: None,
+            answered: false,
         });
     }
 
@@ -293,6 +406,7 @@ impl Session {
     /// The first end wins.
     fn end_run(&mut self, id: RunId, state: RunState, record: &Record) {
         self.open_tools.retain(|_, tool| tool.run != id);
+        self.pending.retain(|tool| tool.turn_id != id);
         if let Some(run) = self.open_run(id) {
             run.state = state;
             run.end_seq = Some(record.seq);
@@ -304,6 +418,7 @@ impl Session {
     fn next_run(&self) -> Option<RunId> {
         let waits = match &self.state {
             State::Queued { run, .. } => self.run(*run),
+            State::Paused { .. } => self.paused_run(),
             State::Idle | State::Running { .. } | State::Ended | State::Failed(_) => None,
         };
         let mut runs = waits.into_iter().chain(self.runs.last());
@@ -315,22 +430,31 @@ impl Session {
         self.state = match (to, self.next_run()) {
             (StateName::Running, Some(run)) => State::Running { run },
             (StateName::Queued, Some(run)) => State::Queued { run, limit },
+            (StateName::Paused, _) => self.newly_paused(),
             // Damage took the message that would have been running: nothing is.
             (StateName::Running | StateName::Queued, None) | (StateName::Idle, _) => State::Idle,
             (StateName::Ended, _) => State::Ended,
             (StateName::Failed, _) => match &self.state {
                 State::Failed(failure) => State::Failed(failure.clone()),
-                State::Idle | State::Running { .. } | State::Queued { .. } | State::Ended => {
-                    State::Failed(Failure {
-                        code: Code::Eio,
-                        reason: "unknown".to_owned(),
-                        message: "the record that says why is damaged".to_owned(),
-                    })
-                }
+                State::Idle
+                | State::Running { .. }
+                | State::Queued { .. }
+                | State::Paused { .. }
+                | State::Ended => State::Failed(Failure {
+                    code: Code::Eio,
+                    reason: "unknown".to_owned(),
+                    message: "the record that says why is damaged".to_owned(),
+                }),
             },
         };
         if to.is_over() {
             self.ended_at = Some(time);
         }
+    }
+
+    /// The checkpoint is made before the move. Where damage took it, there is nothing to resume.
+    fn newly_paused(&self) -> State {
+        let newest = self.control.checkpoints.last().filter(|checkpoint| checkpoint.resumed_at.is_none());
+        newest.map_or(State::Idle, |checkpoint| State::Paused { checkpoint: checkpoint.id() })
     }
 }

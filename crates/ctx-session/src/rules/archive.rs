@@ -20,6 +20,9 @@ pub(super) fn archive(session: &Session, archived: bool, by: u32) -> Result<Deci
         State::Queued { .. } => {
             return Err(busy("a message is queued; resume or discard it, then archive it"));
         }
+        State::Paused { .. } => {
+            return Err(busy("session is paused; resume it or roll it back, then archive it"));
+        }
     }
     let record = Body::Archived(Archived { archived, by: Some(by) });
     Ok(Decision { records: vec![record], effects: Vec::new(), answer: Answer::Done })
@@ -29,7 +32,7 @@ pub(super) fn archive(session: &Session, archived: bool, by: u32) -> Result<Deci
 pub fn may_purge(state: StateName) -> Result<(), Refusal> {
     match state {
         StateName::Ended | StateName::Failed => Ok(()),
-        StateName::Idle | StateName::Running | StateName::Queued => {
+        StateName::Idle | StateName::Running | StateName::Queued | StateName::Paused => {
             Err(Refusal::new(Code::Ebusy, format!("session is {state}; end it first, then purge it")))
         }
     }

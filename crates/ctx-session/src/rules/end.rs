@@ -15,7 +15,11 @@ pub(super) fn end(
     now: Timestamp,
 ) -> Result<Decision, Refusal> {
     match &session.state {
-        State::Idle | State::Running { .. } | State::Queued { .. } | State::Failed(_) => {}
+        State::Idle
+        | State::Running { .. }
+        | State::Queued { .. }
+        | State::Paused { .. }
+        | State::Failed(_) => {}
         State::Ended => return Err(over(session)),
     }
     let outcome = Outcome::Cancelled { reason: CancelReason::SessionEnded, by: Some(by) };
@@ -31,7 +35,7 @@ pub(super) fn fail(
     now: Timestamp,
 ) -> Result<Decision, Refusal> {
     match &session.state {
-        State::Idle | State::Running { .. } | State::Queued { .. } => {}
+        State::Idle | State::Running { .. } | State::Queued { .. } | State::Paused { .. } => {}
         State::Ended | State::Failed(_) => return Ok(answer(Answer::Ignored)),
     }
     let last = vec![
@@ -54,7 +58,7 @@ fn close(
     let mut effects = Vec::new();
     if let Some(run) = session.current_run() {
         records.extend(settle(session, run, outcome, partial, now));
-        if from == StateName::Running {
+        if matches!(from, StateName::Running | StateName::Paused) {
             effects.push(Effect::KillRun { run: run.id });
         }
     }

@@ -1,21 +1,30 @@
 //! The rules: which command is allowed in which state, what it writes, and what it starts.
 //!
 //! ```text
-//! idle    -> running  message_posted      running -> ended    session_ended
-//! idle    -> queued   concurrency_limit   running -> failed   session_failed
-//! queued  -> running  queue_resumed       queued  -> ended    session_ended
-//! queued  -> idle     queued_discarded    queued  -> failed   session_failed
-//! running -> idle     run_completed       idle    -> ended    session_ended
-//! running -> idle     run_failed          idle    -> failed   session_failed
-//! running -> idle     run_cancelled       failed  -> ended    session_ended
-//! running -> idle     crash_recovered
+//! idle    -> running  message_posted        paused  -> running  checkpoint_resumed
+//! idle    -> queued   concurrency_limit     paused  -> idle     checkpoint_resumed
+//! idle    -> running  compaction_requested  paused  -> idle     rolled_back
+//! queued  -> running  queue_resumed         paused  -> idle     run_cancelled
+//! queued  -> idle     queued_discarded      paused  -> running  compaction_approved
+//! running -> idle     run_completed         paused  -> idle     compaction_approved
+//! running -> idle     run_failed            paused  -> idle     compaction_rejected
+//! running -> idle     run_cancelled         running -> ended    session_ended
+//! running -> idle     crash_recovered       running -> failed   session_failed
+//! running -> paused   checkpoint            queued  -> ended    session_ended
+//! idle    -> ended    session_ended         queued  -> failed   session_failed
+//! idle    -> failed   session_failed        paused  -> ended    session_ended
+//! failed  -> ended    session_ended         paused  -> failed   session_failed
 //! ```
 //!
 //! A test walks every pair of state and command and compares what it finds with this table. One file per
 //! subject; each matches every state, so that a new state does not compile until it is decided here.
 
+mod approval;
 mod archive;
 mod attach;
+mod bind;
+mod checkpoint;
+mod compaction;
 mod create;
 mod end;
 mod fork;
@@ -31,10 +40,10 @@ pub use fork::Fork;
 pub use post::check_message;
 
 use crate::code::{Code, Refusal};
-use crate::command::{Answer, Command, Decision, Effect};
+use crate::command::{Admission, Answer, Command, Decision, Effect, RunContext};
 use crate::ids::IdSource;
 use crate::limits::Limits;
-use crate::record::{Body, StateChanged, StateName, Trigger};
+use crate::record::{Body, LimitScope, StateChanged, StateName, Trigger};
 use crate::session::Session;
 use crate::time::Timestamp;
 
@@ -52,11 +61,38 @@ impl Session {
             Command::PostMessage(post) => post::post_message(self, post, given),
             Command::ResumeQueued { admission, by } => queue::resume_queued(self, admission, *by),
             Command::DiscardQueued { by } => queue::discard_queued(self, *by),
-            Command::Progress { run, progress } => run::progress(self, *run, progress),
+            Command::Progress { run, progress } => run::progress(self, *run, progress, given),
             Command::FinishRun { run, outcome, partial } => {
                 run::finish_run(self, *run, outcome, partial.as_ref(), given.now)
             }
-            Command::CancelRun { run, reason, by } => run::cancel_run(self, *run, *reason, *by),
+            Command::CancelRun { run, reason, by, partial } => {
+                run::cancel_run(self, *run, *reason, *by, partial.as_ref(), given.now)
+            }
+            Command::Checkpoint { by, reason } => checkpoint::checkpoint(self, *by, reason.as_deref(), given),
+            Command::EditPrompt { checkpoint, target, hash, by } => {
+                checkpoint::edit_prompt(self, *checkpoint, target, hash, *by)
+            }
+            Command::Resume { checkpoint, admission, by } => {
+                checkpoint::resume(self, *checkpoint, admission, *by, given)
+            }
+            Command::Rollback { checkpoint, by, partial } => {
+                checkpoint::rollback(self, *checkpoint, *by, partial.as_ref(), given)
+            }
+            Command::Compact { strategy, admission, by } => {
+                compaction::compact(self, *strategy, admission, *by, given)
+            }
+            Command::ApproveCompaction { compaction, edits, admission, by } => {
+                compaction::approve(self, *compaction, edits, admission, *by, given)
+            }
+            Command::RejectCompaction { compaction, by } => compaction::reject(self, *compaction, *by, given),
+            Command::FlagCompaction { compaction, flag, notes, by } => {
+                compaction::flag(self, *compaction, *flag, notes.as_ref(), *by, given.limits)
+            }
+            Command::AnswerApproval { approval, answer, note } => {
+                approval::answer_approval(self, *approval, *answer, note.as_deref(), given.limits)
+            }
+            Command::Bind { issue, by } => bind::bind(self, *issue, *by),
+            Command::Unbind { by } => bind::unbind(self, *by),
             Command::Rename { title } => settings::rename(title, given.limits),
             Command::SetModel { model } => settings::set_model(self, model.as_deref()),
             Command::Attach { connection, user, device_hint, takeover } => {
@@ -96,6 +132,24 @@ fn over(session: &Session) -> Refusal {
         Code::Eshutdown,
         format!("session has {state}; start a new one with another message or name"),
     )
+}
+
+/// Under what a run would work, when there is a place for it.
+fn slot_of(admission: &Admission) -> Result<&RunContext, Refusal> {
+    match admission {
+        Admission::Granted(context) => Ok(context),
+        Admission::Full(hit) => {
+            let whose = match hit.scope {
+                LimitScope::PerProject => "in this project",
+                LimitScope::PerOperator => "of this operator",
+            };
+            let message = format!(
+                "no slot is free: {} of {} sessions {whose} are running; wait for one to end or cancel one",
+                hit.running, hit.limit
+            );
+            Err(Refusal::new(Code::Ebusy, message))
+        }
+    }
 }
 
 fn busy(message: &str) -> Refusal {

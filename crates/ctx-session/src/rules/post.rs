@@ -1,12 +1,13 @@
 //! Posting a message: the only thing that begins a run.
 
-use super::{Given, answer, busy, count_changed, over};
+use super::{Given, answer, busy, count_changed, over, queue::message_of};
 use crate::code::{Code, Refusal};
 use crate::command::{Admission, Answer, Decision, Effect, PostMessage, RunContext};
 use crate::ids::{MessageId, RunId};
 use crate::limits::Limits;
 use crate::record::{
-    Archived, Body, Context, CwdChanged, ModelSet, RunCreated, StateChanged, StateName, Trigger, User,
+    Archived, Body, Context, CwdChanged, ModelSet, RunCreated, RunKind, StateChanged, StateName, Trigger,
+    User,
 };
 use crate::session::{RunState, Session, State};
 
@@ -31,13 +32,14 @@ pub(super) fn may_post(
     // A retry is answered in every state: the client may have lost our first answer to a crash.
     if let Some(run) = client_id.and_then(|id| session.run_of_client_id(id)) {
         let state = run.state.clone();
-        return Ok(Some(Answer::Posted { run: run.id, message: run.message_id, state, repeated: true }));
+        return Ok(Some(Answer::Posted { run: run.id, message: message_of(run), state, repeated: true }));
     }
     check_message(text, client_id, limits)?;
     match &session.state {
         State::Idle => Ok(None),
         State::Running { .. } => Err(busy("session is running; cancel the run or wait")),
         State::Queued { .. } => Err(busy("a message is queued; resume or discard it first")),
+        State::Paused { .. } => Err(busy("session is paused; resume it or roll it back first")),
         State::Ended | State::Failed(_) => Err(over(session)),
     }
 }
@@ -82,7 +84,12 @@ fn begin(session: &Session, post: &PostMessage, given: &mut Given<'_>) -> Decisi
         client_id: post.client_id.clone(),
         text: post.text.clone(),
     }));
-    records.push(Body::RunCreated(RunCreated { turn_id: run }));
+    records.push(Body::RunCreated(RunCreated {
+        turn_id: run,
+        kind: RunKind::Message,
+        continues: None,
+        strategy: None,
+    }));
     let from = StateName::Idle;
     let (state, effects) = match &post.admission {
         Admission::Granted(context) => {

@@ -1,7 +1,12 @@
 //! What a session needs after the daemon that worked on it is gone. Ordinary records, so that a second crash in
 //! the middle of recovery is harmless.
 
-use super::{answer, attach::detached, count_changed, moved, run::settle};
+use super::{
+    answer,
+    attach::detached,
+    count_changed, moved,
+    run::{interrupted, settle},
+};
 use crate::code::{Code, Refusal};
 use crate::command::{Answer, Decision, Effect, Interruption, Outcome};
 use crate::ids::RunId;
@@ -33,11 +38,16 @@ pub(super) fn recover(session: &Session, cause: Interruption, now: Timestamp) ->
     for run in session.runs().filter(|run| !run.state.is_over() && Some(run.id) != waits) {
         records.extend(settle(session, run, &Outcome::Failed(failure(cause)), None, now));
     }
+    // What was going on in a paused run is gone; the run itself waits for the operator.
+    if let Some(run) = waits {
+        records.extend(interrupted(session, run, now));
+    }
     let to = match &session.state {
         State::Running { .. } | State::Idle => StateName::Idle,
         // Damage may have taken the record with which a queued run was resumed or discarded.
         State::Queued { .. } if waits.is_none() => StateName::Idle,
         State::Queued { .. } => StateName::Queued,
+        State::Paused { .. } => StateName::Paused,
         State::Ended => StateName::Ended,
         State::Failed(_) => StateName::Failed,
     };
@@ -68,12 +78,13 @@ fn let_go(session: &Session, cause: Interruption) -> (Vec<Body>, Vec<Effect>) {
     }
 }
 
-/// The run that is queued and never began: it waits through a restart.
+/// The run that is queued and never began, or is paused: it waits through a restart.
 fn waiting_run(session: &Session) -> Option<RunId> {
     match &session.state {
         State::Queued { run, .. } => {
             session.run(*run).filter(|run| run.state == RunState::Pending).map(|run| run.id)
         }
+        State::Paused { .. } => session.current_run().map(|run| run.id),
         State::Idle | State::Running { .. } | State::Ended | State::Failed(_) => None,
     }
 }

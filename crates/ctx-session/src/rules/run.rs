@@ -2,45 +2,127 @@
 
 use serde_json::Value;
 
-use super::{answer, count_changed, moved, queue::discard};
+use super::{Given, answer, compaction, count_changed, moved, queue::discard};
 use crate::code::{Code, Refusal};
-use crate::command::{Answer, Decision, Effect, Outcome, Partial, Progress};
+use crate::command::{Answer, Decision, Effect, Outcome, Partial, Progress, StartedTool};
 use crate::ids::RunId;
 use crate::record::{
-    AssistantFinished, AssistantStarted, Body, CancelReason, Cancelled, Failed, FinishReason,
-    ReasoningFinished, RunFinished, StateName, ToolFinished, ToolStarted, ToolStatus, Trigger,
+    ApprovalOutcome, ApprovalRequested, ApprovalSettled, AssistantFinished, AssistantStarted, Body,
+    CancelReason, Cancelled, Failed, FinishReason, ReasoningFinished, RunFinished, StateName, ToolFinished,
+    ToolPending, ToolStarted, ToolStatus, Trigger,
 };
 use crate::session::{Run, RunState, Session, State};
 use crate::time::Timestamp;
 
-/// Progress of a run that is over comes from a loop that has not noticed yet: it is dropped.
-pub(super) fn progress(session: &Session, run: RunId, progress: &Progress) -> Result<Decision, Refusal> {
-    match &session.state {
-        State::Running { run: current } if *current == run => {}
-        State::Running { .. } | State::Idle | State::Queued { .. } | State::Ended | State::Failed(_) => {
-            return Ok(answer(Answer::Ignored));
-        }
-    }
+/// Progress of a run that is over comes from a loop that has not noticed yet: it is dropped. While the session is
+/// paused, what was in flight is read to its end, and nothing new begins.
+pub(super) fn progress(
+    session: &Session,
+    run: RunId,
+    progress: &Progress,
+    given: &mut Given<'_>,
+) -> Result<Decision, Refusal> {
+    let is_paused = match &session.state {
+        State::Running { run: current } if *current == run => false,
+        State::Paused { .. } if session.current_run().is_some_and(|current| current.id == run) => true,
+        State::Running { .. }
+        | State::Paused { .. }
+        | State::Idle
+        | State::Queued { .. }
+        | State::Ended
+        | State::Failed(_) => return Ok(answer(Answer::Ignored)),
+    };
     check_tool(session, progress)?;
-    let body = progress_record(run, progress);
-    Ok(Decision { records: vec![body], effects: Vec::new(), answer: Answer::Done })
+    let done = |records| Ok(Decision { records, effects: Vec::new(), answer: Answer::Done });
+    match (progress.clone(), is_paused) {
+        (Progress::AssistantStarted { message_id, model, step }, _) => {
+            done(vec![Body::AssistantStarted(AssistantStarted { turn_id: run, message_id, model, step })])
+        }
+        (Progress::AssistantFinished { message_id, text, finish_reason, usage }, _) => {
+            let turn_id = run;
+            done(vec![Body::AssistantFinished(AssistantFinished {
+                turn_id,
+                message_id,
+                text,
+                finish_reason,
+                usage,
+            })])
+        }
+        (Progress::ReasoningFinished { message_id, text }, _) => {
+            done(vec![Body::ReasoningFinished(ReasoningFinished { turn_id: run, message_id, text })])
+        }
+        (Progress::ToolsStarted(calls), false) => {
+            done(calls.into_iter().map(|call| tool_started(run, call)).collect())
+        }
+        (Progress::ToolsStarted(calls), true) => {
+            let is_new =
+                |call: &StartedTool| !session.pending_calls().iter().any(|p| p.call_id == call.call_id);
+            let records = calls.into_iter().filter(is_new).map(|call| tool_pending(run, call)).collect();
+            Ok(Decision { records, effects: Vec::new(), answer: Answer::Held })
+        }
+        (Progress::ToolFinished { call_id, status, duration_ms, output, truncated, blob }, _) => {
+            let turn_id = run;
+            done(vec![Body::ToolFinished(ToolFinished {
+                turn_id,
+                call_id,
+                status,
+                duration_ms,
+                output,
+                truncated,
+                blob,
+            })])
+        }
+        (Progress::ApprovalRequested { .. } | Progress::Compacted(_), true) => Ok(answer(Answer::Held)),
+        (Progress::ApprovalRequested { approval_id, call_id, tool, subject, expires_at }, false) => {
+            let turn_id = run;
+            done(vec![Body::ApprovalRequested(ApprovalRequested {
+                turn_id,
+                approval_id,
+                call_id,
+                tool,
+                subject,
+                expires_at,
+            })])
+        }
+        (Progress::Compacted(compaction), false) => match session.run(run) {
+            Some(run) => compaction::compacted(session, run, &compaction, given),
+            None => Ok(answer(Answer::Ignored)),
+        },
+    }
+}
+
+fn tool_started(turn_id: RunId, call: StartedTool) -> Body {
+    let StartedTool { call_id, provider_call_id, name, input } = call;
+    Body::ToolStarted(ToolStarted { turn_id, call_id, provider_call_id, name, input: readable(input) })
+}
+
+fn tool_pending(turn_id: RunId, call: StartedTool) -> Body {
+    let StartedTool { call_id, provider_call_id, name, input } = call;
+    Body::ToolPending(ToolPending { turn_id, call_id, provider_call_id, name, input: readable(input) })
 }
 
 /// In the log every tool that ends has started, and ends once.
 fn check_tool(session: &Session, progress: &Progress) -> Result<(), Refusal> {
     let is_open = |call_id| session.open_tools().any(|(open, _)| open == call_id);
     match progress {
-        Progress::ToolStarted { call_id, .. } if is_open(*call_id) => {
-            Err(Refusal::new(Code::Eexist, format!("tool call {call_id} has started already")))
-        }
+        Progress::ToolsStarted(calls) => match calls.iter().find(|call| is_open(call.call_id)) {
+            Some(StartedTool { call_id, .. }) => {
+                Err(Refusal::new(Code::Eexist, format!("tool call {call_id} has started already")))
+            }
+            None => Ok(()),
+        },
         Progress::ToolFinished { call_id, .. } if !is_open(*call_id) => {
             Err(Refusal::new(Code::Enoent, format!("no tool call {call_id} is open in this run")))
         }
-        Progress::ToolStarted { .. }
-        | Progress::ToolFinished { .. }
+        Progress::ApprovalRequested { call_id, .. } if !is_open(*call_id) => {
+            Err(Refusal::new(Code::Enoent, format!("no tool call {call_id} is open in this run")))
+        }
+        Progress::ToolFinished { .. }
+        | Progress::ApprovalRequested { .. }
         | Progress::AssistantStarted { .. }
         | Progress::AssistantFinished { .. }
-        | Progress::ReasoningFinished { .. } => Ok(()),
+        | Progress::ReasoningFinished { .. }
+        | Progress::Compacted(_) => Ok(()),
     }
 }
 
@@ -61,35 +143,6 @@ fn deeper_than(levels: usize, value: &Value) -> bool {
     }
 }
 
-fn progress_record(turn_id: RunId, progress: &Progress) -> Body {
-    match progress.clone() {
-        Progress::AssistantStarted { message_id, model, step } => {
-            Body::AssistantStarted(AssistantStarted { turn_id, message_id, model, step })
-        }
-        Progress::AssistantFinished { message_id, text, finish_reason, usage } => {
-            Body::AssistantFinished(AssistantFinished { turn_id, message_id, text, finish_reason, usage })
-        }
-        Progress::ReasoningFinished { message_id, text } => {
-            Body::ReasoningFinished(ReasoningFinished { turn_id, message_id, text })
-        }
-        Progress::ToolStarted { call_id, provider_call_id, name, input } => {
-            let input = readable(input);
-            Body::ToolStarted(ToolStarted { turn_id, call_id, provider_call_id, name, input })
-        }
-        Progress::ToolFinished { call_id, status, duration_ms, output, truncated, blob } => {
-            Body::ToolFinished(ToolFinished {
-                turn_id,
-                call_id,
-                status,
-                duration_ms,
-                output,
-                truncated,
-                blob,
-            })
-        }
-    }
-}
-
 pub(super) fn finish_run(
     session: &Session,
     run: RunId,
@@ -102,9 +155,19 @@ pub(super) fn finish_run(
         (_, Some(found)) if found.state.is_over() => {
             return Ok(answer(Answer::Run { run, state: found.state.clone() }));
         }
-        (State::Idle | State::Running { .. } | State::Queued { .. } | State::Ended | State::Failed(_), _) => {
-            return Ok(answer(Answer::Ignored));
+        // It ends when the session is resumed; rollback and cancel end it otherwise.
+        (State::Paused { .. }, Some(found)) if Some(found) == session.current_run() => {
+            return Ok(answer(Answer::Held));
         }
+        (
+            State::Idle
+            | State::Running { .. }
+            | State::Queued { .. }
+            | State::Paused { .. }
+            | State::Ended
+            | State::Failed(_),
+            _,
+        ) => return Ok(answer(Answer::Ignored)),
     };
     let mut records = settle(session, current, outcome, partial, now);
     let (from, to) = (StateName::Running, StateName::Idle);
@@ -141,21 +204,14 @@ pub(super) fn settle(
             usage: None,
         }));
     }
-    for (call_id, started) in session.open_tools_of(run.id) {
-        records.push(Body::ToolFinished(ToolFinished {
-            turn_id: run.id,
-            call_id,
-            status: ToolStatus::Interrupted,
-            duration_ms: now.millis_since(started),
-            output: "the run ended before this tool did".to_owned(),
-            truncated: false,
-            blob: None,
-        }));
-    }
+    records.extend(interrupted(session, run.id, now));
     // Waiting in the queue is not work.
     let duration_ms = run.started_at.map_or(0, |started| now.millis_since(started));
     records.push(match outcome {
-        Outcome::Done => Body::RunFinished(RunFinished { turn_id: run.id, duration_ms, usage: run.usage }),
+        Outcome::Done => {
+            let (turn_id, usage) = (run.id, run.usage);
+            Body::RunFinished(RunFinished { turn_id, duration_ms, usage, finish_reason: None })
+        }
         Outcome::Failed(failure) => Body::Failed(Failed {
             turn_id: run.id,
             code: failure.code,
@@ -170,12 +226,42 @@ pub(super) fn settle(
     records
 }
 
+/// What settles the tools and approvals that a run left open.
+pub(super) fn interrupted(session: &Session, run: RunId, now: Timestamp) -> Vec<Body> {
+    let mut records = Vec::new();
+    for approval in session.control.open_approvals().filter(|approval| approval.asked.turn_id == run) {
+        let approval_id = approval.asked.approval_id;
+        let outcome = ApprovalOutcome::Interrupted;
+        records.push(Body::ApprovalSettled(ApprovalSettled {
+            turn_id: run,
+            approval_id,
+            outcome,
+            by: None,
+            note: None,
+        }));
+    }
+    for (call_id, started) in session.open_tools_of(run) {
+        records.push(Body::ToolFinished(ToolFinished {
+            turn_id: run,
+            call_id,
+            status: ToolStatus::Interrupted,
+            duration_ms: now.millis_since(started),
+            output: "the run ended before this tool did".to_owned(),
+            truncated: false,
+            blob: None,
+        }));
+    }
+    records
+}
+
 /// Asks a run to stop. Its end comes as `FinishRun`, so that a run which ends by itself meanwhile wins.
 pub(super) fn cancel_run(
     session: &Session,
     run: RunId,
     reason: CancelReason,
     by: Option<u32>,
+    partial: Option<&Partial>,
+    now: Timestamp,
 ) -> Result<Decision, Refusal> {
     let Some(found) = session.run(run) else {
         return Err(Refusal::new(Code::Enoent, format!("no run {run} in this session")));
@@ -189,8 +275,17 @@ pub(super) fn cancel_run(
         }),
         // A run that never started has nothing to stop: cancelling it is discarding its message.
         State::Queued { run: current, .. } if *current == run => Ok(discard(session, found, reason, by)),
-        State::Running { .. } | State::Queued { .. } | State::Idle | State::Ended | State::Failed(_) => {
-            Ok(answer(Answer::Run { run, state }))
+        State::Paused { .. } if session.current_run() == Some(found) => {
+            let mut records = settle(session, found, &Outcome::Cancelled { reason, by }, partial, now);
+            records.push(moved(StateName::Paused, StateName::Idle, Trigger::RunCancelled, by));
+            let answer = Answer::Run { run, state: RunState::Cancelled };
+            Ok(Decision { records, effects: vec![Effect::KillRun { run }], answer })
         }
+        State::Running { .. }
+        | State::Queued { .. }
+        | State::Paused { .. }
+        | State::Idle
+        | State::Ended
+        | State::Failed(_) => Ok(answer(Answer::Run { run, state })),
     }
 }

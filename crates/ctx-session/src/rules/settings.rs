@@ -26,7 +26,7 @@ pub(super) fn rename(title: &str, limits: &Limits) -> Result<Decision, Refusal> 
 /// Sticky: holds from the next run on, until changed or cleared. The engine has checked that the model exists.
 pub(super) fn set_model(session: &Session, model: Option<&str>) -> Result<Decision, Refusal> {
     match &session.state {
-        State::Idle | State::Running { .. } | State::Queued { .. } => {}
+        State::Idle | State::Running { .. } | State::Queued { .. } | State::Paused { .. } => {}
         State::Ended | State::Failed(_) => return Err(over(session)),
     }
     if session.model_override.as_deref() == model {

@@ -1,10 +1,15 @@
 //! Records: what a session's log says, one line each.
 //!
 //! The journal owns the envelope (`schema_version`, `seq`, `time`, `more`); this module owns the bodies. A body is
-//! written once and never changed; a reader keeps what it does not know. Changelog of the bodies: 1 is the first.
+//! written once and never changed; a reader keeps what it does not know. Changelog of the bodies: 1 is the
+//! first; what came after it only added types and fields that may be absent.
+
+mod control;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+
+pub use control::*;
 
 use crate::code::Code;
 use crate::ids::{CallId, MessageId, RunId, SessionId};
@@ -45,6 +50,21 @@ pub enum Body {
     SessionFailed(Failure),
     Archived(Archived),
     Forked(Forked),
+    System(SystemNote),
+    ToolPending(ToolPending),
+    CheckpointCreated(CheckpointCreated),
+    PromptEdited(PromptEdited),
+    CheckpointResumed(CheckpointResumed),
+    RolledBack(RolledBack),
+    Compaction(Box<Compaction>),
+    CompactionApproved(CompactionApproved),
+    CompactionRejected(CompactionRejected),
+    CompactionFlagged(CompactionFlagged),
+    CompactionsAggregated(CompactionsAggregated),
+    ApprovalRequested(ApprovalRequested),
+    ApprovalSettled(ApprovalSettled),
+    Bound(Bound),
+    Unbound(Unbound),
 }
 
 /// Who sees a session and where it is kept.
@@ -137,6 +157,14 @@ pub struct User {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RunCreated {
     pub turn_id: RunId,
+    #[serde(default, skip_serializing_if = "RunKind::is_message")]
+    pub kind: RunKind,
+    /// The run whose work a continuation goes on with.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub continues: Option<RunId>,
+    /// With `kind: compaction` alone: the strategy that was asked for; none: the agent's own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub strategy: Option<Strategy>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -239,6 +267,17 @@ pub struct RunFinished {
     pub turn_id: RunId,
     pub duration_ms: u64,
     pub usage: Usage,
+    /// Only where the run ended otherwise than by the model coming to its end.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub finish_reason: Option<RunFinish>,
+}
+
+/// How a run that is done stopped short of the model's own end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum RunFinish {
+    /// A compaction waits for the operator.
+    AwaitingCompaction,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -259,6 +298,7 @@ pub enum CancelReason {
     QueuedDiscarded,
     /// The last connection of a temp session went.
     Disconnected,
+    RolledBack,
 }
 
 /// Why a run or a session failed: the code to act on, the reason to look up, the message to read.
@@ -292,19 +332,27 @@ pub enum StateName {
     Idle,
     Running,
     Queued,
+    Paused,
     Ended,
     Failed,
 }
 
 impl StateName {
-    pub const ALL: [StateName; 5] =
-        [StateName::Idle, StateName::Running, StateName::Queued, StateName::Ended, StateName::Failed];
+    pub const ALL: [StateName; 6] = [
+        StateName::Idle,
+        StateName::Running,
+        StateName::Queued,
+        StateName::Paused,
+        StateName::Ended,
+        StateName::Failed,
+    ];
 
     pub fn as_str(self) -> &'static str {
         match self {
             StateName::Idle => "idle",
             StateName::Running => "running",
             StateName::Queued => "queued",
+            StateName::Paused => "paused",
             StateName::Ended => "ended",
             StateName::Failed => "failed",
         }
@@ -313,7 +361,7 @@ impl StateName {
     /// The word in the `state` file, which has four.
     pub fn file_word(self) -> &'static str {
         match self {
-            StateName::Running | StateName::Queued => "active",
+            StateName::Running | StateName::Queued | StateName::Paused => "active",
             StateName::Idle => "idle",
             StateName::Ended => "done",
             StateName::Failed => "error",
@@ -324,7 +372,7 @@ impl StateName {
     pub fn is_over(self) -> bool {
         match self {
             StateName::Ended | StateName::Failed => true,
-            StateName::Idle | StateName::Running | StateName::Queued => false,
+            StateName::Idle | StateName::Running | StateName::Queued | StateName::Paused => false,
         }
     }
 }
@@ -347,6 +395,12 @@ pub enum Trigger {
     RunFailed,
     RunCancelled,
     CrashRecovered,
+    Checkpoint,
+    CheckpointResumed,
+    RolledBack,
+    CompactionRequested,
+    CompactionApproved,
+    CompactionRejected,
     SessionEnded,
     SessionFailed,
 }
@@ -362,6 +416,12 @@ impl Trigger {
             Trigger::RunFailed => "run_failed",
             Trigger::RunCancelled => "run_cancelled",
             Trigger::CrashRecovered => "crash_recovered",
+            Trigger::Checkpoint => "checkpoint",
+            Trigger::CheckpointResumed => "checkpoint_resumed",
+            Trigger::RolledBack => "rolled_back",
+            Trigger::CompactionRequested => "compaction_requested",
+            Trigger::CompactionApproved => "compaction_approved",
+            Trigger::CompactionRejected => "compaction_rejected",
             Trigger::SessionEnded => "session_ended",
             Trigger::SessionFailed => "session_failed",
         }
@@ -492,6 +552,13 @@ impl Body {
             Body::Cancelled(end) => Some(end.turn_id),
             Body::Failed(end) => Some(end.turn_id),
             Body::QueuedDiscarded(gone) => Some(gone.turn_id),
+            Body::System(note) => Some(note.turn_id),
+            Body::ToolPending(tool) => Some(tool.turn_id),
+            Body::CheckpointCreated(checkpoint) => Some(checkpoint.turn_id),
+            Body::Compaction(compaction) => Some(compaction.turn_id),
+            Body::CompactionApproved(approved) => Some(approved.turn_id),
+            Body::ApprovalRequested(asked) => Some(asked.turn_id),
+            Body::ApprovalSettled(settled) => Some(settled.turn_id),
             Body::SessionMeta(_)
             | Body::StateChanged(_)
             | Body::SessionRenamed(_)
@@ -501,7 +568,15 @@ impl Body {
             | Body::Detached(_)
             | Body::SessionFailed(_)
             | Body::Archived(_)
-            | Body::Forked(_) => None,
+            | Body::Forked(_)
+            | Body::PromptEdited(_)
+            | Body::CheckpointResumed(_)
+            | Body::RolledBack(_)
+            | Body::CompactionRejected(_)
+            | Body::CompactionFlagged(_)
+            | Body::CompactionsAggregated(_)
+            | Body::Bound(_)
+            | Body::Unbound(_) => None,
         }
     }
 
@@ -536,6 +611,21 @@ impl Body {
             "session_failed" => read(line, Body::SessionFailed),
             "archived" => read(line, Body::Archived),
             "forked" => read(line, Body::Forked),
+            "system" => read(line, Body::System),
+            "tool_pending" => read(line, Body::ToolPending),
+            "checkpoint_created" => read(line, Body::CheckpointCreated),
+            "prompt_edited" => read(line, Body::PromptEdited),
+            "checkpoint_resumed" => read(line, Body::CheckpointResumed),
+            "rolled_back" => read(line, Body::RolledBack),
+            "compaction" => read(line, |compaction| Body::Compaction(Box::new(compaction))),
+            "compaction_approved" => read(line, Body::CompactionApproved),
+            "compaction_rejected" => read(line, Body::CompactionRejected),
+            "compaction_flagged" => read(line, Body::CompactionFlagged),
+            "compactions_aggregated" => read(line, Body::CompactionsAggregated),
+            "approval_requested" => read(line, Body::ApprovalRequested),
+            "approval_settled" => read(line, Body::ApprovalSettled),
+            "bound" => read(line, Body::Bound),
+            "unbound" => read(line, Body::Unbound),
             _ => Decoded::Unknown,
         }
     }

@@ -1,0 +1,305 @@
+//! What the operator has done with a session, as its log tells it: checkpoints, prompt edits, compactions, approvals.
+//!
+//! Follows records only; what is allowed when is decided in [`crate::rules`].
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use crate::ids::{ApprovalId, CallId, CheckpointId, CompactionId, RunId};
+use crate::record::{
+    ApprovalOutcome, ApprovalRequested, ApprovalSettled, Body, CheckpointCreated, Compaction,
+    CompactionApproved, CompactionFlag, PromptEdited, PromptRef, Record,
+};
+use crate::time::Timestamp;
+
+/// A pause of a session.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Checkpoint {
+    pub created: CheckpointCreated,
+    pub seq: u64,
+    pub created_at: Timestamp,
+    /// Edits made here, newest last; they hold once the session is resumed.
+    pub edits: Vec<Edit>,
+    pub resumed_at: Option<Timestamp>,
+    pub rolled_back: bool,
+    /// The earlier checkpoint that a rollback went to.
+    pub superseded_by: Option<CheckpointId>,
+}
+
+/// An edited prompt.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Edit {
+    pub edited: PromptEdited,
+    pub at: Timestamp,
+}
+
+impl Checkpoint {
+    pub fn id(&self) -> CheckpointId {
+        self.created.checkpoint_id
+    }
+
+    /// The hash of a prompt as it stands at this checkpoint, edits included.
+    pub fn prompt(&self, target: &str) -> Option<&str> {
+        let edited = self.edits.iter().rev().find(|edit| edit.edited.target == target);
+        let edited = edited.map(|edit| edit.edited.new_hash.as_str());
+        let original = || self.created.prompts.iter().find(|prompt| prompt.target == target);
+        edited.or_else(|| original().map(|prompt| prompt.hash.as_str()))
+    }
+
+    /// The prompts that are other than when the session was paused.
+    pub fn edited_prompts(&self) -> Vec<PromptRef> {
+        let changed = self.created.prompts.iter().filter_map(|prompt| {
+            let now = self.prompt(&prompt.target)?;
+            (now != prompt.hash).then(|| PromptRef { target: prompt.target.clone(), hash: now.to_owned() })
+        });
+        changed.collect()
+    }
+}
+
+/// Where a compaction stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CompactionState {
+    /// Waits for the operator.
+    Proposed,
+    Applied,
+    Rejected,
+}
+
+impl CompactionState {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            CompactionState::Proposed => "proposed",
+            CompactionState::Applied => "applied",
+            CompactionState::Rejected => "rejected",
+        }
+    }
+}
+
+/// A compaction, with what became of it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Compacted {
+    pub made: Arc<Compaction>,
+    pub seq: u64,
+    pub created_at: Timestamp,
+    pub state: CompactionState,
+    /// What the operator approved, when a proposal was.
+    pub approved: Option<Arc<CompactionApproved>>,
+    pub flag: Option<CompactionFlag>,
+    pub notes: Option<String>,
+    pub rolled_back: bool,
+}
+
+impl Compacted {
+    pub fn id(&self) -> CompactionId {
+        self.made.compaction_id
+    }
+}
+
+/// Compactions that are listed as one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Aggregate {
+    pub count: u32,
+    pub before: Timestamp,
+}
+
+/// A tool call that waits, or waited, for the operator.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Approval {
+    pub asked: ApprovalRequested,
+    pub created_at: Timestamp,
+    pub settled: Option<(ApprovalSettled, Timestamp)>,
+}
+
+/// Which prompts hold besides those of the agent's own files.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Prompts {
+    /// Those of the newest run.
+    pub in_effect: Vec<PromptRef>,
+    /// Edited at a checkpoint: they hold for this session from then on. By target.
+    edited: BTreeMap<String, String>,
+    /// Those of the checkpoint that was rolled back to: they hold for the next run.
+    next: BTreeMap<String, String>,
+}
+
+impl Prompts {
+    /// What the next run takes instead of what its agent's files say.
+    pub fn for_next_run(&self) -> Vec<PromptRef> {
+        let mut all = self.edited.clone();
+        all.extend(self.next.clone());
+        all.into_iter().map(|(target, hash)| PromptRef { target, hash }).collect()
+    }
+}
+
+/// The whole of it.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Control {
+    pub checkpoints: Vec<Checkpoint>,
+    pub compactions: Vec<Compacted>,
+    pub aggregates: Vec<Aggregate>,
+    /// Approvals of the newest run that asked for one, and all that are open.
+    pub approvals: Vec<Approval>,
+    pub prompts: Prompts,
+    /// What was edited in effect when a checkpoint was made, to go back to.
+    edited_at: BTreeMap<CheckpointId, BTreeMap<String, String>>,
+}
+
+impl Control {
+    pub fn checkpoint(&self, id: CheckpointId) -> Option<&Checkpoint> {
+        self.checkpoints.iter().rev().find(|checkpoint| checkpoint.id() == id)
+    }
+
+    pub fn compaction(&self, id: CompactionId) -> Option<&Compacted> {
+        self.compactions.iter().rev().find(|compaction| compaction.id() == id)
+    }
+
+    pub fn approval(&self, id: ApprovalId) -> Option<&Approval> {
+        self.approvals.iter().rev().find(|approval| approval.asked.approval_id == id)
+    }
+
+    pub fn open_approvals(&self) -> impl Iterator<Item = &Approval> {
+        self.approvals.iter().filter(|approval| approval.settled.is_none())
+    }
+
+    /// The approval that a tool call waits for.
+    pub fn open_approval_of(&self, call: CallId) -> Option<&Approval> {
+        self.open_approvals().find(|approval| approval.asked.call_id == call)
+    }
+
+    pub(crate) fn apply(&mut self, record: &Record) {
+        match &record.body {
+            Body::Context(context) => {
+                self.prompts.in_effect = context.prompts.clone();
+                self.prompts.next.clear();
+            }
+            Body::CheckpointCreated(created) => self.create(created, record),
+            Body::PromptEdited(edited) => {
+                let at = record.time;
+                self.change_checkpoint(edited.checkpoint_id, |checkpoint| {
+                    checkpoint.edits.push(Edit { edited: edited.clone(), at });
+                });
+            }
+            Body::CheckpointResumed(resumed) => {
+                for prompt in &resumed.prompts {
+                    self.prompts.edited.insert(prompt.target.clone(), prompt.hash.clone());
+                }
+                let time = record.time;
+                self.change_checkpoint(resumed.checkpoint_id, |checkpoint| {
+                    checkpoint.resumed_at = Some(time)
+                });
+            }
+            Body::RolledBack(back) => self.roll_back(back.checkpoint_id),
+            Body::Compaction(made) => self.compacted(made, record),
+            Body::CompactionApproved(approved) => {
+                let approved = Arc::new(approved.clone());
+                self.change_compaction(approved.compaction_id, |compaction| {
+                    compaction.state = CompactionState::Applied;
+                    compaction.approved = Some(approved.clone());
+                });
+            }
+            Body::CompactionRejected(rejected) => {
+                self.change_compaction(rejected.compaction_id, |c| c.state = CompactionState::Rejected);
+            }
+            Body::CompactionFlagged(flagged) => self.change_compaction(flagged.compaction_id, |compaction| {
+                compaction.flag = flagged.flag;
+                compaction.notes.clone_from(&flagged.notes);
+            }),
+            Body::CompactionsAggregated(aggregated) => {
+                let count = usize::try_from(aggregated.count).unwrap_or(usize::MAX);
+                self.compactions.drain(..count.min(self.compactions.len()));
+                self.aggregates.push(Aggregate { count: aggregated.count, before: aggregated.before });
+            }
+            Body::ApprovalRequested(asked) => self.asked(asked, record),
+            Body::ApprovalSettled(settled) => self.settled(settled, record.time),
+            Body::RunFinished(end) => self.run_ended(end.turn_id, record.time),
+            Body::Cancelled(end) => self.run_ended(end.turn_id, record.time),
+            Body::Failed(end) => self.run_ended(end.turn_id, record.time),
+            _ => {}
+        }
+    }
+
+    fn create(&mut self, created: &CheckpointCreated, record: &Record) {
+        self.edited_at.insert(created.checkpoint_id, self.prompts.edited.clone());
+        self.checkpoints.push(Checkpoint {
+            created: created.clone(),
+            seq: record.seq,
+            created_at: record.time,
+            edits: Vec::new(),
+            resumed_at: None,
+            rolled_back: false,
+            superseded_by: None,
+        });
+    }
+
+    fn roll_back(&mut self, id: CheckpointId) {
+        let Some(target) = self.checkpoint(id) else { return };
+        let (seq, prompts) = (target.seq, target.created.prompts.clone());
+        self.prompts.edited = self.edited_at.get(&id).cloned().unwrap_or_default();
+        self.prompts.next = prompts.into_iter().map(|prompt| (prompt.target, prompt.hash)).collect();
+        for checkpoint in &mut self.checkpoints {
+            if checkpoint.id() == id {
+                checkpoint.rolled_back = true;
+            } else if checkpoint.seq > seq && checkpoint.superseded_by.is_none() {
+                checkpoint.superseded_by = Some(id);
+            }
+        }
+        for compaction in self.compactions.iter_mut().filter(|compaction| compaction.seq > seq) {
+            compaction.rolled_back = true;
+        }
+    }
+
+    fn compacted(&mut self, made: &Compaction, record: &Record) {
+        self.compactions.push(Compacted {
+            made: Arc::new(made.clone()),
+            seq: record.seq,
+            created_at: record.time,
+            state: if made.proposed { CompactionState::Proposed } else { CompactionState::Applied },
+            approved: None,
+            flag: None,
+            notes: None,
+            rolled_back: false,
+        });
+    }
+
+    /// Approvals of earlier runs are history, which the log has.
+    fn asked(&mut self, asked: &ApprovalRequested, record: &Record) {
+        self.approvals.retain(|old| old.settled.is_none() || old.asked.turn_id == asked.turn_id);
+        self.approvals.push(Approval { asked: asked.clone(), created_at: record.time, settled: None });
+    }
+
+    fn settled(&mut self, settled: &ApprovalSettled, time: Timestamp) {
+        let open = self
+            .approvals
+            .iter_mut()
+            .find(|approval| approval.asked.approval_id == settled.approval_id && approval.settled.is_none());
+        if let Some(approval) = open {
+            approval.settled = Some((settled.clone(), time));
+        }
+    }
+
+    /// Damage may have taken the record that settled an approval; its run is over all the same.
+    fn run_ended(&mut self, run: RunId, time: Timestamp) {
+        let open = self.approvals.iter_mut().filter(|a| a.asked.turn_id == run && a.settled.is_none());
+        for approval in open {
+            let (approval_id, outcome) = (approval.asked.approval_id, ApprovalOutcome::Interrupted);
+            let settled = ApprovalSettled { turn_id: run, approval_id, outcome, by: None, note: None };
+            approval.settled = Some((settled, time));
+        }
+    }
+
+    /// What was copied from the source of a fork is history: nothing of it waits any more.
+    pub(crate) fn begin_as_fork(&mut self) {
+        self.approvals.retain(|approval| approval.settled.is_some());
+    }
+
+    fn change_checkpoint(&mut self, id: CheckpointId, change: impl FnOnce(&mut Checkpoint)) {
+        if let Some(found) = self.checkpoints.iter_mut().rev().find(|checkpoint| checkpoint.id() == id) {
+            change(found);
+        }
+    }
+
+    fn change_compaction(&mut self, id: CompactionId, change: impl FnOnce(&mut Compacted)) {
+        if let Some(found) = self.compactions.iter_mut().rev().find(|compaction| compaction.id() == id) {
+            change(found);
+        }
+    }
+}

@@ -1,0 +1,322 @@
+//! Records of the operator's control over a session: checkpoints, compaction, approvals, the bound issue.
+//!
+//! Lists of message ids stand in the record that supersedes or restores them, so that a reader needs no other line to
+//! know what it did.
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::PromptRef;
+use crate::ids::{ApprovalId, CallId, CheckpointId, CompactionId, IssueId, MessageId, RunId, Ulid};
+use crate::time::Timestamp;
+
+/// What a run was begun for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum RunKind {
+    /// A message was posted.
+    #[default]
+    Message,
+    /// The operator asked for a compaction.
+    Compaction,
+    /// A compaction was approved: the work of the run that proposed it goes on.
+    Continuation,
+}
+
+impl RunKind {
+    pub fn is_message(&self) -> bool {
+        *self == RunKind::Message
+    }
+}
+
+/// A note of the system to the agent, as a message.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SystemNote {
+    pub turn_id: RunId,
+    pub message_id: MessageId,
+    pub text: String,
+}
+
+/// A tool call that the model made while its session was paused. It starts when the session is resumed.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ToolPending {
+    pub turn_id: RunId,
+    pub call_id: CallId,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub provider_call_id: Option<String>,
+    pub name: String,
+    pub input: Value,
+}
+
+/// Who paused a session.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum CheckpointBy {
+    Operator,
+    Model,
+    Compaction,
+}
+
+impl CheckpointBy {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            CheckpointBy::Operator => "operator",
+            CheckpointBy::Model => "model",
+            CheckpointBy::Compaction => "compaction",
+        }
+    }
+}
+
+/// The reason of a checkpoint that waits for a compaction to be approved.
+pub const COMPACTION_PENDING: &str = "compaction_pending";
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CheckpointCreated {
+    pub checkpoint_id: CheckpointId,
+    /// The run that was paused, or that proposed the compaction.
+    pub turn_id: RunId,
+    pub created_by: CheckpointBy,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub by: Option<u32>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub compaction_id: Option<CompactionId>,
+    /// The last message before the pause.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cursor: Option<Ulid>,
+    /// The prompts under which the run worked.
+    #[serde(default)]
+    pub prompts: Vec<PromptRef>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PromptEdited {
+    pub checkpoint_id: CheckpointId,
+    pub target: String,
+    pub old_hash: String,
+    /// The text is a blob of this hash.
+    pub new_hash: String,
+    pub by: u32,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CheckpointResumed {
+    pub checkpoint_id: CheckpointId,
+    pub by: u32,
+    /// The prompts that were edited at this checkpoint, and hold from here on.
+    #[serde(default)]
+    pub prompts: Vec<PromptRef>,
+}
+
+/// The conversation is again what it was at the checkpoint. Nothing is deleted.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RolledBack {
+    pub checkpoint_id: CheckpointId,
+    pub by: u32,
+    /// Messages after the checkpoint, which no longer count.
+    pub superseded: Vec<Ulid>,
+    /// Messages that a compaction after the checkpoint had superseded, which count again.
+    #[serde(default)]
+    pub restored: Vec<Ulid>,
+}
+
+/// What made a compaction happen.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum CompactionTrigger {
+    ThresholdCrossed,
+    ProviderOverflowRetry,
+    OperatorManual,
+    Scheduled,
+}
+
+/// How a conversation is made shorter.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Strategy {
+    /// Oldest whole exchanges go.
+    Drop,
+    /// The model writes a summary of them.
+    Summarize,
+    /// Another agent or a command writes it.
+    Delegate,
+    /// The operator decides.
+    Checkpoint,
+}
+
+impl Strategy {
+    pub const ALL: [Strategy; 4] =
+        [Strategy::Drop, Strategy::Summarize, Strategy::Delegate, Strategy::Checkpoint];
+
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Strategy::Drop => "drop",
+            Strategy::Summarize => "summarize",
+            Strategy::Delegate => "delegate",
+            Strategy::Checkpoint => "checkpoint",
+        }
+    }
+}
+
+/// A part of a compaction that something other than ctx did.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PluginFired {
+    pub name: String,
+    pub role: String,
+    pub duration_ms: u64,
+    pub result_kind: String,
+}
+
+/// What a model that took part cost.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct PluginCost {
+    pub provider: String,
+    pub model: String,
+    pub input_tokens: u64,
+    pub output_tokens: u64,
+    pub cost_usd: f64,
+}
+
+/// A compaction: what was, or is to be, taken out of the model's sight.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Compaction {
+    pub compaction_id: CompactionId,
+    pub turn_id: RunId,
+    /// Whose window it is.
+    pub agent_path: String,
+    pub trigger: CompactionTrigger,
+    pub strategy: Strategy,
+    /// Only proposed: nothing is superseded before it is approved.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub proposed: bool,
+    /// Fractions of the window, before and after.
+    pub threshold_estimate: f64,
+    pub after_estimate: f64,
+    pub window_upper: f64,
+    pub window_lower: f64,
+    #[serde(default)]
+    pub superseded_message_ids: Vec<Ulid>,
+    /// The message that stands for them, whose text is `summary`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub summary_message_id: Option<MessageId>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub summary: Option<String>,
+    #[serde(default)]
+    pub plugins_fired: Vec<PluginFired>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub plugin_cost: Option<PluginCost>,
+    #[serde(default)]
+    pub fallback_occurred: bool,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fallback_reason: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub checkpoint_id: Option<CheckpointId>,
+}
+
+/// A proposed compaction takes effect, as the operator wants it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CompactionApproved {
+    pub compaction_id: CompactionId,
+    /// The run that proposed it.
+    pub turn_id: RunId,
+    pub by: u32,
+    pub superseded_message_ids: Vec<Ulid>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub summary_message_id: Option<MessageId>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub summary: Option<String>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CompactionRejected {
+    pub compaction_id: CompactionId,
+    pub by: u32,
+}
+
+/// What an operator thinks of a compaction.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum CompactionFlag {
+    Good,
+    Bad,
+    Neutral,
+}
+
+/// The whole of the feedback as it stands from here on.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CompactionFlagged {
+    pub compaction_id: CompactionId,
+    #[serde(default)]
+    pub flag: Option<CompactionFlag>,
+    #[serde(default)]
+    pub notes: Option<String>,
+    pub by: u32,
+}
+
+/// The oldest compactions are from here on listed as one.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CompactionsAggregated {
+    pub count: u32,
+    /// When the newest of them was made.
+    pub before: Timestamp,
+}
+
+/// A tool call waits for the operator.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ApprovalRequested {
+    pub turn_id: RunId,
+    pub approval_id: ApprovalId,
+    pub call_id: CallId,
+    pub tool: String,
+    /// What the call touches, as the policy was asked.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub subject: Option<String>,
+    pub expires_at: Timestamp,
+}
+
+/// How an approval came to its end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ApprovalOutcome {
+    Allow,
+    Deny,
+    /// Nobody answered in time: denied.
+    Timeout,
+    /// The run ended, or the daemon did.
+    Interrupted,
+}
+
+impl ApprovalOutcome {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            ApprovalOutcome::Allow => "allow",
+            ApprovalOutcome::Deny => "deny",
+            ApprovalOutcome::Timeout => "timeout",
+            ApprovalOutcome::Interrupted => "interrupted",
+        }
+    }
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ApprovalSettled {
+    pub turn_id: RunId,
+    pub approval_id: ApprovalId,
+    pub outcome: ApprovalOutcome,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub by: Option<u32>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub note: Option<String>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Bound {
+    pub issue_id: IssueId,
+    pub by: u32,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Unbound {
+    pub issue_id: IssueId,
+    pub by: u32,
+}

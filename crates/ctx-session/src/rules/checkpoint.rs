@@ -1,0 +1,267 @@
+//! Checkpoints: pausing a run, editing prompts while it is paused, going on, and going back.
+
+use super::{
+    Given, answer, busy, compaction, count_changed, moved, over, post::context_record, run::settle, slot_of,
+};
+use crate::code::{Code, Refusal};
+use crate::command::{Admission, Answer, Decision, Effect, Outcome, Partial, Pauser, RunContext};
+use crate::control::{Checkpoint, CompactionState};
+use crate::ids::{CheckpointId, MessageId, RunId};
+use crate::limits::Limits;
+use crate::record::{
+    Body, CancelReason, CheckpointBy, CheckpointCreated, CheckpointResumed, CompactionRejected, PromptEdited,
+    PromptRef, RolledBack, StateName, SystemNote, ToolFinished, ToolStatus, Trigger,
+};
+use crate::session::{RunState, Session, State};
+
+/// What the model that asked for a checkpoint reads when the session goes on.
+const RESUMED: &str = "the session was paused at this checkpoint, and the operator has resumed it";
+
+pub(super) fn checkpoint(
+    session: &Session,
+    by: Pauser,
+    reason: Option<&str>,
+    given: &mut Given<'_>,
+) -> Result<Decision, Refusal> {
+    let run = match (&session.state, by) {
+        (State::Running { run }, Pauser::Operator { .. }) => *run,
+        (State::Running { run }, Pauser::Model { run: asking, call })
+            if *run == asking && session.open_tools_of(asking).any(|(open, _)| open == call) =>
+        {
+            *run
+        }
+        // A loop that has not noticed yet that its run is over.
+        (_, Pauser::Model { .. }) => return Ok(answer(Answer::Ignored)),
+        (State::Idle | State::Queued { .. }, Pauser::Operator { .. }) => {
+            return Err(busy("nothing is running in this session; a checkpoint pauses a run"));
+        }
+        (State::Paused { .. }, Pauser::Operator { .. }) => {
+            return Err(busy("session is paused already; resume it or roll it back"));
+        }
+        (State::Ended | State::Failed(_), Pauser::Operator { .. }) => return Err(over(session)),
+    };
+    let reason = checked_reason(reason, given.limits)?;
+    let checkpoint = CheckpointId(given.ids.next(given.now));
+    let mut records = Vec::new();
+    let (created_by, who) = match by {
+        Pauser::Operator { by } => (CheckpointBy::Operator, Some(by)),
+        Pauser::Model { call, .. } => {
+            let started = session.open_tools_of(run).find(|(open, _)| *open == call);
+            records.push(Body::ToolFinished(ToolFinished {
+                turn_id: run,
+                call_id: call,
+                status: ToolStatus::Ok,
+                duration_ms: started.map_or(0, |(_, started)| given.now.millis_since(started)),
+                output: RESUMED.to_owned(),
+                truncated: false,
+                blob: None,
+            }));
+            (CheckpointBy::Model, None)
+        }
+    };
+    records.push(created(session, checkpoint, run, created_by, who, reason));
+    let (from, to) = (StateName::Running, StateName::Paused);
+    records.push(moved(from, to, Trigger::Checkpoint, who));
+    let effects = count_changed(from, to).into_iter().collect();
+    Ok(Decision { records, effects, answer: Answer::Checkpoint { checkpoint } })
+}
+
+fn checked_reason(reason: Option<&str>, limits: &Limits) -> Result<Option<String>, Refusal> {
+    let Some(reason) = reason.map(str::trim).filter(|reason| !reason.is_empty()) else { return Ok(None) };
+    if reason.len() > limits.title_bytes {
+        let message = format!("a reason has at most {} bytes", limits.title_bytes);
+        return Err(Refusal::invalid("reason", message));
+    }
+    Ok(Some(reason.to_owned()))
+}
+
+/// The record of a checkpoint, with what holds at this moment.
+pub(super) fn created(
+    session: &Session,
+    checkpoint_id: CheckpointId,
+    run: RunId,
+    created_by: CheckpointBy,
+    by: Option<u32>,
+    reason: Option<String>,
+) -> Body {
+    Body::CheckpointCreated(CheckpointCreated {
+        checkpoint_id,
+        turn_id: run,
+        created_by,
+        by,
+        reason,
+        compaction_id: None,
+        cursor: session.ledger.newest(),
+        prompts: session.control.prompts.in_effect.clone(),
+    })
+}
+
+pub(super) fn edit_prompt(
+    session: &Session,
+    checkpoint: CheckpointId,
+    target: &str,
+    hash: &str,
+    by: u32,
+) -> Result<Decision, Refusal> {
+    let current = current(session, checkpoint)?;
+    let Some(old) = current.prompt(target) else {
+        let known: Vec<&str> = current.created.prompts.iter().map(|prompt| prompt.target.as_str()).collect();
+        let message = format!("there is no prompt `{target}` here; there is {}", known.join(", "));
+        return Err(Refusal::new(Code::Enoent, message));
+    };
+    if old == hash {
+        return Ok(answer(Answer::Done));
+    }
+    let record = Body::PromptEdited(PromptEdited {
+        checkpoint_id: checkpoint,
+        target: target.to_owned(),
+        old_hash: old.to_owned(),
+        new_hash: hash.to_owned(),
+        by,
+    });
+    Ok(Decision { records: vec![record], effects: Vec::new(), answer: Answer::Done })
+}
+
+/// The checkpoint that the session is paused at, if it is this one.
+pub(super) fn current(session: &Session, id: CheckpointId) -> Result<&Checkpoint, Refusal> {
+    let found = known(session, id)?;
+    match &session.state {
+        State::Paused { checkpoint } if *checkpoint == id => Ok(found),
+        State::Paused { checkpoint } => {
+            Err(busy(&format!("session is paused at checkpoint {checkpoint}, not at this one")))
+        }
+        State::Idle | State::Running { .. } | State::Queued { .. } => {
+            Err(busy("session is not paused at this checkpoint any more"))
+        }
+        State::Ended | State::Failed(_) => Err(over(session)),
+    }
+}
+
+fn known(session: &Session, id: CheckpointId) -> Result<&Checkpoint, Refusal> {
+    let found = session.control.checkpoint(id);
+    found.ok_or_else(|| Refusal::new(Code::Enoent, format!("no checkpoint {id} in this session")))
+}
+
+pub(super) fn resume(
+    session: &Session,
+    checkpoint: CheckpointId,
+    admission: &Admission,
+    by: u32,
+    given: &mut Given<'_>,
+) -> Result<Decision, Refusal> {
+    let current = current(session, checkpoint)?;
+    if let Some(proposed) = compaction::waiting_at(session, current) {
+        return compaction::approve(session, proposed.id(), &Default::default(), admission, by, given);
+    }
+    let from = StateName::Paused;
+    let (run, to) = match session.current_run() {
+        Some(run) if !session.is_answered(run.id) => (run, StateName::Running),
+        done => return Ok(end_of_pause(session, current, done.map(|run| run.id), by, given)),
+    };
+    let context = slot_of(admission)?;
+    let mut records = vec![resumed(current, by)];
+    records.extend(continued(current, run.id, context, given));
+    records.push(moved(from, to, Trigger::CheckpointResumed, Some(by)));
+    let effects =
+        std::iter::once(Effect::ContinueRun { run: run.id }).chain(count_changed(from, to)).collect();
+    Ok(Decision { records, effects, answer: Answer::Run { run: run.id, state: RunState::Running } })
+}
+
+/// The model came to its end while the session was paused: nothing is left to do, and no slot is needed for that.
+fn end_of_pause(
+    session: &Session,
+    current: &Checkpoint,
+    run: Option<RunId>,
+    by: u32,
+    given: &Given<'_>,
+) -> Decision {
+    let mut records = vec![resumed(current, by)];
+    let run = run.and_then(|run| session.run(run));
+    if let Some(run) = run {
+        records.extend(settle(session, run, &Outcome::Done, None, given.now));
+    }
+    records.push(moved(StateName::Paused, StateName::Idle, Trigger::CheckpointResumed, Some(by)));
+    let effects = run.map(|run| Effect::KillRun { run: run.id }).into_iter().collect();
+    let answer = run.map_or(Answer::Done, |run| Answer::Run { run: run.id, state: RunState::Done });
+    Decision { records, effects, answer }
+}
+
+pub(super) fn resumed(checkpoint: &Checkpoint, by: u32) -> Body {
+    let prompts = checkpoint.edited_prompts();
+    Body::CheckpointResumed(CheckpointResumed { checkpoint_id: checkpoint.id(), by, prompts })
+}
+
+/// Under what the run goes on, and the notice that its prompts are other than before.
+pub(super) fn continued(
+    checkpoint: &Checkpoint,
+    run: RunId,
+    context: &RunContext,
+    given: &mut Given<'_>,
+) -> Vec<Body> {
+    let mut records = vec![context_record(run, context)];
+    let edited = checkpoint.edited_prompts();
+    if !edited.is_empty() {
+        let message_id = MessageId(given.ids.next(given.now));
+        let text = notice(checkpoint, &edited);
+        records.push(Body::System(SystemNote { turn_id: run, message_id, text }));
+    }
+    records
+}
+
+fn notice(checkpoint: &Checkpoint, edited: &[PromptRef]) -> String {
+    let mut text = "System prompts were updated at this checkpoint.".to_owned();
+    for prompt in edited {
+        let old = checkpoint.created.prompts.iter().find(|old| old.target == prompt.target);
+        let old = old.map_or("none", |old| old.hash.as_str());
+        let whose = if prompt.target == "primary" { String::new() } else { format!(" of {}", prompt.target) };
+        text += &format!(" Previous prompt hash{whose}: {old}, new prompt hash: {}.", prompt.hash);
+    }
+    text
+}
+
+pub(super) fn rollback(
+    session: &Session,
+    id: CheckpointId,
+    by: u32,
+    partial: Option<&Partial>,
+    given: &Given<'_>,
+) -> Result<Decision, Refusal> {
+    match &session.state {
+        State::Idle | State::Paused { .. } => {}
+        State::Running { .. } => {
+            return Err(busy("session is running; pause it or cancel the run, then roll back"));
+        }
+        State::Queued { .. } => {
+            return Err(busy("a message is queued; resume or discard it, then roll back"));
+        }
+        State::Ended | State::Failed(_) => return Err(over(session)),
+    }
+    let target = known(session, id)?;
+    if let Some(other) = target.superseded_by {
+        let message = format!("this checkpoint was superseded when the session went back to {other}");
+        return Err(busy(&message));
+    }
+    let from = session.state.name();
+    let (mut superseded, restored) = session.ledger.back_to(target.seq);
+    let mut records = Vec::new();
+    let mut effects = Vec::new();
+    if let Some(run) = session.current_run() {
+        let outcome = Outcome::Cancelled { reason: CancelReason::RolledBack, by: Some(by) };
+        records.extend(settle(session, run, &outcome, partial, given.now));
+        let cut_off = partial.filter(|partial| !partial.text.is_empty());
+        superseded.extend(cut_off.map(|partial| partial.message_id.0));
+        effects.push(Effect::KillRun { run: run.id });
+    }
+    let waiting =
+        session.paused_at().filter(|at| at.id() == id).and_then(|at| compaction::waiting_at(session, at));
+    if let Some(waiting) = waiting {
+        debug_assert_eq!(waiting.state, CompactionState::Proposed);
+        records.push(Body::CompactionRejected(CompactionRejected { compaction_id: waiting.id(), by }));
+    }
+    records.push(Body::RolledBack(RolledBack { checkpoint_id: id, by, superseded, restored }));
+    if from != StateName::Idle {
+        let trigger = if waiting.is_some() { Trigger::CompactionRejected } else { Trigger::RolledBack };
+        records.push(moved(from, StateName::Idle, trigger, Some(by)));
+    }
+    Ok(Decision { records, effects, answer: Answer::Checkpoint { checkpoint: id } })
+}

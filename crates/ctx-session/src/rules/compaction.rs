@@ -1,0 +1,235 @@
+//! Compaction as a session sees it: what was made shorter, what is proposed, and what the operator says to it.
+//!
+//! How a conversation is made shorter is the agent loop's business.
+
+use super::{
+    Given, answer, busy, checkpoint, count_changed, moved, over, post::context_record, run::settle, slot_of,
+};
+use crate::code::{Code, Refusal};
+use crate::command::{Admission, Answer, CompactionEdits, Decision, Effect, Outcome};
+use crate::control::{Checkpoint, Compacted, CompactionState};
+use crate::ids::{CheckpointId, CompactionId, MessageId, RunId, Ulid};
+use crate::limits::Limits;
+use crate::record::{
+    Body, COMPACTION_PENDING, CheckpointBy, Compaction, CompactionApproved, CompactionFlag,
+    CompactionFlagged, CompactionsAggregated, RunCreated, RunFinish, RunKind, StateName, Strategy, Trigger,
+};
+use crate::session::{Run, RunState, Session, State};
+
+/// A compaction that the operator asks for.
+pub(super) fn compact(
+    session: &Session,
+    strategy: Option<Strategy>,
+    admission: &Admission,
+    by: u32,
+    given: &mut Given<'_>,
+) -> Result<Decision, Refusal> {
+    match &session.state {
+        State::Idle => {}
+        State::Running { .. } => {
+            return Err(busy("session is running; cancel the run or wait, then compact"));
+        }
+        State::Queued { .. } => return Err(busy("a message is queued; resume or discard it, then compact")),
+        State::Paused { .. } => {
+            return Err(busy("session is paused; resume it or roll it back, then compact"));
+        }
+        State::Ended | State::Failed(_) => return Err(over(session)),
+    }
+    let context = slot_of(admission)?;
+    let run = RunId(given.ids.next(given.now));
+    let (from, to) = (StateName::Idle, StateName::Running);
+    let records = vec![
+        Body::RunCreated(RunCreated { turn_id: run, kind: RunKind::Compaction, continues: None, strategy }),
+        context_record(run, context),
+        moved(from, to, Trigger::CompactionRequested, Some(by)),
+    ];
+    let effects = std::iter::once(Effect::StartRun { run }).chain(count_changed(from, to)).collect();
+    Ok(Decision { records, effects, answer: Answer::Run { run, state: RunState::Running } })
+}
+
+/// What the loop of a run made shorter, or proposes to.
+pub(super) fn compacted(
+    session: &Session,
+    run: &Run,
+    compaction: &Compaction,
+    given: &mut Given<'_>,
+) -> Result<Decision, Refusal> {
+    check_superseded(session, &compaction.superseded_message_ids)?;
+    let mut records = aggregated(session, given.limits);
+    if !compaction.proposed {
+        records.push(Body::Compaction(Box::new(compaction.clone())));
+        return Ok(Decision { records, effects: Vec::new(), answer: Answer::Done });
+    }
+    let checkpoint_id = CheckpointId(given.ids.next(given.now));
+    let made = Compaction { checkpoint_id: Some(checkpoint_id), ..compaction.clone() };
+    let compaction_id = Some(made.compaction_id);
+    records.push(Body::Compaction(Box::new(made)));
+    let reason = Some(COMPACTION_PENDING.to_owned());
+    let by = CheckpointBy::Compaction;
+    if let Body::CheckpointCreated(mut created) =
+        checkpoint::created(session, checkpoint_id, run.id, by, None, reason)
+    {
+        created.compaction_id = compaction_id;
+        records.push(Body::CheckpointCreated(created));
+    }
+    let end = settle(session, run, &Outcome::Done, None, given.now);
+    records.extend(end.into_iter().map(|body| match body {
+        Body::RunFinished(mut end) => {
+            end.finish_reason = Some(RunFinish::AwaitingCompaction);
+            Body::RunFinished(end)
+        }
+        other => other,
+    }));
+    let (from, to) = (StateName::Running, StateName::Paused);
+    records.push(moved(from, to, Trigger::Checkpoint, None));
+    let kill = Effect::KillRun { run: run.id };
+    let effects = std::iter::once(kill).chain(count_changed(from, to)).collect();
+    Ok(Decision { records, effects, answer: Answer::Checkpoint { checkpoint: checkpoint_id } })
+}
+
+/// With one more than the limit, the oldest are listed as one.
+fn aggregated(session: &Session, limits: &Limits) -> Vec<Body> {
+    let listed = &session.control.compactions;
+    if listed.len() < limits.compactions_per_session.max(1) {
+        return Vec::new();
+    }
+    let count = limits.compactions_aggregated.clamp(1, listed.len());
+    let Some(newest) = listed.get(count - 1) else { return Vec::new() };
+    let count = u32::try_from(count).unwrap_or(u32::MAX);
+    vec![Body::CompactionsAggregated(CompactionsAggregated { count, before: newest.created_at })]
+}
+
+/// The proposed compaction that a session is paused for at this checkpoint.
+pub(super) fn waiting_at<'a>(session: &'a Session, checkpoint: &Checkpoint) -> Option<&'a Compacted> {
+    let found = session.control.compaction(checkpoint.created.compaction_id?)?;
+    (found.state == CompactionState::Proposed).then_some(found)
+}
+
+fn known(session: &Session, id: CompactionId) -> Result<&Compacted, Refusal> {
+    let found = session.control.compaction(id);
+    found.ok_or_else(|| Refusal::new(Code::Enoent, format!("no compaction {id} in this session")))
+}
+
+/// The checkpoint at which the session waits for an answer to this compaction.
+fn waits_for(session: &Session, id: CompactionId) -> Result<(&Compacted, &Checkpoint), Refusal> {
+    let found = known(session, id)?;
+    match &session.state {
+        State::Ended | State::Failed(_) => return Err(over(session)),
+        State::Idle | State::Running { .. } | State::Queued { .. } | State::Paused { .. } => {}
+    }
+    let at = session.paused_at().filter(|at| at.created.compaction_id == Some(id));
+    match (found.state, at) {
+        (CompactionState::Proposed, Some(at)) => Ok((found, at)),
+        (CompactionState::Proposed | CompactionState::Applied | CompactionState::Rejected, _) => {
+            Err(busy("this compaction does not wait for an answer"))
+        }
+    }
+}
+
+pub(super) fn approve(
+    session: &Session,
+    id: CompactionId,
+    edits: &CompactionEdits,
+    admission: &Admission,
+    by: u32,
+    given: &mut Given<'_>,
+) -> Result<Decision, Refusal> {
+    let (waiting, at) = waits_for(session, id)?;
+    let superseded = edits.superseded.as_ref().unwrap_or(&waiting.made.superseded_message_ids);
+    check_superseded(session, superseded)?;
+    let proposer = session.run(waiting.made.turn_id);
+    check_last_exchange(session, proposer, superseded)?;
+    let summary = edits.summary.as_ref().or(waiting.made.summary.as_ref());
+    let summary = summary.filter(|summary| !summary.trim().is_empty() && !superseded.is_empty()).cloned();
+    let continues = proposer.filter(|run| run.kind != RunKind::Compaction);
+    let context = match continues {
+        Some(_) => Some(slot_of(admission)?),
+        None => None,
+    };
+    let summary_message_id = summary.as_ref().map(|_| MessageId(given.ids.next(given.now)));
+    let mut records = vec![
+        Body::CompactionApproved(CompactionApproved {
+            compaction_id: id,
+            turn_id: waiting.made.turn_id,
+            by,
+            superseded_message_ids: superseded.clone(),
+            summary_message_id,
+            summary,
+        }),
+        checkpoint::resumed(at, by),
+    ];
+    let from = StateName::Paused;
+    let (Some(continues), Some(context)) = (continues, context) else {
+        records.push(moved(from, StateName::Idle, Trigger::CompactionApproved, Some(by)));
+        return Ok(Decision { records, effects: Vec::new(), answer: Answer::Done });
+    };
+    let run = RunId(given.ids.next(given.now));
+    let to = StateName::Running;
+    records.push(Body::RunCreated(RunCreated {
+        turn_id: run,
+        kind: RunKind::Continuation,
+        continues: Some(continues.id),
+        strategy: None,
+    }));
+    records.extend(checkpoint::continued(at, run, context, given));
+    records.push(moved(from, to, Trigger::CompactionApproved, Some(by)));
+    let effects = std::iter::once(Effect::StartRun { run }).chain(count_changed(from, to)).collect();
+    Ok(Decision { records, effects, answer: Answer::Run { run, state: RunState::Running } })
+}
+
+pub(super) fn reject(
+    session: &Session,
+    id: CompactionId,
+    by: u32,
+    given: &Given<'_>,
+) -> Result<Decision, Refusal> {
+    let (_, at) = waits_for(session, id)?;
+    checkpoint::rollback(session, at.id(), by, None, given)
+}
+
+fn check_superseded(session: &Session, ids: &[Ulid]) -> Result<(), Refusal> {
+    match ids.iter().find(|id| !session.ledger.counts(**id)) {
+        Some(id) => Err(Refusal::invalid(
+            "superseded_message_ids",
+            format!("{id} is not a message of this session that counts"),
+        )),
+        None => Ok(()),
+    }
+}
+
+/// What the run works on stays: there would be nothing to answer.
+fn check_last_exchange(session: &Session, run: Option<&Run>, ids: &[Ulid]) -> Result<(), Refusal> {
+    let Some(run) = run.filter(|run| run.kind != RunKind::Compaction) else { return Ok(()) };
+    // A run that continues another works on that one's message.
+    let begins = session.runs().find(|other| other.message_id == run.message_id).unwrap_or(run);
+    let last = session.ledger.entries().iter().filter(|entry| entry.seq >= begins.first_seq);
+    match last.map(|entry| entry.id).find(|id| ids.contains(id)) {
+        Some(id) => Err(Refusal::invalid(
+            "superseded_message_ids",
+            format!("{id} belongs to the last exchange, which always stays"),
+        )),
+        None => Ok(()),
+    }
+}
+
+pub(super) fn flag(
+    session: &Session,
+    id: CompactionId,
+    flag: Option<Option<CompactionFlag>>,
+    notes: Option<&Option<String>>,
+    by: u32,
+    limits: &Limits,
+) -> Result<Decision, Refusal> {
+    let found = known(session, id)?;
+    if notes.is_some_and(|notes| notes.as_ref().is_some_and(|text| text.len() > limits.message_bytes)) {
+        let message = format!("notes have at most {} bytes", limits.message_bytes);
+        return Err(Refusal::new(Code::Emsgsize, message));
+    }
+    let flag = flag.unwrap_or(found.flag);
+    let notes = notes.unwrap_or(&found.notes).clone();
+    if flag == found.flag && notes == found.notes {
+        return Ok(answer(Answer::Done));
+    }
+    let record = Body::CompactionFlagged(CompactionFlagged { compaction_id: id, flag, notes, by });
+    Ok(Decision { records: vec![record], effects: Vec::new(), answer: Answer::Done })
+}
