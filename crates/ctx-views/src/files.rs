@@ -17,8 +17,8 @@ use ctx_session::{Body, Record, Session, StateName, Timestamp};
 
 use crate::dir::{Dir, RootDir};
 use crate::error::ViewError;
-pub(crate) use messages::{BackLines, latest_text, tail};
-use messages::{Messages, Tail};
+use messages::Messages;
+pub(crate) use messages::{BackLines, Tail, latest_text, tail};
 pub use meta::Meta;
 
 pub const MESSAGES: &str = "messages.jsonl";
@@ -68,16 +68,16 @@ impl SessionFiles {
         tells(STATE, state.file_word()) && tells(UPDATED_AT, &updated_at.to_string())
     }
 
-    /// The seq of the last message shown: no record up to it need be handed over again.
+    /// The seq of the last record that has a line. It may have more lines than are shown.
     pub fn shown(&self) -> Option<u64> {
         self.tail.seq
     }
 
-    /// The seq from which on records are to be handed to [`SessionFiles::catch_up`]. Normally the one after
+    /// The seq from which on records are to be handed to [`SessionFiles::catch_up`]. Normally that of
     /// [`SessionFiles::shown`]; all of them when the files show more than the log has.
     pub fn wants_from(&self, session: &Session) -> u64 {
         match self.tail.seq {
-            Some(seq) if seq < session.next_seq => seq + 1,
+            Some(seq) if seq < session.next_seq => seq,
             Some(_) | None => 0,
         }
     }
@@ -104,10 +104,11 @@ impl SessionFiles {
     }
 
     fn try_show(&mut self, session: &Session, records: &[Record]) -> Result<(), ViewError> {
-        let changes: Vec<Change> = records.iter().filter_map(conversation::change).collect();
+        let changes: Vec<Change> = records.iter().flat_map(conversation::changes).collect();
         let dir = self.root.dir(&self.dir)?;
         if !changes.is_empty() {
-            if let Some(text) = latest_of(&changes) {
+            let marks = changes.iter().any(|change| !matches!(change, Change::Said(_)));
+            if let Some(text) = latest_of(&changes).filter(|_| !marks) {
                 dir.swap(LATEST, &with_line_end(text), self.owner)?;
             }
             let mut file = Messages::open(&dir, self.owner, self.tail)?;
@@ -115,7 +116,8 @@ impl SessionFiles {
                 file.push(change);
             }
             self.tail = file.write()?;
-            if changes.iter().any(|change| matches!(change, Change::Superseded { .. })) {
+            // Which text is the latest now, the file alone tells.
+            if marks {
                 put_if_changed(&dir, LATEST, &with_line_end(&file.latest()?), self.owner)?;
             }
         }
@@ -133,9 +135,7 @@ impl SessionFiles {
     pub fn catch_up(&mut self, session: &Session, records: &[Record]) -> Result<(), ViewError> {
         self.catch_up_with(session, |_, file| {
             for record in records {
-                if let Some(change) = conversation::change(record) {
-                    file.push_new(&change, record.seq);
-                }
+                file.push_new(record);
             }
             Ok(())
         })
@@ -155,8 +155,8 @@ impl SessionFiles {
                 if entry.seq >= session.next_seq {
                     return ControlFlow::Break(());
                 }
-                if let Some(change) = record_of(&entry).as_ref().and_then(conversation::change) {
-                    file.push_new(&change, entry.seq);
+                if let Some(record) = record_of(&entry) {
+                    file.push_new(&record);
                 }
                 if file.waiting() >= CATCH_UP_BYTES {
                     wrong = file.write().err();
@@ -231,7 +231,7 @@ fn small_files(session: &Session) -> [(&'static str, Vec<u8>); 5] {
     ]
 }
 
-/// The last assistant text among changes none of which takes one back.
+/// The last assistant text among changes that are all messages.
 fn latest_of(changes: &[Change]) -> Option<&str> {
     changes.iter().rev().find_map(|change| match change {
         Change::Said(message) if message.role == Role::Assistant => {
@@ -240,7 +240,7 @@ fn latest_of(changes: &[Change]) -> Option<&str> {
                 Part::ToolCall { .. } | Part::ToolResult { .. } => None,
             })
         }
-        Change::Said(_) | Change::Superseded { .. } => None,
+        Change::Said(_) | Change::Superseded { .. } | Change::Restored { .. } => None,
     })
 }
 

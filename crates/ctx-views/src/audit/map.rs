@@ -7,6 +7,8 @@ use ctx_session::{Body, Record, RunId, Session, SessionId, StateName, Timestamp}
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
+use super::control;
+
 /// Characters of a message that the log of deeds repeats.
 const PREVIEW_CHARS: usize = 80;
 
@@ -37,10 +39,36 @@ pub enum EventName {
     RunCompleted,
     #[serde(rename = "run.cancelled")]
     RunCancelled,
+    #[serde(rename = "checkpoint.created")]
+    CheckpointCreated,
+    #[serde(rename = "checkpoint.resumed")]
+    CheckpointResumed,
+    #[serde(rename = "checkpoint.rolled_back")]
+    CheckpointRolledBack,
+    #[serde(rename = "prompt.edited")]
+    PromptEdited,
+    #[serde(rename = "compaction.proposed")]
+    CompactionProposed,
+    #[serde(rename = "compaction.applied")]
+    CompactionApplied,
+    #[serde(rename = "compaction.approved")]
+    CompactionApproved,
+    #[serde(rename = "compaction.rejected")]
+    CompactionRejected,
+    #[serde(rename = "compaction.flagged")]
+    CompactionFlagged,
+    #[serde(rename = "approval.requested")]
+    ApprovalRequested,
+    #[serde(rename = "approval.settled")]
+    ApprovalSettled,
+    #[serde(rename = "session.bound")]
+    SessionBound,
+    #[serde(rename = "session.unbound")]
+    SessionUnbound,
 }
 
 impl EventName {
-    pub const ALL: [EventName; 12] = [
+    pub const ALL: [EventName; 25] = [
         EventName::SessionCreated,
         EventName::SessionQueued,
         EventName::SessionResumedFromQueue,
@@ -53,6 +81,19 @@ impl EventName {
         EventName::RunCreated,
         EventName::RunCompleted,
         EventName::RunCancelled,
+        EventName::CheckpointCreated,
+        EventName::CheckpointResumed,
+        EventName::CheckpointRolledBack,
+        EventName::PromptEdited,
+        EventName::CompactionProposed,
+        EventName::CompactionApplied,
+        EventName::CompactionApproved,
+        EventName::CompactionRejected,
+        EventName::CompactionFlagged,
+        EventName::ApprovalRequested,
+        EventName::ApprovalSettled,
+        EventName::SessionBound,
+        EventName::SessionUnbound,
     ];
 
     pub fn as_str(self) -> &'static str {
@@ -69,6 +110,19 @@ impl EventName {
             EventName::RunCreated => "run.created",
             EventName::RunCompleted => "run.completed",
             EventName::RunCancelled => "run.cancelled",
+            EventName::CheckpointCreated => "checkpoint.created",
+            EventName::CheckpointResumed => "checkpoint.resumed",
+            EventName::CheckpointRolledBack => "checkpoint.rolled_back",
+            EventName::PromptEdited => "prompt.edited",
+            EventName::CompactionProposed => "compaction.proposed",
+            EventName::CompactionApplied => "compaction.applied",
+            EventName::CompactionApproved => "compaction.approved",
+            EventName::CompactionRejected => "compaction.rejected",
+            EventName::CompactionFlagged => "compaction.flagged",
+            EventName::ApprovalRequested => "approval.requested",
+            EventName::ApprovalSettled => "approval.settled",
+            EventName::SessionBound => "session.bound",
+            EventName::SessionUnbound => "session.unbound",
         }
     }
 }
@@ -98,6 +152,18 @@ pub(super) fn is_audited(kind: &str) -> bool {
             | "state_changed"
             | "attached"
             | "detached"
+            | "checkpoint_created"
+            | "prompt_edited"
+            | "checkpoint_resumed"
+            | "rolled_back"
+            | "compaction"
+            | "compaction_approved"
+            | "compaction_rejected"
+            | "compaction_flagged"
+            | "approval_requested"
+            | "approval_settled"
+            | "bound"
+            | "unbound"
     )
 }
 
@@ -159,6 +225,21 @@ fn of_record(session: &Session, commit: &[Record], record: &Record) -> Vec<Audit
             let data = json!({ "session_id": id, "user_id": user, "reason": reason });
             vec![event(EventName::SessionDetached, Some(*user), data)]
         }
+        Body::CheckpointCreated(_)
+        | Body::PromptEdited(_)
+        | Body::CheckpointResumed(_)
+        | Body::RolledBack(_)
+        | Body::Compaction(_)
+        | Body::CompactionApproved(_)
+        | Body::CompactionRejected(_)
+        | Body::CompactionFlagged(_)
+        | Body::ApprovalRequested(_)
+        | Body::ApprovalSettled(_)
+        | Body::Bound(_)
+        | Body::Unbound(_) => {
+            let told = control::told(id, &record.body);
+            told.map(|(name, user, data)| event(name, user, data)).into_iter().collect()
+        }
         Body::Context(_)
         | Body::User(_)
         | Body::AssistantStarted(_)
@@ -171,7 +252,10 @@ fn of_record(session: &Session, commit: &[Record], record: &Record) -> Vec<Audit
         | Body::CwdChanged(_)
         | Body::SessionFailed(_)
         | Body::Archived(_)
-        | Body::Forked(_) => Vec::new(),
+        | Body::Forked(_)
+        | Body::System(_)
+        | Body::ToolPending(_)
+        | Body::CompactionsAggregated(_) => Vec::new(),
     }
 }
 
@@ -205,7 +289,7 @@ fn with_state(
                 LimitScope::PerOperator => "per_operator",
             });
             let data = json!({
-                "session_id": id, "run_id": run, "message_id": newest.map(|run| run.message_id), "reason": reason,
+                "session_id": id, "run_id": run, "message_id": newest.and_then(|run| run.message_id), "reason": reason,
                 "running_count": change.limit.map(|limit| limit.running),
                 "limit": change.limit.map(|limit| limit.limit),
             });
@@ -239,6 +323,12 @@ fn with_state(
         | Trigger::RunCompleted
         | Trigger::RunFailed
         | Trigger::RunCancelled
+        | Trigger::Checkpoint
+        | Trigger::CheckpointResumed
+        | Trigger::RolledBack
+        | Trigger::CompactionRequested
+        | Trigger::CompactionApproved
+        | Trigger::CompactionRejected
         | Trigger::SessionEnded
         | Trigger::SessionFailed => None,
     }

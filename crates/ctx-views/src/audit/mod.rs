@@ -4,6 +4,7 @@
 //! when the log is opened: it says for each session how far it has told of it, and what a session's log has
 //! beyond that is appended. Purging a session leaves its lines.
 
+mod control;
 mod map;
 mod read;
 

@@ -4,10 +4,12 @@
 //! (`writer`), fed with what the engine commits and with what readers find in the logs (`reader`); both meet at
 //! the `desk`. Nobody waits for it: a commit that finds the desk full is read from its log later.
 
+mod control;
 mod desk;
 mod query;
 mod reader;
 mod row;
+mod runs;
 mod schema;
 mod store;
 mod stretch;

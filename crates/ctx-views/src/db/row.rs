@@ -4,8 +4,9 @@
 //! together), but it is small whatever the session's length, so that it can be stored and taken up again in
 //! the middle of a log.
 
-use ctx_session::record::{Failure, SessionMeta, StateName, Usage};
-use ctx_session::{Body, Code, Record, RunId, Timestamp};
+use ctx_session::conversation;
+use ctx_session::record::{Failure, RunKind, SessionMeta, StateName, Usage};
+use ctx_session::{Body, CheckpointId, Code, IssueId, Record, RunId, Timestamp};
 
 /// Characters of the first message that stand for a title where there is none.
 const PREVIEW_CHARS: usize = 120;
@@ -35,6 +36,10 @@ pub struct SessionRow {
     pub preview: Option<String>,
     /// Put away: not listed unless asked for.
     pub archived: bool,
+    /// The issue that the session works on.
+    pub bound_issue: Option<IssueId>,
+    /// The newest checkpoint, unless it was resumed: where the session is paused, if it is.
+    pub last_checkpoint: Option<CheckpointId>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -62,6 +67,8 @@ impl SessionRow {
             usage: Usage::default(),
             preview: None,
             archived: false,
+            bound_issue: None,
+            last_checkpoint: None,
             meta,
         }
     }
@@ -73,16 +80,21 @@ impl SessionRow {
 
     pub fn apply(&mut self, record: &Record) {
         self.updated_at = self.updated_at.max(record.time);
-        self.messages += u64::from(says_something(&record.body));
+        self.messages += u64::from(conversation::said_id(&record.body).is_some());
         match &record.body {
             Body::User(user) => {
-                if self.last_run.is_none_or(|run| run.id != user.turn_id) {
-                    self.last_run = Some(LastRun { id: user.turn_id, is_over: false });
+                if self.begin_run(user.turn_id) {
                     self.posted_at = Some(record.time);
-                    self.runs += 1;
                 }
                 self.preview.get_or_insert_with(|| preview(&user.text));
             }
+            Body::RunCreated(created) => match created.kind {
+                // Its message has begun it.
+                RunKind::Message => {}
+                RunKind::Compaction | RunKind::Continuation => {
+                    self.begin_run(created.turn_id);
+                }
+            },
             Body::AssistantFinished(message) => {
                 self.usage = self.usage.plus(message.usage.unwrap_or_default());
             }
@@ -97,17 +109,43 @@ impl SessionRow {
             }
             Body::Archived(archived) => self.archived = archived.archived,
             Body::Forked(_) => self.begin_as_fork(),
+            Body::CheckpointCreated(created) => self.last_checkpoint = Some(created.checkpoint_id),
+            Body::CheckpointResumed(resumed) => {
+                self.last_checkpoint = self.last_checkpoint.filter(|last| *last != resumed.checkpoint_id);
+            }
+            Body::Bound(bound) => self.bound_issue = Some(bound.issue_id),
+            Body::Unbound(_) => self.bound_issue = None,
             Body::SessionMeta(_)
             | Body::Context(_)
-            | Body::RunCreated(_)
             | Body::AssistantStarted(_)
             | Body::ReasoningFinished(_)
             | Body::ToolStarted(_)
             | Body::ToolFinished(_)
             | Body::QueuedDiscarded(_)
             | Body::Attached(_)
-            | Body::Detached(_) => {}
+            | Body::Detached(_)
+            | Body::System(_)
+            | Body::ToolPending(_)
+            | Body::PromptEdited(_)
+            | Body::RolledBack(_)
+            | Body::Compaction(_)
+            | Body::CompactionApproved(_)
+            | Body::CompactionRejected(_)
+            | Body::CompactionFlagged(_)
+            | Body::CompactionsAggregated(_)
+            | Body::ApprovalRequested(_)
+            | Body::ApprovalSettled(_) => {}
         }
+    }
+
+    /// Whether the run is new: a repeated line does not begin it again.
+    fn begin_run(&mut self, id: RunId) -> bool {
+        let is_new = self.last_run.is_none_or(|run| run.id != id);
+        if is_new {
+            self.last_run = Some(LastRun { id, is_over: false });
+            self.runs += 1;
+        }
+        is_new
     }
 
     fn end_run(&mut self, id: Option<RunId>) {
@@ -121,6 +159,7 @@ impl SessionRow {
         if let Some(run) = &mut self.last_run {
             run.is_over = true;
         }
+        self.bound_issue = None;
         self.archived = false;
         self.ended_at = None;
         self.state = StateName::Idle;
@@ -133,9 +172,12 @@ impl SessionRow {
         self.state = match to {
             // Damage took the message that would have been running: nothing is.
             StateName::Running | StateName::Queued if !has_run => StateName::Idle,
+            // Or the checkpoint: there is nothing to resume.
+            StateName::Paused if self.last_checkpoint.is_none() => StateName::Idle,
             StateName::Idle
             | StateName::Running
             | StateName::Queued
+            | StateName::Paused
             | StateName::Ended
             | StateName::Failed => to,
         };
@@ -146,37 +188,15 @@ impl SessionRow {
                 reason: "unknown".to_owned(),
                 message: "the record that says why is damaged".to_owned(),
             }),
-            StateName::Idle | StateName::Running | StateName::Queued | StateName::Ended => None,
+            StateName::Idle
+            | StateName::Running
+            | StateName::Queued
+            | StateName::Paused
+            | StateName::Ended => None,
         };
         if to.is_over() {
             self.ended_at = Some(time);
         }
-    }
-}
-
-/// Whether a record is a message: what `conversation::change` says, without building it.
-fn says_something(body: &Body) -> bool {
-    match body {
-        Body::User(_) | Body::ToolStarted(_) | Body::ToolFinished(_) => true,
-        Body::AssistantFinished(message) => !message.text.is_empty(),
-        Body::SessionMeta(_)
-        | Body::Context(_)
-        | Body::RunCreated(_)
-        | Body::AssistantStarted(_)
-        | Body::ReasoningFinished(_)
-        | Body::RunFinished(_)
-        | Body::Cancelled(_)
-        | Body::Failed(_)
-        | Body::QueuedDiscarded(_)
-        | Body::StateChanged(_)
-        | Body::SessionRenamed(_)
-        | Body::ModelSet(_)
-        | Body::CwdChanged(_)
-        | Body::Attached(_)
-        | Body::Detached(_)
-        | Body::SessionFailed(_)
-        | Body::Archived(_)
-        | Body::Forked(_) => false,
     }
 }
 

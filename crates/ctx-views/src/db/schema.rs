@@ -2,16 +2,18 @@
 //!
 //! There are no migrations: another version, or a file that is not sound, is deleted and built again from the
 //! logs. Changelog: 1 is the first; it has the seed's tables whose records exist (sessions, messages, runs,
-//! tool_calls). 2: `sessions.archived`. Every other table comes with its records and the next number.
+//! tool_calls). 2: `sessions.archived`. 3: checkpoints, prompt_edits, compactions with their aggregates, approvals; a
+//! run's kind and finish reason, and a run without a message; `sessions.bound_issue` is an id. Every other table
+//! comes with its records and the next number.
 
 use std::path::{Path, PathBuf};
 
 use rusqlite::{Connection, ErrorCode, OpenFlags, OptionalExtension};
 
-use super::DbError;
+use super::{DbError, control};
 
 /// Goes up with every change of the tables or of what is written into them.
-pub const SCHEMA_VERSION: i64 = 2;
+pub const SCHEMA_VERSION: i64 = 3;
 
 /// Times are epoch milliseconds, ids are ULIDs as text. `sessions.key` and `messages.key` are names within this
 /// file only, and other in every rebuild.
@@ -34,7 +36,7 @@ CREATE TABLE sessions (
   cwd TEXT NOT NULL,
   model_override TEXT,
   forked_from TEXT,
-  bound_issue INTEGER,
+  bound_issue TEXT,
   archived INTEGER NOT NULL DEFAULT 0,
   created_at INTEGER NOT NULL,
   updated_at INTEGER NOT NULL,
@@ -42,6 +44,8 @@ CREATE TABLE sessions (
   posted_at INTEGER,
   last_run TEXT,
   last_run_over INTEGER NOT NULL,
+  -- the newest checkpoint, unless it was resumed
+  last_checkpoint TEXT,
   runs INTEGER NOT NULL,
   messages INTEGER NOT NULL,
   tokens_in INTEGER NOT NULL,
@@ -65,8 +69,12 @@ CREATE TABLE runs (
   session INTEGER NOT NULL,
   id TEXT NOT NULL,
   seq INTEGER NOT NULL,
-  message_id TEXT NOT NULL,
+  -- message, compaction, continuation
+  kind TEXT NOT NULL,
+  -- none where the operator asked for a compaction
+  message_id TEXT,
   state TEXT NOT NULL,
+  finish_reason TEXT,
   model TEXT,
   created_at INTEGER NOT NULL,
   started_at INTEGER,
@@ -120,6 +128,101 @@ CREATE TABLE tool_calls (
   PRIMARY KEY (session, id)
 ) WITHOUT ROWID;
 CREATE INDEX tool_calls_run ON tool_calls(session, run_id, seq);
+
+CREATE TABLE checkpoints (
+  session INTEGER NOT NULL,
+  id TEXT NOT NULL,
+  seq INTEGER NOT NULL,
+  run_id TEXT NOT NULL,
+  created_at INTEGER NOT NULL,
+  -- operator, model, compaction
+  created_by TEXT NOT NULL,
+  user INTEGER,
+  reason TEXT,
+  compaction_id TEXT,
+  message_cursor TEXT,
+  -- JSON: the prompts in effect, by target and hash
+  prompts TEXT NOT NULL,
+  resumed_at INTEGER,
+  rolled_back INTEGER NOT NULL DEFAULT 0,
+  superseded_by TEXT,
+  PRIMARY KEY (session, id)
+) WITHOUT ROWID;
+CREATE INDEX checkpoints_session ON checkpoints(session, seq);
+
+-- the text of a prompt is a blob of its hash
+CREATE TABLE prompt_edits (
+  session INTEGER NOT NULL,
+  seq INTEGER NOT NULL,
+  checkpoint_id TEXT NOT NULL,
+  target TEXT NOT NULL,
+  old_hash TEXT NOT NULL,
+  new_hash TEXT NOT NULL,
+  user INTEGER NOT NULL,
+  edited_at INTEGER NOT NULL,
+  PRIMARY KEY (session, seq)
+) WITHOUT ROWID;
+CREATE INDEX prompt_edits_checkpoint ON prompt_edits(session, checkpoint_id, seq);
+
+CREATE TABLE compactions (
+  session INTEGER NOT NULL,
+  id TEXT NOT NULL,
+  seq INTEGER NOT NULL,
+  run_id TEXT NOT NULL,
+  agent_path TEXT NOT NULL,
+  created_at INTEGER NOT NULL,
+  trigger TEXT NOT NULL,
+  strategy TEXT NOT NULL,
+  -- proposed, applied, rejected
+  state TEXT NOT NULL,
+  threshold_estimate REAL NOT NULL,
+  after_estimate REAL NOT NULL,
+  window_upper REAL NOT NULL,
+  window_lower REAL NOT NULL,
+  superseded_message_ids TEXT NOT NULL,
+  summary_message_id TEXT,
+  summary TEXT,
+  plugins_fired TEXT NOT NULL,
+  plugin_cost TEXT,
+  fallback_occurred INTEGER NOT NULL,
+  fallback_reason TEXT,
+  operator_flag TEXT,
+  operator_notes TEXT,
+  checkpoint_id TEXT,
+  rolled_back INTEGER NOT NULL DEFAULT 0,
+  PRIMARY KEY (session, id)
+) WITHOUT ROWID;
+CREATE INDEX compactions_session ON compactions(session, seq);
+CREATE INDEX compactions_run ON compactions(session, run_id);
+CREATE INDEX compactions_agent ON compactions(session, agent_path);
+
+-- rows that stand for the oldest compactions of a session
+CREATE TABLE compaction_aggregates (
+  session INTEGER NOT NULL,
+  seq INTEGER NOT NULL,
+  count INTEGER NOT NULL,
+  before INTEGER NOT NULL,
+  PRIMARY KEY (session, seq)
+) WITHOUT ROWID;
+
+CREATE TABLE approvals (
+  session INTEGER NOT NULL,
+  id TEXT NOT NULL,
+  seq INTEGER NOT NULL,
+  run_id TEXT NOT NULL,
+  call_id TEXT NOT NULL,
+  tool TEXT NOT NULL,
+  subject TEXT,
+  created_at INTEGER NOT NULL,
+  expires_at INTEGER NOT NULL,
+  -- allow, deny, timeout, interrupted; none while it waits
+  outcome TEXT,
+  settled_at INTEGER,
+  user INTEGER,
+  note TEXT,
+  PRIMARY KEY (session, id)
+) WITHOUT ROWID;
+CREATE INDEX approvals_session ON approvals(session, seq);
 
 CREATE TABLE damage (
   log TEXT NOT NULL,
@@ -182,7 +285,8 @@ fn open_existing(path: &Path) -> rusqlite::Result<Result<Connection, Remade>> {
     }
     // Reads a page of every table: a file that was cut or overwritten seldom passes.
     let full_text = "message_text WHERE message_text MATCH 'a'";
-    for from in ["sessions", "runs", "messages", "tool_calls", "damage", full_text] {
+    let tables = ["sessions", "runs", "messages", "tool_calls", "damage", full_text];
+    for from in tables.into_iter().chain(control::TABLES) {
         connection.query_row(&format!("SELECT 1 FROM {from} LIMIT 1"), [], |_| Ok(())).optional()?;
     }
     Ok(Ok(connection))

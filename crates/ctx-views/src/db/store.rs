@@ -1,12 +1,15 @@
 //! Putting records into the tables: one function for what lists need, one for messages and full text.
+//!
+//! Runs are in [`super::runs`], what the operator did in [`super::control`].
 
 use ctx_journal::LogPath;
 use ctx_session::conversation::{self, Change, Message, Part, Role};
-use ctx_session::record::{Failure, ToolStatus, Usage};
-use ctx_session::{Body, Code, Record, RunId, StateName, Timestamp};
+use ctx_session::record::{ToolStatus, Usage};
+use ctx_session::{Body, Record, StateName, Timestamp, Ulid};
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
 use super::row::{LastRun, SessionRow};
+use super::{control, runs};
 
 /// How much of a tool's output is kept and searched; the log has the rest.
 pub const OUTPUT_BYTES: usize = 4 * 1024;
@@ -38,7 +41,10 @@ pub(super) fn count_of(value: i64) -> u64 {
 }
 
 pub(super) const SESSION_COLUMNS: &str = "meta, state, failure, title, cwd, model_override, created_at, \
-     updated_at, ended_at, posted_at, last_run, last_run_over, runs, messages, tokens_in, tokens_out, preview, archived";
+     updated_at, ended_at, posted_at, last_run, last_run_over, runs, messages, tokens_in, tokens_out, preview, archived, \
+     bound_issue, last_checkpoint";
+/// How many they are: what else is asked for follows them.
+pub(super) const SESSION_COLUMNS_LEN: usize = 20;
 
 /// Reads [`SESSION_COLUMNS`] from a row.
 pub(super) fn session_row(row: &Row<'_>) -> rusqlite::Result<SessionRow> {
@@ -48,6 +54,8 @@ pub(super) fn session_row(row: &Row<'_>) -> rusqlite::Result<SessionRow> {
     };
     let last_run: Option<String> = row.get(10)?;
     let is_over: bool = row.get(11)?;
+    let bound_issue: Option<String> = row.get(18)?;
+    let last_checkpoint: Option<String> = row.get(19)?;
     Ok(SessionRow {
         meta: json(row, 0)?,
         state: state_of(&row.get::<_, String>(1)?),
@@ -65,6 +73,8 @@ pub(super) fn session_row(row: &Row<'_>) -> rusqlite::Result<SessionRow> {
         usage: Usage { input: count_of(row.get(14)?), output: count_of(row.get(15)?) },
         preview: row.get(16)?,
         archived: row.get(17)?,
+        bound_issue: bound_issue.and_then(|id| id.parse().ok()),
+        last_checkpoint: last_checkpoint.and_then(|id| id.parse().ok()),
     })
 }
 
@@ -79,9 +89,19 @@ fn state_of(word: &str) -> StateName {
     StateName::ALL.into_iter().find(|state| state.as_str() == word).unwrap_or(StateName::Idle)
 }
 
-fn to_json(value: &impl serde::Serialize) -> String {
+pub(super) fn to_json(value: &impl serde::Serialize) -> String {
     // None of these types has a map with keys that are not strings: serialising them cannot fail.
     serde_json::to_string(value).unwrap_or_default()
+}
+
+/// A closed word as the log writes it.
+pub(super) fn word(value: &impl serde::Serialize) -> String {
+    to_json(value).trim_matches('"').to_owned()
+}
+
+/// The value of a closed word; none for a word of another version.
+pub(super) fn of_word<T: serde::de::DeserializeOwned>(word: &str) -> Option<T> {
+    serde_json::from_value(serde_json::Value::from(word)).ok()
 }
 
 /// The session whose log this is, if it is known.
@@ -91,9 +111,9 @@ pub(super) fn find(db: &Connection, log: &LogPath) -> rusqlite::Result<Option<St
         .query_row([log.as_str()], |row| {
             Ok(Stored {
                 row: session_row(row)?,
-                key: row.get(18)?,
-                next_seq: count_of(row.get(19)?),
-                text_seq: count_of(row.get(20)?),
+                key: row.get(SESSION_COLUMNS_LEN)?,
+                next_seq: count_of(row.get(SESSION_COLUMNS_LEN + 1)?),
+                text_seq: count_of(row.get(SESSION_COLUMNS_LEN + 2)?),
             })
         })
         .optional()
@@ -114,7 +134,7 @@ pub(super) fn add(db: &Connection, log: &LogPath, row: SessionRow) -> rusqlite::
             log.as_str(),
             to_json(meta),
             meta.owner,
-            to_json(&meta.scope).trim_matches('"'),
+            word(&meta.scope),
             meta.space.as_ref().map(|name| name.as_str()),
             meta.agent.as_ref().map(|name| name.as_str()),
             meta.project.as_str(),
@@ -134,7 +154,7 @@ pub(super) fn save(db: &Connection, stored: &Stored) -> rusqlite::Result<()> {
         "UPDATE sessions SET state = ?2, failure = ?3, title = ?4, cwd = ?5, model_override = ?6, updated_at = ?7,
            ended_at = ?8, posted_at = ?9, last_run = ?10, last_run_over = ?11, runs = ?12, messages = ?13,
            tokens_in = ?14, tokens_out = ?15, preview = ?16, next_seq = ?17, text_seq = ?18, archived = ?19,
-           missing = 0
+           bound_issue = ?20, last_checkpoint = ?21, missing = 0
          WHERE key = ?1",
     )?
     .execute(params![
@@ -157,6 +177,8 @@ pub(super) fn save(db: &Connection, stored: &Stored) -> rusqlite::Result<()> {
         int(stored.next_seq),
         int(stored.text_seq),
         row.archived,
+        row.bound_issue.map(|issue| issue.to_string()),
+        row.last_checkpoint.map(|checkpoint| checkpoint.to_string()),
     ])?;
     Ok(())
 }
@@ -169,7 +191,7 @@ pub(super) fn clear(db: &Connection, key: i64) -> rusqlite::Result<()> {
          SELECT 'delete', key, content FROM messages WHERE session = ?1 AND content <> ''",
         [key],
     )?;
-    for table in ["messages", "runs", "tool_calls"] {
+    for table in ["messages", "runs", "tool_calls"].into_iter().chain(control::TABLES) {
         db.execute(&format!("DELETE FROM {table} WHERE session = ?1"), [key])?;
     }
     Ok(())
@@ -200,115 +222,33 @@ pub(super) fn moved(db: &Connection, from: &LogPath, to: &LogPath) -> rusqlite::
     Ok(())
 }
 
-/// What lists need of a record: the session's row, and its runs.
+/// What lists need of a record: the session's row, its runs, and what the operator did with it.
 pub(super) fn put_list(db: &Connection, stored: &mut Stored, record: &Record) -> rusqlite::Result<()> {
     stored.row.apply(record);
-    let (key, now) = (stored.key, millis(record.time));
-    match &record.body {
-        Body::User(user) => {
-            db.prepare_cached(
-                "INSERT INTO runs (session, id, seq, message_id, state, created_at)
-                 VALUES (?1, ?2, ?3, ?4, 'pending', ?5) ON CONFLICT DO NOTHING",
-            )?
-            .execute(params![
-                key,
-                user.turn_id.to_string(),
-                int(record.seq),
-                user.message_id.to_string(),
-                now
-            ])?;
-        }
-        Body::Context(context) => start_run(db, key, context.turn_id, Some(&context.model), now)?,
-        // A run that calls tools has begun, also where its `context` is damaged.
-        Body::ToolStarted(tool) => start_run(db, key, tool.turn_id, None, now)?,
-        Body::AssistantFinished(message) => {
-            if let Some(usage) = message.usage {
-                db.prepare_cached(
-                    "UPDATE runs SET tokens_in = tokens_in + ?3, tokens_out = tokens_out + ?4
-                     WHERE session = ?1 AND id = ?2 AND completed_at IS NULL",
-                )?
-                .execute(params![
-                    key,
-                    message.turn_id.to_string(),
-                    int(usage.input),
-                    int(usage.output)
-                ])?;
-            }
-        }
-        Body::RunFinished(end) => end_run(db, key, end.turn_id, ("done", None), end.duration_ms, now)?,
-        Body::Cancelled(end) => end_run(db, key, end.turn_id, ("cancelled", None), end.duration_ms, now)?,
-        Body::Failed(end) => {
-            let error = failure_json(end.code, &end.reason, &end.message);
-            end_run(db, key, end.turn_id, ("failed", Some(error)), end.duration_ms, now)?;
-        }
-        Body::Forked(_) => {
-            db.prepare_cached(
-                "UPDATE runs SET state = 'cancelled', completed_at = ?2 WHERE session = ?1 AND completed_at IS NULL",
-            )?
-            .execute(params![key, now])?;
-        }
-        Body::SessionMeta(_)
-        | Body::RunCreated(_)
-        | Body::AssistantStarted(_)
-        | Body::ReasoningFinished(_)
-        | Body::ToolFinished(_)
-        | Body::QueuedDiscarded(_)
-        | Body::StateChanged(_)
-        | Body::SessionRenamed(_)
-        | Body::ModelSet(_)
-        | Body::CwdChanged(_)
-        | Body::Attached(_)
-        | Body::Detached(_)
-        | Body::SessionFailed(_)
-        | Body::Archived(_) => {}
-    }
-    Ok(())
-}
-
-fn failure_json(code: Code, reason: &str, message: &str) -> String {
-    to_json(&Failure { code, reason: reason.to_owned(), message: message.to_owned() })
-}
-
-fn start_run(db: &Connection, key: i64, run: RunId, model: Option<&str>, now: i64) -> rusqlite::Result<()> {
-    db.prepare_cached(
-        "UPDATE runs SET state = 'running', started_at = ifnull(started_at, ?3), model = ifnull(?4, model)
-         WHERE session = ?1 AND id = ?2 AND completed_at IS NULL",
-    )?
-    .execute(params![key, run.to_string(), now, model])?;
-    Ok(())
-}
-
-/// The first end wins.
-fn end_run(
-    db: &Connection,
-    key: i64,
-    run: RunId,
-    (state, error): (&str, Option<String>),
-    duration_ms: u64,
-    now: i64,
-) -> rusqlite::Result<()> {
-    db.prepare_cached(
-        "UPDATE runs SET state = ?3, error = ?4, duration_ms = ?5, completed_at = ?6
-         WHERE session = ?1 AND id = ?2 AND completed_at IS NULL",
-    )?
-    .execute(params![key, run.to_string(), state, error, int(duration_ms), now])?;
-    Ok(())
+    runs::put(db, stored.key, record)?;
+    control::put(db, stored.key, record)
 }
 
 /// What pages of messages, tool calls and search need of a record.
 pub(super) fn put_text(db: &Connection, key: i64, record: &Record) -> rusqlite::Result<()> {
-    match conversation::change(record) {
-        Some(Change::Said(message)) => put_message(db, key, &message)?,
-        Some(Change::Superseded { ids, .. }) => {
-            db.prepare_cached(
-                "UPDATE messages SET superseded = 1
-                 WHERE session = ?1 AND seq < ?2 AND id IN (SELECT value FROM json_each(?3))",
-            )?
-            .execute(params![key, int(record.seq), to_json(&ids)])?;
+    for change in conversation::changes(record) {
+        match change {
+            Change::Said(message) => put_message(db, key, &message)?,
+            Change::Superseded { ids, .. } => mark(db, key, record.seq, &ids, true)?,
+            Change::Restored { ids, .. } => mark(db, key, record.seq, &ids, false)?,
         }
-        None => {}
     }
     put_tool_call(db, key, record)
+}
+
+/// Whether earlier messages count from here on.
+fn mark(db: &Connection, key: i64, before: u64, ids: &[Ulid], superseded: bool) -> rusqlite::Result<()> {
+    db.prepare_cached(
+        "UPDATE messages SET superseded = ?4
+         WHERE session = ?1 AND seq < ?2 AND id IN (SELECT value FROM json_each(?3))",
+    )?
+    .execute(params![key, int(before), to_json(&ids), superseded])?;
+    Ok(())
 }
 
 fn put_message(db: &Connection, key: i64, message: &Message) -> rusqlite::Result<()> {
@@ -319,17 +259,19 @@ fn put_message(db: &Connection, key: i64, message: &Message) -> rusqlite::Result
     };
     let plain = message.content.iter().all(|part| matches!(part, Part::Text { .. }));
     let parts = (!plain).then(|| parts_json(&message.content));
-    let role = to_json(&message.role);
+    // The result of a call that no longer counts does not count either.
     db.prepare_cached(
-        "INSERT INTO messages (session, seq, id, run_id, role, content, cut, parts, created_at)
-         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)",
+        "INSERT INTO messages (session, seq, id, run_id, role, content, cut, parts, created_at, superseded)
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ifnull(
+           (SELECT m.superseded FROM tool_calls AS t JOIN messages AS m ON m.session = t.session AND m.seq = t.seq
+            WHERE t.session = ?1 AND t.id = ?3), 0))",
     )?
     .execute(params![
         key,
         int(message.seq),
         message.id.to_string(),
         message.run.to_string(),
-        role.trim_matches('"'),
+        word(&message.role),
         content,
         cut,
         parts,

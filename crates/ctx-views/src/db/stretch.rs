@@ -47,6 +47,9 @@ impl Stretch {
             Body::AssistantFinished(message) => message.text.len(),
             Body::ReasoningFinished(thought) => thought.text.len(),
             Body::ToolFinished(tool) => tool.output.len(),
+            Body::System(note) => note.text.len(),
+            Body::Compaction(made) => made.summary.as_ref().map_or(0, String::len),
+            Body::CompactionApproved(approved) => approved.summary.as_ref().map_or(0, String::len),
             // The rest is small.
             _ => 0,
         };

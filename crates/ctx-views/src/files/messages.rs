@@ -6,8 +6,8 @@ use std::io::{self, Write};
 use std::os::unix::fs::FileExt;
 
 use ctx_journal::Owner;
-use ctx_session::Ulid;
-use ctx_session::conversation::{Change, Message, Part, Role};
+use ctx_session::conversation::{self, Change, Message, Part, Role};
+use ctx_session::{Record, Ulid};
 use serde::Deserialize;
 
 use super::MESSAGES;
@@ -16,11 +16,30 @@ use crate::error::ViewError;
 
 const CHUNK: u64 = 8 * 1024;
 
-/// Where the file ends, and the seq of its last line.
+/// Where the file ends, and which record its last lines are of.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Tail {
     pub(crate) len: u64,
     pub(crate) seq: Option<u64>,
+    /// How many lines of that record there are. It may have more: a crash can fall between two of them.
+    pub(crate) lines: usize,
+}
+
+impl Tail {
+    /// How many of a record's lines the file has; the rest is still to be written.
+    pub(crate) fn shown_of(&self, seq: u64) -> usize {
+        match self.seq {
+            Some(last) if seq < last => usize::MAX,
+            Some(last) if seq == last => self.lines,
+            Some(_) | None => 0,
+        }
+    }
+
+    /// With one more line at its end.
+    fn after(self, seq: u64, bytes: usize) -> Tail {
+        let lines = if self.seq == Some(seq) { self.lines + 1 } else { 1 };
+        Tail { len: self.len + bytes as u64, seq: Some(seq), lines }
+    }
 }
 
 /// The file, open for the time of one call, with the lines that wait to be written.
@@ -29,7 +48,8 @@ pub(crate) struct Messages<'a> {
     file: File,
     tail: Tail,
     waiting: Vec<u8>,
-    waiting_seq: Option<u64>,
+    /// The tail once what waits is written.
+    next: Tail,
 }
 
 impl<'a> Messages<'a> {
@@ -44,13 +64,14 @@ impl<'a> Messages<'a> {
     pub(crate) fn take_up(dir: &'a Dir, owner: Owner) -> Result<Messages<'a>, ViewError> {
         let mut messages = Messages::with(dir, owner, Tail::default())?;
         messages.tail = tail(&messages.file).map_err(|error| messages.wrong("read the file", error))?;
+        messages.next = messages.tail;
         messages.cut()?;
         Ok(messages)
     }
 
     fn with(dir: &'a Dir, owner: Owner, tail: Tail) -> Result<Messages<'a>, ViewError> {
         let file = dir.append(MESSAGES, owner)?;
-        Ok(Messages { dir, file, tail, waiting: Vec::new(), waiting_seq: None })
+        Ok(Messages { dir, file, tail, waiting: Vec::new(), next: tail })
     }
 
     fn wrong(&self, action: &'static str, error: io::Error) -> ViewError {
@@ -63,6 +84,8 @@ impl<'a> Messages<'a> {
 
     pub(crate) fn start_over(&mut self) -> Result<(), ViewError> {
         self.tail = Tail::default();
+        self.next = self.tail;
+        self.waiting.clear();
         self.cut()
     }
 
@@ -75,14 +98,16 @@ impl<'a> Messages<'a> {
     }
 
     pub(crate) fn push(&mut self, change: &Change) {
-        self.waiting.extend_from_slice(change.to_line().as_bytes());
+        let line = change.to_line();
+        self.waiting.extend_from_slice(line.as_bytes());
         self.waiting.push(b'\n');
-        self.waiting_seq = Some(seq_of_change(change));
+        self.next = self.next.after(seq_of_change(change), line.len() + 1);
     }
 
-    /// Takes a change only if it is not shown yet.
-    pub(crate) fn push_new(&mut self, change: &Change, seq: u64) {
-        if self.waiting_seq.or(self.tail.seq).is_none_or(|shown| seq > shown) {
+    /// Takes of what a record changes what is not shown yet.
+    pub(crate) fn push_new(&mut self, record: &Record) {
+        let shown = self.next.shown_of(record.seq);
+        for change in conversation::changes(record).iter().skip(shown) {
             self.push(change);
         }
     }
@@ -94,8 +119,7 @@ impl<'a> Messages<'a> {
             let _ = self.cut();
             return Err(self.wrong("append to the file", error));
         }
-        self.tail.len += self.waiting.len() as u64;
-        self.tail.seq = self.waiting_seq.take().or(self.tail.seq);
+        self.tail = self.next;
         self.waiting.clear();
         Ok(self.tail)
     }
@@ -110,7 +134,7 @@ impl<'a> Messages<'a> {
 fn seq_of_change(change: &Change) -> u64 {
     match change {
         Change::Said(message) => message.seq,
-        Change::Superseded { seq, .. } => *seq,
+        Change::Superseded { seq, .. } | Change::Restored { seq, .. } => *seq,
     }
 }
 
@@ -123,16 +147,22 @@ fn seq_of(line: &[u8]) -> Option<u64> {
     serde_json::from_slice::<Line>(line).ok().map(|line| line.seq)
 }
 
-/// The last whole line that is one of ours, and where it ends.
+/// The last whole line that is one of ours, where it ends, and how many of its record's lines there are.
 pub(crate) fn tail(file: &File) -> io::Result<Tail> {
+    let mut tail = Tail::default();
     for line in BackLines::new(file, file.metadata()?.len()) {
         let line = line?;
-        let whole = line.bytes.last() == Some(&b'\n');
-        if let Some(seq) = seq_of(&line.bytes).filter(|_| whole) {
-            return Ok(Tail { len: line.offset + line.bytes.len() as u64, seq: Some(seq) });
+        let seq = seq_of(&line.bytes).filter(|_| line.bytes.last() == Some(&b'\n'));
+        match (tail.seq, seq) {
+            (None, None) => {}
+            (None, Some(seq)) => {
+                tail = Tail { len: line.offset + line.bytes.len() as u64, seq: Some(seq), lines: 1 };
+            }
+            (Some(last), Some(seq)) if last == seq => tail.lines += 1,
+            (Some(_), _) => break,
         }
     }
-    Ok(Tail::default())
+    Ok(tail)
 }
 
 /// The latest assistant text among lines that come newest first: not one that was superseded.

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use ctx_session::record::{Failure, ForkedFrom};
-use ctx_session::{Name, Scope, Session, SessionId, State, StateName};
+use ctx_session::{IssueId, Name, Scope, Session, SessionId, State, StateName};
 
 /// The contents of `meta.json`, in the order of its keys. What does not apply is null.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -22,8 +22,8 @@ pub struct Meta {
     pub client: Option<String>,
     pub origin: Option<Value>,
     pub forked_from: Option<ForkedFrom>,
-    /// The number of the issue the session works on.
-    pub bound_issue: Option<u64>,
+    /// The issue that the session works on.
+    pub bound_issue: Option<IssueId>,
     /// One of the state machine's words; the file `state` has fewer.
     pub state: StateName,
     pub failure: Option<Failure>,
@@ -48,11 +48,15 @@ impl Meta {
             client: meta.client.clone(),
             origin: meta.origin.clone(),
             forked_from: meta.forked_from,
-            bound_issue: None,
+            bound_issue: session.bound_issue,
             state: session.state.name(),
             failure: match &session.state {
                 State::Failed(failure) => Some(failure.clone()),
-                State::Idle | State::Running { .. } | State::Queued { .. } | State::Ended => None,
+                State::Idle
+                | State::Running { .. }
+                | State::Queued { .. }
+                | State::Paused { .. }
+                | State::Ended => None,
             },
             archived: session.archived,
         }

@@ -8,12 +8,12 @@ use std::ops::ControlFlow;
 use std::path::PathBuf;
 
 use ctx_session::Ulid;
-use ctx_session::conversation::{self, Message};
+use ctx_session::conversation::{self, Change, Message};
 use serde::Deserialize;
 
 use super::{ReadError, Reader, SessionRef};
 use crate::error::ViewError;
-use crate::files::{self, BackLines, latest_text, record_of, tail};
+use crate::files::{self, BackLines, Tail, latest_text, record_of, tail};
 
 /// A line of `messages.jsonl`, as it stands.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -96,7 +96,7 @@ impl Reader {
         let path = dir.path_of(files::MESSAGES);
         let file = dir.read(files::MESSAGES)?;
         let wrong = |error| ReadError::from(ViewError::io(&path, "read the file", error));
-        let shown = file.as_ref().map(tail).transpose().map_err(wrong)?.and_then(|tail| tail.seq);
+        let shown = file.as_ref().map(tail).transpose().map_err(wrong)?.unwrap_or_default();
         let rest = self.lines_after(session, shown, file.is_some())?;
         Ok(Messages { path, file: file.map(BufReader::new), rest: rest.into() })
     }
@@ -107,7 +107,7 @@ impl Reader {
         let path = dir.path_of(files::MESSAGES);
         let wrong = |error| ReadError::from(ViewError::io(&path, "read the file", error));
         let file = dir.read(files::MESSAGES)?;
-        let shown = file.as_ref().map(tail).transpose().map_err(wrong)?.and_then(|tail| tail.seq);
+        let shown = file.as_ref().map(tail).transpose().map_err(wrong)?.unwrap_or_default();
         let rest = self.lines_after(session, shown, file.is_some())?;
         if let (true, Some(bytes)) = (rest.is_empty(), dir.contents(files::LATEST)?) {
             return Ok(String::from_utf8_lossy(&bytes).into_owned());
@@ -120,21 +120,22 @@ impl Reader {
         Ok(text.unwrap_or_default())
     }
 
-    /// The lines for what the log has after a seq, oldest first. A log that cannot be read is no reason to
+    /// The lines for what the log has beyond the file, oldest first. A log that cannot be read is no reason to
     /// hide what the file has.
     fn lines_after(
         &self,
         session: &SessionRef,
-        shown: Option<u64>,
+        shown: Tail,
         has_file: bool,
     ) -> Result<Vec<String>, ReadError> {
         let mut lines = Vec::new();
         let read = self.journal.read_back(&session.log()?, &mut |entry| {
-            if shown.is_some_and(|shown| entry.seq <= shown) {
+            if shown.seq.is_some_and(|last| entry.seq < last) {
                 return ControlFlow::Break(());
             }
-            let change = record_of(&entry).as_ref().and_then(conversation::change);
-            lines.extend(change.map(|change| change.to_line()));
+            let changes = record_of(&entry).map(|record| conversation::changes(&record)).unwrap_or_default();
+            let new = changes.get(shown.shown_of(entry.seq).min(changes.len())..).unwrap_or_default();
+            lines.extend(new.iter().rev().map(Change::to_line));
             ControlFlow::Continue(())
         });
         match read {

@@ -9,7 +9,7 @@ use super::search::match_expression;
 use super::{Page, Queries, Viewer, Wanted, anywhere, one_more, page};
 use crate::db::DbError;
 use crate::db::row::SessionRow;
-use crate::db::store::{SESSION_COLUMNS, millis, session_row};
+use crate::db::store::{SESSION_COLUMNS, SESSION_COLUMNS_LEN, millis, session_row};
 
 /// In what order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -80,11 +80,15 @@ pub(super) fn columns() -> String {
 }
 
 pub(super) fn item(row: &Row<'_>) -> rusqlite::Result<SessionItem> {
-    let log: String = row.get(18)?;
+    let log: String = row.get(SESSION_COLUMNS_LEN)?;
     let log = LogPath::new(log).map_err(|error| {
-        rusqlite::Error::FromSqlConversionFailure(18, rusqlite::types::Type::Text, Box::new(error))
+        rusqlite::Error::FromSqlConversionFailure(
+            SESSION_COLUMNS_LEN,
+            rusqlite::types::Type::Text,
+            Box::new(error),
+        )
     })?;
-    let next_seq = crate::db::store::count_of(row.get(19)?);
+    let next_seq = crate::db::store::count_of(row.get(SESSION_COLUMNS_LEN + 1)?);
     Ok(SessionItem { row: session_row(row)?, log, next_seq })
 }
 

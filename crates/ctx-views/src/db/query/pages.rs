@@ -3,14 +3,14 @@
 use std::str::FromStr;
 
 use ctx_session::conversation::{Part, Role};
-use ctx_session::record::{Failure, Usage};
+use ctx_session::record::{Failure, RunFinish, RunKind, Usage};
 use ctx_session::{CallId, MessageId, RunId, SessionId, Timestamp, Ulid};
 use rusqlite::types::Value;
 use rusqlite::{OptionalExtension, Row};
 
 use super::{Page, Queries, one_more, page};
 use crate::db::DbError;
-use crate::db::store::{count_of, int, time_of};
+use crate::db::store::{count_of, int, of_word, time_of};
 
 /// Which messages of a session, oldest first.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -45,9 +45,12 @@ pub struct MessageItem {
 pub struct RunItem {
     pub id: RunId,
     pub seq: u64,
-    pub message: MessageId,
+    pub kind: RunKind,
+    /// None where the operator asked for a compaction.
+    pub message: Option<MessageId>,
     /// pending, running, done, failed or cancelled.
     pub state: String,
+    pub finish_reason: Option<RunFinish>,
     pub model: Option<String>,
     pub created_at: Timestamp,
     pub started_at: Option<Timestamp>,
@@ -155,7 +158,7 @@ impl Queries<'_> {
 }
 
 const RUN: &str = "id, seq, message_id, state, model, created_at, started_at, completed_at, duration_ms, tokens_in, \
-     tokens_out, error";
+     tokens_out, error, kind, finish_reason";
 
 fn message(row: &Row<'_>) -> rusqlite::Result<MessageItem> {
     Ok(MessageItem {
@@ -178,7 +181,9 @@ fn run(row: &Row<'_>) -> rusqlite::Result<RunItem> {
     Ok(RunItem {
         id: parsed(&row.get::<_, String>(0)?, 0)?,
         seq: count_of(row.get(1)?),
-        message: parsed(&row.get::<_, String>(2)?, 2)?,
+        kind: of_word(&row.get::<_, String>(12)?).unwrap_or_default(),
+        message: row.get::<_, Option<String>>(2)?.map(|id| parsed(&id, 2)).transpose()?,
+        finish_reason: row.get::<_, Option<String>>(13)?.and_then(|word| of_word(&word)),
         state: row.get(3)?,
         model: row.get(4)?,
         created_at: time_of(row.get(5)?),

@@ -1,0 +1,166 @@
+//! Putting the runs of a session into their table.
+
+use ctx_session::record::{Failed, Failure, RunCreated, RunKind};
+use ctx_session::{Body, Record, RunId};
+use rusqlite::{Connection, OptionalExtension, params};
+
+use super::store::{int, millis, to_json, word};
+
+pub(super) fn put(db: &Connection, key: i64, record: &Record) -> rusqlite::Result<()> {
+    let now = millis(record.time);
+    match &record.body {
+        Body::User(user) => {
+            let message = Some(user.message_id.to_string());
+            begin(db, key, record, (user.turn_id, RunKind::Message, message))?;
+        }
+        Body::RunCreated(created) => begin_without_message(db, key, record, created)?,
+        Body::Context(context) => start(db, key, context.turn_id, Some(&context.model), now)?,
+        // A run that calls tools has begun, also where its `context` is damaged.
+        Body::ToolStarted(tool) => start(db, key, tool.turn_id, None, now)?,
+        Body::AssistantFinished(message) => {
+            if let Some(usage) = message.usage {
+                db.prepare_cached(
+                    "UPDATE runs SET tokens_in = tokens_in + ?3, tokens_out = tokens_out + ?4
+                     WHERE session = ?1 AND id = ?2 AND completed_at IS NULL",
+                )?
+                .execute(params![
+                    key,
+                    message.turn_id.to_string(),
+                    int(usage.input),
+                    int(usage.output)
+                ])?;
+            }
+        }
+        Body::RunFinished(done) => {
+            let finish_reason = done.finish_reason.as_ref().map(word);
+            let how = End { state: "done", error: None, finish_reason, duration_ms: done.duration_ms };
+            end(db, key, done.turn_id, how, now)?;
+        }
+        Body::Cancelled(gone) => {
+            let duration_ms = gone.duration_ms;
+            let how = End { state: "cancelled", error: None, finish_reason: None, duration_ms };
+            end(db, key, gone.turn_id, how, now)?;
+        }
+        Body::Failed(failed) => {
+            let (error, duration_ms) = (Some(failure_json(failed)), failed.duration_ms);
+            let how = End { state: "failed", error, finish_reason: None, duration_ms };
+            end(db, key, failed.turn_id, how, now)?;
+        }
+        Body::Forked(_) => {
+            db.prepare_cached(
+                "UPDATE runs SET state = 'cancelled', completed_at = ?2 WHERE session = ?1 AND completed_at IS NULL",
+            )?
+            .execute(params![key, now])?;
+        }
+        Body::SessionMeta(_)
+        | Body::AssistantStarted(_)
+        | Body::ReasoningFinished(_)
+        | Body::ToolFinished(_)
+        | Body::QueuedDiscarded(_)
+        | Body::StateChanged(_)
+        | Body::SessionRenamed(_)
+        | Body::ModelSet(_)
+        | Body::CwdChanged(_)
+        | Body::Attached(_)
+        | Body::Detached(_)
+        | Body::SessionFailed(_)
+        | Body::Archived(_)
+        | Body::System(_)
+        | Body::ToolPending(_)
+        | Body::CheckpointCreated(_)
+        | Body::PromptEdited(_)
+        | Body::CheckpointResumed(_)
+        | Body::RolledBack(_)
+        | Body::Compaction(_)
+        | Body::CompactionApproved(_)
+        | Body::CompactionRejected(_)
+        | Body::CompactionFlagged(_)
+        | Body::CompactionsAggregated(_)
+        | Body::ApprovalRequested(_)
+        | Body::ApprovalSettled(_)
+        | Body::Bound(_)
+        | Body::Unbound(_) => {}
+    }
+    Ok(())
+}
+
+/// A repeated line does not bring a run back.
+fn begin(
+    db: &Connection,
+    key: i64,
+    record: &Record,
+    (run, kind, message): (RunId, RunKind, Option<String>),
+) -> rusqlite::Result<()> {
+    db.prepare_cached(
+        "INSERT INTO runs (session, id, seq, kind, message_id, state, created_at)
+         VALUES (?1, ?2, ?3, ?4, ?5, 'pending', ?6) ON CONFLICT DO NOTHING",
+    )?
+    .execute(params![
+        key,
+        run.to_string(),
+        int(record.seq),
+        word(&kind),
+        message,
+        millis(record.time)
+    ])?;
+    Ok(())
+}
+
+fn begin_without_message(
+    db: &Connection,
+    key: i64,
+    record: &Record,
+    created: &RunCreated,
+) -> rusqlite::Result<()> {
+    let message = match (created.kind, created.continues) {
+        // Its message has begun it. Where damage took that, there is nothing to work on.
+        (RunKind::Message, _) => return Ok(()),
+        (RunKind::Compaction, _) | (RunKind::Continuation, None) => None,
+        (RunKind::Continuation, Some(run)) => {
+            let sql = "SELECT message_id FROM runs WHERE session = ?1 AND id = ?2";
+            let found = db.prepare_cached(sql)?.query_row(params![key, run.to_string()], |row| row.get(0));
+            found.optional()?.flatten()
+        }
+    };
+    begin(db, key, record, (created.turn_id, created.kind, message))
+}
+
+fn failure_json(failed: &Failed) -> String {
+    let Failed { code, reason, message, .. } = failed;
+    to_json(&Failure { code: *code, reason: reason.clone(), message: message.clone() })
+}
+
+fn start(db: &Connection, key: i64, run: RunId, model: Option<&str>, now: i64) -> rusqlite::Result<()> {
+    db.prepare_cached(
+        "UPDATE runs SET state = 'running', started_at = ifnull(started_at, ?3), model = ifnull(?4, model)
+         WHERE session = ?1 AND id = ?2 AND completed_at IS NULL",
+    )?
+    .execute(params![key, run.to_string(), now, model])?;
+    Ok(())
+}
+
+/// How a run came to its end.
+struct End {
+    state: &'static str,
+    error: Option<String>,
+    finish_reason: Option<String>,
+    duration_ms: u64,
+}
+
+/// The first end wins.
+fn end(db: &Connection, key: i64, run: RunId, how: End, now: i64) -> rusqlite::Result<()> {
+    db.prepare_cached(
+        "UPDATE runs SET state = ?3, error = ?4, duration_ms = ?5, completed_at = ?6, finish_reason = ?7
+         WHERE session = ?1 AND id = ?2 AND completed_at IS NULL",
+    )?
+    .execute(params![
+        key,
+        run.to_string(),
+        how.state,
+        how.error,
+        int(how.duration_ms),
+        now,
+        how.finish_reason
+    ])?;
+    Ok(())
+}
