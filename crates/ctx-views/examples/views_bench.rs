@@ -11,8 +11,8 @@ use std::time::{Duration, Instant};
 
 use ctx_journal::{FileJournal, Journal, LogPath, RealDisk};
 use ctx_session::record::{
-    AssistantFinished, Context, FinishReason, RunCreated, RunFinished, SessionMeta, StateChanged, Trigger,
-    Usage, User,
+    AssistantFinished, Context, FinishReason, RunCreated, RunFinished, RunKind, SessionMeta, StateChanged,
+    Trigger, Usage, User,
 };
 use ctx_session::{
     Body, IdSource, MessageId, Name, Record, RunId, Scope, Session, SessionId, StateName, Timestamp,
@@ -117,11 +117,11 @@ fn run_of(ids: &mut IdSource, words: &mut Words, now: Timestamp, bytes: usize) -
         User { turn_id, message_id: MessageId(ids.next(now)), client_id: None, text: words.text(bytes) };
     vec![
         Body::User(user),
-        Body::RunCreated(RunCreated { turn_id }),
+        Body::RunCreated(RunCreated { turn_id, kind: RunKind::Message, continues: None, strategy: None }),
         Body::Context(Box::new(context)),
         moved(StateName::Idle, StateName::Running, Trigger::MessagePosted),
         Body::AssistantFinished(said),
-        Body::RunFinished(RunFinished { turn_id, duration_ms: 5, usage }),
+        Body::RunFinished(RunFinished { turn_id, duration_ms: 5, usage, finish_reason: None }),
         moved(StateName::Running, StateName::Idle, Trigger::RunCompleted),
     ]
 }

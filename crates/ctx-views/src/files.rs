@@ -2,7 +2,8 @@
 //!
 //! They are all derived from the log beside them. What has been shown is read off the files themselves (the
 //! last whole line of `messages.jsonl`), so there is no second truth to disagree with. Nothing here is synced,
-//! and no file is held open between two calls. The directory is the journal's: a view never makes it.
+//! and no file is held open between two calls. The directory is the journal's: a view never makes it. Only
+//! `context/pack.json` is not derived: the agent's loop makes it, and it is put in place here.
 
 mod messages;
 pub mod meta;
@@ -28,6 +29,9 @@ pub const CWD: &str = "cwd";
 pub const CREATED_AT: &str = "created_at";
 pub const UPDATED_AT: &str = "updated_at";
 pub const META: &str = "meta.json";
+/// What was last sent to the model, in a directory of its own.
+pub const CONTEXT: &str = "context";
+pub const PACK: &str = "pack.json";
 
 /// Lines that wait in memory while a long log is read.
 const CATCH_UP_BYTES: usize = 256 * 1024;
@@ -90,6 +94,13 @@ impl SessionFiles {
     /// The directory was renamed; what is in it has not changed.
     pub fn moved_to(&mut self, dir: &Path) {
         self.dir = dir.to_owned();
+    }
+
+    /// Puts `context/pack.json` in place of the one that is there: what goes to the model. Not a view of the log, so it
+    /// is not made again where it is missing, and a fork does not have it.
+    pub fn write_pack(&self, json: &[u8]) -> Result<(), ViewError> {
+        let dir = self.root.dir(&self.dir)?;
+        dir.make_dir(CONTEXT, self.owner)?.swap(PACK, json, self.owner)
     }
 
     /// Shows the records of a commit, all of them together. To be called after the commit and before any
@@ -207,6 +218,9 @@ impl Drop for SessionFiles {
         for name in [LATEST, CREATED_AT, CWD, UPDATED_AT, META, STATE] {
             // What stays behind is used again when the session is.
             let _ = dir.remove_spare(name);
+        }
+        if let Ok(context) = dir.dir(CONTEXT) {
+            let _ = context.remove_spare(PACK);
         }
     }
 }

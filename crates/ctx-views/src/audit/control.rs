@@ -7,88 +7,106 @@ use serde_json::{Value, json};
 
 use super::EventName;
 
-/// What one of these records is told as, and who did it; nothing for any other record.
-pub(super) fn told(id: SessionId, body: &Body) -> Option<(EventName, Option<u32>, Value)> {
-    let told = match body {
+/// What happened, who did it, and the rest.
+pub(super) type Told = (EventName, Option<u32>, Value);
+
+/// What one of these records is told as; nothing for any other record.
+pub(super) fn told(id: SessionId, body: &Body) -> Option<Told> {
+    of_checkpoint(id, body).or_else(|| of_compaction(id, body)).or_else(|| of_approval_or_issue(id, body))
+}
+
+fn of_checkpoint(id: SessionId, body: &Body) -> Option<Told> {
+    match body {
         Body::CheckpointCreated(made) => {
             let data = json!({
                 "checkpoint_id": made.checkpoint_id, "session_id": id, "created_by": made.created_by,
                 "reason": made.reason,
             });
-            (EventName::CheckpointCreated, made.by, data)
+            Some((EventName::CheckpointCreated, made.by, data))
         }
         Body::PromptEdited(edited) => {
             let data = json!({
                 "checkpoint_id": edited.checkpoint_id, "session_id": id, "target": edited.target,
                 "old_hash": edited.old_hash, "new_hash": edited.new_hash,
             });
-            (EventName::PromptEdited, Some(edited.by), data)
+            Some((EventName::PromptEdited, Some(edited.by), data))
         }
         Body::CheckpointResumed(resumed) => {
             let targets: Vec<&str> = resumed.prompts.iter().map(|prompt| prompt.target.as_str()).collect();
             let data = json!({
                 "checkpoint_id": resumed.checkpoint_id, "session_id": id, "prompts_edited": targets,
             });
-            (EventName::CheckpointResumed, Some(resumed.by), data)
+            Some((EventName::CheckpointResumed, Some(resumed.by), data))
         }
         Body::RolledBack(back) => {
             let data = json!({
                 "checkpoint_id": back.checkpoint_id, "session_id": id,
                 "messages_superseded": back.superseded.len(), "messages_restored": back.restored.len(),
             });
-            (EventName::CheckpointRolledBack, Some(back.by), data)
+            Some((EventName::CheckpointRolledBack, Some(back.by), data))
         }
+        _ => None,
+    }
+}
+
+fn of_compaction(id: SessionId, body: &Body) -> Option<Told> {
+    match body {
         Body::Compaction(made) => {
             let name =
                 if made.proposed { EventName::CompactionProposed } else { EventName::CompactionApplied };
-            (name, None, compacted(id, made))
+            Some((name, None, compacted(id, made)))
         }
         Body::CompactionApproved(approved) => {
             let data = json!({
                 "compaction_id": approved.compaction_id, "session_id": id, "run_id": approved.turn_id,
                 "messages_superseded": approved.superseded_message_ids.len(), "user_id": approved.by,
             });
-            (EventName::CompactionApproved, Some(approved.by), data)
+            Some((EventName::CompactionApproved, Some(approved.by), data))
         }
         Body::CompactionRejected(rejected) => {
             let data = json!({
                 "compaction_id": rejected.compaction_id, "session_id": id, "user_id": rejected.by,
             });
-            (EventName::CompactionRejected, Some(rejected.by), data)
+            Some((EventName::CompactionRejected, Some(rejected.by), data))
         }
         Body::CompactionFlagged(flagged) => {
             let data = json!({
                 "compaction_id": flagged.compaction_id, "session_id": id, "flag": flagged.flag,
                 "notes": flagged.notes, "user_id": flagged.by,
             });
-            (EventName::CompactionFlagged, Some(flagged.by), data)
+            Some((EventName::CompactionFlagged, Some(flagged.by), data))
         }
+        _ => None,
+    }
+}
+
+fn of_approval_or_issue(id: SessionId, body: &Body) -> Option<Told> {
+    match body {
         Body::ApprovalRequested(asked) => {
             let data = json!({
                 "approval_id": asked.approval_id, "session_id": id, "run_id": asked.turn_id,
                 "call_id": asked.call_id, "tool": asked.tool, "subject": asked.subject,
                 "expires_at": asked.expires_at,
             });
-            (EventName::ApprovalRequested, None, data)
+            Some((EventName::ApprovalRequested, None, data))
         }
         Body::ApprovalSettled(settled) => {
             let data = json!({
                 "approval_id": settled.approval_id, "session_id": id, "run_id": settled.turn_id,
                 "outcome": settled.outcome, "note": settled.note, "user_id": settled.by,
             });
-            (EventName::ApprovalSettled, settled.by, data)
+            Some((EventName::ApprovalSettled, settled.by, data))
         }
         Body::Bound(bound) => {
             let data = json!({ "session_id": id, "issue_id": bound.issue_id, "user_id": bound.by });
-            (EventName::SessionBound, Some(bound.by), data)
+            Some((EventName::SessionBound, Some(bound.by), data))
         }
         Body::Unbound(unbound) => {
             let data = json!({ "session_id": id, "issue_id": unbound.issue_id, "user_id": unbound.by });
-            (EventName::SessionUnbound, Some(unbound.by), data)
+            Some((EventName::SessionUnbound, Some(unbound.by), data))
         }
-        _ => return None,
-    };
-    Some(told)
+        _ => None,
+    }
 }
 
 fn compacted(id: SessionId, made: &Compaction) -> Value {

@@ -190,7 +190,9 @@ fn of_record(session: &Session, commit: &[Record], record: &Record) -> Vec<Audit
         Body::SessionMeta(meta) => vec![event(EventName::SessionCreated, None, created(meta))],
         Body::RunCreated(run) => {
             let preview = message_preview(commit, run.turn_id);
-            let data = json!({ "run_id": run.turn_id, "session_id": id, "message_preview": preview });
+            let data = json!({
+                "run_id": run.turn_id, "session_id": id, "kind": run.kind, "message_preview": preview,
+            });
             vec![event(EventName::RunCreated, None, data)]
         }
         Body::RunFinished(end) => {

@@ -31,6 +31,7 @@ use crate::dir::RootDir;
 use crate::error::ViewError;
 use desk::{Desk, Job, Staff, Wait, Work};
 pub use desk::{Done, Progress};
+pub use query::control::CompactionItem;
 pub use query::list::{ListQuery, SessionItem, Sort};
 pub use query::pages::{MessageItem, MessagesQuery, RunItem, ToolCallItem};
 pub use query::search::{Hit, Piece, SearchQuery, SearchSort};

@@ -71,6 +71,10 @@ fn post(slot: bool) -> Step {
     Step::Post { text: "hello\nworld".to_owned(), slot, cwd: None }
 }
 
+fn call() -> Step {
+    Step::Tool { input: "README".to_owned(), output: "text".to_owned(), finish: false }
+}
+
 fn words(events: &[AuditEvent]) -> Vec<&'static str> {
     events.iter().map(|event| event.event.as_str()).collect()
 }
@@ -122,6 +126,46 @@ fn a_session_is_told_from_beginning_to_end() {
     assert_eq!(*failed, session.life.session.runs().nth(1).unwrap().id.to_string());
 }
 
+#[test]
+fn what_the_operator_does_with_a_run_is_told() {
+    let mut life = Life::begin(1);
+    let mut told = |steps: &[Step]| -> Vec<AuditEvent> {
+        let mut all = Vec::new();
+        for step in steps {
+            let commit = life.step(step).unwrap_or_else(|| panic!("{step:?} did nothing")).to_vec();
+            all.extend(events(&life.session, &commit));
+        }
+        all
+    };
+    let say = |text: &str| Step::Say { text: text.to_owned() };
+    let paused = told(&[post(true), say("one"), Step::Pause { by_model: false }]);
+    assert_eq!(
+        words(&paused),
+        ["run.created", "session.state", "checkpoint.created", "session.state"],
+        "saying something is no deed"
+    );
+    let (pause, moved) = (&paused[2].data, &paused[3].data);
+    assert_eq!((&pause["created_by"], &pause["reason"]), (&"operator".into(), &"to look".into()));
+    assert_eq!((&moved["to_state"], &moved["trigger"]), (&"paused".into(), &"checkpoint".into()));
+
+    let edit = |text: &str| Step::EditPrompt { text: text.to_owned() };
+    let resumed = told(&[edit("1"), edit("2"), call(), Step::Resume { slot: true }]);
+    assert_eq!(words(&resumed), ["prompt.edited", "prompt.edited", "checkpoint.resumed", "session.state"]);
+    let edited = &resumed[1].data;
+    assert_eq!((&edited["target"], &edited["old_hash"]), (&"primary".into(), &"1".into()));
+    assert_eq!(edited["new_hash"], "2");
+    assert_eq!(resumed[2].data["prompts_edited"], serde_json::json!(["primary"]));
+
+    let back = told(&[say("two"), Step::Pause { by_model: false }, say("three")]);
+    assert_eq!(words(&back), ["checkpoint.created", "session.state"]);
+    let back = told(&[Step::Rollback { back: 1, partial: Some("four".to_owned()) }]);
+    assert_eq!(words(&back), ["run.completed", "run.cancelled", "checkpoint.rolled_back", "session.state"]);
+    // The notice of the edited prompt and three texts; the call had not begun.
+    let data = &back[2].data;
+    assert_eq!((&data["messages_superseded"], &data["messages_restored"]), (&4.into(), &0.into()));
+    assert_eq!(back[3].data["trigger"], "rolled_back");
+}
+
 /// The data that the seed names for each event.
 #[test]
 fn every_event_has_its_data_and_its_row_in_the_docs() {
@@ -139,6 +183,21 @@ fn every_event_has_its_data_and_its_row_in_the_docs() {
         Step::Crash,
         post(false),
         Step::DiscardQueued,
+        Step::Bind,
+        post(true),
+        call(),
+        Step::Ask,
+        Step::Pause { by_model: false },
+        Step::EditPrompt { text: "new".to_owned() },
+        Step::Resume { slot: true },
+        Step::Answer { how: 0 },
+        Step::Shorten { messages: 1, summary: None, proposed: false },
+        Step::Shorten { messages: 1, summary: None, proposed: true },
+        Step::Approve { messages: None, summary: None },
+        Step::Flag { notes: Some("too short".to_owned()) },
+        Step::Shorten { messages: 0, summary: None, proposed: true },
+        Step::Reject,
+        Step::Unbind,
         Step::End,
     ]);
     let told: Vec<AuditEvent> =
@@ -146,7 +205,8 @@ fn every_event_has_its_data_and_its_row_in_the_docs() {
     assert_eq!(rows.len(), EventName::ALL.len());
     for name in EventName::ALL {
         let row = rows.iter().find(|row| row.contains(&format!("`{}`", name.as_str()))).unwrap();
-        let event = told.iter().find(|event| event.event == name).unwrap();
+        let event = told.iter().find(|event| event.event == name);
+        let event = event.unwrap_or_else(|| panic!("{} was not told", name.as_str()));
         let data = row.split('|').nth(3).unwrap();
         for key in event.data.as_object().unwrap().keys() {
             assert!(data.contains(key.as_str()), "{row} does not name {key}");

@@ -466,9 +466,7 @@ proptest! {
         for record in kept {
             session.apply(record);
             row.apply(record);
-            if let Some(ctx_session::conversation::Change::Said(_)) = ctx_session::conversation::change(record) {
-                conversation += 1;
-            }
+            conversation += u64::from(ctx_session::conversation::said(record).is_some());
             prop_assert_eq!(row.state, session.state.name());
         }
         let failure = match &session.state {
@@ -479,7 +477,9 @@ proptest! {
         prop_assert_eq!((&row.title, &row.cwd), (&session.title, &session.cwd));
         prop_assert_eq!((&row.model_override, row.archived), (&session.model_override, session.archived));
         prop_assert_eq!((row.updated_at, row.ended_at), (session.updated_at, session.ended_at));
-        prop_assert_eq!(row.posted_at, session.runs().next_back().map(|run| run.created_at));
+        let posted = session.runs().rfind(|run| run.kind.is_message());
+        prop_assert_eq!(row.posted_at, posted.map(|run| run.created_at));
+        prop_assert_eq!(row.bound_issue, session.bound_issue);
         prop_assert_eq!(row.runs, session.runs().count() as u64);
         prop_assert_eq!(row.messages, conversation);
     }

@@ -5,14 +5,18 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use ctx_journal::{FileJournal, Journal, LogPath, LogWriter, Owner, RealDisk};
-use ctx_session::command::{Admission, Interruption, Outcome, Partial, PostMessage, Progress, RunContext};
+use ctx_session::command::{
+    Admission, ApprovalAnswer, CompactionEdits, Interruption, Outcome, Partial, Pauser, PostMessage,
+    Progress, RunContext, StartedTool,
+};
 use ctx_session::record::{
-    CancelReason, DetachReason, Failure, FinishReason, LimitHit, LimitScope, ToolStatus, Usage,
+    CancelReason, Compaction, CompactionFlag, CompactionTrigger, DetachReason, Failure, FinishReason,
+    LimitHit, LimitScope, PromptRef, Strategy as Shortening, ToolStatus, Usage,
 };
 use ctx_session::rules::{Create, Fork, Given, create};
 use ctx_session::{
-    Body, CallId, Code, Command, IdSource, Limits, MessageId, Name, Record, RunId, Scope, Session, SessionId,
-    Timestamp,
+    ApprovalId, Body, CallId, CheckpointId, Code, Command, CompactionId, IdSource, IssueId, Limits,
+    MessageId, Name, Record, RunId, Scope, Session, SessionId, Timestamp, Ulid,
 };
 use ctx_views::RootDir;
 use proptest::prelude::*;
@@ -48,20 +52,79 @@ pub fn own() -> Owner {
 /// One thing that happens to a session; what it becomes depends on the state it is in.
 #[derive(Debug, Clone)]
 pub enum Step {
-    Post { text: String, slot: bool, cwd: Option<String> },
-    Say { text: String },
-    Think { text: String },
-    Tool { input: String, output: String, finish: bool },
-    Finish { how: u8, partial: Option<String> },
-    Rename { title: String },
-    SetModel { model: Option<String> },
-    Attach { takeover: bool },
+    Post {
+        text: String,
+        slot: bool,
+        cwd: Option<String>,
+    },
+    Say {
+        text: String,
+    },
+    Think {
+        text: String,
+    },
+    Tool {
+        input: String,
+        output: String,
+        finish: bool,
+    },
+    Finish {
+        how: u8,
+        partial: Option<String>,
+    },
+    Rename {
+        title: String,
+    },
+    SetModel {
+        model: Option<String>,
+    },
+    Attach {
+        takeover: bool,
+    },
     Detach,
     ResumeQueued,
     DiscardQueued,
     CancelQueued,
     Crash,
-    Archive { archived: bool },
+    Archive {
+        archived: bool,
+    },
+    /// The operator pauses, or the model by a tool call that is open.
+    Pause {
+        by_model: bool,
+    },
+    EditPrompt {
+        text: String,
+    },
+    Resume {
+        slot: bool,
+    },
+    /// To one of the checkpoints, counted from the newest.
+    Rollback {
+        back: usize,
+        partial: Option<String>,
+    },
+    Compact,
+    /// The oldest messages go, or are proposed to.
+    Shorten {
+        messages: usize,
+        summary: Option<String>,
+        proposed: bool,
+    },
+    Approve {
+        messages: Option<usize>,
+        summary: Option<String>,
+    },
+    Reject,
+    Flag {
+        notes: Option<String>,
+    },
+    Ask,
+    Answer {
+        how: u8,
+    },
+    Bind,
+    Unbind,
     Fail,
     End,
 }
@@ -95,10 +158,33 @@ pub fn steps(max: usize) -> impl Strategy<Value = Vec<Step>> {
         1 => Just(Step::CancelQueued),
         2 => Just(Step::Crash),
         2 => any::<bool>().prop_map(|archived| Step::Archive { archived }),
+        15 => controls(),
         1 => Just(Step::Fail),
         1 => Just(Step::End),
     ];
     prop::collection::vec(step, 1..max)
+}
+
+/// What the operator does with a session.
+fn controls() -> impl Strategy<Value = Step> {
+    let maybe = || proptest::option::of(text());
+    prop_oneof![
+        4 => any::<bool>().prop_map(|by_model| Step::Pause { by_model }),
+        1 => "[a-z]{1,3}".prop_map(|text| Step::EditPrompt { text }),
+        3 => prop::bool::weighted(0.8).prop_map(|slot| Step::Resume { slot }),
+        3 => (0usize..3, maybe()).prop_map(|(back, partial)| Step::Rollback { back, partial }),
+        2 => Just(Step::Compact),
+        3 => (0usize..6, maybe(), any::<bool>())
+            .prop_map(|(messages, summary, proposed)| Step::Shorten { messages, summary, proposed }),
+        2 => (proptest::option::of(0usize..4), maybe())
+            .prop_map(|(messages, summary)| Step::Approve { messages, summary }),
+        1 => Just(Step::Reject),
+        1 => maybe().prop_map(|notes| Step::Flag { notes }),
+        2 => Just(Step::Ask),
+        1 => (0u8..3).prop_map(|how| Step::Answer { how }),
+        1 => Just(Step::Bind),
+        1 => Just(Step::Unbind),
+    ]
 }
 
 /// A session that lives by the rules; every step gives the records of its commits.
@@ -171,7 +257,8 @@ impl Life {
     pub fn step(&mut self, step: &Step) -> Option<&[Record]> {
         self.now = Timestamp::from_millis(self.now.as_millis() + 7);
         let command = self.command(step)?;
-        let limits = Limits::default();
+        // Few, so that there are some to gather into one.
+        let limits = Limits { compactions_per_session: 3, compactions_aggregated: 2, ..Limits::default() };
         let mut given = Given { now: self.now, ids: &mut self.ids, limits: &limits };
         let decision = self.session.decide(&command, &mut given).ok()?;
         if decision.records.is_empty() {
@@ -192,6 +279,9 @@ impl Life {
     }
 
     fn command(&mut self, step: &Step) -> Option<Command> {
+        if let Some(command) = self.control(step) {
+            return Some(command);
+        }
         let run = self.session.current_run().map(|run| run.id);
         let progress = |run: Option<RunId>, progress| Some(Command::Progress { run: run?, progress });
         let mut id = || self.ids.next(self.now);
@@ -237,12 +327,131 @@ impl Life {
             Step::DiscardQueued => Some(Command::DiscardQueued { by: own().uid }),
             Step::CancelQueued => {
                 let reason = CancelReason::Operator;
-                Some(Command::CancelRun { run: run?, reason, by: Some(own().uid) })
+                Some(Command::CancelRun { run: run?, reason, by: Some(own().uid), partial: None })
             }
             Step::Crash => Some(Command::Recover { cause: Interruption::DaemonCrash }),
             Step::Archive { archived } => Some(Command::Archive { archived, by: own().uid }),
             Step::Fail => Some(Command::Fail { failure: failure("broken"), partial: None }),
             Step::End => Some(Command::End { by: own().uid, partial: None }),
+            Step::Pause { .. }
+            | Step::EditPrompt { .. }
+            | Step::Resume { .. }
+            | Step::Rollback { .. }
+            | Step::Compact
+            | Step::Shorten { .. }
+            | Step::Approve { .. }
+            | Step::Reject
+            | Step::Flag { .. }
+            | Step::Ask
+            | Step::Answer { .. }
+            | Step::Bind
+            | Step::Unbind => None,
+        }
+    }
+
+    /// The command of a step that the operator takes, where there is something to take it with.
+    fn control(&mut self, step: &Step) -> Option<Command> {
+        let by = own().uid;
+        let session = &self.session;
+        let run = session.current_run().map(|run| run.id);
+        let paused_at = session.paused_at().map(|checkpoint| checkpoint.id());
+        let open = session.open_tools().next().map(|(call, _)| call);
+        let counting = |n: usize| -> Vec<Ulid> {
+            let all = session.ledger.entries().iter().filter(|entry| entry.superseded_at.is_none());
+            all.take(n).map(|entry| entry.id).collect()
+        };
+        let newest = session.control.compactions.last().map(|compaction| compaction.id());
+        match step.clone() {
+            Step::Pause { by_model } => {
+                let by = match (by_model, run, open) {
+                    (true, Some(run), Some(call)) => Pauser::Model { run, call },
+                    (true, ..) | (false, ..) => Pauser::Operator { by },
+                };
+                Some(Command::Checkpoint { by, reason: Some("to look".to_owned()) })
+            }
+            Step::EditPrompt { text } => {
+                let target = "primary".to_owned();
+                Some(Command::EditPrompt { checkpoint: paused_at?, target, hash: text, by })
+            }
+            Step::Resume { slot } => {
+                let admission = if slot { granted("/work") } else { no_slot() };
+                Some(Command::Resume { checkpoint: paused_at?, admission, by })
+            }
+            Step::Rollback { back, partial } => {
+                let checkpoint: CheckpointId = session.control.checkpoints.iter().rev().nth(back)?.id();
+                let partial =
+                    partial.map(|text| Partial { message_id: MessageId(self.ids.next(self.now)), text });
+                Some(Command::Rollback { checkpoint, by, partial })
+            }
+            Step::Compact => Some(Command::Compact { strategy: None, admission: granted("/work"), by }),
+            Step::Shorten { messages, summary, proposed } => {
+                let ids = counting(messages);
+                let made = self.compaction(run?, ids, summary, proposed);
+                Some(Command::Progress { run: run?, progress: Progress::Compacted(Box::new(made)) })
+            }
+            Step::Approve { messages, summary } => {
+                let edits = CompactionEdits { superseded: messages.map(counting), summary };
+                let admission = granted("/work");
+                Some(Command::ApproveCompaction { compaction: newest?, edits, admission, by })
+            }
+            Step::Reject => Some(Command::RejectCompaction { compaction: newest?, by }),
+            Step::Flag { notes } => {
+                let flag = Some(notes.as_ref().map(|_| CompactionFlag::Bad));
+                Some(Command::FlagCompaction { compaction: newest?, flag, notes: Some(notes), by })
+            }
+            Step::Ask => Some(Command::Progress {
+                run: run?,
+                progress: Progress::ApprovalRequested {
+                    approval_id: ApprovalId(self.ids.next(self.now)),
+                    call_id: open?,
+                    tool: "fs.read".to_owned(),
+                    subject: Some("README".to_owned()),
+                    expires_at: Timestamp::from_millis(self.now.as_millis() + 300_000),
+                },
+            }),
+            Step::Answer { how } => {
+                let approval = session.control.open_approvals().next()?.asked.approval_id;
+                let answer = match how {
+                    0 => ApprovalAnswer::Allow { by },
+                    1 => ApprovalAnswer::Deny { by },
+                    _ => ApprovalAnswer::Timeout,
+                };
+                Some(Command::AnswerApproval { approval, answer, note: None })
+            }
+            Step::Bind => Some(Command::Bind { issue: IssueId(self.ids.next(self.now)), by }),
+            Step::Unbind => Some(Command::Unbind { by }),
+            _ => None,
+        }
+    }
+
+    fn compaction(
+        &mut self,
+        run: RunId,
+        ids: Vec<Ulid>,
+        summary: Option<String>,
+        proposed: bool,
+    ) -> Compaction {
+        let mut id = || self.ids.next(self.now);
+        let summary = summary.filter(|_| !ids.is_empty());
+        Compaction {
+            compaction_id: CompactionId(id()),
+            turn_id: run,
+            agent_path: "coder".to_owned(),
+            trigger: CompactionTrigger::ThresholdCrossed,
+            strategy: if proposed { Shortening::Checkpoint } else { Shortening::Summarize },
+            proposed,
+            threshold_estimate: 0.91,
+            after_estimate: 0.55,
+            window_upper: 0.85,
+            window_lower: 0.6,
+            superseded_message_ids: ids,
+            summary_message_id: summary.as_ref().map(|_| MessageId(id())),
+            summary,
+            plugins_fired: Vec::new(),
+            plugin_cost: None,
+            fallback_occurred: false,
+            fallback_reason: None,
+            checkpoint_id: None,
         }
     }
 
@@ -270,9 +479,12 @@ fn bodies(records: &[Record]) -> Vec<String> {
 }
 
 fn post(text: String, slot: bool, cwd: Option<String>) -> Command {
-    let full = LimitHit { scope: LimitScope::PerProject, running: 4, limit: 4 };
-    let admission = if slot { granted("/work") } else { Admission::Full(full) };
+    let admission = if slot { granted("/work") } else { no_slot() };
     Command::PostMessage(PostMessage { text, client_id: None, model_override: None, cwd, admission })
+}
+
+fn no_slot() -> Admission {
+    Admission::Full(LimitHit { scope: LimitScope::PerProject, running: 4, limit: 4 })
 }
 
 fn granted(cwd: &str) -> Admission {
@@ -282,13 +494,14 @@ fn granted(cwd: &str) -> Admission {
         policy: Vec::new(),
         cage: None,
         sources: Vec::new(),
-        prompts: Vec::new(),
+        prompts: vec![PromptRef { target: "primary".to_owned(), hash: "0".to_owned() }],
     })
 }
 
 fn tool_started(call_id: CallId, input: String) -> Progress {
     let input = serde_json::json!({ "path": input });
-    Progress::ToolStarted { call_id, provider_call_id: None, name: "fs.read".to_owned(), input }
+    let tool = StartedTool { call_id, provider_call_id: None, name: "fs.read".to_owned(), input };
+    Progress::ToolsStarted(vec![tool])
 }
 
 fn tool_finished(call_id: CallId, output: String) -> Progress {

@@ -1,5 +1,6 @@
 //! What can be asked of the index. Every answer is plain data; every list comes in pages.
 
+pub mod control;
 pub mod list;
 pub mod pages;
 pub mod search;
