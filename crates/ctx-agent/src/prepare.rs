@@ -14,6 +14,9 @@ use crate::model::Models;
 use crate::sha256_hex;
 use crate::view::{View, resolve_cwd};
 
+/// The name of the prompt of the agent that a session talks to.
+pub const PRIMARY: &str = "primary";
+
 /// What a run is to be prepared for.
 #[derive(Debug, Clone, Copy)]
 pub struct Ask<'a> {
@@ -26,6 +29,8 @@ pub struct Ask<'a> {
     pub model_override: Option<&'a str>,
     /// Where the session works; the agent's own place when none is named.
     pub cwd: Option<&'a str>,
+    /// Texts that the session has in place of the agent's own prompts, by target.
+    pub prompts: &'a [(String, String)],
     pub limits: &'a Limits,
 }
 
@@ -34,6 +39,23 @@ pub struct Ask<'a> {
 pub struct Agent {
     pub description: Description,
     pub view: Arc<View>,
+    /// Whose session it works for.
+    pub owner: u32,
+}
+
+impl Agent {
+    /// The model and the prompt of a subagent that is to sum up.
+    pub(crate) fn subagent(&self, name: &str) -> Result<(String, String), String> {
+        Err(format!("there is no subagent `{name}`"))
+    }
+
+    /// Where a command of the operator's runs. Only the daemon's own user may have one run: it is not caged.
+    pub(crate) fn place_of_commands(&self) -> Result<Option<&Path>, String> {
+        if rustix::process::geteuid().as_raw() != self.owner {
+            return Err("a command can only be delegated to in sessions of the daemon's own user".to_owned());
+        }
+        Ok(self.description.mounts.first().map(|mount| mount.source.as_path()))
+    }
 }
 
 /// A run that can begin.
@@ -60,6 +82,7 @@ pub struct PromptText {
 pub fn prepare(ask: &Ask<'_>, models: &Models) -> Result<Prepared, Refusal> {
     let description =
         describe(ask.root, ask.agent, ask.limits).map_err(|error| no_agent(ask.agent, error))?;
+    let description = with_prompts(description, ask.prompts);
     let model = models.resolve(ask.model_override.unwrap_or(&description.model))?;
     // A model that cannot be opened would fail the run later; now it can still be refused.
     models.open(&model)?;
@@ -73,7 +96,7 @@ pub fn prepare(ask: &Ask<'_>, models: &Models) -> Result<Prepared, Refusal> {
         hash: hash.clone(),
         truncated: false,
     };
-    let text = PromptText { target: "primary".to_owned(), hash, text: description.prompt.clone() };
+    let text = PromptText { target: PRIMARY.to_owned(), hash, text: description.prompt.clone() };
     let found = instructions::find(&view, &cwd, ask.limits.instruction_file_bytes);
     let prompt = instructions::join(&description.prompt, &found);
     let sources = std::iter::once(source).chain(found.into_iter().map(|file| file.source)).collect();
@@ -85,8 +108,16 @@ pub fn prepare(ask: &Ask<'_>, models: &Models) -> Result<Prepared, Refusal> {
         sources,
         prompts: vec![PromptRef { target: text.target.clone(), hash: text.hash.clone() }],
     };
-    let agent = Arc::new(Agent { description, view: Arc::new(view) });
+    let agent = Arc::new(Agent { description, view: Arc::new(view), owner: ask.owner });
     Ok(Prepared { context, prompts: vec![text], prompt, agent })
+}
+
+/// A prompt that was edited for the session stands in place of the agent's own.
+fn with_prompts(description: Description, prompts: &[(String, String)]) -> Description {
+    match prompts.iter().find(|(target, _)| target == PRIMARY) {
+        Some((_, prompt)) => Description { prompt: prompt.clone(), ..description },
+        None => description,
+    }
 }
 
 fn no_agent(agent: &Name, error: ControlError) -> Refusal {

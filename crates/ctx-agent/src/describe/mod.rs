@@ -7,6 +7,7 @@ pub mod policy;
 
 use std::path::{Path, PathBuf};
 
+use ctx_session::project::Compaction;
 use ctx_session::{Limits, Name};
 
 use control::{ControlDir, ControlError, absolute_path, key_value, short};
@@ -41,6 +42,13 @@ pub struct Description {
     pub policy: Policy,
     pub prompt: String,
     pub project: Name,
+    pub settings: Settings,
+}
+
+/// What a project file says of an agent besides. An agent with control files has the defaults.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Settings {
+    pub compaction: Compaction,
 }
 
 /// The control directory of an agent, below the root.
@@ -71,6 +79,7 @@ pub fn describe(root: &Path, agent: &Name, limits: &Limits) -> Result<Descriptio
             Some(name) => name,
             None => default_project(),
         },
+        settings: Settings::default(),
     })
 }
 

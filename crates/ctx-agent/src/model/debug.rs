@@ -63,7 +63,14 @@ impl Debug {
     }
 }
 
+/// The window of the debug models: small, so that compaction can be seen.
+const WINDOW_TOKENS: u64 = 8_192;
+
 impl Model for Debug {
+    fn window(&self) -> Option<u64> {
+        Some(WINDOW_TOKENS)
+    }
+
     fn call(&self, request: Request) -> BoxFuture<'_, Result<Box<dyn Answer>, ModelError>> {
         Box::pin(async move {
             let acts = self.acts(&request)?;

@@ -21,6 +21,9 @@ pub use registry::{ModelId, Models};
 
 /// One model, whatever is behind it.
 pub trait Model: Send + Sync {
+    /// How many tokens one request and its answer may have; None: not known.
+    fn window(&self) -> Option<u64>;
+
     /// Begins an answer. An error here means that nothing was said yet.
     fn call(&self, request: Request) -> BoxFuture<'_, Result<Box<dyn Answer>, ModelError>>;
 }

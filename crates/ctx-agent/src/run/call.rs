@@ -6,8 +6,8 @@ use ctx_session::command::Progress;
 use ctx_session::record::{FinishReason, Usage};
 use ctx_session::{Limits, MessageId};
 
+use super::Stopped;
 use super::report::{DeltaKind, Retry, Voice};
-use super::{End, Stopped};
 use crate::model::{Event, Finish, Model, ModelError, Request, ToolCall};
 
 /// What a model said in one call.
@@ -23,16 +23,15 @@ impl Said {
     }
 }
 
-/// Calls the model, over as many attempts as the limits allow.
+/// Calls the model, from the attempt that the request names on, over as many as the limits allow.
 pub(super) async fn call(
     model: &dyn Model,
     request: &mut Request,
     step: u32,
     limits: &Limits,
     voice: &Voice<'_>,
-) -> Result<Said, End> {
+) -> Result<Said, CallError> {
     let attempts_max = limits.model_attempts.max(1);
-    request.attempt = 1;
     loop {
         let attempt = request.attempt;
         let mut telling = Telling::new(voice, request, step, limits.answer_bytes);
@@ -49,8 +48,21 @@ pub(super) async fn call(
                 tokio::time::sleep(wait).await;
                 request.attempt = attempt + 1;
             }
-            Some(_) | None => return Err(error.into()),
+            Some(_) | None => return Err(CallError::Model(error)),
         }
+    }
+}
+
+/// Why a call came to nothing.
+#[derive(Debug)]
+pub(super) enum CallError {
+    Model(ModelError),
+    Stopped,
+}
+
+impl From<Stopped> for CallError {
+    fn from(_: Stopped) -> CallError {
+        CallError::Stopped
     }
 }
 
@@ -230,6 +242,6 @@ impl<'a> Telling<'a> {
 }
 
 /// The beginning of a text, at most so many bytes, never ending inside a character.
-pub(super) fn cut(text: &str, bytes: usize) -> &str {
+pub(crate) fn cut(text: &str, bytes: usize) -> &str {
     text.get(..text.floor_char_boundary(bytes)).unwrap_or(text)
 }

@@ -1,42 +1,50 @@
 //! The loop: pack the context, call the model, settle its tool calls, repeat until it stops.
 //!
-//! A stop ends it at the next await and starts nothing more: the whole loop is one future that is dropped. What was
-//! told to [`Report`] before stays told; who listens keeps the text that was cut off.
+//! It has no copy of the conversation: each step starts from what [`Report::step`] gives, so that a pause, an edited
+//! prompt or a compaction is seen by the next one, and a loop can be dropped and another go on where it was. A stop ends
+//! it at the next await and starts nothing more; who listens keeps the text that was cut off.
 
 mod call;
+pub mod compact;
+mod delegate;
 pub mod pack;
 mod report;
+mod sent;
 mod settle;
+mod shorten;
 
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use ctx_session::command::{Outcome, RunContext};
-use ctx_session::conversation::Message;
-use ctx_session::record::{CancelReason, Failure};
+use ctx_session::command::Outcome;
+use ctx_session::project::Strategy;
+use ctx_session::record::{CancelReason, CompactionTrigger, Failure};
 use ctx_session::{Code, Limits, RunId};
-
 use tokio_util::sync::CancellationToken;
 
 use crate::model::registry::ModelName;
 use crate::model::{Model, ModelError, Models, Request};
-use crate::prepare::Agent;
 use crate::tool::{Scope, Tools};
+use call::CallError;
+pub(crate) use call::cut;
 use report::Voice;
-pub use report::{DeltaKind, Report, Retry, Stopped};
+pub use report::{ApprovalAsk, Approved, DeltaKind, Report, Retry, Step, Stopped};
 
 /// A run to be worked on.
 #[derive(Debug, Clone)]
 pub struct Job {
     pub run: RunId,
-    /// As [`crate::prepare()`] gave it; its model is an identity, not an alias.
-    pub context: RunContext,
-    /// As [`crate::prepare()`] gave it.
-    pub prompt: String,
-    /// The conversation that counts, the run's own message and what it did so far included.
-    pub messages: Vec<Message>,
+    pub kind: JobKind,
     pub limits: Arc<Limits>,
-    pub agent: Arc<Agent>,
+}
+
+/// What is to be done.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum JobKind {
+    /// Answer the last message.
+    Message,
+    /// Make the conversation shorter; None: in the agent's own way.
+    Compaction { strategy: Option<Strategy> },
 }
 
 /// Why the loop ended before the model did.
@@ -59,11 +67,24 @@ impl From<ModelError> for End {
     }
 }
 
+impl From<CallError> for End {
+    fn from(error: CallError) -> End {
+        match error {
+            CallError::Model(error) => error.into(),
+            CallError::Stopped => End::Stopped,
+        }
+    }
+}
+
 /// Works on a run until it is over. After a stop the outcome is `Cancelled`; who asked for it knows why.
 pub async fn run(job: Job, models: &Models, report: Arc<dyn Report>, stop: CancellationToken) -> Outcome {
     let work = async {
         let voice = Voice { report: report.as_ref(), stop: &stop };
-        match steps(&job, models, &voice).await {
+        let done = match job.kind {
+            JobKind::Message => answer(&job, models, &voice).await,
+            JobKind::Compaction { strategy } => compact_now(&job, strategy, models, &voice).await,
+        };
+        match done {
             Ok(()) => Outcome::Done,
             Err(End::Failed(failure)) => Outcome::Failed(failure),
             Err(End::Stopped) => cancelled(),
@@ -80,53 +101,120 @@ fn cancelled() -> Outcome {
     Outcome::Cancelled { reason: CancelReason::Operator, by: None }
 }
 
+/// What one step works with.
+struct Desk {
+    step: Step,
+    model: Arc<dyn Model>,
+    tools: Tools,
+    scope: Arc<Scope>,
+    request: Request,
+}
+
+impl Desk {
+    async fn set(job: &Job, models: &Models, voice: &Voice<'_>) -> Result<Desk, End> {
+        let step = voice.step().await?;
+        let prepared = &step.prepared;
+        let model = open_model(&prepared.context.model, models)?;
+        let tools = Tools::without_effects();
+        let scope = Arc::new(Scope {
+            view: Arc::clone(&prepared.agent.view),
+            cwd: PathBuf::from(&prepared.context.cwd),
+            limits: Arc::clone(&job.limits),
+            stop: voice.stop.clone(),
+        });
+        let mut messages = pack::pack(&step.messages);
+        messages.extend(pack::reminder(&step.todos, &messages));
+        let request = Request {
+            model: prepared.context.model.clone(),
+            attempt: 1,
+            prompt: prepared.prompt.clone(),
+            messages,
+            tools: tools.specs(),
+        };
+        Ok(Desk { step, model, tools, scope, request })
+    }
+}
+
 /// The steps of a run, one model call each.
-async fn steps(job: &Job, models: &Models, voice: &Voice<'_>) -> Result<(), End> {
-    let model = open_model(job, models)?;
-    let tools = Tools::without_effects();
-    let scope = Arc::new(Scope {
-        view: Arc::clone(&job.agent.view),
-        cwd: PathBuf::from(&job.context.cwd),
-        limits: Arc::clone(&job.limits),
-        stop: voice.stop.clone(),
-    });
-    let mut request = Request {
-        model: job.context.model.clone(),
-        attempt: 1,
-        prompt: job.prompt.clone(),
-        messages: pack::pack(&job.messages),
-        tools: tools.specs(),
-    };
-    // A run that is taken up again after tool calls may have nothing to add to them.
-    let mut acted = pack::ends_with_results(&request.messages);
-    for step in 1..=job.limits.steps_per_run {
-        let said = call::call(model.as_ref(), &mut request, step, &job.limits, voice).await?;
+async fn answer(job: &Job, models: &Models, voice: &Voice<'_>) -> Result<(), End> {
+    let mut step = 1;
+    // What a step has tried already: to make room before the call, and after the provider said it does not fit.
+    let (mut made_room, mut overflowed) = (false, false);
+    while step <= job.limits.steps_per_run {
+        let mut desk = Desk::set(job, models, voice).await?;
+        if !desk.step.pending.is_empty() {
+            settle_calls(&desk, &desk.step.pending, voice).await?;
+            continue;
+        }
+        if !made_room && shorten::is_due(&desk) {
+            made_room = true;
+            shorten::shorten(&desk, job, CompactionTrigger::ThresholdCrossed, None, models, voice).await?;
+            continue;
+        }
+        desk.request.attempt = 1 + u32::from(overflowed);
+        voice.pack(sent::describe(job, step, &desk)).await?;
+        // A run that is taken up again after tool calls may have nothing to add to them.
+        let acted = pack::ends_with_results(&desk.request.messages);
+        let said = match call::call(desk.model.as_ref(), &mut desk.request, step, &job.limits, voice).await {
+            Err(CallError::Model(ModelError::Overflow { .. }))
+                if !overflowed && shorten::is_possible(&desk) =>
+            {
+                overflowed = true;
+                let trigger = CompactionTrigger::ProviderOverflowRetry;
+                shorten::shorten(&desk, job, trigger, None, models, voice).await?;
+                continue;
+            }
+            other => other?,
+        };
         if said.is_empty() && !acted {
-            return Err(ModelError::Empty { model: request.model }.into());
+            return Err(ModelError::Empty { model: desk.request.model }.into());
         }
         if said.calls.is_empty() {
             return Ok(());
         }
-        let settled =
-            settle::settle(&said.calls, &tools, &job.agent.description.policy, &scope, voice).await?;
-        pack::extend(&mut request.messages, &said.text, settled);
-        acted = true;
+        let calls = settle::started(said.calls, voice);
+        settle_calls(&desk, &calls, voice).await?;
+        (step, made_room, overflowed) = (step + 1, false, false);
     }
-    let max = job.limits.steps_per_run;
-    Err(End::Failed(Failure {
+    Err(too_many_steps(job.limits.steps_per_run))
+}
+
+async fn settle_calls(
+    desk: &Desk,
+    calls: &[ctx_session::command::StartedTool],
+    voice: &Voice<'_>,
+) -> Result<(), Stopped> {
+    let policy = &desk.step.prepared.agent.description.policy;
+    settle::settle(calls, &desk.tools, policy, &desk.scope, voice).await
+}
+
+/// A compaction that the operator asked for: it leaves a record also when there was nothing to do.
+async fn compact_now(
+    job: &Job,
+    strategy: Option<Strategy>,
+    models: &Models,
+    voice: &Voice<'_>,
+) -> Result<(), End> {
+    let desk = Desk::set(job, models, voice).await?;
+    shorten::shorten(&desk, job, CompactionTrigger::OperatorManual, strategy, models, voice).await?;
+    Ok(())
+}
+
+fn too_many_steps(max: u32) -> End {
+    End::Failed(Failure {
         code: Code::Etimedout,
         reason: "max_steps".to_owned(),
         message: format!(
             "the run took its {max} steps without coming to an end; send a message to go on, or raise \
              limits.steps_per_run"
         ),
-    }))
+    })
 }
 
-fn open_model(job: &Job, models: &Models) -> Result<Arc<dyn Model>, End> {
+fn open_model(name: &str, models: &Models) -> Result<Arc<dyn Model>, End> {
     let open = |name: &str| match ModelName::parse(name)? {
         ModelName::Id(id) => models.open(&id),
         ModelName::Alias(_) => models.open(&models.resolve(name)?),
     };
-    open(&job.context.model).map_err(|error| End::Failed(error.into()))
+    open(name).map_err(|error| End::Failed(error.into()))
 }

@@ -3,23 +3,17 @@
 //! Neighbouring pieces of one speaker become one turn, and every tool call has its result right after it: providers
 //! refuse a request where one stands without the other.
 
+use std::sync::Arc;
+
+use ctx_session::Ulid;
 use ctx_session::conversation::{Message, Part, Role};
 use ctx_session::record::ToolStatus;
-use ctx_session::{CallId, Ulid};
 
-use crate::model::{ToolCall, Turn};
+use crate::model::Turn;
+use crate::tool::todo::TODO;
 
-/// A tool call that is settled: what was asked, and what came of it.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Settled {
-    pub call_id: CallId,
-    pub call: ToolCall,
-    pub status: ToolStatus,
-    pub output: String,
-}
-
-/// The turns of a conversation, as they are in the log or as the loop has them: both give the same.
-pub fn pack(messages: &[Message]) -> Vec<Turn> {
+/// The turns of a conversation.
+pub fn pack(messages: &[Arc<Message>]) -> Vec<Turn> {
     let mut turns: Vec<Turn> = Vec::new();
     // Calls whose result has not come yet.
     let mut open: Vec<Ulid> = Vec::new();
@@ -39,25 +33,29 @@ pub fn pack(messages: &[Message]) -> Vec<Turn> {
     turns
 }
 
-/// Adds a finished step: what the model said, its calls, their results.
-pub fn extend(turns: &mut Vec<Turn>, text: &str, settled: Vec<Settled>) {
-    if !text.is_empty() {
-        push(turns, Role::Assistant, Part::Text { text: text.to_owned() });
-    }
-    let mut results = Vec::with_capacity(settled.len());
-    for Settled { call_id, call, status, output } in settled {
-        let call_id = call_id.0;
-        push(turns, Role::Assistant, Part::ToolCall { call_id, name: call.name, input: call.input });
-        results.push(Part::ToolResult { call_id, status, text: output });
-    }
-    for result in results {
-        push(turns, Role::Tool, result);
-    }
-}
-
 /// Whether the last thing in the conversation is what a tool gave.
 pub fn ends_with_results(turns: &[Turn]) -> bool {
     turns.last().is_some_and(|turn| turn.role == Role::Tool)
+}
+
+/// The reminder of open todos: it goes to the model and is stored nowhere. Not when the step before was about them.
+pub fn reminder(todos: &[String], turns: &[Turn]) -> Option<Turn> {
+    if todos.is_empty() || ends_with_todo(turns) {
+        return None;
+    }
+    let mut text = "Open todos of the bound issue; keep them up to date with the todo tool:".to_owned();
+    for todo in todos {
+        text += &format!("\n{todo}");
+    }
+    Some(Turn { role: Role::System, content: vec![Part::Text { text }] })
+}
+
+/// Whether the step before made a todo call.
+fn ends_with_todo(turns: &[Turn]) -> bool {
+    let mut last = turns.iter().rev();
+    let (Some(results), Some(calls)) = (last.next(), last.next()) else { return false };
+    let is_todo = |part: &Part| matches!(part, Part::ToolCall { name, .. } if name == TODO);
+    results.role == Role::Tool && calls.content.iter().any(is_todo)
 }
 
 /// One speaker's neighbouring pieces are one turn; two messages of a user stay two.

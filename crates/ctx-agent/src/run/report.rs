@@ -1,21 +1,30 @@
-//! What a loop needs of whoever runs it: ids, and someone to tell. The engine's side is an adapter elsewhere.
+//! What a loop needs of whoever runs it: ids, the conversation as it stands, and someone to tell. The engine's side is
+//! an adapter elsewhere.
 
-use ctx_session::command::Progress;
-use ctx_session::record::BlobRef;
-use ctx_session::{Code, MessageId, Ulid};
+use std::sync::Arc;
+
+use ctx_session::command::{Progress, StartedTool};
+use ctx_session::conversation::Message;
+use ctx_session::record::{ApprovalOutcome, BlobRef};
+use ctx_session::{CallId, Code, MessageId, Refusal, Ulid};
 use tokio_util::sync::CancellationToken;
 
 use crate::BoxFuture;
+use crate::prepare::Prepared;
+use crate::tool::IssueAct;
 
 /// What a loop tells while it works. Methods return when the listener has taken it, so a slow one slows the loop.
 pub trait Report: Send + Sync {
     /// A fresh id for a message or a tool call.
     fn new_id(&self) -> Ulid;
 
+    /// What the next step starts from. Waits while the session is paused.
+    fn step(&self) -> BoxFuture<'_, Result<Step, Stopped>>;
+
     /// A piece of an answer: live only, in order.
     fn delta(&self, message: MessageId, kind: DeltaKind, text: String) -> BoxFuture<'_, Result<(), Stopped>>;
 
-    /// A finished step. Returns when its record is durable.
+    /// A finished step. Returns when its record is durable and, where the session was paused meanwhile, resumed.
     fn progress(&self, progress: Progress) -> BoxFuture<'_, Result<(), Stopped>>;
 
     /// Keeps tool output that is too large for the log. Returns when it is durable.
@@ -23,6 +32,46 @@ pub trait Report: Send + Sync {
 
     /// The model is at its rate limit and will be asked again: live only, so that nobody thinks it hangs.
     fn retrying(&self, retry: Retry) -> BoxFuture<'_, Result<(), Stopped>>;
+
+    /// Waits for the operator's answer to a tool call.
+    fn approval(&self, ask: ApprovalAsk) -> BoxFuture<'_, Result<Approved, Stopped>>;
+
+    /// Pauses the session; the tool call is settled with it. Returns when the session is resumed.
+    fn checkpoint(&self, call: CallId, reason: Option<String>) -> BoxFuture<'_, Result<(), Stopped>>;
+
+    /// Does something with the bound issue; what it comes to is told to the model.
+    fn issue(&self, act: IssueAct) -> BoxFuture<'_, Result<Result<String, Refusal>, Stopped>>;
+
+    /// Shows what the model is about to be sent.
+    fn pack(&self, json: Vec<u8>) -> BoxFuture<'_, Result<(), Stopped>>;
+}
+
+/// Where a run stands before a model call.
+#[derive(Clone)]
+pub struct Step {
+    /// The conversation that counts, the run's own message and what it did so far included.
+    pub messages: Vec<Arc<Message>>,
+    /// Calls that the model made while the session was paused.
+    pub pending: Vec<StartedTool>,
+    /// Under what it works, as [`crate::prepare()`] gave it.
+    pub prepared: Arc<Prepared>,
+    /// The open todos of the bound issue, as the reminder has them.
+    pub todos: Vec<String>,
+}
+
+/// A tool call that the policy wants the operator's word for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ApprovalAsk {
+    pub call: CallId,
+    pub tool: String,
+    pub subject: Option<String>,
+}
+
+/// What came of it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Approved {
+    pub outcome: ApprovalOutcome,
+    pub note: Option<String>,
 }
 
 /// What a delta is a piece of.
@@ -58,6 +107,31 @@ pub(super) struct Voice<'a> {
 impl Voice<'_> {
     pub fn new_id(&self) -> Ulid {
         self.report.new_id()
+    }
+
+    pub async fn step(&self) -> Result<Step, Stopped> {
+        let step = self.report.step().await?;
+        self.go_on().map(|()| step)
+    }
+
+    pub async fn approval(&self, ask: ApprovalAsk) -> Result<Approved, Stopped> {
+        let approved = self.report.approval(ask).await?;
+        self.go_on().map(|()| approved)
+    }
+
+    pub async fn checkpoint(&self, call: CallId, reason: Option<String>) -> Result<(), Stopped> {
+        self.report.checkpoint(call, reason).await?;
+        self.go_on()
+    }
+
+    pub async fn issue(&self, act: IssueAct) -> Result<Result<String, Refusal>, Stopped> {
+        let said = self.report.issue(act).await?;
+        self.go_on().map(|()| said)
+    }
+
+    pub async fn pack(&self, json: Vec<u8>) -> Result<(), Stopped> {
+        self.report.pack(json).await?;
+        self.go_on()
     }
 
     pub async fn delta(&self, message: MessageId, kind: DeltaKind, text: String) -> Result<(), Stopped> {

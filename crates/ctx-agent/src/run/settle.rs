@@ -4,69 +4,101 @@
 
 use std::sync::Arc;
 
-use ctx_session::command::Progress;
-use ctx_session::record::{BlobRef, ToolStatus};
+use ctx_session::command::{Progress, StartedTool};
+use ctx_session::record::{ApprovalOutcome, BlobRef, ToolStatus};
 use ctx_session::{CallId, Code};
 use serde_json::Value;
 use tokio::time::Instant;
 
 use super::Stopped;
 use super::call::cut;
-use super::pack::Settled;
-use super::report::Voice;
+use super::report::{ApprovalAsk, Approved, Voice};
 use crate::describe::policy::{Effects, Policy, Verdict};
 use crate::model::ToolCall;
-use crate::tool::{Plan, Scope, Tool, ToolError, Tools};
+use crate::tool::{Plan, Scope, Tool, ToolError, Tools, Work};
 
 /// Settles the calls of one answer. All of them are recorded as started first: they belong to one message.
 pub(super) async fn settle(
-    calls: &[ToolCall],
+    calls: &[StartedTool],
     tools: &Tools,
     policy: &Policy,
     scope: &Arc<Scope>,
     voice: &Voice<'_>,
-) -> Result<Vec<Settled>, Stopped> {
-    let mut started = Vec::with_capacity(calls.len());
+) -> Result<(), Stopped> {
+    voice.progress(Progress::ToolsStarted(calls.to_vec())).await?;
     for call in calls {
-        let call_id = CallId(voice.new_id());
-        let ToolCall { provider_call_id, name, input } = call.clone();
-        voice.progress(Progress::ToolStarted { call_id, provider_call_id, name, input }).await?;
-        started.push((call_id, call));
-    }
-    let mut settled = Vec::with_capacity(calls.len());
-    for (call_id, call) in started {
         let begin = Instant::now();
-        let (status, text) = match make(call, tools, policy, scope).await {
-            Ok(text) => (ToolStatus::Ok, text),
-            Err(error) => (ToolStatus::Error, error.to_string()),
+        let (status, text) = match make(call, tools, policy, scope, voice).await? {
+            Made::Said(text) => (ToolStatus::Ok, text),
+            Made::Failed(error) => (ToolStatus::Error, error.to_string()),
+            Made::SettledAlready => continue,
         };
         let duration_ms = u64::try_from(begin.elapsed().as_millis()).unwrap_or(u64::MAX);
         let (output, blob) = fit(text, scope.limits.tool_output_bytes, voice).await?;
-        let finished = Progress::ToolFinished {
-            call_id,
-            status,
-            duration_ms,
-            output: output.clone(),
-            truncated: blob.is_some(),
-            blob,
-        };
-        voice.progress(finished).await?;
-        settled.push(Settled { call_id, call: call.clone(), status, output });
+        let (call_id, truncated) = (call.call_id, blob.is_some());
+        voice
+            .progress(Progress::ToolFinished { call_id, status, duration_ms, output, truncated, blob })
+            .await?;
     }
-    Ok(settled)
+    Ok(())
+}
+
+/// The calls of an answer, each with an id of ours.
+pub(super) fn started(calls: Vec<ToolCall>, voice: &Voice<'_>) -> Vec<StartedTool> {
+    let with_id = calls.into_iter().map(|call| {
+        let ToolCall { provider_call_id, name, input } = call;
+        StartedTool { call_id: CallId(voice.new_id()), provider_call_id, name, input }
+    });
+    with_id.collect()
+}
+
+/// What became of a call.
+enum Made {
+    Said(String),
+    Failed(ToolError),
+    /// Its result is in the log.
+    SettledAlready,
+}
+
+impl From<Result<String, ToolError>> for Made {
+    fn from(result: Result<String, ToolError>) -> Made {
+        match result {
+            Ok(text) => Made::Said(text),
+            Err(error) => Made::Failed(error),
+        }
+    }
 }
 
 async fn make(
-    call: &ToolCall,
+    call: &StartedTool,
     tools: &Tools,
     policy: &Policy,
     scope: &Arc<Scope>,
-) -> Result<String, ToolError> {
-    let tool = tools.get(&call.name)?;
+    voice: &Voice<'_>,
+) -> Result<Made, Stopped> {
+    let tool = match tools.get(&call.name) {
+        Ok(tool) => tool,
+        Err(error) => return Ok(Made::Failed(error)),
+    };
     let effects = tool.effects();
-    let plan = plan(tool, call.input.clone(), scope).await?;
-    permit(policy, &call.name, effects, &plan)?;
-    plan.work.await
+    let plan = match plan(tool, call.input.clone(), scope).await {
+        Ok(plan) => plan,
+        Err(error) => return Ok(Made::Failed(error)),
+    };
+    if let Err(error) = permit(policy, call, effects, &plan, voice).await? {
+        return Ok(Made::Failed(error));
+    }
+    match plan.work {
+        Work::Do(work) => Ok(work.await.into()),
+        Work::Checkpoint { reason } => {
+            voice.checkpoint(call.call_id, reason).await?;
+            Ok(Made::SettledAlready)
+        }
+        Work::Issue(act) => {
+            let told = voice.issue(act).await?;
+            Ok(told.map_err(|refusal| ToolError::new(refusal.code, refusal.message)).into())
+        }
+    }
 }
 
 /// Planning looks at the disk, so it is done off the async threads.
@@ -78,18 +110,31 @@ async fn plan(tool: Arc<dyn Tool>, input: Value, scope: &Arc<Scope>) -> Result<P
     }
 }
 
-fn permit(policy: &Policy, tool: &str, effects: Effects, plan: &Plan) -> Result<(), ToolError> {
-    let on = plan.subjects.first().map(|subject| format!(" on {subject}")).unwrap_or_default();
+/// Whether the policy, and where it wants to be asked the operator, lets a call be made.
+async fn permit(
+    policy: &Policy,
+    call: &StartedTool,
+    effects: Effects,
+    plan: &Plan,
+    voice: &Voice<'_>,
+) -> Result<Result<(), ToolError>, Stopped> {
+    let tool = &call.name;
+    let subject = plan.subjects.first();
+    let on = subject.map(|subject| format!(" on {subject}")).unwrap_or_default();
+    let denied = |message| Ok(Err(ToolError::new(Code::Eacces, message)));
     match policy.decide(tool, effects, &plan.subjects) {
-        Verdict::Allow => Ok(()),
-        Verdict::Deny => {
-            Err(ToolError::new(Code::Eacces, format!("the policy denies {tool}{on}; do without it")))
-        }
-        Verdict::Ask => {
-            let message = format!(
-                "the policy wants an operator's approval for {tool}{on}, and nobody can give one yet; do without it"
-            );
-            Err(ToolError::new(Code::Eacces, message))
+        Verdict::Allow => return Ok(Ok(())),
+        Verdict::Deny => return denied(format!("the policy denies {tool}{on}; do without it")),
+        Verdict::Ask => {}
+    }
+    let ask = ApprovalAsk { call: call.call_id, tool: tool.clone(), subject: subject.cloned() };
+    let Approved { outcome, note } = voice.approval(ask).await?;
+    let note = note.map(|note| format!(": {note}")).unwrap_or_default();
+    match outcome {
+        ApprovalOutcome::Allow => Ok(Ok(())),
+        ApprovalOutcome::Deny => denied(format!("the operator denied {tool}{on}{note}; do without it")),
+        ApprovalOutcome::Timeout | ApprovalOutcome::Interrupted => {
+            denied(format!("nobody approved {tool}{on} in time; do without it, or ask again later"))
         }
     }
 }

@@ -1,11 +1,15 @@
-//! Tools: what a model may ask for. Here live the ones without effects on the world; they read inside the view.
+//! Tools: what a model may ask for. Here live the ones without effects on the world: they read inside the view, or
+//! speak of the session itself.
 
+pub mod checkpoint;
 pub mod fs_list;
 pub mod fs_read;
+pub mod todo;
 
 use std::path::PathBuf;
 use std::sync::Arc;
 
+pub use ctx_session::issue::IssueAct;
 use ctx_session::{Code, Limits};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -48,7 +52,18 @@ pub struct Scope {
 pub struct Plan {
     /// The ways to write what the call touches: policy patterns are held against each.
     pub subjects: Vec<String>,
-    pub work: BoxFuture<'static, Result<String, ToolError>>,
+    pub work: Work,
+}
+
+/// How a call is made.
+pub enum Work {
+    Do(BoxFuture<'static, Result<String, ToolError>>),
+    /// Pauses the session.
+    Checkpoint {
+        reason: Option<String>,
+    },
+    /// Asks something of the bound issue.
+    Issue(IssueAct),
 }
 
 /// Why a tool call failed. It goes back to the model, so it says what to do instead.
@@ -79,7 +94,15 @@ pub struct Tools {
 impl Tools {
     /// The tools that every agent has before there are cages.
     pub fn without_effects() -> Tools {
-        Tools { tools: vec![Arc::new(fs_read::FsRead), Arc::new(fs_list::FsList)] }
+        Tools {
+            tools: vec![
+                Arc::new(fs_read::FsRead),
+                Arc::new(fs_list::FsList),
+                Arc::new(checkpoint::Checkpoint),
+                Arc::new(todo::Todo),
+                Arc::new(todo::Issue),
+            ],
+        }
     }
 
     pub fn specs(&self) -> Vec<Spec> {
@@ -117,13 +140,11 @@ fn path_subjects(found: &Found, scope: &Scope) -> Vec<String> {
 }
 
 /// Runs work that reads the disk off the async threads.
-fn blocking(
-    work: impl FnOnce() -> Result<String, ToolError> + Send + 'static,
-) -> BoxFuture<'static, Result<String, ToolError>> {
-    Box::pin(async move {
+fn blocking(work: impl FnOnce() -> Result<String, ToolError> + Send + 'static) -> Work {
+    Work::Do(Box::pin(async move {
         match tokio::task::spawn_blocking(work).await {
             Ok(result) => result,
             Err(error) => Err(ToolError::new(Code::Eio, format!("the tool stopped working: {error}"))),
         }
-    })
+    }))
 }

@@ -8,6 +8,7 @@ use serde_json::Value;
 
 use super::PromptRef;
 use crate::ids::{ApprovalId, CallId, CheckpointId, CompactionId, IssueId, MessageId, RunId, Ulid};
+pub use crate::project::Strategy;
 use crate::time::Timestamp;
 
 /// What a run was begun for.
@@ -129,34 +130,6 @@ pub enum CompactionTrigger {
     ProviderOverflowRetry,
     OperatorManual,
     Scheduled,
-}
-
-/// How a conversation is made shorter.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Strategy {
-    /// Oldest whole exchanges go.
-    Drop,
-    /// The model writes a summary of them.
-    Summarize,
-    /// Another agent or a command writes it.
-    Delegate,
-    /// The operator decides.
-    Checkpoint,
-}
-
-impl Strategy {
-    pub const ALL: [Strategy; 4] =
-        [Strategy::Drop, Strategy::Summarize, Strategy::Delegate, Strategy::Checkpoint];
-
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Strategy::Drop => "drop",
-            Strategy::Summarize => "summarize",
-            Strategy::Delegate => "delegate",
-            Strategy::Checkpoint => "checkpoint",
-        }
-    }
 }
 
 /// A part of a compaction that something other than ctx did.

@@ -1,0 +1,84 @@
+//! Who makes a summary for the strategy `delegate`: a subagent's model and prompt, or a command of the operator's.
+//!
+//! A command is not caged: the operator named it in a project file that they registered. It runs only as the daemon's
+//! own user, with the transcript on stdin, and gives the summary on stdout.
+
+use std::path::Path;
+use std::process::Stdio;
+
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::process::Command;
+
+use super::shorten::Summary;
+
+/// The longest summary that is read from a command.
+const SUMMARY_BYTES: u64 = 1024 * 1024;
+
+/// Runs a command over a transcript.
+pub(super) async fn command(
+    command: &[String],
+    cwd: Option<&Path>,
+    transcript: &str,
+) -> Result<Summary, String> {
+    let [program, arguments @ ..] = command else { return Err("the command is empty".to_owned()) };
+    let failed = |what: &str, error: std::io::Error| format!("{program} {what}: {error}");
+    let mut started = Command::new(program);
+    started.args(arguments).env_clear().envs(kept_environment());
+    started.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).kill_on_drop(true);
+    if let Some(cwd) = cwd {
+        started.current_dir(cwd);
+    }
+    let mut child = started.spawn().map_err(|error| failed("does not start", error))?;
+    let (stdin, stdout) = (child.stdin.take(), child.stdout.take());
+    let write = async {
+        if let Some(mut stdin) = stdin {
+            // A command that needs no more of it may close its end.
+            let _ = stdin.write_all(transcript.as_bytes()).await;
+        }
+    };
+    let read = async {
+        let mut bytes = Vec::new();
+        if let Some(stdout) = stdout {
+            stdout.take(SUMMARY_BYTES).read_to_end(&mut bytes).await?;
+        }
+        Ok::<_, std::io::Error>(bytes)
+    };
+    let ((), bytes) = tokio::join!(write, read);
+    let bytes = bytes.map_err(|error| failed("cannot be read", error))?;
+    let status = child.wait().await.map_err(|error| failed("cannot be waited for", error))?;
+    if !status.success() {
+        return Err(format!("{program} ended with {status}"));
+    }
+    Ok(Summary { text: String::from_utf8_lossy(&bytes).into_owned(), fired: None, cost: None })
+}
+
+/// What a program needs to be found and to find its home; nothing of the daemon's own.
+fn kept_environment() -> impl Iterator<Item = (&'static str, std::ffi::OsString)> {
+    ["PATH", "HOME", "LANG", "LC_ALL", "TMPDIR"]
+        .into_iter()
+        .filter_map(|key| Some((key, std::env::var_os(key)?)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn words(words: &[&str]) -> Vec<String> {
+        words.iter().map(|word| (*word).to_owned()).collect()
+    }
+
+    #[tokio::test]
+    async fn a_command_reads_the_transcript_and_prints_the_summary() {
+        let said =
+            command(&words(&["sh", "-c", "grep -c user"]), None, "user: a\nassistant: b\nuser: c\n").await;
+        assert_eq!(said.map(|summary| summary.text).as_deref(), Ok("2\n"));
+    }
+
+    #[tokio::test]
+    async fn a_command_that_fails_says_how() {
+        let failed = command(&words(&["sh", "-c", "exit 3"]), None, "").await.map(|summary| summary.text);
+        assert!(failed.is_err_and(|why| why.contains("exit status: 3")));
+        let missing = command(&words(&["no-such-program-here"]), None, "").await.map(|summary| summary.text);
+        assert!(missing.is_err_and(|why| why.contains("does not start")));
+    }
+}

@@ -1,0 +1,42 @@
+//! `context/pack.json`: what a model was sent, from which records, and how many tokens it is taken for.
+
+use serde_json::{Value, json};
+
+use super::compact::{message_tokens, request_tokens, share, tools_tokens};
+use super::{Desk, Job};
+use crate::model::debug::tokens;
+use crate::sha256_hex;
+
+/// The pack of one model call, as the file has it.
+pub(super) fn describe(job: &Job, step: u32, desk: &Desk) -> Vec<u8> {
+    let request = &desk.request;
+    let total = request_tokens(request);
+    let messages: Vec<Value> = desk.step.messages.iter().map(|message| {
+        json!({ "id": message.id, "seq": message.seq, "role": message.role, "tokens": message_tokens(message) })
+    }).collect();
+    let turns = serde_json::to_vec(&request.messages).unwrap_or_default();
+    let pack = json!({
+        "run": job.run,
+        "step": step,
+        "model": request.model,
+        "window": desk.model.window(),
+        "tokens": {
+            "prompt": tokens(&request.prompt),
+            "tools": tools_tokens(request),
+            "total": total,
+        },
+        "share": desk.model.window().map(|window| share(total, window)),
+        "prompts": desk.step.prepared.context.prompts,
+        "prompt_sha256": sha256_hex(request.prompt.as_bytes()),
+        "tools": request.tools.iter().map(|tool| tool.name.as_str()).collect::<Vec<_>>(),
+        // In the order in which they were sent.
+        "messages": messages,
+        "reminder": desk.step.todos,
+        // Of the turns as JSON, as `debug/script` dumps them.
+        "turns": request.messages.len(),
+        "turns_sha256": sha256_hex(&turns),
+    });
+    let mut json = serde_json::to_vec_pretty(&pack).unwrap_or_default();
+    json.push(b'\n');
+    json
+}

@@ -1,0 +1,213 @@
+//! The strategies: how a conversation is made shorter, and what is recorded of it.
+//!
+//! Whatever goes wrong, or takes too long, ends in dropping the oldest exchanges, and the record says so.
+
+use std::time::Duration;
+
+use ctx_session::command::Progress;
+use ctx_session::conversation::{Part, Role};
+use ctx_session::project::{Compaction as Settings, Delegate, Strategy};
+use ctx_session::record::{Compaction, CompactionTrigger, PluginCost, PluginFired, Usage};
+use ctx_session::{CompactionId, MessageId};
+use tokio::time::Instant;
+
+use super::compact::{Plan, plan, request_tokens, share, transcript};
+use super::report::Voice;
+use super::{Desk, Job, Stopped, delegate, open_model};
+use crate::model::debug::tokens;
+use crate::model::{Event, Model, Models, Request, Turn};
+
+/// Whose window it is: the agent that the session talks to.
+const AGENT_PATH: &str = "primary";
+
+/// What a model that sums up is told.
+const SUMMARIZE: &str = "You sum up the beginning of a conversation between a user and a coding agent, so that the agent can \
+    go on without it. Keep goals, decisions, names of files and what is still open. Be brief.";
+
+/// A summary, and what it took.
+pub(super) struct Summary {
+    pub text: String,
+    pub fired: Option<PluginFired>,
+    pub cost: Option<PluginCost>,
+}
+
+fn settings(desk: &Desk) -> &Settings {
+    &desk.step.prepared.agent.description.settings.compaction
+}
+
+/// Whether the window is so full that room must be made, and some can be.
+pub(super) fn is_due(desk: &Desk) -> bool {
+    let Some(window) = desk.model.window() else { return false };
+    let used = request_tokens(&desk.request);
+    share(used, window) >= settings(desk).upper && is_possible(desk)
+}
+
+/// Whether there is anything that could go.
+pub(super) fn is_possible(desk: &Desk) -> bool {
+    !plan(&desk.step.messages, u64::MAX, 0).is_empty()
+}
+
+/// Makes the conversation shorter, and records it. A proposal ends the run.
+pub(super) async fn shorten(
+    desk: &Desk,
+    job: &Job,
+    trigger: CompactionTrigger,
+    strategy: Option<Strategy>,
+    models: &Models,
+    voice: &Voice<'_>,
+) -> Result<(), Stopped> {
+    let settings = settings(desk);
+    let strategy = strategy.unwrap_or(settings.strategy);
+    let used = request_tokens(&desk.request);
+    // A model whose window nobody knows has just said that this is too much for it.
+    let window = desk.model.window().unwrap_or(used);
+    let plan = plan(&desk.step.messages, used, goal(trigger, strategy, used, window, settings));
+    let mut made = Compaction {
+        compaction_id: CompactionId(voice.new_id()),
+        turn_id: job.run,
+        agent_path: AGENT_PATH.to_owned(),
+        trigger,
+        strategy,
+        proposed: strategy == Strategy::Checkpoint && !plan.is_empty(),
+        threshold_estimate: share(used, window),
+        after_estimate: share(used.saturating_sub(plan.tokens), window),
+        window_upper: settings.upper,
+        window_lower: settings.lower,
+        superseded_message_ids: plan.ids.clone(),
+        summary_message_id: None,
+        summary: None,
+        plugins_fired: Vec::new(),
+        plugin_cost: None,
+        fallback_occurred: false,
+        fallback_reason: None,
+        checkpoint_id: None,
+    };
+    if !plan.is_empty() {
+        let limit = Duration::from_millis(job.limits.compaction_ms);
+        let summed_up = match strategy {
+            Strategy::Drop | Strategy::Checkpoint => None,
+            Strategy::Summarize => Some(timed(limit, summarize(desk, &plan)).await),
+            Strategy::Delegate => Some(timed(limit, delegate(desk, &plan, models)).await),
+        };
+        match summed_up {
+            Some(Ok(summary)) => put(&mut made, summary, &plan, used, window, voice),
+            Some(Err(reason)) => {
+                made.fallback_occurred = true;
+                made.fallback_reason = Some(reason);
+            }
+            None => {}
+        }
+    }
+    voice.progress(Progress::Compacted(Box::new(made))).await
+}
+
+/// How many tokens are to be left. Who asks for a summary by hand wants one; who asks to drop wants room.
+fn goal(trigger: CompactionTrigger, strategy: Strategy, used: u64, window: u64, settings: &Settings) -> u64 {
+    let lower = (settings.lower * window as f64) as u64;
+    match (trigger, strategy) {
+        (
+            CompactionTrigger::OperatorManual,
+            Strategy::Summarize | Strategy::Delegate | Strategy::Checkpoint,
+        ) => 0,
+        // Our estimate was too low: go by what was sent.
+        (CompactionTrigger::ProviderOverflowRetry, _) => lower.min((settings.lower * used as f64) as u64),
+        (
+            CompactionTrigger::OperatorManual
+            | CompactionTrigger::ThresholdCrossed
+            | CompactionTrigger::Scheduled,
+            _,
+        ) => lower,
+    }
+}
+
+fn put(made: &mut Compaction, summary: Summary, plan: &Plan, used: u64, window: u64, voice: &Voice<'_>) {
+    made.plugins_fired.extend(summary.fired);
+    made.plugin_cost = summary.cost;
+    let text = summary.text.trim();
+    let size = tokens(text);
+    if text.is_empty() || size >= plan.tokens {
+        made.fallback_occurred = true;
+        made.fallback_reason = Some(if text.is_empty() {
+            "the summary was empty".to_owned()
+        } else {
+            "the summary was not shorter than what it sums up".to_owned()
+        });
+        return;
+    }
+    made.after_estimate = share(used.saturating_sub(plan.tokens).saturating_add(size), window);
+    made.summary_message_id = Some(MessageId(voice.new_id()));
+    made.summary = Some(text.to_owned());
+}
+
+async fn timed(
+    limit: Duration,
+    work: impl Future<Output = Result<Summary, String>>,
+) -> Result<Summary, String> {
+    match tokio::time::timeout(limit, work).await {
+        Ok(done) => done,
+        Err(_) => Err(format!("it took longer than {} s", limit.as_secs_f64())),
+    }
+}
+
+async fn summarize(desk: &Desk, plan: &Plan) -> Result<Summary, String> {
+    ask(desk.model.as_ref(), &desk.request.model, SUMMARIZE.to_owned(), plan).await
+}
+
+/// Asks a model for a summary. Nobody is shown how it comes; the record has it.
+async fn ask(model: &dyn Model, name: &str, prompt: String, plan: &Plan) -> Result<Summary, String> {
+    let text = format!("Sum up this part of the conversation:\n\n{}", transcript(&plan.messages));
+    let request = Request {
+        model: name.to_owned(),
+        attempt: 1,
+        prompt,
+        messages: vec![Turn { role: Role::User, content: vec![Part::Text { text }] }],
+        tools: Vec::new(),
+    };
+    let failed = |error: crate::model::ModelError| error.to_string();
+    let mut answer = model.call(request).await.map_err(failed)?;
+    let (mut text, mut usage) = (String::new(), Usage::default());
+    loop {
+        match answer.next().await.map_err(failed)? {
+            Some(Event::Text(piece)) => text.push_str(&piece),
+            Some(Event::Usage(more)) => usage = usage.plus(more),
+            Some(Event::Reasoning(_) | Event::ToolCall(_)) => {}
+            Some(Event::Finish(_)) => break,
+            None => return Err("the summary broke off".to_owned()),
+        }
+    }
+    let (provider, model) = name.split_once('/').unwrap_or(("", name));
+    let cost = PluginCost {
+        provider: provider.to_owned(),
+        model: model.to_owned(),
+        input_tokens: usage.input,
+        output_tokens: usage.output,
+        cost_usd: 0.0,
+    };
+    Ok(Summary { text, fired: None, cost: Some(cost) })
+}
+
+/// Another model with a prompt of its own, or a command, sums up.
+async fn delegate(desk: &Desk, plan: &Plan, models: &Models) -> Result<Summary, String> {
+    let begin = Instant::now();
+    let settings = settings(desk);
+    let (name, done) = match &settings.delegate {
+        None => return Err("the project file names nobody to delegate to".to_owned()),
+        Some(Delegate::Subagent(name)) => {
+            let (model, prompt) = desk.step.prepared.agent.subagent(name)?;
+            let opened =
+                open_model(&model, models).map_err(|_| format!("the model `{model}` cannot be opened"))?;
+            (name.clone(), ask(opened.as_ref(), &model, prompt, plan).await)
+        }
+        Some(Delegate::Command(command)) => {
+            let name = command.first().cloned().unwrap_or_default();
+            let cwd = desk.step.prepared.agent.place_of_commands()?;
+            (name, delegate::command(command, cwd, &transcript(&plan.messages)).await)
+        }
+    };
+    let duration_ms = u64::try_from(begin.elapsed().as_millis()).unwrap_or(u64::MAX);
+    let role = "compactor".to_owned();
+    done.map(|summary| {
+        let fired = PluginFired { name, role, duration_ms, result_kind: "compactor_result".to_owned() };
+        Summary { fired: Some(fired), ..summary }
+    })
+}

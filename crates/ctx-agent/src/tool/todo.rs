@@ -1,0 +1,91 @@
+//! `todo` and `issue`: the working list of the issue that the session is bound to, and the issue itself.
+
+use std::sync::Arc;
+
+use ctx_session::issue::{IssueAct, IssueStatus, TodoOp};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::{Plan, Scope, Spec, Tool, ToolError, Work, arguments};
+use crate::describe::policy::Effects;
+
+/// The tool `todo`.
+#[derive(Debug)]
+pub struct Todo;
+
+/// Its name: a step after one of its results gets no reminder.
+pub const TODO: &str = "todo";
+
+impl Tool for Todo {
+    fn spec(&self) -> Spec {
+        let item = json!({ "type": "string", "description": "the todo's text, or its number in the list" });
+        Spec {
+            name: TODO.to_owned(),
+            description: "Keeps the todo list of the issue that this session is bound to. Begin with init, then append, \
+                          start (one at a time), done, drop or note. Answers with the list as it is then."
+                .to_owned(),
+            schema: json!({
+                "type": "object",
+                "properties": {
+                    "op": { "enum": ["init", "append", "start", "done", "drop", "note"] },
+                    "items": { "type": "array", "items": { "type": "string" }, "description": "with init alone" },
+                    "item": item,
+                    "note": { "type": "string", "description": "with note alone" }
+                },
+                "required": ["op"],
+                "additionalProperties": false
+            }),
+        }
+    }
+
+    fn effects(&self) -> Effects {
+        Effects::None
+    }
+
+    fn plan(&self, input: Value, _: &Arc<Scope>) -> Result<Plan, ToolError> {
+        let op: TodoOp = arguments(&self.spec(), input)?;
+        Ok(Plan { subjects: Vec::new(), work: Work::Issue(IssueAct::Todo(op)) })
+    }
+}
+
+/// The tool `issue`.
+#[derive(Debug)]
+pub struct Issue;
+
+#[derive(Debug, Deserialize)]
+#[serde(tag = "op", rename_all = "snake_case", deny_unknown_fields)]
+enum Input {
+    Read {},
+    Transition { to: IssueStatus },
+}
+
+impl Tool for Issue {
+    fn spec(&self) -> Spec {
+        Spec {
+            name: "issue".to_owned(),
+            description: "Reads the issue that this session is bound to, or moves it to another status."
+                .to_owned(),
+            schema: json!({
+                "type": "object",
+                "properties": {
+                    "op": { "enum": ["read", "transition"] },
+                    "to": { "enum": ["open", "in_progress", "resolved", "closed"], "description": "with transition alone" }
+                },
+                "required": ["op"],
+                "additionalProperties": false
+            }),
+        }
+    }
+
+    fn effects(&self) -> Effects {
+        Effects::None
+    }
+
+    fn plan(&self, input: Value, _: &Arc<Scope>) -> Result<Plan, ToolError> {
+        let act = match arguments(&self.spec(), input)? {
+            Input::Read {} => IssueAct::Read,
+            Input::Transition { to } => IssueAct::Move { to },
+        };
+        Ok(Plan { subjects: Vec::new(), work: Work::Issue(act) })
+    }
+}

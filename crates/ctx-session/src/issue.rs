@@ -1,0 +1,63 @@
+//! What a tool may ask of the issue that its session is bound to. The issue itself lives in its project's log.
+
+use serde::{Deserialize, Serialize};
+
+/// A change of an issue's todos: small steps, so that two of them seldom meet.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "op", rename_all = "snake_case", deny_unknown_fields)]
+pub enum TodoOp {
+    /// The whole list, where there is none yet.
+    Init {
+        items: Vec<String>,
+    },
+    Append {
+        item: String,
+    },
+    /// At most one is in progress: the one before goes back to open.
+    Start {
+        item: String,
+    },
+    Done {
+        item: String,
+    },
+    /// Dropped, not deleted.
+    Drop {
+        item: String,
+    },
+    Note {
+        item: String,
+        note: String,
+    },
+}
+
+/// Where an issue stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum IssueStatus {
+    Open,
+    InProgress,
+    Resolved,
+    Closed,
+}
+
+impl IssueStatus {
+    pub const ALL: [IssueStatus; 4] =
+        [IssueStatus::Open, IssueStatus::InProgress, IssueStatus::Resolved, IssueStatus::Closed];
+
+    pub fn as_str(self) -> &'static str {
+        match self {
+            IssueStatus::Open => "open",
+            IssueStatus::InProgress => "in_progress",
+            IssueStatus::Resolved => "resolved",
+            IssueStatus::Closed => "closed",
+        }
+    }
+}
+
+/// What a run asks of the issue its session is bound to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum IssueAct {
+    Read,
+    Move { to: IssueStatus },
+    Todo(TodoOp),
+}

@@ -1,0 +1,5 @@
+//! Projects.
+
+mod settings;
+
+pub use settings::{Compaction, Delegate, Strategy};
