@@ -214,6 +214,31 @@ impl Core {
         Ok(ctx_session::record::BlobRef { sha256: blob.sha256, size: blob.size })
     }
 
+    /// The texts of prompts, by target. One that is gone is done without, with a warning.
+    pub fn read_prompts(
+        &self,
+        prompts: &[ctx_session::record::PromptRef],
+    ) -> Result<Vec<(String, String)>, Refusal> {
+        let mut texts = Vec::with_capacity(prompts.len());
+        for prompt in prompts {
+            match self.journal.get_blob(&self.log, &prompt.hash) {
+                Ok(bytes) => {
+                    texts.push((prompt.target.clone(), String::from_utf8_lossy(&bytes).into_owned()));
+                }
+                Err(error) => tracing::warn!(log = %self.log, %error, "an edited prompt cannot be read"),
+            }
+        }
+        Ok(texts)
+    }
+
+    /// Shows what a model is about to be sent.
+    pub fn show_pack(&self, json: &[u8]) {
+        let shown = self.files.as_ref().map_or(Ok(()), |files| files.write_pack(json));
+        if let Err(error) = shown {
+            tracing::warn!(log = %self.log, %error, "context/pack.json could not be written");
+        }
+    }
+
     /// A view that fails never fails a session: it is caught up from the log with the next commit.
     fn show(&mut self, records: &[Record]) {
         let Some(files) = &mut self.files else { return };

@@ -7,6 +7,7 @@ pub mod admission;
 pub mod behind;
 pub mod clock;
 mod connections;
+mod control;
 mod core;
 mod driver;
 pub mod engine;

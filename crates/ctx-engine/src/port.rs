@@ -5,10 +5,12 @@
 use std::any::Any;
 use std::sync::Arc;
 
-use ctx_session::command::{Outcome, Progress, RunContext};
+use ctx_session::command::{Outcome, Progress, RunContext, StartedTool};
 use ctx_session::conversation::Message;
-use ctx_session::record::BlobRef;
-use ctx_session::{Limits, MessageId, Name, Refusal, RunId, SessionId, Ulid};
+use ctx_session::issue::IssueAct;
+use ctx_session::project::Strategy;
+use ctx_session::record::{ApprovalOutcome, BlobRef, RunKind};
+use ctx_session::{CallId, Limits, MessageId, Name, Refusal, RunId, SessionId, Ulid};
 use futures_util::future::BoxFuture;
 use tokio_util::sync::CancellationToken;
 
@@ -32,6 +34,8 @@ pub struct Prepare {
     pub model_override: Option<String>,
     /// As the client or the session has it; None: the agent's own.
     pub cwd: Option<String>,
+    /// Texts that the session has in place of the agent's own prompts, by target.
+    pub prompts: Vec<(String, String)>,
 }
 
 /// Under what a run will work.
@@ -50,10 +54,36 @@ pub struct Job {
     pub session: SessionId,
     pub owner: u32,
     pub run: RunId,
-    pub prepared: Prepared,
-    /// The conversation so far, the new message last.
-    pub messages: Vec<Message>,
+    pub kind: RunKind,
+    /// With a compaction alone; None: the agent's own.
+    pub strategy: Option<Strategy>,
     pub limits: Arc<Limits>,
+}
+
+/// Where a run stands before its next step.
+pub struct Step {
+    pub prepared: Prepared,
+    /// The conversation that counts, the newest message last.
+    pub messages: Vec<Arc<Message>>,
+    /// Calls that the model made while the session was paused.
+    pub pending: Vec<StartedTool>,
+    /// The open todos of the bound issue.
+    pub todos: Vec<String>,
+}
+
+/// A tool call that waits for the operator.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ApprovalAsk {
+    pub call: CallId,
+    pub tool: String,
+    pub subject: Option<String>,
+}
+
+/// What came of it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Approved {
+    pub outcome: ApprovalOutcome,
+    pub note: Option<String>,
 }
 
 /// The run is over, whatever its worker still has to say: unwind quietly.
@@ -84,6 +114,31 @@ impl RunReport {
     /// Shows a piece of text to whoever watches. Waits while the session is busy: that is the back-pressure.
     pub async fn delta(&self, message: MessageId, kind: DeltaKind, text: String) -> Result<(), Stopped> {
         self.link.delta(self.run, message, kind, text).await
+    }
+
+    /// Where the run stands. Waits while the session is paused.
+    pub async fn step(&self) -> Result<Step, Stopped> {
+        self.link.step(self.run).await
+    }
+
+    /// Waits for an operator's answer, or for nobody's in time.
+    pub async fn approval(&self, ask: ApprovalAsk) -> Result<Approved, Stopped> {
+        self.link.approval(self.run, ask).await
+    }
+
+    /// Pauses the session, and returns when it is resumed.
+    pub async fn pause(&self, call: CallId, reason: Option<String>) -> Result<(), Stopped> {
+        self.link.pause(self.run, call, reason).await
+    }
+
+    /// Asks something of the bound issue; the inner refusal is for the model to read.
+    pub async fn issue(&self, act: IssueAct) -> Result<Result<String, Refusal>, Stopped> {
+        self.link.issue(self.run, act).await
+    }
+
+    /// Shows what the model is about to be sent.
+    pub async fn pack(&self, json: Vec<u8>) -> Result<(), Stopped> {
+        self.link.pack(self.run, json).await
     }
 
     /// Returns when the record is durable.

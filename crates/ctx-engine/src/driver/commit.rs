@@ -90,6 +90,7 @@ impl Driver {
         };
         if !records.is_empty() {
             self.release_what_is_over();
+            self.follow_pause();
             self.tell_registry(free_name);
             if let Some(core) = self.core_ref() {
                 self.inner.news.tell(&core.session.meta, &records);
@@ -136,6 +137,8 @@ impl Driver {
         for effect in effects {
             match effect {
                 Effect::StartRun { run } => self.start_run(run),
+                Effect::ContinueRun { run } => self.continue_run(run),
+                Effect::ApprovalSettled { approval } => self.tell_approval(approval),
                 Effect::StopRun { run, reason, by } => self.stop_run(run, reason, by),
                 Effect::KillRun { run } => self.kill_run(run),
                 Effect::BroadcastRunning => self.inner.slots.broadcast(),

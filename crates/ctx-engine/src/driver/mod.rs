@@ -4,194 +4,33 @@
 //! the run that goes on, `commit` is the way every change takes. The mailbox is bounded: who sends too fast waits.
 
 mod commit;
+mod control;
 mod load;
+mod mail;
 mod work;
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use ctx_session::command::{Admission, Partial, PostMessage, Progress};
-use ctx_session::record::{BlobRef, CancelReason, DetachReason};
-use ctx_session::{Answer, Code, Command, MessageId, Refusal, RunId, Session, SessionId, Ulid};
-use tokio::sync::{mpsc, oneshot};
+use ctx_session::command::{Admission, Partial, PostMessage};
+use ctx_session::record::PromptRef;
+use ctx_session::{Answer, Code, Command, Refusal, SessionId};
+use tokio::sync::mpsc;
 use tokio::time::Instant;
 
 use crate::core::Core;
 use crate::inner::Inner;
 use crate::live::Live;
-use crate::port::{DeltaKind, Prepare, Prepared, Stopped};
+use crate::port::{Prepare, Prepared};
 
 pub(crate) use load::{Begin, spawn};
+pub(crate) use mail::{Ask, DriverLink, Gone, Mail, Reply, ReplyTo};
 use work::Work;
 
 /// Letters that may wait for a driver.
 const MAILBOX: usize = 64;
 /// How soon files that could not be written are tried again.
 const FILES_RETRY: Duration = Duration::from_millis(500);
-
-/// What is asked of a session.
-#[derive(Debug)]
-pub(crate) enum Ask {
-    Post {
-        text: String,
-        client_id: Option<String>,
-        model_override: Option<Option<String>>,
-        cwd: Option<String>,
-    },
-    ResumeQueued {
-        by: u32,
-    },
-    DiscardQueued {
-        by: u32,
-    },
-    Cancel {
-        run: RunId,
-        reason: CancelReason,
-        by: Option<u32>,
-    },
-    End {
-        by: u32,
-    },
-    Rename {
-        title: String,
-    },
-    SetModel {
-        model: Option<String>,
-    },
-    Archive {
-        archived: bool,
-        by: u32,
-    },
-    Attach {
-        connection: Ulid,
-        user: u32,
-        device_hint: Option<String>,
-        takeover: bool,
-    },
-    Detach {
-        connection: Ulid,
-        reason: DetachReason,
-    },
-    /// The session as it is.
-    Look,
-    /// Its live events.
-    Live,
-}
-
-/// What the one who asked is told.
-pub(crate) enum Reply {
-    Answer(Answer),
-    /// A post was accepted, now or before; its run begins in the log at `first_seq`.
-    Posted {
-        answer: Answer,
-        first_seq: u64,
-    },
-    Look(Box<Session>),
-    Live(Arc<Live>),
-}
-
-pub(crate) type ReplyTo = oneshot::Sender<Result<Reply, Refusal>>;
-
-pub(crate) enum Mail {
-    Ask { ask: Ask, reply: ReplyTo },
-    Delta { run: RunId, message: MessageId, kind: DeltaKind, text: String },
-    Progress { run: RunId, progress: Progress, reply: oneshot::Sender<Result<(), Stopped>> },
-    Blob { bytes: Vec<u8>, reply: oneshot::Sender<Result<BlobRef, Stopped>> },
-    RunEnded { run: RunId, outcome: ctx_session::command::Outcome },
-    Shutdown,
-}
-
-/// A way to a session's driver.
-#[derive(Clone)]
-pub(crate) struct DriverLink {
-    inner: Arc<Inner>,
-    mailbox: mpsc::Sender<Mail>,
-}
-
-impl Ask {
-    /// Whether asking again does no harm when it is not known what became of the first time.
-    pub fn may_repeat(&self) -> bool {
-        match self {
-            Ask::Post { client_id, .. } => client_id.is_some(),
-            Ask::ResumeQueued { .. }
-            | Ask::DiscardQueued { .. }
-            | Ask::Cancel { .. }
-            | Ask::End { .. }
-            | Ask::Rename { .. }
-            | Ask::SetModel { .. }
-            | Ask::Archive { .. }
-            | Ask::Attach { .. }
-            | Ask::Detach { .. }
-            | Ask::Look
-            | Ask::Live => true,
-        }
-    }
-}
-
-impl DriverLink {
-    pub fn new_id(&self) -> Ulid {
-        self.inner.fresh.id()
-    }
-
-    pub async fn ask(&self, ask: Ask) -> Result<Reply, Gone> {
-        let (reply, answer) = oneshot::channel();
-        self.mailbox.send(Mail::Ask { ask, reply }).await.map_err(|_| Gone::Unloaded)?;
-        match answer.await {
-            Ok(Ok(reply)) => Ok(reply),
-            Ok(Err(refusal)) => Err(Gone::Refused(refusal)),
-            Err(_) => Err(Gone::Dropped),
-        }
-    }
-
-    pub fn is_closed(&self) -> bool {
-        self.mailbox.is_closed()
-    }
-
-    /// Whether both lead to the same driver.
-    pub fn is_same(&self, other: &DriverLink) -> bool {
-        self.mailbox.same_channel(&other.mailbox)
-    }
-
-    pub async fn shut_down(&self) {
-        let _ = self.mailbox.send(Mail::Shutdown).await;
-        self.mailbox.closed().await;
-    }
-
-    pub async fn delta(
-        &self,
-        run: RunId,
-        message: MessageId,
-        kind: DeltaKind,
-        text: String,
-    ) -> Result<(), Stopped> {
-        self.mailbox.send(Mail::Delta { run, message, kind, text }).await.map_err(|_| Stopped)
-    }
-
-    pub async fn progress(&self, run: RunId, progress: Progress) -> Result<(), Stopped> {
-        let (reply, answer) = oneshot::channel();
-        self.mailbox.send(Mail::Progress { run, progress, reply }).await.map_err(|_| Stopped)?;
-        answer.await.map_err(|_| Stopped)?
-    }
-
-    pub async fn store_blob(&self, bytes: Vec<u8>) -> Result<BlobRef, Stopped> {
-        let (reply, answer) = oneshot::channel();
-        self.mailbox.send(Mail::Blob { bytes, reply }).await.map_err(|_| Stopped)?;
-        answer.await.map_err(|_| Stopped)?
-    }
-
-    async fn run_ended(&self, run: RunId, outcome: ctx_session::command::Outcome) {
-        let _ = self.mailbox.send(Mail::RunEnded { run, outcome }).await;
-    }
-}
-
-/// Why an ask has no reply.
-pub(crate) enum Gone {
-    Refused(Refusal),
-    /// The driver had gone before it was asked: ask its successor.
-    Unloaded,
-    /// The driver went without an answer; whether it did what was asked is not known.
-    Dropped,
-}
 
 /// Whether the driver goes on.
 #[must_use]
@@ -253,12 +92,15 @@ impl Driver {
         match mail {
             Mail::Ask { ask, reply } => self.on_ask(ask, reply).await,
             Mail::Delta { run, message, kind, text } => self.on_delta(run, message, kind, &text),
-            Mail::Progress { run, progress, reply } => {
-                let _ = reply.send(self.on_progress(run, progress).await);
-            }
+            Mail::Progress { run, progress, reply } => self.on_progress(run, progress, reply).await,
             Mail::Blob { bytes, reply } => {
                 let _ = reply.send(self.on_blob(bytes).await);
             }
+            Mail::Step { run, reply } => self.on_step(run, reply),
+            Mail::Approval { run, ask, reply } => self.on_approval(run, ask, reply).await,
+            Mail::Pause { run, call, reason, reply } => self.on_pause(run, call, reason, reply).await,
+            Mail::Issue { run, act, reply } => self.on_issue(run, act, reply).await,
+            Mail::Pack { run, json } => self.on_pack(run, json).await,
             Mail::RunEnded { run, outcome } => self.on_run_ended(run, outcome).await,
             Mail::Shutdown => return self.on_shutdown(),
         }
@@ -308,8 +150,11 @@ impl Driver {
         Next::Continue
     }
 
-    /// At shutdown the driver is done as soon as no run goes on.
-    fn next_after_work(&self) -> Next {
+    /// At shutdown the driver is done as soon as no run goes on. A paused one stays paused.
+    fn next_after_work(&mut self) -> Next {
+        if self.closing.is_some() && self.is_paused() {
+            self.drop_worker();
+        }
         if self.closing.is_some() && self.work.is_none() { Next::Exit } else { Next::Continue }
     }
 
@@ -336,6 +181,28 @@ impl Driver {
             Ask::Rename { title } => self.perform(Command::Rename { title }).await,
             Ask::SetModel { model } => self.perform(Command::SetModel { model }).await,
             Ask::Archive { archived, by } => self.perform(Command::Archive { archived, by }).await,
+            Ask::Checkpoint { by, reason } => self.checkpoint(by, reason).await,
+            Ask::EditPrompt { checkpoint, target, content, by } => {
+                self.edit_prompt(checkpoint, target, content, by).await
+            }
+            Ask::Resume { checkpoint, by } => self.resume(checkpoint, by).await,
+            Ask::Rollback { checkpoint, by } => {
+                let partial = self.partial();
+                self.perform(Command::Rollback { checkpoint, by, partial }).await
+            }
+            Ask::Compact { strategy, by } => self.compact(strategy, by).await,
+            Ask::ApproveCompaction { compaction, edits, by } => self.approve(compaction, edits, by).await,
+            Ask::RejectCompaction { compaction, by } => {
+                self.perform(Command::RejectCompaction { compaction, by }).await
+            }
+            Ask::FlagCompaction { compaction, flag, notes, by } => {
+                self.perform(Command::FlagCompaction { compaction, flag, notes, by }).await
+            }
+            Ask::AnswerApproval { approval, answer, note } => {
+                self.perform(Command::AnswerApproval { approval, answer, note }).await
+            }
+            Ask::Bind { issue, by } => self.perform(Command::Bind { issue, by }).await,
+            Ask::Unbind { by } => self.perform(Command::Unbind { by }).await,
             Ask::Attach { connection, user, device_hint, takeover } => {
                 self.perform(Command::Attach { connection, user, device_hint, takeover }).await
             }
@@ -383,7 +250,11 @@ impl Driver {
     fn with_first_seq(&self, answer: Answer) -> Reply {
         let run = match &answer {
             Answer::Posted { run, .. } => self.core_ref().and_then(|core| core.session.run(*run)),
-            Answer::Done | Answer::Run { .. } | Answer::Ignored => None,
+            Answer::Done
+            | Answer::Run { .. }
+            | Answer::Checkpoint { .. }
+            | Answer::Held
+            | Answer::Ignored => None,
         };
         let first_seq = run.map_or(0, |run| run.first_seq);
         Reply::Posted { answer, first_seq }
@@ -393,18 +264,19 @@ impl Driver {
         let session = &self.core()?.session;
         if !matches!(session.state, ctx_session::State::Queued { .. }) {
             // Nothing waits: the rules say so without a slot being taken.
-            let full = Admission::Full(ctx_session::record::LimitHit {
-                scope: ctx_session::record::LimitScope::PerProject,
-                running: 0,
-                limit: 0,
-            });
-            return self.perform(Command::ResumeQueued { admission: full, by }).await;
+            return self.perform(Command::ResumeQueued { admission: no_admission(), by }).await;
         }
-        let (model, cwd) = (session.model_override.clone(), session.cwd.clone());
-        let admission = self.admit(model, cwd).await?;
+        let admission = self.admit_as_it_is().await?;
         let reply = self.perform(Command::ResumeQueued { admission, by }).await;
         self.ready = None;
         self.posted(reply?)
+    }
+
+    /// Makes a run ready with the session's own model and place.
+    async fn admit_as_it_is(&mut self) -> Result<Admission, Refusal> {
+        let session = &self.core()?.session;
+        let (model, cwd) = (session.model_override.clone(), session.cwd.clone());
+        self.admit(model, cwd).await
     }
 
     /// Makes a run ready: the agent's files are read, its prompts stored, a slot reserved.
@@ -415,9 +287,10 @@ impl Driver {
         let agent = agent.ok_or_else(|| Refusal::new(Code::Einval, "this session has no agent"))?;
         let owner = core.session.meta.owner;
         let project = core.session.meta.project.clone();
-        let ask = Prepare { agent, owner, model_override, cwd: Some(cwd) };
+        let prompts = control::prompts_in_place(&core.session);
+        let ask = Prepare { agent, owner, model_override, cwd: Some(cwd), prompts: Vec::new() };
         let worker = self.inner.worker.clone();
-        let prepared = self.blocking(move |core| prepare(core, &*worker, &ask)).await??;
+        let prepared = self.blocking(move |core| prepare(core, &*worker, ask, &prompts)).await??;
         match self.inner.slots.reserve(&project, owner, &self.inner.limits) {
             Ok(slot) => {
                 let context = prepared.context.clone();
@@ -434,9 +307,25 @@ impl Driver {
     }
 }
 
-/// Reads the agent's files, and stores the prompts that the context names.
-fn prepare(core: &mut Core, worker: &dyn crate::port::Worker, ask: &Prepare) -> Result<Prepared, Refusal> {
-    let prepared = worker.prepare(ask)?;
+/// The admission of a command that needs none: the rules refuse it, or do without.
+fn no_admission() -> Admission {
+    Admission::Full(ctx_session::record::LimitHit {
+        scope: ctx_session::record::LimitScope::PerProject,
+        running: 0,
+        limit: 0,
+    })
+}
+
+/// Reads the agent's files, and stores the prompts that the context names. Those that the session has in place of the
+/// agent's own are read first.
+fn prepare(
+    core: &mut Core,
+    worker: &dyn crate::port::Worker,
+    ask: Prepare,
+    prompts: &[PromptRef],
+) -> Result<Prepared, Refusal> {
+    let prompts = core.read_prompts(prompts)?;
+    let prepared = worker.prepare(&Prepare { prompts, ..ask })?;
     for prompt in &prepared.prompts {
         core.put_blob(prompt.as_bytes())?;
     }

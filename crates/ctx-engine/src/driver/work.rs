@@ -7,12 +7,14 @@ use ctx_session::command::{Outcome, Partial, Progress};
 use ctx_session::record::{BlobRef, CancelReason, Failure};
 use ctx_session::{Answer, Code, Command, MessageId, Refusal, RunId};
 use futures_util::FutureExt as _;
+use tokio::sync::oneshot;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use super::control::{Parked, Waiting, is_paused};
 use super::{Driver, Reply, ReplyTo};
 use crate::admission::Slot;
-use crate::port::{DeltaKind, Job, RunReport, Stopped};
+use crate::port::{DeltaKind, Job, Prepared, RunReport, Stopped};
 
 /// How soon the end of a run that could not be written is tried again.
 const RETRY: Duration = Duration::from_millis(500);
@@ -30,6 +32,13 @@ pub(super) struct Work {
     failing: Option<Failing>,
     /// Cancels that wait for the end.
     waiters: Vec<ReplyTo>,
+    /// Under what it works.
+    pub(super) prepared: Prepared,
+    /// The worker is done, but its session is paused.
+    pub(super) ended: Option<Outcome>,
+    /// What goes on when the session is resumed.
+    pub(super) parked: Vec<Parked>,
+    pub(super) approvals: Vec<Waiting>,
 }
 
 struct Stopping {
@@ -47,7 +56,17 @@ struct Failing {
 impl Work {
     pub(super) fn deadline(&self) -> Option<Instant> {
         let stopping = self.stopping.as_ref().map(|stopping| stopping.deadline);
-        self.failing.as_ref().map(|failing| failing.retry_at).or(stopping)
+        let first = self.failing.as_ref().map(|failing| failing.retry_at).or(stopping);
+        let approvals = self.approvals.iter().filter_map(Waiting::deadline);
+        first.into_iter().chain(approvals).min()
+    }
+
+    pub(super) fn is_stopping(&self) -> bool {
+        self.stopping.is_some()
+    }
+
+    pub(super) fn run(&self) -> RunId {
+        self.run
     }
 
     /// Drops the worker where it stands.
@@ -80,8 +99,8 @@ impl Driver {
             session: self.id,
             owner: core.session.meta.owner,
             run,
-            prepared: ready.prepared,
-            messages: core.conversation.messages().to_vec(),
+            kind: core.session.run(run).map(|run| run.kind).unwrap_or_default(),
+            strategy: core.session.run(run).and_then(|run| run.strategy),
             limits: self.inner.limits.clone(),
         };
         let report = RunReport { run, link: self.link.clone() };
@@ -106,10 +125,14 @@ impl Driver {
             stopping: None,
             failing: None,
             waiters: Vec::new(),
+            prepared: ready.prepared,
+            ended: None,
+            parked: Vec::new(),
+            approvals: Vec::new(),
         });
     }
 
-    fn is_current(&self, run: RunId) -> bool {
+    pub(super) fn is_current(&self, run: RunId) -> bool {
         self.work.as_ref().is_some_and(|work| work.run == run && work.failing.is_none())
     }
 
@@ -126,30 +149,50 @@ impl Driver {
         self.live.delta(run, message, kind, text);
     }
 
-    pub(super) async fn on_progress(&mut self, run: RunId, progress: Progress) -> Result<(), Stopped> {
+    pub(super) async fn on_progress(
+        &mut self,
+        run: RunId,
+        progress: Progress,
+        reply: oneshot::Sender<Result<(), Stopped>>,
+    ) {
         if !self.is_current(run) {
-            return Err(Stopped);
+            let _ = reply.send(Err(Stopped));
+            return;
         }
-        let finished = match &progress {
-            Progress::AssistantFinished { message_id, .. } => Some(*message_id),
+        let (finished, settles_tool) = match &progress {
+            Progress::AssistantFinished { message_id, .. } => (Some(*message_id), false),
+            Progress::ToolFinished { .. } => (None, true),
             Progress::AssistantStarted { .. }
             | Progress::ReasoningFinished { .. }
-            | Progress::ToolStarted { .. }
-            | Progress::ToolFinished { .. } => None,
+            | Progress::ToolsStarted(_)
+            | Progress::ApprovalRequested { .. }
+            | Progress::Compacted(_) => (None, false),
         };
         match self.perform_now(Command::Progress { run, progress }).await {
-            Ok(Reply::Answer(Answer::Ignored)) => Err(Stopped),
+            Ok(Reply::Answer(Answer::Ignored)) => {
+                let _ = reply.send(Err(Stopped));
+            }
+            // All of it is in the log: another worker goes on from there.
+            Ok(Reply::Answer(Answer::Held)) => self.drop_worker(),
             Ok(_) => {
                 if let Some(work) = &mut self.work
                     && work.partial.as_ref().map(|partial| partial.message_id) == finished
                 {
                     work.partial = None;
                 }
-                Ok(())
+                // The next tool, or the next step, waits for the resume.
+                match self.work.as_mut().filter(|_| settles_tool) {
+                    Some(work) if self.core.as_ref().is_some_and(is_paused) => {
+                        work.parked.push(Parked::Go(reply));
+                    }
+                    Some(_) | None => {
+                        let _ = reply.send(Ok(()));
+                    }
+                }
             }
             Err(refusal) => {
                 self.stop_for_storage(&refusal).await;
-                Err(Stopped)
+                let _ = reply.send(Err(Stopped));
             }
         }
     }
@@ -189,6 +232,7 @@ impl Driver {
         };
         let command = Command::FinishRun { run, outcome: outcome.clone(), partial };
         match self.perform_now(command).await {
+            Ok(Reply::Answer(Answer::Held)) => self.hold_outcome(outcome),
             Ok(reply) => self.work_is_over(reply),
             Err(_) if self.lost => {}
             Err(refusal) => {
@@ -262,7 +306,9 @@ impl Driver {
         by: Option<u32>,
         reply: ReplyTo,
     ) {
-        let asked = self.perform(Command::CancelRun { run, reason, by }).await;
+        // One that goes on keeps its text when it stops.
+        let partial = if self.is_paused() { self.partial() } else { None };
+        let asked = self.perform(Command::CancelRun { run, reason, by, partial }).await;
         match (&asked, &mut self.work) {
             (Ok(Reply::Answer(Answer::Run { state, .. })), Some(work))
                 if work.run == run && !state.is_over() =>
@@ -288,7 +334,8 @@ impl Driver {
         let Some(work) = self.work.take_if(|work| work.run == run) else { return };
         work.stop.cancel();
         work.task.abort();
-        let state = ctx_session::RunState::Cancelled;
+        let found = self.core_ref().and_then(|core| core.session.run(run));
+        let state = found.map_or(ctx_session::RunState::Cancelled, |run| run.state.clone());
         for waiter in work.waiters {
             let _ = waiter.send(Ok(Reply::Answer(Answer::Run { run, state: state.clone() })));
         }
@@ -303,6 +350,10 @@ impl Driver {
             let _ = self.try_to_end_failing_run().await;
             return;
         }
+        if self.expire_approvals(now).await {
+            return;
+        }
+        let Some(work) = &self.work else { return };
         let overdue = work.stopping.as_ref().filter(|stopping| stopping.deadline <= now).map(cancelled);
         let closing = self.closing.is_some_and(|closing| closing <= now);
         let outcome = match (overdue, closing) {

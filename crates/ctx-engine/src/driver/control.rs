@@ -1,0 +1,370 @@
+//! The operator's control over a run: pausing it, what waits while it is paused, going on, and approvals.
+//!
+//! A worker that asks for its next step while the session is paused is dropped: all it knows is in the log, and another
+//! goes on from there. Only one in the middle of its tool calls is kept waiting.
+
+use std::time::Duration;
+
+use ctx_session::command::{ApprovalAnswer, CompactionEdits, Outcome, Pauser, Progress, StartedTool};
+use ctx_session::issue::IssueAct;
+use ctx_session::project::Strategy;
+use ctx_session::record::{ApprovalOutcome, PromptRef, RunKind};
+use ctx_session::{
+    Answer, ApprovalId, CallId, CheckpointId, Code, Command, CompactionId, Refusal, RunId, Session,
+    StateName, Timestamp,
+};
+use tokio::sync::oneshot;
+use tokio::time::Instant;
+
+use super::{Driver, Mail, Reply, no_admission};
+use crate::core::Core;
+use crate::port::{ApprovalAsk, Approved, Step, Stopped};
+
+type Answered<T> = oneshot::Sender<Result<T, Stopped>>;
+
+/// What a worker waits for until its session is resumed.
+pub(super) enum Parked {
+    Go(Answered<()>),
+    /// Asked again as it was.
+    Again(Box<Mail>),
+}
+
+/// A tool call that waits for the operator.
+pub(super) struct Waiting {
+    approval: ApprovalId,
+    reply: Answered<Approved>,
+    clock: Clock,
+}
+
+/// How long an approval still waits. Its time stands still while the session is paused.
+enum Clock {
+    Until(Instant),
+    Left(Duration),
+}
+
+impl Waiting {
+    pub(super) fn deadline(&self) -> Option<Instant> {
+        match self.clock {
+            Clock::Until(deadline) => Some(deadline),
+            Clock::Left(_) => None,
+        }
+    }
+}
+
+pub(super) fn is_paused(core: &Core) -> bool {
+    core.session.state.name() == StateName::Paused
+}
+
+/// The prompts that the session has in place of its agent's own, those just edited included.
+pub(super) fn prompts_in_place(session: &Session) -> Vec<PromptRef> {
+    let mut prompts = session.control.prompts.for_next_run();
+    let edited = session.paused_at().map(|checkpoint| checkpoint.edited_prompts()).unwrap_or_default();
+    prompts.retain(|prompt| edited.iter().all(|other| other.target != prompt.target));
+    prompts.extend(edited);
+    prompts
+}
+
+impl Driver {
+    pub(super) fn is_paused(&self) -> bool {
+        self.core_ref().is_some_and(is_paused)
+    }
+
+    /// The worker goes; what it was about is in the log.
+    pub(super) fn drop_worker(&mut self) {
+        if let Some(work) = self.work.take() {
+            work.kill();
+        }
+    }
+
+    /// Where the run stands, for its next step.
+    pub(super) fn on_step(&mut self, run: RunId, reply: Answered<Step>) {
+        if !self.is_current(run) {
+            let _ = reply.send(Err(Stopped));
+            return;
+        }
+        if self.is_paused() {
+            self.drop_worker();
+            return;
+        }
+        let (Some(core), Some(work)) = (&self.core, &self.work) else { return };
+        let pending = core.session.pending_calls().iter().filter(|call| call.turn_id == run);
+        let step = Step {
+            prepared: work.prepared.clone(),
+            messages: core.conversation.messages().cloned().collect(),
+            pending: pending
+                .map(|call| StartedTool {
+                    call_id: call.call_id,
+                    provider_call_id: call.provider_call_id.clone(),
+                    name: call.name.clone(),
+                    input: call.input.clone(),
+                })
+                .collect(),
+            todos: self.open_todos(),
+        };
+        let _ = reply.send(Ok(step));
+    }
+
+    pub(super) async fn on_pack(&mut self, run: RunId, json: Vec<u8>) {
+        if self.is_current(run) {
+            // A core that is lost meanwhile is taken up again; the pack is a view.
+            let _ = self.blocking(move |core| core.show_pack(&json)).await;
+        }
+    }
+
+    pub(super) async fn checkpoint(&mut self, by: u32, reason: Option<String>) -> Result<Reply, Refusal> {
+        if self.work.as_ref().is_some_and(super::work::Work::is_stopping) {
+            return Err(Refusal::new(Code::Ebusy, "the run is being cancelled; there is nothing to pause"));
+        }
+        self.perform(Command::Checkpoint { by: Pauser::Operator { by }, reason }).await
+    }
+
+    /// The model pauses its own session.
+    pub(super) async fn on_pause(
+        &mut self,
+        run: RunId,
+        call: CallId,
+        reason: Option<String>,
+        reply: Answered<()>,
+    ) {
+        let is_going_on =
+            self.is_current(run) && !self.work.as_ref().is_some_and(super::work::Work::is_stopping);
+        if !is_going_on {
+            let _ = reply.send(Err(Stopped));
+            return;
+        }
+        if self.is_paused() {
+            // The operator was first. What the model wanted is settled when the session goes on.
+            let mail = Mail::Pause { run, call, reason, reply };
+            if let Some(work) = &mut self.work {
+                work.parked.push(Parked::Again(Box::new(mail)));
+            }
+            return;
+        }
+        match self.perform_now(Command::Checkpoint { by: Pauser::Model { run, call }, reason }).await {
+            Ok(Reply::Answer(Answer::Checkpoint { .. })) => {
+                if let Some(work) = &mut self.work {
+                    work.parked.push(Parked::Go(reply));
+                }
+            }
+            Ok(_) => {
+                let _ = reply.send(Err(Stopped));
+            }
+            Err(refusal) => {
+                self.stop_for_storage(&refusal).await;
+                let _ = reply.send(Err(Stopped));
+            }
+        }
+    }
+
+    pub(super) async fn edit_prompt(
+        &mut self,
+        checkpoint: CheckpointId,
+        target: String,
+        content: String,
+        by: u32,
+    ) -> Result<Reply, Refusal> {
+        let max = self.inner.limits.control_file_bytes;
+        if content.trim().is_empty() {
+            return Err(Refusal::invalid("content", "a prompt must not be empty"));
+        }
+        if content.len() > max {
+            return Err(Refusal::new(Code::Emsgsize, format!("a prompt has at most {max} bytes")));
+        }
+        let session = &self.core()?.session;
+        let at = session.paused_at().filter(|at| at.id() == checkpoint);
+        let hash = if at.is_some_and(|at| at.prompt(&target).is_some()) {
+            self.blocking(move |core| core.put_blob(content.as_bytes())).await??.sha256
+        } else {
+            // The rules say why not, and nothing is stored.
+            String::new()
+        };
+        self.perform(Command::EditPrompt { checkpoint, target, hash, by }).await
+    }
+
+    pub(super) async fn resume(&mut self, checkpoint: CheckpointId, by: u32) -> Result<Reply, Refusal> {
+        let session = &self.core()?.session;
+        let needs_slot = session.paused_at().is_some_and(|at| at.id() == checkpoint) && goes_on(session);
+        let admission = if needs_slot { self.admit_as_it_is().await? } else { no_admission() };
+        let reply = self.perform(Command::Resume { checkpoint, admission, by }).await;
+        self.ready = None;
+        self.remember(reply?)
+    }
+
+    pub(super) async fn compact(&mut self, strategy: Option<Strategy>, by: u32) -> Result<Reply, Refusal> {
+        let is_idle = self.core()?.session.state.name() == StateName::Idle;
+        let admission = if is_idle { self.admit_as_it_is().await? } else { no_admission() };
+        let reply = self.perform(Command::Compact { strategy, admission, by }).await;
+        self.ready = None;
+        self.remember(reply?)
+    }
+
+    pub(super) async fn approve(
+        &mut self,
+        compaction: CompactionId,
+        edits: CompactionEdits,
+        by: u32,
+    ) -> Result<Reply, Refusal> {
+        let session = &self.core()?.session;
+        let waits = session.paused_at().is_some_and(|at| at.created.compaction_id == Some(compaction));
+        let admission = if waits && goes_on(session) { self.admit_as_it_is().await? } else { no_admission() };
+        let reply = self.perform(Command::ApproveCompaction { compaction, edits, admission, by }).await;
+        self.ready = None;
+        self.remember(reply?)
+    }
+
+    fn remember(&self, reply: Reply) -> Result<Reply, Refusal> {
+        if let Reply::Answer(Answer::Run { run, .. }) = &reply {
+            self.inner.runs.remember(*run, self.id);
+        }
+        Ok(reply)
+    }
+
+    /// Goes on with a run that was paused.
+    pub(super) fn continue_run(&mut self, run: RunId) {
+        if !self.work.as_ref().is_some_and(|work| work.run() == run) {
+            self.drop_worker();
+            self.start_run(run);
+            return;
+        }
+        let ready = self.ready.take();
+        let Some(work) = &mut self.work else { return };
+        if let Some(ready) = ready {
+            work.slot = Some(ready.slot);
+            work.prepared = ready.prepared;
+        }
+        for parked in work.parked.drain(..) {
+            match parked {
+                Parked::Go(reply) => {
+                    let _ = reply.send(Ok(()));
+                }
+                Parked::Again(mail) => self.link.post_later(*mail),
+            }
+        }
+        if let Some(outcome) = work.ended.take() {
+            self.link.post_later(Mail::RunEnded { run, outcome });
+        }
+    }
+
+    /// The worker is done while its session is paused. Where the log says so too, it is not needed any more.
+    pub(super) fn hold_outcome(&mut self, outcome: Outcome) {
+        let run = self.work.as_ref().map(super::work::Work::run);
+        let is_answered =
+            run.is_some_and(|run| self.core_ref().is_some_and(|core| core.session.is_answered(run)));
+        if is_answered && outcome == Outcome::Done {
+            self.drop_worker();
+        } else if let Some(work) = &mut self.work {
+            work.ended = Some(outcome);
+        }
+    }
+
+    /// Stops or starts the clocks of approvals, as the session is paused or goes on.
+    pub(super) fn follow_pause(&mut self) {
+        let is_paused = self.is_paused();
+        let now = Instant::now();
+        for waiting in self.work.iter_mut().flat_map(|work| &mut work.approvals) {
+            match (is_paused, &waiting.clock) {
+                (true, Clock::Until(deadline)) => {
+                    waiting.clock = Clock::Left(deadline.saturating_duration_since(now));
+                }
+                (false, Clock::Left(left)) => waiting.clock = Clock::Until(now + *left),
+                (true, Clock::Left(_)) | (false, Clock::Until(_)) => {}
+            }
+        }
+    }
+
+    pub(super) async fn on_approval(&mut self, run: RunId, ask: ApprovalAsk, reply: Answered<Approved>) {
+        if !self.is_current(run) {
+            let _ = reply.send(Err(Stopped));
+            return;
+        }
+        if self.is_paused() {
+            if let Some(work) = &mut self.work {
+                work.parked.push(Parked::Again(Box::new(Mail::Approval { run, ask, reply })));
+            }
+            return;
+        }
+        let approval_id = ApprovalId(self.inner.fresh.id());
+        let wait = Duration::from_millis(self.inner.limits.approval_ms);
+        let now = self.inner.fresh.now();
+        let expires_at =
+            Timestamp::from_millis(now.as_millis().saturating_add(self.inner.limits.approval_ms));
+        let ApprovalAsk { call: call_id, tool, subject } = ask;
+        let progress = Progress::ApprovalRequested { approval_id, call_id, tool, subject, expires_at };
+        match self.perform_now(Command::Progress { run, progress }).await {
+            Ok(Reply::Answer(Answer::Done)) => {
+                if let Some(work) = &mut self.work {
+                    let clock = Clock::Until(Instant::now() + wait);
+                    work.approvals.push(Waiting { approval: approval_id, reply, clock });
+                }
+            }
+            Ok(_) => {
+                let _ = reply.send(Err(Stopped));
+            }
+            Err(refusal) => {
+                self.stop_for_storage(&refusal).await;
+                let _ = reply.send(Err(Stopped));
+            }
+        }
+    }
+
+    /// Tells the worker what came of an approval.
+    pub(super) fn tell_approval(&mut self, approval: ApprovalId) {
+        let found = self.core_ref().and_then(|core| core.session.control.approval(approval));
+        let settled = found.and_then(|found| found.settled.clone());
+        let Some(work) = &mut self.work else { return };
+        let Some(at) = work.approvals.iter().position(|waiting| waiting.approval == approval) else { return };
+        let waiting = work.approvals.swap_remove(at);
+        let approved = settled
+            .map_or(Approved { outcome: ApprovalOutcome::Interrupted, note: None }, |(settled, _)| {
+                Approved { outcome: settled.outcome, note: settled.note }
+            });
+        let _ = waiting.reply.send(Ok(approved));
+    }
+
+    /// Denies what nobody has answered in time; says whether there was something to deny.
+    pub(super) async fn expire_approvals(&mut self, now: Instant) -> bool {
+        let waiting = self.work.iter().flat_map(|work| &work.approvals);
+        let due = waiting.filter(|waiting| waiting.deadline().is_some_and(|deadline| deadline <= now));
+        let due: Vec<ApprovalId> = due.map(|waiting| waiting.approval).collect();
+        for approval in &due {
+            let (answer, note) = (ApprovalAnswer::Timeout, None);
+            let command = Command::AnswerApproval { approval: *approval, answer, note };
+            if let Err(refusal) = self.perform_now(command).await {
+                self.stop_for_storage(&refusal).await;
+            }
+        }
+        !due.is_empty()
+    }
+
+    /// Open todos of the bound issue, as the reminder has them.
+    fn open_todos(&self) -> Vec<String> {
+        Vec::new()
+    }
+
+    pub(super) async fn on_issue(
+        &mut self,
+        run: RunId,
+        _act: IssueAct,
+        reply: Answered<Result<String, Refusal>>,
+    ) {
+        let answer = if self.is_current(run) {
+            let message = "no issue is bound to this session; ask the operator to bind one";
+            Ok(Err(Refusal::new(Code::Enoent, message)))
+        } else {
+            Err(Stopped)
+        };
+        let _ = reply.send(answer);
+    }
+}
+
+/// Whether resuming makes a run go on, which needs a slot.
+fn goes_on(session: &Session) -> bool {
+    match session.current_run() {
+        Some(run) => !session.is_answered(run.id),
+        // A proposed compaction: the run that proposed it is over, and goes on in another.
+        None => {
+            let proposer = session.paused_at().and_then(|at| session.run(at.created.turn_id));
+            proposer.is_some_and(|run| run.kind != RunKind::Compaction)
+        }
+    }
+}
