@@ -184,6 +184,7 @@ impl Engine {
             owner: caller.uid,
             model_override: post.model_override.clone().flatten(),
             cwd: post.cwd.clone(),
+            prompts: Vec::new(),
         };
         let checked = tokio::task::spawn_blocking(move || worker.prepare(&ask).map(drop)).await;
         checked.map_err(|error| Refusal::new(Code::Eio, error.to_string()))?
@@ -199,6 +200,7 @@ impl Engine {
             owner: caller.uid,
             model_override: None,
             cwd: new.cwd.clone(),
+            prompts: Vec::new(),
         };
         let prepared = tokio::task::spawn_blocking(move || worker.prepare(&ask)).await;
         let prepared = prepared.map_err(|error| Refusal::new(Code::Eio, error.to_string()))??;
@@ -298,6 +300,7 @@ impl Engine {
                 owner: summary.meta.owner,
                 model_override: model.clone(),
                 cwd: Some(summary.cwd.clone()),
+                prompts: Vec::new(),
             };
             let worker = self.inner.worker.clone();
             let checked = tokio::task::spawn_blocking(move || worker.prepare(&ask).map(drop)).await;

@@ -82,7 +82,12 @@ fn change_of(body: &Body) -> Option<Change> {
         | Body::ModelSet(_)
         | Body::CwdChanged(_)
         | Body::Archived(_)
-        | Body::Forked(_) => Some(Change::Changed),
+        | Body::Forked(_)
+        | Body::Bound(_)
+        | Body::Unbound(_)
+        | Body::ApprovalRequested(_)
+        | Body::ApprovalSettled(_)
+        | Body::RolledBack(_) => Some(Change::Changed),
         Body::Context(_)
         | Body::User(_)
         | Body::RunCreated(_)
@@ -97,7 +102,17 @@ fn change_of(body: &Body) -> Option<Change> {
         | Body::QueuedDiscarded(_)
         | Body::Attached(_)
         | Body::Detached(_)
-        | Body::SessionFailed(_) => None,
+        | Body::SessionFailed(_)
+        | Body::System(_)
+        | Body::ToolPending(_)
+        | Body::CheckpointCreated(_)
+        | Body::PromptEdited(_)
+        | Body::CheckpointResumed(_)
+        | Body::Compaction(_)
+        | Body::CompactionApproved(_)
+        | Body::CompactionRejected(_)
+        | Body::CompactionFlagged(_)
+        | Body::CompactionsAggregated(_) => None,
     }
 }
 

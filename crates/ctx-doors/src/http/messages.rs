@@ -1,6 +1,6 @@
 //! The conversation: its messages page by page, and posting one.
 
-use std::collections::{HashSet, VecDeque};
+use std::collections::{HashMap, VecDeque};
 use std::ops::ControlFlow;
 
 use axum::Json;
@@ -8,7 +8,7 @@ use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
 use ctx_api::http::{List, Message, MessagePart, NewMessage, Posted};
 use ctx_engine::Post;
-use ctx_session::conversation::{self, Change, Part};
+use ctx_session::conversation::{self, Part};
 use ctx_session::record::{Body, Record};
 use ctx_session::{Refusal, Ulid};
 use serde::Deserialize;
@@ -103,7 +103,8 @@ struct Page {
     way: Way,
     limit: usize,
     with_superseded: bool,
-    superseded: HashSet<Ulid>,
+    /// Whether a message is superseded, where a mark says so or otherwise.
+    superseded: HashMap<Ulid, bool>,
     /// Newest first; one more than fits, to know whether there are more.
     found: VecDeque<(u64, Message)>,
     /// Whether the place has been met.
@@ -113,20 +114,20 @@ struct Page {
 impl Page {
     fn new(way: Way, limit: usize, with_superseded: bool) -> Page {
         let met = way == Way::Before(None);
-        let (superseded, found) = (HashSet::new(), VecDeque::new());
+        let (superseded, found) = (HashMap::new(), VecDeque::new());
         Page { way, limit, with_superseded, superseded, found, met }
     }
 
     fn take(&mut self, record: Record) -> ControlFlow<()> {
-        let said = match conversation::change(&record) {
-            // A mark comes after what it marks, so it is met before.
-            Some(Change::Superseded { ids, .. }) => {
-                self.superseded.extend(ids);
-                None
+        // A mark comes after what it marks, so it is met before; of two marks the newer one holds.
+        for (ids, superseded) in
+            [(conversation::superseded_ids(&record.body), true), (conversation::restored_ids(&record.body), false)]
+        {
+            for id in ids {
+                self.superseded.entry(*id).or_insert(superseded);
             }
-            Some(Change::Said(message)) => Some(message),
-            None => None,
-        };
+        }
+        let said = conversation::said(&record);
         match self.way {
             Way::After(place) => {
                 let is_place = match place {
@@ -168,7 +169,7 @@ impl Page {
 
     fn keep(&mut self, record: &Record, said: Option<conversation::Message>) {
         let Some(said) = said else { return };
-        let superseded = self.superseded.contains(&said.id);
+        let superseded = self.superseded.get(&said.id).copied().unwrap_or(false);
         if !superseded || self.with_superseded {
             self.found.push_back((record.seq, shape(record, said, superseded)));
         }

@@ -3,7 +3,7 @@
 use axum::Json;
 use axum::extract::State;
 use ctx_api::http::{List, Message, Run, ToolCall};
-use ctx_session::conversation::{self, Change, Role};
+use ctx_session::conversation::{self, Role};
 use ctx_session::record::{Body, Record};
 use ctx_session::{RunState, SessionId, Ulid};
 use serde::Deserialize;
@@ -137,10 +137,7 @@ fn open_call(run: &mut Run, id: Ulid) -> Option<&mut ToolCall> {
 }
 
 fn said(record: &Record) -> Option<Message> {
-    match conversation::change(record)? {
-        Change::Said(message) => Some(messages::shape(record, message, false)),
-        Change::Superseded { .. } => None,
-    }
+    conversation::said(record).map(|message| messages::shape(record, message, false))
 }
 
 fn shape(session_id: SessionId, run: &ctx_session::session::Run) -> Run {

@@ -156,7 +156,22 @@ fn of_record(named: &Named, record: &Record) -> Vec<(EventId, Frame)> {
         | Body::Detached(_)
         | Body::SessionFailed(_)
         | Body::Archived(_)
-        | Body::Forked(_) => Vec::new(),
+        | Body::Forked(_)
+        | Body::System(_)
+        | Body::ToolPending(_)
+        | Body::CheckpointCreated(_)
+        | Body::PromptEdited(_)
+        | Body::CheckpointResumed(_)
+        | Body::RolledBack(_)
+        | Body::Compaction(_)
+        | Body::CompactionApproved(_)
+        | Body::CompactionRejected(_)
+        | Body::CompactionFlagged(_)
+        | Body::CompactionsAggregated(_)
+        | Body::ApprovalRequested(_)
+        | Body::ApprovalSettled(_)
+        | Body::Bound(_)
+        | Body::Unbound(_) => Vec::new(),
     }
 }
 

@@ -80,7 +80,10 @@ fn of_record(record: &Record) -> Vec<Told> {
             let payload = json!({ "run_id": context.turn_id, "model": context.model, "cwd": context.cwd });
             one("run.context", payload)
         }
-        Body::RunCreated(run) => one("run.created", json!({ "run_id": run.turn_id })),
+        Body::RunCreated(run) => one(
+            "run.created",
+            json!({ "run_id": run.turn_id, "kind": run.kind, "continues": run.continues }),
+        ),
         Body::AssistantStarted(step) => one(
             "run.step",
             json!({ "run_id": step.turn_id, "message_id": step.message_id, "model": step.model,
@@ -92,7 +95,8 @@ fn of_record(record: &Record) -> Vec<Told> {
         ),
         Body::RunFinished(end) => one(
             "run.completed",
-            json!({ "run_id": end.turn_id, "state": "done", "duration_ms": end.duration_ms, "tokens": end.usage }),
+            json!({ "run_id": end.turn_id, "state": "done", "duration_ms": end.duration_ms, "tokens": end.usage,
+                "finish_reason": end.finish_reason }),
         ),
         Body::Failed(end) => one(
             "run.completed",
@@ -125,7 +129,60 @@ fn of_record(record: &Record) -> Vec<Told> {
             one("session.archived", json!({ "archived": archived.archived, "user_id": archived.by }))
         }
         Body::Forked(forked) => one("session.forked", json!({ "user_id": forked.by })),
+        Body::System(note) => vec![output(
+            "message",
+            json!({ "id": note.message_id, "run_id": note.turn_id, "role": "system", "content": note.text,
+                "created_at": time, "record_seq": record.seq }),
+        )],
+        Body::ToolPending(tool) => one(
+            "tool.pending",
+            json!({ "call_id": tool.call_id, "run_id": tool.turn_id, "name": tool.name, "input": tool.input }),
+        ),
+        Body::CheckpointCreated(_)
+        | Body::PromptEdited(_)
+        | Body::CheckpointResumed(_)
+        | Body::RolledBack(_)
+        | Body::Compaction(_)
+        | Body::CompactionApproved(_)
+        | Body::CompactionRejected(_)
+        | Body::CompactionFlagged(_)
+        | Body::CompactionsAggregated(_)
+        | Body::ApprovalRequested(_)
+        | Body::ApprovalSettled(_)
+        | Body::Bound(_)
+        | Body::Unbound(_) => of_control(record),
     }
+}
+
+/// What the operator did with the session: the record's own fields, under the name that the audit log has for it.
+fn of_control(record: &Record) -> Vec<Told> {
+    let kind = match &record.body {
+        Body::CheckpointCreated(_) => "checkpoint.created",
+        Body::PromptEdited(_) => "prompt.edited",
+        Body::CheckpointResumed(_) => "checkpoint.resumed",
+        Body::RolledBack(_) => "checkpoint.rolled_back",
+        Body::Compaction(made) if made.proposed => "compaction.proposed",
+        Body::Compaction(_) => "compaction.applied",
+        Body::CompactionApproved(_) => "compaction.approved",
+        Body::CompactionRejected(_) => "compaction.rejected",
+        Body::CompactionFlagged(_) => "compaction.flagged",
+        Body::CompactionsAggregated(_) => "compaction.aggregated",
+        Body::ApprovalRequested(_) => "approval.requested",
+        Body::ApprovalSettled(_) => "approval.settled",
+        Body::Bound(_) => "session.bound",
+        Body::Unbound(_) => "session.unbound",
+        _ => return Vec::new(),
+    };
+    let mut payload = serde_json::to_value(&record.body).unwrap_or_default();
+    if let Some(fields) = payload.as_object_mut() {
+        fields.remove("type");
+        for (old, new) in [("turn_id", "run_id"), ("by", "user_id")] {
+            if let Some(value) = fields.remove(old) {
+                fields.insert(new.to_owned(), value);
+            }
+        }
+    }
+    vec![event(record, kind, payload)]
 }
 
 /// A change of state, and beside it what the audit log calls it where it has a name of its own.
@@ -148,6 +205,12 @@ fn of_move(record: &Record, change: &StateChanged) -> Vec<Told> {
         | Trigger::RunCompleted
         | Trigger::RunFailed
         | Trigger::RunCancelled
+        | Trigger::Checkpoint
+        | Trigger::CheckpointResumed
+        | Trigger::RolledBack
+        | Trigger::CompactionRequested
+        | Trigger::CompactionApproved
+        | Trigger::CompactionRejected
         | Trigger::SessionFailed => None,
     };
     told.extend(

@@ -253,7 +253,7 @@ impl Driver {
     }
 
     /// The disk is full in the middle of a run: it is stopped, and its end is written as soon as there is room.
-    async fn stop_for_storage(&mut self, refusal: &Refusal) {
+    pub(super) async fn stop_for_storage(&mut self, refusal: &Refusal) {
         if self.lost {
             return;
         }

@@ -3,11 +3,15 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use ctx_agent::{Ask, BoxFuture, DeltaKind, Models, Prepared as AgentPrepared, Report, Retry, Stopped};
+use ctx_agent::{
+    ApprovalAsk, Approved, Ask, BoxFuture, DeltaKind, JobKind, Models, Prepared as AgentPrepared, Report, Retry, Step,
+    Stopped,
+};
 use ctx_engine::port::{self, Job, Prepare, Prepared, RunReport, Worker};
 use ctx_session::command::{Outcome, Progress};
-use ctx_session::record::{BlobRef, Failure};
-use ctx_session::{Code, Limits, MessageId, Refusal, Ulid};
+use ctx_session::issue::IssueAct;
+use ctx_session::record::{BlobRef, RunKind};
+use ctx_session::{CallId, Limits, MessageId, Refusal, Ulid};
 use tokio_util::sync::CancellationToken;
 
 /// The agents of a root.
@@ -31,6 +35,7 @@ impl Worker for Agents {
             owner: ask.owner,
             model_override: ask.model_override.as_deref(),
             cwd: ask.cwd.as_deref(),
+            prompts: &ask.prompts,
             limits: &self.limits,
         };
         let prepared = ctx_agent::prepare(&ask, &self.models)?;
@@ -45,21 +50,11 @@ impl Worker for Agents {
     fn run(&self, job: Job, report: RunReport, stop: CancellationToken) -> BoxFuture<'static, Outcome> {
         let models = self.models.clone();
         Box::pin(async move {
-            let Ok(prepared) = job.prepared.handle.downcast::<AgentPrepared>() else {
-                return Outcome::Failed(Failure {
-                    code: Code::Eio,
-                    reason: "unprepared".to_owned(),
-                    message: "the run was prepared by someone else; this is a bug in ctx".to_owned(),
-                });
+            let kind = match job.kind {
+                RunKind::Message | RunKind::Continuation => JobKind::Message,
+                RunKind::Compaction => JobKind::Compaction { strategy: job.strategy },
             };
-            let job = ctx_agent::Job {
-                run: job.run,
-                context: job.prepared.context,
-                prompt: prepared.prompt.clone(),
-                messages: job.messages,
-                limits: job.limits,
-                agent: prepared.agent.clone(),
-            };
+            let job = ctx_agent::Job { run: job.run, kind, limits: job.limits };
             ctx_agent::run(job, &models, Arc::new(Told(report)), stop).await
         })
     }
@@ -75,6 +70,35 @@ fn stopped(_: port::Stopped) -> Stopped {
 impl Report for Told {
     fn new_id(&self) -> Ulid {
         self.0.new_id()
+    }
+
+    fn step(&self) -> BoxFuture<'_, Result<Step, Stopped>> {
+        Box::pin(async move {
+            let step = self.0.step().await.map_err(stopped)?;
+            // Whoever prepared a run is the one who works on it.
+            let prepared = step.prepared.handle.downcast::<AgentPrepared>().map_err(|_| Stopped)?;
+            Ok(Step { messages: step.messages, pending: step.pending, prepared, todos: step.todos })
+        })
+    }
+
+    fn approval(&self, ask: ApprovalAsk) -> BoxFuture<'_, Result<Approved, Stopped>> {
+        let ask = port::ApprovalAsk { call: ask.call, tool: ask.tool, subject: ask.subject };
+        Box::pin(async move {
+            let approved = self.0.approval(ask).await.map_err(stopped)?;
+            Ok(Approved { outcome: approved.outcome, note: approved.note })
+        })
+    }
+
+    fn checkpoint(&self, call: CallId, reason: Option<String>) -> BoxFuture<'_, Result<(), Stopped>> {
+        Box::pin(async move { self.0.pause(call, reason).await.map_err(stopped) })
+    }
+
+    fn issue(&self, act: IssueAct) -> BoxFuture<'_, Result<Result<String, Refusal>, Stopped>> {
+        Box::pin(async move { self.0.issue(act).await.map_err(stopped) })
+    }
+
+    fn pack(&self, json: Vec<u8>) -> BoxFuture<'_, Result<(), Stopped>> {
+        Box::pin(async move { self.0.pack(json).await.map_err(stopped) })
     }
 
     fn delta(&self, message: MessageId, kind: DeltaKind, text: String) -> BoxFuture<'_, Result<(), Stopped>> {

@@ -86,6 +86,45 @@ fn describe(body: &Body, paint: Paint) -> String {
         Body::Detached(gone) => format!("uid {} detached: {}", gone.user, word(&gone.reason)),
         Body::Archived(away) => (if away.archived { "archived" } else { "brought back" }).to_owned(),
         Body::Forked(_) => "forked: from here on a session of its own".to_owned(),
+        Body::System(note) => format!("{} {}", paint.dim("system"), quote(&note.text)),
+        Body::ToolPending(tool) => {
+            let input = words::shorten(&tool.input.to_string(), TEXT_MAX);
+            paint.yellow(&format!("⏸ {} {input}", tool.name))
+        }
+        Body::CheckpointCreated(made) => {
+            let reason = made.reason.as_deref().map(|reason| format!(": {}", safe(reason))).unwrap_or_default();
+            let by = made.created_by.as_str();
+            paint.yellow(&format!("checkpoint {} by {by}{reason}", made.checkpoint_id))
+        }
+        Body::PromptEdited(edit) => format!("prompt of {} edited: {}", safe(&edit.target), edit.new_hash),
+        Body::CheckpointResumed(resumed) => format!("checkpoint {} resumed", resumed.checkpoint_id),
+        Body::RolledBack(back) => {
+            let (gone, again) = (back.superseded.len(), back.restored.len());
+            let what = format!("rolled back to {}", back.checkpoint_id);
+            paint.yellow(&format!("{what}: {gone} messages superseded, {again} restored"))
+        }
+        Body::Compaction(made) => {
+            let what = if made.proposed { "compaction proposed" } else { "compacted" };
+            let (how, count) = (made.strategy.as_str(), made.superseded_message_ids.len());
+            format!("{what} by {how}: {count} messages, {:.0} % of the window", made.threshold_estimate * 100.0)
+        }
+        Body::CompactionApproved(approved) => {
+            let count = approved.superseded_message_ids.len();
+            format!("compaction {} approved: {count} messages", approved.compaction_id)
+        }
+        Body::CompactionRejected(no) => format!("compaction {} rejected", no.compaction_id),
+        Body::CompactionFlagged(said) => {
+            let flag = said.flag.map(|flag| word(&flag)).unwrap_or_else(|| "nothing".to_owned());
+            format!("compaction {} flagged {flag}", said.compaction_id)
+        }
+        Body::CompactionsAggregated(all) => format!("{} older compactions are listed as one", all.count),
+        Body::ApprovalRequested(ask) => {
+            let on = ask.subject.as_deref().map(|on| format!(" on {}", safe(on))).unwrap_or_default();
+            paint.yellow(&format!("approval {} wanted for {}{on}", ask.approval_id, safe(&ask.tool)))
+        }
+        Body::ApprovalSettled(end) => format!("approval {}: {}", end.approval_id, end.outcome.as_str()),
+        Body::Bound(bound) => format!("bound to issue {}", bound.issue_id),
+        Body::Unbound(bound) => format!("unbound from issue {}", bound.issue_id),
         Body::SessionFailed(failure) => {
             let what = format!("session failed: {} {}", failure.code, failure.reason);
             paint.red(&format!("{what}: {}", safe(&failure.message)))
