@@ -85,10 +85,11 @@ async fn make(
         Ok(plan) => plan,
         Err(error) => return Ok(Made::Failed(error)),
     };
-    if let Err(error) = permit(policy, call, effects, &plan, voice).await? {
+    let Plan { subjects, work } = plan;
+    if let Err(error) = permit(policy, call, effects, &subjects, voice).await? {
         return Ok(Made::Failed(error));
     }
-    match plan.work {
+    match work {
         Work::Do(work) => Ok(work.await.into()),
         Work::Checkpoint { reason } => {
             voice.checkpoint(call.call_id, reason).await?;
@@ -115,14 +116,14 @@ async fn permit(
     policy: &Policy,
     call: &StartedTool,
     effects: Effects,
-    plan: &Plan,
+    subjects: &[String],
     voice: &Voice<'_>,
 ) -> Result<Result<(), ToolError>, Stopped> {
     let tool = &call.name;
-    let subject = plan.subjects.first();
+    let subject = subjects.first();
     let on = subject.map(|subject| format!(" on {subject}")).unwrap_or_default();
     let denied = |message| Ok(Err(ToolError::new(Code::Eacces, message)));
-    match policy.decide(tool, effects, &plan.subjects) {
+    match policy.decide(tool, effects, subjects) {
         Verdict::Allow => return Ok(Ok(())),
         Verdict::Deny => return denied(format!("the policy denies {tool}{on}; do without it")),
         Verdict::Ask => {}

@@ -120,9 +120,10 @@ impl Page {
 
     fn take(&mut self, record: Record) -> ControlFlow<()> {
         // A mark comes after what it marks, so it is met before; of two marks the newer one holds.
-        for (ids, superseded) in
-            [(conversation::superseded_ids(&record.body), true), (conversation::restored_ids(&record.body), false)]
-        {
+        for (ids, superseded) in [
+            (conversation::superseded_ids(&record.body), true),
+            (conversation::restored_ids(&record.body), false),
+        ] {
             for id in ids {
                 self.superseded.entry(*id).or_insert(superseded);
             }

@@ -258,11 +258,12 @@ pub(super) fn shape(summary: &Summary, session: &ctx_session::Session) -> Sessio
     let (pending, current, limit) = match &session.state {
         S::Queued { run, limit } => (Some(*run), Some(*run), *limit),
         S::Running { run } => (None, Some(*run), None),
+        S::Paused { .. } => (None, session.current_run().map(|run| run.id), None),
         S::Idle | S::Ended | S::Failed(_) => (None, None, None),
     };
     let failure = match &session.state {
         S::Failed(failure) => Some(failure.clone()),
-        S::Idle | S::Running { .. } | S::Queued { .. } | S::Ended => None,
+        S::Idle | S::Running { .. } | S::Queued { .. } | S::Paused { .. } | S::Ended => None,
     };
     Session {
         id: session.id(),

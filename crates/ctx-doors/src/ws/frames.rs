@@ -80,10 +80,9 @@ fn of_record(record: &Record) -> Vec<Told> {
             let payload = json!({ "run_id": context.turn_id, "model": context.model, "cwd": context.cwd });
             one("run.context", payload)
         }
-        Body::RunCreated(run) => one(
-            "run.created",
-            json!({ "run_id": run.turn_id, "kind": run.kind, "continues": run.continues }),
-        ),
+        Body::RunCreated(run) => {
+            one("run.created", json!({ "run_id": run.turn_id, "kind": run.kind, "continues": run.continues }))
+        }
         Body::AssistantStarted(step) => one(
             "run.step",
             json!({ "run_id": step.turn_id, "message_id": step.message_id, "model": step.model,

@@ -144,7 +144,9 @@ fn closing_of(state: StateName) -> Option<Closing> {
     match state {
         StateName::Ended => Some(Closing::SessionEnded),
         StateName::Failed => Some(Closing::SessionFailed),
-        StateName::Idle | StateName::Running | StateName::Queued => Some(Closing::Shutdown),
+        StateName::Idle | StateName::Running | StateName::Queued | StateName::Paused => {
+            Some(Closing::Shutdown)
+        }
     }
 }
 

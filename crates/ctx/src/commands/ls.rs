@@ -145,6 +145,7 @@ fn cells_of(row: &Row, now: ctx_session::Timestamp, paint: Paint) -> Vec<Cell> {
     let state = match meta.state {
         StateName::Running => paint.green("running"),
         StateName::Queued => paint.yellow("queued"),
+        StateName::Paused => paint.yellow("paused"),
         StateName::Failed => paint.red("failed"),
         StateName::Idle => "idle".to_owned(),
         StateName::Ended => paint.dim("ended"),

@@ -4,8 +4,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use ctx_agent::{
-    ApprovalAsk, Approved, Ask, BoxFuture, DeltaKind, JobKind, Models, Prepared as AgentPrepared, Report, Retry, Step,
-    Stopped,
+    ApprovalAsk, Approved, Ask, BoxFuture, DeltaKind, JobKind, Models, Prepared as AgentPrepared, Report,
+    Retry, Step, Stopped,
 };
 use ctx_engine::port::{self, Job, Prepare, Prepared, RunReport, Worker};
 use ctx_session::command::{Outcome, Progress};

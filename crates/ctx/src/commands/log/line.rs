@@ -92,7 +92,8 @@ fn describe(body: &Body, paint: Paint) -> String {
             paint.yellow(&format!("⏸ {} {input}", tool.name))
         }
         Body::CheckpointCreated(made) => {
-            let reason = made.reason.as_deref().map(|reason| format!(": {}", safe(reason))).unwrap_or_default();
+            let reason =
+                made.reason.as_deref().map(|reason| format!(": {}", safe(reason))).unwrap_or_default();
             let by = made.created_by.as_str();
             paint.yellow(&format!("checkpoint {} by {by}{reason}", made.checkpoint_id))
         }
@@ -106,7 +107,10 @@ fn describe(body: &Body, paint: Paint) -> String {
         Body::Compaction(made) => {
             let what = if made.proposed { "compaction proposed" } else { "compacted" };
             let (how, count) = (made.strategy.as_str(), made.superseded_message_ids.len());
-            format!("{what} by {how}: {count} messages, {:.0} % of the window", made.threshold_estimate * 100.0)
+            format!(
+                "{what} by {how}: {count} messages, {:.0} % of the window",
+                made.threshold_estimate * 100.0
+            )
         }
         Body::CompactionApproved(approved) => {
             let count = approved.superseded_message_ids.len();
