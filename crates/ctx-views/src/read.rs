@@ -3,6 +3,7 @@
 //! For the command line. Everything is read as the caller, so what they may not read they do not see. Where a
 //! file is missing or behind, the log beside it is read instead; nothing is ever written here.
 
+mod conversation;
 mod find;
 mod messages;
 mod place;
@@ -16,6 +17,7 @@ use ctx_session::{Body, Code, Session, StateName, Timestamp};
 use crate::dir::RootDir;
 use crate::error::ViewError;
 use crate::files::{self, Meta, record_of};
+pub use conversation::{Conversation, Said, Wanted};
 pub use messages::{Line, MessageLine, Messages};
 pub use place::{Object, Place, SessionRef, SessionsDir};
 

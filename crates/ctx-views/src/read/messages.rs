@@ -28,10 +28,12 @@ pub enum Line {
     Said(Message),
     /// These messages do not count any more.
     Superseded {
+        seq: u64,
         ids: Vec<Ulid>,
     },
     /// They do again.
     Restored {
+        seq: u64,
         ids: Vec<Ulid>,
     },
     /// Of a later version, or damaged.
@@ -42,6 +44,7 @@ impl MessageLine {
     pub fn read(&self) -> Line {
         #[derive(Deserialize)]
         struct Mark {
+            seq: u64,
             r#type: String,
             ids: Vec<Ulid>,
         }
@@ -49,8 +52,8 @@ impl MessageLine {
             return Line::Said(message);
         }
         match serde_json::from_str::<Mark>(&self.text) {
-            Ok(mark) if mark.r#type == "superseded" => Line::Superseded { ids: mark.ids },
-            Ok(mark) if mark.r#type == "restored" => Line::Restored { ids: mark.ids },
+            Ok(mark) if mark.r#type == "superseded" => Line::Superseded { seq: mark.seq, ids: mark.ids },
+            Ok(mark) if mark.r#type == "restored" => Line::Restored { seq: mark.seq, ids: mark.ids },
             Ok(_) | Err(_) => Line::Unknown,
         }
     }

@@ -3,6 +3,8 @@
 #[cfg(test)]
 mod audit;
 #[cfg(test)]
+mod control;
+#[cfg(test)]
 mod db;
 #[cfg(test)]
 mod files;

@@ -2,10 +2,11 @@
 
 use std::path::Path;
 
+use ctx_session::control::{Aggregate, Approval, Checkpoint};
 use ctx_session::{Record, Session, StateName};
 use ctx_views::db::{
-    IndexDb, MessageItem, MessagesQuery, Queries, Remade, RunItem, SearchQuery, SearchSort, SessionItem,
-    SessionRow, Stats, StatsQuery, ToolCallItem, Viewer,
+    CompactionItem, IndexDb, MessageItem, MessagesQuery, Queries, Remade, RunItem, SearchQuery, SearchSort,
+    SessionItem, SessionRow, Stats, StatsQuery, ToolCallItem, Viewer,
 };
 use proptest::prelude::*;
 
@@ -19,6 +20,9 @@ struct Everything {
     messages: Vec<Vec<MessageItem>>,
     runs: Vec<Vec<RunItem>>,
     calls: Vec<Vec<ToolCallItem>>,
+    checkpoints: Vec<Vec<Checkpoint>>,
+    compactions: Vec<(Vec<CompactionItem>, Vec<Aggregate>)>,
+    approvals: Vec<Vec<Approval>>,
     stats: Stats,
     found: Vec<(String, u64, String)>,
     damage: Vec<String>,
@@ -49,6 +53,12 @@ fn everything(q: &Queries<'_>) -> Everything {
     Everything {
         messages: ids.iter().map(messages).collect(),
         calls: calls.collect(),
+        checkpoints: ids.iter().map(|id| q.checkpoints(*id).unwrap()).collect(),
+        compactions: ids
+            .iter()
+            .map(|id| (q.compactions(*id).unwrap(), q.compaction_aggregates(*id).unwrap()))
+            .collect(),
+        approvals: ids.iter().map(|id| q.approvals(*id).unwrap()).collect(),
         stats: q.stats(&query).unwrap(),
         found: hits
             .iter()
@@ -229,7 +239,8 @@ fn commits_that_come_faster_than_they_are_written_are_read_from_the_log() {
     let until = std::time::Instant::now() + LONG;
     let complete = || {
         let item = db.ask(|q| q.session(session.life.session.id())).unwrap();
-        item.is_some_and(|item| item.row.runs == 60) && db.wait_all(std::time::Duration::ZERO)
+        item.is_some_and(|item| item.next_seq == session.life.session.next_seq)
+            && db.wait_all(std::time::Duration::ZERO)
     };
     while !complete() {
         assert!(std::time::Instant::now() < until, "{:?}", db.last_error());

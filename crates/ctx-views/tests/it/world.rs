@@ -9,6 +9,7 @@ use ctx_session::command::{
     Admission, ApprovalAnswer, CompactionEdits, Interruption, Outcome, Partial, Pauser, PostMessage,
     Progress, RunContext, StartedTool,
 };
+use ctx_session::conversation::Conversation;
 use ctx_session::record::{
     CancelReason, Compaction, CompactionFlag, CompactionTrigger, DetachReason, Failure, FinishReason,
     LimitHit, LimitScope, PromptRef, Strategy as Shortening, ToolStatus, Usage,
@@ -356,9 +357,12 @@ impl Life {
         let run = session.current_run().map(|run| run.id);
         let paused_at = session.paused_at().map(|checkpoint| checkpoint.id());
         let open = session.open_tools().next().map(|(call, _)| call);
+        let conversation = self.conversation();
         let counting = |n: usize| -> Vec<Ulid> {
-            let all = session.ledger.entries().iter().filter(|entry| entry.superseded_at.is_none());
-            all.take(n).map(|entry| entry.id).collect()
+            let mut ids: Vec<Ulid> = conversation.messages().take(n).map(|message| message.id).collect();
+            // A call and its result are one.
+            ids.dedup();
+            ids
         };
         let newest = session.control.compactions.last().map(|compaction| compaction.id());
         match step.clone() {
@@ -453,6 +457,15 @@ impl Life {
             fallback_reason: None,
             checkpoint_id: None,
         }
+    }
+
+    /// The messages that count, as the rules say.
+    pub fn conversation(&self) -> Conversation {
+        let mut conversation = Conversation::default();
+        for record in self.commits.iter().flatten() {
+            conversation.apply(record);
+        }
+        conversation
     }
 
     pub fn records(&self) -> Vec<Record> {
