@@ -5,8 +5,8 @@ use std::io::{BufWriter, Write};
 use std::path::PathBuf;
 
 use crate::failure::Failure;
-use crate::render::Transcript;
 use crate::render::export::{jsonl, markdown};
+use crate::render::{Transcript, Wanted};
 use crate::root::Root;
 use crate::{output, sessions};
 
@@ -26,6 +26,9 @@ pub struct Args {
     /// The form
     #[arg(long, value_name = "FORM")]
     to: Form,
+    /// Also what no longer counts; JSON lines always have it, and say so
+    #[arg(long)]
+    all: bool,
     /// Where to write it [default: stdout]
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
@@ -41,21 +44,27 @@ pub fn run(args: Args, root: &Root) -> Result<(), Failure> {
     let reader = root.reader()?;
     let session = sessions::find(&reader, &args.session)?;
     let transcript = Transcript::open(&reader, &session)?;
+    let wanted = if args.all { Wanted::All } else { Wanted::Counting };
     match &args.output {
-        None => write(&transcript, args.to, &mut output::stdout()),
+        None => write(&transcript, args.to, wanted, &mut output::stdout()),
         Some(path) => {
             let file = File::create(path).map_err(|error| Failure::io(path.display(), error))?;
-            write(&transcript, args.to, &mut BufWriter::new(file))?;
+            write(&transcript, args.to, wanted, &mut BufWriter::new(file))?;
             output::say(format_args!("wrote {}", path.display()));
             Ok(())
         }
     }
 }
 
-fn write(transcript: &Transcript<'_>, form: Form, out: &mut impl Write) -> Result<(), Failure> {
+fn write(
+    transcript: &Transcript<'_>,
+    form: Form,
+    wanted: Wanted,
+    out: &mut impl Write,
+) -> Result<(), Failure> {
     match form {
         Form::Jsonl => jsonl(transcript, out)?,
-        Form::Markdown => markdown(transcript, out)?,
+        Form::Markdown => markdown(transcript, wanted, out)?,
     }
     out.flush()?;
     Ok(())

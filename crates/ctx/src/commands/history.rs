@@ -5,7 +5,7 @@ use std::io::Write;
 
 use ctx_session::conversation::{Message, Part, Role};
 use ctx_session::record::ToolStatus;
-use ctx_views::read::{Line, MessageLine, ReadError};
+use ctx_views::read::{MessageLine, ReadError, Said, Wanted};
 
 use crate::failure::Failure;
 use crate::output::{self, Paint};
@@ -15,13 +15,15 @@ use crate::words;
 
 /// Print the conversation of a session
 ///
-/// Oldest first, from messages.jsonl. Works without a daemon, and `ctx history | head` reads no more of a long
-/// history than it shows. With --json, the lines of the file as they stand.
+/// What counts, oldest first, from messages.jsonl: what was rolled back or compacted is left out, and a summary stands
+/// in its place. --all shows that too, greyed. Works without a daemon. With --json, the lines of the file as they
+/// stand, and `ctx history --json | head` reads no more of a long history than it shows.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
   ctx history                     coder's current session
   ctx history coder -n 4          its last four messages
+  ctx history coder --all         also what no longer counts
   ctx history --json | jq -r 'select(.role == \"user\") | .content[0].text'
   ctx history coder/fix-tests | less")]
 pub struct Args {
@@ -30,6 +32,9 @@ pub struct Args {
     /// Only the last N messages
     #[arg(short = 'n', long = "last", value_name = "N")]
     last: Option<usize>,
+    /// Also what no longer counts, in the order in which it was said
+    #[arg(short, long)]
+    all: bool,
     /// Print the lines of messages.jsonl
     #[arg(long)]
     json: bool,
@@ -38,60 +43,44 @@ pub struct Args {
 pub fn run(args: Args, root: &Root) -> Result<(), Failure> {
     let reader = root.reader()?;
     let session = args.which.find(&reader)?;
-    let lines = reader.messages(&session)?;
-    match args.last {
-        None => print(lines, args.json),
-        Some(n) => print(last(lines, n)?.into_iter().map(Ok), args.json),
-    }
-}
-
-/// The last `n` lines, keeping no more than those.
-fn last(
-    lines: impl Iterator<Item = Result<MessageLine, ReadError>>,
-    n: usize,
-) -> Result<VecDeque<MessageLine>, ReadError> {
-    let mut kept = VecDeque::new();
-    for line in lines {
-        kept.push_back(line?);
-        if kept.len() > n {
-            kept.pop_front();
-        }
-    }
-    Ok(kept)
-}
-
-fn print(lines: impl Iterator<Item = Result<MessageLine, ReadError>>, json: bool) -> Result<(), Failure> {
     let mut out = output::stdout();
-    let paint = Paint::for_stdout();
-    for line in lines {
-        let line = line?;
-        if json {
-            writeln!(out, "{}", line.text)?;
-        } else {
-            write!(out, "{}", readable(&line, paint))?;
-        }
+    if args.json {
+        let lines = reader.messages(&session)?;
+        each(lines, args.last, |line: &MessageLine| Ok(writeln!(out, "{}", line.text)?))?;
+    } else {
+        let wanted = if args.all { Wanted::All } else { Wanted::Counting };
+        let paint = Paint::for_stdout();
+        let messages = reader.conversation(&session, wanted)?;
+        each(messages, args.last, |said| Ok(write!(out, "{}", message_text(said, paint))?))?;
     }
     out.flush()?;
     Ok(())
 }
 
-/// A message for a person, its line ends included.
-fn readable(line: &MessageLine, paint: Paint) -> String {
-    match line.read() {
-        Line::Said(message) => message_text(&message, paint),
-        Line::Superseded { ids } => {
-            let ids: Vec<String> = ids.iter().map(ToString::to_string).collect();
-            paint.dim(&format!("(no longer counts: {})", ids.join(", "))) + "\n\n"
+/// Does something with every item, or with the last `n`, keeping no more than those.
+fn each<T>(
+    items: impl Iterator<Item = Result<T, ReadError>>,
+    last: Option<usize>,
+    mut print: impl FnMut(&T) -> Result<(), Failure>,
+) -> Result<(), Failure> {
+    let mut kept = VecDeque::new();
+    for item in items {
+        match last {
+            None => print(&item?)?,
+            Some(n) => {
+                kept.push_back(item?);
+                if kept.len() > n {
+                    kept.pop_front();
+                }
+            }
         }
-        Line::Restored { ids } => {
-            let ids: Vec<String> = ids.iter().map(ToString::to_string).collect();
-            paint.dim(&format!("(counts again: {})", ids.join(", "))) + "\n\n"
-        }
-        Line::Unknown => paint.dim("(a line this version cannot read)") + "\n\n",
     }
+    kept.iter().try_for_each(print)
 }
 
-fn message_text(message: &Message, paint: Paint) -> String {
+/// A message for a person, its line ends included.
+fn message_text(said: &Said, paint: Paint) -> String {
+    let message = &said.message;
     let who = match message.role {
         Role::User => paint.cyan("user"),
         Role::Assistant => paint.green("assistant"),
@@ -99,7 +88,18 @@ fn message_text(message: &Message, paint: Paint) -> String {
         Role::System => paint.yellow("system"),
         Role::Tool => paint.dim("tool"),
     };
-    let mut text = format!("{who} {}\n", paint.dim(&words::date_time(message.time)));
+    let gone = if said.superseded { paint.dim(" (no longer counts)") } else { String::new() };
+    let head = format!("{who} {}{gone}\n", paint.dim(&words::date_time(message.time)));
+    let body = parts_text(message);
+    if !said.superseded {
+        return head + &body + "\n";
+    }
+    let dimmed: Vec<String> = body.lines().map(|line| paint.dim(line) + "\n").collect();
+    head + &dimmed.concat() + "\n"
+}
+
+fn parts_text(message: &Message) -> String {
+    let mut text = String::new();
     for part in &message.content {
         match part {
             Part::Text { text: said } => {
@@ -122,6 +122,5 @@ fn message_text(message: &Message, paint: Paint) -> String {
             }
         }
     }
-    text.push('\n');
     text
 }

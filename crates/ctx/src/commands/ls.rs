@@ -70,6 +70,7 @@ enum StateWord {
     Idle,
     Running,
     Queued,
+    Paused,
     Ended,
     Failed,
 }
@@ -80,6 +81,7 @@ impl StateWord {
             StateWord::Idle => StateName::Idle,
             StateWord::Running => StateName::Running,
             StateWord::Queued => StateName::Queued,
+            StateWord::Paused => StateName::Paused,
             StateWord::Ended => StateName::Ended,
             StateWord::Failed => StateName::Failed,
         }
@@ -120,7 +122,7 @@ fn as_json(row: &Row) -> serde_json::Value {
         "state": meta.state, "title": meta.title, "model": meta.model, "scope": meta.scope,
         "space": meta.space, "owner": meta.owner, "project": meta.project, "cwd": row.cwd,
         "created_at": row.created_at, "updated_at": row.updated_at, "failure": meta.failure,
-        "archived": meta.archived, "dir": row.dir,
+        "archived": meta.archived, "bound_issue": meta.bound_issue, "dir": row.dir,
     })
 }
 

@@ -4,10 +4,10 @@ use std::io::Write;
 
 use ctx_session::conversation::{Message, Part, Role};
 use ctx_session::record::{ForkedFrom, ToolStatus};
-use ctx_session::{Code, Name, RunId, Scope, SessionId, StateName, Timestamp, Ulid};
+use ctx_session::{Code, IssueId, Name, RunId, Scope, SessionId, StateName, Timestamp, Ulid};
 use serde::Serialize;
 
-use super::{Said, Transcript};
+use super::{Said, Transcript, Wanted};
 use crate::failure::Failure;
 use crate::words;
 
@@ -36,6 +36,7 @@ struct SessionLine<'a> {
     cwd: &'a str,
     state: StateName,
     archived: bool,
+    bound_issue: Option<IssueId>,
     forked_from: Option<ForkedFrom>,
     created_at: Timestamp,
     updated_at: Timestamp,
@@ -54,7 +55,7 @@ struct MessageLine<'a> {
 
 pub fn jsonl(transcript: &Transcript<'_>, out: &mut impl Write) -> Result<(), Failure> {
     put(out, &Line::Session(Box::new(session_line(transcript))))?;
-    for said in transcript.messages()? {
+    for said in transcript.messages(Wanted::All)? {
         let Said { message, superseded } = said?;
         let Message { seq, id, run, role, time, ref content } = message;
         put(out, &Line::Message(MessageLine { seq, id, run, role, time, superseded, content }))?;
@@ -85,13 +86,14 @@ fn session_line<'a>(transcript: &'a Transcript<'_>) -> SessionLine<'a> {
         cwd: &summary.cwd,
         state: meta.state,
         archived: meta.archived,
+        bound_issue: meta.bound_issue,
         forked_from: meta.forked_from,
         created_at: summary.created_at,
         updated_at: summary.updated_at,
     }
 }
 
-pub fn markdown(transcript: &Transcript<'_>, out: &mut impl Write) -> Result<(), Failure> {
+pub fn markdown(transcript: &Transcript<'_>, wanted: Wanted, out: &mut impl Write) -> Result<(), Failure> {
     let summary = &transcript.summary;
     let meta = &summary.meta;
     writeln!(out, "# {}\n", one_line(&transcript.heading()))?;
@@ -101,10 +103,13 @@ pub fn markdown(transcript: &Transcript<'_>, out: &mut impl Write) -> Result<(),
     writeln!(out, "- state: {}{}", meta.state, if meta.archived { ", archived" } else { "" })?;
     writeln!(out, "- begun: {} UTC", words::date_time(summary.created_at))?;
     writeln!(out, "- last change: {} UTC", words::date_time(summary.updated_at))?;
+    if let Some(issue) = meta.bound_issue {
+        writeln!(out, "- works on issue: `{issue}`")?;
+    }
     if let Some(from) = meta.forked_from {
         writeln!(out, "- forked from: `{}` at record {}", from.session_id, from.seq)?;
     }
-    for said in transcript.messages()? {
+    for said in transcript.messages(wanted)? {
         let said = said?;
         for part in &said.message.content {
             writeln!(out)?;

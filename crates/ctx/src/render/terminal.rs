@@ -6,7 +6,7 @@ use ctx_session::conversation::{Part, Role};
 use ctx_session::record::ToolStatus;
 
 use super::markdown::render;
-use super::{Said, Transcript};
+use super::{Said, Transcript, Wanted};
 use crate::failure::Failure;
 use crate::output::{self, Paint};
 use crate::words;
@@ -30,11 +30,9 @@ pub struct Look {
 
 pub fn show(transcript: &Transcript<'_>, look: Look, out: &mut impl Write) -> Result<(), Failure> {
     head(transcript, look, out)?;
-    for said in transcript.messages()? {
-        let said = said?;
-        if !said.superseded || look.full {
-            message(&said, look, out)?;
-        }
+    let wanted = if look.full { Wanted::All } else { Wanted::Counting };
+    for said in transcript.messages(wanted)? {
+        message(&said?, look, out)?;
     }
     Ok(())
 }
@@ -51,6 +49,9 @@ fn head(transcript: &Transcript<'_>, look: Look, out: &mut impl Write) -> io::Re
     writeln!(out, "{}", paint.dim(&facts.join(" · ")))?;
     if let Some(from) = meta.forked_from {
         writeln!(out, "{}", paint.dim(&format!("forked from {} at record {}", from.session_id, from.seq)))?;
+    }
+    if let Some(issue) = meta.bound_issue {
+        writeln!(out, "{}", paint.dim(&format!("works on issue {issue}")))?;
     }
     writeln!(out)
 }
@@ -70,14 +71,21 @@ fn message(said: &Said, look: Look, out: &mut impl Write) -> io::Result<()> {
         writeln!(out, "{who} {}{gone}", paint.dim(&words::date_time(message.time)))?;
     }
     for part in &message.content {
-        show_part(part, look, out)?;
+        show_part(part, said.superseded, look, out)?;
     }
     writeln!(out)
 }
 
-fn show_part(part: &Part, look: Look, out: &mut impl Write) -> io::Result<()> {
+fn show_part(part: &Part, superseded: bool, look: Look, out: &mut impl Write) -> io::Result<()> {
     let paint = look.paint;
     match part {
+        // What no longer counts is there to be seen, not to be read as the rest.
+        Part::Text { text } if superseded => {
+            for line in output::plain(text).lines() {
+                writeln!(out, "{}", paint.dim(line))?;
+            }
+            Ok(())
+        }
         Part::Text { text } => {
             let text = output::plain(text);
             match look.width {

@@ -203,7 +203,7 @@ impl Row {
             client: told.client,
             origin: told.origin,
             forked_from: told.forked_from,
-            bound_issue: None,
+            bound_issue: row.bound_issue,
             archived: row.archived,
             state: row.state,
             failure: row.failure,
