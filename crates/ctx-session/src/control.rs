@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use crate::ids::{ApprovalId, CallId, CheckpointId, CompactionId, RunId};
+use crate::ids::{ApprovalId, CallId, CheckpointId, CompactionId, MessageId, RunId, Ulid};
 use crate::record::{
     ApprovalOutcome, ApprovalRequested, ApprovalSettled, Body, CheckpointCreated, Compaction,
     CompactionApproved, CompactionFlag, PromptEdited, PromptRef, Record,
@@ -75,6 +75,9 @@ impl CompactionState {
     }
 }
 
+/// Why a proposed compaction that was rejected made nothing shorter.
+pub const OPERATOR_REJECTED: &str = "operator_rejected";
+
 /// A compaction, with what became of it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Compacted {
@@ -87,11 +90,48 @@ pub struct Compacted {
     pub flag: Option<CompactionFlag>,
     pub notes: Option<String>,
     pub rolled_back: bool,
+    /// The record since which it stands as it does: the one that made it, or that approved it.
+    since: u64,
 }
 
 impl Compacted {
     pub fn id(&self) -> CompactionId {
         self.made.compaction_id
+    }
+
+    /// What it superseded, or would: as the operator approved it, or else as it was made.
+    pub fn superseded(&self) -> &[Ulid] {
+        let approved = self.approved.as_ref().map(|approved| &approved.superseded_message_ids);
+        approved.unwrap_or(&self.made.superseded_message_ids)
+    }
+
+    /// The text that stands for what it superseded, likewise.
+    pub fn summary(&self) -> Option<&str> {
+        match &self.approved {
+            Some(approved) => approved.summary.as_deref(),
+            None => self.made.summary.as_deref(),
+        }
+    }
+
+    /// The message of that text, once there is one.
+    pub fn summary_message(&self) -> Option<MessageId> {
+        match (&self.approved, self.state) {
+            (Some(approved), _) => approved.summary_message_id,
+            (None, CompactionState::Applied) => self.made.summary_message_id,
+            (None, CompactionState::Proposed | CompactionState::Rejected) => None,
+        }
+    }
+
+    /// Why it did not go as its strategy wanted, if it did not.
+    pub fn fallback_reason(&self) -> Option<&str> {
+        match self.state {
+            CompactionState::Rejected => Some(OPERATOR_REJECTED),
+            CompactionState::Proposed | CompactionState::Applied => self.made.fallback_reason.as_deref(),
+        }
+    }
+
+    pub fn fallback_occurred(&self) -> bool {
+        self.state == CompactionState::Rejected || self.made.fallback_occurred
     }
 }
 
@@ -152,6 +192,12 @@ impl Control {
         self.compactions.iter().rev().find(|compaction| compaction.id() == id)
     }
 
+    /// The proposed compaction that a session was paused for at this checkpoint, while it is undecided.
+    pub fn proposed_at(&self, checkpoint: &Checkpoint) -> Option<&Compacted> {
+        let found = self.compaction(checkpoint.created.compaction_id?)?;
+        (found.state == CompactionState::Proposed).then_some(found)
+    }
+
     pub fn approval(&self, id: ApprovalId) -> Option<&Approval> {
         self.approvals.iter().rev().find(|approval| approval.asked.approval_id == id)
     }
@@ -190,9 +236,11 @@ impl Control {
             Body::RolledBack(back) => self.roll_back(back.checkpoint_id),
             Body::Compaction(made) => self.compacted(made, record),
             Body::CompactionApproved(approved) => {
-                let approved = Arc::new(approved.clone());
+                let (approved, seq) = (Arc::new(approved.clone()), record.seq);
                 self.change_compaction(approved.compaction_id, |compaction| {
                     compaction.state = CompactionState::Applied;
+                    // Going back to its own checkpoint undoes it too.
+                    compaction.since = seq;
                     compaction.approved = Some(approved.clone());
                 });
             }
@@ -213,7 +261,29 @@ impl Control {
             Body::RunFinished(end) => self.run_ended(end.turn_id, record.time),
             Body::Cancelled(end) => self.run_ended(end.turn_id, record.time),
             Body::Failed(end) => self.run_ended(end.turn_id, record.time),
-            _ => {}
+            Body::SessionMeta(_)
+            | Body::User(_)
+            | Body::RunCreated(_)
+            | Body::AssistantStarted(_)
+            | Body::AssistantFinished(_)
+            | Body::ReasoningFinished(_)
+            | Body::ToolStarted(_)
+            | Body::ToolFinished(_)
+            | Body::ToolPending(_)
+            | Body::QueuedDiscarded(_)
+            | Body::StateChanged(_)
+            | Body::SessionRenamed(_)
+            | Body::ModelSet(_)
+            | Body::CwdChanged(_)
+            | Body::Attached(_)
+            | Body::Detached(_)
+            | Body::SessionFailed(_)
+            | Body::Archived(_)
+            | Body::System(_)
+            | Body::Bound(_)
+            | Body::Unbound(_) => {}
+            // What was copied from the source of a fork is history: nothing of it waits any more.
+            Body::Forked(_) => self.approvals.retain(|approval| approval.settled.is_some()),
         }
     }
 
@@ -242,7 +312,7 @@ impl Control {
                 checkpoint.superseded_by = Some(id);
             }
         }
-        for compaction in self.compactions.iter_mut().filter(|compaction| compaction.seq > seq) {
+        for compaction in self.compactions.iter_mut().filter(|compaction| compaction.since > seq) {
             compaction.rolled_back = true;
         }
     }
@@ -257,6 +327,7 @@ impl Control {
             flag: None,
             notes: None,
             rolled_back: false,
+            since: record.seq,
         });
     }
 
@@ -284,11 +355,6 @@ impl Control {
             let settled = ApprovalSettled { turn_id: run, approval_id, outcome, by: None, note: None };
             approval.settled = Some((settled, time));
         }
-    }
-
-    /// What was copied from the source of a fork is history: nothing of it waits any more.
-    pub(crate) fn begin_as_fork(&mut self) {
-        self.approvals.retain(|approval| approval.settled.is_some());
     }
 
     fn change_checkpoint(&mut self, id: CheckpointId, change: impl FnOnce(&mut Checkpoint)) {

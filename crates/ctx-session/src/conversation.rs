@@ -9,8 +9,8 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::ids::{RunId, Ulid};
-use crate::record::{Body, Record, ToolStatus};
+use crate::ids::{MessageId, RunId, Ulid};
+use crate::record::{Body, Record, RolledBack, ToolStatus};
 use crate::time::Timestamp;
 
 /// Who speaks.
@@ -100,56 +100,78 @@ impl Change {
 /// What a record means for the conversation, in order.
 pub fn changes(record: &Record) -> Vec<Change> {
     let seq = record.seq;
-    let marks = [(superseded_ids(&record.body), true), (restored_ids(&record.body), false)];
-    let marks = marks.into_iter().filter(|(ids, _)| !ids.is_empty()).map(|(ids, superseded)| {
-        let (ids, by) = (ids.to_vec(), marked_by(&record.body));
-        if superseded { Change::Superseded { seq, ids, by } } else { Change::Restored { seq, ids, by } }
-    });
-    marks.chain(said(record).map(Change::Said)).collect()
+    let mut changes = Vec::new();
+    if let Some(Marks { superseded, restored, by }) = marks(&record.body) {
+        if !superseded.is_empty() {
+            changes.push(Change::Superseded { seq, ids: superseded.to_vec(), by });
+        }
+        if !restored.is_empty() {
+            changes.push(Change::Restored { seq, ids: restored.to_vec(), by });
+        }
+    }
+    changes.extend(said(record).map(Change::Said));
+    changes
 }
 
 /// The message that a record says, if it says one.
 pub fn said(record: &Record) -> Option<Message> {
-    let text = |text: &str| vec![Part::Text { text: text.to_owned() }];
-    let (run, role, content) = match &record.body {
-        Body::User(user) => (user.turn_id, Role::User, text(&user.text)),
-        Body::AssistantFinished(done) => (done.turn_id, Role::Assistant, text(&done.text)),
-        Body::ToolStarted(tool) => {
-            let call_id = tool.call_id.0;
-            let part = Part::ToolCall { call_id, name: tool.name.clone(), input: tool.input.clone() };
-            (tool.turn_id, Role::Assistant, vec![part])
+    let Utterance { id, run, role, words } = utterance(&record.body)?;
+    let part = match words {
+        Words::Text(text) => Part::Text { text: text.to_owned() },
+        Words::Call { name, input } => {
+            Part::ToolCall { call_id: id, name: name.to_owned(), input: input.clone() }
         }
-        Body::ToolFinished(tool) => {
-            let call_id = tool.call_id.0;
-            let part = Part::ToolResult { call_id, status: tool.status, text: tool.output.clone() };
-            (tool.turn_id, Role::Tool, vec![part])
-        }
-        Body::System(note) => (note.turn_id, Role::System, text(&note.text)),
-        Body::Compaction(compaction) => {
-            (compaction.turn_id, Role::System, text(compaction.summary.as_deref()?))
-        }
-        Body::CompactionApproved(approved) => {
-            (approved.turn_id, Role::System, text(approved.summary.as_deref()?))
-        }
-        _ => return None,
+        Words::Result { status, text } => Part::ToolResult { call_id: id, status, text: text.to_owned() },
     };
-    let id = said_id(&record.body)?;
-    Some(Message { seq: record.seq, id, run, role, content, time: record.time })
+    Some(Message { seq: record.seq, id, run, role, content: vec![part], time: record.time })
 }
 
 /// The id of the message that a record says; a tool's result has that of its call.
 pub fn said_id(body: &Body) -> Option<Ulid> {
+    utterance(body).map(|said| said.id)
+}
+
+/// What a record says, not yet copied.
+struct Utterance<'a> {
+    id: Ulid,
+    run: RunId,
+    role: Role,
+    words: Words<'a>,
+}
+
+enum Words<'a> {
+    Text(&'a str),
+    Call { name: &'a str, input: &'a Value },
+    Result { status: ToolStatus, text: &'a str },
+}
+
+fn utterance(body: &Body) -> Option<Utterance<'_>> {
+    let text = |id: MessageId, run, role, text| {
+        let (id, words) = (id.0, Words::Text(text));
+        Some(Utterance { id, run, role, words })
+    };
     match body {
-        Body::User(user) => Some(user.message_id.0),
+        Body::User(user) => text(user.message_id, user.turn_id, Role::User, &user.text),
         // A step that only called tools has said nothing; its calls are messages of their own.
-        Body::AssistantFinished(done) => (!done.text.is_empty()).then_some(done.message_id.0),
-        Body::ToolStarted(tool) => Some(tool.call_id.0),
-        Body::ToolFinished(tool) => Some(tool.call_id.0),
-        Body::System(note) => Some(note.message_id.0),
-        Body::Compaction(compaction) if compaction.proposed || compaction.summary.is_none() => None,
-        Body::Compaction(compaction) => compaction.summary_message_id.map(|id| id.0),
-        Body::CompactionApproved(approved) if approved.summary.is_none() => None,
-        Body::CompactionApproved(approved) => approved.summary_message_id.map(|id| id.0),
+        Body::AssistantFinished(done) if done.text.is_empty() => None,
+        Body::AssistantFinished(done) => text(done.message_id, done.turn_id, Role::Assistant, &done.text),
+        Body::ToolStarted(tool) => {
+            let words = Words::Call { name: &tool.name, input: &tool.input };
+            Some(Utterance { id: tool.call_id.0, run: tool.turn_id, role: Role::Assistant, words })
+        }
+        Body::ToolFinished(tool) => {
+            let words = Words::Result { status: tool.status, text: &tool.output };
+            Some(Utterance { id: tool.call_id.0, run: tool.turn_id, role: Role::Tool, words })
+        }
+        Body::System(note) => text(note.message_id, note.turn_id, Role::System, &note.text),
+        // What is only proposed is not said.
+        Body::Compaction(made) if made.proposed => None,
+        Body::Compaction(made) => {
+            text(made.summary_message_id?, made.turn_id, Role::System, made.summary.as_deref()?)
+        }
+        Body::CompactionApproved(made) => {
+            text(made.summary_message_id?, made.turn_id, Role::System, made.summary.as_deref()?)
+        }
         Body::QueuedDiscarded(_)
         | Body::SessionMeta(_)
         | Body::Context(_)
@@ -185,31 +207,67 @@ pub fn said_id(body: &Body) -> Option<Ulid> {
 
 /// The messages that no longer count after this record.
 pub fn superseded_ids(body: &Body) -> &[Ulid] {
-    match body {
-        Body::QueuedDiscarded(discarded) => std::slice::from_ref(&discarded.message_id.0),
-        Body::RolledBack(back) => &back.superseded,
-        Body::Compaction(compaction) if !compaction.proposed => &compaction.superseded_message_ids,
-        Body::CompactionApproved(approved) => &approved.superseded_message_ids,
-        _ => &[],
-    }
+    marks(body).map_or(&[], |marks| marks.superseded)
 }
 
 /// The messages that count again after this record.
 pub fn restored_ids(body: &Body) -> &[Ulid] {
-    match body {
-        Body::RolledBack(back) => &back.restored,
-        _ => &[],
-    }
+    marks(body).map_or(&[], |marks| marks.restored)
 }
 
-/// What superseded or restored messages: a run, a checkpoint or a compaction.
-fn marked_by(body: &Body) -> Ulid {
+/// Which messages a record takes out of the conversation, and which it brings back.
+struct Marks<'a> {
+    superseded: &'a [Ulid],
+    restored: &'a [Ulid],
+    /// A run, a checkpoint or a compaction.
+    by: Ulid,
+}
+
+fn marks(body: &Body) -> Option<Marks<'_>> {
+    let gone = |superseded, by| Some(Marks { superseded, restored: &[], by });
     match body {
-        Body::QueuedDiscarded(discarded) => discarded.turn_id.0,
-        Body::RolledBack(back) => back.checkpoint_id.0,
-        Body::Compaction(compaction) => compaction.compaction_id.0,
-        Body::CompactionApproved(approved) => approved.compaction_id.0,
-        _ => Ulid(0),
+        Body::QueuedDiscarded(discarded) => {
+            gone(std::slice::from_ref(&discarded.message_id.0), discarded.turn_id.0)
+        }
+        Body::RolledBack(RolledBack { checkpoint_id, superseded, restored, by: _ }) => {
+            Some(Marks { superseded, restored, by: checkpoint_id.0 })
+        }
+        Body::Compaction(made) if made.proposed => None,
+        Body::Compaction(made) => gone(&made.superseded_message_ids, made.compaction_id.0),
+        Body::CompactionApproved(made) => gone(&made.superseded_message_ids, made.compaction_id.0),
+        Body::User(_)
+        | Body::AssistantFinished(_)
+        | Body::ToolStarted(_)
+        | Body::ToolFinished(_)
+        | Body::System(_)
+        | Body::SessionMeta(_)
+        | Body::Context(_)
+        | Body::RunCreated(_)
+        | Body::AssistantStarted(_)
+        | Body::ReasoningFinished(_)
+        | Body::RunFinished(_)
+        | Body::Cancelled(_)
+        | Body::Failed(_)
+        | Body::StateChanged(_)
+        | Body::SessionRenamed(_)
+        | Body::ModelSet(_)
+        | Body::CwdChanged(_)
+        | Body::Attached(_)
+        | Body::Detached(_)
+        | Body::SessionFailed(_)
+        | Body::Archived(_)
+        | Body::Forked(_)
+        | Body::ToolPending(_)
+        | Body::CheckpointCreated(_)
+        | Body::PromptEdited(_)
+        | Body::CheckpointResumed(_)
+        | Body::CompactionRejected(_)
+        | Body::CompactionFlagged(_)
+        | Body::CompactionsAggregated(_)
+        | Body::ApprovalRequested(_)
+        | Body::ApprovalSettled(_)
+        | Body::Bound(_)
+        | Body::Unbound(_) => None,
     }
 }
 
@@ -267,8 +325,10 @@ impl Conversation {
 
     fn say(&mut self, placed: Placed) {
         // The result of a call that no longer counts does not count either.
+        let is_same = |other: &Placed| other.message.id == placed.message.id;
         let is_gone = placed.message.role == Role::Tool
-            && self.superseded.iter().any(|gone| gone.message.id == placed.message.id);
+            && !self.counting.iter().rev().any(is_same)
+            && self.superseded.iter().rev().any(is_same);
         if is_gone {
             self.superseded.push(placed);
             return;

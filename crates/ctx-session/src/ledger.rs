@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use crate::conversation::{restored_ids, said_id, superseded_ids};
 use crate::ids::Ulid;
-use crate::record::Record;
+use crate::record::{Body, Record};
 
 /// A message's place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -16,6 +16,8 @@ pub struct Entry {
     pub id: Ulid,
     /// The record that said it first.
     pub seq: u64,
+    /// Where it stands in the conversation: its own seq, or for a summary that of the first message it stands for.
+    pub place: u64,
     /// The record that superseded it, while it does not count.
     pub superseded_at: Option<u64>,
 }
@@ -28,29 +30,41 @@ pub struct Ledger {
 
 impl Ledger {
     pub(crate) fn apply(&mut self, record: &Record) {
-        let (superseded, restored) = (superseded_ids(&record.body), restored_ids(&record.body));
-        if !superseded.is_empty() || !restored.is_empty() {
-            let superseded: HashSet<&Ulid> = superseded.iter().collect();
-            let restored: HashSet<&Ulid> = restored.iter().collect();
-            for entry in Arc::make_mut(&mut self.entries) {
-                if restored.contains(&entry.id) {
-                    entry.superseded_at = None;
-                } else if superseded.contains(&entry.id) && entry.superseded_at.is_none() {
-                    entry.superseded_at = Some(record.seq);
-                }
-            }
-        }
+        let replaced = self.mark(record);
         if let Some(id) = said_id(&record.body)
-            && !self.is_result_of_recent(id)
+            && !self.is_known(id, &record.body)
         {
-            let entry = Entry { id, seq: record.seq, superseded_at: None };
+            let place = replaced.unwrap_or(record.seq);
+            let entry = Entry { id, seq: record.seq, place, superseded_at: None };
             Arc::make_mut(&mut self.entries).push(entry);
         }
     }
 
-    /// A result comes soon after its call: the entry is among the last ones.
-    fn is_result_of_recent(&self, id: Ulid) -> bool {
-        self.entries.iter().rev().take(RECENT).any(|entry| entry.id == id)
+    /// Supersedes and restores what a record says, and tells where the first of the superseded ones stood.
+    fn mark(&mut self, record: &Record) -> Option<u64> {
+        let (superseded, restored) = (superseded_ids(&record.body), restored_ids(&record.body));
+        if superseded.is_empty() && restored.is_empty() {
+            return None;
+        }
+        let superseded: HashSet<&Ulid> = superseded.iter().collect();
+        let restored: HashSet<&Ulid> = restored.iter().collect();
+        let mut first = None;
+        for entry in Arc::make_mut(&mut self.entries) {
+            if restored.contains(&entry.id) {
+                entry.superseded_at = None;
+            } else if superseded.contains(&entry.id) && entry.superseded_at.is_none() {
+                entry.superseded_at = Some(record.seq);
+                first = Some(first.map_or(entry.place, |place: u64| place.min(entry.place)));
+            }
+        }
+        first
+    }
+
+    /// A tool's result is its call's entry, which is one of the last, however many calls an answer made. Anything else
+    /// is new, unless a line is repeated.
+    fn is_known(&self, id: Ulid, body: &Body) -> bool {
+        let within = if matches!(body, Body::ToolFinished(_)) { usize::MAX } else { REPEATED_WITHIN };
+        self.entries.iter().rev().take(within).any(|entry| entry.id == id)
     }
 
     /// Every message, oldest first.
@@ -58,23 +72,28 @@ impl Ledger {
         &self.entries
     }
 
+    /// The messages that count.
+    pub fn counting(&self) -> impl DoubleEndedIterator<Item = &Entry> {
+        self.entries.iter().filter(|entry| entry.superseded_at.is_none())
+    }
+
     pub fn counts(&self, id: Ulid) -> bool {
-        self.entries.iter().rev().any(|entry| entry.id == id && entry.superseded_at.is_none())
+        self.counting().rev().any(|entry| entry.id == id)
     }
 
     /// The newest message that counts.
     pub fn newest(&self) -> Option<Ulid> {
-        self.entries.iter().rev().find(|entry| entry.superseded_at.is_none()).map(|entry| entry.id)
+        self.counting().next_back().map(|entry| entry.id)
     }
 
     /// What going back to the record `seq` takes out of the conversation, and what it brings back.
     pub fn back_to(&self, seq: u64) -> (Vec<Ulid>, Vec<Ulid>) {
-        let later = self.entries.iter().filter(|e| e.seq > seq && e.superseded_at.is_none());
+        let later = self.counting().filter(|entry| entry.seq > seq);
         let earlier =
             self.entries.iter().filter(|e| e.seq <= seq && e.superseded_at.is_some_and(|at| at > seq));
         (later.map(|entry| entry.id).collect(), earlier.map(|entry| entry.id).collect())
     }
 }
 
-/// Tool calls of one answer start together and are settled in order; more than this in one answer is not seen.
-const RECENT: usize = 256;
+/// How far back a line is looked for that damage may have repeated.
+const REPEATED_WITHIN: usize = 16;

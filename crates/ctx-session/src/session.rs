@@ -215,6 +215,14 @@ impl Session {
         self.run(self.paused_at()?.created.turn_id).filter(|run| !run.state.is_over())
     }
 
+    /// Whether there is something to go on with at a checkpoint: an open run, or a compaction to decide on.
+    pub(crate) fn waits_at(&self, checkpoint: &Checkpoint) -> bool {
+        let is_left =
+            checkpoint.resumed_at.is_some() || checkpoint.rolled_back || checkpoint.superseded_by.is_some();
+        let run = self.run(checkpoint.created.turn_id).filter(|run| !run.state.is_over());
+        !is_left && (run.is_some() || self.control.proposed_at(checkpoint).is_some())
+    }
+
     /// Whether there is nothing left to do for a run but to end it.
     pub fn is_answered(&self, run: RunId) -> bool {
         let answered = self.run(run).is_some_and(|run| run.answered);
@@ -342,7 +350,6 @@ impl Session {
         }
         self.open_tools.clear();
         self.pending.clear();
-        self.control.begin_as_fork();
         self.bound_issue = None;
         self.client_ids.clear();
         self.attached = None;
@@ -454,7 +461,7 @@ impl Session {
 
     /// The checkpoint is made before the move. Where damage took it, there is nothing to resume.
     fn newly_paused(&self) -> State {
-        let newest = self.control.checkpoints.last().filter(|checkpoint| checkpoint.resumed_at.is_none());
+        let newest = self.control.checkpoints.last().filter(|checkpoint| self.waits_at(checkpoint));
         newest.map_or(State::Idle, |checkpoint| State::Paused { checkpoint: checkpoint.id() })
     }
 }

@@ -20,12 +20,20 @@ pub(super) fn answer_approval(
         ApprovalAnswer::Deny { by } => (ApprovalOutcome::Deny, Some(by)),
         ApprovalAnswer::Timeout => (ApprovalOutcome::Timeout, None),
     };
-    let Some(found) = session.control.approval(id) else {
-        return Err(Refusal::new(Code::Enoent, format!("no approval {id} in this session")));
+    let found = match (session.control.approval(id), given_answer) {
+        (Some(found), _) => found,
+        // A clock that nobody stopped.
+        (None, ApprovalAnswer::Timeout) => return Ok(answer(Answer::Ignored)),
+        (None, ApprovalAnswer::Allow { .. } | ApprovalAnswer::Deny { .. }) => {
+            return Err(Refusal::new(Code::Enoent, format!("no approval {id} in this session")));
+        }
     };
     if let Some((settled, _)) = &found.settled {
         return match given_answer {
             ApprovalAnswer::Timeout => Ok(answer(Answer::Ignored)),
+            ApprovalAnswer::Allow { .. } | ApprovalAnswer::Deny { .. } if session.state.name().is_over() => {
+                Err(over(session))
+            }
             ApprovalAnswer::Allow { .. } | ApprovalAnswer::Deny { .. } => {
                 let how = settled.outcome.as_str();
                 Err(busy(&format!("this approval is settled already: {how}")))

@@ -5,17 +5,17 @@ use super::{
 };
 use crate::code::{Code, Refusal};
 use crate::command::{Admission, Answer, Decision, Effect, Outcome, Partial, Pauser, RunContext};
-use crate::control::{Checkpoint, CompactionState};
+use crate::control::Checkpoint;
 use crate::ids::{CheckpointId, MessageId, RunId};
 use crate::limits::Limits;
 use crate::record::{
     Body, CancelReason, CheckpointBy, CheckpointCreated, CheckpointResumed, CompactionRejected, PromptEdited,
-    PromptRef, RolledBack, StateName, SystemNote, ToolFinished, ToolStatus, Trigger,
+    RolledBack, StateName, SystemNote, ToolFinished, ToolStatus, Trigger,
 };
 use crate::session::{RunState, Session, State};
 
 /// What the model that asked for a checkpoint reads when the session goes on.
-const RESUMED: &str = "the session was paused at this checkpoint, and the operator has resumed it";
+const RESUMED: &str = "the session was paused at this checkpoint until its operator went on";
 
 pub(super) fn checkpoint(
     session: &Session,
@@ -150,7 +150,7 @@ pub(super) fn resume(
     given: &mut Given<'_>,
 ) -> Result<Decision, Refusal> {
     let current = current(session, checkpoint)?;
-    if let Some(proposed) = compaction::waiting_at(session, current) {
+    if let Some(proposed) = session.control.proposed_at(current) {
         return compaction::approve(session, proposed.id(), &Default::default(), admission, by, given);
     }
     let from = StateName::Paused;
@@ -173,11 +173,12 @@ fn end_of_pause(
     current: &Checkpoint,
     run: Option<RunId>,
     by: u32,
-    given: &Given<'_>,
+    given: &mut Given<'_>,
 ) -> Decision {
     let mut records = vec![resumed(current, by)];
     let run = run.and_then(|run| session.run(run));
     if let Some(run) = run {
+        records.extend(notice(current, run.id, given));
         records.extend(settle(session, run, &Outcome::Done, None, given.now));
     }
     records.push(moved(StateName::Paused, StateName::Idle, Trigger::CheckpointResumed, Some(by)));
@@ -198,25 +199,24 @@ pub(super) fn continued(
     context: &RunContext,
     given: &mut Given<'_>,
 ) -> Vec<Body> {
-    let mut records = vec![context_record(run, context)];
-    let edited = checkpoint.edited_prompts();
-    if !edited.is_empty() {
-        let message_id = MessageId(given.ids.next(given.now));
-        let text = notice(checkpoint, &edited);
-        records.push(Body::System(SystemNote { turn_id: run, message_id, text }));
-    }
-    records
+    std::iter::once(context_record(run, context)).chain(notice(checkpoint, run, given)).collect()
 }
 
-fn notice(checkpoint: &Checkpoint, edited: &[PromptRef]) -> String {
+/// What the agent reads when its prompts are other than before. It is a message of the run that was paused.
+pub(super) fn notice(checkpoint: &Checkpoint, run: RunId, given: &mut Given<'_>) -> Option<Body> {
+    let edited = checkpoint.edited_prompts();
+    if edited.is_empty() {
+        return None;
+    }
     let mut text = "System prompts were updated at this checkpoint.".to_owned();
-    for prompt in edited {
+    for prompt in &edited {
         let old = checkpoint.created.prompts.iter().find(|old| old.target == prompt.target);
         let old = old.map_or("none", |old| old.hash.as_str());
         let whose = if prompt.target == "primary" { String::new() } else { format!(" of {}", prompt.target) };
         text += &format!(" Previous prompt hash{whose}: {old}, new prompt hash: {}.", prompt.hash);
     }
-    text
+    let message_id = MessageId(given.ids.next(given.now));
+    Some(Body::System(SystemNote { turn_id: run, message_id, text }))
 }
 
 pub(super) fn rollback(
@@ -226,6 +226,7 @@ pub(super) fn rollback(
     partial: Option<&Partial>,
     given: &Given<'_>,
 ) -> Result<Decision, Refusal> {
+    let target = known(session, id)?;
     match &session.state {
         State::Idle | State::Paused { .. } => {}
         State::Running { .. } => {
@@ -236,7 +237,6 @@ pub(super) fn rollback(
         }
         State::Ended | State::Failed(_) => return Err(over(session)),
     }
-    let target = known(session, id)?;
     if let Some(other) = target.superseded_by {
         let message = format!("this checkpoint was superseded when the session went back to {other}");
         return Err(busy(&message));
@@ -252,15 +252,16 @@ pub(super) fn rollback(
         superseded.extend(cut_off.map(|partial| partial.message_id.0));
         effects.push(Effect::KillRun { run: run.id });
     }
-    let waiting =
-        session.paused_at().filter(|at| at.id() == id).and_then(|at| compaction::waiting_at(session, at));
+    // Going back is rejecting what was proposed, to this checkpoint or to an earlier one.
+    let at = session.paused_at();
+    let waiting = at.and_then(|at| session.control.proposed_at(at));
     if let Some(waiting) = waiting {
-        debug_assert_eq!(waiting.state, CompactionState::Proposed);
         records.push(Body::CompactionRejected(CompactionRejected { compaction_id: waiting.id(), by }));
     }
     records.push(Body::RolledBack(RolledBack { checkpoint_id: id, by, superseded, restored }));
     if from != StateName::Idle {
-        let trigger = if waiting.is_some() { Trigger::CompactionRejected } else { Trigger::RolledBack };
+        let is_reject = waiting.is_some() && at.is_some_and(|at| at.id() == id);
+        let trigger = if is_reject { Trigger::CompactionRejected } else { Trigger::RolledBack };
         records.push(moved(from, StateName::Idle, trigger, Some(by)));
     }
     Ok(Decision { records, effects, answer: Answer::Checkpoint { checkpoint: id } })

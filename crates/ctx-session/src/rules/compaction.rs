@@ -2,6 +2,8 @@
 //!
 //! How a conversation is made shorter is the agent loop's business.
 
+use std::collections::HashSet;
+
 use super::{
     Given, answer, busy, checkpoint, count_changed, moved, over, post::context_record, run::settle, slot_of,
 };
@@ -11,7 +13,7 @@ use crate::control::{Checkpoint, Compacted, CompactionState};
 use crate::ids::{CheckpointId, CompactionId, MessageId, RunId, Ulid};
 use crate::limits::Limits;
 use crate::record::{
-    Body, COMPACTION_PENDING, CheckpointBy, Compaction, CompactionApproved, CompactionFlag,
+    Archived, Body, COMPACTION_PENDING, CheckpointBy, Compaction, CompactionApproved, CompactionFlag,
     CompactionFlagged, CompactionsAggregated, RunCreated, RunFinish, RunKind, StateName, Strategy, Trigger,
 };
 use crate::session::{Run, RunState, Session, State};
@@ -38,11 +40,13 @@ pub(super) fn compact(
     let context = slot_of(admission)?;
     let run = RunId(given.ids.next(given.now));
     let (from, to) = (StateName::Idle, StateName::Running);
-    let records = vec![
+    let back = session.archived.then_some(Body::Archived(Archived { archived: false, by: None }));
+    let mut records: Vec<Body> = back.into_iter().collect();
+    records.extend([
         Body::RunCreated(RunCreated { turn_id: run, kind: RunKind::Compaction, continues: None, strategy }),
         context_record(run, context),
         moved(from, to, Trigger::CompactionRequested, Some(by)),
-    ];
+    ]);
     let effects = std::iter::once(Effect::StartRun { run }).chain(count_changed(from, to)).collect();
     Ok(Decision { records, effects, answer: Answer::Run { run, state: RunState::Running } })
 }
@@ -54,14 +58,20 @@ pub(super) fn compacted(
     compaction: &Compaction,
     given: &mut Given<'_>,
 ) -> Result<Decision, Refusal> {
+    let id = compaction.compaction_id;
+    if session.control.compaction(id).is_some() {
+        return Err(Refusal::new(Code::Eexist, format!("compaction {id} is recorded already")));
+    }
     check_superseded(session, &compaction.superseded_message_ids)?;
+    check_last_exchange(session, Some(run), &compaction.superseded_message_ids)?;
+    let made = Compaction { turn_id: run.id, checkpoint_id: None, ..compaction.clone() };
     let mut records = aggregated(session, given.limits);
-    if !compaction.proposed {
-        records.push(Body::Compaction(Box::new(compaction.clone())));
+    if !made.proposed {
+        records.push(Body::Compaction(Box::new(made)));
         return Ok(Decision { records, effects: Vec::new(), answer: Answer::Done });
     }
     let checkpoint_id = CheckpointId(given.ids.next(given.now));
-    let made = Compaction { checkpoint_id: Some(checkpoint_id), ..compaction.clone() };
+    let made = Compaction { checkpoint_id: Some(checkpoint_id), summary_message_id: None, ..made };
     let compaction_id = Some(made.compaction_id);
     records.push(Body::Compaction(Box::new(made)));
     let reason = Some(COMPACTION_PENDING.to_owned());
@@ -99,12 +109,6 @@ fn aggregated(session: &Session, limits: &Limits) -> Vec<Body> {
     vec![Body::CompactionsAggregated(CompactionsAggregated { count, before: newest.created_at })]
 }
 
-/// The proposed compaction that a session is paused for at this checkpoint.
-pub(super) fn waiting_at<'a>(session: &'a Session, checkpoint: &Checkpoint) -> Option<&'a Compacted> {
-    let found = session.control.compaction(checkpoint.created.compaction_id?)?;
-    (found.state == CompactionState::Proposed).then_some(found)
-}
-
 fn known(session: &Session, id: CompactionId) -> Result<&Compacted, Refusal> {
     let found = session.control.compaction(id);
     found.ok_or_else(|| Refusal::new(Code::Enoent, format!("no compaction {id} in this session")))
@@ -139,6 +143,7 @@ pub(super) fn approve(
     check_superseded(session, superseded)?;
     let proposer = session.run(waiting.made.turn_id);
     check_last_exchange(session, proposer, superseded)?;
+    check_summary(edits.summary.as_deref(), given.limits)?;
     let summary = edits.summary.as_ref().or(waiting.made.summary.as_ref());
     let summary = summary.filter(|summary| !summary.trim().is_empty() && !superseded.is_empty()).cloned();
     let continues = proposer.filter(|run| run.kind != RunKind::Compaction);
@@ -160,6 +165,7 @@ pub(super) fn approve(
     ];
     let from = StateName::Paused;
     let (Some(continues), Some(context)) = (continues, context) else {
+        records.extend(checkpoint::notice(at, waiting.made.turn_id, given));
         records.push(moved(from, StateName::Idle, Trigger::CompactionApproved, Some(by)));
         return Ok(Decision { records, effects: Vec::new(), answer: Answer::Done });
     };
@@ -188,7 +194,8 @@ pub(super) fn reject(
 }
 
 fn check_superseded(session: &Session, ids: &[Ulid]) -> Result<(), Refusal> {
-    match ids.iter().find(|id| !session.ledger.counts(**id)) {
+    let counting: HashSet<Ulid> = session.ledger.counting().map(|entry| entry.id).collect();
+    match ids.iter().find(|id| !counting.contains(id)) {
         Some(id) => Err(Refusal::invalid(
             "superseded_message_ids",
             format!("{id} is not a message of this session that counts"),
@@ -197,12 +204,21 @@ fn check_superseded(session: &Session, ids: &[Ulid]) -> Result<(), Refusal> {
     }
 }
 
+fn check_summary(text: Option<&str>, limits: &Limits) -> Result<(), Refusal> {
+    if text.is_some_and(|text| text.len() > limits.message_bytes) {
+        let message = format!("a summary has at most {} bytes", limits.message_bytes);
+        return Err(Refusal::new(Code::Emsgsize, message));
+    }
+    Ok(())
+}
+
 /// What the run works on stays: there would be nothing to answer.
 fn check_last_exchange(session: &Session, run: Option<&Run>, ids: &[Ulid]) -> Result<(), Refusal> {
     let Some(run) = run.filter(|run| run.kind != RunKind::Compaction) else { return Ok(()) };
     // A run that continues another works on that one's message.
     let begins = session.runs().find(|other| other.message_id == run.message_id).unwrap_or(run);
-    let last = session.ledger.entries().iter().filter(|entry| entry.seq >= begins.first_seq);
+    // A summary that this run made stands for what was before.
+    let last = session.ledger.entries().iter().filter(|entry| entry.place >= begins.first_seq);
     match last.map(|entry| entry.id).find(|id| ids.contains(id)) {
         Some(id) => Err(Refusal::invalid(
             "superseded_message_ids",

@@ -5,10 +5,11 @@ use super::{
     answer,
     attach::detached,
     count_changed, moved,
-    run::{interrupted, settle},
+    run::{approval_interrupted, interrupted, settle},
 };
 use crate::code::{Code, Refusal};
 use crate::command::{Answer, Decision, Effect, Interruption, Outcome};
+use crate::control::Approval;
 use crate::ids::RunId;
 use crate::record::{Body, DetachReason, Failure, StateName, Trigger};
 use crate::session::{RunState, Session, State};
@@ -38,6 +39,10 @@ pub(super) fn recover(session: &Session, cause: Interruption, now: Timestamp) ->
     for run in session.runs().filter(|run| !run.state.is_over() && Some(run.id) != waits) {
         records.extend(settle(session, run, &Outcome::Failed(failure(cause)), None, now));
     }
+    // Damage may have taken the run that an approval was asked for in.
+    let is_lost =
+        |approval: &&Approval| session.run(approval.asked.turn_id).is_none_or(|r| r.state.is_over());
+    records.extend(session.control.open_approvals().filter(is_lost).map(approval_interrupted));
     // What was going on in a paused run is gone; the run itself waits for the operator.
     if let Some(run) = waits {
         records.extend(interrupted(session, run, now));
@@ -47,6 +52,8 @@ pub(super) fn recover(session: &Session, cause: Interruption, now: Timestamp) ->
         // Damage may have taken the record with which a queued run was resumed or discarded.
         State::Queued { .. } if waits.is_none() => StateName::Idle,
         State::Queued { .. } => StateName::Queued,
+        // Likewise with how a pause ended.
+        State::Paused { .. } if !is_paused(session) => StateName::Idle,
         State::Paused { .. } => StateName::Paused,
         State::Ended => StateName::Ended,
         State::Failed(_) => StateName::Failed,
@@ -84,7 +91,12 @@ fn waiting_run(session: &Session) -> Option<RunId> {
         State::Queued { run, .. } => {
             session.run(*run).filter(|run| run.state == RunState::Pending).map(|run| run.id)
         }
-        State::Paused { .. } => session.current_run().map(|run| run.id),
+        State::Paused { .. } if is_paused(session) => session.current_run().map(|run| run.id),
+        State::Paused { .. } => None,
         State::Idle | State::Running { .. } | State::Ended | State::Failed(_) => None,
     }
+}
+
+fn is_paused(session: &Session) -> bool {
+    session.paused_at().is_some_and(|checkpoint| session.waits_at(checkpoint))
 }

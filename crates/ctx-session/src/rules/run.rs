@@ -1,10 +1,13 @@
 //! A run while it goes on, its end, and its cancellation. Whichever end comes first wins; later ones are no-ops.
 
+use std::collections::BTreeSet;
+
 use serde_json::Value;
 
 use super::{Given, answer, compaction, count_changed, moved, queue::discard};
 use crate::code::{Code, Refusal};
 use crate::command::{Answer, Decision, Effect, Outcome, Partial, Progress, StartedTool};
+use crate::control::Approval;
 use crate::ids::RunId;
 use crate::record::{
     ApprovalOutcome, ApprovalRequested, ApprovalSettled, AssistantFinished, AssistantStarted, Body,
@@ -101,21 +104,31 @@ fn tool_pending(turn_id: RunId, call: StartedTool) -> Body {
     Body::ToolPending(ToolPending { turn_id, call_id, provider_call_id, name, input: readable(input) })
 }
 
-/// In the log every tool that ends has started, and ends once.
+/// In the log every tool that ends has started, and ends once; a call asks for one approval at a time.
 fn check_tool(session: &Session, progress: &Progress) -> Result<(), Refusal> {
     let is_open = |call_id| session.open_tools().any(|(open, _)| open == call_id);
+    let not_open =
+        |call_id| Refusal::new(Code::Enoent, format!("no tool call {call_id} is open in this run"));
     match progress {
-        Progress::ToolsStarted(calls) => match calls.iter().find(|call| is_open(call.call_id)) {
-            Some(StartedTool { call_id, .. }) => {
-                Err(Refusal::new(Code::Eexist, format!("tool call {call_id} has started already")))
+        Progress::ToolsStarted(calls) => {
+            let mut seen = BTreeSet::new();
+            match calls.iter().find(|call| is_open(call.call_id) || !seen.insert(call.call_id)) {
+                Some(StartedTool { call_id, .. }) => {
+                    Err(Refusal::new(Code::Eexist, format!("tool call {call_id} has started already")))
+                }
+                None => Ok(()),
             }
-            None => Ok(()),
-        },
-        Progress::ToolFinished { call_id, .. } if !is_open(*call_id) => {
-            Err(Refusal::new(Code::Enoent, format!("no tool call {call_id} is open in this run")))
         }
-        Progress::ApprovalRequested { call_id, .. } if !is_open(*call_id) => {
-            Err(Refusal::new(Code::Enoent, format!("no tool call {call_id} is open in this run")))
+        Progress::ToolFinished { call_id, .. } | Progress::ApprovalRequested { call_id, .. }
+            if !is_open(*call_id) =>
+        {
+            Err(not_open(*call_id))
+        }
+        Progress::ApprovalRequested { approval_id, call_id, .. }
+            if session.control.approval(*approval_id).is_some()
+                || session.control.open_approval_of(*call_id).is_some() =>
+        {
+            Err(Refusal::new(Code::Eexist, format!("tool call {call_id} waits for an approval already")))
         }
         Progress::ToolFinished { .. }
         | Progress::ApprovalRequested { .. }
@@ -155,9 +168,8 @@ pub(super) fn finish_run(
         (_, Some(found)) if found.state.is_over() => {
             return Ok(answer(Answer::Run { run, state: found.state.clone() }));
         }
-        // It ends when the session is resumed; rollback and cancel end it otherwise.
         (State::Paused { .. }, Some(found)) if Some(found) == session.current_run() => {
-            return Ok(answer(Answer::Held));
+            return Ok(finish_paused(session, found, outcome, partial, now));
         }
         (
             State::Idle
@@ -179,6 +191,34 @@ pub(super) fn finish_run(
     records.push(moved(from, to, trigger, by));
     let effects = count_changed(from, to).into_iter().collect();
     Ok(Decision { records, effects, answer: Answer::Run { run, state } })
+}
+
+/// A paused run ends when the session is resumed. One that was being cancelled when it was paused ends now.
+fn finish_paused(
+    session: &Session,
+    run: &Run,
+    outcome: &Outcome,
+    partial: Option<&Partial>,
+    now: Timestamp,
+) -> Decision {
+    match outcome {
+        Outcome::Done | Outcome::Failed(_) => answer(Answer::Held),
+        Outcome::Cancelled { reason, by } => cancel_paused(session, run, *reason, *by, partial, now),
+    }
+}
+
+fn cancel_paused(
+    session: &Session,
+    run: &Run,
+    reason: CancelReason,
+    by: Option<u32>,
+    partial: Option<&Partial>,
+    now: Timestamp,
+) -> Decision {
+    let mut records = settle(session, run, &Outcome::Cancelled { reason, by }, partial, now);
+    records.push(moved(StateName::Paused, StateName::Idle, Trigger::RunCancelled, by));
+    let answer = Answer::Run { run: run.id, state: RunState::Cancelled };
+    Decision { records, effects: vec![Effect::KillRun { run: run.id }], answer }
 }
 
 /// The records that close a run: what was cut off is kept, open tools are settled, then the end itself.
@@ -228,18 +268,8 @@ pub(super) fn settle(
 
 /// What settles the tools and approvals that a run left open.
 pub(super) fn interrupted(session: &Session, run: RunId, now: Timestamp) -> Vec<Body> {
-    let mut records = Vec::new();
-    for approval in session.control.open_approvals().filter(|approval| approval.asked.turn_id == run) {
-        let approval_id = approval.asked.approval_id;
-        let outcome = ApprovalOutcome::Interrupted;
-        records.push(Body::ApprovalSettled(ApprovalSettled {
-            turn_id: run,
-            approval_id,
-            outcome,
-            by: None,
-            note: None,
-        }));
-    }
+    let approvals = session.control.open_approvals().filter(|approval| approval.asked.turn_id == run);
+    let mut records: Vec<Body> = approvals.map(approval_interrupted).collect();
     for (call_id, started) in session.open_tools_of(run) {
         records.push(Body::ToolFinished(ToolFinished {
             turn_id: run,
@@ -252,6 +282,16 @@ pub(super) fn interrupted(session: &Session, run: RunId, now: Timestamp) -> Vec<
         }));
     }
     records
+}
+
+pub(super) fn approval_interrupted(approval: &Approval) -> Body {
+    Body::ApprovalSettled(ApprovalSettled {
+        turn_id: approval.asked.turn_id,
+        approval_id: approval.asked.approval_id,
+        outcome: ApprovalOutcome::Interrupted,
+        by: None,
+        note: None,
+    })
 }
 
 /// Asks a run to stop. Its end comes as `FinishRun`, so that a run which ends by itself meanwhile wins.
@@ -276,10 +316,7 @@ pub(super) fn cancel_run(
         // A run that never started has nothing to stop: cancelling it is discarding its message.
         State::Queued { run: current, .. } if *current == run => Ok(discard(session, found, reason, by)),
         State::Paused { .. } if session.current_run() == Some(found) => {
-            let mut records = settle(session, found, &Outcome::Cancelled { reason, by }, partial, now);
-            records.push(moved(StateName::Paused, StateName::Idle, Trigger::RunCancelled, by));
-            let answer = Answer::Run { run, state: RunState::Cancelled };
-            Ok(Decision { records, effects: vec![Effect::KillRun { run }], answer })
+            Ok(cancel_paused(session, found, reason, by, partial, now))
         }
         State::Running { .. }
         | State::Queued { .. }

@@ -25,7 +25,7 @@ fn what_rests_can_be_put_away_and_brought_back_as_often_as_one_likes() {
 #[test]
 fn what_works_or_waits_is_not_put_away() {
     check(
-        "post; archive; finish done; post at-limit; archive; unarchive",
+        "post; archive; finish done; post at-limit; archive; unarchive; discard; post; pause; archive",
         expect![[r#"
             post: idle -> running | user, run_created, context, state_changed by message_posted | start r1, broadcast count | m1 r1 running
             archive: refused EBUSY session is running; cancel the run or wait, then archive it
@@ -33,6 +33,10 @@ fn what_works_or_waits_is_not_put_away() {
             post at-limit: idle -> queued | user, run_created, state_changed by concurrency_limit | - | m2 r2 pending
             archive: refused EBUSY a message is queued; resume or discard it, then archive it
             unarchive: queued | - | - | done
+            discard: queued -> idle | queued_discarded, cancelled, state_changed by queued_discarded | - | r2 cancelled
+            post: idle -> running | user, run_created, context, state_changed by message_posted | start r3, broadcast count | m3 r3 running
+            pause: running -> paused | checkpoint_created, state_changed by checkpoint | broadcast count | k1
+            archive: refused EBUSY session is paused; resume it or roll it back, then archive it
         "#]],
     );
 }
@@ -47,6 +51,7 @@ fn a_message_brings_an_archived_session_back() {
         "#]],
     );
     assert!(!scene("archive; post at-limit").session.archived, "a queued one too");
+    assert!(!scene("archive; compact").session.archived, "a compaction is work too");
     assert!(
         scene("post id=a; finish done; archive; post id=a").session.archived,
         "a retry is no new message"
@@ -74,7 +79,7 @@ fn only_what_is_over_may_be_purged() {
     for state in [StateName::Ended, StateName::Failed] {
         assert!(may_purge(state).is_ok());
     }
-    for state in [StateName::Idle, StateName::Running, StateName::Queued] {
+    for state in [StateName::Idle, StateName::Running, StateName::Queued, StateName::Paused] {
         assert_eq!(may_purge(state).unwrap_err().code, Code::Ebusy);
     }
 }

@@ -1,6 +1,6 @@
 //! The conversation that a log amounts to, and its lines in `messages.jsonl`.
 
-use ctx_session::conversation::{Conversation, Message, Part, Role};
+use ctx_session::conversation::{Change, Conversation, Message, Part, Role, changes};
 use ctx_session::{Record, Ulid};
 use expect_test::expect;
 
@@ -16,7 +16,7 @@ fn conversation(records: &[Record]) -> Conversation {
 }
 
 fn roles(world: &World) -> Vec<(Role, String)> {
-    conversation(&world.records).messages().iter().map(|message| (message.role, message.text())).collect()
+    conversation(&world.records).messages().map(|message| (message.role, message.text())).collect()
 }
 
 #[test]
@@ -36,22 +36,23 @@ fn lines_of_messages_jsonl_have_the_form_of_the_design() {
     .assert_eq(&messages_jsonl(&world.records));
 }
 
+fn meaning(change: &Change) -> String {
+    match change {
+        Change::Said(message) => format!("{:?}: {:?}", message.role, message.text()),
+        Change::Superseded { ids, .. } => format!("superseded: {}", ids.len()),
+        Change::Restored { ids, .. } => format!("restored: {}", ids.len()),
+    }
+}
+
 #[test]
 fn every_kind_of_record_says_what_it_means_for_the_conversation() {
     let mut told = String::new();
     for (seq, body) in samples().into_iter().enumerate() {
         let kind = crate::log::kind(&body);
         let record = Record { seq: seq as u64, time: ctx_session::Timestamp::default(), body };
-        let said = match ctx_session::conversation::change(&record) {
-            None => "-".to_owned(),
-            Some(ctx_session::conversation::Change::Said(message)) => {
-                format!("{:?}: {:?}", message.role, message.text())
-            }
-            Some(ctx_session::conversation::Change::Superseded { ids, .. }) => {
-                format!("superseded: {} message", ids.len())
-            }
-        };
-        told += &format!("{kind}: {said}\n");
+        let means: Vec<String> = changes(&record).iter().map(meaning).collect();
+        let means = if means.is_empty() { "-".to_owned() } else { means.join(", ") };
+        told += &format!("{kind}: {means}\n");
     }
     expect![[r#"
         session_meta: -
@@ -70,7 +71,7 @@ fn every_kind_of_record_says_what_it_means_for_the_conversation() {
         cancelled: -
         cancelled: -
         failed: -
-        queued_discarded: superseded: 1 message
+        queued_discarded: superseded: 1
         state_changed: -
         state_changed: -
         session_renamed: -
@@ -83,6 +84,31 @@ fn every_kind_of_record_says_what_it_means_for_the_conversation() {
         archived: -
         archived: -
         forked: -
+        run_created: -
+        run_created: -
+        run_finished: -
+        system: System: "changed"
+        tool_pending: -
+        tool_pending: -
+        checkpoint_created: -
+        checkpoint_created: -
+        prompt_edited: -
+        checkpoint_resumed: -
+        rolled_back: superseded: 2, restored: 1
+        compaction: -
+        compaction: superseded: 2, System: "they spoke"
+        compaction_approved: superseded: 1
+        compaction_approved: superseded: 1, System: "they spoke"
+        compaction_rejected: -
+        compaction_flagged: -
+        compaction_flagged: -
+        compactions_aggregated: -
+        approval_requested: -
+        approval_requested: -
+        approval_settled: -
+        approval_settled: -
+        bound: -
+        unbound: -
     "#]]
     .assert_eq(&told);
 }
@@ -134,5 +160,7 @@ fn a_line_of_messages_jsonl_reads_back() {
     let world = scene("post; progress tool=t1; progress tool-done=t1; progress text=hi; finish done");
     let read: Vec<Message> =
         messages_jsonl(&world.records).lines().map(|line| serde_json::from_str(line).unwrap()).collect();
-    assert_eq!(read, conversation(&world.records).messages());
+    let said: Vec<Message> =
+        conversation(&world.records).messages().map(|message| Message::clone(message)).collect();
+    assert_eq!(read, said);
 }

@@ -2,10 +2,10 @@
 
 use std::collections::BTreeSet;
 
+use ctx_session::Body;
 use ctx_session::record::Trigger;
-use ctx_session::{Body, StateName};
 
-use crate::pairs::{ROWS, ask, in_state};
+use crate::pairs::{ROWS, SCENES, ask, set};
 
 const SOURCE: &str = include_str!("../../src/rules/mod.rs");
 
@@ -26,12 +26,12 @@ fn drawn() -> BTreeSet<String> {
 /// Every move that some command makes in some state.
 fn walked() -> BTreeSet<String> {
     let mut found = BTreeSet::new();
-    for state in StateName::ALL {
+    for at in SCENES {
         for row in ROWS {
-            let Ok(decision) = ask(&mut in_state(state), row) else { continue };
+            let Ok(decision) = ask(&mut set(at), row) else { continue };
             for body in &decision.records {
                 if let Body::StateChanged(change) = body {
-                    assert_eq!(change.from, state, "{row} says where it came from");
+                    assert_eq!(change.from, at.state, "{row} says where it came from");
                     found.insert(format!("{} -> {} {}", change.from, change.to, change.trigger.as_str()));
                 }
             }
@@ -57,6 +57,12 @@ fn every_trigger_is_in_the_diagram_under_the_word_of_the_log() {
         | Trigger::RunFailed
         | Trigger::RunCancelled
         | Trigger::CrashRecovered
+        | Trigger::Checkpoint
+        | Trigger::CheckpointResumed
+        | Trigger::RolledBack
+        | Trigger::CompactionRequested
+        | Trigger::CompactionApproved
+        | Trigger::CompactionRejected
         | Trigger::SessionEnded
         | Trigger::SessionFailed => serde_json::to_value(trigger).unwrap().as_str().unwrap().to_owned(),
     };
@@ -69,6 +75,12 @@ fn every_trigger_is_in_the_diagram_under_the_word_of_the_log() {
         Trigger::RunFailed,
         Trigger::RunCancelled,
         Trigger::CrashRecovered,
+        Trigger::Checkpoint,
+        Trigger::CheckpointResumed,
+        Trigger::RolledBack,
+        Trigger::CompactionRequested,
+        Trigger::CompactionApproved,
+        Trigger::CompactionRejected,
         Trigger::SessionEnded,
         Trigger::SessionFailed,
     ];

@@ -7,7 +7,7 @@ use ctx_session::{Body, Code, Name, Record, RunState, Scope, Session, SessionId,
 use expect_test::expect;
 
 use crate::log::replay;
-use crate::pairs::in_state;
+use crate::pairs::{SCENES, set};
 use crate::script::{play, scene};
 use crate::world::{OWNER, World};
 
@@ -43,14 +43,18 @@ fn is_rested(session: &Session) {
     assert!(session.current_run().is_none() && session.open_tools().next().is_none());
     assert!(session.attached.is_none() && !session.archived && session.ended_at.is_none());
     assert!(session.runs().all(|run| run.state.is_over()));
+    assert!(session.paused_at().is_none() && session.pending_calls().is_empty());
+    assert!(session.control.open_approvals().next().is_none() && session.bound_issue.is_none());
 }
 
 #[test]
 fn a_fork_of_any_session_is_idle_and_can_be_posted_to() {
-    for state in StateName::ALL {
-        let mut fork = forked(&in_state(state));
+    for at in SCENES {
+        let source = set(at);
+        assert!(source.session.bound_issue.is_some());
+        let mut fork = forked(&source);
         is_rested(&fork.session);
-        assert!(!play(&mut fork, "post").contains("refused"), "{state}");
+        assert!(!play(&mut fork, "post").contains("refused"), "{}", at.name);
     }
 }
 
@@ -64,8 +68,8 @@ fn an_open_run_is_cancelled_in_the_fork_alone_and_its_tools_are_settled() {
     assert_eq!(source.session.open_tools().count(), 1);
     let mut late = forked(&source);
     expect![[r#"
-        finish done: idle | - | - | r1 cancelled
-        cancel: idle | - | - | r1 cancelled
+        finish done: idle | - | - | 01M7EWN2Q82452VV4909EC3V37 cancelled
+        cancel: idle | - | - | 01M7EWN2Q82452VV4909EC3V37 cancelled
         recover: idle | - | - | ignored
     "#]]
     .assert_eq(&play(&mut late, "finish done; cancel; recover"));

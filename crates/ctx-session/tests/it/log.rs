@@ -40,7 +40,7 @@ pub fn replay(records: &[Record]) -> Session {
 
 /// `messages.jsonl` as the log gives it.
 pub fn messages_jsonl(records: &[Record]) -> String {
-    let lines = records.iter().filter_map(conversation::change).map(|change: Change| change.to_line());
+    let lines = records.iter().flat_map(conversation::changes).map(|change: Change| change.to_line());
     lines.map(|line| line + "\n").collect()
 }
 

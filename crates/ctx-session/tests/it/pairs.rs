@@ -1,11 +1,12 @@
-//! Every pair of state and command: "Commands and refusals" of the design, as far as the commands exist.
+//! Every pair of state and command: "Commands and refusals" of the design.
 //!
 //! A new state or command does not compile here until it has its place in the table.
 
 use ctx_session::{Command, Refusal, StateName};
 use expect_test::expect;
 
-use crate::script::{command, scene};
+use crate::script::scene;
+use crate::vocabulary::command;
 use crate::world::{Told, World};
 
 variants!(
@@ -18,6 +19,17 @@ variants!(
         Progress,
         FinishRun,
         CancelRun,
+        Checkpoint,
+        EditPrompt,
+        Resume,
+        Rollback,
+        Compact,
+        ApproveCompaction,
+        RejectCompaction,
+        FlagCompaction,
+        AnswerApproval,
+        Bind,
+        Unbind,
         Rename,
         SetModel,
         Attach,
@@ -28,10 +40,11 @@ variants!(
         Recover,
     }
 );
-variants!(STATES, name_of_state, StateName { Idle, Running, Queued, Ended, Failed });
+variants!(STATES, name_of_state, StateName { Idle, Running, Queued, Paused, Ended, Failed });
 
-/// The rows of the table. `r1` is a run that is over; without a name the run that goes on or waits is meant, or
-/// `r1` where none does. `c1` is attached.
+/// The rows of the table. `r1` is a run that is over; without a name the run that goes on, waits or is paused is
+/// meant, or the newest. `c1` is attached. `k1`, `x1` and `p1` are a checkpoint, a compaction and an approval of
+/// the past; `k2`, `x2`, `p2` and the tool call `t2` are of now, where there is one.
 pub const ROWS: &[&str] = &[
     "post",
     "post at-limit",
@@ -41,6 +54,8 @@ pub const ROWS: &[&str] = &[
     "resume at-limit",
     "discard",
     "progress text=hi",
+    "progress tool=t9",
+    "progress tool-done=t2",
     "finish done",
     "finish failed",
     "finish cancelled",
@@ -48,6 +63,40 @@ pub const ROWS: &[&str] = &[
     "cancel",
     "cancel r1",
     "cancel r99",
+    "pause",
+    "model-pause t2",
+    "model-pause t2 r1",
+    "edit-prompt k2",
+    "edit-prompt k1",
+    "resume k2",
+    "resume k2 at-limit",
+    "resume k1",
+    "resume k99",
+    "rollback k2",
+    "rollback k1",
+    "rollback k99",
+    "compact",
+    "compact at-limit",
+    "compacted x9 gone=m2",
+    "propose x9 gone=m2",
+    "approve x2",
+    "approve x2 at-limit",
+    "approve x1",
+    "approve x99",
+    "reject x2",
+    "reject x1",
+    "flag x1 good",
+    "flag x2 bad",
+    "flag x99 good",
+    "ask p9 t3",
+    "allow p2",
+    "deny p2",
+    "expire p2",
+    "allow p1",
+    "allow p99",
+    "bind i2",
+    "bind i1",
+    "unbind",
     "rename title",
     "set_model a:b",
     "attach c1",
@@ -63,16 +112,40 @@ pub const ROWS: &[&str] = &[
     "recover storage",
 ];
 
-/// A session in this state, with a run that is over and an attached operator.
+/// Where a session can stand: every state, and `paused` in its four ways: with a run to go on with, with one whose
+/// model has come to its end, at a compaction that a run proposed, and at one that was asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Scene {
+    pub name: &'static str,
+    pub state: StateName,
+    now: &'static str,
+}
+
+pub const SCENES: [Scene; 9] = [
+    Scene { name: "idle", state: StateName::Idle, now: "" },
+    Scene { name: "running", state: StateName::Running, now: "post; progress tool=t2,t3; ask p2 t2" },
+    Scene { name: "queued", state: StateName::Queued, now: "post at-limit" },
+    Scene { name: "paused", state: StateName::Paused, now: "post; progress tool=t2,t3; ask p2 t2; pause" },
+    Scene { name: "answered", state: StateName::Paused, now: "post; pause; progress text=hi" },
+    Scene { name: "compacting", state: StateName::Paused, now: "post; propose x2 gone=m1" },
+    Scene { name: "manual", state: StateName::Paused, now: "compact checkpoint; propose x2 gone=m1" },
+    Scene { name: "ended", state: StateName::Ended, now: "end" },
+    Scene { name: "failed", state: StateName::Failed, now: "fail" },
+];
+
+/// A run with an approval and a checkpoint, one with a compaction, both over, and a bound issue.
+const PAST: &str =
+    "post id=used; progress tool=t1; ask p1 t1; allow p1; progress tool-done=t1; pause; resume k1;
+     progress text=one; finish done; post; compacted x1 gone=a1; finish done; bind i1";
+
+/// A session of this scene, with a past and an attached operator.
+pub fn set(at: Scene) -> World {
+    scene(&format!("{PAST}; {}; attach c1", at.now))
+}
+
+/// A session in this state, likewise.
 pub fn in_state(state: StateName) -> World {
-    let past = "post id=used; finish done";
-    scene(&match state {
-        StateName::Idle => format!("{past}; attach c1"),
-        StateName::Running => format!("{past}; post; attach c1"),
-        StateName::Queued => format!("{past}; post at-limit; attach c1"),
-        StateName::Ended => format!("{past}; end; attach c1"),
-        StateName::Failed => format!("{past}; fail; attach c1"),
-    })
+    set(SCENES.into_iter().find(|scene| scene.state == state).expect("every state has a scene"))
 }
 
 pub fn ask(world: &mut World, row: &str) -> Result<Told, Refusal> {
@@ -82,8 +155,8 @@ pub fn ask(world: &mut World, row: &str) -> Result<Told, Refusal> {
 }
 
 /// `-> state` for a move, `ok` for records without one, `-` for an answer that writes nothing, or the code.
-fn outcome(from: StateName, row: &str) -> String {
-    let mut world = in_state(from);
+fn outcome(at: Scene, row: &str) -> String {
+    let (mut world, from) = (set(at), at.state);
     assert_eq!(world.state(), from, "the scene is set");
     let before = (world.session.clone(), world.records.len());
     match ask(&mut world, row) {
@@ -104,59 +177,96 @@ fn outcome(from: StateName, row: &str) -> String {
 #[test]
 fn every_pair_of_state_and_command_has_the_outcome_of_the_design() {
     let mut table = format!("{:24}", "");
-    for state in StateName::ALL {
-        table += &format!("{:12}", state.as_str());
+    for at in SCENES {
+        table += &format!("{:12}", at.name);
     }
     table = table.trim_end().to_owned() + "\n";
     for row in ROWS {
         let mut line = format!("{row:24}");
-        for state in StateName::ALL {
-            line += &format!("{:12}", outcome(state, row));
+        for at in SCENES {
+            line += &format!("{:12}", outcome(at, row));
         }
         table += line.trim_end();
         table += "\n";
     }
     expect![[r#"
-                                idle        running     queued      ended       failed
-        post                    -> running  EBUSY       EBUSY       ESHUTDOWN   ESHUTDOWN
-        post at-limit           -> queued   EBUSY       EBUSY       ESHUTDOWN   ESHUTDOWN
-        post at-operator-limit  -> queued   EBUSY       EBUSY       ESHUTDOWN   ESHUTDOWN
-        post id=used            -           -           -           -           -
-        resume                  ENOENT      EBUSY       -> running  ESHUTDOWN   ESHUTDOWN
-        resume at-limit         ENOENT      EBUSY       EBUSY       ESHUTDOWN   ESHUTDOWN
-        discard                 ENOENT      EBUSY       -> idle     ESHUTDOWN   ESHUTDOWN
-        progress text=hi        -           ok          -           -           -
-        finish done             -           -> idle     -           -           -
-        finish failed           -           -> idle     -           -           -
-        finish cancelled        -           -> idle     -           -           -
-        finish done r1          -           -           -           -           -
-        cancel                  -           -           -> idle     -           -
-        cancel r1               -           -           -           -           -
-        cancel r99              ENOENT      ENOENT      ENOENT      ENOENT      ENOENT
-        rename title            ok          ok          ok          ok          ok
-        set_model a:b           ok          ok          ok          ESHUTDOWN   ESHUTDOWN
-        attach c1               -           -           -           -           -
-        attach c2               EBUSY       EBUSY       EBUSY       EBUSY       EBUSY
-        attach c2 takeover      ok          ok          ok          ok          ok
-        detach c1               ok          ok          ok          ok          ok
-        detach c2               -           -           -           -           -
-        archive                 ok          EBUSY       EBUSY       ok          ok
-        unarchive               -           -           -           -           -
-        end                     -> ended    -> ended    -> ended    ESHUTDOWN   -> ended
-        fail                    -> failed   -> failed   -> failed   -           -
-        recover                 ok          -> idle     ok          ok          ok
-        recover storage         ok          -> idle     ok          ok          ok
+                                idle        running     queued      paused      answered    compacting  manual      ended       failed
+        post                    -> running  EBUSY       EBUSY       EBUSY       EBUSY       EBUSY       EBUSY       ESHUTDOWN   ESHUTDOWN
+        post at-limit           -> queued   EBUSY       EBUSY       EBUSY       EBUSY       EBUSY       EBUSY       ESHUTDOWN   ESHUTDOWN
+        post at-operator-limit  -> queued   EBUSY       EBUSY       EBUSY       EBUSY       EBUSY       EBUSY       ESHUTDOWN   ESHUTDOWN
+        post id=used            -           -           -           -           -           -           -           -           -
+        resume                  ENOENT      EBUSY       -> running  EBUSY       EBUSY       EBUSY       EBUSY       ESHUTDOWN   ESHUTDOWN
+        resume at-limit         ENOENT      EBUSY       EBUSY       EBUSY       EBUSY       EBUSY       EBUSY       ESHUTDOWN   ESHUTDOWN
+        discard                 ENOENT      EBUSY       -> idle     EBUSY       EBUSY       EBUSY       EBUSY       ESHUTDOWN   ESHUTDOWN
+        progress text=hi        -           ok          -           ok          ok          -           -           -           -
+        progress tool=t9        -           ok          -           ok          ok          -           -           -           -
+        progress tool-done=t2   -           ok          -           ok          ENOENT      -           -           -           -
+        finish done             -           -> idle     -           -           -           -           -           -           -
+        finish failed           -           -> idle     -           -           -           -           -           -           -
+        finish cancelled        -           -> idle     -           -> idle     -> idle     -           -           -           -
+        finish done r1          -           -           -           -           -           -           -           -           -
+        cancel                  -           -           -> idle     -> idle     -> idle     -           -           -           -
+        cancel r1               -           -           -           -           -           -           -           -           -
+        cancel r99              ENOENT      ENOENT      ENOENT      ENOENT      ENOENT      ENOENT      ENOENT      ENOENT      ENOENT
+        pause                   EBUSY       -> paused   EBUSY       EBUSY       EBUSY       EBUSY       EBUSY       ESHUTDOWN   ESHUTDOWN
+        model-pause t2          -           -> paused   -           -           -           -           -           -           -
+        model-pause t2 r1       -           -           -           -           -           -           -           -           -
+        edit-prompt k2          ENOENT      ENOENT      ENOENT      ok          ok          ok          ok          ENOENT      ENOENT
+        edit-prompt k1          EBUSY       EBUSY       EBUSY       EBUSY       EBUSY       EBUSY       EBUSY       ESHUTDOWN   ESHUTDOWN
+        resume k2               ENOENT      ENOENT      ENOENT      -> running  -> idle     -> running  -> idle     ENOENT      ENOENT
+        resume k2 at-limit      ENOENT      ENOENT      ENOENT      EBUSY       -> idle     EBUSY       -> idle     ENOENT      ENOENT
+        resume k1               EBUSY       EBUSY       EBUSY       EBUSY       EBUSY       EBUSY       EBUSY       ESHUTDOWN   ESHUTDOWN
+        resume k99              ENOENT      ENOENT      ENOENT      ENOENT      ENOENT      ENOENT      ENOENT      ENOENT      ENOENT
+        rollback k2             ENOENT      ENOENT      ENOENT      -> idle     -> idle     -> idle     -> idle     ENOENT      ENOENT
+        rollback k1             ok          EBUSY       EBUSY       -> idle     -> idle     -> idle     -> idle     ESHUTDOWN   ESHUTDOWN
+        rollback k99            ENOENT      ENOENT      ENOENT      ENOENT      ENOENT      ENOENT      ENOENT      ENOENT      ENOENT
+        compact                 -> running  EBUSY       EBUSY       EBUSY       EBUSY       EBUSY       EBUSY       ESHUTDOWN   ESHUTDOWN
+        compact at-limit        EBUSY       EBUSY       EBUSY       EBUSY       EBUSY       EBUSY       EBUSY       ESHUTDOWN   ESHUTDOWN
+        compacted x9 gone=m2    -           ok          -           -           -           -           -           -           -
+        propose x9 gone=m2      -           -> paused   -           -           -           -           -           -           -
+        approve x2              ENOENT      ENOENT      ENOENT      ENOENT      ENOENT      -> running  -> idle     ENOENT      ENOENT
+        approve x2 at-limit     ENOENT      ENOENT      ENOENT      ENOENT      ENOENT      EBUSY       -> idle     ENOENT      ENOENT
+        approve x1              EBUSY       EBUSY       EBUSY       EBUSY       EBUSY       EBUSY       EBUSY       ESHUTDOWN   ESHUTDOWN
+        approve x99             ENOENT      ENOENT      ENOENT      ENOENT      ENOENT      ENOENT      ENOENT      ENOENT      ENOENT
+        reject x2               ENOENT      ENOENT      ENOENT      ENOENT      ENOENT      -> idle     -> idle     ENOENT      ENOENT
+        reject x1               EBUSY       EBUSY       EBUSY       EBUSY       EBUSY       EBUSY       EBUSY       ESHUTDOWN   ESHUTDOWN
+        flag x1 good            ok          ok          ok          ok          ok          ok          ok          ok          ok
+        flag x2 bad             ENOENT      ENOENT      ENOENT      ENOENT      ENOENT      ok          ok          ENOENT      ENOENT
+        flag x99 good           ENOENT      ENOENT      ENOENT      ENOENT      ENOENT      ENOENT      ENOENT      ENOENT      ENOENT
+        ask p9 t3               -           ok          -           -           ENOENT      -           -           -           -
+        allow p2                ENOENT      ok          ENOENT      EBUSY       ENOENT      ENOENT      ENOENT      ENOENT      ENOENT
+        deny p2                 ENOENT      ok          ENOENT      EBUSY       ENOENT      ENOENT      ENOENT      ENOENT      ENOENT
+        expire p2               -           ok          -           -           -           -           -           -           -
+        allow p1                EBUSY       ENOENT      EBUSY       ENOENT      EBUSY       EBUSY       EBUSY       ESHUTDOWN   ESHUTDOWN
+        allow p99               ENOENT      ENOENT      ENOENT      ENOENT      ENOENT      ENOENT      ENOENT      ENOENT      ENOENT
+        bind i2                 ok          ok          ok          ok          ok          ok          ok          ESHUTDOWN   ESHUTDOWN
+        bind i1                 -           -           -           -           -           -           -           ESHUTDOWN   ESHUTDOWN
+        unbind                  ok          ok          ok          ok          ok          ok          ok          ESHUTDOWN   ESHUTDOWN
+        rename title            ok          ok          ok          ok          ok          ok          ok          ok          ok
+        set_model a:b           ok          ok          ok          ok          ok          ok          ok          ESHUTDOWN   ESHUTDOWN
+        attach c1               -           -           -           -           -           -           -           -           -
+        attach c2               EBUSY       EBUSY       EBUSY       EBUSY       EBUSY       EBUSY       EBUSY       EBUSY       EBUSY
+        attach c2 takeover      ok          ok          ok          ok          ok          ok          ok          ok          ok
+        detach c1               ok          ok          ok          ok          ok          ok          ok          ok          ok
+        detach c2               -           -           -           -           -           -           -           -           -
+        archive                 ok          EBUSY       EBUSY       EBUSY       EBUSY       EBUSY       EBUSY       ok          ok
+        unarchive               -           -           -           -           -           -           -           -           -
+        end                     -> ended    -> ended    -> ended    -> ended    -> ended    -> ended    -> ended    ESHUTDOWN   -> ended
+        fail                    -> failed   -> failed   -> failed   -> failed   -> failed   -> failed   -> failed   -           -
+        recover                 ok          -> idle     ok          ok          ok          ok          ok          ok          ok
+        recover storage         ok          -> idle     ok          ok          ok          ok          ok          ok          ok
     "#]]
     .assert_eq(&table);
 }
 
 #[test]
 fn asking_before_a_post_gives_the_answer_of_the_post() {
-    for state in StateName::ALL {
+    for at in SCENES {
+        let state = at.name;
         for (row, text, client_id) in
             [("post", "hello", None), ("post id=used", "hello", Some("used")), ("post empty", "", None)]
         {
-            let mut world = in_state(state);
+            let mut world = set(at);
             let before = world.session.may_post(text, client_id, &world.limits);
             match (before, ask(&mut world, row)) {
                 (Ok(Some(answer)), Ok(told)) => assert_eq!(answer, told.answer, "{state}: {row}"),
@@ -176,4 +286,7 @@ fn every_command_and_every_state_is_in_the_table() {
     }
     let walked: Vec<_> = StateName::ALL.iter().map(name_of_state).collect();
     assert_eq!(walked, STATES);
+    for state in StateName::ALL {
+        assert_eq!(in_state(state).state(), state);
+    }
 }

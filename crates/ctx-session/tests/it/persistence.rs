@@ -1,4 +1,4 @@
-//! The seed's "Persistence tests" at the level of rules: what the log brings back. Forks come with their issue.
+//! The seed's "Persistence tests" at the level of rules: what the log brings back.
 
 use ctx_session::{Body, RunState, Timestamp};
 use expect_test::expect;
@@ -15,7 +15,7 @@ fn message_ordering_a_hundred_messages_come_back_in_order() {
     let session = replay(&world.records);
     let mut told = ctx_session::conversation::Conversation::default();
     world.records.iter().for_each(|record| told.apply(record));
-    let texts: Vec<String> = told.messages().iter().map(ctx_session::conversation::Message::text).collect();
+    let texts: Vec<String> = told.messages().map(|message| message.text()).collect();
     let expected: Vec<String> = (0..100).flat_map(|n| [format!("m{n}"), format!("re-m{n}")]).collect();
     assert_eq!(texts, expected);
     let runs: Vec<_> = session.runs().map(|run| run.first_seq).collect();
@@ -70,7 +70,17 @@ fn run_recording_all_fields_are_persisted() {
 
 #[test]
 fn session_survives_restart_in_every_state_with_everything_set_on_it() {
-    for last in ["", "post id=z", "post id=z at-limit", "end", "fail"] {
+    for last in [
+        "",
+        "post id=z",
+        "post id=z at-limit",
+        "post id=z; progress tool=t2; ask p1 t2; pause; edit-prompt k1; progress tool=t3",
+        "post id=z; propose x1 gone=m1",
+        "post id=z; compacted x1 gone=m1 summary=short; pause; rollback k1; flag x1 bad notes=hm",
+        "bind i1; compact",
+        "end",
+        "fail",
+    ] {
         let script = format!(
             "rename Title; set_model a:b; post id=y cwd=/src; progress tool=t1; finish done; attach c1; {last}"
         );

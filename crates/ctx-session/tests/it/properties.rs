@@ -1,273 +1,22 @@
 //! Laws that hold for every sequence of commands, on an intact log and on a damaged one.
 //!
-//! Random scripts run against [`Model`], which knows far less than the rules: it counts runs and remembers words.
+//! Random scripts ([`crate::ops`]) run against a [`Model`], which knows far less than the rules.
 
-use std::collections::HashMap;
-use std::fmt;
+use std::collections::{BTreeMap, BTreeSet};
 
-use ctx_session::{Answer, Body, Code, Effect, IdSource, Record, Refusal, RunId, State, StateName};
+use ctx_session::control::CompactionState;
+use ctx_session::conversation::{Part, Role};
+use ctx_session::{Answer, Body, Effect, IdSource, Record, Refusal, RunId, Session, State, StateName, Ulid};
 use proptest::collection::vec;
 use proptest::prelude::*;
-use proptest::sample::{Index, select};
+use proptest::sample::Index;
 
 use crate::log::{from_line, replay, to_line};
+use crate::model::{AGGREGATED, COMPACTIONS, Expected, Model};
+use crate::ops::{Op, op};
 use crate::run_table::is_end;
-use crate::script::command;
+use crate::vocabulary::command;
 use crate::world::{Told, World, recover};
-
-/// A line of a random script. `Display` is its form in the script, so that a failure reads as one.
-#[derive(Debug, Clone)]
-enum Op {
-    Post { full: bool, client_id: Option<u8> },
-    Resume { full: bool },
-    Discard,
-    Progress(&'static str),
-    Finish { outcome: &'static str, run: Option<usize> },
-    Cancel { run: Option<usize> },
-    Rename(u8),
-    SetModel(&'static str),
-    Attach { connection: u8, takeover: bool },
-    Detach { connection: u8 },
-    Archive(bool),
-    End,
-    Fail,
-    Recover,
-    Restart,
-}
-
-impl fmt::Display for Op {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let limit = |full: &bool| if *full { " at-limit" } else { "" };
-        let id = |id: &Option<u8>| id.map_or(String::new(), |id| format!(" id=k{id}"));
-        let named = |run: &Option<usize>| run.map_or(String::new(), |run| format!(" r{run}"));
-        match self {
-            Op::Post { full, client_id } => write!(f, "post{}{}", limit(full), id(client_id)),
-            Op::Resume { full } => write!(f, "resume{}", limit(full)),
-            Op::Discard => write!(f, "discard"),
-            Op::Progress(what) => write!(f, "progress {what}"),
-            Op::Finish { outcome, run } => write!(f, "finish {outcome}{}", named(run)),
-            Op::Cancel { run } => write!(f, "cancel{}", named(run)),
-            Op::Rename(title) => write!(f, "rename title-{title}"),
-            Op::SetModel(model) => write!(f, "set_model {model}"),
-            Op::Attach { connection, takeover } => {
-                write!(f, "attach c{connection}{}", if *takeover { " takeover" } else { "" })
-            }
-            Op::Detach { connection } => write!(f, "detach c{connection}"),
-            Op::Archive(true) => write!(f, "archive"),
-            Op::Archive(false) => write!(f, "unarchive"),
-            Op::End => write!(f, "end"),
-            Op::Fail => write!(f, "fail"),
-            Op::Recover => write!(f, "recover"),
-            Op::Restart => write!(f, "restart"),
-        }
-    }
-}
-
-const PROGRESS: &[&str] =
-    &["", "text=hi", "thought=hm", "tool=t1", "tool=t2", "tool-done=t1", "tool-done=t2"];
-
-fn op() -> impl Strategy<Value = Op> {
-    let run = prop::option::weighted(0.3, 1..6_usize);
-    prop_oneof![
-        20 => (any::<bool>(), prop::option::of(0..3_u8)).prop_map(|(full, client_id)| Op::Post { full, client_id }),
-        8 => any::<bool>().prop_map(|full| Op::Resume { full }),
-        4 => Just(Op::Discard),
-        16 => select(PROGRESS).prop_map(Op::Progress),
-        12 => (select(&["done", "failed", "cancelled", "cancelled partial"][..]), run.clone())
-            .prop_map(|(outcome, run)| Op::Finish { outcome, run }),
-        6 => run.prop_map(|run| Op::Cancel { run }),
-        2 => any::<u8>().prop_map(Op::Rename),
-        2 => select(&["a:b", "c:d", "none"][..]).prop_map(Op::SetModel),
-        4 => (0..3_u8, any::<bool>()).prop_map(|(connection, takeover)| Op::Attach { connection, takeover }),
-        4 => (0..3_u8).prop_map(|connection| Op::Detach { connection }),
-        4 => any::<bool>().prop_map(Op::Archive),
-        1 => Just(Op::End),
-        1 => Just(Op::Fail),
-        4 => Just(Op::Recover),
-        4 => Just(Op::Restart),
-    ]
-}
-
-/// What a person would keep on a slip of paper about a session.
-#[derive(Debug)]
-struct Model {
-    state: StateName,
-    /// The word for each run's state, oldest first.
-    runs: Vec<&'static str>,
-    client_ids: HashMap<u8, usize>,
-    open_tools: Vec<&'static str>,
-    attached: Option<u8>,
-    archived: bool,
-}
-
-/// What the model says comes of a command.
-#[derive(Debug, PartialEq)]
-enum Expected {
-    Refused(Code),
-    /// Nothing is written.
-    NoChange,
-    Written,
-    /// The run that a client id began earlier, counted from zero.
-    Repeated(usize),
-}
-
-impl Model {
-    fn new() -> Model {
-        Model {
-            state: StateName::Idle,
-            runs: Vec::new(),
-            client_ids: HashMap::new(),
-            open_tools: Vec::new(),
-            attached: None,
-            archived: false,
-        }
-    }
-
-    fn is_over(&self) -> bool {
-        matches!(self.state, StateName::Ended | StateName::Failed)
-    }
-
-    /// Brings the current run to its end and the session to a state.
-    fn settle(&mut self, run_state: &'static str, state: StateName) -> Expected {
-        if matches!(self.state, StateName::Running | StateName::Queued) {
-            *self.runs.last_mut().unwrap() = run_state;
-        }
-        self.open_tools.clear();
-        self.state = state;
-        Expected::Written
-    }
-
-    fn expect(&mut self, op: &Op) -> Expected {
-        match op {
-            Op::Post { full, client_id } => self.post(*full, *client_id),
-            Op::Resume { .. } | Op::Discard => self.queue(op),
-            Op::Progress(what) => self.progress(what),
-            Op::Finish { outcome, run } => self.finish(outcome, *run),
-            Op::Cancel { run } => self.cancel(*run),
-            Op::Rename(_) => Expected::Written,
-            // Whether the model changes is left to the tests of settings.
-            Op::SetModel(_) if self.is_over() => Expected::Refused(Code::Eshutdown),
-            Op::SetModel(_) => Expected::Written,
-            Op::Attach { connection, takeover } => self.attach(*connection, *takeover),
-            Op::Detach { connection } if self.attached == Some(*connection) => {
-                self.attached = None;
-                Expected::Written
-            }
-            Op::Detach { .. } => Expected::NoChange,
-            Op::Archive(archived) => self.archive(*archived),
-            Op::End if self.state == StateName::Ended => Expected::Refused(Code::Eshutdown),
-            Op::End => {
-                self.attached = None;
-                self.settle("cancelled", StateName::Ended)
-            }
-            Op::Fail if self.is_over() => Expected::NoChange,
-            Op::Fail => {
-                self.attached = None;
-                self.settle("failed", StateName::Failed)
-            }
-            Op::Recover => self.recover(),
-            Op::Restart => Expected::NoChange,
-        }
-    }
-
-    fn post(&mut self, full: bool, client_id: Option<u8>) -> Expected {
-        if let Some(run) = client_id.and_then(|id| self.client_ids.get(&id)) {
-            return Expected::Repeated(*run);
-        }
-        match self.state {
-            StateName::Idle => {
-                self.archived = false;
-                client_id.map(|id| self.client_ids.insert(id, self.runs.len()));
-                self.runs.push(if full { "pending" } else { "running" });
-                self.state = if full { StateName::Queued } else { StateName::Running };
-                Expected::Written
-            }
-            StateName::Running | StateName::Queued => Expected::Refused(Code::Ebusy),
-            StateName::Ended | StateName::Failed => Expected::Refused(Code::Eshutdown),
-        }
-    }
-
-    fn queue(&mut self, op: &Op) -> Expected {
-        match (self.state, op) {
-            (StateName::Queued, Op::Discard) => self.settle("cancelled", StateName::Idle),
-            (StateName::Queued, Op::Resume { full: false }) => self.settle("running", StateName::Running),
-            (StateName::Queued | StateName::Running, _) => Expected::Refused(Code::Ebusy),
-            (StateName::Idle, _) => Expected::Refused(Code::Enoent),
-            (StateName::Ended | StateName::Failed, _) => Expected::Refused(Code::Eshutdown),
-        }
-    }
-
-    fn progress(&mut self, what: &'static str) -> Expected {
-        if self.state != StateName::Running {
-            return Expected::NoChange;
-        }
-        match what.split_once('=') {
-            Some(("tool", tool)) if self.open_tools.contains(&tool) => {
-                return Expected::Refused(Code::Eexist);
-            }
-            Some(("tool", tool)) => self.open_tools.push(tool),
-            Some(("tool-done", tool)) if !self.open_tools.contains(&tool) => {
-                return Expected::Refused(Code::Enoent);
-            }
-            Some(("tool-done", tool)) => self.open_tools.retain(|open| *open != tool),
-            Some(_) | None => {}
-        }
-        Expected::Written
-    }
-
-    /// The run that a script means: the one it names, or the newest.
-    fn is_current(&self, run: Option<usize>) -> bool {
-        run.is_none_or(|run| run == self.runs.len())
-    }
-
-    fn finish(&mut self, outcome: &'static str, run: Option<usize>) -> Expected {
-        if self.state != StateName::Running || !self.is_current(run) {
-            return Expected::NoChange;
-        }
-        let word = outcome.split(' ').next().unwrap();
-        self.settle(word, StateName::Idle)
-    }
-
-    fn cancel(&mut self, run: Option<usize>) -> Expected {
-        if run.unwrap_or(self.runs.len()) > self.runs.len() || self.runs.is_empty() {
-            return Expected::Refused(Code::Enoent);
-        }
-        if self.state == StateName::Queued && self.is_current(run) {
-            return self.settle("cancelled", StateName::Idle);
-        }
-        Expected::NoChange
-    }
-
-    fn attach(&mut self, connection: u8, takeover: bool) -> Expected {
-        match self.attached {
-            Some(old) if old == connection => Expected::NoChange,
-            Some(_) if !takeover => Expected::Refused(Code::Ebusy),
-            Some(_) | None => {
-                self.attached = Some(connection);
-                Expected::Written
-            }
-        }
-    }
-
-    fn archive(&mut self, archived: bool) -> Expected {
-        match self.state {
-            _ if self.archived == archived => Expected::NoChange,
-            StateName::Running | StateName::Queued => Expected::Refused(Code::Ebusy),
-            StateName::Idle | StateName::Ended | StateName::Failed => {
-                self.archived = archived;
-                Expected::Written
-            }
-        }
-    }
-
-    fn recover(&mut self) -> Expected {
-        let detached = self.attached.take().is_some();
-        if self.state == StateName::Running {
-            return self.settle("failed", StateName::Idle);
-        }
-        if detached { Expected::Written } else { Expected::NoChange }
-    }
-}
 
 /// Asks for one line of a script, and holds the answer against the model and the laws.
 fn step(world: &mut World, model: &mut Model, op: &Op) {
@@ -279,31 +28,33 @@ fn step(world: &mut World, model: &mut Model, op: &Op) {
         return;
     }
     let (before, written) = (world.session.clone(), world.records.len());
-    let asked = command(world, &op.to_string());
-    let told = world.ask(&asked);
+    let op_line = op.line(model);
+    let told = world.ask(&command(world, &op_line));
     let expected = model.expect(op);
     match (&told, &expected) {
-        (Err(Refusal { code, .. }), Expected::Refused(expected)) => assert_eq!(code, expected, "{op}"),
-        (Ok(decision), Expected::NoChange) => assert!(decision.records.is_empty(), "{op}: {decision:?}"),
+        (Err(Refusal { code, .. }), Expected::Refused(expected)) => assert_eq!(code, expected, "{op_line}"),
+        (Ok(decision), Expected::NoChange) => assert!(decision.records.is_empty(), "{op_line}: {decision:?}"),
         (Ok(decision), Expected::Written) if matches!(op, Op::SetModel(_)) => {
             assert!(decision.records.len() <= 1)
         }
-        (Ok(decision), Expected::Written) => assert!(!decision.records.is_empty(), "{op}"),
+        (Ok(decision), Expected::Written) => assert!(!decision.records.is_empty(), "{op_line}"),
         (Ok(decision), Expected::Repeated(run)) => is_repeated(world, decision, *run),
-        (Ok(_) | Err(_), _) => panic!("{op}: {expected:?} was expected, not {told:?}"),
+        (Ok(_) | Err(_), _) => panic!("{op_line}: {expected:?} was expected, not {told:?}"),
     }
     if told.is_err() {
         assert_eq!((&world.session, world.records.len()), (&before, written), "a refusal writes nothing");
     }
     if let Ok(decision) = &told {
         moves_are_told(before.state.name(), world.state(), decision);
+        only_a_rollback_brings_back(&before, &world.session, decision);
     }
     agrees(world, model);
+    is_lawful(world);
 }
 
 fn is_repeated(world: &World, decision: &Told, run: usize) {
     let begun = world.session.runs().nth(run).unwrap();
-    let (state, message) = (begun.state.clone(), begun.message_id);
+    let (state, message) = (begun.state.clone(), begun.message_id.expect("a message began it"));
     assert!(decision.records.is_empty() && decision.effects.is_empty(), "a retry starts nothing");
     assert_eq!(decision.answer, Answer::Posted { run: begun.id, message, state, repeated: true });
 }
@@ -318,28 +69,119 @@ fn moves_are_told(before: StateName, after: StateName, decision: &Told) {
     }
     let count_moves = (before == StateName::Running) != (after == StateName::Running);
     assert_eq!(decision.effects.contains(&Effect::BroadcastRunning), count_moves, "{decision:?}");
-    let starts = decision.effects.iter().any(|effect| matches!(effect, Effect::StartRun { .. }));
-    assert_eq!(starts, after == StateName::Running && before != after);
+    let is_start = |effect: &&Effect| matches!(effect, Effect::StartRun { .. } | Effect::ContinueRun { .. });
+    let starts = decision.effects.iter().filter(is_start).count();
+    assert_eq!(starts, usize::from(after == StateName::Running && before != after));
+}
+
+/// A message that no longer counted counts again only where a rollback names it.
+fn only_a_rollback_brings_back(before: &Session, after: &Session, decision: &Told) {
+    let gone = |session: &Session| -> BTreeSet<Ulid> {
+        session.ledger.entries().iter().filter(|e| e.superseded_at.is_some()).map(|e| e.id).collect()
+    };
+    let back: BTreeSet<Ulid> = gone(before).difference(&gone(after)).copied().collect();
+    let named: BTreeSet<Ulid> =
+        decision.records.iter().flat_map(ctx_session::conversation::restored_ids).copied().collect();
+    assert_eq!(back, named);
+    assert!(named.is_empty() || decision.records.iter().any(|body| matches!(body, Body::RolledBack(_))));
 }
 
 fn agrees(world: &World, model: &Model) {
     let session = &world.session;
-    assert_eq!(world.state(), model.state);
+    let named = |ids: Vec<Ulid>| ids.into_iter().map(|id| world.name_of(id)).collect::<BTreeSet<_>>();
+    assert_eq!(world.state(), model.state());
     assert_eq!(session.runs().map(|run| run.state.as_str()).collect::<Vec<_>>(), model.runs);
     assert_eq!(session.attached.is_some(), model.attached.is_some());
     assert_eq!(session.archived, model.archived);
-    assert_eq!(session.open_tools().count(), model.open_tools.len());
-    let waits = match &session.state {
-        State::Running { .. } => Some("running"),
-        State::Queued { .. } => Some("pending"),
-        State::Idle | State::Ended | State::Failed(_) => None,
-    };
-    assert_eq!(session.current_run().map(|run| run.state.as_str()), waits, "no illegal state");
+    assert_eq!(session.bound_issue.map(|issue| world.name_of(issue.0)), model.bound.map(|n| format!("i{n}")));
+    let open = named(session.open_tools().map(|(call, _)| call.0).collect());
+    assert_eq!(open, model.open_tools.iter().cloned().collect());
+    let pending: Vec<String> =
+        session.pending_calls().iter().map(|call| world.name_of(call.call_id.0)).collect();
+    assert_eq!(pending, model.pending);
+    let waiting = named(session.control.open_approvals().map(|open| open.asked.approval_id.0).collect());
+    let asked = model.approvals.iter().filter(|approval| approval.is_open);
+    assert_eq!(waiting, asked.map(|approval| approval.name.clone()).collect());
+    assert_eq!(world.counting(), model.talk, "the messages that count, in order");
+    let counting = named(session.ledger.counting().map(|entry| entry.id).collect());
+    assert_eq!(counting, model.talk.iter().cloned().collect(), "the ledger and the conversation agree");
+    control_agrees(world, model);
+}
+
+fn control_agrees(world: &World, model: &Model) {
+    let (session, control) = (&world.session, &world.session.control);
+    let paused = model.paused.map(|at| format!("k{}", at + 1));
+    assert_eq!(session.paused_at().map(|at| world.name_of(at.id().0)), paused);
+    let found = control.checkpoints.iter();
+    let found: Vec<_> =
+        found.map(|c| (c.resumed_at.is_some(), c.rolled_back, c.superseded_by.is_some())).collect();
+    let expected = model.checkpoints.iter();
+    let expected: Vec<_> = expected.map(|c| (c.resumed, c.rolled_back, c.superseded)).collect();
+    assert_eq!(found, expected, "checkpoints: resumed, rolled back, superseded");
+    let found = control.compactions.iter();
+    let found: Vec<_> = found.map(|c| (world.name_of(c.id().0), c.state.as_str(), c.rolled_back)).collect();
+    let expected = model.compactions.iter().enumerate().skip(model.aggregated);
+    let expected: Vec<_> = expected.map(|(at, c)| (format!("x{}", at + 1), c.state, c.rolled_back)).collect();
+    assert_eq!(found, expected, "compactions: state, rolled back");
+    let aggregated: u32 = control.aggregates.iter().map(|aggregate| aggregate.count).sum();
+    assert_eq!(aggregated as usize, model.aggregated);
+}
+
+/// What holds whatever was asked, also where no model says it.
+fn is_lawful(world: &World) {
+    let session = &world.session;
+    let open: Vec<RunId> = session.runs().filter(|run| !run.state.is_over()).map(|run| run.id).collect();
+    let current: Vec<RunId> = session.current_run().map(|run| run.id).into_iter().collect();
+    assert_eq!(open, current, "one open run at most, and the state knows it");
+    match &session.state {
+        State::Idle | State::Ended | State::Failed(_) => assert_eq!(open, []),
+        State::Running { run } | State::Queued { run, .. } => assert_eq!(open, [*run]),
+        State::Paused { .. } => assert!(pause_points(session).len() == 1, "one pause point"),
+    }
+    if world.state() != StateName::Paused {
+        assert!(session.pending_calls().is_empty() || world.state() == StateName::Running);
+    }
     assert_eq!(
         newest_state_changed(&world.records),
         world.state(),
         "the newest state_changed tells the state"
     );
+    calls_have_their_results(world);
+}
+
+/// The checkpoints at which something waits: an open run, or a compaction to decide on.
+fn pause_points(session: &Session) -> Vec<Ulid> {
+    let checkpoints = session.control.checkpoints.iter();
+    let left = checkpoints.filter(|c| c.resumed_at.is_none() && !c.rolled_back && c.superseded_by.is_none());
+    let waits = left.filter(|c| {
+        let proposed = c.created.compaction_id.and_then(|id| session.control.compaction(id));
+        session.run(c.created.turn_id).is_some_and(|run| !run.state.is_over())
+            || proposed.is_some_and(|found| found.state == CompactionState::Proposed)
+    });
+    waits.map(|c| c.id().0).collect()
+}
+
+/// No result without its call before it; no call without its result, unless it still goes on.
+fn calls_have_their_results(world: &World) {
+    let mut parts: BTreeMap<Ulid, Vec<&'static str>> = BTreeMap::new();
+    let conversation = world.conversation();
+    for message in conversation.messages() {
+        for part in &message.content {
+            match part {
+                Part::Text { .. } => {}
+                Part::ToolCall { call_id, .. } => parts.entry(*call_id).or_default().push("call"),
+                Part::ToolResult { call_id, .. } => {
+                    assert_eq!(message.role, Role::Tool);
+                    parts.entry(*call_id).or_default().push("result");
+                }
+            }
+        }
+    }
+    let open: BTreeSet<Ulid> = world.session.open_tools().map(|(call, _)| call.0).collect();
+    for (call, parts) in parts {
+        let whole: &[&str] = if open.contains(&call) { &["call"] } else { &["call", "result"] };
+        assert_eq!(parts, whole, "{}", world.name_of(call));
+    }
 }
 
 fn newest_state_changed(records: &[Record]) -> StateName {
@@ -360,12 +202,14 @@ fn ends_of(records: &[Record], run: RunId) -> usize {
     records.iter().filter(|record| is_end(&record.body) && ended(&record.body)).count()
 }
 
-fn played(ops: &[Op]) -> World {
-    let (mut world, mut model) = (World::new(), Model::new());
+fn played(ops: &[Op]) -> (World, Model) {
+    let (mut world, mut model) = (World::new(), Model::default());
+    world.limits.compactions_per_session = COMPACTIONS;
+    world.limits.compactions_aggregated = AGGREGATED;
     for op in ops {
         step(&mut world, &mut model, op);
     }
-    world
+    (world, model)
 }
 
 /// What happens to one line of a log.
@@ -407,8 +251,8 @@ fn recovered(records: Vec<Record>) -> World {
     let mut world = World::new();
     // Another daemon makes other ids.
     world.ids = IdSource::new(2);
-    world.session = replay(&records);
     world.records = records;
+    world.restart();
     world.ask(&recover()).expect("recovery is never refused");
     world
 }
@@ -424,8 +268,11 @@ proptest! {
 
     #[test]
     fn the_rules_do_what_the_model_says(ops in vec(op(), 0..60)) {
-        let world = played(&ops);
+        let (world, _) = played(&ops);
         prop_assert_eq!(&replay(&world.records), &world.session);
+        let mut read = World::new();
+        read.records = world.records.iter().map(|record| from_line(&to_line(record))).collect();
+        prop_assert_eq!(read.conversation(), world.conversation(), "the log gives the same conversation");
         for (seq, record) in world.records.iter().enumerate() {
             prop_assert_eq!(record.seq, seq as u64, "seq has no gap");
         }
@@ -437,7 +284,7 @@ proptest! {
 
     #[test]
     fn every_prefix_of_a_log_opens_and_recovers(ops in vec(op(), 0..30)) {
-        let world = played(&ops);
+        let (world, _) = played(&ops);
         for len in 1..=world.records.len() {
             let world = recovered(world.records[..len].to_vec());
             is_sound(&world);
@@ -450,14 +297,15 @@ proptest! {
         damages in vec(damage(), 1..8),
         more in vec(op(), 0..10),
     ) {
-        let mut world = recovered(damaged(&played(&ops).records, &damages));
+        let (whole, model) = played(&ops);
+        let mut world = recovered(damaged(&whole.records, &damages));
         is_sound(&world);
         let before = world.records.len();
         world.ask(&recover()).unwrap();
         prop_assert_eq!(world.records.len(), before, "recovery is idempotent");
         prop_assert_eq!(&replay(&world.records), &world.session);
         for op in more.iter().filter(|op| !matches!(op, Op::Restart)) {
-            let _ = world.ask(&command(&world, &op.to_string()));
+            let _ = world.ask(&command(&world, &op.line(&model)));
             prop_assert_eq!(newest_state_changed(&world.records), world.state());
         }
         prop_assert_eq!(&replay(&world.records), &world.session);
@@ -469,7 +317,7 @@ proptest! {
         order in vec(any::<Index>(), 0..80),
         seqs in vec(any::<u64>(), 80),
     ) {
-        let world = played(&ops);
+        let (world, _) = played(&ops);
         let mut session = world.session.clone();
         for (at, seq) in order.iter().zip(seqs) {
             let record = Record { seq, ..at.get(&world.records).clone() };
@@ -482,10 +330,14 @@ proptest! {
 fn is_sound(world: &World) {
     assert_ne!(world.state(), StateName::Running, "nothing of an earlier daemon runs");
     assert_eq!(newest_state_changed(&world.records), world.state());
-    assert_eq!(world.session.open_tools().count(), 0);
-    assert_eq!(world.session.attached, None);
-    for run in world.session.runs() {
-        let waits = matches!(&world.session.state, State::Queued { run: queued, .. } if *queued == run.id);
-        assert_eq!(run.state.is_over(), !waits, "{run:?}");
+    let session = &world.session;
+    assert_eq!((session.open_tools().count(), session.control.open_approvals().count()), (0, 0));
+    assert_eq!(session.attached, None);
+    let waits = session.current_run().map(|run| run.id);
+    for run in session.runs() {
+        assert_eq!(run.state.is_over(), Some(run.id) != waits, "{run:?}");
+    }
+    if world.state() == StateName::Paused {
+        assert!(pause_points(session).contains(&session.paused_at().unwrap().id().0));
     }
 }

@@ -124,7 +124,7 @@ fn cancel_keeps_the_partial_output_marked_as_cancelled() {
         Body::AssistantFinished(message) => Some(record.body.to_json()).filter(|_| message.text == "so f"),
         _ => None,
     });
-    expect![[r#"{"type":"assistant_finished","turn_id":"01M7EWN2Q82452VV4909EC3V37","message_id":"000000000000000000C4000009","text":"so f","finish_reason":"cancelled"}"#]]
+    expect![[r#"{"type":"assistant_finished","turn_id":"01M7EWN2Q82452VV4909EC3V37","message_id":"000000000000000000C4000001","text":"so f","finish_reason":"cancelled"}"#]]
     .assert_eq(&kept.unwrap());
     assert!(messages_jsonl(&world.records).contains("so f"));
 }

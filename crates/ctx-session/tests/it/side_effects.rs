@@ -1,6 +1,8 @@
-//! The seed's table "Transition side effects", one test per row. `paused` comes with checkpoints.
-//! Emitting `session.state` and flushing buffers is the engine's part: it follows every `state_changed`.
+//! The seed's table "Transition side effects", one test per row.
+//! Emitting `session.state`, flushing buffers and freezing what runs is the engine's part: it follows every
+//! `state_changed`.
 
+use ctx_session::Body;
 use expect_test::expect;
 
 use crate::log::messages_jsonl;
@@ -69,6 +71,21 @@ fn queued_persists_the_message_and_a_pending_run_and_says_why() {
 }
 
 #[test]
+fn paused_captures_the_checkpoint_and_frees_the_slot() {
+    check(
+        "post; progress tool=t1; pause reason=look",
+        expect![[r#"
+        post: idle -> running | user, run_created, context, state_changed by message_posted | start r1, broadcast count | m1 r1 running
+        progress tool=t1: running | tool_started | - | done
+        pause reason=look: running -> paused | checkpoint_created, state_changed by checkpoint | broadcast count | k1
+    "#]],
+    );
+    let world = scene("post; progress tool=t1; pause reason=look");
+    let made = world.records.iter().rev().find(|r| matches!(r.body, Body::CheckpointCreated(_))).unwrap();
+    expect![[r#"{"type":"checkpoint_created","checkpoint_id":"01M7EWN4NRE6XN9P6H06TVJ0M0","turn_id":"01M7EWN2Q82452VV4909EC3V37","created_by":"operator","by":1000,"reason":"look","cursor":"000000000000000000EG000001","prompts":[{"target":"primary","hash":"bb22"}]}"#]].assert_eq(&made.body.to_json());
+}
+
+#[test]
 fn ended_kills_the_work_closes_the_clients_and_broadcasts_the_count_if_it_was_running() {
     check(
         "attach c1; post; progress tool=t1; end partial",
@@ -78,6 +95,16 @@ fn ended_kills_the_work_closes_the_clients_and_broadcasts_the_count_if_it_was_ru
             progress tool=t1: running | tool_started | - | done
             end partial: running -> ended | assistant_finished, tool_finished, cancelled, detached, state_changed by session_ended | kill r1, close c1 (session_ended), close clients, free name, broadcast count | done
         "#]],
+    );
+    check(
+        "attach c1; post; progress tool=t1; pause; end partial",
+        expect![[r#"
+        attach c1: idle | attached | - | done
+        post: idle -> running | user, run_created, context, state_changed by message_posted | start r1, broadcast count | m1 r1 running
+        progress tool=t1: running | tool_started | - | done
+        pause: running -> paused | checkpoint_created, state_changed by checkpoint | broadcast count | k1
+        end partial: paused -> ended | assistant_finished, tool_finished, cancelled, detached, state_changed by session_ended | kill r1, close c1 (session_ended), close clients, free name | done
+    "#]],
     );
     check(
         "attach c1; end",
@@ -107,6 +134,16 @@ fn failed_kills_the_work_keeps_the_details_closes_the_clients_and_broadcasts_the
             progress tool=t1: running | tool_started | - | done
             fail partial: running -> failed | assistant_finished, tool_finished, failed, detached, session_failed, state_changed by session_failed | kill r1, close c1 (session_ended), close clients, free name, broadcast count | done
         "#]],
+    );
+    check(
+        "attach c1; post; progress tool=t1; pause; fail partial",
+        expect![[r#"
+        attach c1: idle | attached | - | done
+        post: idle -> running | user, run_created, context, state_changed by message_posted | start r1, broadcast count | m1 r1 running
+        progress tool=t1: running | tool_started | - | done
+        pause: running -> paused | checkpoint_created, state_changed by checkpoint | broadcast count | k1
+        fail partial: paused -> failed | assistant_finished, tool_finished, failed, detached, session_failed, state_changed by session_failed | kill r1, close c1 (session_ended), close clients, free name | done
+    "#]],
     );
     check(
         "attach c1; post at-limit; fail",

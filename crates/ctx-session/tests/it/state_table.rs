@@ -1,5 +1,5 @@
 //! The seed's table "States": what an operator can do in each, and whether work is going on.
-//! `paused` comes with checkpoints; viewing the history needs no rule.
+//! Viewing the history needs no rule.
 
 use ctx_session::{RunState, State, StateName, Timestamp};
 use expect_test::expect;
@@ -56,15 +56,41 @@ fn queued_keeps_the_message_resume_discard_or_end() {
 }
 
 #[test]
+fn paused_is_at_a_checkpoint_edit_prompts_resume_roll_back_or_end() {
+    check(
+        "post; pause; edit-prompt k1; resume k1; pause; rollback k2; post; pause; end",
+        expect![[r#"
+            post: idle -> running | user, run_created, context, state_changed by message_posted | start r1, broadcast count | m1 r1 running
+            pause: running -> paused | checkpoint_created, state_changed by checkpoint | broadcast count | k1
+            edit-prompt k1: paused | prompt_edited | - | done
+            resume k1: paused -> running | checkpoint_resumed, context, system, state_changed by checkpoint_resumed | continue r1, broadcast count | r1 running
+            pause: running -> paused | checkpoint_created, state_changed by checkpoint | broadcast count | k2
+            rollback k2: paused -> idle | cancelled, rolled_back, state_changed by rolled_back | kill r1 | k2
+            post: idle -> running | user, run_created, context, state_changed by message_posted | start r2, broadcast count | m2 r2 running
+            pause: running -> paused | checkpoint_created, state_changed by checkpoint | broadcast count | k3
+            end: paused -> ended | cancelled, state_changed by session_ended | kill r2, close clients, free name | done
+        "#]],
+    );
+    let world = scene("post; progress tool=t1; pause");
+    assert_eq!(world.session.current_run().map(|run| &run.state), Some(&RunState::Running), "it stays open");
+    let checkpoint = world.session.paused_at().unwrap();
+    assert_eq!(checkpoint.created.turn_id, world.run());
+    assert_eq!(world.session.open_tools().count(), 1, "what was going on is held, not lost");
+}
+
+#[test]
 fn ended_is_terminal() {
     check(
-        "end; post; resume; discard; set_model x:y; end; fail",
+        "end; post; resume; discard; set_model x:y; bind i1; unbind; compact; end; fail",
         expect![[r#"
             end: idle -> ended | state_changed by session_ended | close clients, free name | done
             post: refused ESHUTDOWN session has ended; start a new one with another message or name
             resume: refused ESHUTDOWN session has ended; start a new one with another message or name
             discard: refused ESHUTDOWN session has ended; start a new one with another message or name
             set_model x:y: refused ESHUTDOWN session has ended; start a new one with another message or name
+            bind i1: refused ESHUTDOWN session has ended; start a new one with another message or name
+            unbind: refused ESHUTDOWN session has ended; start a new one with another message or name
+            compact: refused ESHUTDOWN session has ended; start a new one with another message or name
             end: refused ESHUTDOWN session has ended; start a new one with another message or name
             fail: ended | - | - | ignored
         "#]],
@@ -75,13 +101,16 @@ fn ended_is_terminal() {
 #[test]
 fn failed_is_terminal_and_tells_why() {
     check(
-        "fail; post; resume; discard; set_model x:y; fail; end",
+        "fail; post; resume; discard; set_model x:y; bind i1; unbind; compact; fail; end",
         expect![[r#"
             fail: idle -> failed | session_failed, state_changed by session_failed | close clients, free name | done
             post: refused ESHUTDOWN session has failed; start a new one with another message or name
             resume: refused ESHUTDOWN session has failed; start a new one with another message or name
             discard: refused ESHUTDOWN session has failed; start a new one with another message or name
             set_model x:y: refused ESHUTDOWN session has failed; start a new one with another message or name
+            bind i1: refused ESHUTDOWN session has failed; start a new one with another message or name
+            unbind: refused ESHUTDOWN session has failed; start a new one with another message or name
+            compact: refused ESHUTDOWN session has failed; start a new one with another message or name
             fail: failed | - | - | ignored
             end: failed -> ended | state_changed by session_ended | close clients | done
         "#]],
@@ -98,7 +127,10 @@ fn the_state_file_has_four_words_and_the_log_has_one_per_state() {
         assert_eq!(serde_json::from_value::<StateName>(in_log).unwrap(), state);
         format!("{state}: {}", state.file_word())
     });
-    assert_eq!(words, ["idle: idle", "running: active", "queued: active", "ended: done", "failed: error"]);
+    assert_eq!(
+        words,
+        ["idle: idle", "running: active", "queued: active", "paused: active", "ended: done", "failed: error"]
+    );
 }
 
 #[test]

@@ -1,5 +1,5 @@
 //! The seed's "Concurrency throttle tests", over the rules and the admission table: several sessions, one daemon.
-//! What needs checkpoints or a system socket comes with them.
+//! What needs a system socket is tested with the engine.
 
 use ctx_session::admission::Admissions;
 use ctx_session::command::Admission;
@@ -10,7 +10,8 @@ use ctx_session::{
 };
 
 use crate::log::messages_jsonl;
-use crate::script::{command, play};
+use crate::script::play;
+use crate::vocabulary::command;
 use crate::world::{OWNER, Told, World, granted, new_session, post};
 
 /// What an engine does around the rules: reserve, decide, then keep the slot or give it back.
@@ -46,6 +47,18 @@ impl Daemon {
         self.ask(world, &Command::ResumeQueued { admission, by: OWNER })
     }
 
+    /// A script's line, with the slot that there is.
+    fn line(&mut self, world: &mut World, line: &str) -> Result<Told, Refusal> {
+        let mut asked = command(world, line);
+        match &mut asked {
+            Command::Resume { admission, .. }
+            | Command::Compact { admission, .. }
+            | Command::ApproveCompaction { admission, .. } => *admission = self.admit(world),
+            _ => {}
+        }
+        self.ask(world, &asked)
+    }
+
     fn finish(&mut self, world: &mut World) {
         let finish = command(world, "finish done");
         self.ask(world, &finish).unwrap();
@@ -58,6 +71,9 @@ impl Daemon {
             asked,
             Command::PostMessage(ctx_session::command::PostMessage { admission: Admission::Granted(_), .. })
                 | Command::ResumeQueued { admission: Admission::Granted(_), .. }
+                | Command::Resume { admission: Admission::Granted(_), .. }
+                | Command::Compact { admission: Admission::Granted(_), .. }
+                | Command::ApproveCompaction { admission: Admission::Granted(_), .. }
         );
         let decided = world.ask(asked);
         let holds = u32::from(was_running) + u32::from(reserved);
@@ -171,9 +187,53 @@ fn discard_queued_message_cancels_the_run_and_supersedes_the_message() {
     daemon.ask(&mut fifth, &discard).unwrap();
     assert_eq!(fifth.state(), StateName::Idle);
     assert_eq!(fifth.session.run(run.id).unwrap().state, RunState::Cancelled);
-    let superseded = format!(r#""type":"superseded","ids":["{}"]"#, run.message_id);
+    let superseded = format!(r#""type":"superseded","ids":["{}"]"#, run.message_id.unwrap());
     assert!(messages_jsonl(&fifth.records).contains(&superseded));
     assert_eq!(daemon.admissions.counts().total, 4, "it held no slot");
+}
+
+#[test]
+fn paused_session_frees_its_slot_and_waits_for_one_to_go_on() {
+    let mut daemon = Daemon::default();
+    let mut a = daemon.running("demo", 1).remove(0);
+    let others = daemon.running("demo", 3);
+    let mut b = daemon.create("demo");
+    daemon.post(&mut b).unwrap();
+    assert_eq!(b.state(), StateName::Queued);
+    let told = daemon.line(&mut a, "pause").unwrap();
+    assert!(told.effects.contains(&Effect::BroadcastRunning));
+    assert_eq!((a.state(), daemon.admissions.counts().total), (StateName::Paused, 3));
+    daemon.resume(&mut b).unwrap();
+    assert_eq!((b.state(), daemon.admissions.counts().total), (StateName::Running, 4));
+    let written = a.records.len();
+    let refusal = daemon.line(&mut a, "resume k1").unwrap_err();
+    assert_eq!((refusal.code, refusal.code.http()), (Code::Ebusy, 409));
+    assert_eq!((a.state(), a.records.len()), (StateName::Paused, written), "it stays paused");
+    daemon.finish(&mut b);
+    daemon.line(&mut a, "resume k1").unwrap();
+    assert_eq!((a.state(), daemon.admissions.counts().total), (StateName::Running, 4));
+    drop(others);
+}
+
+#[test]
+fn a_compaction_that_is_asked_for_or_approved_takes_a_slot_and_is_not_queued() {
+    let mut daemon = Daemon::default();
+    let mut a = daemon.running("demo", 1).remove(0);
+    daemon.line(&mut a, "propose x1").unwrap();
+    assert_eq!(daemon.admissions.counts().total, 0, "while it waits it has none");
+    let mut others = daemon.running("demo", 4);
+    let mut b = daemon.create("demo");
+    for line in ["approve x1", "resume k1", "compact"] {
+        let world = if line == "compact" { &mut b } else { &mut a };
+        let before = world.state();
+        assert_eq!(daemon.line(world, line).unwrap_err().code, Code::Ebusy, "{line}");
+        assert_eq!((world.state(), daemon.admissions.counts().total), (before, 4), "{line}");
+    }
+    daemon.finish(&mut others[0]);
+    daemon.line(&mut a, "approve x1").unwrap();
+    daemon.finish(&mut others[1]);
+    daemon.line(&mut b, "compact").unwrap();
+    assert_eq!(daemon.admissions.counts().total, 4);
 }
 
 #[test]
@@ -202,6 +262,11 @@ fn count_is_broadcast_at_the_start_and_end_of_a_run_and_at_no_other_time() {
         ("post", "end"),
         ("post", "fail"),
         ("post", "recover"),
+        ("post", "pause"),
+        ("post; pause", "resume k1"),
+        ("post", "propose x1"),
+        ("post; propose x1", "approve x1"),
+        ("", "compact"),
     ] {
         assert!(broadcasts(script, last), "{script}; {last}");
     }
@@ -215,6 +280,14 @@ fn count_is_broadcast_at_the_start_and_end_of_a_run_and_at_no_other_time() {
         ("post", "cancel"),
         ("post", "progress text=hi"),
         ("post", "rename x"),
+        ("post; pause", "rollback k1"),
+        ("post; pause", "cancel"),
+        ("post; pause", "end"),
+        ("post; pause", "fail"),
+        ("post; pause; progress text=hi", "resume k1"),
+        ("post; propose x1", "reject x1"),
+        ("compact; propose x1", "approve x1"),
+        ("post; finish done; post; pause; cancel", "rollback k1"),
     ] {
         assert!(!broadcasts(script, last), "{script}; {last}");
     }

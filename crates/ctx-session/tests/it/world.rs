@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 
 use ctx_session::command::{Admission, Interruption, PostMessage, RunContext};
+use ctx_session::conversation::Conversation;
 use ctx_session::record::{LimitHit, LimitScope, PromptRef, Source};
 use ctx_session::rules::{Create, Given, create};
 use ctx_session::{
@@ -67,9 +68,9 @@ impl World {
         for body in &decision.records {
             let record = Record { seq: self.session.next_seq, time: self.now, body: body.clone() };
             self.session.apply(&record);
+            self.name_what_is_new(&record.body);
             self.records.push(record);
         }
-        self.name_new_runs();
         Ok(Told { records: decision.records, effects: decision.effects, answer: decision.answer })
     }
 
@@ -80,6 +81,9 @@ impl World {
     /// The daemon is gone and another one reads the log. What it does next is `recover`.
     pub fn restart(&mut self) {
         self.session = log::replay(&self.records);
+        for record in self.records.clone() {
+            self.name_what_is_new(&record.body);
+        }
     }
 
     pub fn state(&self) -> StateName {
@@ -92,21 +96,61 @@ impl World {
         current.map_or(RunId(Ulid(0)), |run| run.id)
     }
 
-    /// `r1` is the first run, `m1` its message.
+    /// `r1` is the first run, `m1` its message, `k1` the first checkpoint, `n1` the first system note.
     pub fn name_of(&self, id: Ulid) -> String {
         self.names.get(&id).cloned().unwrap_or_else(|| small_name(id))
     }
 
     pub fn run_called(&self, name: &str) -> RunId {
-        let found = self.names.iter().find(|(_, known)| *known == name);
-        found.map_or_else(|| RunId(small_id(name)), |(id, _)| RunId(*id))
+        RunId(self.id_called(name))
     }
 
-    fn name_new_runs(&mut self) {
+    /// The id that has this name, or that a script gives it.
+    pub fn id_called(&self, name: &str) -> Ulid {
+        let found = self.names.iter().find(|(_, known)| *known == name);
+        found.map_or_else(|| small_id(name), |(id, _)| *id)
+    }
+
+    /// The messages that count, each once, as the ledger has them and as the conversation has them.
+    pub fn counting(&self) -> Vec<String> {
+        let mut names = Vec::new();
+        for message in self.conversation().messages() {
+            let name = self.name_of(message.id);
+            if !names.contains(&name) {
+                names.push(name);
+            }
+        }
+        names
+    }
+
+    pub fn conversation(&self) -> Conversation {
+        let mut conversation = Conversation::default();
+        self.records.iter().for_each(|record| conversation.apply(record));
+        conversation
+    }
+
+    fn name_what_is_new(&mut self, body: &Body) {
         for (at, run) in self.session.runs().enumerate() {
             self.names.entry(run.id.0).or_insert_with(|| format!("r{}", at + 1));
-            self.names.entry(run.message_id.0).or_insert_with(|| format!("m{}", at + 1));
+            if let Some(message) = run.message_id {
+                self.names.entry(message.0).or_insert_with(|| format!("m{}", at + 1));
+            }
         }
+        match body {
+            Body::CheckpointCreated(created) => self.name_next('k', created.checkpoint_id.0),
+            Body::System(note) => self.name_next('n', note.message_id.0),
+            // The summary of `x3` is `s3`, as where the script makes its id up.
+            Body::CompactionApproved(approved) => {
+                let name = self.name_of(approved.compaction_id.0).replace('x', "s");
+                approved.summary_message_id.map(|id| self.names.insert(id.0, name));
+            }
+            _ => {}
+        }
+    }
+
+    fn name_next(&mut self, letter: char, id: Ulid) {
+        let number = self.names.values().filter(|name| name.starts_with(letter)).count() + 1;
+        self.names.entry(id).or_insert_with(|| format!("{letter}{number}"));
     }
 }
 

@@ -1,0 +1,206 @@
+//! A sample of every record of the operator's control, with each optional field both there and not.
+
+use ctx_session::record::{
+    ApprovalOutcome, ApprovalRequested, ApprovalSettled, Bound, CheckpointBy, CheckpointCreated,
+    CheckpointResumed, Compaction, CompactionApproved, CompactionFlag, CompactionFlagged, CompactionRejected,
+    CompactionTrigger, CompactionsAggregated, PluginCost, PluginFired, PromptEdited, PromptRef, RolledBack,
+    RunCreated, RunFinish, RunFinished, RunKind, Strategy, SystemNote, ToolPending, Unbound, Usage,
+};
+use ctx_session::{ApprovalId, Body, CheckpointId, CompactionId, IssueId, Timestamp};
+use serde_json::json;
+
+use crate::records::RUN;
+use crate::world::{call, message, small_id};
+
+pub fn control_samples() -> Vec<Body> {
+    let mut all = run_samples();
+    all.extend(checkpoint_samples());
+    all.extend(compaction_samples());
+    all.extend(approval_samples());
+    let (issue_id, by) = (IssueId(small_id("i1")), 1000);
+    all.extend([Body::Bound(Bound { issue_id, by }), Body::Unbound(Unbound { issue_id, by })]);
+    all
+}
+
+fn checkpoint_id() -> CheckpointId {
+    CheckpointId(small_id("k1"))
+}
+
+fn compaction_id() -> CompactionId {
+    CompactionId(small_id("x1"))
+}
+
+fn prompts() -> Vec<PromptRef> {
+    vec![PromptRef { target: "primary".to_owned(), hash: "bb22".to_owned() }]
+}
+
+fn run_samples() -> Vec<Body> {
+    let pending = ToolPending {
+        turn_id: RUN,
+        call_id: call("t1"),
+        provider_call_id: None,
+        name: "read".to_owned(),
+        input: json!({ "path": "a.rs" }),
+    };
+    let compaction = RunKind::Compaction;
+    let asked =
+        RunCreated { turn_id: RUN, kind: compaction, continues: None, strategy: Some(Strategy::Drop) };
+    let goes_on =
+        RunCreated { turn_id: RUN, kind: RunKind::Continuation, continues: Some(RUN), strategy: None };
+    vec![
+        Body::RunCreated(asked),
+        Body::RunCreated(goes_on),
+        Body::RunFinished(RunFinished {
+            turn_id: RUN,
+            duration_ms: 9,
+            usage: Usage::default(),
+            finish_reason: Some(RunFinish::AwaitingCompaction),
+        }),
+        Body::System(SystemNote { turn_id: RUN, message_id: message("n1"), text: "changed".to_owned() }),
+        Body::ToolPending(ToolPending { provider_call_id: Some("call_0".to_owned()), ..pending.clone() }),
+        Body::ToolPending(pending),
+    ]
+}
+
+fn checkpoint_samples() -> Vec<Body> {
+    let (checkpoint_id, compaction_id) = (checkpoint_id(), Some(compaction_id()));
+    let (created_by, by) = (CheckpointBy::Compaction, Some(1000));
+    let bare = CheckpointCreated {
+        checkpoint_id,
+        turn_id: RUN,
+        created_by: CheckpointBy::Model,
+        by: None,
+        reason: None,
+        compaction_id: None,
+        cursor: None,
+        prompts: Vec::new(),
+    };
+    let full = CheckpointCreated {
+        created_by,
+        by,
+        reason: Some("compaction_pending".to_owned()),
+        compaction_id,
+        cursor: Some(small_id("m1")),
+        prompts: prompts(),
+        ..bare.clone()
+    };
+    vec![
+        Body::CheckpointCreated(bare),
+        Body::CheckpointCreated(full),
+        Body::PromptEdited(PromptEdited {
+            checkpoint_id,
+            target: "primary".to_owned(),
+            old_hash: "bb22".to_owned(),
+            new_hash: "cc33".to_owned(),
+            by: 1000,
+        }),
+        Body::CheckpointResumed(CheckpointResumed { checkpoint_id, by: 1000, prompts: prompts() }),
+        Body::RolledBack(RolledBack {
+            checkpoint_id,
+            by: 1000,
+            superseded: vec![small_id("m2"), small_id("t1")],
+            restored: vec![small_id("m1")],
+        }),
+    ]
+}
+
+fn compaction_samples() -> Vec<Body> {
+    let compaction_id = compaction_id();
+    let bare = Compaction {
+        compaction_id,
+        turn_id: RUN,
+        agent_path: "coder".to_owned(),
+        trigger: CompactionTrigger::ThresholdCrossed,
+        strategy: Strategy::Checkpoint,
+        proposed: true,
+        threshold_estimate: 0.91,
+        after_estimate: 0.55,
+        window_upper: 0.85,
+        window_lower: 0.6,
+        superseded_message_ids: vec![small_id("m1"), small_id("t1")],
+        summary_message_id: None,
+        summary: None,
+        plugins_fired: Vec::new(),
+        plugin_cost: None,
+        fallback_occurred: false,
+        fallback_reason: None,
+        checkpoint_id: Some(checkpoint_id()),
+    };
+    let full = Compaction {
+        trigger: CompactionTrigger::ProviderOverflowRetry,
+        strategy: Strategy::Delegate,
+        proposed: false,
+        summary_message_id: Some(message("s1")),
+        summary: Some("they spoke".to_owned()),
+        plugins_fired: vec![PluginFired {
+            name: "scribe".to_owned(),
+            role: "compactor".to_owned(),
+            duration_ms: 12,
+            result_kind: "compactor_result".to_owned(),
+        }],
+        plugin_cost: Some(PluginCost {
+            provider: "debug".to_owned(),
+            model: "echo".to_owned(),
+            input_tokens: 11,
+            output_tokens: 7,
+            cost_usd: 0.25,
+        }),
+        fallback_occurred: true,
+        fallback_reason: Some("timeout".to_owned()),
+        checkpoint_id: None,
+        ..bare.clone()
+    };
+    let bare_yes = CompactionApproved {
+        compaction_id,
+        turn_id: RUN,
+        by: 1000,
+        superseded_message_ids: vec![small_id("m1")],
+        summary_message_id: None,
+        summary: None,
+    };
+    let summary_message_id = Some(message("s1"));
+    let full_yes =
+        CompactionApproved { summary_message_id, summary: Some("they spoke".to_owned()), ..bare_yes.clone() };
+    let notes = Some("lost the plan".to_owned());
+    let flag = Some(CompactionFlag::Bad);
+    vec![
+        Body::Compaction(Box::new(bare)),
+        Body::Compaction(Box::new(full)),
+        Body::CompactionApproved(bare_yes),
+        Body::CompactionApproved(full_yes),
+        Body::CompactionRejected(CompactionRejected { compaction_id, by: 1000 }),
+        Body::CompactionFlagged(CompactionFlagged { compaction_id, flag, notes, by: 1000 }),
+        Body::CompactionFlagged(CompactionFlagged { compaction_id, flag: None, notes: None, by: 1000 }),
+        Body::CompactionsAggregated(CompactionsAggregated {
+            count: 100,
+            before: Timestamp::from_millis(1_794_722_400_123),
+        }),
+    ]
+}
+
+fn approval_samples() -> Vec<Body> {
+    let approval_id = ApprovalId(small_id("p1"));
+    let asked = ApprovalRequested {
+        turn_id: RUN,
+        approval_id,
+        call_id: call("t1"),
+        tool: "shell".to_owned(),
+        subject: Some("rm a.rs".to_owned()),
+        expires_at: Timestamp::from_millis(1_794_722_700_000),
+    };
+    let settled = ApprovalSettled {
+        turn_id: RUN,
+        approval_id,
+        outcome: ApprovalOutcome::Deny,
+        by: Some(1000),
+        note: Some("not now".to_owned()),
+    };
+    let silent =
+        ApprovalSettled { outcome: ApprovalOutcome::Timeout, by: None, note: None, ..settled.clone() };
+    vec![
+        Body::ApprovalRequested(asked.clone()),
+        Body::ApprovalRequested(ApprovalRequested { subject: None, ..asked }),
+        Body::ApprovalSettled(settled),
+        Body::ApprovalSettled(silent),
+    ]
+}
