@@ -14,7 +14,8 @@ pub(super) fn describe(job: &Job, step: u32, desk: &Desk) -> Vec<u8> {
     let messages: Vec<Value> = desk.step.messages.iter().map(|message| {
         json!({ "id": message.id, "seq": message.seq, "role": message.role, "tokens": message_tokens(message) })
     }).collect();
-    let turns = serde_json::to_vec(&request.messages).unwrap_or_default();
+    // Through a value, whose keys are sorted, so that anyone can make the same bytes of what `debug/script` dumps.
+    let turns = serde_json::to_value(&request.messages).map(|turns| turns.to_string()).unwrap_or_default();
     let pack = json!({
         "run": job.run,
         "step": step,
@@ -32,9 +33,9 @@ pub(super) fn describe(job: &Job, step: u32, desk: &Desk) -> Vec<u8> {
         // In the order in which they were sent.
         "messages": messages,
         "reminder": desk.step.todos,
-        // Of the turns as JSON, as `debug/script` dumps them.
+        // Of the turns as JSON with sorted keys and no spaces.
         "turns": request.messages.len(),
-        "turns_sha256": sha256_hex(&turns),
+        "turns_sha256": sha256_hex(turns.as_bytes()),
     });
     let mut json = serde_json::to_vec_pretty(&pack).unwrap_or_default();
     json.push(b'\n');

@@ -10,5 +10,6 @@ mod preparing;
 mod properties;
 mod runs;
 mod script;
+mod steering;
 mod support;
 mod tools;

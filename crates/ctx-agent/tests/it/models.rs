@@ -11,7 +11,7 @@ use ctx_session::record::Usage;
 use expect_test::expect;
 use std::sync::Arc;
 
-use crate::support::{Log, Root};
+use crate::support::{Log, Root, run_on};
 
 #[test]
 fn a_model_is_found_in_every_form_of_its_name() {
@@ -145,6 +145,10 @@ struct Played(Vec<Result<Event, ModelError>>);
 struct Playing(std::vec::IntoIter<Result<Event, ModelError>>);
 
 impl Model for Played {
+    fn window(&self) -> Option<u64> {
+        None
+    }
+
     fn call(&self, request: Request) -> BoxFuture<'_, Result<Box<dyn Answer>, ModelError>> {
         let asked = Turn { role: Role::User, content: vec![Part::Text { text: "hi".into() }] };
         assert_eq!(request.messages, [asked]);
@@ -162,12 +166,12 @@ impl Answer for Playing {
 
 async fn play(root: &Root, events: Vec<Event>) -> String {
     let id = ModelId { provider: Name::new("acme").unwrap(), model: Name::new("m").unwrap() };
-    let mut job = root.job("debug/echo", "hi");
-    job.context.model = id.to_string();
+    let mut work = root.job("debug/echo", "hi");
+    work.prepared.context.model = id.to_string();
     let models = root.models().with(id, Arc::new(Played(events.into_iter().map(Ok).collect())));
     assert_eq!(models.resolve("acme:m").unwrap().to_string(), "acme/m");
     let log = Arc::new(Log::default());
-    let outcome = ctx_agent::run(job, &models, log.clone(), Default::default()).await;
+    let outcome = run_on(&models, work, &log, Default::default()).await;
     if outcome != Outcome::Done {
         assert!(matches!(outcome, Outcome::Failed(_)));
     }

@@ -102,8 +102,8 @@ proptest! {
         // A call's id is ours and never comes twice.
         let mut called = Vec::new();
         let mut fresh = |(id, kind): &(u128, u8)| *kind != 0 || (!called.contains(id) && { called.push(*id); true });
-        let messages: Vec<Message> =
-            parts.into_iter().filter(|part| fresh(part)).map(|(id, kind)| part(id, kind)).collect();
+        let messages: Vec<Arc<Message>> =
+            parts.into_iter().filter(|part| fresh(part)).map(|(id, kind)| Arc::new(part(id, kind))).collect();
         let turns = pack(&messages);
         let mut open: Vec<Ulid> = Vec::new();
         for turn in &turns {

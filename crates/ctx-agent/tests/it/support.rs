@@ -6,12 +6,15 @@ use std::sync::{Arc, Mutex};
 
 use ctx_agent::run::Report;
 use ctx_agent::{
-    Ask, BoxFuture, DeltaKind, Job, Models, Prepared, Retry, Stopped, prepare, prepare_root, sha256_hex,
+    ApprovalAsk, Approved, Ask, BoxFuture, DeltaKind, Job, JobKind, Models, Prepared, Retry, Step, Stopped,
+    prepare, prepare_root, sha256_hex,
 };
-use ctx_session::command::{Outcome, Progress};
+use ctx_session::command::{Outcome, Progress, StartedTool};
 use ctx_session::conversation::{Message, Part, Role};
-use ctx_session::record::{BlobRef, ToolStatus};
-use ctx_session::{IdSource, Limits, MessageId, Name, Refusal, RunId, Timestamp, Ulid};
+use ctx_session::issue::IssueAct;
+use ctx_session::record::{ApprovalOutcome, BlobRef, ToolStatus};
+use ctx_session::{CallId, IdSource, Limits, MessageId, Name, Refusal, RunId, Timestamp, Ulid};
+use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
 /// A fresh root and a workspace, gone when the test is.
@@ -62,20 +65,14 @@ impl Root {
     }
 
     /// A run of coder for one message, on `debug/script` or another model.
-    pub fn job(&self, model: &str, message: &str) -> Job {
+    pub fn job(&self, model: &str, message: &str) -> Work {
         self.job_of(model, vec![said(Role::User, message)])
     }
 
-    pub fn job_of(&self, model: &str, messages: Vec<Message>) -> Job {
+    pub fn job_of(&self, model: &str, messages: Vec<Message>) -> Work {
         let prepared = self.prepare(Some(model), None).unwrap();
-        Job {
-            run: RunId(Ulid(1)),
-            context: prepared.context,
-            prompt: prepared.prompt,
-            messages,
-            limits: Arc::clone(&self.limits),
-            agent: prepared.agent,
-        }
+        let job = Job { run: RunId(Ulid(1)), kind: JobKind::Message, limits: Arc::clone(&self.limits) };
+        Work { job, prepared, messages, pending: Vec::new(), todos: Vec::new() }
     }
 
     /// Runs a message to its end and gives what was told, as text.
@@ -85,9 +82,26 @@ impl Root {
         log.text(&outcome)
     }
 
-    pub async fn run_with(&self, job: Job, log: &Arc<Log>, stop: CancellationToken) -> Outcome {
-        ctx_agent::run(job, &self.models(), Arc::clone(log) as Arc<dyn Report>, stop).await
+    pub async fn run_with(&self, work: Work, log: &Arc<Log>, stop: CancellationToken) -> Outcome {
+        run_on(&self.models(), work, log, stop).await
     }
+}
+
+/// A run, and the session that it works in.
+pub struct Work {
+    pub job: Job,
+    pub prepared: Prepared,
+    pub messages: Vec<Message>,
+    /// Calls that wait for a resume.
+    pub pending: Vec<StartedTool>,
+    pub todos: Vec<String>,
+}
+
+pub async fn run_on(models: &Models, work: Work, log: &Arc<Log>, stop: CancellationToken) -> Outcome {
+    let Work { job, prepared, messages, pending, todos } = work;
+    let messages = messages.into_iter().map(Arc::new).collect();
+    *log.step.lock().unwrap() = Some(Step { messages, pending, prepared: Arc::new(prepared), todos });
+    ctx_agent::run(job, models, Arc::clone(log) as Arc<dyn Report>, stop).await
 }
 
 pub fn prepare_for(
@@ -99,7 +113,7 @@ pub fn prepare_for(
     models: &Models,
 ) -> Result<Prepared, Refusal> {
     let agent = Name::new(agent).unwrap();
-    prepare(&Ask { root, agent: &agent, owner: 1000, model_override, cwd, limits }, models)
+    prepare(&Ask { root, agent: &agent, owner: 1000, model_override, cwd, prompts: &[], limits }, models)
 }
 
 /// A message of the run that the tests work on.
@@ -128,11 +142,21 @@ pub struct Log {
     stop_at: Option<(String, CancellationToken)>,
     /// From this line on nobody listens.
     deaf_at: Option<String>,
+    /// Where the session stands.
+    step: Mutex<Option<Step>>,
+    /// What was sent to the model, newest last.
+    pub packs: Mutex<Vec<Value>>,
+    /// What an operator says to every approval.
+    approves: Option<ApprovalOutcome>,
 }
 
 impl Log {
     pub fn stopping_at(line: &str, stop: &CancellationToken) -> Arc<Log> {
         Arc::new(Log { stop_at: Some((line.to_owned(), stop.clone())), ..Log::default() })
+    }
+
+    pub fn answering(approves: ApprovalOutcome) -> Arc<Log> {
+        Arc::new(Log { approves: Some(approves), ..Log::default() })
     }
 
     pub fn deaf_at(line: &str) -> Arc<Log> {
@@ -169,6 +193,47 @@ impl Log {
         if deaf { Err(Stopped) } else { Ok(()) }
     }
 
+    fn say(&self, role: Role, id: Ulid, part: Part) {
+        let mut step = self.step.lock().unwrap();
+        let Some(step) = step.as_mut() else { return };
+        step.messages.push(Arc::new(Message { id, ..message(role, part) }));
+    }
+
+    /// What a session would know after this.
+    fn follow(&self, progress: &Progress) {
+        match progress {
+            Progress::AssistantFinished { message_id, text, .. } if !text.is_empty() => {
+                self.say(Role::Assistant, message_id.0, Part::Text { text: text.clone() });
+            }
+            Progress::ToolsStarted(calls) => {
+                if let Some(step) = self.step.lock().unwrap().as_mut() {
+                    step.pending.clear();
+                }
+                for call in calls {
+                    let (call_id, name, input) = (call.call_id.0, call.name.clone(), call.input.clone());
+                    self.say(Role::Assistant, call_id, Part::ToolCall { call_id, name, input });
+                }
+            }
+            Progress::ToolFinished { call_id, status, output, .. } => {
+                let (call_id, status, text) = (call_id.0, *status, output.clone());
+                self.say(Role::Tool, call_id, Part::ToolResult { call_id, status, text });
+            }
+            Progress::Compacted(made) => {
+                let mut step = self.step.lock().unwrap();
+                let Some(step) = step.as_mut() else { return };
+                step.messages.retain(|message| !made.superseded_message_ids.contains(&message.id));
+                if let (Some(text), Some(id)) = (&made.summary, made.summary_message_id) {
+                    let part = Part::Text { text: text.clone() };
+                    step.messages.insert(0, Arc::new(Message { id: id.0, ..message(Role::System, part) }));
+                }
+            }
+            Progress::AssistantStarted { .. }
+            | Progress::AssistantFinished { .. }
+            | Progress::ReasoningFinished { .. }
+            | Progress::ApprovalRequested { .. } => {}
+        }
+    }
+
     fn number(&self, id: Ulid) -> usize {
         self.made.lock().unwrap().iter().position(|made| *made == id).unwrap() + 1
     }
@@ -185,10 +250,22 @@ impl Log {
             Progress::ReasoningFinished { message_id, text } => {
                 format!("#{} reasoned {text:?}", self.number(message_id.0))
             }
-            Progress::ToolStarted { call_id, provider_call_id, name, input } => {
-                let theirs = provider_call_id.map(|id| format!(" ({id})")).unwrap_or_default();
-                format!("#{} calls {name} {input}{theirs}", self.number(call_id.0))
+            Progress::ToolsStarted(calls) => {
+                let calls = calls.into_iter().map(|call| {
+                    let theirs = call.provider_call_id.map(|id| format!(" ({id})")).unwrap_or_default();
+                    format!("#{} calls {} {}{theirs}", self.number(call.call_id.0), call.name, call.input)
+                });
+                calls.collect::<Vec<_>>().join("\n")
             }
+            Progress::Compacted(made) => {
+                let (how, why) = (made.strategy.as_str(), made.trigger);
+                let what = if made.proposed { "proposes" } else { "compacts" };
+                let fallback = made.fallback_reason.map(|why| format!(", but {why}")).unwrap_or_default();
+                let summary = made.summary.map(|text| format!(" to {text:?}")).unwrap_or_default();
+                let count = made.superseded_message_ids.len();
+                format!("{what} {count} by {how} for {why:?}{summary}{fallback}")
+            }
+            Progress::ApprovalRequested { .. } => unreachable!("approvals are asked for on their own"),
             Progress::ToolFinished { call_id, status, output, truncated, blob, .. } => {
                 let word = match status {
                     ToolStatus::Ok => "gave",
@@ -222,8 +299,42 @@ impl Report for Log {
     }
 
     fn progress(&self, progress: Progress) -> BoxFuture<'_, Result<(), Stopped>> {
-        let line = self.show(progress);
+        self.follow(&progress);
+        let lines = self.show(progress);
+        Box::pin(async move { lines.split('\n').try_for_each(|line| self.tell(line.to_owned())) })
+    }
+
+    fn step(&self) -> BoxFuture<'_, Result<Step, Stopped>> {
+        let step = self.step.lock().unwrap().clone();
+        Box::pin(async move { step.ok_or(Stopped) })
+    }
+
+    fn approval(&self, ask: ApprovalAsk) -> BoxFuture<'_, Result<Approved, Stopped>> {
+        let line = format!("asks for {} on {}", ask.tool, ask.subject.unwrap_or_default());
+        let outcome = self.approves.unwrap_or(ApprovalOutcome::Timeout);
+        Box::pin(
+            async move { self.tell(line).map(|()| Approved { outcome, note: Some("a word".to_owned()) }) },
+        )
+    }
+
+    fn checkpoint(&self, call: CallId, reason: Option<String>) -> BoxFuture<'_, Result<(), Stopped>> {
+        self.say(
+            Role::Tool,
+            call.0,
+            Part::ToolResult { call_id: call.0, status: ToolStatus::Ok, text: "resumed".to_owned() },
+        );
+        let line = format!("#{} pauses: {}", self.number(call.0), reason.unwrap_or_default());
         Box::pin(async move { self.tell(line) })
+    }
+
+    fn issue(&self, act: IssueAct) -> BoxFuture<'_, Result<Result<String, Refusal>, Stopped>> {
+        let line = format!("{act:?}");
+        Box::pin(async move { self.tell(line).map(|()| Ok("noted".to_owned())) })
+    }
+
+    fn pack(&self, json: Vec<u8>) -> BoxFuture<'_, Result<(), Stopped>> {
+        self.packs.lock().unwrap().push(serde_json::from_slice(&json).unwrap());
+        Box::pin(async { Ok(()) })
     }
 
     fn store_blob(&self, bytes: Vec<u8>) -> BoxFuture<'_, Result<BlobRef, Stopped>> {

@@ -4,15 +4,22 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use ctx_engine::port::{DeltaKind, Job, Prepare, Prepared, RunReport, Worker};
+use ctx_engine::port::{ApprovalAsk, DeltaKind, Job, Prepare, Prepared, RunReport, Step, Stopped, Worker};
 use ctx_engine::{Caller, Clock, Engine, Fresh, NewSession, Parts, Post, Posted};
 use ctx_journal::FileJournal;
 use ctx_journal::sim::SimDisk;
-use ctx_session::command::{Outcome, Progress, RunContext};
-use ctx_session::record::{CancelReason, FinishReason, Scope};
-use ctx_session::{Limits, MessageId, Name, Refusal, RunState, SessionId, Timestamp};
+use ctx_session::command::{Outcome, Progress, RunContext, StartedTool};
+use ctx_session::conversation::{Message, Role};
+use ctx_session::project::Strategy;
+use ctx_session::record::{
+    CancelReason, Compaction, CompactionTrigger, FinishReason, PromptRef, RunKind, Scope, ToolStatus,
+};
+use ctx_session::{
+    CallId, CompactionId, Limits, MessageId, Name, Refusal, RunId, RunState, SessionId, Timestamp,
+};
 use futures_util::future::BoxFuture;
 use serde_json::Value;
+use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
 pub const ME: Caller = Caller { uid: 1000, gid: 1000 };
@@ -22,6 +29,8 @@ pub struct World {
     pub disk: SimDisk,
     pub clock: Arc<SetClock>,
     pub engine: Engine,
+    /// Lets workers go on that wait for it.
+    pub go: Arc<Notify>,
 }
 
 /// A clock that stands where it was set.
@@ -54,11 +63,12 @@ impl World {
     }
 
     pub async fn at(disk: SimDisk, limits: Limits, clock: Arc<SetClock>) -> World {
+        let go = Arc::new(Notify::new());
         let parts = Parts {
             journal: Arc::new(FileJournal::new(Arc::new(disk.clone()))),
             memory: Arc::new(FileJournal::in_memory()),
             root: None,
-            worker: Arc::new(Hands),
+            worker: Arc::new(Hands { go: go.clone() }),
             limits,
             fresh: Fresh::new(Shared(clock.clone()), 7),
             uid: 0,
@@ -67,7 +77,7 @@ impl World {
         };
         let engine = Engine::new(parts);
         engine.start().await.unwrap();
-        World { disk, clock, engine }
+        World { disk, clock, engine, go }
     }
 
     pub async fn session(&self, name: &str) -> SessionId {
@@ -149,27 +159,42 @@ pub async fn eventually<T>(what: &str, mut ask: impl AsyncFnMut() -> Option<T>) 
     }
 }
 
-/// A worker that does what the message says: `hold`, `steps N`, `panic`, `deaf`; anything else it repeats.
-struct Hands;
+/// A worker that does what the message says: `hold`, `steps N`, `panic`, `deaf`, `speak` (waits in the middle of its
+/// answer), `tools` (waits before its calls are known), `ask` (for an approval), `busy` (waits in the middle of a tool);
+/// anything else it repeats.
+struct Hands {
+    go: Arc<Notify>,
+}
 
 impl Worker for Hands {
-    fn prepare(&self, _: &Prepare) -> Result<Prepared, Refusal> {
+    fn prepare(&self, ask: &Prepare) -> Result<Prepared, Refusal> {
+        let prompt = ask.prompts.first().map_or("be brief", |(_, text)| text.as_str()).to_owned();
+        // Not the hash that the journal would give it, but another for another text.
+        let hash = format!("hash of {prompt}");
         let context = RunContext {
             model: "test/hands".to_owned(),
             cwd: "/work".to_owned(),
             policy: Vec::new(),
             cage: None,
             sources: Vec::new(),
-            prompts: Vec::new(),
+            prompts: vec![PromptRef { target: "primary".to_owned(), hash }],
         };
         let project = Name::new("default").unwrap();
         Ok(Prepared { project, context, prompts: Vec::new(), handle: Arc::new(()) })
     }
 
     fn run(&self, job: Job, report: RunReport, stop: CancellationToken) -> BoxFuture<'static, Outcome> {
-        let text = job.messages.last().map(|message| message.text()).unwrap_or_default();
+        let go = self.go.clone();
         Box::pin(async move {
             let stopped = Outcome::Cancelled { reason: CancelReason::Operator, by: None };
+            let Ok(step) = report.step().await else { return stopped };
+            if job.kind == RunKind::Compaction {
+                return compact(&report, &step, job.run, job.strategy)
+                    .await
+                    .map_or(stopped, |()| Outcome::Done);
+            }
+            let user = step.messages.iter().rfind(|message| message.role == Role::User);
+            let text = user.map(|message| message.text()).unwrap_or_default();
             let words: Vec<&str> = text.split(' ').collect();
             match words.as_slice() {
                 ["panic"] => panic!("the worker was told to"),
@@ -183,6 +208,9 @@ impl Worker for Hands {
                     let _ = report.delta(message, DeltaKind::Text, "said before".to_owned()).await;
                     stop.cancelled().await;
                     stopped
+                }
+                ["speak" | "tools" | "ask" | "busy"] => {
+                    steer(text.as_str(), &report, step, &go).await.map_or(stopped, |()| Outcome::Done)
                 }
                 ["steps", number] => {
                     for _ in 0..number.parse::<u32>().unwrap() {
@@ -208,4 +236,86 @@ async fn say(report: &RunReport, text: &str) -> Result<(), ctx_engine::port::Sto
     report.delta(message_id, DeltaKind::Text, text.to_owned()).await?;
     let (text, finish_reason) = (text.to_owned(), FinishReason::Stop);
     report.progress(Progress::AssistantFinished { message_id, text, finish_reason, usage: None }).await
+}
+
+/// Runs that an operator steers. Each begins where the log says that it is.
+async fn steer(what: &str, report: &RunReport, step: Step, go: &Notify) -> Result<(), Stopped> {
+    let has_result = |message: &Arc<Message>| message.role == Role::Tool;
+    if !step.pending.is_empty() {
+        call(what, report, step.pending, go).await?;
+    } else if !step.messages.iter().any(has_result) {
+        let message_id = MessageId(report.new_id());
+        let model = "test/hands".to_owned();
+        report.progress(Progress::AssistantStarted { message_id, model, step: 1 }).await?;
+        report.delta(message_id, DeltaKind::Text, "thinking".to_owned()).await?;
+        if what != "busy" {
+            go.notified().await;
+        }
+        let calls = what != "speak";
+        let finish_reason = if calls { FinishReason::ToolCalls } else { FinishReason::Stop };
+        let text = "thinking".to_owned();
+        report.progress(Progress::AssistantFinished { message_id, text, finish_reason, usage: None }).await?;
+        if !calls {
+            return Ok(());
+        }
+        let tool = |name: &str| StartedTool {
+            call_id: CallId(report.new_id()),
+            provider_call_id: None,
+            name: name.to_owned(),
+            input: Value::Null,
+        };
+        call(what, report, vec![tool("one"), tool("two")], go).await?;
+    }
+    report.step().await?;
+    say(report, "all done").await
+}
+
+async fn call(what: &str, report: &RunReport, calls: Vec<StartedTool>, go: &Notify) -> Result<(), Stopped> {
+    report.progress(Progress::ToolsStarted(calls.clone())).await?;
+    for StartedTool { call_id, name, .. } in calls {
+        if what == "busy" {
+            go.notified().await;
+        }
+        let mut output = format!("{name} made");
+        if what == "ask" && name == "one" {
+            let ask = ApprovalAsk { call: call_id, tool: name, subject: None };
+            output = format!("{:?}", report.approval(ask).await?.outcome);
+        }
+        let (status, duration_ms, truncated, blob) = (ToolStatus::Ok, 1, false, None);
+        let finished = Progress::ToolFinished { call_id, status, duration_ms, output, truncated, blob };
+        report.progress(finished).await?;
+    }
+    Ok(())
+}
+
+/// A compaction that takes out everything but the last message.
+async fn compact(
+    report: &RunReport,
+    step: &Step,
+    run: RunId,
+    strategy: Option<Strategy>,
+) -> Result<(), Stopped> {
+    let gone = step.messages.len().saturating_sub(1);
+    let strategy = strategy.unwrap_or(Strategy::Drop);
+    let made = Compaction {
+        compaction_id: CompactionId(report.new_id()),
+        turn_id: run,
+        agent_path: "primary".to_owned(),
+        trigger: CompactionTrigger::OperatorManual,
+        strategy,
+        proposed: strategy == Strategy::Checkpoint,
+        threshold_estimate: 0.5,
+        after_estimate: 0.1,
+        window_upper: 0.85,
+        window_lower: 0.6,
+        superseded_message_ids: step.messages.iter().take(gone).map(|message| message.id).collect(),
+        summary_message_id: None,
+        summary: None,
+        plugins_fired: Vec::new(),
+        plugin_cost: None,
+        fallback_occurred: false,
+        fallback_reason: None,
+        checkpoint_id: None,
+    };
+    report.progress(Progress::Compacted(Box::new(made))).await
 }
