@@ -25,6 +25,10 @@ const KEPT: Duration = Duration::from_secs(60 * 60);
 /// Answers that are kept at a time, and the longest that is.
 const ANSWERS_MAX: usize = 10_000;
 const ANSWER_BYTES_MAX: usize = 64 * 1024;
+/// More than any answer of ours that is not a stream has.
+const WHOLE_BYTES_MAX: usize = 64 * 1024 * 1024;
+/// A stream, whose messages have ids of their own.
+const MCP: &str = "/api/v1/mcp";
 const KEY_BYTES_MAX: usize = 256;
 
 const HEADER: &str = "idempotency-key";
@@ -101,6 +105,9 @@ impl Memory {
 
 /// Only POST creates; all else passes by.
 pub(super) async fn once(State(memory): State<Memory>, request: Request, next: Next) -> Response {
+    if request.uri().path() == MCP {
+        return next.run(request).await;
+    }
     let key = request.headers().get(HEADER).cloned();
     let who = request.extensions().get::<Who>().copied();
     let (Some(key), Some(Who(caller)), &Method::POST) = (key, who, request.method()) else {
@@ -135,9 +142,10 @@ fn lost() -> Response {
 
 async fn first(memory: Memory, name: Name, done: watch::Sender<Outcome>, response: Response) -> Response {
     let (parts, body) = response.into_parts();
-    let bytes = to_bytes(body, ANSWER_BYTES_MAX).await.unwrap_or_default();
+    let Ok(bytes) = to_bytes(body, WHOLE_BYTES_MAX).await else { return lost() };
     let kept = Kept { status: parts.status, headers: parts.headers.clone(), body: bytes.clone() };
-    if parts.status.is_success() {
+    // A long answer goes to whoever waits for it now, and is not kept.
+    if parts.status.is_success() && bytes.len() <= ANSWER_BYTES_MAX {
         done.send_replace(Some(Some(kept)));
     } else {
         memory.forget(&name);

@@ -15,6 +15,7 @@ mod messages;
 mod records;
 mod runs;
 mod sessions;
+mod shells;
 mod sockets;
 mod status;
 
@@ -35,10 +36,11 @@ pub use catalog::Catalog;
 pub use error::ApiError;
 pub use gate::Hosts;
 
+use crate::shells::Shells;
 use crate::ws::Hub;
 
 /// Longest body of a request.
-const BODY_BYTES_MAX: usize = 4 * 1024 * 1024;
+pub const BODY_BYTES_MAX: usize = 4 * 1024 * 1024;
 
 /// What every handler needs.
 #[derive(Clone)]
@@ -48,6 +50,7 @@ pub struct Api {
     pub access: Access,
     pub catalog: Arc<dyn Catalog>,
     pub hub: Hub,
+    pub shells: Shells,
 }
 
 /// What the daemon says of itself.
@@ -75,6 +78,12 @@ fn routes(version: &str) -> (Router<Api>, utoipa::openapi::OpenApi) {
         .routes(routes!(records::stream))
         .routes(routes!(catalog::models))
         .routes(routes!(catalog::agents))
+        .routes(routes!(catalog::tools))
+        .routes(routes!(shells::list, shells::create))
+        .routes(routes!(shells::exec))
+        .routes(routes!(shells::destroy))
+        .routes(routes!(shells::records))
+        .routes(routes!(shells::mcp_post, shells::mcp_get, shells::mcp_delete))
         .routes(routes!(lookup::search))
         .routes(routes!(lookup::audit))
         .routes(routes!(keys::list, keys::create))

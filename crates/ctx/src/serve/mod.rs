@@ -9,6 +9,8 @@ mod doors;
 mod listen;
 mod log;
 mod owner;
+mod passwd;
+mod shells;
 mod tree;
 mod worker;
 

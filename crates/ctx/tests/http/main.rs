@@ -13,6 +13,7 @@ mod api;
 mod bad_input;
 mod guide;
 mod lifecycle;
+mod shells;
 mod sockets;
 mod support;
 mod throttle;
