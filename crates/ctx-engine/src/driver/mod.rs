@@ -98,6 +98,7 @@ pub(crate) enum Mail {
     Progress { run: RunId, progress: Progress, reply: oneshot::Sender<Result<(), Stopped>> },
     Blob { bytes: Vec<u8>, reply: oneshot::Sender<Result<BlobRef, Stopped>> },
     RunEnded { run: RunId, outcome: ctx_session::command::Outcome },
+    LetGo,
     Shutdown,
 }
 
@@ -141,6 +142,12 @@ impl DriverLink {
             Ok(Err(refusal)) => Err(Gone::Refused(refusal)),
             Err(_) => Err(Gone::Dropped),
         }
+    }
+
+    /// Has the session unloaded, unless someone else needs it: then it goes when it has been idle.
+    pub fn let_go(self) {
+        // A mailbox that is full belongs to a session that is needed.
+        let _ = self.mailbox.try_send(Mail::LetGo);
     }
 
     pub fn is_closed(&self) -> bool {
@@ -260,9 +267,18 @@ impl Driver {
                 let _ = reply.send(self.on_blob(bytes).await);
             }
             Mail::RunEnded { run, outcome } => self.on_run_ended(run, outcome).await,
+            Mail::LetGo => return self.let_go(),
             Mail::Shutdown => return self.on_shutdown(),
         }
         self.next_after_work()
+    }
+
+    /// Unloads without waiting for the session to have been idle for long.
+    fn let_go(&mut self) -> Next {
+        match self.next_after_work() {
+            Next::Continue if self.work.is_none() => self.try_unload(),
+            next => next,
+        }
     }
 
     /// The next moment at which something is due without being asked.
