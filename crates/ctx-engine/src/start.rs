@@ -204,6 +204,7 @@ fn find_one(journal: &dyn Journal, log: &LogPath, now: Timestamp) -> Result<Summ
     summary.archived = end.archived.unwrap_or(false);
     summary.updated_at = end.newest.unwrap_or(created_at);
     summary.posted_at = end.posted_at;
+    summary.next_seq = end.next_seq;
     if let Some(cwd) = end.cwd {
         summary.cwd = cwd;
     }
@@ -215,6 +216,7 @@ fn find_one(journal: &dyn Journal, log: &LogPath, now: Timestamp) -> Result<Summ
 #[derive(Default)]
 struct End {
     newest: Option<Timestamp>,
+    next_seq: Option<u64>,
     state: Option<StateName>,
     cwd: Option<String>,
     archived: Option<bool>,
@@ -226,6 +228,7 @@ struct End {
 impl End {
     fn take(&mut self, entry: &Entry) -> ControlFlow<()> {
         self.newest = self.newest.max(Some(entry.time));
+        self.next_seq.get_or_insert(entry.seq + 1);
         let body = || match Body::decode(&entry.kind, &entry.text) {
             Decoded::Known(body) => Some(body),
             Decoded::Unknown | Decoded::Malformed(_) => None,

@@ -18,7 +18,7 @@ use sha2::{Digest, Sha256};
 use tokio::sync::watch;
 
 use super::error::ApiError;
-use super::extract::{Who, body_too_large};
+use super::extract::{Who, body_too_large, too_slow};
 
 /// How long an answer is kept.
 const KEPT: Duration = Duration::from_secs(60 * 60);
@@ -59,8 +59,10 @@ struct Entry {
 }
 
 /// The requests that are remembered.
-#[derive(Clone, Default)]
+#[derive(Clone)]
 pub(super) struct Memory {
+    /// How long a body may take.
+    patience: Duration,
     table: Arc<Mutex<HashMap<Name, Entry>>>,
 }
 
@@ -74,6 +76,10 @@ enum Turn {
 }
 
 impl Memory {
+    pub fn new(patience: Duration) -> Memory {
+        Memory { patience, table: Arc::default() }
+    }
+
     fn lock(&self) -> MutexGuard<'_, HashMap<Name, Entry>> {
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -120,7 +126,9 @@ pub(super) async fn once(State(memory): State<Memory>, request: Request, next: N
     }
     let name = Name { uid: caller.uid, path: request.uri().path().to_owned(), key: key.to_owned() };
     let (parts, body) = request.into_parts();
-    let Ok(body) = to_bytes(body, super::BODY_BYTES_MAX).await else { return body_too_large() };
+    let read = tokio::time::timeout(memory.patience, to_bytes(body, super::BODY_BYTES_MAX)).await;
+    let Ok(read) = read else { return too_slow(memory.patience).into_response() };
+    let Ok(body) = read else { return body_too_large() };
     match memory.turn(&name, Sha256::digest(&body).into(), Instant::now()) {
         Turn::Mistaken => {
             let message = "this Idempotency-Key was used for another request; take a new one";

@@ -60,18 +60,9 @@ pub(super) fn open(
     let api = settings.root.join(".state/api.sock");
     let listener = bind(&api, SOCKET_MODE).map_err(|error| cannot(&api, error))?;
     let serving = serve_unix(listener, routes.clone(), stop.clone());
-    tasks.spawn(async move {
-        if let Err(error) = serving.await {
-            tracing::error!(%error, "the API's socket is gone");
-        }
-    });
-    tracing::info!(address = %taken.address, "the API listens");
+    tasks.spawn(serving);
     let serving = serve_tcp(taken.listener, routes, taken.hosts, taken.is_remote, stop.clone());
-    tasks.spawn(async move {
-        if let Err(error) = serving.await {
-            tracing::error!(%error, "the API's address is gone");
-        }
-    });
+    tasks.spawn(serving);
     let mut agents = Agents {
         dir: settings.root.join("agent"),
         engine: engine.clone(),

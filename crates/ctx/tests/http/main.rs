@@ -13,6 +13,8 @@ mod api;
 mod bad_input;
 mod guide;
 mod lifecycle;
+mod limits;
+mod lists;
 mod shells;
 mod sockets;
 mod support;

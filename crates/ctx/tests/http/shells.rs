@@ -295,7 +295,7 @@ fn another_users_shell_runs_as_them_and_nobody_elses_is_theirs() {
 }
 
 /// A shell with a job in the background and a command that runs; their pids.
-fn busy(http: &Http) -> Vec<i32> {
+fn busy(http: &Http) -> (Vec<i32>, std::process::Child) {
     let shell = id(&http.shell("{}"));
     http.exec(
         &shell,
@@ -303,7 +303,7 @@ fn busy(http: &Http) -> Vec<i32> {
     );
     let body = json!({ "command": "sh -c 'echo $$ >running; exec sleep 300'" }).to_string();
     let auth = format!("Authorization: Bearer {}", http.token);
-    std::process::Command::new("curl")
+    let client = std::process::Command::new("curl")
         .args(["-sS", "-H", &auth, "--data-binary", &body, &http.url(&format!("/shells/{shell}/exec"))])
         .stdout(std::process::Stdio::null())
         .stderr(std::process::Stdio::null())
@@ -312,18 +312,20 @@ fn busy(http: &Http) -> Vec<i32> {
     let workspace = http.daemon.workspace();
     let pids = ["shell", "job", "running"].map(|name| pid_in(&workspace.join(name))).to_vec();
     assert!(pids.iter().all(|pid| alive(*pid)));
-    pids
+    (pids, client)
 }
 
 #[test]
 fn no_process_of_a_shell_outlives_the_daemon() {
     let mut http = Http::start();
-    let pids = busy(&http);
+    let (pids, mut client) = busy(&http);
     assert_eq!(http.daemon.stop(), 0);
+    client.wait().unwrap();
     assert!(pids.iter().all(|pid| !alive(*pid)), "gone when the daemon is");
     http.daemon.start_again();
-    let pids = busy(&http);
+    let (pids, mut client) = busy(&http);
     http.daemon.kill();
+    client.wait().unwrap();
     until("the end of all processes", || pids.iter().all(|pid| !alive(*pid)).then_some(()));
 }
 
