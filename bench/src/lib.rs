@@ -2,6 +2,8 @@
 //!
 //! A benchmark prints lines `work | ours | beside | ratio | target`; `bench/run` puts them together.
 
+pub mod history;
+
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};

@@ -1,11 +1,13 @@
 """Drives the MCP door with the official SDK for Python: list, create, exec, progress, cancel, destroy.
 
     python tests/python/mcp_shells.py SERVER [ARG...]      e.g. target/debug/ctx mcp
+    python tests/python/mcp_shells.py URL                  streamable HTTP, with the token in $CTX_TOKEN
 
 Speaks the newest protocol through `server/discover` and the older one through `initialize`. Every structured
 result is validated against the tool's output schema, by the SDK and once more here.
 """
 
+import contextlib
 import os
 import sys
 import tempfile
@@ -14,6 +16,8 @@ import time
 import anyio
 import jsonschema
 from mcp import ClientSession, StdioServerParameters, stdio_client
+from mcp.client.streamable_http import streamable_http_client
+from mcp.shared._httpx_utils import create_mcp_http_client
 
 TOOLS = ["session_create", "session_exec", "session_list", "session_destroy", "session_output", "session_interrupt"]
 
@@ -116,9 +120,21 @@ async def injected(shells, shell):
     await shells.refused("session_exec", {"session_id": shell, "command": "true", "budget": budget}, "EINVAL")
 
 
+@contextlib.asynccontextmanager
+async def transport(server):
+    if server[0].startswith("http://"):
+        headers = {"Authorization": "Bearer " + os.environ["CTX_TOKEN"]}
+        async with create_mcp_http_client(headers=headers) as http:
+            async with streamable_http_client(server[0], http_client=http) as streams:
+                yield streams
+    else:
+        parameters = StdioServerParameters(command=server[0], args=server[1:], env=dict(os.environ))
+        async with stdio_client(parameters) as streams:
+            yield streams
+
+
 async def drive(server, hello):
-    parameters = StdioServerParameters(command=server[0], args=server[1:], env=dict(os.environ))
-    async with stdio_client(parameters) as (read, write):
+    async with transport(server) as (read, write):
         async with ClientSession(read, write) as session:
             await getattr(session, hello)()
             assert session.server_info.name == "ctx", session.server_info

@@ -97,6 +97,64 @@ async def expired():
         await asyncio.sleep(0.6)
 
 
+async def total():
+    """Over all sessions together: who left first is let go first, the others can come back."""
+    away = []
+    for _ in range(4):
+        session = talk()
+        ws, welcome = await attach(session)
+        known = {"epoch": welcome["payload"]["epoch"], **welcome["payload"]["server_seq"]}
+        await ws.close()
+        api.post(session, script(*[{"text": "x" * 4000} for _ in range(40)]))
+        while api.ok("GET", f"/sessions/{session}")["state"] != "idle":
+            time.sleep(0.01)
+        away.append((session, known))
+    firsts = []
+    # Newest first: who comes back listens, and takes nobody's room.
+    for session, known in reversed(away):
+        ws, first = await attach(session, **known)
+        firsts.insert(0, first["type"])
+        if first["type"] == "welcome":
+            frames = await until(ws, "run.completed")
+            assert sum(len(f["payload"]["text"]) for f in frames if f["type"] == "delta") == 160_000
+        else:
+            assert first["payload"]["code"] == "resume_failed", first
+        assert len(api.messages(session)[-1]["content"]) == 160_000
+        await ws.close()
+    assert firsts[0] == "closing" and firsts[-1] == "welcome" and firsts == sorted(firsts), firsts
+
+
+async def revoked():
+    """Both sockets, and none that was opened with another token."""
+    made = api.ok("POST", "/tokens", {"label": "short"})
+    session, other = talk(), talk()
+    mine, _ = await attach(other)
+    theirs = await socket(f"/sessions/{session}/socket", token=made["token"])
+    await theirs.send(hello())
+    assert (await frame(theirs))["type"] == "welcome"
+    system = await socket("/system/socket", token=made["token"])
+    await frame(system)
+    ticket = Api(made["token"]).ok("POST", "/tickets")["ticket"]
+    by_ticket = await connect(f"ws://{ADDRESS}/api/v1/system/socket?ticket={ticket}")
+    await frame(by_ticket)
+    late = Api(made["token"]).ok("POST", "/tickets")["ticket"]
+    api.ok("DELETE", f"/tokens/{made['id']}")
+    for ws in (theirs, system, by_ticket):
+        async with asyncio.timeout(20):
+            try:
+                while True:
+                    await ws.recv()
+            except ConnectionClosed:
+                pass
+    try:
+        await connect(f"ws://{ADDRESS}/api/v1/system/socket?ticket={late}")
+        raise AssertionError("a ticket of a revoked token was good")
+    except InvalidStatus as error:
+        assert error.response.status_code == 401, error
+    api.post(other, script({"text": "still here"}))
+    await done(mine)
+
+
 async def wrong_epoch():
     session = talk()
     for known in ({"epoch": "01ARZ3NDEKTSV4RRFFQ69G5FAV", "output": 1, "events": 1},):

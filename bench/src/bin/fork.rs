@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use ctx_bench::{Daemon, ctx, millis, percentile, row};
 use ctx_journal::{FileJournal, Fork, ForkEnds, Journal, LogPath, Owner, RealDisk};
 use ctx_session::record::{
-    AssistantFinished, FinishReason, Forked, RunCreated, RunFinished, Scope, Usage, User,
+    AssistantFinished, FinishReason, Forked, RunCreated, RunFinished, RunKind, Scope, Usage, User,
 };
 use ctx_session::rules::{Create, create};
 use ctx_session::{Body, IdSource, MessageId, Name, RunId, SessionId, Timestamp};
@@ -94,7 +94,7 @@ fn fill(root: &Path, log: &LogPath) {
         let usage = Usage::default();
         let records = [
             Body::User(User { turn_id, message_id: message_id(), client_id: None, text: text.clone() }),
-            Body::RunCreated(RunCreated { turn_id }),
+            Body::RunCreated(RunCreated { turn_id, kind: RunKind::Message, continues: None, strategy: None }),
             Body::AssistantFinished(AssistantFinished {
                 turn_id,
                 message_id: message_id(),
@@ -102,7 +102,7 @@ fn fill(root: &Path, log: &LogPath) {
                 finish_reason: FinishReason::Stop,
                 usage: None,
             }),
-            Body::RunFinished(RunFinished { turn_id, duration_ms: 1, usage }),
+            Body::RunFinished(RunFinished { turn_id, duration_ms: 1, usage, finish_reason: None }),
         ];
         let lines: Vec<String> = records.iter().map(Body::to_json).collect();
         writer.append_soon(now, &lines).expect("an append");

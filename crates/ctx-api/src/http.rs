@@ -4,6 +4,7 @@ mod access;
 mod lifecycle;
 mod lookup;
 mod message;
+mod shell;
 
 use ctx_session::record::{Failure, ForkedFrom, LimitHit};
 use ctx_session::{Limits, Name, RunId, Scope, SessionId, StateName};
@@ -15,6 +16,9 @@ pub use access::{Code, Login, NewCode, NewToken, Ticket, Token, TokenMade};
 pub use lifecycle::{ResumeAt, ResumeFrom};
 pub use lookup::{AuditEvent, SearchHit, SnippetPiece};
 pub use message::{Message, MessagePart, NewMessage, Role, ToolCall};
+pub use shell::{
+    GrepLines, KeepLines, KeepLinesMode, NewShell, OutputBudget, Shell, ShellCommand, ShellResult,
+};
 
 /// A page of a list, and the cursor of the next one.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
@@ -186,6 +190,16 @@ pub struct Status {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Named {
     pub name: String,
+}
+
+/// A tool that agents have.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct ToolNamed {
+    pub name: String,
+    pub description: String,
+    /// The JSON schema of its arguments.
+    #[schema(value_type = Object)]
+    pub schema: Value,
 }
 
 /// The body of every answer that is not a success.

@@ -3,6 +3,7 @@
 
 pub mod http;
 pub mod mcp;
+pub mod shells;
 pub mod socket;
 pub mod unix;
 pub mod ws;

@@ -192,6 +192,11 @@ impl Inner {
         }
     }
 
+    /// The driver of a session, if it has one.
+    pub(crate) fn link_if_loaded(&self, id: SessionId) -> Option<DriverLink> {
+        lock(&self.active).get(&id).cloned()
+    }
+
     /// Takes a new session in and starts its driver, in one step: who finds the name finds the driver.
     pub fn begin(
         self: &Arc<Self>,

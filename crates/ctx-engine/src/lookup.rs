@@ -4,7 +4,7 @@
 use ctx_journal::LogPath;
 use ctx_session::{Code, Refusal, SessionId};
 use ctx_views::audit::{AuditQuery, AuditReader, EventName};
-use ctx_views::db::{SearchQuery, Viewer};
+use ctx_views::db::{DbError, Queries, SearchQuery, Viewer};
 
 pub use ctx_views::audit::AuditLine;
 pub use ctx_views::db::{Hit, Page, Piece as SnippetPiece};
@@ -32,7 +32,7 @@ pub struct AuditWish {
 }
 
 impl Engine {
-    fn viewer(&self, caller: Caller) -> Viewer {
+    pub(crate) fn viewer(&self, caller: Caller) -> Viewer {
         if caller.uid == self.inner.daemon_uid {
             return Viewer::All;
         }
@@ -45,14 +45,17 @@ impl Engine {
         query.session = search.session;
         query.after = search.cursor;
         let engine = self.clone();
-        blocking(move || {
-            let missing = || Refusal::new(Code::Eio, "there is no index; see the daemon's log");
-            let index = engine.behind().index().ok_or_else(missing)?;
-            index
-                .ask(|queries| queries.search(&query))
-                .map_err(|error| Refusal::new(error.code(), error.to_string()))
-        })
-        .await
+        blocking(move || engine.ask_index(|queries| queries.search(&query))).await
+    }
+
+    /// Asks the index. Blocks.
+    pub(crate) fn ask_index<T>(
+        &self,
+        query: impl FnOnce(&Queries<'_>) -> Result<T, DbError>,
+    ) -> Result<T, Refusal> {
+        let missing = || Refusal::new(Code::Eio, "there is no index; see the daemon's log");
+        let index = self.behind().index().ok_or_else(missing)?;
+        index.ask(query).map_err(|error| Refusal::new(error.code(), error.to_string()))
     }
 
     /// A page of the audit log, and where the next begins.
@@ -86,7 +89,7 @@ impl Engine {
     }
 }
 
-async fn blocking<T: Send + 'static>(
+pub(crate) async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, Refusal> + Send + 'static,
 ) -> Result<T, Refusal> {
     let done = tokio::task::spawn_blocking(work).await;

@@ -1,11 +1,13 @@
 //! The registry: every session the daemon knows, loaded or not. An idle session costs its place here and no more.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
+use std::ops::Bound;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use ctx_session::record::{Failure, Scope, SessionMeta};
 use ctx_session::{Code, Name, Refusal, Session, SessionId, StateName, Timestamp};
 
+use crate::lists::Details;
 use crate::place::{Shelf, dir_name};
 
 /// What is known of a session without loading it.
@@ -24,6 +26,10 @@ pub struct Summary {
     pub archived: bool,
     /// A run that has failed, but whose end could not be written yet.
     pub failing: Option<Failure>,
+    /// The seq of the log's next record, as far as it is known.
+    pub next_seq: Option<u64>,
+    /// What is shown besides; None until someone has asked or the session was loaded.
+    pub details: Option<Arc<Details>>,
 }
 
 impl Summary {
@@ -37,6 +43,8 @@ impl Summary {
             dir_name: dir_name(&meta.name, meta.session_id, StateName::Idle),
             archived: false,
             failing: None,
+            next_seq: None,
+            details: None,
             meta,
         }
     }
@@ -53,6 +61,10 @@ impl Summary {
             self.cwd.clone_from(&session.cwd);
         }
         self.archived = session.archived;
+        self.next_seq = Some(session.next_seq);
+        if !self.details.as_ref().is_some_and(|details| details.are_of(session)) {
+            self.details = Some(Arc::new(Details::of(session)));
+        }
         // What was posted to the source of a fork was not posted here.
         let copied = session.meta.forked_from.map_or(0, |from| from.seq);
         let newest = session.runs().next_back().filter(|run| run.first_seq > copied);
@@ -79,7 +91,8 @@ impl NameSpace {
 
 #[derive(Debug, Default)]
 struct Tables {
-    by_id: HashMap<SessionId, Summary>,
+    /// In the order of ids, which is that of creation.
+    by_id: BTreeMap<SessionId, Summary>,
     by_name: HashMap<(NameSpace, Name), SessionId>,
 }
 
@@ -177,6 +190,19 @@ impl Registry {
     /// The sessions that pass, in no particular order.
     pub fn select(&self, keep: impl Fn(&Summary) -> bool) -> Vec<Summary> {
         self.lock().by_id.values().filter(|summary| keep(summary)).cloned().collect()
+    }
+
+    /// The newest sessions that pass, at most `max`, from behind a place on.
+    pub fn newest(
+        &self,
+        before: Option<SessionId>,
+        max: usize,
+        keep: impl Fn(&Summary) -> bool,
+    ) -> Vec<Summary> {
+        let end = before.map_or(Bound::Unbounded, Bound::Excluded);
+        let tables = self.lock();
+        let newest = tables.by_id.range((Bound::Unbounded, end)).rev().map(|(_, summary)| summary);
+        newest.filter(|summary| keep(summary)).take(max).cloned().collect()
     }
 
     pub fn count(&self) -> usize {

@@ -14,7 +14,7 @@ use ctx_session::{Body, Code, Name, Refusal, SessionId, StateName, Timestamp, Ul
 use ctx_views::files::SessionFiles;
 
 use crate::core::journal_refusal;
-use crate::driver::{Ask, Gone};
+use crate::driver::{Ask, DriverLink, Gone};
 use crate::inner::{Inner, lock};
 use crate::place::{Shelf, dir_name, freed_name};
 use crate::registry::Summary;
@@ -110,6 +110,9 @@ fn catch_up_later(inner: &Arc<Inner>, behind: Vec<SessionId>) {
                 let Some(inner) = inner.upgrade() else { return };
                 if lock(&inner.active).len() < LOADED_MOST {
                     load_all(&inner, batch).await;
+                    batch
+                        .iter()
+                        .for_each(|id| inner.link_if_loaded(*id).into_iter().for_each(DriverLink::let_go));
                     break;
                 }
                 drop(inner);
@@ -185,8 +188,9 @@ fn look_at(inner: &Inner, log: &LogPath) -> Option<Seen> {
 /// What the two ends of a log say of its session.
 fn find_one(journal: &dyn Journal, log: &LogPath, now: Timestamp) -> Result<Summary, String> {
     let place = Place::of(log).ok_or("its path is not that of a session")?;
-    let head = journal.head(log).map_err(|error| error.to_string())?;
-    let first = head.and_then(|entry| match Body::decode(&entry.kind, &entry.text) {
+    let mut end = End::default();
+    let first = journal.ends(log, &mut |_, entry| end.take(&entry)).map_err(|error| error.to_string())?;
+    let first = first.and_then(|entry| match Body::decode(&entry.kind, &entry.text) {
         Decoded::Known(Body::SessionMeta(meta)) => Some((*meta, entry.time)),
         Decoded::Known(_) | Decoded::Unknown | Decoded::Malformed(_) => None,
     });
@@ -196,64 +200,72 @@ fn find_one(journal: &dyn Journal, log: &LogPath, now: Timestamp) -> Result<Summ
     });
     let mut summary = Summary::new(Arc::new(meta), created_at);
     summary.dir_name = place.dir_name.to_owned();
-    read_end(journal, log, &mut summary).map_err(|error| error.to_string())?;
+    summary.state = end.state.unwrap_or(StateName::Idle);
+    summary.archived = end.archived.unwrap_or(false);
+    summary.updated_at = end.newest.unwrap_or(created_at);
+    summary.posted_at = end.posted_at;
+    summary.next_seq = end.next_seq;
+    if let Some(cwd) = end.cwd {
+        summary.cwd = cwd;
+    }
     Ok(summary)
 }
 
-/// The newest state, the time of the last record, and of the last message.
-fn read_end(
-    journal: &dyn Journal,
-    log: &LogPath,
-    summary: &mut Summary,
-) -> Result<(), ctx_journal::JournalError> {
-    let mut newest: Option<Timestamp> = None;
-    let mut state: Option<StateName> = None;
-    let mut cwd: Option<String> = None;
-    let mut archived: Option<bool> = None;
-    // What stands before it was copied from the source of a fork.
-    let mut forked = false;
-    journal.read_back(log, &mut |entry: Entry| {
-        newest = newest.max(Some(entry.time));
+/// What the end of a log tells, from its last record back: the newest state, the time of the last record, and of
+/// the last message.
+#[derive(Default)]
+struct End {
+    newest: Option<Timestamp>,
+    next_seq: Option<u64>,
+    state: Option<StateName>,
+    cwd: Option<String>,
+    archived: Option<bool>,
+    posted_at: Option<Timestamp>,
+    /// What stands before it was copied from the source of a fork.
+    forked: bool,
+}
+
+impl End {
+    fn take(&mut self, entry: &Entry) -> ControlFlow<()> {
+        self.newest = self.newest.max(Some(entry.time));
+        self.next_seq.get_or_insert(entry.seq + 1);
+        let body = || match Body::decode(&entry.kind, &entry.text) {
+            Decoded::Known(body) => Some(body),
+            Decoded::Unknown | Decoded::Malformed(_) => None,
+        };
         match entry.kind.as_str() {
-            "state_changed" if state.is_none() => {
-                if let Decoded::Known(Body::StateChanged(change)) = Body::decode(&entry.kind, &entry.text) {
-                    state = Some(change.to);
+            "state_changed" if self.state.is_none() => {
+                if let Some(Body::StateChanged(change)) = body() {
+                    self.state = Some(change.to);
                 }
             }
-            "cwd_changed" if cwd.is_none() => {
-                if let Decoded::Known(Body::CwdChanged(change)) = Body::decode(&entry.kind, &entry.text) {
-                    cwd = Some(change.cwd);
+            "cwd_changed" if self.cwd.is_none() => {
+                if let Some(Body::CwdChanged(change)) = body() {
+                    self.cwd = Some(change.cwd);
                 }
             }
             // A message brings an archived session back, so the newest one is as far as this is looked for.
-            "archived" if archived.is_none() => {
-                if let Decoded::Known(Body::Archived(found)) = Body::decode(&entry.kind, &entry.text) {
-                    archived = Some(found.archived);
+            "archived" if self.archived.is_none() => {
+                if let Some(Body::Archived(found)) = body() {
+                    self.archived = Some(found.archived);
                 }
             }
             "forked" => {
-                forked = true;
-                state.get_or_insert(StateName::Idle);
-                archived.get_or_insert(false);
+                self.forked = true;
+                self.state.get_or_insert(StateName::Idle);
+                self.archived.get_or_insert(false);
             }
-            "user" if !forked && summary.posted_at.is_none() => summary.posted_at = Some(entry.time),
-            "context" if cwd.is_none() => {
-                if let Decoded::Known(Body::Context(context)) = Body::decode(&entry.kind, &entry.text) {
-                    cwd = Some(context.cwd);
+            "user" if !self.forked && self.posted_at.is_none() => self.posted_at = Some(entry.time),
+            "context" if self.cwd.is_none() => {
+                if let Some(Body::Context(context)) = body() {
+                    self.cwd = Some(context.cwd);
                 }
             }
             _ => {}
         }
-        let known = state.is_some() && (forked || summary.posted_at.is_some()) && cwd.is_some();
+        let known = self.state.is_some() && (self.forked || self.posted_at.is_some()) && self.cwd.is_some();
         if known { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
-    })?;
-    summary.state = state.unwrap_or(StateName::Idle);
-    summary.archived = archived.unwrap_or(false);
-    summary.updated_at = newest.unwrap_or(summary.created_at);
-    if let Some(cwd) = cwd {
-        summary.cwd = cwd;
     }
-    Ok(())
 }
 
 /// A crash between the end of a session and the move of its directory: the move is made now.

@@ -22,7 +22,7 @@ use crate::real::RealDisk;
 use crate::recover::{self, io_error};
 use crate::scan::Scanner;
 use crate::writer::{self, FileWriter, Registry, Start, lock};
-use crate::{Entry, Journal, LogWriter, Opened, seek};
+use crate::{Entry, Journal, LogWriter, OnEnd, Opened, seek};
 
 /// How often a log is opened again that was replaced just then.
 const LOCK_TRIES: u32 = 8;
@@ -220,6 +220,20 @@ pub(crate) fn scan_from(
     Ok(damage)
 }
 
+fn first_record(file: &dyn DiskFile, limit: u64) -> io::Result<Option<Entry>> {
+    let mut lines = LineReader::first(file, limit);
+    let Some(line) = lines.next_line()?.filter(|line| line.form == LineForm::Whole) else { return Ok(None) };
+    Ok(format::parse(line.bytes).ok().map(|(envelope, time, text)| Entry {
+        seq: envelope.seq,
+        time,
+        kind: envelope.kind.to_string(),
+        more: envelope.more,
+        line: 1,
+        offset: 0,
+        text: text.to_owned(),
+    }))
+}
+
 impl FileJournal {
     /// The directories that a path with `*` for whole names stands for.
     fn expand(&self, under: &str) -> Result<Vec<String>, JournalError> {
@@ -307,18 +321,17 @@ impl Journal for FileJournal {
 
     fn head(&self, log: &LogPath) -> Result<Option<Entry>, JournalError> {
         let (file, limit) = self.open_to_read(log)?;
-        let mut lines = LineReader::first(&*file, limit);
-        let line = lines.next_line().map_err(|error| io_error(log, "read", error))?;
-        let Some(line) = line.filter(|line| line.form == LineForm::Whole) else { return Ok(None) };
-        Ok(format::parse(line.bytes).ok().map(|(envelope, time, text)| Entry {
-            seq: envelope.seq,
-            time,
-            kind: envelope.kind.to_string(),
-            more: envelope.more,
-            line: 1,
-            offset: 0,
-            text: text.to_owned(),
-        }))
+        first_record(&*file, limit).map_err(|error| io_error(log, "read", error))
+    }
+
+    fn ends(&self, log: &LogPath, on_end: OnEnd<'_>) -> Result<Option<Entry>, JournalError> {
+        let (file, limit) = self.open_to_read(log)?;
+        let mut read = || {
+            let first = first_record(&*file, limit)?;
+            seek::read_back(&*file, limit, &mut |entry| on_end(first.as_ref(), entry))?;
+            Ok(first)
+        };
+        read().map_err(|error| io_error(log, "read", error))
     }
 
     fn read_back(
@@ -389,7 +402,16 @@ impl Journal for FileJournal {
                 logs.extend(LogPath::new(join(&dir, EVENTS)));
                 continue;
             }
-            dirs.extend(entries.iter().filter(|entry| entry.is_dir).map(|entry| join(&dir, &entry.name)));
+            for entry in entries.iter().filter(|entry| entry.is_dir) {
+                let below = join(&dir, &entry.name);
+                let log = join(&below, EVENTS);
+                // Most directories have a log: asking for it is cheaper than listing what is beside it.
+                match self.disk.open(&log, OpenMode::Read) {
+                    Err(error) if error.kind() == io::ErrorKind::NotFound => dirs.push(below),
+                    // One that cannot be opened is one all the same, and whoever reads it says why.
+                    Ok(_) | Err(_) => logs.extend(LogPath::new(log)),
+                }
+            }
         }
         Ok(logs)
     }

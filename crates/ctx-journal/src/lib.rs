@@ -72,6 +72,9 @@ pub struct Opened {
     pub damage: Vec<Damage>,
 }
 
+/// Takes records from the last backwards, beside the first.
+pub type OnEnd<'a> = &'a mut dyn FnMut(Option<&Entry>, Entry) -> ControlFlow<()>;
+
 /// Logs by path. Files here; a database could stand behind the same trait, so nothing above may depend on files.
 pub trait Journal: Send + Sync + 'static {
     /// Makes a log with its first command, and the directories it needs. The log exists only when that
@@ -102,8 +105,12 @@ pub trait Journal: Send + Sync + 'static {
         on_entry: &mut dyn FnMut(Entry) -> ControlFlow<()>,
     ) -> Result<Vec<Damage>, JournalError>;
 
-    /// The first record, if the first line is one. Cheap: the start of the daemon reads ten thousand.
+    /// The first record, if the first line is one.
     fn head(&self, log: &LogPath) -> Result<Option<Entry>, JournalError>;
+
+    /// [`Journal::head`], and [`Journal::read_back`] with what it says, in one look at the log. Cheap: the start of
+    /// the daemon looks at ten thousand.
+    fn ends(&self, log: &LogPath, on_end: OnEnd<'_>) -> Result<Option<Entry>, JournalError>;
 
     /// Records from the last backwards, reading no more of the log than is asked for. A torn or unfinished
     /// tail is passed over.

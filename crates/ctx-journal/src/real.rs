@@ -7,6 +7,7 @@ use std::ffi::CStr;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use rustix::fs::{Advice, AtFlags, Dir, FileType, FlockOperation, Mode, OFlags, RenameFlags, ResolveFlags};
 use rustix::io::{Errno, retry_on_intr};
@@ -87,7 +88,7 @@ impl Disk for RealDisk {
             OpenMode::Create(owner) => self.create(path, OFlags::empty(), owner)?,
             OpenMode::CreateNew(owner) => self.create(path, OFlags::EXCL, owner)?,
         };
-        Ok(Box::new(RealFile { fd }))
+        Ok(Box::new(RealFile { fd, locked: AtomicBool::new(false) }))
     }
 
     fn make_dir(&self, path: &str, owner: Owner) -> io::Result<bool> {
@@ -153,6 +154,8 @@ impl Disk for RealDisk {
 
 struct RealFile {
     fd: OwnedFd,
+    /// Whether the lock was ever taken: most files are only read.
+    locked: AtomicBool,
 }
 
 impl DiskFile for RealFile {
@@ -187,13 +190,19 @@ impl DiskFile for RealFile {
 
     fn try_lock(&self) -> io::Result<bool> {
         match retry_on_intr(|| rustix::fs::flock(&self.fd, FlockOperation::NonBlockingLockExclusive)) {
-            Ok(()) => Ok(true),
+            Ok(()) => {
+                self.locked.store(true, Ordering::Relaxed);
+                Ok(true)
+            }
             Err(Errno::WOULDBLOCK) => Ok(false),
             Err(error) => Err(error.into()),
         }
     }
 
     fn unlock(&self) {
+        if !self.locked.swap(false, Ordering::Relaxed) {
+            return;
+        }
         // Said outright and not left to the close: a child process between fork and exec holds a copy of
         // the descriptor, and the lock with it. A failure leaves the lock to the close.
         let _ = rustix::fs::flock(&self.fd, FlockOperation::Unlock);

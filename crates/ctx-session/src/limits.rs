@@ -51,6 +51,10 @@ pub struct Limits {
     pub socket_connections: usize,
     /// How long a socket client may leave a frame unread before it is let go, in milliseconds.
     pub socket_stall_ms: u64,
+    /// Connections over TCP at a time, and as many on the API's socket; WebSockets are among them.
+    pub http_connections: usize,
+    /// How long a client may take to send a request's head or its body, in milliseconds.
+    pub request_ms: u64,
     /// Requests a second that one token may make.
     pub requests_per_second: u32,
     /// How often a WebSocket client is pinged, in milliseconds; one that is silent twice as long is gone.
@@ -99,6 +103,8 @@ impl Default for Limits {
             stop_grace_ms: 5_000,
             socket_connections: 1_024,
             socket_stall_ms: 600_000,
+            http_connections: 1_024,
+            request_ms: 30_000,
             requests_per_second: 200,
             ping_ms: 15_000,
             slow_ms: 10_000,

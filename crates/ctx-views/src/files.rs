@@ -65,10 +65,7 @@ impl SessionFiles {
     /// Whether the small files of a directory tell this state and this time: a look that costs no reading of logs or
     /// messages. Files that are missing tell nothing.
     pub fn agree(root: &RootDir, dir: &Path, state: StateName, updated_at: Timestamp) -> bool {
-        let tells = |name: &str, value: &str| {
-            let found = root.dir(dir).and_then(|dir| dir.contents(name));
-            found.is_ok_and(|found| found.is_some_and(|found| found == format!("{value}\n").as_bytes()))
-        };
+        let tells = |name: &str, value: &str| root.holds(&dir.join(name), format!("{value}\n").as_bytes());
         tells(STATE, state.file_word()) && tells(UPDATED_AT, &updated_at.to_string())
     }
 

@@ -13,6 +13,7 @@ mod render;
 mod root;
 mod serve;
 mod sessions;
+mod shell_host;
 mod shell_logs;
 mod table;
 mod talk;

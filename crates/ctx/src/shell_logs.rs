@@ -1,4 +1,5 @@
-//! Where shells leave their logs: written by `ctx mcp` through the journal, read by `ctx shells` and `ctx watch`.
+//! Where shells leave their logs: written by `ctx mcp` and by the daemon through the journal,
+//! read by `ctx shells`, `ctx watch` and the daemon's API.
 //!
 //! A root that is there and ours to write holds them under `.state/shell`; otherwise they are in the user's own
 //! state directory. Readers look in both.
@@ -6,7 +7,7 @@
 use std::collections::HashMap;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use ctx_host::shell::{LogError, ShellLog, ShellRecord};
 use ctx_journal::{Entry, FileJournal, Journal, LogPath, LogWriter, Owner};
@@ -33,6 +34,11 @@ impl Shelf {
         Shelf::at(dir, ours)
     }
 
+    /// The shelf of a root that is ours.
+    pub fn in_root(root: &Path) -> Result<Shelf, Failure> {
+        Shelf::at(root.to_owned(), true)
+    }
+
     /// Everywhere a shell's log may be.
     pub fn for_reading(root: &Root) -> Result<Vec<Shelf>, Failure> {
         let mut shelves = Vec::new();
@@ -56,7 +62,7 @@ impl Shelf {
         self.dir.join(self.prefix).join("output")
     }
 
-    fn path(&self, log: Ulid) -> Result<LogPath, LogError> {
+    pub fn path_of(&self, log: Ulid) -> Result<LogPath, LogError> {
         LogPath::new(format!("{}/{log}/events.jsonl", self.prefix)).map_err(|error| said(&error))
     }
 
@@ -80,6 +86,22 @@ impl Shelf {
             Ok(_) => Ok(next),
             Err(error) => Err(Failure::new(Code::Eio, error.to_string())),
         }
+    }
+
+    /// A log's lines from a seq on, about `bytes` of them, and the seq to go on with.
+    pub fn piece(&self, log: Ulid, from: u64, bytes: usize) -> Result<(String, Option<u64>), LogError> {
+        let (mut text, mut next) = (String::new(), None);
+        let read = self.journal.read(&self.path_of(log)?, from, &mut |entry| {
+            if text.len() >= bytes {
+                next = Some(entry.seq);
+                return ControlFlow::Break(());
+            }
+            text.push_str(&entry.text);
+            text.push('\n');
+            ControlFlow::Continue(())
+        });
+        read.map_err(|error| said(&error))?;
+        Ok((text, next))
     }
 
     /// Whether a server still writes a log. It holds the file's lock from before the log has its name to the
@@ -112,13 +134,28 @@ fn private_dir(dir: &Path) -> Result<(), Failure> {
 
 /// Writes the records of one server's shells.
 pub struct JournalShellLog {
-    shelf: Shelf,
+    shelf: Arc<Shelf>,
+    owner: Owner,
     writers: Mutex<HashMap<Ulid, Box<dyn LogWriter>>>,
 }
 
 impl JournalShellLog {
-    pub fn new(shelf: Shelf) -> Self {
-        JournalShellLog { shelf, writers: Mutex::new(HashMap::new()) }
+    /// Logs of our own user's.
+    pub fn new(shelf: Arc<Shelf>) -> Self {
+        JournalShellLog::for_owner(shelf, owner())
+    }
+
+    /// Makes what was written of a log readable at once.
+    pub fn sync(&self, log: Ulid) {
+        let writers = self.writers.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(Err(error)) = writers.get(&log).map(|writer| writer.flush()) {
+            tracing::warn!(%error, %log, "a shell's log was not synced");
+        }
+    }
+
+    /// Logs that belong to another user; only root can make them.
+    pub fn for_owner(shelf: Arc<Shelf>, owner: Owner) -> Self {
+        JournalShellLog { shelf, owner, writers: Mutex::new(HashMap::new()) }
     }
 }
 
@@ -138,8 +175,9 @@ impl ShellLog for JournalShellLog {
         if let Some(writer) = writers.get(&log) {
             return writer.append_soon(now, &[body]).map(drop).map_err(|error| said(&error));
         }
-        let path = self.shelf.path(log)?;
-        let writer = self.shelf.journal.create(&path, owner(), now, &[body]).map_err(|error| said(&error))?;
+        let path = self.shelf.path_of(log)?;
+        let writer =
+            self.shelf.journal.create(&path, self.owner, now, &[body]).map_err(|error| said(&error))?;
         writers.insert(log, writer);
         Ok(())
     }

@@ -1,10 +1,10 @@
-//! What the tree holds: models and agents.
+//! What the tree holds: models, agents and tools.
 
 use std::sync::Arc;
 
 use axum::Json;
 use axum::extract::State;
-use ctx_api::http::{List, Named};
+use ctx_api::http::{List, Named, ToolNamed};
 use ctx_session::{Code, Refusal};
 
 use super::Api;
@@ -15,6 +15,8 @@ use super::extract::Who;
 pub trait Catalog: Send + Sync + 'static {
     fn models(&self) -> std::io::Result<Vec<String>>;
     fn agents(&self) -> std::io::Result<Vec<String>>;
+    /// The tools that agents have.
+    fn tools(&self) -> Vec<ToolNamed>;
     /// The agent of a project that a session has when none is named; None: there is no such project.
     fn primary(&self, project: &str) -> Option<String>;
 }
@@ -39,4 +41,10 @@ pub(super) async fn models(State(api): State<Api>, _: Who) -> Answer<Json<List<N
 #[utoipa::path(get, path = "/agents", tag = "tree", responses((status = 200, body = List<Named>)))]
 pub(super) async fn agents(State(api): State<Api>, _: Who) -> Answer<Json<List<Named>>> {
     listed(api.catalog, |catalog| catalog.agents()).await
+}
+
+/// The tools that agents have, with the schemas of their arguments
+#[utoipa::path(get, path = "/tools", tag = "tree", responses((status = 200, body = List<ToolNamed>)))]
+pub(super) async fn tools(State(api): State<Api>, _: Who) -> Json<List<ToolNamed>> {
+    Json(List { items: api.catalog.tools(), next: None })
 }

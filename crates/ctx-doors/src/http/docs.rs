@@ -76,6 +76,13 @@ fn describe(path: &str, method: &str, operation: &mut Value) {
     for row in CODES {
         put(operation, &["responses", &row.http.to_string()], refused.clone());
     }
+    if path.ends_with("/mcp") {
+        // The protocol's own: the answers of its SDK are text, or an error of JSON-RPC.
+        for status in ["400", "404", "405", "406", "413", "415", "422", "500"] {
+            put(operation, &["responses", status], json!({ "description": "refused by the protocol" }));
+        }
+        return;
+    }
     if method == "post" {
         let key = json!({ "name": "Idempotency-Key", "in": "header", "required": false,
             "description": "the same key again gives the same answer and does nothing twice",

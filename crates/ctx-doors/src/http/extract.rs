@@ -1,5 +1,7 @@
 //! What handlers take out of a request. Whatever does not fit is refused in the one error shape.
 
+use std::time::Duration;
+
 use axum::body::Bytes;
 use axum::extract::rejection::BytesRejection;
 use axum::extract::{FromRequest, FromRequestParts, Path, Query, Request};
@@ -10,6 +12,7 @@ use ctx_engine::Caller;
 use ctx_session::{Code, Refusal, RunId, SessionId};
 use serde::de::DeserializeOwned;
 
+use super::Api;
 use super::error::{Answer, ApiError, nothing_there};
 
 /// Who asks, as the gate has found out.
@@ -54,11 +57,13 @@ impl<S: Send + Sync, T: DeserializeOwned + Send> FromRequestParts<S> for Asked<T
 /// A JSON body; an absent one is `{}`.
 pub(crate) struct Given<T>(pub T);
 
-impl<S: Send + Sync, T: DeserializeOwned> FromRequest<S> for Given<T> {
+impl<T: DeserializeOwned> FromRequest<Api> for Given<T> {
     type Rejection = ApiError;
 
-    async fn from_request(request: Request, state: &S) -> Answer<Given<T>> {
-        let bytes = Bytes::from_request(request, state).await.map_err(|error| unreadable(&error))?;
+    async fn from_request(request: Request, state: &Api) -> Answer<Given<T>> {
+        let patience = Duration::from_millis(state.engine.limits().request_ms);
+        let read = tokio::time::timeout(patience, Bytes::from_request(request, state)).await;
+        let bytes = read.map_err(|_| too_slow(patience))?.map_err(|error| unreadable(&error))?;
         let bytes = if bytes.iter().all(u8::is_ascii_whitespace) { b"{}" } else { &bytes[..] };
         // Not the text itself: it may hold a secret that is written where it does not belong.
         serde_json::from_slice(bytes)
@@ -78,6 +83,11 @@ fn unreadable(error: &BytesRejection) -> ApiError {
         _ => Refusal::new(Code::Einval, "the body broke off"),
     };
     ApiError(refusal)
+}
+
+pub(super) fn too_slow(patience: Duration) -> ApiError {
+    let message = format!("the body took longer than {} ms (limits.request_ms)", patience.as_millis());
+    ApiError(Refusal::new(Code::Etimedout, message))
 }
 
 fn too_large() -> Refusal {

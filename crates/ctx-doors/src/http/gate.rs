@@ -4,16 +4,15 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use axum::extract::connect_info::{ConnectInfo, Connected};
+use axum::Extension;
 use axum::extract::{Request, State};
 use axum::http::header::{AUTHORIZATION, CACHE_CONTROL, HOST, ORIGIN, WARNING, X_CONTENT_TYPE_OPTIONS};
 use axum::http::{HeaderMap, HeaderValue, Uri};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
-use axum::serve::IncomingStream;
 use ctx_engine::Caller;
 use ctx_session::{Code, Refusal};
-use tokio::net::UnixListener;
+use tokio::net::UnixStream;
 
 use super::access::{Access, Key};
 use super::error::ApiError;
@@ -23,10 +22,9 @@ use super::extract::Who;
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Peer(Option<Caller>);
 
-impl Connected<IncomingStream<'_, UnixListener>> for Peer {
-    fn connect_info(stream: IncomingStream<'_, UnixListener>) -> Peer {
-        Peer(crate::unix::caller(stream.io()).ok())
-    }
+/// Asks the kernel who is at the other end.
+pub(super) fn peer(stream: &UnixStream) -> Peer {
+    Peer(crate::unix::caller(stream).ok())
 }
 
 /// The token a request came with, for what stays open longer than a request.
@@ -35,7 +33,7 @@ pub(crate) struct WithToken(pub Option<ctx_session::Ulid>);
 
 /// Nobody comes in unknown.
 pub(super) async fn unix(
-    ConnectInfo(Peer(peer)): ConnectInfo<Peer>,
+    Extension(Peer(peer)): Extension<Peer>,
     mut request: Request,
     next: Next,
 ) -> Response {

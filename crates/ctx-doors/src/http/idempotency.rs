@@ -18,13 +18,17 @@ use sha2::{Digest, Sha256};
 use tokio::sync::watch;
 
 use super::error::ApiError;
-use super::extract::{Who, body_too_large};
+use super::extract::{Who, body_too_large, too_slow};
 
 /// How long an answer is kept.
 const KEPT: Duration = Duration::from_secs(60 * 60);
 /// Answers that are kept at a time, and the longest that is.
 const ANSWERS_MAX: usize = 10_000;
 const ANSWER_BYTES_MAX: usize = 64 * 1024;
+/// More than any answer of ours that is not a stream has.
+const WHOLE_BYTES_MAX: usize = 64 * 1024 * 1024;
+/// A stream, whose messages have ids of their own.
+const MCP: &str = "/api/v1/mcp";
 const KEY_BYTES_MAX: usize = 256;
 
 const HEADER: &str = "idempotency-key";
@@ -55,8 +59,10 @@ struct Entry {
 }
 
 /// The requests that are remembered.
-#[derive(Clone, Default)]
+#[derive(Clone)]
 pub(super) struct Memory {
+    /// How long a body may take.
+    patience: Duration,
     table: Arc<Mutex<HashMap<Name, Entry>>>,
 }
 
@@ -70,6 +76,10 @@ enum Turn {
 }
 
 impl Memory {
+    pub fn new(patience: Duration) -> Memory {
+        Memory { patience, table: Arc::default() }
+    }
+
     fn lock(&self) -> MutexGuard<'_, HashMap<Name, Entry>> {
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -101,6 +111,9 @@ impl Memory {
 
 /// Only POST creates; all else passes by.
 pub(super) async fn once(State(memory): State<Memory>, request: Request, next: Next) -> Response {
+    if request.uri().path() == MCP {
+        return next.run(request).await;
+    }
     let key = request.headers().get(HEADER).cloned();
     let who = request.extensions().get::<Who>().copied();
     let (Some(key), Some(Who(caller)), &Method::POST) = (key, who, request.method()) else {
@@ -113,7 +126,9 @@ pub(super) async fn once(State(memory): State<Memory>, request: Request, next: N
     }
     let name = Name { uid: caller.uid, path: request.uri().path().to_owned(), key: key.to_owned() };
     let (parts, body) = request.into_parts();
-    let Ok(body) = to_bytes(body, super::BODY_BYTES_MAX).await else { return body_too_large() };
+    let read = tokio::time::timeout(memory.patience, to_bytes(body, super::BODY_BYTES_MAX)).await;
+    let Ok(read) = read else { return too_slow(memory.patience).into_response() };
+    let Ok(body) = read else { return body_too_large() };
     match memory.turn(&name, Sha256::digest(&body).into(), Instant::now()) {
         Turn::Mistaken => {
             let message = "this Idempotency-Key was used for another request; take a new one";
@@ -135,9 +150,10 @@ fn lost() -> Response {
 
 async fn first(memory: Memory, name: Name, done: watch::Sender<Outcome>, response: Response) -> Response {
     let (parts, body) = response.into_parts();
-    let bytes = to_bytes(body, ANSWER_BYTES_MAX).await.unwrap_or_default();
+    let Ok(bytes) = to_bytes(body, WHOLE_BYTES_MAX).await else { return lost() };
     let kept = Kept { status: parts.status, headers: parts.headers.clone(), body: bytes.clone() };
-    if parts.status.is_success() {
+    // A long answer goes to whoever waits for it now, and is not kept.
+    if parts.status.is_success() && bytes.len() <= ANSWER_BYTES_MAX {
         done.send_replace(Some(Some(kept)));
     } else {
         memory.forget(&name);

@@ -6,7 +6,7 @@ use ctx_session::{Name, Refusal, Scope};
 
 use super::Api;
 use super::error::Answer;
-use super::sessions::{known, name, shape};
+use super::sessions::{name, shape, unread};
 
 /// Makes a fork. What is answered is what is known without reading its history, which may be long.
 pub(super) async fn fork(
@@ -45,7 +45,7 @@ pub(super) async fn fork(
     };
     let id = api.engine.fork(caller, place.session, wish).await?;
     let summary = api.engine.find(caller, id)?;
-    Ok(shape(&summary, &known(&summary)))
+    Ok(shape(&summary, &unread(&summary)))
 }
 
 fn scope(word: &str) -> Result<Scope, Refusal> {

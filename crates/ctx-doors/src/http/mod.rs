@@ -10,22 +10,24 @@ mod gate;
 mod idempotency;
 mod keys;
 mod lifecycle;
+mod listener;
 mod lookup;
 mod messages;
 mod records;
 mod runs;
 mod sessions;
+mod shells;
 mod sockets;
 mod status;
 
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use axum::extract::DefaultBodyLimit;
 use axum::{Router, middleware};
 use ctx_engine::Engine;
 use ctx_session::Timestamp;
-use tokio::net::{TcpListener, UnixListener};
+use tokio::net::{TcpListener, TcpStream, UnixListener};
 use tokio_util::sync::CancellationToken;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
@@ -35,10 +37,11 @@ pub use catalog::Catalog;
 pub use error::ApiError;
 pub use gate::Hosts;
 
+use crate::shells::Shells;
 use crate::ws::Hub;
 
 /// Longest body of a request.
-const BODY_BYTES_MAX: usize = 4 * 1024 * 1024;
+pub const BODY_BYTES_MAX: usize = 4 * 1024 * 1024;
 
 /// What every handler needs.
 #[derive(Clone)]
@@ -48,6 +51,7 @@ pub struct Api {
     pub access: Access,
     pub catalog: Arc<dyn Catalog>,
     pub hub: Hub,
+    pub shells: Shells,
 }
 
 /// What the daemon says of itself.
@@ -75,6 +79,12 @@ fn routes(version: &str) -> (Router<Api>, utoipa::openapi::OpenApi) {
         .routes(routes!(records::stream))
         .routes(routes!(catalog::models))
         .routes(routes!(catalog::agents))
+        .routes(routes!(catalog::tools))
+        .routes(routes!(shells::list, shells::create))
+        .routes(routes!(shells::exec))
+        .routes(routes!(shells::destroy))
+        .routes(routes!(shells::records))
+        .routes(routes!(shells::mcp_post, shells::mcp_get, shells::mcp_delete))
         .routes(routes!(lookup::search))
         .routes(routes!(lookup::audit))
         .routes(routes!(keys::list, keys::create))
@@ -93,37 +103,33 @@ fn routes(version: &str) -> (Router<Api>, utoipa::openapi::OpenApi) {
 /// The whole API, with a document of itself; a gate is still to be put before it.
 fn router(api: Api) -> Router {
     let (routes, document) = routes(&api.about.version);
+    let memory = idempotency::Memory::new(Duration::from_millis(api.engine.limits().request_ms));
     routes
         .fallback(error::no_route)
         .method_not_allowed_fallback(error::no_method)
         .layer(axum::Extension(docs::Document::new(&document)))
-        .layer(middleware::from_fn_with_state(idempotency::Memory::default(), idempotency::once))
+        .layer(middleware::from_fn_with_state(memory, idempotency::once))
         .layer(DefaultBodyLimit::max(BODY_BYTES_MAX))
         .with_state(api)
 }
 
 /// Serves the API on a Unix socket until `stop`.
-pub async fn serve_unix(listener: UnixListener, api: Api, stop: CancellationToken) -> std::io::Result<()> {
+pub async fn serve_unix(listener: UnixListener, api: Api, stop: CancellationToken) {
+    let bounds = listener::Bounds::of(api.engine.limits());
     let router = router(api).layer(middleware::from_fn(gate::unix));
-    let service = router.into_make_service_with_connect_info::<gate::Peer>();
-    axum::serve(listener, service).with_graceful_shutdown(async move { stop.cancelled().await }).await
+    listener::serve(listener, bounds, router, gate::peer, stop).await;
 }
 
 /// Serves the API over TCP until `stop`. `warn`: others can reach this address.
-pub async fn serve_tcp(
-    listener: TcpListener,
-    api: Api,
-    hosts: Hosts,
-    warn: bool,
-    stop: CancellationToken,
-) -> std::io::Result<()> {
+pub async fn serve_tcp(listener: TcpListener, api: Api, hosts: Hosts, warn: bool, stop: CancellationToken) {
+    let bounds = listener::Bounds::of(api.engine.limits());
     let gate = gate::TcpGate { access: api.access.clone(), hosts: Arc::new(hosts), warn };
     let router = router(api).layer(middleware::from_fn_with_state(gate, gate::tcp));
-    let listener = axum::serve::ListenerExt::tap_io(listener, |stream| {
+    let known = |stream: &TcpStream| {
         // Frames are small and wanted at once.
         let _ = stream.set_nodelay(true);
-    });
-    axum::serve(listener, router).with_graceful_shutdown(async move { stop.cancelled().await }).await
+    };
+    listener::serve(listener, bounds, router, known, stop).await;
 }
 
 #[cfg(test)]

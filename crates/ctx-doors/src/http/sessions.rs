@@ -1,10 +1,12 @@
 //! Sessions and their queue.
 
+use std::sync::Arc;
+
 use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
 use ctx_api::http::{List, NewSession, Posted, Session, SessionChange};
-use ctx_engine::{Caller, Summary};
+use ctx_engine::{Caller, Details, ListWish, Summary};
 use ctx_session::{Name, Refusal, RunState, Scope, SessionId, StateName};
 use serde::Deserialize;
 use utoipa::IntoParams;
@@ -26,6 +28,8 @@ pub(super) struct ListQuery {
     agent: Option<String>,
     /// The directory they work in.
     cwd: Option<String>,
+    /// In the title, the name or the first message, or said in it.
+    text: Option<String>,
     /// Also those that were put away.
     archived: bool,
     /// Sessions on a page: 50, at most 1000.
@@ -55,34 +59,23 @@ pub(super) async fn list(
     let state = query.state.as_deref().map(state_named).transpose()?;
     let bad_cursor = |_| Refusal::invalid("cursor", "a cursor is the `next` of the page before");
     let cursor = query.cursor.as_deref().map(|c| c.parse::<SessionId>().map_err(bad_cursor)).transpose()?;
-    let project = name("project", &project)?;
-    let mut found = api.engine.list(caller, |summary| {
-        let agent = summary.meta.agent.as_ref().map(Name::as_str);
-        summary.meta.project == project
-            && (query.archived || !summary.archived)
-            && state.is_none_or(|state| summary.state == state)
-            && query.agent.as_deref().is_none_or(|wanted| agent == Some(wanted))
-            && query.cwd.as_ref().is_none_or(|cwd| summary.cwd == *cwd)
-    });
-    // By id, newest first: a page stays where it is while sessions come and change.
-    found.sort_by_key(|summary| std::cmp::Reverse(summary.id()));
-    found.retain(|summary| cursor.is_none_or(|cursor| summary.id() < cursor));
-    let limit = query.limit.unwrap_or(PAGE).clamp(1, PAGE_MAX);
-    let more = found.len() > limit;
-    found.truncate(limit);
-    let next = more.then(|| found.last().map(|summary| summary.id().to_string())).flatten();
-    let mut items = Vec::with_capacity(found.len());
-    for summary in &found {
-        match api.engine.look(caller, summary.id()).await {
-            Ok(session) => items.push(shape(summary, &session)),
-            // One session that cannot be read must not hide the others.
-            Err(refusal) => {
-                tracing::warn!(session = %summary.id(), %refusal, "listed by what is known without its log");
-                items.push(Session { state: summary.state, ..shape(summary, &known(summary)) });
-            }
-        }
-    }
-    Ok(Json(List { items, next }))
+    let wish = ListWish {
+        project: Some(name("project", &project)?),
+        state,
+        agent: query.agent,
+        cwd: query.cwd,
+        text: query.text.filter(|text| !text.trim().is_empty()),
+        archived: query.archived,
+        limit: query.limit.unwrap_or(PAGE).clamp(1, PAGE_MAX),
+        after: cursor,
+    };
+    let page = api.engine.page(caller, wish).await?;
+    let shown = |(summary, details): &(Summary, Option<Arc<Details>>)| match details {
+        Some(details) => shape(summary, details),
+        None => Session { state: summary.state, ..shape(summary, &unread(summary)) },
+    };
+    let items = page.items.iter().map(shown).collect();
+    Ok(Json(List { items, next: page.next.map(|id| id.to_string()) }))
 }
 
 /// Make a session
@@ -139,8 +132,8 @@ fn space(scope: Scope, space: Option<&str>) -> Result<Option<Name>, Refusal> {
 }
 
 async fn shown(api: &Api, caller: Caller, id: SessionId) -> Answer<Session> {
-    let session = api.engine.look(caller, id).await?;
-    Ok(shape(&api.engine.find(caller, id)?, &session))
+    let (summary, details) = api.engine.show(caller, id).await?;
+    Ok(shape(&summary, &details))
 }
 
 /// Read a session
@@ -242,31 +235,28 @@ pub(super) fn posted(posted: &ctx_engine::Posted) -> Posted {
     Posted { run_id: posted.run, message_id: posted.message, state: state.to_owned() }
 }
 
-/// A session of which only the summary is known.
-pub(super) fn known(summary: &Summary) -> ctx_session::Session {
-    let mut session = ctx_session::Session::new((*summary.meta).clone(), 0, summary.created_at);
-    session.cwd.clone_from(&summary.cwd);
-    session.updated_at = summary.updated_at;
-    session.archived = summary.archived;
-    session
+/// Of a session whose log was not read, or cannot be.
+pub(super) fn unread(summary: &Summary) -> Details {
+    let title = summary.meta.title.clone();
+    Details { state: ctx_session::State::Idle, title, model_override: None, ended_at: None }
 }
 
 /// A session as the API shows it.
-pub(super) fn shape(summary: &Summary, session: &ctx_session::Session) -> Session {
+pub(super) fn shape(summary: &Summary, details: &Details) -> Session {
     use ctx_session::State as S;
-    let meta = &session.meta;
-    let (pending, current, limit) = match &session.state {
+    let meta = &summary.meta;
+    let (pending, current, limit) = match &details.state {
         S::Queued { run, limit } => (Some(*run), Some(*run), *limit),
         S::Running { run } => (None, Some(*run), None),
         S::Paused { .. } => (None, session.current_run().map(|run| run.id), None),
         S::Idle | S::Ended | S::Failed(_) => (None, None, None),
     };
-    let failure = match &session.state {
+    let failure = match &details.state {
         S::Failed(failure) => Some(failure.clone()),
         S::Idle | S::Running { .. } | S::Queued { .. } | S::Paused { .. } | S::Ended => None,
     };
     Session {
-        id: session.id(),
+        id: summary.id(),
         name: meta.name.clone(),
         dir: summary.dir_name.clone(),
         scope: meta.scope,
@@ -275,15 +265,15 @@ pub(super) fn shape(summary: &Summary, session: &ctx_session::Session) -> Sessio
         created_by: meta.owner,
         project: meta.project.clone(),
         agent: meta.agent.clone(),
-        state: session.state.name(),
+        state: details.state.name(),
         failure,
         failing: summary.failing.clone(),
-        cwd: session.cwd.clone(),
-        title: session.title.clone(),
+        cwd: summary.cwd.clone(),
+        title: details.title.clone(),
         model: meta.model.clone(),
-        model_override: session.model_override.clone(),
+        model_override: details.model_override.clone(),
         forked_from: meta.forked_from,
-        archived: session.archived,
+        archived: summary.archived,
         stale: false,
         dsl_hash: meta.dsl_hash.clone(),
         pending_run: pending,
@@ -291,8 +281,8 @@ pub(super) fn shape(summary: &Summary, session: &ctx_session::Session) -> Sessio
         queued: pending.is_some(),
         reason: pending.map(|_| "concurrency_limit".to_owned()),
         limit,
-        created_at: session.created_at.as_millis(),
-        updated_at: session.updated_at.as_millis(),
-        ended_at: session.ended_at.map(|time| time.as_millis()),
+        created_at: summary.created_at.as_millis(),
+        updated_at: summary.updated_at.as_millis(),
+        ended_at: details.ended_at.map(|time| time.as_millis()),
     }
 }

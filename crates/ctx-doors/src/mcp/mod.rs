@@ -6,9 +6,11 @@
 
 mod args;
 pub mod hosts;
+mod http;
 mod schema;
 mod server;
 mod stdio;
 
+pub use http::McpHttp;
 pub use server::{McpServer, ServerName};
 pub use stdio::{McpError, serve_stdio};

@@ -142,6 +142,10 @@ impl Relay {
     /// Numbers an event's frames and keeps them.
     pub fn push(&self, event: &Event) -> Grown {
         let mut buffer = self.lock();
+        if buffer.gone {
+            // Nobody comes back to it, and nobody would give its memory back.
+            return Grown { bytes: 0, overflowed: false };
+        }
         let before = buffer.bytes;
         for told in of_event(event) {
             let seq = of_channel(&mut buffer.newest, told.channel);
@@ -360,6 +364,7 @@ mod tests {
         assert!((1..=50).map(|seq| push(&relay, seq)).any(|grown| grown.overflowed));
         assert!(relay.let_go().is_some());
         assert!(!relay.enter());
+        assert_eq!(push(&relay, 51), Grown { bytes: 0, overflowed: false }, "and holds nothing more");
     }
 
     #[test]

@@ -138,6 +138,7 @@ pub(crate) enum Mail {
     Issue { run: RunId, act: IssueAct, reply: oneshot::Sender<Result<Result<String, Refusal>, Stopped>> },
     Pack { run: RunId, json: Vec<u8> },
     RunEnded { run: RunId, outcome: Outcome },
+    LetGo,
     Shutdown,
 }
 
@@ -193,6 +194,12 @@ impl DriverLink {
             Ok(Err(refusal)) => Err(Gone::Refused(refusal)),
             Err(_) => Err(Gone::Dropped),
         }
+    }
+
+    /// Has the session unloaded, unless someone else needs it: then it goes when it has been idle.
+    pub fn let_go(self) {
+        // A mailbox that is full belongs to a session that is needed.
+        let _ = self.mailbox.try_send(Mail::LetGo);
     }
 
     pub fn is_closed(&self) -> bool {

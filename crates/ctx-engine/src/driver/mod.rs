@@ -102,9 +102,18 @@ impl Driver {
             Mail::Issue { run, act, reply } => self.on_issue(run, act, reply).await,
             Mail::Pack { run, json } => self.on_pack(run, json).await,
             Mail::RunEnded { run, outcome } => self.on_run_ended(run, outcome).await,
+            Mail::LetGo => return self.let_go(),
             Mail::Shutdown => return self.on_shutdown(),
         }
         self.next_after_work()
+    }
+
+    /// Unloads without waiting for the session to have been idle for long.
+    fn let_go(&mut self) -> Next {
+        match self.next_after_work() {
+            Next::Continue if self.work.is_none() => self.try_unload(),
+            next => next,
+        }
     }
 
     /// The next moment at which something is due without being asked.

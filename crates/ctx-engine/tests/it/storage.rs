@@ -117,6 +117,33 @@ async fn on_a_full_disk_a_post_is_refused_and_the_end_of_a_run_waits_for_room() 
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn files_that_could_not_be_written_are_tried_again_though_nobody_asks_for_anything() {
+    let root = tempfile::tempdir().unwrap();
+    let dir = root.path().join("home/1000/agent/coder/session/default");
+    std::fs::create_dir_all(&dir).unwrap();
+    let world = World::showing(root.path()).await;
+    let id = world.session("default").await;
+    assert_eq!(world.say(id, "m1", "shown").await, RunState::Done);
+    let messages = || std::fs::read_to_string(dir.join("messages.jsonl")).unwrap();
+    assert_eq!(messages().lines().count(), 2);
+    // Where there is no directory, as where there is no room, nothing can be written.
+    let away = root.path().join("away");
+    std::fs::rename(&dir, &away).unwrap();
+    assert_eq!(world.say(id, "m2", "said meanwhile").await, RunState::Done, "a view never fails a session");
+    assert_eq!(std::fs::read_to_string(away.join("messages.jsonl")).unwrap().lines().count(), 2);
+    std::fs::rename(&away, &dir).unwrap();
+    eventually("the files to be tried again", async || {
+        (messages().matches("said meanwhile").count() == 2).then_some(())
+    })
+    .await;
+    assert_eq!(messages().lines().count(), 4, "each message once");
+    eventually("the state to be shown last", async || {
+        (std::fs::read_to_string(dir.join("state")).ok()? == "idle\n").then_some(())
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_read_only_disk_refuses_and_goes_on_when_it_can_be_written_again() {
     let world = World::new().await;
     let id = world.session("default").await;

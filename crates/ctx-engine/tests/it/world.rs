@@ -1,5 +1,6 @@
 //! An engine for a test: its disk, its clock, its worker, and a strict reader of its logs.
 
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -17,6 +18,7 @@ use ctx_session::record::{
 use ctx_session::{
     CallId, CompactionId, Limits, MessageId, Name, Refusal, RunId, RunState, SessionId, Timestamp,
 };
+use ctx_views::RootDir;
 use futures_util::future::BoxFuture;
 use serde_json::Value;
 use tokio::sync::Notify;
@@ -63,11 +65,23 @@ impl World {
     }
 
     pub async fn at(disk: SimDisk, limits: Limits, clock: Arc<SetClock>) -> World {
+        World::made(disk, limits, clock, None).await
+    }
+
+    /// One that shows its sessions as files beneath a real directory; the logs stay on the simulated disk.
+    pub async fn showing(root: &Path) -> World {
+        let clock = Arc::new(SetClock(AtomicU64::new(1_700_000_000_000)));
+        // Long enough that nothing happens to a session because it is idle.
+        let limits = Limits { idle_unload_ms: 3_600_000, ..Limits::default() };
+        World::made(SimDisk::new(), limits, clock, Some(RootDir::open(root).unwrap())).await
+    }
+
+    async fn made(disk: SimDisk, limits: Limits, clock: Arc<SetClock>, root: Option<RootDir>) -> World {
         let go = Arc::new(Notify::new());
         let parts = Parts {
             journal: Arc::new(FileJournal::new(Arc::new(disk.clone()))),
             memory: Arc::new(FileJournal::in_memory()),
-            root: None,
+            root,
             worker: Arc::new(Hands { go: go.clone() }),
             limits,
             fresh: Fresh::new(Shared(clock.clone()), 7),

@@ -23,7 +23,7 @@ use super::limits::ShellLimits;
 use super::log::{ShellLog, ShellRecord, StopReason};
 use super::run::{Ended, Late, Run, RunError, Stops};
 use super::scan::Nonce;
-use super::scratch::Scratch;
+use super::scratch::{Scratch, ScratchDir};
 use super::spool::Spool;
 use super::text::budget::Plan;
 use super::text::output::OutputStream;
@@ -71,7 +71,7 @@ pub(super) struct Settings {
     pub timeout: Duration,
     pub limits: Arc<ShellLimits>,
     /// Where a command's stdin, and a long command, is put for the interpreter to read.
-    pub scratch: PathBuf,
+    pub scratch: ScratchDir,
 }
 
 /// A command in the queue.
@@ -380,7 +380,7 @@ impl Driver {
     /// Puts bytes where the interpreter can open them.
     fn put_scratch(&self, bytes: &[u8]) -> Result<Scratch, ShellError> {
         let dir = &self.settings.scratch;
-        Scratch::put(dir, bytes).map_err(|source| ShellError::Spool { path: dir.clone(), source })
+        Scratch::put(dir, bytes).map_err(|source| ShellError::Spool { path: dir.path.clone(), source })
     }
 
     fn result(&mut self, call: u64, command: String, ended: Ended, shown: Shown) -> ExecResult {

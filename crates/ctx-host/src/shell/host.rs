@@ -22,11 +22,11 @@ use super::exports::Export;
 use super::family::MarkPrefix;
 use super::guard::Guard;
 use super::limits::ShellLimits;
-use super::local::LocalTransport;
+use super::local::{LocalTransport, RunAs};
 use super::log::{ShellLog, ShellRecord};
 use super::pages::{self, PAGE_BYTES_DEFAULT, PAGE_BYTES_MAX, Page, PageRequest};
 use super::scan::Stream;
-use super::scratch::private_dir;
+use super::scratch::{ScratchDir, private_dir};
 use super::spool::{Gone, Spool};
 use super::text::budget::{Budget, Plan};
 use super::text::fence::{Fence, Policy};
@@ -53,6 +53,8 @@ pub struct HostConfig {
     pub policy: Policy,
     /// Name and version of the program, for the log.
     pub app: String,
+    /// The user whose shells these are, where that is not the one we run as.
+    pub run_as: Option<RunAs>,
 }
 
 impl HostConfig {
@@ -68,6 +70,7 @@ impl HostConfig {
             spool_dir,
             policy: Policy::open(),
             app: app.to_owned(),
+            run_as: None,
         }
     }
 
@@ -134,7 +137,7 @@ struct Inner {
     log: Arc<dyn ShellLog>,
     local: LocalTransport,
     marks: MarkPrefix,
-    scratch: PathBuf,
+    scratch: ScratchDir,
     registry: Mutex<Registry>,
     guard: tokio::sync::Mutex<Option<Guard>>,
 }
@@ -163,6 +166,11 @@ impl ShellHost {
         let bits = random_bits();
         let marks = MarkPrefix::new((bits >> 64) as u64);
         let local = LocalTransport::new(config.program.as_deref(), &config.path(), marks)?;
+        let local = local.of_user(config.run_as.as_ref().map(|user| (user.uid, user.gid)));
+        let scratch = match &config.run_as {
+            Some(user) => ScratchDir { path: user.scratch_dir.clone(), reader: Some(user.uid) },
+            None => ScratchDir { path: config.spool_dir.clone(), reader: None },
+        };
         let registry = Registry {
             shells: HashMap::new(),
             making: 0,
@@ -172,7 +180,7 @@ impl ShellHost {
         };
         let inner = Inner {
             limits: Arc::new(config.limits.clone()),
-            scratch: config.spool_dir.join(format!("scratch-{bits:032x}")),
+            scratch: ScratchDir { path: scratch.path.join(format!("scratch-{bits:032x}")), ..scratch },
             config,
             log,
             local,
@@ -353,7 +361,7 @@ impl Inner {
         private_dir(dir).map_err(failed)?;
         let mut guard = self.guard.lock().await;
         if guard.is_none() {
-            let started = Guard::start(self.local.setsid(), self.marks, &self.scratch);
+            let started = Guard::start(self.local.setsid(), self.marks, &self.scratch.path);
             *guard = Some(started.map_err(|source| ShellError::Start { cwd: dir.clone(), source })?);
         }
         Ok(())
@@ -381,7 +389,8 @@ impl Inner {
     fn place(&self, request: &CreateRequest) -> Result<Place, ShellError> {
         let cwd = request.cwd.as_deref().map_or(Path::new(""), Path::new);
         let cwd = self.config.cwd.join(cwd);
-        if !cwd.is_dir() {
+        // Whether another user's directory is there is theirs to find out, when their shell starts in it.
+        if self.config.run_as.is_none() && !cwd.is_dir() {
             return Err(ShellError::invalid(format!("cwd `{}` is not a directory", cwd.display())));
         }
         let mut env: Vec<Export> = self

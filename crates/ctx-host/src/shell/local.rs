@@ -35,6 +35,16 @@ const CLOSE_PATIENCE: Duration = Duration::from_secs(2);
 pub struct LocalTransport {
     program: Program,
     marks: MarkPrefix,
+    user: Option<(u32, u32)>,
+}
+
+/// Another user to run shells as. Only root can: the shell has that user's uid, the group given here and no other.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RunAs {
+    pub uid: u32,
+    pub gid: u32,
+    /// A directory of ours that this user can pass through, for what a shell must read.
+    pub scratch_dir: PathBuf,
 }
 
 #[derive(Debug, Clone)]
@@ -56,7 +66,12 @@ impl LocalTransport {
         let is_bash = found.file_name().is_some_and(|name| name == "bash");
         let dialect = if is_bash { Dialect::Bash } else { Dialect::Posix };
         let program = Program { path: found, dialect, setsid: find("setsid", path) };
-        Ok(LocalTransport { program, marks })
+        Ok(LocalTransport { program, marks, user: None })
+    }
+
+    /// Shells that run as another user: uid and gid.
+    pub fn of_user(self, user: Option<(u32, u32)>) -> LocalTransport {
+        LocalTransport { user, ..self }
     }
 
     /// The program that gives a process a session of its own, where there is one.
@@ -75,10 +90,11 @@ impl Transport for LocalTransport {
     }
 
     fn connect(&self, n: u64) -> Result<Box<dyn Connection>, ShellError> {
-        let pipes = Pipes::new()
+        let pipes = Pipes::new(self.user)
             .map_err(|error| ShellError::Start { cwd: PathBuf::from("."), source: error.into() })?;
         Ok(Box::new(LocalConnection {
             program: self.program.clone(),
+            user: self.user,
             mark: self.marks.mark(n),
             pipes,
             running: None,
@@ -101,8 +117,10 @@ struct Pipes {
 }
 
 impl Pipes {
-    fn new() -> rustix::io::Result<Pipes> {
+    fn new(user: Option<(u32, u32)>) -> rustix::io::Result<Pipes> {
         let pipes = Pipes { stdout: pipe_with(PipeFlags::CLOEXEC)?, stderr: pipe_with(PipeFlags::CLOEXEC)? };
+        give(&pipes.stdout.1, user)?;
+        give(&pipes.stderr.1, user)?;
         if fcntl_setpipe_size(&pipes.stdout.1, PIPE_BYTES).is_err() {
             tracing::debug!("the pipe keeps its usual size");
         }
@@ -110,8 +128,17 @@ impl Pipes {
     }
 }
 
+/// Lets a user open a pipe's end by its name, as `/dev/stdin` does.
+fn give(end: &OwnedFd, user: Option<(u32, u32)>) -> rustix::io::Result<()> {
+    match user {
+        Some((uid, _)) => rustix::fs::fchown(end, Some(rustix::fs::Uid::from_raw(uid)), None),
+        None => Ok(()),
+    }
+}
+
 struct LocalConnection {
     program: Program,
+    user: Option<(u32, u32)>,
     mark: Mark,
     pipes: Pipes,
     running: Option<Running>,
@@ -143,6 +170,10 @@ impl LocalConnection {
             // copies descriptor 0 and closes the copy.
             command.args(["--norc", "--noprofile", "/dev/stdin"]);
         }
+        if let Some((uid, gid)) = self.user {
+            // Setting the uid also drops every further group.
+            command.uid(uid).gid(gid);
+        }
         command.current_dir(&place.cwd).env_clear();
         command.envs(
             place.env.iter().map(|export| (OsString::from(&export.name), OsStr::from_bytes(&export.value))),
@@ -152,6 +183,7 @@ impl LocalConnection {
 
     fn try_start(&mut self, place: &Place) -> std::io::Result<Streams> {
         let (stdin_read, stdin_write) = pipe_with(PipeFlags::CLOEXEC)?;
+        give(&stdin_read, self.user)?;
         let mut command = self.command(place);
         command.stdin(Stdio::from(stdin_read));
         command.stdout(Stdio::from(self.pipes.stdout.1.try_clone()?));

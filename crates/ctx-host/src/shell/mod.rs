@@ -41,6 +41,7 @@ pub use error::ShellError;
 pub use exec::{BudgetReport, EXIT_INTERRUPTED, EXIT_TIMED_OUT, ExecRequest, ExecResult, Progress};
 pub use host::{CreateRequest, HostConfig, Interrupted, OutputRequest, ShellHost, ShellSummary};
 pub use limits::ShellLimits;
+pub use local::RunAs;
 pub use log::{LogError, NoLog, ShellLog, ShellRecord, StopReason};
 pub use pages::{PAGE_BYTES_DEFAULT, PAGE_BYTES_MAX, Page};
 pub use scan::Stream;

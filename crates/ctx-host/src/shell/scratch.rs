@@ -5,19 +5,40 @@ use std::path::{Path, PathBuf};
 
 use super::entropy::random_bits;
 
+/// Where such files go, and who must be able to read them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct ScratchDir {
+    pub path: PathBuf,
+    /// The user whose shell reads them, where that is not us. The directory stays ours: in one that is theirs they
+    /// could lead us elsewhere.
+    pub reader: Option<u32>,
+}
+
+impl ScratchDir {
+    fn make(&self) -> io::Result<()> {
+        let Some(_) = self.reader else { return private_dir(&self.path) };
+        use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
+        std::fs::DirBuilder::new().recursive(true).mode(0o711).create(&self.path)?;
+        std::fs::set_permissions(&self.path, std::fs::Permissions::from_mode(0o711))
+    }
+}
+
 /// A private file that goes when it is no longer needed.
 #[derive(Debug)]
 pub(super) struct Scratch(PathBuf);
 
 impl Scratch {
     /// Puts bytes into a new file in a private directory.
-    pub fn put(dir: &Path, bytes: &[u8]) -> io::Result<Scratch> {
+    pub fn put(dir: &ScratchDir, bytes: &[u8]) -> io::Result<Scratch> {
         use std::io::Write;
         use std::os::unix::fs::OpenOptionsExt;
-        private_dir(dir)?;
-        let path = dir.join(format!("{:032x}", random_bits()));
+        dir.make()?;
+        let path = dir.path.join(format!("{:032x}", random_bits()));
         let mut file = std::fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path)?;
         let scratch = Scratch(path);
+        if let Some(uid) = dir.reader {
+            rustix::fs::fchown(&file, Some(rustix::fs::Uid::from_raw(uid)), None)?;
+        }
         file.write_all(bytes)?;
         Ok(scratch)
     }
@@ -49,7 +70,8 @@ mod tests {
     #[test]
     fn a_scratch_file_is_private_and_goes() {
         let dir = tempfile::tempdir().unwrap();
-        let scratch = Scratch::put(&dir.path().join("scratch"), b"secret").unwrap();
+        let place = ScratchDir { path: dir.path().join("scratch"), reader: None };
+        let scratch = Scratch::put(&place, b"secret").unwrap();
         let path = scratch.path().to_owned();
         assert_eq!(std::fs::read(&path).unwrap(), b"secret");
         assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);

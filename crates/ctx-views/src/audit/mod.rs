@@ -340,15 +340,24 @@ impl Writer {
 
     /// Whether a log has records that give events and have not been told of. Reads its two ends alone.
     fn has_more(&self, log: &LogPath) -> Result<bool, JournalError> {
-        let first = self.journal.head(log)?.as_ref().and_then(record_of);
-        let Some(Body::SessionMeta(meta)) = first.map(|record| record.body) else { return Ok(true) };
-        let Some(told) = self.told.get(&meta.session_id).copied() else { return Ok(true) };
+        let mut told = None;
         let mut more = false;
-        self.journal.read_back(log, &mut |entry| {
-            more = entry.seq > told && map::is_audited(&entry.kind);
-            if more || entry.seq <= told { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        let first = self.journal.ends(log, &mut |first, entry| {
+            let told = *told.get_or_insert_with(|| self.told_of(first));
+            more = told.is_none_or(|told| entry.seq > told && map::is_audited(&entry.kind));
+            let is_told = told.is_some_and(|told| entry.seq <= told);
+            if more || is_told { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
         })?;
-        Ok(more)
+        Ok(more || self.told_of(first.as_ref()).is_none())
+    }
+
+    /// The last record that has been told of a session whose log begins like this; None: not even the first, or
+    /// nobody knows.
+    fn told_of(&self, first: Option<&Entry>) -> Option<u64> {
+        match first.and_then(record_of).map(|record| record.body) {
+            Some(Body::SessionMeta(meta)) => self.told.get(&meta.session_id).copied(),
+            Some(_) | None => None,
+        }
     }
 }
 

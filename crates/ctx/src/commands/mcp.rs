@@ -1,20 +1,18 @@
 //! `ctx mcp`: the MCP server on stdio, and how to tell a host of it.
 
 use std::num::NonZeroU32;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
 
 use ctx_doors::mcp::hosts::Host;
-use ctx_doors::mcp::{McpError, ServerName, serve_stdio};
-use ctx_host::shell::HostConfig;
-use ctx_host::shell::text::fence::Policy;
+use ctx_doors::mcp::{McpError, serve_stdio};
 use ctx_session::Code;
 
 use crate::config::{self, Environment, FileArg, Shells};
 use crate::failure::Failure;
 use crate::output;
 use crate::root::Root;
+use crate::shell_host::{check_policy_path, host_config, server_name};
 use crate::shell_logs::{JournalShellLog, Shelf};
 
 /// Serve shells to an MCP host
@@ -83,17 +81,10 @@ fn config(host: &str) -> Result<(), Failure> {
 fn serve(args: Args, root: &Root) -> Result<(), Failure> {
     let settings = settings(args)?;
     let shelf = Shelf::for_writing(root)?;
-    let version = env!("CARGO_PKG_VERSION");
-    let mut config = HostConfig::from_process(shelf.spool_dir(), &format!("ctx {version}"));
-    config.limits.shells_max = usize::try_from(settings.max.get()).unwrap_or(usize::MAX);
-    config.limits.idle_max = Duration::from_secs(u64::from(settings.idle_secs.get()));
-    config.program = settings.program;
-    if let Some(path) = &settings.policy_file {
-        config.policy = policy(path)?;
-    }
-    let name = ServerName { name: "ctx".to_owned(), version: version.to_owned() };
+    let config = host_config(shelf.spool_dir(), &settings)?;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
-    let served = runtime.block_on(serve_stdio(config, name, Arc::new(JournalShellLog::new(shelf))));
+    let served =
+        runtime.block_on(serve_stdio(config, server_name(), Arc::new(JournalShellLog::new(Arc::new(shelf)))));
     served.map_err(|error| {
         let code = match &error {
             McpError::Shell(error) => error.code(),
@@ -107,28 +98,15 @@ fn serve(args: Args, root: &Root) -> Result<(), Failure> {
 /// What holds: the config file and the environment, and the options before them.
 fn settings(args: Args) -> Result<Shells, Failure> {
     let set = config::load(&args.file, &Environment::of_process())?.config.shells;
-    let named = |path: Option<PathBuf>| path.filter(|path| !path.as_os_str().is_empty());
-    let policy_file = match (args.policy, named(set.policy_file)) {
-        (Some(path), _) => Some(path),
-        // The host chooses the directory that we start in: a relative path would be another file in each.
-        (None, Some(path)) if !path.is_absolute() => {
-            let message = format!("shells.policy_file must be an absolute path, not `{}`", path.display());
-            return Err(Failure::new(Code::Einval, message).hint("`ctx config show` says where it is set"));
-        }
-        (None, path) => path,
-    };
+    if args.policy.is_none() {
+        check_policy_path(&set)?;
+    }
     Ok(Shells {
         max: args.max_shells.unwrap_or(set.max),
         idle_secs: args.idle_secs.unwrap_or(set.idle_secs),
-        policy_file,
-        program: args.shell.or(named(set.program)),
+        policy_file: args.policy.or(set.policy_file),
+        program: args.shell.or(set.program),
     })
-}
-
-/// A policy that cannot be read stops the server: without it, commands would run that must not.
-fn policy(path: &Path) -> Result<Policy, Failure> {
-    let text = std::fs::read_to_string(path).map_err(|error| Failure::io(path.display(), error))?;
-    Policy::parse(&text).map_err(|error| Failure::new(Code::Ebadmsg, format!("{}: {error}", path.display())))
 }
 
 #[cfg(test)]

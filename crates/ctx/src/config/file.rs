@@ -65,10 +65,17 @@ pub fn read(path: &Path, text: &str) -> Result<Vec<Set>, FileError> {
 /// The value as the config's structs want it, or what would have been right.
 fn value_of(kind: Kind, value: &DeValue<'_>) -> Result<Value, String> {
     match (kind, value) {
-        (Kind::Number, DeValue::Integer(digits)) => u64::from_str_radix(digits.as_str(), digits.radix())
-            .map(Value::from)
-            .map_err(|_| format!("must be a whole number from 0 up, not {digits}")),
-        (Kind::Number, other) => Err(format!("must be a whole number, not {}", other.type_str())),
+        (Kind::Number | Kind::Count, DeValue::Integer(digits)) => {
+            let least = kind.least();
+            u64::from_str_radix(digits.as_str(), digits.radix())
+                .ok()
+                .filter(|number| *number >= least)
+                .map(Value::from)
+                .ok_or_else(|| format!("must be a whole number from {least} up, not {digits}"))
+        }
+        (Kind::Number | Kind::Count, other) => {
+            Err(format!("must be a whole number, not {}", other.type_str()))
+        }
         (Kind::Text, DeValue::String(text)) => Ok(Value::from(text.as_ref())),
         (Kind::Text, other) => Err(format!("must be a string, not {}", other.type_str())),
         (Kind::OneOf(words), DeValue::String(text)) if words.contains(&text.as_ref()) => {

@@ -6,8 +6,20 @@
 pub enum Kind {
     /// A whole number, not negative.
     Number,
+    /// A whole number from 1 up: with none of it nothing would work.
+    Count,
     Text,
     OneOf(&'static [&'static str]),
+}
+
+impl Kind {
+    /// The least number that makes sense.
+    pub fn least(self) -> u64 {
+        match self {
+            Kind::Count => 1,
+            Kind::Number | Kind::Text | Kind::OneOf(_) => 0,
+        }
+    }
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -38,35 +50,44 @@ pub const SECTIONS: &[(&str, &str)] = &[
     ("shells", "The shells that `ctx mcp` gives to agents."),
 ];
 
+const fn count(name: &'static str, meaning: &'static str) -> Key {
+    Key { section: "limits", name, kind: Kind::Count, meaning }
+}
+
 const fn number(name: &'static str, meaning: &'static str) -> Key {
     Key { section: "limits", name, kind: Kind::Number, meaning }
 }
 
 pub const KEYS: &[Key] = &[
-    number("running_per_project", "Sessions that may run at once in one project."),
-    number("running_per_operator", "Sessions that may run at once for one operator, over all projects."),
-    number("message_bytes", "Longest text of one message, in bytes."),
-    number("client_id_bytes", "Longest client id of a message, in bytes."),
-    number("title_bytes", "Longest title of a session, in bytes."),
-    number("frame_bytes", "Longest frame on a Unix socket, in bytes, without its line end."),
+    count("running_per_project", "Sessions that may run at once in one project."),
+    count("running_per_operator", "Sessions that may run at once for one operator, over all projects."),
+    count("message_bytes", "Longest text of one message, in bytes."),
+    count("client_id_bytes", "Longest client id of a message, in bytes."),
+    count("title_bytes", "Longest title of a session, in bytes."),
+    count("frame_bytes", "Longest frame on a Unix socket, in bytes, without its line end."),
     number("tool_output_bytes", "Tool output above this is kept as a blob and shown as a preview, in bytes."),
-    number("steps_per_run", "Steps (model calls) that one run may take."),
-    number("answer_bytes", "Longest answer of one model call, in bytes; a longer one is cut and says so."),
-    number("model_attempts", "How often one model call is tried when the model is at its rate limit."),
+    count("steps_per_run", "Steps (model calls) that one run may take."),
+    count("answer_bytes", "Longest answer of one model call, in bytes; a longer one is cut and says so."),
+    count("model_attempts", "How often one model call is tried when the model is at its rate limit."),
     number("model_retry_ms", "The wait before the second attempt; it doubles with every further one."),
     number("model_retry_max_ms", "The longest wait between two attempts."),
-    number("fs_read_bytes", "Most bytes of a file that one fs.read returns."),
-    number("fs_list_entries", "Most entries of a directory that one fs.list returns."),
+    count("fs_read_bytes", "Most bytes of a file that one fs.read returns."),
+    count("fs_list_entries", "Most entries of a directory that one fs.list returns."),
     number("instruction_file_bytes", "Most bytes of one instruction file (AGENTS.md) that go into a prompt."),
-    number("control_file_bytes", "Largest control file, in bytes."),
-    number("live_ring_bytes", "Live events kept in memory per active session, in bytes."),
+    count("control_file_bytes", "Largest control file, in bytes."),
+    count("live_ring_bytes", "Live events kept in memory per active session, in bytes."),
     number("idle_unload_ms", "How long an idle session stays loaded."),
     number("stop_grace_ms", "How long a cancelled or shut-down run may take to stop by itself."),
-    number("socket_connections", "Connections to one agent socket at a time."),
-    number("socket_stall_ms", "How long a socket client may leave a frame unread before it is let go."),
-    number("requests_per_second", "Requests a second that one token may make."),
-    number("ping_ms", "How often a WebSocket client is pinged; one that is silent twice as long is gone."),
-    number("slow_ms", "How long a WebSocket client may leave frames unread before it is detached as slow."),
+    count("socket_connections", "Connections to one agent socket at a time."),
+    count("socket_stall_ms", "How long a socket client may leave a frame unread before it is let go."),
+    count(
+        "http_connections",
+        "Connections over TCP at a time, and as many on the API's socket, WebSockets included.",
+    ),
+    count("request_ms", "How long a client may take to send a request's head or its body."),
+    count("requests_per_second", "Requests a second that one token may make."),
+    count("ping_ms", "How often a WebSocket client is pinged; one that is silent twice as long is gone."),
+    count("slow_ms", "How long a WebSocket client may leave frames unread before it is detached as slow."),
     number("reattach_ms", "How long frames are kept for an operator who is detached."),
     number("reattach_bytes", "Frames kept for one session's detached operator, in bytes."),
     number("reattach_bytes_total", "Frames kept for all detached operators together, in bytes."),
@@ -94,11 +115,11 @@ pub const KEYS: &[Key] = &[
         kind: Kind::Text,
         meaning: "HOST:PORT of the HTTP API; port 0: any free one. Without it, 127.0.0.1:7300, or a free port.",
     },
-    Key { section: "shells", name: "max", kind: Kind::Number, meaning: "Shells of one server at once." },
+    Key { section: "shells", name: "max", kind: Kind::Count, meaning: "Shells of one server at once." },
     Key {
         section: "shells",
         name: "idle_secs",
-        kind: Kind::Number,
+        kind: Kind::Count,
         meaning: "A shell that had no command for so many seconds is closed.",
     },
     Key {

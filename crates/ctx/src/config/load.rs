@@ -79,8 +79,9 @@ pub fn load(arg: &FileArg, environment: &Environment) -> Result<Loaded, ConfigEr
     let mut layers = Layers::new();
     let mut read = None;
     for path in places(arg, environment) {
-        match std::fs::read_to_string(&path) {
-            Ok(text) => {
+        match std::fs::read(&path) {
+            Ok(bytes) => {
+                let text = String::from_utf8(bytes).map_err(|error| not_text(&path, &error))?;
                 layers.lay_file(&path, &text)?;
                 read = Some(path);
                 break;
@@ -91,6 +92,20 @@ pub fn load(arg: &FileArg, environment: &Environment) -> Result<Loaded, ConfigEr
     }
     layers.lay_environment(environment)?;
     Ok(Loaded { config: layers.config, settings: layers.settings, file: read })
+}
+
+/// A file in another encoding, or no text at all: where it stops being UTF-8.
+fn not_text(path: &Path, error: &std::string::FromUtf8Error) -> FileError {
+    let good = error.as_bytes().get(..error.utf8_error().valid_up_to()).unwrap_or_default();
+    let line_start = good.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
+    let in_line = String::from_utf8_lossy(good.get(line_start..).unwrap_or_default());
+    FileError {
+        path: path.to_owned(),
+        line: good.iter().filter(|byte| **byte == b'\n').count() + 1,
+        column: in_line.chars().count() + 1,
+        message: "the config file is not UTF-8 from here on".to_owned(),
+        hint: Some("save it as UTF-8".to_owned()),
+    }
 }
 
 struct Layers {
@@ -113,6 +128,11 @@ impl Layers {
 
     /// Sets one key, if the whole still makes sense with it.
     fn lay(&mut self, key: &'static Key, value: Value, origin: Origin) -> Result<(), String> {
+        let unset = serde_json::to_value(Config::default()).unwrap_or_default();
+        let is_optional =
+            unset.get(key.section).and_then(|section| section.get(key.name)).is_some_and(Value::is_null);
+        // What has no default is shown as "" by `ctx config init`, and that is what "" means.
+        let value = if is_optional && value.as_str() == Some("") { Value::Null } else { value };
         let mut shape = serde_json::to_value(&self.config).map_err(|error| error.to_string())?;
         if let Some(slot) = shape.get_mut(key.section).and_then(|section| section.get_mut(key.name)) {
             *slot = value.clone();
@@ -159,9 +179,11 @@ impl Layers {
 
 fn value_of(key: &Key, text: &str) -> Result<Value, String> {
     match key.kind {
-        Kind::Number => {
-            let number = text.trim().replace('_', "").parse::<u64>();
-            number.map(Value::from).map_err(|_| format!("must be a whole number from 0 up, not `{text}`"))
+        Kind::Number | Kind::Count => {
+            let least = key.kind.least();
+            let number = text.trim().replace('_', "").parse::<u64>().ok().filter(|number| *number >= least);
+            let wrong = || format!("must be a whole number from {least} up, not `{text}`");
+            number.map(Value::from).ok_or_else(wrong)
         }
         Kind::Text => Ok(Value::from(text)),
         Kind::OneOf(words) if words.contains(&text) => Ok(Value::from(text)),

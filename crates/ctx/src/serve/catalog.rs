@@ -5,6 +5,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use ctx_agent::Models;
+use ctx_agent::tool::Tools;
+use ctx_api::http::ToolNamed;
 use ctx_doors::http::Catalog;
 use ctx_session::{Limits, Name};
 
@@ -35,6 +37,15 @@ impl Catalog for Tree {
 
     fn agents(&self) -> io::Result<Vec<String>> {
         Ok(ctx_agent::describe::agents(&self.root)?.iter().map(ToString::to_string).collect())
+    }
+
+    fn tools(&self) -> Vec<ToolNamed> {
+        let shown = |spec: ctx_agent::tool::Spec| ToolNamed {
+            name: spec.name,
+            description: spec.description,
+            schema: spec.schema,
+        };
+        Tools::without_effects().specs().into_iter().map(shown).collect()
     }
 
     /// The project's only agent, or of several the one that ctx ships, or else the first.

@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use ctx_doors::http::{About, Access, Api, serve_tcp, serve_unix};
+use ctx_doors::http::{About, Access, Api, BODY_BYTES_MAX, serve_tcp, serve_unix};
+use ctx_doors::shells::Shells;
 use ctx_doors::unix::bind;
 use ctx_doors::ws::Hub;
 use ctx_engine::{Engine, SystemClock};
@@ -18,6 +19,7 @@ use super::catalog::Tree;
 use super::listen::Taken;
 use super::owner::cannot;
 use crate::failure::Failure;
+use crate::shell_host::server_name;
 
 /// Anyone may connect; who they are is asked of the kernel.
 const SOCKET_MODE: u32 = 0o666;
@@ -29,6 +31,7 @@ pub(super) struct Doors {
     stop: CancellationToken,
     tasks: TaskTracker,
     hub: Hub,
+    shells: Shells,
     api: PathBuf,
 }
 
@@ -44,28 +47,22 @@ pub(super) fn open(
     let tokens = settings.root.join(".state/tokens");
     let access = Access::open(tokens, SystemClock, engine.limits().requests_per_second)
         .map_err(|error| Failure::new(ctx_session::Code::Eio, error.to_string()))?;
+    let source = super::shells::Source::new(&settings.root, &settings.workspace, &settings.config.shells)?;
+    let shells = Shells::new(Arc::new(source), server_name(), BODY_BYTES_MAX, stop.clone());
     let routes = Api {
         engine: engine.clone(),
         about: Arc::new(about),
         access,
         catalog: Arc::new(Tree::new(&settings.root, engine.limits().clone())),
         hub: hub.clone(),
+        shells: shells.clone(),
     };
     let api = settings.root.join(".state/api.sock");
     let listener = bind(&api, SOCKET_MODE).map_err(|error| cannot(&api, error))?;
     let serving = serve_unix(listener, routes.clone(), stop.clone());
-    tasks.spawn(async move {
-        if let Err(error) = serving.await {
-            tracing::error!(%error, "the API's socket is gone");
-        }
-    });
-    tracing::info!(address = %taken.address, "the API listens");
+    tasks.spawn(serving);
     let serving = serve_tcp(taken.listener, routes, taken.hosts, taken.is_remote, stop.clone());
-    tasks.spawn(async move {
-        if let Err(error) = serving.await {
-            tracing::error!(%error, "the API's address is gone");
-        }
-    });
+    tasks.spawn(serving);
     let mut agents = Agents {
         dir: settings.root.join("agent"),
         engine: engine.clone(),
@@ -77,7 +74,7 @@ pub(super) fn open(
     let root = settings.root.clone();
     tasks.spawn(agents.keep(root.clone(), stop.clone()));
     tasks.spawn(super::tree::keep_status(root, engine.clone(), stop.clone()));
-    Ok(Doors { stop, tasks, hub, api })
+    Ok(Doors { stop, tasks, hub, shells, api })
 }
 
 impl Doors {
@@ -85,6 +82,8 @@ impl Doors {
         self.stop.cancel();
         self.tasks.close();
         self.hub.tasks().close();
+        // Commands that run are stopped first: their clients hear of it before they are let go.
+        self.shells.shut_down().await;
         let gone = async { tokio::join!(self.tasks.wait(), self.hub.tasks().wait()) };
         let done = tokio::time::timeout(Duration::from_secs(2), gone).await;
         if done.is_err() {

@@ -9,6 +9,8 @@ mod doors;
 mod listen;
 mod log;
 mod owner;
+mod passwd;
+mod shells;
 mod tree;
 mod worker;
 
@@ -30,6 +32,9 @@ pub use listen::Listen;
 /// Threads that may wait for the disk at the same time: logs do not wait for each other.
 const BLOCKING_THREADS: usize = 512;
 
+/// Files and connections that may be open at the same time, where the system allows it.
+const OPEN_FILES: u64 = 65_536;
+
 /// What the daemon is started with.
 #[derive(Debug)]
 pub struct Settings {
@@ -49,6 +54,7 @@ impl From<Refusal> for Failure {
 /// Runs the daemon until it is told to stop.
 pub fn run(settings: Settings) -> Result<(), Failure> {
     log::start(&settings.config.log)?;
+    raise_open_files();
     let owned = owner::take(&settings.root)?;
     tree::prepare(&settings.root, &settings.workspace)?;
     let runtime = tokio::runtime::Builder::new_multi_thread()
@@ -62,20 +68,25 @@ pub fn run(settings: Settings) -> Result<(), Failure> {
     served
 }
 
+/// Every connection and every shell takes descriptors; the usual soft limit is for programs that use `select`.
+fn raise_open_files() {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let held = getrlimit(Resource::Nofile);
+    let wanted = held.maximum.map_or(OPEN_FILES, |most| most.min(OPEN_FILES));
+    if held.current.is_some_and(|now| now < wanted) {
+        let raised = setrlimit(Resource::Nofile, Rlimit { current: Some(wanted), maximum: held.maximum });
+        if let Err(error) = raised {
+            tracing::warn!(%error, "the number of open files stays limited");
+        }
+    }
+}
+
 async fn serve(settings: &Settings, owned: &owner::Owned) -> Result<(), Failure> {
     let mut stopped = Signals::new()?;
     let started = Instant::now();
     let started_at = SystemClock.now();
     let engine = Engine::new(parts(settings)?);
     let found = engine.start().await?;
-    tracing::info!(
-        root = %settings.root.display(),
-        sessions = found.sessions,
-        recovered = found.recovered,
-        unreadable = found.unreadable,
-        took_ms = started.elapsed().as_millis() as u64,
-        "ctx {} is up", env!("CARGO_PKG_VERSION")
-    );
     let about = ctx_doors::http::About {
         version: env!("CARGO_PKG_VERSION").to_owned(),
         root: settings.root.display().to_string(),
@@ -84,7 +95,17 @@ async fn serve(settings: &Settings, owned: &owner::Owned) -> Result<(), Failure>
     };
     let taken = listen::take(&settings.listen).await?;
     owned.announce(started_at, taken.address)?;
+    let address = taken.address;
     let doors = doors::open(settings, &engine, about, taken)?;
+    tracing::info!(
+        root = %settings.root.display(),
+        %address,
+        sessions = found.sessions,
+        recovered = found.recovered,
+        unreadable = found.unreadable,
+        took_ms = started.elapsed().as_millis() as u64,
+        "ctx {} is up", env!("CARGO_PKG_VERSION")
+    );
     stopped.wait().await;
     tracing::info!("stopping; runs have {} ms to end", engine.limits().stop_grace_ms);
     tokio::select! {

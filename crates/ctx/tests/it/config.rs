@@ -87,9 +87,9 @@ fn a_mistake_in_the_file_has_its_line_and_column() {
     check(
         "[limits]\nsteps_per_run = -1\n",
         &[],
-        expect![[r"
-            error: config.toml:2:17: `limits.steps_per_run` must be a whole number from 0 up, not -1 (EBADMSG)
-        "]],
+        expect![[r#"
+            error: config.toml:2:17: `limits.steps_per_run` must be a whole number from 1 up, not -1 (EBADMSG)
+        "#]],
     );
     check(
         "[limits]\nsteps_per_run = 5000000000\n",
@@ -119,9 +119,9 @@ fn a_mistake_in_the_environment_names_the_variable() {
     check(
         "",
         &[("CTX_LIMITS_STEPS_PER_RUN", "few")],
-        expect![[r"
-            error: $CTX_LIMITS_STEPS_PER_RUN: must be a whole number from 0 up, not `few` (EINVAL)
-        "]],
+        expect![[r#"
+            error: $CTX_LIMITS_STEPS_PER_RUN: must be a whole number from 1 up, not `few` (EINVAL)
+        "#]],
     );
     check(
         "",
@@ -200,4 +200,45 @@ fn a_daemon_with_a_bad_configuration_does_not_start() {
     let said = place.ctx(&["serve", "--config", bad.to_str().unwrap()]).fails(2);
     assert!(said.contains("bad.toml:1:2: there is no section `serv`"), "{said}");
     assert!(!place.root().exists(), "and it has not touched the root");
+}
+
+#[test]
+fn zero_is_refused_where_nothing_would_work_with_it() {
+    for key in ["frame_bytes", "running_per_project", "http_connections", "requests_per_second"] {
+        let place = place();
+        let said = show(&place, &format!("[limits]\n{key} = 0\n"), &[]).fails(2);
+        assert!(said.contains(key) && said.contains("must be a whole number from 1 up, not 0"), "{said}");
+        let name = format!("CTX_LIMITS_{}", key.to_uppercase());
+        let said = show(&place, "", &[(&name, "0")]).fails(2);
+        assert!(said.contains(&name) && said.contains("from 1 up"), "{said}");
+    }
+    let place = place();
+    show(&place, "[limits]\nidle_unload_ms = 0\nstop_grace_ms = 0\n", &[]).ok();
+}
+
+#[test]
+fn a_file_that_is_not_utf_8_says_so_and_where() {
+    let place = place();
+    let path = place.path("config.toml");
+    std::fs::write(&path, b"[log]\nlevel = \"\xff\"\n").unwrap();
+    let said = place.ctx(&["config", "show", "--config", path.to_str().unwrap()]).fails(2);
+    assert!(said.contains("config.toml:2:10: the config file is not UTF-8"), "{said}");
+}
+
+#[test]
+fn every_line_that_init_writes_can_be_uncommented_and_changes_nothing() {
+    let place = place();
+    place.ctx(&["config", "init"]).ok();
+    let path = place.home().join(".config/ctx/config.toml");
+    let text = std::fs::read_to_string(&path).unwrap();
+    let is_key = |line: &str| line.starts_with("# ") && line.contains(" = ");
+    let all: Vec<&str> = text.lines().map(|line| if is_key(line) { &line[2..] } else { line }).collect();
+    std::fs::write(&path, all.join("\n")).unwrap();
+    let values = |shown: &str| -> Vec<String> {
+        let settings = json_lines(shown)[0]["settings"].as_array().unwrap().clone();
+        settings.iter().map(|setting| format!("{} = {}", setting["key"], setting["value"])).collect()
+    };
+    let set = values(&place.ctx(&["config", "show", "--json"]).ok());
+    std::fs::remove_file(&path).unwrap();
+    assert_eq!(set, values(&place.ctx(&["config", "show", "--json"]).ok()));
 }

@@ -1,27 +1,19 @@
-//! Measures the views on a generated root: `cargo run --release -p ctx-views --example views_bench -- DIR
-//! [SESSIONS] [MESSAGES]`. DIR is kept, so that a second run measures without generating. Each figure is one
-//! line `name value unit`; what stands beside it (`wc -l`, `sqlite3`) is run in the same breath.
+//! Measures the views on a generated root: `views DIR [SESSIONS] [MESSAGES]`. DIR is kept, so that a second run
+//! measures without generating. Each figure is one line `name value unit`; what stands beside it (`wc -l`,
+//! `sqlite3`) is run in the same breath.
 
-use std::error::Error;
 use std::io::Write as _;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use ctx_journal::{FileJournal, Journal, LogPath, RealDisk};
-use ctx_session::record::{
-    AssistantFinished, Context, FinishReason, RunCreated, RunFinished, RunKind, SessionMeta, StateChanged,
-    Trigger, Usage, User,
-};
-use ctx_session::{
-    Body, IdSource, MessageId, Name, Record, RunId, Scope, Session, SessionId, StateName, Timestamp,
-};
+use ctx_bench::history::{self, Outcome, START, Words};
+use ctx_journal::{FileJournal, Journal, RealDisk};
+use ctx_session::{IdSource, Record, Session, Timestamp};
 use ctx_views::db::{IndexDb, ListQuery, Options, SearchQuery, Viewer};
 use ctx_views::{RootDir, SessionFiles};
 
-type Outcome<T> = Result<T, Box<dyn Error>>;
-const START: u64 = 1_794_722_400_000;
 const HOUR: Duration = Duration::from_secs(3600);
 
 fn main() -> Outcome<()> {
@@ -30,11 +22,11 @@ fn main() -> Outcome<()> {
     let dir = args.first().ok_or("a directory to work in is needed")?;
     let (sessions, messages) = (number(1, 10_000)?, number(2, 1_000_000)?);
     let root = Path::new(dir);
-    std::fs::create_dir_all(root.join(".state"))?;
-    let journal: Arc<dyn Journal> = Arc::new(FileJournal::new(Arc::new(RealDisk::new(root)?)));
-    if !root.join("home").exists() {
-        generate(&*journal, sessions, messages / sessions)?;
+    let begun = Instant::now();
+    if history::generate(root, sessions, messages / sessions)? {
+        say("generate", begun.elapsed().as_secs_f64(), "s");
     }
+    let journal: Arc<dyn Journal> = Arc::new(FileJournal::at(root)?);
     files(root)?;
     rebuild(root, &journal)?;
     start(root, &journal)?;
@@ -49,106 +41,6 @@ fn ms(since: Instant) -> f64 {
     since.elapsed().as_secs_f64() * 1_000.0
 }
 
-/// Words as common as in a language: few often, most seldom.
-struct Words {
-    state: u64,
-}
-
-impl Words {
-    fn next(&mut self) -> u64 {
-        self.state =
-            self.state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        self.state >> 33
-    }
-
-    fn text(&mut self, bytes: usize) -> String {
-        let mut text = String::with_capacity(bytes + 12);
-        while text.len() < bytes {
-            let spread = self.next() % 16;
-            let word = self.next() % (1 << spread).max(2);
-            text.push_str(&format!("w{word:x} "));
-        }
-        text
-    }
-}
-
-fn meta(ids: &mut IdSource, number: u64, now: Timestamp) -> Outcome<SessionMeta> {
-    Ok(SessionMeta {
-        session_id: SessionId(ids.next(now)),
-        name: Name::new(&format!("s{number}"))?,
-        scope: Scope::Private,
-        space: None,
-        owner: RealDisk::own().uid,
-        agent: Some(Name::new("coder")?),
-        project: Name::new("default")?,
-        cwd: format!("/work/{}", number % 50),
-        model: "debug:echo".to_owned(),
-        title: None,
-        client: None,
-        origin: None,
-        forked_from: None,
-        dsl_hash: None,
-        app: "bench".to_owned(),
-    })
-}
-
-fn run_of(ids: &mut IdSource, words: &mut Words, now: Timestamp, bytes: usize) -> Vec<Body> {
-    let turn_id = RunId(ids.next(now));
-    let usage = Usage { input: 100, output: 100 };
-    let moved =
-        |from, to, trigger| Body::StateChanged(StateChanged { from, to, trigger, by: None, limit: None });
-    let context = Context {
-        turn_id,
-        model: "debug:echo".to_owned(),
-        cwd: "/work".to_owned(),
-        policy: Vec::new(),
-        cage: None,
-        sources: Vec::new(),
-        prompts: Vec::new(),
-    };
-    let said = AssistantFinished {
-        turn_id,
-        message_id: MessageId(ids.next(now)),
-        text: words.text(bytes),
-        finish_reason: FinishReason::Stop,
-        usage: Some(usage),
-    };
-    let user =
-        User { turn_id, message_id: MessageId(ids.next(now)), client_id: None, text: words.text(bytes) };
-    vec![
-        Body::User(user),
-        Body::RunCreated(RunCreated { turn_id, kind: RunKind::Message, continues: None, strategy: None }),
-        Body::Context(Box::new(context)),
-        moved(StateName::Idle, StateName::Running, Trigger::MessagePosted),
-        Body::AssistantFinished(said),
-        Body::RunFinished(RunFinished { turn_id, duration_ms: 5, usage, finish_reason: None }),
-        moved(StateName::Running, StateName::Idle, Trigger::RunCompleted),
-    ]
-}
-
-fn log_of(number: u64) -> Outcome<LogPath> {
-    let uid = RealDisk::own().uid;
-    Ok(LogPath::new(format!("home/{uid}/agent/coder/session/s{number}/events.jsonl"))?)
-}
-
-/// Logs as the daemon writes them, without its syncs: one command per session.
-fn generate(journal: &dyn Journal, sessions: u64, messages: u64) -> Outcome<()> {
-    let mut ids = IdSource::new(7);
-    let mut words = Words { state: 42 };
-    let begun = Instant::now();
-    for number in 0..sessions {
-        let now = Timestamp::from_millis(START + number * 1_000);
-        let mut bodies = vec![Body::SessionMeta(Box::new(meta(&mut ids, number, now)?))];
-        for _ in 0..messages / 2 {
-            bodies.extend(run_of(&mut ids, &mut words, now, 580));
-        }
-        let lines: Vec<String> = bodies.iter().map(Body::to_json).collect();
-        journal.create(&log_of(number)?, RealDisk::own(), now, &lines)?;
-    }
-    say("generate", begun.elapsed().as_secs_f64(), "s");
-    Ok(())
-}
-
 /// What the files of a session cost a run of `debug/echo`: four commits.
 fn files(root: &Path) -> Outcome<()> {
     const RUNS: u32 = 500;
@@ -156,26 +48,26 @@ fn files(root: &Path) -> Outcome<()> {
     std::fs::create_dir_all(&dir)?;
     let mut ids = IdSource::new(9);
     let now = Timestamp::from_millis(START);
-    let mut session = Session::new(meta(&mut ids, 0, now)?, 0, now);
+    let mut session = Session::new(history::meta(&mut ids, 0, now)?, 0, now);
     let root = RootDir::open(root)?;
     let mut files = SessionFiles::open(&root, Path::new("files"), RealDisk::own())?;
     files.catch_up(&session, &[])?;
-    let mut words = Words { state: 1 };
+    let mut words = Words::new(1);
     let begun = Instant::now();
     for run in 0..RUNS {
         let now = Timestamp::from_millis(START + u64::from(run) * 10);
-        let bodies = run_of(&mut ids, &mut words, now, 100);
-        let records: Vec<Record> =
-            (session.next_seq..).zip(bodies).map(|(seq, body)| Record { seq, time: now, body }).collect();
-        let (posted, rest) = records.split_at(4);
-        for commit in [posted, rest.get(..1).unwrap_or_default(), rest.get(1..).unwrap_or_default()] {
-            for record in commit {
+        for command in history::run(&mut ids, &mut words, now, 100) {
+            let commit: Vec<Record> = (session.next_seq..)
+                .zip(command)
+                .map(|(seq, body)| Record { seq, time: now, body })
+                .collect();
+            for record in &commit {
                 session.apply(record);
             }
-            files.show(&session, commit)?;
+            files.show(&session, &commit)?;
         }
     }
-    say("session files, a run of three commits", ms(begun) / f64::from(RUNS), "ms");
+    say("session files, a run of four commits", ms(begun) / f64::from(RUNS), "ms");
     std::fs::remove_dir_all(dir)?;
     Ok(())
 }
@@ -183,7 +75,7 @@ fn files(root: &Path) -> Outcome<()> {
 fn open(root: &Path, journal: &Arc<dyn Journal>) -> Outcome<IndexDb> {
     let lister = Arc::clone(journal);
     let options = Options {
-        session_logs: Arc::new(move || lister.list("home/*/agent/*/session/*")),
+        session_logs: Arc::new(move || lister.list("home/*/agent/*/session")),
         meta_of: Arc::new(|_| None),
     };
     Ok(IndexDb::open(&RootDir::open(root)?, Path::new(".state/index.db"), Arc::clone(journal), options)?)

@@ -1,0 +1,126 @@
+//! The JSON of `/shells`: live command interpreters, the same ones that `/mcp` gives to MCP hosts.
+
+use std::collections::BTreeMap;
+
+use ctx_session::Ulid;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use utoipa::ToSchema;
+
+/// A live shell.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Shell {
+    /// The ULID of its log: what the routes take.
+    #[schema(value_type = String)]
+    pub id: Ulid,
+    /// What `/mcp` calls it: `1_local`.
+    pub session_id: String,
+    /// The user it runs as.
+    pub owner: u32,
+    pub transport: String,
+    pub cwd: String,
+    pub idle_secs: u64,
+    pub commands: u64,
+    pub created_at: u64,
+}
+
+/// `POST /shells`. What is absent has its default.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct NewShell {
+    /// The directory to start in. Default: the operator's own.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cwd: Option<String>,
+    /// Variables to set besides the inherited ones.
+    #[schema(value_type = std::collections::HashMap<String, String>)]
+    pub env: BTreeMap<String, String>,
+    /// Programs that may run; empty: any that the operator's policy allows.
+    pub allow: Vec<String>,
+    /// Programs that may not run.
+    pub deny: Vec<String>,
+    /// What to show of each command's output.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub output_budget: Option<OutputBudget>,
+    /// Seconds that a command may take.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub timeout_secs: Option<f64>,
+}
+
+/// `POST /shells/:sid/exec`.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ShellCommand {
+    /// Shell code, one line or many. State carries over to the next command.
+    pub command: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub budget: Option<OutputBudget>,
+    /// Seconds before the command is stopped (exit code 124); the shell lives on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub timeout_secs: Option<f64>,
+    /// The command's stdin. Without it there is none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stdin: Option<String>,
+    /// Both streams into stdout, in the order of arrival.
+    #[serde(default)]
+    pub merge: bool,
+}
+
+/// A bound on what is shown of a command's output.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct OutputBudget {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub keep: Option<KeepLines>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub grep: Option<GrepLines>,
+    /// Characters per stream.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_chars: Option<u64>,
+}
+
+/// Which lines to keep.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct KeepLines {
+    pub mode: KeepLinesMode,
+    pub n: u64,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum KeepLinesMode {
+    Tail,
+    Head,
+    HeadTail,
+}
+
+/// Keep only lines that match.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct GrepLines {
+    pub pattern: String,
+    #[serde(default)]
+    pub context: u64,
+}
+
+/// What came of a command.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct ShellResult {
+    /// Its number in the shell.
+    pub call: u64,
+    /// The command, redacted.
+    pub command: String,
+    pub stdout: String,
+    pub stderr: String,
+    pub exit_code: i32,
+    pub duration_ms: u64,
+    pub cwd: String,
+    pub truncated: bool,
+    pub timed_out: bool,
+    pub shell_restarted: bool,
+    pub late_output: String,
+    /// What became of the streams, where something was cut or a budget asked for.
+    #[schema(value_type = Option<Object>)]
+    pub budget: Option<Value>,
+    pub hint: Option<String>,
+}

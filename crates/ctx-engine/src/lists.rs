@@ -1,0 +1,207 @@
+//! Lists of sessions, page by page, and what is shown of a session without loading it.
+//!
+//! Which sessions are on a page, and their states, the registry says: it is never older than what anyone was
+//! acknowledged. What it does not know of a session that has not been loaded since the start comes from the index,
+//! if the index has read the whole log, and else from the log itself. It is asked for once.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use ctx_session::record::Scope;
+use ctx_session::{Name, Refusal, Session, SessionId, State, StateName, Timestamp};
+use ctx_views::db::{ListQuery, SessionItem, Sort};
+
+use crate::engine::{Caller, Engine};
+use crate::lookup::blocking;
+use crate::registry::Summary;
+
+/// What is shown of a session besides its summary.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Details {
+    pub state: State,
+    pub title: Option<String>,
+    pub model_override: Option<String>,
+    pub ended_at: Option<Timestamp>,
+}
+
+impl Details {
+    pub fn of(session: &Session) -> Details {
+        Details {
+            state: session.state.clone(),
+            title: session.title.clone(),
+            model_override: session.model_override.clone(),
+            ended_at: session.ended_at,
+        }
+    }
+
+    /// Whether a session would give the same, without making it.
+    pub(crate) fn are_of(&self, session: &Session) -> bool {
+        self.state == session.state
+            && self.title == session.title
+            && self.model_override == session.model_override
+            && self.ended_at == session.ended_at
+    }
+
+    /// From the index; None where it does not know enough.
+    fn of_row(item: &SessionItem) -> Option<Details> {
+        let row = &item.row;
+        let state = match row.state {
+            StateName::Idle => State::Idle,
+            StateName::Ended => State::Ended,
+            StateName::Failed => State::Failed(row.failure.clone()?),
+            StateName::Running | StateName::Queued | StateName::Paused => return None,
+        };
+        Some(Details {
+            state,
+            title: row.title.clone(),
+            model_override: row.model_override.clone(),
+            ended_at: row.ended_at,
+        })
+    }
+}
+
+/// Which sessions, newest first by id: a page stays where it is while sessions come and change.
+#[derive(Debug, Clone)]
+pub struct ListWish {
+    pub project: Option<Name>,
+    pub state: Option<StateName>,
+    pub agent: Option<String>,
+    pub cwd: Option<String>,
+    /// In the title, the name or the first message, or said in it. Follows a moment behind.
+    pub text: Option<String>,
+    /// Also those that were put away.
+    pub archived: bool,
+    pub limit: usize,
+    pub after: Option<SessionId>,
+}
+
+/// A page of sessions.
+#[derive(Debug, Clone)]
+pub struct Listed {
+    /// One whose log cannot be read has no details.
+    pub items: Vec<(Summary, Option<Arc<Details>>)>,
+    /// What `after` is for the next page.
+    pub next: Option<SessionId>,
+}
+
+impl Engine {
+    /// A session and its details, loaded only if nobody knows them.
+    pub async fn show(&self, caller: Caller, id: SessionId) -> Result<(Summary, Arc<Details>), Refusal> {
+        let summary = self.find(caller, id)?;
+        if let Some(details) = summary.details.clone() {
+            return Ok((summary, details));
+        }
+        if summary.meta.scope != Scope::Temp {
+            self.fill(&[id]).await;
+        }
+        let summary = self.find(caller, id)?;
+        if let Some(details) = summary.details.clone() {
+            return Ok((summary, details));
+        }
+        let session = self.look(caller, id).await?;
+        Ok((self.find(caller, id)?, Arc::new(Details::of(&session))))
+    }
+
+    /// A page of the sessions that the caller may see.
+    pub async fn page(&self, caller: Caller, wish: ListWish) -> Result<Listed, Refusal> {
+        let limit = wish.limit.max(1);
+        let mut found = match &wish.text {
+            None => self.inner.registry.newest(wish.after, limit + 1, |s| self.fits(caller, &wish, s)),
+            Some(text) => self.with_text(caller, &wish, text).await?,
+        };
+        let more = found.len() > limit;
+        found.truncate(limit);
+        let next = found.last().filter(|_| more).map(Summary::id);
+        let unknown: Vec<SessionId> =
+            found.iter().filter(|summary| summary.details.is_none()).map(Summary::id).collect();
+        if !unknown.is_empty() {
+            self.fill(&unknown).await;
+        }
+        let mut items = Vec::with_capacity(found.len());
+        for summary in found {
+            items.push(match summary.details.clone() {
+                Some(details) => (summary, Some(details)),
+                None => self.known(caller, summary).await,
+            });
+        }
+        Ok(Listed { items, next })
+    }
+
+    fn fits(&self, caller: Caller, wish: &ListWish, summary: &Summary) -> bool {
+        let meta = &summary.meta;
+        meta.scope != Scope::Temp
+            && self.may_see(caller, meta.owner)
+            && wish.project.as_ref().is_none_or(|project| meta.project == *project)
+            && (wish.archived || !summary.archived)
+            && wish.state.is_none_or(|state| summary.state == state)
+            && wish
+                .agent
+                .as_deref()
+                .is_none_or(|wanted| meta.agent.as_ref().is_some_and(|agent| agent.as_str() == wanted))
+            && wish.cwd.as_ref().is_none_or(|cwd| summary.cwd == *cwd)
+    }
+
+    /// Those in whose texts something is found, as far as the index has read them.
+    async fn with_text(&self, caller: Caller, wish: &ListWish, text: &str) -> Result<Vec<Summary>, Refusal> {
+        let created = |id: SessionId| {
+            let known = self.inner.registry.get(id).map(|summary| summary.created_at);
+            known.unwrap_or_else(|| id.0.timestamp())
+        };
+        let mut query = ListQuery::newest(self.viewer(caller), wish.limit.max(1) + 1);
+        query.sort = Sort::Created;
+        query.archived = true;
+        query.project = wish.project.clone();
+        query.text = Some(text.to_owned());
+        query.after = wish.after.map(|id| format!("{}:{id}", created(id).as_millis()));
+        let mut found = Vec::new();
+        let mut seen = HashSet::new();
+        loop {
+            let engine = self.clone();
+            let asked = query.clone();
+            let page = blocking(move || engine.ask_index(|queries| queries.list(&asked))).await?;
+            // States and the like are as the registry knows them now, whatever the index has read.
+            let summaries = page.items.iter().filter_map(|item| self.inner.registry.get(item.id()));
+            found.extend(summaries.filter(|s| self.fits(caller, wish, s) && seen.insert(s.id())));
+            match page.next {
+                Some(next) if found.len() <= wish.limit => query.after = Some(next),
+                Some(_) | None => return Ok(found),
+            }
+        }
+    }
+
+    /// Looks up in the index what the registry does not know, where the index has read as far as the log goes.
+    async fn fill(&self, ids: &[SessionId]) {
+        let engine = self.clone();
+        let ids = ids.to_vec();
+        let asked = blocking(move || {
+            let items = engine.ask_index(|queries| {
+                ids.iter().map(|id| queries.session(*id)).collect::<Result<Vec<_>, _>>()
+            })?;
+            for item in items.into_iter().flatten() {
+                let Some(details) = Details::of_row(&item).map(Arc::new) else { continue };
+                engine.inner.registry.update(item.id(), |summary| {
+                    let is_whole = summary.next_seq == Some(item.next_seq);
+                    if summary.details.is_none() && is_whole && summary.state == item.row.state {
+                        summary.details = Some(details);
+                    }
+                });
+            }
+            Ok(())
+        });
+        if let Err(refusal) = asked.await {
+            tracing::warn!(%refusal, "sessions are listed from their logs");
+        }
+    }
+
+    /// One that the page found before its details were known.
+    async fn known(&self, caller: Caller, summary: Summary) -> (Summary, Option<Arc<Details>>) {
+        match self.show(caller, summary.id()).await {
+            Ok((summary, details)) => (summary, Some(details)),
+            // One session that cannot be read must not hide the others.
+            Err(refusal) => {
+                tracing::warn!(session = %summary.id(), %refusal, "listed by what is known without its log");
+                (summary, None)
+            }
+        }
+    }
+}

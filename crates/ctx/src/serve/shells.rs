@@ -1,0 +1,120 @@
+//! The daemon's shells: whose they are, what they run as, and where their logs are.
+//!
+//! A shell runs as the user it was made for, or not at all. For its own user the daemon makes shells as `ctx mcp` does;
+//! for others only root can, and then the shell has that user's uid and group, their home, and nothing of the
+//! daemon's environment.
+
+use std::collections::HashMap;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use ctx_doors::shells::{LogPiece, ShellSource};
+use ctx_host::shell::{HostConfig, RunAs, ShellHost};
+use ctx_journal::Owner;
+use ctx_session::{Code, Refusal, Ulid};
+
+use super::passwd::{self, User};
+use crate::config::Shells;
+use crate::failure::Failure;
+use crate::shell_host::{check_policy_path, host_config};
+use crate::shell_logs::{JournalShellLog, Shelf};
+
+const PATH: &str = "/usr/local/bin:/usr/bin:/bin";
+
+pub(super) struct Source {
+    shelf: Arc<Shelf>,
+    /// A writer for each user.
+    logs: Mutex<HashMap<u32, Arc<JournalShellLog>>>,
+    /// What every host has; the workspace is where the daemon's own user begins.
+    config: HostConfig,
+    /// Where other users' shells read what is handed to them.
+    scratch_dir: PathBuf,
+    uid: u32,
+}
+
+impl Source {
+    pub fn new(root: &Path, workspace: &Path, settings: &Shells) -> Result<Source, Failure> {
+        check_policy_path(settings)?;
+        let dir = root.join(".state/shell");
+        let made = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&dir);
+        made.map_err(|error| Failure::io(dir.display(), error))?;
+        let shelf = Arc::new(Shelf::in_root(root)?);
+        let mut config = host_config(shelf.spool_dir(), settings)?;
+        config.cwd = workspace.to_owned();
+        Ok(Source {
+            logs: Mutex::default(),
+            shelf,
+            config,
+            scratch_dir: root.join(".state/scratch"),
+            uid: rustix::process::geteuid().as_raw(),
+        })
+    }
+
+    fn logs(&self) -> MutexGuard<'_, HashMap<u32, Arc<JournalShellLog>>> {
+        self.logs.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn logs_of(&self, owner: Owner) -> Arc<JournalShellLog> {
+        let new = || Arc::new(JournalShellLog::for_owner(Arc::clone(&self.shelf), owner));
+        Arc::clone(self.logs().entry(owner.uid).or_insert_with(new))
+    }
+
+    /// The configuration for another user's shells.
+    fn config_for(&self, user: &User) -> HostConfig {
+        let home = if user.home.is_dir() { user.home.clone() } else { PathBuf::from("/") };
+        let text = |name: &str, value: &str| (name.to_owned(), value.as_bytes().to_vec());
+        let mut env = vec![
+            text("PATH", PATH),
+            text("HOME", &home.to_string_lossy()),
+            text("USER", &user.name),
+            text("LOGNAME", &user.name),
+            text("SHELL", &user.shell),
+        ];
+        let inherited = |(name, _): &&(String, Vec<u8>)| matches!(name.as_str(), "LANG" | "TZ");
+        env.extend(self.config.env.iter().filter(inherited).cloned());
+        HostConfig {
+            env,
+            cwd: home,
+            run_as: Some(RunAs { uid: user.uid, gid: user.gid, scratch_dir: self.scratch_dir.clone() }),
+            ..self.config.clone()
+        }
+    }
+}
+
+impl ShellSource for Source {
+    fn host(&self, uid: u32) -> Result<ShellHost, Refusal> {
+        let made = if uid == self.uid {
+            let owner = Owner { uid, gid: rustix::process::getegid().as_raw() };
+            ShellHost::new(self.config.clone(), self.logs_of(owner))
+        } else if self.uid != 0 {
+            let message =
+                "this daemon is not root, so it cannot run shells as you: use `ctx mcp` as yourself";
+            return Err(Refusal::new(Code::Eacces, message));
+        } else {
+            let user = passwd::user(uid).ok_or_else(|| {
+                let message = format!("uid {uid} is no user of this machine; no shell can run as them");
+                Refusal::new(Code::Eacces, message)
+            })?;
+            let owner = Owner { uid: user.uid, gid: user.gid };
+            ShellHost::new(self.config_for(&user), self.logs_of(owner))
+        };
+        made.map_err(|error| Refusal::new(error.code(), error.to_string()))
+    }
+
+    fn owner(&self, log: Ulid) -> Option<u32> {
+        let path = self.shelf.path_of(log).ok()?;
+        std::fs::symlink_metadata(self.shelf.dir.join(path.as_str())).ok().map(|meta| meta.uid())
+    }
+
+    fn piece(&self, log: Ulid, from: u64, bytes: usize) -> Result<LogPiece, Refusal> {
+        // What is written is synced a moment later; who asks for it now is not told less than has happened.
+        for logs in self.logs().values() {
+            logs.sync(log);
+        }
+        self.shelf
+            .piece(log, from, bytes)
+            .map(|(text, next)| LogPiece { text, next })
+            .map_err(|error| Refusal::new(Code::Eio, error.message))
+    }
+}

@@ -1,0 +1,95 @@
+//! What is bounded: connections, slow requests, what is kept for those who are away, and how long a token lets in.
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::time::{Duration, Instant};
+
+use testkit::until;
+
+use crate::support::{Http, builder};
+
+fn raw(http: &Http) -> TcpStream {
+    let stream = TcpStream::connect(http.address()).expect("a connection");
+    stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+    stream
+}
+
+/// All that comes until the other side closes.
+fn rest(stream: &mut TcpStream) -> String {
+    let mut text = Vec::new();
+    let _ = stream.read_to_end(&mut text);
+    String::from_utf8_lossy(&text).into_owned()
+}
+
+const HEALTH: &[u8] = b"GET /api/v1/healthz HTTP/1.1\r\nHost: localhost\r\n\r\n";
+
+#[test]
+fn one_connection_too_many_is_told_so_and_room_comes_back() {
+    let http = Http::of(builder().env("CTX_LIMITS_HTTP_CONNECTIONS", "3"));
+    let mut held: Vec<TcpStream> = (0..3).map(|_| raw(&http)).collect();
+    for stream in &mut held {
+        stream.write_all(HEALTH).unwrap();
+        let mut start = [0u8; 15];
+        stream.read_exact(&mut start).unwrap();
+        assert_eq!(&start, b"HTTP/1.1 200 OK");
+    }
+    let refused = http.curl("/healthz", &[]);
+    assert_eq!(refused.code(503), "EHOSTDOWN");
+    assert!(refused.text.contains("connections"), "{}", refused.text);
+    // The owner's socket has places of its own.
+    http.daemon.ctx(&["status"]).ok();
+    held.pop();
+    until("room", || (http.curl("/healthz", &[]).status == 200).then_some(()));
+}
+
+#[test]
+fn who_dawdles_over_a_request_is_let_go() {
+    let http = Http::of(builder().env("CTX_LIMITS_REQUEST_MS", "400"));
+    let begun = Instant::now();
+    let mut head = raw(&http);
+    head.write_all(b"GET /api/v1/healthz HTTP/1.1\r\nHost: loc").unwrap();
+    let mut silent = raw(&http);
+    let mut body = raw(&http);
+    let post = format!(
+        "POST /api/v1/projects/default/sessions HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {}\r\n\
+         Content-Length: 100\r\n\r\n{{",
+        http.token
+    );
+    body.write_all(post.as_bytes()).unwrap();
+    assert!(!rest(&mut head).contains("200 OK"));
+    rest(&mut silent);
+    let answer = rest(&mut body);
+    assert!(answer.contains("504") && answer.contains("ETIMEDOUT"), "{answer}");
+    assert!(begun.elapsed() < Duration::from_secs(20));
+    assert_eq!(http.get("/projects/default/sessions")["items"].as_array().map(Vec::len), Some(0));
+}
+
+#[test]
+fn what_is_kept_for_all_who_are_away_is_bounded_and_who_left_first_goes_first() {
+    let kept = builder().env("CTX_LIMITS_REATTACH_BYTES_TOTAL", "2500000");
+    Http::of(kept).python("reattach.py", &["total"]).ok();
+}
+
+#[test]
+fn sockets_close_when_their_token_is_revoked() {
+    Http::of(builder().env("CTX_LIMITS_PING_MS", "500")).python("reattach.py", &["revoked"]).ok();
+}
+
+#[test]
+fn the_daemon_may_open_as_many_files_as_the_system_allows() {
+    let http = Http::start();
+    let limits = std::fs::read_to_string(format!("/proc/{}/limits", http.daemon.pid())).unwrap();
+    let line = limits.lines().find(|line| line.starts_with("Max open files")).unwrap();
+    let mut numbers = line.split_whitespace().skip(3).map(|word| word.parse::<u64>().unwrap_or(u64::MAX));
+    let (soft, hard) = (numbers.next().unwrap(), numbers.next().unwrap());
+    assert!(soft >= hard.min(65_536), "{line}");
+}
+
+#[test]
+fn a_daemon_that_cannot_listen_does_not_say_that_it_is_up() {
+    let http = Http::start();
+    let taken = http.address();
+    let said = http.daemon.ctx(&["serve", "--root", "other", "--listen", &taken]).fails(69);
+    assert!(said.contains("cannot listen") && !said.contains("is up"), "{said}");
+    assert!(http.daemon.log().contains("is up"));
+}
