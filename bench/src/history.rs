@@ -62,6 +62,7 @@ pub fn meta(ids: &mut IdSource, number: u64, now: Timestamp) -> Outcome<SessionM
         origin: None,
         forked_from: None,
         dsl_hash: None,
+        dsl_snapshot: None,
         app: "bench".to_owned(),
     })
 }

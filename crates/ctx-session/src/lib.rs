@@ -10,6 +10,7 @@ pub mod conversation;
 pub mod ids;
 pub mod limits;
 pub mod name;
+pub mod project;
 pub mod record;
 pub mod rules;
 pub mod session;

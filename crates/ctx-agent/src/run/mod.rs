@@ -83,7 +83,8 @@ fn cancelled() -> Outcome {
 /// The steps of a run, one model call each.
 async fn steps(job: &Job, models: &Models, voice: &Voice<'_>) -> Result<(), End> {
     let model = open_model(job, models)?;
-    let tools = Tools::without_effects();
+    let settings = &job.agent.description.settings;
+    let tools = Tools::without_effects().only(settings.tools.as_deref());
     let scope = Arc::new(Scope {
         view: Arc::clone(&job.agent.view),
         cwd: PathBuf::from(&job.context.cwd),
@@ -99,7 +100,8 @@ async fn steps(job: &Job, models: &Models, voice: &Voice<'_>) -> Result<(), End>
     };
     // A run that is taken up again after tool calls may have nothing to add to them.
     let mut acted = pack::ends_with_results(&request.messages);
-    for step in 1..=job.limits.steps_per_run {
+    let steps_max = settings.max_steps.unwrap_or(job.limits.steps_per_run);
+    for step in 1..=steps_max {
         let said = call::call(model.as_ref(), &mut request, step, &job.limits, voice).await?;
         if said.is_empty() && !acted {
             return Err(ModelError::Empty { model: request.model }.into());
@@ -112,13 +114,13 @@ async fn steps(job: &Job, models: &Models, voice: &Voice<'_>) -> Result<(), End>
         pack::extend(&mut request.messages, &said.text, settled);
         acted = true;
     }
-    let max = job.limits.steps_per_run;
     Err(End::Failed(Failure {
         code: Code::Etimedout,
         reason: "max_steps".to_owned(),
         message: format!(
-            "the run took its {max} steps without coming to an end; send a message to go on, or raise \
-             limits.steps_per_run"
+            "the run took its {steps_max} steps without coming to an end; send a message to go on, or raise \
+             {}",
+            if settings.max_steps.is_some() { "primary.max_steps" } else { "limits.steps_per_run" }
         ),
     }))
 }

@@ -431,10 +431,10 @@ impl Driver {
         let agent = agent.ok_or_else(|| Refusal::new(Code::Einval, "this session has no agent"))?;
         let owner = core.session.meta.owner;
         let project = core.session.meta.project.clone();
-        let ask = Prepare { agent, owner, model_override, cwd: Some(cwd) };
-        let worker = self.inner.worker.clone();
-        let prepared = self.blocking(move |core| prepare(core, &*worker, &ask)).await??;
-        match self.inner.slots.reserve(&project, owner, &self.inner.limits) {
+        let ask = Prepare { agent, owner, model_override, cwd: Some(cwd), snapshot: None };
+        let inner = self.inner.clone();
+        let prepared = self.blocking(move |core| prepare(core, &inner, ask)).await??;
+        match self.inner.slots.reserve(&project, owner, &self.inner.limits_of(&project)) {
             Ok(slot) => {
                 let context = prepared.context.clone();
                 self.ready = Some(Ready { prepared, slot });
@@ -450,9 +450,10 @@ impl Driver {
     }
 }
 
-/// Reads the agent's files, and stores the prompts that the context names.
-fn prepare(core: &mut Core, worker: &dyn crate::port::Worker, ask: &Prepare) -> Result<Prepared, Refusal> {
-    let prepared = worker.prepare(ask)?;
+/// Reads what describes the agent, and stores the prompts that the context names.
+fn prepare(core: &mut Core, inner: &Inner, ask: Prepare) -> Result<Prepared, Refusal> {
+    let snapshot = inner.snapshot_of(&core.session.meta)?;
+    let prepared = inner.worker.prepare(&Prepare { snapshot, ..ask })?;
     for prompt in &prepared.prompts {
         core.put_blob(prompt.as_bytes())?;
     }

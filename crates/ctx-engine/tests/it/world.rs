@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use ctx_engine::port::{DeltaKind, Job, Prepare, Prepared, RunReport, Worker};
+use ctx_engine::port::{DeltaKind, Job, NoProjects, Prepare, Prepared, RunReport, Worker};
 use ctx_engine::{Caller, Clock, Engine, Fresh, NewSession, Parts, Post, Posted};
 use ctx_journal::FileJournal;
 use ctx_journal::sim::SimDisk;
@@ -73,6 +73,8 @@ impl World {
             memory: Arc::new(FileJournal::in_memory()),
             root,
             worker: Arc::new(Hands),
+            project_files: Arc::new(NoProjects),
+            workspace: None,
             limits,
             fresh: Fresh::new(Shared(clock.clone()), 7),
             uid: 0,
@@ -87,6 +89,7 @@ impl World {
     pub async fn session(&self, name: &str) -> SessionId {
         let new = NewSession {
             agent: Name::new("coder").unwrap(),
+            project: None,
             name: Some(Name::of_session(name).unwrap()),
             scope: Scope::Private,
             space: None,
