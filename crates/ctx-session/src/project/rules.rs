@@ -76,8 +76,10 @@ impl Project {
             return Err(self.not_there());
         }
         if busy > 0 {
-            let sessions = if busy == 1 { "session runs" } else { "sessions run" };
-            let message = format!("{busy} {sessions} or wait in {}; cancel or end them first", self.slug);
+            let message = match busy {
+                1 => format!("1 session runs or waits in {}; cancel or end it first", self.slug),
+                _ => format!("{busy} sessions run or wait in {}; cancel or end them first", self.slug),
+            };
             return Err(Refusal::new(Code::Ebusy, message));
         }
         Ok(vec![ProjectBody::ProjectRemoved(ProjectRemoved { by })])

@@ -27,6 +27,7 @@ mod fork;
 mod log;
 mod pairs;
 mod persistence;
+mod project;
 mod properties;
 mod records;
 mod run_table;
