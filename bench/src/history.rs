@@ -6,8 +6,8 @@ use std::path::Path;
 
 use ctx_journal::{FileJournal, Journal, LogPath, RealDisk};
 use ctx_session::record::{
-    AssistantFinished, AssistantStarted, Context, FinishReason, RunCreated, RunFinished, RunKind, SessionMeta,
-    StateChanged, Trigger, Usage, User,
+    AssistantFinished, AssistantStarted, Context, FinishReason, RunCreated, RunFinished, RunKind,
+    SessionMeta, StateChanged, Trigger, Usage, User,
 };
 use ctx_session::{Body, IdSource, MessageId, Name, RunId, Scope, SessionId, StateName, Timestamp};
 
@@ -62,6 +62,7 @@ pub fn meta(ids: &mut IdSource, number: u64, now: Timestamp) -> Outcome<SessionM
         origin: None,
         forked_from: None,
         dsl_hash: None,
+        dsl_snapshot: None,
         app: "bench".to_owned(),
     })
 }

@@ -129,6 +129,7 @@ fn new_session(ids: &mut IdSource, now: Timestamp) -> Create {
         project: Name::new("default").expect("a name"),
         cwd: "/work".to_owned(),
         model: "debug/echo".to_owned(),
+        dsl: None,
         client: None,
         app: "bench".to_owned(),
     }

@@ -82,6 +82,7 @@ fn fill(root: &Path, log: &LogPath) {
         project: Name::new("default").expect("a name"),
         cwd: "/work".to_owned(),
         model: "debug/echo".to_owned(),
+        dsl: None,
         client: None,
         app: "bench".to_owned(),
     });

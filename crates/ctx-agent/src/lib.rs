@@ -6,14 +6,16 @@
 pub mod describe;
 mod instructions;
 pub mod model;
+pub mod nearest;
 pub mod prepare;
+pub mod project;
 pub mod run;
 pub mod tool;
 pub mod view;
 
 use std::pin::Pin;
 
-pub use describe::{Description, fresh::prepare_root};
+pub use describe::{Description, Settings, fresh::prepare_root};
 pub use model::{Models, registry::ModelId};
 pub use prepare::{Agent, Ask, Prepared, PromptText, prepare};
 pub use run::{ApprovalAsk, Approved, DeltaKind, Job, JobKind, Report, Retry, Step, Stopped, run};

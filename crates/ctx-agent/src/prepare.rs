@@ -8,9 +8,10 @@ use ctx_session::record::{PromptRef, Source};
 use ctx_session::{Code, Limits, Name, Refusal};
 
 use crate::describe::control::ControlError;
-use crate::describe::{Description, control_dir, describe};
+use crate::describe::{Description, describe, describe_snapshot};
 use crate::instructions;
 use crate::model::Models;
+use crate::project::{Plays, Snapshot};
 use crate::sha256_hex;
 use crate::view::{View, resolve_cwd};
 
@@ -23,6 +24,8 @@ pub struct Ask<'a> {
     /// The root of the tree.
     pub root: &'a Path,
     pub agent: &'a Name,
+    /// The project's files as the session keeps them, where they describe the agent.
+    pub snapshot: Option<&'a Snapshot>,
     /// The session's owner: whose root the agent sees.
     pub owner: u32,
     /// The session's own model, when it has one: a name in any form.
@@ -46,7 +49,16 @@ pub struct Agent {
 impl Agent {
     /// The model and the prompt of a subagent that is to sum up.
     pub(crate) fn subagent(&self, name: &str) -> Result<(String, String), String> {
-        Err(format!("there is no subagent `{name}`"))
+        let settings = &self.description.settings;
+        let found = settings.subagents.iter().find(|(known, _)| known.as_str() == name);
+        match found.map(|(_, subagent)| &subagent.plays) {
+            Some(Plays::Model { model, prompt }) => {
+                let prompt = prompt.as_ref().and_then(|path| settings.prompts.get(path));
+                Ok((model.clone(), prompt.cloned().unwrap_or_default()))
+            }
+            Some(Plays::Acp { .. }) => Err(format!("the subagent `{name}` is no model")),
+            None => Err(format!("there is no subagent `{name}`")),
+        }
     }
 
     /// Where a command of the operator's runs. Only the daemon's own user may have one run: it is not caged.
@@ -78,10 +90,12 @@ pub struct PromptText {
     pub text: String,
 }
 
-/// Reads the agent's control files, resolves its model and checks the working directory. Blocks on the disk.
+/// Reads what describes the agent, resolves its model and checks the working directory. Blocks on the disk.
 pub fn prepare(ask: &Ask<'_>, models: &Models) -> Result<Prepared, Refusal> {
-    let description =
-        describe(ask.root, ask.agent, ask.limits).map_err(|error| no_agent(ask.agent, error))?;
+    let description = match ask.snapshot {
+        Some(snapshot) => describe_snapshot(snapshot)?,
+        None => describe(ask.root, ask.agent, ask.limits).map_err(|error| no_agent(ask.agent, error))?,
+    };
     let description = with_prompts(description, ask.prompts);
     let model = models.resolve(ask.model_override.unwrap_or(&description.model))?;
     // A model that cannot be opened would fail the run later; now it can still be refused.
@@ -92,7 +106,7 @@ pub fn prepare(ask: &Ask<'_>, models: &Models) -> Result<Prepared, Refusal> {
     let hash = sha256_hex(description.prompt.as_bytes());
     let source = Source {
         kind: "prompt".to_owned(),
-        path: format!("{}/prompt", control_dir(ask.agent)),
+        path: description.prompt_path.clone(),
         hash: hash.clone(),
         truncated: false,
     };
@@ -122,11 +136,10 @@ fn with_prompts(description: Description, prompts: &[(String, String)]) -> Descr
 
 fn no_agent(agent: &Name, error: ControlError) -> Refusal {
     match error {
-        ControlError::NoDirectory { dir } => Refusal {
-            code: Code::Enoent,
-            message: format!("no agent `{agent}`: there is no {dir}"),
-            field: Some("agent"),
-        },
+        ControlError::NoDirectory { dir } => {
+            let message = format!("no agent `{agent}`: there is no {dir}");
+            Refusal { field: Some("agent"), ..Refusal::new(Code::Enoent, message) }
+        }
         other => other.into(),
     }
 }

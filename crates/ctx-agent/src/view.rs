@@ -87,7 +87,7 @@ impl ViewError {
 
 impl From<ViewError> for Refusal {
     fn from(error: ViewError) -> Refusal {
-        Refusal { code: error.code(), message: error.to_string(), field: Some("cwd") }
+        Refusal { field: Some("cwd"), ..Refusal::new(error.code(), error.to_string()) }
     }
 }
 

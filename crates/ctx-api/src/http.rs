@@ -4,6 +4,7 @@ mod access;
 mod lifecycle;
 mod lookup;
 mod message;
+mod project;
 mod shell;
 
 use ctx_session::record::{Failure, ForkedFrom, LimitHit};
@@ -16,6 +17,7 @@ pub use access::{Code, Login, NewCode, NewToken, Ticket, Token, TokenMade};
 pub use lifecycle::{ResumeAt, ResumeFrom};
 pub use lookup::{AuditEvent, SearchHit, SnippetPiece};
 pub use message::{Message, MessagePart, NewMessage, Role, ToolCall};
+pub use project::{NewProject, Project, ProjectChange, ProjectError, ProjectState};
 pub use shell::{
     GrepLines, KeepLines, KeepLinesMode, NewShell, OutputBudget, Shell, ShellCommand, ShellResult,
 };
@@ -64,11 +66,14 @@ pub struct Session {
     /// Put away: not listed unless asked for.
     #[serde(default)]
     pub archived: bool,
-    /// Whether the project's file has changed since the session began.
+    /// Whether the project's file or a prompt of it has changed since the session began; `restart` takes it up.
     #[serde(default)]
     pub stale: bool,
     #[serde(default)]
     pub dsl_hash: Option<String>,
+    /// The SHA-256 of the project's file and prompts as this session keeps them.
+    #[serde(default)]
+    pub dsl_snapshot: Option<String>,
     #[schema(value_type = Option<String>)]
     pub pending_run: Option<RunId>,
     #[schema(value_type = Option<String>)]

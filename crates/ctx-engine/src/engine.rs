@@ -19,7 +19,8 @@ use crate::follow::Follow;
 use crate::inner::{Inner, lock};
 use crate::live::EventId;
 use crate::place::Shelf;
-use crate::port::{Prepare, Worker};
+use crate::port::{Prepare, Prepared, ProjectFiles, Worker};
+use crate::projects::Described;
 use crate::registry::{NameSpace, Summary};
 
 /// Who asks, as their door has found out.
@@ -37,6 +38,9 @@ pub struct Parts {
     /// Where session files are shown; None: nowhere.
     pub root: Option<RootDir>,
     pub worker: Arc<dyn Worker>,
+    pub project_files: Arc<dyn ProjectFiles>,
+    /// The directory of the project `default`.
+    pub workspace: Option<String>,
     pub limits: Limits,
     pub fresh: Fresh,
     /// The daemon's own user and group.
@@ -56,6 +60,8 @@ pub struct Engine {
 #[derive(Debug, Clone)]
 pub struct NewSession {
     pub agent: Name,
+    /// The project that the agent must be of; None: whichever it is of.
+    pub project: Option<Name>,
     /// None: called by its id.
     pub name: Option<Name>,
     pub scope: Scope,
@@ -72,6 +78,13 @@ pub struct Post {
     pub client_id: Option<String>,
     pub model_override: Option<Option<String>>,
     pub cwd: Option<String>,
+}
+
+/// What a new session will be made with.
+pub(crate) struct Plan {
+    pub prepared: Prepared,
+    /// None: the agent's control files describe it.
+    pub described: Option<Described>,
 }
 
 /// What came of a post.
@@ -96,6 +109,7 @@ impl Engine {
 
     /// Finds every session and settles what an earlier daemon left open. Doors open after this.
     pub async fn start(&self) -> Result<crate::start::Found, Refusal> {
+        self.of_start().await?;
         let found = crate::start::start(&self.inner).await;
         self.inner.behind.catch_up();
         found
@@ -178,32 +192,57 @@ impl Engine {
     /// Whether a message could begin a new session, so that one that cannot leaves none behind.
     pub async fn may_begin(&self, caller: Caller, agent: &Name, post: &Post) -> Result<(), Refusal> {
         check_message(&post.text, post.client_id.as_deref(), &self.inner.limits)?;
-        let worker = self.inner.worker.clone();
-        let ask = Prepare {
-            agent: agent.clone(),
-            owner: caller.uid,
-            model_override: post.model_override.clone().flatten(),
-            cwd: post.cwd.clone(),
-            prompts: Vec::new(),
-        };
-        let checked = tokio::task::spawn_blocking(move || worker.prepare(&ask).map(drop)).await;
-        checked.map_err(|error| Refusal::new(Code::Eio, error.to_string()))?
+        let model = post.model_override.clone().flatten();
+        self.plan(caller, agent, model, post.cwd.clone()).await.map(drop)
+    }
+
+    /// Finds out how an agent is described now, and under what a run of it would work.
+    pub(crate) async fn plan(
+        &self,
+        caller: Caller,
+        agent: &Name,
+        model_override: Option<String>,
+        cwd: Option<String>,
+    ) -> Result<Plan, Refusal> {
+        let inner = self.inner.clone();
+        let agent = agent.clone();
+        let planned = tokio::task::spawn_blocking(move || {
+            let described = inner.described(caller, &agent)?;
+            let snapshot = described.as_ref().map(|described| described.snapshot.clone());
+            let ask =
+                Prepare { agent, owner: caller.uid, model_override, cwd, snapshot, prompts: Vec::new() };
+            let prepared = inner.worker.prepare(&ask)?;
+            Ok(Plan { prepared, described })
+        });
+        planned.await.map_err(|error| Refusal::new(Code::Eio, error.to_string()))?
     }
 
     /// Makes a session. It exists when this returns.
     pub async fn create(&self, caller: Caller, new: NewSession) -> Result<SessionId, Refusal> {
         self.inner.refuse_when_closing()?;
         self.inner.serve_user(caller)?;
-        let worker = self.inner.worker.clone();
-        let ask = Prepare {
-            agent: new.agent.clone(),
-            owner: caller.uid,
-            model_override: None,
-            cwd: new.cwd.clone(),
-            prompts: Vec::new(),
-        };
-        let prepared = tokio::task::spawn_blocking(move || worker.prepare(&ask)).await;
-        let prepared = prepared.map_err(|error| Refusal::new(Code::Eio, error.to_string()))??;
+        let plan = self.plan(caller, &new.agent, None, new.cwd.clone()).await?;
+        let own = &plan.prepared.project;
+        if new.project.as_ref().is_some_and(|project| project != own) {
+            let message = format!("the agent `{}` is of the project {own}", new.agent);
+            return Err(Refusal::invalid("agent", message));
+        }
+        self.create_planned(caller, new, plan).await
+    }
+
+    pub(crate) async fn create_planned(
+        &self,
+        caller: Caller,
+        new: NewSession,
+        plan: Plan,
+    ) -> Result<SessionId, Refusal> {
+        let Plan { prepared, described } = plan;
+        let dsl = described.as_ref().map(|described| described.dsl.clone());
+        if let Some(described) = described {
+            // Before the record that names it.
+            let stored = tokio::task::spawn_blocking(move || described.store()).await;
+            stored.map_err(|error| Refusal::new(Code::Eio, error.to_string()))??;
+        }
         let time = self.inner.fresh.now();
         let decision = create(Create {
             id: SessionId(self.inner.fresh.id()),
@@ -215,6 +254,7 @@ impl Engine {
             project: prepared.project,
             cwd: prepared.context.cwd,
             model: prepared.context.model,
+            dsl,
             client: new.client,
             app: self.inner.app.clone(),
         });
@@ -233,6 +273,13 @@ impl Engine {
                 Err(Refusal::new(Code::Eio, "the new session was lost; try again"))
             }
         }
+    }
+
+    /// Reads the projects before any session is looked at.
+    async fn of_start(&self) -> Result<(), Refusal> {
+        let inner = self.inner.clone();
+        let read = tokio::task::spawn_blocking(move || inner.load_projects()).await;
+        read.map_err(|error| Refusal::new(Code::Eio, error.to_string()))
     }
 
     /// Posts a message. It is durable when this returns.
@@ -295,16 +342,19 @@ impl Engine {
     ) -> Result<(), Refusal> {
         let summary = self.find(caller, id)?;
         if let (Some(_), Some(agent)) = (&model, summary.meta.agent.clone()) {
-            let ask = Prepare {
-                agent,
-                owner: summary.meta.owner,
-                model_override: model.clone(),
-                cwd: Some(summary.cwd.clone()),
-                prompts: Vec::new(),
-            };
-            let worker = self.inner.worker.clone();
-            let checked = tokio::task::spawn_blocking(move || worker.prepare(&ask).map(drop)).await;
-            checked.map_err(|error| Refusal::new(Code::Eio, error.to_string()))??;
+            let (inner, model) = (self.inner.clone(), model.clone());
+            let checked = tokio::task::spawn_blocking(move || {
+                let ask = Prepare {
+                    agent,
+                    owner: summary.meta.owner,
+                    model_override: model,
+                    cwd: Some(summary.cwd.clone()),
+                    snapshot: inner.snapshot_of(&summary.meta)?,
+                    prompts: Vec::new(),
+                };
+                inner.worker.prepare(&ask).map(drop)
+            });
+            checked.await.map_err(|error| Refusal::new(Code::Eio, error.to_string()))??;
         }
         self.ask(id, || Ask::SetModel { model: model.clone() }).await.map(drop)
     }

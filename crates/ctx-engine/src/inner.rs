@@ -23,6 +23,7 @@ use crate::live::Live;
 use crate::news::Newsroom;
 use crate::place::Shelf;
 use crate::port::Worker;
+use crate::projects::Projects;
 use crate::recent::RecentRuns;
 use crate::registry::{Registry, Summary};
 use crate::shelves::Shelves;
@@ -45,6 +46,8 @@ pub(crate) struct Inner {
     pub runs: RecentRuns,
     pub connections: Connections,
     pub news: Newsroom,
+    pub projects: Projects,
+    pub started_at: Timestamp,
     pub active: Mutex<HashMap<SessionId, DriverLink>>,
     /// The group of each user that has come in: their files belong to it.
     groups: Mutex<HashMap<u32, u32>>,
@@ -82,6 +85,8 @@ impl Inner {
             runs: RecentRuns::default(),
             connections: Connections::default(),
             news: Newsroom::default(),
+            projects: Projects::new(parts.project_files, parts.workspace),
+            started_at: now,
             active: Mutex::default(),
             groups: Mutex::default(),
             holds: Mutex::default(),

@@ -8,7 +8,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use ctx_session::record::Scope;
-use ctx_session::{Name, Refusal, Session, SessionId, State, StateName, Timestamp};
+use ctx_session::{IssueId, Name, Refusal, RunId, Session, SessionId, State, StateName, Timestamp};
 use ctx_views::db::{ListQuery, SessionItem, Sort};
 
 use crate::engine::{Caller, Engine};
@@ -22,15 +22,36 @@ pub struct Details {
     pub title: Option<String>,
     pub model_override: Option<String>,
     pub ended_at: Option<Timestamp>,
+    /// The run that goes on, waits or is paused.
+    pub current_run: Option<RunId>,
+    pub bound_issue: Option<IssueId>,
+    /// Tool calls that wait for the operator.
+    pub approvals: usize,
 }
 
 impl Details {
+    /// Of a session whose log was not read, or cannot be.
+    pub fn unread(summary: &Summary) -> Details {
+        Details {
+            state: State::Idle,
+            title: summary.meta.title.clone(),
+            model_override: None,
+            ended_at: None,
+            current_run: None,
+            bound_issue: None,
+            approvals: 0,
+        }
+    }
+
     pub fn of(session: &Session) -> Details {
         Details {
             state: session.state.clone(),
             title: session.title.clone(),
             model_override: session.model_override.clone(),
             ended_at: session.ended_at,
+            current_run: session.current_run().map(|run| run.id),
+            bound_issue: session.bound_issue,
+            approvals: session.control.open_approvals().count(),
         }
     }
 
@@ -40,6 +61,9 @@ impl Details {
             && self.title == session.title
             && self.model_override == session.model_override
             && self.ended_at == session.ended_at
+            && self.current_run == session.current_run().map(|run| run.id)
+            && self.bound_issue == session.bound_issue
+            && self.approvals == session.control.open_approvals().count()
     }
 
     /// From the index; None where it does not know enough.
@@ -56,6 +80,9 @@ impl Details {
             title: row.title.clone(),
             model_override: row.model_override.clone(),
             ended_at: row.ended_at,
+            current_run: None,
+            bound_issue: row.bound_issue,
+            approvals: 0,
         })
     }
 }

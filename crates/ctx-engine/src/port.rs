@@ -5,10 +5,11 @@
 use std::any::Any;
 use std::sync::Arc;
 
+use ctx_journal::Owner;
 use ctx_session::command::{Outcome, Progress, RunContext, StartedTool};
 use ctx_session::conversation::Message;
 use ctx_session::issue::IssueAct;
-use ctx_session::project::Strategy;
+use ctx_session::project::{Problem, Strategy};
 use ctx_session::record::{ApprovalOutcome, BlobRef, RunKind};
 use ctx_session::{CallId, Limits, MessageId, Name, Refusal, RunId, SessionId, Ulid};
 use futures_util::future::BoxFuture;
@@ -36,6 +37,95 @@ pub struct Prepare {
     pub cwd: Option<String>,
     /// Texts that the session has in place of the agent's own prompts, by target.
     pub prompts: Vec<(String, String)>,
+    /// The project's files as the session keeps them; None: the agent's control files describe it.
+    pub snapshot: Option<Arc<[u8]>>,
+}
+
+/// Where projects are read from the disk, and their agents shown. All of it blocks.
+pub trait ProjectFiles: Send + Sync + 'static {
+    /// The directory that someone wants to register, whole and without links, if they may.
+    fn directory(&self, asked: &str, whose: Whose) -> Result<String, Refusal>;
+
+    /// What a project's directory says of it now.
+    fn look(&self, directory: &str, whose: Whose) -> Look;
+
+    /// Whether there is an agent of this name that no project describes.
+    fn is_described(&self, agent: &Name) -> bool;
+
+    /// The project that an agent is shown for, as the tree has it.
+    fn shown_for(&self, agent: &Name) -> Option<Name>;
+
+    /// These agents are there; those shown before that are not among them go.
+    fn show(&self, agents: &[ShownAgent]);
+}
+
+/// Whose files are a project's.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Whose {
+    /// The daemon's own user, who may read what the daemon may.
+    Daemon,
+    /// Another user: only what is theirs is theirs to show.
+    User(Owner),
+}
+
+/// What a look at a project's directory gave.
+#[derive(Clone)]
+pub struct Look {
+    pub found: Result<Arc<ProjectFile>, Vec<Problem>>,
+    /// What the file calls the project, even if it is wrong otherwise.
+    pub slug: Option<Name>,
+    /// Whether there is a project file at all.
+    pub is_there: bool,
+}
+
+/// A project's files when they are right.
+pub struct ProjectFile {
+    pub slug: Name,
+    /// Its primary.
+    pub agent: Name,
+    /// Where the two are named; the messages are empty.
+    pub slug_at: Problem,
+    pub agent_at: Problem,
+    /// The SHA-256 of the project file.
+    pub hash: String,
+    /// The file and its prompts in one, and the SHA-256 of that.
+    pub snapshot: Arc<[u8]>,
+    pub snapshot_hash: String,
+    pub running_per_project: Option<u32>,
+}
+
+/// An agent of a project, as the tree is to show it.
+#[derive(Clone)]
+pub struct ShownAgent {
+    pub project: Name,
+    pub owner: Owner,
+    /// `ready`, or what is wrong.
+    pub status: String,
+    /// None: whatever was shown for this project before stays.
+    pub file: Option<Arc<ProjectFile>>,
+}
+
+/// No projects but `default`: for an engine without a disk.
+pub struct NoProjects;
+
+impl ProjectFiles for NoProjects {
+    fn directory(&self, _: &str, _: Whose) -> Result<String, Refusal> {
+        Err(Refusal::invalid("directory", "this daemon has no projects but `default`"))
+    }
+
+    fn look(&self, _: &str, _: Whose) -> Look {
+        Look { found: Err(Vec::new()), slug: None, is_there: false }
+    }
+
+    fn is_described(&self, _: &Name) -> bool {
+        false
+    }
+
+    fn shown_for(&self, _: &Name) -> Option<Name> {
+        None
+    }
+
+    fn show(&self, _: &[ShownAgent]) {}
 }
 
 /// Under what a run will work.

@@ -331,6 +331,7 @@ impl Place<'_> {
             origin: None,
             forked_from: None,
             dsl_hash: None,
+            dsl_snapshot: None,
             app: String::new(),
         }
     }

@@ -6,6 +6,8 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
+use crate::project::Problem;
+
 /// A stable error code, used alike at every door and in the log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "UPPERCASE")]
@@ -113,16 +115,18 @@ pub struct Refusal {
     pub message: String,
     /// Which field of the request is to blame, where one is.
     pub field: Option<&'static str>,
+    /// Where in which file, when a project's files are to blame.
+    pub problems: Vec<Problem>,
 }
 
 impl Refusal {
     pub fn new(code: Code, message: impl Into<String>) -> Self {
-        Refusal { code, message: message.into(), field: None }
+        Refusal { code, message: message.into(), field: None, problems: Vec::new() }
     }
 
     /// Bad input in a named field.
     pub fn invalid(field: &'static str, message: impl Into<String>) -> Self {
-        Refusal { code: Code::Einval, message: message.into(), field: Some(field) }
+        Refusal { field: Some(field), ..Refusal::new(Code::Einval, message) }
     }
 }
 

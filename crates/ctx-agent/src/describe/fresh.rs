@@ -8,12 +8,11 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{AtFlags, CWD};
 
+use super::WORK;
 use super::mount::{Access, Mount};
 
 /// The agent of a fresh root.
 pub const FRESH_AGENT: &str = "coder";
-/// Where it sees the workspace.
-const WORK: &str = "/work";
 
 /// The files that a power cut must not leave empty: for the others that means the same as what they say.
 const SYNCED: [&str; 5] = ["cwd", "mount", "path", "policy", "prompt"];

@@ -1,24 +1,28 @@
-//! What an agent is, as its control files in `agent/<name>.d/` say. Edits apply from the next run on.
+//! What an agent is. Its control files in `agent/<name>.d/` say it, and edits apply from the next run on; or it is the
+//! primary of a project, and the project's files as a session keeps them say it.
 
 pub mod control;
 pub mod fresh;
 pub mod mount;
 pub mod policy;
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use ctx_session::project::Compaction;
+use ctx_session::project::{Compaction, DEFAULT_PROJECT};
 use ctx_session::{Limits, Name};
 
 use control::{ControlDir, ControlError, absolute_path, key_value, short};
 use mount::Mount;
 use policy::Policy;
 
-/// The project of agents that name none.
-const DEFAULT_PROJECT: &str = "default";
+use crate::project::{McpServer, Snapshot, Subagent};
+
 /// The model of agents that name none: an alias that every root has.
 const DEFAULT_MODEL: &str = "main";
 const DEFAULT_CWD: &str = "/";
+/// Where an agent sees its project.
+pub const WORK: &str = "/work";
 
 /// An agent as its control files describe it.
 #[derive(Debug, Clone, PartialEq)]
@@ -41,6 +45,8 @@ pub struct Description {
     pub model: String,
     pub policy: Policy,
     pub prompt: String,
+    /// Where the prompt came from, for the `context` record.
+    pub prompt_path: String,
     pub project: Name,
     pub settings: Settings,
 }
@@ -48,7 +54,15 @@ pub struct Description {
 /// What a project file says of an agent besides. An agent with control files has the defaults.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Settings {
+    /// The tools it may be given; None: all that there are.
+    pub tools: Option<Vec<String>>,
+    /// Model calls of one run; None: the daemon's limit.
+    pub max_steps: Option<u32>,
     pub compaction: Compaction,
+    pub subagents: BTreeMap<Name, Subagent>,
+    pub mcp: BTreeMap<Name, McpServer>,
+    /// The texts of the prompts, by their path as the file has it.
+    pub prompts: BTreeMap<String, String>,
 }
 
 /// The control directory of an agent, below the root.
@@ -75,12 +89,57 @@ pub fn describe(root: &Path, agent: &Name, limits: &Limits) -> Result<Descriptio
         model: dir.value("model", model_name)?.unwrap_or_else(|| DEFAULT_MODEL.to_owned()),
         policy: Policy { rules: dir.items("policy", str::parse)? },
         prompt: dir.read("prompt")?.map(|control| control.text).unwrap_or_default(),
+        prompt_path: format!("{}/prompt", control_dir(agent)),
+        settings: Settings::default(),
         project: match project {
             Some(name) => name,
             None => default_project(),
         },
-        settings: Settings::default(),
     })
+}
+
+/// A project's primary, as the snapshot says that a session keeps.
+pub fn describe_snapshot(snapshot: &Snapshot) -> Result<Description, ControlError> {
+    let spec = &snapshot.spec;
+    // Each line was found right when the file was read.
+    let rules: Result<Vec<_>, String> = spec.policy.iter().map(|line| line.parse()).collect();
+    let file = crate::project::PROJECT_FILE;
+    let rules =
+        rules.map_err(|problem| ControlError::BadValue { file: file.to_owned(), line: 1, problem })?;
+    let mount = Mount {
+        source: PathBuf::from(&snapshot.directory),
+        target: PathBuf::from(WORK),
+        access: mount::Access::ReadWrite,
+    };
+    Ok(Description {
+        agent: spec.primary.name.clone(),
+        owner: None,
+        uid: None,
+        gid: None,
+        root: None,
+        cwd: WORK.to_owned(),
+        env: Vec::new(),
+        path: default_path(),
+        mounts: vec![mount],
+        model: spec.primary.model.clone(),
+        policy: Policy { rules },
+        prompt: snapshot.prompt().to_owned(),
+        prompt_path: spec.primary.prompt.clone().unwrap_or_else(|| file.to_owned()),
+        project: spec.project.clone(),
+        settings: Settings {
+            tools: spec.primary.tools.clone(),
+            max_steps: spec.primary.max_steps,
+            compaction: spec.primary.compaction.clone(),
+            subagents: spec.subagents.clone(),
+            mcp: spec.mcp.clone(),
+            prompts: snapshot.prompts.clone(),
+        },
+    })
+}
+
+/// Where programs are looked for unless an agent says otherwise.
+pub fn default_path() -> Vec<PathBuf> {
+    ["/usr/local/bin", "/usr/bin", "/bin"].map(PathBuf::from).to_vec()
 }
 
 /// The agents that have a control directory, in order of name.

@@ -73,7 +73,7 @@ impl FindError {
 
 impl From<FindError> for Refusal {
     fn from(error: FindError) -> Refusal {
-        Refusal { code: error.code(), message: error.to_string(), field: Some("model") }
+        Refusal { field: Some("model"), ..Refusal::new(error.code(), error.to_string()) }
     }
 }
 

@@ -22,6 +22,7 @@ use ctx_session::record::{CancelReason, CompactionTrigger, Failure};
 use ctx_session::{Code, Limits, RunId};
 use tokio_util::sync::CancellationToken;
 
+use crate::describe::Settings;
 use crate::model::registry::ModelName;
 use crate::model::{Model, ModelError, Models, Request};
 use crate::tool::{Scope, Tools};
@@ -115,7 +116,8 @@ impl Desk {
         let step = voice.step().await?;
         let prepared = &step.prepared;
         let model = open_model(&prepared.context.model, models)?;
-        let tools = Tools::without_effects();
+        let settings = &prepared.agent.description.settings;
+        let tools = Tools::without_effects().only(settings.tools.as_deref());
         let scope = Arc::new(Scope {
             view: Arc::clone(&prepared.agent.view),
             cwd: PathBuf::from(&prepared.context.cwd),
@@ -135,13 +137,23 @@ impl Desk {
     }
 }
 
+impl Desk {
+    fn settings(&self) -> &Settings {
+        &self.step.prepared.agent.description.settings
+    }
+}
+
 /// The steps of a run, one model call each.
 async fn answer(job: &Job, models: &Models, voice: &Voice<'_>) -> Result<(), End> {
     let mut step = 1;
+    let (mut max, mut is_the_projects) = (job.limits.steps_per_run, false);
     // What a step has tried already: to make room before the call, and after the provider said it does not fit.
     let (mut made_room, mut overflowed) = (false, false);
-    while step <= job.limits.steps_per_run {
+    while step <= max {
         let mut desk = Desk::set(job, models, voice).await?;
+        if let Some(own) = desk.settings().max_steps {
+            (max, is_the_projects) = (own, true);
+        }
         if !desk.step.pending.is_empty() {
             settle_calls(&desk, &desk.step.pending, voice).await?;
             continue;
@@ -176,7 +188,7 @@ async fn answer(job: &Job, models: &Models, voice: &Voice<'_>) -> Result<(), End
         settle_calls(&desk, &calls, voice).await?;
         (step, made_room, overflowed) = (step + 1, false, false);
     }
-    Err(too_many_steps(job.limits.steps_per_run))
+    Err(too_many_steps(max, is_the_projects))
 }
 
 async fn settle_calls(
@@ -200,13 +212,13 @@ async fn compact_now(
     Ok(())
 }
 
-fn too_many_steps(max: u32) -> End {
+fn too_many_steps(max: u32, is_the_projects: bool) -> End {
+    let which = if is_the_projects { "primary.max_steps" } else { "limits.steps_per_run" };
     End::Failed(Failure {
         code: Code::Etimedout,
         reason: "max_steps".to_owned(),
         message: format!(
-            "the run took its {max} steps without coming to an end; send a message to go on, or raise \
-             limits.steps_per_run"
+            "the run took its {max} steps without coming to an end; send a message to go on, or raise {which}"
         ),
     })
 }

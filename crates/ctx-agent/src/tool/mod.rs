@@ -105,6 +105,12 @@ impl Tools {
         }
     }
 
+    /// Those of them that are named; None: all.
+    pub fn only(mut self, names: Option<&[String]>) -> Tools {
+        self.tools.retain(|tool| names.is_none_or(|names| names.contains(&tool.spec().name)));
+        self
+    }
+
     pub fn specs(&self) -> Vec<Spec> {
         self.tools.iter().map(|tool| tool.spec()).collect()
     }

@@ -7,6 +7,7 @@ mod cwd;
 mod fresh;
 mod models;
 mod preparing;
+mod project;
 mod properties;
 mod runs;
 mod script;

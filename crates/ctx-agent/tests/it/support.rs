@@ -113,7 +113,9 @@ pub fn prepare_for(
     models: &Models,
 ) -> Result<Prepared, Refusal> {
     let agent = Name::new(agent).unwrap();
-    prepare(&Ask { root, agent: &agent, owner: 1000, model_override, cwd, prompts: &[], limits }, models)
+    let ask =
+        Ask { root, agent: &agent, snapshot: None, owner: 1000, model_override, cwd, prompts: &[], limits };
+    prepare(&ask, models)
 }
 
 /// A message of the run that the tests work on.

@@ -1,5 +1,6 @@
 //! What the tree holds: models, agents and tools.
 
+use std::pin::Pin;
 use std::sync::Arc;
 
 use axum::Json;
@@ -19,6 +20,8 @@ pub trait Catalog: Send + Sync + 'static {
     fn tools(&self) -> Vec<ToolNamed>;
     /// The agent of a project that a session has when none is named; None: there is no such project.
     fn primary(&self, project: &str) -> Option<String>;
+    /// Opens the sockets of agents that came and closes those of agents that went, now.
+    fn settle(&self) -> Pin<Box<dyn Future<Output = ()> + Send + '_>>;
 }
 
 async fn listed(
@@ -37,10 +40,12 @@ pub(super) async fn models(State(api): State<Api>, _: Who) -> Answer<Json<List<N
     listed(api.catalog, |catalog| catalog.models()).await
 }
 
-/// The agents there are
+/// The agents there are; those of someone else's project are not
 #[utoipa::path(get, path = "/agents", tag = "tree", responses((status = 200, body = List<Named>)))]
-pub(super) async fn agents(State(api): State<Api>, _: Who) -> Answer<Json<List<Named>>> {
-    listed(api.catalog, |catalog| catalog.agents()).await
+pub(super) async fn agents(State(api): State<Api>, Who(caller): Who) -> Answer<Json<List<Named>>> {
+    let Json(mut list) = listed(api.catalog, |catalog| catalog.agents()).await?;
+    list.items.retain(|agent| api.engine.sees_agent(caller, &agent.name));
+    Ok(Json(list))
 }
 
 /// The tools that agents have, with the schemas of their arguments

@@ -36,9 +36,20 @@ impl IntoResponse for ApiError {
 }
 
 fn answer(status: StatusCode, refusal: Refusal) -> Response {
-    let details = refusal.field.map(|field| serde_json::json!({ "field": field }));
+    let details = details(&refusal);
     let error = ErrorFields { code: refusal.code, message: refusal.message, details };
     (status, Json(ErrorBody { error })).into_response()
+}
+
+/// What a client can use besides the code: which field is to blame, or which place in which file.
+fn details(refusal: &Refusal) -> Option<serde_json::Value> {
+    match (refusal.problems.first(), refusal.field) {
+        (Some(first), _) => Some(serde_json::json!({
+            "file": first.file, "line": first.line, "column": first.column, "errors": refusal.problems,
+        })),
+        (None, Some(field)) => Some(serde_json::json!({ "field": field })),
+        (None, None) => None,
+    }
 }
 
 pub(super) fn nothing_there(what: &str) -> ApiError {

@@ -4,9 +4,9 @@ use ctx_api::http::{NewSession, ResumeFrom, Session};
 use ctx_engine::{Caller, NewFork};
 use ctx_session::{Name, Refusal, Scope};
 
-use super::Api;
 use super::error::Answer;
-use super::sessions::{name, shape, unread};
+use super::sessions::{name, shape};
+use super::{Api, projects};
 
 /// Makes a fork. What is answered is what is known without reading its history, which may be long.
 pub(super) async fn fork(
@@ -45,7 +45,10 @@ pub(super) async fn fork(
     };
     let id = api.engine.fork(caller, place.session, wish).await?;
     let summary = api.engine.find(caller, id)?;
-    Ok(shape(&summary, &unread(&summary)))
+    let mut shown = [shape(&summary, &ctx_engine::Details::unread(&summary))];
+    projects::mark_stale(api, &mut shown).await?;
+    let [shown] = shown;
+    Ok(shown)
 }
 
 fn scope(word: &str) -> Result<Scope, Refusal> {

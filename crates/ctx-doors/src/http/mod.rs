@@ -13,7 +13,9 @@ mod lifecycle;
 mod listener;
 mod lookup;
 mod messages;
+mod projects;
 mod records;
+mod restart;
 mod runs;
 mod sessions;
 mod shells;
@@ -68,7 +70,10 @@ fn routes(version: &str) -> (Router<Api>, utoipa::openapi::OpenApi) {
     let v1 = OpenApiRouter::new()
         .routes(routes!(status::status))
         .routes(routes!(status::healthz))
+        .routes(routes!(projects::list, projects::add))
+        .routes(routes!(projects::read, projects::change, projects::remove))
         .routes(routes!(sessions::list, sessions::create))
+        .routes(routes!(restart::restart))
         .routes(routes!(sessions::read, sessions::change, sessions::end))
         .routes(routes!(messages::list, messages::post))
         .routes(routes!(sessions::resume))

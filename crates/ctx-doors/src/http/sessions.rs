@@ -11,9 +11,9 @@ use ctx_session::{Name, Refusal, RunState, Scope, SessionId, StateName};
 use serde::Deserialize;
 use utoipa::IntoParams;
 
-use super::error::{Answer, nothing_there};
+use super::error::Answer;
 use super::extract::{Asked, At, Given, Who, session_id};
-use super::{Api, lifecycle};
+use super::{Api, lifecycle, projects};
 
 /// Sessions on one page unless told otherwise, and at most.
 const PAGE: usize = 50;
@@ -72,9 +72,10 @@ pub(super) async fn list(
     let page = api.engine.page(caller, wish).await?;
     let shown = |(summary, details): &(Summary, Option<Arc<Details>>)| match details {
         Some(details) => shape(summary, details),
-        None => Session { state: summary.state, ..shape(summary, &unread(summary)) },
+        None => Session { state: summary.state, ..shape(summary, &Details::unread(summary)) },
     };
-    let items = page.items.iter().map(shown).collect();
+    let mut items: Vec<Session> = page.items.iter().map(shown).collect();
+    projects::mark_stale(&api, &mut items).await?;
     Ok(Json(List { items, next: page.next.map(|id| id.to_string()) }))
 }
 
@@ -92,10 +93,7 @@ pub(super) async fn create(
         let fork = lifecycle::fork(&api, caller, &project, from, &new).await?;
         return Ok((StatusCode::CREATED, Json(fork)));
     }
-    let catalog = api.catalog.clone();
-    let asked = project.clone();
-    let primary = tokio::task::spawn_blocking(move || catalog.primary(&asked)).await.ok().flatten();
-    let primary = primary.ok_or_else(|| nothing_there("project"))?;
+    let (project, primary) = projects::primary(&api, caller, &project).await?;
     let scope = match new.scope.as_deref() {
         None | Some("private") => Scope::Private,
         Some("shared") => Scope::Shared,
@@ -109,6 +107,7 @@ pub(super) async fn create(
         |text: &str| Name::of_session(text).map_err(|rule| Refusal::invalid("name", rule.to_string()));
     let new = ctx_engine::NewSession {
         agent: name("agent", new.agent.as_deref().unwrap_or(&primary))?,
+        project: Some(project),
         name: new.name.as_deref().map(own_name).transpose()?,
         scope,
         space: space(scope, new.space.as_deref())?,
@@ -131,9 +130,12 @@ fn space(scope: Scope, space: Option<&str>) -> Result<Option<Name>, Refusal> {
     }
 }
 
-async fn shown(api: &Api, caller: Caller, id: SessionId) -> Answer<Session> {
+pub(super) async fn shown(api: &Api, caller: Caller, id: SessionId) -> Answer<Session> {
     let (summary, details) = api.engine.show(caller, id).await?;
-    Ok(shape(&summary, &details))
+    let mut shown = [shape(&summary, &details)];
+    projects::mark_stale(api, &mut shown).await?;
+    let [shown] = shown;
+    Ok(shown)
 }
 
 /// Read a session
@@ -235,12 +237,6 @@ pub(super) fn posted(posted: &ctx_engine::Posted) -> Posted {
     Posted { run_id: posted.run, message_id: posted.message, state: state.to_owned() }
 }
 
-/// Of a session whose log was not read, or cannot be.
-pub(super) fn unread(summary: &Summary) -> Details {
-    let title = summary.meta.title.clone();
-    Details { state: ctx_session::State::Idle, title, model_override: None, ended_at: None }
-}
-
 /// A session as the API shows it.
 pub(super) fn shape(summary: &Summary, details: &Details) -> Session {
     use ctx_session::State as S;
@@ -248,7 +244,7 @@ pub(super) fn shape(summary: &Summary, details: &Details) -> Session {
     let (pending, current, limit) = match &details.state {
         S::Queued { run, limit } => (Some(*run), Some(*run), *limit),
         S::Running { run } => (None, Some(*run), None),
-        S::Paused { .. } => (None, session.current_run().map(|run| run.id), None),
+        S::Paused { .. } => (None, details.current_run, None),
         S::Idle | S::Ended | S::Failed(_) => (None, None, None),
     };
     let failure = match &details.state {
@@ -276,6 +272,7 @@ pub(super) fn shape(summary: &Summary, details: &Details) -> Session {
         archived: summary.archived,
         stale: false,
         dsl_hash: meta.dsl_hash.clone(),
+        dsl_snapshot: meta.dsl_snapshot.clone(),
         pending_run: pending,
         current_run: current,
         queued: pending.is_some(),

@@ -228,6 +228,7 @@ impl Client {
         self.engine.may_begin(self.caller, &self.agent, post).await?;
         let new = NewSession {
             agent: self.agent.clone(),
+            project: None,
             name: Some(target.session.clone()),
             scope: target.scope,
             space: target.space.clone(),

@@ -297,10 +297,11 @@ impl Driver {
         let owner = core.session.meta.owner;
         let project = core.session.meta.project.clone();
         let prompts = control::prompts_in_place(&core.session);
-        let ask = Prepare { agent, owner, model_override, cwd: Some(cwd), prompts: Vec::new() };
-        let worker = self.inner.worker.clone();
-        let prepared = self.blocking(move |core| prepare(core, &*worker, ask, &prompts)).await??;
-        match self.inner.slots.reserve(&project, owner, &self.inner.limits) {
+        let ask =
+            Prepare { agent, owner, model_override, cwd: Some(cwd), snapshot: None, prompts: Vec::new() };
+        let inner = self.inner.clone();
+        let prepared = self.blocking(move |core| prepare(core, &inner, ask, &prompts)).await??;
+        match self.inner.slots.reserve(&project, owner, &self.inner.limits_of(&project)) {
             Ok(slot) => {
                 let context = prepared.context.clone();
                 self.ready = Some(Ready { prepared, slot });
@@ -325,16 +326,12 @@ fn no_admission() -> Admission {
     })
 }
 
-/// Reads the agent's files, and stores the prompts that the context names. Those that the session has in place of the
-/// agent's own are read first.
-fn prepare(
-    core: &mut Core,
-    worker: &dyn crate::port::Worker,
-    ask: Prepare,
-    prompts: &[PromptRef],
-) -> Result<Prepared, Refusal> {
+/// Reads what describes the agent, and stores the prompts that the context names. Those that the session has in place of
+/// the agent's own are read first.
+fn prepare(core: &mut Core, inner: &Inner, ask: Prepare, prompts: &[PromptRef]) -> Result<Prepared, Refusal> {
+    let snapshot = inner.snapshot_of(&core.session.meta)?;
     let prompts = core.read_prompts(prompts)?;
-    let prepared = worker.prepare(&Prepare { prompts, ..ask })?;
+    let prepared = inner.worker.prepare(&Prepare { snapshot, prompts, ..ask })?;
     for prompt in &prepared.prompts {
         core.put_blob(prompt.as_bytes())?;
     }

@@ -5,7 +5,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use ctx_engine::port::{ApprovalAsk, DeltaKind, Job, Prepare, Prepared, RunReport, Step, Stopped, Worker};
+use ctx_engine::port::{
+    ApprovalAsk, DeltaKind, Job, NoProjects, Prepare, Prepared, RunReport, Step, Stopped, Worker,
+};
 use ctx_engine::{Caller, Clock, Engine, Fresh, NewSession, Parts, Post, Posted};
 use ctx_journal::FileJournal;
 use ctx_journal::sim::SimDisk;
@@ -83,6 +85,8 @@ impl World {
             memory: Arc::new(FileJournal::in_memory()),
             root,
             worker: Arc::new(Hands { go: go.clone() }),
+            project_files: Arc::new(NoProjects),
+            workspace: None,
             limits,
             fresh: Fresh::new(Shared(clock.clone()), 7),
             uid: 0,
@@ -97,6 +101,7 @@ impl World {
     pub async fn session(&self, name: &str) -> SessionId {
         let new = NewSession {
             agent: Name::new("coder").unwrap(),
+            project: None,
             name: Some(Name::of_session(name).unwrap()),
             scope: Scope::Private,
             space: None,

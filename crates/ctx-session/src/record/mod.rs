@@ -102,8 +102,12 @@ pub struct SessionMeta {
     pub origin: Option<Value>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub forked_from: Option<ForkedFrom>,
+    /// The SHA-256 of the project's file; None where no project file describes the agent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dsl_hash: Option<String>,
+    /// The project's file and prompts as they were when the session was made: a blob of the project's log.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub dsl_snapshot: Option<String>,
     pub app: String,
 }
 

@@ -18,12 +18,24 @@ pub struct Create {
     pub project: Name,
     pub cwd: String,
     pub model: String,
+    /// What the project's file is at this moment, where one describes the agent.
+    pub dsl: Option<Dsl>,
     pub client: Option<String>,
     pub app: String,
 }
 
+/// A project's file, by hash.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Dsl {
+    /// Of the file itself.
+    pub hash: String,
+    /// Of the blob that holds the file and its prompts.
+    pub snapshot: String,
+}
+
 /// The first command of every log. There is no limit on how many sessions exist: only running ones count.
 pub fn create(create: Create) -> Decision {
+    let (dsl_hash, dsl_snapshot) = create.dsl.map(|dsl| (dsl.hash, dsl.snapshot)).unzip();
     let meta = SessionMeta {
         session_id: create.id,
         name: create.name.unwrap_or_else(|| Name::from(create.id)),
@@ -38,7 +50,8 @@ pub fn create(create: Create) -> Decision {
         client: create.client,
         origin: None,
         forked_from: None,
-        dsl_hash: None,
+        dsl_hash,
+        dsl_snapshot,
         app: create.app,
     };
     Decision { records: vec![Body::SessionMeta(Box::new(meta))], effects: Vec::new(), answer: Answer::Done }

@@ -35,7 +35,7 @@ mod run;
 mod settings;
 
 pub use archive::may_purge;
-pub use create::{Create, create};
+pub use create::{Create, Dsl, create};
 pub use fork::Fork;
 pub use post::check_message;
 

@@ -29,6 +29,7 @@ mod model;
 mod ops;
 mod pairs;
 mod persistence;
+mod project;
 mod properties;
 mod record_samples;
 mod records;

@@ -84,6 +84,7 @@ fn meta() -> SessionMeta {
         origin: None,
         forked_from: None,
         dsl_hash: None,
+        dsl_snapshot: None,
         app: "ctx 0.1.0".to_owned(),
     }
 }
@@ -98,6 +99,7 @@ fn full_meta() -> SessionMeta {
         origin: Some(json!({ "format": "codex" })),
         forked_from: Some(ForkedFrom { session_id: SessionId(small_id("s2")), seq: 9 }),
         dsl_hash: Some("cc33".to_owned()),
+        dsl_snapshot: Some("dd44".to_owned()),
         ..meta()
     }
 }
@@ -246,7 +248,7 @@ fn golden_lines_of_every_body() {
     let lines: String = samples().iter().map(|body| body.to_json() + "\n").collect();
     expect![[r#"
         {"type":"session_meta","session_id":"000000000000000000EC000001","name":"default","scope":"private","owner":1000,"agent":null,"project":"default","cwd":"/work","model":"debug/echo","app":"ctx 0.1.0"}
-        {"type":"session_meta","session_id":"000000000000000000EC000001","name":"default","scope":"shared","space":"team","owner":1000,"agent":"coder","project":"default","cwd":"/work","model":"debug/echo","title":"Ti\"tle","client":"cli","origin":{"format":"codex"},"forked_from":{"session_id":"000000000000000000EC000002","seq":9},"dsl_hash":"cc33","app":"ctx 0.1.0"}
+        {"type":"session_meta","session_id":"000000000000000000EC000001","name":"default","scope":"shared","space":"team","owner":1000,"agent":"coder","project":"default","cwd":"/work","model":"debug/echo","title":"Ti\"tle","client":"cli","origin":{"format":"codex"},"forked_from":{"session_id":"000000000000000000EC000002","seq":9},"dsl_hash":"cc33","dsl_snapshot":"dd44","app":"ctx 0.1.0"}
         {"type":"context","turn_id":"0006D8C80K0000000000000001","model":"debug/echo","cwd":"/work","policy":["read"],"cage":null,"sources":[{"kind":"instructions","path":"/work/AGENTS.md","hash":"aa11","truncated":true}],"prompts":[{"target":"primary","hash":"bb22"}]}
         {"type":"user","turn_id":"0006D8C80K0000000000000001","message_id":"000000000000000000DM000001","client_id":"msg-1","text":"why?"}
         {"type":"user","turn_id":"0006D8C80K0000000000000001","message_id":"000000000000000000DM000001","text":"why?"}

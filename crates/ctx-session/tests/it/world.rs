@@ -185,6 +185,7 @@ pub fn new_session() -> Create {
         project: Name::new("demo").expect("a name"),
         cwd: "/work".to_owned(),
         model: "debug/echo".to_owned(),
+        dsl: None,
         client: Some("cli".to_owned()),
         app: "ctx 0.1.0".to_owned(),
     }

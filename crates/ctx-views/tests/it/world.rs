@@ -215,6 +215,7 @@ impl Life {
             project: name("default"),
             cwd: "/work".to_owned(),
             model: "debug:echo".to_owned(),
+            dsl: None,
             client: Some("test".to_owned()),
             app: "ctx test".to_owned(),
         });

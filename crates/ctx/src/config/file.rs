@@ -8,7 +8,7 @@ use serde_json::Value;
 use toml::de::{DeTable, DeValue};
 
 use super::keys::{KEYS, Key, Kind, SECTIONS};
-use super::nearest::nearest;
+use ctx_agent::nearest::nearest;
 
 /// A key that a file sets.
 #[derive(Debug)]

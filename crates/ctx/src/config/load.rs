@@ -7,9 +7,9 @@ use serde_json::Value;
 
 use super::file::{self, FileError};
 use super::keys::{KEYS, Key, Kind, SECTIONS};
-use super::nearest::nearest;
 use super::{Config, Environment, FileArg, Origin};
 use crate::failure::Failure;
+use ctx_agent::nearest::nearest;
 
 const SYSTEM_FILE: &str = "/etc/ctx/config.toml";
 

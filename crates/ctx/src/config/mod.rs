@@ -6,7 +6,6 @@
 mod file;
 mod keys;
 mod load;
-mod nearest;
 mod template;
 
 use std::collections::BTreeMap;

@@ -2,27 +2,30 @@
 
 use std::io;
 use std::path::{Path, PathBuf};
+use std::pin::Pin;
 use std::sync::Arc;
 
 use ctx_agent::Models;
 use ctx_agent::tool::Tools;
 use ctx_api::http::ToolNamed;
 use ctx_doors::http::Catalog;
+use ctx_session::project::DEFAULT_PROJECT;
 use ctx_session::{Limits, Name};
+use tokio::sync::{mpsc, oneshot};
 
-/// The project of agents that ship with ctx.
-const DEFAULT_PROJECT: &str = "default";
+use super::doors::Errand;
 
 pub(super) struct Tree {
     root: PathBuf,
     limits: Arc<Limits>,
     models: Models,
+    to_agents: mpsc::Sender<Errand>,
 }
 
 impl Tree {
-    pub fn new(root: &Path, limits: Limits) -> Tree {
+    pub fn new(root: &Path, limits: Limits, to_agents: mpsc::Sender<Errand>) -> Tree {
         let limits = Arc::new(limits);
-        Tree { root: root.to_owned(), models: Models::new(root, limits.clone()), limits }
+        Tree { root: root.to_owned(), models: Models::new(root, limits.clone()), limits, to_agents }
     }
 
     fn project_of(&self, agent: &Name) -> Option<Name> {
@@ -58,5 +61,15 @@ impl Catalog for Tree {
         let found = shipped.or(own.first()).map(ToString::to_string);
         // The project is there also when its last agent is gone.
         found.or_else(|| (project == DEFAULT_PROJECT).then(|| crate::sessions::DEFAULT_AGENT.to_owned()))
+    }
+
+    fn settle(&self) -> Pin<Box<dyn Future<Output = ()> + Send + '_>> {
+        Box::pin(async {
+            let (done, looked) = oneshot::channel();
+            // A daemon that stops opens no more sockets.
+            if self.to_agents.send(done).await.is_ok() {
+                let _ = looked.await;
+            }
+        })
     }
 }

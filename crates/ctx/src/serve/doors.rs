@@ -11,6 +11,7 @@ use ctx_doors::unix::bind;
 use ctx_doors::ws::Hub;
 use ctx_engine::{Engine, SystemClock};
 use ctx_session::Name;
+use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -25,6 +26,12 @@ use crate::shell_host::server_name;
 const SOCKET_MODE: u32 = 0o666;
 /// How often the agents' directory is looked at for agents that came or went.
 const AGENTS_PAUSE: Duration = Duration::from_secs(1);
+
+/// Requests to look now that may wait; who comes when it is full waits too.
+const ERRANDS: usize = 16;
+
+/// A request to look at the agents now; told when that is done.
+pub(super) type Errand = oneshot::Sender<()>;
 
 /// Open doors.
 pub(super) struct Doors {
@@ -49,11 +56,12 @@ pub(super) fn open(
         .map_err(|error| Failure::new(ctx_session::Code::Eio, error.to_string()))?;
     let source = super::shells::Source::new(&settings.root, &settings.workspace, &settings.config.shells)?;
     let shells = Shells::new(Arc::new(source), server_name(), BODY_BYTES_MAX, stop.clone());
+    let (to_agents, errands) = mpsc::channel(ERRANDS);
     let routes = Api {
         engine: engine.clone(),
         about: Arc::new(about),
         access,
-        catalog: Arc::new(Tree::new(&settings.root, engine.limits().clone())),
+        catalog: Arc::new(Tree::new(&settings.root, engine.limits().clone(), to_agents)),
         hub: hub.clone(),
         shells: shells.clone(),
     };
@@ -72,7 +80,7 @@ pub(super) fn open(
     };
     agents.look(&settings.root)?;
     let root = settings.root.clone();
-    tasks.spawn(agents.keep(root.clone(), stop.clone()));
+    tasks.spawn(agents.keep(root.clone(), errands, stop.clone()));
     tasks.spawn(super::tree::keep_status(root, engine.clone(), stop.clone()));
     Ok(Doors { stop, tasks, hub, shells, api })
 }
@@ -133,18 +141,28 @@ impl Agents {
         Ok(())
     }
 
-    async fn keep(mut self, root: PathBuf, stop: CancellationToken) {
+    /// Looks again and again: at the files of projects, and at which agents there are; at once when someone asks.
+    async fn keep(mut self, root: PathBuf, mut errands: mpsc::Receiver<Errand>, stop: CancellationToken) {
         loop {
-            tokio::select! {
+            let asked = tokio::select! {
                 () = stop.cancelled() => break,
-                () = tokio::time::sleep(AGENTS_PAUSE) => {}
+                () = tokio::time::sleep(AGENTS_PAUSE) => None,
+                errand = errands.recv() => errand,
+            };
+            if asked.is_none()
+                && let Err(refusal) = self.engine.look_at_projects().await
+            {
+                tracing::warn!(%refusal, "projects cannot be looked at");
             }
-            if changed_at(&self.dir) == self.seen {
-                continue;
-            }
-            if let Err(failure) = self.look(&root) {
+            if (asked.is_some() || changed_at(&self.dir) != self.seen)
+                && let Err(failure) = self.look(&root)
+            {
                 tracing::warn!(?failure, "an agent's socket cannot be opened");
                 self.seen = changed_at(&self.dir);
+            }
+            if let Some(asked) = asked {
+                // Who asked may have gone.
+                let _ = asked.send(());
             }
         }
         for stop in self.open.values() {

@@ -2,7 +2,7 @@
 //!
 //! `owner` holds the root for this process alone, `tree` makes what a root shows, `doors` opens the sockets, `listen`
 //! takes the TCP address,
-//! `worker` stands between the engine and the agents. No rule about sessions lives here.
+//! `worker` stands between the engine and the agents, `projects` between it and the directories of projects. No rule about sessions lives here.
 
 mod catalog;
 mod doors;
@@ -10,6 +10,7 @@ mod listen;
 mod log;
 mod owner;
 mod passwd;
+mod projects;
 mod shells;
 mod tree;
 mod worker;
@@ -122,11 +123,14 @@ fn parts(settings: &Settings) -> Result<Parts, Failure> {
     let root = &settings.root;
     let disk = RealDisk::new(root).map_err(|error| Failure::io(root.display(), error))?;
     let limits = settings.config.limits.clone();
+    let shared = Arc::new(limits.clone());
     Ok(Parts {
         journal: Arc::new(FileJournal::new(Arc::new(disk))),
         memory: Arc::new(FileJournal::new(Arc::new(ctx_journal::MemoryDisk::default()))),
         root: Some(RootDir::open(root)?),
-        worker: Arc::new(worker::Agents::new(root, Arc::new(limits.clone()))),
+        worker: Arc::new(worker::Agents::new(root, shared.clone())),
+        project_files: Arc::new(projects::Directories::new(root, shared)),
+        workspace: settings.workspace.to_str().map(str::to_owned),
         limits,
         fresh: Fresh::new(SystemClock, random_seed()),
         uid: rustix::process::geteuid().as_raw(),

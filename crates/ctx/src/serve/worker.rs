@@ -14,6 +14,8 @@ use ctx_session::record::{BlobRef, RunKind};
 use ctx_session::{CallId, Limits, MessageId, Refusal, Ulid};
 use tokio_util::sync::CancellationToken;
 
+use super::projects;
+
 /// The agents of a root.
 pub(super) struct Agents {
     root: PathBuf,
@@ -29,9 +31,11 @@ impl Agents {
 
 impl Worker for Agents {
     fn prepare(&self, ask: &Prepare) -> Result<Prepared, Refusal> {
+        let snapshot = ask.snapshot.as_deref().map(projects::snapshot).transpose()?;
         let ask = Ask {
             root: &self.root,
             agent: &ask.agent,
+            snapshot: snapshot.as_ref(),
             owner: ask.owner,
             model_override: ask.model_override.as_deref(),
             cwd: ask.cwd.as_deref(),

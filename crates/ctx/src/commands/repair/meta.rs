@@ -73,6 +73,7 @@ impl<'a> Known<'a> {
             origin: meta.origin,
             forked_from: meta.forked_from,
             dsl_hash: None,
+            dsl_snapshot: None,
             app: String::new(),
         })
     }

@@ -1,0 +1,269 @@
+//! A project's files on the disk: found beneath its directory, read whole, and put together as the snapshot that a
+//! session keeps.
+//!
+//! The project file and every prompt are opened beneath the directory (`openat2`): a path or a link that leads out of
+//! it is a problem, not a file. A prompt is looked for beside the project file, then from the project's directory.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::Read;
+use std::os::fd::OwnedFd;
+use std::path::Path;
+use std::sync::Arc;
+
+use ctx_session::project::Problem;
+use ctx_session::{Name, Timestamp};
+use rustix::fs::{FileType, Mode, OFlags, ResolveFlags, Stat};
+use rustix::io::Errno;
+use serde::{Deserialize, Serialize};
+
+use super::parse::{Parsed, PromptAt, parse, problem_at, slug_of};
+use super::spec::ProjectSpec;
+use super::yaml::At;
+use super::{PROJECT_FILE, yaml};
+use crate::sha256_hex;
+
+/// Files that were changed less than this before they were read may change again without showing it.
+const SETTLED_MS: u64 = 2_000;
+
+/// Whose files are taken for the project's.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Trust {
+    /// The daemon's owner decides for themselves.
+    Anyone,
+    /// Only this user's: the daemon can read more than they can.
+    Owner(u32),
+}
+
+/// A project file and its prompts, as they were at one moment: what a session keeps.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Snapshot {
+    /// Where the project was.
+    pub directory: String,
+    /// The text of the project file.
+    pub file: String,
+    pub spec: ProjectSpec,
+    /// The texts of the prompts, by their path as written.
+    #[serde(default)]
+    pub prompts: BTreeMap<String, String>,
+}
+
+/// A project whose files are right.
+#[derive(Debug, PartialEq)]
+pub struct Found {
+    pub snapshot: Snapshot,
+    /// The snapshot as it is stored, and the SHA-256 of that.
+    pub bytes: Arc<[u8]>,
+    pub hash: String,
+    /// The SHA-256 of the project file alone.
+    pub file_hash: String,
+    pub project_at: At,
+    pub agent_at: At,
+}
+
+/// What a look at a project's directory gave.
+#[derive(Debug)]
+pub struct Looked {
+    pub found: Result<Arc<Found>, Vec<Problem>>,
+    /// What the file calls the project, even if it is wrong otherwise.
+    pub slug: Option<Name>,
+    /// Whether there is a project file at all.
+    pub is_there: bool,
+    /// Every path that was tried.
+    stamps: Vec<(String, Option<Stamp>)>,
+    is_settled: bool,
+}
+
+/// By what a changed file is told.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Stamp {
+    device: u64,
+    inode: u64,
+    size: i64,
+    modified: (i64, i64),
+    changed: (i64, i64),
+}
+
+impl Stamp {
+    fn of(stat: &Stat) -> Stamp {
+        Stamp {
+            device: stat.st_dev,
+            inode: stat.st_ino,
+            size: stat.st_size,
+            modified: (stat.st_mtime, i64::try_from(stat.st_mtime_nsec).unwrap_or(0)),
+            changed: (stat.st_ctime, i64::try_from(stat.st_ctime_nsec).unwrap_or(0)),
+        }
+    }
+
+    fn changed_ms(&self) -> u64 {
+        u64::try_from(self.changed.0.saturating_mul(1_000) + self.changed.1 / 1_000_000).unwrap_or(0)
+    }
+}
+
+impl Snapshot {
+    /// The prompt of the primary.
+    pub fn prompt(&self) -> &str {
+        let path = self.spec.primary.prompt.as_deref();
+        path.and_then(|path| self.prompts.get(path)).map_or("", String::as_str)
+    }
+
+    pub fn from_bytes(bytes: &[u8]) -> Result<Snapshot, serde_json::Error> {
+        serde_json::from_slice(bytes)
+    }
+}
+
+/// Reads a project's files. Blocks on the disk.
+pub fn read_project(directory: &Path, trust: Trust, bytes_max: usize, now: Timestamp) -> Looked {
+    let mut reading = Reading { trust, bytes_max, stamps: Vec::new() };
+    let mut slug = None;
+    let found = reading.project(directory, &mut slug);
+    let newest = reading.stamps.iter().filter_map(|(_, stamp)| stamp.map(|stamp| stamp.changed_ms())).max();
+    let is_settled = newest.is_none_or(|newest| newest.saturating_add(SETTLED_MS) < now.as_millis());
+    let is_there = reading.stamps.iter().any(|(path, stamp)| path == PROJECT_FILE && stamp.is_some());
+    Looked { found: found.map(Arc::new), slug, is_there, stamps: reading.stamps, is_settled }
+}
+
+/// Whether a look would give the same again, told without reading anything.
+pub fn looked_like(directory: &Path, looked: &Looked) -> bool {
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let Ok(dir) = rustix::fs::open(directory, flags, Mode::empty()) else { return false };
+    let same = |(path, stamp): &(String, Option<Stamp>)| {
+        let opened = rustix::fs::openat2(
+            &dir,
+            path.as_str(),
+            OFlags::PATH | OFlags::CLOEXEC,
+            Mode::empty(),
+            beneath(),
+        );
+        opened.and_then(rustix::fs::fstat).ok().map(|stat| Stamp::of(&stat)) == *stamp
+    };
+    looked.is_settled && looked.stamps.iter().all(same)
+}
+
+struct Reading {
+    trust: Trust,
+    bytes_max: usize,
+    stamps: Vec<(String, Option<Stamp>)>,
+}
+
+/// Why a file's text cannot be had.
+enum NoText {
+    NotThere,
+    Problem(At, String),
+}
+
+impl Reading {
+    fn project(&mut self, directory: &Path, slug: &mut Option<Name>) -> Result<Found, Vec<Problem>> {
+        let start = |message: String| vec![problem_at(At::START, message)];
+        let dir = self.open_dir(directory).map_err(start)?;
+        let Some(place) = directory.to_str() else {
+            return Err(start("the directory's name is not UTF-8 text; use another".to_owned()));
+        };
+        let text = self.text(&dir, PROJECT_FILE).map_err(|error| match error {
+            NoText::NotThere => {
+                start(format!("there is no {PROJECT_FILE} in {place}; `ctx project init` writes one"))
+            }
+            NoText::Problem(at, message) => vec![problem_at(at, message)],
+        })?;
+        *slug = slug_of(&text);
+        let Parsed { spec, project_at, agent_at, prompts } = parse(&text)?;
+        let prompts = self.prompts(&dir, &prompts)?;
+        let file_hash = sha256_hex(text.as_bytes());
+        let snapshot = Snapshot { directory: place.to_owned(), file: text, spec, prompts };
+        let bytes = serde_json::to_vec(&snapshot)
+            .map_err(|error| start(format!("the project cannot be written down: {error}")))?;
+        let hash = sha256_hex(&bytes);
+        Ok(Found { snapshot, bytes: bytes.into(), hash, file_hash, project_at, agent_at })
+    }
+
+    fn open_dir(&self, directory: &Path) -> Result<OwnedFd, String> {
+        let shown = directory.display();
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let dir = rustix::fs::open(directory, flags, Mode::empty())
+            .map_err(|error| format!("the project's directory {shown} cannot be opened: {error}"))?;
+        let stat = rustix::fs::fstat(&dir).map_err(|error| format!("{shown}: {error}"))?;
+        match self.trust {
+            Trust::Owner(uid) if stat.st_uid != uid => {
+                Err(format!("the project's directory {shown} does not belong to uid {uid}"))
+            }
+            Trust::Owner(_) | Trust::Anyone => Ok(dir),
+        }
+    }
+
+    /// The texts of the prompts, or what is wrong with each.
+    fn prompts(
+        &mut self,
+        dir: &OwnedFd,
+        named: &[PromptAt],
+    ) -> Result<BTreeMap<String, String>, Vec<Problem>> {
+        let mut texts = BTreeMap::new();
+        let mut problems = Vec::new();
+        for PromptAt { path, at } in named {
+            if texts.contains_key(path) {
+                continue;
+            }
+            match self.prompt(dir, path) {
+                Ok(text) => drop(texts.insert(path.clone(), text)),
+                Err(message) => problems.push(problem_at(*at, message)),
+            }
+        }
+        if problems.is_empty() { Ok(texts) } else { Err(problems) }
+    }
+
+    fn prompt(&mut self, dir: &OwnedFd, path: &str) -> Result<String, String> {
+        for place in [format!(".ctx/{path}"), path.to_owned()] {
+            match self.text(dir, &place) {
+                Ok(text) => return Ok(text),
+                Err(NoText::NotThere) => {}
+                Err(NoText::Problem(_, message)) => return Err(message),
+            }
+        }
+        Err(format!("there is no prompt {path}, neither in .ctx/ nor in the project's directory"))
+    }
+
+    fn text(&mut self, dir: &OwnedFd, path: &str) -> Result<String, NoText> {
+        let problem = |message: String| NoText::Problem(At::START, message);
+        // Not blocking: a pipe in the place of a file must not hang the daemon.
+        let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+        let opened = match rustix::fs::openat2(dir, path, flags, Mode::empty(), beneath()) {
+            Ok(opened) => opened,
+            Err(Errno::NOENT | Errno::NOTDIR) => {
+                self.stamps.push((path.to_owned(), None));
+                return Err(NoText::NotThere);
+            }
+            Err(Errno::XDEV | Errno::LOOP) => {
+                return Err(problem(format!(
+                    "{path} leads out of the project's directory; put the file inside"
+                )));
+            }
+            Err(error) => return Err(problem(format!("{path} cannot be read: {error}"))),
+        };
+        let stat = rustix::fs::fstat(&opened).map_err(|error| problem(format!("{path}: {error}")))?;
+        self.stamps.push((path.to_owned(), Some(Stamp::of(&stat))));
+        if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
+            return Err(problem(format!("{path} is not a plain file")));
+        }
+        match self.trust {
+            Trust::Owner(uid) if stat.st_uid != uid => {
+                return Err(problem(format!("{path} does not belong to uid {uid}")));
+            }
+            Trust::Owner(_) | Trust::Anyone => {}
+        }
+        let mut bytes = Vec::new();
+        let max = self.bytes_max;
+        let read = File::from(opened).take(max as u64 + 1).read_to_end(&mut bytes);
+        read.map_err(|error| problem(format!("{path} cannot be read: {error}")))?;
+        if bytes.len() > max {
+            return Err(problem(format!("{path} has more than {max} bytes; make it smaller")));
+        }
+        String::from_utf8(bytes).map_err(|error| {
+            let at = yaml::place_of(error.as_bytes(), error.utf8_error().valid_up_to());
+            NoText::Problem(at, format!("{path} is not UTF-8 text here; write it anew"))
+        })
+    }
+}
+
+/// Links may be followed as long as they stay inside.
+fn beneath() -> ResolveFlags {
+    ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS
+}

@@ -1,0 +1,25 @@
+//! Project files: `.ctx/project.yaml` in a project's directory, read strictly, with a place for every complaint.
+//!
+//! `yaml` makes a tree with positions, `read` takes it apart, `parse` says what the keys mean (`spec`), `files` reads
+//! the file and its prompts from a directory and makes the snapshot that a session keeps. Nothing here knows
+//! registries or sessions.
+
+mod files;
+mod parse;
+mod read;
+mod show;
+mod spec;
+pub mod template;
+mod yaml;
+
+pub use files::{Found, Looked, Snapshot, Trust, looked_like, read_project};
+pub use parse::{Parsed, PromptAt, as_json, parse};
+pub use show::{Shown, forget, show, shown_for};
+pub use spec::{Cage, McpServer, Net, Plays, Primary, ProjectLimits, ProjectSpec, Subagent, TOOLS};
+pub use yaml::At;
+
+/// Where the project file is, in a project's directory.
+pub const PROJECT_FILE: &str = ".ctx/project.yaml";
+
+/// The JSON schema of the file, as published.
+pub const SCHEMA: &str = include_str!("../../../../docs/schema/project.schema.json");

@@ -1,0 +1,157 @@
+//! The control directory of a project's agent: `agent/<name>.d/`, written by the daemon, to be read and not to be
+//! changed: nothing is read from here but whose it is. The project file is where it is said.
+
+use std::fs::{DirBuilder, File, OpenOptions, Permissions};
+use std::io::{ErrorKind, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt, fchown};
+use std::path::Path;
+
+use ctx_session::Name;
+use serde::{Deserialize, Serialize};
+
+use super::files::Snapshot;
+use crate::describe::mount::{Access, Mount};
+use crate::describe::{self, control_dir};
+
+/// An agent to show.
+#[derive(Debug, Clone, Copy)]
+pub struct Shown<'a> {
+    pub agent: &'a Name,
+    pub project: &'a Name,
+    /// Whose it is; the group may read.
+    pub owner: u32,
+    pub gid: u32,
+    /// Whether others may read too: only what is the daemon's own user's.
+    pub is_public: bool,
+    /// `ready`, or what is wrong.
+    pub status: &'a str,
+    /// None: what was shown last stays.
+    pub snapshot: Option<&'a Snapshot>,
+}
+
+/// `meta.json` of an agent that is shown here.
+#[derive(Debug, Serialize, Deserialize)]
+struct Meta {
+    described_by: String,
+    project: String,
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    directory: Option<String>,
+    #[serde(default)]
+    tools: Option<Vec<String>>,
+    #[serde(default)]
+    max_steps: Option<u32>,
+    #[serde(default)]
+    compaction: Option<ctx_session::project::Compaction>,
+}
+
+const DESCRIBED_BY: &str = "project";
+
+/// Writes what an agent's directory is to show. Nothing that is right already is touched.
+pub fn show(root: &Path, shown: &Shown<'_>) -> std::io::Result<()> {
+    let dir = root.join(control_dir(shown.agent));
+    if let Some(snapshot) = shown.snapshot {
+        let made = DirBuilder::new().mode(0o755).create(&dir);
+        match made {
+            Err(error) if error.kind() != ErrorKind::AlreadyExists => return Err(error),
+            Ok(()) | Err(_) => {}
+        }
+        let mode = if shown.is_public { 0o755 } else { 0o750 };
+        let opened = File::open(&dir)?;
+        if !shown.is_public {
+            fchown(&opened, None, Some(shown.gid))?;
+        }
+        opened.set_permissions(Permissions::from_mode(mode))?;
+        // First what tells that the directory is ours.
+        replace(&dir, "meta.json", &meta(shown, snapshot), shown)?;
+        for (name, text) in files(shown, snapshot) {
+            replace(&dir, name, &text, shown)?;
+        }
+    } else if shown_for(root, shown.agent).is_none() {
+        return Ok(());
+    }
+    replace(&dir, "status", &format!("{}\n", one_line(shown.status)), shown)
+}
+
+fn meta(shown: &Shown<'_>, snapshot: &Snapshot) -> String {
+    let primary = &snapshot.spec.primary;
+    let meta = Meta {
+        described_by: DESCRIBED_BY.to_owned(),
+        project: shown.project.to_string(),
+        directory: Some(snapshot.directory.clone()),
+        tools: primary.tools.clone(),
+        max_steps: primary.max_steps,
+        compaction: Some(primary.compaction.clone()),
+    };
+    // This type has no map with keys that are not strings: serialising it cannot fail.
+    let mut text = serde_json::to_string_pretty(&meta).unwrap_or_default();
+    text.push('\n');
+    text
+}
+
+fn files(shown: &Shown<'_>, snapshot: &Snapshot) -> Vec<(&'static str, String)> {
+    let lines = |items: Vec<String>| items.into_iter().map(|item| item + "\n").collect::<String>();
+    let mount = Mount::line(Path::new(&snapshot.directory), describe::WORK, Access::ReadWrite);
+    let path = describe::default_path().iter().map(|dir| dir.display().to_string()).collect();
+    vec![
+        ("owner", format!("{}\n", shown.owner)),
+        ("uid", String::new()),
+        ("gid", String::new()),
+        ("root", String::new()),
+        ("cwd", format!("{}\n", describe::WORK)),
+        ("env", String::new()),
+        ("path", lines(path)),
+        ("mount", lines(mount.into_iter().collect())),
+        ("model", format!("{}\n", snapshot.spec.primary.model)),
+        ("policy", lines(snapshot.spec.policy.clone())),
+        ("prompt", snapshot.prompt().to_owned()),
+        ("project", format!("{}\n", shown.project)),
+    ]
+}
+
+fn one_line(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
+}
+
+/// Puts a file in place in one step, unless it is there and right.
+fn replace(dir: &Path, name: &str, text: &str, shown: &Shown<'_>) -> std::io::Result<()> {
+    let path = dir.join(name);
+    let is_plain = path.symlink_metadata().is_ok_and(|data| data.is_file());
+    if is_plain && std::fs::read(&path).is_ok_and(|old| old == text.as_bytes()) {
+        return Ok(());
+    }
+    let aside = dir.join(format!(".{name}.new"));
+    remove(&aside)?;
+    let mode = if shown.is_public { 0o444 } else { 0o440 };
+    let mut file = OpenOptions::new().write(true).create_new(true).mode(mode).open(&aside)?;
+    file.write_all(text.as_bytes())?;
+    if !shown.is_public {
+        fchown(&file, None, Some(shown.gid))?;
+    }
+    file.set_permissions(Permissions::from_mode(mode))?;
+    std::fs::rename(&aside, &path)
+}
+
+fn remove(path: &Path) -> std::io::Result<()> {
+    match std::fs::remove_file(path) {
+        Err(error) if error.kind() != ErrorKind::NotFound => Err(error),
+        Ok(()) | Err(_) => Ok(()),
+    }
+}
+
+/// The project that an agent is shown for; None: its control files were written by a person, or there are none.
+pub fn shown_for(root: &Path, agent: &Name) -> Option<Name> {
+    let text = std::fs::read(root.join(control_dir(agent)).join("meta.json")).ok()?;
+    let meta: Meta = serde_json::from_slice(&text).ok()?;
+    Name::new(&meta.project).ok().filter(|_| meta.described_by == DESCRIBED_BY)
+}
+
+/// Takes away what was shown of an agent; what a person wrote stays.
+pub fn forget(root: &Path, agent: &Name) -> std::io::Result<()> {
+    if shown_for(root, agent).is_none() {
+        return Ok(());
+    }
+    match std::fs::remove_dir_all(root.join(control_dir(agent))) {
+        Err(error) if error.kind() != ErrorKind::NotFound => Err(error),
+        Ok(()) | Err(_) => Ok(()),
+    }
+}

@@ -1,0 +1,54 @@
+//! What `ctx project init` writes: a project file that is right as it stands and says what else there is.
+
+use ctx_session::Name;
+
+/// The primary's prompt, beside the project file.
+pub const PROMPT_FILE: &str = ".ctx/prompts/primary.md";
+
+/// The text of the project file.
+pub fn project_file(project: &Name) -> String {
+    // A name of digits alone would be read as a number.
+    format!(
+        "\
+# A ctx project. `ctx project check` says whether this file is right, `ctx project add` registers it.
+# Sessions keep the file as it was when they began; `ctx restart SESSION` takes up a new one.
+version: 1
+project: \"{project}\"
+
+primary:
+  # name: {project}                  # what the agent is called; default: the project
+  model: main                        # provider:model, or an alias under model/
+  prompt: prompts/primary.md         # beside this file, or from the project's directory
+  tools: [fs.read, fs.list, todo]    # leave it out for all there are
+  # compaction: {{upper: 0.85, lower: 0.60, strategy: summarize}}   # or drop, delegate, checkpoint
+  # max_steps: 64                    # model calls of one run
+
+# Agents that a run may start for a part of its work.
+# subagents:
+#   tester: {{model: \"debug:script\", terminal: true, cage: {{net: none, memory: 512M, walltime: 10m}}}}
+#   codex: {{acp: [codex-acp], cage: {{net: host}}}}
+
+# allow|ask|deny TOOL [PATTERN], the first that fits holds.
+policy:
+  - allow fs.read
+  - allow fs.list
+
+# MCP servers; their tools are called SERVER.TOOL.
+# mcp:
+#   github: {{command: [github-mcp]}}
+
+# limits: {{running_per_project: 4}}   # sessions of this project that run at once
+"
+    )
+}
+
+/// The text of the prompt.
+pub fn prompt(project: &Name) -> String {
+    format!(
+        "\
+You are the agent of the project {project} and work on its files together with the operator.
+Look before you answer: read the files that matter. Say plainly what you found and what you did.
+When something is unclear or cannot be done, say so and say what you need.
+"
+    )
+}

@@ -1,0 +1,110 @@
+//! Where every project stands: ready, or invalid and why. Derived from the files each time they are looked at.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use ctx_journal::Owner;
+use ctx_session::Name;
+use ctx_session::project::{Entry, Problem};
+
+use crate::port::{Look, ProjectFile, ProjectFiles, ShownAgent, Whose};
+
+/// A registered project and what its files say.
+#[derive(Clone)]
+pub(crate) struct Standing {
+    pub entry: Entry,
+    pub found: Result<Arc<ProjectFile>, Vec<Problem>>,
+    /// The files as they last were right in this daemon: what the project's agent goes on as.
+    pub last: Option<Arc<ProjectFile>>,
+}
+
+impl Standing {
+    /// The agent, also while the project is invalid.
+    pub fn agent(&self) -> Option<&Name> {
+        self.last.as_ref().map(|file| &file.agent)
+    }
+
+    fn status(&self) -> String {
+        match &self.found {
+            Ok(_) => "ready".to_owned(),
+            Err(problems) => {
+                format!("invalid {}", problems.first().map(ToString::to_string).unwrap_or_default())
+            }
+        }
+    }
+}
+
+/// Looks at every project again. The one that was registered first has a name that two want.
+pub(crate) fn look_at_all(
+    registered: Vec<(Name, Entry)>,
+    before: &BTreeMap<Name, Standing>,
+    files: &dyn ProjectFiles,
+    whose: impl Fn(u32) -> Whose,
+) -> BTreeMap<Name, Standing> {
+    let mut registered = registered;
+    registered.sort_by(|(a, first), (b, second)| (first.added_at, a).cmp(&(second.added_at, b)));
+    let mut standings = BTreeMap::new();
+    let mut taken: BTreeMap<Name, Name> = BTreeMap::new();
+    for (slug, entry) in registered {
+        let Look { found, .. } = files.look(&entry.directory, whose(entry.owner));
+        let found = found.and_then(|file| match clash(&slug, &file, &taken, files) {
+            Some(problem) => Err(vec![problem]),
+            None => Ok(file),
+        });
+        let earlier = before.get(&slug).and_then(|standing| standing.last.clone());
+        let last = found.as_ref().ok().cloned().or(earlier);
+        // A project that is invalid for the moment keeps its agent's name.
+        if let Some(file) = &last {
+            taken.entry(file.agent.clone()).or_insert_with(|| slug.clone());
+        }
+        standings.insert(slug, Standing { entry, found, last });
+    }
+    standings
+}
+
+/// What stands in the way of a file that is right in itself.
+fn clash(
+    slug: &Name,
+    file: &ProjectFile,
+    taken: &BTreeMap<Name, Name>,
+    files: &dyn ProjectFiles,
+) -> Option<Problem> {
+    if file.slug != *slug {
+        let message = format!(
+            "this directory is registered as `{slug}`; write that, or remove the project and add it as `{}`",
+            file.slug
+        );
+        return Some(Problem { message, ..file.slug_at.clone() });
+    }
+    if let Some(other) = taken.get(&file.agent) {
+        let message = format!("the agent `{}` is the project {other}'s; set `primary.name`", file.agent);
+        return Some(Problem { message, ..file.agent_at.clone() });
+    }
+    if files.is_described(&file.agent) {
+        let message =
+            format!("there is an agent `{}` with control files of its own; set `primary.name`", file.agent);
+        return Some(Problem { message, ..file.agent_at.clone() });
+    }
+    None
+}
+
+/// The agents to show for these.
+pub(crate) fn shown(standings: &BTreeMap<Name, Standing>, owner: impl Fn(u32) -> Owner) -> Vec<ShownAgent> {
+    let mut agents: Vec<ShownAgent> = standings
+        .iter()
+        .map(|(slug, standing)| ShownAgent {
+            project: slug.clone(),
+            owner: owner(standing.entry.owner),
+            status: standing.status(),
+            file: standing.last.clone(),
+        })
+        .collect();
+    // Of two that want one name, the one that has it is shown.
+    agents.retain(|agent| {
+        let clashes =
+            |other: &Standing| other.found.is_ok() && other.agent() == agent.file.as_ref().map(|f| &f.agent);
+        let own = standings.get(&agent.project).is_some_and(|own| own.found.is_ok());
+        own || agent.file.is_none() || !standings.values().any(clashes)
+    });
+    agents
+}

@@ -1,0 +1,70 @@
+//! Restarting: a session is ended, and a new one of the same name begins with what describes its agent now.
+
+use ctx_session::{Code, Name, Refusal, Scope, SessionId};
+
+use crate::engine::{Caller, Engine, NewSession};
+use crate::registry::Summary;
+
+impl Engine {
+    /// Ends a session and makes a new one in its place. What the new one would be refused for is found out before
+    /// the old one is touched.
+    pub async fn restart(
+        &self,
+        caller: Caller,
+        id: SessionId,
+        client: Option<String>,
+    ) -> Result<SessionId, Refusal> {
+        let old = self.find(caller, id)?;
+        if old.meta.scope == Scope::Temp {
+            let message = "a temp session lives as long as its connection: connect again for a new one";
+            return Err(Refusal::new(Code::Einval, message));
+        }
+        let engine = self.clone();
+        // A task of its own: a client that goes must not leave half of this done.
+        let restarted = tokio::spawn(async move { engine.replace(caller, old, client).await }).await;
+        restarted.map_err(|error| Refusal::new(Code::Eio, format!("restarting a session broke: {error}")))?
+    }
+
+    async fn replace(
+        &self,
+        caller: Caller,
+        old: Summary,
+        client: Option<String>,
+    ) -> Result<SessionId, Refusal> {
+        self.inner.refuse_when_closing()?;
+        let owner = self.owner_as_caller(caller, &old);
+        let agent = self.agent_now(caller, &old).await?;
+        let plan = self.plan(owner, &agent, None, Some(old.cwd.clone())).await?;
+        let over = old.state.is_over();
+        if !over {
+            self.end(caller, old.id()).await?;
+        }
+        let name = (old.meta.name != Name::from(old.id())).then(|| old.meta.name.clone());
+        let new = NewSession {
+            agent,
+            project: None,
+            name,
+            scope: old.meta.scope,
+            space: old.meta.space.clone(),
+            cwd: Some(old.cwd),
+            client,
+        };
+        self.create_planned(owner, new, plan).await
+    }
+
+    /// The new session is the owner's, also when the daemon's owner restarts it.
+    fn owner_as_caller(&self, caller: Caller, old: &Summary) -> Caller {
+        let owner = self.inner.owner_of_uid(old.meta.owner);
+        if caller.uid == owner.uid { caller } else { Caller { uid: owner.uid, gid: owner.gid } }
+    }
+
+    /// The session's agent; of a project's session, the project's primary as it is called now.
+    async fn agent_now(&self, caller: Caller, old: &Summary) -> Result<Name, Refusal> {
+        let own = old.meta.agent.clone();
+        let own = own.ok_or_else(|| Refusal::new(Code::Einval, "this session has no agent"))?;
+        if old.meta.dsl_snapshot.is_none() {
+            return Ok(own);
+        }
+        Ok(self.project(caller, &old.meta.project).await?.agent.unwrap_or(own))
+    }
+}

@@ -1,0 +1,91 @@
+//! What may be done to a project in the registry, and what it writes.
+
+use super::record::{ProjectAdded, ProjectBody, ProjectMoved, ProjectRemoved};
+use super::{DEFAULT_PROJECT, Project};
+use crate::code::{Code, Refusal};
+use crate::name::Name;
+
+/// What is asked of a project. The engine has checked the directory and who asks.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ProjectCommand {
+    Add {
+        directory: String,
+        owner: u32,
+        by: u32,
+    },
+    /// The directory was moved.
+    Relocate {
+        directory: String,
+        by: u32,
+    },
+    Remove {
+        by: u32,
+        /// Sessions of it that run or wait in the queue.
+        busy: usize,
+    },
+}
+
+/// Whether a project may be registered under this slug.
+pub fn check_slug(slug: &Name) -> Result<(), Refusal> {
+    if slug.as_str() == DEFAULT_PROJECT {
+        let message = "the project `default` is the daemon's own; call yours something else";
+        return Err(Refusal::new(Code::Eexist, message));
+    }
+    Ok(())
+}
+
+impl Project {
+    /// Decides a command. A refusal writes nothing.
+    pub fn decide(&self, command: &ProjectCommand) -> Result<Vec<ProjectBody>, Refusal> {
+        match command {
+            ProjectCommand::Add { directory, owner, by } => self.add(directory, *owner, *by),
+            ProjectCommand::Relocate { directory, by } => self.relocate(directory, *by),
+            ProjectCommand::Remove { by, busy } => self.remove(*by, *busy),
+        }
+    }
+
+    fn add(&self, directory: &str, owner: u32, by: u32) -> Result<Vec<ProjectBody>, Refusal> {
+        match &self.entry {
+            Some(entry) if entry.removed_at.is_none() => {
+                let message = format!("the project {} is registered; `ctx project ls` shows it", self.slug);
+                return Err(Refusal::new(Code::Eexist, message));
+            }
+            // What the log has besides, its issues, is for its owner's eyes.
+            Some(entry) if entry.owner != owner => {
+                let message = format!("the name {} was someone else's project; take another", self.slug);
+                return Err(Refusal::new(Code::Eexist, message));
+            }
+            Some(_) | None => {}
+        }
+        let added = ProjectAdded { project: self.slug.clone(), directory: directory.to_owned(), owner, by };
+        Ok(vec![ProjectBody::ProjectAdded(added)])
+    }
+
+    fn relocate(&self, directory: &str, by: u32) -> Result<Vec<ProjectBody>, Refusal> {
+        match self.registered() {
+            None => Err(self.not_there()),
+            Some(entry) if entry.directory == directory => Ok(Vec::new()),
+            Some(_) => {
+                Ok(vec![ProjectBody::ProjectMoved(ProjectMoved { directory: directory.to_owned(), by })])
+            }
+        }
+    }
+
+    fn remove(&self, by: u32, busy: usize) -> Result<Vec<ProjectBody>, Refusal> {
+        if self.registered().is_none() {
+            return Err(self.not_there());
+        }
+        if busy > 0 {
+            let message = match busy {
+                1 => format!("1 session runs or waits in {}; cancel or end it first", self.slug),
+                _ => format!("{busy} sessions run or wait in {}; cancel or end them first", self.slug),
+            };
+            return Err(Refusal::new(Code::Ebusy, message));
+        }
+        Ok(vec![ProjectBody::ProjectRemoved(ProjectRemoved { by })])
+    }
+
+    fn not_there(&self) -> Refusal {
+        Refusal::new(Code::Enoent, format!("there is no project {}", self.slug))
+    }
+}

@@ -1,0 +1,185 @@
+//! Projects on the disk of this machine: their files as the agents' crate reads them, in the engine's words.
+
+use std::collections::HashMap;
+use std::fs::Metadata;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use ctx_agent::describe;
+use ctx_agent::project::{self, Found, Looked, PROJECT_FILE, Shown, Snapshot, Trust};
+use ctx_engine::port::{Look, ProjectFile, ProjectFiles, ShownAgent, Whose};
+use ctx_engine::{Clock, SystemClock};
+use ctx_session::project::Problem;
+use ctx_session::{Code, Limits, Name, Refusal};
+
+/// The projects that a root's registry names.
+pub(super) struct Directories {
+    root: PathBuf,
+    limits: Arc<Limits>,
+    /// The last look at each directory.
+    seen: Mutex<HashMap<(String, Option<u32>), (Looked, Look)>>,
+    /// What the tree shows, so that it is written only when that changes.
+    shown: Mutex<Option<Vec<ShownKey>>>,
+}
+
+/// By what it is told whether the tree has to be written.
+#[derive(PartialEq, Eq)]
+struct ShownKey {
+    project: Name,
+    status: String,
+    snapshot: Option<String>,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Directories {
+    pub fn new(root: &Path, limits: Arc<Limits>) -> Directories {
+        Directories { root: root.to_owned(), limits, seen: Mutex::default(), shown: Mutex::default() }
+    }
+
+    /// Writes what an agent's directory is to show; the agent's name.
+    fn show_one(&self, agent: &ShownAgent) -> std::io::Result<Vec<Name>> {
+        let snapshot = agent.file.as_ref().map(|file| (file, Snapshot::from_bytes(&file.snapshot)));
+        let (names, snapshot) = match snapshot {
+            Some((file, Ok(snapshot))) => (vec![file.agent.clone()], Some(snapshot)),
+            Some((_, Err(error))) => return Err(std::io::Error::other(error)),
+            None => {
+                let all = describe::agents(&self.root)?;
+                let own = |name: &Name| project::shown_for(&self.root, name).as_ref() == Some(&agent.project);
+                (all.into_iter().filter(own).collect(), None)
+            }
+        };
+        for name in &names {
+            let shown = Shown {
+                agent: name,
+                project: &agent.project,
+                owner: agent.owner.uid,
+                gid: agent.owner.gid,
+                is_public: agent.owner.uid == rustix::process::geteuid().as_raw(),
+                status: &agent.status,
+                snapshot: snapshot.as_ref(),
+            };
+            project::show(&self.root, &shown)?;
+        }
+        Ok(names)
+    }
+
+    fn show_all(&self, agents: &[ShownAgent]) -> std::io::Result<()> {
+        let mut kept = Vec::new();
+        for agent in agents {
+            kept.extend(self.show_one(agent)?);
+        }
+        for name in describe::agents(&self.root)? {
+            if !kept.contains(&name) {
+                project::forget(&self.root, &name)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl ProjectFiles for Directories {
+    fn directory(&self, asked: &str, whose: Whose) -> Result<String, Refusal> {
+        let no = |message: String| Refusal::invalid("directory", message);
+        if !asked.starts_with('/') {
+            return Err(no(format!("`{asked}` must be an absolute path")));
+        }
+        let found = std::fs::canonicalize(asked).and_then(|path| Ok((std::fs::metadata(&path)?, path)));
+        let (data, path): (Metadata, PathBuf) = match (found, whose) {
+            (Ok((data, path)), Whose::Daemon) => (data, path),
+            (Ok((data, path)), Whose::User(user)) if data.uid() == user.uid => (data, path),
+            // What the daemon can see and they cannot is not told.
+            (_, Whose::User(_)) => return Err(no(format!("there is no directory {asked} that is yours"))),
+            (Err(error), Whose::Daemon) => return Err(no(format!("{asked}: {error}"))),
+        };
+        if !data.is_dir() {
+            return Err(no(format!("{asked} is not a directory")));
+        }
+        let text = path.to_str().map(str::to_owned);
+        text.ok_or_else(|| no(format!("{asked} has a name that is not UTF-8 text; use another directory")))
+    }
+
+    fn look(&self, directory: &str, whose: Whose) -> Look {
+        let path = Path::new(directory);
+        let trust = match whose {
+            Whose::Daemon => Trust::Anyone,
+            Whose::User(user) => Trust::Owner(user.uid),
+        };
+        let uid = match trust {
+            Trust::Anyone => None,
+            Trust::Owner(uid) => Some(uid),
+        };
+        let key = (directory.to_owned(), uid);
+        let mut seen = lock(&self.seen);
+        if let Some((looked, look)) = seen.get(&key)
+            && project::looked_like(path, looked)
+        {
+            return look.clone();
+        }
+        let looked = project::read_project(path, trust, self.limits.control_file_bytes, SystemClock.now());
+        let look = Look {
+            found: looked.found.as_ref().map(|found| Arc::new(in_words(found))).map_err(Clone::clone),
+            slug: looked.slug.clone(),
+            is_there: looked.is_there,
+        };
+        seen.insert(key, (looked, look.clone()));
+        look
+    }
+
+    fn is_described(&self, agent: &Name) -> bool {
+        let dir = self.root.join(describe::control_dir(agent));
+        dir.is_dir() && project::shown_for(&self.root, agent).is_none()
+    }
+
+    fn shown_for(&self, agent: &Name) -> Option<Name> {
+        project::shown_for(&self.root, agent)
+    }
+
+    fn show(&self, agents: &[ShownAgent]) {
+        let key = |agent: &ShownAgent| ShownKey {
+            project: agent.project.clone(),
+            status: agent.status.clone(),
+            snapshot: agent.file.as_ref().map(|file| file.snapshot_hash.clone()),
+        };
+        let keys: Vec<ShownKey> = agents.iter().map(key).collect();
+        let mut shown = lock(&self.shown);
+        if shown.as_ref() == Some(&keys) {
+            return;
+        }
+        match self.show_all(agents) {
+            Ok(()) => *shown = Some(keys),
+            // Tried again at the next look.
+            Err(error) => tracing::warn!(%error, "the agents of projects are not shown as they are"),
+        }
+    }
+}
+
+fn in_words(found: &Found) -> ProjectFile {
+    let spec = &found.snapshot.spec;
+    let at = |(line, column): (u64, u64)| Problem {
+        file: PROJECT_FILE.to_owned(),
+        line,
+        column,
+        message: String::new(),
+    };
+    ProjectFile {
+        slug: spec.project.clone(),
+        agent: spec.primary.name.clone(),
+        slug_at: at(found.project_at.pair()),
+        agent_at: at(found.agent_at.pair()),
+        hash: found.file_hash.clone(),
+        snapshot: found.bytes.clone(),
+        snapshot_hash: found.hash.clone(),
+        running_per_project: spec.limits.running_per_project,
+    }
+}
+
+/// The snapshot that a session keeps.
+pub(super) fn snapshot(bytes: &[u8]) -> Result<Snapshot, Refusal> {
+    Snapshot::from_bytes(bytes).map_err(|error| {
+        Refusal::new(Code::Eio, format!("the project file that this session keeps cannot be read: {error}"))
+    })
+}
