@@ -1,19 +1,29 @@
 //! The JSON of the HTTP API under `/api/v1`: sessions and runs, the daemon, and the shape of lists and errors.
 
 mod access;
+mod approval;
+mod checkpoint;
+mod compaction;
 mod lifecycle;
 mod lookup;
 mod message;
 mod project;
 mod shell;
 
-use ctx_session::record::{Failure, ForkedFrom, LimitHit};
-use ctx_session::{Limits, Name, RunId, Scope, SessionId, StateName};
+use ctx_session::record::{Failure, ForkedFrom, LimitHit, RunFinish, RunKind};
+use ctx_session::{CheckpointId, IssueId, Limits, Name, RunId, Scope, SessionId, StateName};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use utoipa::ToSchema;
 
 pub use access::{Code, Login, NewCode, NewToken, Ticket, Token, TokenMade};
+pub use approval::{Approval, ApprovalAnswer, Decision};
+pub use checkpoint::{
+    Checkpoint, NewCheckpoint, PendingToolCall, PromptContent, PromptEdit, PromptSnapshot, Resume, WentOn,
+};
+pub use compaction::{
+    Aggregate, Compaction, CompactionApproval, CompactionChange, CompactionRow, NewCompaction,
+};
 pub use lifecycle::{ResumeAt, ResumeFrom};
 pub use lookup::{AuditEvent, SearchHit, SnippetPiece};
 pub use message::{Message, MessagePart, NewMessage, Role, ToolCall};
@@ -49,7 +59,7 @@ pub struct Session {
     pub project: Name,
     #[schema(value_type = Option<String>)]
     pub agent: Option<Name>,
-    /// `idle`, `running`, `queued`, `ended` or `failed`.
+    /// `idle`, `running`, `queued`, `paused`, `ended` or `failed`.
     #[schema(value_type = String)]
     pub state: StateName,
     #[schema(value_type = Option<Object>)]
@@ -78,6 +88,17 @@ pub struct Session {
     pub pending_run: Option<RunId>,
     #[schema(value_type = Option<String>)]
     pub current_run: Option<RunId>,
+    /// The checkpoint that it is paused at.
+    #[serde(default)]
+    #[schema(value_type = Option<String>)]
+    pub checkpoint: Option<CheckpointId>,
+    /// The issue that it works on.
+    #[serde(default)]
+    #[schema(value_type = Option<String>)]
+    pub bound_issue: Option<IssueId>,
+    /// Tool calls that wait for an answer.
+    #[serde(default)]
+    pub pending_approvals: usize,
     pub queued: bool,
     pub reason: Option<String>,
     #[schema(value_type = Option<Object>)]
@@ -118,8 +139,20 @@ pub struct Run {
     pub id: RunId,
     #[schema(value_type = String)]
     pub session_id: SessionId,
+    /// What it was begun for: `message`, `compaction` or `continuation`.
+    #[serde(default)]
+    #[schema(value_type = String)]
+    pub kind: RunKind,
     /// `pending`, `running`, `done`, `failed` or `cancelled`.
     pub state: String,
+    /// How one that is done stopped short of the model's own end: `awaiting_compaction`.
+    #[serde(default)]
+    #[schema(value_type = Option<String>)]
+    pub finish_reason: Option<RunFinish>,
+    /// The run whose work it goes on with.
+    #[serde(default)]
+    #[schema(value_type = Option<String>)]
+    pub continues: Option<RunId>,
     pub created_at: u64,
     pub completed_at: Option<u64>,
     pub duration_ms: Option<u64>,
@@ -156,10 +189,10 @@ pub struct SessionChange {
 }
 
 /// Tells `null` from absent.
-pub(crate) fn present<'de, D: serde::Deserializer<'de>>(
+pub(crate) fn present<'de, T: Deserialize<'de>, D: serde::Deserializer<'de>>(
     deserializer: D,
-) -> Result<Option<Option<String>>, D::Error> {
-    Option::<String>::deserialize(deserializer).map(Some)
+) -> Result<Option<Option<T>>, D::Error> {
+    Option::<T>::deserialize(deserializer).map(Some)
 }
 
 /// The answer to a post, a resume of the queue, or a cancel.

@@ -1,5 +1,6 @@
 //! Reading a session's records without loading it: forwards in pieces, backwards as far as is asked.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
 
 use ctx_session::{Code, Record, Refusal, SessionId};
@@ -75,6 +76,31 @@ impl Engine {
             });
             read.map_err(|error| journal_refusal(&error))?;
             Ok(records)
+        })
+        .await
+    }
+
+    /// The texts of prompts, by their hashes. One that is gone or damaged is left out.
+    pub async fn prompt_texts(
+        &self,
+        caller: Caller,
+        id: SessionId,
+        hashes: BTreeSet<String>,
+    ) -> Result<BTreeMap<String, String>, Refusal> {
+        self.find(caller, id)?;
+        let inner = self.inner.clone();
+        blocking(move || {
+            let (journal, log) = inner.log_of(id)?;
+            let mut texts = BTreeMap::new();
+            for hash in hashes {
+                match journal.get_blob(&log, &hash) {
+                    Ok(bytes) => {
+                        texts.insert(hash, String::from_utf8_lossy(&bytes).into_owned());
+                    }
+                    Err(error) => tracing::warn!(%log, %error, "a prompt cannot be read"),
+                }
+            }
+            Ok(texts)
         })
         .await
     }

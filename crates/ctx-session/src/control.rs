@@ -90,8 +90,6 @@ pub struct Compacted {
     pub flag: Option<CompactionFlag>,
     pub notes: Option<String>,
     pub rolled_back: bool,
-    /// The record since which it stands as it does: the one that made it, or that approved it.
-    since: u64,
 }
 
 impl Compacted {
@@ -188,6 +186,11 @@ impl Control {
         self.checkpoints.iter().rev().find(|checkpoint| checkpoint.id() == id)
     }
 
+    /// The checkpoints that are not in the active list any more, and the newest `limit`, which are.
+    pub fn archived_and_active(&self, limit: usize) -> (&[Checkpoint], &[Checkpoint]) {
+        self.checkpoints.split_at(self.checkpoints.len().saturating_sub(limit))
+    }
+
     pub fn compaction(&self, id: CompactionId) -> Option<&Compacted> {
         self.compactions.iter().rev().find(|compaction| compaction.id() == id)
     }
@@ -236,11 +239,9 @@ impl Control {
             Body::RolledBack(back) => self.roll_back(back.checkpoint_id),
             Body::Compaction(made) => self.compacted(made, record),
             Body::CompactionApproved(approved) => {
-                let (approved, seq) = (Arc::new(approved.clone()), record.seq);
+                let approved = Arc::new(approved.clone());
                 self.change_compaction(approved.compaction_id, |compaction| {
                     compaction.state = CompactionState::Applied;
-                    // Going back to its own checkpoint undoes it too.
-                    compaction.since = seq;
                     compaction.approved = Some(approved.clone());
                 });
             }
@@ -312,8 +313,10 @@ impl Control {
                 checkpoint.superseded_by = Some(id);
             }
         }
-        for compaction in self.compactions.iter_mut().filter(|compaction| compaction.since > seq) {
-            compaction.rolled_back = true;
+        for compaction in &mut self.compactions {
+            // One that was approved took effect after its own checkpoint.
+            let is_of_it = compaction.made.checkpoint_id == Some(id) && compaction.approved.is_some();
+            compaction.rolled_back |= compaction.seq > seq || is_of_it;
         }
     }
 
@@ -327,7 +330,6 @@ impl Control {
             flag: None,
             notes: None,
             rolled_back: false,
-            since: record.seq,
         });
     }
 

@@ -78,6 +78,8 @@ pub struct Run {
     pub message_id: Option<MessageId>,
     /// What a compaction that was asked for is to do; none: the agent's own.
     pub strategy: Option<Strategy>,
+    /// The run whose work it goes on with.
+    pub continues: Option<RunId>,
     pub state: RunState,
     /// The seq of the user's message, where the run begins in the log.
     pub first_seq: u64,
@@ -393,6 +395,7 @@ impl Session {
             kind: created.kind,
             message_id,
             strategy: created.strategy,
+            continues: created.continues,
             state: RunState::Pending,
             first_seq: record.seq,
             end_seq: None,

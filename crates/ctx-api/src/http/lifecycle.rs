@@ -22,6 +22,7 @@ pub struct ResumeAt {
     /// The last record to take over, which must end a command. Default: all there is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub seq: Option<u64>,
+    /// Up to where it was paused at this checkpoint.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub checkpoint: Option<String>,
 }

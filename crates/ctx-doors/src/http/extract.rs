@@ -9,7 +9,7 @@ use axum::http::StatusCode;
 use axum::http::request::Parts;
 use axum::response::IntoResponse;
 use ctx_engine::Caller;
-use ctx_session::{Code, Refusal, RunId, SessionId};
+use ctx_session::{ApprovalId, CheckpointId, Code, CompactionId, Refusal, RunId, SessionId};
 use serde::de::DeserializeOwned;
 
 use super::Api;
@@ -101,6 +101,18 @@ pub(crate) fn session_id(text: &str) -> Answer<SessionId> {
 
 pub(crate) fn run_id(text: &str) -> Answer<RunId> {
     text.parse().map_err(|_| nothing_there("run"))
+}
+
+pub(crate) fn checkpoint_id(text: &str) -> Answer<CheckpointId> {
+    text.parse().map_err(|_| nothing_there("checkpoint"))
+}
+
+pub(crate) fn compaction_id(text: &str) -> Answer<CompactionId> {
+    text.parse().map_err(|_| nothing_there("compaction"))
+}
+
+pub(crate) fn approval_id(text: &str) -> Answer<ApprovalId> {
+    text.parse().map_err(|_| nothing_there("approval"))
 }
 
 /// The same as a response, for what stands before the handlers.

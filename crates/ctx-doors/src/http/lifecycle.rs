@@ -2,11 +2,14 @@
 
 use ctx_api::http::{NewSession, ResumeFrom, Session};
 use ctx_engine::{Caller, NewFork};
-use ctx_session::{Name, Refusal, Scope};
+use ctx_session::{Body, CheckpointId, Name, Record, Refusal, Scope, SessionId, StateName};
 
 use super::error::Answer;
 use super::sessions::{name, shape};
 use super::{Api, projects};
+
+/// More records than the command that pauses a session has.
+const PAUSE_RECORDS: u64 = 1_000;
 
 /// Makes a fork. What is answered is what is known without reading its history, which may be long.
 pub(super) async fn fork(
@@ -30,17 +33,20 @@ pub(super) async fn fork(
         let message = "a fork works where its source did; name another place with the next message";
         return Err(Refusal::invalid("cwd", message).into());
     }
-    if place.checkpoint.is_some() {
-        let message = "this session has no such checkpoint; name a record with seq";
-        return Err(Refusal::invalid("checkpoint", message).into());
-    }
+    let at = match (&place.checkpoint, place.seq) {
+        (None, seq) => seq,
+        (Some(checkpoint), None) => Some(pause(api, caller, place.session, checkpoint).await?),
+        (Some(_), Some(_)) => {
+            return Err(Refusal::invalid("resume_from", "name a checkpoint or a seq, not both").into());
+        }
+    };
     let own_name =
         |text: &str| Name::of_session(text).map_err(|rule| Refusal::invalid("name", rule.to_string()));
     let wish = NewFork {
         name: new.name.as_deref().map(own_name).transpose()?,
         scope: new.scope.as_deref().map(scope).transpose()?,
         space: new.space.as_deref().map(|space| name("space", space)).transpose()?,
-        at: place.seq,
+        at,
         client: Some("http".to_owned()),
     };
     let id = api.engine.fork(caller, place.session, wish).await?;
@@ -49,6 +55,21 @@ pub(super) async fn fork(
     projects::mark_stale(api, &mut shown).await?;
     let [shown] = shown;
     Ok(shown)
+}
+
+/// The record with which the session was paused at a checkpoint: the last of its command.
+async fn pause(api: &Api, caller: Caller, id: SessionId, checkpoint: &str) -> Answer<u64> {
+    let unknown = || Refusal::invalid("checkpoint", "this session has no such checkpoint");
+    let wanted: CheckpointId = checkpoint.parse().map_err(|_| unknown())?;
+    let session = api.engine.look(caller, id).await?;
+    let from = session.control.checkpoint(wanted).ok_or_else(unknown)?.seq;
+    let paused = |record: Record| match &record.body {
+        Body::StateChanged(change) if change.to == StateName::Paused => Some(record.seq),
+        _ => None,
+    };
+    // A few records at most stand between the two.
+    let records = api.engine.records(caller, id, from, Some(from.saturating_add(PAUSE_RECORDS))).await?;
+    Ok(records.into_iter().find_map(paused).ok_or_else(unknown)?)
 }
 
 fn scope(word: &str) -> Result<Scope, Refusal> {

@@ -2,7 +2,10 @@
 //! document that describes it all is made from the handlers themselves.
 
 mod access;
+mod approvals;
 mod catalog;
+mod checkpoints;
+mod compactions;
 mod docs;
 mod error;
 mod extract;
@@ -81,6 +84,17 @@ fn routes(version: &str) -> (Router<Api>, utoipa::openapi::OpenApi) {
         .routes(routes!(runs::list))
         .routes(routes!(runs::read))
         .routes(routes!(runs::cancel))
+        .routes(routes!(checkpoints::list, checkpoints::create))
+        .routes(routes!(checkpoints::read))
+        .routes(routes!(checkpoints::edit))
+        .routes(routes!(checkpoints::resume))
+        .routes(routes!(checkpoints::rollback))
+        .routes(routes!(compactions::list, compactions::create))
+        .routes(routes!(compactions::read, compactions::change))
+        .routes(routes!(compactions::approve))
+        .routes(routes!(compactions::reject))
+        .routes(routes!(approvals::list))
+        .routes(routes!(approvals::answer))
         .routes(routes!(records::stream))
         .routes(routes!(catalog::models))
         .routes(routes!(catalog::agents))

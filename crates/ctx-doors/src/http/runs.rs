@@ -91,6 +91,10 @@ async fn whole(
     for record in &records {
         add(&mut shown, record);
     }
+    // What does not count any more may have been told so long after the run.
+    for message in shown.operator_message.iter_mut().chain(&mut shown.primary_response) {
+        message.superseded = !session.ledger.counts(message.id);
+    }
     Ok(Json(shown))
 }
 
@@ -121,13 +125,6 @@ fn add(run: &mut Run, record: &Record) {
                 Role::Subagent | Role::System | Role::Tool => {}
             }
         }
-        Body::QueuedDiscarded(gone) => {
-            if let Some(message) = &mut run.operator_message
-                && message.id == gone.message_id.0
-            {
-                message.superseded = true;
-            }
-        }
         _ => {}
     }
 }
@@ -149,6 +146,9 @@ fn shape(session_id: SessionId, run: &ctx_session::session::Run) -> Run {
     Run {
         id: run.id,
         session_id,
+        kind: run.kind,
+        finish_reason: run.finish_reason,
+        continues: run.continues,
         state: run.state.as_str().to_owned(),
         created_at: run.created_at.as_millis(),
         completed_at: run.completed_at.map(|time| time.as_millis()),

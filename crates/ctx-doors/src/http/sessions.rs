@@ -23,7 +23,7 @@ const PAGE_MAX: usize = 1_000;
 #[serde(deny_unknown_fields, default)]
 #[into_params(parameter_in = Query)]
 pub(super) struct ListQuery {
-    /// `idle`, `running`, `queued`, `ended` or `failed`.
+    /// `idle`, `running`, `queued`, `paused`, `ended` or `failed`.
     state: Option<String>,
     agent: Option<String>,
     /// The directory they work in.
@@ -40,7 +40,9 @@ pub(super) struct ListQuery {
 
 fn state_named(word: &str) -> Answer<StateName> {
     let found = StateName::ALL.into_iter().find(|state| state.as_str() == word);
-    Ok(found.ok_or_else(|| Refusal::invalid("state", "a state is idle, running, queued, ended or failed"))?)
+    Ok(found.ok_or_else(|| {
+        Refusal::invalid("state", "a state is idle, running, queued, paused, ended or failed")
+    })?)
 }
 
 pub(super) fn name(field: &'static str, text: &str) -> Result<Name, Refusal> {
@@ -275,6 +277,9 @@ pub(super) fn shape(summary: &Summary, details: &Details) -> Session {
         dsl_snapshot: meta.dsl_snapshot.clone(),
         pending_run: pending,
         current_run: current,
+        checkpoint: session.paused_at().map(|checkpoint| checkpoint.id()),
+        bound_issue: session.bound_issue,
+        pending_approvals: session.control.open_approvals().count(),
         queued: pending.is_some(),
         reason: pending.map(|_| "concurrency_limit".to_owned()),
         limit,

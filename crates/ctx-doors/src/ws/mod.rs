@@ -3,6 +3,7 @@
 //! `frames` says what an event looks like, `relay` numbers and keeps the frames of one session, `hub` holds the
 //! relays there are, `session` and `system` talk to one client each. What is refused is refused by HTTP, before.
 
+mod act;
 mod frames;
 mod hub;
 mod relay;

@@ -3,14 +3,16 @@
 use std::time::Duration;
 
 use axum::extract::ws::WebSocket;
+use ctx_api::http::Decision;
 use ctx_api::ws::{Closing, Hello, Received, Seqs, Welcome};
 use ctx_engine::Engine;
 use ctx_session::record::DetachReason;
-use ctx_session::{Code, Refusal, RunId, SessionId, Ulid};
+use ctx_session::{Code, Refusal, SessionId, Ulid};
 use futures_util::stream::SplitStream;
 use serde_json::Value;
 use tokio::sync::{mpsc, oneshot};
 
+use super::act::Act;
 use super::hub::Seat;
 use super::relay::{Read, Start};
 use super::talk::{Heard, Left, Out, Pulse, hear, split};
@@ -214,10 +216,12 @@ impl Guest {
         match (frame.channel.as_str(), frame.r#type.as_str()) {
             ("control", "ping") => out.control("pong", frame.payload).await,
             ("control", "pong") => Ok(()),
-            ("control", "cancel") => match self.cancel(&frame.payload, refusals) {
-                Ok(()) => Ok(()),
-                Err(refusal) => out.refuse(refusal).await,
-            },
+            ("control", "cancel" | "checkpoint" | "approval") => {
+                match self.act(&frame.r#type, frame.payload, refusals) {
+                    Ok(()) => Ok(()),
+                    Err(refusal) => out.refuse(refusal).await,
+                }
+            }
             ("control", "hello") => out.refuse(Refusal::new(Code::Einval, "hello has been said")).await,
             (channel, kind) => {
                 let message = format!("a client cannot send `{kind}` on `{channel}`");
@@ -226,17 +230,24 @@ impl Guest {
         }
     }
 
-    /// Cancelling takes as long as the run takes to stop; the frames go on meanwhile and show its end.
-    fn cancel(&self, payload: &Value, refusals: &mpsc::Sender<Refusal>) -> Result<(), Refusal> {
+    /// Begins what the operator asks for. The frames go on meanwhile and show what comes of it.
+    fn act(&self, kind: &str, payload: Value, refusals: &mpsc::Sender<Refusal>) -> Result<(), Refusal> {
         if self.attached.is_none() {
-            return Err(Refusal::new(Code::Eacces, "who observes cannot cancel"));
+            return Err(Refusal::new(Code::Eacces, format!("who observes cannot send `{kind}`")));
         }
-        let run = payload.get("run_id").and_then(Value::as_str).and_then(|run| run.parse::<RunId>().ok());
-        let run = run.ok_or_else(|| Refusal::invalid("run_id", "a cancel names its run: {\"run_id\": …}"))?;
+        let act = Act::read(kind, payload)?;
         let (engine, caller, id, refusals) =
             (self.engine.clone(), self.visitor.caller, self.id, refusals.clone());
         tokio::spawn(async move {
-            if let Err(refusal) = engine.cancel(caller, id, run).await {
+            let done = match act {
+                Act::Cancel { run_id } => engine.cancel(caller, id, run_id).await.map(drop),
+                Act::Checkpoint { reason } => engine.checkpoint(caller, id, reason).await.map(drop),
+                Act::Approval { approval_id, answer } => {
+                    let allow = answer.decision == Decision::Allow;
+                    engine.answer_approval(caller, id, approval_id, allow, answer.note.as_deref()).await
+                }
+            };
+            if let Err(refusal) = done {
                 let _ = refusals.send(refusal).await;
             }
         });

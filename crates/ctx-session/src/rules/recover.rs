@@ -45,7 +45,7 @@ pub(super) fn recover(session: &Session, cause: Interruption, now: Timestamp) ->
     records.extend(session.control.open_approvals().filter(is_lost).map(approval_interrupted));
     // What was going on in a paused run is gone; the run itself waits for the operator.
     if let Some(run) = waits {
-        records.extend(interrupted(session, run, now));
+        records.extend(interrupted(session, run, "the daemon stopped before this tool was done", now));
     }
     let to = match &session.state {
         State::Running { .. } | State::Idle => StateName::Idle,

@@ -244,7 +244,7 @@ pub(super) fn settle(
             usage: None,
         }));
     }
-    records.extend(interrupted(session, run.id, now));
+    records.extend(interrupted(session, run.id, "the run ended before this tool did", now));
     // Waiting in the queue is not work.
     let duration_ms = run.started_at.map_or(0, |started| now.millis_since(started));
     records.push(match outcome {
@@ -266,8 +266,8 @@ pub(super) fn settle(
     records
 }
 
-/// What settles the tools and approvals that a run left open.
-pub(super) fn interrupted(session: &Session, run: RunId, now: Timestamp) -> Vec<Body> {
+/// What settles the tools and approvals that a run left open. The model reads why.
+pub(super) fn interrupted(session: &Session, run: RunId, why: &str, now: Timestamp) -> Vec<Body> {
     let approvals = session.control.open_approvals().filter(|approval| approval.asked.turn_id == run);
     let mut records: Vec<Body> = approvals.map(approval_interrupted).collect();
     for (call_id, started) in session.open_tools_of(run) {
@@ -276,7 +276,7 @@ pub(super) fn interrupted(session: &Session, run: RunId, now: Timestamp) -> Vec<
             call_id,
             status: ToolStatus::Interrupted,
             duration_ms: now.millis_since(started),
-            output: "the run ended before this tool did".to_owned(),
+            output: why.to_owned(),
             truncated: false,
             blob: None,
         }));

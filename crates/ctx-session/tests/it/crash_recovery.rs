@@ -55,6 +55,53 @@ fn queued_survives_a_restart_as_queued_and_can_be_resumed() {
 }
 
 #[test]
+fn paused_survives_a_restart_as_paused_its_tools_are_interrupted_and_the_run_goes_on_from_the_log() {
+    check(
+        "post; progress tool=t1; ask p1 t1; pause; edit-prompt k1; restart; recover; recover; resume k1; finish done",
+        expect![[r#"
+            post: idle -> running | user, run_created, context, state_changed by message_posted | start r1, broadcast count | m1 r1 running
+            progress tool=t1: running | tool_started | - | done
+            ask p1 t1: running | approval_requested | - | done
+            pause: running -> paused | checkpoint_created, state_changed by checkpoint | broadcast count | k1
+            edit-prompt k1: paused | prompt_edited | - | done
+            restart: paused
+            recover: paused | approval_settled, tool_finished | - | done
+            recover: paused | - | - | ignored
+            resume k1: paused -> running | checkpoint_resumed, context, system, state_changed by checkpoint_resumed | continue r1, broadcast count | r1 running
+            finish done: running -> idle | run_finished, state_changed by run_completed | broadcast count | r1 done
+        "#]],
+    );
+    let world = scene("post; progress tool=t1; pause; restart; recover");
+    assert_eq!(world.session.current_run().map(|run| &run.state), Some(&RunState::Running));
+    let result = world.conversation().messages().last().unwrap().text();
+    assert_eq!(result, "the daemon stopped before this tool was done");
+}
+
+#[test]
+fn an_answer_that_was_read_to_its_end_before_the_restart_needs_nothing_more() {
+    check("post; pause; progress text=hi; restart; recover; resume k1", expect![[r#"
+        post: idle -> running | user, run_created, context, state_changed by message_posted | start r1, broadcast count | m1 r1 running
+        pause: running -> paused | checkpoint_created, state_changed by checkpoint | broadcast count | k1
+        progress text=hi: paused | assistant_finished | - | done
+        restart: paused
+        recover: paused | - | - | ignored
+        resume k1: paused -> idle | checkpoint_resumed, run_finished, state_changed by checkpoint_resumed | kill r1 | r1 done
+    "#]]);
+}
+
+#[test]
+fn a_compaction_that_waits_survives_a_restart_and_can_be_approved_or_rejected() {
+    for (last, expected) in [
+        ("approve x1", "paused -> running"),
+        ("reject x1", "paused -> idle"),
+        ("resume k1", "paused -> running"),
+    ] {
+        let mut world = scene("post; finish done; post; propose x1 gone=m1; restart; recover");
+        assert!(play(&mut world, last).contains(expected), "{last}");
+    }
+}
+
+#[test]
 fn idle_ended_and_failed_need_no_recovery() {
     check(
         "recover; post; finish done; restart; recover",
@@ -260,5 +307,59 @@ fn a_repeated_line_brings_nothing_back() {
         let over = session.runs().all(|run| run.state.is_over());
         assert!(over && session.open_tools().count() == 0, "{repeated:?}");
         assert_eq!(session.next_seq, world.session.next_seq, "{repeated:?}");
+    }
+}
+
+/// What is left of this script when the last `state_changed` is damaged.
+fn without_the_last_move(script: &str) -> World {
+    let whole = scene(script);
+    let last = whole.records.iter().rposition(|record| matches!(record.body, Body::StateChanged(_))).unwrap();
+    let mut records = whole.records.clone();
+    records.remove(last);
+    opened(records)
+}
+
+#[test]
+fn a_pause_whose_end_is_damaged_is_over() {
+    for (end, run) in [
+        ("resume k1", "failed"),
+        ("rollback k1", "cancelled"),
+        ("cancel", "cancelled"),
+        ("progress text=hi; resume k1", "done"),
+    ] {
+        let mut world = without_the_last_move(&format!("post; pause; {end}"));
+        assert_eq!(world.state(), StateName::Paused, "{end}");
+        let told = play(&mut world, "recover; recover; post");
+        assert!(
+            told.contains("recover: paused -> idle") && told.contains("recover: idle | - |"),
+            "{end}: {told}"
+        );
+        assert!(told.contains("post: idle -> running"), "{end}: {told}");
+        assert_eq!(world.session.runs().next().unwrap().state.as_str(), run, "{end}");
+    }
+}
+
+#[test]
+fn a_decision_on_a_compaction_whose_move_is_damaged_still_holds() {
+    for (end, state) in [("approve x1", "applied"), ("reject x1", "rejected")] {
+        let mut world = without_the_last_move(&format!("post; finish done; post; propose x1 gone=m1; {end}"));
+        assert!(play(&mut world, "recover").contains("paused -> idle"), "{end}");
+        assert_eq!(world.session.control.compactions[0].state.as_str(), state);
+        assert!(world.session.runs().all(|run| run.state.is_over()), "{end}");
+    }
+}
+
+#[test]
+fn a_session_whose_checkpoint_is_damaged_is_not_paused() {
+    let damaged = |script: &str| {
+        opened(without(&scene(script), |body| {
+            matches!(body, Body::CheckpointCreated(_) | Body::Compaction(_))
+        }))
+    };
+    for script in ["post; pause", "post; propose x1", "post; pause; rollback k1; post; pause"] {
+        let mut world = damaged(script);
+        assert_eq!(world.state(), StateName::Idle, "{script}");
+        play(&mut world, "recover");
+        assert!(world.session.runs().all(|run| run.state.is_over()), "{script}");
     }
 }

@@ -6,7 +6,6 @@ use ctx_session::rules::Fork;
 use ctx_session::{Body, Code, Name, Record, RunState, Scope, Session, SessionId, StateName, Ulid};
 use expect_test::expect;
 
-use crate::log::replay;
 use crate::pairs::{SCENES, set};
 use crate::script::{play, scene};
 use crate::world::{OWNER, World};
@@ -32,8 +31,8 @@ fn forked(world: &World) -> World {
     let mut records = world.records.clone();
     records[0] = Record { seq: 0, time: world.now, body: Body::SessionMeta(Box::new(meta)) };
     records.push(Record { seq: last + 1, time: world.now, body: end });
-    fork.session = replay(&records);
     fork.records = records;
+    fork.restart();
     fork.now = world.now;
     fork
 }
@@ -68,11 +67,45 @@ fn an_open_run_is_cancelled_in_the_fork_alone_and_its_tools_are_settled() {
     assert_eq!(source.session.open_tools().count(), 1);
     let mut late = forked(&source);
     expect![[r#"
-        finish done: idle | - | - | 01M7EWN2Q82452VV4909EC3V37 cancelled
-        cancel: idle | - | - | 01M7EWN2Q82452VV4909EC3V37 cancelled
+        finish done: idle | - | - | r1 cancelled
+        cancel: idle | - | - | r1 cancelled
         recover: idle | - | - | ignored
     "#]]
     .assert_eq(&play(&mut late, "finish done; cancel; recover"));
+}
+
+#[test]
+fn a_fork_of_a_paused_session_has_its_checkpoints_to_go_back_to_and_nothing_that_waits() {
+    let source = scene(
+        "bind i1; post; progress tool=t1; ask p1 t1; pause; progress text=hi calls; progress tool=t2; progress tool-done=t1",
+    );
+    let mut fork = forked(&source);
+    is_rested(&fork.session);
+    assert_eq!(
+        (source.session.pending_calls().len(), source.session.control.open_approvals().count()),
+        (1, 1)
+    );
+    expect![[r#"
+        resume k1: refused EBUSY session is not paused at this checkpoint any more
+        edit-prompt k1: refused EBUSY session is not paused at this checkpoint any more
+        allow p1: refused ENOENT no approval 000000000000000000E0000001 in this session
+        rollback k1: idle | rolled_back | - | k1
+        post: idle -> running | user, run_created, context, state_changed by message_posted | start r2, broadcast count | m2 r2 running
+    "#]].assert_eq(&play(&mut fork, "resume k1; edit-prompt k1; allow p1; rollback k1; post"));
+}
+
+#[test]
+fn a_fork_of_a_session_that_waits_for_a_compaction_does_not_wait_for_it() {
+    let mut fork = forked(&scene("post; finish done; post; propose x1 gone=m1"));
+    is_rested(&fork.session);
+    expect![[r#"
+        approve x1: refused EBUSY this compaction does not wait for an answer
+        reject x1: refused EBUSY this compaction does not wait for an answer
+        flag x1 bad: idle | compaction_flagged | - | done
+        post: idle -> running | user, run_created, context, state_changed by message_posted | start r3, broadcast count | m3 r3 running
+        finish done: running -> idle | run_finished, state_changed by run_completed | broadcast count | r3 done
+    "#]].assert_eq(&play(&mut fork, "approve x1; reject x1; flag x1 bad; post; finish done"));
+    assert_eq!(fork.counting().len(), 3, "nothing was superseded");
 }
 
 #[test]

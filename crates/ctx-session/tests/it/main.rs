@@ -19,7 +19,11 @@ macro_rules! variants {
     };
 }
 
+mod approvals;
 mod archive;
+mod binding;
+mod checkpoints;
+mod compactions;
 mod conversation;
 mod crash_recovery;
 mod diagram;

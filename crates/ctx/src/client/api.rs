@@ -47,6 +47,11 @@ impl<'a> Api<'a> {
         self.call(Method::PUT, path, Some(body))
     }
 
+    pub fn patch<T: DeserializeOwned>(&self, path: &str, body: &impl Serialize) -> Result<T, Failure> {
+        let body = serde_json::to_vec(body).map_err(|error| Failure::new(Code::Eio, error.to_string()))?;
+        self.call(Method::PATCH, path, Some(body))
+    }
+
     /// A DELETE answers with nothing.
     pub fn delete(&self, path: &str) -> Result<(), Failure> {
         runtime()?.block_on(self.exchange(Method::DELETE, path, None)).map(|_| ())

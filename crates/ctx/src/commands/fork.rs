@@ -4,6 +4,7 @@ use std::io::Write;
 
 use ctx_api::http::{NewSession, ResumeAt, ResumeFrom, Session};
 
+use super::checkpoints;
 use crate::client::Api;
 use crate::failure::Failure;
 use crate::root::Root;
@@ -11,7 +12,7 @@ use crate::{output, sessions};
 
 /// Begin a session as a copy of another
 ///
-/// Everything that was said, up to now or to a record, is in both; from there on they share nothing. The fork is
+/// Everything that was said, up to now, a checkpoint or a record, is in both; from there on they share nothing. The fork is
 /// idle, whatever the other is doing, and the other is not touched. Prints the new session's id.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
@@ -27,6 +28,9 @@ pub struct Args {
     /// Up to this record of its log, which must end a command
     #[arg(long, value_name = "SEQ")]
     at: Option<u64>,
+    /// Up to where it was paused at this checkpoint; an id or the beginning of one
+    #[arg(long, value_name = "ID", conflicts_with = "at")]
+    checkpoint: Option<String>,
     /// The fork's name [default: its id]
     #[arg(long, value_name = "NAME")]
     name: Option<String>,
@@ -39,10 +43,13 @@ pub fn run(args: Args, root: &Root) -> Result<(), Failure> {
     let reader = root.reader()?;
     let source = sessions::find(&reader, &args.session)?;
     let meta = reader.meta(&source)?;
-    let place = ResumeAt { session: meta.id, seq: args.at, checkpoint: None };
+    let api = Api::new(root);
+    let checkpoint = args.checkpoint.map(|word| checkpoints::find(&api, meta.id, &word)).transpose()?;
+    let checkpoint = checkpoint.map(|id| id.to_string());
+    let place = ResumeAt { session: meta.id, seq: args.at, checkpoint };
     let new =
         NewSession { name: args.name, resume_from: Some(ResumeFrom::At(place)), ..NewSession::default() };
-    let fork: Session = Api::new(root).post_with(&format!("/projects/{}/sessions", meta.project), &new)?;
+    let fork: Session = api.post_with(&format!("/projects/{}/sessions", meta.project), &new)?;
     if args.json {
         return output::json(&fork);
     }

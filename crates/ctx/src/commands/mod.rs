@@ -1,9 +1,12 @@
 //! One file per command: its arguments, its help, its work.
 
+pub mod approve;
 pub mod archive;
 pub mod audit;
 pub mod cancel;
 pub mod chat;
+pub mod checkpoints;
+pub mod compact;
 pub mod completions;
 pub mod config;
 pub mod doctor;
@@ -15,11 +18,15 @@ pub mod latest;
 pub mod log;
 pub mod ls;
 pub mod mcp;
+pub mod pause;
+pub mod prompt;
 pub mod purge;
 pub mod queue;
 pub mod reindex;
 pub mod rename;
 pub mod repair;
+pub mod resume;
+pub mod rollback;
 pub mod search;
 pub mod send;
 pub mod serve;

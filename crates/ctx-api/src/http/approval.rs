@@ -1,0 +1,50 @@
+//! Approvals: tool calls that wait, or waited, for the operator.
+
+use ctx_session::{ApprovalId, CallId, RunId, SessionId};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use utoipa::ToSchema;
+
+/// A tool call that waits, or waited, for an answer. Times are epoch milliseconds.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct Approval {
+    #[schema(value_type = String)]
+    pub id: ApprovalId,
+    #[schema(value_type = String)]
+    pub session_id: SessionId,
+    #[schema(value_type = String)]
+    pub run_id: RunId,
+    #[schema(value_type = String)]
+    pub call_id: CallId,
+    pub tool: String,
+    /// What the call touches, such as a path.
+    pub subject: Option<String>,
+    #[schema(value_type = Object)]
+    pub input: Value,
+    /// `pending`, `allow`, `deny`, `timeout` or `interrupted`.
+    pub state: String,
+    pub created_at: u64,
+    /// When it is denied if nobody answers; a pause puts it off.
+    pub expires_at: u64,
+    pub settled_at: Option<u64>,
+    /// Who answered.
+    pub by: Option<u32>,
+    /// What the model is told with the answer.
+    pub note: Option<String>,
+}
+
+/// `POST …/approvals/:aid`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ApprovalAnswer {
+    pub decision: Decision,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub note: Option<String>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Decision {
+    Allow,
+    Deny,
+}

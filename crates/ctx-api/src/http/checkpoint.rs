@@ -1,0 +1,119 @@
+//! Checkpoints: where a session was paused, what it was about to do, and under which prompts.
+
+use ctx_session::{CallId, CheckpointId, CompactionId, RunId, SessionId, Ulid};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use utoipa::ToSchema;
+
+use super::Compaction;
+
+/// A checkpoint. Times are epoch milliseconds. In a list without tool calls and texts.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct Checkpoint {
+    #[schema(value_type = String)]
+    pub id: CheckpointId,
+    #[schema(value_type = String)]
+    pub session_id: SessionId,
+    /// The run that was paused, or that proposed a compaction.
+    #[schema(value_type = String)]
+    pub run_id: RunId,
+    pub created_at: u64,
+    /// `operator`, `model` or `compaction`.
+    pub created_by: String,
+    /// The operator's label, the model's reason, or `compaction_pending`.
+    pub reason: Option<String>,
+    #[schema(value_type = Option<String>)]
+    pub compaction_id: Option<CompactionId>,
+    /// The last message at the pause.
+    #[schema(value_type = Option<String>)]
+    pub message_history_cursor: Option<Ulid>,
+    #[schema(value_type = Vec<Object>)]
+    pub active_subagents: Vec<Value>,
+    /// What was in flight at the pause, or asked for since.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pending_tool_calls: Option<Vec<PendingToolCall>>,
+    pub prompts_in_effect: Vec<PromptSnapshot>,
+    /// Oldest first; they hold once the session is resumed.
+    pub prompt_edits: Vec<PromptEdit>,
+    pub resumed_at: Option<u64>,
+    pub rolled_back: bool,
+    /// The earlier checkpoint that a rollback went to.
+    #[schema(value_type = Option<String>)]
+    pub superseded_by: Option<CheckpointId>,
+    /// Older than those of the active list.
+    pub archived: bool,
+    /// The compaction that it was made for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub compaction: Option<Compaction>,
+}
+
+/// A tool call that a pause met in the middle.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct PendingToolCall {
+    #[schema(value_type = String)]
+    pub id: CallId,
+    pub name: String,
+    #[schema(value_type = Object)]
+    pub input: Value,
+    /// `pending`: starts on resume; `running`: has no result yet; `finished`: has one by now.
+    pub state: String,
+}
+
+/// A prompt as it was when the session was paused.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct PromptSnapshot {
+    /// `primary`, or a subagent's name.
+    pub target: String,
+    pub content_hash: String,
+    pub editable: bool,
+    /// Its text; not in a list.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub content: Option<String>,
+}
+
+/// An edit of a prompt at a checkpoint.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct PromptEdit {
+    pub target: String,
+    pub old_hash: String,
+    pub new_hash: String,
+    pub by: u32,
+    pub at: u64,
+    /// Its text, of the newest edit of each prompt; not in a list.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub content: Option<String>,
+}
+
+/// `POST /sessions/:id/checkpoints`.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct NewCheckpoint {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+}
+
+/// `PUT …/prompts/:target`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct PromptContent {
+    pub content: String,
+}
+
+/// `POST …/:cid/resume`.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Resume {
+    /// The bound issue is resolved with it.
+    #[serde(default)]
+    pub resolve: bool,
+}
+
+/// What came of a command after which a run may go on.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct WentOn {
+    /// The run that goes on, or that came to its end with this; null: there was none.
+    #[schema(value_type = Option<String>)]
+    pub run_id: Option<RunId>,
+    /// The session's: `running`, or `idle` when nothing was left to do.
+    pub state: String,
+}

@@ -1,0 +1,319 @@
+//! `ctx compact`: makes a conversation shorter for its model, and answers proposals to do so.
+
+use std::io::Write;
+
+use clap::{Subcommand, ValueEnum};
+use ctx_api::http::{
+    Compaction, CompactionApproval, CompactionChange, CompactionRow, List, NewCompaction, Session, WentOn,
+};
+use ctx_session::record::{CompactionFlag, Strategy};
+use ctx_session::{Code, CompactionId, SessionId, Timestamp};
+
+use super::checkpoints;
+use crate::client::Api;
+use crate::failure::Failure;
+use crate::output::{self, Paint};
+use crate::root::Root;
+use crate::{sessions, table, words};
+
+/// Make a conversation shorter for its model
+///
+/// The oldest exchanges are dropped, or a summary stands for them from then on; nothing is deleted, and a rollback
+/// brings them back. With the strategy `checkpoint` it is only proposed: the session pauses until you approve or
+/// reject it. The last exchange always stays.
+#[derive(Debug, clap::Args)]
+#[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
+#[command(after_help = "\
+Examples:
+  ctx compact coder               as the agent is set up to
+  ctx compact coder --strategy drop
+  ctx compact list coder
+  ctx compact approve coder --summary 'we agreed on the schema'
+  ctx compact flag coder 01K9Y bad --notes 'forgot the schema'")]
+pub struct Args {
+    #[command(subcommand)]
+    what: Option<What>,
+    /// agent/name, an id or the beginning of one; an agent alone means its current session
+    #[arg(value_name = "SESSION", required = true)]
+    session: Option<String>,
+    /// How [default: the agent's own]
+    #[arg(long, value_name = "STRATEGY")]
+    strategy: Option<How>,
+    /// Print the run as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum How {
+    /// The oldest exchanges go
+    Drop,
+    /// The model sums them up
+    Summarize,
+    /// A command or a subagent of the project does
+    Delegate,
+    /// It is proposed, and you decide
+    Checkpoint,
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum Flag {
+    Good,
+    Bad,
+    Neutral,
+    /// Take it back
+    None,
+}
+
+#[derive(Debug, Subcommand)]
+enum What {
+    /// List the compactions of a session, newest last
+    List {
+        #[arg(value_name = "SESSION")]
+        session: String,
+        /// Print one JSON object a line
+        #[arg(long)]
+        json: bool,
+    },
+    /// Show one
+    Show {
+        #[command(flatten)]
+        which: Which,
+    },
+    /// Let a proposed one take effect; the run goes on
+    Approve {
+        #[command(flatten)]
+        which: Which,
+        /// The text that is to stand for what goes [default: what was proposed]
+        #[arg(long, value_name = "TEXT")]
+        summary: Option<String>,
+        /// A message that is to go, instead of those proposed; may be given again
+        #[arg(long = "message", value_name = "ID")]
+        messages: Vec<ctx_session::Ulid>,
+    },
+    /// Turn a proposed one down; the session is idle then
+    Reject {
+        #[command(flatten)]
+        which: Which,
+    },
+    /// Say what you think of one
+    Flag {
+        #[arg(value_name = "SESSION")]
+        session: String,
+        /// An id or the beginning of one
+        #[arg(value_name = "COMPACTION")]
+        compaction: String,
+        #[arg(value_name = "FLAG")]
+        flag: Flag,
+        /// In your words
+        #[arg(long, value_name = "TEXT")]
+        notes: Option<String>,
+    },
+}
+
+#[derive(Debug, clap::Args)]
+struct Which {
+    #[arg(value_name = "SESSION")]
+    session: String,
+    /// An id or the beginning of one [default: the one that waits, else the newest]
+    #[arg(value_name = "COMPACTION")]
+    compaction: Option<String>,
+    /// Print it as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+pub fn run(args: Args, root: &Root) -> Result<(), Failure> {
+    let api = Api::new(root);
+    match args.what {
+        None => {
+            let session = args.session.unwrap_or_default();
+            begin(root, &api, &session, args.strategy, args.json)
+        }
+        Some(What::List { session, json }) => list(&api, sessions::find_id(root, &session)?, json),
+        Some(What::Show { which }) => {
+            let (_, one) = chosen(root, &api, &which)?;
+            if which.json { output::json(&one) } else { show(&one) }
+        }
+        Some(What::Approve { which, summary, messages }) => {
+            let superseded_message_ids = (!messages.is_empty()).then_some(messages);
+            approve(root, &api, &which, &CompactionApproval { superseded_message_ids, summary })
+        }
+        Some(What::Reject { which }) => {
+            let (id, one) = chosen(root, &api, &which)?;
+            let done: Compaction = api.post(&format!("/sessions/{id}/compactions/{}/reject", one.id))?;
+            if which.json {
+                return output::json(&done);
+            }
+            output::say("rejected; the session is idle and nothing was changed");
+            Ok(())
+        }
+        Some(What::Flag { session, compaction, flag, notes }) => {
+            let id = sessions::find_id(root, &session)?;
+            let compaction = find(&api, id, &compaction)?.id;
+            let flag = match flag {
+                Flag::Good => Some(CompactionFlag::Good),
+                Flag::Bad => Some(CompactionFlag::Bad),
+                Flag::Neutral => Some(CompactionFlag::Neutral),
+                Flag::None => None,
+            };
+            let change = CompactionChange { operator_flag: Some(flag), operator_notes: notes.map(Some) };
+            let _: Compaction = api.patch(&format!("/sessions/{id}/compactions/{compaction}"), &change)?;
+            output::say("noted");
+            Ok(())
+        }
+    }
+}
+
+fn begin(root: &Root, api: &Api<'_>, session: &str, how: Option<How>, json: bool) -> Result<(), Failure> {
+    let id = sessions::find_id(root, session)?;
+    let strategy = how.map(|how| match how {
+        How::Drop => Strategy::Drop,
+        How::Summarize => Strategy::Summarize,
+        How::Delegate => Strategy::Delegate,
+        How::Checkpoint => Strategy::Checkpoint,
+    });
+    let begun: WentOn = api.post_with(&format!("/sessions/{id}/compactions"), &NewCompaction { strategy })?;
+    if json {
+        return output::json(&begun);
+    }
+    output::say(format_args!("begun; `ctx compact show {session}` shows what came of it"));
+    Ok(())
+}
+
+fn approve(root: &Root, api: &Api<'_>, which: &Which, how: &CompactionApproval) -> Result<(), Failure> {
+    let (id, one) = chosen(root, api, which)?;
+    let done: WentOn = api.post_with(&format!("/sessions/{id}/compactions/{}/approve", one.id), how)?;
+    if which.json {
+        return output::json(&done);
+    }
+    match done.run_id {
+        Some(run) => output::say(format_args!("approved; run {run} goes on, `ctx log -f {id}` follows it")),
+        None => output::say("approved; the session is idle"),
+    }
+    Ok(())
+}
+
+/// Every row, page by page, oldest first.
+fn all(api: &Api<'_>, id: SessionId) -> Result<Vec<CompactionRow>, Failure> {
+    let mut all = Vec::new();
+    let mut cursor = String::new();
+    loop {
+        let path = format!("/sessions/{id}/compactions?limit=1000{cursor}");
+        let page: List<CompactionRow> = api.get(&path)?;
+        all.extend(page.items);
+        match page.next {
+            Some(next) => cursor = format!("&cursor={next}"),
+            None => return Ok(all),
+        }
+    }
+}
+
+/// The compaction that was named, else the one that waits, else the newest.
+fn chosen(root: &Root, api: &Api<'_>, which: &Which) -> Result<(SessionId, Compaction), Failure> {
+    let id = sessions::find_id(root, &which.session)?;
+    if let Some(word) = &which.compaction {
+        return Ok((id, find(api, id, word)?));
+    }
+    if let Some(at) = api.get::<Session>(&format!("/sessions/{id}"))?.checkpoint {
+        let waits = checkpoints::all(api, id, false)?.into_iter().find(|one| one.id == at);
+        if let Some(compaction) = waits.and_then(|one| one.compaction) {
+            return Ok((id, compaction));
+        }
+    }
+    let newest = all(api, id)?.into_iter().rev().find_map(|row| match row {
+        CompactionRow::Compaction(one) => Some(*one),
+        CompactionRow::Aggregate(_) => None,
+    });
+    newest.map(|one| (id, one)).ok_or_else(|| {
+        Failure::new(Code::Enoent, format!("{} has no compaction", which.session))
+            .hint("`ctx compact SESSION` makes one")
+    })
+}
+
+/// The compaction that an id, or the beginning of one, means.
+fn find(api: &Api<'_>, id: SessionId, word: &str) -> Result<Compaction, Failure> {
+    if let Ok(whole) = word.parse::<CompactionId>() {
+        return api.get(&format!("/sessions/{id}/compactions/{whole}"));
+    }
+    let begin = word.to_ascii_uppercase();
+    let mut found = all(api, id)?.into_iter().filter_map(|row| match row {
+        CompactionRow::Compaction(one) if one.id.to_string().starts_with(&begin) => Some(*one),
+        CompactionRow::Compaction(_) | CompactionRow::Aggregate(_) => None,
+    });
+    match (found.next(), found.next()) {
+        (Some(one), None) => Ok(one),
+        (None, _) => {
+            Err(Failure::new(Code::Enoent, format!("there is no compaction {word} in this session"))
+                .hint("`ctx compact list` lists them"))
+        }
+        (Some(_), Some(_)) => {
+            Err(Failure::new(Code::Einval, format!("several compactions begin with {word}"))
+                .hint("write more of its id"))
+        }
+    }
+}
+
+fn list(api: &Api<'_>, id: SessionId, json: bool) -> Result<(), Failure> {
+    let rows = all(api, id)?;
+    if json {
+        return rows.iter().try_for_each(output::json);
+    }
+    if rows.is_empty() {
+        output::say("no compactions");
+    }
+    let (now, paint) = (words::now(), Paint::for_stdout());
+    let age = |millis: u64| words::age(now, Timestamp::from_millis(millis));
+    let cells = rows.iter().map(|row| match row {
+        CompactionRow::Aggregate(many) => {
+            let what = format!("{} compactions before", many.count);
+            [what, age(many.before), String::new(), String::new(), String::new()].map(table::Cell::new).into()
+        }
+        CompactionRow::Compaction(one) => {
+            let state = if one.rolled_back { "undone" } else { &one.state };
+            let painted = if state == "proposed" { paint.yellow(state) } else { state.to_owned() };
+            let what = one.summary.as_deref().or(one.fallback_reason.as_deref()).unwrap_or_default();
+            let count = one.superseded_message_ids.len();
+            vec![
+                table::Cell::new(one.id.to_string()),
+                table::Cell::new(age(one.created_at)),
+                table::Cell::new(one.strategy.as_str()),
+                table::Cell::painted(state, painted),
+                table::Cell::new(format!("{count} messages {}", output::plain(what)).trim_end()),
+            ]
+        }
+    });
+    let head = ["COMPACTION", "AGE", "STRATEGY", "STATE", "WHAT"];
+    let text = table::render(&head, cells.collect(), output::width(), paint);
+    std::io::stdout().write_all(text.as_bytes())?;
+    Ok(())
+}
+
+/// All that is known of one, for a person.
+fn show(one: &Compaction) -> Result<(), Failure> {
+    let mut out = output::stdout();
+    let percent = |share: f64| format!("{:.0}%", share * 100.0);
+    writeln!(out, "{} {}", Paint::for_stdout().bold("compaction"), one.id)?;
+    writeln!(out, "made       {}", words::date_time(Timestamp::from_millis(one.created_at)))?;
+    writeln!(out, "strategy   {}", one.strategy.as_str())?;
+    writeln!(out, "state      {}{}", one.state, if one.rolled_back { ", undone by a rollback" } else { "" })?;
+    writeln!(out, "window     {} to {}", percent(one.threshold_estimate), percent(one.after_estimate))?;
+    if let Some(reason) = &one.fallback_reason {
+        writeln!(out, "fallback   {}", output::plain(reason))?;
+    }
+    if let Some(flag) = one.operator_flag {
+        let flag = serde_json::to_value(flag).unwrap_or_default();
+        writeln!(out, "flag       {}", flag.as_str().unwrap_or_default())?;
+    }
+    if let Some(notes) = &one.operator_notes {
+        writeln!(out, "notes      {}", output::plain(notes))?;
+    }
+    for message in &one.superseded_message_ids {
+        writeln!(out, "message    {message}")?;
+    }
+    if let Some(summary) = &one.summary {
+        writeln!(out, "\n{}", output::plain(summary))?;
+    }
+    out.flush()?;
+    Ok(())
+}
