@@ -47,6 +47,8 @@ pub(crate) struct Inner {
     pub connections: Connections,
     pub news: Newsroom,
     pub projects: Projects,
+    /// Held while a session is bound to an issue, so that no two get the same one.
+    pub binding: tokio::sync::Mutex<()>,
     pub started_at: Timestamp,
     pub active: Mutex<HashMap<SessionId, DriverLink>>,
     /// The group of each user that has come in: their files belong to it.
@@ -86,6 +88,7 @@ impl Inner {
             connections: Connections::default(),
             news: Newsroom::default(),
             projects: Projects::new(parts.project_files, parts.workspace),
+            binding: tokio::sync::Mutex::default(),
             started_at: now,
             active: Mutex::default(),
             groups: Mutex::default(),

@@ -249,6 +249,10 @@ pub(super) fn shape(summary: &Summary, details: &Details) -> Session {
         S::Paused { .. } => (None, details.current_run, None),
         S::Idle | S::Ended | S::Failed(_) => (None, None, None),
     };
+    let checkpoint = match &details.state {
+        S::Paused { checkpoint } => Some(*checkpoint),
+        S::Idle | S::Running { .. } | S::Queued { .. } | S::Ended | S::Failed(_) => None,
+    };
     let failure = match &details.state {
         S::Failed(failure) => Some(failure.clone()),
         S::Idle | S::Running { .. } | S::Queued { .. } | S::Paused { .. } | S::Ended => None,
@@ -277,9 +281,9 @@ pub(super) fn shape(summary: &Summary, details: &Details) -> Session {
         dsl_snapshot: meta.dsl_snapshot.clone(),
         pending_run: pending,
         current_run: current,
-        checkpoint: session.paused_at().map(|checkpoint| checkpoint.id()),
-        bound_issue: session.bound_issue,
-        pending_approvals: session.control.open_approvals().count(),
+        checkpoint,
+        bound_issue: details.bound_issue,
+        pending_approvals: details.approvals,
         queued: pending.is_some(),
         reason: pending.map(|_| "concurrency_limit".to_owned()),
         limit,

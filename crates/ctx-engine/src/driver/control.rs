@@ -18,6 +18,7 @@ use tokio::time::Instant;
 
 use super::{Driver, Mail, Reply, no_admission};
 use crate::core::Core;
+use crate::issues::Bound;
 use crate::port::{ApprovalAsk, Approved, Step, Stopped};
 
 type Answered<T> = oneshot::Sender<Result<T, Stopped>>;
@@ -99,7 +100,7 @@ impl Driver {
                     input: call.input.clone(),
                 })
                 .collect(),
-            todos: self.open_todos(),
+            todos: self.inner.todos_left(&core.session),
         };
         let _ = reply.send(Ok(step));
     }
@@ -336,24 +337,17 @@ impl Driver {
         !due.is_empty()
     }
 
-    /// Open todos of the bound issue, as the reminder has them.
-    fn open_todos(&self) -> Vec<String> {
-        Vec::new()
-    }
-
-    pub(super) async fn on_issue(
-        &mut self,
-        run: RunId,
-        _act: IssueAct,
-        reply: Answered<Result<String, Refusal>>,
-    ) {
-        let answer = if self.is_current(run) {
-            let message = "no issue is bound to this session; ask the operator to bind one";
-            Ok(Err(Refusal::new(Code::Enoent, message)))
-        } else {
-            Err(Stopped)
+    /// A run asks something of the bound issue. Another log than the session's: the driver only passes it on.
+    pub(super) fn on_issue(&mut self, run: RunId, act: IssueAct, reply: Answered<Result<String, Refusal>>) {
+        let Some(core) = self.core_ref().filter(|_| self.is_current(run)) else {
+            let _ = reply.send(Err(Stopped));
+            return;
         };
-        let _ = reply.send(answer);
+        let bound = Bound::of(&core.session);
+        let inner = self.inner.clone();
+        tokio::task::spawn_blocking(move || {
+            let _ = reply.send(Ok(inner.act_on_issue(&bound, act)));
+        });
     }
 }
 

@@ -99,7 +99,7 @@ impl Driver {
             Mail::Step { run, reply } => self.on_step(run, reply),
             Mail::Approval { run, ask, reply } => self.on_approval(run, ask, reply).await,
             Mail::Pause { run, call, reason, reply } => self.on_pause(run, call, reason, reply).await,
-            Mail::Issue { run, act, reply } => self.on_issue(run, act, reply).await,
+            Mail::Issue { run, act, reply } => self.on_issue(run, act, reply),
             Mail::Pack { run, json } => self.on_pack(run, json).await,
             Mail::RunEnded { run, outcome } => self.on_run_ended(run, outcome).await,
             Mail::LetGo => return self.let_go(),

@@ -124,12 +124,17 @@ impl Inner {
         Ok(log)
     }
 
+    /// Every log there is.
+    pub(crate) fn project_logs(&self) -> Vec<Arc<ProjectLog>> {
+        lock(&self.projects.logs).values().cloned().collect()
+    }
+
     fn whose(&self, owner: u32) -> Whose {
         if owner == self.daemon_uid { Whose::Daemon } else { Whose::User(self.owner_of_uid(owner)) }
     }
 
     fn registered(&self) -> Vec<(Name, Entry)> {
-        let logs: Vec<Arc<ProjectLog>> = lock(&self.projects.logs).values().cloned().collect();
+        let logs = self.project_logs();
         let entry = |log: Arc<ProjectLog>| {
             log.with(|project| Some((project.slug.clone(), project.registered()?.clone())))
         };

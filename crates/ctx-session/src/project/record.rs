@@ -4,6 +4,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::issue::{IssueChanged, IssueClaimed, IssueCreated, TodoAdded, TodoChanged};
+use crate::ids::IssueId;
 use crate::name::Name;
 use crate::time::Timestamp;
 
@@ -64,6 +65,20 @@ pub enum Decoded {
 }
 
 impl ProjectBody {
+    /// The issue that a record begins.
+    pub fn created_issue(&self) -> Option<IssueId> {
+        match self {
+            ProjectBody::IssueCreated(created) => Some(created.issue_id),
+            ProjectBody::ProjectAdded(_)
+            | ProjectBody::ProjectMoved(_)
+            | ProjectBody::ProjectRemoved(_)
+            | ProjectBody::IssueChanged(_)
+            | ProjectBody::IssueClaimed(_)
+            | ProjectBody::TodoAdded(_)
+            | ProjectBody::TodoChanged(_) => None,
+        }
+    }
+
     /// The body as the journal wants it: a JSON object that begins with its `type`.
     pub fn to_json(&self) -> String {
         // Serialising these types cannot fail: no map has keys that are not strings.

@@ -79,14 +79,17 @@ fn paused_survives_a_restart_as_paused_its_tools_are_interrupted_and_the_run_goe
 
 #[test]
 fn an_answer_that_was_read_to_its_end_before_the_restart_needs_nothing_more() {
-    check("post; pause; progress text=hi; restart; recover; resume k1", expect![[r#"
+    check(
+        "post; pause; progress text=hi; restart; recover; resume k1",
+        expect![[r#"
         post: idle -> running | user, run_created, context, state_changed by message_posted | start r1, broadcast count | m1 r1 running
         pause: running -> paused | checkpoint_created, state_changed by checkpoint | broadcast count | k1
         progress text=hi: paused | assistant_finished | - | done
         restart: paused
         recover: paused | - | - | ignored
         resume k1: paused -> idle | checkpoint_resumed, run_finished, state_changed by checkpoint_resumed | kill r1 | r1 done
-    "#]]);
+    "#]],
+    );
 }
 
 #[test]

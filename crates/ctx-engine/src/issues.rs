@@ -1,0 +1,274 @@
+//! Issues and todos of a project, and the session that works on one.
+//!
+//! An issue lives in its project's log. Which session works on it is said twice, on purpose: the session points at the
+//! issue, and the project's log has the claim. A claim counts only while its session points back and is not over, so
+//! that a crash between the two leaves nothing behind.
+
+use std::sync::Arc;
+
+use ctx_session::issue::{IssueAct, IssueStatus, TodoOp};
+use ctx_session::project::{Change, Criterion, Issue, IssueCommand, IssueGiven, ProjectBody, Who};
+use ctx_session::{CheckpointId, Code, IssueId, Name, Refusal, RunId, RunState, Session, SessionId};
+
+use crate::driver::{Ask, Reply};
+use crate::engine::{Caller, Engine, NewSession};
+use crate::inner::Inner;
+use crate::projects::ProjectLog;
+
+/// An issue and the project it belongs to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct IssueView {
+    pub project: Name,
+    pub issue: Issue,
+}
+
+/// An issue to be made.
+#[derive(Debug, Clone, Default)]
+pub struct NewIssue {
+    pub title: String,
+    pub body: String,
+    pub criteria: Vec<Criterion>,
+}
+
+fn not_there(id: IssueId) -> Refusal {
+    Refusal::new(Code::Enoent, format!("there is no issue {id}"))
+}
+
+impl Inner {
+    /// The log that has an issue.
+    fn log_of_issue(&self, id: IssueId) -> Option<(Name, Arc<ProjectLog>)> {
+        let logs = self.project_logs().into_iter();
+        logs.map(|log| (log.with(|project| project.slug.clone()), log))
+            .find(|(_, log)| log.with(|project| project.issue(id).is_some()))
+    }
+
+    /// Decides and writes. Blocking.
+    fn perform_issue(&self, log: &ProjectLog, command: &IssueCommand) -> Result<(), Refusal> {
+        let now = self.fresh.now();
+        log.perform(now, |project| {
+            let mut ids = self.fresh.ids();
+            project.decide_issue(command, &mut IssueGiven { now, ids: &mut ids, limits: &self.limits })
+        })
+        .map(drop)
+    }
+
+    /// What is left to do on the issue that a session is bound to.
+    pub(crate) fn todos_left(&self, session: &Session) -> Vec<String> {
+        let Some(id) = session.bound_issue else { return Vec::new() };
+        let log = self.project_log(&session.meta.project).ok();
+        let left = log.and_then(|log| log.with(|project| project.issue(id).map(Issue::left)));
+        left.unwrap_or_default()
+    }
+
+    /// What a run asks of the bound issue; the answer is for its model. Blocking.
+    pub(crate) fn act_on_issue(&self, session: &Bound, act: IssueAct) -> Result<String, Refusal> {
+        let Some(id) = session.issue else {
+            let message = "no issue is bound to this session; ask the operator to bind one";
+            return Err(Refusal::new(Code::Enoent, message));
+        };
+        let log = self.project_log(&session.project)?;
+        let who = Who { by: session.owner, session_id: Some(session.session) };
+        let read = |show: fn(&Issue) -> String| {
+            log.with(|project| project.issue(id).map(show)).ok_or_else(|| not_there(id))
+        };
+        match act {
+            IssueAct::Read => read(Issue::text),
+            IssueAct::Move { to } => {
+                let change = Change { status: Some(to), ..Change::default() };
+                self.perform_issue(&log, &IssueCommand::Change { issue: id, change, who })?;
+                read(Issue::text)
+            }
+            IssueAct::Todo(op) => {
+                self.perform_issue(&log, &IssueCommand::Todo { issue: id, op, who })?;
+                read(Issue::list)
+            }
+        }
+    }
+}
+
+/// A session as far as its issue goes.
+pub(crate) struct Bound {
+    pub session: SessionId,
+    pub owner: u32,
+    pub project: Name,
+    pub issue: Option<IssueId>,
+}
+
+impl Bound {
+    pub fn of(session: &Session) -> Bound {
+        Bound {
+            session: session.id(),
+            owner: session.meta.owner,
+            project: session.meta.project.clone(),
+            issue: session.bound_issue,
+        }
+    }
+}
+
+impl Engine {
+    async fn of_issues<T: Send + 'static>(
+        &self,
+        ask: impl FnOnce(&Inner) -> Result<T, Refusal> + Send + 'static,
+    ) -> Result<T, Refusal> {
+        let inner = self.inner.clone();
+        let asked = tokio::task::spawn_blocking(move || ask(&inner)).await;
+        asked.unwrap_or_else(|error| Err(Refusal::new(Code::Eio, format!("asking an issue broke: {error}"))))
+    }
+
+    /// The issues of a project that the caller may see, by number.
+    pub async fn issues(&self, caller: Caller, project: &Name) -> Result<Vec<Issue>, Refusal> {
+        let log = self.project_log(caller, project).await?;
+        let engine = self.clone();
+        let own = move |issue: &&Issue| engine.may_see(caller, issue.owner);
+        Ok(log.with(|project| project.issues().iter().filter(own).cloned().collect()))
+    }
+
+    /// An issue; others' do not exist.
+    pub fn issue(&self, caller: Caller, id: IssueId) -> Result<IssueView, Refusal> {
+        let (project, log) = self.inner.log_of_issue(id).ok_or_else(|| not_there(id))?;
+        let issue = log.with(|project| project.issue(id).cloned());
+        let own = issue.filter(|issue| self.may_see(caller, issue.owner));
+        own.map(|issue| IssueView { project, issue }).ok_or_else(|| not_there(id))
+    }
+
+    pub async fn create_issue(
+        &self,
+        caller: Caller,
+        project: &Name,
+        new: NewIssue,
+    ) -> Result<IssueView, Refusal> {
+        self.inner.refuse_when_closing()?;
+        let log = self.project_log(caller, project).await?;
+        let NewIssue { title, body, criteria } = new;
+        let command = IssueCommand::Create { title, body, criteria, by: caller.uid };
+        let project = project.clone();
+        self.of_issues(move |inner| {
+            let now = inner.fresh.now();
+            let mut made = None;
+            log.perform(now, |found| {
+                let mut ids = inner.fresh.ids();
+                let mut given = IssueGiven { now, ids: &mut ids, limits: &inner.limits };
+                let bodies = found.decide_issue(&command, &mut given)?;
+                made = bodies.iter().find_map(ProjectBody::created_issue);
+                Ok(bodies)
+            })?;
+            let issue = made.and_then(|id| log.with(|found| found.issue(id).cloned()));
+            let issue = issue.ok_or_else(|| Refusal::new(Code::Eio, "the new issue was lost; try again"))?;
+            Ok(IssueView { project, issue })
+        })
+        .await
+    }
+
+    pub async fn change_issue(
+        &self,
+        caller: Caller,
+        id: IssueId,
+        change: Change,
+    ) -> Result<IssueView, Refusal> {
+        let who = Who { by: caller.uid, session_id: None };
+        self.command_issue(caller, id, IssueCommand::Change { issue: id, change, who }).await
+    }
+
+    pub async fn add_todo(&self, caller: Caller, id: IssueId, text: String) -> Result<IssueView, Refusal> {
+        let who = Who { by: caller.uid, session_id: None };
+        self.command_issue(caller, id, IssueCommand::AddTodo { issue: id, text, who }).await
+    }
+
+    pub async fn change_todo(&self, caller: Caller, id: IssueId, op: TodoOp) -> Result<IssueView, Refusal> {
+        let who = Who { by: caller.uid, session_id: None };
+        self.command_issue(caller, id, IssueCommand::Todo { issue: id, op, who }).await
+    }
+
+    async fn command_issue(
+        &self,
+        caller: Caller,
+        id: IssueId,
+        command: IssueCommand,
+    ) -> Result<IssueView, Refusal> {
+        self.issue(caller, id)?;
+        self.of_issues(move |inner| {
+            let (_, log) = inner.log_of_issue(id).ok_or_else(|| not_there(id))?;
+            inner.perform_issue(&log, &command)
+        })
+        .await?;
+        self.issue(caller, id)
+    }
+
+    /// Binds a session to an issue. One that another session works on is refused.
+    pub async fn bind(&self, caller: Caller, id: SessionId, issue: IssueId) -> Result<(), Refusal> {
+        let summary = self.find(caller, id)?;
+        let _one_at_a_time = self.inner.binding.lock().await;
+        if !summary.state.is_over() {
+            self.may_bind(caller, Some(id), &summary.meta.project, issue).await?;
+            let claim = IssueCommand::Claim { issue, session: id, by: caller.uid };
+            self.command_issue(caller, issue, claim).await?;
+        }
+        self.ask(id, || Ask::Bind { issue, by: caller.uid }).await.map(drop)
+    }
+
+    /// Makes a session that is bound from the beginning.
+    pub async fn create_bound(
+        &self,
+        caller: Caller,
+        new: NewSession,
+        issue: IssueId,
+    ) -> Result<SessionId, Refusal> {
+        let found = self.issue(caller, issue)?;
+        {
+            let _one_at_a_time = self.inner.binding.lock().await;
+            self.may_bind(caller, None, &found.project, issue).await?;
+        }
+        let id = self.create(caller, new).await?;
+        match self.bind(caller, id, issue).await {
+            Ok(()) => Ok(id),
+            Err(refusal) => {
+                // Nobody knows of it yet.
+                let _ = self.end(caller, id).await;
+                Err(refusal)
+            }
+        }
+    }
+
+    async fn may_bind(
+        &self,
+        caller: Caller,
+        id: Option<SessionId>,
+        project: &Name,
+        issue: IssueId,
+    ) -> Result<(), Refusal> {
+        let found = self.issue(caller, issue)?;
+        if found.project != *project {
+            let message = format!("the issue is of the project {}, the session of {project}", found.project);
+            return Err(Refusal::invalid("issue_id", message));
+        }
+        let Some(other) = found.issue.session.filter(|other| Some(*other) != id) else { return Ok(()) };
+        let Ok(Reply::Look(session)) = self.ask(other, || Ask::Look).await else { return Ok(()) };
+        if session.bound_issue == Some(issue) && !session.state.name().is_over() {
+            let message = format!("the session {other} works on this issue; unbind or end it first");
+            return Err(Refusal::new(Code::Ebusy, message));
+        }
+        Ok(())
+    }
+
+    pub async fn unbind(&self, caller: Caller, id: SessionId) -> Result<(), Refusal> {
+        self.find(caller, id)?;
+        self.ask(id, || Ask::Unbind { by: caller.uid }).await.map(drop)
+    }
+
+    /// Goes on from a checkpoint and moves the bound issue to resolved: the closing checkpoint.
+    pub async fn resume_and_resolve(
+        &self,
+        caller: Caller,
+        id: SessionId,
+        checkpoint: CheckpointId,
+    ) -> Result<Option<(RunId, RunState)>, Refusal> {
+        let Some(issue) = self.look(caller, id).await?.bound_issue else {
+            return Err(Refusal::invalid("resolve", "no issue is bound to this session"));
+        };
+        let resumed = self.resume(caller, id, checkpoint).await?;
+        let change = Change { status: Some(IssueStatus::Resolved), ..Change::default() };
+        let who = Who { by: caller.uid, session_id: Some(id) };
+        self.command_issue(caller, issue, IssueCommand::Change { issue, change, who }).await?;
+        Ok(resumed)
+    }
+}
