@@ -26,6 +26,8 @@ pub struct Entry {
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Ledger {
     entries: Arc<Vec<Entry>>,
+    /// How many of them do not count.
+    superseded: usize,
 }
 
 impl Ledger {
@@ -57,6 +59,7 @@ impl Ledger {
                 first = Some(first.map_or(entry.place, |place: u64| place.min(entry.place)));
             }
         }
+        self.superseded = self.entries.len() - self.counting().count();
         first
     }
 
@@ -75,6 +78,11 @@ impl Ledger {
     /// The messages that count.
     pub fn counting(&self) -> impl DoubleEndedIterator<Item = &Entry> {
         self.entries.iter().filter(|entry| entry.superseded_at.is_none())
+    }
+
+    /// How many messages do not count any more.
+    pub fn superseded(&self) -> usize {
+        self.superseded
     }
 
     pub fn counts(&self, id: Ulid) -> bool {

@@ -71,13 +71,13 @@ impl SessionFiles {
 
     /// The seq of the last record that has a line. It may have more lines than are shown.
     pub fn shown(&self) -> Option<u64> {
-        self.tail.seq
+        self.tail.seq()
     }
 
     /// The seq from which on records are to be handed to [`SessionFiles::catch_up`]. Normally that of
     /// [`SessionFiles::shown`]; all of them when the files show more than the log has.
     pub fn wants_from(&self, session: &Session) -> u64 {
-        match self.tail.seq {
+        match self.tail.seq() {
             Some(seq) if seq < session.next_seq => seq,
             Some(_) | None => 0,
         }
@@ -114,8 +114,12 @@ impl SessionFiles {
     fn try_show(&mut self, session: &Session, records: &[Record]) -> Result<(), ViewError> {
         let changes: Vec<Change> = records.iter().flat_map(conversation::changes).collect();
         let dir = self.root.dir(&self.dir)?;
+        let marks = changes.iter().any(|change| !matches!(change, Change::Said(_)));
+        if marks {
+            // A reader who finds there that every message counts looks for no marks.
+            self.swap_small(&dir, session, |name| name == META)?;
+        }
         if !changes.is_empty() {
-            let marks = changes.iter().any(|change| !matches!(change, Change::Said(_)));
             if let Some(text) = latest_of(&changes).filter(|_| !marks) {
                 dir.swap(LATEST, &with_line_end(text), self.owner)?;
             }
@@ -129,7 +133,18 @@ impl SessionFiles {
                 put_if_changed(&dir, LATEST, &with_line_end(&file.latest()?), self.owner)?;
             }
         }
-        for (at, (name, bytes)) in small_files(session).into_iter().enumerate() {
+        self.swap_small(&dir, session, |_| true)
+    }
+
+    /// Writes those of the small files that changed.
+    fn swap_small(
+        &mut self,
+        dir: &Dir,
+        session: &Session,
+        wanted: impl Fn(&str) -> bool,
+    ) -> Result<(), ViewError> {
+        let files = small_files(session).into_iter().enumerate().filter(|(_, (name, _))| wanted(name));
+        for (at, (name, bytes)) in files {
             if let Some(written) = self.written.get_mut(at).filter(|written| **written != bytes) {
                 dir.swap(name, &bytes, self.owner)?;
                 *written = bytes;
@@ -182,11 +197,11 @@ impl SessionFiles {
     ) -> Result<(), ViewError> {
         self.stale = true;
         let dir = self.root.dir(&self.dir)?;
-        let promised = self.tail.seq;
+        let promised = self.tail.seq();
         let mut file = Messages::take_up(&dir, self.owner)?;
         self.tail = file.tail();
         // The file has shrunk since the caller was told what to hand over.
-        if self.tail.seq < promised {
+        if self.tail.seq() < promised {
             return Err(ViewError::Stale { dir: self.root.path().join(&self.dir) });
         }
         // More is shown than the log has: an older log was put in its place. The log is the truth.
@@ -194,6 +209,8 @@ impl SessionFiles {
         if from == 0 {
             file.start_over()?;
         }
+        // Before the marks it counts, as always.
+        put_if_changed(&dir, META, Meta::of(session).to_file().as_bytes(), self.owner)?;
         feed(from, &mut file)?;
         self.tail = file.write()?;
         put_if_changed(&dir, LATEST, &with_line_end(&file.latest()?), self.owner)?;

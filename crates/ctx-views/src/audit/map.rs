@@ -7,7 +7,7 @@ use ctx_session::{Body, Record, RunId, Session, SessionId, StateName, Timestamp}
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::control;
+use super::control::{self, Told};
 
 /// Characters of a message that the log of deeds repeats.
 const PREVIEW_CHARS: usize = 80;
@@ -185,28 +185,11 @@ fn of_record(session: &Session, commit: &[Record], record: &Record) -> Vec<Audit
         data,
     };
     let id = session.id();
-    let ended = |run, state, ms| completed(run, state, ms, usage_of(session, run));
     match &record.body {
         Body::SessionMeta(meta) => vec![event(EventName::SessionCreated, None, created(meta))],
-        Body::RunCreated(run) => {
-            let preview = message_preview(commit, run.turn_id);
-            let data = json!({
-                "run_id": run.turn_id, "session_id": id, "kind": run.kind, "message_preview": preview,
-            });
-            vec![event(EventName::RunCreated, None, data)]
-        }
-        Body::RunFinished(end) => {
-            let data = completed(end.turn_id, "done", end.duration_ms, end.usage);
-            vec![event(EventName::RunCompleted, None, data)]
-        }
-        Body::Failed(end) => {
-            vec![event(EventName::RunCompleted, None, ended(end.turn_id, "failed", end.duration_ms))]
-        }
-        Body::Cancelled(end) => {
-            let by = end.by.unwrap_or(owner);
-            let data = json!({ "run_id": end.turn_id, "session_id": id, "user_id": by });
-            let done = ended(end.turn_id, "cancelled", end.duration_ms);
-            vec![event(EventName::RunCompleted, end.by, done), event(EventName::RunCancelled, end.by, data)]
+        Body::RunCreated(_) | Body::RunFinished(_) | Body::Failed(_) | Body::Cancelled(_) => {
+            let told = of_run(session, commit, &record.body);
+            told.into_iter().map(|(name, user, data)| event(name, user, data)).collect()
         }
         Body::QueuedDiscarded(QueuedDiscarded { turn_id, message_id, by }) => {
             let data =
@@ -258,6 +241,35 @@ fn of_record(session: &Session, commit: &[Record], record: &Record) -> Vec<Audit
         | Body::System(_)
         | Body::ToolPending(_)
         | Body::CompactionsAggregated(_) => Vec::new(),
+    }
+}
+
+/// The beginning and the end of a run; nothing for any other record.
+fn of_run(session: &Session, commit: &[Record], body: &Body) -> Vec<Told> {
+    let id = session.id();
+    let ended = |run, state, ms| completed(run, state, ms, usage_of(session, run));
+    match body {
+        Body::RunCreated(run) => {
+            let preview = message_preview(commit, run.turn_id);
+            let data = json!({
+                "run_id": run.turn_id, "session_id": id, "kind": run.kind, "message_preview": preview,
+            });
+            vec![(EventName::RunCreated, None, data)]
+        }
+        Body::RunFinished(end) => {
+            let data = completed(end.turn_id, "done", end.duration_ms, end.usage);
+            vec![(EventName::RunCompleted, None, data)]
+        }
+        Body::Failed(end) => {
+            vec![(EventName::RunCompleted, None, ended(end.turn_id, "failed", end.duration_ms))]
+        }
+        Body::Cancelled(end) => {
+            let by = end.by.unwrap_or(session.meta.owner);
+            let data = json!({ "run_id": end.turn_id, "session_id": id, "user_id": by });
+            let done = ended(end.turn_id, "cancelled", end.duration_ms);
+            vec![(EventName::RunCompleted, end.by, done), (EventName::RunCancelled, end.by, data)]
+        }
+        _ => Vec::new(),
     }
 }
 

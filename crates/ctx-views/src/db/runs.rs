@@ -1,6 +1,6 @@
 //! Putting the runs of a session into their table.
 
-use ctx_session::record::{Failed, Failure, RunCreated, RunKind};
+use ctx_session::record::{Failed, Failure, RunCreated, RunKind, Usage};
 use ctx_session::{Body, Record, RunId};
 use rusqlite::{Connection, OptionalExtension, params};
 
@@ -19,16 +19,7 @@ pub(super) fn put(db: &Connection, key: i64, record: &Record) -> rusqlite::Resul
         Body::ToolStarted(tool) => start(db, key, tool.turn_id, None, now)?,
         Body::AssistantFinished(message) => {
             if let Some(usage) = message.usage {
-                db.prepare_cached(
-                    "UPDATE runs SET tokens_in = tokens_in + ?3, tokens_out = tokens_out + ?4
-                     WHERE session = ?1 AND id = ?2 AND completed_at IS NULL",
-                )?
-                .execute(params![
-                    key,
-                    message.turn_id.to_string(),
-                    int(usage.input),
-                    int(usage.output)
-                ])?;
+                add_usage(db, key, message.turn_id, usage)?;
             }
         }
         Body::RunFinished(done) => {
@@ -81,6 +72,15 @@ pub(super) fn put(db: &Connection, key: i64, record: &Record) -> rusqlite::Resul
         | Body::Bound(_)
         | Body::Unbound(_) => {}
     }
+    Ok(())
+}
+
+fn add_usage(db: &Connection, key: i64, run: RunId, usage: Usage) -> rusqlite::Result<()> {
+    db.prepare_cached(
+        "UPDATE runs SET tokens_in = tokens_in + ?3, tokens_out = tokens_out + ?4
+         WHERE session = ?1 AND id = ?2 AND completed_at IS NULL",
+    )?
+    .execute(params![key, run.to_string(), int(usage.input), int(usage.output)])?;
     Ok(())
 }
 

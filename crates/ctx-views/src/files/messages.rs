@@ -16,29 +16,32 @@ use crate::error::ViewError;
 
 const CHUNK: u64 = 8 * 1024;
 
-/// Where the file ends, and which record its last lines are of.
+/// What a line is, in the order in which the lines of one record stand. A record has at most one of each.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Kind {
+    Superseded,
+    Restored,
+    Said,
+}
+
+/// The place of a line: its record's seq, and which line of that record it is.
+pub(crate) type Place = (u64, Kind);
+
+/// Where the file ends, and its last line. A crash may have fallen between two lines of one record.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Tail {
     pub(crate) len: u64,
-    pub(crate) seq: Option<u64>,
-    /// How many lines of that record there are. It may have more: a crash can fall between two of them.
-    pub(crate) lines: usize,
+    pub(crate) last: Option<Place>,
 }
 
 impl Tail {
-    /// How many of a record's lines the file has; the rest is still to be written.
-    pub(crate) fn shown_of(&self, seq: u64) -> usize {
-        match self.seq {
-            Some(last) if seq < last => usize::MAX,
-            Some(last) if seq == last => self.lines,
-            Some(_) | None => 0,
-        }
+    pub(crate) fn seq(&self) -> Option<u64> {
+        self.last.map(|(seq, _)| seq)
     }
 
-    /// With one more line at its end.
-    fn after(self, seq: u64, bytes: usize) -> Tail {
-        let lines = if self.seq == Some(seq) { self.lines + 1 } else { 1 };
-        Tail { len: self.len + bytes as u64, seq: Some(seq), lines }
+    /// Whether the file has this line.
+    pub(crate) fn shows(&self, change: &Change) -> bool {
+        self.last.is_some_and(|last| place_of(change) <= last)
     }
 }
 
@@ -101,14 +104,15 @@ impl<'a> Messages<'a> {
         let line = change.to_line();
         self.waiting.extend_from_slice(line.as_bytes());
         self.waiting.push(b'\n');
-        self.next = self.next.after(seq_of_change(change), line.len() + 1);
+        self.next = Tail { len: self.next.len + line.len() as u64 + 1, last: Some(place_of(change)) };
     }
 
     /// Takes of what a record changes what is not shown yet.
     pub(crate) fn push_new(&mut self, record: &Record) {
-        let shown = self.next.shown_of(record.seq);
-        for change in conversation::changes(record).iter().skip(shown) {
-            self.push(change);
+        for change in conversation::changes(record) {
+            if !self.next.shows(&change) {
+                self.push(&change);
+            }
         }
     }
 
@@ -131,38 +135,49 @@ impl<'a> Messages<'a> {
     }
 }
 
-fn seq_of_change(change: &Change) -> u64 {
+fn place_of(change: &Change) -> Place {
     match change {
-        Change::Said(message) => message.seq,
-        Change::Superseded { seq, .. } | Change::Restored { seq, .. } => *seq,
+        Change::Superseded { seq, .. } => (*seq, Kind::Superseded),
+        Change::Restored { seq, .. } => (*seq, Kind::Restored),
+        Change::Said(message) => (message.seq, Kind::Said),
     }
 }
 
-/// The seq of a line, if it is one of ours.
-fn seq_of(line: &[u8]) -> Option<u64> {
+/// The place of a line, if it is one of ours.
+fn place_of_line(line: &[u8]) -> Option<Place> {
     #[derive(Deserialize)]
     struct Line {
         seq: u64,
+        r#type: Option<Mark>,
     }
-    serde_json::from_slice::<Line>(line).ok().map(|line| line.seq)
+    #[derive(Deserialize)]
+    #[serde(rename_all = "lowercase")]
+    enum Mark {
+        Superseded,
+        Restored,
+        /// Of a later version.
+        #[serde(other)]
+        Other,
+    }
+    let line: Line = serde_json::from_slice(line).ok()?;
+    let kind = match line.r#type {
+        Some(Mark::Superseded) => Kind::Superseded,
+        Some(Mark::Restored) => Kind::Restored,
+        Some(Mark::Other) | None => Kind::Said,
+    };
+    Some((line.seq, kind))
 }
 
-/// The last whole line that is one of ours, where it ends, and how many of its record's lines there are.
+/// The last whole line that is one of ours, and where it ends.
 pub(crate) fn tail(file: &File) -> io::Result<Tail> {
-    let mut tail = Tail::default();
     for line in BackLines::new(file, file.metadata()?.len()) {
         let line = line?;
-        let seq = seq_of(&line.bytes).filter(|_| line.bytes.last() == Some(&b'\n'));
-        match (tail.seq, seq) {
-            (None, None) => {}
-            (None, Some(seq)) => {
-                tail = Tail { len: line.offset + line.bytes.len() as u64, seq: Some(seq), lines: 1 };
-            }
-            (Some(last), Some(seq)) if last == seq => tail.lines += 1,
-            (Some(_), _) => break,
+        let whole = line.bytes.last() == Some(&b'\n');
+        if let Some(last) = place_of_line(&line.bytes).filter(|_| whole) {
+            return Ok(Tail { len: line.offset + line.bytes.len() as u64, last: Some(last) });
         }
     }
-    Ok(tail)
+    Ok(Tail::default())
 }
 
 /// The latest assistant text among lines that come newest first: not one that was superseded.

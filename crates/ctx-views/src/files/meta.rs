@@ -30,6 +30,9 @@ pub struct Meta {
     /// Put away: not listed unless asked for.
     #[serde(default)]
     pub archived: bool,
+    /// How many messages do not count any more. None where that is not known; never less than `messages.jsonl` shows.
+    #[serde(default)]
+    pub superseded: Option<u64>,
 }
 
 impl Meta {
@@ -59,6 +62,7 @@ impl Meta {
                 | State::Ended => None,
             },
             archived: session.archived,
+            superseded: Some(session.ledger.superseded() as u64),
         }
     }
 

@@ -1,14 +1,15 @@
 //! A conversation as it stands now: which messages count, and where a summary stands.
 //!
 //! What is said of a message comes after it, so the file is read twice: once for the marks and the summaries, which
-//! are few and are kept, and once for the messages, of which one is held at a time.
+//! are few and are kept, and once for the messages, of which one is held at a time. Where `meta.json` says that every
+//! message counts, it is read once, and no further than is asked for.
 
 use std::collections::{HashMap, HashSet};
 
 use ctx_session::Ulid;
 use ctx_session::conversation::Message;
 
-use super::messages::{Line, MessageLine, Messages};
+use super::messages::{Line, Messages};
 use super::{ReadError, Reader, SessionRef};
 
 /// Which messages of a conversation.
@@ -53,7 +54,7 @@ impl Marks {
         for line in lines {
             let line = line?;
             // Few lines are marks; the others need not be read twice.
-            if just_gone.is_none() && !may_be_mark(&line) {
+            if just_gone.is_none() && !may_be_mark(&line.text) {
                 continue;
             }
             let before = just_gone.take();
@@ -98,8 +99,8 @@ impl Marks {
     }
 }
 
-fn may_be_mark(line: &MessageLine) -> bool {
-    line.text.contains(r#""type":"superseded""#) || line.text.contains(r#""type":"restored""#)
+fn may_be_mark(line: &str) -> bool {
+    line.contains(r#""type":"superseded""#) || line.contains(r#""type":"restored""#)
 }
 
 impl Conversation {
@@ -139,7 +140,12 @@ impl Iterator for Conversation {
 impl Reader {
     /// The messages of a session as they stand now.
     pub fn conversation(&self, session: &SessionRef, wanted: Wanted) -> Result<Conversation, ReadError> {
-        let marks = Marks::read(self.messages(session)?)?;
-        Ok(Conversation { lines: self.messages(session)?, marks, wanted, placed: HashSet::new() })
+        let all_count = self.meta_file(session)?.is_some_and(|meta| meta.superseded == Some(0));
+        let lines = self.messages(session)?;
+        let marks = match all_count && !lines.unshown().any(may_be_mark) {
+            true => Marks::default(),
+            false => Marks::read(self.messages(session)?)?,
+        };
+        Ok(Conversation { lines, marks, wanted, placed: HashSet::new() })
     }
 }

@@ -67,6 +67,13 @@ pub struct Messages {
     rest: VecDeque<String>,
 }
 
+impl Messages {
+    /// The lines that the file does not show yet.
+    pub(super) fn unshown(&self) -> impl Iterator<Item = &str> {
+        self.rest.iter().map(String::as_str)
+    }
+}
+
 impl Iterator for Messages {
     type Item = Result<MessageLine, ReadError>;
 
@@ -133,12 +140,12 @@ impl Reader {
     ) -> Result<Vec<String>, ReadError> {
         let mut lines = Vec::new();
         let read = self.journal.read_back(&session.log()?, &mut |entry| {
-            if shown.seq.is_some_and(|last| entry.seq < last) {
+            if shown.seq().is_some_and(|last| entry.seq < last) {
                 return ControlFlow::Break(());
             }
             let changes = record_of(&entry).map(|record| conversation::changes(&record)).unwrap_or_default();
-            let new = changes.get(shown.shown_of(entry.seq).min(changes.len())..).unwrap_or_default();
-            lines.extend(new.iter().rev().map(Change::to_line));
+            let new = changes.iter().filter(|change| !shown.shows(change));
+            lines.extend(new.rev().map(Change::to_line));
             ControlFlow::Continue(())
         });
         match read {

@@ -358,6 +358,47 @@ fn a_reader_sees_a_summary_in_the_place_of_what_it_replaces() {
     );
 }
 
+/// Where every message counts, a reader need not look for marks: what is far behind is not read.
+#[test]
+fn a_conversation_in_which_every_message_counts_is_read_no_further_than_asked_for() {
+    let root = Root::new();
+    let mut life = Life::begin(1);
+    live(&mut life, &[post("one"), say("two"), done()]);
+    let (reader, session) = on_disk(&root, &life);
+    let mut files = SessionFiles::open(&root.dir, &session.path(), own()).unwrap();
+    files.catch_up(&life.session, &life.records()).unwrap();
+    let file = root.path(session.path()).join("messages.jsonl");
+    let real = std::fs::read_to_string(&file).unwrap();
+    let (first, last) = (real.lines().next().unwrap(), real.lines().last().unwrap());
+    let far = std::fs::File::create(&file).unwrap();
+    let write = |text: String, at: u64| {
+        std::os::unix::fs::FileExt::write_all_at(&far, text.as_bytes(), at).unwrap();
+    };
+    write(format!("{first}\n"), 0);
+    write(format!("\n{last}\n"), 64 << 30);
+    let mut said = reader.conversation(&session, Wanted::Counting).unwrap();
+    assert_eq!(said.next().unwrap().unwrap().message.text(), "one");
+}
+
+/// What `meta.json` says of marks is never behind the marks themselves, wherever a crash falls.
+#[test]
+fn a_mark_is_announced_before_it_is_written() {
+    let mut session = Followed::new();
+    session.live(&[post("one"), pause()]);
+    assert_eq!(session.meta()["superseded"], 0);
+    // Nothing can be appended any more.
+    let messages = session.root.path("s/messages.jsonl");
+    let before = std::fs::read(&messages).unwrap();
+    std::fs::remove_file(&messages).unwrap();
+    std::fs::create_dir(&messages).unwrap();
+    let cut_off = Step::Rollback { back: 0, partial: Some("cut off".to_owned()) };
+    let commit = session.life.step(&cut_off).unwrap().to_vec();
+    session.files.show(&session.life.session, &commit).unwrap_err();
+    assert_eq!(session.meta()["superseded"], 1);
+    std::fs::remove_dir(&messages).unwrap();
+    std::fs::write(&messages, before).unwrap();
+}
+
 /// The messages that the rules say count.
 fn counting(life: &Life) -> Vec<(Ulid, u64)> {
     life.conversation().messages().map(|message| (message.id, message.seq)).collect()

@@ -1,7 +1,7 @@
 //! A record as one line for a person. Pure.
 
 use ctx_journal::{Entry, LOST};
-use ctx_session::record::{Body, Decoded, ToolStatus};
+use ctx_session::record::{Body, Decoded, RunCreated, RunKind, ToolStatus};
 use serde::Serialize;
 
 use crate::output::{self, Paint};
@@ -49,7 +49,7 @@ fn describe(body: &Body, paint: Paint) -> String {
         }
         Body::Context(context) => format!("context: {} in {}", context.model, context.cwd),
         Body::User(user) => format!("{} {}", paint.cyan("user"), quote(&user.text)),
-        Body::RunCreated(run) => format!("run {} created", run.turn_id),
+        Body::RunCreated(run) => format!("run {} created{}", run.turn_id, purpose(run)),
         Body::AssistantStarted(started) => format!("assistant began, step {}", started.step),
         Body::AssistantFinished(done) if done.text.is_empty() => "assistant called tools".to_owned(),
         Body::AssistantFinished(done) => format!("{} {}", paint.green("assistant"), quote(&done.text)),
@@ -67,7 +67,8 @@ fn describe(body: &Body, paint: Paint) -> String {
         }
         Body::RunFinished(end) => {
             let (read, written) = (end.usage.input, end.usage.output);
-            format!("run done after {} ms, {read} tokens in, {written} out", end.duration_ms)
+            let why = end.finish_reason.map(|why| format!(", {}", word(&why))).unwrap_or_default();
+            format!("run done after {} ms, {read} tokens in, {written} out{why}", end.duration_ms)
         }
         Body::Cancelled(end) => paint.yellow(&format!("run cancelled: {}", word(&end.reason))),
         Body::Failed(end) => {
@@ -87,6 +88,40 @@ fn describe(body: &Body, paint: Paint) -> String {
         Body::Archived(away) => (if away.archived { "archived" } else { "brought back" }).to_owned(),
         Body::Forked(_) => "forked: from here on a session of its own".to_owned(),
         Body::System(note) => format!("{} {}", paint.dim("system"), quote(&note.text)),
+        Body::ToolPending(_)
+        | Body::CheckpointCreated(_)
+        | Body::PromptEdited(_)
+        | Body::CheckpointResumed(_)
+        | Body::RolledBack(_)
+        | Body::Compaction(_)
+        | Body::CompactionApproved(_)
+        | Body::CompactionRejected(_)
+        | Body::CompactionFlagged(_)
+        | Body::CompactionsAggregated(_)
+        | Body::ApprovalRequested(_)
+        | Body::ApprovalSettled(_)
+        | Body::Bound(_)
+        | Body::Unbound(_) => describe_control(body, paint).unwrap_or_default(),
+        Body::SessionFailed(failure) => {
+            let what = format!("session failed: {} {}", failure.code, failure.reason);
+            paint.red(&format!("{what}: {}", safe(&failure.message)))
+        }
+    }
+}
+
+/// What a run is for, where no message says it.
+fn purpose(run: &RunCreated) -> String {
+    match (run.kind, run.continues) {
+        (RunKind::Message, _) => String::new(),
+        (RunKind::Compaction, _) => " to compact".to_owned(),
+        (RunKind::Continuation, Some(before)) => format!(" to go on with {before}"),
+        (RunKind::Continuation, None) => " to go on".to_owned(),
+    }
+}
+
+/// What the operator does with a session; nothing for any other record.
+fn describe_control(body: &Body, paint: Paint) -> Option<String> {
+    let line = match body {
         Body::ToolPending(tool) => {
             let input = words::shorten(&tool.input.to_string(), TEXT_MAX);
             paint.yellow(&format!("⏸ {} {input}", tool.name))
@@ -98,7 +133,12 @@ fn describe(body: &Body, paint: Paint) -> String {
             paint.yellow(&format!("checkpoint {} by {by}{reason}", made.checkpoint_id))
         }
         Body::PromptEdited(edit) => format!("prompt of {} edited: {}", safe(&edit.target), edit.new_hash),
-        Body::CheckpointResumed(resumed) => format!("checkpoint {} resumed", resumed.checkpoint_id),
+        Body::CheckpointResumed(resumed) => {
+            let edited: Vec<String> = resumed.prompts.iter().map(|prompt| safe(&prompt.target)).collect();
+            let with =
+                if edited.is_empty() { String::new() } else { " with an edited prompt of ".to_owned() };
+            format!("checkpoint {} resumed{with}{}", resumed.checkpoint_id, edited.join(", "))
+        }
         Body::RolledBack(back) => {
             let (gone, again) = (back.superseded.len(), back.restored.len());
             let what = format!("rolled back to {}", back.checkpoint_id);
@@ -107,14 +147,17 @@ fn describe(body: &Body, paint: Paint) -> String {
         Body::Compaction(made) => {
             let what = if made.proposed { "compaction proposed" } else { "compacted" };
             let (how, count) = (made.strategy.as_str(), made.superseded_message_ids.len());
-            format!(
-                "{what} by {how}: {count} messages, {:.0} % of the window",
-                made.threshold_estimate * 100.0
-            )
+            let (before, after) = (made.threshold_estimate * 100.0, made.after_estimate * 100.0);
+            let line =
+                format!("{what} by {how}: {count} messages, from {before:.0} to {after:.0} % of the window");
+            let summary = made.summary.as_deref().filter(|_| !made.proposed);
+            line + &summary.map(|summary| format!(", {}", quote(summary))).unwrap_or_default()
         }
         Body::CompactionApproved(approved) => {
             let count = approved.superseded_message_ids.len();
-            format!("compaction {} approved: {count} messages", approved.compaction_id)
+            let summary = approved.summary.as_deref().map(|summary| format!(", {}", quote(summary)));
+            let summary = summary.unwrap_or_default();
+            format!("compaction {} approved: {count} messages{summary}", approved.compaction_id)
         }
         Body::CompactionRejected(no) => format!("compaction {} rejected", no.compaction_id),
         Body::CompactionFlagged(said) => {
@@ -129,11 +172,9 @@ fn describe(body: &Body, paint: Paint) -> String {
         Body::ApprovalSettled(end) => format!("approval {}: {}", end.approval_id, end.outcome.as_str()),
         Body::Bound(bound) => format!("bound to issue {}", bound.issue_id),
         Body::Unbound(bound) => format!("unbound from issue {}", bound.issue_id),
-        Body::SessionFailed(failure) => {
-            let what = format!("session failed: {} {}", failure.code, failure.reason);
-            paint.red(&format!("{what}: {}", safe(&failure.message)))
-        }
-    }
+        _ => return None,
+    };
+    Some(line)
 }
 
 /// A closed word as the log writes it.

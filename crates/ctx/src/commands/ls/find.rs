@@ -205,6 +205,7 @@ impl Row {
             forked_from: told.forked_from,
             bound_issue: row.bound_issue,
             archived: row.archived,
+            superseded: None,
             state: row.state,
             failure: row.failure,
         };
