@@ -2,6 +2,7 @@
 //!
 //! Follows records as [`ctx_session::control`] does, and comes to the same; a test holds the two together.
 
+use ctx_session::control::OPERATOR_REJECTED;
 use ctx_session::record::{
     ApprovalOutcome, ApprovalRequested, ApprovalSettled, CheckpointCreated, Compaction, CompactionApproved,
     CompactionFlagged, CompactionsAggregated, PromptEdited,
@@ -14,9 +15,6 @@ use super::store::{int, millis, to_json, word};
 /// The tables of this module, every row of which belongs to a session.
 pub(super) const TABLES: [&str; 5] =
     ["checkpoints", "prompt_edits", "compactions", "compaction_aggregates", "approvals"];
-
-/// Why a compaction that the operator rejected came to nothing, as the seed words it.
-const REJECTED: &str = "operator_rejected";
 
 pub(super) fn put(db: &Connection, key: i64, record: &Record) -> rusqlite::Result<()> {
     let now = millis(record.time);
@@ -34,7 +32,7 @@ pub(super) fn put(db: &Connection, key: i64, record: &Record) -> rusqlite::Resul
             let sql = "UPDATE compactions SET state = 'rejected', fallback_occurred = 1, fallback_reason = ?3
                        WHERE session = ?1 AND id = ?2";
             db.prepare_cached(sql)?
-                .execute(params![key, rejected.compaction_id.to_string(), REJECTED])
+                .execute(params![key, rejected.compaction_id.to_string(), OPERATOR_REJECTED])
                 .map(drop)
         }
         Body::CompactionFlagged(flagged) => flag(db, key, flagged),
@@ -129,7 +127,12 @@ fn roll_back(db: &Connection, key: i64, id: CheckpointId) -> rusqlite::Result<()
         "UPDATE checkpoints SET superseded_by = ?2 WHERE session = ?1 AND seq > ?3 AND superseded_by IS NULL",
         params![key, id, seq],
     )?;
-    db.execute("UPDATE compactions SET rolled_back = 1 WHERE session = ?1 AND seq > ?2", params![key, seq])?;
+    // One that was approved took effect after its own checkpoint.
+    db.execute(
+        "UPDATE compactions SET rolled_back = 1
+         WHERE session = ?1 AND (seq > ?2 OR (checkpoint_id = ?3 AND state = 'applied'))",
+        params![key, seq, id],
+    )?;
     Ok(())
 }
 

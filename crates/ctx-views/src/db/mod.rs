@@ -38,7 +38,7 @@ pub use query::search::{Hit, Piece, SearchQuery, SearchSort};
 pub use query::standing::{KnownLog, mark_unread};
 pub use query::stats::{Stats, StatsQuery, ToolStats};
 pub use query::{IndexReader, Page, Queries, Viewer};
-pub use row::{LastRun, SessionRow};
+pub use row::{LastCheckpoint, LastRun, Pause, SessionRow};
 pub use schema::{Remade, SCHEMA_VERSION};
 pub use store::OUTPUT_BYTES;
 use stretch::{Part, Seen, Stretch};

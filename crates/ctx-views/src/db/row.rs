@@ -6,7 +6,8 @@
 
 use ctx_session::conversation;
 use ctx_session::record::{Failure, RunKind, SessionMeta, StateName, Usage};
-use ctx_session::{Body, CheckpointId, Code, IssueId, Record, RunId, Timestamp};
+use ctx_session::{Body, CheckpointId, Code, CompactionId, IssueId, Record, RunId, Timestamp};
+use serde::{Deserialize, Serialize};
 
 /// Characters of the first message that stand for a title where there is none.
 const PREVIEW_CHARS: usize = 120;
@@ -38,8 +39,23 @@ pub struct SessionRow {
     pub archived: bool,
     /// The issue that the session works on.
     pub bound_issue: Option<IssueId>,
-    /// The newest checkpoint, unless it was resumed: where the session is paused, if it is.
-    pub last_checkpoint: Option<CheckpointId>,
+    pub pause: Pause,
+}
+
+/// What there is to pause at.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Pause {
+    /// The newest checkpoint, unless the session went on or back from there.
+    pub checkpoint: Option<LastCheckpoint>,
+    /// The newest compaction that was proposed, while it is undecided.
+    pub proposed: Option<CompactionId>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LastCheckpoint {
+    pub id: CheckpointId,
+    pub run: RunId,
+    pub compaction: Option<CompactionId>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -68,7 +84,7 @@ impl SessionRow {
             preview: None,
             archived: false,
             bound_issue: None,
-            last_checkpoint: None,
+            pause: Pause::default(),
             meta,
         }
     }
@@ -109,10 +125,22 @@ impl SessionRow {
             }
             Body::Archived(archived) => self.archived = archived.archived,
             Body::Forked(_) => self.begin_as_fork(),
-            Body::CheckpointCreated(created) => self.last_checkpoint = Some(created.checkpoint_id),
-            Body::CheckpointResumed(resumed) => {
-                self.last_checkpoint = self.last_checkpoint.filter(|last| *last != resumed.checkpoint_id);
+            Body::CheckpointCreated(created) => {
+                self.pause.checkpoint = Some(LastCheckpoint {
+                    id: created.checkpoint_id,
+                    run: created.turn_id,
+                    compaction: created.compaction_id,
+                });
             }
+            Body::CheckpointResumed(resumed) => {
+                self.pause.checkpoint =
+                    self.pause.checkpoint.filter(|checkpoint| checkpoint.id != resumed.checkpoint_id);
+            }
+            // The newest one was gone back to, or gone back from.
+            Body::RolledBack(_) => self.pause.checkpoint = None,
+            Body::Compaction(made) if made.proposed => self.pause.proposed = Some(made.compaction_id),
+            Body::CompactionApproved(approved) => self.decide(approved.compaction_id),
+            Body::CompactionRejected(rejected) => self.decide(rejected.compaction_id),
             Body::Bound(bound) => self.bound_issue = Some(bound.issue_id),
             Body::Unbound(_) => self.bound_issue = None,
             Body::SessionMeta(_)
@@ -127,15 +155,23 @@ impl SessionRow {
             | Body::System(_)
             | Body::ToolPending(_)
             | Body::PromptEdited(_)
-            | Body::RolledBack(_)
             | Body::Compaction(_)
-            | Body::CompactionApproved(_)
-            | Body::CompactionRejected(_)
             | Body::CompactionFlagged(_)
             | Body::CompactionsAggregated(_)
             | Body::ApprovalRequested(_)
             | Body::ApprovalSettled(_) => {}
         }
+    }
+
+    fn decide(&mut self, id: CompactionId) {
+        self.pause.proposed = self.pause.proposed.filter(|proposed| *proposed != id);
+    }
+
+    /// Whether there is something to go on with at the newest checkpoint: its run, or a compaction to decide on.
+    fn can_pause(&self) -> bool {
+        let Some(at) = self.pause.checkpoint else { return false };
+        let is_open = self.last_run.is_some_and(|run| run.id == at.run && !run.is_over);
+        is_open || at.compaction.is_some_and(|id| self.pause.proposed == Some(id))
     }
 
     /// Whether the run is new: a repeated line does not begin it again.
@@ -173,7 +209,7 @@ impl SessionRow {
             // Damage took the message that would have been running: nothing is.
             StateName::Running | StateName::Queued if !has_run => StateName::Idle,
             // Or the checkpoint: there is nothing to resume.
-            StateName::Paused if self.last_checkpoint.is_none() => StateName::Idle,
+            StateName::Paused if !self.can_pause() => StateName::Idle,
             StateName::Idle
             | StateName::Running
             | StateName::Queued

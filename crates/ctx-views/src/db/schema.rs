@@ -44,8 +44,8 @@ CREATE TABLE sessions (
   posted_at INTEGER,
   last_run TEXT,
   last_run_over INTEGER NOT NULL,
-  -- the newest checkpoint, unless it was resumed
-  last_checkpoint TEXT,
+  -- JSON: the newest checkpoint, unless it was left, and the compaction that waits to be decided on
+  pause TEXT,
   runs INTEGER NOT NULL,
   messages INTEGER NOT NULL,
   tokens_in INTEGER NOT NULL,

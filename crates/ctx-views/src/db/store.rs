@@ -8,7 +8,7 @@ use ctx_session::record::{ToolStatus, Usage};
 use ctx_session::{Body, Record, StateName, Timestamp, Ulid};
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
-use super::row::{LastRun, SessionRow};
+use super::row::{LastRun, Pause, SessionRow};
 use super::{control, runs};
 
 /// How much of a tool's output is kept and searched; the log has the rest.
@@ -42,7 +42,7 @@ pub(super) fn count_of(value: i64) -> u64 {
 
 pub(super) const SESSION_COLUMNS: &str = "meta, state, failure, title, cwd, model_override, created_at, \
      updated_at, ended_at, posted_at, last_run, last_run_over, runs, messages, tokens_in, tokens_out, preview, archived, \
-     bound_issue, last_checkpoint";
+     bound_issue, pause";
 /// How many they are: what else is asked for follows them.
 pub(super) const SESSION_COLUMNS_LEN: usize = 20;
 
@@ -55,7 +55,6 @@ pub(super) fn session_row(row: &Row<'_>) -> rusqlite::Result<SessionRow> {
     let last_run: Option<String> = row.get(10)?;
     let is_over: bool = row.get(11)?;
     let bound_issue: Option<String> = row.get(18)?;
-    let last_checkpoint: Option<String> = row.get(19)?;
     Ok(SessionRow {
         meta: json(row, 0)?,
         state: state_of(&row.get::<_, String>(1)?),
@@ -74,7 +73,9 @@ pub(super) fn session_row(row: &Row<'_>) -> rusqlite::Result<SessionRow> {
         preview: row.get(16)?,
         archived: row.get(17)?,
         bound_issue: bound_issue.and_then(|id| id.parse().ok()),
-        last_checkpoint: last_checkpoint.and_then(|id| id.parse().ok()),
+        pause: row
+            .get::<_, Option<String>>(19)?
+            .map_or_else(Default::default, |text| serde_json::from_str(&text).unwrap_or_default()),
     })
 }
 
@@ -154,7 +155,7 @@ pub(super) fn save(db: &Connection, stored: &Stored) -> rusqlite::Result<()> {
         "UPDATE sessions SET state = ?2, failure = ?3, title = ?4, cwd = ?5, model_override = ?6, updated_at = ?7,
            ended_at = ?8, posted_at = ?9, last_run = ?10, last_run_over = ?11, runs = ?12, messages = ?13,
            tokens_in = ?14, tokens_out = ?15, preview = ?16, next_seq = ?17, text_seq = ?18, archived = ?19,
-           bound_issue = ?20, last_checkpoint = ?21, missing = 0
+           bound_issue = ?20, pause = ?21, missing = 0
          WHERE key = ?1",
     )?
     .execute(params![
@@ -178,7 +179,7 @@ pub(super) fn save(db: &Connection, stored: &Stored) -> rusqlite::Result<()> {
         int(stored.text_seq),
         row.archived,
         row.bound_issue.map(|issue| issue.to_string()),
-        row.last_checkpoint.map(|checkpoint| checkpoint.to_string()),
+        (row.pause != Pause::default()).then(|| to_json(&row.pause)),
     ])?;
     Ok(())
 }

@@ -262,7 +262,7 @@ fn search_leaves_out_what_a_compaction_took_until_it_counts_again() {
 fn the_result_of_a_call_that_was_taken_back_does_not_count() {
     let root = Root::new();
     let [call, result] = tool("a needle");
-    let mut session = put(&root, 1, "coder", "default", &[post("one"), call]);
+    let mut session = put(&root, 1, "coder", "default", &[post("one"), done(), Step::Compact, call]);
     let db = started(&root);
     // The call is compacted away before its result comes.
     session.step(&shorten(2, None, false), Some(&db));
@@ -288,7 +288,7 @@ fn paused_sessions_and_what_waits_for_an_answer_are_listed() {
     let query = ListQuery { states: vec![StateName::Paused], ..ListQuery::newest(Viewer::All, 10) };
     let items = db.ask(|q| q.list(&query)).unwrap().items;
     assert_eq!(names(&items), ["paused"]);
-    assert!(items[0].row.bound_issue.is_some() && items[0].row.last_checkpoint.is_some());
+    assert!(items[0].row.bound_issue.is_some() && items[0].row.pause.checkpoint.is_some());
 
     let waits = db.ask(|q| q.open_approvals(&Viewer::All)).unwrap();
     assert_eq!(waits.len(), 1);
@@ -342,7 +342,7 @@ fn on_disk(root: &Root, life: &Life) -> (Reader, SessionRef) {
 fn a_reader_sees_a_summary_in_the_place_of_what_it_replaces() {
     let root = Root::new();
     let mut life = Life::begin(1);
-    live(&mut life, &[post("one"), say("two"), done(), post("three"), say("four")]);
+    live(&mut life, &[post("one"), say("two"), done(), post("three"), say("four"), done(), Step::Compact]);
     live(&mut life, &[shorten(2, Some("one and two"), false), shorten(2, Some("up to three"), false)]);
     let (reader, session) = on_disk(&root, &life);
     let texts = |wanted| -> Vec<(String, bool)> {
@@ -455,11 +455,11 @@ proptest! {
         let compactions = db.ask(|q| q.compactions(id)).unwrap();
         prop_assert_eq!(compactions.len(), control.compactions.len());
         for (item, known) in compactions.iter().zip(&control.compactions) {
-            let approved = known.approved.as_deref();
-            let superseded = approved.map_or(&known.made.superseded_message_ids, |a| &a.superseded_message_ids);
-            let summary = approved.map_or(&known.made.summary, |approved| &approved.summary);
-            prop_assert_eq!((item.made.compaction_id, item.seq), (known.id(), known.seq));
-            prop_assert_eq!((&item.made.superseded_message_ids, &item.made.summary), (superseded, summary));
+            let made = &item.made;
+            prop_assert_eq!((made.compaction_id, item.seq), (known.id(), known.seq));
+            prop_assert_eq!(&made.superseded_message_ids[..], known.superseded());
+            prop_assert_eq!((made.summary.as_deref(), made.fallback_occurred), (known.summary(), known.fallback_occurred()));
+            prop_assert_eq!(made.fallback_reason.as_deref(), known.fallback_reason());
             prop_assert_eq!((item.state, item.rolled_back), (known.state, known.rolled_back));
             prop_assert_eq!((&item.flag, &item.notes), (&known.flag, &known.notes));
         }
