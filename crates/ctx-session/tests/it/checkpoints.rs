@@ -414,3 +414,19 @@ fn a_tool_call_cannot_start_twice_in_one_answer() {
     assert_eq!((calls.len(), calls[0].call_id), (2, call("t1")));
     assert_eq!(world.ask(&once).unwrap_err().code, Code::Eexist);
 }
+
+#[test]
+fn a_model_that_calls_tools_after_all_has_not_come_to_its_end() {
+    let mut world = scene("post; progress text=hi; progress tool=t1; progress tool-done=t1; pause");
+    assert!(play(&mut world, "resume k1").contains("continue r1"));
+}
+
+#[test]
+fn a_late_result_belongs_to_its_call_however_many_calls_there_were() {
+    let names: Vec<String> = (1..=300).map(|n| format!("t{n}")).collect();
+    let done: String = names.iter().map(|name| format!("progress tool-done={name};")).collect();
+    let world = scene(&format!("post; progress tool={}; pause; {done} rollback k1", names.join(",")));
+    assert_eq!(world.session.ledger.entries().len(), 301);
+    assert_eq!(world.counting().len(), 301, "the calls were made before the checkpoint");
+    assert_eq!(world.conversation().messages().count(), 601);
+}

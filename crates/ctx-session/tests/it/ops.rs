@@ -1,5 +1,6 @@
 //! Random commands: what a script of the properties may say, and how often.
 
+use ctx_session::StateName;
 use proptest::prelude::*;
 use proptest::sample::select;
 
@@ -7,42 +8,103 @@ use crate::model::Model;
 
 /// A line of a random script. [`Op::line`] is its form in the script, so that a failure reads as one.
 ///
-/// `back` counts from the newest of its kind; `pick` takes the messages whose bit is set.
+/// `back` counts from the newest of its kind; `pick` takes the messages whose bit is set, those of the last exchange
+/// only where its highest bit is too.
 #[derive(Debug, Clone)]
 pub enum Op {
-    Post { full: bool, client_id: Option<u8> },
-    Resume { full: bool },
+    Post {
+        full: bool,
+        client_id: Option<u8>,
+    },
+    Resume {
+        full: bool,
+    },
     Discard,
     Begin,
-    Say { what: &'static str },
+    Say {
+        what: &'static str,
+    },
     Think,
-    Tools { count: usize },
-    ToolDone { back: usize },
-    Finish { outcome: &'static str, run: Option<usize> },
-    Cancel { run: Option<usize>, partial: bool },
+    Tools {
+        count: usize,
+    },
+    ToolDone {
+        back: usize,
+    },
+    Finish {
+        outcome: &'static str,
+        run: Option<usize>,
+    },
+    Cancel {
+        run: Option<usize>,
+        partial: bool,
+    },
     Pause,
-    ModelPause { back: usize },
-    EditPrompt { back: usize, hash: &'static str },
-    ResumeAt { back: usize, full: bool },
-    Rollback { back: usize, partial: bool },
-    Compact { full: bool },
-    Compacted { pick: u16, summary: bool, proposed: bool },
-    Approve { back: usize, pick: Option<u16>, summary: Option<&'static str>, full: bool },
-    Reject { back: usize },
-    Flag { back: usize, flag: &'static str },
-    Ask { back: usize },
-    Answer { back: usize, how: &'static str },
+    ModelPause {
+        back: usize,
+    },
+    EditPrompt {
+        back: usize,
+        hash: &'static str,
+    },
+    ResumeAt {
+        back: usize,
+        full: bool,
+    },
+    Rollback {
+        back: usize,
+        partial: bool,
+    },
+    Compact {
+        full: bool,
+    },
+    Compacted {
+        pick: u16,
+        summary: bool,
+        proposed: bool,
+    },
+    Approve {
+        back: usize,
+        pick: Option<u16>,
+        summary: Option<&'static str>,
+        full: bool,
+    },
+    Reject {
+        back: usize,
+    },
+    Flag {
+        back: usize,
+        flag: &'static str,
+    },
+    Ask {
+        back: usize,
+    },
+    Answer {
+        back: usize,
+        how: &'static str,
+    },
     Bind(u8),
     Unbind,
     Rename(u8),
     SetModel(&'static str),
-    Attach { connection: u8, takeover: bool },
-    Detach { connection: u8 },
+    Attach {
+        connection: u8,
+        takeover: bool,
+    },
+    Detach {
+        connection: u8,
+    },
     Archive(bool),
     End,
     Fail,
     Recover,
     Restart,
+    /// One that makes sense where the session stands.
+    Apt {
+        choice: u8,
+        back: usize,
+        pick: u16,
+    },
 }
 
 /// `k3`, when there are four of them and one is to go back by one.
@@ -51,6 +113,21 @@ fn back_from(letter: char, count: usize, back: usize) -> String {
 }
 
 impl Op {
+    /// What is asked where the session stands as the model says.
+    pub fn at(&self, model: &Model) -> Op {
+        let Op::Apt { choice, back, pick } = self else { return self.clone() };
+        let (back, pick) = (*back, *pick);
+        let choices = match (model.state(), model.waiting()) {
+            (StateName::Idle, _) => apt_when_idle(back),
+            (StateName::Running, _) => apt_when_running(back, pick),
+            (StateName::Queued, _) => vec![Op::Resume { full: false }],
+            (StateName::Paused, None) => apt_when_paused(back),
+            (StateName::Paused, Some(_)) => apt_when_compacting(back, pick),
+            (StateName::Ended | StateName::Failed, _) => vec![Op::Flag { back, flag: "bad" }],
+        };
+        choices[usize::from(*choice) % choices.len()].clone()
+    }
+
     pub fn line(&self, model: &Model) -> String {
         let limit = |full: bool| if full { " at-limit" } else { "" };
         let cut = |partial: bool| if partial { " partial" } else { "" };
@@ -111,6 +188,7 @@ impl Op {
             Op::Fail => "fail".to_owned(),
             Op::Recover => "recover".to_owned(),
             Op::Restart => "restart".to_owned(),
+            Op::Apt { .. } => self.at(model).line(model),
         }
     }
 
@@ -123,8 +201,67 @@ impl Op {
     }
 }
 
+fn apt_when_idle(back: usize) -> Vec<Op> {
+    let post = Op::Post { full: false, client_id: None };
+    vec![post.clone(), post.clone(), post, Op::Rollback { back, partial: false }, Op::Compact { full: false }]
+}
+
+fn apt_when_running(back: usize, pick: u16) -> Vec<Op> {
+    let compacted = |summary, proposed| Op::Compacted { pick, summary, proposed };
+    vec![
+        Op::Say { what: "text=hi calls" },
+        Op::Say { what: "text=hi" },
+        Op::Tools { count: 2 },
+        Op::ToolDone { back },
+        Op::Ask { back },
+        Op::Answer { back, how: "allow" },
+        Op::Pause,
+        Op::ModelPause { back },
+        compacted(true, false),
+        compacted(false, false),
+        compacted(true, true),
+        Op::Finish { outcome: "done", run: None },
+        Op::Finish { outcome: "done", run: None },
+    ]
+}
+
+fn apt_when_paused(back: usize) -> Vec<Op> {
+    let resume = Op::ResumeAt { back: 0, full: false };
+    vec![
+        resume.clone(),
+        resume.clone(),
+        resume,
+        Op::EditPrompt { back: 0, hash: "cc33" },
+        Op::Say { what: "text=hi calls" },
+        Op::Say { what: "text=hi" },
+        Op::Tools { count: 1 },
+        Op::ToolDone { back },
+        Op::Rollback { back, partial: true },
+        Op::Cancel { run: None, partial: true },
+    ]
+}
+
+fn apt_when_compacting(back: usize, pick: u16) -> Vec<Op> {
+    let approve = |pick, summary| Op::Approve { back: 0, pick, summary, full: false };
+    vec![
+        approve(None, None),
+        approve(None, Some("other")),
+        approve(Some(pick), None),
+        Op::ResumeAt { back: 0, full: false },
+        Op::EditPrompt { back: 0, hash: "cc33" },
+        Op::Reject { back: 0 },
+        Op::Rollback { back, partial: false },
+    ]
+}
+
 pub fn op() -> impl Strategy<Value = Op> {
-    prop_oneof![60 => of_a_run(), 55 => of_control(), 18 => of_the_session()]
+    let apt =
+        (any::<u8>(), 0..4_usize, pick()).prop_map(|(choice, back, pick)| Op::Apt { choice, back, pick });
+    prop_oneof![120 => apt, 30 => of_a_run(), 30 => of_control(), 18 => of_the_session()]
+}
+
+fn pick() -> impl Strategy<Value = u16> {
+    (0..0x8000_u16, prop::bool::weighted(0.1)).prop_map(|(bits, last)| bits | u16::from(last) << 15)
 }
 
 fn of_a_run() -> impl Strategy<Value = Op> {
@@ -147,7 +284,8 @@ fn of_a_run() -> impl Strategy<Value = Op> {
 
 fn of_control() -> impl Strategy<Value = Op> {
     let full = || prop::bool::weighted(0.2);
-    let pick = || any::<(u16, u16)>().prop_map(|(a, b)| a & b);
+    let pick =
+        || (0..0x8000_u16, prop::bool::weighted(0.1)).prop_map(|(bits, last)| bits | u16::from(last) << 15);
     let summary = prop::option::of(select(&["other", ""][..]));
     prop_oneof![
         12 => Just(Op::Pause),
@@ -177,7 +315,7 @@ fn of_the_session() -> impl Strategy<Value = Op> {
         3 => (0..3_u8, any::<bool>()).prop_map(|(connection, takeover)| Op::Attach { connection, takeover }),
         2 => (0..3_u8).prop_map(|connection| Op::Detach { connection }),
         2 => any::<bool>().prop_map(Op::Archive),
-        1 => prop_oneof![Just(Op::End), Just(Op::Fail)],
+        1 => prop_oneof![1 => Just(Op::End), 1 => Just(Op::Fail), 4 => Just(Op::Recover)],
         3 => Just(Op::Recover),
         3 => Just(Op::Restart),
     ]

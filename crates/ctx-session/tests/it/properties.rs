@@ -5,11 +5,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use ctx_session::control::CompactionState;
-use ctx_session::conversation::{Part, Role};
+use ctx_session::conversation::{Part, Role, restored_ids};
+use ctx_session::record::{ApprovalOutcome, CheckpointBy, RunKind};
 use ctx_session::{Answer, Body, Effect, IdSource, Record, Refusal, RunId, Session, State, StateName, Ulid};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::Index;
+use proptest::strategy::ValueTree;
+use proptest::test_runner::TestRunner;
 
 use crate::log::{from_line, replay, to_line};
 use crate::model::{AGGREGATED, COMPACTIONS, Expected, Model};
@@ -20,6 +23,7 @@ use crate::world::{Told, World, recover};
 
 /// Asks for one line of a script, and holds the answer against the model and the laws.
 fn step(world: &mut World, model: &mut Model, op: &Op) {
+    let op = &op.at(model);
     world.tick();
     if matches!(op, Op::Restart) {
         let before = world.session.clone();
@@ -80,8 +84,7 @@ fn only_a_rollback_brings_back(before: &Session, after: &Session, decision: &Tol
         session.ledger.entries().iter().filter(|e| e.superseded_at.is_some()).map(|e| e.id).collect()
     };
     let back: BTreeSet<Ulid> = gone(before).difference(&gone(after)).copied().collect();
-    let named: BTreeSet<Ulid> =
-        decision.records.iter().flat_map(ctx_session::conversation::restored_ids).copied().collect();
+    let named: BTreeSet<Ulid> = decision.records.iter().flat_map(restored_ids).copied().collect();
     assert_eq!(back, named);
     assert!(named.is_empty() || decision.records.iter().any(|body| matches!(body, Body::RolledBack(_))));
 }
@@ -267,7 +270,7 @@ proptest! {
     #![proptest_config(config())]
 
     #[test]
-    fn the_rules_do_what_the_model_says(ops in vec(op(), 0..60)) {
+    fn the_rules_do_what_the_model_says(ops in vec(op(), 0..90)) {
         let (world, _) = played(&ops);
         prop_assert_eq!(&replay(&world.records), &world.session);
         let mut read = World::new();
@@ -304,7 +307,7 @@ proptest! {
         world.ask(&recover()).unwrap();
         prop_assert_eq!(world.records.len(), before, "recovery is idempotent");
         prop_assert_eq!(&replay(&world.records), &world.session);
-        for op in more.iter().filter(|op| !matches!(op, Op::Restart)) {
+        for op in more.iter().map(|op| op.at(&model)).filter(|op| !matches!(op, Op::Restart)) {
             let _ = world.ask(&command(&world, &op.line(&model)));
             prop_assert_eq!(newest_state_changed(&world.records), world.state());
         }
@@ -323,6 +326,65 @@ proptest! {
             let record = Record { seq, ..at.get(&world.records).clone() };
             session.apply(&record);
         }
+    }
+}
+
+/// How often random scripts come to what the laws speak of: a law that nothing tries is not tested.
+#[test]
+fn random_scripts_reach_what_the_laws_speak_of() {
+    let mut runner = TestRunner::deterministic();
+    let mut reached: BTreeMap<&str, usize> = BTreeMap::new();
+    for _ in 0..300 {
+        let ops = vec(op(), 60..90).new_tree(&mut runner).unwrap().current();
+        let (world, _) = played(&ops);
+        for record in &world.records {
+            for what in worth_counting(&record.body) {
+                *reached.entry(what).or_default() += 1;
+            }
+        }
+    }
+    for what in [
+        "pause",
+        "pause by the model",
+        "resume",
+        "resume with edits",
+        "rollback",
+        "rollback past a compaction",
+        "compaction",
+        "summary",
+        "proposal",
+        "approval",
+        "rejection",
+        "aggregation",
+        "continuation",
+        "held call",
+        "interrupted approval",
+    ] {
+        let count = reached.get(what).copied().unwrap_or(0);
+        assert!(count >= 20, "{what}: {count} times of {reached:?}");
+    }
+}
+
+fn worth_counting(body: &Body) -> Vec<&'static str> {
+    match body {
+        Body::CheckpointCreated(made) if made.created_by == CheckpointBy::Model => vec!["pause by the model"],
+        Body::CheckpointCreated(_) => vec!["pause"],
+        Body::CheckpointResumed(resumed) if resumed.prompts.is_empty() => vec!["resume"],
+        Body::CheckpointResumed(_) => vec!["resume with edits"],
+        Body::RolledBack(back) if back.restored.is_empty() => vec!["rollback"],
+        Body::RolledBack(_) => vec!["rollback past a compaction"],
+        Body::Compaction(made) if made.proposed => vec!["proposal"],
+        Body::Compaction(made) if made.summary.is_some() => vec!["compaction", "summary"],
+        Body::Compaction(_) => vec!["compaction"],
+        Body::CompactionApproved(_) => vec!["approval"],
+        Body::CompactionRejected(_) => vec!["rejection"],
+        Body::CompactionsAggregated(_) => vec!["aggregation"],
+        Body::RunCreated(created) if created.kind == RunKind::Continuation => vec!["continuation"],
+        Body::ToolPending(_) => vec!["held call"],
+        Body::ApprovalSettled(settled) if settled.outcome == ApprovalOutcome::Interrupted => {
+            vec!["interrupted approval"]
+        }
+        _ => Vec::new(),
     }
 }
 

@@ -121,7 +121,7 @@ impl Model {
     }
 
     /// The compaction that the session is paused for.
-    fn waiting(&self) -> Option<usize> {
+    pub fn waiting(&self) -> Option<usize> {
         self.checkpoints[self.paused?].compaction
     }
 

@@ -119,10 +119,12 @@ impl Model {
         }
     }
 
-    /// The messages whose bit is set, of those that count.
+    /// The messages whose bit is set, of those that count; of the last exchange only when the highest bit is.
     pub fn picked(&self, pick: u16) -> Vec<String> {
-        let is_picked = |at: usize| at < 16 && pick & (1 << at) != 0;
-        self.talk.iter().enumerate().filter(|(at, _)| is_picked(*at)).map(|(_, name)| name.clone()).collect()
+        let may_go = |name: &str| pick & 0x8000 != 0 || !self.exchange.iter().any(|last| last == name);
+        let is_picked = |at: usize| pick & (1 << (at % 15)) != 0;
+        let picked = self.talk.iter().enumerate().filter(|(at, name)| is_picked(*at) && may_go(name));
+        picked.map(|(_, name)| name.clone()).collect()
     }
 
     fn say(&mut self, name: String) {
@@ -209,6 +211,7 @@ impl Model {
             }
             Op::Recover => self.recover(),
             Op::Restart => NoChange,
+            Op::Apt { .. } => self.expect(&op.at(self)),
         }
     }
 
