@@ -69,7 +69,7 @@ impl RunState {
     }
 }
 
-/// One unit of work: a message, the agent's loop, its end.
+/// One unit of work: what began it, the agent's loop, its end.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Run {
     pub id: RunId,
@@ -81,7 +81,7 @@ pub struct Run {
     /// The run whose work it goes on with.
     pub continues: Option<RunId>,
     pub state: RunState,
-    /// The seq of the user's message, where the run begins in the log.
+    /// Where the run begins in the log: with the user's message, or where none began it with `run_created`.
     pub first_seq: u64,
     /// The seq of the record that ended it.
     pub end_seq: Option<u64>,

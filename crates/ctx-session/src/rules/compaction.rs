@@ -139,10 +139,12 @@ pub(super) fn approve(
     given: &mut Given<'_>,
 ) -> Result<Decision, Refusal> {
     let (waiting, at) = waits_for(session, id)?;
-    let superseded = edits.superseded.as_ref().unwrap_or(&waiting.made.superseded_message_ids);
-    check_superseded(session, superseded)?;
+    let mut superseded = edits.superseded.as_ref().unwrap_or(&waiting.made.superseded_message_ids).clone();
+    let mut seen = HashSet::new();
+    superseded.retain(|id| seen.insert(*id));
+    check_superseded(session, &superseded)?;
     let proposer = session.run(waiting.made.turn_id);
-    check_last_exchange(session, proposer, superseded)?;
+    check_last_exchange(session, proposer, &superseded)?;
     check_summary(edits.summary.as_deref(), given.limits)?;
     let summary = edits.summary.as_ref().or(waiting.made.summary.as_ref());
     let summary = summary.filter(|summary| !summary.trim().is_empty() && !superseded.is_empty()).cloned();
@@ -157,7 +159,7 @@ pub(super) fn approve(
             compaction_id: id,
             turn_id: waiting.made.turn_id,
             by,
-            superseded_message_ids: superseded.clone(),
+            superseded_message_ids: superseded,
             summary_message_id,
             summary,
         }),

@@ -1,4 +1,4 @@
-//! Posting a message: the only thing that begins a run.
+//! Posting a message: what begins most runs. A compaction that is asked for or approved begins one too.
 
 use super::{Given, answer, busy, count_changed, over, queue::message_of};
 use crate::code::{Code, Refusal};

@@ -164,6 +164,8 @@ fn approve_may_carry_what_the_operator_wants_instead() {
     assert_eq!(world.counting(), ["m1", "s1", "a2", "m2", "a3", "m3"]);
     assert_eq!((row(&world, 0).summary(), row(&world, 0).superseded().len()), (Some("mine"), 2));
     assert_eq!(row(&world, 0).made.summary.as_deref(), Some("short"), "what was proposed can still be read");
+    let world = after_talk("propose x1 gone=m1; approve x1 gone=a1,a1,t1,a1");
+    assert_eq!(row(&world, 0).superseded().len(), 2, "each message once");
     let world = after_talk("propose x1 gone=m1,a1 summary=short; approve x1 summary=");
     assert_eq!(world.counting(), ["t1", "a2", "m2", "a3", "m3"], "no summary is wanted");
     let world = after_talk("propose x1 gone=m1,a1 summary=short; approve x1 gone=");

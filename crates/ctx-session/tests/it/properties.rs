@@ -18,6 +18,7 @@ use crate::log::{from_line, replay, to_line};
 use crate::model::{AGGREGATED, COMPACTIONS, Expected, Model};
 use crate::ops::{Op, op};
 use crate::run_table::is_end;
+use crate::script::scene;
 use crate::vocabulary::command;
 use crate::world::{Told, World, recover};
 
@@ -325,6 +326,31 @@ proptest! {
         for (at, seq) in order.iter().zip(seqs) {
             let record = Record { seq, ..at.get(&world.records).clone() };
             session.apply(&record);
+        }
+    }
+}
+
+fn orders_of(lines: &[&'static str]) -> Vec<Vec<&'static str>> {
+    let Some((first, rest)) = lines.split_first() else { return vec![Vec::new()] };
+    let with_first = |order: Vec<&'static str>| {
+        (0..=order.len()).map(move |at| [&order[..at], &[*first], &order[at..]].concat()).collect::<Vec<_>>()
+    };
+    orders_of(rest).into_iter().flat_map(with_first).collect()
+}
+
+#[test]
+fn in_whatever_order_the_end_of_a_run_and_its_operator_come_one_end_wins() {
+    let raced =
+        ["cancel r1", "pause", "resume k1", "rollback k1", "finish done r1", "finish cancelled r1", "end"];
+    for text in ["progress text=hi", "progress text=hi calls"] {
+        for order in orders_of(&raced) {
+            let mut world = scene(&format!("post; {text}"));
+            for line in &order {
+                let _ = world.ask(&command(&world, line));
+                is_lawful(&world);
+            }
+            assert_eq!(ends_of(&world.records, world.run()), 1, "{order:?}");
+            assert_eq!(world.state(), StateName::Ended, "{order:?}");
         }
     }
 }
