@@ -1,6 +1,7 @@
 //! One file per command: its arguments, its help, its work.
 
 pub mod archive;
+pub mod attach;
 pub mod audit;
 pub mod cancel;
 pub mod chat;
@@ -15,6 +16,7 @@ pub mod latest;
 pub mod log;
 pub mod ls;
 pub mod mcp;
+pub mod open;
 pub mod purge;
 pub mod queue;
 pub mod reindex;

@@ -6,6 +6,7 @@
     reason = "a test that cannot go on stops"
 )]
 
+mod attach;
 mod chat;
 mod config;
 mod current;
