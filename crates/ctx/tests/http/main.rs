@@ -15,6 +15,7 @@ mod guide;
 mod lifecycle;
 mod limits;
 mod lists;
+mod projects;
 mod shells;
 mod sockets;
 mod support;
