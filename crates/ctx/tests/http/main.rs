@@ -15,6 +15,7 @@ mod guide;
 mod lifecycle;
 mod limits;
 mod lists;
+mod project_schema;
 mod projects;
 mod shells;
 mod sockets;

@@ -15,6 +15,7 @@ mod damage;
 mod follow;
 mod help;
 mod lifecycle;
+mod project;
 mod queue;
 mod reading;
 mod search;
