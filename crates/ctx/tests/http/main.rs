@@ -11,6 +11,8 @@
 mod access;
 mod api;
 mod bad_input;
+mod everyone;
+mod failures;
 mod guide;
 mod lifecycle;
 mod limits;
