@@ -3,6 +3,7 @@
 //! A benchmark prints lines `work | ours | beside | ratio | target`; `bench/run` puts them together.
 
 pub mod history;
+pub mod http;
 
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::net::UnixStream;

@@ -212,6 +212,9 @@ pub struct Status {
     pub version: String,
     pub pid: u32,
     pub root: String,
+    /// Where it listens over TCP.
+    #[serde(default)]
+    pub address: Option<String>,
     pub started_at: u64,
     pub uptime_ms: u64,
     /// Sessions that the caller may see.

@@ -27,7 +27,7 @@ use crate::sha256_hex;
 const SETTLED_MS: u64 = 2_000;
 
 /// Whose files are taken for the project's.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Trust {
     /// The daemon's owner decides for themselves.
     Anyone,

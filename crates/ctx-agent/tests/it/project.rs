@@ -32,12 +32,12 @@ limits: {running_per_project: 4}
 const LEAST: &str = "version: 1\nproject: music\nprimary: {}\n";
 
 fn good(text: &str) -> Parsed {
-    parse(text).unwrap_or_else(|problems| panic!("{problems:?}"))
+    parse(text).unwrap()
 }
 
 #[track_caller]
 fn complains(text: &str, expected: Expect) {
-    let problems = parse(text).expect_err("a file that is wrong");
+    let problems = parse(text).unwrap_err();
     let lines: Vec<String> = problems.iter().map(ToString::to_string).collect();
     expected.assert_eq(&lines.join("\n"));
 }
@@ -221,7 +221,7 @@ const WITH_PROMPT: &str = "version: 1\nproject: p\nprimary:\n  prompt: prompts/a
 /// What is said of a project whose files are these.
 fn first_problem(dir: &Path) -> String {
     let looked = read_project(dir, Trust::Anyone, 4096, Timestamp::from_millis(0));
-    looked.found.expect_err("a project that is wrong").first().unwrap().to_string()
+    looked.found.unwrap_err().first().unwrap().to_string()
 }
 
 #[test]

@@ -65,6 +65,10 @@ impl<T: DeserializeOwned> FromRequest<Api> for Given<T> {
         let read = tokio::time::timeout(patience, Bytes::from_request(request, state)).await;
         let bytes = read.map_err(|_| too_slow(patience))?.map_err(|error| unreadable(&error))?;
         let bytes = if bytes.iter().all(u8::is_ascii_whitespace) { b"{}" } else { &bytes[..] };
+        // A list would pass for an object without names.
+        if bytes.iter().find(|byte| !byte.is_ascii_whitespace()) != Some(&b'{') {
+            return Err(ApiError(Refusal::new(Code::Einval, "the body must be a JSON object")));
+        }
         // Not the text itself: it may hold a secret that is written where it does not belong.
         serde_json::from_slice(bytes)
             .map(Given)

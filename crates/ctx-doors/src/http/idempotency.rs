@@ -2,7 +2,8 @@
 //!
 //! The answer is kept for a while by user, route and key. A second request that comes while the first is being
 //! done waits for its answer; the first is finished also when its client has gone. Refusals are not kept: they
-//! changed nothing, so asking again is harmless.
+//! changed nothing, so asking again is harmless. What is kept is lost with the daemon; messages and sessions hold their
+//! key in a record, and so are not made twice after a restart either.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -107,6 +108,11 @@ impl Memory {
     fn forget(&self, name: &Name) {
         self.lock().remove(name);
     }
+}
+
+/// The key of a request, if it has one that can be read.
+pub(super) fn key(headers: &HeaderMap) -> Option<&str> {
+    headers.get(HEADER)?.to_str().ok().filter(|key| !key.is_empty())
 }
 
 /// Only POST creates; all else passes by.

@@ -18,6 +18,7 @@ pub(super) async fn fork(
     project: &str,
     from: &ResumeFrom,
     new: &NewSession,
+    client: String,
 ) -> Answer<Session> {
     let place = from.place();
     let source = api.engine.find(caller, place.session)?;
@@ -47,7 +48,7 @@ pub(super) async fn fork(
         scope: new.scope.as_deref().map(scope).transpose()?,
         space: new.space.as_deref().map(|space| name("space", space)).transpose()?,
         at,
-        client: Some("http".to_owned()),
+        client: Some(client),
     };
     let id = api.engine.fork(caller, place.session, wish).await?;
     let summary = api.engine.find(caller, id)?;

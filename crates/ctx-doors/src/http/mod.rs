@@ -64,6 +64,8 @@ pub struct Api {
 pub struct About {
     pub version: String,
     pub root: String,
+    /// Where it listens over TCP.
+    pub address: Option<String>,
     pub started_at: Timestamp,
     pub started: Instant,
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use axum::Json;
 use axum::extract::State;
-use axum::http::StatusCode;
+use axum::http::{HeaderMap, StatusCode};
 use ctx_api::http::{List, NewSession, Posted, Session, SessionChange};
 use ctx_engine::{Caller, Details, ListWish, Summary};
 use ctx_session::{Name, Refusal, RunState, Scope, SessionId, StateName};
@@ -13,8 +13,10 @@ use utoipa::IntoParams;
 
 use super::error::Answer;
 use super::extract::{Asked, At, Given, Who, session_id};
-use super::{Api, lifecycle, projects};
+use super::{Api, idempotency, lifecycle, projects};
 
+/// What sessions are made through here.
+const CLIENT: &str = "http";
 /// Sessions on one page unless told otherwise, and at most.
 const PAGE: usize = 50;
 const PAGE_MAX: usize = 1_000;
@@ -89,10 +91,15 @@ pub(super) async fn create(
     State(api): State<Api>,
     Who(caller): Who,
     At(project): At<String>,
+    headers: HeaderMap,
     Given(new): Given<NewSession>,
 ) -> Answer<(StatusCode, Json<Session>)> {
+    let client = client(&headers);
+    if let Some(made) = made_before(&api, caller, &project, &client) {
+        return Ok((StatusCode::CREATED, Json(shown(&api, caller, made).await?)));
+    }
     if let Some(from) = &new.resume_from {
-        let fork = lifecycle::fork(&api, caller, &project, from, &new).await?;
+        let fork = lifecycle::fork(&api, caller, &project, from, &new, client).await?;
         return Ok((StatusCode::CREATED, Json(fork)));
     }
     let (project, primary) = projects::primary(&api, caller, &project).await?;
@@ -114,10 +121,30 @@ pub(super) async fn create(
         scope,
         space: space(scope, new.space.as_deref())?,
         cwd: new.cwd,
-        client: Some("http".to_owned()),
+        client: Some(client),
     };
     let id = api.engine.create(caller, new).await?;
     Ok((StatusCode::CREATED, Json(shown(&api, caller, id).await?)))
+}
+
+/// Through what a session is made. With a key, the key is in its first record, and so known also after a restart.
+fn client(headers: &HeaderMap) -> String {
+    match idempotency::key(headers) {
+        Some(key) => format!("{CLIENT} {key}"),
+        None => CLIENT.to_owned(),
+    }
+}
+
+/// The session that an earlier daemon made for the same request.
+fn made_before(api: &Api, caller: Caller, project: &str, client: &str) -> Option<SessionId> {
+    if client == CLIENT {
+        return None;
+    }
+    let is_it = |summary: &Summary| {
+        let meta = &summary.meta;
+        meta.owner == caller.uid && meta.project.as_str() == project && meta.client.as_deref() == Some(client)
+    };
+    api.engine.list(caller, is_it).first().map(Summary::id)
 }
 
 /// A shared session needs a space, another must not have one.

@@ -17,6 +17,7 @@ pub(super) async fn status(State(api): State<Api>, Who(caller): Who) -> Answer<J
         version: api.about.version.clone(),
         pid: std::process::id(),
         root: api.about.root.clone(),
+        address: api.about.address.clone(),
         started_at: api.about.started_at.as_millis(),
         uptime_ms: u64::try_from(api.about.started.elapsed().as_millis()).unwrap_or(u64::MAX),
         sessions: mine.len(),

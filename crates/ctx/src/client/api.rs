@@ -63,11 +63,17 @@ impl<'a> Api<'a> {
         path: &str,
         body: Option<Vec<u8>>,
     ) -> Result<T, Failure> {
-        let answer = runtime()?.block_on(self.exchange(method, path, body))?;
-        serde_json::from_slice(&answer).map_err(|error| {
-            Failure::new(Code::Eio, format!("the daemon's answer to {path} does not fit: {error}"))
-                .hint("the daemon may be of another version: `ctx status` and `ctx --version` say")
-        })
+        runtime()?.block_on(self.ask(method, path, body))
+    }
+
+    /// The same from within a runtime.
+    pub async fn ask<T: DeserializeOwned>(
+        &self,
+        method: Method,
+        path: &str,
+        body: Option<Vec<u8>>,
+    ) -> Result<T, Failure> {
+        read(path, &self.exchange(method, path, body).await?)
     }
 
     /// The body of a good answer; the daemon's own words for any other.
@@ -106,4 +112,11 @@ impl<'a> Api<'a> {
             }
         }
     }
+}
+
+fn read<T: DeserializeOwned>(path: &str, answer: &[u8]) -> Result<T, Failure> {
+    serde_json::from_slice(answer).map_err(|error| {
+        Failure::new(Code::Eio, format!("the daemon's answer to {path} does not fit: {error}"))
+            .hint("the daemon may be of another version: `ctx status` and `ctx --version` say")
+    })
 }

@@ -1,9 +1,11 @@
 //! How commands reach the daemon: its API and the sockets of its agents.
 
 mod api;
+mod live;
 mod socket;
 
 pub use api::Api;
+pub use live::{As, LiveFrame, LiveSocket, Place};
 pub use socket::{AgentSocket, Received};
 
 use std::io;

@@ -2,6 +2,7 @@
 //! files answer only by being read one by one comes from the index.
 
 mod find;
+mod stale;
 
 use std::io::{IsTerminal, Write};
 
@@ -100,6 +101,7 @@ pub fn run(args: Args, root: &Root) -> Result<(), Failure> {
     let mut rows = find::rows(&args, root, limit)?;
     let more = rows.len() > limit;
     rows.truncate(limit);
+    stale::mark(root, &mut rows);
     let mut out = output::stdout();
     if args.json {
         for row in &rows {
@@ -122,7 +124,7 @@ fn as_json(row: &Row) -> serde_json::Value {
         "state": meta.state, "title": meta.title, "model": meta.model, "scope": meta.scope,
         "space": meta.space, "owner": meta.owner, "project": meta.project, "cwd": row.cwd,
         "created_at": row.created_at, "updated_at": row.updated_at, "failure": meta.failure,
-        "archived": meta.archived, "bound_issue": meta.bound_issue, "dir": row.dir,
+        "archived": meta.archived, "stale": row.stale, "bound_issue": meta.bound_issue, "dir": row.dir,
     })
 }
 
@@ -154,7 +156,12 @@ fn cells_of(row: &Row, now: ctx_session::Timestamp, paint: Paint) -> Vec<Cell> {
     };
     vec![
         Cell::new(row.plain_name.clone()),
-        Cell::painted(meta.state.as_str(), state),
+        match row.stale {
+            Some(true) => {
+                Cell::painted(format!("{} stale", meta.state), format!("{state} {}", paint.yellow("stale")))
+            }
+            Some(false) | None => Cell::painted(meta.state.as_str(), state),
+        },
         Cell::new(words::age(now, row.updated_at)),
         Cell::new(meta.id.to_string()),
         Cell::new(output::plain(&meta.model)),
@@ -193,6 +200,9 @@ fn talk(args: &Args, root: &Root, rows: &[Row], more: bool) {
     }
     if more {
         output::say(format_args!("more than {}; `ctx ls -n 0` shows all", args.limit));
+    }
+    if rows.iter().any(|row| row.stale == Some(true)) {
+        output::say("stale: the project's file has changed since; `ctx restart SESSION` takes it up");
     }
     let active = rows.iter().any(|row| row.meta.state == StateName::Running);
     if active && !root.is_up() {

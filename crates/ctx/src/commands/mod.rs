@@ -2,6 +2,7 @@
 
 pub mod approve;
 pub mod archive;
+pub mod attach;
 pub mod audit;
 pub mod cancel;
 pub mod chat;
@@ -18,13 +19,16 @@ pub mod latest;
 pub mod log;
 pub mod ls;
 pub mod mcp;
+pub mod open;
 pub mod pause;
+pub mod project;
 pub mod prompt;
 pub mod purge;
 pub mod queue;
 pub mod reindex;
 pub mod rename;
 pub mod repair;
+pub mod restart;
 pub mod resume;
 pub mod rollback;
 pub mod search;

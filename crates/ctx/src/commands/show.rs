@@ -2,6 +2,10 @@
 
 use std::io::{IsTerminal, Write};
 
+use ctx_api::http::Session;
+use ctx_session::project::DEFAULT_PROJECT;
+
+use crate::client::Api;
 use crate::failure::Failure;
 use crate::output::{self, Paint};
 use crate::render::Transcript;
@@ -45,6 +49,7 @@ pub fn run(args: Args, root: &Root) -> Result<(), Failure> {
         paint: Paint::for_stdout(),
         width: on_terminal.then(|| output::width().unwrap_or(WIDTH).min(WIDTH_MAX)),
         full: args.full,
+        stale: is_stale(root, &transcript),
     };
     if on_terminal && !args.no_pager {
         let mut pager = Pager::open();
@@ -58,4 +63,14 @@ pub fn run(args: Args, root: &Root) -> Result<(), Failure> {
     show(&transcript, look, &mut out)?;
     out.flush()?;
     Ok(())
+}
+
+/// Only the daemon knows: it reads the project's file.
+fn is_stale(root: &Root, transcript: &Transcript<'_>) -> bool {
+    let meta = &transcript.summary.meta;
+    if meta.project.as_str() == DEFAULT_PROJECT || !root.is_up() {
+        return false;
+    }
+    let session = Api::new(root).get::<Session>(&format!("/sessions/{}", meta.id));
+    session.is_ok_and(|session| session.stale)
 }

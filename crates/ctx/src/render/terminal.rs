@@ -26,6 +26,8 @@ pub struct Look {
     pub width: Option<usize>,
     /// Nothing is folded or left out.
     pub full: bool,
+    /// The project's file has changed since.
+    pub stale: bool,
 }
 
 pub fn show(transcript: &Transcript<'_>, look: Look, out: &mut impl Write) -> Result<(), Failure> {
@@ -45,6 +47,9 @@ fn head(transcript: &Transcript<'_>, look: Look, out: &mut impl Write) -> io::Re
     if meta.archived {
         facts.push("archived".to_owned());
     }
+    if look.stale {
+        facts.push("stale".to_owned());
+    }
     facts.extend([meta.model.clone(), output::plain(&summary.cwd), meta.id.to_string()]);
     writeln!(out, "{}", paint.dim(&facts.join(" · ")))?;
     if let Some(from) = meta.forked_from {
@@ -52,6 +57,10 @@ fn head(transcript: &Transcript<'_>, look: Look, out: &mut impl Write) -> io::Re
     }
     if let Some(issue) = meta.bound_issue {
         writeln!(out, "{}", paint.dim(&format!("works on issue {issue}")))?;
+    }
+    if look.stale {
+        let message = "the project's file has changed since; `ctx restart` takes it up";
+        writeln!(out, "{}", paint.dim(message))?;
     }
     writeln!(out)
 }

@@ -88,13 +88,14 @@ async fn serve(settings: &Settings, owned: &owner::Owned) -> Result<(), Failure>
     let started_at = SystemClock.now();
     let engine = Engine::new(parts(settings)?);
     let found = engine.start().await?;
+    let taken = listen::take(&settings.listen).await?;
     let about = ctx_doors::http::About {
         version: env!("CARGO_PKG_VERSION").to_owned(),
         root: settings.root.display().to_string(),
+        address: Some(taken.address.to_string()),
         started_at,
         started,
     };
-    let taken = listen::take(&settings.listen).await?;
     owned.announce(started_at, taken.address)?;
     let address = taken.address;
     let doors = doors::open(settings, &engine, about, taken)?;

@@ -18,9 +18,25 @@ pub(super) struct Directories {
     root: PathBuf,
     limits: Arc<Limits>,
     /// The last look at each directory.
-    seen: Mutex<HashMap<(String, Option<u32>), (Looked, Look)>>,
+    seen: Mutex<HashMap<Place, Seen>>,
     /// What the tree shows, so that it is written only when that changes.
     shown: Mutex<Option<Vec<ShownKey>>>,
+}
+
+/// Looks that are kept; with more, all are made anew.
+const SEEN_MAX: usize = 1_000;
+
+/// A directory, and whose files in it count.
+#[derive(PartialEq, Eq, Hash)]
+struct Place {
+    directory: String,
+    trust: Trust,
+}
+
+/// A look, as it was made and in the engine's words.
+struct Seen {
+    looked: Looked,
+    look: Look,
 }
 
 /// By what it is told whether the tree has to be written.
@@ -108,16 +124,12 @@ impl ProjectFiles for Directories {
             Whose::Daemon => Trust::Anyone,
             Whose::User(user) => Trust::Owner(user.uid),
         };
-        let uid = match trust {
-            Trust::Anyone => None,
-            Trust::Owner(uid) => Some(uid),
-        };
-        let key = (directory.to_owned(), uid);
+        let place = Place { directory: directory.to_owned(), trust };
         let mut seen = lock(&self.seen);
-        if let Some((looked, look)) = seen.get(&key)
-            && project::looked_like(path, looked)
+        if let Some(last) = seen.get(&place)
+            && project::looked_like(path, &last.looked)
         {
-            return look.clone();
+            return last.look.clone();
         }
         let looked = project::read_project(path, trust, self.limits.control_file_bytes, SystemClock.now());
         let look = Look {
@@ -125,7 +137,10 @@ impl ProjectFiles for Directories {
             slug: looked.slug.clone(),
             is_there: looked.is_there,
         };
-        seen.insert(key, (looked, look.clone()));
+        if seen.len() >= SEEN_MAX {
+            seen.clear();
+        }
+        seen.insert(place, Seen { looked, look: look.clone() });
         look
     }
 

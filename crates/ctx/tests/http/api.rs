@@ -64,6 +64,12 @@ fn the_same_session_through_every_door() {
     assert_eq!(tail.text, log.lines().skip(3).map(|line| format!("{line}\n")).collect::<String>());
 }
 
+#[test]
+fn the_same_session_through_every_door_at_once() {
+    let http = Http::of(builder().env("CTX_LIMITS_REQUESTS_PER_SECOND", "100000"));
+    http.python("doors.py", &[]).ok();
+}
+
 fn log_of(http: &Http, id: &str) -> String {
     let shown = http.get(&format!("/sessions/{id}"));
     format!("home/{}/agent/coder/session/{}/events.jsonl", shown["owner"], shown["dir"].as_str().unwrap())
@@ -141,6 +147,16 @@ fn a_write_with_a_key_is_done_once_also_when_it_is_sent_twice_at_a_time() {
     http.daemon.start_again();
     let again = http.curl(&path, &args).json(202);
     assert_eq!(again["run_id"], first["run_id"]);
+    // So does a session's, also one that was made as a fork.
+    let fork = json!({ "resume_from": ids[0] }).to_string();
+    for body in ["{}", &fork] {
+        let key = format!("Idempotency-Key: session {}", body.len());
+        let args = ["-X", "POST", "-H", &bearer, "-H", &key, "--data-binary", body];
+        let first = http.curl("/projects/default/sessions", &args).json(201);
+        http.daemon.kill();
+        http.daemon.start_again();
+        assert_eq!(http.curl("/projects/default/sessions", &args).json(201)["id"], first["id"]);
+    }
 }
 
 #[test]

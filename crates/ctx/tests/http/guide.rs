@@ -32,6 +32,12 @@ fn the_guides_commands_do_what_it_says() {
         "cancelled",
         "state_changed",
         "ended",
+        "true",
+        "EKEYREJECTED",
+        "1",
+        "kept",
+        "",
+        "shell_destroyed",
     ];
     assert_eq!(lines.get(..expected.len()), Some(&expected[..]), "{said}");
     assert!(lines.last().is_some_and(|line| line.contains("EKEYREJECTED")), "{said}");

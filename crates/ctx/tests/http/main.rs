@@ -11,10 +11,14 @@
 mod access;
 mod api;
 mod bad_input;
+mod everyone;
+mod failures;
 mod guide;
 mod lifecycle;
 mod limits;
 mod lists;
+mod project_schema;
+mod projects;
 mod shells;
 mod sockets;
 mod support;

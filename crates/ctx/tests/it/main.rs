@@ -6,6 +6,7 @@
     reason = "a test that cannot go on stops"
 )]
 
+mod attach;
 mod chat;
 mod config;
 mod current;
@@ -14,6 +15,7 @@ mod damage;
 mod follow;
 mod help;
 mod lifecycle;
+mod project;
 mod queue;
 mod reading;
 mod search;

@@ -29,6 +29,8 @@ pub struct Row {
     pub updated_at: Timestamp,
     /// Its directory beneath the root.
     pub dir: PathBuf,
+    /// Whether the project's file has changed since; None: no project file, or no daemon to ask.
+    pub stale: Option<bool>,
 }
 
 /// What is asked for, in order, one more than `limit` if there are more.
@@ -181,6 +183,7 @@ impl Row {
             updated_at: summary.updated_at,
             dir: summary.session.path(),
             meta: summary.meta,
+            stale: None,
         }
     }
 
@@ -217,6 +220,7 @@ impl Row {
             updated_at: row.updated_at,
             dir: PathBuf::from(log.dir()),
             meta,
+            stale: None,
         }
     }
 }

@@ -1,0 +1,126 @@
+//! `ctx open`: the daemon's page in a browser, signed in by a code that is good once.
+//!
+//! The code is never an argument of a process, where others could see it: the browser is given a private file that
+//! leads to the page.
+
+use std::io::Write;
+use std::net::SocketAddr;
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use ctx_api::http::{Code as LoginCode, NewCode, Status};
+use ctx_session::Code;
+
+use crate::client::Api;
+use crate::failure::Failure;
+use crate::output;
+use crate::root::{Root, xdg};
+
+/// What opens pages on a desktop, best first.
+const OPENERS: [&str; 3] = ["xdg-open", "sensible-browser", "x-www-browser"];
+
+/// Open the daemon's page in a browser
+///
+/// Makes a code that is good once and for 60 seconds, and opens the page with it; the page trades it for a token that
+/// lives as long as the browser's tab. Without a browser the address is printed instead.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  ctx open
+  ctx open --print                the address alone, to open it elsewhere")]
+pub struct Args {
+    /// Print the address, with its code, and open nothing
+    #[arg(long)]
+    print: bool,
+}
+
+pub fn run(args: Args, root: &Root) -> Result<(), Failure> {
+    let api = Api::new(root);
+    let status: Status = api.get("/status")?;
+    let address = status.address.as_deref().and_then(|address| address.parse::<SocketAddr>().ok());
+    let address = address.ok_or_else(|| {
+        Failure::new(Code::Ehostdown, "the daemon does not listen over TCP, so no browser can reach it")
+    })?;
+    let made: LoginCode = api.post_with("/codes", &NewCode {})?;
+    let page = format!("http://{}/api/v1/docs#code={}", reachable(address), made.code);
+    if !args.print && has_browser() {
+        let file = leading_to(&page)?;
+        if open(&file) {
+            output::say(format_args!("opened http://{} in your browser", reachable(address)));
+            return Ok(());
+        }
+    }
+    let mut out = output::stdout();
+    writeln!(out, "{page}")?;
+    out.flush()?;
+    Ok(())
+}
+
+/// An address that can be asked: one that stands for all is this machine's own.
+fn reachable(address: SocketAddr) -> SocketAddr {
+    match address {
+        SocketAddr::V4(v4) if v4.ip().is_unspecified() => (std::net::Ipv4Addr::LOCALHOST, v4.port()).into(),
+        SocketAddr::V6(v6) if v6.ip().is_unspecified() => (std::net::Ipv6Addr::LOCALHOST, v6.port()).into(),
+        other => other,
+    }
+}
+
+fn set(name: &str) -> Option<std::ffi::OsString> {
+    std::env::var_os(name).filter(|value| !value.is_empty())
+}
+
+fn has_browser() -> bool {
+    ["BROWSER", "DISPLAY", "WAYLAND_DISPLAY"].into_iter().any(|name| set(name).is_some())
+}
+
+/// A private file that leads a browser to the page. Those of earlier times go.
+fn leading_to(page: &str) -> Result<PathBuf, Failure> {
+    let dir = xdg("XDG_STATE_HOME", ".local/state")?.join("ctx/open");
+    let failed = |error| Failure::io(dir.display(), error);
+    std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&dir).map_err(failed)?;
+    for old in std::fs::read_dir(&dir).map_err(failed)?.flatten() {
+        let _ = std::fs::remove_file(old.path());
+    }
+    let path = dir.join(format!("{}.html", crate::talk::client_id()));
+    let mut file =
+        std::fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path).map_err(failed)?;
+    let text = format!(
+        "<!doctype html><meta charset=\"utf-8\"><title>ctx</title><script>location.replace(\"{page}\")</script>\n"
+    );
+    file.write_all(text.as_bytes()).map_err(failed)?;
+    Ok(path)
+}
+
+/// Whether a browser took it.
+fn open(file: &Path) -> bool {
+    let own = set("BROWSER").map(|names| names.to_string_lossy().into_owned());
+    let own: Vec<String> = own.iter().flat_map(|names| names.split(':')).map(str::to_owned).collect();
+    let openers = own.iter().map(String::as_str).chain(OPENERS);
+    openers.filter(|opener| !opener.is_empty()).any(|opener| {
+        let started = Command::new(opener)
+            .arg(file)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .status();
+        started.is_ok_and(|status| status.success())
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_for_all_is_asked_at_home() {
+        for (listens, asked) in [
+            ("0.0.0.0:80", "127.0.0.1:80"),
+            ("[::]:80", "[::1]:80"),
+            ("127.0.0.1:7300", "127.0.0.1:7300"),
+            ("192.168.1.7:1", "192.168.1.7:1"),
+        ] {
+            assert_eq!(reachable(listens.parse().unwrap()).to_string(), asked);
+        }
+    }
+}

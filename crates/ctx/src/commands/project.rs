@@ -1,0 +1,213 @@
+//! `ctx project`: directories that the daemon knows as projects, and the files that describe them.
+
+mod check;
+mod init;
+
+use std::io::{BufRead, IsTerminal, Write};
+use std::path::{Path, PathBuf};
+
+use ctx_api::http::{List, NewProject, Project, ProjectState};
+use ctx_session::Code;
+use ctx_session::project::Problem;
+
+use crate::client::Api;
+use crate::failure::Failure;
+use crate::output::{self, Paint};
+use crate::root::Root;
+use crate::table::{self, Cell};
+
+/// Describe, register, check and remove projects
+///
+/// A project is a directory with a .ctx/project.yaml, which says who its agent is: model, prompt, tools, policy.
+/// Its agent answers like any other: `ctx send -a NAME`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  ctx project init                write .ctx/project.yaml and a prompt here
+  ctx project check               say what is wrong with it; needs no daemon
+  ctx project add                 register this directory
+  ctx project ls
+  ctx project rm music")]
+pub struct Args {
+    #[command(subcommand)]
+    what: What,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum What {
+    /// Write a project file and a prompt that are right as they stand
+    Init {
+        /// The project's directory
+        #[arg(value_name = "DIR", default_value = ".")]
+        directory: PathBuf,
+        /// What it is called [default: the directory's name]
+        #[arg(long, value_name = "NAME")]
+        name: Option<String>,
+    },
+    /// Register a directory; what is wrong with its file is told, and can be mended afterwards
+    Add {
+        /// The project's directory
+        #[arg(value_name = "DIR", default_value = ".")]
+        directory: PathBuf,
+        /// Print the project as JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// List the projects
+    Ls {
+        /// Print one JSON object a line
+        #[arg(long)]
+        json: bool,
+    },
+    /// Say what is wrong with a project's files, with line and column; needs no daemon
+    Check {
+        /// The project's directory
+        #[arg(value_name = "DIR", default_value = ".")]
+        directory: PathBuf,
+    },
+    /// Take a project out of the registry; its directory and its sessions stay
+    Rm {
+        /// The project, as `ctx project ls` calls it
+        #[arg(value_name = "NAME")]
+        name: String,
+        /// Do not ask
+        #[arg(short, long)]
+        yes: bool,
+    },
+    /// Print the JSON schema of project files
+    Schema,
+}
+
+pub fn run(args: Args, root: impl FnOnce() -> Result<Root, Failure>) -> Result<(), Failure> {
+    match args.what {
+        What::Init { directory, name } => init::run(&directory, name.as_deref()),
+        What::Check { directory } => check::run(&directory),
+        What::Schema => {
+            write!(std::io::stdout(), "{}", ctx_agent::project::SCHEMA)?;
+            Ok(())
+        }
+        What::Add { directory, json } => add(&root()?, &directory, json),
+        What::Ls { json } => list(&root()?, json),
+        What::Rm { name, yes } => remove(&root()?, &name, yes),
+    }
+}
+
+/// A directory as it is registered: whole, so that the daemon finds it from wherever it works.
+fn whole(directory: &Path) -> Result<PathBuf, Failure> {
+    std::fs::canonicalize(directory).map_err(|error| Failure::io(directory.display(), error))
+}
+
+fn add(root: &Root, directory: &Path, json: bool) -> Result<(), Failure> {
+    let directory = whole(directory)?;
+    let Some(text) = directory.to_str() else {
+        return Err(Failure::new(Code::Einval, "the directory's name is not UTF-8 text; use another"));
+    };
+    let new = NewProject { directory: text.to_owned(), id: None };
+    let project: Project = Api::new(root).post_with("/projects", &new)?;
+    if json {
+        output::json(&project)?;
+    } else {
+        writeln!(std::io::stdout(), "{}", project.id)?;
+    }
+    match project.state {
+        ProjectState::Ready => {
+            let agent = project.agent.as_ref().map(ToString::to_string).unwrap_or_default();
+            output::say(format_args!(
+                "{} is ready; `ctx send -a {agent} hello` begins a session",
+                project.id
+            ));
+            Ok(())
+        }
+        ProjectState::Invalid => {
+            let problem = |error: &ctx_api::http::ProjectError| Problem {
+                file: error.file.clone(),
+                line: error.line,
+                column: error.column,
+                message: error.message.clone(),
+            };
+            let problems: Vec<Problem> = project.errors.iter().map(problem).collect();
+            let mut stderr = std::io::stderr();
+            let _ = check::tell(&directory, &problems, Paint::for_stderr(), &mut stderr);
+            let message = format!("{} is registered, but it is invalid", project.id);
+            Err(Failure::new(Code::Ebadmsg, message).hint("mend the file; it is read again by itself"))
+        }
+    }
+}
+
+fn list(root: &Root, json: bool) -> Result<(), Failure> {
+    let projects = all(&Api::new(root))?;
+    let mut out = output::stdout();
+    let paint = Paint::for_stdout();
+    if json {
+        for project in &projects {
+            let line = serde_json::to_string(project);
+            writeln!(out, "{}", line.map_err(|error| Failure::new(Code::Eio, error.to_string()))?)?;
+        }
+    } else {
+        let rows = projects.iter().map(|project| row(project, paint)).collect();
+        let head = ["PROJECT", "STATE", "AGENT", "DIRECTORY"];
+        out.write_all(table::render(&head, rows, output::width(), paint).as_bytes())?;
+    }
+    out.flush()?;
+    Ok(())
+}
+
+fn row(project: &Project, paint: Paint) -> Vec<Cell> {
+    let state = match project.state {
+        ProjectState::Ready => Cell::painted("ready", paint.green("ready")),
+        ProjectState::Invalid => Cell::painted("invalid", paint.red("invalid")),
+    };
+    let agent = project.agent.as_ref().map(ToString::to_string).unwrap_or_default();
+    vec![
+        Cell::new(project.id.to_string()),
+        state,
+        Cell::new(agent),
+        Cell::new(output::plain(&project.directory)),
+    ]
+}
+
+/// Every project, page after page.
+fn all(api: &Api<'_>) -> Result<Vec<Project>, Failure> {
+    let mut projects = Vec::new();
+    let mut next: Option<String> = None;
+    loop {
+        let cursor = next.map(|next| format!("&cursor={next}")).unwrap_or_default();
+        let page: List<Project> = api.get(&format!("/projects?limit=1000{cursor}"))?;
+        projects.extend(page.items);
+        next = page.next;
+        if next.is_none() {
+            return Ok(projects);
+        }
+    }
+}
+
+fn remove(root: &Root, name: &str, yes: bool) -> Result<(), Failure> {
+    let name = ctx_session::Name::new(name)
+        .map_err(|rule| Failure::new(Code::Einval, format!("`{name}` is no project: {rule}")))?;
+    let api = Api::new(root);
+    if !yes {
+        if !std::io::stdin().is_terminal() {
+            return Err(
+                Failure::new(Code::Einval, "removing a project has to be confirmed").hint("give --yes")
+            );
+        }
+        let project: Project = api.get(&format!("/projects/{name}"))?;
+        if !confirmed(&project)? {
+            output::say("left as it is");
+            return Err(Failure::Told { exit: 1 });
+        }
+    }
+    api.delete(&format!("/projects/{name}"))?;
+    output::say(format_args!("removed {name}; its directory and its sessions are still there"));
+    Ok(())
+}
+
+fn confirmed(project: &Project) -> Result<bool, Failure> {
+    let mut stderr = std::io::stderr();
+    // Asked on stderr: stdout is for data.
+    let _ = write!(stderr, "Remove {} ({})? [y/N] ", project.id, output::plain(&project.directory));
+    let _ = stderr.flush();
+    let mut answer = String::new();
+    std::io::stdin().lock().read_line(&mut answer).map_err(|error| Failure::io("stdin", error))?;
+    Ok(matches!(answer.trim().to_ascii_lowercase().as_str(), "y" | "yes"))
+}

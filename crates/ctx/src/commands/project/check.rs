@@ -1,0 +1,79 @@
+//! `ctx project check`: what is wrong with a project's files, and where, without a daemon.
+
+use std::io::Write;
+use std::path::Path;
+
+use ctx_agent::project::{PROJECT_FILE, Trust, read_project};
+use ctx_session::project::Problem;
+use ctx_session::{Code, Limits};
+
+use crate::failure::Failure;
+use crate::output::{self, Paint};
+use crate::words;
+
+/// Characters of a line that are shown; what is wrong is among them.
+const EXCERPT_CHARS: usize = 100;
+
+pub fn run(directory: &Path) -> Result<(), Failure> {
+    let whole = super::whole(directory)?;
+    let looked = read_project(&whole, Trust::Anyone, Limits::default().control_file_bytes, words::now());
+    let mut out = output::stdout();
+    match looked.found {
+        Ok(found) => {
+            let spec = &found.snapshot.spec;
+            let file = directory.join(PROJECT_FILE);
+            let (project, primary) = (&spec.project, &spec.primary);
+            writeln!(
+                out,
+                "{}: right; project {project}, agent {}, model {}",
+                file.display(),
+                primary.name,
+                primary.model
+            )?;
+            out.flush()?;
+            Ok(())
+        }
+        Err(problems) => {
+            tell(directory, &problems, Paint::for_stdout(), &mut out)?;
+            out.flush()?;
+            let message = match problems.len() {
+                1 => "one problem".to_owned(),
+                many => format!("{many} problems"),
+            };
+            Err(Failure::new(Code::Ebadmsg, message))
+        }
+    }
+}
+
+/// Each problem with its place and the line it is on.
+pub fn tell(
+    directory: &Path,
+    problems: &[Problem],
+    paint: Paint,
+    out: &mut impl Write,
+) -> std::io::Result<()> {
+    for problem in problems {
+        let path = directory.join(&problem.file);
+        let place = format!("{}:{}:{}:", path.display(), problem.line, problem.column);
+        writeln!(out, "{} {}", paint.bold(&place), output::plain(&problem.message))?;
+        let text = std::fs::read_to_string(&path).unwrap_or_default();
+        excerpt(&text, problem, paint, out)?;
+    }
+    Ok(())
+}
+
+/// The line, and a mark below the place.
+fn excerpt(text: &str, problem: &Problem, paint: Paint, out: &mut impl Write) -> std::io::Result<()> {
+    let at = usize::try_from(problem.line).unwrap_or(usize::MAX).saturating_sub(1);
+    let Some(line) = text.lines().nth(at) else { return Ok(()) };
+    let column = usize::try_from(problem.column).unwrap_or(usize::MAX).saturating_sub(1);
+    // Of a long line, the part around the place.
+    let skipped = if column >= EXCERPT_CHARS { column - EXCERPT_CHARS / 2 } else { 0 };
+    let shown: String = line.chars().skip(skipped).take(EXCERPT_CHARS).collect();
+    let number = problem.line.to_string();
+    let margin = " ".repeat(number.len());
+    let before: String =
+        shown.chars().take(column - skipped).map(|c| if c == '\t' { '\t' } else { ' ' }).collect();
+    writeln!(out, "  {} {}", paint.dim(&format!("{number} |")), output::plain(&shown))?;
+    writeln!(out, "  {} {before}{}", paint.dim(&format!("{margin} |")), paint.red("^"))
+}

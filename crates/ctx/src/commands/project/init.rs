@@ -1,0 +1,60 @@
+//! `ctx project init`: writes a project file and its prompt where there are none.
+
+use std::fs::{DirBuilder, OpenOptions};
+use std::io::{ErrorKind, Write};
+use std::path::Path;
+
+use ctx_agent::project::{PROJECT_FILE, template};
+use ctx_session::{Code, Name};
+
+use crate::failure::Failure;
+use crate::output;
+
+pub fn run(directory: &Path, name: Option<&str>) -> Result<(), Failure> {
+    if !directory.is_dir() {
+        let message = format!("there is no directory {}", directory.display());
+        return Err(Failure::new(Code::Enoent, message).hint("make it first"));
+    }
+    let name = match name {
+        Some(name) => Name::new(name)
+            .map_err(|rule| Failure::new(Code::Einval, format!("`{name}` cannot be a project: {rule}")))?,
+        None => name_of(&super::whole(directory)?)?,
+    };
+    let file = directory.join(PROJECT_FILE);
+    if file.symlink_metadata().is_ok() {
+        let message = format!("{} is there already", file.display());
+        return Err(Failure::new(Code::Eexist, message).hint("`ctx project check` says whether it is right"));
+    }
+    // The prompt first: a project file that names one that is not there would be wrong.
+    let prompt = directory.join(template::PROMPT_FILE);
+    match write_new(&prompt, &template::prompt(&name)) {
+        Err(error) if error.kind() == ErrorKind::AlreadyExists => {
+            output::say(format_args!("{} is left as it is", prompt.display()));
+        }
+        written => written.map_err(|error| Failure::io(prompt.display(), error))?,
+    }
+    write_new(&file, &template::project_file(&name)).map_err(|error| Failure::io(file.display(), error))?;
+    writeln!(std::io::stdout(), "{}", file.display())?;
+    output::say(format_args!("the project {name}; look at the file, then `ctx project add`"));
+    Ok(())
+}
+
+/// Makes a file and the directories it is in; one that is there is left alone.
+fn write_new(path: &Path, text: &str) -> std::io::Result<()> {
+    if let Some(dir) = path.parent() {
+        DirBuilder::new().recursive(true).create(dir)?;
+    }
+    OpenOptions::new().write(true).create_new(true).open(path)?.write_all(text.as_bytes())
+}
+
+/// What a directory is called, with what a name may not hold taken out.
+fn name_of(directory: &Path) -> Result<Name, Failure> {
+    let last = directory.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+    let fits = |c: char| c.is_ascii_alphanumeric() || "._+-".contains(c);
+    let plain: String = last.chars().map(|c| if fits(c) { c } else { '-' }).take(64).collect();
+    let plain = plain.trim_start_matches(|c: char| !c.is_ascii_alphanumeric());
+    Name::new(plain).map_err(|_| {
+        Failure::new(Code::Einval, format!("{} does not make a name", directory.display()))
+            .hint("say what the project is called with --name")
+    })
+}

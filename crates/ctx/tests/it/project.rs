@@ -1,0 +1,120 @@
+//! `ctx project`: from an empty directory to an agent that answers, and what is said on the way.
+
+use expect_test::expect;
+
+use crate::support::{daemon, json_lines, place};
+
+#[test]
+fn init_check_add_ls_and_rm_go_together() {
+    let daemon = daemon();
+    let dir = daemon.path("my music");
+    std::fs::create_dir(&dir).unwrap();
+    let dir = dir.to_str().unwrap().to_owned();
+    let written = daemon.ctx(&["project", "init", &dir]).ok();
+    assert_eq!(written, format!("{dir}/.ctx/project.yaml\n"));
+    let checked = daemon.ctx(&["project", "check", &dir]).ok();
+    assert_eq!(
+        checked,
+        format!("{dir}/.ctx/project.yaml: right; project my-music, agent my-music, model main\n")
+    );
+    assert!(daemon.ctx(&["project", "init", &dir]).fails(1).contains("is there already"));
+    let added = daemon.ctx(&["project", "add", &dir]);
+    assert_eq!((added.code, added.stdout.as_str()), (0, "my-music\n"), "{}", added.stderr);
+    assert!(added.stderr.contains("`ctx send -a my-music hello`"), "{}", added.stderr);
+    assert_eq!(daemon.ctx(&["send", "-a", "my-music", "hello"]).ok(), "hello\n");
+    let listed = daemon.ctx(&["project", "ls"]).ok();
+    let rows: Vec<Vec<&str>> = listed.lines().map(|line| line.split_whitespace().take(3).collect()).collect();
+    assert_eq!(
+        rows,
+        [["PROJECT", "STATE", "AGENT"], ["default", "ready", "coder"], ["my-music", "ready", "my-music"]]
+    );
+    assert!(listed.contains(&dir), "{listed}");
+    let listed = json_lines(&daemon.ctx(&["project", "ls", "--json"]).ok());
+    assert_eq!(
+        listed.iter().map(|project| project["id"].as_str().unwrap()).collect::<Vec<_>>(),
+        ["default", "my-music"]
+    );
+    assert!(daemon.ctx(&["project", "add", &dir]).fails(1).contains("is registered"));
+    assert!(daemon.ctx(&["project", "rm", "my-music"]).fails(2).contains("give --yes"));
+    daemon.ctx(&["project", "rm", "-y", "my-music"]).ok();
+    assert!(daemon.ctx(&["send", "-a", "my-music", "hello"]).fails(1).contains("no agent"));
+    assert!(daemon.ctx(&["project", "rm", "-y", "my-music"]).fails(1).contains("there is no project"));
+}
+
+#[test]
+fn check_needs_no_daemon_and_points_at_what_is_wrong() {
+    let place = place();
+    std::fs::create_dir(place.workspace().join(".ctx")).unwrap();
+    let file = place.workspace().join(".ctx/project.yaml");
+    std::fs::write(
+        &file,
+        "version: 1\nproject: music\nprimary:\n  modle: main\n  prompt: no.md\n  max_steps: \"ü\"\n",
+    )
+    .unwrap();
+    let checked = place.ctx(&["project", "check"]);
+    assert_eq!(checked.code, 2);
+    expect![[r#"
+        ./.ctx/project.yaml:4:3: there is no key `modle` in `primary`; did you mean `model`?
+          4 |   modle: main
+            |   ^
+        ./.ctx/project.yaml:6:14: `primary.max_steps` must be a whole number, not a text
+          6 |   max_steps: "ü"
+            |              ^
+    "#]]
+    .assert_eq(&checked.stdout);
+    expect![[r#"
+        error: 2 problems (EBADMSG)
+    "#]]
+    .assert_eq(&checked.stderr);
+    std::fs::write(&file, "version: 1\nproject: music\nprimary:\n  prompt: no.md\n").unwrap();
+    let checked = place.ctx(&["project", "check", "."]);
+    expect![[r#"
+        ./.ctx/project.yaml:4:11: there is no prompt no.md, neither in .ctx/ nor in the project's directory
+          4 |   prompt: no.md
+            |           ^
+    "#]]
+    .assert_eq(&checked.stdout);
+    std::fs::remove_file(&file).unwrap();
+    let checked = place.ctx(&["project", "check"]);
+    assert!(
+        checked.code == 2 && checked.stdout.contains("`ctx project init` writes one"),
+        "{}",
+        checked.stdout
+    );
+    assert!(place.ctx(&["project", "check", "nowhere"]).fails(1).contains("nowhere"));
+    assert!(place.ctx(&["project", "add"]).fails(69).contains("ctx serve"));
+    let schema: serde_json::Value = serde_json::from_str(&place.ctx(&["project", "schema"]).ok()).unwrap();
+    assert_eq!(schema["required"], serde_json::json!(["version", "project", "primary"]));
+}
+
+#[test]
+fn a_project_that_is_wrong_is_registered_and_told_of() {
+    let daemon = daemon();
+    std::fs::create_dir(daemon.workspace().join(".ctx")).unwrap();
+    let file = daemon.workspace().join(".ctx/project.yaml");
+    std::fs::write(&file, "version: 1\nproject: music\nprimary: {model: 5}\n").unwrap();
+    let added = daemon.ctx(&["project", "add"]);
+    assert_eq!((added.code, added.stdout.as_str()), (2, "music\n"));
+    for words in
+        [".ctx/project.yaml:3:18: `primary.model` must be a text", "3 | primary: {model: 5}", "it is invalid"]
+    {
+        assert!(added.stderr.contains(words), "{words}: {}", added.stderr);
+    }
+    assert!(daemon.ctx(&["project", "ls"]).ok().contains("invalid"));
+    std::fs::write(&file, "version: 1\nproject: music\nprimary: {model: main}\n").unwrap();
+    assert!(!daemon.ctx(&["project", "ls"]).ok().contains("invalid"));
+}
+
+#[test]
+fn init_makes_a_name_of_what_the_directory_is_called() {
+    let place = place();
+    for (dir, name) in [("Grüße an alle", "Gr--e-an-alle"), (".hidden", "hidden"), ("007", "007")] {
+        std::fs::create_dir(place.workspace().join(dir)).unwrap();
+        place.ctx(&["project", "init", dir]).ok();
+        assert!(place.ctx(&["project", "check", dir]).ok().contains(&format!("project {name},")), "{dir}");
+    }
+    std::fs::create_dir(place.workspace().join("___")).unwrap();
+    assert!(place.ctx(&["project", "init", "___"]).fails(2).contains("--name"));
+    place.ctx(&["project", "init", "___", "--name", "x"]).ok();
+    assert!(place.ctx(&["project", "init", "nowhere"]).fails(1).contains("nowhere"));
+}
