@@ -9,6 +9,7 @@
 mod attach;
 mod chat;
 mod config;
+mod counting;
 mod current;
 mod daemon;
 mod damage;
