@@ -1,6 +1,6 @@
 //! What no longer counts after a rollback: left out of what a person reads, and there for whoever asks for it.
 
-use testkit::TestDaemon;
+use testkit::{TestDaemon, until};
 
 use crate::support::{daemon, json_lines, start_slow, wait_state};
 
@@ -51,7 +51,11 @@ fn paused_sessions_are_found_by_their_state() {
     start_slow(&daemon, "one");
     daemon.ctx(&["send", "--session", "two", "hello"]).ok();
     daemon.ctx(&["pause", "coder/one"]).ok();
-    let listed = json_lines(&daemon.ctx(&["ls", "--state", "paused", "--json"]).ok());
+    // The index follows the files within 200 ms.
+    let listed = until("the index to list what is paused", || {
+        let listed = json_lines(&daemon.ctx(&["ls", "--state", "paused", "--json"]).ok());
+        (!listed.is_empty()).then_some(listed)
+    });
     let names: Vec<_> = listed.iter().map(|line| line["session"].clone()).collect();
     assert_eq!(names, ["coder/one"]);
     let log = daemon.ctx(&["log", "coder/one"]).ok();
