@@ -13,7 +13,7 @@ use ctx_views::read::{Reader, SessionRef, SessionsDir, Wanted};
 use proptest::prelude::*;
 
 use crate::indexed::{done, found, names, post, put, say, started, tool};
-use crate::world::{Life, Root, Step, name, own, steps, view_files};
+use crate::world::{Life, Root, Step, name, operated, own, view_files};
 
 const DIR: &str = "s";
 
@@ -410,7 +410,7 @@ proptest! {
     #[test]
     fn a_reader_sees_what_the_model_sees_wherever_the_files_stand(
         seed in any::<u64>(),
-        steps in steps(60),
+        steps in operated(100),
         shown in any::<prop::sample::Index>(),
         cut in any::<prop::sample::Index>(),
     ) {
@@ -440,7 +440,10 @@ proptest! {
     }
 
     #[test]
-    fn the_index_says_of_a_session_what_the_session_says(seed in any::<u64>(), steps in steps(60)) {
+    fn the_index_says_of_a_session_what_the_session_says(
+        seed in any::<u64>(),
+        steps in operated(100),
+    ) {
         let root = Root::new();
         let mut life = Life::begin(seed);
         life.live(&steps);

@@ -166,6 +166,20 @@ pub fn steps(max: usize) -> impl Strategy<Value = Vec<Step>> {
     prop::collection::vec(step, 1..max)
 }
 
+/// Steps of a session whose operator does much with it, and which nothing ends.
+pub fn operated(max: usize) -> impl Strategy<Value = Vec<Step>> {
+    let call = |finish| Step::Tool { input: "README".to_owned(), output: "needle".to_owned(), finish };
+    let step = prop_oneof![
+        4 => "[a-z]{1,9}".prop_map(|text| Step::Post { text, slot: true, cwd: None }),
+        2 => "[a-z]{1,9}".prop_map(|text| Step::Say { text }),
+        2 => any::<bool>().prop_map(call),
+        3 => Just(Step::Finish { how: 0, partial: None }),
+        12 => controls(),
+        1 => Just(Step::Crash),
+    ];
+    prop::collection::vec(step, 1..max)
+}
+
 /// What the operator does with a session.
 fn controls() -> impl Strategy<Value = Step> {
     let maybe = || proptest::option::of(text());
