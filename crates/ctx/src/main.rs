@@ -4,6 +4,7 @@ mod cli;
 mod client;
 mod commands;
 mod config;
+mod confirm;
 mod failure;
 mod index;
 mod moment;

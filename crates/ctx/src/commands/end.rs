@@ -1,14 +1,11 @@
 //! `ctx end`: ends a session for good.
 
-use std::io::{BufRead, IsTerminal, Write};
-
 use ctx_api::http::Session;
-use ctx_session::Code;
 
 use crate::client::Api;
 use crate::failure::Failure;
 use crate::root::Root;
-use crate::{output, sessions};
+use crate::{confirm, output, sessions};
 
 /// End a session
 ///
@@ -32,28 +29,15 @@ pub fn run(args: Args, root: &Root) -> Result<(), Failure> {
     let id = sessions::find_id(root, &args.session)?;
     let api = Api::new(root);
     if !args.yes {
-        if !std::io::stdin().is_terminal() {
-            return Err(Failure::new(Code::Einval, "ending a session has to be confirmed").hint("give --yes"));
-        }
-        let session: Session = api.get(&format!("/sessions/{id}"))?;
-        if !confirmed(&session)? {
-            output::say("left as it is");
-            return Err(Failure::Told { exit: 1 });
-        }
+        confirm::ask("ending a session", || Ok(question(&api.get(&format!("/sessions/{id}"))?)))?;
     }
     api.delete(&format!("/sessions/{id}?confirm=true"))?;
     output::say(format_args!("ended {id}; `ctx history {id}` still shows it"));
     Ok(())
 }
 
-fn confirmed(session: &Session) -> Result<bool, Failure> {
+fn question(session: &Session) -> String {
     let name = session.agent.as_ref().map_or(String::new(), |agent| format!("{agent}/"));
     let running = session.current_run.map_or("", |_| " and cancel its run");
-    let mut stderr = std::io::stderr();
-    // Asked on stderr: stdout is for data.
-    let _ = write!(stderr, "End {name}{} ({}){running}? [y/N] ", session.name, session.id);
-    let _ = stderr.flush();
-    let mut answer = String::new();
-    std::io::stdin().lock().read_line(&mut answer).map_err(|error| Failure::io("stdin", error))?;
-    Ok(matches!(answer.trim().to_ascii_lowercase().as_str(), "y" | "yes"))
+    format!("End {name}{} ({}){running}?", session.name, session.id)
 }

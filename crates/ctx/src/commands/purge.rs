@@ -1,14 +1,11 @@
 //! `ctx purge`: deletes a session that is over.
 
-use std::io::{BufRead, IsTerminal, Write};
-
 use ctx_api::http::Session;
-use ctx_session::Code;
 
 use crate::client::Api;
 use crate::failure::Failure;
 use crate::root::Root;
-use crate::{output, sessions};
+use crate::{confirm, output, sessions};
 
 /// Delete a session for good
 ///
@@ -32,34 +29,19 @@ pub fn run(args: Args, root: &Root) -> Result<(), Failure> {
     let id = sessions::find_id(root, &args.session)?;
     let api = Api::new(root);
     if !args.yes {
-        if !std::io::stdin().is_terminal() {
-            let failure = Failure::new(Code::Einval, "deleting a session has to be confirmed");
-            return Err(failure.hint("give --yes"));
-        }
-        let session: Session = api.get(&format!("/sessions/{id}"))?;
-        if !confirmed(&session)? {
-            output::say("left as it is");
-            return Err(Failure::Told { exit: 1 });
-        }
+        confirm::ask("deleting a session", || Ok(question(&api.get(&format!("/sessions/{id}"))?)))?;
     }
     api.delete(&format!("/sessions/{id}?purge=true"))?;
     output::say(format_args!("purged {id}"));
     Ok(())
 }
 
-fn confirmed(session: &Session) -> Result<bool, Failure> {
+fn question(session: &Session) -> String {
     let name = session.agent.as_ref().map_or(String::new(), |agent| format!("{agent}/"));
     let title = session.title.as_deref().map(output::plain);
     let title = title.map_or(String::new(), |title| format!(" \"{title}\""));
-    let mut stderr = std::io::stderr();
-    // Asked on stderr: stdout is for data.
-    let _ = write!(
-        stderr,
-        "Delete {name}{}{title} ({}) and all that was said in it? This cannot be undone. [y/N] ",
+    format!(
+        "Delete {name}{}{title} ({}) and all that was said in it? This cannot be undone.",
         session.name, session.id
-    );
-    let _ = stderr.flush();
-    let mut answer = String::new();
-    std::io::stdin().lock().read_line(&mut answer).map_err(|error| Failure::io("stdin", error))?;
-    Ok(matches!(answer.trim().to_ascii_lowercase().as_str(), "y" | "yes"))
+    )
 }

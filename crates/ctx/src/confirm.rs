@@ -1,0 +1,27 @@
+//! The question before something that cannot be taken back. A script says yes with `--yes`; a person is asked.
+
+use std::io::{BufRead, IsTerminal, Write};
+
+use ctx_session::Code;
+
+use crate::failure::Failure;
+use crate::output;
+
+/// Goes on if the person at the terminal says so. `doing` begins the sentence of the refusal where there is none.
+pub fn ask(doing: &str, question: impl FnOnce() -> Result<String, Failure>) -> Result<(), Failure> {
+    if !std::io::stdin().is_terminal() {
+        return Err(Failure::new(Code::Einval, format!("{doing} has to be confirmed")).hint("give --yes"));
+    }
+    let question = question()?;
+    let mut stderr = std::io::stderr();
+    // Asked on stderr: stdout is for data.
+    let _ = write!(stderr, "{question} [y/N] ");
+    let _ = stderr.flush();
+    let mut answer = String::new();
+    std::io::stdin().lock().read_line(&mut answer).map_err(|error| Failure::io("stdin", error))?;
+    if matches!(answer.trim().to_ascii_lowercase().as_str(), "y" | "yes") {
+        return Ok(());
+    }
+    output::say("left as it is");
+    Err(Failure::Told { exit: 1 })
+}
