@@ -60,11 +60,11 @@ impl World {
     }
 
     /// One that shows its sessions as files beneath a real directory; the logs stay on the simulated disk.
-    pub async fn showing(root: &Path) -> World {
+    pub async fn showing(disk: SimDisk, root: &Path) -> World {
         let clock = Arc::new(SetClock(AtomicU64::new(1_700_000_000_000)));
         // Long enough that nothing happens to a session because it is idle.
         let limits = Limits { idle_unload_ms: 3_600_000, ..Limits::default() };
-        World::made(SimDisk::new(), limits, clock, Some(RootDir::open(root).unwrap())).await
+        World::made(disk, limits, clock, Some(RootDir::open(root).unwrap())).await
     }
 
     async fn made(disk: SimDisk, limits: Limits, clock: Arc<SetClock>, root: Option<RootDir>) -> World {
