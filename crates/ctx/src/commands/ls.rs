@@ -158,7 +158,9 @@ fn cells_of(row: &Row, now: ctx_session::Timestamp, paint: Paint) -> Vec<Cell> {
     vec![
         Cell::new(row.plain_name.clone()),
         match row.stale {
-            Some(true) => Cell::painted(format!("{word} stale"), format!("{state} {}", paint.yellow("stale"))),
+            Some(true) => {
+                Cell::painted(format!("{word} stale"), format!("{state} {}", paint.yellow("stale")))
+            }
             Some(false) | None => Cell::painted(word, state),
         },
         Cell::new(words::age(now, row.updated_at)),
