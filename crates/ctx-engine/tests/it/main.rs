@@ -2,6 +2,7 @@
 #![expect(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
 
 mod clock;
+mod projects;
 mod storage;
 mod worker;
 mod world;

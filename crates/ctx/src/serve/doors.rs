@@ -150,10 +150,12 @@ impl Agents {
                 () = tokio::time::sleep(AGENTS_PAUSE) => None,
                 errand = errands.recv() => errand,
             };
-            if asked.is_none()
-                && let Err(refusal) = self.engine.look_at_projects().await
-            {
-                tracing::warn!(%refusal, "projects cannot be looked at");
+            if asked.is_none() {
+                // A directory that does not answer holds up no socket.
+                let looked = tokio::time::timeout(AGENTS_PAUSE, self.engine.look_at_projects()).await;
+                if let Ok(Err(refusal)) = looked {
+                    tracing::warn!(%refusal, "projects cannot be looked at");
+                }
             }
             if (asked.is_some() || changed_at(&self.dir) != self.seen)
                 && let Err(failure) = self.look(&root)
