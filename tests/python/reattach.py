@@ -100,7 +100,7 @@ async def expired():
 async def total():
     """Over all sessions together: who left first is let go first, the others can come back."""
     away = []
-    for _ in range(4):
+    for _ in range(6):
         session = talk()
         ws, welcome = await attach(session)
         known = {"epoch": welcome["payload"]["epoch"], **welcome["payload"]["server_seq"]}

@@ -200,9 +200,11 @@ impl Inner {
         }
     }
 
-    /// The driver of a session, if it has one.
-    pub(crate) fn link_if_loaded(&self, id: SessionId) -> Option<DriverLink> {
-        lock(&self.active).get(&id).cloned()
+    /// Has a session unloaded that nobody else needs. Asked from the table, so that no way to it is held meanwhile.
+    pub(crate) fn let_go(&self, id: SessionId) {
+        if let Some(link) = lock(&self.active).get(&id) {
+            link.let_go();
+        }
     }
 
     /// Takes a new session in and starts its driver, in one step: who finds the name finds the driver.

@@ -67,7 +67,7 @@ impl Summary {
         }
         // What was posted to the source of a fork was not posted here.
         let copied = session.meta.forked_from.map_or(0, |from| from.seq);
-        let newest = session.runs().next_back().filter(|run| run.first_seq > copied);
+        let newest = session.runs().rfind(|run| run.kind.is_message()).filter(|run| run.first_seq > copied);
         self.posted_at = newest.map(|run| run.created_at).or(self.posted_at);
     }
 }

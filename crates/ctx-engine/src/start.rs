@@ -14,7 +14,7 @@ use ctx_session::{Body, Code, Name, Refusal, SessionId, StateName, Timestamp, Ul
 use ctx_views::files::SessionFiles;
 
 use crate::core::journal_refusal;
-use crate::driver::{Ask, DriverLink, Gone};
+use crate::driver::{Ask, Gone};
 use crate::inner::{Inner, lock};
 use crate::place::{Shelf, dir_name, freed_name};
 use crate::registry::Summary;
@@ -110,9 +110,7 @@ fn catch_up_later(inner: &Arc<Inner>, behind: Vec<SessionId>) {
                 let Some(inner) = inner.upgrade() else { return };
                 if lock(&inner.active).len() < LOADED_MOST {
                     load_all(&inner, batch).await;
-                    batch
-                        .iter()
-                        .for_each(|id| inner.link_if_loaded(*id).into_iter().for_each(DriverLink::let_go));
+                    batch.iter().for_each(|id| inner.let_go(*id));
                     break;
                 }
                 drop(inner);

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use ctx_journal::Owner;
-use rustix::fs::{AtFlags, FileType, Mode, OFlags, RenameFlags, ResolveFlags};
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, RawDir, RenameFlags, ResolveFlags};
 use rustix::io::Errno;
 
 use crate::error::ViewError;
@@ -21,6 +21,8 @@ const BENEATH: ResolveFlags =
 /// What a small file is written to before it takes its place. One writer per directory, so one name is enough,
 /// and what a crash leaves behind is used again by the next write.
 const BESIDE: &str = ".new";
+/// Room for the names of a session's directory.
+const LISTING_BYTES: usize = 2048;
 
 /// The root of the tree, held open.
 #[derive(Debug, Clone)]
@@ -57,18 +59,6 @@ impl RootDir {
         let fd = rustix::fs::openat2(&*self.fd, relative, flags, Mode::empty(), BENEATH).map_err(wrong)?;
         let stat = rustix::fs::fstat(&fd).map_err(wrong)?;
         Ok((stat.st_ino, u64::try_from(stat.st_size).unwrap_or(0)))
-    }
-
-    /// Whether a small file beneath the root is there and holds this and no more. In as few steps as it can be
-    /// done: the start of the daemon asks of ten thousand sessions.
-    pub(crate) fn holds(&self, relative: &Path, bytes: &[u8]) -> bool {
-        let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
-        let Ok(file) = rustix::fs::openat2(&*self.fd, relative, flags, Mode::empty(), BENEATH) else {
-            return false;
-        };
-        let mut found = vec![0; bytes.len() + 1];
-        let read = rustix::io::retry_on_intr(|| rustix::io::read(&file, &mut found));
-        read.is_ok_and(|len| found.get(..len) == Some(bytes))
     }
 
     /// Opens a directory beneath the root that may not be there.
@@ -108,6 +98,26 @@ impl Dir {
         file.read_to_end(&mut bytes)
             .map_err(|error| ViewError::io(&self.path_of(name), "read the file", error))?;
         Ok(Some(bytes))
+    }
+
+    /// Whether all these names are in the directory.
+    pub(crate) fn has_all(&self, names: &[&str]) -> bool {
+        let mut buffer = Vec::with_capacity(LISTING_BYTES);
+        let mut entries = RawDir::new(&self.fd, buffer.spare_capacity_mut());
+        let mut missing = names.len();
+        while let Some(Ok(entry)) = entries.next() {
+            missing -= usize::from(names.iter().any(|name| name.as_bytes() == entry.file_name().to_bytes()));
+        }
+        missing == 0
+    }
+
+    /// Whether a small file is there and holds this and no more.
+    pub(crate) fn holds(&self, name: &str, bytes: &[u8]) -> bool {
+        let flags = OFlags::RDONLY | OFlags::NONBLOCK;
+        let Ok(file) = self.open(name, flags, Mode::empty(), "open the file") else { return false };
+        let mut found = vec![0; bytes.len() + 1];
+        let read = rustix::io::retry_on_intr(|| rustix::io::read(&file, &mut found));
+        read.is_ok_and(|len| found.get(..len) == Some(bytes))
     }
 
     /// The file to read and append to; made when it is missing.

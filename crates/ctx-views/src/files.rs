@@ -33,6 +33,8 @@ pub const META: &str = "meta.json";
 pub const CONTEXT: &str = "context";
 pub const PACK: &str = "pack.json";
 
+/// The files that every session directory has.
+const ALL: [&str; 7] = [MESSAGES, LATEST, STATE, CWD, CREATED_AT, UPDATED_AT, META];
 /// Lines that wait in memory while a long log is read.
 const CATCH_UP_BYTES: usize = 256 * 1024;
 
@@ -62,11 +64,12 @@ impl SessionFiles {
         Ok(SessionFiles { root: root.clone(), dir: dir.to_owned(), owner, tail, written, stale: true })
     }
 
-    /// Whether the small files of a directory tell this state and this time: a look that costs no reading of logs or
-    /// messages. Files that are missing tell nothing.
+    /// Whether a directory has all its files, and the small ones tell this state and this time: a look that costs no
+    /// reading of logs or messages. The start of the daemon takes it at ten thousand directories.
     pub fn agree(root: &RootDir, dir: &Path, state: StateName, updated_at: Timestamp) -> bool {
-        let tells = |name: &str, value: &str| root.holds(&dir.join(name), format!("{value}\n").as_bytes());
-        tells(STATE, state.file_word()) && tells(UPDATED_AT, &updated_at.to_string())
+        let Ok(dir) = root.dir(dir) else { return false };
+        let tells = |name: &str, value: &str| dir.holds(name, format!("{value}\n").as_bytes());
+        dir.has_all(&ALL) && tells(STATE, state.file_word()) && tells(UPDATED_AT, &updated_at.to_string())
     }
 
     /// The seq of the last record that has a line. It may have more lines than are shown.

@@ -1,4 +1,4 @@
-//! Asking before something is done that a person may not have meant.
+//! The question before something that cannot be taken back. A script says yes with `--yes`; a person is asked.
 
 use std::io::{BufRead, IsTerminal, Write};
 
@@ -7,16 +7,12 @@ use ctx_session::Code;
 use crate::failure::Failure;
 use crate::output;
 
-/// Refuses where nobody can be asked.
-pub fn possible(what: &str) -> Result<(), Failure> {
-    if std::io::stdin().is_terminal() {
-        return Ok(());
+/// Goes on if the person at the terminal says so. `doing` begins the sentence of the refusal where there is none.
+pub fn ask(doing: &str, question: impl FnOnce() -> Result<String, Failure>) -> Result<(), Failure> {
+    if !std::io::stdin().is_terminal() {
+        return Err(Failure::new(Code::Einval, format!("{doing} has to be confirmed")).hint("give --yes"));
     }
-    Err(Failure::new(Code::Einval, format!("{what} has to be confirmed")).hint("give --yes"))
-}
-
-/// Asks, and ends the command when the answer is no.
-pub fn ask(question: &str) -> Result<(), Failure> {
+    let question = question()?;
     let mut stderr = std::io::stderr();
     // Asked on stderr: stdout is for data.
     let _ = write!(stderr, "{question} [y/N] ");

@@ -1,8 +1,10 @@
 //! Stdout is data, stderr is talk. Colours only where a person looks, and never against NO_COLOR.
 
 use std::io::{self, BufWriter, IsTerminal, StdoutLock, Write};
+use std::time::Duration;
 
 use ctx_session::Code;
+use rustix::event::{PollFd, PollFlags, Timespec};
 
 use crate::failure::Failure;
 
@@ -81,6 +83,24 @@ pub fn stdout() -> BufWriter<StdoutLock<'static>> {
 /// A line of talk. That it cannot be said changes nothing.
 pub fn say(line: impl std::fmt::Display) {
     let _ = writeln!(io::stderr(), "{line}");
+}
+
+/// Waits so long for something new to print, unless nobody reads it any more: a pipe tells that only to those who ask.
+pub fn pause(time: Duration) -> Result<(), Failure> {
+    let stdout = io::stdout();
+    // Nothing but its going is waited for.
+    let mut watched = [PollFd::new(&stdout, PollFlags::empty())];
+    let time = Timespec::try_from(time).ok();
+    match rustix::event::poll(&mut watched, time.as_ref()) {
+        Ok(_) | Err(rustix::io::Errno::INTR) => {}
+        Err(error) => return Err(Failure::io("cannot wait", error.into())),
+    }
+    if watched.iter().any(is_gone) { Err(Failure::ReaderGone) } else { Ok(()) }
+}
+
+/// Whether a poll of stdout says that nobody reads it any more.
+pub fn is_gone(stdout: &PollFd<'_>) -> bool {
+    stdout.revents().intersects(PollFlags::ERR | PollFlags::HUP)
 }
 
 /// The width of the terminal on stdout, if it is one.

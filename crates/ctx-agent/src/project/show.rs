@@ -18,11 +18,9 @@ use crate::describe::{self, control_dir};
 pub struct Shown<'a> {
     pub agent: &'a Name,
     pub project: &'a Name,
-    /// Whose it is; the group may read.
+    /// Whose it is; they read it by their group, and nobody else does.
     pub owner: u32,
     pub gid: u32,
-    /// Whether others may read too: only what is the daemon's own user's.
-    pub is_public: bool,
     /// `ready`, or what is wrong.
     pub status: &'a str,
     /// None: what was shown last stays.
@@ -50,17 +48,14 @@ const DESCRIBED_BY: &str = "project";
 pub fn show(root: &Path, shown: &Shown<'_>) -> std::io::Result<()> {
     let dir = root.join(control_dir(shown.agent));
     if let Some(snapshot) = shown.snapshot {
-        let made = DirBuilder::new().mode(0o755).create(&dir);
+        let made = DirBuilder::new().mode(0o700).create(&dir);
         match made {
             Err(error) if error.kind() != ErrorKind::AlreadyExists => return Err(error),
             Ok(()) | Err(_) => {}
         }
-        let mode = if shown.is_public { 0o755 } else { 0o750 };
         let opened = File::open(&dir)?;
-        if !shown.is_public {
-            fchown(&opened, None, Some(shown.gid))?;
-        }
-        opened.set_permissions(Permissions::from_mode(mode))?;
+        fchown(&opened, None, Some(shown.gid))?;
+        opened.set_permissions(Permissions::from_mode(0o750))?;
         // First what tells that the directory is ours.
         replace(&dir, "meta.json", &meta(shown, snapshot), shown)?;
         for (name, text) in files(shown, snapshot) {
@@ -121,13 +116,10 @@ fn replace(dir: &Path, name: &str, text: &str, shown: &Shown<'_>) -> std::io::Re
     }
     let aside = dir.join(format!(".{name}.new"));
     remove(&aside)?;
-    let mode = if shown.is_public { 0o444 } else { 0o440 };
-    let mut file = OpenOptions::new().write(true).create_new(true).mode(mode).open(&aside)?;
+    let mut file = OpenOptions::new().write(true).create_new(true).mode(0o400).open(&aside)?;
     file.write_all(text.as_bytes())?;
-    if !shown.is_public {
-        fchown(&file, None, Some(shown.gid))?;
-    }
-    file.set_permissions(Permissions::from_mode(mode))?;
+    fchown(&file, None, Some(shown.gid))?;
+    file.set_permissions(Permissions::from_mode(0o440))?;
     std::fs::rename(&aside, &path)
 }
 

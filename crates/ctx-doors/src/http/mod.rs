@@ -11,6 +11,7 @@ mod error;
 mod extract;
 mod gate;
 mod idempotency;
+mod kept;
 mod keys;
 mod lifecycle;
 mod listener;
@@ -41,6 +42,7 @@ pub use access::Access;
 pub use catalog::Catalog;
 pub use error::ApiError;
 pub use gate::Hosts;
+pub use kept::KeptPages;
 
 use crate::shells::Shells;
 use crate::ws::Hub;
@@ -57,6 +59,7 @@ pub struct Api {
     pub catalog: Arc<dyn Catalog>,
     pub hub: Hub,
     pub shells: Shells,
+    pub pages: KeptPages,
 }
 
 /// What the daemon says of itself.

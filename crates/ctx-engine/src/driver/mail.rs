@@ -197,7 +197,7 @@ impl DriverLink {
     }
 
     /// Has the session unloaded, unless someone else needs it: then it goes when it has been idle.
-    pub fn let_go(self) {
+    pub fn let_go(&self) {
         // A mailbox that is full belongs to a session that is needed.
         let _ = self.mailbox.try_send(Mail::LetGo);
     }

@@ -118,8 +118,12 @@ impl ProjectLog {
                 if let Err(error) = appended {
                     let lost = matches!(error, AppendError::Poisoned { .. } | AppendError::Conflict { .. });
                     if lost {
-                        // Taken up again through recovery by whoever writes next.
+                        // Whether it is there is known once the log was taken up through recovery: now, or by whoever
+                        // writes next.
                         inside.writer = None;
+                        if let Err(refusal) = self.open(&mut inside, now) {
+                            tracing::error!(log = %self.log, %refusal, "a project's log cannot be taken up yet");
+                        }
                     }
                     return Err(Refusal::new(error.code(), error.to_string()));
                 }

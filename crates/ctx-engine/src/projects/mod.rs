@@ -32,6 +32,8 @@ pub(crate) struct Projects {
     /// Also of projects that were removed.
     logs: Mutex<BTreeMap<Name, Arc<ProjectLog>>>,
     standings: Mutex<BTreeMap<Name, Standing>>,
+    /// Held while files are looked at; the table above is never locked meanwhile.
+    looking: Mutex<()>,
 }
 
 /// A project to be registered.
@@ -83,7 +85,13 @@ fn not_there(slug: &Name) -> Refusal {
 
 impl Projects {
     pub fn new(files: Arc<dyn ProjectFiles>, workspace: Option<String>) -> Projects {
-        Projects { files, workspace, logs: Mutex::default(), standings: Mutex::default() }
+        Projects {
+            files,
+            workspace,
+            logs: Mutex::default(),
+            standings: Mutex::default(),
+            looking: Mutex::default(),
+        }
     }
 }
 
@@ -144,10 +152,32 @@ impl Inner {
 
     /// Looks at the files of every project, and shows their agents. Blocking.
     pub(crate) fn look_at_projects(&self) {
-        let mut standings = lock(&self.projects.standings);
+        let looking = lock(&self.projects.looking);
+        self.look_while(&looking);
+    }
+
+    /// The same, unless someone is at it already: for those who come again anyway.
+    fn look_at_projects_if_free(&self) {
+        if let Ok(looking) = self.projects.looking.try_lock() {
+            self.look_while(&looking);
+        }
+    }
+
+    fn look_while(&self, _: &MutexGuard<'_, ()>) {
+        let before = lock(&self.projects.standings).clone();
         let files = &*self.projects.files;
-        *standings = standing::look_at_all(self.registered(), &standings, files, |owner| self.whose(owner));
-        files.show(&standing::shown(&standings, |uid| self.owner_of_uid(uid)));
+        let now = standing::look_at_all(self.registered(), &before, files, |owner| self.whose(owner));
+        files.show(&standing::shown(&now, |uid| self.owner_of_uid(uid)));
+        *lock(&self.projects.standings) = now;
+    }
+
+    /// Looks at one project for its limits, which hold as its file is now.
+    fn look_at_limits(&self, slug: &Name) {
+        let Some(entry) = self.standing(slug).map(|standing| standing.entry) else { return };
+        let look = self.projects.files.look(&entry.directory, self.whose(entry.owner));
+        if let (Ok(file), Some(standing)) = (look.found, lock(&self.projects.standings).get_mut(slug)) {
+            standing.running_per_project = file.running_per_project;
+        }
     }
 
     fn standing(&self, slug: &Name) -> Option<Standing> {
@@ -190,15 +220,13 @@ impl Inner {
     /// The project's files as a session keeps them. Blocking.
     pub(crate) fn snapshot_of(&self, meta: &SessionMeta) -> Result<Option<Arc<[u8]>>, Refusal> {
         let Some(hash) = &meta.dsl_snapshot else { return Ok(None) };
-        // The project's limits are those of its file as it is now.
-        self.look_at_projects();
+        self.look_at_limits(&meta.project);
         self.project_log(&meta.project)?.get_blob(hash).map(|bytes| Some(bytes.into()))
     }
 
     /// The limits that hold for a run of this project.
     pub(crate) fn limits_of(&self, project: &Name) -> Limits {
-        let own = self.standing(project).and_then(|standing| standing.last);
-        let own = own.and_then(|file| file.running_per_project);
+        let own = self.standing(project).and_then(|standing| standing.running_per_project);
         let limits = (*self.limits).clone();
         Limits { running_per_project: own.unwrap_or(limits.running_per_project), ..limits }
     }
@@ -411,10 +439,10 @@ impl Engine {
         !hidden
     }
 
-    /// Looks at the files of every project, and shows their agents as they are now.
+    /// Looks at the files of every project, and shows their agents as they are now, unless that is being done.
     pub async fn look_at_projects(&self) -> Result<(), Refusal> {
         self.of_projects(|inner| {
-            inner.look_at_projects();
+            inner.look_at_projects_if_free();
             Ok(())
         })
         .await

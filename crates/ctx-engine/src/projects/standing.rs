@@ -16,6 +16,8 @@ pub(crate) struct Standing {
     pub found: Result<Arc<ProjectFile>, Vec<Problem>>,
     /// The files as they last were right in this daemon: what the project's agent goes on as.
     pub last: Option<Arc<ProjectFile>>,
+    /// The project's own limit, as its file last said it.
+    pub running_per_project: Option<u32>,
 }
 
 impl Standing {
@@ -57,7 +59,8 @@ pub(crate) fn look_at_all(
         if let Some(file) = &last {
             taken.entry(file.agent.clone()).or_insert_with(|| slug.clone());
         }
-        standings.insert(slug, Standing { entry, found, last });
+        let running_per_project = last.as_ref().and_then(|file| file.running_per_project);
+        standings.insert(slug, Standing { entry, found, last, running_per_project });
     }
     standings
 }

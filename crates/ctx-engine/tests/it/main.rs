@@ -3,6 +3,7 @@
 
 mod clock;
 mod control;
+mod projects;
 mod storage;
 mod worker;
 mod world;

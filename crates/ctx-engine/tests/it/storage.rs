@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use ctx_journal::sim::{Fault, Op};
+use ctx_journal::sim::{Fault, Op, SimDisk};
 use ctx_session::{Body, Code, Limits, RunState, StateName};
 
 use super::world::{ME, World, eventually, every_run_ends_once, times_there};
@@ -121,7 +121,7 @@ async fn files_that_could_not_be_written_are_tried_again_though_nobody_asks_for_
     let root = tempfile::tempdir().unwrap();
     let dir = root.path().join("home/1000/agent/coder/session/default");
     std::fs::create_dir_all(&dir).unwrap();
-    let world = World::showing(root.path()).await;
+    let world = World::showing(SimDisk::new(), root.path()).await;
     let id = world.session("default").await;
     assert_eq!(world.say(id, "m1", "shown").await, RunState::Done);
     let messages = || std::fs::read_to_string(dir.join("messages.jsonl")).unwrap();
@@ -141,6 +141,27 @@ async fn files_that_could_not_be_written_are_tried_again_though_nobody_asks_for_
         (std::fs::read_to_string(dir.join("state")).ok()? == "idle\n").then_some(())
     })
     .await;
+}
+
+/// More than may be loaded at a time, in a world where no session is unloaded for being idle.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_start_without_any_files_makes_them_all_and_lets_every_session_go() {
+    const SESSIONS: usize = 300;
+    let root = tempfile::tempdir().unwrap();
+    let dir = |number: usize| root.path().join(format!("home/1000/agent/coder/session/s{number}"));
+    let world = World::new().await;
+    for number in 0..SESSIONS {
+        world.session(&format!("s{number}")).await;
+        std::fs::create_dir_all(dir(number)).unwrap();
+    }
+    world.engine.shut_down().await;
+    let world = World::showing(world.disk.clone(), root.path()).await;
+    eventually("the files of every session", async || {
+        (0..SESSIONS).all(|number| dir(number).join("state").exists()).then_some(())
+    })
+    .await;
+    let still_loaded = async || (world.engine.loaded_count() < SESSIONS / 2).then_some(());
+    eventually("the sessions to be let go", still_loaded).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

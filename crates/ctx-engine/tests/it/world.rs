@@ -6,7 +6,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use ctx_engine::port::{
-    ApprovalAsk, DeltaKind, Job, NoProjects, Prepare, Prepared, RunReport, Step, Stopped, Worker,
+    ApprovalAsk, DeltaKind, Job, NoProjects, Prepare, Prepared, ProjectFiles, RunReport, Step, Stopped,
+    Worker,
 };
 use ctx_engine::{Caller, Clock, Engine, Fresh, NewSession, Parts, Post, Posted};
 use ctx_journal::FileJournal;
@@ -67,25 +68,37 @@ impl World {
     }
 
     pub async fn at(disk: SimDisk, limits: Limits, clock: Arc<SetClock>) -> World {
-        World::made(disk, limits, clock, None).await
+        World::made(disk, limits, clock, None, Arc::new(NoProjects)).await
+    }
+
+    /// One that finds project files where it is told to.
+    pub async fn with_projects(disk: SimDisk, files: Arc<dyn ProjectFiles>) -> World {
+        let clock = Arc::new(SetClock(AtomicU64::new(1_700_000_000_000)));
+        World::made(disk, Limits::default(), clock, None, files).await
     }
 
     /// One that shows its sessions as files beneath a real directory; the logs stay on the simulated disk.
-    pub async fn showing(root: &Path) -> World {
+    pub async fn showing(disk: SimDisk, root: &Path) -> World {
         let clock = Arc::new(SetClock(AtomicU64::new(1_700_000_000_000)));
         // Long enough that nothing happens to a session because it is idle.
         let limits = Limits { idle_unload_ms: 3_600_000, ..Limits::default() };
-        World::made(SimDisk::new(), limits, clock, Some(RootDir::open(root).unwrap())).await
+        World::made(disk, limits, clock, Some(RootDir::open(root).unwrap()), Arc::new(NoProjects)).await
     }
 
-    async fn made(disk: SimDisk, limits: Limits, clock: Arc<SetClock>, root: Option<RootDir>) -> World {
+    async fn made(
+        disk: SimDisk,
+        limits: Limits,
+        clock: Arc<SetClock>,
+        root: Option<RootDir>,
+        project_files: Arc<dyn ProjectFiles>,
+    ) -> World {
         let go = Arc::new(Notify::new());
         let parts = Parts {
             journal: Arc::new(FileJournal::new(Arc::new(disk.clone()))),
             memory: Arc::new(FileJournal::in_memory()),
             root,
             worker: Arc::new(Hands { go: go.clone() }),
-            project_files: Arc::new(NoProjects),
+            project_files,
             workspace: None,
             limits,
             fresh: Fresh::new(Shared(clock.clone()), 7),
@@ -198,7 +211,9 @@ impl Worker for Hands {
             sources: Vec::new(),
             prompts: vec![PromptRef { target: "primary".to_owned(), hash }],
         };
-        let project = Name::new("default").unwrap();
+        // What a project's session keeps is, here, its project's name.
+        let project = ask.snapshot.as_deref().map_or("default", |bytes| std::str::from_utf8(bytes).unwrap());
+        let project = Name::new(project).unwrap();
         Ok(Prepared { project, context, prompts: Vec::new(), handle: Arc::new(()) })
     }
 

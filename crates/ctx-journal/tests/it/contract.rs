@@ -150,6 +150,24 @@ fn the_head_is_the_first_record() {
 }
 
 #[test]
+fn one_look_at_both_ends_says_what_two_looks_say() {
+    over_every_journal(|journal| {
+        let writer = create(journal);
+        for text in ["a", "b", "c"] {
+            writer.append_next(at(1), &command(&[text, "more"])).unwrap();
+        }
+        let mut back = Vec::new();
+        let first = journal.ends(&log(), &mut |first, entry| {
+            assert_eq!(first.map(|first| first.seq), Some(0));
+            back.push(entry);
+            if back.len() < 3 { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+        });
+        assert_eq!(first.unwrap(), journal.head(&log()).unwrap());
+        assert_eq!(back, read_back(journal)[..3]);
+    });
+}
+
+#[test]
 fn a_renamed_log_takes_everything_along_and_its_writer_goes_on() {
     over_every_journal(|journal| {
         let to = LogPath::new("home/0/agent/coder/session/other/events.jsonl").unwrap();

@@ -98,7 +98,7 @@ pub fn run(args: Args, root: &Root) -> Result<(), Failure> {
     loop {
         lines.reverse();
         print(&args, &lines)?;
-        std::thread::sleep(PAUSE);
+        output::pause(PAUSE)?;
         lines = newest(&AuditQuery { limit: PAGE, ..query.clone() })?.0;
         lines.retain(|line| seen.is_none_or(|seen| line.number > seen));
         seen = lines.first().map(|line| line.number).or(seen);

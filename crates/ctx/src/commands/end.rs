@@ -29,9 +29,7 @@ pub fn run(args: Args, root: &Root) -> Result<(), Failure> {
     let id = sessions::find_id(root, &args.session)?;
     let api = Api::new(root);
     if !args.yes {
-        confirm::possible("ending a session")?;
-        let session: Session = api.get(&format!("/sessions/{id}"))?;
-        confirm::ask(&question(&session))?;
+        confirm::ask("ending a session", || Ok(question(&api.get(&format!("/sessions/{id}"))?)))?;
     }
     api.delete(&format!("/sessions/{id}?confirm=true"))?;
     output::say(format_args!("ended {id}; `ctx history {id}` still shows it"));

@@ -23,7 +23,8 @@ const TITLE_MIN: usize = 24;
 /// List sessions
 ///
 /// Your own and those of the spaces you are in, newest first. It needs no daemon and shows what the last one left.
-/// Sessions that are over are shown with --all, archived ones with --archived.
+/// Sessions that are over are shown with --all, archived ones with --archived. A session is `failing` while its run
+/// has failed and the disk has no room to write that down.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -102,6 +103,7 @@ pub fn run(args: Args, root: &Root) -> Result<(), Failure> {
     let more = rows.len() > limit;
     rows.truncate(limit);
     stale::mark(root, &mut rows);
+    find::ask_failing(&mut rows, root);
     let mut out = output::stdout();
     if args.json {
         for row in &rows {
@@ -123,7 +125,7 @@ fn as_json(row: &Row) -> serde_json::Value {
         "id": meta.id, "session": row.session, "name": meta.name, "agent": meta.agent,
         "state": meta.state, "title": meta.title, "model": meta.model, "scope": meta.scope,
         "space": meta.space, "owner": meta.owner, "project": meta.project, "cwd": row.cwd,
-        "created_at": row.created_at, "updated_at": row.updated_at, "failure": meta.failure,
+        "created_at": row.created_at, "updated_at": row.updated_at, "failure": meta.failure, "failing": row.failing,
         "archived": meta.archived, "stale": row.stale, "bound_issue": meta.bound_issue, "dir": row.dir,
     })
 }
@@ -146,7 +148,9 @@ fn as_table(rows: &[Row], width: Option<usize>, paint: Paint) -> String {
 
 fn cells_of(row: &Row, now: ctx_session::Timestamp, paint: Paint) -> Vec<Cell> {
     let meta = &row.meta;
+    let word = if row.failing.is_some() { "failing" } else { meta.state.as_str() };
     let state = match meta.state {
+        StateName::Running if row.failing.is_some() => paint.red(word),
         StateName::Running => paint.green("running"),
         StateName::Queued => paint.yellow("queued"),
         StateName::Paused => paint.yellow("paused"),
@@ -158,9 +162,9 @@ fn cells_of(row: &Row, now: ctx_session::Timestamp, paint: Paint) -> Vec<Cell> {
         Cell::new(row.plain_name.clone()),
         match row.stale {
             Some(true) => {
-                Cell::painted(format!("{} stale", meta.state), format!("{state} {}", paint.yellow("stale")))
+                Cell::painted(format!("{word} stale"), format!("{state} {}", paint.yellow("stale")))
             }
-            Some(false) | None => Cell::painted(meta.state.as_str(), state),
+            Some(false) | None => Cell::painted(word, state),
         },
         Cell::new(words::age(now, row.updated_at)),
         Cell::new(meta.id.to_string()),

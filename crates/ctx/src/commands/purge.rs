@@ -29,9 +29,7 @@ pub fn run(args: Args, root: &Root) -> Result<(), Failure> {
     let id = sessions::find_id(root, &args.session)?;
     let api = Api::new(root);
     if !args.yes {
-        confirm::possible("deleting a session")?;
-        let session: Session = api.get(&format!("/sessions/{id}"))?;
-        confirm::ask(&question(&session))?;
+        confirm::ask("deleting a session", || Ok(question(&api.get(&format!("/sessions/{id}"))?)))?;
     }
     api.delete(&format!("/sessions/{id}?purge=true"))?;
     output::say(format_args!("purged {id}"));
@@ -42,6 +40,8 @@ fn question(session: &Session) -> String {
     let name = session.agent.as_ref().map_or(String::new(), |agent| format!("{agent}/"));
     let title = session.title.as_deref().map(output::plain);
     let title = title.map_or(String::new(), |title| format!(" \"{title}\""));
-    let (session, id) = (&session.name, session.id);
-    format!("Delete {name}{session}{title} ({id}) and all that was said in it? This cannot be undone.")
+    format!(
+        "Delete {name}{}{title} ({}) and all that was said in it? This cannot be undone.",
+        session.name, session.id
+    )
 }

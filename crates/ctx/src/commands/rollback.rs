@@ -38,9 +38,6 @@ pub struct Args {
 pub fn run(args: Args, root: &Root) -> Result<(), Failure> {
     let id = sessions::find_id(root, &args.session)?;
     let api = Api::new(root);
-    if !args.yes {
-        confirm::possible("going back")?;
-    }
     let to = match &args.checkpoint {
         Some(word) => checkpoints::find(&api, id, word)?,
         None => {
@@ -58,11 +55,12 @@ pub fn run(args: Args, root: &Root) -> Result<(), Failure> {
     };
     let path = format!("/sessions/{id}/checkpoints/{to}");
     if !args.yes {
-        let checkpoint: Checkpoint = api.get(&path)?;
-        let reason = checkpoint.reason.as_deref().map(output::plain);
-        let reason = reason.map_or(String::new(), |reason| format!(" \"{reason}\""));
-        let question = format!("Go back to {to}{reason}? What was said after it no longer counts.");
-        confirm::ask(&question)?;
+        confirm::ask("going back", || {
+            let checkpoint: Checkpoint = api.get(&path)?;
+            let reason = checkpoint.reason.as_deref().map(output::plain);
+            let reason = reason.map_or(String::new(), |reason| format!(" \"{reason}\""));
+            Ok(format!("Go back to {to}{reason}? What was said after it no longer counts."))
+        })?;
     }
     let done: Checkpoint = api.post(&format!("{path}/rollback"))?;
     if args.json {

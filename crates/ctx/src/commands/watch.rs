@@ -39,7 +39,7 @@ pub fn run(args: Args, root: &Root) -> Result<(), Failure> {
     }
     watch.look(root, false)?;
     loop {
-        std::thread::sleep(LOOK_EVERY);
+        output::pause(LOOK_EVERY)?;
         watch.look(root, true)?;
     }
 }

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use ctx_doors::http::{About, Access, Api, BODY_BYTES_MAX, serve_tcp, serve_unix};
+use ctx_doors::http::{About, Access, Api, BODY_BYTES_MAX, KeptPages, serve_tcp, serve_unix};
 use ctx_doors::shells::Shells;
 use ctx_doors::unix::bind;
 use ctx_doors::ws::Hub;
@@ -64,6 +64,7 @@ pub(super) fn open(
         catalog: Arc::new(Tree::new(&settings.root, engine.limits().clone(), to_agents)),
         hub: hub.clone(),
         shells: shells.clone(),
+        pages: KeptPages::default(),
     };
     let api = settings.root.join(".state/api.sock");
     let listener = bind(&api, SOCKET_MODE).map_err(|error| cannot(&api, error))?;
@@ -149,10 +150,12 @@ impl Agents {
                 () = tokio::time::sleep(AGENTS_PAUSE) => None,
                 errand = errands.recv() => errand,
             };
-            if asked.is_none()
-                && let Err(refusal) = self.engine.look_at_projects().await
-            {
-                tracing::warn!(%refusal, "projects cannot be looked at");
+            if asked.is_none() {
+                // A directory that does not answer holds up no socket.
+                let looked = tokio::time::timeout(AGENTS_PAUSE, self.engine.look_at_projects()).await;
+                if let Ok(Err(refusal)) = looked {
+                    tracing::warn!(%refusal, "projects cannot be looked at");
+                }
             }
             if (asked.is_some() || changed_at(&self.dir) != self.seen)
                 && let Err(failure) = self.look(&root)

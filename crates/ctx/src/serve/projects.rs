@@ -34,8 +34,9 @@ struct Place {
 }
 
 /// A look, as it was made and in the engine's words.
+#[derive(Clone)]
 struct Seen {
-    looked: Looked,
+    looked: Arc<Looked>,
     look: Look,
 }
 
@@ -74,7 +75,6 @@ impl Directories {
                 project: &agent.project,
                 owner: agent.owner.uid,
                 gid: agent.owner.gid,
-                is_public: agent.owner.uid == rustix::process::geteuid().as_raw(),
                 status: &agent.status,
                 snapshot: snapshot.as_ref(),
             };
@@ -125,11 +125,10 @@ impl ProjectFiles for Directories {
             Whose::User(user) => Trust::Owner(user.uid),
         };
         let place = Place { directory: directory.to_owned(), trust };
-        let mut seen = lock(&self.seen);
-        if let Some(last) = seen.get(&place)
-            && project::looked_like(path, &last.looked)
-        {
-            return last.look.clone();
+        // Nobody waits for a disk that does not answer: it is looked at without the lock.
+        let last = lock(&self.seen).get(&place).cloned();
+        if let Some(last) = last.filter(|last| project::looked_like(path, &last.looked)) {
+            return last.look;
         }
         let looked = project::read_project(path, trust, self.limits.control_file_bytes, SystemClock.now());
         let look = Look {
@@ -137,10 +136,11 @@ impl ProjectFiles for Directories {
             slug: looked.slug.clone(),
             is_there: looked.is_there,
         };
+        let mut seen = lock(&self.seen);
         if seen.len() >= SEEN_MAX {
             seen.clear();
         }
-        seen.insert(place, Seen { looked, look: look.clone() });
+        seen.insert(place, Seen { looked: Arc::new(looked), look: look.clone() });
         look
     }
 

@@ -4,7 +4,7 @@ use std::io::Read;
 use std::process::Stdio;
 
 use rustix::process::Signal;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::support::{Daemon, ReadOnly, SmallDisk, eventually, read_messages};
 
@@ -64,6 +64,9 @@ fn a_disk_that_fills_up_during_a_run_stops_it_and_its_end_is_written_when_there_
         (!shown["failing"].is_null()).then_some(shown)
     });
     assert_eq!((&failing["state"], &failing["failing"]["code"]), (&json!("running"), &json!("ENOSPC")));
+    assert!(daemon.said_by(&["ls"]).contains("failing"));
+    let listed: Value = serde_json::from_str(&daemon.said_by(&["ls", "--json"])).unwrap();
+    assert_eq!((&listed["state"], &listed["failing"]["code"]), (&json!("running"), &json!("ENOSPC")));
     client.send("default", "m2", "not now");
     let refused = client.until("error").pop().unwrap();
     assert_eq!((&refused["request"], &refused["code"]), (&json!("m2"), &json!("ENOSPC")));
@@ -75,6 +78,7 @@ fn a_disk_that_fills_up_during_a_run_stops_it_and_its_end_is_written_when_there_
     assert_eq!((&error["code"], &error["reason"]), (&json!("ENOSPC"), &json!("disk_full")));
     assert_eq!(frames.last().unwrap()["status"], "error");
     assert!(daemon.shown("default")["failing"].is_null());
+    assert!(!daemon.said_by(&["ls"]).contains("failing"));
     client.say("default", "m3", "the session goes on");
     let log = daemon.log("default");
     log.every_run_ends_once();

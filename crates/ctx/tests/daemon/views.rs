@@ -90,6 +90,24 @@ fn deleted_views_come_back_as_they_were() {
 }
 
 #[test]
+fn any_view_that_is_deleted_comes_back_also_when_the_others_are_there() {
+    let mut daemon = Daemon::start();
+    let mut client = daemon.client();
+    let names: Vec<String> = (0..VIEWS.len()).map(|number| format!("s{number}")).collect();
+    for name in &names {
+        client.say(name, "m1", "said");
+    }
+    let before: Vec<_> = names.iter().map(|name| views_of(&daemon.session(name))).collect();
+    daemon.kill();
+    for (name, view) in names.iter().zip(VIEWS) {
+        std::fs::remove_file(daemon.session(name).join(view)).unwrap();
+    }
+    daemon.up();
+    let after: Vec<_> = names.iter().map(|name| views_of(&daemon.session(name))).collect();
+    assert_eq!(after, before);
+}
+
+#[test]
 fn views_that_a_crash_left_behind_are_caught_up_by_the_next_start() {
     let mut daemon = Daemon::start();
     let mut client = daemon.client();

@@ -66,7 +66,7 @@ fn who_dawdles_over_a_request_is_let_go() {
 
 #[test]
 fn what_is_kept_for_all_who_are_away_is_bounded_and_who_left_first_goes_first() {
-    let kept = builder().env("CTX_LIMITS_REATTACH_BYTES_TOTAL", "2500000");
+    let kept = builder().env("CTX_LIMITS_REATTACH_BYTES_TOTAL", "4000000");
     Http::of(kept).python("reattach.py", &["total"]).ok();
 }
 

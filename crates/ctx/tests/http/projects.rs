@@ -119,7 +119,7 @@ fn shown_read_only(http: &Http, dir: &Path) {
     for entry in std::fs::read_dir(&shown).unwrap() {
         let entry = entry.unwrap();
         let mode = entry.metadata().unwrap().mode() & 0o777;
-        assert_eq!(mode, 0o444, "{}", entry.path().display());
+        assert_eq!(mode, 0o440, "{}", entry.path().display());
     }
 }
 

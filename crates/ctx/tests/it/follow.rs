@@ -81,3 +81,17 @@ fn a_follower_that_is_late_finds_the_session_under_its_new_name() {
     assert!(lines.any(|line| line.contains("idle → ended")));
     assert_eq!(child.wait().unwrap().code(), Some(0));
 }
+
+#[test]
+fn a_follower_that_nobody_reads_any_more_leaves_though_nothing_happens() {
+    let daemon = daemon();
+    daemon.ctx(&["send", "only"]).ok();
+    for args in [["log", "-f"], ["audit", "-f"]] {
+        let mut child = daemon.command(&args).stdout(Stdio::piped()).spawn().unwrap();
+        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        lines.next().unwrap().unwrap();
+        drop(lines);
+        let left = until("the follower to leave", || child.try_wait().unwrap());
+        assert_eq!(left.code(), Some(0), "{args:?}");
+    }
+}

@@ -1,9 +1,9 @@
-//! The README's examples work: every `sh` block, in order, in one real shell.
+//! The examples of the README and of the guide to projects work: every `sh` block, in order, in one real shell.
 
-#![expect(clippy::unwrap_used, reason = "a test may stop")]
+#![expect(clippy::unwrap_used, clippy::panic, clippy::string_slice, reason = "a test may stop")]
 
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 /// The `sh` blocks of a page, joined.
 fn shell_blocks(page: &str) -> String {
@@ -39,6 +39,7 @@ fn run(script: &str) -> (bool, String) {
         .env("HOME", home.path())
         .env("PATH", path)
         .env_remove("CTX_ROOT")
+        .stdin(Stdio::null())
         .output()
         .unwrap();
     let said = String::from_utf8_lossy(&output.stdout).into_owned();
@@ -60,6 +61,29 @@ fn the_readmes_examples_do_what_they_say() {
         "\"type\":\"done\"",
     ] {
         assert!(said.contains(expected), "{expected:?} is missing in:\n{said}");
+    }
+}
+
+#[test]
+fn the_guide_to_projects_does_what_it_says() {
+    let page = include_str!("../../../../docs/guides/projects.md");
+    let (ok, said) = run(&shell_blocks(page));
+    assert!(ok, "{said}");
+    let mut rest = said.as_str();
+    for expected in [
+        "music/.ctx/project.yaml: right; project music",
+        "hello, music",
+        "music    ready",
+        "idle stale",
+        "there is no key `modle` in `primary`; did you mean `model`?",
+        "exit code 2\nexit code 2\n",
+        "still here",
+        "back again",
+        "assistant",
+    ] {
+        let at = rest.find(expected);
+        let at = at.unwrap_or_else(|| panic!("{expected:?} is missing, or out of order, in:\n{said}"));
+        rest = &rest[at + expected.len()..];
     }
 }
 

@@ -10,7 +10,7 @@ use rustix::fs::inotify;
 
 use crate::failure::Failure;
 use crate::root::Root;
-use crate::sessions;
+use crate::{output, sessions};
 
 /// A file system that does not tell is asked this often.
 const ASK_AGAIN: Timespec = Timespec { tv_sec: 2, tv_nsec: 0 };
@@ -65,13 +65,18 @@ impl Follow {
         Ok(std::mem::replace(&mut self.session, found.clone()) != found)
     }
 
-    /// Until something happened to the log, or enough time has gone by to ask again.
+    /// Until something happened to the log, or enough time has gone by to ask again, or nobody reads what is printed.
     pub fn wait(&mut self) -> Result<(), Failure> {
         let failed = |error: rustix::io::Errno| Failure::io("cannot wait for the log", error.into());
-        let mut watched = [PollFd::new(&self.watch, PollFlags::IN)];
+        let stdout = std::io::stdout();
+        let mut watched = [PollFd::new(&self.watch, PollFlags::IN), PollFd::new(&stdout, PollFlags::empty())];
         match poll(&mut watched, Some(&ASK_AGAIN)) {
             Ok(_) | Err(rustix::io::Errno::INTR) => {}
             Err(error) => return Err(failed(error)),
+        }
+        let [_, stdout] = &watched;
+        if output::is_gone(stdout) {
+            return Err(Failure::ReaderGone);
         }
         // What exactly happened does not matter; the events are only taken away.
         let mut bytes = [0u8; 4096];

@@ -172,6 +172,14 @@ impl Daemon {
         list["items"].as_array().unwrap().clone()
     }
 
+    /// What a command of the same program prints on this root.
+    pub fn said_by(&self, args: &[&str]) -> String {
+        let done = Command::new(env!("CARGO_BIN_EXE_ctx")).args(args).arg("--root").arg(&self.root).output();
+        let done = done.unwrap();
+        assert!(done.status.success(), "{args:?}: {}", String::from_utf8_lossy(&done.stderr));
+        String::from_utf8(done.stdout).unwrap()
+    }
+
     /// A session as the API shows it.
     pub fn shown_of(&self, owner: u32, name: &str) -> Value {
         let all = self.shown_all();

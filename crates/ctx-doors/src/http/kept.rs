@@ -1,0 +1,90 @@
+//! Pages of messages that were just read, kept as they were sent. A page holds as long as its session's log has not
+//! grown: every change of a conversation is a record. Bounded, and forgotten all at once when it is full.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use axum::body::Bytes;
+use ctx_session::SessionId;
+
+use super::messages::Wanted;
+
+/// What is kept together, and the longest page that is.
+const BYTES_MAX: usize = 16 * 1024 * 1024;
+const PAGE_BYTES_MAX: usize = 512 * 1024;
+
+/// Pages, by what was asked. Cloning it is cheap.
+#[derive(Clone, Default)]
+pub struct KeptPages {
+    table: Arc<Mutex<Table>>,
+}
+
+#[derive(Default)]
+struct Table {
+    pages: HashMap<(SessionId, Wanted), Kept>,
+    bytes: usize,
+}
+
+struct Kept {
+    /// The seq of the log's next record when it was read.
+    next_seq: u64,
+    text: Bytes,
+}
+
+impl KeptPages {
+    fn lock(&self) -> MutexGuard<'_, Table> {
+        self.table.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The page, if the log still ends where it did.
+    pub(super) fn get(&self, session: SessionId, wanted: Wanted, next_seq: u64) -> Option<Bytes> {
+        let table = self.lock();
+        table
+            .pages
+            .get(&(session, wanted))
+            .filter(|kept| kept.next_seq == next_seq)
+            .map(|kept| kept.text.clone())
+    }
+
+    /// `next_seq`: as it was before the page was read.
+    pub(super) fn put(&self, session: SessionId, wanted: Wanted, next_seq: u64, text: &Bytes) {
+        if text.len() > PAGE_BYTES_MAX {
+            return;
+        }
+        let mut table = self.lock();
+        if table.bytes + text.len() > BYTES_MAX {
+            *table = Table::default();
+        }
+        table.bytes += text.len();
+        let old = table.pages.insert((session, wanted), Kept { next_seq, text: text.clone() });
+        table.bytes -= old.map_or(0, |old| old.text.len());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ctx_session::Ulid;
+
+    use super::*;
+
+    #[test]
+    fn a_page_holds_until_the_log_grows_and_all_together_are_bounded() {
+        let kept = KeptPages::default();
+        let id = SessionId(Ulid(1));
+        let page = Bytes::from(vec![b'x'; 1000]);
+        kept.put(id, Wanted::newest(50), 7, &page);
+        assert_eq!(kept.get(id, Wanted::newest(50), 7), Some(page.clone()));
+        assert_eq!(kept.get(id, Wanted::newest(50), 8), None, "something was said since");
+        assert_eq!(kept.get(id, Wanted::newest(51), 7), None, "another page");
+        assert_eq!(kept.get(SessionId(Ulid(2)), Wanted::newest(50), 7), None, "another session");
+        kept.put(id, Wanted::newest(50), 8, &page);
+        assert_eq!(kept.lock().bytes, 1000, "in place of the old one");
+        let large = Bytes::from(vec![b'x'; PAGE_BYTES_MAX]);
+        for limit in 0..100 {
+            kept.put(id, Wanted::newest(limit), 8, &large);
+            assert!(kept.lock().bytes <= BYTES_MAX);
+        }
+        kept.put(id, Wanted::newest(50), 9, &Bytes::from(vec![b'x'; PAGE_BYTES_MAX + 1]));
+        assert_eq!(kept.get(id, Wanted::newest(50), 9), None);
+    }
+}
