@@ -290,8 +290,10 @@ impl Engine {
         match self.bind(caller, id, issue).await {
             Ok(()) => Ok(id),
             Err(refusal) => {
-                // Nobody knows of it yet.
-                let _ = self.end(caller, id).await;
+                // Nobody knows of it, and nobody is to find it when they ask again.
+                if self.end(caller, id).await.is_ok() {
+                    let _ = self.purge(caller, id).await;
+                }
                 Err(refusal)
             }
         }

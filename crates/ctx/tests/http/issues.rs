@@ -343,42 +343,42 @@ fn the_tools_work_on_the_bound_issue_alone() {
 #[test]
 fn the_model_is_reminded_of_open_todos_and_nobody_stores_it() {
     let http = Http::start();
-    let (session, issue) = (http.playing(), http.titled("Reminded"));
+    let issue = http.titled("Reminded");
+    // A session each: what was dumped before would be dumped again.
+    let ask = |steps: &Value| {
+        let session = http.playing();
+        http.bind(&session, &issue).json(200);
+        let said = http.play(&session, steps);
+        let records = http.call("GET", &format!("/sessions/{session}/records"), None).text;
+        let with_it = records.lines().filter(|line| line.contains("Open todos of the bound issue"));
+        let mut kinds = with_it.map(|line| text(&serde_json::from_str::<Value>(line).unwrap()["type"]));
+        assert!(kinds.all(|kind| kind == "assistant_finished"), "only what the model dumped");
+        let runs = http.get(&format!("/sessions/{session}/runs"));
+        assert_eq!(runs["items"][0]["state"], "done", "{runs}");
+        assert!(said.iter().all(|(role, _)| role != "system"), "{said:?}");
+        http.end(&session);
+        said
+    };
     let dump = json!([{ "dump": true }]);
-    http.bind(&session, &issue).json(200);
-    assert_eq!(last_turn(&http.play(&session, &dump)).0, "user", "there is nothing to be reminded of");
+    assert_eq!(last_turn(&ask(&dump)).0, "user", "there is nothing to be reminded of");
     http.change_todos(&issue, &json!({ "op": "init", "items": ["write it", "test it", "ship it"] }))
         .json(200);
     http.change_todos(&issue, &json!({ "op": "done", "item": "write it" })).json(200);
-    let (role, shown) = last_turn(&http.play(&session, &dump));
+    let (role, shown) = last_turn(&ask(&dump));
     assert_eq!(role, "system");
     assert!(shown.contains("2. [ ] test it") && shown.contains("3. [ ] ship it"), "{shown}");
     assert!(!shown.contains("write it"), "what is done is not open: {shown}");
     // Not after a todo result, which has the list; but after that of any other tool.
-    let said =
-        http.play(&session, &json!([todo(&json!({ "op": "start", "item": "test it" })), { "dump": true }]));
+    let said = ask(&json!([todo(&json!({ "op": "start", "item": "test it" })), { "dump": true }]));
     assert_eq!(last_turn(&said).0, "tool");
     let list = json!({ "tool": { "name": "fs.list", "input": { "path": "." } } });
-    let (role, shown) = last_turn(&http.play(&session, &json!([list, { "dump": true }])));
+    let (role, shown) = last_turn(&ask(&json!([list, { "dump": true }])));
     assert_eq!(role, "system");
     assert!(shown.contains("2. [>] test it"), "{shown}");
     // A run that ends with a tool's result is well, reminded or not.
-    http.play(&session, &json!([list]));
-    let runs = http.get(&format!("/sessions/{session}/runs"));
-    assert!(runs["items"].as_array().unwrap().iter().all(|run| run["state"] == "done"), "{runs}");
-    let records = http.call("GET", &format!("/sessions/{session}/records"), None).text;
-    let stored = records.lines().filter(|line| line.contains("Open todos of the bound issue"));
-    assert!(
-        stored.clone().all(|line| line.contains(r#""type":"assistant_finished""#)),
-        "only what the model dumped"
-    );
-    let messages = http.get(&format!("/sessions/{session}/messages?limit=1000"));
-    assert!(
-        messages["items"].as_array().unwrap().iter().all(|message| message["role"] != "system"),
-        "{messages}"
-    );
-    http.unbind(&session).json(204);
-    assert_eq!(last_turn(&http.play(&session, &dump)).0, "user", "out of reach, out of mind");
+    ask(&json!([list]));
+    let session = http.playing();
+    assert_eq!(last_turn(&http.play(&session, &dump)).0, "user", "nor one that is bound to nothing");
 }
 
 /// "The operator confirms closure at the closing checkpoint."
