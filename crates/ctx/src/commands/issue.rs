@@ -74,7 +74,7 @@ enum What {
         #[command(flatten)]
         one: One,
         #[command(flatten)]
-        edit: Edit,
+        edit: Edits,
     },
     /// Close an issue without its being resolved
     Close(One),
@@ -98,7 +98,7 @@ struct One {
 }
 
 #[derive(Debug, clap::Args)]
-struct Edit {
+struct Edits {
     #[arg(long, value_name = "TEXT")]
     title: Option<String>,
     #[command(flatten)]
@@ -222,7 +222,7 @@ fn apply(api: &Api<'_>, one: &One, issue: &Issue, change: &IssueChange, word: &s
     Ok(())
 }
 
-impl Edit {
+impl Edits {
     /// What is to change of this issue.
     fn of(self, issue: &Issue) -> Result<IssueChange, Failure> {
         let mut criteria: Vec<Option<Criterion>> = issue.criteria.iter().cloned().map(Some).collect();
