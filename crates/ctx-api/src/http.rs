@@ -4,6 +4,7 @@ mod access;
 mod approval;
 mod checkpoint;
 mod compaction;
+mod issue;
 mod lifecycle;
 mod lookup;
 mod message;
@@ -23,6 +24,9 @@ pub use checkpoint::{
 };
 pub use compaction::{
     Aggregate, Compaction, CompactionApproval, CompactionChange, CompactionRow, NewCompaction,
+};
+pub use issue::{
+    Bind, Criterion, CriterionGiven, Issue, IssueChange, NewIssue, NewTodo, Todo, TodoChange, TodoOperation,
 };
 pub use lifecycle::{ResumeAt, ResumeFrom};
 pub use lookup::{AuditEvent, SearchHit, SnippetPiece};
@@ -127,6 +131,9 @@ pub struct NewSession {
     /// A path as the agent sees it. Default: the agent's own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cwd: Option<String>,
+    /// The id of the issue that it works on from the beginning.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bound_issue: Option<String>,
     /// The session is a fork of this one: it keeps its agent and its cwd, and scope and space unless given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resume_from: Option<ResumeFrom>,

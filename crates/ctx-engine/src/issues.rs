@@ -7,7 +7,7 @@
 use std::sync::Arc;
 
 use ctx_session::issue::{IssueAct, IssueStatus, TodoOp};
-use ctx_session::project::{Change, Criterion, Issue, IssueCommand, IssueGiven, ProjectBody, Who};
+use ctx_session::project::{Change, Criterion, Issue, IssueCommand, IssueGiven, Project, ProjectBody, Who};
 use ctx_session::{CheckpointId, Code, IssueId, Name, Refusal, RunId, RunState, Session, SessionId};
 
 use crate::driver::{Ask, Reply};
@@ -15,11 +15,25 @@ use crate::engine::{Caller, Engine, NewSession};
 use crate::inner::Inner;
 use crate::projects::ProjectLog;
 
-/// An issue and the project it belongs to.
+/// Most text on a page of issues: bodies may be long.
+const PAGE_BYTES: usize = 4 * 1024 * 1024;
+
+/// An issue as a door shows it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct IssueView {
     pub project: Name,
     pub issue: Issue,
+    /// The session that works on it now, if the caller may see it.
+    pub worker: Option<SessionId>,
+}
+
+/// Which issues of a project, by number.
+#[derive(Debug, Clone, Copy)]
+pub struct IssueWish {
+    pub status: Option<IssueStatus>,
+    /// Those with a higher number.
+    pub after: Option<u64>,
+    pub limit: usize,
 }
 
 /// An issue to be made.
@@ -86,6 +100,20 @@ impl Inner {
     }
 }
 
+/// As many as a page has room for, and whether there are more.
+fn page<'a>(wanted: impl Iterator<Item = &'a Issue>, limit: usize) -> (Vec<Issue>, bool) {
+    let mut found: Vec<Issue> = Vec::new();
+    let mut bytes = 0;
+    for issue in wanted {
+        bytes += issue.text().len();
+        if found.len() >= limit || (bytes > PAGE_BYTES && !found.is_empty()) {
+            return (found, true);
+        }
+        found.push(issue.clone());
+    }
+    (found, false)
+}
+
 /// A session as far as its issue goes.
 pub(crate) struct Bound {
     pub session: SessionId,
@@ -115,20 +143,58 @@ impl Engine {
         asked.unwrap_or_else(|error| Err(Refusal::new(Code::Eio, format!("asking an issue broke: {error}"))))
     }
 
-    /// The issues of a project that the caller may see, by number.
-    pub async fn issues(&self, caller: Caller, project: &Name) -> Result<Vec<Issue>, Refusal> {
+    /// A page of the issues of a project that the caller may see, and whether there are more.
+    pub async fn issues(
+        &self,
+        caller: Caller,
+        project: &Name,
+        wish: IssueWish,
+    ) -> Result<(Vec<IssueView>, bool), Refusal> {
         let log = self.project_log(caller, project).await?;
-        let engine = self.clone();
-        let own = move |issue: &&Issue| engine.may_see(caller, issue.owner);
-        Ok(log.with(|project| project.issues().iter().filter(own).cloned().collect()))
+        let (found, more) = log.with(|project| {
+            let wanted = project.issues().iter().filter(|issue| {
+                wish.after.is_none_or(|after| issue.number > after)
+                    && wish.status.is_none_or(|status| issue.status == status)
+                    && self.sees_issue(caller, project, issue)
+            });
+            page(wanted, wish.limit)
+        });
+        let mut views = Vec::with_capacity(found.len());
+        for issue in found {
+            views.push(self.view_of_issue(caller, project.clone(), issue).await);
+        }
+        Ok((views, more))
     }
 
     /// An issue; others' do not exist.
-    pub fn issue(&self, caller: Caller, id: IssueId) -> Result<IssueView, Refusal> {
-        let (project, log) = self.inner.log_of_issue(id).ok_or_else(|| not_there(id))?;
-        let issue = log.with(|project| project.issue(id).cloned());
-        let own = issue.filter(|issue| self.may_see(caller, issue.owner));
-        own.map(|issue| IssueView { project, issue }).ok_or_else(|| not_there(id))
+    pub async fn issue(&self, caller: Caller, id: IssueId) -> Result<IssueView, Refusal> {
+        let (project, issue) = self.seen_issue(caller, id)?;
+        Ok(self.view_of_issue(caller, project, issue).await)
+    }
+
+    /// Who made it sees it, and whose project it is, and the daemon's owner.
+    fn sees_issue(&self, caller: Caller, project: &Project, issue: &Issue) -> bool {
+        let is_theirs = project.entry.as_ref().is_some_and(|entry| entry.owner == caller.uid);
+        is_theirs || self.may_see(caller, issue.owner)
+    }
+
+    fn seen_issue(&self, caller: Caller, id: IssueId) -> Result<(Name, Issue), Refusal> {
+        let (slug, log) = self.inner.log_of_issue(id).ok_or_else(|| not_there(id))?;
+        let seen = |project: &Project| {
+            project.issue(id).filter(|issue| self.sees_issue(caller, project, issue)).cloned()
+        };
+        log.with(seen).map(|issue| (slug, issue)).ok_or_else(|| not_there(id))
+    }
+
+    async fn view_of_issue(&self, caller: Caller, project: Name, issue: Issue) -> IssueView {
+        let worker = match issue.session {
+            Some(session) => self.show(caller, session).await.ok().and_then(|(summary, details)| {
+                let works = details.bound_issue == Some(issue.id) && !details.state.name().is_over();
+                works.then(|| summary.id())
+            }),
+            None => None,
+        };
+        IssueView { project, issue, worker }
     }
 
     pub async fn create_issue(
@@ -154,7 +220,7 @@ impl Engine {
             })?;
             let issue = made.and_then(|id| log.with(|found| found.issue(id).cloned()));
             let issue = issue.ok_or_else(|| Refusal::new(Code::Eio, "the new issue was lost; try again"))?;
-            Ok(IssueView { project, issue })
+            Ok(IssueView { project, issue, worker: None })
         })
         .await
     }
@@ -185,13 +251,14 @@ impl Engine {
         id: IssueId,
         command: IssueCommand,
     ) -> Result<IssueView, Refusal> {
-        self.issue(caller, id)?;
+        self.inner.refuse_when_closing()?;
+        self.seen_issue(caller, id)?;
         self.of_issues(move |inner| {
             let (_, log) = inner.log_of_issue(id).ok_or_else(|| not_there(id))?;
             inner.perform_issue(&log, &command)
         })
         .await?;
-        self.issue(caller, id)
+        self.issue(caller, id).await
     }
 
     /// Binds a session to an issue. One that another session works on is refused.
@@ -213,17 +280,20 @@ impl Engine {
         new: NewSession,
         issue: IssueId,
     ) -> Result<SessionId, Refusal> {
-        let found = self.issue(caller, issue)?;
-        {
-            let _one_at_a_time = self.inner.binding.lock().await;
-            self.may_bind(caller, None, &found.project, issue).await?;
-        }
+        let project = match &new.project {
+            Some(project) => project.clone(),
+            None => self.seen_issue(caller, issue)?.0,
+        };
+        // Refused before anything is made, but for one that is bound at the same moment.
+        self.may_bind(caller, None, &project, issue).await?;
         let id = self.create(caller, new).await?;
         match self.bind(caller, id, issue).await {
             Ok(()) => Ok(id),
             Err(refusal) => {
-                // Nobody knows of it yet.
-                let _ = self.end(caller, id).await;
+                // Nobody knows of it, and nobody is to find it when they ask again.
+                if self.end(caller, id).await.is_ok() {
+                    let _ = self.purge(caller, id).await;
+                }
                 Err(refusal)
             }
         }
@@ -236,12 +306,12 @@ impl Engine {
         project: &Name,
         issue: IssueId,
     ) -> Result<(), Refusal> {
-        let found = self.issue(caller, issue)?;
-        if found.project != *project {
-            let message = format!("the issue is of the project {}, the session of {project}", found.project);
+        let (own, found) = self.seen_issue(caller, issue)?;
+        if own != *project {
+            let message = format!("the issue is of the project {own}, the session of {project}");
             return Err(Refusal::invalid("issue_id", message));
         }
-        let Some(other) = found.issue.session.filter(|other| Some(*other) != id) else { return Ok(()) };
+        let Some(other) = found.session.filter(|other| Some(*other) != id) else { return Ok(()) };
         let Ok(Reply::Look(session)) = self.ask(other, || Ask::Look).await else { return Ok(()) };
         if session.bound_issue == Some(issue) && !session.state.name().is_over() {
             let message = format!("the session {other} works on this issue; unbind or end it first");
@@ -265,6 +335,7 @@ impl Engine {
         let Some(issue) = self.look(caller, id).await?.bound_issue else {
             return Err(Refusal::invalid("resolve", "no issue is bound to this session"));
         };
+        self.seen_issue(caller, issue)?;
         let resumed = self.resume(caller, id, checkpoint).await?;
         let change = Change { status: Some(IssueStatus::Resolved), ..Change::default() };
         let who = Who { by: caller.uid, session_id: Some(id) };

@@ -35,7 +35,7 @@ pub use clock::{Clock, Fresh, SystemClock};
 pub use engine::{Caller, Engine, NewSession, Parts, Post, Posted};
 pub use follow::Follow;
 pub use fork::NewFork;
-pub use issues::{IssueView, NewIssue};
+pub use issues::{IssueView, IssueWish, NewIssue};
 pub use lists::{Details, ListWish, Listed};
 pub use live::{Event, EventId};
 pub use news::{Change, News};

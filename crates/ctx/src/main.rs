@@ -7,6 +7,7 @@ mod config;
 mod confirm;
 mod failure;
 mod index;
+mod issues;
 mod moment;
 mod output;
 mod progress;

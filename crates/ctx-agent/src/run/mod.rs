@@ -109,6 +109,10 @@ struct Desk {
     tools: Tools,
     scope: Arc<Scope>,
     request: Request,
+    /// Whether the conversation ends with what tools gave.
+    acted: bool,
+    /// Whether the model is reminded of open todos.
+    reminded: bool,
 }
 
 impl Desk {
@@ -125,7 +129,10 @@ impl Desk {
             stop: voice.stop.clone(),
         });
         let mut messages = pack::pack(&step.messages);
-        messages.extend(pack::reminder(&step.todos, &messages));
+        let acted = pack::ends_with_results(&messages);
+        let reminder = pack::reminder(&step.todos, &messages);
+        let reminded = reminder.is_some();
+        messages.extend(reminder);
         let request = Request {
             model: prepared.context.model.clone(),
             attempt: 1,
@@ -133,7 +140,7 @@ impl Desk {
             messages,
             tools: tools.specs(),
         };
-        Ok(Desk { step, model, tools, scope, request })
+        Ok(Desk { step, model, tools, scope, request, acted, reminded })
     }
 }
 
@@ -165,8 +172,6 @@ async fn answer(job: &Job, models: &Models, voice: &Voice<'_>) -> Result<(), End
         }
         desk.request.attempt = 1 + u32::from(overflowed);
         voice.pack(sent::describe(job, step, &desk)).await?;
-        // A run that is taken up again after tool calls may have nothing to add to them.
-        let acted = pack::ends_with_results(&desk.request.messages);
         let said = match call::call(desk.model.as_ref(), &mut desk.request, step, &job.limits, voice).await {
             Err(CallError::Model(ModelError::Overflow { .. }))
                 if !overflowed && shorten::is_possible(&desk) =>
@@ -178,7 +183,8 @@ async fn answer(job: &Job, models: &Models, voice: &Voice<'_>) -> Result<(), End
             }
             other => other?,
         };
-        if said.is_empty() && !acted {
+        // A run that is taken up again after tool calls may have nothing to add to them.
+        if said.is_empty() && !desk.acted {
             return Err(ModelError::Empty { model: desk.request.model }.into());
         }
         if said.calls.is_empty() {

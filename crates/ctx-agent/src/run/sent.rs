@@ -32,7 +32,7 @@ pub(super) fn describe(job: &Job, step: u32, desk: &Desk) -> Vec<u8> {
         "tools": request.tools.iter().map(|tool| tool.name.as_str()).collect::<Vec<_>>(),
         // In the order in which they were sent.
         "messages": messages,
-        "reminder": desk.step.todos,
+        "reminder": if desk.reminded { desk.step.todos.as_slice() } else { &[] },
         // Of the turns as JSON with sorted keys and no spaces.
         "turns": request.messages.len(),
         "turns_sha256": sha256_hex(turns.as_bytes()),

@@ -112,7 +112,8 @@ pub(super) async fn edit(
     Ok(Json(whole(&api, caller, id, cid).await?))
 }
 
-/// Go on from the checkpoint that the session is paused at; of one that a compaction waits at, approve it
+/// Go on from the checkpoint that the session is paused at; of one that a compaction waits at, approve it. With
+/// `resolve` the bound issue is resolved
 #[utoipa::path(post, path = "/sessions/{id}/checkpoints/{cid}/resume", tag = "checkpoints",
     params(("id" = String, Path), ("cid" = String, Path)), request_body = Resume,
     responses((status = 200, body = WentOn)))]
@@ -123,10 +124,10 @@ pub(super) async fn resume(
     Given(how): Given<Resume>,
 ) -> Answer<Json<WentOn>> {
     let (id, cid) = (session_id(&id)?, checkpoint_id(&cid)?);
-    if how.resolve && api.engine.look(caller, id).await?.bound_issue.is_none() {
-        return Err(Refusal::invalid("resolve", "no issue is bound to this session").into());
-    }
-    let run = api.engine.resume(caller, id, cid).await?;
+    let run = match how.resolve {
+        true => api.engine.resume_and_resolve(caller, id, cid).await?,
+        false => api.engine.resume(caller, id, cid).await?,
+    };
     Ok(Json(went_on(run)))
 }
 

@@ -9,7 +9,7 @@ use axum::http::StatusCode;
 use axum::http::request::Parts;
 use axum::response::IntoResponse;
 use ctx_engine::Caller;
-use ctx_session::{ApprovalId, CheckpointId, Code, CompactionId, Refusal, RunId, SessionId};
+use ctx_session::{ApprovalId, CheckpointId, Code, CompactionId, IssueId, Refusal, RunId, SessionId};
 use serde::de::DeserializeOwned;
 
 use super::Api;
@@ -117,6 +117,10 @@ pub(crate) fn compaction_id(text: &str) -> Answer<CompactionId> {
 
 pub(crate) fn approval_id(text: &str) -> Answer<ApprovalId> {
     text.parse().map_err(|_| nothing_there("approval"))
+}
+
+pub(crate) fn issue_id(text: &str) -> Answer<IssueId> {
+    text.parse().map_err(|_| nothing_there("issue"))
 }
 
 /// The same as a response, for what stands before the handlers.

@@ -34,6 +34,10 @@ pub(super) async fn fork(
         let message = "a fork works where its source did; name another place with the next message";
         return Err(Refusal::invalid("cwd", message).into());
     }
+    if new.bound_issue.is_some() {
+        let message = "a fork begins without an issue; bind it with PUT /sessions/:id/bind";
+        return Err(Refusal::invalid("bound_issue", message).into());
+    }
     let at = match (&place.checkpoint, place.seq) {
         (None, seq) => seq,
         (Some(checkpoint), None) => Some(pause(api, caller, place.session, checkpoint).await?),

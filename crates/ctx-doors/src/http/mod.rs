@@ -3,6 +3,7 @@
 
 mod access;
 mod approvals;
+mod bind;
 mod catalog;
 mod checkpoints;
 mod compactions;
@@ -11,6 +12,7 @@ mod error;
 mod extract;
 mod gate;
 mod idempotency;
+mod issues;
 mod kept;
 mod keys;
 mod lifecycle;
@@ -100,6 +102,10 @@ fn routes(version: &str) -> (Router<Api>, utoipa::openapi::OpenApi) {
         .routes(routes!(compactions::reject))
         .routes(routes!(approvals::list))
         .routes(routes!(approvals::answer))
+        .routes(routes!(bind::bind, bind::unbind))
+        .routes(routes!(issues::list, issues::create))
+        .routes(routes!(issues::read, issues::change))
+        .routes(routes!(issues::todos, issues::change_todos))
         .routes(routes!(records::stream))
         .routes(routes!(catalog::models))
         .routes(routes!(catalog::agents))

@@ -111,7 +111,7 @@ pub(super) async fn remove(
 }
 
 /// A slug that is none names nothing.
-fn slug(text: &str) -> Answer<Name> {
+pub(super) fn slug(text: &str) -> Answer<Name> {
     Name::new(text).map_err(|_| nothing_there("project"))
 }
 

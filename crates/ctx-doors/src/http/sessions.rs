@@ -13,7 +13,7 @@ use utoipa::IntoParams;
 
 use super::error::Answer;
 use super::extract::{Asked, At, Given, Who, session_id};
-use super::{Api, idempotency, lifecycle, projects};
+use super::{Api, bind, idempotency, lifecycle, projects};
 
 /// What sessions are made through here.
 const CLIENT: &str = "http";
@@ -114,6 +114,7 @@ pub(super) async fn create(
     };
     let own_name =
         |text: &str| Name::of_session(text).map_err(|rule| Refusal::invalid("name", rule.to_string()));
+    let issue = new.bound_issue.as_deref().map(|text| bind::issue("bound_issue", text)).transpose()?;
     let new = ctx_engine::NewSession {
         agent: name("agent", new.agent.as_deref().unwrap_or(&primary))?,
         project: Some(project),
@@ -123,7 +124,10 @@ pub(super) async fn create(
         cwd: new.cwd,
         client: Some(client),
     };
-    let id = api.engine.create(caller, new).await?;
+    let id = match issue {
+        Some(issue) => api.engine.create_bound(caller, new, issue).await?,
+        None => api.engine.create(caller, new).await?,
+    };
     Ok((StatusCode::CREATED, Json(shown(&api, caller, id).await?)))
 }
 

@@ -28,6 +28,7 @@ mod conversation;
 mod crash_recovery;
 mod diagram;
 mod fork;
+mod issues;
 mod log;
 mod model;
 mod ops;

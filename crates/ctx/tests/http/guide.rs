@@ -1,7 +1,8 @@
-//! The walk through of `docs/guides/http.md`: every command, in order, in one real shell.
+//! The walks through of `docs/guides`: every command, in order, in one real shell.
 
 use std::process::{Command, Stdio};
 
+use expect_test::expect;
 use testkit::{Place, finish};
 
 fn shell_blocks(page: &str) -> String {
@@ -9,19 +10,24 @@ fn shell_blocks(page: &str) -> String {
     blocks.collect()
 }
 
-#[test]
-fn the_guides_commands_do_what_it_says() {
+/// What the commands of a page say on stdout, all of which must do well.
+fn walk(page: &str) -> String {
     let place = Place::new(env!("CARGO_BIN_EXE_ctx"));
     let bin = std::path::Path::new(env!("CARGO_BIN_EXE_ctx")).parent().unwrap();
     let path = format!("{}:{}", bin.display(), std::env::var("PATH").unwrap());
     // A person waits until the daemon is up; so does this shell. Whatever happens, the daemon goes with it.
     let waiting = "until ctx status >/dev/null 2>&1; do kill -0 $! || exit 1; sleep 0.05; done";
     let begin = format!("ctx serve 2>/dev/null & trap \"kill $!; wait\" EXIT; {waiting} #");
-    let script = shell_blocks(include_str!("../../../../docs/guides/http.md")).replace("ctx serve &", &begin);
+    let script = shell_blocks(page).replace("ctx serve &", &begin);
     let mut command = Command::new("bash");
     command.args(["-eu", "-o", "pipefail", "-c", &script]).stdin(Stdio::null());
     command.env("PATH", path).env("HOME", place.home()).env("CTX_ROOT", place.root());
-    let said = finish(command.current_dir(place.workspace())).ok();
+    finish(command.current_dir(place.workspace())).ok()
+}
+
+#[test]
+fn the_guides_commands_do_what_it_says() {
+    let said = walk(include_str!("../../../../docs/guides/http.md"));
     let lines: Vec<&str> = said.lines().collect();
     let expected = [
         "running",
@@ -41,4 +47,33 @@ fn the_guides_commands_do_what_it_says() {
     ];
     assert_eq!(lines.get(..expected.len()), Some(&expected[..]), "{said}");
     assert!(lines.last().is_some_and(|line| line.contains("EKEYREJECTED")), "{said}");
+}
+
+#[test]
+fn the_commands_of_the_guide_to_issues_do_what_it_says() {
+    let said = walk(include_str!("../../../../docs/guides/issues.md"));
+    // Ages are of the moment.
+    let said: String = said.lines().filter(|line| !line.starts_with("ISSUE")).map(ageless).collect();
+    expect![[r#"
+        #1 open 0/0 Dates are wrong in March
+        1. [ ] write a test that fails
+        on it
+        1. [ ] write a test that fails
+        2. [>] fix the parser
+        1. [x] write a test that fails
+        2. [>] fix the parser
+        1. [x] write a test that fails
+        2. [>] fix the parser (ask about leap seconds)
+        1. [x] write a test that fails
+        2. [>] fix the parser (ask about leap seconds)
+        status   resolved
+        #1 closed 1/2 Dates are wrong in March
+    "#]]
+    .assert_eq(&said);
+}
+
+/// A row of the table without its age.
+fn ageless(line: &str) -> String {
+    let words = line.split_whitespace().enumerate().filter(|(at, _)| *at != 3).map(|(_, word)| word);
+    if line.starts_with('#') { words.collect::<Vec<_>>().join(" ") + "\n" } else { format!("{line}\n") }
 }

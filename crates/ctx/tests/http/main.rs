@@ -14,6 +14,7 @@ mod bad_input;
 mod everyone;
 mod failures;
 mod guide;
+mod issues;
 mod lifecycle;
 mod limits;
 mod lists;

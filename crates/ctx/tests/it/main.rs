@@ -15,6 +15,7 @@ mod daemon;
 mod damage;
 mod follow;
 mod help;
+mod issues;
 mod lifecycle;
 mod project;
 mod queue;

@@ -1,0 +1,42 @@
+//! The issue that a session works on. A pointer of the session's: binding changes neither its state nor a todo.
+
+use axum::Json;
+use axum::extract::State;
+use axum::http::StatusCode;
+use ctx_api::http::{Bind, Session};
+use ctx_session::{IssueId, Refusal};
+
+use super::error::Answer;
+use super::extract::{At, Given, Who, session_id};
+use super::{Api, sessions};
+
+/// An issue's id in a body.
+pub(super) fn issue(field: &'static str, text: &str) -> Result<IssueId, Refusal> {
+    text.parse().map_err(|_| Refusal::invalid(field, "an issue's id is expected"))
+}
+
+/// Bind an issue to a session; one that another session works on is refused
+#[utoipa::path(put, path = "/sessions/{id}/bind", tag = "issues", params(("id" = String, Path)),
+    request_body = Bind, responses((status = 200, body = Session)))]
+pub(super) async fn bind(
+    State(api): State<Api>,
+    Who(caller): Who,
+    At(id): At<String>,
+    Given(wish): Given<Bind>,
+) -> Answer<Json<Session>> {
+    let id = session_id(&id)?;
+    api.engine.bind(caller, id, issue("issue_id", &wish.issue_id)?).await?;
+    Ok(Json(sessions::shown(&api, caller, id).await?))
+}
+
+/// Unbind the issue of a session; its todos stay
+#[utoipa::path(delete, path = "/sessions/{id}/bind", tag = "issues", params(("id" = String, Path)),
+    responses((status = 204)))]
+pub(super) async fn unbind(
+    State(api): State<Api>,
+    Who(caller): Who,
+    At(id): At<String>,
+) -> Answer<StatusCode> {
+    api.engine.unbind(caller, session_id(&id)?).await?;
+    Ok(StatusCode::NO_CONTENT)
+}

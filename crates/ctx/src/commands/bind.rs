@@ -1,0 +1,60 @@
+//! `ctx bind`: says which issue a session works on.
+
+use ctx_api::http::{Bind, Session};
+
+use crate::client::Api;
+use crate::failure::Failure;
+use crate::issues::{self, InProject};
+use crate::root::Root;
+use crate::{output, sessions};
+
+/// Say which issue a session works on
+///
+/// The agent's `todo` tool then keeps the todos of that issue, and the agent is reminded of those that are open. An
+/// issue is worked on by one session at a time. Binding changes no todo, and ending a session resolves no issue:
+/// `ctx resume --resolve` and `ctx issue resolve` do.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  ctx bind coder 1                the current session works on issue 1 of its project
+  ctx bind coder/fix-tests 01K9X
+  ctx bind coder --none           it works on none")]
+pub struct Args {
+    /// agent/name, an id or the beginning of one; an agent alone means its current session
+    #[arg(value_name = "SESSION")]
+    session: String,
+    /// An issue of the session's project: a number, an id or the beginning of one
+    #[arg(value_name = "ISSUE", required_unless_present = "none")]
+    issue: Option<String>,
+    /// Unbind the issue; its todos stay as they are
+    #[arg(long, conflicts_with = "issue")]
+    none: bool,
+    /// Print the session as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+pub fn run(args: Args, root: &Root) -> Result<(), Failure> {
+    let id = sessions::find_id(root, &args.session)?;
+    let api = Api::new(root);
+    let path = format!("/sessions/{id}");
+    let Some(word) = &args.issue else {
+        api.delete(&format!("{path}/bind"))?;
+        return match args.json {
+            true => output::json(&api.get::<Session>(&path)?),
+            false => {
+                output::say(format_args!("{} works on no issue now", args.session));
+                Ok(())
+            }
+        };
+    };
+    let project = api.get::<Session>(&path)?.project.to_string();
+    let issue = issues::find(&api, &InProject { project }, word)?;
+    let bound: Session = api.put(&format!("{path}/bind"), &Bind { issue_id: issue.id.to_string() })?;
+    if args.json {
+        return output::json(&bound);
+    }
+    let title = output::plain(&issue.title);
+    output::say(format_args!("{} works on #{} {title}", args.session, issue.number));
+    Ok(())
+}

@@ -1,0 +1,100 @@
+//! `ctx todo`: the todos of an issue, most often of the one that a session works on.
+
+use clap::Subcommand;
+use ctx_api::http::{Issue, List, NewTodo, Session, Todo, TodoChange, TodoOperation};
+use ctx_session::issue::TodoOp;
+use ctx_session::project::DEFAULT_PROJECT;
+use ctx_session::{Code, IssueId};
+
+use crate::client::Api;
+use crate::failure::Failure;
+use crate::issues::{self, InProject};
+use crate::output;
+use crate::root::Root;
+use crate::sessions;
+
+/// Show or change the todos of an issue
+///
+/// Of the issue that a session is bound to, or of one that is named with --issue. A todo is named by its number in
+/// the list, its text or its id. One at a time is in progress; what is dropped stays in the list. Without a
+/// subcommand, `ls`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  ctx todo coder                  of the issue that the current session works on
+  ctx todo coder add 'write a test that fails'
+  ctx todo coder start 1
+  ctx todo --issue 3 done 1
+  ctx todo --issue 3 note 2 'needs the new parser'")]
+pub struct Args {
+    /// agent/name, an id or the beginning of one; an agent alone means its current session
+    #[arg(value_name = "SESSION", default_value = sessions::DEFAULT_AGENT)]
+    session: String,
+    /// The issue, instead of a session's: a number, an id or the beginning of one
+    #[arg(short, long, value_name = "ISSUE")]
+    issue: Option<String>,
+    /// The project that --issue belongs to
+    #[arg(short, long, value_name = "PROJECT", default_value = DEFAULT_PROJECT, requires = "issue")]
+    project: String,
+    /// Print one JSON object a line
+    #[arg(long, global = true)]
+    json: bool,
+    #[command(subcommand)]
+    what: Option<What>,
+}
+
+#[derive(Debug, Subcommand)]
+enum What {
+    /// List them
+    Ls,
+    /// Add one
+    Add { text: String },
+    /// One is being worked on; the one before waits again
+    Start { todo: String },
+    /// One is done
+    Done { todo: String },
+    /// One will not be done; it stays in the list
+    Drop { todo: String },
+    /// Say something about one
+    Note { todo: String, note: String },
+}
+
+pub fn run(args: Args, root: &Root) -> Result<(), Failure> {
+    let api = Api::new(root);
+    let issue = match &args.issue {
+        Some(word) => issues::find(&api, &InProject { project: args.project.clone() }, word)?.id,
+        None => of_session(root, &api, &args.session)?,
+    };
+    let path = format!("/issues/{issue}/todos");
+    let operation = |op| TodoChange::Operation(TodoOperation(op));
+    let change = match args.what.unwrap_or(What::Ls) {
+        What::Ls => None,
+        What::Add { text } => Some(TodoChange::Add(NewTodo { text })),
+        What::Start { todo: item } => Some(operation(TodoOp::Start { item })),
+        What::Done { todo: item } => Some(operation(TodoOp::Done { item })),
+        What::Drop { todo: item } => Some(operation(TodoOp::Drop { item })),
+        What::Note { todo: item, note } => Some(operation(TodoOp::Note { item, note })),
+    };
+    let todos: Vec<Todo> = match &change {
+        None => api.get::<List<Todo>>(&path)?.items,
+        Some(change) => api.post_with::<List<Todo>>(&path, change)?.items,
+    };
+    if args.json {
+        return todos.iter().try_for_each(output::json);
+    }
+    if todos.is_empty() {
+        let issue: Issue = api.get(&format!("/issues/{issue}"))?;
+        output::say(format_args!("#{} {} has no todos yet", issue.number, output::plain(&issue.title)));
+    }
+    issues::write_todos(&mut std::io::stdout().lock(), &todos)
+}
+
+/// The issue that a session works on.
+fn of_session(root: &Root, api: &Api<'_>, word: &str) -> Result<IssueId, Failure> {
+    let id = sessions::find_id(root, word)?;
+    let session: Session = api.get(&format!("/sessions/{id}"))?;
+    session.bound_issue.ok_or_else(|| {
+        Failure::new(Code::Enoent, format!("{word} works on no issue"))
+            .hint("`ctx bind` binds one; --issue names one without a session")
+    })
+}

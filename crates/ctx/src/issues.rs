@@ -1,0 +1,122 @@
+//! Which issue a person means: a number in a project, an id or the beginning of one; and how issues are shown.
+
+use std::io::Write;
+
+use ctx_api::http::{Issue, List, Todo};
+use ctx_session::project::{DEFAULT_PROJECT, TodoStatus};
+use ctx_session::{Code, IssueId, Name, Timestamp};
+
+use crate::client::Api;
+use crate::failure::Failure;
+use crate::output::{self, Paint};
+use crate::words;
+
+/// Whose issues.
+#[derive(Debug, Clone, clap::Args)]
+pub struct InProject {
+    /// The project that the issue belongs to
+    #[arg(short, long, value_name = "PROJECT", default_value = DEFAULT_PROJECT)]
+    pub project: String,
+}
+
+impl InProject {
+    /// Where its issues are.
+    pub fn path(&self) -> Result<String, Failure> {
+        let name = Name::new(&self.project).map_err(|rule| {
+            Failure::new(Code::Einval, format!("`{}` is no project: {rule}", self.project))
+        })?;
+        Ok(format!("/projects/{name}/issues"))
+    }
+}
+
+/// Every issue of a project, page by page.
+pub fn all(api: &Api<'_>, project: &InProject) -> Result<Vec<Issue>, Failure> {
+    let path = project.path()?;
+    let mut all = Vec::new();
+    let mut cursor = String::new();
+    loop {
+        let page: List<Issue> = api.get(&format!("{path}?limit=1000{cursor}"))?;
+        all.extend(page.items);
+        match page.next {
+            Some(next) => cursor = format!("&cursor={next}"),
+            None => return Ok(all),
+        }
+    }
+}
+
+/// The issue that a word means: a number, with or without `#`, an id, or the beginning of one.
+pub fn find(api: &Api<'_>, project: &InProject, word: &str) -> Result<Issue, Failure> {
+    if let Ok(id) = word.parse::<IssueId>() {
+        return api.get(&format!("/issues/{id}"));
+    }
+    let not_there = || {
+        Failure::new(Code::Enoent, format!("there is no issue {word} in {}", project.project))
+            .hint("`ctx issue ls --all` lists them; -p names another project")
+    };
+    if let Ok(number) = word.trim_start_matches('#').parse::<u64>() {
+        // The page that begins with it.
+        let before = number.saturating_sub(1);
+        let page: List<Issue> = api.get(&format!("{}?limit=1&cursor={before}", project.path()?))?;
+        let found = page.items.into_iter().next().filter(|issue| issue.number == number);
+        return found.ok_or_else(not_there);
+    }
+    let begin = word.to_ascii_uppercase();
+    let mut found = all(api, project)?.into_iter().filter(|issue| issue.id.to_string().starts_with(&begin));
+    match (found.next(), found.next()) {
+        (Some(one), None) => Ok(one),
+        (Some(_), Some(_)) => Err(Failure::new(Code::Einval, format!("several issues begin with {word}"))
+            .hint("write more of its id, or its number")),
+        (None, _) => Err(not_there()),
+    }
+}
+
+fn mark(status: TodoStatus, paint: Paint) -> String {
+    match status {
+        TodoStatus::Open => "[ ]".to_owned(),
+        TodoStatus::InProgress => paint.yellow("[>]"),
+        TodoStatus::Done => paint.green("[x]"),
+        TodoStatus::Dropped => paint.dim("[-]"),
+    }
+}
+
+/// The todos, a line each, numbered as `ctx todo` takes them.
+pub fn write_todos(out: &mut impl Write, todos: &[Todo]) -> Result<(), Failure> {
+    let paint = Paint::for_stdout();
+    for (at, todo) in todos.iter().enumerate() {
+        let note = todo.note.as_deref().map(|note| format!(" ({})", output::plain(note))).unwrap_or_default();
+        writeln!(out, "{}. {} {}{note}", at + 1, mark(todo.status, paint), output::plain(&todo.text))?;
+    }
+    Ok(())
+}
+
+/// All of an issue, for a person.
+pub fn show(issue: &Issue) -> Result<(), Failure> {
+    let paint = Paint::for_stdout();
+    let mut out = output::stdout();
+    let date = |millis: u64| words::date_time(Timestamp::from_millis(millis));
+    writeln!(out, "{}", paint.bold(&format!("#{} {}", issue.number, output::plain(&issue.title))))?;
+    writeln!(out, "id       {}", issue.id)?;
+    writeln!(out, "project  {}", issue.project)?;
+    writeln!(out, "status   {}", issue.status.as_str())?;
+    if let Some(session) = issue.session_id {
+        writeln!(out, "session  {session}")?;
+    }
+    writeln!(out, "made     {}", date(issue.created_at))?;
+    writeln!(out, "changed  {}", date(issue.updated_at))?;
+    if !issue.body.trim().is_empty() {
+        writeln!(out, "\n{}", output::plain(issue.body.trim_end()))?;
+    }
+    if !issue.criteria.is_empty() {
+        writeln!(out, "\nacceptance criteria")?;
+    }
+    for (at, criterion) in issue.criteria.iter().enumerate() {
+        let mark = if criterion.done { paint.green("[x]") } else { "[ ]".to_owned() };
+        writeln!(out, "{}. {mark} {}", at + 1, output::plain(&criterion.text))?;
+    }
+    if !issue.todos.is_empty() {
+        writeln!(out, "\ntodos")?;
+        write_todos(&mut out, &issue.todos)?;
+    }
+    out.flush()?;
+    Ok(())
+}
