@@ -1,8 +1,8 @@
 //! `ctx ls`: the sessions. The plain list comes from their files, which are never behind; a question that the
 //! files answer only by being read one by one comes from the index.
 
+mod ask;
 mod find;
-mod stale;
 
 use std::io::{IsTerminal, Write};
 
@@ -102,8 +102,7 @@ pub fn run(args: Args, root: &Root) -> Result<(), Failure> {
     let mut rows = find::rows(&args, root, limit)?;
     let more = rows.len() > limit;
     rows.truncate(limit);
-    stale::mark(root, &mut rows);
-    find::ask_failing(&mut rows, root);
+    ask::mark(root, &mut rows);
     let mut out = output::stdout();
     if args.json {
         for row in &rows {

@@ -11,7 +11,7 @@ const SLOW: &str = r#"{"script":[{"text":"begun "},{"sleep_ms":600000},{"text":"
 fn state(daemon: &TestDaemon, session: &str) -> String {
     let listed = daemon.ctx(&["ls", "--all", "--json"]).ok();
     let rows = crate::support::json_lines(&listed);
-    let row = rows.iter().find(|row| row["name"] == session).expect("the session");
+    let row = rows.iter().find(|row| row["name"] == session).unwrap();
     row["state"].as_str().unwrap().to_owned()
 }
 

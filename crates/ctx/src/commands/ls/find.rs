@@ -1,19 +1,15 @@
 //! Where the rows of a list come from: the sessions' files, or the index.
 
-use std::collections::BTreeSet;
 use std::path::PathBuf;
 
-use ctx_api::http::List;
 use ctx_journal::LogPath;
 use ctx_session::record::Failure as SessionFailure;
-use ctx_session::{Name, SessionId, StateName, Timestamp};
+use ctx_session::{StateName, Timestamp};
 use ctx_views::db::{IndexReader, ListQuery, SessionItem, Sort};
 use ctx_views::files::Meta;
 use ctx_views::read::{Object, Reader, SessionRef, SessionsDir, Summary};
-use serde::Deserialize;
 
 use super::{Args, SortWord};
-use crate::client::Api;
 use crate::failure::Failure;
 use crate::root::Root;
 use crate::sessions::{own_uid, plain_name};
@@ -60,26 +56,6 @@ pub fn rows(args: &Args, root: &Root, limit: usize) -> Result<Vec<Row>, Failure>
                 Failure::Said { .. } | Failure::Told { .. } => {
                     Ok(from_files(args, &reader, limit, None)?.unwrap_or_default())
                 }
-            }
-        }
-    }
-}
-
-/// Asks the daemon which of the running sessions are failing. That it does not say changes nothing else.
-pub fn ask_failing(rows: &mut [Row], root: &Root) {
-    #[derive(Deserialize)]
-    struct Told {
-        id: SessionId,
-        failing: Option<SessionFailure>,
-    }
-    let running = || rows.iter().filter(|row| row.meta.state == StateName::Running);
-    let projects: BTreeSet<Name> = running().map(|row| row.meta.project.clone()).collect();
-    for project in projects {
-        let path = format!("/projects/{project}/sessions?state=running&archived=true&limit=1000");
-        let told: Result<List<Told>, Failure> = Api::new(root).get(&path);
-        for Told { id, failing } in told.map(|list| list.items).unwrap_or_default() {
-            if let Some(row) = rows.iter_mut().find(|row| row.meta.id == id) {
-                row.failing = failing;
             }
         }
     }

@@ -1,0 +1,55 @@
+//! What only the daemon knows of the sessions in a list: which keep a project file that has changed since, and which
+//! are failing. Nobody waits for it in vain.
+
+use std::collections::{BTreeSet, HashMap};
+
+use ctx_api::http::{List, Session};
+use ctx_session::project::DEFAULT_PROJECT;
+use ctx_session::{Name, SessionId, StateName};
+
+use super::find::Row;
+use crate::client::Api;
+use crate::root::Root;
+
+/// Asks the daemon, if there is one and there is anything to ask about.
+pub fn mark(root: &Root, rows: &mut [Row]) {
+    let described = of(rows, |row| row.meta.project.as_str() != DEFAULT_PROJECT);
+    let running = of(rows, |row| row.meta.state == StateName::Running);
+    if (described.is_empty() && running.is_empty()) || !root.is_up() {
+        return;
+    }
+    let api = Api::new(root);
+    let mut known: HashMap<SessionId, Session> = HashMap::new();
+    for project in running.difference(&described) {
+        known.extend(of_project(&api, project, "&state=running"));
+    }
+    for project in &described {
+        known.extend(of_project(&api, project, ""));
+    }
+    for row in rows {
+        if let Some(session) = known.remove(&row.meta.id) {
+            row.stale = session.dsl_snapshot.map(|_| session.stale);
+            row.failing = session.failing;
+        }
+    }
+}
+
+/// The projects of the rows that are meant.
+fn of(rows: &[Row], is_meant: impl Fn(&Row) -> bool) -> BTreeSet<Name> {
+    rows.iter().filter(|row| is_meant(row)).map(|row| row.meta.project.clone()).collect()
+}
+
+/// What a daemon of another version does not answer is not known.
+fn of_project(api: &Api<'_>, project: &Name, only: &str) -> Vec<(SessionId, Session)> {
+    let mut found = Vec::new();
+    let mut cursor = String::new();
+    loop {
+        let path = format!("/projects/{project}/sessions?archived=true&limit=1000{only}{cursor}");
+        let Ok(page) = api.get::<List<Session>>(&path) else { return found };
+        found.extend(page.items.into_iter().map(|session| (session.id, session)));
+        match page.next {
+            Some(next) => cursor = format!("&cursor={next}"),
+            None => return found,
+        }
+    }
+}
