@@ -224,6 +224,41 @@ async def cancel():
     await ws.close()
 
 
+async def control(ws, kind, **payload):
+    await ws.send(json.dumps({"channel": "control", "type": kind, "payload": payload}))
+
+
+async def pause():
+    """A run is paused and a tool call answered over the socket; everyone who looks on sees it."""
+    session = talk()
+    ws, _ = await attach(session)
+    observer, _ = await attach(session, "?mode=observe")
+    await control(observer, "checkpoint", reason="not mine")
+    assert (await until(observer, "error"))[-1]["payload"]["code"] == "EACCES"
+    await control(ws, "checkpoint", reason="nothing runs")
+    assert (await until(ws, "error"))[-1]["payload"]["code"] == "EBUSY"
+    read = {"tool": {"name": "fs.list", "input": {"path": "/work"}}}
+    api.post(session, script({"text": "begun"}, read, {"text": "listed"}))
+    asked = (await until(ws, "approval.requested"))[-1]["payload"]
+    await control(ws, "checkpoint", reason="look")
+    for one in (ws, observer):
+        created = (await until(one, "checkpoint.created"))[-1]["payload"]
+        assert created["reason"] == "look", created
+        assert (await until(one, "session.state"))[-1]["payload"]["to"] == "paused"
+    answer = {"approval_id": asked["approval_id"], "decision": "deny", "note": "no"}
+    await control(ws, "approval", **answer)
+    assert (await until(ws, "error"))[-1]["payload"]["code"] == "EBUSY"
+    api.ok("POST", f"/sessions/{session}/checkpoints/{created['checkpoint_id']}/resume")
+    await until(ws, "checkpoint.resumed")
+    await control(ws, "approval", decision="deny")
+    assert (await until(ws, "error"))[-1]["payload"]["code"] == "EINVAL"
+    await control(ws, "approval", **answer)
+    settled = (await until(observer, "approval.settled"))[-1]["payload"]
+    assert (settled["outcome"], settled["note"]) == ("deny", "no"), settled
+    await done(ws)
+    await ws.close()
+
+
 async def nonsense():
     session = talk()
     ws = await socket(f"/sessions/{session}/socket")

@@ -26,10 +26,15 @@ pub struct Pty {
 impl Pty {
     /// Runs `ctx` of a place with these arguments.
     pub fn ctx(place: &Place, args: &[&str]) -> Pty {
+        Pty::ctx_with(place, args, &[])
+    }
+
+    /// The same, with these variables in its environment.
+    pub fn ctx_with(place: &Place, args: &[&str], environment: &[(&str, &str)]) -> Pty {
         // `setsid --ctty` makes the terminal the program's own, so that Ctrl-C becomes a signal.
         let mut command = Command::new("setsid");
         place.settle(command.args(["--ctty", "--wait"]).arg(place.binary()).args(args));
-        Pty::run(&mut command)
+        Pty::run(command.envs(environment.iter().copied()))
     }
 
     fn run(command: &mut Command) -> Pty {

@@ -90,6 +90,14 @@ pub const KEYS: &[Key] = &[
     count("slow_ms", "How long a WebSocket client may leave frames unread before it is detached as slow."),
     number("reattach_ms", "How long frames are kept for an operator who is detached."),
     number("reattach_bytes", "Frames kept for one session's detached operator, in bytes."),
+    number("checkpoints_per_session", "Checkpoints in a session's active list; older ones are archived."),
+    number("compactions_per_session", "Compactions that a session lists one by one."),
+    number("compactions_aggregated", "How many of the oldest become one row when there are more."),
+    number(
+        "compaction_ms",
+        "How long a compaction may take before the oldest exchanges are dropped instead.",
+    ),
+    number("approval_ms", "How long a tool call waits for an answer before it is denied."),
     number("reattach_bytes_total", "Frames kept for all detached operators together, in bytes."),
     Key {
         section: "log",

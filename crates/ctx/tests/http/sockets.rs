@@ -46,6 +46,13 @@ fn a_run_is_cancelled_over_the_socket() {
 }
 
 #[test]
+fn a_run_is_paused_and_a_call_answered_over_the_socket() {
+    let http = Http::start();
+    std::fs::write(http.daemon.root().join("agent/coder.d/policy"), "ask fs.list\n").unwrap();
+    reattach(&http, "pause");
+}
+
+#[test]
 fn frames_that_make_no_sense_are_refused_one_by_one() {
     reattach(&Http::start(), "nonsense");
 }

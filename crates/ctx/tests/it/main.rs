@@ -9,6 +9,7 @@
 mod attach;
 mod chat;
 mod config;
+mod control;
 mod counting;
 mod current;
 mod daemon;

@@ -1,0 +1,195 @@
+//! The operator's control over a running agent, through HTTP: checkpoints, compaction, approvals, and what holds
+//! when the daemon is killed or commands race.
+
+mod approvals;
+mod checkpoints;
+mod compaction;
+mod kill;
+mod proposals;
+mod races;
+mod rollback;
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+
+use serde_json::{Value, json};
+use testkit::{DEADLINE, until};
+
+use crate::support::{Http, Response, builder};
+
+/// A message for `debug/script`.
+fn script(steps: Value) -> String {
+    json!({ "script": steps }).to_string()
+}
+
+/// A run that says something and goes on for long.
+fn slow(text: &str) -> String {
+    script(json!([{ "text": text }, { "sleep_ms": 600_000 }]))
+}
+
+/// A run that pauses its own session, then says more.
+fn pausing(before: &str, after: &str) -> String {
+    script(json!([
+        { "text": before },
+        { "tool": { "name": "checkpoint", "input": { "reason": "sign-off" } } },
+        { "text": after }
+    ]))
+}
+
+/// What the model is sent, as it says itself.
+fn dumping() -> String {
+    script(json!([{ "dump": true }]))
+}
+
+fn path(id: &str, what: &str) -> String {
+    format!("/sessions/{id}/{what}")
+}
+
+fn text<'a>(value: &'a Value, field: &str) -> &'a str {
+    value[field].as_str().unwrap_or_else(|| panic!("no {field} in {value}"))
+}
+
+/// A daemon whose token may ask often, with these limits.
+fn daemon(limits: &[(&str, &str)]) -> Http {
+    let mut builder = builder().env("CTX_LIMITS_REQUESTS_PER_SECOND", "100000");
+    for (name, value) in limits {
+        builder = builder.env(&format!("CTX_LIMITS_{name}"), value);
+    }
+    Http::of(builder)
+}
+
+impl Http {
+    /// A session that is running and has said `begun`.
+    fn running(&self) -> String {
+        let id = self.playing();
+        self.post(&id, &slow("begun"));
+        self.said(&id, "begun");
+        id
+    }
+
+    /// Waits until a partial answer is on its way.
+    fn said(&self, id: &str, _text: &str) {
+        until("the run to begin", || {
+            self.records(id).iter().any(|record| record["type"] == "assistant_started").then_some(())
+        });
+    }
+
+    /// A session that its model has paused; it and its checkpoint.
+    fn paused(&self, before: &str, after: &str) -> (String, String) {
+        let id = self.playing();
+        let checkpoint = self.pause_by_model(&id, before, after);
+        (id, checkpoint)
+    }
+
+    fn pause_by_model(&self, id: &str, before: &str, after: &str) -> String {
+        self.post(id, &pausing(before, after));
+        self.wait_for(id, "paused");
+        text(&self.get(&format!("/sessions/{id}")), "checkpoint").to_owned()
+    }
+
+    fn checkpoint(&self, id: &str, checkpoint: &str) -> Value {
+        self.get(&path(id, &format!("checkpoints/{checkpoint}")))
+    }
+
+    /// Something done with a checkpoint.
+    fn at_checkpoint(&self, id: &str, checkpoint: &str, act: &str) -> Response {
+        self.call("POST", &path(id, &format!("checkpoints/{checkpoint}/{act}")), None)
+    }
+
+    fn resume(&self, id: &str, checkpoint: &str) -> Value {
+        self.at_checkpoint(id, checkpoint, "resume").json(200)
+    }
+
+    fn edit(&self, id: &str, checkpoint: &str, content: &str) -> Response {
+        let body = json!({ "content": content }).to_string();
+        self.call("PUT", &path(id, &format!("checkpoints/{checkpoint}/prompts/primary")), Some(&body))
+    }
+
+    /// The whole log.
+    fn records(&self, id: &str) -> Vec<Value> {
+        let log = self.quick("GET", &path(id, "records"), None).expect("an answer").text;
+        log.lines().map(|line| serde_json::from_str(line).expect("a record")).collect()
+    }
+
+    fn of_type(&self, id: &str, kind: &str) -> Vec<Value> {
+        self.records(id).into_iter().filter(|record| record["type"] == kind).collect()
+    }
+
+    /// Role and text of every message that counts, or of those that do not.
+    fn messages(&self, id: &str, superseded: bool) -> Vec<(String, String)> {
+        let list = self.get(&path(id, "messages?limit=1000"));
+        let items = list["items"].as_array().unwrap().iter();
+        items
+            .filter(|message| message["superseded"] == superseded)
+            .map(|message| (text(message, "role").to_owned(), text(message, "content").to_owned()))
+            .collect()
+    }
+
+    /// Posts a message and waits until its run is over; the run.
+    fn done(&self, id: &str, message: &str) -> Value {
+        let posted = self.post(id, message);
+        self.wait_for(id, "idle");
+        self.get(&path(id, &format!("runs/{}", text(&posted, "run_id"))))
+    }
+
+    /// What the model of a session is sent for one more message: the request that it dumps.
+    fn dump(&self, id: &str) -> Value {
+        let run = self.done(id, &dumping());
+        dumped(text(&run["primary_response"], "content"))
+    }
+
+    /// The audit events of a session by name, once there are as many of this one.
+    fn audit(&self, id: &str, event: &str, count: usize) -> Vec<Value> {
+        until(&format!("{count} of {event}"), || {
+            let list = self.get(&format!("/audit?session={id}&event={event}&limit=1000"));
+            let items = list["items"].as_array().unwrap().clone();
+            (items.len() >= count).then_some(items)
+        })
+    }
+
+    /// One request on a connection of its own, without another process; None when the daemon goes away.
+    fn quick(&self, method: &str, path: &str, body: Option<&str>) -> Option<Response> {
+        Line::to(self).ask(method, path, body)
+    }
+}
+
+/// Where to ask and as whom: enough for a thread of its own.
+#[derive(Clone)]
+struct Line {
+    address: String,
+    token: String,
+}
+
+impl Line {
+    fn to(http: &Http) -> Line {
+        Line { address: http.address(), token: http.token.clone() }
+    }
+
+    fn ask(&self, method: &str, path: &str, body: Option<&str>) -> Option<Response> {
+        let mut stream = TcpStream::connect(&self.address).ok()?;
+        stream.set_read_timeout(Some(DEADLINE)).ok()?;
+        let body = body.unwrap_or_default();
+        let request = format!(
+            "{method} /api/v1{path} HTTP/1.0\r\nHost: localhost\r\nAuthorization: Bearer {}\r\n\
+             Content-Length: {}\r\n\r\n{body}",
+            self.token,
+            body.len()
+        );
+        stream.write_all(request.as_bytes()).ok()?;
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).ok()?;
+        let (head, text) = answer.split_once("\r\n\r\n")?;
+        let status = head.split_whitespace().nth(1)?.parse().ok()?;
+        Some(Response { status, headers: head.to_lowercase(), text: text.to_owned() })
+    }
+}
+
+/// A request as `debug/script` dumps it.
+fn dumped(content: &str) -> Value {
+    serde_json::from_str(content).unwrap_or_else(|error| panic!("{error}: {content}"))
+}
+
+/// All text that a dumped request's turns hold.
+fn sent(request: &Value) -> String {
+    request["messages"].to_string()
+}

@@ -1,0 +1,183 @@
+//! Pausing, looking, changing course and going back, from the command line.
+
+use serde_json::Value;
+use testkit::{Pty, TestDaemon, until};
+
+use crate::support::{build, daemon, json_lines, start_slow, wait_state};
+
+const PAUSING: &str = r#"{"script":[{"text":"before"},{"tool":{"name":"checkpoint","input":{"reason":"sign-off"}}},{"text":"after"}]}"#;
+
+fn send(daemon: &TestDaemon, session: &str, text: &str) {
+    daemon.ctx(&["send", "--detach", "--model", "debug:script", "--session", session, text]).ok();
+}
+
+/// A session that its model has paused.
+fn paused(daemon: &TestDaemon, session: &str) {
+    send(daemon, session, PAUSING);
+    wait_state(daemon, session, "paused");
+}
+
+fn listed(daemon: &TestDaemon, session: &str) -> Vec<Value> {
+    json_lines(&daemon.ctx(&["checkpoints", session, "--json"]).ok())
+}
+
+#[test]
+fn a_run_is_paused_looked_at_and_resumed() {
+    let daemon = daemon();
+    start_slow(&daemon, "work");
+    assert!(daemon.ctx(&["resume", "coder/work"]).fails(1).contains("is not paused"));
+    let made = daemon.ctx(&["pause", "coder/work", "--reason", "have a look"]);
+    assert!(made.stderr.contains("ctx resume coder/work"), "{}", made.stderr);
+    let id = made.ok().trim().to_owned();
+    assert!(daemon.ctx(&["pause", "coder/work"]).fails(1).contains("paused already"));
+    let table = daemon.ctx(&["checkpoints", "coder/work"]).ok();
+    assert!(table.contains(&id) && table.contains("paused here") && table.contains("have a look"), "{table}");
+    assert!(!table.contains('\x1b'), "colours are for terminals");
+    let shown = daemon.ctx(&["checkpoints", "coder/work", &id[..20]]).ok();
+    assert!(shown.contains("by operator") && shown.contains("prompt     primary"), "{shown}");
+    let resumed = json_lines(&daemon.ctx(&["resume", "coder/work", "--checkpoint", &id, "--json"]).ok());
+    assert_eq!(resumed[0]["state"], "running");
+    let table = daemon.ctx(&["checkpoints", "coder/work"]).ok();
+    assert!(table.contains("resumed"), "{table}");
+    daemon.ctx(&["cancel", "coder/work"]).ok();
+    assert!(daemon.ctx(&["pause", "coder/work"]).fails(1).contains("nothing is running"));
+}
+
+#[test]
+fn resume_also_starts_a_message_that_waits() {
+    let daemon = build().env("CTX_LIMITS_RUNNING_PER_PROJECT", "1").start();
+    start_slow(&daemon, "first");
+    daemon.ctx(&["send", "--detach", "--session", "second", "patience"]).ok();
+    assert!(daemon.ctx(&["resume", "coder/second"]).fails(1).contains("EBUSY"), "no room yet");
+    daemon.ctx(&["pause", "coder/first"]).ok();
+    assert!(daemon.ctx(&["resume", "coder/second", "--resolve"]).fails(2).contains("queued"));
+    daemon.ctx(&["resume", "coder/second"]).ok();
+    wait_state(&daemon, "second", "idle");
+    assert_eq!(daemon.ctx(&["latest", "coder/second"]).ok(), "patience\n");
+    assert!(daemon.ctx(&["resume", "coder/first", "--resolve"]).fails(2).contains("no issue is bound"));
+}
+
+#[test]
+fn going_back_is_confirmed_and_asked_for_on_a_terminal() {
+    let daemon = daemon();
+    paused(&daemon, "work");
+    daemon.ctx(&["resume", "coder/work"]).ok();
+    wait_state(&daemon, "work", "idle");
+    assert!(daemon.ctx(&["rollback", "coder/work"]).fails(2).contains("--yes"));
+    let mut terminal = Pty::ctx(&daemon, &["rollback", "coder/work"]);
+    terminal.wait_for("\"sign-off\"? What was said after it no longer counts. [y/N]");
+    terminal.type_keys("n\r");
+    terminal.wait_for("left as it is");
+    assert_eq!(terminal.wait(), 1);
+    assert_eq!(daemon.ctx(&["latest", "coder/work"]).ok(), "after\n");
+    let mut terminal = Pty::ctx(&daemon, &["rollback", "coder/work"]);
+    terminal.wait_for("[y/N]");
+    terminal.type_keys("y\r");
+    terminal.wait_for("is as it was at");
+    assert_eq!(terminal.wait(), 0);
+    assert!(daemon.ctx(&["history", "coder/work"]).ok().contains("no longer counts"));
+    let id = listed(&daemon, "coder/work")[0]["id"].as_str().unwrap().to_owned();
+    let again = daemon.ctx(&["rollback", "--yes", "--json", "coder/work", &id]).ok();
+    assert_eq!(json_lines(&again)[0]["rolled_back"], true);
+    assert!(
+        daemon.ctx(&["rollback", "--yes", "coder/work", "01ZZZ"]).fails(1).contains("no checkpoint 01ZZZ")
+    );
+    let fork = daemon.ctx(&["fork", "coder/work", "--checkpoint", &id, "--name", "other"]).ok();
+    assert_eq!(fork.trim().len(), 26);
+    until("the fork", || (daemon.ctx(&["latest", "coder/other"]).stdout == "before\n").then_some(()));
+}
+
+#[test]
+fn a_prompt_is_shown_and_edited_by_file_stdin_and_editor() {
+    let daemon = daemon();
+    assert!(daemon.ctx(&["send", "--session", "work", "hello"]).ok().contains("hello"));
+    assert!(daemon.ctx(&["prompt", "show", "coder/work"]).fails(1).contains("is not paused"));
+    paused(&daemon, "work");
+    let original = daemon.ctx(&["prompt", "show", "coder/work"]).ok();
+    let file = daemon.path("prompt.md");
+    std::fs::write(&file, "from a file\n").unwrap();
+    daemon.ctx(&["prompt", "edit", "coder/work", "--file", file.to_str().unwrap()]).ok();
+    assert_eq!(daemon.ctx(&["prompt", "show", "coder/work"]).ok(), "from a file\n");
+    daemon.ctx_with(&["prompt", "edit", "coder/work"], "from stdin\n").ok();
+    assert_eq!(daemon.ctx(&["prompt", "show", "coder/work"]).ok(), "from stdin\n");
+    let same = daemon.ctx_with(&["prompt", "edit", "coder/work", "--file", "-"], "from stdin\n");
+    assert!(same.stderr.contains("nothing was changed"));
+    assert!(daemon.ctx(&["prompt", "show", "coder/work", "--target", "nobody"]).fails(1).contains("primary"));
+    assert!(daemon.ctx_with(&["prompt", "edit", "coder/work"], "").fails(2).contains("empty"));
+
+    // The editor is what the environment says; here one that replaces a word.
+    let mut terminal =
+        Pty::ctx_with(&daemon, &["prompt", "edit", "coder/work"], &[("EDITOR", "sed -i s/stdin/vi/")]);
+    terminal.wait_for("edited; it holds once");
+    assert_eq!(terminal.wait(), 0);
+    assert_eq!(daemon.ctx(&["prompt", "show", "coder/work"]).ok(), "from vi\n");
+    let mut terminal = Pty::ctx_with(&daemon, &["prompt", "edit", "coder/work"], &[("EDITOR", "false")]);
+    terminal.wait_for("nothing was changed");
+    assert_eq!(terminal.wait(), 2);
+
+    daemon.ctx(&["resume", "coder/work"]).ok();
+    wait_state(&daemon, "work", "idle");
+    assert_ne!(original, "from vi\n");
+    let dump = daemon.ctx(&["send", "--session", "work", r#"{"script":[{"dump":true}]}"#]).ok();
+    assert!(dump.contains("from vi"), "{dump}");
+}
+
+#[test]
+fn a_conversation_is_made_shorter_by_hand() {
+    let daemon = daemon();
+    for text in ["one", "two", "three"] {
+        daemon.ctx(&["send", "--session", "work", text]).ok();
+    }
+    assert!(daemon.ctx(&["compact", "show", "coder/work"]).fails(1).contains("has no compaction"));
+    assert!(daemon.ctx(&["compact", "coder/work", "--strategy", "forget"]).fails(2).contains("summarize"));
+    daemon.ctx(&["compact", "coder/work", "--strategy", "checkpoint"]).ok();
+    wait_state(&daemon, "work", "paused");
+    let table = daemon.ctx(&["compact", "list", "coder/work"]).ok();
+    assert!(table.contains("proposed") && table.contains("4 messages"), "{table}");
+    let made = json_lines(&daemon.ctx(&["compact", "show", "coder/work", "--json"]).ok());
+    let id = made[0]["id"].as_str().unwrap().to_owned();
+    daemon.ctx(&["compact", "approve", "coder/work", "--summary", "numbers were said"]).ok();
+    wait_state(&daemon, "work", "idle");
+    let shown = daemon.ctx(&["compact", "show", "coder/work", &id]).ok();
+    assert!(shown.contains("applied") && shown.contains("numbers were said"), "{shown}");
+    daemon.ctx(&["compact", "flag", "coder/work", &id, "good", "--notes", "short"]).ok();
+    let shown = daemon.ctx(&["compact", "show", "coder/work"]).ok();
+    assert!(shown.contains("flag       good") && shown.contains("notes      short"), "{shown}");
+    daemon.ctx(&["send", "--session", "work", "four"]).ok();
+    daemon.ctx(&["compact", "coder/work", "--strategy", "checkpoint"]).ok();
+    wait_state(&daemon, "work", "paused");
+    daemon.ctx(&["compact", "reject", "coder/work"]).ok();
+    let rows = json_lines(&daemon.ctx(&["compact", "list", "coder/work", "--json"]).ok());
+    let states: Vec<&str> = rows.iter().map(|row| row["state"].as_str().unwrap()).collect();
+    assert_eq!(states, ["applied", "rejected"]);
+}
+
+#[test]
+fn calls_that_wait_are_listed_and_answered() {
+    let daemon = daemon();
+    std::fs::write(daemon.root().join("agent/coder.d/policy"), "ask fs.list\n").unwrap();
+    let list = r#"{"name":"fs.list","input":{"path":"/work"}}"#;
+    send(&daemon, "one", &format!(r#"{{"script":[{{"tool":{list}}},{{"text":"done"}}]}}"#));
+    let waits = |session: &str, count: usize| {
+        until("approvals", || {
+            let listed = json_lines(&daemon.ctx(&["approve", session, "--list", "--json"]).stdout);
+            (listed.len() == count).then_some(listed)
+        })
+    };
+    waits("coder/one", 1);
+    let table = daemon.ctx(&["approve", "coder/one", "--list"]).ok();
+    assert!(table.contains("fs.list /work"), "{table}");
+    let said = daemon.ctx(&["approve", "coder/one"]);
+    assert!(said.stderr.contains("allowed: fs.list"), "{}", said.stderr);
+    wait_state(&daemon, "one", "idle");
+    assert_eq!(daemon.ctx(&["latest", "coder/one"]).ok(), "done\n");
+    assert!(daemon.ctx(&["approve", "coder/one"]).fails(1).contains("nothing waits"));
+    let all = daemon.ctx(&["approve", "coder/one", "01ZZ"]);
+    assert!(all.fails(1).contains("no approval 01ZZ"));
+    send(&daemon, "two", &format!(r#"{{"script":[{{"tool":{list}}},{{"dump":true}}]}}"#));
+    let id = waits("coder/two", 1)[0]["id"].as_str().unwrap().to_owned();
+    daemon.ctx(&["approve", "coder/two", &id, "--deny", "--note", "not now"]).ok();
+    wait_state(&daemon, "two", "idle");
+    assert!(daemon.ctx(&["latest", "coder/two"]).ok().contains("not now"));
+    assert!(daemon.ctx(&["approve", "coder/two", &id]).fails(1).contains("settled already: deny"));
+}
