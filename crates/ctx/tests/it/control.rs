@@ -75,7 +75,7 @@ fn going_back_is_confirmed_and_asked_for_on_a_terminal() {
     terminal.type_keys("y\r");
     terminal.wait_for("is as it was at");
     assert_eq!(terminal.wait(), 0);
-    assert!(daemon.ctx(&["history", "coder/work"]).ok().contains("no longer counts"));
+    assert!(daemon.ctx(&["history", "coder/work", "--all"]).ok().contains("no longer counts"));
     let id = listed(&daemon, "coder/work")[0]["id"].as_str().unwrap().to_owned();
     let again = daemon.ctx(&["rollback", "--yes", "--json", "coder/work", &id]).ok();
     assert_eq!(json_lines(&again)[0]["rolled_back"], true);

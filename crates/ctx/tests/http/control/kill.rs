@@ -88,13 +88,13 @@ fn a_call_that_waited_for_an_answer_is_interrupted_and_its_run_has_failed() {
 }
 
 /// Asks for something and kills the daemon at a moment that nobody has chosen; whether it had answered well.
-fn killed_while(http: &mut Http, round: u64, at: &str, body: Option<&str>) -> bool {
+fn killed_while(http: &mut Http, moment: u64, at: &str, body: Option<&str>) -> bool {
     let line = Line::to(http);
     let asking = {
         let (at, body) = (at.to_owned(), body.map(str::to_owned));
         std::thread::spawn(move || line.ask("POST", &at, body.as_deref()))
     };
-    std::thread::sleep(Duration::from_micros(300 + round * 431 % 6_000));
+    std::thread::sleep(Duration::from_micros(300 + moment));
     http.daemon.kill();
     let answered = asking.join().unwrap().is_some_and(|response| response.status < 300);
     http.daemon.start_again();
@@ -117,7 +117,7 @@ fn a_rollback_is_done_whole_or_not_at_all() {
         http.wait_for(&id, "idle");
         let before = counting(&http, &id);
         let at = path(&id, &format!("checkpoints/{checkpoint}/rollback"));
-        let answered = killed_while(&mut http, round, &at, None);
+        let answered = killed_while(&mut http, round * 431, &at, None);
         assert_eq!(http.state(&id), "idle");
         let (back, after) = (http.checkpoint(&id, &checkpoint)["rolled_back"] == true, counting(&http, &id));
         assert!(back || !answered, "what was answered is there");
@@ -139,7 +139,7 @@ fn an_approval_of_a_compaction_is_done_whole_or_not_at_all() {
         let checkpoint = propose(&http, &id);
         let compaction = text(&checkpoint, "compaction_id");
         let at = path(&id, &format!("compactions/{compaction}/approve"));
-        let answered = killed_while(&mut http, round, &at, Some(r#"{"summary":"S"}"#));
+        let answered = killed_while(&mut http, round * 431, &at, Some(r#"{"summary":"S"}"#));
         let made = http.get(&path(&id, &format!("compactions/{compaction}")));
         let approved = made["state"] == "applied";
         assert!(approved || !answered, "what was answered is there");
@@ -161,7 +161,7 @@ fn a_compaction_is_recorded_whole_or_its_run_has_failed() {
         http.done(&id, "two");
         let strategy = if round % 2 == 0 { "drop" } else { "checkpoint" };
         let body = json!({ "strategy": strategy }).to_string();
-        let answered = killed_while(&mut http, round, &path(&id, "compactions"), Some(&body));
+        let answered = killed_while(&mut http, round * 2_311, &path(&id, "compactions"), Some(&body));
         let (state, made) = (http.state(&id), http.get(&path(&id, "compactions"))["items"].clone());
         let made = made.as_array().unwrap().first().cloned();
         let begun = http.of_type(&id, "run_created").iter().any(|run| run["kind"] == "compaction");
