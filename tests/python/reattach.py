@@ -244,7 +244,7 @@ async def pause():
     for one in (ws, observer):
         created = (await until(one, "checkpoint.created"))[-1]["payload"]
         assert created["reason"] == "look", created
-        assert (await until(one, "session.state"))[-1]["payload"]["to"] == "paused"
+        assert (await until(one, "session.state"))[-1]["payload"]["to_state"] == "paused"
     answer = {"approval_id": asked["approval_id"], "decision": "deny", "note": "no"}
     await control(ws, "approval", **answer)
     assert (await until(ws, "error"))[-1]["payload"]["code"] == "EBUSY"

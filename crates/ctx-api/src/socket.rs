@@ -116,6 +116,28 @@ pub enum Frame {
         session_id: String,
         reason: String,
     },
+    /// The run waits for an operator, until the session is resumed or rolled back.
+    Paused {
+        id: String,
+        run: String,
+        session: String,
+        session_id: String,
+        checkpoint: String,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        reason: Option<String>,
+    },
+    /// A tool call waits for an operator's answer.
+    Approval {
+        id: String,
+        run: String,
+        session: String,
+        session_id: String,
+        approval: String,
+        call: String,
+        tool: String,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        subject: Option<String>,
+    },
     Error {
         /// With a failed run's error.
         #[serde(default, skip_serializing_if = "Option::is_none")]

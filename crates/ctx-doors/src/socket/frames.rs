@@ -62,7 +62,16 @@ fn cut(frame: Frame, max: usize) -> Frame {
         Frame::Error { id, run, session, request, code, reason, message } => {
             Frame::Error { id, run, session, request, code, reason, message: shorten(message) }
         }
-        Frame::Start { .. } | Frame::Queued { .. } | Frame::Done { .. } | Frame::Pong {} => frame,
+        Frame::Approval { id, run, session, session_id, approval, call, tool, subject } => {
+            let (tool, subject) = (shorten(tool), subject.map(shorten));
+            Frame::Approval { id, run, session, session_id, approval, call, tool, subject }
+        }
+        // A reason is short.
+        Frame::Start { .. }
+        | Frame::Queued { .. }
+        | Frame::Paused { .. }
+        | Frame::Done { .. }
+        | Frame::Pong {} => frame,
     }
 }
 
@@ -127,6 +136,24 @@ fn of_record(named: &Named, record: &Record) -> Vec<(EventId, Frame)> {
             output: tool.output.clone(),
             truncated: tool.truncated,
         }),
+        Body::CheckpointCreated(made) => one(Frame::Paused {
+            id,
+            run: made.turn_id.to_string(),
+            session,
+            session_id: named.id.to_string(),
+            checkpoint: made.checkpoint_id.to_string(),
+            reason: made.reason.clone(),
+        }),
+        Body::ApprovalRequested(asked) => one(Frame::Approval {
+            id,
+            run: asked.turn_id.to_string(),
+            session,
+            session_id: named.id.to_string(),
+            approval: asked.approval_id.to_string(),
+            call: asked.call_id.to_string(),
+            tool: asked.tool.clone(),
+            subject: asked.subject.clone(),
+        }),
         Body::RunFinished(end) => vec![done(at, end.turn_id, DoneStatus::Ok)],
         Body::Cancelled(end) => vec![done(at, end.turn_id, DoneStatus::Cancelled)],
         Body::Failed(end) => {
@@ -159,7 +186,6 @@ fn of_record(named: &Named, record: &Record) -> Vec<(EventId, Frame)> {
         | Body::Forked(_)
         | Body::System(_)
         | Body::ToolPending(_)
-        | Body::CheckpointCreated(_)
         | Body::PromptEdited(_)
         | Body::CheckpointResumed(_)
         | Body::RolledBack(_)
@@ -168,7 +194,6 @@ fn of_record(named: &Named, record: &Record) -> Vec<(EventId, Frame)> {
         | Body::CompactionRejected(_)
         | Body::CompactionFlagged(_)
         | Body::CompactionsAggregated(_)
-        | Body::ApprovalRequested(_)
         | Body::ApprovalSettled(_)
         | Body::Bound(_)
         | Body::Unbound(_) => Vec::new(),

@@ -292,6 +292,8 @@ fn take(
         | Frame::Message { .. }
         | Frame::ToolCall { .. }
         | Frame::ToolResult { .. }
+        | Frame::Paused { .. }
+        | Frame::Approval { .. }
         | Frame::Pong {} => Ok(Step::GoOn),
     }
 }
@@ -304,7 +306,9 @@ fn run_and_id(frame: &Frame) -> (Option<&str>, Option<&str>) {
         | Frame::Message { id, run, .. }
         | Frame::ToolCall { id, run, .. }
         | Frame::ToolResult { id, run, .. }
-        | Frame::Queued { id, run, .. } => (Some(run), Some(id)),
+        | Frame::Queued { id, run, .. }
+        | Frame::Paused { id, run, .. }
+        | Frame::Approval { id, run, .. } => (Some(run), Some(id)),
         Frame::Error { id, run, .. } => (run.as_deref(), id.as_deref()),
         Frame::Done { id, run, .. } => (Some(run), id.as_deref()),
         Frame::Pong {} => (None, None),

@@ -82,6 +82,24 @@ impl Show {
                 ));
                 Ok(())
             }
+            Frame::Paused { session, reason, .. } => {
+                let why = reason.as_deref().map(output::plain);
+                let why = why.map_or(String::new(), |why| format!(" ({why})"));
+                let named = format!("{}/{session}", self.agent);
+                self.talk(format_args!(
+                    "paused{why}: `ctx resume {named}` goes on, `ctx rollback {named}` goes back"
+                ));
+                Ok(())
+            }
+            Frame::Approval { session, approval, tool, subject, .. } => {
+                let call = output::plain(&format!("{tool} {}", subject.as_deref().unwrap_or_default()));
+                let named = format!("{}/{session} {approval}", self.agent);
+                let call = call.trim_end();
+                self.talk(format_args!(
+                    "asks for {call}: `ctx approve {named}` allows it, with --deny it is not done"
+                ));
+                Ok(())
+            }
             Frame::Error { code, message, .. } => {
                 let said = format!("{} {} ({code})", self.paint.red("error:"), output::plain(message));
                 self.talk(said);

@@ -10,8 +10,8 @@ fn shell_blocks(page: &str) -> String {
     blocks.collect()
 }
 
-/// What the commands of a page say on stdout, all of which must do well.
-fn walk(page: &str) -> String {
+/// Runs the commands of a guide in a place of their own; what they print.
+pub fn walk(page: &str) -> String {
     let place = Place::new(env!("CARGO_BIN_EXE_ctx"));
     let bin = std::path::Path::new(env!("CARGO_BIN_EXE_ctx")).parent().unwrap();
     let path = format!("{}:{}", bin.display(), std::env::var("PATH").unwrap());
@@ -19,8 +19,8 @@ fn walk(page: &str) -> String {
     let waiting = "until ctx status >/dev/null 2>&1; do kill -0 $! || exit 1; sleep 0.05; done";
     let begin = format!("ctx serve 2>/dev/null & trap \"kill $!; wait\" EXIT; {waiting} #");
     let script = shell_blocks(page).replace("ctx serve &", &begin);
-    let mut command = Command::new("bash");
-    command.args(["-eu", "-o", "pipefail", "-c", &script]).stdin(Stdio::null());
+    let mut command = Command::new("timeout");
+    command.args(["120", "bash", "-eu", "-o", "pipefail", "-c", &script]).stdin(Stdio::null());
     command.env("PATH", path).env("HOME", place.home()).env("CTX_ROOT", place.root());
     finish(command.current_dir(place.workspace())).ok()
 }

@@ -123,6 +123,23 @@ fn a_prompt_is_shown_and_edited_by_file_stdin_and_editor() {
 }
 
 #[test]
+fn who_waits_for_an_answer_is_told_what_it_waits_for() {
+    let daemon = daemon();
+    std::fs::write(daemon.root().join("agent/coder.d/policy"), "ask fs.list\n").unwrap();
+    let text = PAUSING.replace(
+        r#"{"text":"after"}"#,
+        r#"{"tool":{"name":"fs.list","input":{"path":"/work"}}},{"text":"after"}"#,
+    );
+    let mut terminal = Pty::ctx(&daemon, &["send", "--model", "debug:script", "--session", "work", &text]);
+    terminal.wait_for("paused (sign-off): `ctx resume coder/work` goes on");
+    daemon.ctx(&["resume", "coder/work"]).ok();
+    terminal.wait_for("asks for fs.list /work: `ctx approve coder/work ");
+    daemon.ctx(&["approve", "coder/work"]).ok();
+    terminal.wait_for("after");
+    assert_eq!(terminal.wait(), 0);
+}
+
+#[test]
 fn a_conversation_is_made_shorter_by_hand() {
     let daemon = daemon();
     for text in ["one", "two", "three"] {

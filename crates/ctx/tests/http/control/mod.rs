@@ -4,6 +4,7 @@
 mod approvals;
 mod checkpoints;
 mod compaction;
+mod guide;
 mod kill;
 mod proposals;
 mod races;
