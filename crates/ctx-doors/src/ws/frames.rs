@@ -3,8 +3,8 @@
 use ctx_api::ws::Channel;
 use ctx_engine::Event;
 use ctx_engine::port::DeltaKind;
-use ctx_session::Record;
 use ctx_session::record::{Body, StateChanged, StateName, Trigger};
+use ctx_session::{Record, conversation};
 use serde_json::{Value, json};
 
 /// A frame without its number.
@@ -149,8 +149,22 @@ fn of_record(record: &Record) -> Vec<Told> {
         | Body::ApprovalRequested(_)
         | Body::ApprovalSettled(_)
         | Body::Bound(_)
-        | Body::Unbound(_) => of_control(record),
+        | Body::Unbound(_) => {
+            let mut told = of_control(record);
+            told.extend(summary(record));
+            told
+        }
     }
+}
+
+/// The message that stands for what a compaction took away.
+fn summary(record: &Record) -> Option<Told> {
+    let said = conversation::said(record)?;
+    Some(output(
+        "message",
+        json!({ "id": said.id, "run_id": said.run, "role": said.role, "content": said.text(),
+            "created_at": record.time.as_millis(), "record_seq": record.seq }),
+    ))
 }
 
 /// What the operator did with the session: the record's own fields, under the name that the audit log has for it.
