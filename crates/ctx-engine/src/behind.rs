@@ -7,7 +7,8 @@ use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
 use ctx_journal::{Journal, LogPath, Owner};
-use ctx_session::{Record, Session, Timestamp};
+use ctx_session::project::Project;
+use ctx_session::{IssueId, Record, Session, Timestamp};
 use ctx_views::RootDir;
 use ctx_views::audit::{Audit, AuditOptions};
 use ctx_views::db::{IndexDb, Options, Remade, SessionLogs};
@@ -72,6 +73,12 @@ impl Behind {
         }
         if let Some(audit) = self.audit.get() {
             audit.committed(log, session, records);
+        }
+    }
+
+    pub(crate) fn issue_changed(&self, log: &LogPath, project: &Project, issue: IssueId) {
+        if let Some(index) = &self.index {
+            index.issue_changed(log, project, issue);
         }
     }
 

@@ -7,7 +7,7 @@
 use std::sync::Arc;
 
 use ctx_session::issue::{IssueAct, IssueStatus, TodoOp};
-use ctx_session::project::{Change, Criterion, Issue, IssueCommand, IssueGiven, Project, ProjectBody, Who};
+use ctx_session::project::{Change, Criterion, Issue, IssueCommand, IssueGiven, Project, Who};
 use ctx_session::{CheckpointId, Code, IssueId, Name, Refusal, RunId, RunState, Session, SessionId};
 
 use crate::driver::{Ask, Reply};
@@ -56,14 +56,19 @@ impl Inner {
             .find(|(_, log)| log.with(|project| project.issue(id).is_some()))
     }
 
-    /// Decides and writes. Blocking.
-    fn perform_issue(&self, log: &ProjectLog, command: &IssueCommand) -> Result<(), Refusal> {
+    /// Decides and writes; the issue that it is about. Blocking.
+    fn perform_issue(&self, log: &ProjectLog, command: &IssueCommand) -> Result<Option<IssueId>, Refusal> {
         let now = self.fresh.now();
-        log.perform(now, |project| {
+        let written = log.perform(now, |project| {
             let mut ids = self.fresh.ids();
             project.decide_issue(command, &mut IssueGiven { now, ids: &mut ids, limits: &self.limits })
-        })
-        .map(drop)
+        })?;
+        let issue = written.iter().find_map(|record| record.body.issue());
+        if let Some(issue) = issue {
+            // With the project held still, so that the index is told in the order of the log.
+            log.with(|project| self.behind.issue_changed(log.path(), project, issue));
+        }
+        Ok(issue)
     }
 
     /// What is left to do on the issue that a session is bound to.
@@ -209,15 +214,7 @@ impl Engine {
         let command = IssueCommand::Create { title, body, criteria, by: caller.uid };
         let project = project.clone();
         self.of_issues(move |inner| {
-            let now = inner.fresh.now();
-            let mut made = None;
-            log.perform(now, |found| {
-                let mut ids = inner.fresh.ids();
-                let mut given = IssueGiven { now, ids: &mut ids, limits: &inner.limits };
-                let bodies = found.decide_issue(&command, &mut given)?;
-                made = bodies.iter().find_map(ProjectBody::created_issue);
-                Ok(bodies)
-            })?;
+            let made = inner.perform_issue(&log, &command)?;
             let issue = made.and_then(|id| log.with(|found| found.issue(id).cloned()));
             let issue = issue.ok_or_else(|| Refusal::new(Code::Eio, "the new issue was lost; try again"))?;
             Ok(IssueView { project, issue, worker: None })
@@ -255,7 +252,7 @@ impl Engine {
         self.seen_issue(caller, id)?;
         self.of_issues(move |inner| {
             let (_, log) = inner.log_of_issue(id).ok_or_else(|| not_there(id))?;
-            inner.perform_issue(&log, &command)
+            inner.perform_issue(&log, &command).map(drop)
         })
         .await?;
         self.issue(caller, id).await

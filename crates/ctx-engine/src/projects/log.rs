@@ -8,11 +8,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use ctx_journal::{AppendError, Entry, Journal, JournalError, LogPath, LogWriter, Owner};
 use ctx_session::project::{Decoded, Project, ProjectBody, ProjectRecord};
 use ctx_session::{Code, Name, Refusal, Timestamp};
+use ctx_views::db::PROJECT_LOGS;
 
 use crate::core::journal_refusal;
-
-/// Where project logs are.
-pub(crate) const DIR: &str = ".state/project";
 
 /// The log of one project.
 pub struct ProjectLog {
@@ -37,10 +35,14 @@ impl ProjectLog {
         owner: Owner,
         first: Option<ProjectBody>,
     ) -> Result<ProjectLog, Refusal> {
-        let log = LogPath::new(format!("{DIR}/{slug}/events.jsonl"))
+        let log = LogPath::new(format!("{PROJECT_LOGS}/{slug}/events.jsonl"))
             .map_err(|error| Refusal::new(Code::Einval, error.to_string()))?;
         let inside = Mutex::new(Inside { project: Project::new(slug), writer: None });
         Ok(ProjectLog { log, journal, owner, first, inside })
+    }
+
+    pub(crate) fn path(&self) -> &LogPath {
+        &self.log
     }
 
     /// Reads what is there, without taking the log up.
@@ -170,11 +172,11 @@ impl ProjectLog {
 
 /// The slugs of all logs there are.
 pub(crate) fn slugs(journal: &dyn Journal) -> Result<Vec<Name>, JournalError> {
-    let logs = match journal.list(DIR) {
+    let logs = match journal.list(PROJECT_LOGS) {
         Ok(logs) => logs,
         Err(JournalError::NotThere { .. }) => Vec::new(),
         Err(error) => return Err(error),
     };
-    let slug = |log: &LogPath| Name::new(log.dir().strip_prefix(DIR)?.strip_prefix('/')?).ok();
+    let slug = |log: &LogPath| Name::new(log.dir().strip_prefix(PROJECT_LOGS)?.strip_prefix('/')?).ok();
     Ok(logs.iter().filter_map(slug).collect())
 }

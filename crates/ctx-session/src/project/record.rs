@@ -65,17 +65,17 @@ pub enum Decoded {
 }
 
 impl ProjectBody {
-    /// The issue that a record begins.
-    pub fn created_issue(&self) -> Option<IssueId> {
+    /// The issue that a record is about.
+    pub fn issue(&self) -> Option<IssueId> {
         match self {
             ProjectBody::IssueCreated(created) => Some(created.issue_id),
-            ProjectBody::ProjectAdded(_)
-            | ProjectBody::ProjectMoved(_)
-            | ProjectBody::ProjectRemoved(_)
-            | ProjectBody::IssueChanged(_)
-            | ProjectBody::IssueClaimed(_)
-            | ProjectBody::TodoAdded(_)
-            | ProjectBody::TodoChanged(_) => None,
+            ProjectBody::IssueChanged(changed) => Some(changed.issue_id),
+            ProjectBody::IssueClaimed(claimed) => Some(claimed.issue_id),
+            ProjectBody::TodoAdded(added) => Some(added.issue_id),
+            ProjectBody::TodoChanged(changed) => Some(changed.issue_id),
+            ProjectBody::ProjectAdded(_) | ProjectBody::ProjectMoved(_) | ProjectBody::ProjectRemoved(_) => {
+                None
+            }
         }
     }
 

@@ -9,7 +9,9 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use ctx_journal::LogPath;
+use ctx_session::Name;
 
+use super::issues::{self, Issues};
 use super::stretch::{Part, Put, Stretch};
 
 /// Live work that may wait, in pieces and in bytes of text; more is dropped and read from the log instead.
@@ -31,6 +33,9 @@ pub(super) enum Work {
     },
     Removed(LogPath),
     Missing(Vec<LogPath>),
+    Issues(Issues),
+    /// These projects are all there are.
+    Projects(Vec<Name>),
     /// Throw the database away and read everything again.
     Rebuild,
     /// Tells when everything before it is written.
@@ -44,6 +49,15 @@ pub(super) enum Job {
     Plan,
     Lists(LogPath),
     Text(LogPath),
+    /// The issues of a project.
+    Issues(LogPath),
+}
+
+impl Job {
+    /// What has to be read first of a log.
+    fn first(log: LogPath) -> Job {
+        if issues::slug_of(&log).is_some() { Job::Issues(log) } else { Job::Lists(log) }
+    }
 }
 
 /// How far reading has come, in bytes of the logs that have to be read.
@@ -69,6 +83,7 @@ struct State {
     live_bytes: usize,
     prepared: VecDeque<Stretch>,
     plan: bool,
+    issues: VecDeque<LogPath>,
     lists: VecDeque<LogPath>,
     texts: VecDeque<LogPath>,
     /// Jobs that are queued or being read or being written.
@@ -118,6 +133,9 @@ impl Desk {
             _ if state.closed => {}
             Work::Stretch(stretch) if state.live.len() >= LIVE_MAX || state.live_bytes >= LIVE_BYTES_MAX => {
                 state.stale.insert(stretch.log);
+            }
+            Work::Issues(given) if state.live.len() >= LIVE_MAX => {
+                state.stale.insert(given.log);
             }
             Work::Stretch(stretch) => {
                 state.live_bytes += stretch.text_bytes();
@@ -198,7 +216,7 @@ impl Desk {
         let mut state = self.lock();
         let stale = std::mem::take(&mut state.stale);
         for log in stale {
-            state.ask(Job::Lists(log), 0);
+            state.ask(Job::first(log), 0);
         }
         state.staff()
     }
@@ -214,6 +232,8 @@ impl Desk {
             None
         } else if std::mem::take(&mut state.plan) {
             Some(Job::Plan)
+        } else if let Some(log) = state.issues.pop_front() {
+            Some(Job::Issues(log))
         } else if let Some(log) = state.lists.pop_front() {
             Some(Job::Lists(log))
         } else {
@@ -297,7 +317,7 @@ impl Desk {
         let mut state = self.lock();
         loop {
             let busy = state.open.iter().any(|job| match (part, job) {
-                (_, Job::Plan | Job::Lists(_)) | (Wait::All, Job::Text(_)) => true,
+                (_, Job::Plan | Job::Lists(_) | Job::Issues(_)) | (Wait::All, Job::Text(_)) => true,
                 (Wait::Lists, Job::Text(_)) => false,
             });
             let left = until.saturating_duration_since(Instant::now());
@@ -357,6 +377,7 @@ impl State {
         }
         match job {
             Job::Plan => self.plan = true,
+            Job::Issues(log) => self.issues.push_back(log),
             Job::Lists(log) => {
                 let done = &mut self.progress.lists;
                 (done.logs_total, done.bytes_total) = (done.logs_total + 1, done.bytes_total + bytes);
@@ -377,7 +398,7 @@ impl State {
             return;
         }
         let (done, log) = match job {
-            Job::Plan => (None, None),
+            Job::Plan | Job::Issues(_) => (None, None),
             Job::Lists(log) => (Some(&mut self.progress.lists), Some(log)),
             Job::Text(log) => (Some(&mut self.progress.text), Some(log)),
         };
@@ -395,7 +416,7 @@ impl State {
     }
 
     fn staff(&mut self) -> Staff {
-        let jobs = self.lists.len() + self.texts.len() + usize::from(self.plan);
+        let jobs = self.issues.len() + self.lists.len() + self.texts.len() + usize::from(self.plan);
         if self.stop || self.readers >= READERS.min(jobs) {
             return Staff::Enough;
         }

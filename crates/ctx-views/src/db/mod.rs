@@ -6,6 +6,7 @@
 
 mod control;
 mod desk;
+mod issues;
 mod query;
 mod reader;
 mod row;
@@ -23,14 +24,16 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use ctx_journal::{Journal, JournalError, LogPath};
+use ctx_session::project::Project;
 use ctx_session::record::SessionMeta;
-use ctx_session::{Code, Record};
+use ctx_session::{Code, IssueId, Record};
 use rusqlite::Connection;
 
 use crate::dir::RootDir;
 use crate::error::ViewError;
 use desk::{Desk, Job, Staff, Wait, Work};
 pub use desk::{Done, Progress};
+pub use issues::PROJECT_LOGS;
 pub use query::control::CompactionItem;
 pub use query::list::{ListQuery, SessionItem, Sort};
 pub use query::pages::{MessageItem, MessagesQuery, RunItem, ToolCallItem};
@@ -255,6 +258,17 @@ impl IndexDb {
             start_over: false,
             is_last: false,
             damage: Vec::new(),
+        }));
+    }
+
+    /// Shows an issue as its project has it now. Never waits, as above; who calls holds the project still.
+    pub fn issue_changed(&self, log: &LogPath, project: &Project, issue: IssueId) {
+        self.shared.desk.push(Work::Issues(issues::Issues {
+            log: log.clone(),
+            project: project.slug.clone(),
+            next_seq: project.next_seq,
+            issues: project.issue(issue).cloned().into_iter().collect(),
+            is_whole: false,
         }));
     }
 

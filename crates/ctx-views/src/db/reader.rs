@@ -13,7 +13,7 @@ use rusqlite::OptionalExtension;
 use super::desk::{Job, Work};
 use super::store::{count_of, time_of};
 use super::stretch::{Part, Seen, Stretch};
-use super::{DbError, Shared};
+use super::{DbError, Shared, issues};
 use crate::error::ViewError;
 use crate::files::record_of;
 
@@ -56,6 +56,7 @@ pub(super) fn run(shared: &Arc<Shared>) {
             Job::Plan => plan(shared),
             Job::Lists(log) => lists(shared, log),
             Job::Text(log) => text(shared, log),
+            Job::Issues(log) => read_issues(shared, log),
         };
         let close = match done {
             // The writer closes a job with its last stretch.
@@ -64,7 +65,7 @@ pub(super) fn run(shared: &Arc<Shared>) {
             Err(error) => {
                 if !is_gone(&error) {
                     shared.note_error(&error);
-                    if let Job::Lists(log) | Job::Text(log) = &job {
+                    if let Job::Lists(log) | Job::Text(log) | Job::Issues(log) = &job {
                         shared.desk.mark_stale(log.clone());
                     }
                 }
@@ -91,6 +92,10 @@ enum Sent {
 
 /// Compares the index with the logs that there are, and asks for those that have to be read.
 fn plan(shared: &Arc<Shared>) -> Result<Sent, DbError> {
+    if let Err(error) = plan_issues(shared) {
+        // Sessions are listed all the same.
+        shared.note_error(&error);
+    }
     let logs = (shared.options.session_logs)()?;
     let known = all_known(shared)?;
     let there: HashSet<&LogPath> = logs.iter().collect();
@@ -119,6 +124,23 @@ fn plan(shared: &Arc<Shared>) -> Result<Sent, DbError> {
         shared.hire(staff);
     }
     Ok(Sent::Nothing)
+}
+
+/// Has the logs of all projects read: they are few and short beside those of sessions.
+fn plan_issues(shared: &Arc<Shared>) -> Result<(), DbError> {
+    let logs = issues::logs(&*shared.journal)?;
+    shared.desk.push(Work::Projects(logs.iter().filter_map(issues::slug_of).collect()));
+    for log in logs.into_iter().filter(|log| issues::slug_of(log).is_some()) {
+        let staff = shared.desk.ask(Job::Issues(log), 0);
+        shared.hire(staff);
+    }
+    Ok(())
+}
+
+fn read_issues(shared: &Shared, log: &LogPath) -> Result<Sent, DbError> {
+    let Some(slug) = issues::slug_of(log) else { return Ok(Sent::Nothing) };
+    shared.desk.push(Work::Issues(issues::read(&*shared.journal, log, slug)?));
+    Ok(Sent::Something)
 }
 
 fn all_known(shared: &Shared) -> Result<HashMap<LogPath, Known>, DbError> {

@@ -3,17 +3,17 @@
 //! There are no migrations: another version, or a file that is not sound, is deleted and built again from the
 //! logs. Changelog: 1 is the first; it has the seed's tables whose records exist (sessions, messages, runs,
 //! tool_calls). 2: `sessions.archived`. 3: checkpoints, prompt_edits, compactions with their aggregates, approvals; a
-//! run's kind and finish reason, and a run without a message; `sessions.bound_issue` is an id. Every other table
-//! comes with its records and the next number.
+//! run's kind and finish reason, and a run without a message; `sessions.bound_issue` is an id. 4: issues and todos. Every
+//! other table comes with its records and the next number.
 
 use std::path::{Path, PathBuf};
 
 use rusqlite::{Connection, ErrorCode, OpenFlags, OptionalExtension};
 
-use super::{DbError, control};
+use super::{DbError, control, issues};
 
 /// Goes up with every change of the tables or of what is written into them.
-pub const SCHEMA_VERSION: i64 = 3;
+pub const SCHEMA_VERSION: i64 = 4;
 
 /// Times are epoch milliseconds, ids are ULIDs as text. `sessions.key` and `messages.key` are names within this
 /// file only, and other in every rebuild.
@@ -224,6 +224,40 @@ CREATE TABLE approvals (
 ) WITHOUT ROWID;
 CREATE INDEX approvals_session ON approvals(session, seq);
 
+-- of projects, whoever works on them
+CREATE TABLE issues (
+  id TEXT PRIMARY KEY,
+  project TEXT NOT NULL,
+  number INTEGER NOT NULL,
+  title TEXT NOT NULL,
+  body TEXT NOT NULL,
+  -- open, in_progress, resolved, closed
+  status TEXT NOT NULL,
+  -- JSON: texts, and whether each is met
+  criteria TEXT NOT NULL,
+  owner INTEGER NOT NULL,
+  -- who bound it last; works on it while sessions.bound_issue says so
+  session TEXT,
+  created_at INTEGER NOT NULL,
+  updated_at INTEGER NOT NULL,
+  -- how many records its project's log had then
+  seq INTEGER NOT NULL
+) WITHOUT ROWID;
+CREATE INDEX issues_project ON issues(project, number);
+
+CREATE TABLE todos (
+  issue TEXT NOT NULL,
+  position INTEGER NOT NULL,
+  id TEXT NOT NULL,
+  text TEXT NOT NULL,
+  -- open, in_progress, done, dropped
+  status TEXT NOT NULL,
+  note TEXT,
+  created_at INTEGER NOT NULL,
+  updated_at INTEGER NOT NULL,
+  PRIMARY KEY (issue, position)
+) WITHOUT ROWID;
+
 CREATE TABLE damage (
   log TEXT NOT NULL,
   line INTEGER NOT NULL,
@@ -286,7 +320,7 @@ fn open_existing(path: &Path) -> rusqlite::Result<Result<Connection, Remade>> {
     // Reads a page of every table: a file that was cut or overwritten seldom passes.
     let full_text = "message_text WHERE message_text MATCH 'a'";
     let tables = ["sessions", "runs", "messages", "tool_calls", "damage", full_text];
-    for from in tables.into_iter().chain(control::TABLES) {
+    for from in tables.into_iter().chain(control::TABLES).chain(issues::TABLES) {
         connection.query_row(&format!("SELECT 1 FROM {from} LIMIT 1"), [], |_| Ok(())).optional()?;
     }
     Ok(Ok(connection))

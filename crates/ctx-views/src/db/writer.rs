@@ -6,7 +6,7 @@ use rusqlite::{Connection, params};
 
 use super::desk::{Job, Work};
 use super::stretch::{self, Part, Put, Stretch};
-use super::{Shared, schema, store};
+use super::{Shared, issues, schema, store};
 
 /// Memory for pages while much is written, and while little is; in KiB.
 const CACHE_BUSY_KIB: i64 = 64 * 1024;
@@ -73,6 +73,8 @@ fn write(shared: &Shared, db: &mut Connection, batch: &[Work]) -> rusqlite::Resu
                     transaction.execute(sql, params![log.as_str()])?;
                 }
             }
+            Work::Issues(given) => issues::put(&transaction, given)?,
+            Work::Projects(projects) => issues::keep_only(&transaction, projects)?,
             Work::Rebuild | Work::Flush(_) => {}
         }
     }
@@ -91,7 +93,13 @@ fn after(shared: &Arc<Shared>, batch: Vec<Work>, outcome: Outcome) {
             }
             // A reader may have been in the middle of it.
             Work::Moved { to, .. } => shared.desk.ask(Job::Lists(to.clone()), 0),
-            Work::Removed(_) | Work::Missing(_) | Work::Rebuild | Work::Flush(_) => continue,
+            Work::Issues(given) if given.is_whole => shared.desk.close(&Job::Issues(given.log.clone())),
+            Work::Issues(_)
+            | Work::Projects(_)
+            | Work::Removed(_)
+            | Work::Missing(_)
+            | Work::Rebuild
+            | Work::Flush(_) => continue,
         };
         shared.hire(staff);
     }
@@ -123,8 +131,15 @@ fn give_up(shared: &Arc<Shared>, batch: Vec<Work>) {
                     shared.hire(staff);
                 }
             }
+            Work::Issues(given) => {
+                shared.desk.mark_stale(given.log.clone());
+                if given.is_whole {
+                    let staff = shared.desk.close(&Job::Issues(given.log.clone()));
+                    shared.hire(staff);
+                }
+            }
             // The plan of the next start, or of this one, sees what moved and what went.
-            Work::Moved { .. } | Work::Removed(_) | Work::Missing(_) => {
+            Work::Moved { .. } | Work::Removed(_) | Work::Missing(_) | Work::Projects(_) => {
                 let staff = shared.desk.ask(Job::Plan, 0);
                 shared.hire(staff);
             }

@@ -13,6 +13,8 @@ mod index;
 #[cfg(test)]
 mod indexed;
 #[cfg(test)]
+mod issues;
+#[cfg(test)]
 mod read;
 #[cfg(test)]
 mod rebuild;

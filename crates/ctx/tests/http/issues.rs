@@ -5,6 +5,8 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::sync::Barrier;
 
+use ctx_session::Name;
+use ctx_views::db::IndexReader;
 use serde_json::{Value, json};
 use testkit::until;
 
@@ -449,6 +451,34 @@ fn a_killed_daemon_keeps_issues_todos_and_bindings() {
     http.end(&session);
     http.call("DELETE", &format!("/sessions/{session}?purge=true"), None).json(204);
     http.bind(&other, &issue).json(200);
+}
+
+#[test]
+fn the_index_has_issues_and_todos_and_is_built_again_from_the_logs() {
+    let mut http = Http::start();
+    let (session, issue) = (http.playing(), http.titled("Indexed"));
+    http.bind(&session, &issue).json(200);
+    let path = http.daemon.root().join(".state/index.db");
+    let shown = || -> String {
+        let Ok(index) = IndexReader::open(&path) else { return String::new() };
+        let found = index.queries().issues(&Name::new("default").unwrap()).unwrap_or_default();
+        found.iter().map(ctx_session::project::Issue::text).collect()
+    };
+    http.play(
+        &session,
+        &json!([
+            todo(&json!({ "op": "init", "items": ["a", "b"] })),
+            todo(&json!({ "op": "start", "item": "b" }))
+        ]),
+    );
+    let wanted = "#1 Indexed (open)\n\nTodos:\n1. [ ] a\n2. [>] b\n";
+    until("the index", || (shown() == wanted).then_some(()));
+    http.daemon.kill();
+    for file in ["index.db", "index.db-wal", "index.db-shm"] {
+        let _ = std::fs::remove_file(http.daemon.root().join(".state").join(file));
+    }
+    http.daemon.start_again();
+    until("the index", || (shown() == wanted).then_some(()));
 }
 
 #[test]

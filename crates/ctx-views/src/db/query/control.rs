@@ -179,7 +179,7 @@ fn approval(row: &Row<'_>) -> rusqlite::Result<Approval> {
     Ok(Approval { asked, created_at: time_of(row.get(6)?), settled })
 }
 
-fn id<T>(row: &Row<'_>, at: usize) -> rusqlite::Result<T>
+pub(super) fn id<T>(row: &Row<'_>, at: usize) -> rusqlite::Result<T>
 where
     T: std::str::FromStr,
     T::Err: std::error::Error + Send + Sync + 'static,
@@ -187,7 +187,7 @@ where
     parsed(&row.get::<_, String>(at)?, at)
 }
 
-fn maybe_id<T>(row: &Row<'_>, at: usize) -> rusqlite::Result<Option<T>>
+pub(super) fn maybe_id<T>(row: &Row<'_>, at: usize) -> rusqlite::Result<Option<T>>
 where
     T: std::str::FromStr,
     T::Err: std::error::Error + Send + Sync + 'static,
@@ -196,7 +196,7 @@ where
 }
 
 /// A column that holds one of a closed set of words.
-fn closed<T: DeserializeOwned>(row: &Row<'_>, at: usize) -> rusqlite::Result<T> {
+pub(super) fn closed<T: DeserializeOwned>(row: &Row<'_>, at: usize) -> rusqlite::Result<T> {
     let word: String = row.get(at)?;
     of_word(&word).ok_or_else(|| strange(at, &word))
 }

@@ -1,6 +1,7 @@
 //! What can be asked of the index. Every answer is plain data; every list comes in pages.
 
 pub mod control;
+mod issues;
 pub mod list;
 pub mod pages;
 pub mod search;
