@@ -73,7 +73,7 @@ async fn shown(
             }
         }
     }
-    let mut shape = |kept: &Kept| {
+    let shape = |kept: &Kept| {
         let asked = &kept.asked;
         let settled = kept.settled.as_ref();
         Approval {
@@ -92,5 +92,5 @@ async fn shown(
             note: settled.and_then(|(settled, _)| settled.note.clone()),
         }
     };
-    Ok(found.into_iter().map(|kept| shape(kept)).collect())
+    Ok(found.into_iter().map(shape).collect())
 }
