@@ -222,7 +222,7 @@ impl Driver {
 
     /// Goes on with a run that was paused.
     pub(super) fn continue_run(&mut self, run: RunId) {
-        if !self.work.as_ref().is_some_and(|work| work.run() == run) {
+        if self.work.as_ref().is_none_or(|work| work.run() != run) {
             self.drop_worker();
             self.start_run(run);
             return;
