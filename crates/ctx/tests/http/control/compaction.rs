@@ -182,7 +182,8 @@ fn what_was_sent_is_what_the_pack_says() {
     // The answer to this very call came after it. A summary stands where the first that it stands for stood.
     let mut said: Vec<Value> = counts[..counts.len() - 1].to_vec();
     let mut sent = known.clone();
-    (said.sort_by_key(ToString::to_string), sent.sort_by_key(ToString::to_string));
+    said.sort_by_key(ToString::to_string);
+    sent.sort_by_key(ToString::to_string);
     assert_eq!(sent, said, "the messages that count, and no other");
 }
 
