@@ -464,7 +464,7 @@ impl Driver {
                 return String::new();
             }
             let mut output = OutputStream::new(Arc::clone(&self.secrets), &Plan::default());
-            output.push(&bytes);
+            output.push(&bytes, &mut |_| {});
             output.finish().kept.text
         };
         let text = clean(&mut self.late.0) + &clean(&mut self.late.1);

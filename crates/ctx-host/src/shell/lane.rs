@@ -93,11 +93,12 @@ impl Work {
             Part::After(part) => after.push(part),
             Part::Body(part) => {
                 *bytes += part.len() as u64;
-                let redacted = output.push(part);
-                // The command goes on: what it prints is shown, but not all of it is kept.
-                if let Err(error) = shared.spool().keep(*stream, redacted) {
-                    unkept.get_or_insert(error);
-                }
+                output.push(part, &mut |redacted| {
+                    // The command goes on: what it prints is shown, but not all of it is kept.
+                    if let Err(error) = shared.spool().keep(*stream, redacted) {
+                        unkept.get_or_insert(error);
+                    }
+                });
             }
         };
         match read {
