@@ -103,13 +103,7 @@ fn cut_at_char(bytes: &mut Vec<u8>, offset: u64, total: u64) {
 }
 
 /// Collects matching lines until the page is full; returns where the next page begins.
-fn grep(
-    kept: &KeptOutput,
-    limit: usize,
-    offset: u64,
-    pattern: &Regex,
-    text: &mut String,
-) -> io::Result<u64> {
+fn grep(kept: &KeptOutput, limit: usize, offset: u64, pattern: &Regex, text: &mut String) -> io::Result<u64> {
     let span = kept.span;
     let mut number = lines_before(kept, offset)? + 1;
     let mut at = offset;

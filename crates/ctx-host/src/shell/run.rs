@@ -89,17 +89,18 @@ enum Event {
 
 impl Run<'_> {
     /// Runs the command to its end.
-    pub async fn run(
-        self,
-        mut out: Lane,
-        mut err: Lane,
-        stops: Stops<'_>,
-    ) -> Result<Ended, RunError> {
+    pub async fn run(self, mut out: Lane, mut err: Lane, stops: Stops<'_>) -> Result<Ended, RunError> {
         let mut state = State { sent: 0, exit: None, stopping: None };
         let Stops { deadline, mut cancelled, interrupt, closing } = stops;
         let interrupted = interrupt.notified();
         tokio::pin!(interrupted);
         self.connection.command_starts();
+        // Before anything else is set up: the shell can begin meanwhile.
+        tokio::select! {
+            biased;
+            sent = self.streams.stdin.write(&self.frame) => state.took_sent(sent, self.frame.len()),
+            () = std::future::ready(()) => {}
+        }
         while !(out.seen.answered && err.seen.answered && state.nothing_left()) {
             let free = state.stopping.is_none();
             let next = state.stopping.as_ref().map_or(deadline, |stopping| stopping.next);

@@ -135,7 +135,6 @@ impl Spool {
         };
         Ok(KeptOutput { file: tape.file.clone(), span })
     }
-
 }
 
 impl KeptOutput {

@@ -59,7 +59,8 @@ enum Finder {
 
 impl Candidates {
     pub fn new(anchors: &[Anchor<'_>]) -> Candidates {
-        let words: Vec<Anchor<'_>> = anchors.iter().filter(|anchor| way(anchor) == Way::Word).copied().collect();
+        let words: Vec<Anchor<'_>> =
+            anchors.iter().filter(|anchor| way(anchor) == Way::Word).copied().collect();
         let literals = anchors.iter().filter(|anchor| way(anchor) == Way::Literal);
         Candidates {
             exact: Filter::new(anchors),
