@@ -1,7 +1,7 @@
 //! One of a command's two streams on its way: from the pipe, past the markers, into what is kept and shown.
 //!
-//! Little output is worked on where it is read, which is the fastest way there. Much output is handed to a
-//! thread of its own: reading goes on meanwhile, and other shells do not wait for it.
+//! Output is worked on where it is read, which is the shortest way. Where a command prints faster than that,
+//! a thread of its own works on it: reading goes on meanwhile, and other shells do not wait for it.
 
 use std::io;
 use std::sync::Arc;
@@ -18,8 +18,11 @@ use super::text::output::{Finished, OutputStream};
 pub(super) const READ_BYTES_MIN: usize = 8 << 10;
 /// A read of a command that prints much.
 const READ_BYTES_MAX: usize = 256 << 10;
-/// Output that is worked on in place; what comes after that goes to a thread.
-const HERE_BYTES_MAX: u64 = 1 << 20;
+/// Output that is always worked on in place.
+const HERE_BYTES_MIN: u64 = 1 << 20;
+/// A read of this size after that says that the command prints faster than we work: only then a thread is
+/// worth its way there and back.
+const FAST_READ_BYTES: usize = 64 << 10;
 /// Reads that may wait for the thread; then the command waits.
 const READS_AHEAD: usize = 4;
 /// Threads of all shells together, so that their buffers are bounded. A stream that gets none is worked on
@@ -242,7 +245,8 @@ impl Lane {
                 if count == self.buffer.len() {
                     self.buffer.resize(READ_BYTES_MAX, 0);
                 }
-                if self.seen.bytes > HERE_BYTES_MAX && !self.seen.answered {
+                let is_fast = self.seen.bytes > HERE_BYTES_MIN && count >= FAST_READ_BYTES;
+                if is_fast && !self.seen.answered {
                     self.move_away();
                 }
             }
