@@ -1,5 +1,5 @@
-//! Pages of messages that were just read, kept as they were sent. A page holds as long as its session's log has not
-//! grown: every change of a conversation is a record. Bounded, and forgotten all at once when it is full.
+//! Sessions and pages of messages that were just read, kept as they were sent. Each holds as long as its session's log
+//! has not grown: every change of a conversation is a record. Bounded, and forgotten all at once when it is full.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -21,7 +21,8 @@ pub struct KeptPages {
 
 #[derive(Default)]
 struct Table {
-    pages: HashMap<(SessionId, Wanted), Kept>,
+    /// None: the session itself.
+    pages: HashMap<(SessionId, Option<Wanted>), Kept>,
     bytes: usize,
 }
 
@@ -38,16 +39,29 @@ impl KeptPages {
 
     /// The page, if the log still ends where it did.
     pub(super) fn get(&self, session: SessionId, wanted: Wanted, next_seq: u64) -> Option<Bytes> {
+        self.find((session, Some(wanted)), next_seq)
+    }
+
+    /// The session, if the log still ends where it did.
+    pub(super) fn session(&self, session: SessionId, next_seq: u64) -> Option<Bytes> {
+        self.find((session, None), next_seq)
+    }
+
+    pub(super) fn put_session(&self, session: SessionId, next_seq: u64, text: &Bytes) {
+        self.keep((session, None), next_seq, text);
+    }
+
+    fn find(&self, key: (SessionId, Option<Wanted>), next_seq: u64) -> Option<Bytes> {
         let table = self.lock();
-        table
-            .pages
-            .get(&(session, wanted))
-            .filter(|kept| kept.next_seq == next_seq)
-            .map(|kept| kept.text.clone())
+        table.pages.get(&key).filter(|kept| kept.next_seq == next_seq).map(|kept| kept.text.clone())
     }
 
     /// `next_seq`: as it was before the page was read.
     pub(super) fn put(&self, session: SessionId, wanted: Wanted, next_seq: u64, text: &Bytes) {
+        self.keep((session, Some(wanted)), next_seq, text);
+    }
+
+    fn keep(&self, key: (SessionId, Option<Wanted>), next_seq: u64, text: &Bytes) {
         if text.len() > PAGE_BYTES_MAX {
             return;
         }
@@ -56,7 +70,7 @@ impl KeptPages {
             *table = Table::default();
         }
         table.bytes += text.len();
-        let old = table.pages.insert((session, wanted), Kept { next_seq, text: text.clone() });
+        let old = table.pages.insert(key, Kept { next_seq, text: text.clone() });
         table.bytes -= old.map_or(0, |old| old.text.len());
     }
 }

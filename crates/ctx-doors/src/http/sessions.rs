@@ -3,11 +3,14 @@
 use std::sync::Arc;
 
 use axum::Json;
+use axum::body::Bytes;
 use axum::extract::State;
+use axum::http::header::CONTENT_TYPE;
 use axum::http::{HeaderMap, StatusCode};
+use axum::response::{IntoResponse, Response};
 use ctx_api::http::{List, NewSession, Posted, Session, SessionChange};
-use ctx_engine::{Caller, Details, ListWish, Summary};
-use ctx_session::{Name, Refusal, RunState, Scope, SessionId, StateName};
+use ctx_engine::{Caller, Details, ListWish, Listed, Summary};
+use ctx_session::{Code, Name, Refusal, RunState, Scope, SessionId, StateName};
 use serde::Deserialize;
 use utoipa::IntoParams;
 
@@ -59,7 +62,7 @@ pub(super) async fn list(
     Who(caller): Who,
     At(project): At<String>,
     Asked(query): Asked<ListQuery>,
-) -> Answer<Json<List<Session>>> {
+) -> Answer<Response> {
     let state = query.state.as_deref().map(state_named).transpose()?;
     let bad_cursor = |_| Refusal::invalid("cursor", "a cursor is the `next` of the page before");
     let cursor = query.cursor.as_deref().map(|c| c.parse::<SessionId>().map_err(bad_cursor)).transpose()?;
@@ -74,13 +77,56 @@ pub(super) async fn list(
         after: cursor,
     };
     let page = api.engine.page(caller, wish).await?;
+    if let Some(text) = page_text(&api, &page)? {
+        return Ok(json_text(text));
+    }
     let shown = |(summary, details): &(Summary, Option<Arc<Details>>)| match details {
         Some(details) => shape(summary, details),
         None => Session { state: summary.state, ..shape(summary, &Details::unread(summary)) },
     };
     let mut items: Vec<Session> = page.items.iter().map(shown).collect();
     projects::mark_stale(&api, &mut items).await?;
-    Ok(Json(List { items, next: page.next.map(|id| id.to_string()) }))
+    Ok(Json(List { items, next: page.next.map(|id| id.to_string()) }).into_response())
+}
+
+fn json_text(text: impl Into<Bytes>) -> Response {
+    ([(CONTENT_TYPE, "application/json")], text.into()).into_response()
+}
+
+/// A page put together from what was sent before; None where something on it can change without a record.
+fn page_text(api: &Api, page: &Listed) -> Answer<Option<Vec<u8>>> {
+    let mut text = br#"{"items":["#.to_vec();
+    for (number, (summary, details)) in page.items.iter().enumerate() {
+        let Some(details) = details else { return Ok(None) };
+        let Some(session) = session_text(api, summary, details)? else { return Ok(None) };
+        if number > 0 {
+            text.push(b',');
+        }
+        text.extend_from_slice(&session);
+    }
+    text.extend_from_slice(br#"],"next":"#);
+    match page.next {
+        // An id needs no escaping.
+        Some(next) => text.extend_from_slice(format!("\"{next}\"}}").as_bytes()),
+        None => text.extend_from_slice(b"null}"),
+    }
+    Ok(Some(text))
+}
+
+/// A session as it is sent, kept until its log grows. None for one whose project's file may have changed, or whose end
+/// could not be written: that is in no record.
+fn session_text(api: &Api, summary: &Summary, details: &Details) -> Answer<Option<Bytes>> {
+    let Some(next_seq) = summary.next_seq else { return Ok(None) };
+    if summary.failing.is_some() || summary.meta.dsl_snapshot.is_some() {
+        return Ok(None);
+    }
+    if let Some(text) = api.pages.session(summary.id(), next_seq) {
+        return Ok(Some(text));
+    }
+    let text = serde_json::to_vec(&shape(summary, details));
+    let text = Bytes::from(text.map_err(|error| Refusal::new(Code::Eio, error.to_string()))?);
+    api.pages.put_session(summary.id(), next_seq, &text);
+    Ok(Some(text))
 }
 
 /// Make a session
@@ -174,12 +220,13 @@ pub(super) async fn shown(api: &Api, caller: Caller, id: SessionId) -> Answer<Se
 /// Read a session
 #[utoipa::path(get, path = "/sessions/{id}", tag = "sessions", params(("id" = String, Path)),
     responses((status = 200, body = Session)))]
-pub(super) async fn read(
-    State(api): State<Api>,
-    Who(caller): Who,
-    At(id): At<String>,
-) -> Answer<Json<Session>> {
-    Ok(Json(shown(&api, caller, session_id(&id)?).await?))
+pub(super) async fn read(State(api): State<Api>, Who(caller): Who, At(id): At<String>) -> Answer<Response> {
+    let id = session_id(&id)?;
+    let (summary, details) = api.engine.show(caller, id).await?;
+    match session_text(&api, &summary, &details)? {
+        Some(text) => Ok(json_text(text)),
+        None => Ok(Json(shown(&api, caller, id).await?).into_response()),
+    }
 }
 
 /// Change a session's title or its sticky model, put it away or bring it back

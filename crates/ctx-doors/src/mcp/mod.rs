@@ -10,6 +10,7 @@ mod http;
 mod schema;
 mod server;
 mod stdio;
+mod streams;
 
 pub use http::McpHttp;
 pub use server::{McpServer, ServerName};

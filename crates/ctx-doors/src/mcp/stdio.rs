@@ -1,12 +1,15 @@
 //! `ctx mcp`: the server on stdin and stdout, for as long as its host wants it.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use ctx_host::shell::{HostConfig, ShellError, ShellHost, ShellLog};
 use rmcp::ServiceExt;
 use tokio::signal::unix::{SignalKind, signal};
+use tokio_util::sync::CancellationToken;
 
 use super::server::{McpServer, ServerName};
+use super::streams::stdio;
 
 /// Why the server could not serve.
 #[derive(Debug, thiserror::Error)]
@@ -15,9 +18,12 @@ pub enum McpError {
     Shell(#[from] ShellError),
     #[error("the MCP host did not get as far as initialize: {message}")]
     Initialize { message: String },
-    #[error("signals cannot be waited for: {0}")]
+    #[error("stdin, stdout or signals cannot be waited for: {0}")]
     Signal(#[from] std::io::Error),
 }
+
+/// What commands that still run get when stdin has ended, for the answers of a host that only wrote.
+const LAST_ANSWERS: Duration = Duration::from_secs(1);
 
 /// Serves until stdin closes or a signal asks to stop; then every shell is ended.
 pub async fn serve_stdio(
@@ -35,9 +41,11 @@ async fn serve(server: McpServer) -> Result<(), McpError> {
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
     let mut hangup = signal(SignalKind::hangup())?;
+    let ended = CancellationToken::new();
+    let streams = stdio(ended.clone())?;
     let serving = async {
         let running = server
-            .serve(rmcp::transport::io::stdio_pipes())
+            .serve(streams)
             .await
             .map_err(|error| McpError::Initialize { message: error.to_string() })?;
         match running.waiting().await {
@@ -48,8 +56,15 @@ async fn serve(server: McpServer) -> Result<(), McpError> {
     };
     tokio::select! {
         served = serving => served,
+        () = host_is_gone(ended) => Ok(()),
         _ = terminate.recv() => Ok(()),
         _ = interrupt.recv() => Ok(()),
         _ = hangup.recv() => Ok(()),
     }
+}
+
+/// Ready a moment after the end of stdin. The SDK's own wait for answers is longer than hosts are patient.
+async fn host_is_gone(ended: CancellationToken) {
+    ended.cancelled().await;
+    tokio::time::sleep(LAST_ANSWERS).await;
 }

@@ -60,11 +60,16 @@ pub struct Habits {
     debug_trap: Option<String>,
 }
 
-/// What the shell says after a command.
+/// What the shell says first after a command: all that its caller waits for.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Report {
+pub struct Answer {
     pub exit_code: i32,
     pub cwd: String,
+}
+
+/// What the shell says of itself behind that, for the next command and for a restart.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Report {
     pub habits: Habits,
     /// The text of `export -p`.
     pub exports: Vec<u8>,
@@ -213,18 +218,31 @@ fn quoted_word(text: &str) -> Option<(&str, &str)> {
     }
 }
 
-impl Report {
-    /// Reads a report; `None` where something else was printed into it.
-    pub fn parse(bytes: &[u8]) -> Option<Report> {
-        let mut fields = bytes.splitn(5, |byte| *byte == 0);
-        let mut next = || fields.next().map(|field| String::from_utf8_lossy(field).into_owned());
-        let exit_code = next()?.parse().ok()?;
-        let options = next()?;
-        let cwd = next()?;
-        let traps = next()?;
-        let exports = fields.next()?.to_vec();
-        Some(Report { exit_code, cwd, habits: Habits::read(&options, &traps), exports })
+impl Answer {
+    /// Reads the beginning of what the shell says; `None` where something else was printed into it.
+    pub fn parse(bytes: &[u8]) -> Option<Answer> {
+        let [exit_code, _, cwd, _] = fields(bytes)?;
+        let exit_code = std::str::from_utf8(exit_code).ok()?.parse().ok()?;
+        Some(Answer { exit_code, cwd: String::from_utf8_lossy(cwd).into_owned() })
     }
+}
+
+impl Report {
+    /// Reads all of what the shell says; `None` where something else was printed into it.
+    pub fn parse(bytes: &[u8]) -> Option<Report> {
+        Answer::parse(bytes)?;
+        let [_, options, _, rest] = fields(bytes)?;
+        let at = rest.iter().position(|byte| *byte == 0)?;
+        let (traps, exports) = rest.split_at_checked(at)?;
+        let habits = Habits::read(&String::from_utf8_lossy(options), &String::from_utf8_lossy(traps));
+        Some(Report { habits, exports: exports.get(1..)?.to_vec() })
+    }
+}
+
+/// Exit code, options, directory, and the rest.
+fn fields(bytes: &[u8]) -> Option<[&[u8]; 4]> {
+    let mut fields = bytes.splitn(4, |byte| *byte == 0);
+    Some([fields.next()?, fields.next()?, fields.next()?, fields.next()?])
 }
 
 /// A word for any POSIX shell.
@@ -281,15 +299,19 @@ mod tests {
     fn a_report_is_read_and_a_spoilt_one_refused() {
         let traps = "trap -- 'echo \"it'\\''s\"' DEBUG\ntrap -- 'echo\nE' ERR\n";
         let bytes = format!("3\0hxBs\0/srv/app\0{traps}\0declare -x A=\"1\"\n");
+        let answer = Answer { exit_code: 3, cwd: "/srv/app".to_owned() };
+        assert_eq!(Answer::parse(bytes.as_bytes()), Some(answer.clone()));
+        assert_eq!(Answer::parse(b"3\0hxBs\0/srv/app\0"), Some(answer), "the rest may come later");
         let report = Report::parse(bytes.as_bytes()).unwrap();
-        assert_eq!((report.exit_code, report.cwd.as_str()), (3, "/srv/app"));
         assert_eq!(
             report.habits.before(),
             "\\builtin trap -- 'echo\nE' ERR;set -x;{ \\builtin trap -- 'echo \"it'\\''s\"' DEBUG;} 2>/dev/null;"
         );
         assert_eq!(report.exports, b"declare -x A=\"1\"\n");
-        assert_eq!(Report::parse(b"hello\0\0\0\0"), None);
-        assert_eq!(Report::parse(b"0\0h"), None);
+        for spoilt in [&b"hello\0\0\0\0"[..], b"0\0h", b"0\0h\0/"] {
+            assert_eq!((Answer::parse(spoilt), Report::parse(spoilt)), (None, None));
+        }
+        assert_eq!(Report::parse(b"0\0h\0/\0trap"), None);
     }
 
     #[test]

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use ctx_session::Ulid;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::sync::{Notify, mpsc, oneshot, watch};
+use tokio::sync::{Notify, Semaphore, mpsc, oneshot, watch};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
@@ -19,11 +19,13 @@ use super::entropy::random_bits;
 use super::error::ShellError;
 use super::exec::{BudgetReport, EXIT_INTERRUPTED, EXIT_TIMED_OUT, ExecRequest, ExecResult, Progress};
 use super::exports::{self, Export};
+use super::lane::{Lane, Late, READ_BYTES_MIN};
 use super::limits::ShellLimits;
 use super::log::{ShellLog, ShellRecord, StopReason};
-use super::run::{Ended, Late, Run, RunError, Stops};
-use super::scan::Nonce;
+use super::run::{Ended, Run, RunError, Stops};
+use super::scan::{Nonce, Stream};
 use super::scratch::{Scratch, ScratchDir};
+use super::settle::{SETTLE_AFTER, Unsettled};
 use super::spool::Spool;
 use super::text::budget::Plan;
 use super::text::output::OutputStream;
@@ -43,6 +45,8 @@ pub(super) struct Shared {
     pub status: Mutex<Status>,
     pub interrupt: Notify,
     pub closing: CancellationToken,
+    /// The server's threads for much output.
+    pub threads: Arc<Semaphore>,
 }
 
 #[derive(Debug, Clone)]
@@ -95,11 +99,17 @@ pub(super) struct Driver {
     pub shared: Arc<Shared>,
     pub settings: Settings,
     pub log: Arc<dyn ShellLog>,
-    connection: Box<dyn Connection>,
-    streams: Streams,
+    pub(super) connection: Box<dyn Connection>,
+    pub(super) streams: Streams,
     /// The interpreter ended outside of a command, with this exit code.
-    ended: Option<i32>,
-    late: (Late, Late),
+    pub(super) ended: Option<i32>,
+    pub(super) late: (Late, Late),
+    /// The last command's report, where it has not been read to its end.
+    pub(super) unsettled: Option<Unsettled>,
+    /// A report broke off: the rest of it may still stand in the pipe, and is nobody's output.
+    pub(super) cut_report: bool,
+    /// What is read into, for stdout and stderr.
+    pub(super) buffers: (Vec<u8>, Vec<u8>),
     habits: Habits,
     exports_text: Vec<u8>,
     exports: Vec<Export>,
@@ -125,6 +135,9 @@ impl Driver {
             streams,
             ended: None,
             late: (Late::default(), Late::default()),
+            unsettled: None,
+            cut_report: false,
+            buffers: (vec![0; READ_BYTES_MIN], vec![0; READ_BYTES_MIN]),
             habits: Habits::default(),
             exports_text: Vec::new(),
             exports: place.env,
@@ -163,10 +176,11 @@ impl Driver {
     }
 
     async fn route(&mut self, orders: &mut mpsc::Receiver<Order>) -> End {
-        let (mut out, mut err) = ([0; 4096], [0; 4096]);
         let closing = self.shared.closing.clone();
         loop {
             let idle_until = self.shared.status().used + self.settings.limits.idle_max;
+            let due = self.unsettled.as_ref().map(|unsettled| unsettled.due);
+            let (out, err) = (&mut self.buffers.0, &mut self.buffers.1);
             tokio::select! {
                 biased;
                 () = closing.cancelled() => return End::Destroyed,
@@ -174,15 +188,17 @@ impl Driver {
                     Some(order) => if let Some(end) = self.serve_order(order).await { return end },
                     None => return End::Destroyed,
                 },
-                read = self.streams.stdout.read(&mut out) => match read {
-                    Ok(count @ 1..) => self.late.0.push(out.get(..count).unwrap_or_default()),
+                read = self.streams.stdout.read(out), if due.is_none() => match read {
+                    Ok(count @ 1..) => self.late.0.push(self.buffers.0.get(..count).unwrap_or_default()),
                     Ok(0) | Err(_) => return End::Lost { reason: "its stdout was closed".to_owned() },
                 },
-                read = self.streams.stderr.read(&mut err) => match read {
-                    Ok(count @ 1..) => self.late.1.push(err.get(..count).unwrap_or_default()),
+                read = self.streams.stderr.read(err) => match read {
+                    Ok(count @ 1..) => self.late.1.push(self.buffers.1.get(..count).unwrap_or_default()),
                     Ok(0) | Err(_) => return End::Lost { reason: "its stderr was closed".to_owned() },
                 },
                 code = self.connection.wait(), if self.ended.is_none() => self.ended = Some(code),
+                () = tokio::time::sleep_until(due.unwrap_or(idle_until)), if due.is_some() =>
+                    if let Err(error) = self.settle().await { return self.end_of(&error) },
                 () = tokio::time::sleep_until(idle_until) => {
                     return End::Reaped { idle: self.settings.limits.idle_max };
                 }
@@ -203,15 +219,24 @@ impl Driver {
         self.shared.status().running = None;
         self.shared.status().used = Instant::now();
         let end = match &answer {
-            Err(ShellError::Closed { why, .. }) if self.shared.closing.is_cancelled() => {
-                tracing::debug!(why, "a command ended with its shell");
-                Some(End::Destroyed)
-            }
-            Err(ShellError::Closed { why, .. }) => Some(End::Lost { reason: why.clone() }),
+            Err(error @ ShellError::Closed { .. }) => Some(self.end_of(error)),
             Ok(_) | Err(_) => None,
         };
         drop(reply.send(answer));
         end
+    }
+
+    /// What a shell that was closed under our hands has come to.
+    fn end_of(&self, error: &ShellError) -> End {
+        let reason = match error {
+            ShellError::Closed { why, .. } => why.clone(),
+            error => error.to_string(),
+        };
+        if self.shared.closing.is_cancelled() {
+            tracing::debug!(reason, "a command ended with its shell");
+            return End::Destroyed;
+        }
+        End::Lost { reason }
     }
 
     async fn exec(
@@ -222,6 +247,7 @@ impl Driver {
         gone: std::pin::Pin<&mut (dyn Future<Output = ()> + Send)>,
     ) -> Result<ExecResult, ShellError> {
         let mut restarted = false;
+        self.settle().await?;
         if let Some(code) = self.ended.take() {
             self.restart(code).await?;
             restarted = true;
@@ -278,43 +304,57 @@ impl Driver {
         let Framing { command, file, stdin, merge } = framing;
         let framed = Framed { nonce: &nonce, command, file, stdin, merge, habits: &self.habits };
         let frame = self.connection.dialect().frame(&framed);
-        let mut late = Late::default();
-        let run = Run {
-            nonce,
-            frame,
-            connection: self.connection.as_mut(),
-            streams: &mut self.streams,
-            spool: &self.shared.spool,
-            late: &mut late,
-            progress,
+        let lane = |stream, buffer: &mut Vec<u8>| {
+            let output = OutputStream::new(Arc::clone(&self.secrets), plan);
+            Lane::new(&nonce, stream, output, &self.shared, std::mem::take(buffer))
         };
-        let output = || OutputStream::new(Arc::clone(&self.secrets), plan);
+        let out = lane(Stream::Stdout, &mut self.buffers.0);
+        let err = lane(Stream::Stderr, &mut self.buffers.1);
+        let connection = self.connection.as_mut();
+        let run = Run { nonce, frame, connection, streams: &mut self.streams, progress };
         let stops =
             Stops { deadline, cancelled, interrupt: &self.shared.interrupt, closing: &self.shared.closing };
-        let ended = run.run(output(), output(), stops).await.map_err(|error| self.closed(&error))?;
-        self.late.0.push(&late.take());
-        if let Some(report) = &ended.report {
-            self.take_over(report, ended.stopped.is_some());
+        let mut ended = run.run(out, err, stops).await.map_err(|error| self.closed(&error))?;
+        for (lane, buffer) in
+            [(&mut ended.stdout, &mut self.buffers.0), (&mut ended.stderr, &mut self.buffers.1)]
+        {
+            *buffer = std::mem::take(&mut lane.buffer);
+            buffer.resize(READ_BYTES_MIN, 0);
+            buffer.shrink_to_fit();
         }
+        self.answered(&mut ended);
         Ok(ended)
     }
 
-    fn closed(&self, error: &RunError) -> ShellError {
+    /// Takes over what the shell has said so far; the rest is for [`Driver::settle`].
+    fn answered(&mut self, ended: &mut Ended) {
+        let cut = std::mem::take(&mut self.cut_report);
+        let before = ended.stdout.before.take();
+        self.late.0.push(if cut { &[] } else { &before });
+        self.late.1.push(&ended.stderr.before.take());
+        if let Some(answer) = &ended.answer {
+            if answer.cwd.starts_with('/') {
+                self.shared.status().cwd.clone_from(&answer.cwd);
+            }
+            let (due, stopped) = (Instant::now() + SETTLE_AFTER, ended.stopped.is_some());
+            let scanner = ended.stdout.scanner.take();
+            self.unsettled = scanner.map(|scanner| Unsettled { scanner, stopped, due });
+        }
+    }
+
+    pub(super) fn closed(&self, error: &RunError) -> ShellError {
         ShellError::Closed { id: self.shared.id.clone(), why: error.to_string() }
     }
 
-    fn take_over(&mut self, report: &Report, stopped: bool) {
+    pub(super) fn take_over(&mut self, report: Report, stopped: bool) {
         if !stopped {
             // A stop uses the DEBUG trap and the options for itself: what held before it holds again.
-            self.habits = report.habits.clone();
-        }
-        if report.cwd.starts_with('/') {
-            self.shared.status().cwd.clone_from(&report.cwd);
+            self.habits = report.habits;
         }
         if report.exports != self.exports_text
             && let Some(exports) = exports::parse(&report.exports)
         {
-            self.exports_text.clone_from(&report.exports);
+            self.exports_text = report.exports;
             self.exports = exports;
             self.secrets = Arc::new(secrets_of(&self.exports));
         }
@@ -365,8 +405,8 @@ impl Driver {
         let (mut out, mut err) = (ended.stdout.after, ended.stderr.after);
         self.late.0.push(&out.take());
         self.late.1.push(&err.take());
-        match (ended.report, ended.stopped, ended.exit) {
-            (Some(_), None, None) => Ok(()),
+        match (ended.answer, ended.stopped, ended.exit) {
+            (Some(_), None, None) => self.settle().await,
             (_, _, exit) => Err(ShellError::Closed {
                 id: self.shared.id.clone(),
                 why: match exit {
@@ -384,7 +424,7 @@ impl Driver {
     }
 
     fn result(&mut self, call: u64, command: String, ended: Ended, shown: Shown) -> ExecResult {
-        let code = ended.report.as_ref().map(|report| report.exit_code).or(ended.exit).unwrap_or(1);
+        let code = ended.answer.as_ref().map(|answer| answer.exit_code).or(ended.exit).unwrap_or(1);
         let exit_code = match ended.stopped {
             Some(StopReason::TimedOut) => EXIT_TIMED_OUT,
             Some(StopReason::Interrupted | StopReason::Cancelled) => EXIT_INTERRUPTED,
@@ -424,7 +464,7 @@ impl Driver {
                 return String::new();
             }
             let mut output = OutputStream::new(Arc::clone(&self.secrets), &Plan::default());
-            output.push(&bytes);
+            output.push(&bytes, &mut |_| {});
             output.finish().kept.text
         };
         let text = clean(&mut self.late.0) + &clean(&mut self.late.1);

@@ -8,6 +8,7 @@
 use std::collections::{HashMap, HashSet};
 use std::fs;
 use std::os::fd::OwnedFd;
+use std::os::unix::fs::FileExt;
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -76,17 +77,35 @@ pub struct Moment {
 /// What the kernel calls a clock tick to user programs, always.
 const TICKS_PER_SECOND: u64 = 100;
 
-impl Moment {
-    pub fn now() -> Moment {
+/// Tells moments. It keeps its file open, because a moment is asked for at every command.
+#[derive(Debug)]
+pub struct Clock {
+    load: Option<fs::File>,
+}
+
+impl Clock {
+    pub fn new() -> Clock {
+        Clock { load: fs::File::open("/proc/loadavg").ok() }
+    }
+
+    pub fn now(&self) -> Moment {
         let time = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
         let seconds = u64::try_from(time.tv_sec).unwrap_or_default();
         let nanos = u64::try_from(time.tv_nsec).unwrap_or_default();
         let ticks = seconds * TICKS_PER_SECOND + nanos * TICKS_PER_SECOND / 1_000_000_000;
-        let load = fs::read_to_string("/proc/loadavg").unwrap_or_default();
-        let last_pid = load.split_whitespace().last().and_then(|pid| pid.parse().ok()).unwrap_or(0);
-        Moment { ticks, last_pid }
+        Moment { ticks, last_pid: self.last_pid().unwrap_or(0) }
     }
 
+    /// The last number of the load line.
+    fn last_pid(&self) -> Option<i32> {
+        let mut bytes = [0; 128];
+        let count = self.load.as_ref()?.read_at(&mut bytes, 0).ok()?;
+        let line = std::str::from_utf8(bytes.get(..count)?).ok()?;
+        line.split_whitespace().last()?.parse().ok()
+    }
+}
+
+impl Moment {
     fn is_before(self, process: &Process) -> bool {
         process.started > self.ticks || (process.started == self.ticks && process.pid > self.last_pid)
     }
@@ -291,10 +310,11 @@ mod tests {
 
     #[test]
     fn a_process_that_starts_now_is_younger_than_the_moment_before() {
-        let before = Moment::now();
+        let clock = Clock::new();
+        let before = clock.now();
         let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
         let process = read_process(i32::try_from(child.id()).unwrap()).unwrap();
-        let after = Moment::now();
+        let after = clock.now();
         child.kill().unwrap();
         child.wait().unwrap();
         assert!(before.is_before(&process));

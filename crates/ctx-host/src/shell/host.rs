@@ -9,7 +9,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use ctx_session::{IdSource, Timestamp, Ulid};
 use regex::bytes::{Regex, RegexBuilder};
 use serde::Serialize;
-use tokio::sync::{Notify, mpsc, oneshot, watch};
+use tokio::sync::{Notify, Semaphore, mpsc, oneshot, watch};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
@@ -21,6 +21,7 @@ use super::exec::{ExecRequest, ExecResult, Progress};
 use super::exports::Export;
 use super::family::MarkPrefix;
 use super::guard::Guard;
+use super::lane::THREADS_MAX;
 use super::limits::ShellLimits;
 use super::local::{LocalTransport, RunAs};
 use super::log::{ShellLog, ShellRecord};
@@ -140,6 +141,8 @@ struct Inner {
     scratch: ScratchDir,
     registry: Mutex<Registry>,
     guard: tokio::sync::Mutex<Option<Guard>>,
+    /// Threads for shells that print much.
+    threads: Arc<Semaphore>,
 }
 
 struct Registry {
@@ -187,6 +190,7 @@ impl ShellHost {
             marks,
             registry: Mutex::new(registry),
             guard: tokio::sync::Mutex::new(None),
+            threads: Arc::new(Semaphore::new(THREADS_MAX)),
         };
         Ok(ShellHost { inner: Arc::new(inner) })
     }
@@ -218,6 +222,7 @@ impl ShellHost {
             }),
             interrupt: Notify::new(),
             closing: CancellationToken::new(),
+            threads: Arc::clone(&self.inner.threads),
         });
         let connection = transport.connect(n)?;
         let driver =
@@ -289,7 +294,6 @@ impl ShellHost {
     pub fn output(&self, id: &str, request: &OutputRequest) -> Result<Page, ShellError> {
         let entry = self.inner.entry(id)?;
         let grep = request.grep.as_deref().map(pattern).transpose()?;
-        let spool = entry.shared.spool();
         let gone = |gone| ShellError::NoOutput {
             id: id.to_owned(),
             call: request.call,
@@ -298,11 +302,15 @@ impl ShellHost {
                 Gone::GivenUp => "it was given up for newer output",
             },
         };
-        let span = spool.span(request.call, request.stream).map_err(gone)?;
+        let kept = || entry.shared.spool().kept(request.call, request.stream).map_err(gone);
+        let output = kept()?;
         let limit = request.limit.unwrap_or(PAGE_BYTES_DEFAULT).clamp(4, PAGE_BYTES_MAX);
         let page = PageRequest { stream: request.stream, offset: request.offset, limit, grep: grep.as_ref() };
-        pages::read(&spool, request.call, span, page)
-            .map_err(|source| ShellError::Spool { path: spool.dir().to_owned(), source })
+        let dir = &self.inner.config.spool_dir;
+        let page = pages::read(&output, request.call, page)
+            .map_err(|source| ShellError::Spool { path: dir.clone(), source })?;
+        // It may have been given up while it was read.
+        kept().map(|_| page)
     }
 
     /// Ends all shells, and makes no more.

@@ -22,7 +22,7 @@ use tokio::process::{Child, Command};
 
 use super::dialect::{Dialect, STOP_SIGNAL};
 use super::error::ShellError;
-use super::family::{Family, Mark, MarkPrefix, Moment};
+use super::family::{Clock, Family, Mark, MarkPrefix, Moment};
 use super::transport::{Connection, Force, Later, Place, Streams, Transport};
 
 /// A larger pipe means fewer turns between a busy program and its reader. Not fatal where refused.
@@ -35,6 +35,7 @@ const CLOSE_PATIENCE: Duration = Duration::from_secs(2);
 pub struct LocalTransport {
     program: Program,
     marks: MarkPrefix,
+    clock: Arc<Clock>,
     user: Option<(u32, u32)>,
 }
 
@@ -66,7 +67,7 @@ impl LocalTransport {
         let is_bash = found.file_name().is_some_and(|name| name == "bash");
         let dialect = if is_bash { Dialect::Bash } else { Dialect::Posix };
         let program = Program { path: found, dialect, setsid: find("setsid", path) };
-        Ok(LocalTransport { program, marks, user: None })
+        Ok(LocalTransport { program, marks, clock: Arc::new(Clock::new()), user: None })
     }
 
     /// Shells that run as another user: uid and gid.
@@ -98,7 +99,8 @@ impl Transport for LocalTransport {
             mark: self.marks.mark(n),
             pipes,
             running: None,
-            moment: Moment::now(),
+            moment: self.clock.now(),
+            clock: Arc::clone(&self.clock),
         }))
     }
 }
@@ -143,6 +145,7 @@ struct LocalConnection {
     pipes: Pipes,
     running: Option<Running>,
     moment: Moment,
+    clock: Arc<Clock>,
 }
 
 struct Running {
@@ -257,7 +260,7 @@ impl Connection for LocalConnection {
     }
 
     fn command_starts(&mut self) {
-        self.moment = Moment::now();
+        self.moment = self.clock.now();
     }
 
     fn stop(&self, force: Force, patience: Duration) -> Later<'static, usize> {

@@ -9,7 +9,7 @@
 //!  Driver ──── one task per shell: turns, restarts, late output, reaping
 //!     │
 //!  Run ─────── one command: frame in, markers out, stop when asked
-//!     │            dialect: the words of the frame      scan: the markers
+//!     │            dialect: the words of the frame      scan: the markers      lane: one stream
 //!  Connection  a transport's way to its interpreter; local: pipes, family: its processes
 //! ```
 //!
@@ -26,6 +26,7 @@ mod exports;
 mod family;
 mod guard;
 mod host;
+mod lane;
 mod limits;
 mod local;
 mod log;
@@ -33,6 +34,7 @@ mod pages;
 mod run;
 mod scan;
 mod scratch;
+mod settle;
 mod spool;
 pub mod text;
 mod transport;

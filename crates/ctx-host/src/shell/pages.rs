@@ -6,7 +6,7 @@ use regex::bytes::Regex;
 use serde::Serialize;
 
 use super::scan::Stream;
-use super::spool::{Span, Spool};
+use super::spool::KeptOutput;
 
 /// Bytes of a page where nothing else was asked for.
 pub const PAGE_BYTES_DEFAULT: usize = 32 << 10;
@@ -53,7 +53,8 @@ fn is_zero(count: &u64) -> bool {
 }
 
 /// Reads one page.
-pub(super) fn read(spool: &Spool, call: u64, span: Span, request: PageRequest<'_>) -> io::Result<Page> {
+pub(super) fn read(kept: &KeptOutput, call: u64, request: PageRequest<'_>) -> io::Result<Page> {
+    let span = kept.span;
     let offset = request.offset.min(span.len);
     let mut page = Page {
         call,
@@ -70,7 +71,7 @@ pub(super) fn read(spool: &Spool, call: u64, span: Span, request: PageRequest<'_
     };
     let end = match request.grep {
         None => {
-            let mut bytes = spool.read(span, request.stream, offset, request.limit)?;
+            let mut bytes = kept.read(offset, request.limit)?;
             cut_at_char(&mut bytes, offset, span.len);
             let end = offset + bytes.len() as u64;
             match String::from_utf8(bytes) {
@@ -82,7 +83,7 @@ pub(super) fn read(spool: &Spool, call: u64, span: Span, request: PageRequest<'_
             }
             end
         }
-        Some(pattern) => grep(spool, span, request, offset, pattern, &mut page.text)?,
+        Some(pattern) => grep(kept, request.limit, offset, pattern, &mut page.text)?,
     };
     page.next_offset = (end < span.len).then_some(end);
     Ok(page)
@@ -102,18 +103,12 @@ fn cut_at_char(bytes: &mut Vec<u8>, offset: u64, total: u64) {
 }
 
 /// Collects matching lines until the page is full; returns where the next page begins.
-fn grep(
-    spool: &Spool,
-    span: Span,
-    request: PageRequest<'_>,
-    offset: u64,
-    pattern: &Regex,
-    text: &mut String,
-) -> io::Result<u64> {
-    let mut number = lines_before(spool, span, request.stream, offset)? + 1;
+fn grep(kept: &KeptOutput, limit: usize, offset: u64, pattern: &Regex, text: &mut String) -> io::Result<u64> {
+    let span = kept.span;
+    let mut number = lines_before(kept, offset)? + 1;
     let mut at = offset;
     while at < span.len {
-        let bytes = spool.read(span, request.stream, at, READ_BYTES)?;
+        let bytes = kept.read(at, READ_BYTES)?;
         let last = at + bytes.len() as u64 == span.len;
         let mut taken = 0;
         for line in bytes.split_inclusive(|byte| *byte == b'\n') {
@@ -125,7 +120,7 @@ fn grep(
             let seen = seen.strip_suffix(b"\n").unwrap_or(seen);
             if pattern.is_match(seen) {
                 let shown = format!("{number}:{}\n", String::from_utf8_lossy(seen));
-                if !text.is_empty() && text.len() + shown.len() > request.limit {
+                if !text.is_empty() && text.len() + shown.len() > limit {
                     return Ok(at + taken);
                 }
                 text.push_str(&shown);
@@ -138,12 +133,12 @@ fn grep(
     Ok(span.len)
 }
 
-fn lines_before(spool: &Spool, span: Span, stream: Stream, offset: u64) -> io::Result<u64> {
+fn lines_before(kept: &KeptOutput, offset: u64) -> io::Result<u64> {
     let mut lines = 0;
     let mut at = 0;
     while at < offset {
         let want = READ_BYTES.min(usize::try_from(offset - at).unwrap_or(READ_BYTES));
-        let bytes = spool.read(span, stream, at, want)?;
+        let bytes = kept.read(at, want)?;
         if bytes.is_empty() {
             break;
         }
@@ -169,6 +164,7 @@ fn base64(bytes: &[u8]) -> String {
 
 #[cfg(test)]
 mod tests {
+    use super::super::spool::Spool;
     use super::*;
 
     fn spool_with(bytes: &[u8]) -> (tempfile::TempDir, Spool) {
@@ -181,9 +177,8 @@ mod tests {
 
     fn page(spool: &Spool, offset: u64, limit: usize, grep: Option<&str>) -> Page {
         let grep = grep.map(|pattern| Regex::new(pattern).unwrap());
-        let span = spool.span(1, Stream::Stdout).unwrap();
         let request = PageRequest { stream: Stream::Stdout, offset, limit, grep: grep.as_ref() };
-        read(spool, 1, span, request).unwrap()
+        read(&spool.kept(1, Stream::Stdout).unwrap(), 1, request).unwrap()
     }
 
     #[test]

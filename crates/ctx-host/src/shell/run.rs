@@ -1,32 +1,28 @@
 //! One command on its way through a shell: the frame goes in, the markers come out, and in between it may
 //! have to be stopped.
 //!
-//! The result is ready when both streams have shown their end marker. Nothing here sleeps or polls: it waits
+//! The result is ready when both streams have shown their end marker; what the shell says of itself behind that
+//! is for the next command (`settle`). Nothing here sleeps or polls: it waits
 //! for bytes, for the interpreter's end, for a deadline, and for whoever wants the command stopped.
 
 use std::io;
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::io::AsyncWriteExt;
 use tokio::sync::{Notify, watch};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::dialect::Report;
+use super::dialect::Answer;
 use super::exec::Progress;
+use super::lane::{Got, Lane, LaneEnd};
 use super::log::StopReason;
-use super::scan::{Nonce, Part, Scanner, Stream};
-use super::spool::Spool;
-use super::text::output::{Finished, OutputStream};
+use super::scan::{Nonce, Stream};
 use super::transport::{Connection, Force, Streams};
 
-const READ_BYTES: usize = 64 << 10;
 /// What each kind of asking gets before the next: three of them fit well into a second.
 const STOP_PATIENCE: Duration = Duration::from_millis(250);
-/// Late output that is kept; of more, the end.
-const LATE_BYTES_MAX: usize = 64 << 10;
 
 /// Everything that can end a command early.
 pub(super) struct Stops<'a> {
@@ -39,10 +35,9 @@ pub(super) struct Stops<'a> {
 }
 
 /// How a command came to its end.
-#[derive(Debug)]
 pub(super) struct Ended {
-    /// The shell's own report; missing where it died.
-    pub report: Option<Report>,
+    /// What the shell said; missing where it died.
+    pub answer: Option<Answer>,
     /// The exit code of the interpreter, where that has ended.
     pub exit: Option<i32>,
     pub stopped: Option<StopReason>,
@@ -52,14 +47,6 @@ pub(super) struct Ended {
     pub unkept: Option<io::Error>,
 }
 
-#[derive(Debug)]
-pub(super) struct LaneEnd {
-    pub finished: Finished,
-    pub bytes: u64,
-    /// Bytes that were printed behind the end marker.
-    pub after: Late,
-}
-
 /// Why there is no result.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum RunError {
@@ -67,71 +54,6 @@ pub(super) enum RunError {
     Closing,
     #[error("the connection to the shell was lost: {0}")]
     Lost(io::Error),
-}
-
-/// Bytes that no command of ours printed while it ran.
-#[derive(Debug, Default)]
-pub(super) struct Late(Vec<u8>);
-
-impl Late {
-    pub fn push(&mut self, bytes: &[u8]) {
-        self.0.extend_from_slice(bytes);
-        if self.0.len() > 2 * LATE_BYTES_MAX {
-            self.0.drain(..self.0.len() - LATE_BYTES_MAX);
-        }
-    }
-
-    pub fn take(&mut self) -> Vec<u8> {
-        let mut bytes = std::mem::take(&mut self.0);
-        bytes.drain(..bytes.len().saturating_sub(LATE_BYTES_MAX));
-        bytes
-    }
-}
-
-/// One of the two streams.
-struct Lane {
-    stream: Stream,
-    scanner: Scanner,
-    output: OutputStream,
-    bytes: u64,
-    after: Late,
-    buffer: Vec<u8>,
-}
-
-impl Lane {
-    fn new(nonce: &Nonce, stream: Stream, output: OutputStream) -> Self {
-        let scanner = Scanner::new(nonce, stream);
-        Lane { stream, scanner, output, bytes: 0, after: Late::default(), buffer: vec![0; READ_BYTES] }
-    }
-
-    /// Takes what a read has put into the buffer; no bytes are the end of the stream.
-    fn took(&mut self, count: usize, late: &mut Late, spool: &Mutex<Spool>) -> io::Result<()> {
-        let Lane { stream, scanner, output, bytes, after, buffer } = self;
-        let mut kept = Ok(());
-        let mut sink = |part: Part<'_>| match part {
-            Part::Late(part) => late.push(part),
-            Part::After(part) => after.push(part),
-            Part::Body(part) => {
-                *bytes += part.len() as u64;
-                let redacted = output.push(part);
-                let mut spool = spool.lock().unwrap_or_else(PoisonError::into_inner);
-                if let (Ok(()), Err(error)) = (&kept, spool.keep(*stream, redacted)) {
-                    kept = Err(error);
-                }
-            }
-        };
-        match buffer.get(..count) {
-            Some([]) | None => scanner.finish(&mut sink),
-            Some(read) => scanner.push(read, &mut sink),
-        }
-        kept
-    }
-
-    fn end(self, spool: &Mutex<Spool>) -> (LaneEnd, Vec<u8>, io::Result<()>) {
-        let finished = self.output.finish();
-        let kept = spool.lock().unwrap_or_else(PoisonError::into_inner).keep(self.stream, &finished.rest);
-        (LaneEnd { finished, bytes: self.bytes, after: self.after }, self.scanner.into_report(), kept)
-    }
 }
 
 /// A stop that is under way.
@@ -152,13 +74,11 @@ pub(super) struct Run<'a> {
     pub frame: Vec<u8>,
     pub connection: &'a mut dyn Connection,
     pub streams: &'a mut Streams,
-    pub spool: &'a Mutex<Spool>,
-    pub late: &'a mut Late,
     pub progress: Option<watch::Sender<Progress>>,
 }
 
 enum Event {
-    Read(Stream, io::Result<usize>),
+    Got(Stream, io::Result<Got>),
     Sent(io::Result<usize>),
     Exit(i32),
     Stop(StopReason),
@@ -169,28 +89,27 @@ enum Event {
 
 impl Run<'_> {
     /// Runs the command to its end.
-    pub async fn run(
-        mut self,
-        stdout: OutputStream,
-        stderr: OutputStream,
-        stops: Stops<'_>,
-    ) -> Result<Ended, RunError> {
-        let mut out = Lane::new(&self.nonce, Stream::Stdout, stdout);
-        let mut err = Lane::new(&self.nonce, Stream::Stderr, stderr);
-        let mut state = State { sent: 0, exit: None, stopping: None, failed: None };
+    pub async fn run(self, mut out: Lane, mut err: Lane, stops: Stops<'_>) -> Result<Ended, RunError> {
+        let mut state = State { sent: 0, exit: None, stopping: None };
         let Stops { deadline, mut cancelled, interrupt, closing } = stops;
         let interrupted = interrupt.notified();
         tokio::pin!(interrupted);
         self.connection.command_starts();
-        while !(out.scanner.done() && err.scanner.done() && state.nothing_left()) {
+        // Before anything else is set up: the shell can begin meanwhile.
+        tokio::select! {
+            biased;
+            sent = self.streams.stdin.write(&self.frame) => state.took_sent(sent, self.frame.len()),
+            () = std::future::ready(()) => {}
+        }
+        while !(out.seen.answered && err.seen.answered && state.nothing_left()) {
             let free = state.stopping.is_none();
             let next = state.stopping.as_ref().map_or(deadline, |stopping| stopping.next);
             let unsent = self.frame.get(state.sent..).unwrap_or_default();
             let event = tokio::select! {
-                read = self.streams.stdout.read(&mut out.buffer), if !out.scanner.done() =>
-                    Event::Read(Stream::Stdout, read),
-                read = self.streams.stderr.read(&mut err.buffer), if !err.scanner.done() =>
-                    Event::Read(Stream::Stderr, read),
+                got = out.next(&mut self.streams.stdout), if !out.seen.answered =>
+                    Event::Got(Stream::Stdout, got),
+                got = err.next(&mut self.streams.stderr), if !err.seen.answered =>
+                    Event::Got(Stream::Stderr, got),
                 sent = self.streams.stdin.write(unsent), if !unsent.is_empty() => Event::Sent(sent),
                 code = self.connection.wait(), if state.exit.is_none() => Event::Exit(code),
                 left = state.asked() => Event::Asked(left),
@@ -201,32 +120,31 @@ impl Run<'_> {
                 () = closing.cancelled() => Event::Closing,
             };
             match event {
-                Event::Read(Stream::Stdout, read) => self.took(&mut out, read, &mut state)?,
-                Event::Read(Stream::Stderr, read) => self.took(&mut err, read, &mut state)?,
+                Event::Got(Stream::Stdout, got) => self.took(&mut out, got)?,
+                Event::Got(Stream::Stderr, got) => self.took(&mut err, got)?,
                 Event::Sent(sent) => state.took_sent(sent, self.frame.len()),
                 Event::Exit(code) => self.seal(&mut state, code),
                 Event::Stop(reason) => state.begin_stop(reason, self.connection),
                 Event::Asked(left) => state.asked_and_left(left),
                 Event::Harder => {
-                    let running = !(out.scanner.done() && err.scanner.done());
+                    let running = !(out.seen.answered && err.seen.answered);
                     state.stop_harder(self.connection, running);
                 }
                 Event::Closing => return Err(RunError::Closing),
             }
         }
-        Ok(self.finish(out, err, state))
+        Ended::of(out, err, state).await
     }
 
-    fn took(&mut self, lane: &mut Lane, read: io::Result<usize>, state: &mut State) -> Result<(), RunError> {
-        let count = read.map_err(RunError::Lost)?;
-        if let Err(error) = lane.took(count, self.late, self.spool) {
-            // The command goes on: what it prints is shown, but not all of it is kept.
-            state.failed.get_or_insert(error);
+    fn took(&self, lane: &mut Lane, got: io::Result<Got>) -> Result<(), RunError> {
+        match got.map_err(RunError::Lost)? {
+            Got::Read(count) => lane.took(count).map_err(RunError::Lost)?,
+            Got::Worked => {}
         }
         if let Some(progress) = &self.progress {
             progress.send_modify(|progress| match lane.stream {
-                Stream::Stdout => progress.stdout_bytes = lane.bytes,
-                Stream::Stderr => progress.stderr_bytes = lane.bytes,
+                Stream::Stdout => progress.stdout_bytes = lane.seen.bytes,
+                Stream::Stderr => progress.stderr_bytes = lane.seen.bytes,
             });
         }
         Ok(())
@@ -238,14 +156,17 @@ impl Run<'_> {
         state.sent = self.frame.len();
         tokio::spawn(self.connection.seal(self.nonce.seal()));
     }
+}
 
-    fn finish(self, out: Lane, err: Lane, state: State) -> Ended {
-        let (stdout, report, kept_out) = out.end(self.spool);
-        let (stderr, _, kept_err) = err.end(self.spool);
-        let unkept = state.failed.or(kept_out.err()).or(kept_err.err());
-        let report = if state.exit.is_some() { None } else { Report::parse(&report) };
+impl Ended {
+    async fn of(out: Lane, err: Lane, state: State) -> Result<Ended, RunError> {
+        let mut stdout = out.end().await.map_err(RunError::Lost)?;
+        let mut stderr = err.end().await.map_err(RunError::Lost)?;
+        let unkept = stdout.unkept.take().or(stderr.unkept.take());
+        let answer = stdout.scanner.as_ref().and_then(|scanner| Answer::parse(scanner.report()));
+        let answer = answer.filter(|_| state.exit.is_none());
         let stopped = state.stopping.map(|stopping| stopping.reason);
-        Ended { report, exit: state.exit, stopped, stdout, stderr, unkept }
+        Ok(Ended { answer, exit: state.exit, stopped, stdout, stderr, unkept })
     }
 }
 
@@ -254,8 +175,6 @@ struct State {
     sent: usize,
     exit: Option<i32>,
     stopping: Option<Stopping>,
-    /// The first failure to keep output.
-    failed: Option<io::Error>,
 }
 
 impl State {

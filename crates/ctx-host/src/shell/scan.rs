@@ -92,9 +92,19 @@ impl Scanner {
         self.phase == Phase::Done
     }
 
-    /// What the shell said of itself between the end marker and the last one.
-    pub fn into_report(self) -> Vec<u8> {
-        self.report
+    /// Whether the command has ended: on stdout that is when its exit code and directory are in; what the
+    /// shell reports behind them is for the next command.
+    pub fn answered(&self) -> bool {
+        match self.phase {
+            Phase::Late | Phase::Body => false,
+            Phase::Report => memchr::memchr_iter(0, &self.report).nth(2).is_some(),
+            Phase::Done => true,
+        }
+    }
+
+    /// What the shell said of itself behind the end marker, so far.
+    pub fn report(&self) -> &[u8] {
+        &self.report
     }
 
     /// Takes the next bytes of the stream and hands out what they hold.
@@ -217,7 +227,7 @@ mod tests {
             });
         }
         let done = scanner.done();
-        (late, body, scanner.into_report(), done)
+        (late, body, scanner.report().to_vec(), done)
     }
 
     fn mark(tag: u8) -> Vec<u8> {

@@ -8,6 +8,7 @@ use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use rustix::fs::{FallocateFlags, Mode, OFlags, fallocate};
 
@@ -31,7 +32,7 @@ pub struct Spool {
 #[derive(Debug, Default)]
 struct Tape {
     /// Made when the first byte comes: most shells never print to one of the streams.
-    file: Option<File>,
+    file: Option<Arc<File>>,
     end: u64,
 }
 
@@ -49,6 +50,13 @@ pub struct Span {
     pub len: u64,
     /// Bytes that were printed and not kept, because one call printed more than a shell may keep.
     pub lost: u64,
+}
+
+/// One stream of a call, as it was when it was asked for.
+#[derive(Debug, Clone)]
+pub struct KeptOutput {
+    file: Option<Arc<File>>,
+    pub span: Span,
 }
 
 /// Why there is nothing to read.
@@ -116,33 +124,28 @@ impl Spool {
         }
     }
 
-    /// Where a call's output lies.
-    pub fn span(&self, number: u64, stream: Stream) -> Result<Span, Gone> {
+    /// A call's output, to be read without the spool: what is read may be much, and the shell goes on.
+    pub fn kept(&self, number: u64, stream: Stream) -> Result<KeptOutput, Gone> {
         let call = self.calls.iter().find(|call| call.number == number);
         let newest = self.calls.back().map_or(0, |call| call.number);
         let call = call.ok_or(if number > newest { Gone::NotYet } else { Gone::GivenUp })?;
-        Ok(match stream {
-            Stream::Stdout => call.stdout,
-            Stream::Stderr => call.stderr,
-        })
-    }
-
-    /// Reads from a call's output, from `offset` on; fewer bytes than asked for only at its end.
-    pub fn read(&self, span: Span, stream: Stream, offset: u64, limit: usize) -> io::Result<Vec<u8>> {
-        let tape = match stream {
-            Stream::Stdout => &self.stdout,
-            Stream::Stderr => &self.stderr,
+        let (tape, span) = match stream {
+            Stream::Stdout => (&self.stdout, call.stdout),
+            Stream::Stderr => (&self.stderr, call.stderr),
         };
-        let left = usize::try_from(span.len.saturating_sub(offset)).unwrap_or(usize::MAX);
+        Ok(KeptOutput { file: tape.file.clone(), span })
+    }
+}
+
+impl KeptOutput {
+    /// Reads from `offset` on; fewer bytes than asked for only at the end.
+    pub fn read(&self, offset: u64, limit: usize) -> io::Result<Vec<u8>> {
+        let left = usize::try_from(self.span.len.saturating_sub(offset)).unwrap_or(usize::MAX);
         let mut bytes = vec![0; limit.min(left)];
-        if let Some(file) = &tape.file {
-            file.read_exact_at(&mut bytes, span.start + offset)?;
+        if let Some(file) = &self.file {
+            file.read_exact_at(&mut bytes, self.span.start + offset)?;
         }
         Ok(bytes)
-    }
-
-    pub fn dir(&self) -> &Path {
-        &self.dir
     }
 }
 
@@ -150,7 +153,7 @@ impl Tape {
     fn file(&mut self, dir: &Path) -> io::Result<&File> {
         match &mut self.file {
             Some(file) => Ok(file),
-            empty => Ok(empty.insert(nameless(dir)?)),
+            empty => Ok(empty.insert(Arc::new(nameless(dir)?))),
         }
     }
 
@@ -158,7 +161,7 @@ impl Tape {
     fn punch(&self, span: Span) {
         if let (Some(file), true) = (&self.file, span.len > 0) {
             let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
-            if let Err(error) = fallocate(file, flags, span.start, span.len) {
+            if let Err(error) = fallocate(file.as_ref(), flags, span.start, span.len) {
                 tracing::debug!(%error, "the file system keeps the blocks of old output");
             }
         }
@@ -186,8 +189,7 @@ mod tests {
     use super::*;
 
     fn text(spool: &Spool, number: u64, stream: Stream) -> Result<String, Gone> {
-        let span = spool.span(number, stream)?;
-        Ok(String::from_utf8(spool.read(span, stream, 0, 1 << 20).unwrap()).unwrap())
+        Ok(String::from_utf8(spool.kept(number, stream)?.read(0, 1 << 20).unwrap()).unwrap())
     }
 
     #[test]
@@ -220,7 +222,7 @@ mod tests {
         assert_eq!(text(&spool, 2, Stream::Stdout).unwrap(), "12345");
         spool.keep(Stream::Stdout, b"67890").unwrap();
         spool.keep(Stream::Stdout, b"too much").unwrap();
-        assert_eq!(spool.span(3, Stream::Stdout).unwrap().lost, 8);
+        assert_eq!(spool.kept(3, Stream::Stdout).unwrap().span.lost, 8);
         assert_eq!(text(&spool, 3, Stream::Stdout).unwrap(), "1234567890");
     }
 }

@@ -12,7 +12,7 @@ fn stream(plan: &Plan, reads: &[&[u8]]) -> (Vec<u8>, Finished) {
     let mut output = OutputStream::new(secrets, plan);
     let mut stored = Vec::new();
     for read in reads {
-        stored.extend_from_slice(output.push(read));
+        output.push(read, &mut |bytes| stored.extend_from_slice(bytes));
     }
     let finished = output.finish();
     stored.extend_from_slice(&finished.rest);

@@ -280,6 +280,27 @@ fn a_secret_cut_at_any_place_across_two_reads_is_replaced_alike() {
     }
 }
 
+/// Ordinary lines before and after a text, so many that it is looked at in bulk and not byte by byte.
+fn among_much(text: &str) -> String {
+    let line = "   Compiling serde_derive v1.0.229 (/home/tom/src/index/serde_derive-1.0.229)\n";
+    format!("{}{text}\n{}", line.repeat(8), line.repeat(8))
+}
+
+#[test]
+fn a_secret_among_much_output_is_replaced_as_one_alone() {
+    let secrets = Arc::new(Secrets::none());
+    for Sample { line, secret, .. } in corpus() {
+        // At every place of a window: its maps have a bit for each byte, sixty-four to a block.
+        for shift in (0..64).step_by(13) {
+            let text = among_much(&format!("{} {line}", "#".repeat(shift)));
+            let pieces: Vec<&[u8]> = text.as_bytes().chunks(97).collect();
+            let (at_once, little) = (one_shot(&secrets, &text), in_pieces(&secrets, &pieces));
+            assert_eq!(at_once.as_bytes(), little, "{line} shifted by {shift}");
+            assert!(!at_once.contains(secret), "{line} shifted by {shift}");
+        }
+    }
+}
+
 #[test]
 fn what_stands_around_a_secret_stays() {
     let secrets = Arc::new(Secrets::none());
@@ -451,6 +472,12 @@ fn near_secrets() -> impl Strategy<Value = Vec<u8>> {
         Just("needle-7-needle".to_owned()),
         Just("needle-7".to_owned()),
         Just("\u{1b}[31m".to_owned()),
+        Just("--api-key ".to_owned()),
+        Just("db_passwd1 = ".to_owned()),
+        Just("Bearer ".to_owned()),
+        Just("whsec_".to_owned()),
+        Just("&sig=".to_owned()),
+        Just("-----------".to_owned()),
         "[A-Za-z0-9]{1,40}",
         "[ =:\"'\\\\\n\r\t<>@/.-]{1,3}",
         "[A-Z0-9]{16}",
@@ -475,6 +502,15 @@ proptest! {
         cuts.sort_unstable();
         let pieces: Vec<&[u8]> = cuts.windows(2).map(|two| &bytes[two[0]..two[1]]).collect();
         prop_assert_eq!(in_pieces(&secrets, &pieces), whole);
+    }
+
+    #[test]
+    fn much_at_once_is_what_little_by_little_is(parts in prop::collection::vec(near_secrets(), 1..24), size in 1usize..200) {
+        let secrets = Arc::new(Secrets::from_env([("X_TOKEN", "needle-7-needle"), ("Y_KEY", "needle-7-nothing")]));
+        let bytes = parts.join(&b" --ordinary words, and "[..]);
+        let pieces: Vec<&[u8]> = bytes.chunks(size).collect();
+        let (at_once, little) = (redact_bytes(&secrets, &bytes), in_pieces(&secrets, &pieces));
+        prop_assert_eq!(String::from_utf8_lossy(&at_once), String::from_utf8_lossy(&little));
     }
 
     #[test]

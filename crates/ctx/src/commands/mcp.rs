@@ -82,7 +82,7 @@ fn serve(args: Args, root: &Root) -> Result<(), Failure> {
     let settings = settings(args)?;
     let shelf = Shelf::for_writing(root)?;
     let config = host_config(shelf.spool_dir(), &settings)?;
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let served =
         runtime.block_on(serve_stdio(config, server_name(), Arc::new(JournalShellLog::new(Arc::new(shelf)))));
     served.map_err(|error| {

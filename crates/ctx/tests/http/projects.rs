@@ -1,8 +1,12 @@
 //! Projects through HTTP, sockets and the command line of a real daemon.
 
-use std::os::unix::fs::{MetadataExt, chown};
+use std::fs::Permissions;
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 
+use rustix::process::{Gid, Uid};
 use serde_json::{Value, json};
 use testkit::until;
 
@@ -351,6 +355,7 @@ fn another_user_sees_nothing_of_a_project_and_may_have_their_own() {
     assert_eq!(other("POST", "/projects/default/sessions", Some(r#"{"agent":"mine"}"#)).code(404), "ENOENT");
     assert_eq!(other("POST", &format!("/sessions/{id}/restart"), None).code(404), "ENOENT");
     assert!(!names(&other("GET", "/agents", None).json(200), "name").contains(&"mine".to_owned()));
+    assert_eq!(sent_by_other(&http, "mine"), "ENOENT", "nor on its socket");
     let refused = other("POST", "/projects", Some(&mine.body()));
     assert_eq!(refused.code(400), "EINVAL", "not their directory");
     assert!(refused.text.contains("that is yours"), "{}", refused.text);
@@ -376,6 +381,28 @@ fn another_user_sees_nothing_of_a_project_and_may_have_their_own() {
     assert_eq!(names(&http.get("/projects"), "id"), ["default", "mine", "theirs"]);
     let taken = json!({ "directory": theirs.dir, "id": "mine" }).to_string();
     assert_eq!(other("POST", "/projects", Some(&taken)).code(409), "EEXIST");
+}
+
+/// What another user's `send` on an agent's socket is refused with.
+fn sent_by_other(http: &Http, agent: &str) -> String {
+    let open = |path: &Path| std::fs::set_permissions(path, Permissions::from_mode(0o755)).unwrap();
+    open(&http.daemon.path(""));
+    let socket = http.daemon.root().join(format!("agent/{agent}.sock"));
+    std::thread::scope(|scope| {
+        let other = scope.spawn(|| {
+            let (uid, gid) = (Uid::from_raw(OTHER), Gid::from_raw(OTHER));
+            // The ids of this thread alone.
+            rustix::thread::set_thread_groups(&[]).expect("this test needs root");
+            rustix::thread::set_thread_res_gid(gid, gid, gid).unwrap();
+            rustix::thread::set_thread_res_uid(uid, uid, uid).unwrap();
+            let mut stream = UnixStream::connect(&socket).unwrap();
+            stream.write_all(b"{\"op\":\"send\",\"id\":\"1\",\"input\":\"x\"}\n").unwrap();
+            let mut line = String::new();
+            BufReader::new(stream).read_line(&mut line).unwrap();
+            serde_json::from_str::<Value>(&line).unwrap()["code"].as_str().unwrap_or(&line).to_owned()
+        });
+        other.join().unwrap()
+    })
 }
 
 #[test]

@@ -155,7 +155,7 @@ fn open_gives_the_browser_a_private_file_and_prints_the_address_without_one() {
     let (argument, page) = seen.split_once('\n').unwrap();
     assert!(!argument.contains("code"), "{argument}");
     assert_eq!(std::fs::metadata(argument).unwrap().permissions().mode() & 0o777, 0o600);
-    let url = page.split('"').find(|part| part.starts_with("http://")).expect("an address");
+    let url = page.split('"').find(|part| part.starts_with("http://")).unwrap();
     let code = url.split("code=").nth(1).unwrap();
     let login = url.split("docs").next().unwrap().to_owned() + "login";
     let body = format!("{{\"code\":\"{code}\"}}");

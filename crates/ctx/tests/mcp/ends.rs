@@ -1,6 +1,7 @@
 //! However the server ends, no process of its shells is left.
 
 use std::path::Path;
+use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
@@ -87,6 +88,45 @@ fn the_end_of_the_host_ends_the_server_and_every_process() {
     let status = until("the server's end", || host.server.child.try_wait().unwrap());
     assert!(status.success(), "{status}");
     all_gone(&pids);
+    assert_eq!(state(&place), "destroyed");
+}
+
+#[test]
+fn a_command_that_still_runs_does_not_hold_up_the_end() {
+    let place = place();
+    let mut host = Host::start(&place);
+    let shell = host.create();
+    let started = place.path("started");
+    host.exec_soon(&shell, &format!("touch {}; sleep 600", started.display()));
+    until("the command's start", || started.exists().then_some(()));
+    let since = Instant::now();
+    host.hang_up();
+    until("the server's end", || host.server.child.try_wait().unwrap());
+    // Hosts are patient for two or three seconds, then they kill.
+    assert!(since.elapsed() < Duration::from_secs(4), "it took {:?}", since.elapsed());
+}
+
+#[test]
+fn a_host_that_only_wrote_gets_its_last_answer() {
+    let place = place();
+    let mut host = Host::start(&place);
+    let shell = host.create();
+    host.exec_soon(&shell, "echo last words");
+    host.hang_up();
+    let answer: Value = serde_json::from_str(&host.server.line()).unwrap();
+    assert_eq!(answer["result"]["structuredContent"]["stdout"], "last words\n", "{answer}");
+}
+
+#[test]
+fn a_host_over_sockets_is_served_and_its_end_seen() {
+    let place = place();
+    let mut host = Host::over_sockets(&place);
+    let shell = host.create();
+    let long = host.exec(&shell, "head -c 90000 /dev/zero | tr '\\0' y");
+    assert_eq!(long["stdout"].as_str().unwrap().len(), 90_000);
+    host.hang_up();
+    let status = until("the server's end", || host.server.child.try_wait().unwrap());
+    assert!(status.success(), "{status}");
     assert_eq!(state(&place), "destroyed");
 }
 

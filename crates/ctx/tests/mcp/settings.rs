@@ -97,7 +97,7 @@ fn numbers_that_make_no_sense_are_refused() {
     let place = place();
     configure(&place, "[shells]\nmax = 0\n");
     let said = place.ctx(&["mcp"]).fails(2);
-    assert!(said.contains("config.toml:2:7: `shells.max` does not take this value"), "{said}");
+    assert!(said.contains("config.toml:2:7: `shells.max` must be a whole number from 1 up, not 0"), "{said}");
     configure(&place, "");
     place.ctx(&["mcp", "--max-shells", "0"]).fails(2);
     place.ctx(&["mcp", "--idle-secs", "0"]).fails(2);

@@ -1,7 +1,9 @@
 //! A host of `ctx mcp` in a place of its own, speaking JSON-RPC line by line.
 
-use std::io::{BufRead, BufReader, Write};
-use std::process::{Child, ChildStdin, Command, Stdio};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, TryRecvError, sync_channel};
 
 use serde_json::{Value, json};
@@ -25,7 +27,23 @@ pub struct Running {
 impl Running {
     pub fn start(command: &mut Command) -> Running {
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("it starts");
-        let stdout = BufReader::new(child.stdout.take().expect("a pipe from it"));
+        let stdout = child.stdout.take().expect("a pipe from it");
+        Running::reading(child, stdout)
+    }
+
+    /// A program over sockets, as Node.js starts one, and the way to its stdin.
+    pub fn over_sockets(command: &mut Command) -> (Running, UnixStream) {
+        let (stdin, to) = UnixStream::pair().expect("a socket for stdin");
+        let (stdout, from) = UnixStream::pair().expect("a socket for stdout");
+        let (stdin, stdout) = (OwnedFd::from(stdin), OwnedFd::from(stdout));
+        let child = command.stdin(stdin).stdout(stdout).spawn().expect("it starts");
+        // The command holds its ends until it goes, and the other side would never see an end.
+        command.stdin(Stdio::null()).stdout(Stdio::null());
+        (Running::reading(child, from), to)
+    }
+
+    fn reading(child: Child, stdout: impl Read + Send + 'static) -> Running {
+        let stdout = BufReader::new(stdout);
         let (to, lines) = sync_channel(LINES);
         std::thread::spawn(move || {
             for line in stdout.lines().map_while(Result::ok) {
@@ -63,7 +81,7 @@ impl Drop for Running {
 /// An MCP host with its server.
 pub struct Host {
     pub server: Running,
-    stdin: Option<ChildStdin>,
+    stdin: Option<Box<dyn Write>>,
     calls: u64,
 }
 
@@ -74,8 +92,17 @@ impl Host {
 
     pub fn with(command: &mut Command) -> Host {
         let mut server = Running::start(command);
-        let stdin = server.child.stdin.take();
-        let mut host = Host { server, stdin, calls: 0 };
+        let stdin = server.child.stdin.take().expect("a pipe to it");
+        Host::greet(server, Box::new(stdin))
+    }
+
+    pub fn over_sockets(place: &Place) -> Host {
+        let (server, stdin) = Running::over_sockets(&mut place.command(&["mcp"]));
+        Host::greet(server, Box::new(stdin))
+    }
+
+    fn greet(server: Running, stdin: Box<dyn Write>) -> Host {
+        let mut host = Host { server, stdin: Some(stdin), calls: 0 };
         let about = json!({"name": "test", "version": "1"});
         let hello = json!({"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": about});
         let answer = host.request("initialize", hello);

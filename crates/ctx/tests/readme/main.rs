@@ -1,6 +1,6 @@
 //! The examples of the README and of the guide to projects work: every `sh` block, in order, in one real shell.
 
-#![expect(clippy::unwrap_used, clippy::string_slice, reason = "a test may stop")]
+#![expect(clippy::unwrap_used, reason = "a test may stop")]
 
 use std::path::Path;
 use std::process::{Command, Stdio};

@@ -12,7 +12,7 @@ use anstyle_parse::state::{Action, State, state_change};
 const LINE_CHARS_MAX: usize = 32 * 1024;
 
 /// Whole lines are looked for in blocks of this size, so that a line that is not plain costs one block.
-const PLAIN_BYTES_MAX: usize = 4096;
+const PLAIN_BYTES_MAX: usize = 64 * 1024;
 
 /// The streaming cleaner.
 pub struct Cleaner {
@@ -22,6 +22,8 @@ pub struct Cleaner {
     /// The beginning of a character that was cut off by the end of a read.
     partial: Vec<u8>,
     changed: bool,
+    /// Text that is not handed on as it came.
+    made: String,
 }
 
 /// The numbers of a control sequence.
@@ -60,6 +62,7 @@ impl Cleaner {
             line: Line::default(),
             partial: Vec::new(),
             changed: false,
+            made: String::new(),
         }
     }
 
@@ -70,14 +73,32 @@ impl Cleaner {
 
     /// Takes the next bytes and appends the lines that are final.
     pub fn push(&mut self, bytes: &[u8], out: &mut String) {
+        self.push_to(bytes, &mut |text| out.push_str(text));
+    }
+
+    /// Takes the next bytes and hands on the lines that are final; plain ones are not copied.
+    pub fn push_to(&mut self, bytes: &[u8], sink: &mut dyn FnMut(&str)) {
+        let mut made = std::mem::take(&mut self.made);
         let mut rest = bytes;
         while !rest.is_empty() {
-            rest = self.plain_lines(rest, out);
+            let (lines, after) = self.plain_lines(rest);
+            if !lines.is_empty() {
+                if !made.is_empty() {
+                    sink(&made);
+                    made.clear();
+                }
+                sink(lines);
+            }
             rest = match self.state {
-                State::Ground => self.ground(rest, out),
-                _ => self.sequence(rest, out),
+                State::Ground => self.ground(after, &mut made),
+                _ => self.sequence(after, &mut made),
             };
         }
+        if !made.is_empty() {
+            sink(&made);
+            made.clear();
+        }
+        self.made = made;
     }
 
     /// Ends the stream: appends the last line. The cleaner may be used for another stream.
@@ -92,21 +113,18 @@ impl Cleaner {
         self.state = State::Ground;
     }
 
-    /// Whole lines without anything special, which most output is made of: copied as they are.
-    fn plain_lines<'a>(&mut self, bytes: &'a [u8], out: &mut String) -> &'a [u8] {
+    /// Whole lines without anything special, which most output is made of, and what comes after them.
+    fn plain_lines<'a>(&self, bytes: &'a [u8]) -> (&'a str, &'a [u8]) {
         if self.state != State::Ground || !self.line.is_blank() || !self.partial.is_empty() {
-            return bytes;
+            return ("", bytes);
         }
         let block = bytes.get(..PLAIN_BYTES_MAX).unwrap_or(bytes);
         let plain = block.get(..plain_len(block)).unwrap_or_default();
-        let len = plain.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
-        let Some((lines, rest)) = bytes.split_at_checked(len) else { return bytes };
+        let len = memchr::memrchr(b'\n', plain).map_or(0, |at| at + 1);
+        let (lines, rest) = bytes.split_at_checked(len).unwrap_or((&[], bytes));
         match std::str::from_utf8(lines) {
-            Ok(text) => {
-                out.push_str(text);
-                rest
-            }
-            Err(_) => bytes,
+            Ok(text) => (text, rest),
+            Err(_) => ("", bytes),
         }
     }
 

@@ -15,8 +15,6 @@ pub struct OutputStream {
     redactor: Redactor,
     cleaner: Cleaner,
     collector: Collector,
-    bytes: Vec<u8>,
-    text: String,
 }
 
 /// A stream that has ended.
@@ -36,37 +34,29 @@ impl OutputStream {
             secrets,
             cleaner: Cleaner::new(),
             collector: Collector::new(plan),
-            bytes: Vec::new(),
-            text: String::new(),
         }
     }
 
-    /// Takes the next bytes of the program and gives the redacted bytes to store.
-    pub fn push(&mut self, bytes: &[u8]) -> &[u8] {
-        self.bytes.clear();
-        self.redactor.push(bytes, &mut self.bytes);
-        self.collect();
-        &self.bytes
+    /// Takes the next bytes of the program and hands on the redacted bytes to store, piece by piece.
+    pub fn push(&mut self, bytes: &[u8], store: &mut dyn FnMut(&[u8])) {
+        let OutputStream { redactor, cleaner, collector, .. } = self;
+        redactor.push_to(bytes, &mut |piece| {
+            store(piece);
+            cleaner.push_to(piece, &mut |text| collector.push(text));
+        });
     }
 
     /// Ends the stream.
     pub fn finish(mut self) -> Finished {
-        self.bytes.clear();
-        self.redactor.finish(&mut self.bytes);
-        self.collect();
-        self.text.clear();
-        self.cleaner.finish(&mut self.text);
-        self.collector.push(&self.text);
+        let (mut rest, mut text) = (Vec::new(), String::new());
+        self.redactor.finish(&mut rest);
+        self.cleaner.push(&rest, &mut text);
+        self.cleaner.finish(&mut text);
+        self.collector.push(&text);
         let mut kept = self.collector.finish();
         if self.cleaner.changed() {
             kept.text = redact_text(&self.secrets, &kept.text);
         }
-        Finished { rest: self.bytes, kept, redactions: self.redactor.redactions() }
-    }
-
-    fn collect(&mut self) {
-        self.text.clear();
-        self.cleaner.push(&self.bytes, &mut self.text);
-        self.collector.push(&self.text);
+        Finished { rest, kept, redactions: self.redactor.redactions() }
     }
 }

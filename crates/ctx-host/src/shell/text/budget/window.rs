@@ -26,7 +26,7 @@ impl Counter {
             return;
         }
         self.ends += memchr::memchr_iter(b'\n', text.as_bytes()).count() as u64;
-        self.chars += text.chars().count() as u64;
+        self.chars += chars(text) as u64;
         self.open = !text.ends_with('\n');
     }
 
@@ -94,8 +94,16 @@ impl Window {
     }
 
     fn fill_tail(&mut self, text: &str) {
+        if let Some((before, end)) = last_ascii(text, self.tail_bound.chars) {
+            // What was gathered before is too old now, and so is the beginning of this.
+            self.dropped = before.chars().next_back();
+            self.tail.clear();
+            self.tail.push_str(end);
+            self.tail_chars = end.len();
+            return;
+        }
         self.tail.push_str(text);
-        self.tail_chars += text.chars().count();
+        self.tail_chars += chars(text);
         // Dropping seldom makes it cheap: a character is moved once in many reads.
         if self.tail_chars > self.tail_bound.chars.saturating_mul(3).saturating_add(TAIL_SLACK_CHARS) {
             self.drop_front(chars_end(&self.tail, self.tail_chars - self.tail_bound.chars));
@@ -136,6 +144,18 @@ impl Window {
             self.tail.drain(..=at);
         }
     }
+}
+
+/// How many characters a text has.
+fn chars(text: &str) -> usize {
+    if text.is_ascii() { text.len() } else { text.chars().count() }
+}
+
+/// Splits a text before its last `n` characters, where these are ASCII and something stands before them.
+fn last_ascii(text: &str, n: usize) -> Option<(&str, &str)> {
+    let at = text.len().checked_sub(n).filter(|at| *at > 0)?;
+    let (before, end) = text.split_at_checked(at)?;
+    end.is_ascii().then_some((before, end))
 }
 
 /// Where the first `n` characters of a text end.

@@ -1,4 +1,4 @@
-//! The prefilter: which positions of a text may begin a rule's anchor, at memory speed.
+//! The exact filter: which positions of a text may begin a rule's anchor.
 //!
 //! A bit for each pair of bytes says whether any anchor begins with that pair, another, for a hash of three
 //! bytes, whether one begins with these three; the 16 KiB of bits stay in the first-level cache. Behind a
@@ -17,6 +17,7 @@ pub(super) enum Target {
 }
 
 /// The beginning of a rule or a value.
+#[derive(Clone, Copy)]
 pub(super) struct Anchor<'a> {
     pub bytes: &'a [u8],
     /// Whether upper and lower case are one.
@@ -105,7 +106,7 @@ impl Filter {
     /// The first position from `from` on where an anchor may begin.
     pub fn next(&self, bytes: &[u8], from: usize) -> Option<usize> {
         let tail = bytes.get(from..)?;
-        let at = tail.windows(3).position(|bytes| self.matches(bytes)).or_else(|| match tail {
+        let at = tail.array_windows().position(|bytes| self.matches(bytes)).or_else(|| match tail {
             // The third byte of the last pair has not come yet.
             [.., a, b] if has(&self.bits, pair(*a, *b)) => Some(tail.len() - 2),
             _ => None,
@@ -113,9 +114,10 @@ impl Filter {
         at.map(|at| from + at)
     }
 
+    /// Whether an anchor may begin with these three bytes.
     #[inline]
-    fn matches(&self, bytes: &[u8]) -> bool {
-        matches!(bytes, [a, b, c] if has(&self.bits, pair(*a, *b)) && has(&self.threes, three(*a, *b, *c)))
+    pub fn matches(&self, [a, b, c]: &[u8; 3]) -> bool {
+        has(&self.bits, pair(*a, *b)) && has(&self.threes, three(*a, *b, *c))
     }
 
     /// The anchors that may begin with these two bytes.

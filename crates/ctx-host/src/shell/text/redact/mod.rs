@@ -7,20 +7,27 @@
 
 mod around;
 mod filter;
+mod masks;
 mod pair;
 mod rules;
+mod search;
 mod shape;
 mod swallow;
 
+use std::ops::Range;
 use std::sync::Arc;
 
-use filter::{Anchor, Filter, Target, Thirds};
+use filter::{Anchor, Target, Thirds};
+use masks::Masks;
 use rules::{Check, RULES, Rule};
+use search::{Candidates, Search};
 use shape::{BACK_BYTES, Left, More, Part, View, is_edge, match_parts};
 use swallow::Swallow;
 
-/// Bytes taken into the work buffer at once.
-const STEP_BYTES: usize = 64 * 1024;
+/// Bytes looked at at once; they and their maps stay in the nearest caches.
+const STEP_BYTES: usize = 32 * 1024;
+/// The beginning of a long piece that is joined to what was held back; the rest is looked at where it lies.
+const SEAM_BYTES: usize = 1024;
 /// A value shorter than this is no secret: too many words would be struck.
 const LITERAL_BYTES_MIN: usize = 8;
 /// Of a longer value the beginning is looked for, and the rest of its line goes with it.
@@ -29,7 +36,7 @@ const LITERAL_BYTES_MAX: usize = 16 * 1024;
 /// The rules and the literal values to look for. Build it once per shell and share it.
 pub struct Secrets {
     literals: Vec<Literal>,
-    filter: Filter,
+    candidates: Candidates,
 }
 
 struct Literal {
@@ -99,14 +106,14 @@ impl Secrets {
             target: Target::Rule(index),
         });
         let anchors: Vec<Anchor<'_>> = of_literals.chain(of_rules).collect();
-        let filter = Filter::new(&anchors);
-        Secrets { literals, filter }
+        let candidates = Candidates::new(&anchors);
+        Secrets { literals, candidates }
     }
 
     /// The first secret that begins at the anchor at `pos`.
     fn confirm(&self, view: View<'_>, pos: usize) -> Result<Option<Found>, More> {
         let (Some(first), Some(second)) = (view.at(pos)?, view.at(pos + 1)?) else { return Ok(None) };
-        for target in self.filter.targets(first, second) {
+        for target in self.candidates.targets(first, second) {
             let found = match *target {
                 Target::Literal(index) => self.confirm_literal(view, pos, index)?,
                 Target::Rule(index) => match RULES.get(index) {
@@ -162,7 +169,7 @@ impl Secrets {
     /// A secret with a shape of its own that begins at `pos`.
     fn shape_at(&self, view: View<'_>, pos: usize) -> Result<Option<Found>, More> {
         let (Some(first), Some(second)) = (view.at(pos)?, view.at(pos + 1)?) else { return Ok(None) };
-        for target in self.filter.targets(first, second) {
+        for target in self.candidates.targets(first, second) {
             let Target::Rule(index) = *target else { continue };
             let Some(rule) = RULES.get(index) else { continue };
             if let Check::Shape { .. } = rule.check
@@ -222,6 +229,7 @@ fn is_secret_value(value: &[u8]) -> bool {
 /// The streaming filter.
 pub struct Redactor {
     secrets: Arc<Secrets>,
+    masks: Masks,
     /// What was emitted last (for looks to the left), then what is held back.
     work: Vec<u8>,
     /// How much of `work` was emitted.
@@ -230,29 +238,116 @@ pub struct Redactor {
     next: usize,
     swallow: Option<Swallow>,
     redactions: u64,
+    /// What is certain, until it is handed on.
+    certain: Vec<Piece>,
+    /// Where the window that is looked at lies in what its pieces are taken from.
+    base: usize,
 }
+
+/// A piece of what comes out.
+#[derive(Debug, Clone)]
+enum Piece {
+    Bytes(Range<usize>),
+    Mark(Kind),
+}
+
+/// Takes what is certain, piece by piece.
+type Sink<'a> = &'a mut dyn FnMut(&[u8]);
 
 impl Redactor {
     pub fn new(secrets: Arc<Secrets>) -> Redactor {
-        Redactor { secrets, work: Vec::new(), done: 0, next: 0, swallow: None, redactions: 0 }
+        Redactor {
+            secrets,
+            masks: Masks::default(),
+            work: Vec::new(),
+            done: 0,
+            next: 0,
+            swallow: None,
+            redactions: 0,
+            certain: Vec::new(),
+            base: 0,
+        }
     }
 
     /// Takes the next bytes and appends to `out` what is certain by now.
     pub fn push(&mut self, bytes: &[u8], out: &mut Vec<u8>) {
-        for step in bytes.chunks(STEP_BYTES) {
-            self.work.extend_from_slice(step);
-            self.scan(false, out);
-            let from = self.done.min(self.next).saturating_sub(BACK_BYTES);
-            self.work.drain(..from);
-            self.done -= from;
-            self.next -= from;
+        self.push_to(bytes, &mut |piece| out.extend_from_slice(piece));
+    }
+
+    /// Takes the next bytes and hands on what is certain by now; most of it is not copied.
+    pub fn push_to(&mut self, bytes: &[u8], sink: Sink<'_>) {
+        let mut rest = bytes;
+        while !rest.is_empty() {
+            let held = self.work.len();
+            let (seam, after) = rest.split_at(rest.len().min(if held == 0 { 0 } else { SEAM_BYTES }));
+            if !seam.is_empty() {
+                let mut work = std::mem::take(&mut self.work);
+                work.extend_from_slice(seam);
+                self.scan(View { bytes: &work, last: false });
+                self.hand_on(&work, sink);
+                self.work = work;
+                if after.is_empty() || self.done.min(self.next) < held + BACK_BYTES {
+                    let from = self.forget_before();
+                    self.work.drain(..from);
+                    rest = after;
+                    continue;
+                }
+                // All that still matters lies in `rest` itself.
+                self.done -= held;
+                self.next -= held;
+                self.work.clear();
+            }
+            self.scan_in_place(rest, sink);
+            return;
         }
+    }
+
+    /// Looks at bytes where they lie, window by window, and holds back their end.
+    fn scan_in_place(&mut self, bytes: &[u8], sink: Sink<'_>) {
+        let mut step = STEP_BYTES;
+        loop {
+            let rest = bytes.get(self.base..).unwrap_or_default();
+            let window = rest.get(..step).unwrap_or(rest);
+            self.scan(View { bytes: window, last: false });
+            let from = self.forget_before();
+            // Where more is held back than a window holds, the window grows.
+            step = if from == 0 { step * 2 } else { STEP_BYTES };
+            self.base += from;
+            if window.len() == rest.len() {
+                self.work.extend_from_slice(bytes.get(self.base..).unwrap_or_default());
+                return self.hand_on(bytes, sink);
+            }
+        }
+    }
+
+    /// Hands on what is certain; its pieces lie in `source`.
+    fn hand_on(&mut self, source: &[u8], sink: Sink<'_>) {
+        for piece in self.certain.drain(..) {
+            match piece {
+                Piece::Bytes(range) => sink(source.get(range).unwrap_or_default()),
+                Piece::Mark(Kind::Rule(kind)) => sink(format!("[REDACTED:{kind}]").as_bytes()),
+                Piece::Mark(Kind::Literal(index)) => {
+                    let literal = self.secrets.literals.get(index);
+                    sink(literal.map_or("[REDACTED:env]", |literal| literal.marker.as_str()).as_bytes());
+                }
+            }
+        }
+        self.base = 0;
+    }
+
+    /// Gives up what is neither held back nor near enough to be looked back at; says how much that is.
+    fn forget_before(&mut self) -> usize {
+        let from = self.done.min(self.next).saturating_sub(BACK_BYTES);
+        self.done -= from;
+        self.next -= from;
+        from
     }
 
     /// Ends the stream: appends what was held back. The redactor may be used for another stream.
     pub fn finish(&mut self, out: &mut Vec<u8>) {
-        self.scan(true, out);
-        self.work.clear();
+        let work = std::mem::take(&mut self.work);
+        self.scan(View { bytes: &work, last: true });
+        self.hand_on(&work, &mut |piece| out.extend_from_slice(piece));
         (self.done, self.next) = (0, 0);
         self.swallow = None;
     }
@@ -267,31 +362,41 @@ impl Redactor {
         self.work.len() - self.done
     }
 
-    fn scan(&mut self, last: bool, out: &mut Vec<u8>) {
+    fn scan(&mut self, view: View<'_>) {
         let secrets = Arc::clone(&self.secrets);
-        let work = std::mem::take(&mut self.work);
-        let view = View { bytes: &work, last };
-        while self.pass_rest(view) {
-            let Some(pos) = secrets.filter.next(&work, self.next) else {
-                self.emit_to(view, self.safe_end(view), out);
+        let mut masks = std::mem::take(&mut self.masks);
+        if self.pass_rest(view) {
+            let mut search = Search::new(&secrets.candidates, &mut masks, view.bytes, self.next);
+            self.look(&secrets, view, &mut search);
+        }
+        self.masks = masks;
+    }
+
+    fn look(&mut self, secrets: &Secrets, view: View<'_>, search: &mut Search<'_>) {
+        loop {
+            let Some(pos) = search.next() else {
+                self.emit_to(self.safe_end(view));
                 self.next = self.done;
-                break;
+                return;
             };
             match secrets.confirm(view, pos) {
                 // What ends before `done` went with the last secret.
                 Ok(Some(found)) if found.to > self.done => {
-                    self.emit_to(view, found.from, out);
-                    self.mark(found, out);
+                    self.emit_to(found.from);
+                    self.mark(found);
+                    if !self.pass_rest(view) {
+                        return;
+                    }
+                    search.seek(self.next);
                 }
-                Ok(_) => self.next = pos + 1,
+                Ok(_) => {}
                 Err(More) => {
-                    self.emit_to(view, pos, out);
+                    self.emit_to(pos);
                     self.next = pos;
-                    break;
+                    return;
                 }
             }
         }
-        self.work = work;
     }
 
     /// Skips the rest of the last secret; `false` when it goes on past the bytes at hand.
@@ -314,28 +419,24 @@ impl Redactor {
     /// All bytes but a last one that may begin an anchor.
     fn safe_end(&self, view: View<'_>) -> usize {
         match view.bytes.last() {
-            Some(byte) if !view.last && self.secrets.filter.may_begin(*byte) => view.bytes.len() - 1,
+            Some(byte) if !view.last && self.secrets.candidates.may_begin(*byte) => view.bytes.len() - 1,
             _ => view.bytes.len(),
         }
     }
 
-    fn emit_to(&mut self, view: View<'_>, to: usize, out: &mut Vec<u8>) {
-        out.extend_from_slice(view.bytes.get(self.done..to).unwrap_or_default());
+    fn emit_to(&mut self, to: usize) {
+        if to > self.done {
+            let (from, to) = (self.base + self.done, self.base + to);
+            match self.certain.last_mut() {
+                Some(Piece::Bytes(last)) if last.end == from => last.end = to,
+                _ => self.certain.push(Piece::Bytes(from..to)),
+            }
+        }
         self.done = self.done.max(to);
     }
 
-    fn mark(&mut self, found: Found, out: &mut Vec<u8>) {
-        match found.kind {
-            Kind::Rule(kind) => {
-                out.extend_from_slice(b"[REDACTED:");
-                out.extend_from_slice(kind.as_bytes());
-                out.push(b']');
-            }
-            Kind::Literal(index) => {
-                let marker = self.secrets.literals.get(index).map_or("[REDACTED:env]", |l| l.marker.as_str());
-                out.extend_from_slice(marker.as_bytes());
-            }
-        }
+    fn mark(&mut self, found: Found) {
+        self.certain.push(Piece::Mark(found.kind));
         self.redactions += 1;
         self.done = self.done.max(found.to);
         self.next = self.done;

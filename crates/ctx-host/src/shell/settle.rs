@@ -1,0 +1,78 @@
+//! What a shell says of itself after a command: traps, options and exported variables.
+//!
+//! The caller has its answer before that: it waits for the command, not for the shell's housekeeping. The
+//! report is read before the next command, or a moment later where none comes.
+
+use std::time::Duration;
+
+use tokio::io::AsyncReadExt;
+use tokio::time::Instant;
+
+use super::dialect::Report;
+use super::driver::Driver;
+use super::error::ShellError;
+use super::run::RunError;
+use super::scan::{Part, Scanner};
+
+/// A shell without a next command is asked for its report after this long: by then it has told it all, and
+/// one read takes it.
+pub(super) const SETTLE_AFTER: Duration = Duration::from_millis(2);
+/// A shell that takes longer for its report than this will not end it.
+const SETTLE_MAX: Duration = Duration::from_secs(10);
+
+/// A report that has not come to its end.
+pub(super) struct Unsettled {
+    pub scanner: Scanner,
+    /// Whether the command was stopped.
+    pub stopped: bool,
+    /// When it is read where no command comes before.
+    pub due: Instant,
+}
+
+impl Driver {
+    /// Reads the rest of the last command's report and takes over what it says.
+    pub(super) async fn settle(&mut self) -> Result<(), ShellError> {
+        let Some(mut unsettled) = self.unsettled.take() else { return Ok(()) };
+        if let Err(error) = self.read_report(&mut unsettled.scanner).await {
+            return Err(self.closed(&error));
+        }
+        match Report::parse(unsettled.scanner.report()) {
+            Some(report) if unsettled.scanner.done() => self.take_over(report, unsettled.stopped),
+            // It died in the middle of it: what held before still holds.
+            _ => self.cut_report = true,
+        }
+        Ok(())
+    }
+
+    async fn read_report(&mut self, scanner: &mut Scanner) -> Result<(), RunError> {
+        let closing = self.shared.closing.clone();
+        let give_up = Instant::now() + SETTLE_MAX;
+        let mut killed = false;
+        while !scanner.done() {
+            let ended = self.ended.is_some();
+            // What the shell has printed is read before its end is believed.
+            tokio::select! {
+                biased;
+                read = self.streams.stdout.read(&mut self.buffers.0) => {
+                    let count = read.map_err(RunError::Lost)?;
+                    let late = &mut self.late.0;
+                    let mut sink = |part: Part<'_>| match part {
+                        Part::Late(bytes) | Part::Body(bytes) | Part::After(bytes) => late.push(bytes),
+                    };
+                    match self.buffers.0.get(..count) {
+                        None | Some([]) => scanner.finish(&mut sink),
+                        Some(bytes) => scanner.push(bytes, &mut sink),
+                    }
+                }
+                () = closing.cancelled() => return Err(RunError::Closing),
+                code = self.connection.wait(), if !ended => self.ended = Some(code),
+                () = std::future::ready(()), if ended => return Ok(()),
+                () = tokio::time::sleep_until(give_up), if !killed => {
+                    killed = true;
+                    self.connection.kill_interpreter();
+                }
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,442 @@
+//! Where in a window a secret may begin, at memory speed.
+//!
+//! A rule is found by what it cannot be without, and what is rare in ordinary text: a shape by a long word, a
+//! pair or a URL by its separator, an option by its dashes, the rest by literals of four bytes and more. What
+//! follows may lie beyond the window's end, so near to it the exact filter looks at every byte.
+
+use aho_corasick::packed;
+use aho_corasick::{AhoCorasick, Input};
+
+use super::filter::{Anchor, Filter, Target};
+use super::masks::{Masks, WORD_BYTES_MIN, is_word, next_bit_where};
+use super::rules::{Check, RULES};
+use super::shape::{Class, Part};
+
+/// Near to its end a window is looked at byte by byte. No separator is farther from its name, no anchor
+/// longer.
+const EXACT_BYTES: usize = 160;
+/// A window shorter than this is not worth its maps.
+const MAPPED_BYTES_MIN: usize = 512;
+/// What may stand between a name and its separator, at most.
+const GAP_BYTES_MAX: usize = 96;
+/// An option's name, at most.
+const OPTION_BYTES_MAX: usize = 64;
+/// Of a value, as much is looked for at once.
+const LITERAL_BYTES: usize = 16;
+
+/// How an anchor is found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Way {
+    /// It begins a long word.
+    Word,
+    /// A separator stands in it or behind it, or dashes before it.
+    Joint,
+    /// By its own bytes.
+    Literal,
+}
+
+/// What to look for.
+pub(super) struct Candidates {
+    /// Every anchor.
+    exact: Filter,
+    /// The anchors of long words.
+    words: Filter,
+    literals: Literals,
+}
+
+/// Literals, and how far before each its anchor begins.
+struct Literals {
+    finder: Finder,
+    back: Vec<usize>,
+}
+
+enum Finder {
+    Packed(packed::Searcher),
+    /// Where there are too many values, or the processor has not what it takes.
+    Automaton(AhoCorasick),
+    Nothing,
+}
+
+impl Candidates {
+    pub fn new(anchors: &[Anchor<'_>]) -> Candidates {
+        let words: Vec<Anchor<'_>> =
+            anchors.iter().filter(|anchor| way(anchor) == Way::Word).copied().collect();
+        let literals = anchors.iter().filter(|anchor| way(anchor) == Way::Literal);
+        Candidates {
+            exact: Filter::new(anchors),
+            words: Filter::new(&words),
+            literals: Literals::new(literals.flat_map(spellings).collect()),
+        }
+    }
+
+    /// The anchors that may begin with these two bytes.
+    pub fn targets(&self, first: u8, second: u8) -> &[Target] {
+        self.exact.targets(first, second)
+    }
+
+    /// Whether an anchor may begin with this byte, the second not being known yet.
+    pub fn may_begin(&self, byte: u8) -> bool {
+        self.exact.may_begin(byte)
+    }
+}
+
+fn way(anchor: &Anchor<'_>) -> Way {
+    let Target::Rule(index) = anchor.target else { return Way::Literal };
+    let Some(rule) = RULES.get(index) else { return Way::Literal };
+    match rule.check {
+        Check::Shape { parts, .. } if word_len(rule.anchor, parts) >= WORD_BYTES_MIN => Way::Word,
+        Check::Shape { .. } if rule.anchor == "sig=" => Way::Joint,
+        Check::Shape { .. } | Check::Bearer => Way::Literal,
+        Check::AfterDigits { .. }
+        | Check::Pair(_)
+        | Check::Authorization
+        | Check::UrlUser
+        | Check::PemBlock => Way::Joint,
+    }
+}
+
+/// How many bytes of a word a shape begins with, at least.
+fn word_len(anchor: &str, parts: &[Part]) -> usize {
+    if !anchor.bytes().all(is_word) {
+        return 0;
+    }
+    let mut len = anchor.len();
+    for part in parts {
+        let (more, whole) = match *part {
+            Part::Lit(text) => (text.len(), text.bytes().all(is_word)),
+            Part::Run(class, min, _) | Part::Open(class, min) => {
+                (min, !matches!(class, Class::Base64 | Class::Percent | Class::Bare))
+            }
+        };
+        if !whole {
+            break;
+        }
+        len += more;
+    }
+    len
+}
+
+/// The bytes to look for in any case of letters, and how far behind the anchor's beginning they stand.
+fn spellings(anchor: &Anchor<'_>) -> Vec<(Vec<u8>, usize)> {
+    let bytes = anchor.bytes.get(..LITERAL_BYTES).unwrap_or(anchor.bytes);
+    if !anchor.fold {
+        return vec![(bytes.to_vec(), 0)];
+    }
+    // Few letters mean few spellings; the end of a word is rarer than its beginning.
+    let back = bytes.len().saturating_sub(4);
+    let mut all = vec![Vec::new()];
+    for byte in bytes.get(back..).unwrap_or_default() {
+        let (lower, upper) = (byte.to_ascii_lowercase(), byte.to_ascii_uppercase());
+        let cases = if lower == upper { vec![lower] } else { vec![lower, upper] };
+        all = all.iter().flat_map(|text| cases.iter().map(|case| [text, &[*case][..]].concat())).collect();
+    }
+    all.into_iter().map(|text| (text, back)).collect()
+}
+
+impl Literals {
+    fn new(all: Vec<(Vec<u8>, usize)>) -> Literals {
+        let (texts, back): (Vec<Vec<u8>>, Vec<usize>) = all.into_iter().unzip();
+        let packed = packed::Config::new().builder().extend(&texts).build();
+        let finder = match packed {
+            Some(searcher) => Finder::Packed(searcher),
+            None => AhoCorasick::new(&texts).map_or(Finder::Nothing, Finder::Automaton),
+        };
+        Literals { finder, back }
+    }
+
+    /// Where the next literal stands, and where its anchor begins.
+    fn next(&self, bytes: &[u8], from: usize) -> Option<(usize, usize)> {
+        let found = match &self.finder {
+            Finder::Packed(searcher) => searcher.find_in(bytes, (from..bytes.len()).into()),
+            Finder::Automaton(automaton) => automaton.find(Input::new(bytes).range(from..)),
+            Finder::Nothing => None,
+        }?;
+        let back = self.back.get(found.pattern().as_usize()).copied().unwrap_or(0);
+        Some((found.start(), found.start().saturating_sub(back)))
+    }
+}
+
+/// One way of looking: how far it has looked, and what it has found.
+#[derive(Debug, Clone, Copy)]
+struct Look {
+    at: usize,
+    found: Option<usize>,
+    over: bool,
+}
+
+impl Look {
+    fn from(at: usize) -> Look {
+        Look { at, found: None, over: false }
+    }
+}
+
+/// A search through one window.
+pub(super) struct Search<'a> {
+    candidates: &'a Candidates,
+    masks: &'a Masks,
+    bytes: &'a [u8],
+    /// From here on every byte is looked at.
+    exact_from: usize,
+    floor: usize,
+    words: Look,
+    separators: Look,
+    colons: Look,
+    dashes: Look,
+    literals: Look,
+    exact: Look,
+}
+
+impl<'a> Search<'a> {
+    /// Looks from `from` on. The masks are made for this window.
+    pub fn new(candidates: &'a Candidates, masks: &'a mut Masks, bytes: &'a [u8], from: usize) -> Search<'a> {
+        let mapped = bytes.len() >= MAPPED_BYTES_MIN;
+        if mapped {
+            masks.map(bytes);
+        }
+        let exact_from = if mapped { bytes.len() - EXACT_BYTES } else { 0 };
+        let nowhere = Look::from(0);
+        let mut search = Search {
+            candidates,
+            masks,
+            bytes,
+            exact_from,
+            floor: from,
+            words: nowhere,
+            separators: nowhere,
+            colons: nowhere,
+            dashes: nowhere,
+            literals: nowhere,
+            exact: nowhere,
+        };
+        search.seek(from);
+        search
+    }
+
+    /// Goes on from `from`, which may lie before what was found last.
+    pub fn seek(&mut self, from: usize) {
+        self.floor = from;
+        self.exact = Look::from(from.max(self.exact_from));
+        self.words = Look::from(from);
+        self.separators = Look::from(from);
+        self.colons = Look::from(from);
+        self.dashes = Look::from(from.saturating_sub(OPTION_BYTES_MAX + 2));
+        self.literals = Look::from(from);
+        if self.exact_from == 0 {
+            let Search { words, separators, colons, dashes, literals, .. } = self;
+            for look in [words, separators, colons, dashes, literals] {
+                look.over = true;
+            }
+        }
+    }
+
+    /// The next position where an anchor may begin.
+    pub fn next(&mut self) -> Option<usize> {
+        self.look(|search| &mut search.words, Search::next_word);
+        self.look(|search| &mut search.separators, Search::next_separator);
+        self.look(|search| &mut search.colons, Search::next_colon);
+        self.look(|search| &mut search.dashes, Search::next_dashes);
+        self.look(|search| &mut search.literals, Search::next_literal);
+        self.look(|search| &mut search.exact, Search::next_exact);
+        let Search { words, separators, colons, dashes, literals, exact, .. } = self;
+        let looks = [words, separators, colons, dashes, literals, exact];
+        let first = looks.into_iter().filter(|look| look.found.is_some()).min_by_key(|look| look.found)?;
+        first.found.take()
+    }
+
+    fn look(&mut self, which: fn(&mut Self) -> &mut Look, next: fn(&mut Self) -> Option<usize>) {
+        let look = which(self);
+        if look.over || look.found.is_some() {
+            return;
+        }
+        let found = next(self);
+        let look = which(self);
+        look.found = found;
+        look.over = found.is_none();
+    }
+
+    fn next_word(&mut self) -> Option<usize> {
+        let Search { candidates, masks, bytes, .. } = *self;
+        let is_anchor = |at: usize| {
+            let three = bytes.get(at..).and_then(<[u8]>::first_chunk);
+            three.is_some_and(|three| candidates.words.matches(three))
+        };
+        while self.words.at < self.exact_from {
+            let (block, first) = (self.words.at / 64, self.words.at % 64);
+            // Where all is one word, bytes are faster looked at in a row than bit by bit.
+            let found = match masks.words.get(block)? {
+                0 => None,
+                &u64::MAX => {
+                    let row = bytes.get(self.words.at..block * 64 + 66)?;
+                    let found = row.array_windows().position(|three| candidates.words.matches(three));
+                    found.map(|found| self.words.at + found)
+                }
+                bits => next_bit_where(&[bits & u64::MAX << first], 0, |bit| is_anchor(block * 64 + bit))
+                    .map(|bit| block * 64 + bit),
+            };
+            self.words.at = found.map_or((block + 1) * 64, |at| at + 1);
+            if found.is_some() {
+                return found.filter(|at| *at < self.exact_from);
+            }
+        }
+        None
+    }
+
+    fn next_separator(&mut self) -> Option<usize> {
+        let (range, mut anchor) = (self.floor..self.exact_from, None);
+        let at = next_bit_where(&self.masks.separators, self.separators.at, |at| {
+            anchor = at_separator(self.bytes, at).filter(|anchor| range.contains(anchor));
+            anchor.is_some()
+        })?;
+        self.separators.at = at + 1;
+        anchor
+    }
+
+    /// A colon that is itself the beginning of an anchor.
+    fn next_colon(&mut self) -> Option<usize> {
+        let at = next_bit_where(&self.masks.separators, self.colons.at, |at| {
+            matches!(self.bytes.get(at..at + 3), Some(b"://" | b":AA"))
+        })?;
+        self.colons.at = at + 1;
+        Some(at).filter(|at| *at < self.exact_from)
+    }
+
+    fn next_dashes(&mut self) -> Option<usize> {
+        let (range, mut anchor) = (self.floor..self.exact_from, None);
+        let at = next_bit_where(&self.masks.dashes, self.dashes.at, |at| {
+            anchor = at_dashes(self.bytes, at).filter(|anchor| range.contains(anchor));
+            anchor.is_some()
+        })?;
+        self.dashes.at = at + 1;
+        anchor
+    }
+
+    fn next_literal(&mut self) -> Option<usize> {
+        while let Some((at, anchor)) = self.candidates.literals.next(self.bytes, self.literals.at) {
+            self.literals.at = at + 1;
+            if (self.floor..self.exact_from).contains(&anchor) {
+                return Some(anchor);
+            }
+        }
+        None
+    }
+
+    fn next_exact(&mut self) -> Option<usize> {
+        let at = self.candidates.exact.next(self.bytes, self.exact.at)?;
+        self.exact.at = at + 1;
+        Some(at)
+    }
+}
+
+/// The anchor that ends before the separator at `at`, or with it.
+#[inline]
+fn at_separator(bytes: &[u8], at: usize) -> Option<usize> {
+    match bytes.get(..at)? {
+        [.., b's', b'i', b'g'] if bytes.get(at) == Some(&b'=') => Some(at - 3),
+        // Names end with letters of few kinds.
+        [.., b'd' | b'e' | b's' | b't' | b'n' | b'l' | b'h' | b'y']
+        | [.., b'D' | b'E' | b'S' | b'T' | b'N' | b'L' | b'H' | b'Y'] => ends_name(bytes, at),
+        [.., b' ' | b'\t' | b'"' | b'\'' | b'`' | b'\\' | b']' | b'0'..=b'9' | b'm' | b'K'] => {
+            ends_name(bytes, name_end(bytes, at))
+        }
+        _ => None,
+    }
+}
+
+/// The anchor of an option or a key block whose last two dashes stand at `at`.
+fn at_dashes(bytes: &[u8], at: usize) -> Option<usize> {
+    let name = bytes.get(at + 2..)?;
+    if name.get(..6).is_some_and(|word| word.eq_ignore_ascii_case(b"begin ")) {
+        return Some(at + 1);
+    }
+    let name = name.get(..OPTION_BYTES_MAX).unwrap_or(name);
+    let len = name.iter().take_while(|byte| Class::Url.has(**byte)).count();
+    let end = at + 2 + len;
+    // A number may end it.
+    let digits = bytes.get(..end)?.iter().rev().take(3).take_while(|byte| byte.is_ascii_digit()).count();
+    ends_name(bytes, end - digits)
+}
+
+/// Where the name before a separator ends: what may stand between the two is skipped.
+fn name_end(bytes: &[u8], separator: usize) -> usize {
+    let least = separator.saturating_sub(GAP_BYTES_MAX);
+    let mut before = bytes.get(least..separator).unwrap_or_default();
+    loop {
+        before = match before {
+            [rest @ .., b' ' | b'\t' | b'"' | b'\'' | b'`' | b'\\' | b']' | b'0'..=b'9'] => rest,
+            [.., b'm' | b'K'] => match colour_len(before) {
+                Some(len) => before.get(..before.len() - len).unwrap_or_default(),
+                None => break,
+            },
+            _ => break,
+        }
+    }
+    least + before.len()
+}
+
+/// The length of the colour sequence that ends here.
+fn colour_len(before: &[u8]) -> Option<usize> {
+    let (_, rest) = before.split_last()?;
+    let numbers = rest.iter().rev().take_while(|byte| byte.is_ascii_digit() || **byte == b';').count();
+    let head = rest.get(..rest.len() - numbers)?;
+    head.ends_with(b"\x1b[").then_some(numbers + 3)
+}
+
+/// The anchor that ends at `end`.
+#[inline]
+fn ends_name(bytes: &[u8], end: usize) -> Option<usize> {
+    let anchor = name_with_end(*bytes.get(..end)?.last_chunk()?)?;
+    let start = end.checked_sub(anchor.len())?;
+    bytes.get(start..end)?.eq_ignore_ascii_case(anchor).then_some(start)
+}
+
+/// The anchor of the names before separators that ends with these two letters.
+#[inline]
+fn name_with_end([first, last]: [u8; 2]) -> Option<&'static [u8]> {
+    Some(match &[first | 0x20, last | 0x20] {
+        b"rd" => b"sword",
+        b"wd" => b"wd",
+        b"se" => b"phrase",
+        b"ss" => b"ss",
+        b"et" => b"cret",
+        b"en" => b"oken",
+        b"al" => b"redential",
+        b"ls" => b"redentials",
+        b"th" => b"_auth",
+        b"ey" => b"ey",
+        b"on" => b"zation",
+        _ => return None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_name_before_a_separator_is_known_by_its_end() {
+        for rule in RULES {
+            if let Check::Pair(_) | Check::Authorization = rule.check {
+                let anchor = rule.anchor.as_bytes();
+                let end = *anchor.last_chunk().unwrap();
+                assert_eq!(name_with_end(end), Some(anchor), "{}", rule.anchor);
+                let text = format!("{}=", rule.anchor.to_uppercase());
+                assert_eq!(at_separator(text.as_bytes(), anchor.len()), Some(0), "{text}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_literal_is_long_enough_to_be_rare() {
+        for (index, rule) in RULES.iter().enumerate() {
+            let anchor = Anchor {
+                bytes: rule.anchor.as_bytes(),
+                fold: rule.fold,
+                thirds: super::super::filter::Thirds::Any,
+                target: Target::Rule(index),
+            };
+            if way(&anchor) == Way::Literal {
+                assert!(spellings(&anchor).iter().all(|(text, _)| text.len() >= 4), "{}", rule.anchor);
+            }
+        }
+    }
+}
