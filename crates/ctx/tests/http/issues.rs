@@ -454,6 +454,36 @@ fn a_killed_daemon_keeps_issues_todos_and_bindings() {
 }
 
 #[test]
+fn an_issue_is_of_one_project_and_its_sessions_alone_work_on_it() {
+    let http = Http::start();
+    let dir = http.daemon.path("src");
+    std::fs::create_dir_all(dir.join(".ctx")).unwrap();
+    let file = "version: 1\nproject: music\nprimary: {model: \"debug:script\"}\n";
+    std::fs::write(dir.join(".ctx/project.yaml"), file).unwrap();
+    http.call("POST", "/projects", Some(&json!({ "directory": dir }).to_string())).json(201);
+    http.titled("Of the default project");
+    let made = http.call("POST", "/projects/music/issues", Some(r#"{"title":"A song"}"#)).json(201);
+    assert_eq!((&made["number"], &made["project"]), (&json!(1), &json!("music")), "numbers are per project");
+    let id = text(&made["id"]);
+    let elsewhere = http.session("{}");
+    assert_eq!(http.bind(&elsewhere, &id).code(400), "EINVAL");
+    let body = json!({ "bound_issue": id }).to_string();
+    let count =
+        |project: &str| http.get(&format!("/projects/{project}/sessions"))["items"].as_array().map(Vec::len);
+    assert_eq!(http.call("POST", "/projects/default/sessions", Some(&body)).code(400), "EINVAL");
+    assert_eq!(count("default"), Some(1), "what is refused makes no session");
+    let session = http.call("POST", "/projects/music/sessions", Some(&body)).json(201);
+    assert_eq!(session["bound_issue"], json!(id));
+    let said = http.play(&text(&session["id"]), &json!([todo(&json!({ "op": "init", "items": ["a"] }))]));
+    assert_eq!(result_of(&said), "1. [ ] a");
+    // Restarted, it is another session: the issue is free.
+    let path = format!("/sessions/{}/restart", text(&session["id"]));
+    let next = http.call("POST", &path, None).json(201);
+    assert_eq!(next["bound_issue"], Value::Null);
+    http.bind(&text(&next["id"]), &id).json(200);
+}
+
+#[test]
 fn the_index_has_issues_and_todos_and_is_built_again_from_the_logs() {
     let mut http = Http::start();
     let (session, issue) = (http.playing(), http.titled("Indexed"));
