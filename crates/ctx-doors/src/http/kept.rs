@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use axum::body::Bytes;
+use ctx_engine::ListWish;
 use ctx_session::SessionId;
 
 use super::messages::Wanted;
@@ -23,6 +24,8 @@ pub struct KeptPages {
 struct Table {
     /// None: the session itself.
     pages: HashMap<(SessionId, Option<Wanted>), Kept>,
+    /// Lists by user; `next_seq` is the version of all lists.
+    lists: HashMap<(u32, ListWish), Kept>,
     bytes: usize,
 }
 
@@ -59,6 +62,27 @@ impl KeptPages {
     /// `next_seq`: as it was before the page was read.
     pub(super) fn put(&self, session: SessionId, wanted: Wanted, next_seq: u64, text: &Bytes) {
         self.keep((session, Some(wanted)), next_seq, text);
+    }
+
+    /// A page of sessions, if nothing in any list has changed.
+    pub(super) fn list(&self, uid: u32, wish: &ListWish, version: u64) -> Option<Bytes> {
+        let table = self.lock();
+        let kept = table.lists.get(&(uid, wish.clone())).filter(|kept| kept.next_seq == version)?;
+        Some(kept.text.clone())
+    }
+
+    /// `version`: as it was before the page was made.
+    pub(super) fn put_list(&self, uid: u32, wish: ListWish, version: u64, text: &Bytes) {
+        if text.len() > PAGE_BYTES_MAX {
+            return;
+        }
+        let mut table = self.lock();
+        if table.bytes + text.len() > BYTES_MAX {
+            *table = Table::default();
+        }
+        table.bytes += text.len();
+        let old = table.lists.insert((uid, wish), Kept { next_seq: version, text: text.clone() });
+        table.bytes -= old.map_or(0, |old| old.text.len());
     }
 
     fn keep(&self, key: (SessionId, Option<Wanted>), next_seq: u64, text: &Bytes) {

@@ -76,8 +76,17 @@ pub(super) async fn list(
         limit: query.limit.unwrap_or(PAGE).clamp(1, PAGE_MAX),
         after: cursor,
     };
-    let page = api.engine.page(caller, wish).await?;
+    // Asked first: what changes while the page is made makes it a page of the past.
+    let version = api.engine.lists_version();
+    if let Some(text) = api.pages.list(caller.uid, &wish, version) {
+        return Ok(json_text(text));
+    }
+    let page = api.engine.page(caller, wish.clone()).await?;
     if let Some(text) = page_text(&api, &page)? {
+        let text = Bytes::from(text);
+        if wish.text.is_none() {
+            api.pages.put_list(caller.uid, wish, version, &text);
+        }
         return Ok(json_text(text));
     }
     let shown = |(summary, details): &(Summary, Option<Arc<Details>>)| match details {
