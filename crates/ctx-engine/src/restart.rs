@@ -35,6 +35,8 @@ impl Engine {
         let owner = self.owner_as_caller(caller, &old);
         let agent = self.agent_now(caller, &old).await?;
         let plan = self.plan(owner, &agent, None, Some(old.cwd.clone())).await?;
+        let known = self.show(caller, old.id()).await.ok();
+        let issue = known.and_then(|(_, details)| details.bound_issue);
         let over = old.state.is_over();
         if !over {
             self.end(caller, old.id()).await?;
@@ -49,7 +51,12 @@ impl Engine {
             cwd: Some(old.cwd),
             client,
         };
-        self.create_planned(owner, new, plan).await
+        let made = self.create_planned(owner, new, plan).await?;
+        if let Some(issue) = issue {
+            // The work goes on, unless another session has taken it up.
+            let _ = self.bind(caller, made, issue).await;
+        }
+        Ok(made)
     }
 
     /// The new session is the owner's, also when the daemon's owner restarts it.

@@ -476,11 +476,15 @@ fn an_issue_is_of_one_project_and_its_sessions_alone_work_on_it() {
     assert_eq!(session["bound_issue"], json!(id));
     let said = http.play(&text(&session["id"]), &json!([todo(&json!({ "op": "init", "items": ["a"] }))]));
     assert_eq!(result_of(&said), "1. [ ] a");
-    // Restarted, it is another session: the issue is free.
-    let path = format!("/sessions/{}/restart", text(&session["id"]));
-    let next = http.call("POST", &path, None).json(201);
-    assert_eq!(next["bound_issue"], Value::Null);
-    http.bind(&text(&next["id"]), &id).json(200);
+    // Restarted, it works on the same issue, unless another has taken it up.
+    let restart = |session: &Value| {
+        http.call("POST", &format!("/sessions/{}/restart", text(&session["id"])), None).json(201)
+    };
+    let second = restart(&session);
+    assert_eq!(second["bound_issue"], json!(id));
+    assert_eq!(http.get(&format!("/issues/{id}"))["session_id"], second["id"]);
+    assert_eq!(restart(&session)["bound_issue"], Value::Null);
+    assert_eq!(http.bound(&text(&second["id"])), json!(id));
 }
 
 #[test]

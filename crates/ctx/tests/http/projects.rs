@@ -92,7 +92,7 @@ fn a_projects_agent_answers_with_its_prompt_policy_model_and_tools() {
     assert_eq!((&dump["prompt"], &dump["model"]), (&json!("You are the band.\n"), &json!("debug/script")));
     let tools: Vec<&str> =
         dump["tools"].as_array().unwrap().iter().filter_map(|tool| tool["name"].as_str()).collect();
-    assert_eq!(tools, ["fs.read"], "of those that are named, those there are");
+    assert_eq!(tools, ["fs.read", "todo"], "those that are named");
     let read = |path: &str| json!({"script": [{"tool": {"name": "fs.read", "input": {"path": path}}}, {"dump": true}]});
     let said = http.daemon.ctx(&["send", "-a", "band", &read("score.txt").to_string()]).ok();
     assert!(said.contains("do re mi"), "the project is where it works: {said}");
