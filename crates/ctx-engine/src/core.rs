@@ -12,7 +12,7 @@ use ctx_session::conversation::Conversation;
 use ctx_session::record::{Decoded, SessionMeta};
 use ctx_session::rules::Given;
 use ctx_session::{Body, Command, IdSource, Limits, Record, Refusal, Session, Timestamp};
-use ctx_views::files::SessionFiles;
+use ctx_views::files::{PackFile, SessionFiles};
 
 use crate::behind::Behind;
 
@@ -231,12 +231,9 @@ impl Core {
         Ok(texts)
     }
 
-    /// Shows what a model is about to be sent.
-    pub fn show_pack(&self, json: &[u8]) {
-        let shown = self.files.as_ref().map_or(Ok(()), |files| files.write_pack(json));
-        if let Err(error) = shown {
-            tracing::warn!(log = %self.log, %error, "context/pack.json could not be written");
-        }
+    /// Where what a model is sent is shown; None for a temp session.
+    pub fn pack_file(&self) -> Option<PackFile> {
+        self.files.as_ref().map(SessionFiles::pack_file)
     }
 
     /// A view that fails never fails a session: it is caught up from the log with the next commit.

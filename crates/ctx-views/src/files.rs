@@ -50,6 +50,23 @@ pub struct SessionFiles {
     stale: bool,
 }
 
+/// What goes to the model. Not a view of the log, so it is not made again where it is missing, and a fork does not have
+/// it. It is written on its own, so that no answer waits for it.
+#[derive(Debug, Clone)]
+pub struct PackFile {
+    root: RootDir,
+    dir: PathBuf,
+    owner: Owner,
+}
+
+impl PackFile {
+    /// Puts a pack in place of the one that is there.
+    pub fn write(&self, json: &[u8]) -> Result<(), ViewError> {
+        let dir = self.root.dir(&self.dir)?;
+        dir.make_dir(CONTEXT, self.owner)?.swap(PACK, json, self.owner)
+    }
+}
+
 impl SessionFiles {
     /// Looks at what the files show. They are stale until [`SessionFiles::catch_up`] has compared them with
     /// the log.
@@ -96,11 +113,9 @@ impl SessionFiles {
         self.dir = dir.to_owned();
     }
 
-    /// Puts `context/pack.json` in place of the one that is there: what goes to the model. Not a view of the log, so it
-    /// is not made again where it is missing, and a fork does not have it.
-    pub fn write_pack(&self, json: &[u8]) -> Result<(), ViewError> {
-        let dir = self.root.dir(&self.dir)?;
-        dir.make_dir(CONTEXT, self.owner)?.swap(PACK, json, self.owner)
+    /// A way to write `context/pack.json`, apart from the other files.
+    pub fn pack_file(&self) -> PackFile {
+        PackFile { root: self.root.clone(), dir: self.dir.clone(), owner: self.owner }
     }
 
     /// Shows the records of a commit, all of them together. To be called after the commit and before any

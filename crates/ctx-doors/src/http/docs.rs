@@ -1,6 +1,6 @@
 //! The document that describes the API, made from the handlers, and a page to read it.
 
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use axum::Extension;
 use axum::http::header::{CONTENT_SECURITY_POLICY, CONTENT_TYPE};
@@ -19,27 +19,31 @@ pub(super) fn about(version: &str) -> OpenApi {
     OpenApiBuilder::new().info(info.build()).build()
 }
 
-/// The document as it is sent.
+/// The document as it is sent; written when it is first asked for.
 #[derive(Clone)]
-pub(super) struct Document(Arc<str>);
+pub(super) struct Document(Arc<LazyLock<String, Box<dyn FnOnce() -> String + Send>>>);
 
 impl Document {
-    /// Adds what holds for every route: the token, and every error of the table.
-    pub fn new(made: &OpenApi) -> Document {
-        let mut document = serde_json::to_value(made).unwrap_or_default();
-        let bearer = json!({ "bearer": { "type": "http", "scheme": "bearer" } });
-        put(&mut document, &["components", "securitySchemes"], bearer);
-        put(&mut document, &["security"], json!([{ "bearer": [] }]));
-        put(&mut document, &["components", "schemas", "ErrorBody"], schema::<ctx_api::http::ErrorBody>());
-        put(&mut document, &["components", "schemas", "ErrorFields"], schema::<ctx_api::http::ErrorFields>());
-        let paths = document.get_mut("paths").and_then(Value::as_object_mut);
-        for (path, item) in paths.into_iter().flatten() {
-            for (method, operation) in item.as_object_mut().into_iter().flatten() {
-                describe(path, method, operation);
-            }
-        }
-        Document(document.to_string().into())
+    pub fn new(made: impl FnOnce() -> OpenApi + Send + 'static) -> Document {
+        Document(Arc::new(LazyLock::new(Box::new(move || written(&made())))))
     }
+}
+
+/// Adds what holds for every route: the token, and every error of the table.
+fn written(made: &OpenApi) -> String {
+    let mut document = serde_json::to_value(made).unwrap_or_default();
+    let bearer = json!({ "bearer": { "type": "http", "scheme": "bearer" } });
+    put(&mut document, &["components", "securitySchemes"], bearer);
+    put(&mut document, &["security"], json!([{ "bearer": [] }]));
+    put(&mut document, &["components", "schemas", "ErrorBody"], schema::<ctx_api::http::ErrorBody>());
+    put(&mut document, &["components", "schemas", "ErrorFields"], schema::<ctx_api::http::ErrorFields>());
+    let paths = document.get_mut("paths").and_then(Value::as_object_mut);
+    for (path, item) in paths.into_iter().flatten() {
+        for (method, operation) in item.as_object_mut().into_iter().flatten() {
+            describe(path, method, operation);
+        }
+    }
+    document.to_string()
 }
 
 fn schema<T: utoipa::PartialSchema>() -> Value {
@@ -97,7 +101,7 @@ fn describe(path: &str, method: &str, operation: &mut Value) {
 /// This document
 #[utoipa::path(get, path = "/openapi.json", tag = "docs", responses((status = 200, body = Object)))]
 pub(super) async fn document(Extension(Document(text)): Extension<Document>) -> Response {
-    ([(CONTENT_TYPE, "application/json")], text.to_string()).into_response()
+    ([(CONTENT_TYPE, "application/json")], text.as_str().to_owned()).into_response()
 }
 
 /// This document as a page to read

@@ -130,36 +130,48 @@ fn routes(version: &str) -> (Router<Api>, utoipa::openapi::OpenApi) {
     described.split_for_parts()
 }
 
-/// The whole API, with a document of itself; a gate is still to be put before it.
-fn router(api: Api) -> Router {
-    let (routes, document) = routes(&api.about.version);
-    let memory = idempotency::Memory::new(Duration::from_millis(api.engine.limits().request_ms));
-    routes
-        .fallback(error::no_route)
-        .method_not_allowed_fallback(error::no_method)
-        .layer(axum::Extension(docs::Document::new(&document)))
-        .layer(middleware::from_fn_with_state(memory, idempotency::once))
-        .layer(DefaultBodyLimit::max(BODY_BYTES_MAX))
-        .with_state(api)
+/// The whole API, made once for every listener: its routes and their descriptions are large.
+#[derive(Clone)]
+pub struct Door {
+    api: Api,
+    /// A gate is still to be put before it.
+    router: Router,
 }
 
-/// Serves the API on a Unix socket until `stop`.
-pub async fn serve_unix(listener: UnixListener, api: Api, stop: CancellationToken) {
-    let bounds = listener::Bounds::of(api.engine.limits());
-    let router = router(api).layer(middleware::from_fn(gate::unix));
-    listener::serve(listener, bounds, router, gate::peer, stop).await;
-}
+impl Door {
+    pub fn new(api: Api) -> Door {
+        let version = api.about.version.clone();
+        // The document is described again when someone asks for it; few do.
+        let (routes, _) = routes(&version);
+        let memory = idempotency::Memory::new(Duration::from_millis(api.engine.limits().request_ms));
+        let router = routes
+            .fallback(error::no_route)
+            .method_not_allowed_fallback(error::no_method)
+            .layer(axum::Extension(docs::Document::new(move || self::routes(&version).1)))
+            .layer(middleware::from_fn_with_state(memory, idempotency::once))
+            .layer(DefaultBodyLimit::max(BODY_BYTES_MAX))
+            .with_state(api.clone());
+        Door { api, router }
+    }
 
-/// Serves the API over TCP until `stop`. `warn`: others can reach this address.
-pub async fn serve_tcp(listener: TcpListener, api: Api, hosts: Hosts, warn: bool, stop: CancellationToken) {
-    let bounds = listener::Bounds::of(api.engine.limits());
-    let gate = gate::TcpGate { access: api.access.clone(), hosts: Arc::new(hosts), warn };
-    let router = router(api).layer(middleware::from_fn_with_state(gate, gate::tcp));
-    let known = |stream: &TcpStream| {
-        // Frames are small and wanted at once.
-        let _ = stream.set_nodelay(true);
-    };
-    listener::serve(listener, bounds, router, known, stop).await;
+    /// Serves the API on a Unix socket until `stop`.
+    pub async fn serve_unix(self, listener: UnixListener, stop: CancellationToken) {
+        let bounds = listener::Bounds::of(self.api.engine.limits());
+        let router = self.router.layer(middleware::from_fn(gate::unix));
+        listener::serve(listener, bounds, router, gate::peer, stop).await;
+    }
+
+    /// Serves the API over TCP until `stop`. `warn`: others can reach this address.
+    pub async fn serve_tcp(self, listener: TcpListener, hosts: Hosts, warn: bool, stop: CancellationToken) {
+        let bounds = listener::Bounds::of(self.api.engine.limits());
+        let gate = gate::TcpGate { access: self.api.access.clone(), hosts: Arc::new(hosts), warn };
+        let router = self.router.layer(middleware::from_fn_with_state(gate, gate::tcp));
+        let known = |stream: &TcpStream| {
+            // Frames are small and wanted at once.
+            let _ = stream.set_nodelay(true);
+        };
+        listener::serve(listener, bounds, router, known, stop).await;
+    }
 }
 
 #[cfg(test)]

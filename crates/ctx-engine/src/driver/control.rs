@@ -105,10 +105,25 @@ impl Driver {
         let _ = reply.send(Ok(step));
     }
 
+    /// Shows what the model is sent, beside the answer that comes meanwhile.
     pub(super) async fn on_pack(&mut self, run: RunId, json: Vec<u8>) {
-        if self.is_current(run) {
-            // A core that is lost meanwhile is taken up again; the pack is a view.
-            let _ = self.blocking(move |core| core.show_pack(&json)).await;
+        let Some(file) = self.core_ref().filter(|_| self.is_current(run)).and_then(Core::pack_file) else {
+            return;
+        };
+        self.pack_is_shown().await;
+        let Some(work) = &mut self.work else { return };
+        work.pack = Some(tokio::task::spawn_blocking(move || {
+            if let Err(error) = file.write(&json) {
+                tracing::warn!(%error, "context/pack.json could not be written");
+            }
+        }));
+    }
+
+    /// Whoever sees the end of a run sees its last pack.
+    pub(super) async fn pack_is_shown(&mut self) {
+        if let Some(pack) = self.work.as_mut().and_then(|work| work.pack.take()) {
+            // It is a view: a panic in it is told of by the runtime and harms nothing.
+            let _ = pack.await;
         }
     }
 

@@ -39,6 +39,8 @@ pub(super) struct Work {
     /// What goes on when the session is resumed.
     pub(super) parked: Vec<Parked>,
     pub(super) approvals: Vec<Waiting>,
+    /// Its pack is being written.
+    pub(super) pack: Option<tokio::task::JoinHandle<()>>,
 }
 
 struct Stopping {
@@ -129,6 +131,7 @@ impl Driver {
             ended: None,
             parked: Vec::new(),
             approvals: Vec::new(),
+            pack: None,
         });
     }
 
@@ -230,6 +233,7 @@ impl Driver {
             Outcome::Done => None,
             Outcome::Failed(_) | Outcome::Cancelled { .. } => self.partial(),
         };
+        self.pack_is_shown().await;
         let command = Command::FinishRun { run, outcome: outcome.clone(), partial };
         match self.perform_now(command).await {
             Ok(Reply::Answer(Answer::Held)) => self.hold_outcome(outcome),

@@ -177,8 +177,8 @@ fn a_file_cut_between_two_lines_of_one_record_is_made_whole() {
 fn the_pack_is_put_beside_the_files_and_replaced_in_one_piece() {
     let mut session = Followed::new();
     session.live(&[post("one")]);
-    session.files.write_pack(b"{\"tokens\":1}").unwrap();
-    session.files.write_pack(b"{}").unwrap();
+    session.files.pack_file().write(b"{\"tokens\":1}").unwrap();
+    session.files.pack_file().write(b"{}").unwrap();
     assert_eq!(session.read("context/pack.json"), "{}");
     let mode = |path: &str| {
         std::fs::metadata(session.root.path(DIR).join(path)).unwrap().permissions().mode() & 0o777
@@ -196,7 +196,7 @@ fn a_link_in_the_place_of_the_context_is_not_followed() {
     let session = Followed::new();
     std::fs::create_dir(session.root.path("elsewhere")).unwrap();
     std::os::unix::fs::symlink("../elsewhere", session.root.path("s/context")).unwrap();
-    session.files.write_pack(b"{}").unwrap_err();
+    session.files.pack_file().write(b"{}").unwrap_err();
     assert_eq!(std::fs::read_dir(session.root.path("elsewhere")).unwrap().count(), 0);
 }
 
@@ -206,7 +206,7 @@ fn a_fork_has_no_pack_and_a_purge_leaves_none() {
     let life = Life::begin(1);
     let of = |dir: &str| ctx_journal::LogPath::new(format!("{dir}/events.jsonl")).unwrap();
     drop(life.write(&*root.journal, &of(DIR)));
-    SessionFiles::open(&root.dir, Path::new(DIR), own()).unwrap().write_pack(b"{}").unwrap();
+    SessionFiles::open(&root.dir, Path::new(DIR), own()).unwrap().pack_file().write(b"{}").unwrap();
     let first = life.records()[0].body.to_json();
     let last = ctx_session::Body::Forked(ctx_session::record::Forked { by: own().uid }).to_json();
     let fork = ctx_journal::Fork {

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use ctx_doors::http::{About, Access, Api, BODY_BYTES_MAX, KeptPages, serve_tcp, serve_unix};
+use ctx_doors::http::{About, Access, Api, BODY_BYTES_MAX, Door, KeptPages};
 use ctx_doors::shells::Shells;
 use ctx_doors::unix::bind;
 use ctx_doors::ws::Hub;
@@ -68,10 +68,9 @@ pub(super) fn open(
     };
     let api = settings.root.join(".state/api.sock");
     let listener = bind(&api, SOCKET_MODE).map_err(|error| cannot(&api, error))?;
-    let serving = serve_unix(listener, routes.clone(), stop.clone());
-    tasks.spawn(serving);
-    let serving = serve_tcp(taken.listener, routes, taken.hosts, taken.is_remote, stop.clone());
-    tasks.spawn(serving);
+    let door = Door::new(routes);
+    tasks.spawn(door.clone().serve_unix(listener, stop.clone()));
+    tasks.spawn(door.serve_tcp(taken.listener, taken.hosts, taken.is_remote, stop.clone()));
     let mut agents = Agents {
         dir: settings.root.join("agent"),
         engine: engine.clone(),
