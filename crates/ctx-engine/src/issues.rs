@@ -309,7 +309,13 @@ impl Engine {
             return Err(Refusal::invalid("issue_id", message));
         }
         let Some(other) = found.session.filter(|other| Some(*other) != id) else { return Ok(()) };
-        let Ok(Reply::Look(session)) = self.ask(other, || Ask::Look).await else { return Ok(()) };
+        let session = match self.ask(other, || Ask::Look).await {
+            Ok(Reply::Look(session)) => session,
+            Ok(Reply::Answer(_) | Reply::Posted { .. } | Reply::Live(_)) => return Ok(()),
+            // Purged, or its directory is gone.
+            Err(refusal) if refusal.code == Code::Enoent => return Ok(()),
+            Err(refusal) => return Err(refusal),
+        };
         if session.bound_issue == Some(issue) && !session.state.name().is_over() {
             let message = format!("the session {other} works on this issue; unbind or end it first");
             return Err(Refusal::new(Code::Ebusy, message));
@@ -333,7 +339,11 @@ impl Engine {
             return Err(Refusal::invalid("resolve", "no issue is bound to this session"));
         };
         self.seen_issue(caller, issue)?;
-        let resumed = self.resume(caller, id, checkpoint).await?;
+        let session = self.look(caller, id).await?;
+        let is_resumed = session.paused_at().is_none()
+            && session.control.checkpoint(checkpoint).is_some_and(|found| found.resumed_at.is_some());
+        // A daemon that died after the resume left the rest to whoever asks again.
+        let resumed = if is_resumed { None } else { self.resume(caller, id, checkpoint).await? };
         let change = Change { status: Some(IssueStatus::Resolved), ..Change::default() };
         let who = Who { by: caller.uid, session_id: Some(id) };
         self.command_issue(caller, issue, IssueCommand::Change { issue, change, who }).await?;

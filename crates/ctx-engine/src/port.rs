@@ -157,6 +157,8 @@ pub struct Step {
     pub messages: Vec<Arc<Message>>,
     /// Calls that the model made while the session was paused.
     pub pending: Vec<StartedTool>,
+    /// Model calls that the run has begun, also before a pause or a restart.
+    pub steps: u32,
     /// The open todos of the bound issue.
     pub todos: Vec<String>,
 }

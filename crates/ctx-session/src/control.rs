@@ -8,7 +8,7 @@ use std::sync::Arc;
 use crate::ids::{ApprovalId, CallId, CheckpointId, CompactionId, MessageId, RunId, Ulid};
 use crate::record::{
     ApprovalOutcome, ApprovalRequested, ApprovalSettled, Body, CheckpointCreated, Compaction,
-    CompactionApproved, CompactionFlag, PromptEdited, PromptRef, Record,
+    CompactionApproved, CompactionFlag, PromptEdited, PromptRef, Record, RunKind,
 };
 use crate::time::Timestamp;
 
@@ -179,6 +179,8 @@ pub struct Control {
     pub prompts: Prompts,
     /// What was edited in effect when a checkpoint was made, to go back to.
     edited_at: BTreeMap<CheckpointId, BTreeMap<String, String>>,
+    /// The newest run that was begun for a compaction alone.
+    compacting: Option<RunId>,
 }
 
 impl Control {
@@ -218,7 +220,13 @@ impl Control {
         match &record.body {
             Body::Context(context) => {
                 self.prompts.in_effect = context.prompts.clone();
-                self.prompts.next.clear();
+                // The next run is the next that works on a message.
+                if self.compacting != Some(context.turn_id) {
+                    self.prompts.next.clear();
+                }
+            }
+            Body::RunCreated(created) if created.kind == RunKind::Compaction => {
+                self.compacting = Some(created.turn_id);
             }
             Body::CheckpointCreated(created) => self.create(created, record),
             Body::PromptEdited(edited) => {

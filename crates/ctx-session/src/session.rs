@@ -89,6 +89,8 @@ pub struct Run {
     pub started_at: Option<Timestamp>,
     pub completed_at: Option<Timestamp>,
     pub usage: Usage,
+    /// Model calls that have begun.
+    pub steps: u32,
     pub finish_reason: Option<RunFinish>,
     /// The model came to its end: nothing is left to do.
     answered: bool,
@@ -277,6 +279,7 @@ impl Session {
             Body::RunCreated(created) => self.begin_run_without_message(created, record),
             Body::AssistantStarted(started) => {
                 if let Some(run) = self.open_run(started.turn_id) {
+                    run.steps = run.steps.saturating_add(1);
                     run.answered = false;
                 }
             }
@@ -403,6 +406,7 @@ impl Session {
             started_at: None,
             completed_at: None,
             usage: Usage::default(),
+            steps: 0,
             finish_reason: None,
             answered: false,
         });

@@ -46,6 +46,8 @@ pub(super) async fn call(
                 let (code, message) = (error.code(), error.to_string());
                 voice.retrying(Retry { code, message, attempt, attempts_max, wait_ms }).await?;
                 tokio::time::sleep(wait).await;
+                // A paused session calls no model: this waits, or ends, until it is resumed.
+                voice.step().await?;
                 request.attempt = attempt + 1;
             }
             Some(_) | None => return Err(CallError::Model(error)),

@@ -25,10 +25,12 @@ pub(super) async fn command(
     let mut started = Command::new(program);
     started.args(arguments).env_clear().envs(kept_environment());
     started.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).kill_on_drop(true);
+    started.process_group(0);
     if let Some(cwd) = cwd {
         started.current_dir(cwd);
     }
     let mut child = started.spawn().map_err(|error| failed("does not start", error))?;
+    let _group = Group(child.id());
     let (stdin, stdout) = (child.stdin.take(), child.stdout.take());
     let write = async {
         if let Some(mut stdin) = stdin {
@@ -50,6 +52,18 @@ pub(super) async fn command(
         return Err(format!("{program} ended with {status}"));
     }
     Ok(Summary { text: String::from_utf8_lossy(&bytes).into_owned(), fired: None, cost: None })
+}
+
+/// The processes of a command: none outlives it, also when it is given up on.
+struct Group(Option<u32>);
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        let leader = self.0.and_then(|id| i32::try_from(id).ok()).and_then(rustix::process::Pid::from_raw);
+        if let Some(leader) = leader {
+            let _ = rustix::process::kill_process_group(leader, rustix::process::Signal::KILL);
+        }
+    }
 }
 
 /// What a program needs to be found and to find its home; nothing of the daemon's own.

@@ -130,7 +130,8 @@ impl Desk {
         });
         let mut messages = pack::pack(&step.messages);
         let acted = pack::ends_with_results(&messages);
-        let reminder = pack::reminder(&step.todos, &messages);
+        let can_keep = tools.get(crate::tool::todo::TODO).is_ok();
+        let reminder = pack::reminder(&step.todos, &messages).filter(|_| can_keep);
         let reminded = reminder.is_some();
         messages.extend(reminder);
         let request = Request {
@@ -152,18 +153,23 @@ impl Desk {
 
 /// The steps of a run, one model call each.
 async fn answer(job: &Job, models: &Models, voice: &Voice<'_>) -> Result<(), End> {
-    let mut step = 1;
-    let (mut max, mut is_the_projects) = (job.limits.steps_per_run, false);
     // What a step has tried already: to make room before the call, and after the provider said it does not fit.
-    let (mut made_room, mut overflowed) = (false, false);
-    while step <= max {
+    let (mut made_room, mut overflowed, mut last) = (false, false, 0);
+    loop {
         let mut desk = Desk::set(job, models, voice).await?;
-        if let Some(own) = desk.settings().max_steps {
-            (max, is_the_projects) = (own, true);
+        // The log counts the steps: a pause or a restart gives a run no more of them.
+        let step = desk.step.steps.saturating_add(1);
+        if step != last {
+            (made_room, overflowed, last) = (false, false, step);
         }
         if !desk.step.pending.is_empty() {
             settle_calls(&desk, &desk.step.pending, voice).await?;
             continue;
+        }
+        let own = desk.settings().max_steps;
+        let max = own.unwrap_or(job.limits.steps_per_run);
+        if step > max {
+            return Err(too_many_steps(max, own.is_some()));
         }
         if !made_room && shorten::is_due(&desk) {
             made_room = true;
@@ -192,9 +198,7 @@ async fn answer(job: &Job, models: &Models, voice: &Voice<'_>) -> Result<(), End
         }
         let calls = settle::started(said.calls, voice);
         settle_calls(&desk, &calls, voice).await?;
-        (step, made_room, overflowed) = (step + 1, false, false);
     }
-    Err(too_many_steps(max, is_the_projects))
 }
 
 async fn settle_calls(

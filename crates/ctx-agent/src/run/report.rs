@@ -55,6 +55,8 @@ pub struct Step {
     pub pending: Vec<StartedTool>,
     /// Under what it works, as [`crate::prepare()`] gave it.
     pub prepared: Arc<Prepared>,
+    /// Model calls that the run has begun, also before a pause or a restart.
+    pub steps: u32,
     /// The open todos of the bound issue, as the reminder has them.
     pub todos: Vec<String>,
 }

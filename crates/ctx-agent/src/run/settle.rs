@@ -86,11 +86,12 @@ async fn make(
         Err(error) => return Ok(Made::Failed(error)),
     };
     let Plan { subjects, work } = plan;
-    if let Err(error) = permit(policy, call, effects, &subjects, voice).await? {
-        return Ok(Made::Failed(error));
-    }
+    let said = match permit(policy, call, effects, &subjects, voice).await? {
+        Ok(said) => said.unwrap_or_default(),
+        Err(error) => return Ok(Made::Failed(error)),
+    };
     match work {
-        Work::Do(work) => Ok(work.await.into()),
+        Work::Do(work) => Ok(work.await.map(|output| output + &said).into()),
         Work::Checkpoint { reason } => {
             voice.checkpoint(call.call_id, reason).await?;
             Ok(Made::SettledAlready)
@@ -111,28 +112,30 @@ async fn plan(tool: Arc<dyn Tool>, input: Value, scope: &Arc<Scope>) -> Result<P
     }
 }
 
-/// Whether the policy, and where it wants to be asked the operator, lets a call be made.
+/// Whether the policy, and where it wants to be asked the operator, lets a call be made; with the operator's note, if
+/// there is one.
 async fn permit(
     policy: &Policy,
     call: &StartedTool,
     effects: Effects,
     subjects: &[String],
     voice: &Voice<'_>,
-) -> Result<Result<(), ToolError>, Stopped> {
+) -> Result<Result<Option<String>, ToolError>, Stopped> {
     let tool = &call.name;
     let subject = subjects.first();
     let on = subject.map(|subject| format!(" on {subject}")).unwrap_or_default();
     let denied = |message| Ok(Err(ToolError::new(Code::Eacces, message)));
     match policy.decide(tool, effects, subjects) {
-        Verdict::Allow => return Ok(Ok(())),
+        Verdict::Allow => return Ok(Ok(None)),
         Verdict::Deny => return denied(format!("the policy denies {tool}{on}; do without it")),
         Verdict::Ask => {}
     }
     let ask = ApprovalAsk { call: call.call_id, tool: tool.clone(), subject: subject.cloned() };
     let Approved { outcome, note } = voice.approval(ask).await?;
+    let said = note.as_ref().map(|note| format!("\n[the operator: {note}]"));
     let note = note.map(|note| format!(": {note}")).unwrap_or_default();
     match outcome {
-        ApprovalOutcome::Allow => Ok(Ok(())),
+        ApprovalOutcome::Allow => Ok(Ok(said)),
         ApprovalOutcome::Deny => denied(format!("the operator denied {tool}{on}{note}; do without it")),
         ApprovalOutcome::Timeout | ApprovalOutcome::Interrupted => {
             denied(format!("nobody approved {tool}{on} in time; do without it, or ask again later"))

@@ -175,7 +175,7 @@ async fn ask(model: &dyn Model, name: &str, prompt: String, plan: &Plan) -> Resu
             None => return Err("the summary broke off".to_owned()),
         }
     }
-    let (provider, model) = name.split_once('/').unwrap_or(("", name));
+    let (provider, model) = name.split_once(['/', ':']).unwrap_or(("", name));
     let cost = PluginCost {
         provider: provider.to_owned(),
         model: model.to_owned(),

@@ -100,7 +100,8 @@ pub struct Work {
 pub async fn run_on(models: &Models, work: Work, log: &Arc<Log>, stop: CancellationToken) -> Outcome {
     let Work { job, prepared, messages, pending, todos } = work;
     let messages = messages.into_iter().map(Arc::new).collect();
-    *log.step.lock().unwrap() = Some(Step { messages, pending, prepared: Arc::new(prepared), todos });
+    *log.step.lock().unwrap() =
+        Some(Step { messages, pending, prepared: Arc::new(prepared), steps: 0, todos });
     ctx_agent::run(job, models, Arc::clone(log) as Arc<dyn Report>, stop).await
 }
 
@@ -229,8 +230,12 @@ impl Log {
                     step.messages.insert(0, Arc::new(Message { id: id.0, ..message(Role::System, part) }));
                 }
             }
-            Progress::AssistantStarted { .. }
-            | Progress::AssistantFinished { .. }
+            Progress::AssistantStarted { .. } => {
+                if let Some(step) = self.step.lock().unwrap().as_mut() {
+                    step.steps += 1;
+                }
+            }
+            Progress::AssistantFinished { .. }
             | Progress::ReasoningFinished { .. }
             | Progress::ApprovalRequested { .. } => {}
         }

@@ -20,6 +20,8 @@ pub trait Catalog: Send + Sync + 'static {
     fn tools(&self) -> Vec<ToolNamed>;
     /// The agent of a project that a session has when none is named; None: there is no such project.
     fn primary(&self, project: &str) -> Option<String>;
+    /// The primary group of a user of this machine. May ask another program.
+    fn group_of(&self, uid: u32) -> Option<u32>;
     /// Opens the sockets of agents that came and closes those of agents that went, now.
     fn settle(&self) -> Pin<Box<dyn Future<Output = ()> + Send + '_>>;
 }

@@ -17,7 +17,7 @@ use serde::Deserialize;
 use utoipa::IntoParams;
 
 use super::error::{Answer, nothing_there};
-use super::extract::{Asked, At, Given, Who, checkpoint_id, session_id};
+use super::extract::{Asked, At, Given, Nothing, Who, checkpoint_id, session_id};
 use super::{Api, compactions};
 
 /// Checkpoints on one page unless told otherwise, and at most.
@@ -54,7 +54,8 @@ pub(super) async fn list(
         None => 0,
         Some(cursor) => {
             let after: CheckpointId = cursor.parse().map_err(|_| bad())?;
-            listed.iter().position(|one| one.id() == after).ok_or_else(bad)? + 1
+            // By its place, so that a page stays where it is when its last item was archived meanwhile.
+            listed.iter().take_while(|one| one.id() <= after).count()
         }
     };
     let limit = query.limit.unwrap_or(PAGE).clamp(1, PAGE_MAX);
@@ -138,6 +139,7 @@ pub(super) async fn rollback(
     State(api): State<Api>,
     Who(caller): Who,
     At((id, cid)): At<(String, String)>,
+    Given(Nothing {}): Given<Nothing>,
 ) -> Answer<Json<Checkpoint>> {
     let (id, cid) = (session_id(&id)?, checkpoint_id(&cid)?);
     api.engine.rollback(caller, id, cid).await?;

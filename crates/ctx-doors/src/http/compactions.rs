@@ -16,7 +16,7 @@ use utoipa::IntoParams;
 use super::Api;
 use super::checkpoints::went_on;
 use super::error::{Answer, nothing_there};
-use super::extract::{Asked, At, Given, Who, compaction_id, session_id};
+use super::extract::{Asked, At, Given, Nothing, Who, compaction_id, session_id};
 
 /// Compactions on one page unless told otherwise, and at most.
 const PAGE: usize = 100;
@@ -51,7 +51,7 @@ pub(super) async fn list(
         None => 0,
         Some(cursor) => {
             let after: CompactionId = cursor.parse().map_err(|_| bad())?;
-            listed.iter().position(|one| one.id() == after).ok_or_else(bad)? + 1
+            listed.iter().take_while(|one| one.id() <= after).count()
         }
     };
     let limit = query.limit.unwrap_or(PAGE).clamp(1, PAGE_MAX);
@@ -59,7 +59,7 @@ pub(super) async fn list(
     let more = listed.len() > skip + page.len();
     let next = page.last().filter(|_| more).map(|last| last.id().to_string());
     // They stand before the first page, besides what is counted on it.
-    let aggregates = session.control.aggregates.iter().filter(|_| skip == 0).map(|aggregate| {
+    let aggregates = session.control.aggregates.iter().filter(|_| query.cursor.is_none()).map(|aggregate| {
         let (count, before) = (aggregate.count, aggregate.before.as_millis());
         CompactionRow::Aggregate(Aggregate { aggregate: true, count, before })
     });
@@ -131,6 +131,7 @@ pub(super) async fn reject(
     State(api): State<Api>,
     Who(caller): Who,
     At((id, cid)): At<(String, String)>,
+    Given(Nothing {}): Given<Nothing>,
 ) -> Answer<Json<Compaction>> {
     let (id, cid) = (session_id(&id)?, compaction_id(&cid)?);
     api.engine.reject_compaction(caller, id, cid).await?;

@@ -76,6 +76,11 @@ impl<T: DeserializeOwned> FromRequest<Api> for Given<T> {
     }
 }
 
+/// The body of a request that has nothing to say.
+#[derive(Debug, serde::Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Nothing {}
+
 /// Why a body cannot be had.
 fn unreadable(error: &BytesRejection) -> ApiError {
     let status = match error {

@@ -135,8 +135,12 @@ fn bearer(headers: &HeaderMap) -> Option<&str> {
 
 /// A ticket opens a WebSocket and nothing else.
 fn ticket(uri: &Uri) -> Option<&str> {
-    let path = uri.path();
-    let is_socket = path.starts_with("/api/v1/") && path.ends_with("/socket");
+    let mut path = uri.path().strip_prefix("/api/v1/")?.split('/');
+    let is_socket = match (path.next(), path.next(), path.next(), path.next()) {
+        (Some("system"), Some("socket"), None, None) => true,
+        (Some("sessions"), Some(_), Some("socket"), None) => true,
+        (_, _, _, _) => false,
+    };
     let query = uri.query().filter(|_| is_socket)?;
     query.split('&').find_map(|pair| pair.strip_prefix("ticket="))
 }

@@ -10,7 +10,7 @@ use ctx_session::{Refusal, Ulid};
 use super::Api;
 use super::access::Key;
 use super::error::{Answer, ApiError, nothing_there};
-use super::extract::{At, Given, Who};
+use super::extract::{At, Given, Nothing, Who};
 use super::gate::WithToken;
 
 /// Whether this caller may see what belongs to everyone.
@@ -36,7 +36,12 @@ pub(super) async fn create(
     let stands_for = match new.uid {
         None => caller,
         Some(uid) if uid == caller.uid => caller,
-        Some(uid) if sees_all(&api, caller) => Caller { uid, gid: uid },
+        Some(uid) if sees_all(&api, caller) => {
+            let catalog = api.catalog.clone();
+            let found = tokio::task::spawn_blocking(move || catalog.group_of(uid)).await;
+            // One that is no user of this machine has a group of its own number, as files in containers do.
+            Caller { uid, gid: found.ok().flatten().unwrap_or(uid) }
+        }
         Some(_) => {
             let message = "only the daemon's owner makes tokens for others";
             return Err(Refusal::new(ctx_session::Code::Eacces, message).into());
@@ -67,9 +72,11 @@ pub(super) async fn revoke(
 pub(super) async fn code(
     State(api): State<Api>,
     Who(caller): Who,
+    Extension(WithToken(token)): Extension<WithToken>,
     Given(NewCode {}): Given<NewCode>,
 ) -> Answer<(StatusCode, Json<Code>)> {
-    Ok((StatusCode::CREATED, Json(api.access.make_code(caller)?)))
+    let made = api.access.make_code(caller, token.map(|id| Key { caller, id }))?;
+    Ok((StatusCode::CREATED, Json(made)))
 }
 
 /// Trade a code for a token; needs no token
@@ -95,6 +102,7 @@ pub(super) async fn ticket(
     State(api): State<Api>,
     Who(caller): Who,
     Extension(WithToken(token)): Extension<WithToken>,
+    Given(Nothing {}): Given<Nothing>,
 ) -> Answer<(StatusCode, Json<Ticket>)> {
     let ticket = api.access.make_ticket(caller, token.map(|id| Key { caller, id }))?;
     Ok((StatusCode::CREATED, Json(ticket)))

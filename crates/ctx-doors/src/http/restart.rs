@@ -7,7 +7,7 @@ use ctx_api::http::Session;
 
 use super::Api;
 use super::error::Answer;
-use super::extract::{At, Who, session_id};
+use super::extract::{At, Given, Nothing, Who, session_id};
 use super::sessions::shown;
 
 /// End a session and begin a new one in its place, with the project file as it is now
@@ -17,6 +17,7 @@ pub(super) async fn restart(
     State(api): State<Api>,
     Who(caller): Who,
     At(id): At<String>,
+    Given(Nothing {}): Given<Nothing>,
 ) -> Answer<(StatusCode, Json<Session>)> {
     let new = api.engine.restart(caller, session_id(&id)?, Some("http".to_owned())).await?;
     Ok((StatusCode::CREATED, Json(shown(&api, caller, new).await?)))

@@ -11,7 +11,7 @@ use utoipa::IntoParams;
 
 use super::Api;
 use super::error::{Answer, nothing_there};
-use super::extract::{Asked, At, Who, run_id, session_id};
+use super::extract::{Asked, At, Given, Nothing, Who, run_id, session_id};
 use super::messages;
 
 /// Runs on one page unless told otherwise, and at most.
@@ -72,6 +72,7 @@ pub(super) async fn cancel(
     State(api): State<Api>,
     Who(caller): Who,
     At((id, run)): At<(String, String)>,
+    Given(Nothing {}): Given<Nothing>,
 ) -> Answer<Json<Run>> {
     let (id, run) = (session_id(&id)?, run_id(&run)?);
     api.engine.cancel(caller, id, run).await?;

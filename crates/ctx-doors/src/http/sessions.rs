@@ -151,6 +151,11 @@ pub(super) async fn create(
 ) -> Answer<(StatusCode, Json<Session>)> {
     let client = client(&headers);
     if let Some(made) = made_before(&api, caller, &project, &client) {
+        // A daemon that died after making it left the binding to whoever asks again.
+        let issue = new.bound_issue.as_deref().map(|text| bind::issue("bound_issue", text)).transpose()?;
+        if let Some(issue) = issue {
+            api.engine.bind(caller, made, issue).await?;
+        }
         return Ok((StatusCode::CREATED, Json(shown(&api, caller, made).await?)));
     }
     if let Some(from) = &new.resume_from {

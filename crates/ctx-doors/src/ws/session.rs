@@ -213,6 +213,8 @@ impl Guest {
             Heard::Nonsense(refusal) => return out.refuse(refusal).await,
             Heard::Frame(frame) => frame,
         };
+        // What is asked with a token that is revoked meanwhile is not done.
+        self.still_welcome()?;
         match (frame.channel.as_str(), frame.r#type.as_str()) {
             ("control", "ping") => out.control("pong", frame.payload).await,
             ("control", "pong") => Ok(()),

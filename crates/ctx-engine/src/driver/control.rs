@@ -56,13 +56,15 @@ pub(super) fn is_paused(core: &Core) -> bool {
     core.session.state.name() == StateName::Paused
 }
 
-/// The prompts that the session has in place of its agent's own, those just edited included.
+/// The prompts that the session has in place of its agent's own. A paused run goes on with those it was paused with,
+/// as they were edited there, whatever its agent's files say by now.
 pub(super) fn prompts_in_place(session: &Session) -> Vec<PromptRef> {
-    let mut prompts = session.control.prompts.for_next_run();
-    let edited = session.paused_at().map(|checkpoint| checkpoint.edited_prompts()).unwrap_or_default();
-    prompts.retain(|prompt| edited.iter().all(|other| other.target != prompt.target));
-    prompts.extend(edited);
-    prompts
+    let Some(at) = session.paused_at() else { return session.control.prompts.for_next_run() };
+    let prompts = at.created.prompts.iter().map(|prompt| PromptRef {
+        target: prompt.target.clone(),
+        hash: at.prompt(&prompt.target).unwrap_or(&prompt.hash).to_owned(),
+    });
+    prompts.collect()
 }
 
 impl Driver {
@@ -100,6 +102,7 @@ impl Driver {
                     input: call.input.clone(),
                 })
                 .collect(),
+            steps: core.session.run(run).map_or(0, |run| run.steps),
             todos: self.inner.todos_left(&core.session),
         };
         let _ = reply.send(Ok(step));

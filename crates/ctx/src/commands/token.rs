@@ -78,7 +78,13 @@ fn list(tokens: List<Token>, json: bool) -> Result<(), Failure> {
     let mut out = output::stdout();
     for token in tokens.items {
         let made = Timestamp::from_millis(token.created_at);
-        writeln!(out, "{}  {made}  uid {}  {}", token.id, token.uid, token.label.unwrap_or_default())?;
+        writeln!(
+            out,
+            "{}  {made}  uid {}  {}",
+            token.id,
+            token.uid,
+            output::plain(&token.label.unwrap_or_default())
+        )?;
     }
     out.flush()?;
     Ok(())

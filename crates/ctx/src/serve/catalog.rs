@@ -34,6 +34,10 @@ impl Tree {
 }
 
 impl Catalog for Tree {
+    fn group_of(&self, uid: u32) -> Option<u32> {
+        super::passwd::user(uid).map(|user| user.gid)
+    }
+
     fn models(&self) -> io::Result<Vec<String>> {
         Ok(self.models.list()?.iter().map(ToString::to_string).collect())
     }

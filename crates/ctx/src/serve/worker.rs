@@ -81,7 +81,8 @@ impl Report for Told {
             let step = self.0.step().await.map_err(stopped)?;
             // Whoever prepared a run is the one who works on it.
             let prepared = step.prepared.handle.downcast::<AgentPrepared>().map_err(|_| Stopped)?;
-            Ok(Step { messages: step.messages, pending: step.pending, prepared, todos: step.todos })
+            let (steps, todos) = (step.steps, step.todos);
+            Ok(Step { messages: step.messages, pending: step.pending, prepared, steps, todos })
         })
     }
 

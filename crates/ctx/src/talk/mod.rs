@@ -320,6 +320,9 @@ fn refused(code: Code, message: &str, request: &Request) -> Failure {
     let failure = Failure::new(code, output::plain(message));
     let session = request.session.as_deref().unwrap_or(crate::sessions::DEFAULT_SESSION);
     match code {
+        Code::Ebusy if message.contains("paused") => failure.hint(
+            "`ctx resume` goes on with it, `ctx rollback` goes back; `ctx checkpoints` shows where it is",
+        ),
         Code::Ebusy => failure.hint(format!(
             "one run at a time: wait, cancel it with `ctx cancel`, or use another session than `{session}`"
         )),

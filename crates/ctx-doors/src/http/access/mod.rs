@@ -155,9 +155,9 @@ impl Access {
         }
     }
 
-    pub(super) fn make_code(&self, caller: Caller) -> Result<LoginCode, Refusal> {
+    pub(super) fn make_code(&self, caller: Caller, key: Option<Key>) -> Result<LoginCode, Refusal> {
         let code = secret("")?;
-        self.inner.codes.add(hash(&code), caller, None, Instant::now());
+        self.inner.codes.add(hash(&code), caller, key.map(|key| key.id), Instant::now());
         Ok(LoginCode { code, expires_at: self.pass_end() })
     }
 
@@ -172,9 +172,11 @@ impl Access {
         self.now().as_millis().saturating_add(life)
     }
 
-    /// Trades a code for a token. Good once.
+    /// Trades a code for a token. Good once, and only while the token it was made with is.
     pub(super) async fn login(&self, code: &str, id: Ulid) -> Result<TokenMade, Refusal> {
-        let Some((caller, _)) = self.inner.codes.take(&hash(code), Instant::now()) else {
+        let taken = self.inner.codes.take(&hash(code), Instant::now());
+        let good = taken.filter(|(_, token)| token.is_none_or(|id| self.is_good(id)));
+        let Some((caller, _)) = good else {
             let message = "this code is not known, too old or used; make another with `ctx open`";
             return Err(Refusal::new(Code::Ekeyrejected, message));
         };
