@@ -114,11 +114,12 @@ impl Snapshot {
 
 /// Reads a project's files. Blocks on the disk.
 pub fn read_project(directory: &Path, trust: Trust, bytes_max: usize, now: Timestamp) -> Looked {
-    let mut reading = Reading { trust, bytes_max, stamps: Vec::new() };
+    let mut reading = Reading { trust, bytes_max, stamps: Vec::new(), unseen: false };
     let mut slug = None;
     let found = reading.project(directory, &mut slug);
     let newest = reading.stamps.iter().filter_map(|(_, stamp)| stamp.map(|stamp| stamp.changed_ms())).max();
-    let is_settled = newest.is_none_or(|newest| newest.saturating_add(SETTLED_MS) < now.as_millis());
+    let is_settled =
+        !reading.unseen && newest.is_none_or(|newest| newest.saturating_add(SETTLED_MS) < now.as_millis());
     let is_there = reading.stamps.iter().any(|(path, stamp)| path == PROJECT_FILE && stamp.is_some());
     Looked { found: found.map(Arc::new), slug, is_there, stamps: reading.stamps, is_settled }
 }
@@ -144,6 +145,8 @@ struct Reading {
     trust: Trust,
     bytes_max: usize,
     stamps: Vec<(String, Option<Stamp>)>,
+    /// Something could not even be looked at: whether it has changed cannot be told without another look.
+    unseen: bool,
 }
 
 /// Why a file's text cannot be had.
@@ -155,7 +158,10 @@ enum NoText {
 impl Reading {
     fn project(&mut self, directory: &Path, slug: &mut Option<Name>) -> Result<Found, Vec<Problem>> {
         let start = |message: String| vec![problem_at(At::START, message)];
-        let dir = self.open_dir(directory).map_err(start)?;
+        let dir = self.open_dir(directory).map_err(|message| {
+            self.unseen = true;
+            start(message)
+        })?;
         let Some(place) = directory.to_str() else {
             return Err(start("the directory's name is not UTF-8 text; use another".to_owned()));
         };
@@ -231,12 +237,15 @@ impl Reading {
                 self.stamps.push((path.to_owned(), None));
                 return Err(NoText::NotThere);
             }
-            Err(Errno::XDEV | Errno::LOOP) => {
-                return Err(problem(format!(
-                    "{path} leads out of the project's directory; put the file inside"
-                )));
+            Err(error) => {
+                self.unseen = true;
+                return Err(problem(match error {
+                    Errno::XDEV | Errno::LOOP => {
+                        format!("{path} leads out of the project's directory; put the file inside")
+                    }
+                    other => format!("{path} cannot be read: {other}"),
+                }));
             }
-            Err(error) => return Err(problem(format!("{path} cannot be read: {error}"))),
         };
         let stat = rustix::fs::fstat(&opened).map_err(|error| problem(format!("{path}: {error}")))?;
         self.stamps.push((path.to_owned(), Some(Stamp::of(&stat))));

@@ -380,3 +380,26 @@ fn holds(text: &str) -> Result<(), TestCaseError> {
     }
     Ok(())
 }
+
+#[test]
+fn what_could_not_be_looked_at_is_looked_at_again() {
+    let parent = tempfile::tempdir().unwrap();
+    let dir = parent.path().join("music");
+    let late = Timestamp::from_millis(4_000_000_000_000);
+    let away = read_project(&dir, Trust::Anyone, 4096, late);
+    assert!(away.found.is_err());
+    std::fs::create_dir_all(dir.join(".ctx")).unwrap();
+    std::fs::write(dir.join(".ctx/project.yaml"), LEAST).unwrap();
+    assert!(!looked_like(&dir, &away), "the directory came back");
+    assert!(read_project(&dir, Trust::Anyone, 4096, late).found.is_ok());
+
+    std::fs::write(parent.path().join("outside"), "x").unwrap();
+    symlink("../../outside", dir.join(".ctx/p.md")).unwrap();
+    std::fs::write(dir.join(".ctx/project.yaml"), "version: 1\nproject: music\nprimary: {prompt: p.md}\n")
+        .unwrap();
+    let linked = read_project(&dir, Trust::Anyone, 4096, late);
+    assert!(linked.found.is_err());
+    std::fs::remove_file(dir.join(".ctx/p.md")).unwrap();
+    std::fs::write(dir.join(".ctx/p.md"), "a prompt").unwrap();
+    assert!(!looked_like(&dir, &linked), "a file took the place of the link");
+}

@@ -7,7 +7,7 @@ use ctx_session::command::{Outcome, StartedTool};
 use ctx_session::conversation::{Message, Role};
 use ctx_session::project::Strategy;
 use ctx_session::record::ApprovalOutcome;
-use ctx_session::{CallId, Ulid};
+use ctx_session::{CallId, Limits, Ulid};
 use expect_test::expect;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
@@ -26,7 +26,7 @@ async fn a_call_that_is_asked_for_is_made_or_not_as_the_operator_says() {
     root.control("policy", "ask fs.read\n");
     let script = r#"{"script":[{"tool":{"name":"fs.read","input":{"path":"a"}}},{"text":"ok"}]}"#;
     for (approves, expected) in [
-        (ApprovalOutcome::Allow, r#"gave "inside""#),
+        (ApprovalOutcome::Allow, r#"gave "inside\n[the operator: a word]""#),
         (ApprovalOutcome::Deny, r#"the operator denied fs.read on /work/a: a word; do without it"#),
         (ApprovalOutcome::Timeout, r#"nobody approved fs.read on /work/a in time"#),
     ] {
@@ -212,4 +212,30 @@ async fn a_summary_that_takes_too_long_is_done_without() {
     let log = Arc::new(Log::default());
     root.run_with(work, &log, CancellationToken::new()).await;
     assert_eq!(log.lines(), ["compacts 2 by summarize for OperatorManual, but it took longer than 60 s"]);
+}
+
+#[tokio::test]
+async fn a_run_has_no_more_steps_after_a_pause_than_before() {
+    let root = Root::with_limits(Limits { steps_per_run: 2, ..Limits::default() });
+    let step = r#"{"tool":{"name":"fs.list"}}"#;
+    let script = format!(r#"{{"script":[{step},{step},{step}]}}"#);
+    let log = Arc::new(Log::default());
+    let mut work = root.job("debug/script", &script);
+    // As the log counts them: one was made before the pause.
+    work.steps = 1;
+    let told = told(&root, work, &log).await;
+    assert_eq!(told.matches(" started step ").count(), 1, "{told}");
+    assert!(told.contains("failed ETIMEDOUT max_steps"), "{told}");
+}
+
+#[tokio::test]
+async fn todos_are_not_told_to_an_agent_that_cannot_keep_them() {
+    let root = Root::new();
+    let log = Arc::new(Log::default());
+    let mut work = root.job("debug/script", r#"{"script":[{"dump":true}]}"#);
+    work.todos = vec!["[ ] write the tests".to_owned()];
+    let agent = Arc::get_mut(&mut work.prepared.agent).unwrap();
+    agent.description.settings.tools = Some(vec!["fs.read".to_owned()]);
+    told(&root, work, &log).await;
+    assert_eq!(dumped(&log)["messages"].as_array().unwrap().last().unwrap()["role"], "user");
 }

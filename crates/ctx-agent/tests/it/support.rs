@@ -72,7 +72,7 @@ impl Root {
     pub fn job_of(&self, model: &str, messages: Vec<Message>) -> Work {
         let prepared = self.prepare(Some(model), None).unwrap();
         let job = Job { run: RunId(Ulid(1)), kind: JobKind::Message, limits: Arc::clone(&self.limits) };
-        Work { job, prepared, messages, pending: Vec::new(), todos: Vec::new() }
+        Work { job, prepared, messages, pending: Vec::new(), steps: 0, todos: Vec::new() }
     }
 
     /// Runs a message to its end and gives what was told, as text.
@@ -94,14 +94,15 @@ pub struct Work {
     pub messages: Vec<Message>,
     /// Calls that wait for a resume.
     pub pending: Vec<StartedTool>,
+    /// Model calls that were made before.
+    pub steps: u32,
     pub todos: Vec<String>,
 }
 
 pub async fn run_on(models: &Models, work: Work, log: &Arc<Log>, stop: CancellationToken) -> Outcome {
-    let Work { job, prepared, messages, pending, todos } = work;
+    let Work { job, prepared, messages, pending, steps, todos } = work;
     let messages = messages.into_iter().map(Arc::new).collect();
-    *log.step.lock().unwrap() =
-        Some(Step { messages, pending, prepared: Arc::new(prepared), steps: 0, todos });
+    *log.step.lock().unwrap() = Some(Step { messages, pending, prepared: Arc::new(prepared), steps, todos });
     ctx_agent::run(job, models, Arc::clone(log) as Arc<dyn Report>, stop).await
 }
 

@@ -275,7 +275,7 @@ async fn a_proposed_compaction_pauses_and_is_approved_or_rejected_also_after_a_r
         let session = world.look(id).await;
         assert_eq!(session.state.name(), StateName::Idle);
         let counting = session.ledger.entries().iter().filter(|entry| entry.superseded_at.is_none()).count();
-        assert_eq!(counting, if approve { 1 } else { 6 });
+        assert_eq!(counting, if approve { 2 } else { 6 });
         every_run_ends_once(&world.log("default"));
     }
 }

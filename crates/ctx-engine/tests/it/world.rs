@@ -322,14 +322,14 @@ async fn call(what: &str, report: &RunReport, calls: Vec<StartedTool>, go: &Noti
     Ok(())
 }
 
-/// A compaction that takes out everything but the last message.
+/// A compaction that takes out everything but the last exchange.
 async fn compact(
     report: &RunReport,
     step: &Step,
     run: RunId,
     strategy: Option<Strategy>,
 ) -> Result<(), Stopped> {
-    let gone = step.messages.len().saturating_sub(1);
+    let gone = step.messages.len().saturating_sub(2);
     let strategy = strategy.unwrap_or(Strategy::Drop);
     let made = Compaction {
         compaction_id: CompactionId(report.new_id()),

@@ -146,9 +146,6 @@ pub(super) fn approve(
     let proposer = session.run(waiting.made.turn_id);
     check_last_exchange(session, proposer, &superseded)?;
     check_summary(edits.summary.as_deref(), given.limits)?;
-    if superseded.is_empty() && edits.summary.as_ref().is_some_and(|summary| !summary.trim().is_empty()) {
-        return Err(Refusal::invalid("summary", "a summary stands for messages; name those it replaces"));
-    }
     let summary = edits.summary.as_ref().or(waiting.made.summary.as_ref());
     let summary = summary.filter(|summary| !summary.trim().is_empty() && !superseded.is_empty()).cloned();
     let continues = proposer.filter(|run| run.kind != RunKind::Compaction);
@@ -219,15 +216,9 @@ fn check_summary(text: Option<&str>, limits: &Limits) -> Result<(), Refusal> {
 
 /// What the run works on stays: there would be nothing to answer.
 fn check_last_exchange(session: &Session, run: Option<&Run>, ids: &[Ulid]) -> Result<(), Refusal> {
-    // A run that continues another works on that one's message; one that only compacts, on none: the newest is meant.
-    let message = run.and_then(|run| run.message_id);
-    let newest =
-        || session.runs().rev().find(|run| run.message_id.is_some_and(|id| session.ledger.counts(id.0)));
-    let begins = match message {
-        Some(_) => session.runs().find(|other| other.message_id == message),
-        None => newest(),
-    };
-    let Some(begins) = begins else { return Ok(()) };
+    let Some(run) = run.filter(|run| run.kind != RunKind::Compaction) else { return Ok(()) };
+    // A run that continues another works on that one's message.
+    let begins = session.runs().find(|other| other.message_id == run.message_id).unwrap_or(run);
     // A summary that this run made stands for what was before.
     let last = session.ledger.entries().iter().filter(|entry| entry.place >= begins.first_seq);
     match last.map(|entry| entry.id).find(|id| ids.contains(id)) {
