@@ -340,7 +340,9 @@ impl Engine {
         };
         self.seen_issue(caller, issue)?;
         let session = self.look(caller, id).await?;
-        let is_resumed = session.paused_at().is_none()
+        let is_resolved = self.issue(caller, issue).await?.issue.status == IssueStatus::Resolved;
+        let is_resumed = !is_resolved
+            && session.paused_at().is_none()
             && session.control.checkpoint(checkpoint).is_some_and(|found| found.resumed_at.is_some());
         // A daemon that died after the resume left the rest to whoever asks again.
         let resumed = if is_resumed { None } else { self.resume(caller, id, checkpoint).await? };

@@ -60,11 +60,11 @@ pub struct Args {
 }
 
 pub fn run(args: Args, root: &Root) -> Result<(), Failure> {
+    let id = sessions::find_id(root, &args.session)?;
     if !args.observe && !std::io::stdin().is_terminal() {
         return Err(Failure::new(Code::Einval, "attaching needs a terminal to type at")
             .hint("`--observe` only watches, `ctx send` posts a message, `ctx log -f` follows"));
     }
-    let id = sessions::find_id(root, &args.session)?;
     let who = if args.observe { As::Observer } else { As::Operator { takeover: args.takeover } };
     let runtime = client::runtime()?;
     let attached = runtime.block_on(async {

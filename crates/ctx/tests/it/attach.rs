@@ -71,8 +71,12 @@ fn one_is_attached_others_observe_and_one_can_take_over() {
     daemon.ctx(&["send", "hello"]).ok();
     let mut first = Pty::ctx(&daemon, &["attach"]);
     first.wait_for("Ctrl-D detaches");
-    let refused = daemon.ctx(&["attach"]).fails(1);
-    assert!(refused.contains("someone else is attached") && refused.contains("--takeover"), "{refused}");
+    let mut refused = Pty::ctx(&daemon, &["attach"]);
+    refused.wait_for("someone else is attached");
+    refused.wait_for("--takeover");
+    assert_eq!(refused.wait(), 1);
+    // Without a terminal it would hold the one place and hear nothing.
+    assert!(daemon.ctx(&["attach"]).fails(2).contains("--observe"));
     let mut watcher = Pty::ctx(&daemon, &["attach", "--observe"]);
     watcher.wait_for("leaves");
     let mut second = Pty::ctx(&daemon, &["attach", "--takeover"]);
