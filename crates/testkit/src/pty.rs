@@ -33,7 +33,10 @@ impl Pty {
     pub fn ctx_with(place: &Place, args: &[&str], environment: &[(&str, &str)]) -> Pty {
         // `setsid --ctty` makes the terminal the program's own, so that Ctrl-C becomes a signal.
         let mut command = Command::new("setsid");
-        place.settle(command.args(["--ctty", "--wait"]).arg(place.binary()).args(args));
+        command.args(["--ctty", "--wait"]);
+        // Whoever runs the tests behind a shell has Ctrl-C ignored, and programs inherit that.
+        command.args(["env", "--default-signal=INT,QUIT"]);
+        place.settle(command.arg(place.binary()).args(args));
         Pty::run(command.envs(environment.iter().copied()))
     }
 
