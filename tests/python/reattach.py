@@ -138,7 +138,11 @@ async def revoked():
     by_ticket = await connect(f"ws://{ADDRESS}/api/v1/system/socket?ticket={ticket}")
     await frame(by_ticket)
     late = Api(made["token"]).ok("POST", "/tickets")["ticket"]
+    run = api.post(session, script({"text": "mine to end"}, {"sleep_ms": 2000}, {"text": "."}))["run_id"]
     api.ok("DELETE", f"/tokens/{made['id']}")
+    # What is asked with it now is not done, also before the socket is closed.
+    cancel = {"channel": "control", "type": "cancel", "payload": {"run_id": run}}
+    await theirs.send(json.dumps(cancel))
     for ws in (theirs, system, by_ticket):
         async with asyncio.timeout(20):
             try:
@@ -153,6 +157,9 @@ async def revoked():
         assert error.response.status_code == 401, error
     api.post(other, script({"text": "still here"}))
     await done(mine)
+    while (state := api.ok("GET", f"/sessions/{session}/runs/{run}")["state"]) == "running":
+        await asyncio.sleep(0.05)
+    assert state == "done", state
 
 
 async def wrong_epoch():

@@ -18,7 +18,7 @@ use std::pin::Pin;
 pub use describe::{Description, Settings, fresh::prepare_root};
 pub use model::{Models, registry::ModelId};
 pub use prepare::{Agent, Ask, Prepared, PromptText, prepare};
-pub use run::{ApprovalAsk, Approved, DeltaKind, Job, JobKind, Report, Retry, Step, Stopped, run};
+pub use run::{DeltaKind, Job, JobKind, Report, Retry, Step, Stopped, run};
 
 /// A future behind a pointer, so that traits with async methods stay object safe.
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;

@@ -6,11 +6,11 @@ use std::any::Any;
 use std::sync::Arc;
 
 use ctx_journal::Owner;
-use ctx_session::command::{Outcome, Progress, RunContext, StartedTool};
+use ctx_session::command::{ApprovalAsk, Approved, Outcome, Progress, RunContext, StartedTool};
 use ctx_session::conversation::Message;
 use ctx_session::issue::IssueAct;
 use ctx_session::project::{Problem, Strategy};
-use ctx_session::record::{ApprovalOutcome, BlobRef, RunKind};
+use ctx_session::record::{BlobRef, RunKind};
 use ctx_session::{CallId, Limits, MessageId, Name, Refusal, RunId, SessionId, Ulid};
 use futures_util::future::BoxFuture;
 use tokio_util::sync::CancellationToken;
@@ -161,21 +161,6 @@ pub struct Step {
     pub steps: u32,
     /// The open todos of the bound issue.
     pub todos: Vec<String>,
-}
-
-/// A tool call that waits for the operator.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ApprovalAsk {
-    pub call: CallId,
-    pub tool: String,
-    pub subject: Option<String>,
-}
-
-/// What came of it.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Approved {
-    pub outcome: ApprovalOutcome,
-    pub note: Option<String>,
 }
 
 /// The run is over, whatever its worker still has to say: unwind quietly.

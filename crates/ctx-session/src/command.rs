@@ -4,8 +4,8 @@ use serde_json::Value;
 
 use crate::ids::{ApprovalId, CallId, CheckpointId, CompactionId, IssueId, MessageId, RunId, Ulid};
 use crate::record::{
-    BlobRef, Body, CancelReason, Compaction, CompactionFlag, DetachReason, Failure, FinishReason, LimitHit,
-    PromptRef, Source, Strategy, ToolStatus, Usage,
+    ApprovalOutcome, BlobRef, Body, CancelReason, Compaction, CompactionFlag, DetachReason, Failure,
+    FinishReason, LimitHit, PromptRef, Source, Strategy, ToolStatus, Usage,
 };
 use crate::session::RunState;
 use crate::time::Timestamp;
@@ -251,6 +251,22 @@ pub struct StartedTool {
     pub provider_call_id: Option<String>,
     pub name: String,
     pub input: Value,
+}
+
+/// A tool call that the policy wants the operator's word for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ApprovalAsk {
+    pub call: CallId,
+    pub tool: String,
+    /// What the call touches.
+    pub subject: Option<String>,
+}
+
+/// What came of it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Approved {
+    pub outcome: ApprovalOutcome,
+    pub note: Option<String>,
 }
 
 /// How a run came to its end.

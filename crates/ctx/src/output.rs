@@ -115,6 +115,11 @@ pub fn plain(text: &str) -> String {
     text.chars().map(shown).collect()
 }
 
+/// Text from outside where only one line has room: every control character is a space.
+pub fn one_line(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
+}
+
 /// One JSON object on a line of stdout.
 pub fn json(value: &impl serde::Serialize) -> Result<(), Failure> {
     let text = serde_json::to_string(value).map_err(|error| Failure::new(Code::Eio, error.to_string()))?;

@@ -29,7 +29,7 @@ use crate::tool::{Scope, Tools};
 use call::CallError;
 pub(crate) use call::cut;
 use report::Voice;
-pub use report::{ApprovalAsk, Approved, DeltaKind, Report, Retry, Step, Stopped};
+pub use report::{DeltaKind, Report, Retry, Step, Stopped};
 
 /// A run to be worked on.
 #[derive(Debug, Clone)]

@@ -3,9 +3,9 @@
 
 use std::sync::Arc;
 
-use ctx_session::command::{Progress, StartedTool};
+use ctx_session::command::{ApprovalAsk, Approved, Progress, StartedTool};
 use ctx_session::conversation::Message;
-use ctx_session::record::{ApprovalOutcome, BlobRef};
+use ctx_session::record::BlobRef;
 use ctx_session::{CallId, Code, MessageId, Refusal, Ulid};
 use tokio_util::sync::CancellationToken;
 
@@ -59,21 +59,6 @@ pub struct Step {
     pub steps: u32,
     /// The open todos of the bound issue, as the reminder has them.
     pub todos: Vec<String>,
-}
-
-/// A tool call that the policy wants the operator's word for.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ApprovalAsk {
-    pub call: CallId,
-    pub tool: String,
-    pub subject: Option<String>,
-}
-
-/// What came of it.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Approved {
-    pub outcome: ApprovalOutcome,
-    pub note: Option<String>,
 }
 
 /// What a delta is a piece of.

@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use ctx_session::command::{Progress, StartedTool};
+use ctx_session::command::{ApprovalAsk, Approved, Progress, StartedTool};
 use ctx_session::record::{ApprovalOutcome, BlobRef, ToolStatus};
 use ctx_session::{CallId, Code};
 use serde_json::Value;
@@ -12,7 +12,7 @@ use tokio::time::Instant;
 
 use super::Stopped;
 use super::call::cut;
-use super::report::{ApprovalAsk, Approved, Voice};
+use super::report::Voice;
 use crate::describe::policy::{Effects, Policy, Verdict};
 use crate::model::ToolCall;
 use crate::tool::{Plan, Scope, Tool, ToolError, Tools, Work};

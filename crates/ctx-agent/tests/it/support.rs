@@ -6,10 +6,10 @@ use std::sync::{Arc, Mutex};
 
 use ctx_agent::run::Report;
 use ctx_agent::{
-    ApprovalAsk, Approved, Ask, BoxFuture, DeltaKind, Job, JobKind, Models, Prepared, Retry, Step, Stopped,
-    prepare, prepare_root, sha256_hex,
+    Ask, BoxFuture, DeltaKind, Job, JobKind, Models, Prepared, Retry, Step, Stopped, prepare, prepare_root,
+    sha256_hex,
 };
-use ctx_session::command::{Outcome, Progress, StartedTool};
+use ctx_session::command::{ApprovalAsk, Approved, Outcome, Progress, StartedTool};
 use ctx_session::conversation::{Message, Part, Role};
 use ctx_session::issue::IssueAct;
 use ctx_session::record::{ApprovalOutcome, BlobRef, ToolStatus};

@@ -5,7 +5,9 @@
 
 use std::time::Duration;
 
-use ctx_session::command::{ApprovalAnswer, CompactionEdits, Outcome, Pauser, Progress, StartedTool};
+use ctx_session::command::{
+    ApprovalAnswer, ApprovalAsk, Approved, CompactionEdits, Outcome, Pauser, Progress, StartedTool,
+};
 use ctx_session::issue::IssueAct;
 use ctx_session::project::Strategy;
 use ctx_session::record::{ApprovalOutcome, PromptRef, RunKind};
@@ -19,7 +21,7 @@ use tokio::time::Instant;
 use super::{Driver, Mail, Reply, no_admission};
 use crate::core::Core;
 use crate::issues::Bound;
-use crate::port::{ApprovalAsk, Approved, Step, Stopped};
+use crate::port::{Step, Stopped};
 
 type Answered<T> = oneshot::Sender<Result<T, Stopped>>;
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use ctx_session::command::{ApprovalAnswer, CompactionEdits, Outcome, Progress};
+use ctx_session::command::{ApprovalAnswer, ApprovalAsk, Approved, CompactionEdits, Outcome, Progress};
 use ctx_session::issue::IssueAct;
 use ctx_session::project::Strategy;
 use ctx_session::record::{BlobRef, CancelReason, CompactionFlag, DetachReason};
@@ -13,7 +13,7 @@ use tokio::sync::{mpsc, oneshot};
 
 use crate::inner::Inner;
 use crate::live::Live;
-use crate::port::{ApprovalAsk, Approved, DeltaKind, Step, Stopped};
+use crate::port::{DeltaKind, Step, Stopped};
 
 /// What is asked of a session.
 #[derive(Debug)]

@@ -6,13 +6,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use ctx_engine::port::{
-    ApprovalAsk, DeltaKind, Job, NoProjects, Prepare, Prepared, ProjectFiles, RunReport, Step, Stopped,
-    Worker,
+    DeltaKind, Job, NoProjects, Prepare, Prepared, ProjectFiles, RunReport, Step, Stopped, Worker,
 };
 use ctx_engine::{Caller, Clock, Engine, Fresh, NewSession, Parts, Post, Posted};
 use ctx_journal::FileJournal;
 use ctx_journal::sim::SimDisk;
-use ctx_session::command::{Outcome, Progress, RunContext, StartedTool};
+use ctx_session::command::{ApprovalAsk, Outcome, Progress, RunContext, StartedTool};
 use ctx_session::conversation::{Message, Role};
 use ctx_session::project::Strategy;
 use ctx_session::record::{

@@ -79,7 +79,7 @@ pub fn run(args: Args, root: &Root) -> Result<(), Failure> {
 fn call(one: &Approval) -> String {
     let input = words::shorten(&one.input.to_string(), 200);
     let subject = one.subject.clone().unwrap_or(input);
-    output::plain(&format!("{} {subject}", one.tool))
+    output::one_line(&format!("{} {subject}", one.tool))
 }
 
 /// The approval that an id, or the beginning of one, means; also one that is settled, to be told so.

@@ -162,7 +162,7 @@ fn row(project: &Project, paint: Paint) -> Vec<Cell> {
         Cell::new(project.id.to_string()),
         state,
         Cell::new(agent),
-        Cell::new(output::plain(&project.directory)),
+        Cell::new(output::one_line(&project.directory)),
     ]
 }
 
@@ -205,7 +205,7 @@ fn remove(root: &Root, name: &str, yes: bool) -> Result<(), Failure> {
 fn confirmed(project: &Project) -> Result<bool, Failure> {
     let mut stderr = std::io::stderr();
     // Asked on stderr: stdout is for data.
-    let _ = write!(stderr, "Remove {} ({})? [y/N] ", project.id, output::plain(&project.directory));
+    let _ = write!(stderr, "Remove {} ({})? [y/N] ", project.id, output::one_line(&project.directory));
     let _ = stderr.flush();
     let mut answer = String::new();
     std::io::stdin().lock().read_line(&mut answer).map_err(|error| Failure::io("stdin", error))?;

@@ -83,7 +83,7 @@ fn list(tokens: List<Token>, json: bool) -> Result<(), Failure> {
             "{}  {made}  uid {}  {}",
             token.id,
             token.uid,
-            output::plain(&token.label.unwrap_or_default())
+            output::one_line(&token.label.unwrap_or_default())
         )?;
     }
     out.flush()?;

@@ -9,7 +9,7 @@ use serde::Serialize;
 
 use super::{Said, Transcript, Wanted};
 use crate::failure::Failure;
-use crate::words;
+use crate::{output, words};
 
 /// Goes up when a field changes its meaning or goes; new fields may come at any time.
 const VERSION: u32 = 1;
@@ -96,10 +96,10 @@ fn session_line<'a>(transcript: &'a Transcript<'_>) -> SessionLine<'a> {
 pub fn markdown(transcript: &Transcript<'_>, wanted: Wanted, out: &mut impl Write) -> Result<(), Failure> {
     let summary = &transcript.summary;
     let meta = &summary.meta;
-    writeln!(out, "# {}\n", one_line(&transcript.heading()))?;
+    writeln!(out, "# {}\n", output::one_line(&transcript.heading()))?;
     writeln!(out, "- session: `{}` (`{}`)", transcript.name(), meta.id)?;
     writeln!(out, "- model: `{}`", meta.model)?;
-    writeln!(out, "- directory: `{}`", one_line(&summary.cwd))?;
+    writeln!(out, "- directory: `{}`", output::one_line(&summary.cwd))?;
     writeln!(out, "- state: {}{}", meta.state, if meta.archived { ", archived" } else { "" })?;
     writeln!(out, "- begun: {} UTC", words::date_time(summary.created_at))?;
     writeln!(out, "- last change: {} UTC", words::date_time(summary.updated_at))?;
@@ -136,7 +136,7 @@ fn put_part(said: &Said, part: &Part, out: &mut impl Write) -> Result<(), Failur
         }
         Part::ToolCall { name, input, .. } => {
             let input = serde_json::to_string_pretty(input).unwrap_or_default();
-            writeln!(out, "**Tool call** `{}`{gone}\n", one_line(name))?;
+            writeln!(out, "**Tool call** `{}`{gone}\n", output::one_line(name))?;
             fenced("json", &input, out)
         }
         Part::ToolResult { status, text, .. } => {
@@ -158,8 +158,4 @@ fn fenced(language: &str, text: &str, out: &mut impl Write) -> Result<(), Failur
     let fence = "`".repeat(longest + 1);
     writeln!(out, "{fence}{language}\n{}\n{fence}", text.trim_end_matches('\n'))?;
     Ok(())
-}
-
-fn one_line(text: &str) -> String {
-    text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
 }

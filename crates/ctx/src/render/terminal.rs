@@ -42,7 +42,7 @@ pub fn show(transcript: &Transcript<'_>, look: Look, out: &mut impl Write) -> Re
 fn head(transcript: &Transcript<'_>, look: Look, out: &mut impl Write) -> io::Result<()> {
     let (summary, paint) = (&transcript.summary, look.paint);
     let meta = &summary.meta;
-    writeln!(out, "{}", paint.bold(&output::plain(&transcript.heading())))?;
+    writeln!(out, "{}", paint.bold(&output::one_line(&transcript.heading())))?;
     let mut facts = vec![transcript.name(), meta.state.to_string()];
     if meta.archived {
         facts.push("archived".to_owned());
@@ -50,7 +50,7 @@ fn head(transcript: &Transcript<'_>, look: Look, out: &mut impl Write) -> io::Re
     if look.stale {
         facts.push("stale".to_owned());
     }
-    facts.extend([meta.model.clone(), output::plain(&summary.cwd), meta.id.to_string()]);
+    facts.extend([meta.model.clone(), output::one_line(&summary.cwd), meta.id.to_string()]);
     writeln!(out, "{}", paint.dim(&facts.join(" · ")))?;
     if let Some(from) = meta.forked_from {
         writeln!(out, "{}", paint.dim(&format!("forked from {} at record {}", from.session_id, from.seq)))?;

@@ -4,11 +4,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use ctx_agent::{
-    ApprovalAsk, Approved, Ask, BoxFuture, DeltaKind, JobKind, Models, Prepared as AgentPrepared, Report,
-    Retry, Step, Stopped,
+    Ask, BoxFuture, DeltaKind, JobKind, Models, Prepared as AgentPrepared, Report, Retry, Step, Stopped,
 };
 use ctx_engine::port::{self, Job, Prepare, Prepared, RunReport, Worker};
-use ctx_session::command::{Outcome, Progress};
+use ctx_session::command::{ApprovalAsk, Approved, Outcome, Progress};
 use ctx_session::issue::IssueAct;
 use ctx_session::record::{BlobRef, RunKind};
 use ctx_session::{CallId, Limits, MessageId, Refusal, Ulid};
@@ -87,11 +86,7 @@ impl Report for Told {
     }
 
     fn approval(&self, ask: ApprovalAsk) -> BoxFuture<'_, Result<Approved, Stopped>> {
-        let ask = port::ApprovalAsk { call: ask.call, tool: ask.tool, subject: ask.subject };
-        Box::pin(async move {
-            let approved = self.0.approval(ask).await.map_err(stopped)?;
-            Ok(Approved { outcome: approved.outcome, note: approved.note })
-        })
+        Box::pin(async move { self.0.approval(ask).await.map_err(stopped) })
     }
 
     fn checkpoint(&self, call: CallId, reason: Option<String>) -> BoxFuture<'_, Result<(), Stopped>> {

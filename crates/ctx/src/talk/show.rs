@@ -92,7 +92,7 @@ impl Show {
                 Ok(())
             }
             Frame::Approval { session, approval, tool, subject, .. } => {
-                let call = output::plain(&format!("{tool} {}", subject.as_deref().unwrap_or_default()));
+                let call = output::one_line(&format!("{tool} {}", subject.as_deref().unwrap_or_default()));
                 let named = format!("{}/{session} {approval}", self.agent);
                 let call = call.trim_end();
                 self.talk(format_args!(

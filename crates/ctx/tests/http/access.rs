@@ -88,6 +88,55 @@ fn a_login_code_is_good_once() {
 }
 
 #[test]
+fn a_login_code_is_no_better_than_the_token_that_made_it() {
+    let http = Http::start();
+    let made = http.call("POST", "/tokens", Some("{}")).json(201);
+    let (id, token) = (made["id"].as_str().unwrap(), made["token"].as_str().unwrap());
+    let code = http.call_as(token, "POST", "/codes", None).json(201)["code"].clone();
+    assert_eq!(http.call("DELETE", &format!("/tokens/{id}"), None).status, 204);
+    let login = http.curl("/login", &["--data-binary", &json!({ "code": code }).to_string()]);
+    assert_eq!(login.code(401), "EKEYREJECTED");
+}
+
+#[test]
+fn a_label_cannot_draw_on_the_owners_terminal() {
+    let http = Http::start();
+    let label = json!({ "label": "\u{1b}[2J\nforged" }).to_string();
+    http.call("POST", "/tokens", Some(&label)).json(201);
+    let listed = http.daemon.ctx(&["token", "list"]).ok();
+    assert!(!listed.contains('\u{1b}'), "{listed:?}");
+    assert!(listed.lines().all(|line| !line.starts_with("forged")), "{listed:?}");
+}
+
+#[test]
+fn a_token_for_another_user_has_that_users_group() {
+    use std::os::unix::fs::MetadataExt;
+    let users = std::fs::read_to_string("/etc/passwd").unwrap();
+    let ids = |line: &str| {
+        let mut fields = line.split(':').skip(2).map(str::parse::<u32>);
+        Some((fields.next()?.ok()?, fields.next()?.ok()?))
+    };
+    let (uid, gid) = users.lines().filter_map(ids).find(|(uid, gid)| uid != gid).expect("such a user");
+    let http = Http::start();
+    let token = http.call("POST", "/tokens", Some(&json!({ "uid": uid }).to_string())).json(201);
+    let token = token["token"].as_str().unwrap();
+    http.call_as(token, "POST", "/projects/default/sessions", Some(r#"{"name":"theirs"}"#)).json(201);
+    let log = format!("home/{uid}/agent/coder/session/theirs/events.jsonl");
+    let meta = std::fs::metadata(http.daemon.root().join(log)).unwrap();
+    assert_eq!((meta.uid(), meta.gid()), (uid, gid));
+}
+
+#[test]
+fn a_body_that_nobody_reads_is_refused_and_changes_nothing() {
+    let http = Http::start();
+    let id = http.session("{}");
+    for path in [format!("/sessions/{id}/restart"), "/tickets".to_owned()] {
+        assert_eq!(http.call("POST", &path, Some(r#"{"no_such_field":1}"#)).code(400), "EINVAL", "{path}");
+    }
+    assert_eq!(http.state(&id), "idle");
+}
+
+#[test]
 fn pages_of_others_and_foreign_names_are_kept_out() {
     let http = Http::start();
     let bearer = format!("Authorization: Bearer {}", http.token);

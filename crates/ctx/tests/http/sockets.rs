@@ -83,6 +83,10 @@ fn a_ticket_opens_one_socket_and_nothing_else() {
     let ticket = http.call("POST", "/tickets", None).json(201)["ticket"].as_str().unwrap().to_owned();
     let with = |path: &str| format!("{path}?ticket={ticket}");
     assert_eq!(http.curl(&with("/status"), &[]).code(401), "EKEYREJECTED");
+    // Also not what only looks like a socket: a project may be called so.
+    for path in ["/projects/socket", "/sessions/socket", "/sessions/a/b/socket"] {
+        assert_eq!(http.curl(&with(path), &[]).code(401), "EKEYREJECTED", "{path}");
+    }
     let upgrade = [
         "-H",
         "Connection: Upgrade",
