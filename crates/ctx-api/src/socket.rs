@@ -1,6 +1,7 @@
 //! The JSONL protocol of `agent/<name>.sock`: one request or frame per line.
 
 use ctx_session::Code;
+use ctx_session::record::RunFinish;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -160,6 +161,9 @@ pub enum Frame {
         run: String,
         session: String,
         status: DoneStatus,
+        /// How a run that is `ok` stopped short of its answer: `awaiting_compaction`.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        finish_reason: Option<RunFinish>,
     },
     Pong {},
 }

@@ -53,7 +53,8 @@ pub struct Welcome {
     pub session_id: SessionId,
     pub epoch: String,
     pub state: ctx_session::StateName,
-    /// The newest frame of each channel when the client came in.
+    /// The newest frame of each channel when the client came in. Who says hello without a place is sent a message that
+    /// is being written from its beginning, and these are then the last frames before it.
     pub server_seq: Seqs,
     /// What the missed frames begin after; null: nothing is replayed.
     pub resumed_from_seq: Option<Seqs>,

@@ -9,7 +9,7 @@ use std::fmt;
 use std::str::FromStr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use ctx_session::{MessageId, Record, RunId};
+use ctx_session::{Body, MessageId, Record, RunId};
 use tokio::sync::watch;
 
 use crate::port::DeltaKind;
@@ -85,7 +85,6 @@ impl Event {
 }
 
 fn record_bytes(record: &Record) -> usize {
-    use ctx_session::Body;
     // Only these can be large; the rest is covered by a flat estimate.
     256 + match &record.body {
         Body::User(user) => user.text.len(),
@@ -201,6 +200,22 @@ impl Live {
     /// The newest event so far.
     pub fn newest(&self) -> EventId {
         self.lock().newest
+    }
+
+    /// Where the message that is being written begins; the newest event if none is, or its beginning was dropped.
+    pub fn before_writing(&self) -> EventId {
+        let ring = self.lock();
+        let step = ring.events.iter().rev().find_map(|event| match event {
+            Event::Record(record) => match &record.body {
+                Body::AssistantStarted(_) => Some(Some(event.id())),
+                Body::AssistantFinished(_) | Body::RunFinished(_) | Body::Cancelled(_) | Body::Failed(_) => {
+                    Some(None)
+                }
+                _ => None,
+            },
+            Event::Delta { .. } => None,
+        });
+        step.flatten().unwrap_or(ring.newest)
     }
 
     /// Up to where events may have been dropped, and the newest so far.

@@ -18,12 +18,12 @@ pub struct Piece {
 }
 
 impl Engine {
-    /// The events of a session from now on.
+    /// The events of a session from now on, and of a message that is being written from its beginning.
     pub async fn follow_from_now(&self, caller: Caller, id: SessionId) -> Result<Follow, Refusal> {
         self.find(caller, id)?;
         let live = self.inner.live(id).await?;
-        let newest = live.newest();
-        Ok(Follow::new(self.inner.clone(), id, live, Some(newest)))
+        let from = live.before_writing();
+        Ok(Follow::new(self.inner.clone(), id, live, Some(from)))
     }
 
     /// The log from a seq on, about `bytes` of it.

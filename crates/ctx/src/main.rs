@@ -19,6 +19,7 @@ mod shell_host;
 mod shell_logs;
 mod table;
 mod talk;
+mod waits;
 mod words;
 
 use std::process::ExitCode;

@@ -7,6 +7,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::Instant;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::{Pid, Signal, kill_process};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use rustix::termios::{Winsize, tcsetwinsize};
 
@@ -58,6 +59,12 @@ impl Pty {
     /// Types text as a person would; Enter is `\r`, Ctrl-C `\x03`.
     pub fn type_keys(&mut self, keys: &str) {
         self.master.write_all(keys.as_bytes()).expect("the terminal takes keys");
+    }
+
+    /// Sends the program a signal; a stopped one sees nothing of what happens.
+    pub fn signal(&self, signal: Signal) {
+        let pid = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw).expect("a process id");
+        kill_process(pid, signal).expect("the program takes a signal");
     }
 
     /// Waits until the text shows after what was waited for before; what came before it.

@@ -365,7 +365,8 @@ impl Client {
                         RunState::Failed(_) => DoneStatus::Error,
                         RunState::Cancelled | RunState::Pending | RunState::Running => DoneStatus::Cancelled,
                     };
-                    send(&out, &Frame::Done { id: None, run: run.to_string(), session, status }).await;
+                    let run = run.to_string();
+                    send(&out, &Frame::Done { id: None, run, session, status, finish_reason: None }).await;
                 }
                 Err(refusal) => send(&out, &refused(request, &refusal)).await,
             }

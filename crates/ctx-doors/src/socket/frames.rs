@@ -97,7 +97,7 @@ fn of_record(named: &Named, record: &Record) -> Vec<(EventId, Frame)> {
     let one = |frame: Frame| vec![(at, frame)];
     let done = |at: EventId, run: RunId, status: DoneStatus| {
         let (id, session) = (Some(at.to_string()), named.session.clone());
-        (at, Frame::Done { id, run: run.to_string(), session, status })
+        (at, Frame::Done { id, run: run.to_string(), session, status, finish_reason: None })
     };
     match &record.body {
         Body::Context(context) => one(Frame::Start {
@@ -154,7 +154,13 @@ fn of_record(named: &Named, record: &Record) -> Vec<(EventId, Frame)> {
             tool: asked.tool.clone(),
             subject: asked.subject.clone(),
         }),
-        Body::RunFinished(end) => vec![done(at, end.turn_id, DoneStatus::Ok)],
+        Body::RunFinished(end) => one(Frame::Done {
+            id: Some(id),
+            run: end.turn_id.to_string(),
+            session,
+            status: DoneStatus::Ok,
+            finish_reason: end.finish_reason,
+        }),
         Body::Cancelled(end) => vec![done(at, end.turn_id, DoneStatus::Cancelled)],
         Body::Failed(end) => {
             let error = Frame::Error {

@@ -10,7 +10,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use axum::extract::ws::Utf8Bytes;
 use ctx_api::ws::{Channel, Closing, Frame, Seqs};
 use ctx_engine::Event;
-use ctx_session::{SessionId, Ulid};
+use ctx_session::{Body, MessageId, SessionId, Ulid};
 use tokio::sync::watch;
 use tokio::time::Instant;
 
@@ -41,6 +41,8 @@ struct Buffer {
     /// The newest numbers, and the newest of those that were let go.
     newest: Seqs,
     dropped: Seqs,
+    /// The message that is being written.
+    writing: Option<Writing>,
     end: Option<Closing>,
     guests: usize,
     /// Up to where the attached operator has been sent frames.
@@ -49,6 +51,15 @@ struct Buffer {
     alone_since: Option<Instant>,
     /// Out of the hub: nobody comes back to it.
     gone: bool,
+}
+
+/// A message of which some was said and the end was not.
+#[derive(Debug, Clone, Copy)]
+struct Writing {
+    message: MessageId,
+    /// Where its first frame is, and the numbers before it.
+    at: u64,
+    before: Seqs,
 }
 
 #[derive(Debug, Clone)]
@@ -74,6 +85,7 @@ pub(super) enum Read {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Start {
     pub at: u64,
+    /// The newest numbers; for one who knows nothing, those before the first frame that follows.
     pub newest: Seqs,
     /// Frames up to these numbers are known to the listener.
     pub known: Seqs,
@@ -117,6 +129,7 @@ impl Relay {
             bytes: 0,
             newest: Seqs::default(),
             dropped: Seqs::default(),
+            writing: None,
             end,
             guests: 0,
             sent: None,
@@ -147,6 +160,7 @@ impl Relay {
             return Grown { bytes: 0, overflowed: false };
         }
         let before = buffer.bytes;
+        buffer.follow_writing(event);
         for told in of_event(event) {
             let seq = of_channel(&mut buffer.newest, told.channel);
             *seq += 1;
@@ -231,11 +245,14 @@ impl Relay {
         Some(held)
     }
 
-    /// Where someone begins who knows nothing: with what comes from now on.
+    /// Where someone begins who knows nothing: with what comes from now on, and with the beginning of a message that is
+    /// being written.
     pub fn now_on(&self) -> Start {
         let buffer = self.lock();
-        let at = buffer.first + buffer.frames.len() as u64;
-        Start { at, newest: buffer.newest, known: buffer.newest }
+        let end = buffer.first + buffer.frames.len() as u64;
+        let whole = buffer.writing.filter(|writing| writing.at >= buffer.first);
+        let (at, before) = whole.map_or((end, buffer.newest), |writing| (writing.at, writing.before));
+        Start { at, newest: before, known: before }
     }
 
     /// Where someone goes on who knows the frames up to these numbers. None: some are not there any more.
@@ -270,6 +287,24 @@ impl Relay {
 }
 
 impl Buffer {
+    /// Keeps in mind where the message that is being written begins.
+    fn follow_writing(&mut self, event: &Event) {
+        match event {
+            Event::Delta { message, .. } => {
+                if self.writing.is_none_or(|writing| writing.message != *message) {
+                    let at = self.first + self.frames.len() as u64;
+                    self.writing = Some(Writing { message: *message, at, before: self.newest });
+                }
+            }
+            Event::Record(record) => match &record.body {
+                Body::AssistantFinished(_) | Body::RunFinished(_) | Body::Cancelled(_) | Body::Failed(_) => {
+                    self.writing = None;
+                }
+                _ => {}
+            },
+        }
+    }
+
     /// Lets the oldest frames go that are not wanted or do not fit. Those who look on may be far behind the one who
     /// is attached.
     fn trim(&mut self, bounds: Bounds) {
@@ -293,7 +328,7 @@ mod tests {
     use std::sync::Arc;
 
     use ctx_session::record::SessionRenamed;
-    use ctx_session::{Body, Record, Timestamp};
+    use ctx_session::{Record, Timestamp};
 
     use super::*;
 

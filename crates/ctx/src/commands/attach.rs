@@ -1,20 +1,21 @@
 //! `ctx attach`: a session live in the terminal, like `tmux attach`.
 //!
-//! The terminal stays as it is: lines are edited by the kernel, Ctrl-C and Ctrl-\ are signals. So there is nothing to
-//! restore, however this ends.
+//! `hands` is what a person does, `view` what is shown, `past` what is read of what was missed. Here the three meet the
+//! session's socket, which is taken up again when it breaks.
 
+mod hands;
+mod past;
 mod view;
 
+use std::collections::VecDeque;
 use std::io::{IsTerminal, Stdout};
 use std::ops::ControlFlow;
 use std::time::{Duration, Instant};
 
-use ctx_api::http::{List, Message, NewMessage, Posted, Session};
+use ctx_api::http::{NewMessage, Posted, Session};
 use ctx_session::{Code, SessionId};
 use hyper::Method;
 use serde_json::json;
-use tokio::signal::unix::{Signal, SignalKind, signal};
-use tokio::sync::mpsc;
 
 use crate::client::{self, Api, As, LiveFrame, LiveSocket, Place};
 use crate::failure::Failure;
@@ -22,21 +23,25 @@ use crate::output::Paint;
 use crate::root::Root;
 use crate::talk::client_id;
 use crate::{output, sessions};
+use hands::{Done, Hands};
+use past::Past;
 use view::View;
 
 /// How long a daemon may be away before we give up on it.
 const AWAY_MAX: Duration = Duration::from_secs(60);
+/// How long our own place may be taken by a connection of ours that the daemon has not let go yet.
+const BUSY_MAX: Duration = Duration::from_secs(5);
 const RETRY: Duration = Duration::from_millis(200);
-/// Lines that come this close to each other were pasted: one message.
-const PASTE: Duration = Duration::from_millis(30);
-/// Lines that wait to be read.
-const LINES: usize = 256;
+/// Messages that wait for a daemon that is away.
+const UNSENT_MAX: usize = 16;
 
 /// Attach to a session
 ///
-/// Shows the last messages and then all that happens, as it happens. A line you type is a message. Ctrl-C cancels the
-/// run. Ctrl-D, Ctrl-\ or /detach leaves; the session goes on without you. After a restart of the daemon the view is
-/// taken up where it was. One terminal or browser is attached at a time; any number may observe.
+/// Shows the last messages and then all that happens, as it happens. A line you type is a message; pasted lines are
+/// one. Ctrl-C cancels the run that goes on or waits; when nothing runs, pressed twice, it detaches. Ctrl-D, Ctrl-\ or
+/// /detach leaves, and the session goes on without you. A daemon that is restarted is waited for, for a minute; what was
+/// missed is shown, and what was typed meanwhile is sent. One terminal or browser is attached at a time; any number may
+/// observe, and for who observes Ctrl-C leaves too.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -70,88 +75,14 @@ pub fn run(args: Args, root: &Root) -> Result<(), Failure> {
     let attached = runtime.block_on(async {
         let on_terminal = std::io::stdout().is_terminal();
         let view = View::new(std::io::stdout(), Paint::for_stdout(), on_terminal);
-        let mut hands = Hands::new(!args.observe)?;
-        let mut attach = Attach { root, id, who, view, place: Place::default(), run: None, warned: false };
+        let mut hands = Hands::new()?;
+        let (place, unsent) = (Place::default(), VecDeque::new());
+        let mut attach = Attach { root, id, who, view, place, run: None, warned: false, unsent };
         attach.stay(usize::from(args.tail), &mut hands).await
     });
     // The thread that reads the keyboard ends with the process.
     runtime.shutdown_background();
     attached
-}
-
-/// What a person does: lines and keys.
-struct Hands {
-    lines: Option<mpsc::Receiver<String>>,
-    interrupt: Signal,
-    quit: Signal,
-    terminate: Signal,
-    hangup: Signal,
-}
-
-/// What was done.
-enum Done {
-    Line(String),
-    /// Ctrl-C.
-    Interrupt,
-    /// Ctrl-D, Ctrl-\, or the terminal is gone.
-    Leave,
-}
-
-impl Hands {
-    fn new(may_type: bool) -> Result<Hands, Failure> {
-        let on = |kind| signal(kind).map_err(|error| Failure::io("cannot listen for signals", error));
-        let reads = may_type && std::io::stdin().is_terminal();
-        Ok(Hands {
-            lines: reads.then(keyboard),
-            interrupt: on(SignalKind::interrupt())?,
-            quit: on(SignalKind::quit())?,
-            terminate: on(SignalKind::terminate())?,
-            hangup: on(SignalKind::hangup())?,
-        })
-    }
-
-    /// Nothing is lost if this is dropped before it returns, but for the lines of an unfinished paste.
-    async fn next(&mut self) -> Done {
-        let line = async {
-            match &mut self.lines {
-                Some(lines) => lines.recv().await,
-                None => std::future::pending().await,
-            }
-        };
-        let first = tokio::select! {
-            line = line => line,
-            _ = self.interrupt.recv() => return Done::Interrupt,
-            _ = self.quit.recv() => return Done::Leave,
-            _ = self.terminate.recv() => return Done::Leave,
-            _ = self.hangup.recv() => return Done::Leave,
-        };
-        first.map_or(Done::Leave, Done::Line)
-    }
-
-    /// The lines that came with a paste behind its first.
-    async fn rest_of_paste(&mut self, first: String) -> String {
-        let mut text = first;
-        let Some(lines) = &mut self.lines else { return text };
-        while let Ok(Some(line)) = tokio::time::timeout(PASTE, lines.recv()).await {
-            text.push('\n');
-            text.push_str(&line);
-        }
-        text
-    }
-}
-
-/// Reads lines on a thread of its own, because a terminal cannot be waited for otherwise.
-fn keyboard() -> mpsc::Receiver<String> {
-    let (sender, lines) = mpsc::channel(LINES);
-    std::thread::spawn(move || {
-        for line in std::io::stdin().lines() {
-            let Ok(line) = line else { return };
-            if sender.blocking_send(line).is_err() {
-                return;
-            }
-        }
-    });
-    lines
 }
 
 struct Attach<'a> {
@@ -165,6 +96,8 @@ struct Attach<'a> {
     run: Option<String>,
     /// Ctrl-C was pressed while nothing ran.
     warned: bool,
+    /// Typed, and not known to have arrived. Under its client id it can be sent again.
+    unsent: VecDeque<NewMessage>,
 }
 
 /// Why the view of one connection ended.
@@ -178,81 +111,125 @@ enum Over {
     Lost(Failure),
 }
 
+/// How a connection came about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Arrival {
+    /// For the first time: with so many messages of the past.
+    First { tail: usize },
+    /// After a break; whether it was said that the daemon is away.
+    Again { was_away: bool },
+}
+
 impl Attach<'_> {
     async fn stay(&mut self, tail: usize, hands: &mut Hands) -> Result<(), Failure> {
-        let mut socket = self.connect().await?;
-        self.welcome(&mut socket, Some(tail)).await?;
+        let mut socket = self.enter(Arrival::First { tail }, hands).await?;
+        // Who took over once does not do so again after a break: someone else may have meanwhile.
+        if let As::Operator { takeover } = &mut self.who {
+            *takeover = false;
+        }
         loop {
             match self.watch(&mut socket, hands).await? {
                 Over::Left => {
                     socket.close().await;
-                    self.view.notice("detached; the session goes on")?;
-                    return Ok(());
+                    return self.leave();
                 }
                 Over::Ended(why) => {
                     self.view.notice(why)?;
                     return Ok(());
                 }
                 Over::Lost(failure) => return Err(failure),
-                Over::Broken => match self.come_back(hands).await? {
-                    Some(back) => socket = back,
-                    None => return Ok(()),
-                },
+                Over::Broken => {
+                    drop(socket);
+                    match self.come_back(hands).await? {
+                        Some(back) => socket = back,
+                        None => return self.leave(),
+                    }
+                }
             }
         }
     }
 
-    async fn connect(&self) -> Result<LiveSocket, Failure> {
-        LiveSocket::connect(self.root, self.id, self.who, &self.place).await
-    }
-
-    /// Takes the welcome, and shows what was said before. `tail`: how much of it, for who comes for the first time.
-    async fn welcome(&mut self, socket: &mut LiveSocket, tail: Option<usize>) -> Result<(), Failure> {
-        let first = socket.next().await;
-        let Some(first) = first.filter(|frame| frame.kind == "welcome") else {
-            return Err(Failure::new(Code::Ehostdown, "the daemon broke off before its welcome"));
+    fn leave(&mut self) -> Result<(), Failure> {
+        for message in &self.unsent {
+            let text = output::one_line(&message.text);
+            self.view.notice(&format!("not sent: {}", crate::words::shorten(&text, 60)))?;
+        }
+        let named = &self.view.named;
+        let back = match self.who {
+            As::Operator { .. } => format!("detached; the session goes on, `ctx attach {named}` comes back"),
+            As::Observer => "detached; the session goes on".to_owned(),
         };
-        let at =
-            |name: &str| first.payload.pointer(&format!("/server_seq/{name}")).and_then(|seq| seq.as_u64());
-        if self.place.epoch.is_none() {
-            self.place.epoch = first.payload.get("epoch").and_then(|epoch| epoch.as_str()).map(str::to_owned);
-            (self.place.output, self.place.events) =
-                (at("output").unwrap_or_default(), at("events").unwrap_or_default());
-            self.past(tail).await?;
+        Ok(self.view.notice(&back)?)
+    }
+
+    /// Connects, and shows what was said before. A gap is read and no reason to wait.
+    async fn enter(&mut self, arrival: Arrival, hands: &Hands) -> Result<LiveSocket, Failure> {
+        loop {
+            let mut socket = LiveSocket::connect(self.root, self.id, self.who, &self.place).await?;
+            match socket.next().await {
+                Some(frame) if frame.kind == "welcome" => {
+                    self.welcome(&frame, arrival, hands).await?;
+                    return Ok(socket);
+                }
+                Some(frame) if is_gap(&frame) && self.place.epoch.is_some() => self.place = Place::default(),
+                Some(_) | None => {
+                    return Err(Failure::new(Code::Ehostdown, "the daemon broke off before its welcome"));
+                }
+            }
         }
-        let session: Session = self.get(&format!("/sessions/{}", self.id)).await?;
-        self.run = session.current_run.map(|run| run.to_string());
-        if tail.is_some() {
-            let title = session.title.unwrap_or_else(|| session.name.to_string());
-            let keys = match (self.who, std::io::stdin().is_terminal()) {
-                (As::Operator { .. }, true) => "Ctrl-C cancels the run, Ctrl-D detaches",
-                (As::Operator { .. }, false) | (As::Observer, _) => "Ctrl-D or Ctrl-\\ leaves",
-            };
-            self.view.notice(&format!("{title}: {}; {keys}", session.state.as_str()))?;
+    }
+
+    async fn welcome(&mut self, frame: &LiveFrame, arrival: Arrival, hands: &Hands) -> Result<(), Failure> {
+        let (past, payload) = (Past { root: self.root, id: self.id }, &frame.payload);
+        let session = past.session().await?;
+        self.view.named = session
+            .agent
+            .as_ref()
+            .map_or_else(|| session.id.to_string(), |agent| format!("{agent}/{}", session.name));
+        if arrival == (Arrival::Again { was_away: true }) {
+            self.view.notice("the daemon is back")?;
+        }
+        let is_anew = self.place.epoch.is_none();
+        if is_anew {
+            let at =
+                |name: &str| payload.pointer(&format!("/server_seq/{name}")).and_then(|seq| seq.as_u64());
+            let epoch = payload.get("epoch").and_then(|epoch| epoch.as_str()).map(str::to_owned);
+            let (output, events) = (at("output").unwrap_or_default(), at("events").unwrap_or_default());
+            match arrival {
+                Arrival::First { tail } => past.show_tail(&mut self.view, tail).await?,
+                Arrival::Again { .. } => past.show_missed(&mut self.view).await?,
+            }
+            self.place = Place { epoch, output, events };
+            self.run = session.current_run.map(|run| run.to_string());
+        }
+        if let Arrival::First { .. } = arrival {
+            self.greet(&session, hands)?;
+        }
+        if is_anew {
+            past.show_waits(&mut self.view, &session).await?;
         }
         Ok(())
     }
 
-    /// The newest messages, or those since the last one that was shown.
-    async fn past(&mut self, tail: Option<usize>) -> Result<(), Failure> {
-        if tail == Some(0) {
-            return Ok(());
-        }
-        let since = self.view.last.as_ref().map(|id| format!("?limit=1000&since={id}"));
-        let query = since.unwrap_or_else(|| format!("?limit={}", tail.unwrap_or(20)));
-        let page: List<Message> = self.get(&format!("/sessions/{}/messages{query}", self.id)).await?;
-        for message in page.items.iter().filter(|message| !message.superseded) {
-            self.view.message(message)?;
-        }
-        Ok(())
-    }
-
-    async fn get<T: serde::de::DeserializeOwned>(&self, path: &str) -> Result<T, Failure> {
-        Api::new(self.root).ask(Method::GET, path, None).await
+    /// Where we are, and which keys do what.
+    fn greet(&mut self, session: &Session, hands: &Hands) -> Result<(), Failure> {
+        let title = session.title.as_ref().map(|title| format!(" ({})", output::one_line(title)));
+        let keys = match (self.who, hands.can_type()) {
+            (As::Operator { .. }, _) => "; Ctrl-C cancels the run, Ctrl-D detaches",
+            (As::Observer, true) => ", looking on; Ctrl-D leaves",
+            (As::Observer, false) => ", looking on",
+        };
+        let (named, title) = (&self.view.named, title.unwrap_or_default());
+        Ok(self.view.notice(&format!("{named}{title}: {}{keys}", session.state.as_str()))?)
     }
 
     /// Shows frames and takes lines until something ends it.
     async fn watch(&mut self, socket: &mut LiveSocket, hands: &mut Hands) -> Result<Over, Failure> {
+        while let Some(message) = self.unsent.pop_front() {
+            if !self.post(message).await? {
+                return Ok(Over::Broken);
+            }
+        }
         loop {
             let done = tokio::select! {
                 frame = socket.next() => match frame {
@@ -274,9 +251,16 @@ impl Attach<'_> {
                 Done::Interrupt if self.interrupted(socket).await? => return Ok(Over::Left),
                 Done::Interrupt => {}
                 Done::Line(line) if line.trim() == "/detach" => return Ok(Over::Left),
+                Done::Line(_) if self.who == As::Observer => {
+                    self.view.notice("who observes sends nothing; Ctrl-D leaves")?;
+                }
                 Done::Line(line) => {
                     let text = hands.rest_of_paste(line).await;
-                    self.send(text).await?;
+                    if let Some(message) = self.typed(text)
+                        && !self.post(message).await?
+                    {
+                        return Ok(Over::Broken);
+                    }
                 }
             }
         }
@@ -288,12 +272,14 @@ impl Attach<'_> {
             "events" => self.place.events = frame.seq,
             _ => return self.take_control(frame),
         }
+        let said = |name: &str| frame.payload.get(name).and_then(|text| text.as_str());
         match frame.kind.as_str() {
             "run.created" | "run.context" => {
-                self.run = frame.payload.get("run_id").and_then(|run| run.as_str()).map(str::to_owned);
+                self.run = said("run_id").map(str::to_owned);
                 self.warned = false;
             }
             "run.completed" | "run.cancelled" => self.run = None,
+            "session.state" if said("to_state") == Some("idle") => self.run = None,
             _ => {}
         }
         self.view.frame(frame)?;
@@ -304,18 +290,26 @@ impl Attach<'_> {
         let said = |name: &str| frame.payload.get(name).and_then(|text| text.as_str()).unwrap_or_default();
         match (frame.kind.as_str(), said("code")) {
             ("closing", "session_ended") => Ok(ControlFlow::Break(Over::Ended("the session has ended"))),
-            ("closing", "session_failed") => Ok(ControlFlow::Break(Over::Ended("the session has failed"))),
-            ("closing", "taken_over") => {
-                let failure = Failure::new(Code::Ebusy, "someone else has taken over this session");
-                let failure = failure.hint("`ctx attach --takeover` takes it back; it goes on meanwhile");
+            ("closing", "session_failed") => {
+                let failure = Failure::new(Code::Eshutdown, "the session has failed");
+                let failure =
+                    failure.hint(format!("`ctx show {}` says why; `ctx restart` begins anew", self.id));
                 Ok(ControlFlow::Break(Over::Lost(failure)))
             }
-            ("closing", "resume_failed") => {
-                // What was missed is read as messages.
-                self.place = Place::default();
+            ("closing", "taken_over") => {
+                let failure = Failure::new(Code::Ebusy, "someone else has taken over this session");
+                let failure = failure.hint(format!(
+                    "it goes on; `ctx attach {} --takeover` takes it back, --observe looks on",
+                    self.view.named
+                ));
+                Ok(ControlFlow::Break(Over::Lost(failure)))
+            }
+            ("closing", _) => {
+                if is_gap(frame) {
+                    self.place = Place::default();
+                }
                 Ok(ControlFlow::Break(Over::Broken))
             }
-            ("closing", _) => Ok(ControlFlow::Break(Over::Broken)),
             ("error", code) => {
                 self.view.notice(&format!("{} ({code})", said("message")))?;
                 Ok(ControlFlow::Continue(()))
@@ -326,6 +320,7 @@ impl Attach<'_> {
 
     /// Ctrl-C; true: leave.
     async fn interrupted(&mut self, socket: &mut LiveSocket) -> Result<bool, Failure> {
+        self.view.keyed();
         match (&self.run, self.who) {
             (Some(run), As::Operator { .. }) => {
                 socket.control("cancel", json!({ "run_id": run })).await;
@@ -342,74 +337,92 @@ impl Attach<'_> {
         }
     }
 
-    async fn send(&mut self, text: String) -> Result<(), Failure> {
-        if text.trim().is_empty() {
-            return Ok(());
-        }
+    /// A message of what was typed, if it is one.
+    fn typed(&mut self, text: String) -> Option<NewMessage> {
         let client_id = client_id();
         self.view.typed(&client_id);
-        let new = NewMessage { text, client_id: Some(client_id), model_override: None };
-        let body = serde_json::to_vec(&new).map_err(|error| Failure::new(Code::Eio, error.to_string()))?;
+        let is_empty = text.trim().is_empty();
+        (!is_empty).then_some(NewMessage { text, client_id: Some(client_id), model_override: None })
+    }
+
+    /// False: the daemon broke off, and the message is kept until it is back.
+    async fn post(&mut self, message: NewMessage) -> Result<bool, Failure> {
+        let body =
+            serde_json::to_vec(&message).map_err(|error| Failure::new(Code::Eio, error.to_string()))?;
         let path = format!("/sessions/{}/messages", self.id);
         match Api::new(self.root).ask::<Posted>(Method::POST, &path, Some(body)).await {
             Ok(posted) => self.run = Some(posted.run_id.to_string()),
+            Err(Failure::Said { code: Code::Ehostdown, .. }) => {
+                self.unsent.push_front(message);
+                return Ok(false);
+            }
             Err(Failure::Said { code, message, .. }) => {
                 self.view.notice(&format!("not sent: {} ({code})", output::plain(&message)))?;
             }
             Err(other) => return Err(other),
         }
-        Ok(())
+        Ok(true)
     }
 
     /// Takes the view up again, for as long as a daemon may take to come back. None: we left meanwhile.
     async fn come_back(&mut self, hands: &mut Hands) -> Result<Option<LiveSocket>, Failure> {
         let begun = Instant::now();
-        let mut said = false;
+        let mut was_away = false;
         loop {
-            let tried = match self.connect().await {
-                Ok(mut socket) => self.come_in(&mut socket).await.map(|()| socket),
-                Err(failure) => Err(failure),
-            };
-            let failure = match tried {
-                Ok(socket) => {
-                    if said {
-                        self.view.notice("back")?;
-                    }
-                    return Ok(Some(socket));
-                }
+            let failure = match self.enter(Arrival::Again { was_away }, hands).await {
+                Ok(socket) => return Ok(Some(socket)),
                 Err(failure) => failure,
             };
-            let passes = matches!(failure, Failure::Said { code: Code::Ehostdown | Code::Ebusy, .. });
-            if !passes || begun.elapsed() > AWAY_MAX {
+            let may_take = match failure {
+                Failure::Said { code: Code::Ehostdown, .. } => AWAY_MAX,
+                Failure::Said { code: Code::Ebusy, .. } => BUSY_MAX,
+                Failure::Said { .. } | Failure::Told { .. } | Failure::ReaderGone => return Err(failure),
+            };
+            if begun.elapsed() > may_take {
                 return Err(failure);
             }
-            if !said {
+            if !was_away && may_take == AWAY_MAX {
                 self.view.notice("the daemon is away; waiting for it")?;
-                said = true;
+                was_away = true;
             }
-            let wait = tokio::time::sleep(RETRY);
-            tokio::pin!(wait);
-            loop {
-                tokio::select! {
-                    () = &mut wait => break,
-                    done = hands.next() => match done {
-                        Done::Leave | Done::Interrupt => return Ok(None),
-                        Done::Line(_) => self.view.notice("not sent: the daemon is away")?,
-                    },
-                }
+            if self.wait(hands).await?.is_break() {
+                return Ok(None);
             }
         }
     }
 
-    /// After a break: the welcome, or the news that something was missed and has to be read.
-    async fn come_in(&mut self, socket: &mut LiveSocket) -> Result<(), Failure> {
-        match self.welcome(socket, None).await {
-            Err(failure) if self.place.epoch.is_some() => {
-                // Another epoch: the next try begins anew, and reads what was said meanwhile.
-                self.place = Place::default();
-                Err(failure)
+    /// A while before the next try; what is typed meanwhile is kept.
+    async fn wait(&mut self, hands: &mut Hands) -> Result<ControlFlow<()>, Failure> {
+        let wait = tokio::time::sleep(RETRY);
+        tokio::pin!(wait);
+        loop {
+            let line = tokio::select! {
+                () = &mut wait => return Ok(ControlFlow::Continue(())),
+                done = hands.next() => match done {
+                    Done::Leave | Done::Interrupt => return Ok(ControlFlow::Break(())),
+                    Done::Line(line) => line,
+                },
+            };
+            if line.trim() == "/detach" {
+                return Ok(ControlFlow::Break(()));
             }
-            welcomed => welcomed,
+            if self.who == As::Observer {
+                continue;
+            }
+            let text = hands.rest_of_paste(line).await;
+            let Some(message) = self.typed(text) else { continue };
+            if self.unsent.len() < UNSENT_MAX {
+                self.unsent.push_back(message);
+                self.view.notice("kept; it is sent when the daemon is back")?;
+            } else {
+                self.view.notice("not sent: too much waits for the daemon already")?;
+            }
         }
     }
+}
+
+/// Whether frames were missed that cannot be had any more: what they told is read.
+fn is_gap(frame: &LiveFrame) -> bool {
+    frame.kind == "closing"
+        && frame.payload.get("code").and_then(|code| code.as_str()) == Some("resume_failed")
 }

@@ -209,7 +209,7 @@ impl Chat<'_> {
         self.interrupts.reset();
         let exchange = self.talk.exchange(&request, Wait::ForEnd, &mut self.show, &mut self.interrupts);
         match self.runtime.block_on(exchange) {
-            Ok(End::Ok | End::Failed(_) | End::Accepted) => {
+            Ok(End::Ok | End::Waits | End::Failed(_) | End::Accepted) => {
                 // They are part of the session now.
                 self.cwd = None;
                 self.model = None;

@@ -16,7 +16,7 @@ use crate::{client, output, sessions};
 /// The text goes to the agent's session, which is made if it is not there; the answer streams to stdout.
 /// The first word is the agent if there is one of that name, else it is part of the text. Without text, or
 /// with `-`, the message is read from stdin. Ctrl-C cancels the run, a second one leaves. The exit code is that
-/// of the run: 0 when it did what it was asked to.
+/// of the run: 0 when it did what it was asked to, 1 when it stopped because a compaction waits for review.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -99,7 +99,7 @@ pub fn run(args: Args, root: &Root) -> Result<(), Failure> {
     })?;
     match end {
         End::Ok | End::Accepted => Ok(()),
-        End::Cancelled | End::Left => Err(Failure::Told { exit: 1 }),
+        End::Waits | End::Cancelled | End::Left => Err(Failure::Told { exit: 1 }),
         End::Failed(code) => Err(Failure::Told { exit: code.exit() }),
     }
 }

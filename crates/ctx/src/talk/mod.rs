@@ -10,6 +10,7 @@ mod show;
 use std::time::Duration;
 
 use ctx_api::socket::{DoneStatus, Frame, Request};
+use ctx_session::record::RunFinish;
 use ctx_session::{Code, IdSource, Name};
 
 use crate::client::AgentSocket;
@@ -29,6 +30,8 @@ const RETRY_MAX: Duration = Duration::from_secs(1);
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum End {
     Ok,
+    /// It stopped short of an answer: a compaction waits for review, as was said.
+    Waits,
     Cancelled,
     /// The run failed; its error was shown.
     Failed(Code),
@@ -282,10 +285,11 @@ fn take(
             seen.error = Some(*code);
             Ok(Step::GoOn)
         }
-        Frame::Done { status, .. } => Ok(Step::Done(match status {
-            DoneStatus::Ok => End::Ok,
-            DoneStatus::Cancelled => End::Cancelled,
-            DoneStatus::Error => End::Failed(seen.error.unwrap_or(Code::Eio)),
+        Frame::Done { status, finish_reason, .. } => Ok(Step::Done(match (status, finish_reason) {
+            (DoneStatus::Ok, None) => End::Ok,
+            (DoneStatus::Ok, Some(RunFinish::AwaitingCompaction)) => End::Waits,
+            (DoneStatus::Cancelled, _) => End::Cancelled,
+            (DoneStatus::Error, _) => End::Failed(seen.error.unwrap_or(Code::Eio)),
         })),
         Frame::Delta { .. }
         | Frame::Reasoning { .. }

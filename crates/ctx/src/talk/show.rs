@@ -7,7 +7,7 @@ use ctx_api::socket::{Content, DoneStatus, Frame};
 
 use crate::failure::Failure;
 use crate::output::{self, Paint};
-use crate::words;
+use crate::{waits, words};
 
 /// Longest piece of a tool's input or output that is shown.
 const TOOL_MAX: usize = 160;
@@ -75,29 +75,16 @@ impl Show {
                 self.aside(&format!("← {status} {}", words::shorten(output, TOOL_MAX)))
             }
             Frame::Queued { session, .. } => {
-                let named = format!("{}/{session}", self.agent);
-                self.talk(format_args!(
-                    "queued: as many runs as may are going already. The message is kept; `ctx queue resume {named}` \
-                     starts it, `ctx queue discard {named}` drops it"
-                ));
+                self.talk(waits::queued(&format!("{}/{session}", self.agent)));
                 Ok(())
             }
             Frame::Paused { session, reason, .. } => {
-                let why = reason.as_deref().map(output::plain);
-                let why = why.map_or(String::new(), |why| format!(" ({why})"));
-                let named = format!("{}/{session}", self.agent);
-                self.talk(format_args!(
-                    "paused{why}: `ctx resume {named}` goes on, `ctx rollback {named}` goes back"
-                ));
+                self.talk(waits::paused(&format!("{}/{session}", self.agent), reason.as_deref()));
                 Ok(())
             }
             Frame::Approval { session, approval, tool, subject, .. } => {
-                let call = output::one_line(&format!("{tool} {}", subject.as_deref().unwrap_or_default()));
-                let named = format!("{}/{session} {approval}", self.agent);
-                let call = call.trim_end();
-                self.talk(format_args!(
-                    "asks for {call}: `ctx approve {named}` allows it, with --deny it is not done"
-                ));
+                let named = format!("{}/{session}", self.agent);
+                self.talk(waits::asks(&named, approval, tool, subject.as_deref()));
                 Ok(())
             }
             Frame::Error { code, message, .. } => {

@@ -1,7 +1,7 @@
-//! `ctx attach` at a real terminal, and `ctx open`.
+//! `ctx attach` at a real terminal.
 
-use std::os::unix::fs::PermissionsExt;
-
+use rustix::process::Signal;
+use serde_json::json;
 use testkit::{Pty, TestDaemon, until};
 
 use crate::support::build;
@@ -78,7 +78,7 @@ fn one_is_attached_others_observe_and_one_can_take_over() {
     // Without a terminal it would hold the one place and hear nothing.
     assert!(daemon.ctx(&["attach"]).fails(2).contains("--observe"));
     let mut watcher = Pty::ctx(&daemon, &["attach", "--observe"]);
-    watcher.wait_for("leaves");
+    watcher.wait_for("looking on");
     let mut second = Pty::ctx(&daemon, &["attach", "--takeover"]);
     second.wait_for("Ctrl-D detaches");
     first.wait_for("taken over");
@@ -104,9 +104,9 @@ fn a_restart_of_the_daemon_is_waited_for_and_nothing_is_missed() {
         daemon.start_again();
         let text = format!("while away {round}");
         daemon.ctx(&["send", &text]).ok();
+        terminal.wait_for("[the daemon is back]");
         terminal.wait_for(&format!("> {text}"));
         terminal.wait_for(&text);
-        terminal.wait_for("[back]");
     }
     terminal.type_keys("and on\r");
     until("the message", || daemon.ctx(&["history"]).ok().contains("and on").then_some(()));
@@ -136,38 +136,205 @@ fn into_a_pipe_there_are_no_colours_and_a_terminal_has_them() {
     assert!(missing.contains("nothing"), "{missing}");
 }
 
+fn send(daemon: &TestDaemon, steps: serde_json::Value) {
+    daemon.ctx(&["send", "--model", "debug:script", &json!({ "script": steps }).to_string()]);
+}
+
+/// Says something between two calls of a tool, each on another directory.
+fn looking(round: usize) -> serde_json::Value {
+    let list = |n: usize| json!({ "tool": { "name": "fs.list", "input": { "path": format!("/work/d{round}-{n}") } } });
+    json!([list(1), { "text": format!("said in round {round}.") }, list(2)])
+}
+
+/// While the terminal sees nothing, the daemon is killed and started: all the terminal knows is of another epoch.
+fn unseen(daemon: &mut TestDaemon, terminal: &Pty, work: impl FnOnce(&TestDaemon)) {
+    terminal.signal(Signal::STOP);
+    daemon.kill();
+    daemon.start_again();
+    work(daemon);
+    terminal.signal(Signal::CONT);
+}
+
 #[test]
-fn open_gives_the_browser_a_private_file_and_prints_the_address_without_one() {
-    let daemon = build().arg("--listen").arg("127.0.0.1:0").start();
-    let printed = daemon.ctx(&["open"]).ok();
-    let again = daemon.ctx(&["open", "--print"]).ok();
-    for url in [&printed, &again] {
-        assert!(url.starts_with("http://127.0.0.1:") && url.contains("/api/v1/docs#code="), "{url}");
-        assert_eq!(url.lines().count(), 1);
-    }
-    assert_ne!(printed, again);
-    // A browser that notes down what it was given, as `ps` would show it.
-    let browser = daemon.path("browser");
-    let noted = daemon.path("noted");
-    let script = format!("#!/bin/sh\necho \"$*\" >{0}\ncat \"$1\" >>{0}\n", noted.display());
-    std::fs::write(&browser, script).unwrap();
-    std::fs::set_permissions(&browser, std::fs::Permissions::from_mode(0o755)).unwrap();
-    let mut command = daemon.command(&["open"]);
-    command.env("BROWSER", &browser);
-    testkit::finish(&mut command).ok();
-    let seen = std::fs::read_to_string(&noted).unwrap();
-    let (argument, page) = seen.split_once('\n').unwrap();
-    assert!(!argument.contains("code"), "{argument}");
-    assert_eq!(std::fs::metadata(argument).unwrap().permissions().mode() & 0o777, 0o600);
-    let url = page.split('"').find(|part| part.starts_with("http://")).unwrap();
-    let code = url.split("code=").nth(1).unwrap();
-    let login = url.split("docs").next().unwrap().to_owned() + "login";
-    let body = format!("{{\"code\":\"{code}\"}}");
-    let trade = || {
-        let mut curl = std::process::Command::new("curl");
-        testkit::finish(curl.args(["-sS", "--data-binary", &body, &login])).ok()
+fn after_a_gap_all_that_was_missed_is_shown_once_however_much_it_is() {
+    let mut daemon = build().start();
+    send(&daemon, looking(0));
+    let mut terminal = Pty::ctx(&daemon, &["attach"]);
+    terminal.wait_for("Ctrl-D detaches");
+    send(&daemon, looking(1));
+    terminal.wait_for("said in round 1");
+    let calls: Vec<_> =
+        (0..60).map(|_| json!({ "tool": { "name": "fs.list", "input": { "path": "/work" } } })).collect();
+    unseen(&mut daemon, &terminal, |daemon| {
+        // More than a page of messages: a call and its result are two.
+        for round in 2..12 {
+            send(daemon, looking(round));
+            send(daemon, json!(calls));
+        }
+    });
+    terminal.wait_for("said in round 11");
+    daemon.ctx(&["send", "--model", "debug:echo", "the last"]).ok();
+    terminal.wait_for("> the last");
+    terminal.type_keys("\x04");
+    terminal.wait_for("detached");
+    let shown = terminal.shown();
+    let lines: Vec<&str> = shown.lines().filter(|line| !line.contains("> {")).collect();
+    let places = |text: &str| -> Vec<usize> {
+        (0..lines.len()).filter(|n| lines[*n].trim_start_matches("\x1b[2m").starts_with(text)).collect()
     };
-    assert!(trade().contains("\"token\":\"ctx_"), "traded for a token");
-    assert!(trade().contains("EKEYREJECTED"), "once");
-    assert!(!daemon.log().contains(code), "and in no log");
+    let mut order = Vec::new();
+    for round in 0..12 {
+        let call = |n: usize| format!(r#"→ fs.list {{"path":"/work/d{round}-{n}"}}"#);
+        for text in [call(1), format!("said in round {round}."), call(2)] {
+            let found = places(&text);
+            assert_eq!(found.len(), 1, "{text} is shown once: {shown}");
+            order.extend(found);
+        }
+    }
+    assert!(order.is_sorted(), "in order: {shown}");
+    assert_eq!(places(r#"→ fs.list {"path":"/work"}"#).len(), 600, "every call, once");
+    assert_eq!(places("← ok (empty)").len(), 600, "and every result");
+}
+
+#[test]
+fn a_run_that_failed_is_said_to_have_whether_it_was_seen_or_not() {
+    let mut daemon = build().env("CTX_LIMITS_MODEL_ATTEMPTS", "1").start();
+    let failing = |text: &str| json!([{ "text": text }, { "error": "unreachable" }]);
+    send(&daemon, failing("before"));
+    let mut terminal = Pty::ctx(&daemon, &["attach"]);
+    terminal.wait_for("before");
+    assert!(terminal.wait_for("(EHOSTDOWN)]").contains("[the run failed: "), "{}", terminal.shown());
+    terminal.wait_for("Ctrl-D detaches");
+    send(&daemon, failing("live"));
+    terminal.wait_for("live");
+    terminal.wait_for("(EHOSTDOWN)]");
+    unseen(&mut daemon, &terminal, |daemon| send(daemon, failing("unseen")));
+    terminal.wait_for("unseen");
+    terminal.wait_for("(EHOSTDOWN)]");
+    // A run that the daemon's end cuts off: part of it was seen, and its end was not.
+    daemon.ctx(&["send", "--model", "debug:script", "--detach", SLOW]).ok();
+    terminal.wait_for("begun");
+    daemon.kill();
+    terminal.wait_for("the daemon is away");
+    daemon.start_again();
+    terminal.wait_for("the daemon is back");
+    assert!(terminal.wait_for("(EINTR)]").contains("[the run failed: "), "{}", terminal.shown());
+    terminal.type_keys("\x04");
+    assert_eq!(terminal.wait(), 0);
+    assert_eq!(terminal.shown().matches("the run failed").count(), 4, "{}", terminal.shown());
+}
+
+#[test]
+fn who_comes_in_the_middle_of_a_message_sees_it_from_its_beginning() {
+    let daemon = build().start();
+    let steps = json!({ "script": [{ "text": "the beginning, " }, { "sleep_ms": 600_000 }] }).to_string();
+    daemon.ctx(&["send", "--model", "debug:script", "--detach", &steps]).ok();
+    let mut first = Pty::ctx(&daemon, &["attach"]);
+    first.wait_for("Ctrl-D detaches");
+    first.wait_for("the beginning, ");
+    // Also when someone has listened since before.
+    let mut watcher = Pty::ctx(&daemon, &["attach", "--observe"]);
+    watcher.wait_for("looking on");
+    watcher.wait_for("the beginning, ");
+    first.type_keys("\x03");
+    for terminal in [&mut first, &mut watcher] {
+        terminal.wait_for("[cancelled]");
+        let text = terminal.shown().replace(&steps, "");
+        assert_eq!(text.matches("the beginning").count(), 1, "{text}");
+    }
+}
+
+#[test]
+fn who_observes_leaves_by_the_same_keys_and_sends_nothing() {
+    let daemon = build().start();
+    daemon.ctx(&["send", "hello"]).ok();
+    for keys in ["\x04", "/detach\r", "\x1c", "\x03"] {
+        let mut watcher = Pty::ctx(&daemon, &["attach", "--observe"]);
+        watcher.wait_for("Ctrl-D leaves");
+        watcher.type_keys("not mine to say\r");
+        watcher.wait_for("who observes sends nothing");
+        watcher.type_keys(keys);
+        watcher.wait_for("detached");
+        assert_eq!(watcher.wait(), 0, "{keys:?}");
+    }
+    assert!(!daemon.ctx(&["history"]).ok().contains("not mine"));
+}
+
+#[test]
+fn what_is_typed_while_the_daemon_is_away_is_sent_once_when_it_is_back() {
+    let mut daemon = build().start();
+    daemon.ctx(&["send", "one"]).ok();
+    let mut terminal = Pty::ctx(&daemon, &["attach"]);
+    terminal.wait_for("Ctrl-D detaches");
+    daemon.kill();
+    terminal.wait_for("the daemon is away");
+    terminal.type_keys("patience\r");
+    terminal.wait_for("it is sent when the daemon is back");
+    daemon.start_again();
+    terminal.wait_for("the daemon is back");
+    terminal.wait_for("patience");
+    terminal.type_keys("\x04");
+    assert_eq!(terminal.wait(), 0);
+    assert_eq!(daemon.ctx(&["history"]).ok().matches("patience").count(), 2, "the message and its echo");
+    assert!(
+        !terminal.shown().contains("> patience"),
+        "it stands there as it was typed: {}",
+        terminal.shown()
+    );
+    // Who leaves meanwhile is told what was not sent.
+    let mut terminal = Pty::ctx(&daemon, &["attach"]);
+    terminal.wait_for("Ctrl-D detaches");
+    daemon.kill();
+    terminal.wait_for("the daemon is away");
+    terminal.type_keys("never mind\r");
+    terminal.wait_for("it is sent when");
+    terminal.type_keys("\x04");
+    terminal.wait_for("[not sent: never mind]");
+    assert_eq!(terminal.wait(), 0);
+}
+
+#[test]
+fn who_took_over_once_does_not_take_the_place_back_after_a_break() {
+    let mut daemon = build().start();
+    daemon.ctx(&["send", "one"]).ok();
+    let mut first = Pty::ctx(&daemon, &["attach", "--takeover"]);
+    first.wait_for("Ctrl-D detaches");
+    first.signal(Signal::STOP);
+    daemon.kill();
+    daemon.start_again();
+    let mut second = Pty::ctx(&daemon, &["attach"]);
+    second.wait_for("Ctrl-D detaches");
+    first.signal(Signal::CONT);
+    first.wait_for("someone else is attached");
+    assert_eq!(first.wait(), 1);
+    second.type_keys("still here\r");
+    second.wait_for("still here");
+    second.wait_for("still here");
+}
+
+#[test]
+fn what_a_session_waits_for_is_said_with_the_commands_that_answer_it() {
+    let daemon = build().start();
+    std::fs::write(daemon.root().join("agent/coder.d/policy"), "ask fs.list\n").unwrap();
+    let pausing = json!({ "script": [
+        { "tool": { "name": "checkpoint", "input": { "reason": "sign-off" } } },
+        { "tool": { "name": "fs.list", "input": { "path": "/work" } } },
+        { "text": "all done" },
+    ] });
+    daemon.ctx(&["send", "--model", "debug:script", "--detach", &pausing.to_string()]).ok();
+    crate::support::wait_state(&daemon, "default", "paused");
+    let mut terminal = Pty::ctx(&daemon, &["attach"]);
+    terminal.wait_for("[paused (sign-off): `ctx resume coder/default` goes on");
+    daemon.ctx(&["resume", "coder"]).ok();
+    terminal.wait_for("[resumed]");
+    terminal.wait_for("[asks for fs.list /work: `ctx approve coder/default ");
+    // Also who comes only now is asked.
+    let mut watcher = Pty::ctx(&daemon, &["attach", "--observe"]);
+    watcher.wait_for("[asks for fs.list /work: `ctx approve coder/default ");
+    daemon.ctx(&["approve", "coder"]).ok();
+    for terminal in [&mut terminal, &mut watcher] {
+        terminal.wait_for("[answered: allow]");
+        terminal.wait_for("all done");
+        assert_eq!(terminal.shown().matches("asks for").count(), 1, "{}", terminal.shown());
+    }
 }

@@ -3,7 +3,7 @@
 use serde_json::Value;
 use testkit::{Pty, TestDaemon, until};
 
-use crate::support::{build, daemon, json_lines, start_slow, wait_state};
+use crate::support::{build, daemon, json_lines, start_slow, wait_state, wait_state_of};
 
 const PAUSING: &str = r#"{"script":[{"text":"before"},{"tool":{"name":"checkpoint","input":{"reason":"sign-off"}}},{"text":"after"}]}"#;
 
@@ -197,4 +197,54 @@ fn calls_that_wait_are_listed_and_answered() {
     wait_state(&daemon, "two", "idle");
     assert!(daemon.ctx(&["latest", "coder/two"]).ok().contains("not now"));
     assert!(daemon.ctx(&["approve", "coder/two", &id]).fails(1).contains("settled already: deny"));
+}
+
+/// A project whose model's window is full: the next message makes it propose a compaction.
+fn with_a_full_window(daemon: &TestDaemon) {
+    let dir = daemon.path("project");
+    std::fs::create_dir_all(dir.join(".ctx")).unwrap();
+    let file =
+        "version: 1\nproject: music\nprimary:\n  model: debug:script\n  compaction: {strategy: checkpoint}\n";
+    std::fs::write(dir.join(".ctx/project.yaml"), file).unwrap();
+    daemon.ctx(&["project", "add", dir.to_str().unwrap()]).ok();
+    for round in 0..3 {
+        let filler = "x".repeat(8_192);
+        let text = format!(r#"{{"script":[{{"text":"answer {round}"}}],"filler":"{filler}"}}"#);
+        assert_eq!(daemon.ctx(&["send", "-a", "music", &text]).ok(), format!("answer {round}\n"));
+    }
+}
+
+#[test]
+fn a_run_that_stops_for_a_compaction_says_so_wherever_it_is_shown() {
+    let daemon = daemon();
+    with_a_full_window(&daemon);
+    let long = format!(r#"{{"script":[{{"text":"never"}}],"filler":"{}"}}"#, "x".repeat(8_192));
+    let said = "a compaction waits for your review";
+    let stopped = daemon.ctx(&["send", "-a", "music", &long]);
+    assert_eq!((stopped.code, stopped.stdout.as_str()), (1, ""), "{}", stopped.stderr);
+    assert!(stopped.stderr.contains(said), "{}", stopped.stderr);
+    for command in ["show", "approve", "reject"] {
+        let command = format!("`ctx compact {command} music/default`");
+        assert!(stopped.stderr.contains(&command), "{}", stopped.stderr);
+    }
+    assert!(!stopped.stderr.contains("ctx resume"), "one thing to do: {}", stopped.stderr);
+    let mut attached = Pty::ctx(&daemon, &["attach", "music"]);
+    attached.wait_for("music/default: paused");
+    attached.wait_for(said);
+    daemon.ctx(&["compact", "reject", "music/default"]).ok();
+    attached.wait_for("[the compaction was rejected]");
+    attached.type_keys("once more\r");
+    attached.wait_for(said);
+    daemon.ctx(&["compact", "reject", "music/default"]).ok();
+    let mut chat = Pty::ctx(&daemon, &["chat", "music"]);
+    chat.wait_for("music/default> ");
+    chat.type_keys("and again\r");
+    chat.wait_for(said);
+    chat.wait_for("music/default> ");
+    daemon.ctx(&["compact", "reject", "music/default"]).ok();
+    let frames = json_lines(&daemon.ctx(&["send", "-a", "music", "--json", "as frames"]).stdout);
+    let done = frames.last().unwrap();
+    assert_eq!((&done["status"], &done["finish_reason"]), (&"ok".into(), &"awaiting_compaction".into()));
+    daemon.ctx(&["compact", "approve", "music/default"]).ok();
+    wait_state_of(&daemon, "music/default", "idle");
 }

@@ -18,6 +18,7 @@ mod follow;
 mod help;
 mod issues;
 mod lifecycle;
+mod open;
 mod project;
 mod queue;
 mod reading;

@@ -29,7 +29,12 @@ pub fn start_slow(daemon: &TestDaemon, session: &str) -> String {
 
 /// Waits until `ctx ls` shows a session of coder in a state.
 pub fn wait_state(daemon: &Place, session: &str, state: &str) {
-    let wanted = (format!("\"session\":\"coder/{session}\""), format!("\"state\":\"{state}\""));
+    wait_state_of(daemon, &format!("coder/{session}"), state);
+}
+
+/// Waits until `ctx ls` shows a session in a state.
+pub fn wait_state_of(daemon: &Place, session: &str, state: &str) {
+    let wanted = (format!("\"session\":\"{session}\""), format!("\"state\":\"{state}\""));
     until(&format!("{session} to be {state}"), || {
         let listed = daemon.ctx(&["ls", "--all", "--json"]).stdout;
         listed.lines().any(|line| line.contains(&wanted.0) && line.contains(&wanted.1)).then_some(())

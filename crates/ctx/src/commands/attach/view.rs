@@ -1,19 +1,59 @@
-//! What `ctx attach` shows: messages, text as it comes, tools, and what became of a run. Writes, and decides nothing.
+//! What `ctx attach` shows: messages, text as it comes, tools, and what became of a run. Each is shown once, whether it
+//! came as a frame or was read as something of the past. Writes, and decides nothing.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::io::Write;
 
-use ctx_api::http::{Message, MessagePart, Role};
+use ctx_api::http::{Message, MessagePart, Role, Run};
+use ctx_session::record::ToolStatus;
 use serde_json::Value;
 
 use crate::client::LiveFrame;
 use crate::output::{self, Paint};
-use crate::words;
+use crate::{waits, words};
 
 /// Longest piece of a tool's input or output that is shown.
 const TOOL_CHARS: usize = 160;
-/// Messages whose ids are remembered, so that none is shown twice.
-const KNOWN_MAX: usize = 4_096;
+/// How much is remembered of what was shown, so that nothing is shown twice.
+const KNOWN_MAX: usize = 8_192;
+
+/// Something that is shown once, by its id. A tool's result has the id of its call.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+enum Item {
+    Message(String),
+    Call(String),
+    Result(String),
+    RunEnd(String),
+    /// A checkpoint or an approval.
+    Waits(String),
+}
+
+/// What has been shown, the newest last.
+#[derive(Debug, Default)]
+struct Known {
+    order: VecDeque<Item>,
+    items: HashSet<Item>,
+}
+
+impl Known {
+    fn has(&self, item: &Item) -> bool {
+        self.items.contains(item)
+    }
+
+    /// Whether it is new.
+    fn add(&mut self, item: Item) -> bool {
+        if !self.items.insert(item.clone()) {
+            return false;
+        }
+        self.order.push_back(item);
+        if self.order.len() > KNOWN_MAX
+            && let Some(oldest) = self.order.pop_front()
+        {
+            self.items.remove(&oldest);
+        }
+        true
+    }
+}
 
 pub struct View<W> {
     out: W,
@@ -21,19 +61,31 @@ pub struct View<W> {
     /// Kept from escape sequences of others.
     on_terminal: bool,
     at_line_start: bool,
-    /// Messages that have been shown, the newest last.
-    known: VecDeque<String>,
-    seen: HashSet<String>,
+    /// The message whose text ends the screen.
+    open: Option<String>,
+    known: Known,
     /// Client ids of what was typed here: the terminal has shown it.
     own: HashSet<String>,
     /// What was shown of messages that are not finished.
     partial: HashMap<String, String>,
-    /// Said on a line of its own, once.
+    /// How commands name the session.
+    pub named: String,
+    /// The last message that was shown, or a call; what came after it is new.
     pub last: Option<String>,
+    /// The run of what was shown last.
+    pub run: Option<String>,
 }
 
 fn text<'a>(payload: &'a Value, field: &str) -> &'a str {
     payload.get(field).and_then(Value::as_str).unwrap_or_default()
+}
+
+fn status_word(status: ToolStatus) -> &'static str {
+    match status {
+        ToolStatus::Ok => "ok",
+        ToolStatus::Error => "error",
+        ToolStatus::Interrupted => "interrupted",
+    }
 }
 
 impl<W: Write> View<W> {
@@ -43,74 +95,145 @@ impl<W: Write> View<W> {
             paint,
             on_terminal,
             at_line_start: true,
-            known: VecDeque::new(),
-            seen: HashSet::new(),
+            open: None,
+            known: Known::default(),
             own: HashSet::new(),
             partial: HashMap::new(),
+            named: String::new(),
             last: None,
+            run: None,
         }
     }
 
     /// What was typed here will come back with this client id.
     pub fn typed(&mut self, client_id: &str) {
         self.at_line_start = true;
+        self.open = None;
         self.own.insert(client_id.to_owned());
+    }
+
+    /// A key was pressed that the terminal shows as `^C`.
+    pub fn keyed(&mut self) {
+        self.at_line_start = false;
     }
 
     /// A message of the past.
     pub fn message(&mut self, message: &Message) -> std::io::Result<()> {
         let id = message.id.to_string();
+        self.run = Some(message.run_id.to_string());
         match message.role {
-            Role::User => self.said_by_user(&id, &message.content),
-            Role::Assistant | Role::Subagent | Role::System => {
-                self.finished(&id, &message.content)?;
-                for part in &message.parts {
-                    if let MessagePart::ToolCall { name, input, .. } = part {
-                        self.aside(&format!("→ {name} {}", words::shorten(&input.to_string(), TOOL_CHARS)))?;
-                    }
+            Role::User => {
+                let client_id = message.metadata.get("client_id").and_then(Value::as_str);
+                self.said_by_user(&id, client_id.unwrap_or_default(), &message.content)
+            }
+            Role::System => self.system(&id, &message.content),
+            Role::Assistant | Role::Subagent | Role::Tool => {
+                if message.parts.is_empty() {
+                    return self.finished(&id, &message.content);
                 }
-                Ok(())
+                message.parts.iter().try_for_each(|part| match part {
+                    MessagePart::Text { text } => self.finished(&id, text),
+                    MessagePart::ToolCall { name, input, .. } => self.called(&id, name, &input.to_string()),
+                    MessagePart::ToolResult { status, text, .. } => {
+                        self.result(&id, status_word(*status), text)
+                    }
+                })
             }
-            Role::Tool => {
-                let line = words::shorten(&message.content, TOOL_CHARS);
-                self.aside(&format!("← {line}"))
-            }
+        }
+    }
+
+    /// Goes on from this message of that run without showing either.
+    pub fn passed(&mut self, message: &Message, run: &Run) {
+        self.run = Some(run.id.to_string());
+        self.remember(&message.id.to_string());
+        if run.completed_at.is_some() {
+            self.known.add(Item::RunEnd(run.id.to_string()));
+        }
+    }
+
+    /// How a run of the past ended, where that is not with its answer.
+    pub fn ended(&mut self, run: &Run) -> std::io::Result<()> {
+        let id = run.id.to_string();
+        match (run.state.as_str(), &run.error) {
+            ("failed", Some(error)) => self.failed(&id, &error.message, error.code.name()),
+            ("cancelled", _) => self.cancelled(&id),
+            _ => Ok(()),
         }
     }
 
     /// A frame of the present; not those of `control`.
     pub fn frame(&mut self, frame: &LiveFrame) -> std::io::Result<()> {
         let payload = &frame.payload;
+        let (id, call, run) = (text(payload, "id"), text(payload, "call_id"), text(payload, "run_id"));
+        if !run.is_empty() {
+            self.run = Some(run.to_owned());
+        }
         match frame.kind.as_str() {
             "delta" => self.delta(text(payload, "message_id"), text(payload, "text")),
             "message" if text(payload, "role") == "user" => {
-                if self.own.remove(text(payload, "client_id")) {
-                    self.remember(text(payload, "id"));
-                    return Ok(());
-                }
-                self.said_by_user(text(payload, "id"), text(payload, "content"))
+                self.said_by_user(id, text(payload, "client_id"), text(payload, "content"))
             }
-            "message" => self.finished(text(payload, "id"), text(payload, "content")),
+            "message" if text(payload, "role") == "system" => self.system(id, text(payload, "content")),
+            "message" => self.finished(id, text(payload, "content")),
             "tool_started" => {
                 let input = payload.get("input").map(Value::to_string).unwrap_or_default();
-                let name = text(payload, "name");
-                self.aside(&format!("→ {name} {}", words::shorten(&input, TOOL_CHARS)))
+                self.called(call, text(payload, "name"), &input)
             }
-            "tool_finished" => {
-                let shown = words::shorten(text(payload, "output"), TOOL_CHARS);
-                self.aside(&format!("← {} {shown}", text(payload, "status")))
-            }
+            "tool_finished" => self.result(call, text(payload, "status"), text(payload, "output")),
             "run.completed" if text(payload, "state") == "failed" => {
                 let error = payload.get("error").cloned().unwrap_or_default();
-                self.notice(&format!("the run failed: {} ({})", text(&error, "message"), text(&error, "code")))
+                self.failed(run, text(&error, "message"), text(&error, "code"))
             }
-            "run.cancelled" => self.notice("cancelled"),
-            "session.queued" => self.notice(
-                "queued: as many runs as may are going already; `ctx queue resume` starts it when there is room",
-            ),
+            "run.cancelled" => self.cancelled(run),
+            kind => self.event(kind, payload),
+        }
+    }
+
+    /// What was done with the session, and what it waits for.
+    fn event(&mut self, kind: &str, payload: &Value) -> std::io::Result<()> {
+        match kind {
+            "session.queued" => self.notice(&waits::queued(&self.named)),
+            "session.queued_discarded" => self.notice("the queued message was discarded"),
             "session.renamed" => self.notice(&format!("the title is now {}", text(payload, "title"))),
+            "session.failed" => {
+                let failure = payload.get("failure").cloned().unwrap_or_default();
+                let (message, code) = (text(&failure, "message"), text(&failure, "code"));
+                self.notice(&format!("the session failed: {message} ({code})"))
+            }
+            "checkpoint.created" => {
+                let reason = payload.get("reason").and_then(Value::as_str);
+                self.paused(text(payload, "checkpoint_id"), reason)
+            }
+            "checkpoint.resumed" => self.notice("resumed"),
+            "checkpoint.rolled_back" => {
+                self.notice("rolled back: what was said after the checkpoint does not count any more")
+            }
+            "compaction.applied" => self.notice("compacted: the model is sent less of what was said before"),
+            "compaction.approved" => self.notice("the compaction was approved"),
+            "compaction.rejected" => self.notice("the compaction was rejected"),
+            "approval.requested" => {
+                let subject = payload.get("subject").and_then(Value::as_str);
+                self.asks(text(payload, "approval_id"), text(payload, "tool"), subject)
+            }
+            "approval.settled" => self.notice(&format!("answered: {}", text(payload, "outcome"))),
             _ => Ok(()),
         }
+    }
+
+    /// It is paused at this checkpoint.
+    pub fn paused(&mut self, checkpoint: &str, reason: Option<&str>) -> std::io::Result<()> {
+        if !self.known.add(Item::Waits(checkpoint.to_owned())) {
+            return Ok(());
+        }
+        self.notice(&waits::paused(&self.named, reason))
+    }
+
+    /// A call waits for an answer.
+    pub fn asks(&mut self, approval: &str, tool: &str, subject: Option<&str>) -> std::io::Result<()> {
+        if !self.known.add(Item::Waits(approval.to_owned())) {
+            return Ok(());
+        }
+        self.notice(&waits::asks(&self.named, approval, tool, subject))
     }
 
     /// A line of ours.
@@ -121,24 +244,20 @@ impl<W: Write> View<W> {
         self.out.flush()
     }
 
-    fn remember(&mut self, id: &str) {
-        if id.is_empty() || !self.seen.insert(id.to_owned()) {
-            return;
+    /// Whether the message is new.
+    fn remember(&mut self, id: &str) -> bool {
+        let is_new = self.known.add(Item::Message(id.to_owned()));
+        if is_new {
+            self.last = Some(id.to_owned());
         }
-        self.last = Some(id.to_owned());
-        self.known.push_back(id.to_owned());
-        if self.known.len() > KNOWN_MAX
-            && let Some(oldest) = self.known.pop_front()
-        {
-            self.seen.remove(&oldest);
-        }
+        is_new
     }
 
-    fn said_by_user(&mut self, id: &str, content: &str) -> std::io::Result<()> {
-        if self.seen.contains(id) {
+    fn said_by_user(&mut self, id: &str, client_id: &str, content: &str) -> std::io::Result<()> {
+        let typed_here = self.own.remove(client_id);
+        if !self.remember(id) || typed_here {
             return Ok(());
         }
-        self.remember(id);
         self.end_line()?;
         let shown = self.plain(content);
         for line in shown.lines() {
@@ -148,29 +267,78 @@ impl<W: Write> View<W> {
         self.out.flush()
     }
 
+    /// What ctx itself told the model, such as a summary.
+    fn system(&mut self, id: &str, content: &str) -> std::io::Result<()> {
+        if !self.remember(id) {
+            return Ok(());
+        }
+        content.lines().try_for_each(|line| self.aside(&format!("| {line}")))
+    }
+
     fn delta(&mut self, id: &str, piece: &str) -> std::io::Result<()> {
-        if self.seen.contains(id) {
+        if self.known.has(&Item::Message(id.to_owned())) {
             return Ok(());
         }
         self.partial.entry(id.to_owned()).or_default().push_str(piece);
-        self.write(piece)
+        self.write(piece)?;
+        self.open = Some(id.to_owned());
+        Ok(())
     }
 
-    /// A whole message: what its deltas have shown is not shown again. Who came in the middle of it gets it whole.
+    /// A whole message: what its deltas have shown is not shown again, unless they do not make it up or something else
+    /// has come in between.
     fn finished(&mut self, id: &str, whole: &str) -> std::io::Result<()> {
         let shown = self.partial.remove(id).unwrap_or_default();
-        if self.seen.contains(id) {
+        // A step that only called tools has said nothing, and is no message that could be asked for.
+        if whole.is_empty() || !self.remember(id) {
             return Ok(());
         }
-        self.remember(id);
+        let goes_on = shown.is_empty() || self.open.as_deref() == Some(id);
         match whole.strip_prefix(shown.as_str()) {
-            Some(rest) => self.write(rest)?,
-            None => {
+            Some("") => {}
+            Some(rest) if goes_on => self.write(rest)?,
+            Some(_) | None => {
                 self.end_line()?;
                 self.write(whole)?;
             }
         }
-        self.end_line()
+        self.end_line()?;
+        self.out.flush()
+    }
+
+    fn called(&mut self, call: &str, name: &str, input: &str) -> std::io::Result<()> {
+        if !self.known.add(Item::Call(call.to_owned())) {
+            return Ok(());
+        }
+        self.last = Some(call.to_owned());
+        self.aside(&format!("→ {name} {}", words::shorten(input, TOOL_CHARS)))
+    }
+
+    fn result(&mut self, call: &str, status: &str, output: &str) -> std::io::Result<()> {
+        if !self.known.add(Item::Result(call.to_owned())) {
+            return Ok(());
+        }
+        // What follows the call is read again, and known.
+        self.last.get_or_insert_with(|| call.to_owned());
+        let line = format!("← {status} {}", words::shorten(output, TOOL_CHARS));
+        self.aside(line.trim_end())
+    }
+
+    fn failed(&mut self, run: &str, message: &str, code: &str) -> std::io::Result<()> {
+        if !self.known.add(Item::RunEnd(run.to_owned())) {
+            return Ok(());
+        }
+        self.end_line()?;
+        let line = self.paint.red(&format!("[the run failed: {} ({code})]", output::plain(message)));
+        writeln!(self.out, "{line}")?;
+        self.out.flush()
+    }
+
+    fn cancelled(&mut self, run: &str) -> std::io::Result<()> {
+        if !self.known.add(Item::RunEnd(run.to_owned())) {
+            return Ok(());
+        }
+        self.notice("cancelled")
     }
 
     fn aside(&mut self, line: &str) -> std::io::Result<()> {
@@ -195,6 +363,7 @@ impl<W: Write> View<W> {
     }
 
     fn end_line(&mut self) -> std::io::Result<()> {
+        self.open = None;
         if !self.at_line_start {
             self.out.write_all(b"\n")?;
             self.at_line_start = true;
@@ -242,6 +411,35 @@ mod tests {
     fn what_was_typed_here_is_not_said_again() {
         let frames = [message("user", "mine", "typed"), message("user", "theirs", "from elsewhere")];
         assert_eq!(shown(false, &frames), "> from elsewhere\n");
+    }
+
+    #[test]
+    fn what_interrupts_a_message_makes_it_be_shown_whole() {
+        let notice = frame("session.renamed", json!({ "title": "t" }));
+        let whole = message("assistant", "m", "hello");
+        let shown = shown(false, &[delta("hel"), notice, whole]);
+        assert_eq!(shown, "hel\n[the title is now t]\nhello\n");
+    }
+
+    #[test]
+    fn what_was_read_and_comes_again_as_frames_is_shown_once() {
+        let started = frame("tool_started", json!({ "call_id": "c", "name": "t", "input": {} }));
+        let finished = frame("tool_finished", json!({ "call_id": "c", "status": "ok", "output": "o" }));
+        let failed = frame(
+            "run.completed",
+            json!({ "run_id": "r", "state": "failed", "error": { "message": "no", "code": "EIO" } }),
+        );
+        let frames = [started, finished, failed];
+        let twice = [frames.clone(), frames].concat();
+        assert_eq!(shown(false, &twice), "→ t {}\n← ok o\n[the run failed: no (EIO)]\n");
+    }
+
+    #[test]
+    fn a_step_that_said_nothing_is_no_place_to_go_on_from() {
+        let mut view = View::new(Vec::new(), Paint::off(), false);
+        view.frame(&message("assistant", "said", "x")).unwrap();
+        view.frame(&message("assistant", "nothing", "")).unwrap();
+        assert_eq!(view.last.as_deref(), Some("said"));
     }
 
     #[test]
