@@ -359,6 +359,92 @@ async def system():
     await ws.close()
 
 
+def bind(session, issue):
+    return api.ok("PUT", f"/sessions/{session}/bind", {"issue_id": issue})
+
+
+def todo(issue, **op):
+    return api.ok("POST", f"/issues/{issue}/todos", op)
+
+
+async def issue():
+    """The session's socket tells what happens to the issue it is bound to, whoever does it, and of no other."""
+    issue = api.ok("POST", "/projects/default/issues", {"title": "Mend it"})["id"]
+    other = api.ok("POST", "/projects/default/issues", {"title": "Another"})["id"]
+    session = talk()
+    ws, _ = await attach(session)
+    todo(issue, text="before it was bound")
+    bind(session, issue)
+    bound = await frame(ws)
+    assert (bound["type"], bound["payload"]["issue_id"]) == ("session.bound", issue), bound
+    # By hand, also of another issue; then by the tool of its own run.
+    todo(issue, op="start", item="1")
+    todo(other, text="not here")
+    api.ok("PATCH", f"/issues/{issue}", {"status": "in_progress", "title": "Mend it all"})
+    changed = await frame(ws)
+    assert (changed["channel"], changed["type"]) == ("events", "todo.changed"), changed
+    assert changed["payload"]["status"] == "in_progress" and changed["payload"]["issue_id"] == issue, changed
+    assert changed["payload"]["user_id"] == os.getuid() and changed["payload"]["project_seq"] > 0, changed
+    moved = await frame(ws)
+    assert (moved["type"], moved["payload"]["title"]) == ("issue.changed", "Mend it all"), moved
+    assert moved["payload"]["status"] == "in_progress" and "session_id" not in moved["payload"], moved
+    api.post(session, script({"tool": {"name": "todo", "input": {"op": "append", "item": "by the model"}}}))
+    frames = await done(ws)
+    added = [f for f in frames if f["type"] == "todo.added"]
+    assert len(added) == 1, frames
+    assert added[0]["payload"]["text"] == "by the model", added
+    assert added[0]["payload"]["session_id"] == session, added
+    # By another session, which has taken the issue over: this one is not bound to it any more.
+    await until(ws, "session.state")
+    api.ok("DELETE", f"/sessions/{session}/bind")
+    assert (await frame(ws))["type"] == "session.unbound"
+    second = talk()
+    theirs, welcome = await attach(second)
+    bind(second, issue)
+    await until(theirs, "session.bound")
+    todo(issue, op="done", item="1")
+    assert (await frame(theirs))["payload"]["status"] == "done"
+    await control(ws, "ping")
+    assert (await frame(ws))["type"] == "pong", "nothing of an issue that is another's"
+    # Away for a moment: what was missed comes when it is back.
+    known = {"output": 0, "events": 0}
+    known.update(welcome["payload"]["server_seq"])
+    await theirs.close()
+    todo(issue, op="note", item="2", note="while away")
+    theirs, _ = await attach(second, epoch=welcome["payload"]["epoch"], **known)
+    missed = await until(theirs, "todo.changed") + await until(theirs, "todo.changed")
+    assert missed[-1]["payload"]["note"] == "while away", missed
+    await theirs.close()
+    await ws.close()
+
+
+async def system_issues():
+    """The system's socket tells of issues to those who may see them, and to nobody else."""
+    ws = await socket("/system/socket")
+    token = api.ok("POST", "/tokens", {"uid": 54321})["token"]
+    stranger = await socket("/system/socket", token=token)
+    await frame(ws)
+    issue = api.ok("POST", "/projects/default/issues", {"title": "Mend it"})["id"]
+    made = await frame(ws)
+    assert (made["type"], made["payload"]["issue_id"]) == ("issue.created", issue), made
+    assert made["payload"]["project"] == "default" and made["payload"]["number"] == 1, made
+    for act in (
+        lambda: todo(issue, op="init", items=["a"]),
+        lambda: todo(issue, op="done", item="a"),
+        lambda: api.ok("PATCH", f"/issues/{issue}", {"status": "resolved"}),
+    ):
+        act()
+        changed = await frame(ws)
+        assert (changed["type"], changed["payload"]["issue_id"]) == ("issue.changed", issue), changed
+    assert changed["payload"]["status"] == "resolved", changed
+    assert (changed["payload"]["todos"], changed["payload"]["todos_left"]) == (1, 0), changed
+    await control(stranger, "ping")
+    kinds = [f["type"] for f in await until(stranger, "pong")]
+    assert kinds == ["sessions.running_count", "pong"], kinds
+    await stranger.close()
+    await ws.close()
+
+
 async def stranger():
     """Another user's token hears nothing of what the owner does."""
     token = api.ok("POST", "/tokens", {"uid": 54321})["token"]

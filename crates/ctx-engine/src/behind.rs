@@ -3,11 +3,12 @@
 //! They are told of every commit after it, never hold one up, and catch up from the logs by themselves. A view
 //! that cannot be opened is missed by those who ask it, and by nobody else.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
 use ctx_journal::{Journal, LogPath, Owner};
-use ctx_session::project::Project;
+use ctx_session::project::{Project, ProjectRecord};
 use ctx_session::{IssueId, Record, Session, Timestamp};
 use ctx_views::RootDir;
 use ctx_views::audit::{Audit, AuditOptions};
@@ -76,9 +77,32 @@ impl Behind {
         }
     }
 
-    pub(crate) fn issue_changed(&self, log: &LogPath, project: &Project, issue: IssueId) {
+    /// In the order of the project's log.
+    pub(crate) fn project_committed(&self, log: &LogPath, project: &Project, records: &[ProjectRecord]) {
         if let Some(index) = &self.index {
-            index.issue_changed(log, project, issue);
+            let changed: BTreeSet<IssueId> =
+                records.iter().filter_map(|record| record.body.issue()).collect();
+            for issue in changed {
+                index.issue_changed(log, project, issue);
+            }
+        }
+        if let Some(audit) = self.audit.get() {
+            audit.project_committed(log, project, records);
+        }
+    }
+
+    /// A project's log was taken up again, and has what nobody was told of.
+    pub(crate) fn project_reopened(&self, log: &LogPath) {
+        if let Some(index) = &self.index {
+            index.reindex(log);
+        }
+        self.reopened(log);
+    }
+
+    /// A log was taken up again after a failure. The index sees by itself what it misses of a session.
+    pub(crate) fn reopened(&self, log: &LogPath) {
+        if let Some(audit) = self.audit.get() {
+            audit.reopened(log);
         }
     }
 

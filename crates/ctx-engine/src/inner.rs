@@ -182,6 +182,11 @@ impl Inner {
         }
     }
 
+    /// The live events of a session, if it is loaded now.
+    pub(crate) fn live_now(&self, id: SessionId) -> Option<Arc<Live>> {
+        lock(&self.active).get(&id)?.live()
+    }
+
     /// What must have interrupted a session that is found running when it is loaded.
     pub fn interruption(&self, id: SessionId) -> Interruption {
         if lock(&self.lost).contains(&id) { Interruption::StorageFailure } else { Interruption::DaemonCrash }

@@ -7,7 +7,9 @@
 use std::sync::Arc;
 
 use ctx_session::issue::{IssueAct, IssueStatus, TodoOp};
-use ctx_session::project::{Change, Criterion, Issue, IssueCommand, IssueGiven, Project, Who};
+use ctx_session::project::{
+    Change, Criterion, Issue, IssueCommand, IssueGiven, Project, ProjectBody, ProjectRecord, Who,
+};
 use ctx_session::{CheckpointId, Code, IssueId, Name, Refusal, RunId, RunState, Session, SessionId};
 
 use crate::driver::{Ask, Reply};
@@ -59,16 +61,23 @@ impl Inner {
     /// Decides and writes; the issue that it is about. Blocking.
     fn perform_issue(&self, log: &ProjectLog, command: &IssueCommand) -> Result<Option<IssueId>, Refusal> {
         let now = self.fresh.now();
-        let written = log.perform(now, |project| {
+        let written = self.perform_project(log, now, |project| {
             let mut ids = self.fresh.ids();
             project.decide_issue(command, &mut IssueGiven { now, ids: &mut ids, limits: &self.limits })
         })?;
-        let issue = written.iter().find_map(|record| record.body.issue());
-        if let Some(issue) = issue {
-            // With the project held still, so that the index is told in the order of the log.
-            log.with(|project| self.behind.issue_changed(log.path(), project, issue));
+        Ok(written.iter().find_map(|record| record.body.issue()))
+    }
+
+    /// Tells those who watch the system, and those who watch the session that works on an issue.
+    pub(crate) fn tell_issues(&self, project: &Project, records: &[ProjectRecord]) {
+        for record in records {
+            let Some(id) = record.body.issue() else { continue };
+            self.news.issue(id, matches!(record.body, ProjectBody::IssueCreated(_)));
+            let worker = project.issue(id).and_then(|issue| issue.session);
+            if let Some(live) = worker.and_then(|session| self.live_now(session)) {
+                live.issue(id, &project.slug, record);
+            }
         }
-        Ok(issue)
     }
 
     /// What is left to do on the issue that a session is bound to.
@@ -200,6 +209,11 @@ impl Engine {
             None => None,
         };
         IssueView { project, issue, worker }
+    }
+
+    /// An issue and its project, if the caller may see it; who works on it is not looked up.
+    pub fn find_issue(&self, caller: Caller, id: IssueId) -> Result<(Name, Issue), Refusal> {
+        self.seen_issue(caller, id)
     }
 
     pub async fn create_issue(

@@ -2,14 +2,15 @@
 //!
 //! There is no queue per client. A client has a cursor; one that falls behind the ring goes on from the log,
 //! which has every finished message, so a slow reader costs nothing and misses no record. Text deltas live only
-//! here.
+//! here; so does what happens to the bound issue, whose records are in its project's log.
 
 use std::collections::VecDeque;
 use std::fmt;
 use std::str::FromStr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use ctx_session::{Body, MessageId, Record, RunId};
+use ctx_session::project::{ProjectBody, ProjectRecord};
+use ctx_session::{Body, IssueId, MessageId, Name, Record, RunId};
 use tokio::sync::watch;
 
 use crate::port::DeltaKind;
@@ -63,13 +64,15 @@ pub enum Event {
     Record(Arc<Record>),
     /// A piece of text, live only.
     Delta { id: EventId, run: RunId, message: MessageId, kind: DeltaKind, text: Arc<str> },
+    /// The issue that the session is bound to has changed.
+    Issue { id: EventId, project: Name, record: Arc<ProjectRecord> },
 }
 
 impl Event {
     pub fn id(&self) -> EventId {
         match self {
             Event::Record(record) => EventId::record(record.seq),
-            Event::Delta { id, .. } => *id,
+            Event::Delta { id, .. } | Event::Issue { id, .. } => *id,
         }
     }
 
@@ -80,6 +83,7 @@ impl Event {
             + match self {
                 Event::Record(record) => record_bytes(record),
                 Event::Delta { text, .. } => text.len(),
+                Event::Issue { record, .. } => project_record_bytes(record),
             }
     }
 }
@@ -92,6 +96,23 @@ fn record_bytes(record: &Record) -> usize {
         Body::ReasoningFinished(reasoning) => reasoning.text.len(),
         Body::ToolFinished(tool) => tool.output.len(),
         _ => 256,
+    }
+}
+
+fn project_record_bytes(record: &ProjectRecord) -> usize {
+    // Only these can be large.
+    512 + match &record.body {
+        ProjectBody::IssueCreated(created) => created.body.len(),
+        ProjectBody::IssueChanged(changed) => {
+            let criteria = changed.criteria.iter().flatten().map(|criterion| criterion.text.len());
+            changed.body.as_ref().map_or(0, String::len) + criteria.sum::<usize>()
+        }
+        ProjectBody::TodoAdded(added) => added.text.len(),
+        ProjectBody::TodoChanged(changed) => changed.note.as_ref().map_or(0, String::len),
+        ProjectBody::ProjectAdded(_)
+        | ProjectBody::ProjectMoved(_)
+        | ProjectBody::ProjectRemoved(_)
+        | ProjectBody::IssueClaimed(_) => 0,
     }
 }
 
@@ -111,6 +132,8 @@ struct Ring {
     /// Events up to here may have been dropped; later ones are all in `events`.
     floor: EventId,
     newest: EventId,
+    /// The issue that the session is bound to, as the records in the ring have it.
+    bound: Option<IssueId>,
     /// The session was unloaded or is over: nothing more will come.
     closed: bool,
     /// The log failed: what follows comes from the driver that takes it up again.
@@ -133,7 +156,7 @@ pub enum After {
 
 impl Live {
     /// An empty ring for a session whose newest record is `seq`.
-    pub fn new(seq: u64, bytes_max: usize) -> Arc<Live> {
+    pub fn new(seq: u64, bytes_max: usize, bound: Option<IssueId>) -> Arc<Live> {
         let start = EventId { seq, n: 0 };
         let ring = Ring {
             events: VecDeque::new(),
@@ -141,6 +164,7 @@ impl Live {
             bytes_max,
             floor: start,
             newest: start,
+            bound,
             closed: false,
             lost: false,
         };
@@ -167,6 +191,18 @@ impl Live {
         let mut ring = self.lock();
         let id = EventId { seq: ring.newest.seq, n: ring.newest.n + 1 };
         ring.push(Event::Delta { id, run, message, kind, text: text.into() });
+        drop(ring);
+        self.wake();
+    }
+
+    /// Shows a record of an issue, if the session is bound to it.
+    pub fn issue(&self, issue: IssueId, project: &Name, record: &ProjectRecord) {
+        let mut ring = self.lock();
+        if ring.bound != Some(issue) {
+            return;
+        }
+        let id = EventId { seq: ring.newest.seq, n: ring.newest.n + 1 };
+        ring.push(Event::Issue { id, project: project.clone(), record: Arc::new(record.clone()) });
         drop(ring);
         self.wake();
     }
@@ -253,6 +289,13 @@ impl Ring {
     }
 
     fn push(&mut self, event: Event) {
+        if let Event::Record(record) = &event {
+            match &record.body {
+                Body::Bound(bound) => self.bound = Some(bound.issue_id),
+                Body::Unbound(_) => self.bound = None,
+                _ => {}
+            }
+        }
         let id = event.id();
         debug_assert!(id > self.newest || self.events.is_empty(), "events grow strictly");
         self.newest = id;
@@ -270,8 +313,9 @@ impl Ring {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ctx_session::record::{Body, SessionRenamed};
-    use ctx_session::{Timestamp, Ulid};
+    use ctx_session::project::{TodoChanged, TodoStatus, Who};
+    use ctx_session::record::{Bound, SessionRenamed, Unbound};
+    use ctx_session::{Timestamp, TodoId, Ulid};
 
     fn record(seq: u64) -> Record {
         let body = Body::SessionRenamed(SessionRenamed { title: format!("t{seq}") });
@@ -291,7 +335,7 @@ mod tests {
 
     #[test]
     fn a_cursor_gets_what_came_after_it_in_order() {
-        let live = Live::new(3, 1 << 20);
+        let live = Live::new(3, 1 << 20, None);
         live.publish([record(4)]);
         delta(&live, "a");
         delta(&live, "b");
@@ -303,7 +347,7 @@ mod tests {
 
     #[test]
     fn a_cursor_from_before_the_ring_is_sent_to_the_log() {
-        let live = Live::new(3, 1 << 20);
+        let live = Live::new(3, 1 << 20, None);
         live.publish([record(4)]);
         assert_eq!(live.after(Some(EventId::record(1)), 10), After::Behind { from: 1 });
         assert_eq!(live.after(None, 10), After::Behind { from: 0 });
@@ -311,7 +355,7 @@ mod tests {
 
     #[test]
     fn an_overfull_ring_forgets_the_oldest_and_says_so() {
-        let live = Live::new(0, 2_000);
+        let live = Live::new(0, 2_000, None);
         for seq in 1..=20 {
             live.publish([record(seq)]);
         }
@@ -321,11 +365,36 @@ mod tests {
 
     #[test]
     fn a_closed_ring_is_read_to_its_end_first() {
-        let live = Live::new(0, 1 << 20);
+        let live = Live::new(0, 1 << 20, None);
         live.publish([record(1)]);
         live.close();
         assert_eq!(ids(live.after(Some(EventId::record(0)), 10)), ["1.0"]);
         assert_eq!(live.after(Some(EventId::record(1)), 10), After::Closed);
+    }
+
+    #[test]
+    fn an_issue_is_shown_while_the_session_is_bound_to_it() {
+        let issue = IssueId(Ulid(7));
+        let who = Who { by: 1, session_id: None };
+        let (todo_id, status) = (TodoId(Ulid(8)), Some(TodoStatus::Done));
+        let todo = |seq, issue_id| {
+            let body = ProjectBody::TodoChanged(TodoChanged { issue_id, todo_id, status, note: None, who });
+            ProjectRecord { seq, time: Timestamp::from_millis(seq), body }
+        };
+        let slug = Name::new("music").unwrap();
+        let record = |seq, body| Record { seq, time: Timestamp::from_millis(seq), body };
+        let live = Live::new(3, 1 << 20, None);
+        let tell = |seq, id| live.issue(id, &slug, &todo(seq, id));
+        tell(0, issue);
+        live.publish([record(4, Body::Bound(Bound { issue_id: issue, by: 1 }))]);
+        tell(1, issue);
+        tell(2, IssueId(Ulid(9)));
+        live.publish([record(5, Body::Unbound(Unbound { issue_id: issue, by: 1 }))]);
+        tell(3, issue);
+        assert_eq!(ids(live.after(Some(EventId::record(3)), 10)), ["4.0", "4.1", "5.0"]);
+        let live = Live::new(3, 1 << 20, Some(issue));
+        live.issue(issue, &slug, &todo(4, issue));
+        assert_eq!(ids(live.after(Some(EventId::record(3)), 10)), ["3.1"], "bound before it was loaded");
     }
 
     #[test]

@@ -6,7 +6,7 @@ use ctx_session::{Code, Refusal, SessionId};
 use ctx_views::audit::{AuditQuery, AuditReader, EventName};
 use ctx_views::db::{DbError, Queries, SearchQuery, Viewer};
 
-pub use ctx_views::audit::AuditLine;
+pub use ctx_views::audit::{AuditLine, RecordOf};
 pub use ctx_views::db::{Hit, Page, Piece as SnippetPiece};
 
 use crate::behind::AUDIT;

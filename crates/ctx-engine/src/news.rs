@@ -1,12 +1,12 @@
-//! News of sessions: which came, changed or ended, for those who watch over all of theirs at once.
+//! News of sessions and issues: which came, changed or ended, for those who watch over all of theirs at once.
 //!
-//! Bounded, and the oldest is dropped: a listener that fell behind is told so and lists the sessions again.
+//! Bounded, and the oldest is dropped: a listener that fell behind is told so and lists them again.
 
 use std::sync::Arc;
 
 use ctx_session::admission::Counts;
 use ctx_session::record::{Record, Scope, SessionMeta};
-use ctx_session::{Body, SessionId};
+use ctx_session::{Body, IssueId, SessionId};
 use tokio::sync::broadcast;
 
 use crate::engine::{Caller, Engine};
@@ -26,10 +26,16 @@ pub enum Change {
 
 /// One piece of news.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct News {
-    pub session: SessionId,
-    pub owner: u32,
-    pub change: Change,
+pub enum News {
+    Session {
+        session: SessionId,
+        change: Change,
+    },
+    /// Of an issue with its todos and who works on it.
+    Issue {
+        issue: IssueId,
+        is_new: bool,
+    },
 }
 
 /// Everyone who listens.
@@ -53,22 +59,28 @@ impl Newsroom {
         let Some(change) = records.iter().filter_map(|record| change_of(&record.body)).next_back() else {
             return;
         };
+        self.send(News::Session { session: meta.session_id, change });
+    }
+
+    pub fn issue(&self, issue: IssueId, is_new: bool) {
+        self.send(News::Issue { issue, is_new });
+    }
+
+    fn send(&self, news: News) {
         // Nobody listening is fine.
-        let _ = self.sender.send(News { session: meta.session_id, owner: meta.owner, change });
+        let _ = self.sender.send(news);
     }
 
     /// It is not there any more; whoever lists again does not find it.
     pub fn purged(&self, meta: &SessionMeta) {
         if meta.scope != Scope::Temp {
-            let change = Change::Ended;
-            let _ = self.sender.send(News { session: meta.session_id, owner: meta.owner, change });
+            self.send(News::Session { session: meta.session_id, change: Change::Ended });
         }
     }
 
     pub fn created(&self, meta: &SessionMeta) {
         if meta.scope != Scope::Temp {
-            let change = Change::Created;
-            let _ = self.sender.send(News { session: meta.session_id, owner: meta.owner, change });
+            self.send(News::Session { session: meta.session_id, change: Change::Created });
         }
     }
 }
@@ -128,7 +140,8 @@ impl Engine {
         if caller.uid == self.inner.daemon_uid { counts.clone() } else { counts.of_operator(caller.uid) }
     }
 
-    /// News of every session from now on; whom they may be shown to is asked with [`Engine::may_see`].
+    /// News of every session and issue from now on; whom they may be shown to is asked with [`Engine::find`] and
+    /// [`Engine::find_issue`].
     pub fn news(&self) -> broadcast::Receiver<News> {
         self.inner.news.sender.subscribe()
     }

@@ -46,10 +46,18 @@ pub struct AuditEvent {
     pub time: u64,
     pub event: String,
     pub user_id: u32,
-    #[schema(value_type = String)]
-    pub session_id: SessionId,
-    /// The record that says so.
-    pub session_seq: u64,
+    /// Where it happened; for an issue or a todo, whose run did it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>)]
+    pub session_id: Option<SessionId>,
+    /// The record that says so, in the session's log.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub session_seq: Option<u64>,
+    /// Of which project's log the record is, where it is no session's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub project_id: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub project_seq: Option<u64>,
     #[schema(value_type = Object)]
     pub data: Value,
 }

@@ -3,7 +3,7 @@
 use axum::Json;
 use axum::extract::State;
 use ctx_api::http::{AuditEvent, List, SearchHit, SnippetPiece};
-use ctx_engine::lookup::{AuditLine, AuditWish, Hit, Search};
+use ctx_engine::lookup::{AuditLine, AuditWish, Hit, RecordOf, Search};
 use ctx_session::{Refusal, SessionId};
 use serde::Deserialize;
 use utoipa::IntoParams;
@@ -105,13 +105,19 @@ pub(super) async fn audit(
 }
 
 fn event(line: AuditLine) -> AuditEvent {
+    let (session_seq, project_id, project_seq) = match &line.event.record {
+        RecordOf::Session { session_seq, .. } => (Some(*session_seq), None, None),
+        RecordOf::Project { project, project_seq } => (None, Some(project.to_string()), Some(*project_seq)),
+    };
     AuditEvent {
         number: line.number,
         time: line.time.as_millis(),
         event: line.event.event.as_str().to_owned(),
         user_id: line.event.user,
-        session_id: line.event.session,
-        session_seq: line.event.session_seq,
+        session_id: line.event.session(),
+        session_seq,
+        project_id,
+        project_seq,
         data: line.event.data,
     }
 }

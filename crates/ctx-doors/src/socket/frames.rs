@@ -87,6 +87,8 @@ pub fn of_event(named: &Named, event: &Event) -> Vec<(EventId, Frame)> {
             };
             vec![(*id, frame)]
         }
+        // Those who speak with an agent are not told what becomes of its issue; the WebSocket has it.
+        Event::Issue { .. } => Vec::new(),
     }
 }
 
@@ -216,6 +218,7 @@ pub fn run_of(event: &Event) -> Option<RunId> {
     match event {
         Event::Delta { run, .. } => Some(*run),
         Event::Record(record) => record.body.run(),
+        Event::Issue { .. } => None,
     }
 }
 

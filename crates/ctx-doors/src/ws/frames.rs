@@ -3,8 +3,9 @@
 use ctx_api::ws::Channel;
 use ctx_engine::Event;
 use ctx_engine::port::DeltaKind;
+use ctx_session::project::{ProjectBody, ProjectRecord};
 use ctx_session::record::{Body, StateChanged, StateName, Trigger};
-use ctx_session::{Record, conversation};
+use ctx_session::{Name, Record, conversation};
 use serde_json::{Value, json};
 
 /// A frame without its number.
@@ -42,7 +43,42 @@ pub(super) fn of_event(seen: &Event) -> Vec<Told> {
             vec![output(kind, json!({ "run_id": run, "message_id": message, "text": &**text }))]
         }
         Event::Record(record) => of_record(record),
+        Event::Issue { project, record, .. } => of_issue(project, record).into_iter().collect(),
     }
+}
+
+/// What happened to the bound issue: the record's own fields, under the name that the audit log has for it.
+fn of_issue(project: &Name, record: &ProjectRecord) -> Option<Told> {
+    let kind = match &record.body {
+        ProjectBody::IssueCreated(_) => "issue.created",
+        ProjectBody::IssueChanged(_) => "issue.changed",
+        ProjectBody::TodoAdded(_) => "todo.added",
+        ProjectBody::TodoChanged(_) => "todo.changed",
+        // The session itself tells whom it is bound to, and a project is no part of it.
+        ProjectBody::IssueClaimed(_)
+        | ProjectBody::ProjectAdded(_)
+        | ProjectBody::ProjectMoved(_)
+        | ProjectBody::ProjectRemoved(_) => return None,
+    };
+    let mut payload = own_fields(&record.body);
+    add(&mut payload, "project_id", json!(project));
+    add(&mut payload, "project_seq", json!(record.seq));
+    add(&mut payload, "time", json!(record.time.as_millis()));
+    Some(Told { channel: Channel::Events, kind, payload })
+}
+
+/// A record's fields, under the names of the API.
+fn own_fields(body: &impl serde::Serialize) -> Value {
+    let mut payload = serde_json::to_value(body).unwrap_or_default();
+    if let Some(fields) = payload.as_object_mut() {
+        fields.remove("type");
+        for (old, new) in [("turn_id", "run_id"), ("by", "user_id")] {
+            if let Some(value) = fields.remove(old) {
+                fields.insert(new.to_owned(), value);
+            }
+        }
+    }
+    payload
 }
 
 fn of_record(record: &Record) -> Vec<Told> {
@@ -186,16 +222,7 @@ fn of_control(record: &Record) -> Vec<Told> {
         Body::Unbound(_) => "session.unbound",
         _ => return Vec::new(),
     };
-    let mut payload = serde_json::to_value(&record.body).unwrap_or_default();
-    if let Some(fields) = payload.as_object_mut() {
-        fields.remove("type");
-        for (old, new) in [("turn_id", "run_id"), ("by", "user_id")] {
-            if let Some(value) = fields.remove(old) {
-                fields.insert(new.to_owned(), value);
-            }
-        }
-    }
-    vec![event(record, kind, payload)]
+    vec![event(record, kind, own_fields(&record.body))]
 }
 
 /// A change of state, and beside it what the audit log calls it where it has a name of its own.

@@ -1,9 +1,11 @@
-//! The system's socket: how many sessions run, and which come, change and end, as far as the listener may see.
+//! The system's socket: how many sessions run, which come, change and end, and which issues come and change, as far as
+//! the listener may see.
 
 use axum::extract::ws::{Utf8Bytes, WebSocket};
 use ctx_api::ws::{Channel, Closing, Frame};
 use ctx_engine::{Change, News};
 use ctx_session::admission::Counts;
+use ctx_session::{IssueId, SessionId};
 use futures_util::stream::SplitStream;
 use serde_json::{Value, json};
 use tokio::sync::broadcast::error::RecvError;
@@ -98,16 +100,41 @@ impl Listener {
     }
 
     async fn tell_news(&mut self, out: &mut Out, news: News) -> Result<(), Left> {
-        let engine = &self.api.engine;
+        match news {
+            News::Session { session, change } => self.tell_session(out, session, change).await,
+            News::Issue { issue, is_new } => self.tell_issue(out, issue, is_new).await,
+        }
+    }
+
+    async fn tell_issue(&mut self, out: &mut Out, id: IssueId, is_new: bool) -> Result<(), Left> {
+        let found = self.api.engine.find_issue(self.visitor.caller, id);
+        // Not theirs to see.
+        let Ok((project, issue)) = found else { return Ok(()) };
+        let kind = if is_new { "issue.created" } else { "issue.changed" };
+        let payload = json!({
+            "issue_id": id,
+            "project": project,
+            "number": issue.number,
+            "title": issue.title,
+            "status": issue.status,
+            "owner": issue.owner,
+            "todos": issue.todos.len(),
+            "todos_left": issue.left().len(),
+            "updated_at": issue.updated_at.as_millis(),
+        });
+        self.tell(out, kind, payload).await
+    }
+
+    async fn tell_session(&mut self, out: &mut Out, id: SessionId, change: Change) -> Result<(), Left> {
         // Gone again already, or not theirs to see.
-        let Ok(found) = engine.find(self.visitor.caller, news.session) else { return Ok(()) };
-        let kind = match news.change {
+        let Ok(found) = self.api.engine.find(self.visitor.caller, id) else { return Ok(()) };
+        let kind = match change {
             Change::Created => "session.created",
             Change::Changed => "session.changed",
             Change::Ended => "session.ended",
         };
         let payload = json!({
-            "session_id": news.session,
+            "session_id": id,
             "project": found.meta.project,
             "agent": found.meta.agent,
             "name": found.meta.name,
@@ -121,8 +148,12 @@ impl Listener {
     /// Some was missed: the listener has to look for itself.
     async fn tell_lag(&mut self, out: &mut Out) -> Result<(), Left> {
         self.told = None;
-        self.tell(out, "daemon.notice", json!({ "code": "lagged", "message": "list the sessions again" }))
-            .await
+        self.tell(
+            out,
+            "daemon.notice",
+            json!({ "code": "lagged", "message": "list sessions and issues again" }),
+        )
+        .await
     }
 }
 

@@ -25,7 +25,7 @@ pub(crate) enum Begin {
 /// Starts a driver; what is sent to it waits until the session is loaded.
 pub(crate) fn spawn(inner: &Arc<Inner>, id: SessionId, begin: Begin) -> DriverLink {
     let (sender, mailbox) = mpsc::channel(MAILBOX);
-    let link = DriverLink { inner: inner.clone(), mailbox: sender };
+    let link = DriverLink { inner: inner.clone(), mailbox: sender, live: Arc::default() };
     let task_link = link.clone();
     let inner = inner.clone();
     tokio::spawn(async move {
@@ -83,7 +83,9 @@ fn load(inner: &Inner, id: SessionId, begin: Begin) -> Result<Core, Refusal> {
                 summary.follow(&core.session);
                 summary.failing = None;
             });
-            lock(&inner.lost).remove(&id);
+            if lock(&inner.lost).remove(&id) {
+                inner.behind.reopened(core.log());
+            }
             Ok(core)
         }
     }
@@ -150,7 +152,9 @@ impl Driver {
         core: Core,
     ) -> Driver {
         let newest = core.session.next_seq.saturating_sub(1);
-        let live = Live::new(newest, inner.limits.live_ring_bytes);
+        let live = Live::new(newest, inner.limits.live_ring_bytes, core.session.bound_issue);
+        // Nobody else sets it: a driver is made once.
+        let _ = link.live.set(live.clone());
         if let Some(shelf) = Shelf::of(&core.session.meta) {
             inner.shelves.touch(shelf);
         }

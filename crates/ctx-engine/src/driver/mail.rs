@@ -1,6 +1,6 @@
 //! What may be sent to a driver, and the way to send it. The mailbox is bounded: who sends too fast waits.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use ctx_session::command::{ApprovalAnswer, ApprovalAsk, Approved, CompactionEdits, Outcome, Progress};
 use ctx_session::issue::IssueAct;
@@ -147,6 +147,8 @@ pub(crate) enum Mail {
 pub(crate) struct DriverLink {
     pub(super) inner: Arc<Inner>,
     pub(super) mailbox: mpsc::Sender<Mail>,
+    /// Its live events, once it is loaded.
+    pub(super) live: Arc<OnceLock<Arc<Live>>>,
 }
 
 impl Ask {
@@ -184,6 +186,10 @@ impl Ask {
 impl DriverLink {
     pub fn new_id(&self) -> Ulid {
         self.inner.fresh.id()
+    }
+
+    pub fn live(&self) -> Option<Arc<Live>> {
+        self.live.get().cloned()
     }
 
     pub async fn ask(&self, ask: Ask) -> Result<Reply, Gone> {

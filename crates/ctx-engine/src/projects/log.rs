@@ -12,6 +12,14 @@ use ctx_views::db::PROJECT_LOGS;
 
 use crate::core::journal_refusal;
 
+/// What those who follow a project are told, in the order of its log.
+pub enum Told<'a> {
+    /// These are durable, and the project has them.
+    Records(&'a [ProjectRecord]),
+    /// The log was taken up again, and has more than was known.
+    Reopened,
+}
+
 /// The log of one project.
 pub struct ProjectLog {
     log: LogPath,
@@ -95,14 +103,16 @@ impl ProjectLog {
         look(&self.lock().project)
     }
 
-    /// Decides, makes it durable, applies it. Nothing has changed when this is refused.
+    /// Decides, makes it durable, applies it, tells it while the project is held still. Nothing has changed when this
+    /// is refused.
     pub fn perform(
         &self,
         now: Timestamp,
         decide: impl FnOnce(&Project) -> Result<Vec<ProjectBody>, Refusal>,
+        tell: impl Fn(&Project, Told<'_>),
     ) -> Result<Vec<ProjectRecord>, Refusal> {
         let mut inside = self.lock();
-        self.open(&mut inside, now)?;
+        self.open(&mut inside, now, &tell)?;
         let mut bodies = decide(&inside.project)?;
         if bodies.is_empty() {
             return Ok(Vec::new());
@@ -123,7 +133,7 @@ impl ProjectLog {
                         // Whether it is there is known once the log was taken up through recovery: now, or by whoever
                         // writes next.
                         inside.writer = None;
-                        if let Err(refusal) = self.open(&mut inside, now) {
+                        if let Err(refusal) = self.open(&mut inside, now, &tell) {
                             tracing::error!(log = %self.log, %refusal, "a project's log cannot be taken up yet");
                         }
                     }
@@ -140,11 +150,17 @@ impl ProjectLog {
         for record in &records {
             inside.project.apply(record);
         }
+        tell(&inside.project, Told::Records(&records));
         Ok(records)
     }
 
     /// Takes the log up, if it is there and was let go.
-    fn open(&self, inside: &mut Inside, now: Timestamp) -> Result<(), Refusal> {
+    fn open(
+        &self,
+        inside: &mut Inside,
+        now: Timestamp,
+        tell: &impl Fn(&Project, Told<'_>),
+    ) -> Result<(), Refusal> {
         if inside.writer.is_some() {
             return Ok(());
         }
@@ -152,7 +168,11 @@ impl ProjectLog {
         match self.journal.open(&self.log, now, &mut |entry| self.follow(&mut project, &entry)) {
             Ok(opened) => {
                 project.next_seq = opened.writer.next_seq();
+                let has_more = project.next_seq > inside.project.next_seq;
                 *inside = Inside { project, writer: Some(opened.writer) };
+                if has_more {
+                    tell(&inside.project, Told::Reopened);
+                }
                 Ok(())
             }
             Err(JournalError::NotThere { .. }) => Ok(()),

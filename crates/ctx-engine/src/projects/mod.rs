@@ -11,13 +11,14 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use ctx_journal::Owner;
 use ctx_session::project::{
-    DEFAULT_PROJECT, Entry, Problem, ProjectAdded, ProjectBody, ProjectCommand, check_slug, invalid,
+    DEFAULT_PROJECT, Entry, Problem, Project, ProjectAdded, ProjectBody, ProjectCommand, ProjectRecord,
+    check_slug, invalid,
 };
 use ctx_session::record::SessionMeta;
 use ctx_session::rules::Dsl;
 use ctx_session::{Code, Limits, Name, Refusal, StateName, Timestamp};
 
-pub use log::ProjectLog;
+pub use log::{ProjectLog, Told};
 
 use crate::engine::{Caller, Engine};
 use crate::inner::Inner;
@@ -130,6 +131,22 @@ impl Inner {
         let log = Arc::new(ProjectLog::new(self.journal.clone(), slug.clone(), owner, first)?);
         logs.insert(slug.clone(), log.clone());
         Ok(log)
+    }
+
+    /// The one way a project changes: decide, append, apply, then tell the views and those who listen. Blocking.
+    pub(crate) fn perform_project(
+        &self,
+        log: &ProjectLog,
+        now: Timestamp,
+        decide: impl FnOnce(&Project) -> Result<Vec<ProjectBody>, Refusal>,
+    ) -> Result<Vec<ProjectRecord>, Refusal> {
+        log.perform(now, decide, |project, told| match told {
+            Told::Records(records) => {
+                self.behind.project_committed(log.path(), project, records);
+                self.tell_issues(project, records);
+            }
+            Told::Reopened => self.behind.project_reopened(log.path()),
+        })
     }
 
     /// Every log there is.
@@ -271,7 +288,8 @@ impl Inner {
         check_slug(&slug)?;
         self.refuse_taken(caller, &directory, &slug)?;
         let command = ProjectCommand::Add { directory, owner: caller.uid, by: caller.uid };
-        self.project_log(&slug)?.perform(self.fresh.now(), |project| project.decide(&command))?;
+        let log = self.project_log(&slug)?;
+        self.perform_project(&log, self.fresh.now(), |project| project.decide(&command))?;
         self.look_at_projects();
         self.view(caller, &slug)
     }
@@ -305,7 +323,7 @@ impl Inner {
         let directory = self.projects.files.directory(directory, self.whose(owner))?;
         self.refuse_taken(caller, &directory, slug)?;
         let command = ProjectCommand::Relocate { directory, by: caller.uid };
-        log.perform(self.fresh.now(), |project| project.decide(&command))?;
+        self.perform_project(&log, self.fresh.now(), |project| project.decide(&command))?;
         self.look_at_projects();
         self.view(caller, slug)
     }
@@ -316,7 +334,7 @@ impl Inner {
         let of_project =
             self.registry.select(|summary| summary.meta.project == *slug && is_busy(summary.state));
         let command = ProjectCommand::Remove { by: caller.uid, busy: of_project.len() };
-        log.perform(self.fresh.now(), |project| project.decide(&command))?;
+        self.perform_project(&log, self.fresh.now(), |project| project.decide(&command))?;
         self.look_at_projects();
         Ok(())
     }

@@ -146,10 +146,11 @@ async fn the_log_of_a_project_holds_what_else_it_keeps_and_default_has_one_too()
     // Stands for a record of an issue.
     let body = || ProjectBody::ProjectRemoved(ProjectRemoved { by: 0 });
     let now = ctx_session::Timestamp::from_millis(5);
-    let written = log.perform(now, |_| Ok(vec![body()])).unwrap();
+    let written = log.perform(now, |_| Ok(vec![body()]), |_, _| {}).unwrap();
     assert_eq!(written.len(), 2, "its own first record comes before");
     assert!(matches!(&written[0].body, ProjectBody::ProjectAdded(added) if added.project == name("default")));
-    let refused = log.perform(now, |_| Err(Refusal::new(Code::Ebusy, "no")));
+    let refused =
+        log.perform(now, |_| Err(Refusal::new(Code::Ebusy, "no")), |_, _| panic!("nothing is told"));
     assert_eq!(refused.unwrap_err().code, Code::Ebusy);
     assert_eq!(log.project().next_seq, 2);
     assert_eq!(slugs(&world).await, ["default"], "it is always there");

@@ -1,9 +1,9 @@
-//! Which audit events a commit amounts to. Pure; the table is published in `docs/audit.md`.
+//! Which audit events a commit of a session amounts to. Pure; the table is published in `docs/audit.md`.
 
 use ctx_session::record::{
     Attached, Detached, LimitScope, QueuedDiscarded, SessionMeta, StateChanged, Trigger, Usage,
 };
-use ctx_session::{Body, Record, RunId, Session, SessionId, StateName, Timestamp};
+use ctx_session::{Body, Name, Record, RunId, Session, SessionId, StateName, Timestamp};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
@@ -65,10 +65,24 @@ pub enum EventName {
     SessionBound,
     #[serde(rename = "session.unbound")]
     SessionUnbound,
+    #[serde(rename = "project.added")]
+    ProjectAdded,
+    #[serde(rename = "project.moved")]
+    ProjectMoved,
+    #[serde(rename = "project.removed")]
+    ProjectRemoved,
+    #[serde(rename = "issue.created")]
+    IssueCreated,
+    #[serde(rename = "issue.changed")]
+    IssueChanged,
+    #[serde(rename = "todo.added")]
+    TodoAdded,
+    #[serde(rename = "todo.changed")]
+    TodoChanged,
 }
 
 impl EventName {
-    pub const ALL: [EventName; 25] = [
+    pub const ALL: [EventName; 32] = [
         EventName::SessionCreated,
         EventName::SessionQueued,
         EventName::SessionResumedFromQueue,
@@ -94,6 +108,13 @@ impl EventName {
         EventName::ApprovalSettled,
         EventName::SessionBound,
         EventName::SessionUnbound,
+        EventName::ProjectAdded,
+        EventName::ProjectMoved,
+        EventName::ProjectRemoved,
+        EventName::IssueCreated,
+        EventName::IssueChanged,
+        EventName::TodoAdded,
+        EventName::TodoChanged,
     ];
 
     pub fn as_str(self) -> &'static str {
@@ -123,6 +144,13 @@ impl EventName {
             EventName::ApprovalSettled => "approval.settled",
             EventName::SessionBound => "session.bound",
             EventName::SessionUnbound => "session.unbound",
+            EventName::ProjectAdded => "project.added",
+            EventName::ProjectMoved => "project.moved",
+            EventName::ProjectRemoved => "project.removed",
+            EventName::IssueCreated => "issue.created",
+            EventName::IssueChanged => "issue.changed",
+            EventName::TodoAdded => "todo.added",
+            EventName::TodoChanged => "todo.changed",
         }
     }
 }
@@ -133,10 +161,29 @@ pub struct AuditEvent {
     pub event: EventName,
     /// Who did it; the session's owner where nobody in particular did.
     pub user: u32,
-    pub session: SessionId,
-    /// The record that says so.
-    pub session_seq: u64,
+    #[serde(flatten)]
+    pub record: RecordOf,
     pub data: Value,
+}
+
+/// The record that says so.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum RecordOf {
+    Session { session: SessionId, session_seq: u64 },
+    Project { project: Name, project_seq: u64 },
+}
+
+impl AuditEvent {
+    /// The session that it happened in, or whose run did it.
+    pub fn session(&self) -> Option<SessionId> {
+        match &self.record {
+            RecordOf::Session { session, .. } => Some(*session),
+            RecordOf::Project { .. } => {
+                self.data.get("session_id").and_then(Value::as_str).and_then(|id| id.parse().ok())
+            }
+        }
+    }
 }
 
 /// Whether a record of this kind can give events, for readers that have not decoded it.
@@ -180,8 +227,7 @@ fn of_record(session: &Session, commit: &[Record], record: &Record) -> Vec<Audit
     let event = |event, user: Option<u32>, data| AuditEvent {
         event,
         user: user.unwrap_or(owner),
-        session: session.id(),
-        session_seq: record.seq,
+        record: RecordOf::Session { session: session.id(), session_seq: record.seq },
         data,
     };
     let id = session.id();

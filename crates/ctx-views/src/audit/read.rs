@@ -13,6 +13,7 @@ use super::{AuditEvent, EventName, KIND};
 pub struct AuditQuery {
     /// Only what this user did, or what happened to what is theirs; none: everyone's, for the daemon's owner.
     pub user: Option<u32>,
+    /// Only what happened in this session, or what its runs did to its project's issues.
     pub session: Option<SessionId>,
     /// Any of these; none: all.
     pub events: Vec<EventName>,
@@ -74,7 +75,7 @@ fn line_of(entry: &Entry) -> Option<AuditLine> {
 
 fn fits(query: &AuditQuery, line: &AuditLine) -> bool {
     query.user.is_none_or(|user| line.event.user == user)
-        && query.session.is_none_or(|session| line.event.session == session)
+        && query.session.is_none_or(|session| line.event.session() == Some(session))
         && (query.events.is_empty() || query.events.contains(&line.event.event))
         && query.since.is_none_or(|since| line.time >= since)
         && query.until.is_none_or(|until| line.time < until)

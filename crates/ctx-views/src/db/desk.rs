@@ -56,7 +56,7 @@ pub(super) enum Job {
 impl Job {
     /// What has to be read first of a log.
     fn first(log: LogPath) -> Job {
-        if issues::slug_of(&log).is_some() { Job::Issues(log) } else { Job::Lists(log) }
+        if issues::project_of_log(&log).is_some() { Job::Issues(log) } else { Job::Lists(log) }
     }
 }
 

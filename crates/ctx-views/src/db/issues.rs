@@ -29,12 +29,12 @@ pub(super) struct Issues {
 }
 
 /// The project that a log is of.
-pub(super) fn slug_of(log: &LogPath) -> Option<Name> {
+pub fn project_of_log(log: &LogPath) -> Option<Name> {
     Name::new(log.dir().strip_prefix(PROJECT_LOGS)?.strip_prefix('/')?).ok()
 }
 
 /// The logs of all projects.
-pub(super) fn logs(journal: &dyn Journal) -> Result<Vec<LogPath>, JournalError> {
+pub fn project_logs(journal: &dyn Journal) -> Result<Vec<LogPath>, JournalError> {
     match journal.list(PROJECT_LOGS) {
         Err(JournalError::NotThere { .. }) => Ok(Vec::new()),
         listed => listed,

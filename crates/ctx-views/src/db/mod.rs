@@ -33,7 +33,7 @@ use crate::dir::RootDir;
 use crate::error::ViewError;
 use desk::{Desk, Job, Staff, Wait, Work};
 pub use desk::{Done, Progress};
-pub use issues::PROJECT_LOGS;
+pub use issues::{PROJECT_LOGS, project_logs, project_of_log};
 pub use query::control::CompactionItem;
 pub use query::list::{ListQuery, SessionItem, Sort};
 pub use query::pages::{MessageItem, MessagesQuery, RunItem, ToolCallItem};

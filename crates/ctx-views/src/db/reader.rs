@@ -128,9 +128,9 @@ fn plan(shared: &Arc<Shared>) -> Result<Sent, DbError> {
 
 /// Has the logs of all projects read: they are few and short beside those of sessions.
 fn plan_issues(shared: &Arc<Shared>) -> Result<(), DbError> {
-    let logs = issues::logs(&*shared.journal)?;
-    shared.desk.push(Work::Projects(logs.iter().filter_map(issues::slug_of).collect()));
-    for log in logs.into_iter().filter(|log| issues::slug_of(log).is_some()) {
+    let logs = issues::project_logs(&*shared.journal)?;
+    shared.desk.push(Work::Projects(logs.iter().filter_map(issues::project_of_log).collect()));
+    for log in logs.into_iter().filter(|log| issues::project_of_log(log).is_some()) {
         let staff = shared.desk.ask(Job::Issues(log), 0);
         shared.hire(staff);
     }
@@ -138,7 +138,7 @@ fn plan_issues(shared: &Arc<Shared>) -> Result<(), DbError> {
 }
 
 fn read_issues(shared: &Shared, log: &LogPath) -> Result<Sent, DbError> {
-    let Some(slug) = issues::slug_of(log) else { return Ok(Sent::Nothing) };
+    let Some(slug) = issues::project_of_log(log) else { return Ok(Sent::Nothing) };
     shared.desk.push(Work::Issues(issues::read(&*shared.journal, log, slug)?));
     Ok(Sent::Something)
 }

@@ -3,12 +3,18 @@
 use std::sync::Arc;
 
 use ctx_journal::{Entry, LogPath, LogWriter};
-use ctx_session::Record;
+use ctx_session::issue::{IssueStatus, TodoOp};
+use ctx_session::project::{
+    Change, IssueCommand, ProjectAdded, ProjectBody, ProjectMoved, ProjectRecord, ProjectRemoved, Who,
+};
+use ctx_session::{Name, Record, SessionId, Ulid};
 use ctx_views::audit::{
-    Audit, AuditEvent, AuditLine, AuditOptions, AuditQuery, AuditReader, EventName, events,
+    Audit, AuditEvent, AuditLine, AuditOptions, AuditQuery, AuditReader, EventName, RecordOf, events,
+    project_events,
 };
 use proptest::prelude::*;
 
+use crate::issues::Grown;
 use crate::world::{Life, Root, Step, append, own, steps};
 
 fn audit_log() -> LogPath {
@@ -200,8 +206,16 @@ fn every_event_has_its_data_and_its_row_in_the_docs() {
         Step::Unbind,
         Step::End,
     ]);
-    let told: Vec<AuditEvent> =
-        life.commits.iter().flat_map(|commit| events(&life.session, commit)).collect();
+    let of_session = life.commits.iter().flat_map(|commit| events(&life.session, commit));
+    let mut music = Grown::new("music", 1);
+    let mut told: Vec<AuditEvent> = of_session.collect();
+    for body in registered() {
+        let commit = music.say(vec![body]);
+        told.extend(project_events(&music.project, &commit));
+    }
+    for command in of_an_issue(&mut music) {
+        told.extend(project_events(&music.project, &command));
+    }
     assert_eq!(rows.len(), EventName::ALL.len());
     for name in EventName::ALL {
         let row = rows.iter().find(|row| row.contains(&format!("`{}`", name.as_str()))).unwrap();
@@ -212,6 +226,90 @@ fn every_event_has_its_data_and_its_row_in_the_docs() {
             assert!(data.contains(key.as_str()), "{row} does not name {key}");
         }
     }
+}
+
+/// What the registry can say of a project.
+fn registered() -> [ProjectBody; 3] {
+    let project = Name::new("music").unwrap();
+    let directory = || "/src/music".to_owned();
+    [
+        ProjectBody::ProjectAdded(ProjectAdded { project, directory: directory(), owner: 7, by: 7 }),
+        ProjectBody::ProjectMoved(ProjectMoved { directory: directory(), by: 7 }),
+        ProjectBody::ProjectRemoved(ProjectRemoved { by: 7 }),
+    ]
+}
+
+/// An issue with everything that can happen to one; the commits.
+fn of_an_issue(grown: &mut Grown) -> Vec<Vec<ProjectRecord>> {
+    let create =
+        IssueCommand::Create { title: "Mend".to_owned(), body: String::new(), criteria: Vec::new(), by: 7 };
+    let mut commits = vec![grown.decide(&create)];
+    let issue = commits[0][0].body.issue().unwrap();
+    let session = SessionId(Ulid(9));
+    let who = Who { by: 8, session_id: Some(session) };
+    let word = str::to_owned;
+    let change = Change { status: Some(IssueStatus::Resolved), ..Change::default() };
+    for command in [
+        IssueCommand::Claim { issue, session, by: 7 },
+        IssueCommand::Todo { issue, op: TodoOp::Init { items: vec![word("a"), word("b")] }, who },
+        IssueCommand::Todo { issue, op: TodoOp::Start { item: word("a") }, who },
+        IssueCommand::Change { issue, change, who },
+    ] {
+        commits.push(grown.decide(&command));
+    }
+    commits
+}
+
+#[test]
+fn what_happens_to_issues_is_told_once_with_who_did_it() {
+    let root = Root::new();
+    let mut music = Grown::new("music", 1);
+    // Before there was an audit log.
+    let first = of_an_issue(&mut music);
+    music.write(&root, &first);
+    let audit = start(&root);
+    let names = ["issue.created", "todo.added", "todo.added", "todo.changed", "issue.changed"];
+    assert_eq!(words(&told(&root)), names, "a claim alone is no deed");
+    for commit in of_an_issue(&mut music) {
+        music.write(&root, std::slice::from_ref(&commit));
+        audit.project_committed(&music.log, &music.project, &commit);
+    }
+    audit.settle();
+    let all = told(&root);
+    assert_eq!(words(&all), [names, names].concat());
+    let last = all.last().unwrap();
+    assert_eq!((last.user, last.session()), (8, Some(SessionId(Ulid(9)))));
+    assert_eq!(last.data["status"], "resolved");
+    assert_eq!(last.data["fields"], serde_json::json!(["status"]));
+    let of =
+        RecordOf::Project { project: Name::new("music").unwrap(), project_seq: music.project.next_seq - 1 };
+    assert_eq!(last.record, of);
+    let of_session = AuditQuery { session: last.session(), ..self::all() };
+    assert_eq!(read(&root, &of_session).0.len(), 8, "what its runs did");
+    // Written, and the daemon died before it could tell.
+    let lost = of_an_issue(&mut music);
+    music.write(&root, &lost);
+    drop(audit);
+    drop(start(&root));
+    drop(start(&root));
+    assert_eq!(words(&told(&root)), [names, names, names].concat());
+}
+
+#[test]
+fn a_log_that_was_taken_up_again_is_read_before_it_is_told_further() {
+    let root = Root::new();
+    let mut music = Grown::new("music", 1);
+    let audit = start(&root);
+    let unheard = of_an_issue(&mut music);
+    music.write(&root, &unheard);
+    audit.reopened(&music.log);
+    let heard = of_an_issue(&mut music);
+    music.write(&root, &heard);
+    for commit in &heard {
+        audit.project_committed(&music.log, &music.project, commit);
+    }
+    audit.settle();
+    assert_eq!(told(&root).len(), 10);
 }
 
 #[test]
@@ -226,7 +324,7 @@ fn lines_are_found_by_who_what_when_and_in_pages() {
     audit.settle();
     let (whole, next) = read(&root, &all());
     assert_eq!((whole.len(), next), (6, None));
-    let session = whole[0].event.session;
+    let session = whole[0].event.session().unwrap();
     let count = |query: AuditQuery| read(&root, &query).0.len();
     assert_eq!(count(AuditQuery { session: Some(session), ..all() }), 3);
     assert_eq!(count(AuditQuery { events: vec![EventName::SessionEnded], ..all() }), 2);
@@ -311,7 +409,7 @@ proptest! {
         let told = told(&root);
         for (session, expected) in sessions.iter().zip(expected(&sessions)) {
             let id = session.life.session.id();
-            let of_session: Vec<AuditEvent> = told.iter().filter(|event| event.session == id).cloned().collect();
+            let of_session: Vec<AuditEvent> = told.iter().filter(|event| event.session() == Some(id)).cloned().collect();
             prop_assert_eq!(of_session, expected);
         }
     }

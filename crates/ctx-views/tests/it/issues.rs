@@ -14,35 +14,53 @@ use crate::world::{Root, own};
 const ME: Who = Who { by: 1000, session_id: None };
 
 /// A project whose log grows on disk, and in the index if that is told.
-struct Grown {
-    project: Project,
-    log: LogPath,
+pub struct Grown {
+    pub project: Project,
+    pub log: LogPath,
     writer: Option<Box<dyn LogWriter>>,
     ids: IdSource,
 }
 
 impl Grown {
-    fn new(slug: &str, seed: u64) -> Grown {
+    pub fn new(slug: &str, seed: u64) -> Grown {
         let log = LogPath::new(format!("{PROJECT_LOGS}/{slug}/events.jsonl")).unwrap();
         let project = Project::new(Name::new(slug).unwrap());
         Grown { project, log, writer: None, ids: IdSource::new(seed) }
     }
 
-    fn ask(&mut self, root: &Root, command: &IssueCommand, db: Option<&IndexDb>) -> IssueId {
+    /// Takes over what is said; not on disk yet.
+    pub fn say(&mut self, bodies: Vec<ProjectBody>) -> Vec<ProjectRecord> {
+        let time = Timestamp::from_millis(START + self.project.next_seq * 1_000);
+        let first = self.project.next_seq;
+        let records: Vec<ProjectRecord> =
+            (first..).zip(bodies).map(|(seq, body)| ProjectRecord { seq, time, body }).collect();
+        records.iter().for_each(|record| self.project.apply(record));
+        records
+    }
+
+    pub fn decide(&mut self, command: &IssueCommand) -> Vec<ProjectRecord> {
         let now = Timestamp::from_millis(START + self.project.next_seq * 1_000);
         let limits = Limits::default();
         let mut given = IssueGiven { now, ids: &mut self.ids, limits: &limits };
         let bodies = self.project.decide_issue(command, &mut given).unwrap();
-        let lines: Vec<String> = bodies.iter().map(ProjectBody::to_json).collect();
-        let first = self.project.next_seq;
-        match &self.writer {
-            Some(writer) => drop(writer.append(first, now, &lines).unwrap()),
-            None => self.writer = Some(root.journal.create(&self.log, own(), now, &lines).unwrap()),
+        self.say(bodies)
+    }
+
+    pub fn write(&mut self, root: &Root, commits: &[Vec<ProjectRecord>]) {
+        for commit in commits {
+            let lines: Vec<String> = commit.iter().map(|record| record.body.to_json()).collect();
+            let (first, now) = (commit[0].seq, commit[0].time);
+            match &self.writer {
+                Some(writer) => drop(writer.append(first, now, &lines).unwrap()),
+                None => self.writer = Some(root.journal.create(&self.log, own(), now, &lines).unwrap()),
+            }
         }
-        let issue = bodies.iter().find_map(ProjectBody::issue).unwrap();
-        for (seq, body) in (first..).zip(bodies) {
-            self.project.apply(&ProjectRecord { seq, time: now, body });
-        }
+    }
+
+    fn ask(&mut self, root: &Root, command: &IssueCommand, db: Option<&IndexDb>) -> IssueId {
+        let commit = self.decide(command);
+        self.write(root, std::slice::from_ref(&commit));
+        let issue = commit.iter().find_map(|record| record.body.issue()).unwrap();
         if let Some(db) = db {
             db.issue_changed(&self.log, &self.project, issue);
         }

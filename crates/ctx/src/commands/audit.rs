@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use ctx_journal::LogPath;
 use ctx_session::Code;
-use ctx_views::audit::{AuditLine, AuditQuery, AuditReader, EventName};
+use ctx_views::audit::{AuditLine, AuditQuery, AuditReader, EventName, RecordOf};
 use serde_json::{Value, json};
 
 use crate::failure::Failure;
@@ -33,7 +33,7 @@ Examples:
   ctx audit --event run.cancelled --event session.ended --json
   ctx audit -f                    go on with what happens from now on")]
 pub struct Args {
-    /// Only what happened in this session: agent/name, an id or the beginning of one
+    /// Only what happened in this session, or what it did to its issue: agent/name, an id or the beginning of one
     #[arg(short, long, value_name = "SESSION")]
     session: Option<String>,
     /// Only events of this name; may be given more than once
@@ -120,10 +120,16 @@ fn print(args: &Args, lines: &[AuditLine]) -> Result<(), Failure> {
 }
 
 fn as_json(line: &AuditLine) -> Value {
-    json!({
+    let mut shown = json!({
         "number": line.number, "time": line.time, "event": line.event.event.as_str(), "user": line.event.user,
-        "session": line.event.session, "session_seq": line.event.session_seq, "data": line.event.data,
-    })
+        "data": line.event.data,
+    });
+    // Serialising a name and a number cannot fail.
+    let record = serde_json::to_value(&line.event.record).unwrap_or_default();
+    if let (Some(shown), Value::Object(record)) = (shown.as_object_mut(), record) {
+        shown.extend(record);
+    }
+    shown
 }
 
 fn readable(line: &AuditLine, paint: Paint) -> String {
@@ -133,12 +139,18 @@ fn readable(line: &AuditLine, paint: Paint) -> String {
         paint.dim(&words::date_time(line.time)),
         paint.bold(event.event.as_str()),
         event.user,
-        paint.dim(&format!("{}#{}", event.session, event.session_seq)),
+        paint.dim(&match &event.record {
+            RecordOf::Session { session, session_seq } => format!("{session}#{session_seq}"),
+            RecordOf::Project { project, project_seq } => format!("{project}#{project_seq}"),
+        }),
     );
+    // Who and where stand before it.
+    let is_told = |key: &str| match &event.record {
+        RecordOf::Session { .. } => matches!(key, "session_id" | "user_id"),
+        RecordOf::Project { .. } => matches!(key, "project_id" | "user_id"),
+    };
     for (key, value) in event.data.as_object().into_iter().flatten() {
-        // Who and where stand before it.
-        let is_told = matches!(key.as_str(), "session_id" | "user_id") || value.is_null();
-        if !is_told {
+        if !is_told(key) && !value.is_null() {
             let value = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
             text.push_str(&format!("  {key}={}", words::shorten(&value, 80)));
         }

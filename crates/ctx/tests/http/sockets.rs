@@ -73,6 +73,16 @@ fn the_system_socket_tells_every_change_of_the_running_count() {
 }
 
 #[test]
+fn the_socket_of_a_session_tells_what_happens_to_its_issue() {
+    reattach(&Http::start(), "issue");
+}
+
+#[test]
+fn the_system_socket_tells_of_issues_to_those_who_may_see_them() {
+    reattach(&Http::start(), "system_issues");
+}
+
+#[test]
 fn another_users_sockets_tell_nothing() {
     reattach(&Http::start(), "stranger");
 }

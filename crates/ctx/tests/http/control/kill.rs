@@ -9,9 +9,9 @@ use super::{Line, daemon, path, script, text};
 use crate::support::Http;
 
 /// How often the daemon is killed in the middle of one thing.
-const ROUNDS: u64 = 15;
+pub const ROUNDS: u64 = 15;
 
-fn restart(http: &mut Http) {
+pub fn restart(http: &mut Http) {
     http.daemon.kill();
     http.daemon.start_again();
 }
@@ -88,7 +88,7 @@ fn a_call_that_waited_for_an_answer_is_interrupted_and_its_run_has_failed() {
 }
 
 /// Asks for something and kills the daemon at a moment that nobody has chosen; whether it had answered well.
-fn killed_while(http: &mut Http, moment: u64, at: &str, body: Option<&str>) -> bool {
+pub fn killed_while(http: &mut Http, moment: u64, at: &str, body: Option<&str>) -> bool {
     let line = Line::to(http);
     let asking = {
         let (at, body) = (at.to_owned(), body.map(str::to_owned));

@@ -6,6 +6,7 @@ mod checkpoints;
 mod compaction;
 mod guide;
 mod kill;
+mod kill_issues;
 mod project;
 mod proposals;
 mod races;
