@@ -88,6 +88,52 @@ mod tests {
         assert_eq!(said.map(|summary| summary.text).as_deref(), Ok("2\n"));
     }
 
+    /// Whether a process is there and not only waits to be reaped.
+    fn lives(pid: &str) -> bool {
+        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+        stat.rsplit_once(") ").is_some_and(|(_, rest)| !rest.starts_with('Z'))
+    }
+
+    /// Waits a while for something that no event tells of.
+    async fn eventually(mut is_so: impl FnMut() -> bool) -> bool {
+        for _ in 0..1_000 {
+            if is_so() {
+                return true;
+            }
+            tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+        }
+        false
+    }
+
+    /// Its time is over, or its run was cancelled: both drop what waits for it.
+    #[tokio::test]
+    async fn a_command_that_is_given_up_on_takes_its_children_with_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let script = "sleep 600 & echo $! > child; echo $$ > own; wait";
+        let command = words(&["sh", "-c", script]);
+        let read = |name: &str| std::fs::read_to_string(dir.path().join(name)).unwrap_or_default();
+        let mut running = Box::pin(super::command(&command, Some(dir.path()), "transcript"));
+        tokio::select! {
+            _ = &mut running => panic!("it goes on until it is stopped"),
+            is_there = eventually(|| read("own").ends_with('\n')) => assert!(is_there),
+        }
+        let (own, child) = (read("own").trim().to_owned(), read("child").trim().to_owned());
+        assert!(lives(&own) && lives(&child));
+        drop(running);
+        assert!(eventually(|| !lives(&own) && !lives(&child)).await, "own {own}, child {child}");
+    }
+
+    /// What it left running is not waited for, and does not stay.
+    #[tokio::test]
+    async fn a_command_that_ends_leaves_no_child_behind() {
+        let dir = tempfile::tempdir().unwrap();
+        let script = "sleep 600 >/dev/null & echo $! > child; echo short";
+        let said = super::command(&words(&["sh", "-c", script]), Some(dir.path()), "").await;
+        assert_eq!(said.map(|summary| summary.text).as_deref(), Ok("short\n"));
+        let child = std::fs::read_to_string(dir.path().join("child")).unwrap();
+        assert!(eventually(|| !lives(child.trim())).await);
+    }
+
     #[tokio::test]
     async fn a_command_that_fails_says_how() {
         let failed = command(&words(&["sh", "-c", "exit 3"]), None, "").await.map(|summary| summary.text);

@@ -58,6 +58,19 @@ async fn a_checkpoint_is_settled_by_the_session_and_the_run_goes_on_after_it() {
 }
 
 #[tokio::test]
+async fn a_call_that_is_tried_again_is_not_made_while_the_session_is_paused() {
+    let root = Root::with_limits(Limits { model_retry_ms: 1, ..Limits::default() });
+    let script = r#"{"script":[{"error":"rate_limit","times":1},{"text":"late"}]}"#;
+    let retries = "retries EAGAIN after attempt 1 of 5 in 1 ms";
+    let work = || root.job("debug/script", script);
+    let log = Arc::new(Log::default());
+    let told_all = told(&root, work(), &log).await;
+    assert!(told_all.starts_with(retries) && told_all.ends_with("done\n"), "{told_all}");
+    let log = Log::paused_at(retries);
+    assert_eq!(told(&root, work(), &log).await, format!("{retries}\ncancelled\n"));
+}
+
+#[tokio::test]
 async fn calls_that_waited_for_a_resume_are_made_first() {
     let root = Root::new();
     root.put("a", "inside");

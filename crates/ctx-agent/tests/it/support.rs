@@ -148,6 +148,8 @@ pub struct Log {
     deaf_at: Option<String>,
     /// Where the session stands.
     step: Mutex<Option<Step>>,
+    /// From this line on the session is paused: there is no next step.
+    paused_at: Option<String>,
     /// What was sent to the model, newest last.
     pub packs: Mutex<Vec<Value>>,
     /// What an operator says to every approval.
@@ -165,6 +167,10 @@ impl Log {
 
     pub fn deaf_at(line: &str) -> Arc<Log> {
         Arc::new(Log { deaf_at: Some(line.to_owned()), ..Log::default() })
+    }
+
+    pub fn paused_at(line: &str) -> Arc<Log> {
+        Arc::new(Log { paused_at: Some(line.to_owned()), ..Log::default() })
     }
 
     pub fn lines(&self) -> Vec<String> {
@@ -314,7 +320,8 @@ impl Report for Log {
 
     fn step(&self) -> BoxFuture<'_, Result<Step, Stopped>> {
         let step = self.step.lock().unwrap().clone();
-        Box::pin(async move { step.ok_or(Stopped) })
+        let is_paused = self.paused_at.as_ref().is_some_and(|at| self.lines.lock().unwrap().contains(at));
+        Box::pin(async move { step.filter(|_| !is_paused).ok_or(Stopped) })
     }
 
     fn approval(&self, ask: ApprovalAsk) -> BoxFuture<'_, Result<Approved, Stopped>> {

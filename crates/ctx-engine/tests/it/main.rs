@@ -4,6 +4,7 @@
 mod clock;
 mod control;
 mod projects;
+mod races;
 mod storage;
 mod worker;
 mod world;

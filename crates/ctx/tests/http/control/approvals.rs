@@ -7,7 +7,7 @@ use super::{daemon, dumped, path, script, sent, text};
 use crate::support::Http;
 
 /// A daemon whose agent asks before it reads a file.
-fn asking(limits: &[(&str, &str)]) -> Http {
+pub fn asking(limits: &[(&str, &str)]) -> Http {
     let http = daemon(limits);
     std::fs::write(http.daemon.workspace().join("note.txt"), "what the file says").unwrap();
     std::fs::write(http.daemon.root().join("agent/coder.d/policy"), "ask fs.read\n").unwrap();
@@ -15,14 +15,14 @@ fn asking(limits: &[(&str, &str)]) -> Http {
 }
 
 /// Reads the file, then dumps what the model was sent.
-fn reading() -> String {
+pub fn reading() -> String {
     script(json!([
         { "tool": { "name": "fs.read", "input": { "path": "/work/note.txt" } } }, { "dump": true }
     ]))
 }
 
 /// A session whose model waits to read, and the approval.
-fn waiting(http: &Http) -> (String, Value) {
+pub fn waiting(http: &Http) -> (String, Value) {
     let id = http.playing();
     http.post(&id, &reading());
     let approval = until("the approval", || {
@@ -31,13 +31,13 @@ fn waiting(http: &Http) -> (String, Value) {
     (id, approval)
 }
 
-fn answer(http: &Http, id: &str, approval: &Value, body: Value) -> crate::support::Response {
+pub fn answer(http: &Http, id: &str, approval: &Value, body: Value) -> crate::support::Response {
     let at = path(id, &format!("approvals/{}", text(approval, "id")));
     http.call("POST", &at, Some(&body.to_string()))
 }
 
 /// What the model was sent once the call was settled.
-fn then_sent(http: &Http, id: &str) -> String {
+pub fn then_sent(http: &Http, id: &str) -> String {
     http.wait_for(id, "idle");
     sent(&dumped(&http.messages(id, false).last().unwrap().1))
 }

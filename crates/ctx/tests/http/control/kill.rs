@@ -89,10 +89,21 @@ fn a_call_that_waited_for_an_answer_is_interrupted_and_its_run_has_failed() {
 
 /// Asks for something and kills the daemon at a moment that nobody has chosen; whether it had answered well.
 pub fn killed_while(http: &mut Http, moment: u64, at: &str, body: Option<&str>) -> bool {
+    killed_while_asking(http, moment, at, "", body)
+}
+
+/// The same, with more headers.
+pub fn killed_while_asking(
+    http: &mut Http,
+    moment: u64,
+    at: &str,
+    headers: &str,
+    body: Option<&str>,
+) -> bool {
     let line = Line::to(http);
     let asking = {
-        let (at, body) = (at.to_owned(), body.map(str::to_owned));
-        std::thread::spawn(move || line.ask("POST", &at, body.as_deref()))
+        let (at, headers, body) = (at.to_owned(), headers.to_owned(), body.map(str::to_owned));
+        std::thread::spawn(move || line.ask_with("POST", &at, &headers, body.as_deref()))
     };
     std::thread::sleep(Duration::from_micros(300 + moment));
     http.daemon.kill();

@@ -7,10 +7,14 @@ mod compaction;
 mod guide;
 mod kill;
 mod kill_issues;
+mod kill_runs;
+mod mends;
 mod project;
 mod proposals;
 mod races;
+mod races_answers;
 mod rollback;
+mod seed;
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -169,11 +173,16 @@ impl Line {
     }
 
     fn ask(&self, method: &str, path: &str, body: Option<&str>) -> Option<Response> {
+        self.ask_with(method, path, "", body)
+    }
+
+    /// With more headers, each with its line end.
+    fn ask_with(&self, method: &str, path: &str, headers: &str, body: Option<&str>) -> Option<Response> {
         let mut stream = TcpStream::connect(&self.address).ok()?;
         stream.set_read_timeout(Some(DEADLINE)).ok()?;
         let body = body.unwrap_or_default();
         let request = format!(
-            "{method} /api/v1{path} HTTP/1.0\r\nHost: localhost\r\nAuthorization: Bearer {}\r\n\
+            "{method} /api/v1{path} HTTP/1.0\r\nHost: localhost\r\nAuthorization: Bearer {}\r\n{headers}\
              Content-Length: {}\r\n\r\n{body}",
             self.token,
             body.len()

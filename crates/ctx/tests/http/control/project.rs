@@ -10,7 +10,7 @@ use crate::support::Http;
 const QUARTER: usize = 4 * 2_048;
 
 /// A session of a project with this `compaction`.
-fn session(http: &Http, compaction: &str) -> String {
+pub fn session(http: &Http, compaction: &str) -> String {
     let dir = http.daemon.path("project");
     std::fs::create_dir_all(dir.join(".ctx")).unwrap();
     let file =
@@ -22,7 +22,7 @@ fn session(http: &Http, compaction: &str) -> String {
 }
 
 /// Fills the window until a compaction is proposed; the run that proposed it and the checkpoint.
-fn proposed(http: &Http, id: &str) -> (String, Value) {
+pub fn proposed(http: &Http, id: &str) -> (String, Value) {
     for name in ["first", "second", "third"] {
         http.done(id, &filler(name, QUARTER));
     }

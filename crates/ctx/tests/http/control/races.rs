@@ -11,7 +11,7 @@ use crate::support::Http;
 
 const ROUNDS: u64 = 60;
 
-fn races() -> Http {
+pub fn races() -> Http {
     daemon(&[("RUNNING_PER_PROJECT", "64"), ("RUNNING_PER_OPERATOR", "64")])
 }
 
@@ -35,7 +35,7 @@ fn begin(http: &Http, line: &Line, after_ms: u64) -> (String, String) {
 }
 
 /// The log tells one order: states follow each other, and every run ends once.
-fn one_order(http: &Http, id: &str, expect_end: bool) {
+pub fn one_order(http: &Http, id: &str, expect_end: bool) {
     let records = http.records(id);
     let mut state = "idle".to_owned();
     for (at, record) in records.iter().enumerate() {
