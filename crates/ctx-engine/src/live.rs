@@ -249,7 +249,7 @@ impl Live {
                 }
                 _ => None,
             },
-            Event::Delta { .. } => None,
+            Event::Delta { .. } | Event::Issue { .. } => None,
         });
         step.flatten().unwrap_or(ring.newest)
     }

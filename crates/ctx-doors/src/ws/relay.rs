@@ -302,6 +302,7 @@ impl Buffer {
                 }
                 _ => {}
             },
+            Event::Issue { .. } => {}
         }
     }
 
