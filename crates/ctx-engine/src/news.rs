@@ -25,12 +25,14 @@ pub enum Change {
 }
 
 /// One piece of news.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub enum News {
     Session {
         session: SessionId,
         change: Change,
     },
+    /// A session is not there any more; this is what it was.
+    Purged(Arc<SessionMeta>),
     /// Of an issue with its todos and who works on it.
     Issue {
         issue: IssueId,
@@ -71,10 +73,9 @@ impl Newsroom {
         let _ = self.sender.send(news);
     }
 
-    /// It is not there any more; whoever lists again does not find it.
-    pub fn purged(&self, meta: &SessionMeta) {
+    pub fn purged(&self, meta: &Arc<SessionMeta>) {
         if meta.scope != Scope::Temp {
-            self.send(News::Session { session: meta.session_id, change: Change::Ended });
+            self.send(News::Purged(meta.clone()));
         }
     }
 

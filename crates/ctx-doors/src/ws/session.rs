@@ -15,7 +15,7 @@ use tokio::sync::{mpsc, oneshot};
 use super::act::Act;
 use super::hub::Seat;
 use super::relay::{Read, Start};
-use super::talk::{Heard, Left, Out, Pulse, hear, split};
+use super::talk::{Heard, Left, Out, Pulse, cannot_send, hear, split};
 use super::{Mode, Visitor};
 use crate::http::{Access, Api};
 
@@ -225,10 +225,7 @@ impl Guest {
                 }
             }
             ("control", "hello") => out.refuse(Refusal::new(Code::Einval, "hello has been said")).await,
-            (channel, kind) => {
-                let message = format!("a client cannot send `{kind}` on `{channel}`");
-                out.refuse(Refusal::new(Code::Einval, message.chars().take(200).collect::<String>())).await
-            }
+            (channel, kind) => out.refuse(cannot_send(channel, kind)).await,
         }
     }
 

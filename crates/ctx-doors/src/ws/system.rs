@@ -1,17 +1,18 @@
-//! The system's socket: how many sessions run, which come, change and end, and which issues come and change, as far as
-//! the listener may see.
+//! The system's socket: how many sessions run, which come, change, end and go, and which issues come and change, as far
+//! as the listener may see.
 
 use axum::extract::ws::{Utf8Bytes, WebSocket};
 use ctx_api::ws::{Channel, Closing, Frame};
 use ctx_engine::{Change, News};
 use ctx_session::admission::Counts;
+use ctx_session::record::SessionMeta;
 use ctx_session::{IssueId, SessionId};
 use futures_util::stream::SplitStream;
 use serde_json::{Value, json};
 use tokio::sync::broadcast::error::RecvError;
 
 use super::Visitor;
-use super::talk::{Heard, Left, Out, Pulse, hear, split};
+use super::talk::{Heard, Left, Out, Pulse, cannot_send, hear, split};
 use crate::http::Api;
 
 struct Listener {
@@ -102,6 +103,10 @@ impl Listener {
     async fn tell_news(&mut self, out: &mut Out, news: News) -> Result<(), Left> {
         match news {
             News::Session { session, change } => self.tell_session(out, session, change).await,
+            News::Purged(meta) if self.api.engine.may_see(self.visitor.caller, meta.owner) => {
+                self.tell(out, "session.purged", about(&meta)).await
+            }
+            News::Purged(_) => Ok(()),
             News::Issue { issue, is_new } => self.tell_issue(out, issue, is_new).await,
         }
     }
@@ -133,15 +138,11 @@ impl Listener {
             Change::Changed => "session.changed",
             Change::Ended => "session.ended",
         };
-        let payload = json!({
-            "session_id": id,
-            "project": found.meta.project,
-            "agent": found.meta.agent,
-            "name": found.meta.name,
-            "owner": found.meta.owner,
-            "state": found.state,
-            "updated_at": found.updated_at.as_millis(),
-        });
+        let mut payload = about(&found.meta);
+        if let Some(fields) = payload.as_object_mut() {
+            fields.insert("state".to_owned(), json!(found.state));
+            fields.insert("updated_at".to_owned(), json!(found.updated_at.as_millis()));
+        }
         self.tell(out, kind, payload).await
     }
 
@@ -157,6 +158,17 @@ impl Listener {
     }
 }
 
+/// Which session it is.
+fn about(meta: &SessionMeta) -> Value {
+    json!({
+        "session_id": meta.session_id,
+        "project": meta.project,
+        "agent": meta.agent,
+        "name": meta.name,
+        "owner": meta.owner,
+    })
+}
+
 async fn on_heard(out: &mut Out, heard: Heard) -> Result<(), Left> {
     match heard {
         Heard::Alive => Ok(()),
@@ -165,7 +177,8 @@ async fn on_heard(out: &mut Out, heard: Heard) -> Result<(), Left> {
         Heard::Frame(frame) => match (frame.channel.as_str(), frame.r#type.as_str()) {
             ("control", "ping") => out.control("pong", frame.payload).await,
             ("control", "hello") => out.control("welcome", json!({})).await,
-            _ => Ok(()),
+            ("control", "pong") => Ok(()),
+            (channel, kind) => out.refuse(cannot_send(channel, kind)).await,
         },
     }
 }

@@ -11,17 +11,23 @@ use futures_util::stream::{SplitSink, SplitStream};
 use futures_util::{SinkExt, StreamExt};
 use serde::Serialize;
 use tokio::time::{Instant, Interval, MissedTickBehavior};
+use tokio_tungstenite::tungstenite::{self, error::ProtocolError};
 
 /// How long a client that has to go may take to hear why.
 const GOODBYE: Duration = Duration::from_secs(5);
+/// How long the connection of a client that sent too much stays open: closed with bytes unread, it would be reset, and
+/// what we said with it.
+const LINGER: Duration = Duration::from_secs(1);
 
 /// Why a client is let go.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Left {
     /// It said goodbye.
     Clean,
-    /// The connection broke, or the client does not keep to the protocol.
+    /// The connection broke.
     Broken,
+    /// The client does not keep to the protocol.
+    Faulty(Fault),
     /// Nothing was heard for too long.
     Silent,
     /// The token it came with is no longer good.
@@ -30,11 +36,44 @@ pub(super) enum Left {
     Told(Closing),
 }
 
+/// What a client did against the protocol of WebSockets.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Fault {
+    TooBig,
+    NotUtf8,
+    Other,
+}
+
+impl Fault {
+    /// The close code, and words for it.
+    fn close(self) -> (u16, &'static str) {
+        match self {
+            Fault::TooBig => (close_code::SIZE, "a frame has at most 1 MiB"),
+            Fault::NotUtf8 => (close_code::INVALID, "text that is not UTF-8"),
+            Fault::Other => (close_code::PROTOCOL, "protocol error"),
+        }
+    }
+
+    /// None: nothing that the client did, the connection is gone.
+    fn of(error: axum::Error) -> Option<Fault> {
+        match error.into_inner().downcast_ref::<tungstenite::Error>()? {
+            tungstenite::Error::Capacity(_) => Some(Fault::TooBig),
+            tungstenite::Error::Utf8(_) => Some(Fault::NotUtf8),
+            // A connection that ends without a goodbye is reported as one of these, and nobody is left to be told.
+            tungstenite::Error::Protocol(ProtocolError::ResetWithoutClosingHandshake) => None,
+            tungstenite::Error::Protocol(_) => Some(Fault::Other),
+            _ => None,
+        }
+    }
+}
+
 impl Left {
     pub fn reason(self) -> DetachReason {
         match self {
             Left::Clean => DetachReason::Clean,
-            Left::Broken | Left::Revoked | Left::Told(Closing::ResumeFailed) => DetachReason::Error,
+            Left::Broken | Left::Faulty(_) | Left::Revoked | Left::Told(Closing::ResumeFailed) => {
+                DetachReason::Error
+            }
             Left::Silent => DetachReason::Timeout,
             Left::Told(Closing::Slow) => DetachReason::Slow,
             Left::Told(Closing::TakenOver) => DetachReason::TakenOver,
@@ -127,10 +166,20 @@ impl Out {
                 (close_code(closing), closing.as_str())
             }
             Left::Revoked => (close_code::POLICY, "revoked"),
-            Left::Clean | Left::Broken | Left::Silent => (close_code::NORMAL, ""),
+            Left::Silent => (close_code::POLICY, "timeout"),
+            Left::Faulty(fault) => fault.close(),
+            // Their goodbye is answered in kind; that waits to be sent.
+            Left::Clean => {
+                let _ = tokio::time::timeout(GOODBYE, self.sink.close()).await;
+                return;
+            }
+            Left::Broken => return,
         };
         let frame = CloseFrame { code, reason: Utf8Bytes::from_static(reason) };
         let _ = tokio::time::timeout(GOODBYE, self.sink.send(Message::Close(Some(frame)))).await;
+        if left == Left::Faulty(Fault::TooBig) {
+            tokio::time::sleep(LINGER).await;
+        }
     }
 }
 
@@ -140,6 +189,12 @@ fn close_code(closing: Closing) -> u16 {
         Closing::TakenOver | Closing::Slow => close_code::POLICY,
         Closing::Shutdown => close_code::AWAY,
     }
+}
+
+/// Refuses a frame that a client has no business sending.
+pub(super) fn cannot_send(channel: &str, kind: &str) -> Refusal {
+    let message = format!("a client cannot send `{kind}` on `{channel}`");
+    Refusal::new(Code::Einval, message.chars().take(200).collect::<String>())
 }
 
 /// Reads what comes next. Cancelling it loses nothing.
@@ -156,7 +211,8 @@ pub(super) async fn hear(stream: &mut SplitStream<WebSocket>) -> Heard {
         }
         Some(Ok(Message::Ping(_) | Message::Pong(_))) => Heard::Alive,
         Some(Ok(Message::Close(_))) => Heard::Gone(Left::Clean),
-        Some(Err(_)) | None => Heard::Gone(Left::Broken),
+        Some(Err(error)) => Heard::Gone(Fault::of(error).map_or(Left::Broken, Left::Faulty)),
+        None => Heard::Gone(Left::Broken),
     }
 }
 

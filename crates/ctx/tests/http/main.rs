@@ -11,6 +11,7 @@
 mod access;
 mod api;
 mod bad_input;
+mod closings;
 mod control;
 mod everyone;
 mod failures;
