@@ -16,8 +16,9 @@ pub mod view;
 use std::pin::Pin;
 
 pub use describe::{Description, Settings, fresh::prepare_root};
+pub use instructions::Instructions;
 pub use model::{Models, registry::ModelId};
-pub use prepare::{Agent, Ask, Prepared, PromptText, prepare};
+pub use prepare::{Agent, Ask, Prepared, PromptText, Recorded, prepare};
 pub use run::{DeltaKind, Job, JobKind, Report, Retry, Step, Stopped, run};
 
 /// A future behind a pointer, so that traits with async methods stay object safe.

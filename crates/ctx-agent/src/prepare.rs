@@ -8,8 +8,9 @@ use ctx_session::record::{PromptRef, Source};
 use ctx_session::{Code, Limits, Name, Refusal};
 
 use crate::describe::control::ControlError;
+use crate::describe::policy::Policy;
 use crate::describe::{Description, describe, describe_snapshot};
-use crate::instructions;
+use crate::instructions::{self, Instructions};
 use crate::model::Models;
 use crate::project::{Plays, Snapshot};
 use crate::sha256_hex;
@@ -34,7 +35,17 @@ pub struct Ask<'a> {
     pub cwd: Option<&'a str>,
     /// Texts that the session has in place of the agent's own prompts, by target.
     pub prompts: &'a [(String, String)],
+    /// What the run worked under before it was paused.
+    pub recorded: Option<&'a Recorded>,
     pub limits: &'a Limits,
+}
+
+/// What a run goes on with, whatever the agent's files say by now.
+#[derive(Debug, Clone)]
+pub struct Recorded {
+    pub policy: Vec<String>,
+    /// None: as they are now.
+    pub instructions: Option<Vec<Instructions>>,
 }
 
 /// An agent as it was when a run was prepared.
@@ -76,6 +87,8 @@ pub struct Prepared {
     pub context: RunContext,
     /// The texts behind `context.prompts`, to be stored as blobs.
     pub prompts: Vec<PromptText>,
+    /// The texts of the instruction files in `context.sources`, likewise.
+    pub instructions: Vec<String>,
     /// What the model is given: the prompt, then the instruction files of the project.
     pub prompt: String,
     pub agent: Arc<Agent>,
@@ -97,6 +110,10 @@ pub fn prepare(ask: &Ask<'_>, models: &Models) -> Result<Prepared, Refusal> {
         None => describe(ask.root, ask.agent, ask.limits).map_err(|error| no_agent(ask.agent, error))?,
     };
     let description = with_prompts(description, ask.prompts);
+    let description = match ask.recorded {
+        Some(recorded) => Description { policy: recorded_policy(&recorded.policy)?, ..description },
+        None => description,
+    };
     let model = models.resolve(ask.model_override.unwrap_or(&description.model))?;
     // A model that cannot be opened would fail the run later; now it can still be refused.
     models.open(&model)?;
@@ -111,9 +128,12 @@ pub fn prepare(ask: &Ask<'_>, models: &Models) -> Result<Prepared, Refusal> {
         truncated: false,
     };
     let text = PromptText { target: PRIMARY.to_owned(), hash, text: description.prompt.clone() };
-    let found = instructions::find(&view, &cwd, ask.limits.instruction_file_bytes);
+    let found = match ask.recorded.and_then(|recorded| recorded.instructions.clone()) {
+        Some(recorded) => recorded,
+        None => instructions::find(&view, &cwd, ask.limits.instruction_file_bytes),
+    };
     let prompt = instructions::join(&description.prompt, &found);
-    let sources = std::iter::once(source).chain(found.into_iter().map(|file| file.source)).collect();
+    let sources = std::iter::once(source).chain(found.iter().map(|file| file.source.clone())).collect();
     let context = RunContext {
         model: model.to_string(),
         cwd,
@@ -123,7 +143,16 @@ pub fn prepare(ask: &Ask<'_>, models: &Models) -> Result<Prepared, Refusal> {
         prompts: vec![PromptRef { target: text.target.clone(), hash: text.hash.clone() }],
     };
     let agent = Arc::new(Agent { description, view: Arc::new(view), owner: ask.owner });
-    Ok(Prepared { context, prompts: vec![text], prompt, agent })
+    let instructions = found.into_iter().map(|file| file.text).collect();
+    Ok(Prepared { context, prompts: vec![text], instructions, prompt, agent })
+}
+
+fn recorded_policy(lines: &[String]) -> Result<Policy, Refusal> {
+    let rules: Result<Vec<_>, String> = lines.iter().map(|line| line.parse()).collect();
+    let rules = rules.map_err(|problem| {
+        Refusal::new(Code::Ebadmsg, format!("the policy that the run began under cannot be read: {problem}"))
+    })?;
+    Ok(Policy { rules })
 }
 
 /// A prompt that was edited for the session stands in place of the agent's own.

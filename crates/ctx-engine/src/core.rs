@@ -9,12 +9,16 @@ use std::sync::Arc;
 use ctx_journal::{AppendError, Journal, JournalError, LogPath, LogWriter, Owner};
 use ctx_session::command::Interruption;
 use ctx_session::conversation::Conversation;
-use ctx_session::record::{Decoded, SessionMeta};
+use ctx_session::record::{Context, Decoded, SessionMeta, Source};
 use ctx_session::rules::Given;
 use ctx_session::{Body, Command, IdSource, Limits, Record, Refusal, Session, Timestamp};
 use ctx_views::files::{PackFile, SessionFiles};
 
 use crate::behind::Behind;
+use crate::port::Recorded;
+
+/// The kind of source that an agent's own prompt is; every other one is an instruction file.
+const PROMPT: &str = "prompt";
 
 /// A session in memory with everything needed to change it.
 pub struct Core {
@@ -229,6 +233,17 @@ impl Core {
             }
         }
         Ok(texts)
+    }
+
+    /// What a run began under, with the texts that its record names.
+    pub fn recorded(&self, context: &Context) -> Recorded {
+        // The prompt is among the sources too, and comes by its own way: it may have been edited.
+        let files = context.sources.iter().filter(|source| source.kind != PROMPT);
+        let text = |source: &Source| {
+            let bytes = self.journal.get_blob(&self.log, &source.hash).ok()?;
+            Some((source.clone(), String::from_utf8(bytes).ok()?))
+        };
+        Recorded { policy: context.policy.clone(), instructions: files.map(text).collect() }
     }
 
     /// Where what a model is sent is shown; None for a temp session.

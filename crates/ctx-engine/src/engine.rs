@@ -209,8 +209,15 @@ impl Engine {
         let planned = tokio::task::spawn_blocking(move || {
             let described = inner.described(caller, &agent)?;
             let snapshot = described.as_ref().map(|described| described.snapshot.clone());
-            let ask =
-                Prepare { agent, owner: caller.uid, model_override, cwd, snapshot, prompts: Vec::new() };
+            let ask = Prepare {
+                agent,
+                owner: caller.uid,
+                model_override,
+                cwd,
+                snapshot,
+                prompts: Vec::new(),
+                recorded: None,
+            };
             let prepared = inner.worker.prepare(&ask)?;
             Ok(Plan { prepared, described })
         });
@@ -351,6 +358,7 @@ impl Engine {
                     cwd: Some(summary.cwd.clone()),
                     snapshot: inner.snapshot_of(&summary.meta)?,
                     prompts: Vec::new(),
+                    recorded: None,
                 };
                 inner.worker.prepare(&ask).map(drop)
             });

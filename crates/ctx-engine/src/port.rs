@@ -10,7 +10,7 @@ use ctx_session::command::{ApprovalAsk, Approved, Outcome, Progress, RunContext,
 use ctx_session::conversation::Message;
 use ctx_session::issue::IssueAct;
 use ctx_session::project::{Problem, Strategy};
-use ctx_session::record::{BlobRef, RunKind};
+use ctx_session::record::{BlobRef, RunKind, Source};
 use ctx_session::{CallId, Limits, MessageId, Name, Refusal, RunId, SessionId, Ulid};
 use futures_util::future::BoxFuture;
 use tokio_util::sync::CancellationToken;
@@ -39,6 +39,16 @@ pub struct Prepare {
     pub prompts: Vec<(String, String)>,
     /// The project's files as the session keeps them; None: the agent's control files describe it.
     pub snapshot: Option<Arc<[u8]>>,
+    /// What the run worked under before it was paused; None: as the agent's files say now.
+    pub recorded: Option<Recorded>,
+}
+
+/// Of what a run's `context` record says, that which is not asked for by name.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Recorded {
+    pub policy: Vec<String>,
+    /// Instruction files with their texts; None: the log does not have them all.
+    pub instructions: Option<Vec<(Source, String)>>,
 }
 
 /// Where projects are read from the disk, and their agents shown. All of it blocks.
@@ -133,7 +143,8 @@ impl ProjectFiles for NoProjects {
 pub struct Prepared {
     pub project: Name,
     pub context: RunContext,
-    /// The texts of the prompts that `context` names by hash; stored as blobs before the run begins.
+    /// The texts of the prompts and instruction files that `context` names by hash; stored as blobs before the run
+    /// begins.
     pub prompts: Vec<String>,
     /// Whatever the worker wants to see again in [`Job`].
     pub handle: Arc<dyn Any + Send + Sync>,

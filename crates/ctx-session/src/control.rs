@@ -8,7 +8,8 @@ use std::sync::Arc;
 use crate::ids::{ApprovalId, CallId, CheckpointId, CompactionId, MessageId, RunId, Ulid};
 use crate::record::{
     ApprovalOutcome, ApprovalRequested, ApprovalSettled, Body, CheckpointCreated, Compaction,
-    CompactionApproved, CompactionFlag, PromptEdited, PromptRef, Record, RunKind,
+    CompactionApproved, CompactionFlag, Context, PromptEdited, PromptRef, Record, Rejection, RunKind,
+    StateName,
 };
 use crate::time::Timestamp;
 
@@ -75,9 +76,6 @@ impl CompactionState {
     }
 }
 
-/// Why a proposed compaction that was rejected made nothing shorter.
-pub const OPERATOR_REJECTED: &str = "operator_rejected";
-
 /// A compaction, with what became of it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Compacted {
@@ -87,6 +85,8 @@ pub struct Compacted {
     pub state: CompactionState,
     /// What the operator approved, when a proposal was.
     pub approved: Option<Arc<CompactionApproved>>,
+    /// Why it came to nothing, when a proposal did.
+    pub rejected: Option<Rejection>,
     pub flag: Option<CompactionFlag>,
     pub notes: Option<String>,
     pub rolled_back: bool,
@@ -122,14 +122,22 @@ impl Compacted {
 
     /// Why it did not go as its strategy wanted, if it did not.
     pub fn fallback_reason(&self) -> Option<&str> {
-        match self.state {
-            CompactionState::Rejected => Some(OPERATOR_REJECTED),
-            CompactionState::Proposed | CompactionState::Applied => self.made.fallback_reason.as_deref(),
-        }
+        self.rejected.map(Rejection::as_str).or(self.made.fallback_reason.as_deref())
     }
 
     pub fn fallback_occurred(&self) -> bool {
-        self.state == CompactionState::Rejected || self.made.fallback_occurred
+        self.rejected.is_some() || self.made.fallback_occurred
+    }
+
+    /// The fraction of the window after it: as it took effect, or as it was proposed.
+    pub fn after_estimate(&self) -> f64 {
+        let approved = self.approved.as_ref().and_then(|approved| approved.after_estimate);
+        approved.unwrap_or(self.made.after_estimate)
+    }
+
+    fn reject(&mut self, why: Rejection) {
+        self.state = CompactionState::Rejected;
+        self.rejected = Some(why);
     }
 }
 
@@ -145,7 +153,42 @@ pub struct Aggregate {
 pub struct Approval {
     pub asked: ApprovalRequested,
     pub created_at: Timestamp,
+    pub clock: ApprovalClock,
     pub settled: Option<(ApprovalSettled, Timestamp)>,
+}
+
+/// How long an approval waits. Its time stands still while the session is paused.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ApprovalClock {
+    /// When it times out, pauses included.
+    Until(Timestamp),
+    /// The session is paused: milliseconds that are left when it goes on.
+    Left(u64),
+}
+
+impl ApprovalClock {
+    pub fn expires_at(self) -> Option<Timestamp> {
+        match self {
+            ApprovalClock::Until(time) => Some(time),
+            ApprovalClock::Left(_) => None,
+        }
+    }
+
+    fn stop(self, now: Timestamp) -> ApprovalClock {
+        match self {
+            ApprovalClock::Until(time) => ApprovalClock::Left(time.millis_since(now)),
+            ApprovalClock::Left(_) => self,
+        }
+    }
+
+    fn start(self, now: Timestamp) -> ApprovalClock {
+        match self {
+            ApprovalClock::Left(left) => {
+                ApprovalClock::Until(Timestamp::from_millis(now.as_millis().saturating_add(left)))
+            }
+            ApprovalClock::Until(_) => self,
+        }
+    }
 }
 
 /// Which prompts hold besides those of the agent's own files.
@@ -177,6 +220,8 @@ pub struct Control {
     /// Approvals of the newest run that asked for one, and all that are open.
     pub approvals: Vec<Approval>,
     pub prompts: Prompts,
+    /// Under what the newest run works: it goes on under the same when it was paused.
+    pub context: Option<Arc<Context>>,
     /// What was edited in effect when a checkpoint was made, to go back to.
     edited_at: BTreeMap<CheckpointId, BTreeMap<String, String>>,
     /// The newest run that was begun for a compaction alone.
@@ -220,6 +265,7 @@ impl Control {
         match &record.body {
             Body::Context(context) => {
                 self.prompts.in_effect = context.prompts.clone();
+                self.context = Some(Arc::new((**context).clone()));
                 // The next run is the next that works on a message.
                 if self.compacting != Some(context.turn_id) {
                     self.prompts.next.clear();
@@ -254,7 +300,7 @@ impl Control {
                 });
             }
             Body::CompactionRejected(rejected) => {
-                self.change_compaction(rejected.compaction_id, |c| c.state = CompactionState::Rejected);
+                self.change_compaction(rejected.compaction_id, |c| c.reject(rejected.reason));
             }
             Body::CompactionFlagged(flagged) => self.change_compaction(flagged.compaction_id, |compaction| {
                 compaction.flag = flagged.flag;
@@ -280,7 +326,6 @@ impl Control {
             | Body::ToolFinished(_)
             | Body::ToolPending(_)
             | Body::QueuedDiscarded(_)
-            | Body::StateChanged(_)
             | Body::SessionRenamed(_)
             | Body::ModelSet(_)
             | Body::CwdChanged(_)
@@ -291,9 +336,33 @@ impl Control {
             | Body::System(_)
             | Body::Bound(_)
             | Body::Unbound(_) => {}
+            Body::StateChanged(change) => self.follow_pause(change.to, record.time),
             // What was copied from the source of a fork is history: nothing of it waits any more.
-            Body::Forked(_) => self.approvals.retain(|approval| approval.settled.is_some()),
+            Body::Forked(_) => {
+                self.approvals.retain(|approval| approval.settled.is_some());
+                let open = self.compactions.iter_mut().filter(|c| c.state == CompactionState::Proposed);
+                open.for_each(|compaction| compaction.reject(Rejection::SessionForked));
+            }
         }
+    }
+
+    /// The clocks of approvals that wait stop with a pause and go on with its end.
+    fn follow_pause(&mut self, to: StateName, now: Timestamp) {
+        for approval in self.approvals.iter_mut().filter(|approval| approval.settled.is_none()) {
+            approval.clock = match to {
+                StateName::Paused => approval.clock.stop(now),
+                StateName::Running
+                | StateName::Idle
+                | StateName::Queued
+                | StateName::Ended
+                | StateName::Failed => approval.clock.start(now),
+            };
+        }
+    }
+
+    /// Proposed compactions that nobody has decided on.
+    pub fn proposed(&self) -> impl Iterator<Item = &Compacted> {
+        self.compactions.iter().filter(|compaction| compaction.state == CompactionState::Proposed)
     }
 
     fn create(&mut self, created: &CheckpointCreated, record: &Record) {
@@ -329,12 +398,17 @@ impl Control {
     }
 
     fn compacted(&mut self, made: &Compaction, record: &Record) {
+        // A repeated line must not bring a proposal back that is settled.
+        if self.compaction(made.compaction_id).is_some() {
+            return;
+        }
         self.compactions.push(Compacted {
             made: Arc::new(made.clone()),
             seq: record.seq,
             created_at: record.time,
             state: if made.proposed { CompactionState::Proposed } else { CompactionState::Applied },
             approved: None,
+            rejected: None,
             flag: None,
             notes: None,
             rolled_back: false,
@@ -344,7 +418,8 @@ impl Control {
     /// Approvals of earlier runs are history, which the log has.
     fn asked(&mut self, asked: &ApprovalRequested, record: &Record) {
         self.approvals.retain(|old| old.settled.is_none() || old.asked.turn_id == asked.turn_id);
-        self.approvals.push(Approval { asked: asked.clone(), created_at: record.time, settled: None });
+        let clock = ApprovalClock::Until(asked.expires_at);
+        self.approvals.push(Approval { asked: asked.clone(), created_at: record.time, clock, settled: None });
     }
 
     fn settled(&mut self, settled: &ApprovalSettled, time: Timestamp) {

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::estimate::{MESSAGE_TOKENS, call_tokens, tokens};
 use crate::ids::{MessageId, RunId, Ulid};
 use crate::record::{Body, Record, RolledBack, ToolStatus};
 use crate::time::Timestamp;
@@ -129,6 +130,24 @@ pub fn said(record: &Record) -> Option<Message> {
 /// The id of the message that a record says; a tool's result has that of its call.
 pub fn said_id(body: &Body) -> Option<Ulid> {
     utterance(body).map(|said| said.id)
+}
+
+/// What the ledger keeps of a message.
+pub(crate) struct Heard {
+    pub id: Ulid,
+    /// It is a user's.
+    pub begins: bool,
+    pub tokens: u64,
+}
+
+/// What a record says, without its words.
+pub(crate) fn heard(body: &Body) -> Option<Heard> {
+    let Utterance { id, role, words, .. } = utterance(body)?;
+    let tokens = match words {
+        Words::Text(text) | Words::Result { text, .. } => tokens(text),
+        Words::Call { name, input } => call_tokens(name, input),
+    };
+    Some(Heard { id, begins: role == Role::User, tokens: MESSAGE_TOKENS + tokens })
 }
 
 /// What a record says, not yet copied.

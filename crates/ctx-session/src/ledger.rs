@@ -6,7 +6,7 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use crate::conversation::{restored_ids, said_id, superseded_ids};
+use crate::conversation::{Heard, heard, restored_ids, superseded_ids};
 use crate::ids::Ulid;
 use crate::record::{Body, Record};
 
@@ -18,6 +18,10 @@ pub struct Entry {
     pub seq: u64,
     /// Where it stands in the conversation: its own seq, or for a summary that of the first message it stands for.
     pub place: u64,
+    /// A user's message: an exchange begins with it.
+    pub begins: bool,
+    /// What it is taken for in a model's window; of a tool call, with its result.
+    pub tokens: u64,
     /// The record that superseded it, while it does not count.
     pub superseded_at: Option<u64>,
 }
@@ -33,12 +37,19 @@ pub struct Ledger {
 impl Ledger {
     pub(crate) fn apply(&mut self, record: &Record) {
         let replaced = self.mark(record);
-        if let Some(id) = said_id(&record.body)
-            && !self.is_known(id, &record.body)
-        {
-            let place = replaced.unwrap_or(record.seq);
-            let entry = Entry { id, seq: record.seq, place, superseded_at: None };
-            Arc::make_mut(&mut self.entries).push(entry);
+        let Some(Heard { id, begins, tokens }) = heard(&record.body) else { return };
+        match self.place_of(id, &record.body) {
+            None => {
+                let place = replaced.unwrap_or(record.seq);
+                let entry = Entry { id, seq: record.seq, place, begins, tokens, superseded_at: None };
+                Arc::make_mut(&mut self.entries).push(entry);
+            }
+            Some(at) if matches!(record.body, Body::ToolFinished(_)) => {
+                if let Some(entry) = Arc::make_mut(&mut self.entries).get_mut(at) {
+                    entry.tokens = entry.tokens.saturating_add(tokens);
+                }
+            }
+            Some(_) => {}
         }
     }
 
@@ -65,9 +76,10 @@ impl Ledger {
 
     /// A tool's result is its call's entry, which is one of the last, however many calls an answer made. Anything else
     /// is new, unless a line is repeated.
-    fn is_known(&self, id: Ulid, body: &Body) -> bool {
+    fn place_of(&self, id: Ulid, body: &Body) -> Option<usize> {
         let within = if matches!(body, Body::ToolFinished(_)) { usize::MAX } else { REPEATED_WITHIN };
-        self.entries.iter().rev().take(within).any(|entry| entry.id == id)
+        let from_end = self.entries.iter().rev().take(within).position(|entry| entry.id == id)?;
+        self.entries.len().checked_sub(from_end + 1)
     }
 
     /// Every message, oldest first.
@@ -92,6 +104,20 @@ impl Ledger {
     /// The newest message that counts.
     pub fn newest(&self) -> Option<Ulid> {
         self.counting().next_back().map(|entry| entry.id)
+    }
+
+    /// The last exchange, which always stays: the newest user's message that counts, and everything that stands after it.
+    /// A summary stands where the first of the messages stood that it replaces, and so before it. Empty where no user's
+    /// message counts.
+    pub fn last_exchange(&self) -> impl Iterator<Item = &Entry> {
+        let begin = self.counting().filter(|entry| entry.begins).map(|entry| entry.place).max();
+        self.counting().filter(move |entry| begin.is_some_and(|begin| entry.place >= begin))
+    }
+
+    /// What these messages are taken for in a model's window.
+    pub fn tokens_of(&self, ids: &[Ulid]) -> u64 {
+        let wanted: HashSet<&Ulid> = ids.iter().collect();
+        self.counting().filter(|entry| wanted.contains(&entry.id)).map(|entry| entry.tokens).sum()
     }
 
     /// What going back to the record `seq` takes out of the conversation, and what it brings back.

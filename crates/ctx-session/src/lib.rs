@@ -8,6 +8,7 @@ pub mod code;
 pub mod command;
 pub mod control;
 pub mod conversation;
+pub mod estimate;
 pub mod ids;
 pub mod issue;
 pub mod ledger;

@@ -269,7 +269,6 @@ impl Session {
             | Body::PromptEdited(_)
             | Body::CheckpointResumed(_)
             | Body::RolledBack(_)
-            | Body::Compaction(_)
             | Body::CompactionApproved(_)
             | Body::CompactionRejected(_)
             | Body::CompactionFlagged(_)
@@ -281,6 +280,12 @@ impl Session {
                 if let Some(run) = self.open_run(started.turn_id) {
                     run.steps = run.steps.saturating_add(1);
                     run.answered = false;
+                }
+            }
+            // What making the conversation shorter cost is part of what the run cost.
+            Body::Compaction(made) => {
+                if let (Some(run), Some(cost)) = (self.open_run(made.turn_id), &made.plugin_cost) {
+                    run.usage = run.usage.plus(cost.usage());
                 }
             }
             Body::ToolPending(tool) => {

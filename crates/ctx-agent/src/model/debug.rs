@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use ctx_session::Limits;
 use ctx_session::conversation::Role;
+use ctx_session::estimate::tokens;
 use ctx_session::record::Usage;
 
 use super::registry::{FindError, ModelId};
@@ -112,11 +113,6 @@ pub fn pieces(text: &str, chars: usize) -> impl Iterator<Item = &str> {
         rest = after;
         Some(piece)
     })
-}
-
-/// How many tokens a text is taken for: one for four characters begun. An estimate that anyone can check by hand.
-pub fn tokens(text: &str) -> u64 {
-    (text.chars().count() as u64).div_ceil(4)
 }
 
 fn echo(request: &Request, text: String) -> Vec<Act> {

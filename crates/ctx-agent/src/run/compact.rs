@@ -1,20 +1,18 @@
 //! Making a conversation shorter: how full the window is, and which whole exchanges could go. Pure.
 //!
-//! An exchange is a user's message and all that follows until the next one. The last one always stays, and so a tool
-//! call is never parted from its result.
+//! An exchange is a user's message and all that follows until the next one. The last one always stays (as
+//! [`Ledger::last_exchange`](ctx_session::ledger::Ledger::last_exchange) has it), and so a tool call is never parted from
+//! its result.
 
 use std::sync::Arc;
 
 use ctx_session::Ulid;
 use ctx_session::conversation::{Message, Part, Role};
+use ctx_session::estimate::{MESSAGE_TOKENS, message_tokens, part_tokens, tokens};
 
-use crate::model::debug::tokens;
 use crate::model::{Request, Turn};
 
-/// What a turn costs besides its text.
-const TURN_TOKENS: u64 = 4;
-
-/// The tokens that a request is taken for. An estimate: providers count each in their own way.
+/// The tokens that a request is taken for.
 pub fn request_tokens(request: &Request) -> u64 {
     let turns = request.messages.iter().map(turn_tokens).sum::<u64>();
     tokens(&request.prompt) + tools_tokens(request) + turns
@@ -25,24 +23,7 @@ pub(super) fn tools_tokens(request: &Request) -> u64 {
 }
 
 fn turn_tokens(turn: &Turn) -> u64 {
-    TURN_TOKENS + turn.content.iter().map(part_tokens).sum::<u64>()
-}
-
-pub(super) fn message_tokens(message: &Message) -> u64 {
-    TURN_TOKENS + message.content.iter().map(part_tokens).sum::<u64>()
-}
-
-fn part_tokens(part: &Part) -> u64 {
-    match part {
-        Part::Text { text } => tokens(text),
-        Part::ToolCall { name, input, .. } => tokens(name) + tokens(&input.to_string()),
-        Part::ToolResult { text, .. } => tokens(text),
-    }
-}
-
-/// A share of the window, in four digits: it is shown to people and kept in the log.
-pub fn share(tokens: u64, window: u64) -> f64 {
-    (tokens as f64 / window.max(1) as f64 * 10_000.0).round() / 10_000.0
+    MESSAGE_TOKENS + turn.content.iter().map(part_tokens).sum::<u64>()
 }
 
 /// What can go.

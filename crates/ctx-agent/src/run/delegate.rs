@@ -51,7 +51,7 @@ pub(super) async fn command(
     if !status.success() {
         return Err(format!("{program} ended with {status}"));
     }
-    Ok(Summary { text: String::from_utf8_lossy(&bytes).into_owned(), fired: None, cost: None })
+    Ok(Summary { text: String::from_utf8_lossy(&bytes).into_owned(), cost: None })
 }
 
 /// The processes of a command: none outlives it, also when it is given up on.

@@ -2,10 +2,10 @@
 
 use serde_json::{Value, json};
 
-use super::compact::{message_tokens, request_tokens, share, tools_tokens};
+use super::compact::{request_tokens, tools_tokens};
 use super::{Desk, Job};
-use crate::model::debug::tokens;
 use crate::sha256_hex;
+use ctx_session::estimate::{message_tokens, share, tokens};
 
 /// The pack of one model call, as the file has it.
 pub(super) fn describe(job: &Job, step: u32, desk: &Desk) -> Vec<u8> {

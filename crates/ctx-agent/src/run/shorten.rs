@@ -6,15 +6,15 @@ use std::time::Duration;
 
 use ctx_session::command::Progress;
 use ctx_session::conversation::{Part, Role};
+use ctx_session::estimate::{left, share, tokens};
 use ctx_session::project::{Compaction as Settings, Delegate, Strategy};
 use ctx_session::record::{Compaction, CompactionTrigger, PluginCost, PluginFired, Usage};
 use ctx_session::{CompactionId, MessageId};
 use tokio::time::Instant;
 
-use super::compact::{Plan, plan, request_tokens, share, transcript};
+use super::compact::{Plan, plan, request_tokens, transcript};
 use super::report::Voice;
 use super::{Desk, Job, Stopped, delegate, open_model};
-use crate::model::debug::tokens;
 use crate::model::{Event, Model, Models, Request, Turn};
 
 /// Whose window it is: the agent that the session talks to.
@@ -24,11 +24,16 @@ const AGENT_PATH: &str = "primary";
 const SUMMARIZE: &str = "You sum up the beginning of a conversation between a user and a coding agent, so that the agent can \
     go on without it. Keep goals, decisions, names of files and what is still open. Be brief.";
 
-/// A summary, and what it took.
+/// A summary that a model or a command gave.
 pub(super) struct Summary {
     pub text: String,
-    pub fired: Option<PluginFired>,
     pub cost: Option<PluginCost>,
+}
+
+/// What came of asking for one: the summary or why there is none, and who else took part.
+struct SummedUp {
+    said: Result<Summary, String>,
+    fired: Option<PluginFired>,
 }
 
 fn settings(desk: &Desk) -> &Settings {
@@ -69,6 +74,8 @@ pub(super) async fn shorten(
         trigger,
         strategy,
         proposed: strategy == Strategy::Checkpoint && !plan.is_empty(),
+        window: Some(window),
+        used: Some(used),
         threshold_estimate: share(used, window),
         after_estimate: share(used.saturating_sub(plan.tokens), window),
         window_upper: settings.upper,
@@ -84,18 +91,11 @@ pub(super) async fn shorten(
     };
     if !plan.is_empty() {
         let limit = Duration::from_millis(job.limits.compaction_ms);
-        let summed_up = match strategy {
-            Strategy::Drop | Strategy::Checkpoint => None,
-            Strategy::Summarize => Some(timed(limit, summarize(desk, &plan)).await),
-            Strategy::Delegate => Some(timed(limit, delegate(desk, &plan, models)).await),
-        };
-        match summed_up {
-            Some(Ok(summary)) => put(&mut made, summary, &plan, used, window, voice),
-            Some(Err(reason)) => {
-                made.fallback_occurred = true;
-                made.fallback_reason = Some(reason);
-            }
-            None => {}
+        match strategy {
+            Strategy::Drop => {}
+            Strategy::Checkpoint => propose(&mut made, &plan, used, window),
+            Strategy::Summarize => put(&mut made, summarize(desk, &plan, limit).await, &plan, voice),
+            Strategy::Delegate => put(&mut made, delegate(desk, &plan, models, limit).await, &plan, voice),
         }
     }
     voice.progress(Progress::Compacted(Box::new(made))).await
@@ -120,23 +120,37 @@ fn goal(trigger: CompactionTrigger, strategy: Strategy, used: u64, window: u64, 
     }
 }
 
-fn put(made: &mut Compaction, summary: Summary, plan: &Plan, used: u64, window: u64, voice: &Voice<'_>) {
-    made.plugins_fired.extend(summary.fired);
-    made.plugin_cost = summary.cost;
-    let text = summary.text.trim();
-    let size = tokens(text);
-    if text.is_empty() || size >= plan.tokens {
-        made.fallback_occurred = true;
-        made.fallback_reason = Some(if text.is_empty() {
-            "the summary was empty".to_owned()
-        } else {
-            "the summary was not shorter than what it sums up".to_owned()
-        });
-        return;
-    }
-    made.after_estimate = share(used.saturating_sub(plan.tokens).saturating_add(size), window);
-    made.summary_message_id = Some(MessageId(voice.new_id()));
-    made.summary = Some(text.to_owned());
+/// What is proposed, in words. Approved as it is, it stands where the messages stood, so that the model knows of the gap.
+fn propose(made: &mut Compaction, plan: &Plan, used: u64, window: u64) {
+    let (count, size) = (plan.ids.len(), plan.tokens);
+    let what = if count == 1 { "1 message was".to_owned() } else { format!("{count} messages were") };
+    let text = format!("{what} left out here to make room, about {size} tokens; the session's log has them.");
+    made.after_estimate = share(left(used, size, Some(&text)), window);
+    made.summary = Some(text);
+}
+
+fn put(made: &mut Compaction, summed_up: SummedUp, plan: &Plan, voice: &Voice<'_>) {
+    made.plugins_fired.extend(summed_up.fired);
+    let why = match summed_up.said {
+        Err(why) => why,
+        Ok(summary) => {
+            made.plugin_cost = summary.cost;
+            let text = summary.text.trim();
+            if text.is_empty() {
+                "the summary was empty".to_owned()
+            } else if tokens(text) >= plan.tokens {
+                "the summary was not shorter than what it sums up".to_owned()
+            } else {
+                let (used, window) = (made.used.unwrap_or_default(), made.window.unwrap_or_default());
+                made.after_estimate = share(left(used, plan.tokens, Some(text)), window);
+                made.summary_message_id = Some(MessageId(voice.new_id()));
+                made.summary = Some(text.to_owned());
+                return;
+            }
+        }
+    };
+    made.fallback_occurred = true;
+    made.fallback_reason = Some(why);
 }
 
 async fn timed(
@@ -149,8 +163,9 @@ async fn timed(
     }
 }
 
-async fn summarize(desk: &Desk, plan: &Plan) -> Result<Summary, String> {
-    ask(desk.model.as_ref(), &desk.request.model, SUMMARIZE.to_owned(), plan).await
+async fn summarize(desk: &Desk, plan: &Plan, limit: Duration) -> SummedUp {
+    let asked = ask(desk.model.as_ref(), &desk.request.model, SUMMARIZE.to_owned(), plan);
+    SummedUp { said: timed(limit, asked).await, fired: None }
 }
 
 /// Asks a model for a summary. Nobody is shown how it comes; the record has it.
@@ -183,31 +198,39 @@ async fn ask(model: &dyn Model, name: &str, prompt: String, plan: &Plan) -> Resu
         output_tokens: usage.output,
         cost_usd: 0.0,
     };
-    Ok(Summary { text, fired: None, cost: Some(cost) })
+    Ok(Summary { text, cost: Some(cost) })
 }
 
-/// Another model with a prompt of its own, or a command, sums up.
-async fn delegate(desk: &Desk, plan: &Plan, models: &Models) -> Result<Summary, String> {
+/// Another model with a prompt of its own, or a command, sums up. Whatever comes of it, it took part.
+async fn delegate(desk: &Desk, plan: &Plan, models: &Models, limit: Duration) -> SummedUp {
+    let Some(whom) = &settings(desk).delegate else {
+        let why = "the project file names nobody to delegate to".to_owned();
+        return SummedUp { said: Err(why), fired: None };
+    };
+    let name = match whom {
+        Delegate::Subagent(name) => name.clone(),
+        Delegate::Command(command) => command.first().cloned().unwrap_or_default(),
+    };
     let begin = Instant::now();
-    let settings = settings(desk);
-    let (name, done) = match &settings.delegate {
-        None => return Err("the project file names nobody to delegate to".to_owned()),
-        Some(Delegate::Subagent(name)) => {
-            let (model, prompt) = desk.step.prepared.agent.subagent(name)?;
+    let said = timed(limit, delegated(desk, whom, plan, models)).await;
+    let duration_ms = u64::try_from(begin.elapsed().as_millis()).unwrap_or(u64::MAX);
+    let result_kind = if said.is_ok() { "compactor_result" } else { "error" }.to_owned();
+    let fired = PluginFired { name, role: "compactor".to_owned(), duration_ms, result_kind };
+    SummedUp { said, fired: Some(fired) }
+}
+
+async fn delegated(desk: &Desk, whom: &Delegate, plan: &Plan, models: &Models) -> Result<Summary, String> {
+    let agent = &desk.step.prepared.agent;
+    match whom {
+        Delegate::Subagent(name) => {
+            let (model, prompt) = agent.subagent(name)?;
             let opened =
                 open_model(&model, models).map_err(|_| format!("the model `{model}` cannot be opened"))?;
-            (name.clone(), ask(opened.as_ref(), &model, prompt, plan).await)
+            ask(opened.as_ref(), &model, prompt, plan).await
         }
-        Some(Delegate::Command(command)) => {
-            let name = command.first().cloned().unwrap_or_default();
-            let cwd = desk.step.prepared.agent.place_of_commands()?;
-            (name, delegate::command(command, cwd, &transcript(&plan.messages)).await)
+        Delegate::Command(command) => {
+            let cwd = agent.place_of_commands()?;
+            delegate::command(command, cwd, &transcript(&plan.messages)).await
         }
-    };
-    let duration_ms = u64::try_from(begin.elapsed().as_millis()).unwrap_or(u64::MAX);
-    let role = "compactor".to_owned();
-    done.map(|summary| {
-        let fired = PluginFired { name, role, duration_ms, result_kind: "compactor_result".to_owned() };
-        Summary { fired: Some(fired), ..summary }
-    })
+    }
 }

@@ -179,7 +179,11 @@ async fn a_compaction_that_was_asked_for_leaves_a_record_also_when_there_is_noth
     let root = Root::new();
     for (strategy, expected) in [
         (Some(Strategy::Drop), "compacts 0 by drop for OperatorManual\ndone\n"),
-        (Some(Strategy::Checkpoint), "proposes 2 by checkpoint for OperatorManual\ndone\n"),
+        (
+            Some(Strategy::Checkpoint),
+            "proposes 2 by checkpoint for OperatorManual to \"2 messages were left out here to make room, about 28 tokens; \
+             the session's log has them.\"\ndone\n",
+        ),
         (
             Some(Strategy::Delegate),
             "compacts 2 by delegate for OperatorManual, but the project file names nobody to delegate to\ndone\n",

@@ -115,8 +115,17 @@ pub fn prepare_for(
     models: &Models,
 ) -> Result<Prepared, Refusal> {
     let agent = Name::new(agent).unwrap();
-    let ask =
-        Ask { root, agent: &agent, snapshot: None, owner: 1000, model_override, cwd, prompts: &[], limits };
+    let ask = Ask {
+        root,
+        agent: &agent,
+        snapshot: None,
+        owner: 1000,
+        model_override,
+        cwd,
+        prompts: &[],
+        recorded: None,
+        limits,
+    };
     prepare(&ask, models)
 }
 

@@ -24,8 +24,8 @@ pub struct Approval {
     /// `pending`, `allow`, `deny`, `timeout` or `interrupted`.
     pub state: String,
     pub created_at: u64,
-    /// When it is denied if nobody answers; a pause puts it off.
-    pub expires_at: u64,
+    /// When it is denied if nobody answers. Null while the session is paused: its time stands still.
+    pub expires_at: Option<u64>,
     pub settled_at: Option<u64>,
     /// Who answered.
     pub by: Option<u32>,

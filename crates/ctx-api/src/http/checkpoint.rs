@@ -55,7 +55,8 @@ pub struct PendingToolCall {
     pub name: String,
     #[schema(value_type = Object)]
     pub input: Value,
-    /// `pending`: starts on resume; `running`: has no result yet; `finished`: has one by now.
+    /// `pending`: starts on resume; `waiting_approval`: starts when it is allowed; `running`: has no result
+    /// yet; `finished`: has one by now.
     pub state: String,
 }
 

@@ -77,6 +77,8 @@ pub struct ToolCall {
     pub name: String,
     #[schema(value_type = Object)]
     pub input: Value,
+    /// `running`, `waiting_approval` or `finished`.
+    pub state: String,
     /// null while it goes on.
     #[schema(value_type = Option<String>)]
     pub status: Option<ToolStatus>,

@@ -86,7 +86,7 @@ async fn shown(
             input: inputs.remove(&asked.call_id).unwrap_or_default(),
             state: settled.map_or("pending", |(settled, _)| settled.outcome.as_str()).to_owned(),
             created_at: kept.created_at.as_millis(),
-            expires_at: asked.expires_at.as_millis(),
+            expires_at: kept.clock.expires_at().map(|time| time.as_millis()),
             settled_at: settled.map(|(_, time)| time.as_millis()),
             by: settled.and_then(|(settled, _)| settled.by),
             note: settled.and_then(|(settled, _)| settled.note.clone()),

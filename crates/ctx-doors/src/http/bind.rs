@@ -7,7 +7,7 @@ use ctx_api::http::{Bind, Session};
 use ctx_session::{IssueId, Refusal};
 
 use super::error::Answer;
-use super::extract::{At, Given, Who, session_id};
+use super::extract::{At, Given, Nothing, Who, session_id};
 use super::{Api, sessions};
 
 /// An issue's id in a body.
@@ -36,6 +36,7 @@ pub(super) async fn unbind(
     State(api): State<Api>,
     Who(caller): Who,
     At(id): At<String>,
+    Given(Nothing {}): Given<Nothing>,
 ) -> Answer<StatusCode> {
     api.engine.unbind(caller, session_id(&id)?).await?;
     Ok(StatusCode::NO_CONTENT)

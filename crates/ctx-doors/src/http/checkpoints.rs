@@ -16,6 +16,7 @@ use ctx_session::{CheckpointId, Refusal, RunId, RunState, Session, SessionId};
 use serde::Deserialize;
 use utoipa::IntoParams;
 
+use super::calls::{self, FINISHED, PENDING, RUNNING};
 use super::error::{Answer, nothing_there};
 use super::extract::{Asked, At, Given, Nothing, Who, checkpoint_id, session_id};
 use super::{Api, compactions};
@@ -208,7 +209,11 @@ async fn whole(api: &Api, caller: Caller, id: SessionId, cid: CheckpointId) -> A
     let run = session.run(kept.created.turn_id);
     if let Some(run) = run {
         let records = api.engine.records(caller, id, run.first_seq, run.end_seq).await?;
-        shown.pending_tool_calls = Some(in_flight(&records, run.id, kept));
+        let mut calls = in_flight(&records, run.id, kept);
+        for call in calls.iter_mut().filter(|call| call.state == RUNNING) {
+            call.state = calls::open(&session, call.id).to_owned();
+        }
+        shown.pending_tool_calls = Some(calls);
     }
     let newest: BTreeMap<&str, &str> =
         kept.edits.iter().map(|edit| (edit.edited.target.as_str(), edit.edited.new_hash.as_str())).collect();
@@ -272,8 +277,3 @@ fn in_flight(records: &[Record], run: RunId, kept: &Kept) -> Vec<PendingToolCall
     }
     calls
 }
-
-/// Where a call that a pause met stands.
-const PENDING: &str = "pending";
-const RUNNING: &str = "running";
-const FINISHED: &str = "finished";

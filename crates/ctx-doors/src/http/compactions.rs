@@ -8,7 +8,7 @@ use ctx_api::http::{
 };
 use ctx_engine::Caller;
 use ctx_session::command::CompactionEdits;
-use ctx_session::control::{Compacted, CompactionState};
+use ctx_session::control::{Aggregate as Gathered, Compacted, Control};
 use ctx_session::{CompactionId, Refusal, SessionId};
 use serde::Deserialize;
 use utoipa::IntoParams;
@@ -21,9 +21,6 @@ use super::extract::{Asked, At, Given, Nothing, Who, compaction_id, session_id};
 /// Compactions on one page unless told otherwise, and at most.
 const PAGE: usize = 100;
 const PAGE_MAX: usize = 1_000;
-
-/// Why a proposal that the operator did not want came to nothing.
-const REJECTED: &str = "operator_rejected";
 
 #[derive(Debug, Default, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields, default)]
@@ -45,26 +42,72 @@ pub(super) async fn list(
     Asked(query): Asked<CompactionsQuery>,
 ) -> Answer<Json<List<CompactionRow>>> {
     let session = api.engine.look(caller, session_id(&id)?).await?;
-    let listed = &session.control.compactions;
-    let bad = || Refusal::invalid("cursor", "a cursor is the `next` of the page before");
-    let skip = match &query.cursor {
-        None => 0,
-        Some(cursor) => {
-            let after: CompactionId = cursor.parse().map_err(|_| bad())?;
-            listed.iter().take_while(|one| one.id() <= after).count()
-        }
-    };
+    let after = query.cursor.as_deref().map(Place::parse).transpose()?;
     let limit = query.limit.unwrap_or(PAGE).clamp(1, PAGE_MAX);
-    let page: Vec<&Compacted> = listed.iter().skip(skip).take(limit).collect();
-    let more = listed.len() > skip + page.len();
-    let next = page.last().filter(|_| more).map(|last| last.id().to_string());
-    // They stand before the first page, besides what is counted on it.
-    let aggregates = session.control.aggregates.iter().filter(|_| query.cursor.is_none()).map(|aggregate| {
-        let (count, before) = (aggregate.count, aggregate.before.as_millis());
-        CompactionRow::Aggregate(Aggregate { aggregate: true, count, before })
-    });
-    let rows = page.iter().map(|one| CompactionRow::Compaction(Box::new(shape(session.id(), one))));
-    Ok(Json(List { items: aggregates.chain(rows).collect(), next }))
+    let mut rows = rows(&session.control).filter(|row| after.is_none_or(|after| row.place() > after));
+    let page: Vec<Row<'_>> = rows.by_ref().take(limit).collect();
+    let next = page.last().filter(|_| rows.next().is_some()).map(|last| last.place().to_string());
+    let items = page.into_iter().map(|row| row.shape(session.id())).collect();
+    Ok(Json(List { items, next }))
+}
+
+/// A row of the list.
+enum Row<'a> {
+    /// The n-th of those that stand for the very oldest.
+    Aggregate(u64, &'a Gathered),
+    One(&'a Compacted),
+}
+
+/// Where a row stands: those for the very oldest first, then each by its place in the log. It stays the same while new ones
+/// come. A page after a row that was gathered into another meanwhile begins with the oldest that is still there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Place {
+    Aggregate(u64),
+    One(u64),
+}
+
+impl Place {
+    fn parse(text: &str) -> Result<Place, Refusal> {
+        let place = text.split_at_checked(1).and_then(|(kind, at)| match (kind, at.parse()) {
+            ("a", Ok(at)) => Some(Place::Aggregate(at)),
+            ("c", Ok(at)) => Some(Place::One(at)),
+            _ => None,
+        });
+        place.ok_or_else(|| Refusal::invalid("cursor", "a cursor is the `next` of the page before"))
+    }
+}
+
+impl std::fmt::Display for Place {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Place::Aggregate(at) => write!(f, "a{at}"),
+            Place::One(at) => write!(f, "c{at}"),
+        }
+    }
+}
+
+fn rows(control: &Control) -> impl Iterator<Item = Row<'_>> {
+    let aggregates = (0..).zip(&control.aggregates).map(|(at, one)| Row::Aggregate(at, one));
+    aggregates.chain(control.compactions.iter().map(Row::One))
+}
+
+impl Row<'_> {
+    fn place(&self) -> Place {
+        match self {
+            Row::Aggregate(at, _) => Place::Aggregate(*at),
+            Row::One(one) => Place::One(one.seq),
+        }
+    }
+
+    fn shape(&self, session: SessionId) -> CompactionRow {
+        match self {
+            Row::Aggregate(_, one) => {
+                let (count, before) = (one.count, one.before.as_millis());
+                CompactionRow::Aggregate(Aggregate { aggregate: true, count, before })
+            }
+            Row::One(one) => CompactionRow::Compaction(Box::new(shape(session, one))),
+        }
+    }
 }
 
 /// Begin a compaction of an idle session: a run of its own
@@ -147,14 +190,6 @@ async fn shown(api: &Api, caller: Caller, id: SessionId, cid: CompactionId) -> A
 /// A compaction as the API shows it: as it was approved, where it was.
 pub(super) fn shape(session_id: SessionId, kept: &Compacted) -> Compaction {
     let made = &kept.made;
-    let approved = kept.approved.as_deref();
-    let rejected = kept.state == CompactionState::Rejected;
-    let superseded = approved.map_or(&made.superseded_message_ids, |done| &done.superseded_message_ids);
-    let (summary_message_id, summary) = match approved {
-        Some(done) => (done.summary_message_id, done.summary.clone()),
-        None => (made.summary_message_id, made.summary.clone()),
-    };
-    let fallback_reason = if rejected { Some(REJECTED.to_owned()) } else { made.fallback_reason.clone() };
     Compaction {
         id: kept.id(),
         session_id,
@@ -165,16 +200,16 @@ pub(super) fn shape(session_id: SessionId, kept: &Compacted) -> Compaction {
         strategy: made.strategy,
         state: kept.state.as_str().to_owned(),
         threshold_estimate: made.threshold_estimate,
-        after_estimate: made.after_estimate,
+        after_estimate: kept.after_estimate(),
         window_upper: made.window_upper,
         window_lower: made.window_lower,
-        superseded_message_ids: superseded.clone(),
-        summary_message_id,
-        summary,
+        superseded_message_ids: kept.superseded().to_vec(),
+        summary_message_id: kept.summary_message(),
+        summary: kept.summary().map(str::to_owned),
         plugins_fired: made.plugins_fired.clone(),
         plugin_cost: made.plugin_cost.clone(),
-        fallback_occurred: made.fallback_occurred || rejected,
-        fallback_reason,
+        fallback_occurred: kept.fallback_occurred(),
+        fallback_reason: kept.fallback_reason().map(str::to_owned),
         operator_flag: kept.flag,
         operator_notes: kept.notes.clone(),
         checkpoint_id: made.checkpoint_id,

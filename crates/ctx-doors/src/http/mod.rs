@@ -4,6 +4,7 @@
 mod access;
 mod approvals;
 mod bind;
+mod calls;
 mod catalog;
 mod checkpoints;
 mod compactions;

@@ -5,14 +5,14 @@ use axum::extract::State;
 use ctx_api::http::{List, Message, Run, ToolCall};
 use ctx_session::conversation::{self, Role};
 use ctx_session::record::{Body, Record};
-use ctx_session::{RunState, SessionId, Ulid};
+use ctx_session::{CallId, RunState, SessionId, Ulid};
 use serde::Deserialize;
 use utoipa::IntoParams;
 
-use super::Api;
 use super::error::{Answer, nothing_there};
 use super::extract::{Asked, At, Given, Nothing, Who, run_id, session_id};
 use super::messages;
+use super::{Api, calls};
 
 /// Runs on one page unless told otherwise, and at most.
 const PAGE: usize = 100;
@@ -92,6 +92,9 @@ async fn whole(
     for record in &records {
         add(&mut shown, record);
     }
+    for call in shown.tool_calls.iter_mut().filter(|call| call.status.is_none()) {
+        call.state = calls::open(&session, CallId(call.id)).to_owned();
+    }
     // What does not count any more may have been told so long after the run.
     for message in shown.operator_message.iter_mut().chain(&mut shown.primary_response) {
         message.superseded = !session.ledger.counts(message.id);
@@ -106,6 +109,7 @@ fn add(run: &mut Run, record: &Record) {
             id: tool.call_id.0,
             name: tool.name.clone(),
             input: tool.input.clone(),
+            state: calls::RUNNING.to_owned(),
             status: None,
             output: None,
             created_at: record.time.as_millis(),
@@ -113,6 +117,7 @@ fn add(run: &mut Run, record: &Record) {
         }),
         Body::ToolFinished(tool) if tool.turn_id == run.id => {
             if let Some(call) = open_call(run, tool.call_id.0) {
+                call.state = calls::FINISHED.to_owned();
                 call.status = Some(tool.status);
                 call.output = Some(tool.output.clone());
                 call.duration_ms = Some(tool.duration_ms);

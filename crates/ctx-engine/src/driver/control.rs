@@ -205,7 +205,7 @@ impl Driver {
     pub(super) async fn resume(&mut self, checkpoint: CheckpointId, by: u32) -> Result<Reply, Refusal> {
         let session = &self.core()?.session;
         let needs_slot = session.paused_at().is_some_and(|at| at.id() == checkpoint) && goes_on(session);
-        let admission = if needs_slot { self.admit_as_it_is().await? } else { no_admission() };
+        let admission = if needs_slot { self.admit_as_it_was().await? } else { no_admission() };
         let reply = self.perform(Command::Resume { checkpoint, admission, by }).await;
         self.ready = None;
         self.remember(reply?)

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ctx_session::command::{Admission, Partial, PostMessage};
-use ctx_session::record::PromptRef;
+use ctx_session::record::{Context, PromptRef};
 use ctx_session::{Answer, Code, Command, Refusal, SessionId};
 use tokio::sync::mpsc;
 use tokio::time::Instant;
@@ -236,7 +236,7 @@ impl Driver {
         let wanted = cwd.clone().unwrap_or_else(|| session.cwd.clone());
         let cwd = cwd.filter(|cwd| *cwd != session.cwd);
         let model_override = model_override.filter(|model| *model != session.model_override);
-        let admission = self.admit(model, wanted).await?;
+        let admission = self.admit(model, wanted, None).await?;
         let post = PostMessage { text, client_id, model_override, cwd, admission };
         let reply = self.perform(Command::PostMessage(post)).await;
         self.ready = None;
@@ -285,11 +285,31 @@ impl Driver {
     async fn admit_as_it_is(&mut self) -> Result<Admission, Refusal> {
         let session = &self.core()?.session;
         let (model, cwd) = (session.model_override.clone(), session.cwd.clone());
-        self.admit(model, cwd).await
+        self.admit(model, cwd, None).await
+    }
+
+    /// Makes a paused run ready to go on: under what it began with, whatever files and settings say by now. Only its
+    /// prompts may have been edited.
+    async fn admit_as_it_was(&mut self) -> Result<Admission, Refusal> {
+        let session = &self.core()?.session;
+        let run = session.current_run().map(|run| run.id);
+        match session.control.context.clone().filter(|context| Some(context.turn_id) == run) {
+            Some(context) => {
+                let (model, cwd) = (context.model.clone(), context.cwd.clone());
+                self.admit(Some(model), cwd, Some(context)).await
+            }
+            // A compaction that waits: another run goes on. Or damage took the record.
+            None => self.admit_as_it_is().await,
+        }
     }
 
     /// Makes a run ready: the agent's files are read, its prompts stored, a slot reserved.
-    async fn admit(&mut self, model_override: Option<String>, cwd: String) -> Result<Admission, Refusal> {
+    async fn admit(
+        &mut self,
+        model_override: Option<String>,
+        cwd: String,
+        began_under: Option<Arc<Context>>,
+    ) -> Result<Admission, Refusal> {
         self.inner.refuse_when_closing()?;
         let core = self.core()?;
         let agent = core.session.meta.agent.clone();
@@ -297,10 +317,22 @@ impl Driver {
         let owner = core.session.meta.owner;
         let project = core.session.meta.project.clone();
         let prompts = control::prompts_in_place(&core.session);
-        let ask =
-            Prepare { agent, owner, model_override, cwd: Some(cwd), snapshot: None, prompts: Vec::new() };
+        let ask = Prepare {
+            agent,
+            owner,
+            model_override,
+            cwd: Some(cwd),
+            snapshot: None,
+            prompts: Vec::new(),
+            recorded: None,
+        };
         let inner = self.inner.clone();
-        let prepared = self.blocking(move |core| prepare(core, &inner, ask, &prompts)).await??;
+        let prepared = self
+            .blocking(move |core| {
+                let recorded = began_under.map(|context| core.recorded(&context));
+                prepare(core, &inner, Prepare { recorded, ..ask }, &prompts)
+            })
+            .await??;
         match self.inner.slots.reserve(&project, owner, &self.inner.limits_of(&project)) {
             Ok(slot) => {
                 let context = prepared.context.clone();

@@ -337,6 +337,8 @@ async fn compact(
         trigger: CompactionTrigger::OperatorManual,
         strategy,
         proposed: strategy == Strategy::Checkpoint,
+        window: None,
+        used: None,
         threshold_estimate: 0.5,
         after_estimate: 0.1,
         window_upper: 0.85,

@@ -6,7 +6,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::PromptRef;
+use super::{PromptRef, Usage};
 use crate::ids::{ApprovalId, CallId, CheckpointId, CompactionId, IssueId, MessageId, RunId, Ulid};
 pub use crate::project::Strategy;
 use crate::time::Timestamp;
@@ -151,6 +151,12 @@ pub struct PluginCost {
     pub cost_usd: f64,
 }
 
+impl PluginCost {
+    pub fn usage(&self) -> Usage {
+        Usage { input: self.input_tokens, output: self.output_tokens }
+    }
+}
+
 /// A compaction: what was, or is to be, taken out of the model's sight.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Compaction {
@@ -163,6 +169,11 @@ pub struct Compaction {
     /// Only proposed: nothing is superseded before it is approved.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub proposed: bool,
+    /// The window in tokens, and what of it was taken up, as the fractions were reckoned. Absent in older logs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub window: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub used: Option<u64>,
     /// Fractions of the window, before and after.
     pub threshold_estimate: f64,
     pub after_estimate: f64,
@@ -188,7 +199,7 @@ pub struct Compaction {
 }
 
 /// A proposed compaction takes effect, as the operator wants it.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct CompactionApproved {
     pub compaction_id: CompactionId,
     /// The run that proposed it.
@@ -199,12 +210,51 @@ pub struct CompactionApproved {
     pub summary_message_id: Option<MessageId>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub summary: Option<String>,
+    /// The fraction of the window after what was really superseded. Absent: as it was proposed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub after_estimate: Option<f64>,
 }
 
+/// A proposed compaction comes to nothing.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CompactionRejected {
     pub compaction_id: CompactionId,
-    pub by: u32,
+    /// None where nobody did it: the session failed, or a record of it is damaged.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub by: Option<u32>,
+    #[serde(default, skip_serializing_if = "Rejection::is_operators")]
+    pub reason: Rejection,
+}
+
+/// Why a proposed compaction came to nothing. The words are its `fallback_reason`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Rejection {
+    /// The operator did not want it.
+    #[default]
+    OperatorRejected,
+    SessionEnded,
+    SessionFailed,
+    /// It waits in the source of this fork alone. Never in a record: `forked` says it.
+    SessionForked,
+    /// What waited for an answer is damaged.
+    Interrupted,
+}
+
+impl Rejection {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Rejection::OperatorRejected => "operator_rejected",
+            Rejection::SessionEnded => "session_ended",
+            Rejection::SessionFailed => "session_failed",
+            Rejection::SessionForked => "session_forked",
+            Rejection::Interrupted => "interrupted",
+        }
+    }
+
+    fn is_operators(&self) -> bool {
+        *self == Rejection::OperatorRejected
+    }
 }
 
 /// What an operator thinks of a compaction.

@@ -306,7 +306,8 @@ pub struct Archived {
 }
 
 /// Where a fork begins: all before it, but the first record, is a copy. Whatever was going on there goes on in the
-/// source alone; here open runs are cancelled and open tools interrupted, nothing waits for an approval, no issue is
+/// source alone; here open runs are cancelled and open tools interrupted, nothing waits for an approval, a proposed compaction is
+/// rejected, no issue is
 /// bound, nobody is attached, the client ids of the source mean nothing, and the session is idle, whatever state the
 /// source was in.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -10,7 +10,7 @@ use crate::ids::{CheckpointId, MessageId, RunId};
 use crate::limits::Limits;
 use crate::record::{
     Body, CancelReason, CheckpointBy, CheckpointCreated, CheckpointResumed, CompactionRejected, PromptEdited,
-    RolledBack, StateName, SystemNote, ToolFinished, ToolStatus, Trigger,
+    Rejection, RolledBack, StateName, SystemNote, ToolFinished, ToolStatus, Trigger,
 };
 use crate::session::{RunState, Session, State};
 
@@ -256,7 +256,11 @@ pub(super) fn rollback(
     let at = session.paused_at();
     let waiting = at.and_then(|at| session.control.proposed_at(at));
     if let Some(waiting) = waiting {
-        records.push(Body::CompactionRejected(CompactionRejected { compaction_id: waiting.id(), by }));
+        records.push(Body::CompactionRejected(CompactionRejected {
+            compaction_id: waiting.id(),
+            by: Some(by),
+            reason: Rejection::OperatorRejected,
+        }));
     }
     records.push(Body::RolledBack(RolledBack { checkpoint_id: id, by, superseded, restored }));
     if from != StateName::Idle {

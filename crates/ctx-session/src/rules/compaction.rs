@@ -10,6 +10,7 @@ use super::{
 use crate::code::{Code, Refusal};
 use crate::command::{Admission, Answer, CompactionEdits, Decision, Effect, Outcome};
 use crate::control::{Checkpoint, Compacted, CompactionState};
+use crate::estimate::{left, share};
 use crate::ids::{CheckpointId, CompactionId, MessageId, RunId, Ulid};
 use crate::limits::Limits;
 use crate::record::{
@@ -63,7 +64,8 @@ pub(super) fn compacted(
         return Err(Refusal::new(Code::Eexist, format!("compaction {id} is recorded already")));
     }
     check_superseded(session, &compaction.superseded_message_ids)?;
-    check_last_exchange(session, Some(run), &compaction.superseded_message_ids)?;
+    check_last_exchange(session, &compaction.superseded_message_ids)?;
+    check_stands_for_something(compaction.summary.as_deref(), &compaction.superseded_message_ids)?;
     let made = Compaction { turn_id: run.id, checkpoint_id: None, ..compaction.clone() };
     let mut records = aggregated(session, given.limits);
     if !made.proposed {
@@ -144,8 +146,9 @@ pub(super) fn approve(
     superseded.retain(|id| seen.insert(*id));
     check_superseded(session, &superseded)?;
     let proposer = session.run(waiting.made.turn_id);
-    check_last_exchange(session, proposer, &superseded)?;
+    check_last_exchange(session, &superseded)?;
     check_summary(edits.summary.as_deref(), given.limits)?;
+    check_stands_for_something(edits.summary.as_deref(), &superseded)?;
     let summary = edits.summary.as_ref().or(waiting.made.summary.as_ref());
     let summary = summary.filter(|summary| !summary.trim().is_empty() && !superseded.is_empty()).cloned();
     let continues = proposer.filter(|run| run.kind != RunKind::Compaction);
@@ -154,6 +157,7 @@ pub(super) fn approve(
         None => None,
     };
     let summary_message_id = summary.as_ref().map(|_| MessageId(given.ids.next(given.now)));
+    let after_estimate = after_estimate(session, &waiting.made, &superseded, summary.as_deref());
     let mut records = vec![
         Body::CompactionApproved(CompactionApproved {
             compaction_id: id,
@@ -162,6 +166,7 @@ pub(super) fn approve(
             superseded_message_ids: superseded,
             summary_message_id,
             summary,
+            after_estimate,
         }),
         checkpoint::resumed(at, by),
     ];
@@ -195,6 +200,17 @@ pub(super) fn reject(
     checkpoint::rollback(session, at.id(), by, None, given)
 }
 
+/// How full the window is after what is really superseded; None where the proposal does not say how it reckoned.
+fn after_estimate(
+    session: &Session,
+    proposed: &Compaction,
+    superseded: &[Ulid],
+    summary: Option<&str>,
+) -> Option<f64> {
+    let (used, window) = (proposed.used?, proposed.window?);
+    Some(share(left(used, session.ledger.tokens_of(superseded), summary), window))
+}
+
 fn check_superseded(session: &Session, ids: &[Ulid]) -> Result<(), Refusal> {
     let counting: HashSet<Ulid> = session.ledger.counting().map(|entry| entry.id).collect();
     match ids.iter().find(|id| !counting.contains(id)) {
@@ -214,17 +230,22 @@ fn check_summary(text: Option<&str>, limits: &Limits) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// What the run works on stays: there would be nothing to answer.
-fn check_last_exchange(session: &Session, run: Option<&Run>, ids: &[Ulid]) -> Result<(), Refusal> {
-    let Some(run) = run.filter(|run| run.kind != RunKind::Compaction) else { return Ok(()) };
-    // A run that continues another works on that one's message.
-    let begins = session.runs().find(|other| other.message_id == run.message_id).unwrap_or(run);
-    // A summary that this run made stands for what was before.
-    let last = session.ledger.entries().iter().filter(|entry| entry.place >= begins.first_seq);
-    match last.map(|entry| entry.id).find(|id| ids.contains(id)) {
-        Some(id) => Err(Refusal::invalid(
+/// A summary takes the place of messages: without any it would stand for nothing.
+fn check_stands_for_something(summary: Option<&str>, superseded: &[Ulid]) -> Result<(), Refusal> {
+    if superseded.is_empty() && summary.is_some_and(|text| !text.trim().is_empty()) {
+        let message = "a summary stands for messages; name those that it replaces, or leave it out";
+        return Err(Refusal::invalid("summary", message));
+    }
+    Ok(())
+}
+
+/// What is being talked about stays: see [`Ledger::last_exchange`](crate::ledger::Ledger::last_exchange).
+fn check_last_exchange(session: &Session, ids: &[Ulid]) -> Result<(), Refusal> {
+    let wanted: HashSet<&Ulid> = ids.iter().collect();
+    match session.ledger.last_exchange().find(|entry| wanted.contains(&entry.id)) {
+        Some(entry) => Err(Refusal::invalid(
             "superseded_message_ids",
-            format!("{id} belongs to the last exchange, which always stays"),
+            format!("{} belongs to the last exchange, which always stays", entry.id),
         )),
         None => Ok(()),
     }

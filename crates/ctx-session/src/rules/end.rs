@@ -3,7 +3,9 @@
 use super::{answer, attach::detached, count_changed, moved, over, run::settle};
 use crate::code::Refusal;
 use crate::command::{Answer, Decision, Effect, Outcome, Partial};
-use crate::record::{Body, CancelReason, DetachReason, Failure, StateName, Trigger};
+use crate::record::{
+    Body, CancelReason, CompactionRejected, DetachReason, Failure, Rejection, StateName, Trigger,
+};
 use crate::session::{Session, State};
 use crate::time::Timestamp;
 
@@ -24,7 +26,9 @@ pub(super) fn end(
     }
     let outcome = Outcome::Cancelled { reason: CancelReason::SessionEnded, by: Some(by) };
     let last = moved(session.state.name(), StateName::Ended, Trigger::SessionEnded, Some(by));
-    Ok(close(session, &outcome, partial, now, vec![last], StateName::Ended))
+    let mut rest = unanswered(session, Some(by), Rejection::SessionEnded);
+    rest.push(last);
+    Ok(close(session, &outcome, partial, now, rest, StateName::Ended))
 }
 
 /// An error that no later command can mend. A session that is over already stays as it is.
@@ -38,11 +42,18 @@ pub(super) fn fail(
         State::Idle | State::Running { .. } | State::Queued { .. } | State::Paused { .. } => {}
         State::Ended | State::Failed(_) => return Ok(answer(Answer::Ignored)),
     }
-    let last = vec![
+    let mut rest = unanswered(session, None, Rejection::SessionFailed);
+    rest.extend([
         Body::SessionFailed(failure.clone()),
         moved(session.state.name(), StateName::Failed, Trigger::SessionFailed, None),
-    ];
-    Ok(close(session, &Outcome::Failed(failure.clone()), partial, now, last, StateName::Failed))
+    ]);
+    Ok(close(session, &Outcome::Failed(failure.clone()), partial, now, rest, StateName::Failed))
+}
+
+/// What is proposed comes to nothing with its session.
+fn unanswered(session: &Session, by: Option<u32>, reason: Rejection) -> Vec<Body> {
+    let rejected = |id| Body::CompactionRejected(CompactionRejected { compaction_id: id, by, reason });
+    session.control.proposed().map(|waiting| rejected(waiting.id())).collect()
 }
 
 fn close(

@@ -9,9 +9,9 @@ use super::{
 };
 use crate::code::{Code, Refusal};
 use crate::command::{Answer, Decision, Effect, Interruption, Outcome};
-use crate::control::Approval;
+use crate::control::{Approval, Compacted};
 use crate::ids::RunId;
-use crate::record::{Body, DetachReason, Failure, StateName, Trigger};
+use crate::record::{Body, CompactionRejected, DetachReason, Failure, Rejection, StateName, Trigger};
 use crate::session::{RunState, Session, State};
 use crate::time::Timestamp;
 
@@ -47,6 +47,15 @@ pub(super) fn recover(session: &Session, cause: Interruption, now: Timestamp) ->
     if let Some(run) = waits {
         records.extend(interrupted(session, run, "the daemon stopped before this tool was done", now));
     }
+    // Damage may have taken the checkpoint that a proposed compaction waits at.
+    let lost = session.control.proposed().filter(|waiting| !is_waited_for(session, waiting));
+    records.extend(lost.map(|lost| {
+        Body::CompactionRejected(CompactionRejected {
+            compaction_id: lost.id(),
+            by: None,
+            reason: Rejection::Interrupted,
+        })
+    }));
     let to = match &session.state {
         State::Running { .. } | State::Idle => StateName::Idle,
         // Damage may have taken the record with which a queued run was resumed or discarded.
@@ -95,6 +104,11 @@ fn waiting_run(session: &Session) -> Option<RunId> {
         State::Paused { .. } => None,
         State::Idle | State::Running { .. } | State::Ended | State::Failed(_) => None,
     }
+}
+
+fn is_waited_for(session: &Session, compaction: &Compacted) -> bool {
+    let at = session.paused_at().filter(|_| is_paused(session));
+    at.is_some_and(|at| at.created.compaction_id == Some(compaction.id()))
 }
 
 fn is_paused(session: &Session) -> bool {

@@ -1,6 +1,6 @@
 //! Approvals: a tool call that waits for the operator.
 
-use ctx_session::control::Approval;
+use ctx_session::control::{Approval, ApprovalClock};
 use ctx_session::record::ApprovalOutcome;
 use ctx_session::{Code, StateName};
 use expect_test::expect;
@@ -48,6 +48,24 @@ fn nobody_in_time_means_no() {
     let world = scene("post; progress tool=t1; ask p1 t1; expire p1");
     assert_eq!(outcome(&world), (ApprovalOutcome::Timeout, None));
     assert_eq!(world.session.open_tools().count(), 1, "the loop tells the model");
+}
+
+/// Every command of a script takes a second.
+#[test]
+fn its_time_stands_still_while_the_session_is_paused() {
+    let mut world = scene("post; progress tool=t1; ask p1 t1");
+    let asked = newest(&world).asked.expires_at.as_millis();
+    let left = asked - world.now.as_millis();
+    assert_eq!(newest(&world).clock, ApprovalClock::Until(newest(&world).asked.expires_at));
+    play(&mut world, "pause; rename other");
+    assert_eq!(newest(&world).clock, ApprovalClock::Left(left - 1_000), "one second went before the pause");
+    play(&mut world, "resume k1");
+    let expires = |world: &World| newest(world).clock.expires_at().map(|time| time.as_millis());
+    assert_eq!(expires(&world), Some(asked + 2_000), "two went during it");
+    play(&mut world, "pause; resume k2");
+    assert_eq!(expires(&world), Some(asked + 3_000));
+    play(&mut world, "allow p1; pause; resume k3");
+    assert_eq!(expires(&world), Some(asked + 3_000), "an answered one has no clock");
 }
 
 #[test]

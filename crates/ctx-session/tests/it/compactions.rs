@@ -1,7 +1,7 @@
 //! The seed's section "Compaction lifecycle" line by line, and "Compaction" of the design, as far as they are rules.
 //! Which messages go and who writes the summary is the agent loop's part.
 
-use ctx_session::control::{Compacted, OPERATOR_REJECTED};
+use ctx_session::control::Compacted;
 use ctx_session::record::{CheckpointBy, CompactionFlag, RunFinish, RunKind, Strategy};
 use ctx_session::{Body, Code, Command, RunState, StateName};
 use expect_test::{Expect, expect};
@@ -47,7 +47,7 @@ fn drop_summarize_and_delegate_leave_a_record_and_the_run_goes_on() {
     assert_eq!(world.state(), StateName::Running, "the session's state does not change");
     assert_eq!(world.counting(), ["s1", "m2", "a3", "m3"], "the summary stands where they stood");
     expect![[r#"
-        {"type":"compaction","compaction_id":"000000000000000000F0000001","turn_id":"01M7EWNBGG94BHHQHNFRYTGSWP","agent_path":"coder","trigger":"threshold_crossed","strategy":"summarize","threshold_estimate":0.91,"after_estimate":0.55,"window_upper":0.85,"window_lower":0.6,"superseded_message_ids":["01M7EWN2Q8F29T5VQV69ANXJ8B","000000000000000000C4000001","000000000000000000EG000001","000000000000000000C4000002"],"summary_message_id":"000000000000000000EC000001","summary":"short","plugins_fired":[],"fallback_occurred":false}
+        {"type":"compaction","compaction_id":"000000000000000000F0000001","turn_id":"01M7EWNBGG94BHHQHNFRYTGSWP","agent_path":"coder","trigger":"threshold_crossed","strategy":"summarize","window":1000,"used":910,"threshold_estimate":0.91,"after_estimate":0.55,"window_upper":0.85,"window_lower":0.6,"superseded_message_ids":["01M7EWN2Q8F29T5VQV69ANXJ8B","000000000000000000C4000001","000000000000000000EG000001","000000000000000000C4000002"],"summary_message_id":"000000000000000000EC000001","summary":"short","plugins_fired":[],"fallback_occurred":false}
     "#]].assert_eq(&log_of(&world, |body| matches!(body, Body::Compaction(_))));
     let found = row(&world, 0);
     assert_eq!(
@@ -89,6 +89,112 @@ fn only_messages_that_count_and_are_not_of_the_last_exchange_can_go() {
     );
 }
 
+/// Whoever asks: the loop of a run, or the operator by hand or by an edit.
+#[test]
+fn the_last_exchange_stays_also_where_the_operator_asks_for_a_compaction() {
+    check_after_talk(
+        "progress text=a4; finish done; compact; compacted x1 gone=m3; compacted x1 gone=a4; propose x1 gone=m3; \
+             propose x1 gone=m1,a1; approve x1 gone=a4; approve x1 gone=m3; approve x1 gone=m1,m2,a3",
+        expect![[r#"
+            progress text=a4: running | assistant_finished | - | done
+            finish done: running -> idle | run_finished, state_changed by run_completed | broadcast count | r3 done
+            compact: idle -> running | run_created, context, state_changed by compaction_requested | start r4, broadcast count | r4 running
+            compacted x1 gone=m3: refused EINVAL 01M7EWNBGGCXTXRXR1AS7P32ZY belongs to the last exchange, which always stays
+            compacted x1 gone=a4: refused EINVAL 000000000000000000C4000004 belongs to the last exchange, which always stays
+            propose x1 gone=m3: refused EINVAL 01M7EWNBGGCXTXRXR1AS7P32ZY belongs to the last exchange, which always stays
+            propose x1 gone=m1,a1: running -> paused | compaction, checkpoint_created, run_finished, state_changed by checkpoint | kill r4, broadcast count | k1
+            approve x1 gone=a4: refused EINVAL 000000000000000000C4000004 belongs to the last exchange, which always stays
+            approve x1 gone=m3: refused EINVAL 01M7EWNBGGCXTXRXR1AS7P32ZY belongs to the last exchange, which always stays
+            approve x1 gone=m1,m2,a3: paused -> idle | compaction_approved, checkpoint_resumed, state_changed by compaction_approved | - | done
+        "#]],
+    );
+}
+
+/// It is the newest message that counts, not the newest that was posted.
+#[test]
+fn the_last_exchange_begins_with_the_newest_message_that_counts() {
+    let told = play(
+        &mut after_talk("progress text=a4; pause; resume k1; finish done; post; finish done; rollback k1"),
+        "compact; compacted x1 gone=m3; compacted x1 gone=a4; compacted x1 gone=m2,a3",
+    );
+    expect![[r#"
+        compact: idle -> running | run_created, context, state_changed by compaction_requested | start r5, broadcast count | r5 running
+        compacted x1 gone=m3: refused EINVAL 01M7EWNBGGCXTXRXR1AS7P32ZY belongs to the last exchange, which always stays
+        compacted x1 gone=a4: refused EINVAL 000000000000000000C4000004 belongs to the last exchange, which always stays
+        compacted x1 gone=m2,a3: running | compaction | - | done
+    "#]].assert_eq(&told);
+    let told = play(
+        &mut after_talk("progress text=a4; finish done; post at-limit; discard"),
+        "compact; compacted x1 gone=a4; compacted x1 gone=m2",
+    );
+    expect![[r#"
+        compact: idle -> running | run_created, context, state_changed by compaction_requested | start r5, broadcast count | r5 running
+        compacted x1 gone=a4: refused EINVAL 000000000000000000C4000004 belongs to the last exchange, which always stays
+        compacted x1 gone=m2: running | compaction | - | done
+    "#]].assert_eq(&told);
+}
+
+#[test]
+fn a_summary_that_would_stand_for_nothing_is_refused() {
+    check_after_talk(
+        "compacted x1 summary=short; propose x1 gone=m1; approve x1 gone= summary=mine; approve x1 gone= summary=",
+        expect![[r#"
+            compacted x1 summary=short: refused EINVAL a summary stands for messages; name those that it replaces, or leave it out
+            propose x1 gone=m1: running -> paused | compaction, checkpoint_created, run_finished, state_changed by checkpoint | kill r3, broadcast count | k1
+            approve x1 gone= summary=mine: refused EINVAL a summary stands for messages; name those that it replaces, or leave it out
+            approve x1 gone= summary=: paused -> running | compaction_approved, checkpoint_resumed, run_created, context, state_changed by compaction_approved | start r4, broadcast count | r4 running
+        "#]],
+    );
+}
+
+#[test]
+fn an_approved_row_says_how_full_the_window_is_after_what_really_went() {
+    let after = |script: &str| {
+        let world = after_talk(script);
+        (row(&world, 0).made.after_estimate, row(&world, 0).after_estimate())
+    };
+    // Of a window of 1000 tokens 910 are taken; each of these messages takes 5, a call with its result more.
+    let as_proposed = after("propose x1 gone=m1,a1,t1,a2 summary=short; approve x1");
+    let edited = after("propose x1 gone=m1,a1,t1,a2 summary=short; approve x1 gone=m1,a1");
+    let longer = after("propose x1 gone=m1,a1,t1,a2; approve x1 gone=m1,a1 summary=eleven-chars");
+    let nothing = after("propose x1 gone=m1,a1,t1,a2 summary=short; approve x1 gone=");
+    let real = [as_proposed, edited, longer, nothing];
+    assert_eq!(real, [(0.55, 0.881), (0.55, 0.902), (0.55, 0.903), (0.55, 0.91)]);
+    let rejected = after("propose x1 gone=m1; reject x1");
+    assert_eq!(rejected, (0.55, 0.55), "what was proposed can still be read");
+}
+
+#[test]
+fn a_proposal_comes_to_nothing_with_its_session_and_says_why() {
+    check_after_talk(
+        "propose x1 gone=m1; end",
+        expect![[r#"
+            propose x1 gone=m1: running -> paused | compaction, checkpoint_created, run_finished, state_changed by checkpoint | kill r3, broadcast count | k1
+            end: paused -> ended | compaction_rejected, state_changed by session_ended | close clients, free name | done
+        "#]],
+    );
+    let ends = [("end", "session_ended"), ("fail", "session_failed"), ("fail; end", "session_failed")];
+    for (end, why) in ends {
+        let world = after_talk(&format!("propose x1 gone=m1; {end}"));
+        let found = row(&world, 0);
+        assert_eq!((found.state.as_str(), found.fallback_reason()), ("rejected", Some(why)), "{end}");
+        assert!(found.fallback_occurred() && !found.rolled_back);
+    }
+}
+
+#[test]
+fn a_proposal_whose_checkpoint_is_damaged_is_settled_by_recovery() {
+    let mut world = after_talk("propose x1 gone=m1");
+    world.records.retain(|record| !matches!(record.body, Body::CheckpointCreated(_)));
+    world.restart();
+    assert_eq!((world.state(), row(&world, 0).state.as_str()), (StateName::Idle, "proposed"));
+    play(&mut world, "recover");
+    assert_eq!(
+        (row(&world, 0).state.as_str(), row(&world, 0).fallback_reason()),
+        ("rejected", Some("interrupted"))
+    );
+}
+
 #[test]
 fn a_call_and_its_result_go_and_come_back_together() {
     let mut world = after_talk("pause; resume k1; compacted x1 gone=t1");
@@ -101,13 +207,10 @@ fn a_call_and_its_result_go_and_come_back_together() {
 
 #[test]
 fn a_result_that_comes_after_its_call_has_gone_does_not_count() {
-    // The loop compacts between its steps; but a call may be open when an operator's compaction is applied.
-    let mut world =
-        scene("post; progress tool=t1; pause; cancel; compact; pause; resume k2; progress tool=t2");
-    play(&mut world, "compacted x1 gone=m1,t2 summary=short; progress tool-done=t2");
-    assert_eq!(world.counting(), ["s1", "t1"]);
-    let results = world.conversation().messages().filter(|m| world.name_of(m.id) == "t2").count();
-    assert_eq!(results, 0);
+    // The loop compacts between its steps, and keeps the last exchange; but without any there is none to keep.
+    let mut world = scene("compact; progress tool=t1");
+    play(&mut world, "compacted x1 gone=t1 summary=short; progress tool-done=t1");
+    assert_eq!(world.counting(), ["s1"]);
 }
 
 #[test]
@@ -150,7 +253,7 @@ fn approve_applies_it_and_a_new_run_goes_on_with_the_same_message() {
     let world = after_talk("propose x1 gone=m1,a1,t1,a2 summary=short; approve x1");
     assert_eq!(world.counting(), ["s1", "m2", "a3", "m3"]);
     expect![[r#"
-        {"type":"compaction_approved","compaction_id":"000000000000000000F0000001","turn_id":"01M7EWNBGG94BHHQHNFRYTGSWP","by":1000,"superseded_message_ids":["01M7EWN2Q8F29T5VQV69ANXJ8B","000000000000000000C4000001","000000000000000000EG000001","000000000000000000C4000002"],"summary_message_id":"01M7EWNDF0DYDPVBKF9HBTGJHV","summary":"short"}
+        {"type":"compaction_approved","compaction_id":"000000000000000000F0000001","turn_id":"01M7EWNBGG94BHHQHNFRYTGSWP","by":1000,"superseded_message_ids":["01M7EWN2Q8F29T5VQV69ANXJ8B","000000000000000000C4000001","000000000000000000EG000001","000000000000000000C4000002"],"summary_message_id":"01M7EWNDF0DYDPVBKF9HBTGJHV","summary":"short","after_estimate":0.881}
     "#]].assert_eq(&log_of(&world, |body| matches!(body, Body::CompactionApproved(_))));
     assert_eq!(row(&world, 0).state.as_str(), "applied");
     assert!(world.session.control.checkpoints[0].resumed_at.is_some());
@@ -224,7 +327,7 @@ fn reject_supersedes_nothing_and_says_so_in_the_row() {
     assert_eq!(world.counting(), ["m1", "a1", "t1", "a2", "m2", "a3", "m3"]);
     let found = row(&world, 0);
     assert_eq!((found.state.as_str(), found.fallback_occurred()), ("rejected", true));
-    assert_eq!(found.fallback_reason(), Some(OPERATOR_REJECTED));
+    assert_eq!(found.fallback_reason(), Some("operator_rejected"));
     assert!(!found.rolled_back, "there was nothing to undo");
     assert!(world.session.control.checkpoints[0].rolled_back);
 }
@@ -239,24 +342,28 @@ fn going_back_further_than_the_proposal_rejects_it_too() {
 #[test]
 fn a_compaction_that_is_asked_for_is_a_run_of_its_own() {
     check(
-        "post; finish done; compact summarize; compacted x1 gone=m1 summary=short; finish done",
+        "post; finish done; post; finish done; compact summarize; compacted x1 gone=m1 summary=short; finish done",
         expect![[r#"
             post: idle -> running | user, run_created, context, state_changed by message_posted | start r1, broadcast count | m1 r1 running
             finish done: running -> idle | run_finished, state_changed by run_completed | broadcast count | r1 done
-            compact summarize: idle -> running | run_created, context, state_changed by compaction_requested | start r2, broadcast count | r2 running
-            compacted x1 gone=m1 summary=short: running | compaction | - | done
+            post: idle -> running | user, run_created, context, state_changed by message_posted | start r2, broadcast count | m2 r2 running
             finish done: running -> idle | run_finished, state_changed by run_completed | broadcast count | r2 done
+            compact summarize: idle -> running | run_created, context, state_changed by compaction_requested | start r3, broadcast count | r3 running
+            compacted x1 gone=m1 summary=short: running | compaction | - | done
+            finish done: running -> idle | run_finished, state_changed by run_completed | broadcast count | r3 done
         "#]],
     );
     check(
-        "post; finish done; compact; propose x1 gone=m1 summary=short; approve x1 at-limit",
+        "post; finish done; post; finish done; compact; propose x1 gone=m1 summary=short; approve x1 at-limit",
         expect![[r#"
-        post: idle -> running | user, run_created, context, state_changed by message_posted | start r1, broadcast count | m1 r1 running
-        finish done: running -> idle | run_finished, state_changed by run_completed | broadcast count | r1 done
-        compact: idle -> running | run_created, context, state_changed by compaction_requested | start r2, broadcast count | r2 running
-        propose x1 gone=m1 summary=short: running -> paused | compaction, checkpoint_created, run_finished, state_changed by checkpoint | kill r2, broadcast count | k1
-        approve x1 at-limit: paused -> idle | compaction_approved, checkpoint_resumed, state_changed by compaction_approved | - | done
-    "#]],
+            post: idle -> running | user, run_created, context, state_changed by message_posted | start r1, broadcast count | m1 r1 running
+            finish done: running -> idle | run_finished, state_changed by run_completed | broadcast count | r1 done
+            post: idle -> running | user, run_created, context, state_changed by message_posted | start r2, broadcast count | m2 r2 running
+            finish done: running -> idle | run_finished, state_changed by run_completed | broadcast count | r2 done
+            compact: idle -> running | run_created, context, state_changed by compaction_requested | start r3, broadcast count | r3 running
+            propose x1 gone=m1 summary=short: running -> paused | compaction, checkpoint_created, run_finished, state_changed by checkpoint | kill r3, broadcast count | k1
+            approve x1 at-limit: paused -> idle | compaction_approved, checkpoint_resumed, state_changed by compaction_approved | - | done
+        "#]],
     );
     check(
         "compact; cancel; finish cancelled; compact; restart; recover; compact at-limit",

@@ -100,6 +100,7 @@ fn every_kind_of_record_says_what_it_means_for_the_conversation() {
         compaction_approved: superseded: 1
         compaction_approved: superseded: 1, System: "they spoke"
         compaction_rejected: -
+        compaction_rejected: -
         compaction_flagged: -
         compaction_flagged: -
         compactions_aggregated: -

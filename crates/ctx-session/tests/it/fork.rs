@@ -96,8 +96,14 @@ fn a_fork_of_a_paused_session_has_its_checkpoints_to_go_back_to_and_nothing_that
 
 #[test]
 fn a_fork_of_a_session_that_waits_for_a_compaction_does_not_wait_for_it() {
-    let mut fork = forked(&scene("post; finish done; post; propose x1 gone=m1"));
+    let source = scene("post; finish done; post; propose x1 gone=m1");
+    let mut fork = forked(&source);
     is_rested(&fork.session);
+    let rows = [&source, &fork].map(|world| {
+        let row = &world.session.control.compactions[0];
+        (row.state.as_str(), row.fallback_reason())
+    });
+    assert_eq!(rows, [("proposed", None), ("rejected", Some("session_forked"))]);
     expect![[r#"
         approve x1: refused EBUSY this compaction does not wait for an answer
         reject x1: refused EBUSY this compaction does not wait for an answer

@@ -161,7 +161,7 @@ impl Op {
             Op::Compact { full } => format!("compact{}", limit(*full)),
             Op::Compacted { pick, summary, proposed } => {
                 let (verb, gone) = (if *proposed { "propose" } else { "compacted" }, model.picked(*pick));
-                let summary = if *summary && !gone.is_empty() { " summary=short" } else { "" };
+                let summary = if *summary { " summary=short" } else { "" };
                 format!("{verb} x{} gone={}{summary}", model.compactions.len() + 1, gone.join(","))
             }
             Op::Approve { back, pick, summary, full } => {

@@ -150,6 +150,9 @@ fn is_lawful(world: &World) {
         world.state(),
         "the newest state_changed tells the state"
     );
+    let waiting: Vec<Ulid> = session.control.proposed().map(|proposed| proposed.id().0).collect();
+    let asked = session.paused_at().and_then(|at| at.created.compaction_id).map(|id| id.0);
+    assert_eq!(waiting, asked.into_iter().collect::<Vec<_>>(), "what is proposed waits at the pause");
     calls_have_their_results(world);
 }
 

@@ -3,8 +3,9 @@
 use ctx_session::record::{
     ApprovalOutcome, ApprovalRequested, ApprovalSettled, Bound, CheckpointBy, CheckpointCreated,
     CheckpointResumed, Compaction, CompactionApproved, CompactionFlag, CompactionFlagged, CompactionRejected,
-    CompactionTrigger, CompactionsAggregated, PluginCost, PluginFired, PromptEdited, PromptRef, RolledBack,
-    RunCreated, RunFinish, RunFinished, RunKind, Strategy, SystemNote, ToolPending, Unbound, Usage,
+    CompactionTrigger, CompactionsAggregated, PluginCost, PluginFired, PromptEdited, PromptRef, Rejection,
+    RolledBack, RunCreated, RunFinish, RunFinished, RunKind, Strategy, SystemNote, ToolPending, Unbound,
+    Usage,
 };
 use ctx_session::{ApprovalId, Body, CheckpointId, CompactionId, IssueId, Timestamp};
 use serde_json::json;
@@ -113,6 +114,8 @@ fn compaction_samples() -> Vec<Body> {
         trigger: CompactionTrigger::ThresholdCrossed,
         strategy: Strategy::Checkpoint,
         proposed: true,
+        window: None,
+        used: None,
         threshold_estimate: 0.91,
         after_estimate: 0.55,
         window_upper: 0.85,
@@ -128,6 +131,8 @@ fn compaction_samples() -> Vec<Body> {
     };
     let full = Compaction {
         trigger: CompactionTrigger::ProviderOverflowRetry,
+        window: Some(8_192),
+        used: Some(7_455),
         strategy: Strategy::Delegate,
         proposed: false,
         summary_message_id: Some(message("s1")),
@@ -157,10 +162,15 @@ fn compaction_samples() -> Vec<Body> {
         superseded_message_ids: vec![small_id("m1")],
         summary_message_id: None,
         summary: None,
+        after_estimate: None,
     };
     let summary_message_id = Some(message("s1"));
-    let full_yes =
-        CompactionApproved { summary_message_id, summary: Some("they spoke".to_owned()), ..bare_yes.clone() };
+    let full_yes = CompactionApproved {
+        summary_message_id,
+        summary: Some("they spoke".to_owned()),
+        after_estimate: Some(0.55),
+        ..bare_yes.clone()
+    };
     let notes = Some("lost the plan".to_owned());
     let flag = Some(CompactionFlag::Bad);
     vec![
@@ -168,7 +178,16 @@ fn compaction_samples() -> Vec<Body> {
         Body::Compaction(Box::new(full)),
         Body::CompactionApproved(bare_yes),
         Body::CompactionApproved(full_yes),
-        Body::CompactionRejected(CompactionRejected { compaction_id, by: 1000 }),
+        Body::CompactionRejected(CompactionRejected {
+            compaction_id,
+            by: Some(1000),
+            reason: Rejection::OperatorRejected,
+        }),
+        Body::CompactionRejected(CompactionRejected {
+            compaction_id,
+            by: None,
+            reason: Rejection::SessionFailed,
+        }),
         Body::CompactionFlagged(CompactionFlagged { compaction_id, flag, notes, by: 1000 }),
         Body::CompactionFlagged(CompactionFlagged { compaction_id, flag: None, notes: None, by: 1000 }),
         Body::CompactionsAggregated(CompactionsAggregated {

@@ -219,10 +219,10 @@ fn any_except_ended_to_ended_when_the_operator_ends_it() {
     check(
         "post; propose x1; end",
         expect![[r#"
-        post: idle -> running | user, run_created, context, state_changed by message_posted | start r1, broadcast count | m1 r1 running
-        propose x1: running -> paused | compaction, checkpoint_created, run_finished, state_changed by checkpoint | kill r1, broadcast count | k1
-        end: paused -> ended | state_changed by session_ended | close clients, free name | done
-    "#]],
+            post: idle -> running | user, run_created, context, state_changed by message_posted | start r1, broadcast count | m1 r1 running
+            propose x1: running -> paused | compaction, checkpoint_created, run_finished, state_changed by checkpoint | kill r1, broadcast count | k1
+            end: paused -> ended | compaction_rejected, state_changed by session_ended | close clients, free name | done
+        "#]],
     );
     check(
         "fail; end; end",

@@ -230,6 +230,8 @@ fn compaction(world: &World, words: &Words<'_>, proposed: bool) -> Compaction {
         trigger: CompactionTrigger::ThresholdCrossed,
         strategy,
         proposed,
+        window: Some(1_000),
+        used: Some(910),
         threshold_estimate: 0.91,
         after_estimate: 0.55,
         window_upper: 0.85,

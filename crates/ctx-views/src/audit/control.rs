@@ -66,8 +66,9 @@ fn of_compaction(id: SessionId, body: &Body) -> Option<Told> {
         Body::CompactionRejected(rejected) => {
             let data = json!({
                 "compaction_id": rejected.compaction_id, "session_id": id, "user_id": rejected.by,
+                "reason": rejected.reason,
             });
-            Some((EventName::CompactionRejected, Some(rejected.by), data))
+            Some((EventName::CompactionRejected, rejected.by, data))
         }
         Body::CompactionFlagged(flagged) => {
             let data = json!({

@@ -2,10 +2,9 @@
 //!
 //! Follows records as [`ctx_session::control`] does, and comes to the same; a test holds the two together.
 
-use ctx_session::control::OPERATOR_REJECTED;
 use ctx_session::record::{
     ApprovalOutcome, ApprovalRequested, ApprovalSettled, CheckpointCreated, Compaction, CompactionApproved,
-    CompactionFlagged, CompactionsAggregated, PromptEdited,
+    CompactionFlagged, CompactionsAggregated, PromptEdited, Rejection, StateName,
 };
 use ctx_session::{Body, CheckpointId, Record, RunId};
 use rusqlite::{Connection, OptionalExtension, params};
@@ -32,7 +31,7 @@ pub(super) fn put(db: &Connection, key: i64, record: &Record) -> rusqlite::Resul
             let sql = "UPDATE compactions SET state = 'rejected', fallback_occurred = 1, fallback_reason = ?3
                        WHERE session = ?1 AND id = ?2";
             db.prepare_cached(sql)?
-                .execute(params![key, rejected.compaction_id.to_string(), OPERATOR_REJECTED])
+                .execute(params![key, rejected.compaction_id.to_string(), rejected.reason.as_str()])
                 .map(drop)
         }
         Body::CompactionFlagged(flagged) => flag(db, key, flagged),
@@ -44,7 +43,13 @@ pub(super) fn put(db: &Connection, key: i64, record: &Record) -> rusqlite::Resul
         Body::Cancelled(end) => interrupt(db, key, Some(end.turn_id), now),
         Body::Failed(end) => interrupt(db, key, Some(end.turn_id), now),
         // What the source of a fork waits for, the fork does not.
-        Body::Forked(_) => interrupt(db, key, None, now),
+        Body::Forked(_) => {
+            let sql = "UPDATE compactions SET state = 'rejected', fallback_occurred = 1, fallback_reason = ?2
+                       WHERE session = ?1 AND state = 'proposed'";
+            db.prepare_cached(sql)?.execute(params![key, Rejection::SessionForked.as_str()])?;
+            interrupt(db, key, None, now)
+        }
+        Body::StateChanged(change) => follow_pause(db, key, change.to, now),
         Body::SessionMeta(_)
         | Body::Context(_)
         | Body::User(_)
@@ -55,7 +60,6 @@ pub(super) fn put(db: &Connection, key: i64, record: &Record) -> rusqlite::Resul
         | Body::ToolStarted(_)
         | Body::ToolFinished(_)
         | Body::QueuedDiscarded(_)
-        | Body::StateChanged(_)
         | Body::SessionRenamed(_)
         | Body::ModelSet(_)
         | Body::CwdChanged(_)
@@ -173,7 +177,8 @@ fn put_compaction(db: &Connection, key: i64, record: &Record, made: &Compaction)
 
 fn approve(db: &Connection, key: i64, approved: &CompactionApproved) -> rusqlite::Result<()> {
     db.prepare_cached(
-        "UPDATE compactions SET state = 'applied', superseded_message_ids = ?3, summary_message_id = ?4, summary = ?5
+        "UPDATE compactions SET state = 'applied', superseded_message_ids = ?3, summary_message_id = ?4, summary = ?5,
+           after_estimate = ifnull(?6, after_estimate)
          WHERE session = ?1 AND id = ?2",
     )?
     .execute(params![
@@ -182,6 +187,7 @@ fn approve(db: &Connection, key: i64, approved: &CompactionApproved) -> rusqlite
         to_json(&approved.superseded_message_ids),
         approved.summary_message_id.map(|id| id.to_string()),
         approved.summary,
+        approved.after_estimate,
     ])?;
     Ok(())
 }
@@ -221,8 +227,9 @@ fn put_approval(
     asked: &ApprovalRequested,
 ) -> rusqlite::Result<()> {
     db.prepare_cached(
-        "INSERT INTO approvals (session, id, seq, run_id, call_id, tool, subject, created_at, expires_at)
-         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9) ON CONFLICT DO NOTHING",
+        "INSERT INTO approvals (session, id, seq, run_id, call_id, tool, subject, created_at, asked_until,
+           expires_at)
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?9) ON CONFLICT DO NOTHING",
     )?
     .execute(params![
         key,
@@ -235,6 +242,22 @@ fn put_approval(
         millis(record.time),
         millis(asked.expires_at),
     ])?;
+    Ok(())
+}
+
+/// The time of an approval stands still while its session is paused.
+fn follow_pause(db: &Connection, key: i64, to: StateName, now: i64) -> rusqlite::Result<()> {
+    let sql = match to {
+        StateName::Paused => {
+            "UPDATE approvals SET left_ms = max(expires_at - ?2, 0), expires_at = NULL
+             WHERE session = ?1 AND outcome IS NULL AND expires_at IS NOT NULL"
+        }
+        StateName::Running | StateName::Idle | StateName::Queued | StateName::Ended | StateName::Failed => {
+            "UPDATE approvals SET expires_at = ?2 + left_ms, left_ms = NULL
+             WHERE session = ?1 AND outcome IS NULL AND left_ms IS NOT NULL"
+        }
+    };
+    db.prepare_cached(sql)?.execute(params![key, now])?;
     Ok(())
 }
 

@@ -5,7 +5,7 @@
 //! the middle of a log.
 
 use ctx_session::conversation;
-use ctx_session::record::{Failure, RunKind, SessionMeta, StateName, Usage};
+use ctx_session::record::{Failure, PluginCost, RunKind, SessionMeta, StateName, Usage};
 use ctx_session::{Body, CheckpointId, Code, CompactionId, IssueId, Record, RunId, Timestamp};
 use serde::{Deserialize, Serialize};
 
@@ -138,7 +138,13 @@ impl SessionRow {
             }
             // The newest one was gone back to, or gone back from.
             Body::RolledBack(_) => self.pause.checkpoint = None,
-            Body::Compaction(made) if made.proposed => self.pause.proposed = Some(made.compaction_id),
+            Body::Compaction(made) => {
+                let cost = made.plugin_cost.as_ref().map(PluginCost::usage);
+                self.usage = self.usage.plus(cost.unwrap_or_default());
+                if made.proposed {
+                    self.pause.proposed = Some(made.compaction_id);
+                }
+            }
             Body::CompactionApproved(approved) => self.decide(approved.compaction_id),
             Body::CompactionRejected(rejected) => self.decide(rejected.compaction_id),
             Body::Bound(bound) => self.bound_issue = Some(bound.issue_id),
@@ -155,7 +161,6 @@ impl SessionRow {
             | Body::System(_)
             | Body::ToolPending(_)
             | Body::PromptEdited(_)
-            | Body::Compaction(_)
             | Body::CompactionFlagged(_)
             | Body::CompactionsAggregated(_)
             | Body::ApprovalRequested(_)
@@ -195,6 +200,7 @@ impl SessionRow {
         if let Some(run) = &mut self.last_run {
             run.is_over = true;
         }
+        self.pause = Pause::default();
         self.bound_issue = None;
         self.archived = false;
         self.ended_at = None;

@@ -22,6 +22,12 @@ pub(super) fn put(db: &Connection, key: i64, record: &Record) -> rusqlite::Resul
                 add_usage(db, key, message.turn_id, usage)?;
             }
         }
+        // What making the conversation shorter cost is part of what the run cost.
+        Body::Compaction(made) => {
+            if let Some(cost) = &made.plugin_cost {
+                add_usage(db, key, made.turn_id, cost.usage())?;
+            }
+        }
         Body::RunFinished(done) => {
             let finish_reason = done.finish_reason.as_ref().map(word);
             let how = End { state: "done", error: None, finish_reason, duration_ms: done.duration_ms };
@@ -62,7 +68,6 @@ pub(super) fn put(db: &Connection, key: i64, record: &Record) -> rusqlite::Resul
         | Body::PromptEdited(_)
         | Body::CheckpointResumed(_)
         | Body::RolledBack(_)
-        | Body::Compaction(_)
         | Body::CompactionApproved(_)
         | Body::CompactionRejected(_)
         | Body::CompactionFlagged(_)

@@ -3,8 +3,8 @@
 //! There are no migrations: another version, or a file that is not sound, is deleted and built again from the
 //! logs. Changelog: 1 is the first; it has the seed's tables whose records exist (sessions, messages, runs,
 //! tool_calls). 2: `sessions.archived`. 3: checkpoints, prompt_edits, compactions with their aggregates, approvals; a
-//! run's kind and finish reason, and a run without a message; `sessions.bound_issue` is an id. 4: issues and todos. Every
-//! other table comes with its records and the next number.
+//! run's kind and finish reason, and a run without a message; `sessions.bound_issue` is an id. 4: issues and todos. 5: an approval's
+//! clock, which stands still with a pause; a run's tokens with those of its compactions. Every other table comes with its records and the next number.
 
 use std::path::{Path, PathBuf};
 
@@ -13,7 +13,7 @@ use rusqlite::{Connection, ErrorCode, OpenFlags, OptionalExtension};
 use super::{DbError, control, issues};
 
 /// Goes up with every change of the tables or of what is written into them.
-pub const SCHEMA_VERSION: i64 = 4;
+pub const SCHEMA_VERSION: i64 = 5;
 
 /// Times are epoch milliseconds, ids are ULIDs as text. `sessions.key` and `messages.key` are names within this
 /// file only, and other in every rebuild.
@@ -214,7 +214,10 @@ CREATE TABLE approvals (
   tool TEXT NOT NULL,
   subject TEXT,
   created_at INTEGER NOT NULL,
-  expires_at INTEGER NOT NULL,
+  asked_until INTEGER NOT NULL,
+  -- when it times out, or what is left of its time while the session is paused
+  expires_at INTEGER,
+  left_ms INTEGER,
   -- allow, deny, timeout, interrupted; none while it waits
   outcome TEXT,
   settled_at INTEGER,

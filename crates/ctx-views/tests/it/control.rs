@@ -443,10 +443,17 @@ proptest! {
     fn the_index_says_of_a_session_what_the_session_says(
         seed in any::<u64>(),
         steps in operated(100),
+        (is_forked, is_ended) in any::<(bool, bool)>(),
     ) {
         let root = Root::new();
         let mut life = Life::begin(seed);
         life.live(&steps);
+        if is_forked {
+            life = life.fork(seed.wrapping_add(1), "other");
+        }
+        if is_ended {
+            life.step(&Step::End);
+        }
         let session = crate::indexed::Grown::new(&root, life, "coder", "default");
         let (db, life) = (started(&root), &session.life);
         let (id, control) = (life.session.id(), &life.session.control);
@@ -463,6 +470,7 @@ proptest! {
             prop_assert_eq!(&made.superseded_message_ids[..], known.superseded());
             prop_assert_eq!((made.summary.as_deref(), made.fallback_occurred), (known.summary(), known.fallback_occurred()));
             prop_assert_eq!(made.fallback_reason.as_deref(), known.fallback_reason());
+            prop_assert_eq!(made.after_estimate, known.after_estimate());
             prop_assert_eq!((item.state, item.rolled_back), (known.state, known.rolled_back));
             prop_assert_eq!((&item.flag, &item.notes), (&known.flag, &known.notes));
         }
@@ -472,8 +480,10 @@ proptest! {
         }
         let mut runs = db.ask(|q| q.runs(id, None, usize::MAX - 1)).unwrap().items;
         runs.reverse();
-        let runs: Vec<_> = runs.iter().map(|run| (run.id, run.kind, run.message, run.finish_reason)).collect();
-        let known = life.session.runs().map(|run| (run.id, run.kind, run.message_id, run.finish_reason));
+        let runs: Vec<_> =
+            runs.iter().map(|run| (run.id, run.kind, run.message, run.finish_reason, run.usage)).collect();
+        let known =
+            life.session.runs().map(|run| (run.id, run.kind, run.message_id, run.finish_reason, run.usage));
         prop_assert_eq!(runs, known.collect::<Vec<_>>());
     }
 }

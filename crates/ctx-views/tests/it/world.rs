@@ -12,7 +12,7 @@ use ctx_session::command::{
 use ctx_session::conversation::Conversation;
 use ctx_session::record::{
     CancelReason, Compaction, CompactionFlag, CompactionTrigger, DetachReason, Failure, FinishReason,
-    LimitHit, LimitScope, PromptRef, Strategy as Shortening, ToolStatus, Usage,
+    LimitHit, LimitScope, PluginCost, PromptRef, Strategy as Shortening, ToolStatus, Usage,
 };
 use ctx_session::rules::{Create, Fork, Given, create};
 use ctx_session::{
@@ -459,6 +459,8 @@ impl Life {
             trigger: CompactionTrigger::ThresholdCrossed,
             strategy: if proposed { Shortening::Checkpoint } else { Shortening::Summarize },
             proposed,
+            window: Some(1_000),
+            used: Some(910),
             threshold_estimate: 0.91,
             after_estimate: 0.55,
             window_upper: 0.85,
@@ -467,7 +469,13 @@ impl Life {
             summary_message_id: summary.as_ref().map(|_| MessageId(id())),
             summary,
             plugins_fired: Vec::new(),
-            plugin_cost: None,
+            plugin_cost: (!proposed).then(|| PluginCost {
+                provider: "debug".to_owned(),
+                model: "echo".to_owned(),
+                input_tokens: 100,
+                output_tokens: 10,
+                cost_usd: 0.0,
+            }),
             fallback_occurred: false,
             fallback_reason: None,
             checkpoint_id: None,

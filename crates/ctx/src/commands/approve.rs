@@ -104,7 +104,10 @@ fn list(waiting: &[Approval], json: bool) -> Result<(), Failure> {
         output::say("nothing waits for an answer");
     }
     let now = words::now();
-    let left = |one: &Approval| words::duration(one.expires_at.saturating_sub(now.as_millis()));
+    let left = |one: &Approval| match one.expires_at {
+        Some(end) => words::duration(end.saturating_sub(now.as_millis())),
+        None => "paused".to_owned(),
+    };
     let rows = waiting.iter().map(|one| {
         vec![
             table::Cell::new(one.id.to_string()),

@@ -4,7 +4,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use ctx_agent::{
-    Ask, BoxFuture, DeltaKind, JobKind, Models, Prepared as AgentPrepared, Report, Retry, Step, Stopped,
+    Ask, BoxFuture, DeltaKind, Instructions, JobKind, Models, Prepared as AgentPrepared, Recorded, Report,
+    Retry, Step, Stopped,
 };
 use ctx_engine::port::{self, Job, Prepare, Prepared, RunReport, Worker};
 use ctx_session::command::{ApprovalAsk, Approved, Outcome, Progress};
@@ -31,6 +32,12 @@ impl Agents {
 impl Worker for Agents {
     fn prepare(&self, ask: &Prepare) -> Result<Prepared, Refusal> {
         let snapshot = ask.snapshot.as_deref().map(projects::snapshot).transpose()?;
+        let recorded = ask.recorded.clone().map(|recorded| Recorded {
+            policy: recorded.policy,
+            instructions: recorded
+                .instructions
+                .map(|files| files.into_iter().map(|(source, text)| Instructions { source, text }).collect()),
+        });
         let ask = Ask {
             root: &self.root,
             agent: &ask.agent,
@@ -39,13 +46,20 @@ impl Worker for Agents {
             model_override: ask.model_override.as_deref(),
             cwd: ask.cwd.as_deref(),
             prompts: &ask.prompts,
+            recorded: recorded.as_ref(),
             limits: &self.limits,
         };
         let prepared = ctx_agent::prepare(&ask, &self.models)?;
         Ok(Prepared {
             project: prepared.agent.description.project.clone(),
             context: prepared.context.clone(),
-            prompts: prepared.prompts.iter().map(|prompt| prompt.text.clone()).collect(),
+            prompts: prepared
+                .prompts
+                .iter()
+                .map(|prompt| &prompt.text)
+                .chain(&prepared.instructions)
+                .cloned()
+                .collect(),
             handle: Arc::new(prepared),
         })
     }

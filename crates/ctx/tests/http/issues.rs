@@ -210,8 +210,11 @@ fn binding_is_a_pointer_and_todos_wait_for_whoever_binds_next() {
     assert_eq!(http.bind(&session, &issue).json(200)["bound_issue"], json!(issue), "again is nothing new");
     assert_eq!(http.get(&format!("/issues/{issue}"))["session_id"], json!(session));
     // Out of reach, and as they were.
+    let with = |body: &str| http.call("DELETE", &format!("/sessions/{session}/bind"), Some(body));
+    assert_eq!(with(r#"{"issue_id":"x"}"#).code(400), "EINVAL", "there is nothing to say");
+    assert_eq!(with("{").code(400), "EINVAL");
     assert_eq!(http.unbind(&session).status, 204);
-    assert_eq!(http.unbind(&session).status, 204);
+    assert_eq!(with("{}").status, 204);
     assert_eq!(http.bound(&session), Value::Null);
     assert_eq!(http.get(&format!("/issues/{issue}"))["session_id"], Value::Null);
     assert_eq!(http.todos(&issue), "a:in_progress b:open");

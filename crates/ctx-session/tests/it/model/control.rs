@@ -108,9 +108,7 @@ impl Model {
     }
 
     fn go_back(&mut self, at: usize, partial: bool) -> Expected {
-        if let Some(waiting) = self.waiting() {
-            self.compactions[waiting].state = "rejected";
-        }
+        self.turn_down();
         self.settle("cancelled", partial, StateName::Idle);
         self.talk = self.checkpoints[at].talk.clone();
         self.checkpoints[at].rolled_back = true;
@@ -118,6 +116,13 @@ impl Model {
         let undone = self.compactions.iter_mut().filter(|compaction| compaction.since > at);
         undone.for_each(|compaction| compaction.rolled_back = true);
         Written
+    }
+
+    /// What is proposed comes to nothing.
+    pub(super) fn turn_down(&mut self) {
+        if let Some(waiting) = self.waiting() {
+            self.compactions[waiting].state = "rejected";
+        }
     }
 
     /// The compaction that the session is paused for.
@@ -139,8 +144,8 @@ impl Model {
         }
     }
 
-    fn is_in_exchange(&self, names: &[String], by_hand: bool) -> bool {
-        !by_hand && names.iter().any(|name| self.exchange.contains(name))
+    fn takes_the_last_exchange(&self, names: &[String]) -> bool {
+        names.iter().any(|name| self.last_exchange().contains(name))
     }
 
     pub(super) fn compacted(&mut self, pick: u16, summary: bool, proposed: bool) -> Expected {
@@ -148,13 +153,13 @@ impl Model {
             return NoChange;
         }
         let gone = self.picked(pick);
-        if self.is_in_exchange(&gone, self.is_compaction) {
+        if self.takes_the_last_exchange(&gone) || (summary && gone.is_empty()) {
             return Refused(Code::Einval);
         }
         if self.compactions.len() - self.aggregated >= COMPACTIONS {
             self.aggregated += AGGREGATED;
         }
-        let summary = (summary && !gone.is_empty()).then_some("short");
+        let summary = summary.then_some("short");
         let (by_hand, since) = (self.is_compaction, self.checkpoints.len());
         let (state, flag, rolled_back) = ("proposed", "none", false);
         self.compactions.push(Compaction { gone, summary, state, flag, rolled_back, since, by_hand });
@@ -213,7 +218,9 @@ impl Model {
         full: bool,
     ) -> Expected {
         let by_hand = self.compactions[at].by_hand;
-        if edited.as_ref().is_some_and(|names| self.is_in_exchange(names, by_hand)) {
+        let gone = edited.as_ref().unwrap_or(&self.compactions[at].gone);
+        let says_something = summary.is_some_and(|text| !text.is_empty());
+        if self.takes_the_last_exchange(gone) || (gone.is_empty() && says_something) {
             return Refused(Code::Einval);
         }
         if full && !by_hand {

@@ -36,8 +36,6 @@ pub struct Model {
     pub bound: Option<u8>,
     /// The messages that count, in the order in which a model is shown them.
     pub talk: Vec<String>,
-    /// What was said since the newest message, and with it.
-    exchange: Vec<String>,
     pub checkpoints: Vec<Checkpoint>,
     pub paused: Option<usize>,
     pub compactions: Vec<Compaction>,
@@ -121,14 +119,20 @@ impl Model {
 
     /// The messages whose bit is set, of those that count; of the last exchange only when the highest bit is.
     pub fn picked(&self, pick: u16) -> Vec<String> {
-        let may_go = |name: &str| pick & 0x8000 != 0 || !self.exchange.iter().any(|last| last == name);
+        let last = self.last_exchange();
+        let may_go = |name: &String| pick & 0x8000 != 0 || !last.contains(name);
         let is_picked = |at: usize| pick & (1 << (at % 15)) != 0;
         let picked = self.talk.iter().enumerate().filter(|(at, name)| is_picked(*at) && may_go(name));
         picked.map(|(_, name)| name.clone()).collect()
     }
 
+    /// The newest message of the user, and what a model is shown after it.
+    fn last_exchange(&self) -> &[String] {
+        let begin = self.talk.iter().rposition(|name| name.starts_with('m'));
+        begin.map_or(&[], |begin| &self.talk[begin..])
+    }
+
     fn say(&mut self, name: String) {
-        self.exchange.push(name.clone());
         self.talk.push(name);
     }
 
@@ -202,11 +206,13 @@ impl Model {
             Op::End if self.state() == StateName::Ended => Refused(Code::Eshutdown),
             Op::End => {
                 self.attached = None;
+                self.turn_down();
                 self.settle("cancelled", false, StateName::Ended)
             }
             Op::Fail if self.is_over() => NoChange,
             Op::Fail => {
                 self.attached = None;
+                self.turn_down();
                 self.settle("failed", false, StateName::Failed)
             }
             Op::Recover => self.recover(),
@@ -224,7 +230,6 @@ impl Model {
                 self.archived = false;
                 client_id.map(|id| self.client_ids.insert(id, self.runs.len()));
                 self.begin_run(if full { "pending" } else { "running" }, false);
-                self.exchange.clear();
                 self.say(format!("m{}", self.runs.len()));
                 Written
             }

@@ -1,6 +1,6 @@
 //! What the operator did with a session: its checkpoints, compactions and approvals, oldest first.
 
-use ctx_session::control::{Aggregate, Approval, Checkpoint, CompactionState, Edit};
+use ctx_session::control::{Aggregate, Approval, ApprovalClock, Checkpoint, CompactionState, Edit};
 use ctx_session::record::{
     ApprovalRequested, ApprovalSettled, CheckpointCreated, Compaction, CompactionFlag, PromptEdited,
 };
@@ -79,12 +79,12 @@ impl Queries<'_> {
              WHERE {} ORDER BY a.created_at, s.id, a.seq",
             wanted.condition()
         );
-        self.rows(&sql, wanted.values, |row| Ok((id(row, 12)?, approval(row)?)))
+        self.rows(&sql, wanted.values, |row| Ok((id(row, 14)?, approval(row)?)))
     }
 }
 
-const APPROVAL: &str = "a.id, a.run_id, a.call_id, a.tool, a.subject, a.expires_at, a.created_at, a.outcome, \
-     a.settled_at, a.user, a.note, a.seq";
+const APPROVAL: &str = "a.id, a.run_id, a.call_id, a.tool, a.subject, a.asked_until, a.created_at, a.outcome, \
+     a.settled_at, a.user, a.note, a.seq, a.expires_at, a.left_ms";
 
 fn checkpoint(row: &Row<'_>) -> rusqlite::Result<Checkpoint> {
     let created = CheckpointCreated {
@@ -130,6 +130,9 @@ fn compaction(row: &Row<'_>) -> rusqlite::Result<CompactionItem> {
         trigger: closed(row, 3)?,
         strategy: closed(row, 4)?,
         proposed: state == CompactionState::Proposed,
+        // Of use to the rules alone, which read the log.
+        window: None,
+        used: None,
         threshold_estimate: row.get(6)?,
         after_estimate: row.get(7)?,
         window_upper: row.get(8)?,
@@ -176,7 +179,11 @@ fn approval(row: &Row<'_>) -> rusqlite::Result<Approval> {
             Some((settled, time_of(row.get(8)?)))
         }
     };
-    Ok(Approval { asked, created_at: time_of(row.get(6)?), settled })
+    let clock = match (row.get::<_, Option<i64>>(12)?, row.get::<_, Option<i64>>(13)?) {
+        (Some(time), _) => ApprovalClock::Until(time_of(time)),
+        (None, left) => ApprovalClock::Left(left.map_or(0, count_of)),
+    };
+    Ok(Approval { asked, created_at: time_of(row.get(6)?), clock, settled })
 }
 
 pub(super) fn id<T>(row: &Row<'_>, at: usize) -> rusqlite::Result<T>

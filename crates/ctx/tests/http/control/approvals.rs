@@ -51,6 +51,12 @@ fn a_call_that_is_allowed_is_made() {
     assert!(text(&approval, "subject").contains("note.txt"), "{approval}");
     let wait = approval["expires_at"].as_u64().unwrap() - approval["created_at"].as_u64().unwrap();
     assert!((299_000..=301_000).contains(&wait), "{approval}");
+    let calls = || {
+        let run = http.get(&path(&id, &format!("runs/{}", text(&approval, "run_id"))));
+        let call = &run["tool_calls"][0];
+        (text(call, "state").to_owned(), call["status"].clone())
+    };
+    assert_eq!(calls(), ("waiting_approval".to_owned(), Value::Null));
     let session = http.get(&format!("/sessions/{id}"));
     assert_eq!((&session["state"], &session["pending_approvals"]), (&json!("running"), &json!(1)));
 
@@ -60,6 +66,7 @@ fn a_call_that_is_allowed_is_made() {
     let done = http.call_as(&other, "POST", &at, Some(r#"{"decision":"allow"}"#)).json(200);
     assert_eq!((&done["state"], done["settled_at"].is_u64()), (&json!("allow"), true));
     assert!(then_sent(&http, &id).contains("what the file says"));
+    assert_eq!(calls(), ("finished".to_owned(), json!("ok")));
     assert_eq!(answer(&http, &id, &approval, json!({ "decision": "deny" })).code(409), "EBUSY", "settled");
     assert_eq!(http.get(&path(&id, "approvals"))["items"], json!([]));
     assert_eq!(http.get(&path(&id, "approvals?all=true"))["items"][0]["state"], "allow");
@@ -101,10 +108,20 @@ fn a_pause_meets_a_call_that_waits() {
     let (id, approval) = waiting(&http);
     let made = http.call("POST", &path(&id, "checkpoints"), None).json(201);
     let calls = &made["pending_tool_calls"];
-    assert_eq!((&calls[0]["name"], &calls[0]["state"]), (&json!("fs.read"), &json!("running")));
+    assert_eq!((&calls[0]["name"], &calls[0]["state"]), (&json!("fs.read"), &json!("waiting_approval")));
     assert_eq!(answer(&http, &id, &approval, json!({ "decision": "allow" })).code(409), "EBUSY", "paused");
-    assert_eq!(http.get(&path(&id, "approvals"))["items"][0]["state"], "pending", "it still waits");
+    let waits = || http.get(&path(&id, "approvals"))["items"][0].clone();
+    assert_eq!(
+        (&waits()["state"], &waits()["expires_at"]),
+        (&json!("pending"), &Value::Null),
+        "its time stands still"
+    );
     http.resume(&id, text(&made, "id"));
+    let put_off = waits()["expires_at"].as_u64().unwrap();
+    assert!(
+        put_off > approval["expires_at"].as_u64().unwrap(),
+        "the pause is not counted: {put_off}, {approval}"
+    );
     answer(&http, &id, &approval, json!({ "decision": "allow" })).json(200);
     assert!(then_sent(&http, &id).contains("what the file says"));
 }

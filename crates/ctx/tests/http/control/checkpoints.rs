@@ -154,6 +154,53 @@ fn an_edited_prompt_holds_from_the_resume_on_and_the_model_is_told() {
 }
 
 #[test]
+fn a_paused_run_goes_on_under_what_it_began_with() {
+    let mut http = daemon(&[]);
+    let (policy, instructions) =
+        (http.daemon.root().join("agent/coder.d/policy"), http.daemon.workspace().join("AGENTS.md"));
+    std::fs::write(&policy, "allow fs.read\n").unwrap();
+    std::fs::write(&instructions, "RULES OF THEN").unwrap();
+    let id = http.playing();
+    let contexts = |http: &Http| -> Vec<Value> {
+        let kept = |mut context: Value| {
+            let fields = context.as_object_mut().unwrap();
+            fields.retain(|field, _| !["seq", "time", "more", "turn_id"].contains(&field.as_str()));
+            context
+        };
+        http.of_type(&id, "context").into_iter().map(kept).collect()
+    };
+    for restarts in [false, true] {
+        let at = http.pause_by_model(&id, "before", "after");
+        std::fs::write(&policy, "deny fs.read\n").unwrap();
+        std::fs::write(&instructions, "RULES OF NOW").unwrap();
+        let other = r#"{"model_override":"debug:echo"}"#;
+        http.call("PUT", &format!("/sessions/{id}"), Some(other)).json(200);
+        if restarts {
+            http.daemon.kill();
+            http.daemon.start_again();
+        }
+        http.resume(&id, &at);
+        http.wait_for(&id, "idle");
+        let found = contexts(&http);
+        let [.., began, resumed] = found.as_slice() else { panic!("{found:?}") };
+        assert_eq!(began, resumed, "with a restart: {restarts}");
+        assert_eq!((&began["model"], &began["policy"]), (&json!("debug/script"), &json!(["allow fs.read"])));
+        http.done(&id, "hello");
+        let next = contexts(&http).pop().unwrap();
+        assert_eq!(
+            (&next["model"], &next["policy"]),
+            (&json!("debug/echo"), &json!(["deny fs.read"])),
+            "the next run"
+        );
+        assert_ne!(next["sources"], began["sources"]);
+        std::fs::write(&policy, "allow fs.read\n").unwrap();
+        std::fs::write(&instructions, "RULES OF THEN").unwrap();
+        let back = r#"{"model_override":"debug:script"}"#;
+        http.call("PUT", &format!("/sessions/{id}"), Some(back)).json(200);
+    }
+}
+
+#[test]
 fn a_paused_session_frees_its_slot_and_needs_one_to_go_on() {
     let http = daemon(&[("RUNNING_PER_PROJECT", "1")]);
     let first = http.running();

@@ -123,5 +123,12 @@ fn a_command_that_fails_is_done_without() {
     assert_eq!((&made["window_upper"], &made["window_lower"]), (&json!(0.5), &json!(0.3)));
     assert_eq!((&made["fallback_occurred"], &made["summary"]), (&json!(true), &Value::Null));
     assert!(text(made, "fallback_reason").contains("exit status: 3"), "{made}");
+    let fired = &made["plugins_fired"][0];
+    assert_eq!(
+        (&fired["name"], &fired["result_kind"]),
+        (&json!("sh"), &json!("error")),
+        "who took part is named"
+    );
+    assert!(fired["duration_ms"].is_u64(), "{made}");
     assert!(!http.messages(&id, true).is_empty(), "the oldest were dropped");
 }

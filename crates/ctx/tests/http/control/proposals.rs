@@ -40,6 +40,7 @@ fn a_proposal_changes_nothing_and_waits_at_a_checkpoint_of_its_own() {
     assert_eq!((&made["id"], &made["state"]), (&checkpoint["compaction_id"], &json!("proposed")));
     assert_eq!((&made["checkpoint_id"], &made["strategy"]), (&checkpoint["id"], &json!("checkpoint")));
     assert_eq!(made["superseded_message_ids"].as_array().map(Vec::len), Some(4), "two exchanges of three");
+    assert!(text(made, "summary").starts_with("4 messages were left out here"), "a placeholder: {made}");
     assert!(http.messages(&id, true).is_empty(), "nothing is superseded yet");
     let run = http.get(&path(&id, &format!("runs/{}", text(&checkpoint, "run_id"))));
     assert_eq!((&run["state"], &run["finish_reason"]), (&json!("done"), &json!("awaiting_compaction")));
@@ -79,6 +80,10 @@ fn an_operator_edits_a_proposal_and_approves_it() {
     let made = http.get(&path(&id, &format!("compactions/{}", text(&checkpoint, "compaction_id"))));
     assert_eq!((&made["superseded_message_ids"], &made["summary"]), (&first_two, &json!("MY OWN WORDS")));
     assert!(made["summary_message_id"].is_string());
+    let estimate = |field: &str, made: &Value| made[field].as_f64().unwrap();
+    let (before, after) = (estimate("threshold_estimate", &made), estimate("after_estimate", &made));
+    let proposed = estimate("after_estimate", &checkpoint["compaction"]);
+    assert!(proposed < after && after < before, "of what really went: {proposed}, {after}, {before}");
     let request = sent(&http.dump(&id));
     assert!(request.contains("MY OWN WORDS") && request.contains("answer to second"), "{request}");
     assert!(!request.contains("answer to first"), "{request}");
@@ -89,8 +94,12 @@ fn edits_that_make_no_sense_approve_nothing() {
     let http = Http::start();
     let (id, checkpoint) = proposed(&http);
     let missing = "01ARZ3NDEKTSV4RRFFQ69G5FAV";
+    let list = http.get(&path(&id, "messages?limit=1000"));
+    let last = list["items"].as_array().unwrap().last().unwrap()["id"].clone();
     for body in [
         json!({ "superseded_message_ids": [missing] }),
+        json!({ "superseded_message_ids": [last] }),
+        json!({ "superseded_message_ids": [], "summary": "of nothing" }),
         json!({ "superseded_message_ids": ["x"] }),
         json!({ "superseded_message_ids": "all" }),
         json!({ "summaries": "x" }),
@@ -118,6 +127,24 @@ fn a_rejected_proposal_leaves_everything_as_it_was() {
     // Another way can be tried.
     let second = propose(&http, &id);
     assert_ne!(second["compaction_id"], checkpoint["compaction_id"]);
+}
+
+#[test]
+fn a_proposal_comes_to_nothing_in_a_fork_and_with_the_end_of_its_session() {
+    let http = Http::start();
+    let (id, checkpoint) = proposed(&http);
+    let cid = text(&checkpoint, "compaction_id");
+    let outcome = |session: &str| {
+        let made = http.get(&path(session, &format!("compactions/{cid}")));
+        (text(&made, "state").to_owned(), made["fallback_reason"].clone())
+    };
+    let fork = http.session(&json!({ "resume_from": id }).to_string());
+    assert_eq!(outcome(&fork), ("rejected".to_owned(), json!("session_forked")));
+    assert_eq!(outcome(&id), ("proposed".to_owned(), Value::Null), "it waits in the source");
+    http.call("DELETE", &format!("/sessions/{id}?confirm=true"), None).json(204);
+    assert_eq!(outcome(&id), ("rejected".to_owned(), json!("session_ended")));
+    let told = &http.audit(&id, "compaction.rejected", 1)[0]["data"];
+    assert_eq!((&told["compaction_id"], &told["reason"]), (&json!(cid), &json!("session_ended")));
 }
 
 #[test]
