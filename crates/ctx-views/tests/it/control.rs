@@ -262,10 +262,10 @@ fn search_leaves_out_what_a_compaction_took_until_it_counts_again() {
 fn the_result_of_a_call_that_was_taken_back_does_not_count() {
     let root = Root::new();
     let [call, result] = tool("a needle");
-    let mut session = put(&root, 1, "coder", "default", &[post("one"), done(), Step::Compact, call]);
+    let mut session = put(&root, 1, "coder", "default", &[Step::Compact, call]);
     let db = started(&root);
-    // The call is compacted away before its result comes.
-    session.step(&shorten(2, None, false), Some(&db));
+    // The call is compacted away before its result comes: without a message there is no exchange that stays.
+    session.step(&shorten(1, None, false), Some(&db));
     session.step(&result, Some(&db));
     db.flush();
     let of_tool: Vec<bool> = messages(&db, &session.life)
@@ -310,7 +310,7 @@ fn a_run_says_what_it_was_for_and_how_it_stopped() {
         Step::Approve { messages: None, summary: None },
         done(),
         Step::Compact,
-        shorten(1, None, false),
+        shorten(0, None, false),
     ];
     let mut life = Life::begin(1);
     live(&mut life, &steps);
@@ -342,7 +342,8 @@ fn on_disk(root: &Root, life: &Life) -> (Reader, SessionRef) {
 fn a_reader_sees_a_summary_in_the_place_of_what_it_replaces() {
     let root = Root::new();
     let mut life = Life::begin(1);
-    live(&mut life, &[post("one"), say("two"), done(), post("three"), say("four"), done(), Step::Compact]);
+    live(&mut life, &[post("one"), say("two"), done(), post("three"), say("four"), done()]);
+    live(&mut life, &[post("five"), done(), Step::Compact]);
     live(&mut life, &[shorten(2, Some("one and two"), false), shorten(2, Some("up to three"), false)]);
     let (reader, session) = on_disk(&root, &life);
     let texts = |wanted| -> Vec<(String, bool)> {
@@ -351,10 +352,18 @@ fn a_reader_sees_a_summary_in_the_place_of_what_it_replaces() {
     };
     let counts = |text: &str| (text.to_owned(), false);
     let gone = |text: &str| (text.to_owned(), true);
-    assert_eq!(texts(Wanted::Counting), [counts("up to three"), counts("four")]);
+    assert_eq!(texts(Wanted::Counting), [counts("up to three"), counts("four"), counts("five")]);
     assert_eq!(
         texts(Wanted::All),
-        [gone("one"), gone("two"), gone("three"), counts("four"), gone("one and two"), counts("up to three")]
+        [
+            gone("one"),
+            gone("two"),
+            gone("three"),
+            counts("four"),
+            counts("five"),
+            gone("one and two"),
+            counts("up to three")
+        ]
     );
 }
 

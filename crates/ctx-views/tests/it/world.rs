@@ -259,7 +259,9 @@ impl Life {
         for record in &records[1..] {
             session.apply(record);
         }
-        Life { session, commits: vec![records], ids, now: self.now }
+        // Each with its own time.
+        let commits = records.into_iter().map(|record| vec![record]).collect();
+        Life { session, commits, ids, now: self.now }
     }
 
     /// Lives through the steps; those that the rules refuse change nothing.
