@@ -7,9 +7,9 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
-use ctx_journal::{Journal, LogPath, Owner};
+use ctx_journal::{Entry, Journal, LogPath, Owner};
 use ctx_session::project::{Project, ProjectRecord};
-use ctx_session::{IssueId, Record, Session, Timestamp};
+use ctx_session::{IssueId, Record, Session, SessionId, Timestamp};
 use ctx_views::RootDir;
 use ctx_views::audit::{Audit, AuditOptions};
 use ctx_views::db::{IndexDb, Options, Remade, SessionLogs};
@@ -70,10 +70,24 @@ impl Behind {
 
     pub(crate) fn committed(&self, log: &LogPath, session: &Session, records: &[Record]) {
         if let Some(index) = &self.index {
-            index.committed(log, records);
+            index.committed(log, session.id(), records);
         }
         if let Some(audit) = self.audit.get() {
             audit.committed(log, session, records);
+        }
+    }
+
+    /// A session's log was taken up; it ends with this record.
+    pub(crate) fn opened(&self, log: &LogPath, session: SessionId, last: Option<&Entry>) {
+        if let Some(index) = &self.index {
+            index.opened(log, session, last);
+        }
+    }
+
+    /// A session's log turned out to be gone.
+    pub(crate) fn gone(&self, log: &LogPath) {
+        if let Some(index) = &self.index {
+            index.missing(log);
         }
     }
 

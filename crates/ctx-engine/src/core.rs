@@ -113,8 +113,10 @@ impl Core {
     ) -> Result<Core, JournalError> {
         let mut session: Option<Session> = None;
         let mut conversation = Conversation::default();
+        let mut last = None;
         let opened = journal.open(&log, now, &mut |entry| {
-            let Some(record) = read_record(&log, &entry) else {
+            let entry = last.insert(entry);
+            let Some(record) = read_record(&log, entry) else {
                 // What we do not know still holds its place.
                 if let Some(session) = &mut session {
                     session.next_seq = entry.seq + 1;
@@ -136,6 +138,9 @@ impl Core {
         }
         let mut session = session.unwrap_or_else(|| Session::new(meta.clone(), 0, now));
         session.next_seq = opened.writer.next_seq();
+        if let Some(behind) = &behind {
+            behind.opened(&log, session.id(), last.as_ref());
+        }
         let writer = opened.writer;
         let mut core = Core { session, conversation, log, journal, writer, files, behind };
         core.show(&[]);

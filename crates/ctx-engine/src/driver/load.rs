@@ -69,9 +69,10 @@ fn load(inner: &Inner, id: SessionId, begin: Begin) -> Result<Core, Refusal> {
             let owner = inner.owner_of(&summary.meta);
             let files = dir.and_then(|dir| inner.open_files(&dir, owner));
             let now = inner.fresh.now();
+            let at = log.clone();
             let mut core =
                 Core::open(journal, log, now, &summary.meta, files, inner.behind_of(&summary.meta))
-                    .inspect_err(|error| forget_if_gone(inner, id, error))
+                    .inspect_err(|error| forget_if_gone(inner, id, &at, error))
                     .map_err(|error| journal_refusal(&error))?;
             let recovered = {
                 let mut ids = inner.fresh.ids();
@@ -92,10 +93,11 @@ fn load(inner: &Inner, id: SessionId, begin: Begin) -> Result<Core, Refusal> {
 }
 
 /// Someone removed the session's directory: its name is free again for the next message.
-fn forget_if_gone(inner: &Inner, id: SessionId, error: &JournalError) {
+fn forget_if_gone(inner: &Inner, id: SessionId, log: &LogPath, error: &JournalError) {
     if matches!(error, JournalError::NotThere { .. }) {
         tracing::warn!(session = %id, %error, "a session's log is gone; the session is forgotten");
         inner.registry.remove(id);
+        inner.behind.gone(log);
     }
 }
 

@@ -278,7 +278,7 @@ impl Desk {
             Put::Done => {}
             Put::Behind => state.ask(Job::Lists(log.clone()), 0),
             // While lists are still being read, the text comes with their last stretch.
-            Put::TextBehind if is_last || part == Part::Live => {
+            Put::TextBehind if is_last || matches!(part, Part::Live | Part::Opened) => {
                 let bytes = state.sizes.get(log).copied().unwrap_or(0);
                 state.ask(Job::Text(log.clone()), bytes);
             }
@@ -287,7 +287,7 @@ impl Desk {
         match part {
             Part::Lists if is_last => state.close(&Job::Lists(log.clone())),
             Part::Text if is_last => state.close(&Job::Text(log.clone())),
-            Part::Lists | Part::Text | Part::Live => {}
+            Part::Lists | Part::Text | Part::Live | Part::Opened => {}
         }
         let staff = state.staff();
         if is_last {

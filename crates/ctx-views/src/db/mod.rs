@@ -23,10 +23,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use ctx_journal::{Journal, JournalError, LogPath};
+use ctx_journal::{Entry, Journal, JournalError, LogPath};
 use ctx_session::project::Project;
 use ctx_session::record::SessionMeta;
-use ctx_session::{Code, IssueId, Record};
+use ctx_session::{Code, IssueId, Record, SessionId};
 use rusqlite::Connection;
 
 use crate::dir::RootDir;
@@ -44,7 +44,7 @@ pub use query::{IndexReader, Page, Queries, Viewer};
 pub use row::{LastCheckpoint, LastRun, Pause, SessionRow};
 pub use schema::{Remade, SCHEMA_VERSION};
 pub use store::OUTPUT_BYTES;
-use stretch::{Part, Seen, Stretch};
+use stretch::{Part, Print, Seen, Stretch};
 
 /// Connections kept for the next query.
 const READERS_KEPT: usize = 4;
@@ -246,19 +246,53 @@ impl IndexDb {
     }
 
     /// Shows the records of a commit, within 200 ms. Never waits: see the module.
-    pub fn committed(&self, log: &LogPath, records: &[Record]) {
+    pub fn committed(&self, log: &LogPath, id: SessionId, records: &[Record]) {
         let (Some(first), Some(last)) = (records.first(), records.last()) else { return };
+        let seen = Seen { inode: 0, bytes: 0, seq: last.seq, time: last.time, print: Print::of(last) };
         self.shared.desk.push(Work::Stretch(Stretch {
             log: log.clone(),
+            id: Some(id),
+            key: None,
             part: Part::Live,
             from: first.seq,
             next: last.seq + 1,
             records: records.to_vec(),
-            seen: Some(Seen { inode: 0, bytes: 0, seq: last.seq, time: last.time }),
+            seen: Some(seen),
             start_over: false,
             is_last: false,
             damage: Vec::new(),
         }));
+    }
+
+    /// A session's log was taken up to be written to, and ends with this record: what the index has of it is
+    /// compared with that. Never waits.
+    pub fn opened(&self, log: &LogPath, id: SessionId, last: Option<&Entry>) {
+        let seen = last.map(|last| Seen {
+            inode: 0,
+            bytes: 0,
+            seq: last.seq,
+            time: last.time,
+            print: Print::of_entry(last),
+        });
+        let next = seen.map_or(0, |seen| seen.seq + 1);
+        self.shared.desk.push(Work::Stretch(Stretch {
+            log: log.clone(),
+            id: Some(id),
+            key: None,
+            part: Part::Opened,
+            from: next,
+            next,
+            records: Vec::new(),
+            seen,
+            start_over: false,
+            is_last: false,
+            damage: Vec::new(),
+        }));
+    }
+
+    /// A session's log turned out to be gone.
+    pub fn missing(&self, log: &LogPath) {
+        self.shared.desk.push(Work::Missing(vec![log.clone()]));
     }
 
     /// Shows an issue as its project has it now. Never waits, as above; who calls holds the project still.

@@ -7,12 +7,12 @@ use std::path::Path;
 use std::sync::Arc;
 
 use ctx_journal::{Entry, JournalError, LogPath};
-use ctx_session::{Record, Timestamp};
+use ctx_session::{Body, Record, SessionId};
 use rusqlite::OptionalExtension;
 
 use super::desk::{Job, Work};
 use super::store::{count_of, time_of};
-use super::stretch::{Part, Seen, Stretch};
+use super::stretch::{Part, Print, Seen, Stretch};
 use super::{DbError, Shared, issues};
 use crate::error::ViewError;
 use crate::files::record_of;
@@ -23,6 +23,8 @@ const STRETCH_BYTES: usize = 1024 * 1024;
 /// What the index knows of a log.
 #[derive(Debug, Clone, Copy)]
 struct Known {
+    key: i64,
+    id: Option<SessionId>,
     next_seq: u64,
     text_seq: u64,
     /// The last record that was seen, if one was.
@@ -158,7 +160,7 @@ fn all_known(shared: &Shared) -> Result<HashMap<LogPath, Known>, DbError> {
     })
 }
 
-const KNOWN: &str = "next_seq, text_seq, inode, end_bytes, end_seq, end_time, missing";
+const KNOWN: &str = "next_seq, text_seq, inode, end_bytes, end_seq, end_time, missing, end_print, key, id";
 
 fn known_of(row: &rusqlite::Row<'_>, at: usize) -> rusqlite::Result<Known> {
     let end_seq: i64 = row.get(at + 4)?;
@@ -167,12 +169,15 @@ fn known_of(row: &rusqlite::Row<'_>, at: usize) -> rusqlite::Result<Known> {
         bytes: count_of(row.get(at + 3)?),
         seq: count_of(end_seq),
         time: time_of(row.get(at + 5)?),
+        print: Print(row.get(at + 7)?),
     };
     Ok(Known {
         next_seq: count_of(row.get(at)?),
         text_seq: count_of(row.get(at + 1)?),
         seen: (end_seq >= 0).then_some(seen),
         missing: row.get(at + 6)?,
+        key: row.get(at + 8)?,
+        id: row.get::<_, String>(at + 9)?.parse().ok(),
     })
 }
 
@@ -189,13 +194,24 @@ fn file_id(shared: &Shared, log: &LogPath) -> Result<FileId, ViewError> {
     Ok(FileId { inode, len })
 }
 
+/// Which session the first record says that this is, if it can be read.
+fn told_id(shared: &Shared, log: &LogPath) -> Result<Option<SessionId>, DbError> {
+    let head = shared.journal.head(log)?.as_ref().and_then(record_of);
+    Ok(head.and_then(|record| match record.body {
+        Body::SessionMeta(meta) => Some(meta.session_id),
+        _ => None,
+    }))
+}
+
 /// Reads what the lists miss of a log; all of it when the index turns out to be about something else.
 fn lists(shared: &Shared, log: &LogPath) -> Result<Sent, DbError> {
     let known = known(shared, log)?;
     let file = file_id(shared, log)?;
-    if let Some(known) = known.filter(|known| known.seen.is_some()) {
+    let told = told_id(shared, log)?;
+    let is_other = |known: &Known| told.is_some() && told != known.id;
+    if let Some(known) = known.filter(|known| known.seen.is_some() && !is_other(known)) {
         let mut reading = Reading::new(shared, log, Part::Lists, known.seen.map_or(0, |seen| seen.seq), file);
-        reading.expected = known.seen;
+        (reading.expected, reading.key) = (known.seen, Some(known.key));
         reading.read()?;
         if !reading.is_other && reading.next >= known.next_seq {
             return reading.finish();
@@ -214,7 +230,7 @@ fn text(shared: &Shared, log: &LogPath) -> Result<Sent, DbError> {
     };
     let file = file_id(shared, log)?;
     let mut reading = Reading::new(shared, log, Part::Text, known.text_seq, file);
-    reading.until = known.next_seq;
+    (reading.until, reading.key) = (known.next_seq, Some(known.key));
     reading.read()?;
     // The lists know of records that the log does not have: it has changed under us.
     if reading.next < known.next_seq {
@@ -229,6 +245,8 @@ struct Reading<'a> {
     log: &'a LogPath,
     part: Part,
     file: FileId,
+    /// The row that it is read for.
+    key: Option<i64>,
     /// What is in hand covers `from..next`.
     from: u64,
     next: u64,
@@ -236,7 +254,8 @@ struct Reading<'a> {
     until: u64,
     records: Vec<Record>,
     bytes: usize,
-    seen: Option<Seen>,
+    /// The last record that was read, and where it ends.
+    last: Option<(Entry, u64)>,
     /// The record that has to come first, if the log is the one that the index knows.
     expected: Option<Seen>,
     /// It did not.
@@ -253,12 +272,13 @@ impl<'a> Reading<'a> {
             log,
             part,
             file,
+            key: None,
             from,
             next: from,
             until: u64::MAX,
             records: Vec::new(),
             bytes: 0,
-            seen: None,
+            last: None,
             expected: None,
             is_other: false,
             start_over: false,
@@ -291,9 +311,9 @@ impl<'a> Reading<'a> {
             return ControlFlow::Break(());
         }
         self.next = entry.seq + 1;
-        self.seen = Some(Seen { inode: self.file.inode, bytes: end, seq: entry.seq, time: entry.time });
         self.bytes += entry.text.len();
         self.records.extend(record_of(&entry));
+        self.last = Some((entry, end));
         if self.bytes < STRETCH_BYTES {
             return ControlFlow::Continue(());
         }
@@ -301,15 +321,22 @@ impl<'a> Reading<'a> {
         if sent { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
     }
 
+    fn seen(&self, entry: &Entry, end: u64) -> Seen {
+        let print = Print::of_entry(entry);
+        Seen { inode: self.file.inode, bytes: end, seq: entry.seq, time: entry.time, print }
+    }
+
     /// Gives what is in hand to the writer. False when the index is being closed.
     fn send(&mut self, is_last: bool) -> bool {
         let stretch = Stretch {
             log: self.log.clone(),
+            id: None,
+            key: self.key,
             part: self.part,
             from: self.from,
             next: self.next,
             records: std::mem::take(&mut self.records),
-            seen: self.seen,
+            seen: self.last.as_ref().map(|(entry, end)| self.seen(entry, *end)),
             start_over: std::mem::take(&mut self.start_over),
             is_last,
             damage: std::mem::take(&mut self.damage),
@@ -331,5 +358,5 @@ impl<'a> Reading<'a> {
 /// Whether an entry is the record that was seen there before.
 fn is_same(seen: &Seen, entry: &Entry, end: u64) -> bool {
     let same_place = seen.bytes == 0 || seen.bytes == end;
-    entry.seq == seen.seq && entry.time == Timestamp::from_millis(seen.time.as_millis()) && same_place
+    entry.seq == seen.seq && same_place && Print::of_entry(entry) == seen.print
 }

@@ -3,8 +3,10 @@
 //! There are no migrations: another version, or a file that is not sound, is deleted and built again from the
 //! logs. Changelog: 1 is the first; it has the seed's tables whose records exist (sessions, messages, runs,
 //! tool_calls). 2: `sessions.archived`. 3: checkpoints, prompt_edits, compactions with their aggregates, approvals; a
-//! run's kind and finish reason, and a run without a message; `sessions.bound_issue` is an id. 4: issues and todos. 5: an approval's
-//! clock, which stands still with a pause; a run's tokens with those of its compactions. Every other table comes with its records and the next number.
+//! run's kind and finish reason, and a run without a message; `sessions.bound_issue` is an id. 4: issues and todos. 5: an
+//! approval's clock, which stands still with a pause; a run's tokens with those of its compactions. 6: the print of the
+//! last record that was read, and keys that are never given twice. Every other table comes with its records and the
+//! next number.
 
 use std::path::{Path, PathBuf};
 
@@ -13,13 +15,14 @@ use rusqlite::{Connection, ErrorCode, OpenFlags, OptionalExtension};
 use super::{DbError, control, issues};
 
 /// Goes up with every change of the tables or of what is written into them.
-pub const SCHEMA_VERSION: i64 = 5;
+pub const SCHEMA_VERSION: i64 = 6;
 
 /// Times are epoch milliseconds, ids are ULIDs as text. `sessions.key` and `messages.key` are names within this
 /// file only, and other in every rebuild.
 const TABLES: &str = "
 CREATE TABLE sessions (
-  key INTEGER PRIMARY KEY,
+  -- never given twice: what was read for a row that was forgotten must not end up in another
+  key INTEGER PRIMARY KEY AUTOINCREMENT,
   id TEXT NOT NULL UNIQUE,
   log TEXT NOT NULL UNIQUE,
   meta TEXT NOT NULL,
@@ -58,6 +61,8 @@ CREATE TABLE sessions (
   end_bytes INTEGER NOT NULL DEFAULT 0,
   end_seq INTEGER NOT NULL DEFAULT -1,
   end_time INTEGER NOT NULL DEFAULT 0,
+  -- tells that record from another under the same seq
+  end_print INTEGER NOT NULL DEFAULT 0,
   -- the log was not there at the last start
   missing INTEGER NOT NULL DEFAULT 0
 );

@@ -9,6 +9,7 @@ use ctx_session::{Body, Record, StateName, Timestamp, Ulid};
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
 use super::row::{LastRun, Pause, SessionRow};
+use super::stretch::Print;
 use super::{control, runs};
 
 /// How much of a tool's output is kept and searched; the log has the rest.
@@ -21,6 +22,8 @@ pub(super) struct Stored {
     pub(super) row: SessionRow,
     pub(super) next_seq: u64,
     pub(super) text_seq: u64,
+    /// The last record that was read, by its seq and its print.
+    pub(super) last: Option<(u64, Print)>,
 }
 
 /// SQLite's integers are signed.
@@ -107,14 +110,19 @@ pub(super) fn of_word<T: serde::de::DeserializeOwned>(word: &str) -> Option<T> {
 
 /// The session whose log this is, if it is known.
 pub(super) fn find(db: &Connection, log: &LogPath) -> rusqlite::Result<Option<Stored>> {
-    let sql = format!("SELECT {SESSION_COLUMNS}, key, next_seq, text_seq FROM sessions WHERE log = ?1");
+    let sql = format!(
+        "SELECT {SESSION_COLUMNS}, key, next_seq, text_seq, end_seq, end_print FROM sessions WHERE log = ?1"
+    );
     db.prepare_cached(&sql)?
         .query_row([log.as_str()], |row| {
+            let end_seq: i64 = row.get(SESSION_COLUMNS_LEN + 3)?;
+            let print = Print(row.get(SESSION_COLUMNS_LEN + 4)?);
             Ok(Stored {
                 row: session_row(row)?,
                 key: row.get(SESSION_COLUMNS_LEN)?,
                 next_seq: count_of(row.get(SESSION_COLUMNS_LEN + 1)?),
                 text_seq: count_of(row.get(SESSION_COLUMNS_LEN + 2)?),
+                last: (end_seq >= 0).then_some((count_of(end_seq), print)),
             })
         })
         .optional()
@@ -145,7 +153,7 @@ pub(super) fn add(db: &Connection, log: &LogPath, row: SessionRow) -> rusqlite::
             millis(row.created_at),
         ])?;
     let key = db.last_insert_rowid();
-    Ok((added == 1).then_some(Stored { key, row, next_seq: 0, text_seq: 0 }))
+    Ok((added == 1).then_some(Stored { key, row, next_seq: 0, text_seq: 0, last: None }))
 }
 
 /// Writes a session's row back.

@@ -4,14 +4,21 @@
 //! tool calls, full text). How far each has come is stored in the session's row, so that stretches may come from
 //! live commits and from readers at once, overlap, or be lost: what has been read is passed over, and a hole
 //! means that the log has to be read again from where the index stands.
+//!
+//! A log may also become another under the index: cut short, replaced by an older copy, or removed and begun anew.
+//! So what has been read is known by more than a number: by the session's id, and by a print of the last record.
+//! A stretch that does not go on from there makes the index forget the session and read its log from the beginning.
+//! What this cannot see is a change before the last record that leaves everything after it in its place and its
+//! length, made by something else than ctx; `ctx reindex` reads everything again.
 
-use ctx_journal::{Damage, LogPath};
+use ctx_journal::{Damage, Entry, LogPath};
 use ctx_session::record::SessionMeta;
-use ctx_session::{Body, Record, Timestamp};
+use ctx_session::{Body, Record, SessionId, Timestamp};
 use rusqlite::{Connection, OptionalExtension, params};
 
 use super::row::SessionRow;
 use super::store::{self, Stored, int, millis};
+use crate::files::record_of;
 
 /// What a stretch is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -20,12 +27,18 @@ pub(super) enum Part {
     Text,
     /// Committed just now: both, as far as the text is not behind.
     Live,
+    /// Nothing of its own: where a log stands that was just taken up.
+    Opened,
 }
 
 /// Everything that a log has in `from..next`.
 #[derive(Debug)]
 pub(super) struct Stretch {
     pub(super) log: LogPath,
+    /// Whose log it is, where that is known.
+    pub(super) id: Option<SessionId>,
+    /// The row that it was read for; none where it was not read for one.
+    pub(super) key: Option<i64>,
     pub(super) part: Part,
     pub(super) from: u64,
     pub(super) next: u64,
@@ -64,6 +77,78 @@ pub(super) struct Seen {
     pub(super) bytes: u64,
     pub(super) seq: u64,
     pub(super) time: Timestamp,
+    pub(super) print: Print,
+}
+
+/// Tells a record from another that stands, or stood, under the same seq. It says nothing about who wrote it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Print(pub(super) i64);
+
+impl Print {
+    pub(super) fn of(record: &Record) -> Print {
+        Print::made(record.time, &record.body.to_json())
+    }
+
+    /// The same for a record that is read as for one that is committed, but for types that this ctx does not know.
+    pub(super) fn of_entry(entry: &Entry) -> Print {
+        match record_of(entry) {
+            Some(record) => Print::of(&record),
+            None => Print::made(entry.time, &entry.text),
+        }
+    }
+
+    /// FNV-1a over 64 bits: the index guards against accidents.
+    fn made(time: Timestamp, text: &str) -> Print {
+        const PRIME: u64 = 0x0000_0100_0000_01B3;
+        const BASIS: u64 = 0xCBF2_9CE4_8422_2325;
+        let bytes = time.as_millis().to_le_bytes();
+        let bytes = bytes.into_iter().chain(text.bytes());
+        Print(bytes.fold(BASIS, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(PRIME)).cast_signed())
+    }
+}
+
+/// How a stretch goes together with what the index has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Fit {
+    /// It goes on from there, or is in it already.
+    Continues,
+    /// It may or may not be in it already: the log has to be looked at.
+    Unsure,
+    /// It was read for a row that is not there any more.
+    Late,
+    /// The log is not the one that was read.
+    Other,
+}
+
+/// Decides that. Pure.
+fn fit(stretch: &Stretch, stored: &Stored) -> Fit {
+    if stretch.id.is_some_and(|id| id != stored.row.meta.session_id) {
+        return Fit::Other;
+    }
+    if stretch.key.is_some_and(|key| key != stored.key) {
+        return Fit::Late;
+    }
+    match stretch.part {
+        // Compared when it was read.
+        Part::Lists | Part::Text => Fit::Continues,
+        Part::Opened | Part::Live if stretch.from > stored.next_seq => Fit::Continues,
+        Part::Opened => {
+            let same = stretch.seen.map(|seen| (seen.seq, seen.print)) == stored.last;
+            if same || stored.next_seq == 0 { Fit::Continues } else { Fit::Other }
+        }
+        Part::Live if stretch.from == stored.next_seq => Fit::Continues,
+        Part::Live => {
+            let again = stored.last.and_then(|(seq, print)| {
+                let record = stretch.records.iter().find(|record| record.seq == seq)?;
+                Some(Print::of(record) == print)
+            });
+            match again {
+                Some(true) => Fit::Continues,
+                Some(false) => Fit::Other,
+                None => Fit::Unsure,
+            }
+        }
+    }
 }
 
 /// What became of a stretch.
@@ -85,15 +170,32 @@ pub(super) fn put(db: &Connection, stretch: &Stretch, meta_of: MetaOf<'_>) -> ru
     if stretch.start_over {
         store::forget(db, &stretch.log)?;
     }
-    let mut stored = match store::find(db, &stretch.log)? {
+    let mut is_other = false;
+    let known = match store::find(db, &stretch.log)? {
+        None => None,
+        Some(stored) => match fit(stretch, &stored) {
+            Fit::Continues => Some(stored),
+            Fit::Unsure | Fit::Late => return Ok(Put::Behind),
+            Fit::Other => {
+                store::forget(db, &stretch.log)?;
+                is_other = true;
+                None
+            }
+        },
+    };
+    let mut stored = match known {
         Some(stored) => stored,
-        None if stretch.part == Part::Text || stretch.from > 0 => return Ok(Put::Behind),
+        None if stretch.part == Part::Opened || stretch.part == Part::Text || stretch.from > 0 => {
+            return Ok(Put::Behind);
+        }
         None => match meet(db, stretch, meta_of)? {
             Some(stored) => stored,
             None => return Ok(Put::Done),
         },
     };
     let put = match stretch.part {
+        Part::Opened if stretch.from > stored.next_seq => return Ok(Put::Behind),
+        Part::Opened => return Ok(text_state(&stored)),
         Part::Lists => put_lists(db, stretch, &mut stored)?,
         Part::Text => put_text(db, stretch, &mut stored)?,
         Part::Live => match put_lists(db, stretch, &mut stored)? {
@@ -108,7 +210,8 @@ pub(super) fn put(db: &Connection, stretch: &Stretch, meta_of: MetaOf<'_>) -> ru
         put_seen(db, stretch, stored.key)?;
     }
     put_damage(db, stretch)?;
-    Ok(put)
+    // A reader may be in the middle of what the log was: it has to be looked at once more.
+    Ok(if is_other { Put::Behind } else { put })
 }
 
 /// Adds a session that the index did not know. Nothing when it cannot be told what session it is.
@@ -183,9 +286,17 @@ fn text_state(stored: &Stored) -> Put {
 fn put_seen(db: &Connection, stretch: &Stretch, key: i64) -> rusqlite::Result<()> {
     let Some(seen) = stretch.seen else { return Ok(()) };
     db.prepare_cached(
-        "UPDATE sessions SET inode = ?2, end_bytes = ?3, end_seq = ?4, end_time = ?5 WHERE key = ?1 AND end_seq <= ?4",
+        "UPDATE sessions SET inode = ?2, end_bytes = ?3, end_seq = ?4, end_time = ?5, end_print = ?6
+         WHERE key = ?1 AND end_seq <= ?4",
     )?
-    .execute(params![key, int(seen.inode), int(seen.bytes), int(seen.seq), millis(seen.time)])?;
+    .execute(params![
+        key,
+        int(seen.inode),
+        int(seen.bytes),
+        int(seen.seq),
+        millis(seen.time),
+        seen.print.0
+    ])?;
     Ok(())
 }
 

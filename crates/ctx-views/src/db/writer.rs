@@ -24,7 +24,9 @@ pub(super) fn run(shared: &Arc<Shared>, mut db: Connection) {
             shared.hire(staff);
             continue;
         }
-        let much = batch.iter().any(|work| matches!(work, Work::Stretch(s) if s.part != Part::Live));
+        let much = batch
+            .iter()
+            .any(|work| matches!(work, Work::Stretch(s) if matches!(s.part, Part::Lists | Part::Text)));
         if much != busy {
             busy = much;
             set_cache(&db, busy);
@@ -124,7 +126,7 @@ fn give_up(shared: &Arc<Shared>, batch: Vec<Work>) {
                 let job = match stretch.part {
                     Part::Lists => Job::Lists(stretch.log.clone()),
                     Part::Text => Job::Text(stretch.log.clone()),
-                    Part::Live => continue,
+                    Part::Live | Part::Opened => continue,
                 };
                 if stretch.is_last {
                     let staff = shared.desk.close(&job);

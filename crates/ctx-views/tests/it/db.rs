@@ -15,7 +15,7 @@ fn a_commit_shows_in_lists_and_search_without_a_rebuild() {
     let root = Root::new();
     let db = started(&root);
     let mut session = put(&root, 1, "coder", "default", &[]);
-    db.committed(&session.log, &session.life.records());
+    db.committed(&session.log, session.life.session.id(), &session.life.records());
     for step in talk("where is the needle", "in the haystack").iter().take(2) {
         session.step(step, Some(&db));
     }
@@ -39,7 +39,7 @@ fn the_index_follows_within_its_200_ms() {
     let db = started(&root);
     let session = put(&root, 1, "coder", "default", &[]);
     let begun = std::time::Instant::now();
-    db.committed(&session.log, &session.life.records());
+    db.committed(&session.log, session.life.session.id(), &session.life.records());
     while db.ask(|q| q.session(session.life.session.id())).unwrap().is_none() {
         // Far more than the promise, because the machine may be busy.
         assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", db.last_error());

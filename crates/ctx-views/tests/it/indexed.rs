@@ -38,22 +38,76 @@ pub fn log_of(agent: &str, dir_name: &str) -> LogPath {
 pub struct Grown {
     pub life: Life,
     pub log: LogPath,
-    writer: Box<dyn LogWriter>,
+    /// None while something is done to the log behind everyone's back.
+    writer: Option<Box<dyn LogWriter>>,
+}
+
+/// How a log becomes shorter.
+#[derive(Debug, Clone, Copy)]
+pub enum Shorter {
+    /// The file is cut.
+    Cut,
+    /// An older copy is put in its place.
+    Replaced,
 }
 
 impl Grown {
     pub fn new(root: &Root, life: Life, agent: &str, dir_name: &str) -> Grown {
         let log = log_of(agent, dir_name);
         let writer = life.write(&*root.journal, &log);
-        Grown { life, log, writer }
+        Grown { life, log, writer: Some(writer) }
+    }
+
+    /// Takes the log back to its first commits, while nobody has it open.
+    pub fn shorten(&mut self, root: &Root, commits: usize, how: Shorter) {
+        self.writer = None;
+        self.life.forget_after(commits);
+        let path = root.path(self.log.as_str());
+        let bytes = std::fs::read(&path).unwrap();
+        let lines = bytes.split_inclusive(|byte| *byte == b'\n').take(self.life.records().len());
+        let kept: Vec<u8> = lines.flatten().copied().collect();
+        match how {
+            Shorter::Cut => {
+                let file = std::fs::File::options().write(true).open(&path).unwrap();
+                file.set_len(kept.len() as u64).unwrap();
+            }
+            Shorter::Replaced => {
+                std::fs::write(path.with_extension("old"), kept).unwrap();
+                std::fs::rename(path.with_extension("old"), &path).unwrap();
+            }
+        }
+    }
+
+    /// Takes the log up as the engine does when it loads a session.
+    pub fn take_up(&mut self, root: &Root, db: Option<&IndexDb>) {
+        self.writer = None;
+        let mut last = None;
+        let now = self.life.session.updated_at;
+        let opened = root.journal.open(&self.log, now, &mut |entry| last = Some(entry)).unwrap();
+        self.writer = Some(opened.writer);
+        if let Some(db) = db {
+            db.opened(&self.log, self.life.session.id(), last.as_ref());
+        }
+    }
+
+    /// The directory is removed, and another session begins in its place.
+    pub fn replace(&mut self, root: &Root, seed: u64, db: Option<&IndexDb>) {
+        self.writer = None;
+        std::fs::remove_dir_all(root.path(self.log.dir())).unwrap();
+        let life = Life::begin_as(seed, None, "coder", START + seed);
+        self.writer = Some(life.write(&*root.journal, &self.log));
+        self.life = life;
+        if let Some(db) = db {
+            db.committed(&self.log, self.life.session.id(), &self.life.records());
+        }
     }
 
     /// Takes a step and commits it; the index is told of it or not.
     pub fn step(&mut self, step: &Step, db: Option<&IndexDb>) {
         let Some(commit) = self.life.step(step).map(<[Record]>::to_vec) else { return };
-        append(&*self.writer, &commit);
+        append(&**self.writer.as_ref().unwrap(), &commit);
         if let Some(db) = db {
-            db.committed(&self.log, &commit);
+            db.committed(&self.log, self.life.session.id(), &commit);
         }
     }
 }

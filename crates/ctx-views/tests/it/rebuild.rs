@@ -10,7 +10,9 @@ use ctx_views::db::{
 };
 use proptest::prelude::*;
 
-use crate::indexed::{DB, Grown, LONG, START, found, log_of, names, open, post, put, started, talk, tool};
+use crate::indexed::{
+    DB, Grown, LONG, START, Shorter, found, log_of, names, open, post, put, started, talk, tool,
+};
 use crate::world::{Life, Root, Step, steps};
 
 /// Everything that can be asked of an index, in an order that does not depend on how it came to be.
@@ -228,7 +230,7 @@ fn commits_that_come_faster_than_they_are_written_are_read_from_the_log() {
     let root = Root::new();
     let db = started(&root);
     let mut session = put(&root, 1, "coder", "default", &[]);
-    db.committed(&session.log, &session.life.records());
+    db.committed(&session.log, session.life.session.id(), &session.life.records());
     // More text than may wait, at once.
     let long = format!("{} needle", "hay ".repeat(100_000));
     for _ in 0..60 {
@@ -271,6 +273,86 @@ fn a_log_that_is_shorter_than_the_index_says_is_read_again() {
     let now = all_of(&db);
     drop(db);
     assert_eq!(now, rebuilt(&root));
+}
+
+/// What search finds for `needle`, when everything has been read.
+fn needles(db: &IndexDb) -> Vec<String> {
+    db.flush();
+    assert!(db.wait_all(LONG), "{:?}", db.last_error());
+    let mut found = found(db, &SearchQuery::new(Viewer::All, "needle", 100));
+    found.sort();
+    found
+}
+
+#[test]
+fn a_log_that_was_cut_and_goes_on_is_shown_as_it_is_now_while_the_index_is_open() {
+    let ways = [Shorter::Cut, Shorter::Replaced].into_iter().flat_map(|how| [(how, 1), (how, 4), (how, 9)]);
+    for (how, later) in ways {
+        let root = Root::new();
+        let mut session = put(&root, 1, "coder", "default", &talk("needle one", "yes"));
+        let db = started(&root);
+        for text in ["needle two", "needle three"] {
+            talk(text, "yes").iter().for_each(|step| session.step(step, Some(&db)));
+        }
+        assert_eq!(needles(&db), ["needle one", "needle three", "needle two"]);
+        // As far as the end of the first exchange, and on: less than there was, as much, and more.
+        session.shorten(&root, 4, how);
+        session.take_up(&root, Some(&db));
+        for n in 0..later {
+            session.step(&talk(&format!("new needle {n}"), "yes")[n % 3], Some(&db));
+        }
+        let live = (needles(&db), all_of(&db));
+        assert_eq!(live.0[..2], ["needle one".to_owned(), "new needle 0".to_owned()], "{how:?} {later}");
+        drop(db);
+        assert_eq!(all_of(&started(&root)), live.1, "{how:?} {later}");
+        assert_eq!(rebuilt(&root), live.1, "{how:?} {later}");
+    }
+}
+
+#[test]
+fn a_log_that_was_cut_is_noticed_by_what_is_committed_even_if_nobody_said_that_it_was_taken_up() {
+    let root = Root::new();
+    let mut session = put(&root, 1, "coder", "default", &talk("needle one", "yes"));
+    let db = started(&root);
+    talk("needle two", "yes").iter().for_each(|step| session.step(step, Some(&db)));
+    assert_eq!(needles(&db).len(), 2);
+    session.shorten(&root, 4, Shorter::Cut);
+    session.take_up(&root, None);
+    session.step(&post("needle three"), Some(&db));
+    assert_eq!(needles(&db), ["needle one", "needle three"]);
+}
+
+#[test]
+fn another_session_in_the_place_of_one_that_is_gone_has_its_own_id() {
+    for (down, told) in [(true, true), (true, false), (false, true)] {
+        for posts in [1, 2, 5] {
+            let root = Root::new();
+            let mut session = put(&root, 1, "coder", "m1", &[]);
+            let mut db = started(&root);
+            for text in ["needle one", "needle two", "needle three"] {
+                talk(text, "yes").iter().for_each(|step| session.step(step, Some(&db)));
+            }
+            assert_eq!(needles(&db).len(), 3);
+            if down {
+                drop(db);
+                std::fs::remove_file(root.path(session.log.as_str())).unwrap();
+                db = started(&root);
+                std::fs::write(root.path(session.log.as_str()), b"").unwrap();
+            }
+            session.replace(&root, 7, told.then_some(&db));
+            for n in 0..posts {
+                talk(&format!("new needle {n}"), "yes").iter().for_each(|step| session.step(step, Some(&db)));
+            }
+            let wanted: Vec<String> = (0..posts).map(|n| format!("new needle {n}")).collect();
+            assert_eq!(needles(&db), wanted, "down {down}, told {told}");
+            let items = db.ask(|q| q.sessions()).unwrap();
+            assert_eq!(items.iter().map(SessionItem::id).collect::<Vec<_>>(), [session.life.session.id()]);
+            let live = all_of(&db);
+            drop(db);
+            assert_eq!(all_of(&started(&root)), live);
+            assert_eq!(rebuilt(&root), live);
+        }
+    }
 }
 
 #[test]
@@ -367,7 +449,7 @@ fn nobody_waits_for_an_index_that_is_closed() {
     let db = started(&root);
     db.close();
     let session = put(&root, 1, "coder", "default", &[]);
-    db.committed(&session.log, &session.life.records());
+    db.committed(&session.log, session.life.session.id(), &session.life.records());
     db.flush();
     assert!(db.ask(|q| q.sessions()).unwrap().is_empty());
     db.close();
@@ -390,6 +472,18 @@ enum Event {
     Reindex {
         of: usize,
     },
+    /// The log goes back to an earlier commit, with the index open or not, and is taken up again.
+    Shorten {
+        of: usize,
+        commits: usize,
+        how: Shorter,
+        down: bool,
+    },
+    /// Another session begins in the place of this one.
+    Replace {
+        of: usize,
+        down: bool,
+    },
 }
 
 fn events() -> impl Strategy<Value = Vec<Event>> {
@@ -401,12 +495,17 @@ fn events() -> impl Strategy<Value = Vec<Event>> {
         1 => Just(Event::Delete),
         1 => (0usize..3).prop_map(|of| Event::Move { of }),
         1 => (0usize..3).prop_map(|of| Event::Reindex { of }),
+        2 => (0usize..3, 1usize..12, prop::bool::ANY, prop::bool::ANY).prop_map(|(of, commits, cut, down)| {
+            let how = if cut { Shorter::Cut } else { Shorter::Replaced };
+            Event::Shorten { of, commits, how, down }
+        }),
+        1 => (0usize..3, prop::bool::ANY).prop_map(|(of, down)| Event::Replace { of, down }),
     ];
     prop::collection::vec(event, 1..80)
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(12))]
+    #![proptest_config(ProptestConfig::with_cases(16))]
 
     #[test]
     fn whatever_happens_the_index_becomes_what_the_logs_say(before in steps(20), events in events()) {
@@ -417,7 +516,7 @@ proptest! {
         source.live(&before);
         sessions.push(Grown::new(&root, source.fork(8, "s2"), "coder", "s2"));
         let mut db = started(&root);
-        let mut moves = 0;
+        let (mut moves, mut seed) = (0, 100);
         for event in events {
             match event {
                 Event::Step { of, step, told } => sessions[of].step(&step, told.then_some(&db)),
@@ -438,14 +537,42 @@ proptest! {
                     sessions[of].log = to;
                 }
                 Event::Reindex { of } => db.reindex(&sessions[of].log),
+                Event::Shorten { of, commits, how, down: false } => {
+                    sessions[of].shorten(&root, commits, how);
+                    sessions[of].take_up(&root, Some(&db));
+                }
+                Event::Shorten { of, commits, how, down: true } => {
+                    drop(db);
+                    sessions[of].shorten(&root, commits, how);
+                    db = started(&root);
+                    sessions[of].take_up(&root, Some(&db));
+                }
+                Event::Replace { of, down: false } => {
+                    seed += 1;
+                    sessions[of].replace(&root, seed, Some(&db));
+                }
+                Event::Replace { of, down: true } => {
+                    seed += 1;
+                    drop(db);
+                    sessions[of].replace(&root, seed, None);
+                    db = started(&root);
+                }
             }
         }
-        // The last records of a session may be among those that the index was not told of.
-        drop(db);
-        let db = started(&root);
+        // The last records of a session may be among those that the index was not told of: taking it up tells.
+        for session in &mut sessions {
+            session.take_up(&root, Some(&db));
+        }
+        db.flush();
+        prop_assert!(db.wait_all(LONG));
         let live = all_of(&db);
         drop(db);
-        prop_assert_eq!(live, rebuilt(&root));
+        let db = started(&root);
+        let restarted = all_of(&db);
+        drop(db);
+        let whole = rebuilt(&root);
+        prop_assert_eq!(live, whole);
+        prop_assert_eq!(restarted, rebuilt(&root));
     }
 }
 

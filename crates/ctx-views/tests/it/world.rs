@@ -264,6 +264,16 @@ impl Life {
         Life { session, commits, ids, now: self.now }
     }
 
+    /// Goes back to its first commits: what came after them never was.
+    pub fn forget_after(&mut self, commits: usize) {
+        self.commits.truncate(commits.max(1));
+        let records = self.records();
+        self.session = Session::new(self.session.meta.clone(), 0, records[0].time);
+        for record in &records[1..] {
+            self.session.apply(record);
+        }
+    }
+
     /// Lives through the steps; those that the rules refuse change nothing.
     pub fn live(&mut self, steps: &[Step]) {
         for step in steps {
