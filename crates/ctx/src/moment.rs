@@ -4,18 +4,27 @@ use std::str::FromStr;
 
 use ctx_session::Timestamp;
 
-/// A point in time, or a length of time before now.
+/// A point in time, or a length of time from now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Moment {
     At(Timestamp),
-    Ago { millis: u64 },
+    Span { millis: u64 },
 }
 
 impl Moment {
+    /// Where a length of time lies in the past.
     pub fn seen_from(self, now: Timestamp) -> Timestamp {
         match self {
             Moment::At(time) => time,
-            Moment::Ago { millis } => Timestamp::from_millis(now.as_millis().saturating_sub(millis)),
+            Moment::Span { millis } => Timestamp::from_millis(now.as_millis().saturating_sub(millis)),
+        }
+    }
+
+    /// Where it lies in the future.
+    pub fn ahead_of(self, now: Timestamp) -> Timestamp {
+        match self {
+            Moment::At(time) => time,
+            Moment::Span { millis } => Timestamp::from_millis(now.as_millis().saturating_add(millis)),
         }
     }
 }
@@ -25,13 +34,13 @@ impl FromStr for Moment {
 
     fn from_str(text: &str) -> Result<Moment, String> {
         let text = text.trim();
-        ago(text).or_else(|| at(text)).ok_or_else(|| {
+        span(text).or_else(|| at(text)).ok_or_else(|| {
             "write a date (2026-11-15, 2026-11-15 06:00) or a time before now (30m, 12h, 7d, 4w)".to_owned()
         })
     }
 }
 
-fn ago(text: &str) -> Option<Moment> {
+fn span(text: &str) -> Option<Moment> {
     let unit = match text.chars().last()? {
         's' => 1_000,
         'm' => 60_000,
@@ -41,7 +50,7 @@ fn ago(text: &str) -> Option<Moment> {
         _ => return None,
     };
     let count: u64 = text.get(..text.len() - 1)?.parse().ok()?;
-    Some(Moment::Ago { millis: count.checked_mul(unit)? })
+    Some(Moment::Span { millis: count.checked_mul(unit)? })
 }
 
 fn at(text: &str) -> Option<Moment> {

@@ -24,6 +24,9 @@ pub struct NewToken {
     /// For another user: the daemon's owner alone may.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub uid: Option<u32>,
+    /// When it stops being good, in epoch milliseconds. Without: when it is revoked.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub expires_at: Option<u64>,
 }
 
 /// A new token. The secret is shown this once; only its hash is kept.

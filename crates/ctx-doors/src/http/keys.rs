@@ -47,7 +47,7 @@ pub(super) async fn create(
             return Err(Refusal::new(ctx_session::Code::Eacces, message).into());
         }
     };
-    let made = api.access.make_token(stands_for, new.label, None, api.engine.new_id()).await?;
+    let made = api.access.make_token(stands_for, new.label, new.expires_at, api.engine.new_id()).await?;
     Ok((StatusCode::CREATED, Json(made)))
 }
 

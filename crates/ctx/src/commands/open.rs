@@ -1,13 +1,15 @@
 //! `ctx open`: the daemon's page in a browser, signed in by a code that is good once.
 //!
 //! The code is never an argument of a process, where others could see it: the browser is given a private file that
-//! leads to the page.
+//! leads to the page. Nobody waits for the browser to be closed.
 
 use std::io::Write;
 use std::net::SocketAddr;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
 
 use ctx_api::http::{Code as LoginCode, NewCode, Status};
 use ctx_session::Code;
@@ -19,11 +21,15 @@ use crate::root::{Root, xdg};
 
 /// What opens pages on a desktop, best first.
 const OPENERS: [&str; 3] = ["xdg-open", "sensible-browser", "x-www-browser"];
+/// An opener that has no browser says so within this time.
+const FAILS_WITHIN: Duration = Duration::from_secs(1);
+const LOOK_AGAIN: Duration = Duration::from_millis(10);
 
 /// Open the daemon's page in a browser
 ///
 /// Makes a code that is good once and for 60 seconds, and opens the page with it; the page trades it for a token that
-/// lives as long as the browser's tab. Without a browser the address is printed instead.
+/// lives as long as the browser's tab, a week at most. $BROWSER names the browser, as a list with `:` between and `%s`
+/// for the page; it is left running. Without a browser the address is printed instead.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -94,23 +100,60 @@ fn leading_to(page: &str) -> Result<PathBuf, Failure> {
 
 /// Whether a browser took it.
 fn open(file: &Path) -> bool {
-    let own = set("BROWSER").map(|names| names.to_string_lossy().into_owned());
-    let own: Vec<String> = own.iter().flat_map(|names| names.split(':')).map(str::to_owned).collect();
-    let openers = own.iter().map(String::as_str).chain(OPENERS);
-    openers.filter(|opener| !opener.is_empty()).any(|opener| {
-        let started = Command::new(opener)
-            .arg(file)
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .status();
-        started.is_ok_and(|status| status.success())
-    })
+    let own = set("BROWSER").map(|names| names.to_string_lossy().into_owned()).unwrap_or_default();
+    own.split(':').chain(OPENERS).filter_map(|opener| command(opener, file)).any(takes)
+}
+
+/// An opener with its page; None if it is empty. `%s` stands for the page, which else comes last.
+fn command(opener: &str, file: &Path) -> Option<Command> {
+    let mut words = opener.split_whitespace();
+    let mut command = Command::new(words.next()?);
+    let mut given = false;
+    for word in words {
+        given |= word == "%s";
+        if word == "%s" {
+            command.arg(file)
+        } else {
+            command.arg(word)
+        };
+    }
+    if !given {
+        command.arg(file);
+    }
+    Some(command)
+}
+
+/// Starts it, out of reach of this terminal's keys. One that fails does so at once; one that goes on is a browser.
+fn takes(mut command: Command) -> bool {
+    let quiet = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    let Ok(mut browser) = quiet.process_group(0).spawn() else { return false };
+    let begun = Instant::now();
+    loop {
+        match browser.try_wait() {
+            Ok(Some(status)) => return status.success(),
+            Ok(None) if begun.elapsed() < FAILS_WITHIN => std::thread::sleep(LOOK_AGAIN),
+            // It goes on, and ends with nobody waiting for it.
+            Ok(None) | Err(_) => return true,
+        }
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_page_goes_where_the_browser_wants_it() {
+        let args = |opener: &str| {
+            let command = command(opener, Path::new("/p"))?;
+            let words = std::iter::once(command.get_program()).chain(command.get_args());
+            Some(words.map(|word| word.to_string_lossy().into_owned()).collect::<Vec<_>>().join(" "))
+        };
+        assert_eq!(args("firefox").as_deref(), Some("firefox /p"));
+        assert_eq!(args("chromium --new-window").as_deref(), Some("chromium --new-window /p"));
+        assert_eq!(args("w %s -x").as_deref(), Some("w /p -x"));
+        assert_eq!(args("  "), None);
+    }
 
     #[test]
     fn an_address_for_all_is_asked_at_home() {

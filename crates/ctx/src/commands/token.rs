@@ -7,17 +7,23 @@ use ctx_session::Timestamp;
 
 use crate::client::Api;
 use crate::failure::Failure;
-use crate::output;
+use crate::moment::Moment;
+use crate::output::{self, Paint};
 use crate::root::Root;
+use crate::table::{self, Cell};
+use crate::words;
 
 /// Make, list and revoke tokens for the HTTP API
 ///
-/// A token stands for you: who has it can do over HTTP what you can do here. Only its hash is kept.
+/// A token stands for you: who has it can do over HTTP what you can do here. Only its hash is kept. It is good until it
+/// is revoked or, where it was made so, until it expires. What signs in by `ctx open` is listed as `browser`, and
+/// expires after a week.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
   TOKEN=$(ctx token new --label laptop)
   curl -H \"Authorization: Bearer $TOKEN\" http://127.0.0.1:7300/api/v1/status
+  ctx token new --label ci --expires 30d
   ctx token list
   ctx token revoke 01K9ZZ3F0Q6M8B5V4X2C7D1E0R")]
 pub struct Args {
@@ -32,6 +38,9 @@ enum What {
         /// What it is for, to know it by in the list
         #[arg(long, value_name = "TEXT")]
         label: Option<String>,
+        /// When it stops being good: a length of time (12h, 30d, 4w) or a date, in UTC [default: never]
+        #[arg(long, value_name = "WHEN", value_parser = end)]
+        expires: Option<Moment>,
         /// For another user; only the daemon's owner may
         #[arg(long, value_name = "UID")]
         uid: Option<u32>,
@@ -52,8 +61,9 @@ enum What {
 pub fn run(args: Args, root: &Root) -> Result<(), Failure> {
     let api = Api::new(root);
     match args.what {
-        What::New { label, uid } => {
-            let made: TokenMade = api.post_with("/tokens", &NewToken { label, uid })?;
+        What::New { label, expires, uid } => {
+            let expires_at = expires.map(|end| end.ahead_of(words::now()).as_millis());
+            let made: TokenMade = api.post_with("/tokens", &NewToken { label, uid, expires_at })?;
             let mut out = output::stdout();
             writeln!(out, "{}", made.token)?;
             out.flush()?;
@@ -75,17 +85,23 @@ fn list(tokens: List<Token>, json: bool) -> Result<(), Failure> {
     if json {
         return output::json(&tokens.items);
     }
+    let when = |millis: u64| words::date_time(Timestamp::from_millis(millis));
+    let row = |token: Token| {
+        let expires = token.expires_at.map_or_else(|| "never".to_owned(), when);
+        let label = output::one_line(&token.label.unwrap_or_default());
+        [token.id, token.uid.to_string(), when(token.created_at), expires, label].map(Cell::new).into()
+    };
+    let rows: Vec<Vec<Cell>> = tokens.items.into_iter().map(row).collect();
     let mut out = output::stdout();
-    for token in tokens.items {
-        let made = Timestamp::from_millis(token.created_at);
-        writeln!(
-            out,
-            "{}  {made}  uid {}  {}",
-            token.id,
-            token.uid,
-            output::one_line(&token.label.unwrap_or_default())
-        )?;
-    }
+    let head = ["ID", "UID", "CREATED", "EXPIRES", "LABEL"];
+    out.write_all(table::render(&head, rows, output::width(), Paint::for_stdout()).as_bytes())?;
     out.flush()?;
     Ok(())
+}
+
+/// When a token ends, as it is typed.
+fn end(text: &str) -> Result<Moment, String> {
+    let wrong =
+        |_| "write a length of time (12h, 30d, 4w) or a date (2026-11-15, 2026-11-15 06:00)".to_owned();
+    text.parse().map_err(wrong)
 }

@@ -11,7 +11,7 @@ fn a_token_is_printed_alone_works_and_ends_with_its_revocation() {
     assert_eq!(http.get("/status")["sessions"], 0);
     let listed = http.daemon.ctx(&["token", "list"]).ok();
     assert!(!listed.contains(&http.token), "the list shows no secret");
-    let id = listed.split_whitespace().next().expect("an id").to_owned();
+    let id = listed.lines().nth(1).and_then(|row| row.split_whitespace().next()).expect("an id").to_owned();
     http.daemon.ctx(&["token", "revoke", &id]).ok();
     assert_eq!(http.call("GET", "/status", None).code(401), "EKEYREJECTED");
     assert!(http.daemon.ctx(&["token", "revoke", &id]).fails(1).contains("no such token"));

@@ -24,3 +24,4 @@ mod queue;
 mod reading;
 mod search;
 mod support;
+mod token;

@@ -39,3 +39,32 @@ fn open_gives_the_browser_a_private_file_and_prints_the_address_without_one() {
     assert!(trade().contains("EKEYREJECTED"), "once");
     assert!(!daemon.log().contains(code), "and in no log");
 }
+
+#[test]
+fn open_waits_for_no_browser_and_prints_the_address_when_none_takes_it() {
+    let daemon = build().arg("--listen").arg("127.0.0.1:0").start();
+    let script = |name: &str, text: &str| {
+        let path = daemon.path(name);
+        std::fs::write(&path, format!("#!/bin/sh\nPATH=/usr/bin:/bin\n{text}\n")).unwrap();
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
+        path.to_str().unwrap().to_owned()
+    };
+    let pid = daemon.path("pid");
+    let stays = script("stays", &format!("echo $$ >{0}.new; mv {0}.new {0}; exec sleep 600", pid.display()));
+    let broken = script("broken", "exit 3");
+    let open = |browser: &str| {
+        let mut command = daemon.command(&["open"]);
+        // Of this machine's own openers none is asked.
+        testkit::finish(command.env("BROWSER", browser).env("PATH", "/nonexistent"))
+    };
+    let opened = open(&format!("/nonexistent/browser:{broken}:{stays}"));
+    assert_eq!((opened.code, opened.stdout.as_str()), (0, ""), "{}", opened.stderr);
+    assert!(opened.stderr.contains("opened http://127.0.0.1:"), "{}", opened.stderr);
+    let browser: i32 = std::fs::read_to_string(&pid).unwrap().trim().parse().unwrap();
+    let browser = rustix::process::Pid::from_raw(browser).unwrap();
+    rustix::process::kill_process(browser, rustix::process::Signal::KILL).expect("it goes on by itself");
+    for none in ["/nonexistent/browser", &broken, " : "] {
+        let printed = open(none).ok();
+        assert!(printed.contains("/api/v1/docs#code="), "{printed}");
+    }
+}

@@ -120,6 +120,9 @@ impl Access {
         expires_at: Option<u64>,
         id: Ulid,
     ) -> Result<TokenMade, Refusal> {
+        if expires_at.is_some_and(|end| end <= self.now().as_millis()) {
+            return Err(Refusal::invalid("expires_at", "a token that ends in the past is good for nothing"));
+        }
         if label.as_ref().is_some_and(|label| label.len() > LABEL_BYTES_MAX) {
             return Err(Refusal::invalid("label", format!("a label has at most {LABEL_BYTES_MAX} bytes")));
         }
