@@ -80,6 +80,78 @@ async def overflow():
     await ws.close()
 
 
+async def reread():
+    """After a gap: the messages since the last one that is known, page by page, and live ones, make up all of it once."""
+    session = talk()
+    ws, welcome = await attach(session)
+    epoch, seqs = welcome["payload"]["epoch"], welcome["payload"]["server_seq"]
+    api.post(session, script({"text": "known"}))
+    last = [f["payload"]["id"] for f in await done(ws) if f["type"] == "message"][-1]
+    await ws.close()
+    read = {"tool": {"name": "fs.list", "input": {"path": "/work"}}}
+    for n in range(20):
+        api.post(session, script({"text": f"{n} " + "x" * 4000}, read, {"text": f"{n} done"}))
+        while api.ok("GET", f"/sessions/{session}")["state"] != "idle":
+            time.sleep(0.01)
+    ws, closing = await attach(session, epoch=epoch, **seqs)
+    assert closing["payload"]["code"] == "resume_failed", closing
+    ws, _ = await attach(session)
+    # Something goes on while it is read.
+    api.post(session, script({"text": "live "}, {"sleep_ms": 200}, {"text": "text"}, read, {"text": "the end"}))
+    missed, place = [], f"since={last}"
+    while True:
+        page = api.ok("GET", f"/sessions/{session}/messages?limit=7&{place}")
+        missed += [(m["id"], m["role"]) for m in page["items"]]
+        if page["next"] is None:
+            break
+        place = f"cursor={page['next']}"
+    assert len(missed) == len(set(missed)) >= 20 * 5, len(missed)
+    roles = {"tool_started": "assistant", "tool_finished": "tool"}
+    live = []
+    for got in await done(ws):
+        payload = got["payload"]
+        if got["type"] in roles:
+            live.append((payload["call_id"], roles[got["type"]]))
+        elif got["type"] == "message" and payload["content"]:
+            live.append((payload["id"], payload["role"]))
+    everything = [(m["id"], m["role"]) for m in api.messages(session)]
+    after = everything[[m[0] for m in everything].index(last) + 1:]
+    assert missed + [m for m in live if m not in missed] == after
+    await ws.close()
+
+
+async def disk_full():
+    """Says which session runs; the disk is filled then, and freed. Every frame comes, and the run's end says why."""
+    session = talk()
+    ws, welcome = await attach(session)
+    read = {"tool": {"name": "fs.list", "input": {"path": "/work"}}}
+    steps = [step for _ in range(50) for step in ({"sleep_ms": 60}, {"text": "y" * 8000}, read)]
+    api.post(session, script(*steps))
+    frames = await until(ws, "tool_finished")
+    print(session, flush=True)
+    frames += await done(ws)
+    error = frames[-1]["payload"]["error"]
+    assert (error["code"], error["reason"]) == ("ENOSPC", "disk_full"), error
+    for channel in ("output", "events"):
+        seqs = [f["seq"] for f in frames if f["channel"] == channel]
+        first = welcome["payload"]["server_seq"][channel] + 1
+        assert seqs == list(range(first, first + len(seqs))), channel
+    await until(ws, "session.state")
+    api.post(session, script({"text": "there is room again"}))
+    await done(ws)
+    await ws.close()
+
+
+async def failed():
+    """The session that is named has failed."""
+    session = sys.argv[2]
+    for query in ("", "?mode=observe"):
+        ws, welcome = await attach(session, query)
+        assert welcome["payload"]["state"] == "failed", welcome
+        closing = (await until(ws, "closing"))[-1]
+        assert closing["payload"] == {"code": "session_failed", "reason": "session_failed"}, closing
+
+
 async def expired():
     """Away for longer than frames are kept."""
     session = talk()

@@ -50,6 +50,11 @@ impl DaemonBuilder {
         self
     }
 
+    /// Where it will run.
+    pub fn place(&self) -> &Place {
+        &self.place
+    }
+
     /// Starts it and waits until its sockets answer.
     pub fn start(self) -> TestDaemon {
         let DaemonBuilder { place, environment, args } = self;

@@ -7,12 +7,14 @@
 mod daemon;
 mod place;
 mod pty;
+mod small_disk;
 
 use std::time::{Duration, Instant};
 
 pub use daemon::{DaemonBuilder, TestDaemon};
 pub use place::{Outcome, Place, finish};
 pub use pty::Pty;
+pub use small_disk::{ReadOnly, SmallDisk};
 
 /// How long anything may take before a test gives up. Two suites at once on two busy cores stay far below it.
 pub const DEADLINE: Duration = Duration::from_secs(60);

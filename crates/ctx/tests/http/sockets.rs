@@ -21,6 +21,11 @@ fn more_than_is_kept_is_resume_failed() {
 }
 
 #[test]
+fn what_is_read_again_after_a_gap_is_exactly_what_was_missed() {
+    reattach(&Http::of(builder().env("CTX_LIMITS_REATTACH_BYTES", "100000")), "reread");
+}
+
+#[test]
 fn longer_than_is_kept_is_resume_failed() {
     reattach(&Http::of(builder().env("CTX_LIMITS_REATTACH_MS", "300")), "expired");
 }

@@ -78,6 +78,54 @@ fn at_the_operators_limit_a_message_waits_too() {
 }
 
 #[test]
+fn sixteen_run_across_projects_and_the_seventeenth_waits() {
+    let http = Http::start();
+    let projects: Vec<String> = (0..5).map(|n| format!("p{n}")).collect();
+    for project in &projects {
+        let dir = http.daemon.path(project);
+        std::fs::create_dir_all(dir.join(".ctx")).unwrap();
+        let file = format!("version: 1\nproject: {project}\nprimary:\n  model: debug:script\n");
+        std::fs::write(dir.join(".ctx/project.yaml"), file).unwrap();
+        http.call("POST", "/projects", Some(&json!({ "directory": dir }).to_string())).json(201);
+    }
+    let session = |project: &str| {
+        let made = http.call("POST", &format!("/projects/{project}/sessions"), Some("{}")).json(201);
+        made["id"].as_str().unwrap().to_owned()
+    };
+    let mut running = Vec::new();
+    for project in projects.iter().take(4) {
+        for _ in 0..4 {
+            let id = session(project);
+            assert_eq!(http.post(&id, ENDLESS)["state"], "running", "{} run", running.len());
+            running.push(id);
+        }
+    }
+    let late = session("p4");
+    let posted = http.post(&late, "later");
+    assert_eq!(posted["state"], "queued", "nothing of its own project runs");
+    let shown = http.get(&format!("/sessions/{late}"));
+    assert_eq!(
+        (&shown["reason"], &shown["limit"]["scope"]),
+        (&json!("concurrency_limit"), &json!("per_operator"))
+    );
+    assert_eq!(http.get(&path(&late, "messages"))["items"][0]["content"], "later", "it is kept");
+    assert_eq!(http.call("POST", &path(&late, "resume"), None).code(409), "EBUSY", "still no slot");
+    // Who stands for someone else is not counted with them.
+    let other = http.call("POST", "/tokens", Some(r#"{"uid":54321}"#)).json(201)["token"]
+        .as_str()
+        .unwrap()
+        .to_owned();
+    let theirs = http.call_as(&other, "POST", "/projects/default/sessions", Some("{}")).json(201);
+    let theirs = path(theirs["id"].as_str().unwrap(), "messages");
+    let posted_too = http.call_as(&other, "POST", &theirs, Some(r#"{"text":"x"}"#)).json(202);
+    assert_eq!(posted_too["state"], "running");
+    http.call("DELETE", &format!("/sessions/{}?confirm=true", running[0]), None).json(204);
+    assert_eq!(http.state(&late), "queued", "nothing starts by itself");
+    assert_eq!(http.call("POST", &path(&late, "resume"), None).json(202)["run_id"], posted["run_id"]);
+    http.wait_for(&late, "idle");
+}
+
+#[test]
 fn creating_sessions_asks_no_limit() {
     let (http, _, _) = full();
     let more: Vec<String> = (0..3).map(|_| http.session("{}")).collect();

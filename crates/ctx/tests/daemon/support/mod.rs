@@ -4,13 +4,12 @@ mod client;
 mod daemon;
 mod http;
 mod log;
-mod small_disk;
 
 pub use client::{Client, connect, ids, kinds, text_of};
 pub use daemon::Daemon;
 pub use http::Answer;
 pub use log::{Log, read_messages};
-pub use small_disk::{ReadOnly, SmallDisk};
+pub use testkit::{ReadOnly, SmallDisk};
 
 use std::time::{Duration, Instant};
 

@@ -14,7 +14,7 @@ mod proposals;
 mod races;
 mod races_answers;
 mod rollback;
-mod seed;
+pub mod seed;
 
 use std::io::{Read, Write};
 use std::net::TcpStream;

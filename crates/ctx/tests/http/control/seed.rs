@@ -79,17 +79,21 @@ use super::{daemon, path, script, text};
 
 #[test]
 fn every_line_names_a_test_that_is_there() {
+    assert!(lines_with_tests(include_str!("seed.rs")) > 50);
+}
+
+/// Checks that the lines `//! - …: module::test` of a source name tests of `tests/http`; how many there are.
+pub fn lines_with_tests(source: &str) -> usize {
     let tests = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/http");
-    let lines: Vec<&str> =
-        include_str!("seed.rs").lines().filter(|line| line.starts_with("//! - ")).collect();
-    assert!(lines.len() > 50, "{}", lines.len());
-    for line in lines {
+    let lines: Vec<&str> = source.lines().filter(|line| line.starts_with("//! - ")).collect();
+    for line in &lines {
         let (_, named) = line.rsplit_once(": ").unwrap_or_else(|| panic!("no test: {line}"));
         let (module, test) = named.rsplit_once("::").unwrap_or_else(|| panic!("no test: {line}"));
         let file = tests.join(module.replace("::", "/")).with_extension("rs");
         let source = std::fs::read_to_string(&file).unwrap_or_else(|error| panic!("{line}: {error}"));
         assert!(source.contains(&format!("#[test]\nfn {test}()")), "{line}");
     }
+    lines.len()
 }
 
 #[test]

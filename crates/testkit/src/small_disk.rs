@@ -5,13 +5,14 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+#[derive(Debug)]
 pub struct SmallDisk {
     at: PathBuf,
 }
 
 #[track_caller]
 fn run(command: &mut Command) {
-    let done = command.output().unwrap();
+    let done = command.output().expect("a command of the system runs");
     assert!(
         done.status.success(),
         "{command:?}: {} (this test needs root)",
@@ -21,7 +22,7 @@ fn run(command: &mut Command) {
 
 impl SmallDisk {
     pub fn mount(at: &Path, kib: usize) -> SmallDisk {
-        std::fs::create_dir_all(at).unwrap();
+        std::fs::create_dir_all(at).expect("a place for the disk");
         let options = format!("size={kib}k,mode=755");
         run(Command::new("mount").args(["-t", "tmpfs", "-o", &options, "ctx-test"]).arg(at));
         SmallDisk { at: at.to_owned() }
@@ -33,14 +34,14 @@ impl SmallDisk {
 
     /// Takes every byte that is left.
     pub fn fill(&self) {
-        let mut file = File::options().create(true).append(true).open(self.ballast()).unwrap();
+        let mut file = File::options().create(true).append(true).open(self.ballast()).expect("the ballast");
         for size in [64 * 1024, 4096, 1] {
             while file.write_all(&vec![0; size]).is_ok() {}
         }
     }
 
     pub fn free(&self) {
-        std::fs::remove_file(self.ballast()).unwrap();
+        std::fs::remove_file(self.ballast()).expect("the ballast goes");
     }
 
     pub fn read_only(&self, read_only: bool) {
@@ -57,6 +58,7 @@ impl Drop for SmallDisk {
 }
 
 /// A directory that cannot be written to, as long as this lives.
+#[derive(Debug)]
 pub struct ReadOnly {
     at: PathBuf,
 }
