@@ -167,7 +167,7 @@ fn no_agent(agent: &Name, error: ControlError) -> Refusal {
     match error {
         ControlError::NoDirectory { dir } => {
             let message = format!("no agent `{agent}`: there is no {dir}");
-            Refusal { field: Some("agent"), ..Refusal::new(Code::Enoent, message) }
+            Refusal::new(Code::Enoent, message).blaming("agent")
         }
         other => other.into(),
     }

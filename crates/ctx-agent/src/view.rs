@@ -87,7 +87,7 @@ impl ViewError {
 
 impl From<ViewError> for Refusal {
     fn from(error: ViewError) -> Refusal {
-        Refusal { field: Some("cwd"), ..Refusal::new(error.code(), error.to_string()) }
+        Refusal::new(error.code(), error.to_string()).blaming("cwd")
     }
 }
 

@@ -138,5 +138,9 @@ impl Shells {
 
 /// What a shell refuses, in the words of every door.
 pub(crate) fn refusal(error: &ShellError) -> Refusal {
-    Refusal::new(error.code(), error.to_string())
+    let refusal = Refusal::new(error.code(), error.to_string());
+    match error {
+        ShellError::Invalid { field, .. } => refusal.blaming(*field),
+        _ => refusal,
+    }
 }

@@ -54,7 +54,12 @@ impl CommitError {
 
 /// What a log that could not be opened means for whoever asked.
 pub fn journal_refusal(error: &JournalError) -> Refusal {
-    Refusal::new(error.code(), error.to_string())
+    let refusal = Refusal::new(error.code(), error.to_string());
+    match error {
+        // The one fault of a log that is the caller's: a place to fork from.
+        JournalError::InsideCommand { .. } => refusal.blaming("resume_from"),
+        _ => refusal,
+    }
 }
 
 fn append_error(error: AppendError) -> CommitError {

@@ -5,6 +5,7 @@ use std::sync::atomic::Ordering;
 
 use ctx_journal::{Journal, Owner};
 use ctx_session::admission::Counts;
+use ctx_session::command::Change;
 use ctx_session::record::{CancelReason, Scope};
 use ctx_session::rules::{Create, check_message, create};
 use ctx_session::{
@@ -138,9 +139,15 @@ impl Engine {
         self.inner.registry.count()
     }
 
-    /// Sessions that are loaded at the moment.
+    /// Sessions that are loaded at the moment, whoever's they are.
     pub fn loaded_count(&self) -> usize {
         lock(&self.inner.active).len()
+    }
+
+    /// Of these, those that this caller may see.
+    pub fn loaded_for(&self, caller: Caller) -> usize {
+        let loaded: Vec<SessionId> = lock(&self.inner.active).keys().copied().collect();
+        loaded.into_iter().filter(|id| self.find(caller, *id).is_ok()).count()
     }
 
     /// Whether this caller may see a session of this owner. The daemon's owner sees all.
@@ -329,27 +336,12 @@ impl Engine {
         self.ask(id, || Ask::End { by: caller.uid }).await.map(drop)
     }
 
-    pub async fn rename(&self, caller: Caller, id: SessionId, title: &str) -> Result<(), Refusal> {
-        self.find(caller, id)?;
-        self.ask(id, || Ask::Rename { title: title.to_owned() }).await.map(drop)
-    }
-
-    /// Puts a session away, or brings it back.
-    pub async fn archive(&self, caller: Caller, id: SessionId, archived: bool) -> Result<(), Refusal> {
-        self.find(caller, id)?;
-        self.ask(id, || Ask::Archive { archived, by: caller.uid }).await.map(drop)
-    }
-
-    /// Sets or clears the sticky model. One that does not exist is refused.
-    pub async fn set_model(
-        &self,
-        caller: Caller,
-        id: SessionId,
-        model: Option<String>,
-    ) -> Result<(), Refusal> {
+    /// Sets a session's title, its sticky model, and whether it is put away: all that is named, or nothing. A model that
+    /// does not exist is refused.
+    pub async fn change(&self, caller: Caller, id: SessionId, change: Change) -> Result<(), Refusal> {
         let summary = self.find(caller, id)?;
-        if let (Some(_), Some(agent)) = (&model, summary.meta.agent.clone()) {
-            let (inner, model) = (self.inner.clone(), model.clone());
+        if let (Some(Some(model)), Some(agent)) = (&change.model, summary.meta.agent.clone()) {
+            let (inner, model) = (self.inner.clone(), Some(model.clone()));
             let checked = tokio::task::spawn_blocking(move || {
                 let ask = Prepare {
                     agent,
@@ -364,7 +356,8 @@ impl Engine {
             });
             checked.await.map_err(|error| Refusal::new(Code::Eio, error.to_string()))??;
         }
-        self.ask(id, || Ask::SetModel { model: model.clone() }).await.map(drop)
+        let change = Change { by: caller.uid, ..change };
+        self.ask(id, || Ask::Change(change.clone())).await.map(drop)
     }
 
     /// The session as it is now.

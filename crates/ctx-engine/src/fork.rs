@@ -114,7 +114,7 @@ async fn copy(
     at: Option<u64>,
     time: Timestamp,
 ) -> Result<Copied, Refusal> {
-    let bad = |error: ctx_journal::BadLogPath| Refusal::new(Code::Einval, error.to_string());
+    let bad = |error: ctx_journal::BadLogPath| Refusal::invalid("name", error.to_string());
     let (meta, _) = fork.records(&source.meta, 0);
     let shelf =
         Shelf::of(&meta).ok_or_else(|| Refusal::invalid("scope", "a fork needs a place to be kept"))?;

@@ -55,7 +55,18 @@ impl Engine {
     ) -> Result<T, Refusal> {
         let missing = || Refusal::new(Code::Eio, "there is no index; see the daemon's log");
         let index = self.behind().index().ok_or_else(missing)?;
-        index.ask(query).map_err(|error| Refusal::new(error.code(), error.to_string()))
+        index.ask(query).map_err(|error| {
+            let refusal = Refusal::new(error.code(), error.to_string());
+            match error {
+                DbError::BadCursor { .. } => refusal.blaming("cursor"),
+                DbError::BadQuery { .. } => refusal.blaming("q"),
+                DbError::Log(_)
+                | DbError::Sqlite { .. }
+                | DbError::Io { .. }
+                | DbError::OtherVersion { .. }
+                | DbError::View(_) => refusal,
+            }
+        })
     }
 
     /// A page of the audit log, and where the next begins.

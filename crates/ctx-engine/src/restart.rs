@@ -17,7 +17,7 @@ impl Engine {
         let old = self.find(caller, id)?;
         if old.meta.scope == Scope::Temp {
             let message = "a temp session lives as long as its connection: connect again for a new one";
-            return Err(Refusal::new(Code::Einval, message));
+            return Err(Refusal::invalid("id", message));
         }
         let engine = self.clone();
         // A task of its own: a client that goes must not leave half of this done.
@@ -68,7 +68,7 @@ impl Engine {
     /// The session's agent; of a project's session, the project's primary as it is called now.
     async fn agent_now(&self, caller: Caller, old: &Summary) -> Result<Name, Refusal> {
         let own = old.meta.agent.clone();
-        let own = own.ok_or_else(|| Refusal::new(Code::Einval, "this session has no agent"))?;
+        let own = own.ok_or_else(|| Refusal::invalid("id", "this session has no agent"))?;
         if old.meta.dsl_snapshot.is_none() {
             return Ok(own);
         }

@@ -2,6 +2,7 @@
 //!
 //! Clients act on codes, people read messages. Doors translate a [`Code`]; none invents its own.
 
+use std::borrow::Cow;
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
@@ -113,20 +114,28 @@ impl fmt::Display for Code {
 pub struct Refusal {
     pub code: Code,
     pub message: String,
-    /// Which field of the request is to blame, where one is.
-    pub field: Option<&'static str>,
+    /// Which field of the request is to blame, where one is: always for bad input.
+    pub field: Option<Cow<'static, str>>,
     /// Where in which file, when a project's files are to blame.
     pub problems: Vec<Problem>,
 }
 
 impl Refusal {
     pub fn new(code: Code, message: impl Into<String>) -> Self {
-        Refusal { code, message: message.into(), field: None, problems: Vec::new() }
+        // Bad input is [`Refusal::invalid`]; what comes here with that code from elsewhere is the request as a whole.
+        let field = (code == Code::Einval).then_some(Cow::Borrowed("request"));
+        Refusal { code, message: message.into(), field, problems: Vec::new() }
     }
 
     /// Bad input in a named field.
-    pub fn invalid(field: &'static str, message: impl Into<String>) -> Self {
-        Refusal { field: Some(field), ..Refusal::new(Code::Einval, message) }
+    pub fn invalid(field: impl Into<Cow<'static, str>>, message: impl Into<String>) -> Self {
+        Refusal::new(Code::Einval, message).blaming(field)
+    }
+
+    /// The same, with the field that is to blame.
+    #[must_use]
+    pub fn blaming(self, field: impl Into<Cow<'static, str>>) -> Self {
+        Refusal { field: Some(field.into()), ..self }
     }
 }
 
@@ -142,6 +151,13 @@ mod tests {
             assert_eq!(Code::from_name(row.name), Some(row.code));
             assert!((400..600).contains(&row.http) && row.exit > 0);
         }
+    }
+
+    #[test]
+    fn bad_input_always_names_a_field() {
+        assert_eq!(Refusal::new(Code::Einval, "no").field.as_deref(), Some("request"));
+        assert_eq!(Refusal::invalid("name", "no").field.as_deref(), Some("name"));
+        assert_eq!(Refusal::new(Code::Ebusy, "no").field, None);
     }
 
     #[test]

@@ -98,12 +98,7 @@ pub enum Command {
     Unbind {
         by: u32,
     },
-    Rename {
-        title: String,
-    },
-    SetModel {
-        model: Option<String>,
-    },
+    Change(Change),
     Attach {
         connection: Ulid,
         user: u32,
@@ -113,11 +108,6 @@ pub enum Command {
     Detach {
         connection: Ulid,
         reason: DetachReason,
-    },
-    /// Puts a session away, or brings it back.
-    Archive {
-        archived: bool,
-        by: u32,
     },
     End {
         by: u32,
@@ -131,6 +121,17 @@ pub enum Command {
     Recover {
         cause: Interruption,
     },
+}
+
+/// What is set on a session: all of it or, when one part is refused, nothing. What is not named stays as it is.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Change {
+    pub title: Option<String>,
+    /// Sticky: `Some(None)` goes back to the agent's own model. The engine has checked that it exists.
+    pub model: Option<Option<String>>,
+    /// Puts the session away, or brings it back.
+    pub archived: Option<bool>,
+    pub by: u32,
 }
 
 /// Who pauses a session.

@@ -73,7 +73,7 @@ impl FindError {
 
 impl From<FindError> for Refusal {
     fn from(error: FindError) -> Refusal {
-        Refusal { field: Some("model"), ..Refusal::new(error.code(), error.to_string()) }
+        Refusal::new(error.code(), error.to_string()).blaming("model_override")
     }
 }
 

@@ -64,7 +64,7 @@ fn refusals_name_the_field_to_blame() {
     ] {
         let refused = prepare_for(&root.path(), &root.limits, agent, model, cwd, &root.models());
         let refusal = refused.unwrap_err();
-        assert_eq!((refusal.code.name(), refusal.field), (code, Some(field)), "{refusal}");
+        assert_eq!((refusal.code.name(), refusal.field.as_deref()), (code, Some(field)), "{refusal}");
     }
 }
 

@@ -43,7 +43,7 @@ fn answer(status: StatusCode, refusal: Refusal) -> Response {
 
 /// What a client can use besides the code: which field is to blame, or which place in which file.
 fn details(refusal: &Refusal) -> Option<serde_json::Value> {
-    match (refusal.problems.first(), refusal.field) {
+    match (refusal.problems.first(), &refusal.field) {
         (Some(first), _) => Some(serde_json::json!({
             "file": first.file, "line": first.line, "column": first.column, "errors": refusal.problems,
         })),
@@ -61,6 +61,6 @@ pub(super) async fn no_route() -> Response {
 }
 
 pub(super) async fn no_method() -> Response {
-    let refusal = Refusal::new(Code::Einval, "this route does not take that method");
+    let refusal = Refusal::invalid("method", "this route does not take that method");
     answer(StatusCode::METHOD_NOT_ALLOWED, refusal)
 }

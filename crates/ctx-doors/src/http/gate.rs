@@ -51,8 +51,7 @@ pub(super) async fn unix(
 pub(super) struct TcpGate {
     pub access: Access,
     pub hosts: Arc<Hosts>,
-    /// Reached from elsewhere without TLS of our own: every answer says so.
-    pub warn: bool,
+    pub marks: Marks,
 }
 
 /// What a client may call us. A name of someone else's that leads here is DNS rebinding.
@@ -92,15 +91,28 @@ pub(super) async fn tcp(State(gate): State<TcpGate>, mut request: Request, next:
         Ok(()) => next.run(request).await,
         Err(refusal) => ApiError(refusal).into_response(),
     };
-    let headers = response.headers_mut();
-    headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
-    headers.entry(CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));
-    if gate.warn {
-        let warning =
-            r#"199 ctx "this address is open to others and has no TLS; tokens can be read on the way""#;
-        headers.insert(WARNING, HeaderValue::from_static(warning));
-    }
+    gate.marks.put_on(&mut response);
     response
+}
+
+/// What every answer over TCP carries, whoever gives it.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Marks {
+    /// Reached from elsewhere without TLS of our own: every answer says so.
+    pub warn: bool,
+}
+
+impl Marks {
+    pub fn put_on(self, response: &mut Response) {
+        let headers = response.headers_mut();
+        headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+        headers.entry(CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));
+        if self.warn {
+            let warning =
+                r#"199 ctx "this address is open to others and has no TLS; tokens can be read on the way""#;
+            headers.insert(WARNING, HeaderValue::from_static(warning));
+        }
+    }
 }
 
 fn admit(gate: &TcpGate, request: &mut Request) -> Result<(), Refusal> {

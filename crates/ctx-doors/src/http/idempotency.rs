@@ -19,7 +19,7 @@ use sha2::{Digest, Sha256};
 use tokio::sync::watch;
 
 use super::error::ApiError;
-use super::extract::{Who, body_too_large, too_slow};
+use super::extract::{Who, whole_body};
 
 /// How long an answer is kept.
 const KEPT: Duration = Duration::from_secs(60 * 60);
@@ -132,9 +132,10 @@ pub(super) async fn once(State(memory): State<Memory>, request: Request, next: N
     }
     let name = Name { uid: caller.uid, path: request.uri().path().to_owned(), key: key.to_owned() };
     let (parts, body) = request.into_parts();
-    let read = tokio::time::timeout(memory.patience, to_bytes(body, super::BODY_BYTES_MAX)).await;
-    let Ok(read) = read else { return too_slow(memory.patience).into_response() };
-    let Ok(body) = read else { return body_too_large() };
+    let body = match whole_body(body, memory.patience).await {
+        Ok(body) => body,
+        Err(refusal) => return refusal.into_response(),
+    };
     match memory.turn(&name, Sha256::digest(&body).into(), Instant::now()) {
         Turn::Mistaken => {
             let message = "this Idempotency-Key was used for another request; take a new one";

@@ -1,17 +1,17 @@
 //! Forks. Archiving and purging are part of changing and ending a session, in `sessions`.
 
 use ctx_api::http::{NewSession, ResumeFrom, Session};
-use ctx_engine::{Caller, NewFork};
+use ctx_engine::{Caller, Details, NewFork};
 use ctx_session::{Body, CheckpointId, Name, Record, Refusal, Scope, SessionId, StateName};
 
 use super::error::Answer;
-use super::sessions::{name, shape};
+use super::sessions::{name, shape, shown};
 use super::{Api, projects};
 
 /// More records than the command that pauses a session has.
 const PAUSE_RECORDS: u64 = 1_000;
 
-/// Makes a fork. What is answered is what is known without reading its history, which may be long.
+/// Makes a fork. Its history, which may be long, is not read for the answer where its source is known.
 pub(super) async fn fork(
     api: &Api,
     caller: Caller,
@@ -55,8 +55,23 @@ pub(super) async fn fork(
         client: Some(client),
     };
     let id = api.engine.fork(caller, place.session, wish).await?;
+    made(api, caller, place.session, id).await
+}
+
+/// A fork that was just made. Of a whole copy the source says what is in it, where that is known.
+async fn made(api: &Api, caller: Caller, source: SessionId, id: SessionId) -> Answer<Session> {
     let summary = api.engine.find(caller, id)?;
-    let mut shown = [shape(&summary, &ctx_engine::Details::unread(&summary))];
+    let copied = summary.meta.forked_from.map(|from| from.seq.saturating_add(1));
+    let whole = api.engine.find(caller, source).ok().filter(|source| source.next_seq == copied);
+    let Some(known) = whole.and_then(|source| source.details) else {
+        return shown(api, caller, id).await;
+    };
+    let details = Details {
+        title: known.title.clone(),
+        model_override: known.model_override.clone(),
+        ..Details::unread(&summary)
+    };
+    let mut shown = [shape(&summary, &details)];
     projects::mark_stale(api, &mut shown).await?;
     let [shown] = shown;
     Ok(shown)

@@ -25,6 +25,7 @@ use tokio_util::task::TaskTracker;
 use tower_service::Service;
 
 use super::error::ApiError;
+use super::gate::Marks;
 
 /// Connections that are told that there are too many, at a time. Others are let go without a word.
 const TURNED_AWAY_MAX: usize = 64;
@@ -37,11 +38,14 @@ pub(super) struct Bounds {
     connections: usize,
     /// For a request's head, and for waiting for one on a connection that is kept.
     head: Duration,
+    /// What answers carry that no gate has seen.
+    marks: Option<Marks>,
 }
 
 impl Bounds {
-    pub fn of(limits: &Limits) -> Bounds {
-        Bounds { connections: limits.http_connections, head: Duration::from_millis(limits.request_ms) }
+    pub fn of(limits: &Limits, marks: Option<Marks>) -> Bounds {
+        let head = Duration::from_millis(limits.request_ms);
+        Bounds { connections: limits.http_connections, head, marks }
     }
 }
 
@@ -72,7 +76,7 @@ pub(super) async fn serve<L, K>(
             tasks.spawn(connection.serve(router.clone(), known, stop.clone()));
         } else if let Ok(place) = Arc::clone(&turned_away).try_acquire_owned() {
             let connection = Connection { io: Counted { io, _place: place }, head: TURNED_AWAY };
-            tasks.spawn(connection.turn_away());
+            tasks.spawn(connection.turn_away(bounds.marks));
         }
     }
     tasks.close();
@@ -108,8 +112,11 @@ impl<I: AsyncRead + AsyncWrite + Unpin + Send + 'static> Connection<I> {
         }
     }
 
-    async fn turn_away(self) {
-        let service = service_fn(|_: hyper::Request<Incoming>| async { Ok::<_, Infallible>(too_many()) });
+    async fn turn_away(self, marks: Option<Marks>) {
+        let service =
+            service_fn(
+                move |_: hyper::Request<Incoming>| async move { Ok::<_, Infallible>(too_many(marks)) },
+            );
         let serving = http(self.head).keep_alive(false).serve_connection(TokioIo::new(self.io), service);
         let _ = tokio::time::timeout(TURNED_AWAY, serving).await;
     }
@@ -121,9 +128,13 @@ fn http(head: Duration) -> http1::Builder {
     builder
 }
 
-fn too_many() -> Response {
+fn too_many(marks: Option<Marks>) -> Response {
     let message = "the daemon has as many connections as it may; close some, or wait";
-    ApiError(Refusal::new(Code::Ehostdown, message)).into_response()
+    let mut response = ApiError(Refusal::new(Code::Ehostdown, message)).into_response();
+    if let Some(marks) = marks {
+        marks.put_on(&mut response);
+    }
+    response
 }
 
 /// A stream that holds its place for as long as anyone has it, also after an upgrade.

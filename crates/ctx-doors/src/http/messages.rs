@@ -214,10 +214,13 @@ impl Page {
 
     /// Oldest first.
     fn finish(mut self) -> Result<List<Message>, Refusal> {
-        if let (false, Way::After(Place::Message(_)) | Way::Before(Some(Place::Message(_)))) =
-            (self.met, self.way)
-        {
-            return Err(Refusal::invalid("query", "there is no such message in this session"));
+        let unmet = match self.way {
+            Way::After(Place::Message(_)) if !self.met => Some("since"),
+            Way::Before(Some(Place::Message(_))) if !self.met => Some("before"),
+            Way::After(_) | Way::Before(_) => None,
+        };
+        if let Some(field) = unmet {
+            return Err(Refusal::invalid(field, "there is no such message in this session"));
         }
         let more = self.found.len() > self.limit;
         let next = match self.way {

@@ -157,15 +157,16 @@ impl Door {
 
     /// Serves the API on a Unix socket until `stop`.
     pub async fn serve_unix(self, listener: UnixListener, stop: CancellationToken) {
-        let bounds = listener::Bounds::of(self.api.engine.limits());
+        let bounds = listener::Bounds::of(self.api.engine.limits(), None);
         let router = self.router.layer(middleware::from_fn(gate::unix));
         listener::serve(listener, bounds, router, gate::peer, stop).await;
     }
 
     /// Serves the API over TCP until `stop`. `warn`: others can reach this address.
     pub async fn serve_tcp(self, listener: TcpListener, hosts: Hosts, warn: bool, stop: CancellationToken) {
-        let bounds = listener::Bounds::of(self.api.engine.limits());
-        let gate = gate::TcpGate { access: self.api.access.clone(), hosts: Arc::new(hosts), warn };
+        let marks = gate::Marks { warn };
+        let bounds = listener::Bounds::of(self.api.engine.limits(), Some(marks));
+        let gate = gate::TcpGate { access: self.api.access.clone(), hosts: Arc::new(hosts), marks };
         let router = self.router.layer(middleware::from_fn_with_state(gate, gate::tcp));
         let known = |stream: &TcpStream| {
             // Frames are small and wanted at once.

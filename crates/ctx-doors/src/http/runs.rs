@@ -5,7 +5,7 @@ use axum::extract::State;
 use ctx_api::http::{List, Message, Run, ToolCall};
 use ctx_session::conversation::{self, Role};
 use ctx_session::record::{Body, Record};
-use ctx_session::{CallId, RunState, SessionId, Ulid};
+use ctx_session::{CallId, Refusal, RunId, RunState, SessionId, Ulid};
 use serde::Deserialize;
 use utoipa::IntoParams;
 
@@ -40,11 +40,12 @@ pub(super) async fn list(
     let id = session_id(&id)?;
     let session = api.engine.look(caller, id).await?;
     let limit = query.limit.unwrap_or(PAGE).clamp(1, PAGE_MAX);
-    let after = query.cursor.as_deref().map(run_id).transpose()?;
-    let skip = match after {
+    let bad = || Refusal::invalid("cursor", "a cursor is the `next` of the page before");
+    let skip = match &query.cursor {
         None => 0,
-        Some(after) => {
-            session.runs().position(|run| run.id == after).ok_or_else(|| nothing_there("run"))? + 1
+        Some(cursor) => {
+            let after: RunId = cursor.parse().map_err(|_| bad())?;
+            session.runs().position(|run| run.id == after).ok_or_else(bad)? + 1
         }
     };
     let mut items: Vec<Run> = session.runs().skip(skip).take(limit + 1).map(|run| shape(id, run)).collect();

@@ -10,6 +10,7 @@ use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
 use ctx_api::http::{List, NewSession, Posted, Session, SessionChange};
 use ctx_engine::{Caller, Details, ListWish, Listed, Summary};
+use ctx_session::command::Change;
 use ctx_session::{Code, Name, Refusal, RunState, Scope, SessionId, StateName};
 use serde::Deserialize;
 use utoipa::IntoParams;
@@ -67,7 +68,7 @@ pub(super) async fn list(
     let bad_cursor = |_| Refusal::invalid("cursor", "a cursor is the `next` of the page before");
     let cursor = query.cursor.as_deref().map(|c| c.parse::<SessionId>().map_err(bad_cursor)).transpose()?;
     let wish = ListWish {
-        project: Some(name("project", &project)?),
+        project: Some(projects::slug(&project)?),
         state,
         agent: query.agent,
         cwd: query.cwd,
@@ -82,6 +83,11 @@ pub(super) async fn list(
         return Ok(json_text(text));
     }
     let page = api.engine.page(caller, wish.clone()).await?;
+    if page.items.is_empty() {
+        // Whether there is such a project can change without a session changing: this page is not kept.
+        api.engine.has_sessions_of(caller, &projects::slug(&project)?)?;
+        return Ok(Json(List::<Session> { items: Vec::new(), next: None }).into_response());
+    }
     if let Some(text) = page_text(&api, &page)? {
         let text = Bytes::from(text);
         if wish.text.is_none() {
@@ -253,16 +259,9 @@ pub(super) async fn change(
     Given(change): Given<SessionChange>,
 ) -> Answer<Json<Session>> {
     let id = session_id(&id)?;
-    // The model first: it is the one that may be refused.
-    if let Some(model) = change.model_override {
-        api.engine.set_model(caller, id, model).await?;
-    }
-    if let Some(title) = &change.title {
-        api.engine.rename(caller, id, title).await?;
-    }
-    if let Some(archived) = change.archived {
-        api.engine.archive(caller, id, archived).await?;
-    }
+    let SessionChange { title, model_override, archived } = change;
+    let change = Change { title, model: model_override, archived, by: caller.uid };
+    api.engine.change(caller, id, change).await?;
     Ok(Json(shown(&api, caller, id).await?))
 }
 

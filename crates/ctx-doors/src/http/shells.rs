@@ -20,7 +20,7 @@ use utoipa::IntoParams;
 use super::Api;
 use super::access::Access;
 use super::error::{Answer, nothing_there};
-use super::extract::{Asked, At, Given, Who};
+use super::extract::{Asked, At, Given, Who, whole_body};
 use super::gate::WithToken;
 use crate::shells::{Found, LogPiece, refusal};
 
@@ -276,7 +276,11 @@ async fn mcp(
     Extension(WithToken(token)): Token,
     request: Request,
 ) -> Answer<Response> {
-    let answer = api.shells.mcp(caller.uid).await?.handle(request).await?;
+    let server = api.shells.mcp(caller.uid).await?;
+    // Read here, so that one that dawdles is not waited for longer than at any other route.
+    let (parts, body) = request.into_parts();
+    let body = whole_body(body, Duration::from_millis(api.engine.limits().request_ms)).await?;
+    let answer = server.handle(Request::from_parts(parts, Body::from(body))).await?;
     let is_stream = answer
         .headers()
         .get(CONTENT_TYPE)

@@ -21,7 +21,7 @@ pub(super) async fn status(State(api): State<Api>, Who(caller): Who) -> Answer<J
         started_at: api.about.started_at.as_millis(),
         uptime_ms: u64::try_from(api.about.started.elapsed().as_millis()).unwrap_or(u64::MAX),
         sessions: mine.len(),
-        loaded: api.engine.loaded_count(),
+        loaded: api.engine.loaded_for(caller),
         running: u32::try_from(running).unwrap_or(u32::MAX),
         limits: api.engine.limits().clone(),
     }))

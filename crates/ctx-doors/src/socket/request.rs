@@ -40,7 +40,7 @@ pub(super) struct Refused {
 /// Reads a line. The second part is the request's own id, to be echoed in an error.
 pub(super) fn parse(line: &[u8]) -> Result<(Op, Option<String>), Refused> {
     let refuse = |request: Option<String>, refusal: Refusal| Refused { request, refusal };
-    let invalid = |message: String| Refusal::new(Code::Einval, message);
+    let invalid = |message: String| Refusal::invalid("request", message);
     let value: serde_json::Value = serde_json::from_slice(line)
         .map_err(|error| refuse(None, invalid(format!("not a line of JSON: {error}"))))?;
     let id = value.get("id").and_then(|id| id.as_str()).map(str::to_owned);

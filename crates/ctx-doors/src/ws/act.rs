@@ -1,7 +1,7 @@
 //! What an attached operator can ask for over the session socket, as `control` frames.
 
 use ctx_api::http::{ApprovalAnswer, NewCheckpoint};
-use ctx_session::{ApprovalId, Code, Refusal, RunId};
+use ctx_session::{ApprovalId, Refusal, RunId};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
@@ -36,7 +36,7 @@ impl Act {
                 let approval_id = id.ok_or_else(missing)?;
                 Ok(Act::Approval { approval_id, answer: fitting(kind, payload)? })
             }
-            other => Err(Refusal::new(Code::Einval, format!("a client cannot send `{other}`"))),
+            other => Err(Refusal::invalid("type", format!("a client cannot send `{other}`"))),
         }
     }
 }
@@ -45,13 +45,15 @@ impl Act {
 fn fitting<T: DeserializeOwned>(kind: &str, payload: Value) -> Result<T, Refusal> {
     let payload = if payload.is_null() { Value::Object(Default::default()) } else { payload };
     serde_json::from_value(payload)
-        .map_err(|error| Refusal::new(Code::Einval, format!("a `{kind}` that does not fit: {error}")))
+        .map_err(|error| Refusal::invalid("payload", format!("a `{kind}` that does not fit: {error}")))
 }
 
 #[cfg(test)]
 mod tests {
     use ctx_api::http::Decision;
     use serde_json::json;
+
+    use ctx_session::Code;
 
     use super::*;
 

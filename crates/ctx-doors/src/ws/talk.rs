@@ -5,8 +5,8 @@ use std::time::Duration;
 use axum::extract::ws::{CloseFrame, Message, Utf8Bytes, WebSocket, close_code};
 use ctx_api::ws::{Channel, Closing, ClosingPayload, ErrorPayload, Frame, Received};
 use ctx_engine::Engine;
+use ctx_session::Refusal;
 use ctx_session::record::DetachReason;
-use ctx_session::{Code, Refusal};
 use futures_util::stream::{SplitSink, SplitStream};
 use futures_util::{SinkExt, StreamExt};
 use serde::Serialize;
@@ -203,11 +203,11 @@ pub(super) async fn hear(stream: &mut SplitStream<WebSocket>) -> Heard {
         Some(Ok(Message::Text(text))) => match serde_json::from_str(&text) {
             Ok(frame) => Heard::Frame(frame),
             Err(error) => {
-                Heard::Nonsense(Refusal::new(Code::Einval, format!("a frame that does not fit: {error}")))
+                Heard::Nonsense(Refusal::invalid("frame", format!("a frame that does not fit: {error}")))
             }
         },
         Some(Ok(Message::Binary(_))) => {
-            Heard::Nonsense(Refusal::new(Code::Einval, "frames are JSON in text messages"))
+            Heard::Nonsense(Refusal::invalid("frame", "frames are JSON in text messages"))
         }
         Some(Ok(Message::Ping(_) | Message::Pong(_))) => Heard::Alive,
         Some(Ok(Message::Close(_))) => Heard::Gone(Left::Clean),

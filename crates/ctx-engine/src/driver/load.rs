@@ -114,7 +114,7 @@ type Place = (Arc<dyn Journal>, LogPath, Option<String>);
 
 /// Which journal a session is kept in, where its log is, and the directory of its files.
 fn place(inner: &Inner, meta: &SessionMeta, dir_name: &str) -> Result<Place, Refusal> {
-    let bad = |error: ctx_journal::BadLogPath| Refusal::new(ctx_session::Code::Einval, error.to_string());
+    let bad = |error: ctx_journal::BadLogPath| Refusal::invalid("name", error.to_string());
     match Shelf::of(meta) {
         Some(shelf) => {
             let log = shelf.log(dir_name).map_err(bad)?;

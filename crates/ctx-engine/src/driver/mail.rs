@@ -2,7 +2,9 @@
 
 use std::sync::{Arc, OnceLock};
 
-use ctx_session::command::{ApprovalAnswer, ApprovalAsk, Approved, CompactionEdits, Outcome, Progress};
+use ctx_session::command::{
+    ApprovalAnswer, ApprovalAsk, Approved, Change, CompactionEdits, Outcome, Progress,
+};
 use ctx_session::issue::IssueAct;
 use ctx_session::project::Strategy;
 use ctx_session::record::{BlobRef, CancelReason, CompactionFlag, DetachReason};
@@ -38,16 +40,7 @@ pub(crate) enum Ask {
     End {
         by: u32,
     },
-    Rename {
-        title: String,
-    },
-    SetModel {
-        model: Option<String>,
-    },
-    Archive {
-        archived: bool,
-        by: u32,
-    },
+    Change(Change),
     Checkpoint {
         by: u32,
         reason: Option<String>,
@@ -160,9 +153,7 @@ impl Ask {
             | Ask::DiscardQueued { .. }
             | Ask::Cancel { .. }
             | Ask::End { .. }
-            | Ask::Rename { .. }
-            | Ask::SetModel { .. }
-            | Ask::Archive { .. }
+            | Ask::Change(_)
             | Ask::EditPrompt { .. }
             | Ask::FlagCompaction { .. }
             | Ask::Bind { .. }

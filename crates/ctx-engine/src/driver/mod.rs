@@ -187,9 +187,7 @@ impl Driver {
                 let partial = self.partial();
                 self.perform(Command::End { by, partial }).await
             }
-            Ask::Rename { title } => self.perform(Command::Rename { title }).await,
-            Ask::SetModel { model } => self.perform(Command::SetModel { model }).await,
-            Ask::Archive { archived, by } => self.perform(Command::Archive { archived, by }).await,
+            Ask::Change(change) => self.perform(Command::Change(change)).await,
             Ask::Checkpoint { by, reason } => self.checkpoint(by, reason).await,
             Ask::EditPrompt { checkpoint, target, content, by } => {
                 self.edit_prompt(checkpoint, target, content, by).await
@@ -313,7 +311,7 @@ impl Driver {
         self.inner.refuse_when_closing()?;
         let core = self.core()?;
         let agent = core.session.meta.agent.clone();
-        let agent = agent.ok_or_else(|| Refusal::new(Code::Einval, "this session has no agent"))?;
+        let agent = agent.ok_or_else(|| Refusal::invalid("id", "this session has no agent"))?;
         let owner = core.session.meta.owner;
         let project = core.session.meta.project.clone();
         let prompts = control::prompts_in_place(&core.session);

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use ctx_journal::{AppendError, Entry, Journal, JournalError, LogPath, LogWriter, Owner};
 use ctx_session::project::{Decoded, Project, ProjectBody, ProjectRecord};
-use ctx_session::{Code, Name, Refusal, Timestamp};
+use ctx_session::{Name, Refusal, Timestamp};
 use ctx_views::db::PROJECT_LOGS;
 
 use crate::core::journal_refusal;
@@ -44,7 +44,7 @@ impl ProjectLog {
         first: Option<ProjectBody>,
     ) -> Result<ProjectLog, Refusal> {
         let log = LogPath::new(format!("{PROJECT_LOGS}/{slug}/events.jsonl"))
-            .map_err(|error| Refusal::new(Code::Einval, error.to_string()))?;
+            .map_err(|error| Refusal::invalid("project", error.to_string()))?;
         let inside = Mutex::new(Inside { project: Project::new(slug), writer: None });
         Ok(ProjectLog { log, journal, owner, first, inside })
     }

@@ -342,7 +342,7 @@ impl Inner {
 
 fn no_agent(agent: &Name) -> Refusal {
     let message = format!("there is no agent `{agent}`");
-    Refusal { field: Some("agent"), ..Refusal::new(Code::Enoent, message) }
+    Refusal::new(Code::Enoent, message).blaming("agent")
 }
 
 /// What a directory is called, as far as that can be a name.
@@ -445,6 +445,16 @@ impl Engine {
             Ok(standings.iter().map(|(slug, standing)| (slug.clone(), hash(standing))).collect())
         })
         .await
+    }
+
+    /// Refuses a project that is not there for the caller and of which they have no session: one that was removed keeps
+    /// its sessions. Its files are not looked at.
+    pub fn has_sessions_of(&self, caller: Caller, slug: &Name) -> Result<(), Refusal> {
+        let registered = self.inner.view(caller, slug).is_ok();
+        if registered || !self.list(caller, |summary| summary.meta.project == *slug).is_empty() {
+            return Ok(());
+        }
+        Err(not_there(slug))
     }
 
     /// Whether the caller may see an agent: one of someone else's project does not exist for them.

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use ctx_journal::sim::{Fault, Op, SimDisk};
+use ctx_session::command::Change;
 use ctx_session::{Body, Code, Limits, RunState, StateName};
 
 use super::world::{ME, World, eventually, every_run_ends_once, times_there};
@@ -101,7 +102,8 @@ async fn on_a_full_disk_a_post_is_refused_and_the_end_of_a_run_waits_for_room() 
     let engine = world.engine.clone();
     let cancel = tokio::spawn(async move { engine.cancel(ME, busy, posted.run).await });
     eventually("the session to be failing", async || world.engine.find(ME, busy).unwrap().failing).await;
-    let refused = world.engine.rename(ME, busy, "no room for this either").await.unwrap_err();
+    let titled = Change { title: Some("no room for this either".to_owned()), ..Change::default() };
+    let refused = world.engine.change(ME, busy, titled).await.unwrap_err();
     assert_eq!(refused.code, Code::Enospc);
     world.disk.set_room(None);
     assert_eq!(cancel.await.unwrap().unwrap(), RunState::Cancelled);

@@ -12,7 +12,11 @@ pub enum ShellError {
     #[error("no output of call {call} in `{id}`: {why}")]
     NoOutput { id: String, call: u64, why: &'static str },
     #[error("{message}")]
-    Invalid { message: String },
+    Invalid {
+        /// What of the request is to blame.
+        field: &'static str,
+        message: String,
+    },
     #[error("the command is {bytes} bytes long; at most {max} are allowed: put it in a file and run that")]
     TooLong { bytes: usize, max: usize },
     #[error("{message}")]
@@ -54,7 +58,7 @@ impl ShellError {
         }
     }
 
-    pub(crate) fn invalid(message: impl Into<String>) -> Self {
-        ShellError::Invalid { message: message.into() }
+    pub(crate) fn invalid(field: &'static str, message: impl Into<String>) -> Self {
+        ShellError::Invalid { field, message: message.into() }
     }
 }

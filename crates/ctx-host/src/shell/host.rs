@@ -388,7 +388,10 @@ impl Inner {
         match timeout {
             Some(timeout) if timeout.is_zero() || timeout > self.limits.timeout_max => {
                 let max = self.limits.timeout_max.as_secs();
-                Err(ShellError::invalid(format!("timeout_secs must be more than 0 and at most {max}")))
+                Err(ShellError::invalid(
+                    "timeout_secs",
+                    format!("timeout_secs must be more than 0 and at most {max}"),
+                ))
             }
             timeout => Ok(timeout),
         }
@@ -399,7 +402,7 @@ impl Inner {
         let cwd = self.config.cwd.join(cwd);
         // Whether another user's directory is there is theirs to find out, when their shell starts in it.
         if self.config.run_as.is_none() && !cwd.is_dir() {
-            return Err(ShellError::invalid(format!("cwd `{}` is not a directory", cwd.display())));
+            return Err(ShellError::invalid("cwd", format!("cwd `{}` is not a directory", cwd.display())));
         }
         let mut env: Vec<Export> = self
             .config
@@ -409,10 +412,13 @@ impl Inner {
             .collect();
         for (name, value) in &request.env {
             if !is_variable_name(name) || value.contains('\0') {
-                return Err(ShellError::invalid(format!(
-                    "env: `{}` cannot be set; a name has letters, digits and _, and a value has no NUL",
-                    name.escape_debug()
-                )));
+                return Err(ShellError::invalid(
+                    "env",
+                    format!(
+                        "env: `{}` cannot be set; a name has letters, digits and _, and a value has no NUL",
+                        name.escape_debug()
+                    ),
+                ));
             }
             env.retain(|export| export.name != *name);
             env.push(Export { name: name.clone(), value: value.clone().into_bytes() });
@@ -422,7 +428,7 @@ impl Inner {
 
     fn fence(&self, request: &CreateRequest) -> Result<Fence, ShellError> {
         Fence::new(self.config.policy.clone(), &request.allow, &request.deny)
-            .map_err(|error| ShellError::invalid(error.to_string()))
+            .map_err(|error| ShellError::invalid("allow, deny", error.to_string()))
     }
 
     /// Asks the fence, and records what it refuses.
@@ -442,7 +448,10 @@ impl Inner {
     /// Checks a command before it waits for its turn.
     fn check(&self, request: &ExecRequest) -> Result<Option<Plan>, ShellError> {
         if request.command.contains('\0') {
-            return Err(ShellError::invalid("the command holds a NUL byte, which no shell can take"));
+            return Err(ShellError::invalid(
+                "command",
+                "the command holds a NUL byte, which no shell can take",
+            ));
         }
         let max = self.limits.command_bytes_max;
         if request.command.len() > max {
@@ -451,9 +460,10 @@ impl Inner {
         let stdin = request.stdin.as_ref().map_or(0, Vec::len);
         if stdin > self.limits.stdin_bytes_max {
             let max = self.limits.stdin_bytes_max;
-            return Err(ShellError::invalid(format!(
-                "stdin is {stdin} bytes long; at most {max} are allowed"
-            )));
+            return Err(ShellError::invalid(
+                "stdin",
+                format!("stdin is {stdin} bytes long; at most {max} are allowed"),
+            ));
         }
         self.timeout(request.timeout)?;
         request.budget.as_ref().map(compile).transpose()
@@ -461,17 +471,17 @@ impl Inner {
 }
 
 fn compile(budget: &Budget) -> Result<Plan, ShellError> {
-    budget.plan().map_err(|error| ShellError::invalid(error.to_string()))
+    budget.plan().map_err(|error| ShellError::invalid("budget", error.to_string()))
 }
 
 fn pattern(text: &str) -> Result<Regex, ShellError> {
     if text.is_empty() || text.len() > PATTERN_BYTES_MAX {
-        return Err(ShellError::invalid(format!("grep must have 1 to {PATTERN_BYTES_MAX} bytes")));
+        return Err(ShellError::invalid("grep", format!("grep must have 1 to {PATTERN_BYTES_MAX} bytes")));
     }
     RegexBuilder::new(text)
         .size_limit(REGEX_BYTES_MAX)
         .build()
-        .map_err(|error| ShellError::invalid(format!("grep is not a regular expression: {error}")))
+        .map_err(|error| ShellError::invalid("grep", format!("grep is not a regular expression: {error}")))
 }
 
 fn is_variable_name(name: &str) -> bool {

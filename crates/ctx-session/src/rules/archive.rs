@@ -1,16 +1,15 @@
 //! Putting a session away, and when it may be deleted for good.
 
-use super::{answer, busy};
+use super::busy;
 use crate::code::{Code, Refusal};
-use crate::command::{Answer, Decision};
 use crate::record::{Archived, Body, StateName};
 use crate::session::{Session, State};
 
 /// Only what rests is put away. It keeps its name and can be read, searched, forked, ended and posted to as before:
-/// idle is idle, and a message brings it back.
-pub(super) fn archive(session: &Session, archived: bool, by: u32) -> Result<Decision, Refusal> {
+/// idle is idle, and a message brings it back. None when it is as asked already.
+pub(super) fn archive(session: &Session, archived: bool, by: u32) -> Result<Option<Body>, Refusal> {
     if session.archived == archived {
-        return Ok(answer(Answer::Done));
+        return Ok(None);
     }
     match &session.state {
         State::Idle | State::Ended | State::Failed(_) => {}
@@ -24,8 +23,7 @@ pub(super) fn archive(session: &Session, archived: bool, by: u32) -> Result<Deci
             return Err(busy("session is paused; resume it or roll it back, then archive it"));
         }
     }
-    let record = Body::Archived(Archived { archived, by: Some(by) });
-    Ok(Decision { records: vec![record], effects: Vec::new(), answer: Answer::Done })
+    Ok(Some(Body::Archived(Archived { archived, by: Some(by) })))
 }
 
 /// Only what is over can be deleted. There is no record of it: the log goes with the session.

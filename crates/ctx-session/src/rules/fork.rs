@@ -3,7 +3,7 @@
 //! Its log is its own first record, the source's records after the first up to a place, and `forked`. What that last
 //! record means is in [`Session::apply`](crate::Session::apply). Allowed from every state: the source is only read.
 
-use crate::code::{Code, Refusal};
+use crate::code::Refusal;
 use crate::ids::SessionId;
 use crate::name::Name;
 use crate::record::{Body, Forked, ForkedFrom, Scope, SessionMeta};
@@ -27,7 +27,7 @@ impl Fork {
     pub fn check(&self, source: &SessionMeta) -> Result<(), Refusal> {
         match (source.scope, self.scope, &self.space) {
             (Scope::Temp, _, _) => {
-                Err(Refusal::new(Code::Einval, "a temp session is kept nowhere and cannot be forked"))
+                Err(Refusal::invalid("resume_from", "a temp session is kept nowhere and cannot be forked"))
             }
             (Scope::Private | Scope::Shared, Scope::Temp, _) => {
                 Err(Refusal::invalid("scope", "a fork is kept: its scope is private or shared"))

@@ -93,13 +93,11 @@ impl Session {
             }
             Command::Bind { issue, by } => bind::bind(self, *issue, *by),
             Command::Unbind { by } => bind::unbind(self, *by),
-            Command::Rename { title } => settings::rename(title, given.limits),
-            Command::SetModel { model } => settings::set_model(self, model.as_deref()),
+            Command::Change(change) => settings::change(self, change, given.limits),
             Command::Attach { connection, user, device_hint, takeover } => {
                 attach::attach(self, *connection, *user, device_hint.as_deref(), *takeover)
             }
             Command::Detach { connection, reason } => attach::detach(self, *connection, *reason),
-            Command::Archive { archived, by } => archive::archive(self, *archived, *by),
             Command::End { by, partial } => end::end(self, *by, partial.as_ref(), given.now),
             Command::Fail { failure, partial } => end::fail(self, failure, partial.as_ref(), given.now),
             Command::Recover { cause } => recover::recover(self, *cause, given.now),

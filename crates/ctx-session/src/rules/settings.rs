@@ -1,14 +1,24 @@
-//! What may be set on a session: its title and its model.
+//! What may be set on a session: its title, its model, and whether it is put away. All that one command sets is decided
+//! together: a part that is refused refuses the whole.
 
-use super::{answer, over};
+use super::{archive, over};
 use crate::code::Refusal;
-use crate::command::{Answer, Decision};
+use crate::command::{Answer, Change, Decision};
 use crate::limits::Limits;
 use crate::record::{Body, ModelSet, SessionRenamed};
 use crate::session::{Session, State};
 
+pub(super) fn change(session: &Session, change: &Change, limits: &Limits) -> Result<Decision, Refusal> {
+    let model = change.model.as_ref().map(|model| set_model(session, model.as_deref())).transpose()?;
+    let title = change.title.as_deref().map(|title| rename(title, limits)).transpose()?;
+    let archived =
+        change.archived.map(|archived| archive::archive(session, archived, change.by)).transpose()?;
+    let records = model.flatten().into_iter().chain(title).chain(archived.flatten()).collect();
+    Ok(Decision { records, effects: Vec::new(), answer: Answer::Done })
+}
+
 /// Allowed in every state: a title is how people find old sessions.
-pub(super) fn rename(title: &str, limits: &Limits) -> Result<Decision, Refusal> {
+fn rename(title: &str, limits: &Limits) -> Result<Body, Refusal> {
     let title = title.trim();
     if title.is_empty() {
         return Err(Refusal::invalid("title", "a title must not be empty"));
@@ -19,19 +29,15 @@ pub(super) fn rename(title: &str, limits: &Limits) -> Result<Decision, Refusal> 
     if title.chars().any(char::is_control) {
         return Err(Refusal::invalid("title", "a title is one line without control characters"));
     }
-    let renamed = Body::SessionRenamed(SessionRenamed { title: title.to_owned() });
-    Ok(Decision { records: vec![renamed], effects: Vec::new(), answer: Answer::Done })
+    Ok(Body::SessionRenamed(SessionRenamed { title: title.to_owned() }))
 }
 
-/// Sticky: holds from the next run on, until changed or cleared. The engine has checked that the model exists.
-pub(super) fn set_model(session: &Session, model: Option<&str>) -> Result<Decision, Refusal> {
+/// Sticky: holds from the next run on, until changed or cleared. None when it is set already.
+fn set_model(session: &Session, model: Option<&str>) -> Result<Option<Body>, Refusal> {
     match &session.state {
         State::Idle | State::Running { .. } | State::Queued { .. } | State::Paused { .. } => {}
         State::Ended | State::Failed(_) => return Err(over(session)),
     }
-    if session.model_override.as_deref() == model {
-        return Ok(answer(Answer::Done));
-    }
-    let set = Body::ModelSet(ModelSet { model: model.map(str::to_owned) });
-    Ok(Decision { records: vec![set], effects: Vec::new(), answer: Answer::Done })
+    let is_new = session.model_override.as_deref() != model;
+    Ok(is_new.then(|| Body::ModelSet(ModelSet { model: model.map(str::to_owned) })))
 }

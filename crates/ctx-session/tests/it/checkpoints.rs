@@ -76,7 +76,7 @@ fn a_reason_is_trimmed_and_bounded() {
         reason: Some(reason.to_owned()),
     };
     let refusal = world.ask(&ask(&"x".repeat(1_025))).unwrap_err();
-    assert_eq!((refusal.code, refusal.field), (Code::Einval, Some("reason")));
+    assert_eq!((refusal.code, refusal.field.as_deref()), (Code::Einval, Some("reason")));
     world.ask(&ask("  ")).unwrap();
     assert_eq!(checkpoint(&world, 0).created.reason, None);
 }

@@ -220,7 +220,7 @@ fn what_does_not_fit_is_refused() {
     world.todo(id, TodoOp::Init { items: many }).unwrap();
     assert_eq!(world.todo(id, append("one more")).unwrap_err().code, Code::Einval);
     let long = "x".repeat(world.limits.title_bytes + 1);
-    assert_eq!(world.ask(&create(&long)).unwrap_err().field, Some("title"));
+    assert_eq!(world.ask(&create(&long)).unwrap_err().field.as_deref(), Some("title"));
     let nobody = IssueId(Ulid(7));
     for command in [
         change(nobody, Change::default()),

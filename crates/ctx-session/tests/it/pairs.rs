@@ -30,11 +30,9 @@ variants!(
         AnswerApproval,
         Bind,
         Unbind,
-        Rename,
-        SetModel,
+        Change,
         Attach,
         Detach,
-        Archive,
         End,
         Fail,
         Recover,
@@ -99,6 +97,7 @@ pub const ROWS: &[&str] = &[
     "unbind",
     "rename title",
     "set_model a:b",
+    "set_all a:b",
     "attach c1",
     "attach c2",
     "attach c2 takeover",
@@ -244,6 +243,7 @@ fn every_pair_of_state_and_command_has_the_outcome_of_the_design() {
         unbind                  ok          ok          ok          ok          ok          ok          ok          ESHUTDOWN   ESHUTDOWN
         rename title            ok          ok          ok          ok          ok          ok          ok          ok          ok
         set_model a:b           ok          ok          ok          ok          ok          ok          ok          ESHUTDOWN   ESHUTDOWN
+        set_all a:b             ok          EBUSY       EBUSY       EBUSY       EBUSY       EBUSY       EBUSY       ESHUTDOWN   ESHUTDOWN
         attach c1               -           -           -           -           -           -           -           -           -
         attach c2               EBUSY       EBUSY       EBUSY       EBUSY       EBUSY       EBUSY       EBUSY       EBUSY       EBUSY
         attach c2 takeover      ok          ok          ok          ok          ok          ok          ok          ok          ok

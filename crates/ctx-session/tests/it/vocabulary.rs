@@ -6,7 +6,7 @@
 //! `p1`, issues `i1`. The assistant's messages are `a1`, `a2` … in their order.
 
 use ctx_session::command::{
-    Admission, ApprovalAnswer, CompactionEdits, Interruption, Outcome, Partial, Pauser, PostMessage,
+    Admission, ApprovalAnswer, Change, CompactionEdits, Interruption, Outcome, Partial, Pauser, PostMessage,
     Progress, StartedTool,
 };
 use ctx_session::record::{
@@ -30,8 +30,14 @@ pub fn command(world: &World, line: &str) -> Command {
         }
         "resume" => Command::ResumeQueued { admission: admission(&words), by: OWNER },
         "discard" => Command::DiscardQueued { by: OWNER },
-        "rename" => Command::Rename { title: rest.to_owned() },
-        "set_model" => Command::SetModel { model: model(rest) },
+        "rename" => change(Change { title: Some(rest.to_owned()), ..Change::default() }),
+        "set_model" => change(Change { model: Some(model(rest)), ..Change::default() }),
+        "set_all" => change(Change {
+            title: Some("all".to_owned()),
+            model: Some(model(rest)),
+            archived: Some(true),
+            by: 0,
+        }),
         "attach" => Command::Attach {
             connection: connection(&words),
             user: OWNER,
@@ -39,8 +45,8 @@ pub fn command(world: &World, line: &str) -> Command {
             takeover: words.has("takeover"),
         },
         "detach" => Command::Detach { connection: connection(&words), reason: DetachReason::Clean },
-        "archive" => Command::Archive { archived: true, by: OWNER },
-        "unarchive" => Command::Archive { archived: false, by: OWNER },
+        "archive" => change(Change { archived: Some(true), ..Change::default() }),
+        "unarchive" => change(Change { archived: Some(false), ..Change::default() }),
         "bind" => Command::Bind { issue: IssueId(small_id(words.must('i'))), by: OWNER },
         "unbind" => Command::Unbind { by: OWNER },
         "end" => Command::End { by: OWNER, partial: partial(world, &words) },
@@ -55,6 +61,10 @@ pub fn command(world: &World, line: &str) -> Command {
             .or_else(|| of_a_compaction(world, verb, &words))
             .unwrap_or_else(|| panic!("`{verb}` is no word of the script vocabulary")),
     }
+}
+
+fn change(change: Change) -> Command {
+    Command::Change(Change { by: OWNER, ..change })
 }
 
 fn of_a_run(world: &World, verb: &str, words: &Words<'_>) -> Option<Command> {

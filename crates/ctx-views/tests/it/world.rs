@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use ctx_journal::{FileJournal, Journal, LogPath, LogWriter, Owner, RealDisk};
 use ctx_session::command::{
-    Admission, ApprovalAnswer, CompactionEdits, Interruption, Outcome, Partial, Pauser, PostMessage,
+    Admission, ApprovalAnswer, Change, CompactionEdits, Interruption, Outcome, Partial, Pauser, PostMessage,
     Progress, RunContext, StartedTool,
 };
 use ctx_session::conversation::Conversation;
@@ -341,8 +341,12 @@ impl Life {
                 let partial = partial.map(|text| Partial { message_id: MessageId(id()), text });
                 Some(Command::FinishRun { run: run?, outcome, partial })
             }
-            Step::Rename { title } => Some(Command::Rename { title }),
-            Step::SetModel { model } => Some(Command::SetModel { model }),
+            Step::Rename { title } => {
+                Some(Command::Change(Change { title: Some(title), ..Change::default() }))
+            }
+            Step::SetModel { model } => {
+                Some(Command::Change(Change { model: Some(model), ..Change::default() }))
+            }
             Step::Attach { takeover } => {
                 let (connection, user) = (id(), own().uid);
                 Some(Command::Attach { connection, user, device_hint: None, takeover })
@@ -358,7 +362,9 @@ impl Life {
                 Some(Command::CancelRun { run: run?, reason, by: Some(own().uid), partial: None })
             }
             Step::Crash => Some(Command::Recover { cause: Interruption::DaemonCrash }),
-            Step::Archive { archived } => Some(Command::Archive { archived, by: own().uid }),
+            Step::Archive { archived } => {
+                Some(Command::Change(Change { archived: Some(archived), by: own().uid, ..Change::default() }))
+            }
             Step::Fail => Some(Command::Fail { failure: failure("broken"), partial: None }),
             Step::End => Some(Command::End { by: own().uid, partial: None }),
             Step::Pause { .. }

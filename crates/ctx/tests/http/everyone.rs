@@ -105,6 +105,8 @@ fn a_stranger_sees_nothing_at_any_route() {
     let theirs = mine.http.daemon.ctx(&["token", "new", "--uid", "54321"]).ok().trim().to_owned();
     let status = mine.http.call_as(&theirs, "GET", "/status", None).json(200);
     assert_eq!((&status["sessions"], &status["running"]), (&json!(0), &json!(0)));
+    assert_eq!(status["loaded"], json!(0), "the owner's session is loaded, and is nobody else's business");
+    assert_ne!(mine.http.get("/status")["loaded"], json!(0));
     let before = mine.own();
     for (method, path, _) in mine.operations() {
         let query = match path.as_str() {

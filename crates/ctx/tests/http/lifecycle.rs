@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 use testkit::until;
 
-use crate::support::Http;
+use crate::support::{ENDLESS, Http};
 
 fn said(http: &Http, session: &str) -> Vec<Value> {
     let list = http.get(&format!("/sessions/{session}/messages"));
@@ -45,6 +45,61 @@ fn a_session_begins_as_a_copy_of_another() {
     http.post(id, "alone");
     http.wait_for(id, "idle");
     assert_eq!((said(&http, id).len(), said(&http, &source).len()), (4, 2));
+}
+
+#[test]
+fn a_fork_is_answered_with_what_it_took_over() {
+    let http = Http::start();
+    let source = http.playing();
+    let titled = r#"{"title":"the original"}"#;
+    http.call("PUT", &format!("/sessions/{source}"), Some(titled)).json(200);
+    let records = http.call("GET", &format!("/sessions/{source}/records"), None).text.lines().count() as u64;
+    let whole = json!(source);
+    let all = json!({ "session": source, "seq": records - 1 });
+    let first = json!({ "session": source, "seq": 0 });
+    for (from, model, title) in [
+        (whole, json!("debug:script"), json!("the original")),
+        (all, json!("debug:script"), json!("the original")),
+        (first, Value::Null, Value::Null),
+    ] {
+        let body = json!({ "resume_from": from }).to_string();
+        let made = http.call("POST", "/projects/default/sessions", Some(&body)).json(201);
+        assert_eq!((&made["model_override"], &made["title"]), (&model, &title), "{body}");
+        let read = http.get(&format!("/sessions/{}", made["id"].as_str().unwrap()));
+        assert_eq!((&read["model_override"], &read["title"]), (&model, &title), "{body}");
+    }
+}
+
+#[test]
+fn a_change_that_is_refused_in_part_changes_nothing() {
+    let http = Http::start();
+    let id = http.playing();
+    let path = format!("/sessions/{id}");
+    http.call("POST", &format!("{path}/messages"), Some(&json!({ "text": ENDLESS }).to_string())).json(202);
+    let records = || http.call("GET", &format!("{path}/records"), None).text;
+    until("the run to have said something", || records().contains("assistant_started").then_some(()));
+    let before = http.get(&path);
+    let all = r#"{"title":"new","model_override":"debug:echo","archived":true}"#;
+    assert_eq!(http.call("PUT", &path, Some(all)).code(409), "EBUSY", "what runs cannot be put away");
+    for bad in [r#"{"model_override":"debug:echo","title":" "}"#, r#"{"title":"new","model_override":"a b"}"#]
+    {
+        assert_eq!(http.call("PUT", &path, Some(bad)).code(400), "EINVAL", "{bad}");
+    }
+    let after = http.get(&path);
+    for field in ["title", "model_override", "archived"] {
+        assert_eq!(before[field], after[field], "{field}");
+    }
+    assert!(!records().contains("session_renamed"));
+    assert_eq!(http.call("DELETE", &format!("{path}?confirm=true"), None).status, 204);
+    assert_eq!(
+        http.call("PUT", &path, Some(all)).code(409),
+        "ESHUTDOWN",
+        "what has ended has no model to set"
+    );
+    assert_eq!(http.get(&path)["archived"], json!(false));
+    let rest = r#"{"title":"new","archived":true}"#;
+    let changed = http.call("PUT", &path, Some(rest)).json(200);
+    assert_eq!((&changed["title"], &changed["archived"]), (&json!("new"), &json!(true)));
 }
 
 #[test]

@@ -36,10 +36,25 @@ fn one_connection_too_many_is_told_so_and_room_comes_back() {
     let refused = http.curl("/healthz", &[]);
     assert_eq!(refused.code(503), "EHOSTDOWN");
     assert!(refused.text.contains("connections"), "{}", refused.text);
+    assert!(refused.headers.contains("x-content-type-options: nosniff"), "{}", refused.headers);
+    assert!(refused.headers.contains("cache-control: no-store"), "{}", refused.headers);
+    assert!(!refused.headers.contains("warning:"), "{}", refused.headers);
     // The owner's socket has places of its own.
     http.daemon.ctx(&["status"]).ok();
     held.pop();
     until("room", || (http.curl("/healthz", &[]).status == 200).then_some(()));
+}
+
+#[test]
+fn also_who_is_turned_away_is_warned_that_there_is_no_tls() {
+    let open = testkit::TestDaemon::build(env!("CARGO_BIN_EXE_ctx")).arg("--listen").arg("0.0.0.0:0");
+    let http = Http::of(open.arg("--allow-remote").env("CTX_LIMITS_HTTP_CONNECTIONS", "1"));
+    let mut held = raw(&http);
+    held.write_all(HEALTH).unwrap();
+    held.read_exact(&mut [0u8; 15]).unwrap();
+    let refused = http.curl("/healthz", &[]);
+    assert_eq!(refused.code(503), "EHOSTDOWN");
+    assert!(refused.headers.contains("warning: 199"), "{}", refused.headers);
 }
 
 #[test]
@@ -60,6 +75,17 @@ fn who_dawdles_over_a_request_is_let_go() {
     rest(&mut silent);
     let answer = rest(&mut body);
     assert!(answer.contains("504") && answer.contains("ETIMEDOUT"), "{answer}");
+    for headers in ["", "Idempotency-Key: slow\r\n"] {
+        let mut mcp = raw(&http);
+        let post = format!(
+            "POST /api/v1/mcp HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {}\r\n{headers}Content-Type: \
+             application/json\r\nAccept: application/json, text/event-stream\r\nContent-Length: 100\r\n\r\n{{",
+            http.token
+        );
+        mcp.write_all(post.as_bytes()).unwrap();
+        let answer = rest(&mut mcp);
+        assert!(answer.contains("504") && answer.contains("ETIMEDOUT"), "{answer}");
+    }
     assert!(begun.elapsed() < Duration::from_secs(20));
     assert_eq!(http.get("/projects/default/sessions")["items"].as_array().map(Vec::len), Some(0));
 }

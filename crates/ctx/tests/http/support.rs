@@ -30,7 +30,20 @@ impl Response {
         if self.text.is_empty() {
             return Value::Null;
         }
-        serde_json::from_str(&self.text).unwrap_or_else(|error| panic!("{error}: {}", self.text))
+        let json: Value =
+            serde_json::from_str(&self.text).unwrap_or_else(|error| panic!("{error}: {}", self.text));
+        let error = &json["error"];
+        let names_a_field = error["details"]["field"].as_str().is_some_and(|field| !field.is_empty());
+        assert!(error["code"] != "EINVAL" || names_a_field, "bad input of which field: {}", self.text);
+        json
+    }
+
+    /// The field that is to blame for bad input.
+    #[track_caller]
+    pub fn field(&self) -> String {
+        let error = &self.json(400)["error"];
+        assert_eq!(error["code"], "EINVAL", "{}", self.text);
+        error["details"]["field"].as_str().unwrap_or_default().to_owned()
     }
 
     /// The error's code, if the status is this one.
