@@ -63,6 +63,7 @@ pub fn meta(ids: &mut IdSource, number: u64, now: Timestamp) -> Outcome<SessionM
         forked_from: None,
         dsl_hash: None,
         dsl_snapshot: None,
+        requested: None,
         app: "bench".to_owned(),
     })
 }

@@ -34,6 +34,8 @@ pub struct Slot {
     slots: Slots,
     project: Name,
     operator: u32,
+    /// How many ran by each limit when it was taken, this one among them.
+    pub running: [LimitHit; 2],
 }
 
 impl Slots {
@@ -43,8 +45,8 @@ impl Slots {
 
     /// Takes a place, or says which limit stands in the way.
     pub fn reserve(&self, project: &Name, operator: u32, limits: &Limits) -> Result<Slot, LimitHit> {
-        self.table().reserve(project, operator, limits)?;
-        Ok(Slot { slots: self.clone(), project: project.clone(), operator })
+        let running = self.table().reserve(project, operator, limits)?;
+        Ok(Slot { slots: self.clone(), project: project.clone(), operator, running })
     }
 
     /// Tells every listener the counts as they are now.

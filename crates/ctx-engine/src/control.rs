@@ -3,6 +3,7 @@
 use ctx_session::command::{ApprovalAnswer, CompactionEdits};
 use ctx_session::project::Strategy;
 use ctx_session::record::CompactionFlag;
+use ctx_session::request::RequestKey;
 use ctx_session::{
     Answer, ApprovalId, CheckpointId, Code, CompactionId, Refusal, RunId, RunState, SessionId,
 };
@@ -17,9 +18,11 @@ impl Engine {
         caller: Caller,
         id: SessionId,
         reason: Option<String>,
+        key: Option<RequestKey>,
     ) -> Result<CheckpointId, Refusal> {
         self.find(caller, id)?;
-        match self.ask(id, || Ask::Checkpoint { by: caller.uid, reason: reason.clone() }).await? {
+        let ask = || Ask::Checkpoint { by: caller.uid, reason: reason.clone(), key: key.clone() };
+        match self.ask(id, ask).await? {
             Reply::Answer(Answer::Checkpoint { checkpoint }) => Ok(checkpoint),
             Reply::Answer(_) | Reply::Posted { .. } | Reply::Look(_) | Reply::Live(_) => {
                 Err(Refusal::new(Code::Eio, "a pause without a checkpoint"))
@@ -74,9 +77,11 @@ impl Engine {
         caller: Caller,
         id: SessionId,
         strategy: Option<Strategy>,
+        key: Option<RequestKey>,
     ) -> Result<RunId, Refusal> {
         self.find(caller, id)?;
-        let begun = self.ask(id, || Ask::Compact { strategy, by: caller.uid }).await.map(run_of)?;
+        let ask = || Ask::Compact { strategy, by: caller.uid, key: key.clone() };
+        let begun = self.ask(id, ask).await.map(run_of)?;
         begun.map(|(run, _)| run).ok_or_else(|| Refusal::new(Code::Eio, "a compaction without a run"))
     }
 

@@ -7,6 +7,7 @@ use ctx_journal::{Journal, Owner};
 use ctx_session::admission::Counts;
 use ctx_session::command::Change;
 use ctx_session::record::{CancelReason, Scope};
+use ctx_session::request::RequestKey;
 use ctx_session::rules::{Create, check_message, create};
 use ctx_session::{
     Answer, Body, Code, Limits, MessageId, Name, Refusal, RunId, RunState, Session, SessionId, Ulid,
@@ -70,6 +71,8 @@ pub struct NewSession {
     /// None: the agent's own.
     pub cwd: Option<String>,
     pub client: Option<String>,
+    /// Kept with it, so that it is known again.
+    pub key: Option<RequestKey>,
 }
 
 /// A message to be posted.
@@ -79,6 +82,8 @@ pub struct Post {
     pub client_id: Option<String>,
     pub model_override: Option<Option<String>>,
     pub cwd: Option<String>,
+    /// It is posted once, however often it is asked with this key.
+    pub key: Option<RequestKey>,
 }
 
 /// What a new session will be made with.
@@ -231,6 +236,20 @@ impl Engine {
         planned.await.map_err(|error| Refusal::new(Code::Eio, error.to_string()))?
     }
 
+    /// The session that a request with this key has made, also before this daemon was started.
+    pub fn made_by(&self, caller: Caller, key: &RequestKey) -> Result<Option<SessionId>, Refusal> {
+        let same = |known: &RequestKey| known.request == key.request;
+        let found = self.inner.registry.select(|summary| summary.meta.requested.as_ref().is_some_and(same));
+        for summary in found.into_iter().filter(|summary| self.may_see(caller, summary.meta.owner)) {
+            if let Some(known) = &summary.meta.requested
+                && key.repeats(known)?
+            {
+                return Ok(Some(summary.id()));
+            }
+        }
+        Ok(None)
+    }
+
     /// Makes a session. It exists when this returns.
     pub async fn create(&self, caller: Caller, new: NewSession) -> Result<SessionId, Refusal> {
         self.inner.refuse_when_closing()?;
@@ -270,6 +289,7 @@ impl Engine {
             model: prepared.context.model,
             dsl,
             client: new.client,
+            requested: new.key,
             app: self.inner.app.clone(),
         });
         let meta = decision.records.into_iter().find_map(|body| match body {
@@ -299,14 +319,7 @@ impl Engine {
     /// Posts a message. It is durable when this returns.
     pub async fn post(&self, caller: Caller, id: SessionId, post: Post) -> Result<Posted, Refusal> {
         self.find(caller, id)?;
-        let Post { text, client_id, model_override, cwd } = post;
-        let ask = || Ask::Post {
-            text: text.clone(),
-            client_id: client_id.clone(),
-            model_override: model_override.clone(),
-            cwd: cwd.clone(),
-        };
-        posted(self.ask(id, ask).await?)
+        posted(self.ask(id, || Ask::Post { post: post.clone(), by: caller.uid }).await?)
     }
 
     pub async fn resume_queued(&self, caller: Caller, id: SessionId) -> Result<Posted, Refusal> {

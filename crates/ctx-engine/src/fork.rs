@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use ctx_journal::{Fork as JournalFork, ForkEnds, JournalError, LogPath};
 use ctx_session::record::{Scope, SessionMeta};
+use ctx_session::request::RequestKey;
 use ctx_session::rules::Fork;
 use ctx_session::{Body, Code, Name, Record, Refusal, Session, SessionId, Timestamp};
 
@@ -32,6 +33,8 @@ pub struct NewFork {
     /// The last record to take over, which must end a command. None: all that is committed now.
     pub at: Option<u64>,
     pub client: Option<String>,
+    /// Kept with it, so that it is known again.
+    pub key: Option<RequestKey>,
 }
 
 impl Engine {
@@ -49,6 +52,7 @@ impl Engine {
             space: new.space.or_else(as_source),
             owner: caller.uid,
             client: new.client,
+            requested: new.key,
             app: self.inner.app.clone(),
         };
         fork.check(&source.meta)?;

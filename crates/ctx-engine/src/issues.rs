@@ -10,6 +10,7 @@ use ctx_session::issue::{IssueAct, IssueStatus, TodoOp};
 use ctx_session::project::{
     Change, Criterion, Issue, IssueCommand, IssueGiven, Project, ProjectBody, ProjectRecord, Who,
 };
+use ctx_session::request::RequestKey;
 use ctx_session::{CheckpointId, Code, IssueId, Name, Refusal, RunId, RunState, Session, SessionId};
 
 use crate::driver::{Ask, Reply};
@@ -44,6 +45,8 @@ pub struct NewIssue {
     pub title: String,
     pub body: String,
     pub criteria: Vec<Criterion>,
+    /// Kept with it, so that it is made once.
+    pub key: Option<RequestKey>,
 }
 
 fn not_there(id: IssueId) -> Refusal {
@@ -60,10 +63,31 @@ impl Inner {
 
     /// Decides and writes; the issue that it is about. Blocking.
     fn perform_issue(&self, log: &ProjectLog, command: &IssueCommand) -> Result<Option<IssueId>, Refusal> {
+        self.perform_issue_once(log, command, None)
+    }
+
+    /// The same for a request with a key: one that was carried out before is about the same issue, and writes nothing.
+    fn perform_issue_once(
+        &self,
+        log: &ProjectLog,
+        command: &IssueCommand,
+        key: Option<&RequestKey>,
+    ) -> Result<Option<IssueId>, Refusal> {
+        if let Some(key) = key {
+            let before = log.with(|project| Ok(project.requests.find(key)?.map(|done| done.issue_id)))?;
+            if let Some(issue) = before {
+                return Ok(issue);
+            }
+        }
         let now = self.fresh.now();
         let written = self.perform_project(log, now, |project| {
             let mut ids = self.fresh.ids();
-            project.decide_issue(command, &mut IssueGiven { now, ids: &mut ids, limits: &self.limits })
+            let mut given = IssueGiven { now, ids: &mut ids, limits: &self.limits };
+            let records = project.decide_issue(command, &mut given)?;
+            Ok(match key {
+                Some(key) => Project::requested(key, records),
+                None => records,
+            })
         })?;
         Ok(written.iter().find_map(|record| record.body.issue()))
     }
@@ -224,16 +248,17 @@ impl Engine {
     ) -> Result<IssueView, Refusal> {
         self.inner.refuse_when_closing()?;
         let log = self.project_log(caller, project).await?;
-        let NewIssue { title, body, criteria } = new;
+        let NewIssue { title, body, criteria, key } = new;
         let command = IssueCommand::Create { title, body, criteria, by: caller.uid };
         let project = project.clone();
-        self.of_issues(move |inner| {
-            let made = inner.perform_issue(&log, &command)?;
+        let made = self.of_issues(move |inner| {
+            let made = inner.perform_issue_once(&log, &command, key.as_ref())?;
             let issue = made.and_then(|id| log.with(|found| found.issue(id).cloned()));
             let issue = issue.ok_or_else(|| Refusal::new(Code::Eio, "the new issue was lost; try again"))?;
-            Ok(IssueView { project, issue, worker: None })
-        })
-        .await
+            Ok((project, issue))
+        });
+        let (project, issue) = made.await?;
+        Ok(self.view_of_issue(caller, project, issue).await)
     }
 
     pub async fn change_issue(
@@ -243,17 +268,29 @@ impl Engine {
         change: Change,
     ) -> Result<IssueView, Refusal> {
         let who = Who { by: caller.uid, session_id: None };
-        self.command_issue(caller, id, IssueCommand::Change { issue: id, change, who }).await
+        self.command_issue(caller, id, IssueCommand::Change { issue: id, change, who }, None).await
     }
 
-    pub async fn add_todo(&self, caller: Caller, id: IssueId, text: String) -> Result<IssueView, Refusal> {
+    pub async fn add_todo(
+        &self,
+        caller: Caller,
+        id: IssueId,
+        text: String,
+        key: Option<RequestKey>,
+    ) -> Result<IssueView, Refusal> {
         let who = Who { by: caller.uid, session_id: None };
-        self.command_issue(caller, id, IssueCommand::AddTodo { issue: id, text, who }).await
+        self.command_issue(caller, id, IssueCommand::AddTodo { issue: id, text, who }, key).await
     }
 
-    pub async fn change_todo(&self, caller: Caller, id: IssueId, op: TodoOp) -> Result<IssueView, Refusal> {
+    pub async fn change_todo(
+        &self,
+        caller: Caller,
+        id: IssueId,
+        op: TodoOp,
+        key: Option<RequestKey>,
+    ) -> Result<IssueView, Refusal> {
         let who = Who { by: caller.uid, session_id: None };
-        self.command_issue(caller, id, IssueCommand::Todo { issue: id, op, who }).await
+        self.command_issue(caller, id, IssueCommand::Todo { issue: id, op, who }, key).await
     }
 
     async fn command_issue(
@@ -261,12 +298,13 @@ impl Engine {
         caller: Caller,
         id: IssueId,
         command: IssueCommand,
+        key: Option<RequestKey>,
     ) -> Result<IssueView, Refusal> {
         self.inner.refuse_when_closing()?;
         self.seen_issue(caller, id)?;
         self.of_issues(move |inner| {
             let (_, log) = inner.log_of_issue(id).ok_or_else(|| not_there(id))?;
-            inner.perform_issue(&log, &command).map(drop)
+            inner.perform_issue_once(&log, &command, key.as_ref()).map(drop)
         })
         .await?;
         self.issue(caller, id).await
@@ -279,7 +317,7 @@ impl Engine {
         if !summary.state.is_over() {
             self.may_bind(caller, Some(id), &summary.meta.project, issue).await?;
             let claim = IssueCommand::Claim { issue, session: id, by: caller.uid };
-            self.command_issue(caller, issue, claim).await?;
+            self.command_issue(caller, issue, claim, None).await?;
         }
         self.ask(id, || Ask::Bind { issue, by: caller.uid }).await.map(drop)
     }
@@ -362,7 +400,7 @@ impl Engine {
         let resumed = if is_resumed { None } else { self.resume(caller, id, checkpoint).await? };
         let change = Change { status: Some(IssueStatus::Resolved), ..Change::default() };
         let who = Who { by: caller.uid, session_id: Some(id) };
-        self.command_issue(caller, issue, IssueCommand::Change { issue, change, who }).await?;
+        self.command_issue(caller, issue, IssueCommand::Change { issue, change, who }, None).await?;
         Ok(resumed)
     }
 }

@@ -102,6 +102,7 @@ fn change_of(body: &Body) -> Option<Change> {
         | Body::ApprovalSettled(_)
         | Body::RolledBack(_) => Some(Change::Changed),
         Body::Context(_)
+        | Body::Requested(_)
         | Body::User(_)
         | Body::RunCreated(_)
         | Body::AssistantStarted(_)

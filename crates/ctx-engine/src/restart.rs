@@ -1,5 +1,6 @@
 //! Restarting: a session is ended, and a new one of the same name begins with what describes its agent now.
 
+use ctx_session::request::RequestKey;
 use ctx_session::{Code, Name, Refusal, Scope, SessionId};
 
 use crate::engine::{Caller, Engine, NewSession};
@@ -13,15 +14,20 @@ impl Engine {
         caller: Caller,
         id: SessionId,
         client: Option<String>,
+        key: Option<RequestKey>,
     ) -> Result<SessionId, Refusal> {
         let old = self.find(caller, id)?;
+        if let Some(made) = key.as_ref().map_or(Ok(None), |key| self.made_by(caller, key))? {
+            self.pass_on_issue(caller, &old, made).await;
+            return Ok(made);
+        }
         if old.meta.scope == Scope::Temp {
             let message = "a temp session lives as long as its connection: connect again for a new one";
             return Err(Refusal::invalid("id", message));
         }
         let engine = self.clone();
         // A task of its own: a client that goes must not leave half of this done.
-        let restarted = tokio::spawn(async move { engine.replace(caller, old, client).await }).await;
+        let restarted = tokio::spawn(async move { engine.replace(caller, old, client, key).await }).await;
         restarted.map_err(|error| Refusal::new(Code::Eio, format!("restarting a session broke: {error}")))?
     }
 
@@ -30,13 +36,12 @@ impl Engine {
         caller: Caller,
         old: Summary,
         client: Option<String>,
+        key: Option<RequestKey>,
     ) -> Result<SessionId, Refusal> {
         self.inner.refuse_when_closing()?;
         let owner = self.owner_as_caller(caller, &old);
         let agent = self.agent_now(caller, &old).await?;
         let plan = self.plan(owner, &agent, None, Some(old.cwd.clone())).await?;
-        let known = self.show(caller, old.id()).await.ok();
-        let issue = known.and_then(|(_, details)| details.bound_issue);
         let over = old.state.is_over();
         if !over {
             self.end(caller, old.id()).await?;
@@ -48,15 +53,23 @@ impl Engine {
             name,
             scope: old.meta.scope,
             space: old.meta.space.clone(),
-            cwd: Some(old.cwd),
+            cwd: Some(old.cwd.clone()),
             client,
+            key,
         };
         let made = self.create_planned(owner, new, plan).await?;
-        if let Some(issue) = issue {
-            // The work goes on, unless another session has taken it up.
-            let _ = self.bind(caller, made, issue).await;
-        }
+        self.pass_on_issue(caller, &old, made).await;
         Ok(made)
+    }
+
+    /// The work on an issue goes on in the new session, unless another has taken it up. A daemon that died in between
+    /// left this to whoever asks again.
+    async fn pass_on_issue(&self, caller: Caller, old: &Summary, new: SessionId) {
+        let of_old = self.show(caller, old.id()).await.ok().and_then(|(_, details)| details.bound_issue);
+        let of_new = self.show(caller, new).await.ok().and_then(|(_, details)| details.bound_issue);
+        if let (Some(issue), None) = (of_old, of_new) {
+            let _ = self.bind(caller, new, issue).await;
+        }
     }
 
     /// The new session is the owner's, also when the daemon's owner restarts it.

@@ -330,6 +330,7 @@ impl Place<'_> {
             forked_from: None,
             dsl_hash: None,
             dsl_snapshot: None,
+            requested: None,
             app: String::new(),
         }
     }

@@ -40,23 +40,28 @@ pub struct Admissions {
 }
 
 impl Admissions {
-    /// Takes a slot for a session of this project and operator, or says which limit stands in the way.
-    pub fn reserve(&mut self, project: &Name, operator: u32, limits: &Limits) -> Result<(), LimitHit> {
+    /// Takes a slot for a session of this project and operator, and says how many run then by each limit; or says which
+    /// limit stands in the way.
+    pub fn reserve(
+        &mut self,
+        project: &Name,
+        operator: u32,
+        limits: &Limits,
+    ) -> Result<[LimitHit; 2], LimitHit> {
         let in_project = self.in_project(project);
         let of_operator = self.of_operator(operator);
-        let checks = [
-            (LimitScope::PerProject, in_project, limits.running_per_project),
-            (LimitScope::PerOperator, of_operator, limits.running_per_operator),
+        let (project_limit, operator_limit) = (limits.running_per_project, limits.running_per_operator);
+        let now = [
+            LimitHit { scope: LimitScope::PerProject, running: in_project, limit: project_limit },
+            LimitHit { scope: LimitScope::PerOperator, running: of_operator, limit: operator_limit },
         ];
-        for (scope, running, limit) in checks {
-            if running >= limit {
-                return Err(LimitHit { scope, running, limit });
-            }
+        if let Some(hit) = now.iter().find(|count| count.running >= count.limit) {
+            return Err(*hit);
         }
         self.per_project.insert(project.clone(), in_project + 1);
         self.per_operator.insert(operator, of_operator + 1);
         *self.shares.entry((operator, project.clone())).or_insert(0) += 1;
-        Ok(())
+        Ok(now.map(|count| LimitHit { running: count.running + 1, ..count }))
     }
 
     /// Gives a slot back. A count never goes below zero.

@@ -7,6 +7,7 @@ use crate::record::{
     ApprovalOutcome, BlobRef, Body, CancelReason, Compaction, CompactionFlag, DetachReason, Failure,
     FinishReason, LimitHit, PromptRef, Source, Strategy, ToolStatus, Usage,
 };
+use crate::request::RequestKey;
 use crate::session::RunState;
 use crate::time::Timestamp;
 
@@ -99,6 +100,11 @@ pub enum Command {
         by: u32,
     },
     Change(Change),
+    /// A command that carries a key of its client's: it is done once.
+    Once {
+        key: RequestKey,
+        command: Box<Command>,
+    },
     Attach {
         connection: Ulid,
         user: u32,
@@ -185,13 +191,19 @@ pub struct PostMessage {
     /// Where the session works from now on, when the client names a place.
     pub cwd: Option<String>,
     pub admission: Admission,
+    pub by: u32,
 }
 
 /// Whether there is a slot for one more running session.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Admission {
-    /// A slot is reserved; the run will work under this.
-    Granted(RunContext),
+    /// A slot is reserved.
+    Granted {
+        /// The run will work under this.
+        context: RunContext,
+        /// How many run now by each limit, this one among them.
+        running: [LimitHit; 2],
+    },
     Full(LimitHit),
 }
 

@@ -335,7 +335,8 @@ impl Control {
             | Body::Archived(_)
             | Body::System(_)
             | Body::Bound(_)
-            | Body::Unbound(_) => {}
+            | Body::Unbound(_)
+            | Body::Requested(_) => {}
             Body::StateChanged(change) => self.follow_pause(change.to, record.time),
             // What was copied from the source of a fork is history: nothing of it waits any more.
             Body::Forked(_) => {

@@ -220,7 +220,8 @@ fn utterance(body: &Body) -> Option<Utterance<'_>> {
         | Body::ApprovalRequested(_)
         | Body::ApprovalSettled(_)
         | Body::Bound(_)
-        | Body::Unbound(_) => None,
+        | Body::Unbound(_)
+        | Body::Requested(_) => None,
     }
 }
 
@@ -286,7 +287,8 @@ fn marks(body: &Body) -> Option<Marks<'_>> {
         | Body::ApprovalRequested(_)
         | Body::ApprovalSettled(_)
         | Body::Bound(_)
-        | Body::Unbound(_) => None,
+        | Body::Unbound(_)
+        | Body::Requested(_) => None,
     }
 }
 

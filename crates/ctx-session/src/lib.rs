@@ -16,6 +16,7 @@ pub mod limits;
 pub mod name;
 pub mod project;
 pub mod record;
+pub mod request;
 pub mod rules;
 pub mod session;
 pub mod time;

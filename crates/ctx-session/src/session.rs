@@ -14,6 +14,7 @@ use crate::record::{
     Body, Failure, FinishReason, LimitHit, Record, RunCreated, RunFinish, RunKind, Scope, SessionMeta,
     StateName, Strategy, ToolPending, Usage, User,
 };
+use crate::request::Requests;
 use crate::time::Timestamp;
 
 /// Where a session stands. Illegal combinations (idle with a run, queued without one) cannot be written down.
@@ -134,6 +135,7 @@ pub struct Session {
     runs: Vec<Run>,
     run_at: HashMap<RunId, usize>,
     client_ids: HashMap<String, RunId>,
+    pub(crate) requests: Requests,
     open_tools: BTreeMap<CallId, OpenTool>,
     /// What the newest `state_changed` said; not the name of `state` only where a record is damaged.
     logged_state: StateName,
@@ -167,6 +169,7 @@ impl Session {
             runs: Vec::new(),
             run_at: HashMap::new(),
             client_ids: HashMap::new(),
+            requests: Requests::default(),
             open_tools: BTreeMap::new(),
             logged_state: StateName::Idle,
             meta,
@@ -348,6 +351,7 @@ impl Session {
             Body::SessionFailed(failure) => self.state = State::Failed(failure.clone()),
             Body::Archived(archived) => self.archived = archived.archived,
             Body::Forked(_) => self.begin_as_fork(record),
+            Body::Requested(requested) => self.requests.add(requested),
         }
     }
 
@@ -362,6 +366,7 @@ impl Session {
         self.pending.clear();
         self.bound_issue = None;
         self.client_ids.clear();
+        self.requests.forget();
         self.attached = None;
         self.archived = false;
         self.ended_at = None;

@@ -19,6 +19,7 @@ use utoipa::IntoParams;
 use super::calls::{self, FINISHED, PENDING, RUNNING};
 use super::error::{Answer, nothing_there};
 use super::extract::{Asked, At, Given, Nothing, Who, checkpoint_id, session_id};
+use super::idempotency::Keyed;
 use super::{Api, compactions};
 
 /// Checkpoints on one page unless told otherwise, and at most.
@@ -80,10 +81,11 @@ pub(super) async fn create(
     State(api): State<Api>,
     Who(caller): Who,
     At(id): At<String>,
+    Keyed(key): Keyed,
     Given(new): Given<NewCheckpoint>,
 ) -> Answer<(StatusCode, Json<Checkpoint>)> {
     let id = session_id(&id)?;
-    let made = api.engine.checkpoint(caller, id, new.reason).await?;
+    let made = api.engine.checkpoint(caller, id, new.reason, key).await?;
     Ok((StatusCode::CREATED, Json(whole(&api, caller, id, made).await?)))
 }
 

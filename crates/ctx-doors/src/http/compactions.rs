@@ -17,6 +17,7 @@ use super::Api;
 use super::checkpoints::went_on;
 use super::error::{Answer, nothing_there};
 use super::extract::{Asked, At, Given, Nothing, Who, compaction_id, session_id};
+use super::idempotency::Keyed;
 
 /// Compactions on one page unless told otherwise, and at most.
 const PAGE: usize = 100;
@@ -117,9 +118,10 @@ pub(super) async fn create(
     State(api): State<Api>,
     Who(caller): Who,
     At(id): At<String>,
+    Keyed(key): Keyed,
     Given(new): Given<NewCompaction>,
 ) -> Answer<(StatusCode, Json<WentOn>)> {
-    let run = api.engine.compact(caller, session_id(&id)?, new.strategy).await?;
+    let run = api.engine.compact(caller, session_id(&id)?, new.strategy, key).await?;
     let begun = WentOn { run_id: Some(run), state: "running".to_owned() };
     Ok((StatusCode::ACCEPTED, Json(begun)))
 }

@@ -1,45 +1,71 @@
 //! `Idempotency-Key`: a write that creates something is done once, however often it is sent.
 //!
-//! The answer is kept for a while by user, route and key. A second request that comes while the first is being
-//! done waits for its answer; the first is finished also when its client has gone. Refusals are not kept: they
-//! changed nothing, so asking again is harmless. What is kept is lost with the daemon; messages and sessions hold their
-//! key in a record, and so are not made twice after a restart either.
+//! What must hold also after a restart is in the log: a handler that takes [`Keyed`] writes the key into the record of what
+//! it makes, and answers from the log when it meets the key again. Beside that, answers are kept in memory for a while,
+//! bounded by number and by bytes, so that also a write that leaves no record is done once. A second request that comes
+//! while the first is being done waits for its answer; the first is finished also when its client has gone. Refusals are
+//! not kept: they changed nothing, so asking again is harmless. Answers with a secret are not kept either.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use axum::body::{Body, Bytes, to_bytes};
-use axum::extract::{Request, State};
+use axum::extract::{FromRequestParts, Request, State};
+use axum::http::request::Parts;
 use axum::http::{HeaderMap, Method, StatusCode};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
+use ctx_engine::Caller;
+use ctx_session::request::{KEY_FIELD, RequestKey};
 use ctx_session::{Code, Refusal};
 use sha2::{Digest, Sha256};
 use tokio::sync::watch;
 
-use super::error::ApiError;
+use super::error::{Answer, ApiError};
 use super::extract::{Who, whole_body};
 
-/// How long an answer is kept.
+/// How long a request is remembered.
 const KEPT: Duration = Duration::from_secs(60 * 60);
-/// Answers that are kept at a time, and the longest that is.
-const ANSWERS_MAX: usize = 10_000;
+/// Requests that are remembered at a time, the longest answer that is kept, and all of them together.
+const REQUESTS_MAX: usize = 10_000;
 const ANSWER_BYTES_MAX: usize = 64 * 1024;
+const ANSWERS_BYTES_MAX: usize = 16 * 1024 * 1024;
 /// More than any answer of ours that is not a stream has.
 const WHOLE_BYTES_MAX: usize = 64 * 1024 * 1024;
 /// A stream, whose messages have ids of their own.
 const MCP: &str = "/api/v1/mcp";
 const KEY_BYTES_MAX: usize = 256;
+/// Bytes of a SHA-256 that are kept, as hex: enough to tell requests apart.
+const HASH_BYTES: usize = 16;
 
 const HEADER: &str = "idempotency-key";
 
-/// Whose request, and which.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-struct Name {
-    uid: u32,
-    path: String,
-    key: String,
+/// The key of a request. A handler that takes it has it in the log when it is done, and answers from there the next time.
+pub(super) struct Keyed(pub Option<RequestKey>);
+
+/// An answer that is given once: it holds a secret.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Secret;
+
+/// The key on its way to the handler, and whether the handler took it.
+#[derive(Clone)]
+struct Carried {
+    key: RequestKey,
+    taken: Arc<AtomicBool>,
+}
+
+impl<S: Send + Sync> FromRequestParts<S> for Keyed {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Answer<Keyed> {
+        let carried = parts.extensions.get::<Carried>();
+        Ok(Keyed(carried.map(|carried| {
+            carried.taken.store(true, Ordering::Relaxed);
+            carried.key.clone()
+        })))
+    }
 }
 
 #[derive(Debug, Clone)]
@@ -49,31 +75,127 @@ struct Kept {
     body: Bytes,
 }
 
-/// What has become of a request: None while it is being done.
-type Outcome = Option<Option<Kept>>;
-
-struct Entry {
-    /// Of the body: the same key for another request is a mistake of the client's.
-    hash: [u8; 32],
-    outcome: watch::Receiver<Outcome>,
-    since: Instant,
+impl Kept {
+    fn response(self) -> Response {
+        let mut response = Response::new(Body::from(self.body));
+        *response.status_mut() = self.status;
+        *response.headers_mut() = self.headers;
+        response
+    }
 }
 
-/// The requests that are remembered.
+/// What is left of a request that was carried out.
+#[derive(Debug, Clone)]
+enum Done {
+    Kept {
+        kept: Kept,
+        /// Whether the log has it too.
+        in_log: bool,
+    },
+    /// The answer is not kept; the log has what it takes to give it again.
+    InLog,
+    /// The answer is not kept, and nothing else has it.
+    Gone(&'static str),
+}
+
+const SECRET: &str =
+    "this was done, and its answer held a secret, which is not kept; ask for another with a new key";
+const TOO_LONG: &str = "this was done, and its answer was too long to be kept; look at what it did";
+const CROWDED_OUT: &str = "this was done, and its answer had to make room for others; look at what it did";
+
+/// None while it is being done.
+type Outcome = Option<Kept>;
+
+enum Progress {
+    Doing(watch::Receiver<Outcome>),
+    Done(Done),
+}
+
+struct Entry {
+    asked: String,
+    since: Instant,
+    progress: Progress,
+}
+
+/// The requests that are remembered. Cloning it is cheap.
 #[derive(Clone)]
 pub(super) struct Memory {
     /// How long a body may take.
     patience: Duration,
-    table: Arc<Mutex<HashMap<Name, Entry>>>,
+    table: Arc<Mutex<Table>>,
+}
+
+#[derive(Default)]
+struct Table {
+    entries: HashMap<String, Entry>,
+    /// Oldest first; also some that are forgotten.
+    order: VecDeque<(Instant, String)>,
+    /// Of all answers that are kept.
+    bytes: usize,
 }
 
 enum Turn {
     /// Nobody has asked this before.
     First(watch::Sender<Outcome>),
-    /// Someone has: this is what came, or will come, of it.
-    Again(watch::Receiver<Outcome>),
-    /// With another body.
-    Mistaken,
+    /// Someone has, and is still being answered.
+    Wait(watch::Receiver<Outcome>),
+    Again(Done),
+}
+
+impl Table {
+    fn remove(&mut self, request: &str) {
+        if let Some(entry) = self.entries.remove(request) {
+            self.bytes -= entry.bytes();
+        }
+    }
+
+    /// Makes room for one more. None is forgotten while it is being done.
+    fn make_room(&mut self, now: Instant) -> bool {
+        let mut waiting = VecDeque::new();
+        while let Some((since, request)) = self.order.pop_front() {
+            let is_old = now.saturating_duration_since(since) >= KEPT;
+            if !is_old && self.entries.len() < REQUESTS_MAX {
+                self.order.push_front((since, request));
+                break;
+            }
+            match self.entries.get(&request).filter(|entry| entry.since == since) {
+                Some(Entry { progress: Progress::Doing(_), .. }) => waiting.push_back((since, request)),
+                Some(_) => self.remove(&request),
+                None => {}
+            }
+        }
+        while let Some(last) = waiting.pop_back() {
+            self.order.push_front(last);
+        }
+        self.entries.len() < REQUESTS_MAX
+    }
+
+    fn finish(&mut self, request: &str, done: Done) {
+        let Some(entry) = self.entries.get_mut(request) else { return };
+        entry.progress = Progress::Done(done);
+        self.bytes += entry.bytes();
+        if self.bytes <= ANSWERS_BYTES_MAX {
+            return;
+        }
+        for (_, oldest) in &self.order {
+            let Some(entry) = self.entries.get_mut(oldest) else { continue };
+            let Progress::Done(Done::Kept { kept, in_log }) = &entry.progress else { continue };
+            self.bytes -= kept.body.len();
+            entry.progress = Progress::Done(if *in_log { Done::InLog } else { Done::Gone(CROWDED_OUT) });
+            if self.bytes <= ANSWERS_BYTES_MAX {
+                break;
+            }
+        }
+    }
+}
+
+impl Entry {
+    fn bytes(&self) -> usize {
+        match &self.progress {
+            Progress::Done(Done::Kept { kept, .. }) => kept.body.len(),
+            Progress::Doing(_) | Progress::Done(Done::InLog | Done::Gone(_)) => 0,
+        }
+    }
 }
 
 impl Memory {
@@ -81,38 +203,53 @@ impl Memory {
         Memory { patience, table: Arc::default() }
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<Name, Entry>> {
+    fn lock(&self) -> MutexGuard<'_, Table> {
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn turn(&self, name: &Name, hash: [u8; 32], now: Instant) -> Turn {
+    fn turn(&self, key: &RequestKey, now: Instant) -> Result<Turn, Refusal> {
         let mut table = self.lock();
-        match table.get(name) {
-            Some(entry) if now.saturating_duration_since(entry.since) >= KEPT => {}
-            Some(entry) if entry.hash != hash => return Turn::Mistaken,
-            Some(entry) => return Turn::Again(entry.outcome.clone()),
-            None => {}
-        }
-        if table.len() >= ANSWERS_MAX {
-            table.retain(|_, entry| now.saturating_duration_since(entry.since) < KEPT);
-            let oldest = table.iter().min_by_key(|(_, entry)| entry.since).map(|(name, _)| name.clone());
-            if let (true, Some(oldest)) = (table.len() >= ANSWERS_MAX, oldest) {
-                table.remove(&oldest);
+        if let Some(entry) = table.entries.get(&key.request) {
+            let earlier = RequestKey { request: key.request.clone(), asked: entry.asked.clone() };
+            match &entry.progress {
+                Progress::Doing(outcome) => {
+                    key.repeats(&earlier)?;
+                    return Ok(Turn::Wait(outcome.clone()));
+                }
+                Progress::Done(done) if now.saturating_duration_since(entry.since) < KEPT => {
+                    key.repeats(&earlier)?;
+                    return Ok(Turn::Again(done.clone()));
+                }
+                Progress::Done(_) => table.remove(&key.request),
             }
         }
+        if !table.make_room(now) {
+            let message = "too many requests with a key are being done; wait a second";
+            return Err(Refusal::new(Code::Eagain, message));
+        }
         let (done, outcome) = watch::channel(None);
-        table.insert(name.clone(), Entry { hash, outcome, since: now });
-        Turn::First(done)
-    }
-
-    fn forget(&self, name: &Name) {
-        self.lock().remove(name);
+        let entry = Entry { asked: key.asked.clone(), since: now, progress: Progress::Doing(outcome) };
+        table.entries.insert(key.request.clone(), entry);
+        table.order.push_back((now, key.request.clone()));
+        Ok(Turn::First(done))
     }
 }
 
-/// The key of a request, if it has one that can be read.
-pub(super) fn key(headers: &HeaderMap) -> Option<&str> {
-    headers.get(HEADER)?.to_str().ok().filter(|key| !key.is_empty())
+/// Who asks, where and with which key; and what.
+fn request_key(caller: Caller, request: &Request, key: &str, body: &[u8]) -> RequestKey {
+    let hash = |parts: &[&[u8]]| {
+        let mut hasher = Sha256::new();
+        for part in parts {
+            hasher.update(u64::try_from(part.len()).unwrap_or(u64::MAX).to_le_bytes());
+            hasher.update(part);
+        }
+        hasher.finalize().iter().take(HASH_BYTES).map(|byte| format!("{byte:02x}")).collect()
+    };
+    let query = request.uri().query().unwrap_or_default();
+    RequestKey {
+        request: hash(&[&caller.uid.to_le_bytes(), request.uri().path().as_bytes(), key.as_bytes()]),
+        asked: hash(&[query.as_bytes(), body]),
+    }
 }
 
 /// Only POST creates; all else passes by.
@@ -127,25 +264,31 @@ pub(super) async fn once(State(memory): State<Memory>, request: Request, next: N
     };
     let key = key.to_str().unwrap_or_default();
     if key.is_empty() || key.len() > KEY_BYTES_MAX {
-        let message = format!("an Idempotency-Key has 1 to {KEY_BYTES_MAX} visible ASCII characters");
-        return ApiError(Refusal::invalid("Idempotency-Key", message)).into_response();
+        let message = format!("an {KEY_FIELD} has 1 to {KEY_BYTES_MAX} visible ASCII characters");
+        return ApiError(Refusal::invalid(KEY_FIELD, message)).into_response();
     }
-    let name = Name { uid: caller.uid, path: request.uri().path().to_owned(), key: key.to_owned() };
     let (parts, body) = request.into_parts();
     let body = match whole_body(body, memory.patience).await {
         Ok(body) => body,
         Err(refusal) => return refusal.into_response(),
     };
-    match memory.turn(&name, Sha256::digest(&body).into(), Instant::now()) {
-        Turn::Mistaken => {
-            let message = "this Idempotency-Key was used for another request; take a new one";
-            ApiError(Refusal::invalid("Idempotency-Key", message)).into_response()
-        }
-        Turn::Again(outcome) => again(outcome).await,
-        Turn::First(done) => {
-            let request = Request::from_parts(parts, Body::from(body));
+    let mut request = Request::from_parts(parts, Body::empty());
+    let key = request_key(caller, &request, key, &body);
+    *request.body_mut() = Body::from(body);
+    let taken = Arc::new(AtomicBool::new(false));
+    request.extensions_mut().insert(Carried { key: key.clone(), taken: taken.clone() });
+    match memory.turn(&key, Instant::now()) {
+        Err(refusal) => ApiError(refusal).into_response(),
+        Ok(Turn::Wait(outcome)) => wait(outcome).await,
+        Ok(Turn::Again(Done::Kept { kept, .. })) => kept.response(),
+        Ok(Turn::Again(Done::InLog)) => next.run(request).await,
+        Ok(Turn::Again(Done::Gone(why))) => ApiError(Refusal::new(Code::Eexist, why)).into_response(),
+        Ok(Turn::First(done)) => {
             // In a task of its own, so that a client that goes does not leave it half done.
-            let work = tokio::spawn(async move { first(memory, name, done, next.run(request).await).await });
+            let work = tokio::spawn(async move {
+                let response = next.run(request).await;
+                first(&memory, &key, taken.load(Ordering::Relaxed), &done, response).await
+            });
             work.await.unwrap_or_else(|_| lost())
         }
     }
@@ -155,28 +298,110 @@ fn lost() -> Response {
     ApiError(Refusal::new(Code::Eio, "this request broke; look before you send it again")).into_response()
 }
 
-async fn first(memory: Memory, name: Name, done: watch::Sender<Outcome>, response: Response) -> Response {
+async fn first(
+    memory: &Memory,
+    key: &RequestKey,
+    in_log: bool,
+    done: &watch::Sender<Outcome>,
+    response: Response,
+) -> Response {
+    let is_secret = response.extensions().get::<Secret>().is_some();
     let (parts, body) = response.into_parts();
     let Ok(bytes) = to_bytes(body, WHOLE_BYTES_MAX).await else { return lost() };
     let kept = Kept { status: parts.status, headers: parts.headers.clone(), body: bytes.clone() };
-    // A long answer goes to whoever waits for it now, and is not kept.
-    if parts.status.is_success() && bytes.len() <= ANSWER_BYTES_MAX {
-        done.send_replace(Some(Some(kept)));
+    if !parts.status.is_success() {
+        memory.lock().remove(&key.request);
     } else {
-        memory.forget(&name);
-        done.send_replace(Some(Some(kept)));
+        let is_short = bytes.len() <= ANSWER_BYTES_MAX;
+        let left = match (in_log, is_secret) {
+            (_, false) if is_short => Done::Kept { kept: kept.clone(), in_log },
+            (true, _) => Done::InLog,
+            (false, true) => Done::Gone(SECRET),
+            (false, false) => Done::Gone(TOO_LONG),
+        };
+        memory.lock().finish(&key.request, left);
+    }
+    if is_secret {
+        let refusal = ApiError(Refusal::new(Code::Eexist, SECRET)).into_response();
+        done.send_replace(whole(refusal).await);
+    } else {
+        done.send_replace(Some(kept));
     }
     Response::from_parts(parts, Body::from(bytes))
 }
 
-async fn again(mut outcome: watch::Receiver<Outcome>) -> Response {
+async fn whole(response: Response) -> Outcome {
+    let (parts, body) = response.into_parts();
+    let body = to_bytes(body, WHOLE_BYTES_MAX).await.ok()?;
+    Some(Kept { status: parts.status, headers: parts.headers, body })
+}
+
+async fn wait(mut outcome: watch::Receiver<Outcome>) -> Response {
     let kept = match outcome.wait_for(Option::is_some).await {
-        Ok(kept) => kept.clone().flatten(),
+        Ok(kept) => kept.clone(),
         Err(_) => None,
     };
-    let Some(Kept { status, headers, body }) = kept else { return lost() };
-    let mut response = Response::new(Body::from(body));
-    *response.status_mut() = status;
-    *response.headers_mut() = headers;
-    response
+    kept.map_or_else(lost, Kept::response)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn key(request: usize, asked: &str) -> RequestKey {
+        RequestKey { request: request.to_string(), asked: asked.to_owned() }
+    }
+
+    fn answer(bytes: usize) -> Done {
+        let body = Bytes::from(vec![b'x'; bytes]);
+        let kept = Kept { status: StatusCode::CREATED, headers: HeaderMap::new(), body };
+        Done::Kept { kept, in_log: false }
+    }
+
+    fn begin(memory: &Memory, request: usize, now: Instant) -> watch::Sender<Outcome> {
+        match memory.turn(&key(request, "a"), now) {
+            Ok(Turn::First(done)) => done,
+            _ => panic!("{request} was asked before"),
+        }
+    }
+
+    #[test]
+    fn answers_are_bounded_together_and_what_was_done_stays_done() {
+        let memory = Memory::new(Duration::from_secs(1));
+        let now = Instant::now();
+        for request in 0..1_000 {
+            begin(&memory, request, now);
+            memory.lock().finish(&request.to_string(), answer(ANSWER_BYTES_MAX));
+            assert!(memory.lock().bytes <= ANSWERS_BYTES_MAX);
+        }
+        assert!(matches!(memory.turn(&key(999, "a"), now), Ok(Turn::Again(Done::Kept { .. }))));
+        assert!(matches!(memory.turn(&key(0, "a"), now), Ok(Turn::Again(Done::Gone(_)))));
+        assert!(memory.turn(&key(0, "b"), now).is_err_and(|refusal| refusal.code == Code::Einval));
+    }
+
+    #[test]
+    fn what_is_being_done_is_not_forgotten_for_others() {
+        let memory = Memory::new(Duration::from_secs(1));
+        let now = Instant::now();
+        let held = begin(&memory, 0, now);
+        for request in 1..REQUESTS_MAX + 100 {
+            drop(begin(&memory, request, now));
+            memory.lock().finish(&request.to_string(), answer(1));
+        }
+        assert_eq!(memory.lock().entries.len(), REQUESTS_MAX);
+        assert!(matches!(memory.turn(&key(0, "a"), now), Ok(Turn::Wait(_))));
+        assert!(matches!(memory.turn(&key(0, "a"), now + KEPT), Ok(Turn::Wait(_))), "however long it takes");
+        drop(held);
+        memory.lock().finish("0", answer(1));
+        assert!(matches!(memory.turn(&key(0, "a"), now + KEPT), Ok(Turn::First(_))), "an hour later");
+    }
+
+    #[test]
+    fn with_as_many_under_way_as_there_is_room_for_more_are_told_to_wait() {
+        let memory = Memory::new(Duration::from_secs(1));
+        let now = Instant::now();
+        let _held: Vec<_> = (0..REQUESTS_MAX).map(|request| begin(&memory, request, now)).collect();
+        let more = memory.turn(&key(REQUESTS_MAX, "a"), now);
+        assert!(more.is_err_and(|refusal| refusal.code == Code::Eagain));
+    }
 }

@@ -14,6 +14,7 @@ use utoipa::IntoParams;
 use super::Api;
 use super::error::Answer;
 use super::extract::{Asked, At, Given, Who, issue_id};
+use super::idempotency::Keyed;
 use super::projects::slug;
 
 /// Issues on one page unless told otherwise, and at most.
@@ -64,11 +65,12 @@ pub(super) async fn create(
     State(api): State<Api>,
     Who(caller): Who,
     At(project): At<String>,
+    Keyed(key): Keyed,
     Given(new): Given<NewIssue>,
 ) -> Answer<(StatusCode, Json<Issue>)> {
     let project: Name = slug(&project)?;
     let NewIssue { title, body, criteria } = new;
-    let new = ctx_engine::NewIssue { title, body, criteria: kept(criteria) };
+    let new = ctx_engine::NewIssue { title, body, criteria: kept(criteria), key };
     let made = api.engine.create_issue(caller, &project, new).await?;
     Ok((StatusCode::CREATED, Json(shape(made))))
 }
@@ -117,12 +119,13 @@ pub(super) async fn change_todos(
     State(api): State<Api>,
     Who(caller): Who,
     At(iid): At<String>,
+    Keyed(key): Keyed,
     Given(change): Given<TodoChange>,
 ) -> Answer<(StatusCode, Json<List<Todo>>)> {
     let id = issue_id(&iid)?;
     let (status, changed) = match change {
-        TodoChange::Add(new) => (StatusCode::CREATED, api.engine.add_todo(caller, id, new.text).await?),
-        TodoChange::Operation(op) => (StatusCode::OK, api.engine.change_todo(caller, id, op.0).await?),
+        TodoChange::Add(new) => (StatusCode::CREATED, api.engine.add_todo(caller, id, new.text, key).await?),
+        TodoChange::Operation(op) => (StatusCode::OK, api.engine.change_todo(caller, id, op.0, key).await?),
     };
     Ok((status, Json(todos_of(&changed))))
 }

@@ -12,6 +12,7 @@ use super::access::Key;
 use super::error::{Answer, ApiError, nothing_there};
 use super::extract::{At, Given, Nothing, Who};
 use super::gate::WithToken;
+use super::idempotency::{Keyed, Secret};
 
 /// Whether this caller may see what belongs to everyone.
 fn sees_all(api: &Api, caller: Caller) -> bool {
@@ -31,8 +32,9 @@ pub(super) async fn list(State(api): State<Api>, Who(caller): Who) -> Json<List<
 pub(super) async fn create(
     State(api): State<Api>,
     Who(caller): Who,
+    Keyed(key): Keyed,
     Given(new): Given<NewToken>,
-) -> Answer<(StatusCode, Json<TokenMade>)> {
+) -> Answer<(StatusCode, Extension<Secret>, Json<TokenMade>)> {
     let stands_for = match new.uid {
         None => caller,
         Some(uid) if uid == caller.uid => caller,
@@ -47,8 +49,9 @@ pub(super) async fn create(
             return Err(Refusal::new(ctx_session::Code::Eacces, message).into());
         }
     };
-    let made = api.access.make_token(stands_for, new.label, new.expires_at, api.engine.new_id()).await?;
-    Ok((StatusCode::CREATED, Json(made)))
+    let named = (api.engine.new_id(), key);
+    let made = api.access.make_token(stands_for, new.label, new.expires_at, named).await?;
+    Ok((StatusCode::CREATED, Extension(Secret), Json(made)))
 }
 
 /// Revoke a token
@@ -74,9 +77,9 @@ pub(super) async fn code(
     Who(caller): Who,
     Extension(WithToken(token)): Extension<WithToken>,
     Given(NewCode {}): Given<NewCode>,
-) -> Answer<(StatusCode, Json<Code>)> {
+) -> Answer<(StatusCode, Extension<Secret>, Json<Code>)> {
     let made = api.access.make_code(caller, token.map(|id| Key { caller, id }))?;
-    Ok((StatusCode::CREATED, Json(made)))
+    Ok((StatusCode::CREATED, Extension(Secret), Json(made)))
 }
 
 /// Trade a code for a token; needs no token
@@ -103,7 +106,7 @@ pub(super) async fn ticket(
     Who(caller): Who,
     Extension(WithToken(token)): Extension<WithToken>,
     Given(Nothing {}): Given<Nothing>,
-) -> Answer<(StatusCode, Json<Ticket>)> {
+) -> Answer<(StatusCode, Extension<Secret>, Json<Ticket>)> {
     let ticket = api.access.make_ticket(caller, token.map(|id| Key { caller, id }))?;
-    Ok((StatusCode::CREATED, Json(ticket)))
+    Ok((StatusCode::CREATED, Extension(Secret), Json(ticket)))
 }

@@ -2,10 +2,11 @@
 
 use ctx_api::http::{NewSession, ResumeFrom, Session};
 use ctx_engine::{Caller, Details, NewFork};
+use ctx_session::request::RequestKey;
 use ctx_session::{Body, CheckpointId, Name, Record, Refusal, Scope, SessionId, StateName};
 
 use super::error::Answer;
-use super::sessions::{name, shape, shown};
+use super::sessions::{CLIENT, name, shape, shown};
 use super::{Api, projects};
 
 /// More records than the command that pauses a session has.
@@ -18,7 +19,7 @@ pub(super) async fn fork(
     project: &str,
     from: &ResumeFrom,
     new: &NewSession,
-    client: String,
+    key: Option<RequestKey>,
 ) -> Answer<Session> {
     let place = from.place();
     let source = api.engine.find(caller, place.session)?;
@@ -52,7 +53,8 @@ pub(super) async fn fork(
         scope: new.scope.as_deref().map(scope).transpose()?,
         space: new.space.as_deref().map(|space| name("space", space)).transpose()?,
         at,
-        client: Some(client),
+        client: Some(CLIENT.to_owned()),
+        key,
     };
     let id = api.engine.fork(caller, place.session, wish).await?;
     made(api, caller, place.session, id).await

@@ -6,8 +6,8 @@ use std::ops::ControlFlow;
 use axum::Json;
 use axum::body::Bytes;
 use axum::extract::State;
+use axum::http::StatusCode;
 use axum::http::header::CONTENT_TYPE;
-use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
 use ctx_api::http::{List, Message, MessagePart, NewMessage, Posted};
 use ctx_engine::Post;
@@ -21,6 +21,7 @@ use utoipa::IntoParams;
 use super::Api;
 use super::error::Answer;
 use super::extract::{Asked, At, Given, Who, session_id};
+use super::idempotency::Keyed;
 use super::sessions::posted;
 
 /// Messages on one page unless told otherwise, and at most.
@@ -287,13 +288,11 @@ pub(super) async fn post(
     State(api): State<Api>,
     Who(caller): Who,
     At(id): At<String>,
-    headers: HeaderMap,
+    Keyed(key): Keyed,
     Given(new): Given<NewMessage>,
 ) -> Answer<(StatusCode, Json<Posted>)> {
-    // As a client id the key is in the log, and so holds also after a restart.
-    let key = headers.get("idempotency-key").and_then(|key| key.to_str().ok());
-    let client_id = new.client_id.or_else(|| key.map(|key| format!("key:{key}")));
-    let post = Post { text: new.text, client_id, model_override: new.model_override, cwd: None };
+    let NewMessage { text, client_id, model_override } = new;
+    let post = Post { text, client_id, model_override, cwd: None, key };
     let done = api.engine.post(caller, session_id(&id)?, post).await?;
     Ok((StatusCode::ACCEPTED, Json(posted(&done))))
 }

@@ -13,6 +13,7 @@ use utoipa::IntoParams;
 use super::Api;
 use super::error::{Answer, nothing_there};
 use super::extract::{Asked, At, Given, Who};
+use super::idempotency::Keyed;
 use super::sessions::name;
 
 /// Projects on one page unless told otherwise, and at most.
@@ -58,10 +59,11 @@ pub(super) async fn list(
 pub(super) async fn add(
     State(api): State<Api>,
     Who(caller): Who,
+    Keyed(key): Keyed,
     Given(new): Given<NewProject>,
 ) -> Answer<(StatusCode, Json<Project>)> {
     let slug = new.id.as_deref().map(|id| name("id", id)).transpose()?;
-    let new = ctx_engine::NewProject { directory: new.directory, slug };
+    let new = ctx_engine::NewProject { directory: new.directory, slug, key };
     let project = api.engine.add_project(caller, new).await?;
     api.catalog.settle().await;
     Ok((StatusCode::CREATED, Json(shape(&api, project).await)))

@@ -8,7 +8,8 @@ use ctx_api::http::Session;
 use super::Api;
 use super::error::Answer;
 use super::extract::{At, Given, Nothing, Who, session_id};
-use super::sessions::shown;
+use super::idempotency::Keyed;
+use super::sessions::{CLIENT, shown};
 
 /// End a session and begin a new one in its place, with the project file as it is now
 #[utoipa::path(post, path = "/sessions/{id}/restart", tag = "sessions", params(("id" = String, Path)),
@@ -17,8 +18,9 @@ pub(super) async fn restart(
     State(api): State<Api>,
     Who(caller): Who,
     At(id): At<String>,
+    Keyed(key): Keyed,
     Given(Nothing {}): Given<Nothing>,
 ) -> Answer<(StatusCode, Json<Session>)> {
-    let new = api.engine.restart(caller, session_id(&id)?, Some("http".to_owned())).await?;
+    let new = api.engine.restart(caller, session_id(&id)?, Some(CLIENT.to_owned()), key).await?;
     Ok((StatusCode::CREATED, Json(shown(&api, caller, new).await?)))
 }

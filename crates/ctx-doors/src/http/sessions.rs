@@ -5,8 +5,8 @@ use std::sync::Arc;
 use axum::Json;
 use axum::body::Bytes;
 use axum::extract::State;
+use axum::http::StatusCode;
 use axum::http::header::CONTENT_TYPE;
-use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
 use ctx_api::http::{List, NewSession, Posted, Session, SessionChange};
 use ctx_engine::{Caller, Details, ListWish, Listed, Summary};
@@ -17,10 +17,11 @@ use utoipa::IntoParams;
 
 use super::error::Answer;
 use super::extract::{Asked, At, Given, Who, session_id};
-use super::{Api, bind, idempotency, lifecycle, projects};
+use super::idempotency::Keyed;
+use super::{Api, bind, lifecycle, projects};
 
 /// What sessions are made through here.
-const CLIENT: &str = "http";
+pub(super) const CLIENT: &str = "http";
 /// Sessions on one page unless told otherwise, and at most.
 const PAGE: usize = 50;
 const PAGE_MAX: usize = 1_000;
@@ -152,11 +153,10 @@ pub(super) async fn create(
     State(api): State<Api>,
     Who(caller): Who,
     At(project): At<String>,
-    headers: HeaderMap,
+    Keyed(key): Keyed,
     Given(new): Given<NewSession>,
 ) -> Answer<(StatusCode, Json<Session>)> {
-    let client = client(&headers);
-    if let Some(made) = made_before(&api, caller, &project, &client) {
+    if let Some(made) = key.as_ref().map_or(Ok(None), |key| api.engine.made_by(caller, key))? {
         // A daemon that died after making it left the binding to whoever asks again.
         let issue = new.bound_issue.as_deref().map(|text| bind::issue("bound_issue", text)).transpose()?;
         if let Some(issue) = issue {
@@ -165,7 +165,7 @@ pub(super) async fn create(
         return Ok((StatusCode::CREATED, Json(shown(&api, caller, made).await?)));
     }
     if let Some(from) = &new.resume_from {
-        let fork = lifecycle::fork(&api, caller, &project, from, &new, client).await?;
+        let fork = lifecycle::fork(&api, caller, &project, from, &new, key).await?;
         return Ok((StatusCode::CREATED, Json(fork)));
     }
     let (project, primary) = projects::primary(&api, caller, &project).await?;
@@ -188,33 +188,14 @@ pub(super) async fn create(
         scope,
         space: space(scope, new.space.as_deref())?,
         cwd: new.cwd,
-        client: Some(client),
+        client: Some(CLIENT.to_owned()),
+        key,
     };
     let id = match issue {
         Some(issue) => api.engine.create_bound(caller, new, issue).await?,
         None => api.engine.create(caller, new).await?,
     };
     Ok((StatusCode::CREATED, Json(shown(&api, caller, id).await?)))
-}
-
-/// Through what a session is made. With a key, the key is in its first record, and so known also after a restart.
-fn client(headers: &HeaderMap) -> String {
-    match idempotency::key(headers) {
-        Some(key) => format!("{CLIENT} {key}"),
-        None => CLIENT.to_owned(),
-    }
-}
-
-/// The session that an earlier daemon made for the same request.
-fn made_before(api: &Api, caller: Caller, project: &str, client: &str) -> Option<SessionId> {
-    if client == CLIENT {
-        return None;
-    }
-    let is_it = |summary: &Summary| {
-        let meta = &summary.meta;
-        meta.owner == caller.uid && meta.project.as_str() == project && meta.client.as_deref() == Some(client)
-    };
-    api.engine.list(caller, is_it).first().map(Summary::id)
 }
 
 /// A shared session needs a space, another must not have one.

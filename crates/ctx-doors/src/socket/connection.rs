@@ -187,6 +187,7 @@ impl Client {
             client_id: request.client_id,
             model_override: request.model_override.map(Some),
             cwd: request.cwd,
+            key: None,
         };
         for attempt in 1.. {
             let id = self.find_or_create(&request.target, &post).await?;
@@ -234,6 +235,7 @@ impl Client {
             space: target.space.clone(),
             cwd: post.cwd.clone(),
             client: Some("socket".to_owned()),
+            key: None,
         };
         match self.engine.create(self.caller, new).await {
             // Someone else was faster with the same name: theirs is as good as ours.

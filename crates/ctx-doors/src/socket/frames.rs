@@ -204,7 +204,8 @@ fn of_record(named: &Named, record: &Record) -> Vec<(EventId, Frame)> {
         | Body::CompactionsAggregated(_)
         | Body::ApprovalSettled(_)
         | Body::Bound(_)
-        | Body::Unbound(_) => Vec::new(),
+        | Body::Unbound(_)
+        | Body::Requested(_) => Vec::new(),
     }
 }
 

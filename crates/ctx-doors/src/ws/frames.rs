@@ -163,6 +163,8 @@ fn of_record(record: &Record) -> Vec<Told> {
         Body::Archived(archived) => {
             one("session.archived", json!({ "archived": archived.archived, "user_id": archived.by }))
         }
+        // The client's own bookkeeping.
+        Body::Requested(_) => Vec::new(),
         Body::Forked(forked) => one("session.forked", json!({ "user_id": forked.by })),
         Body::System(note) => vec![output(
             "message",

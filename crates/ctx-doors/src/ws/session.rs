@@ -240,7 +240,7 @@ impl Guest {
         tokio::spawn(async move {
             let done = match act {
                 Act::Cancel { run_id } => engine.cancel(caller, id, run_id).await.map(drop),
-                Act::Checkpoint { reason } => engine.checkpoint(caller, id, reason).await.map(drop),
+                Act::Checkpoint { reason } => engine.checkpoint(caller, id, reason, None).await.map(drop),
                 Act::Approval { approval_id, answer } => {
                     let allow = answer.decision == Decision::Allow;
                     engine.answer_approval(caller, id, approval_id, allow, answer.note.as_deref()).await

@@ -194,7 +194,7 @@ fn close_code(closing: Closing) -> u16 {
 /// Refuses a frame that a client has no business sending.
 pub(super) fn cannot_send(channel: &str, kind: &str) -> Refusal {
     let message = format!("a client cannot send `{kind}` on `{channel}`");
-    Refusal::new(Code::Einval, message.chars().take(200).collect::<String>())
+    Refusal::invalid("type", message.chars().take(200).collect::<String>())
 }
 
 /// Reads what comes next. Cancelling it loses nothing.

@@ -11,6 +11,7 @@ use ctx_session::command::{
 use ctx_session::issue::IssueAct;
 use ctx_session::project::Strategy;
 use ctx_session::record::{ApprovalOutcome, PromptRef, RunKind};
+use ctx_session::request::RequestKey;
 use ctx_session::{
     Answer, ApprovalId, CallId, CheckpointId, Code, Command, CompactionId, Refusal, RunId, Session,
     StateName, Timestamp,
@@ -18,7 +19,7 @@ use ctx_session::{
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
-use super::{Driver, Mail, Reply, no_admission};
+use super::{Driver, Mail, Reply, no_admission, once};
 use crate::core::Core;
 use crate::issues::Bound;
 use crate::port::{Step, Stopped};
@@ -132,11 +133,19 @@ impl Driver {
         }
     }
 
-    pub(super) async fn checkpoint(&mut self, by: u32, reason: Option<String>) -> Result<Reply, Refusal> {
+    pub(super) async fn checkpoint(
+        &mut self,
+        by: u32,
+        reason: Option<String>,
+        key: Option<RequestKey>,
+    ) -> Result<Reply, Refusal> {
+        if let Some(answer) = self.repeated(key.as_ref())? {
+            return Ok(Reply::Answer(answer));
+        }
         if self.work.as_ref().is_some_and(super::work::Work::is_stopping) {
             return Err(Refusal::new(Code::Ebusy, "the run is being cancelled; there is nothing to pause"));
         }
-        self.perform(Command::Checkpoint { by: Pauser::Operator { by }, reason }).await
+        self.perform(once(key, Command::Checkpoint { by: Pauser::Operator { by }, reason })).await
     }
 
     /// The model pauses its own session.
@@ -211,10 +220,18 @@ impl Driver {
         self.remember(reply?)
     }
 
-    pub(super) async fn compact(&mut self, strategy: Option<Strategy>, by: u32) -> Result<Reply, Refusal> {
+    pub(super) async fn compact(
+        &mut self,
+        strategy: Option<Strategy>,
+        by: u32,
+        key: Option<RequestKey>,
+    ) -> Result<Reply, Refusal> {
+        if let Some(answer) = self.repeated(key.as_ref())? {
+            return Ok(Reply::Answer(answer));
+        }
         let is_idle = self.core()?.session.state.name() == StateName::Idle;
         let admission = if is_idle { self.admit_as_it_is().await? } else { no_admission() };
-        let reply = self.perform(Command::Compact { strategy, admission, by }).await;
+        let reply = self.perform(once(key, Command::Compact { strategy, admission, by })).await;
         self.ready = None;
         self.remember(reply?)
     }

@@ -8,11 +8,13 @@ use ctx_session::command::{
 use ctx_session::issue::IssueAct;
 use ctx_session::project::Strategy;
 use ctx_session::record::{BlobRef, CancelReason, CompactionFlag, DetachReason};
+use ctx_session::request::RequestKey;
 use ctx_session::{
     Answer, ApprovalId, CallId, CheckpointId, CompactionId, IssueId, MessageId, Refusal, RunId, Session, Ulid,
 };
 use tokio::sync::{mpsc, oneshot};
 
+use crate::engine::Post;
 use crate::inner::Inner;
 use crate::live::Live;
 use crate::port::{DeltaKind, Step, Stopped};
@@ -21,10 +23,8 @@ use crate::port::{DeltaKind, Step, Stopped};
 #[derive(Debug)]
 pub(crate) enum Ask {
     Post {
-        text: String,
-        client_id: Option<String>,
-        model_override: Option<Option<String>>,
-        cwd: Option<String>,
+        post: Post,
+        by: u32,
     },
     ResumeQueued {
         by: u32,
@@ -44,6 +44,7 @@ pub(crate) enum Ask {
     Checkpoint {
         by: u32,
         reason: Option<String>,
+        key: Option<RequestKey>,
     },
     EditPrompt {
         checkpoint: CheckpointId,
@@ -62,6 +63,7 @@ pub(crate) enum Ask {
     Compact {
         strategy: Option<Strategy>,
         by: u32,
+        key: Option<RequestKey>,
     },
     ApproveCompaction {
         compaction: CompactionId,
@@ -148,7 +150,8 @@ impl Ask {
     /// Whether asking again does no harm when it is not known what became of the first time.
     pub fn may_repeat(&self) -> bool {
         match self {
-            Ask::Post { client_id, .. } => client_id.is_some(),
+            Ask::Post { post, .. } => post.client_id.is_some() || post.key.is_some(),
+            Ask::Checkpoint { key, .. } | Ask::Compact { key, .. } => key.is_some(),
             Ask::ResumeQueued { .. }
             | Ask::DiscardQueued { .. }
             | Ask::Cancel { .. }
@@ -163,10 +166,8 @@ impl Ask {
             | Ask::Look
             | Ask::Live => true,
             // The second time would be answered as if someone else had done the first.
-            Ask::Checkpoint { .. }
-            | Ask::Resume { .. }
+            Ask::Resume { .. }
             | Ask::Rollback { .. }
-            | Ask::Compact { .. }
             | Ask::ApproveCompaction { .. }
             | Ask::RejectCompaction { .. }
             | Ask::AnswerApproval { .. } => false,

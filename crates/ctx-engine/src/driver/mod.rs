@@ -14,11 +14,13 @@ use std::time::Duration;
 
 use ctx_session::command::{Admission, Partial, PostMessage};
 use ctx_session::record::{Context, PromptRef};
+use ctx_session::request::RequestKey;
 use ctx_session::{Answer, Code, Command, Refusal, SessionId};
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
 use crate::core::Core;
+use crate::engine::Post;
 use crate::inner::Inner;
 use crate::live::Live;
 use crate::port::{Prepare, Prepared};
@@ -178,9 +180,7 @@ impl Driver {
             Ask::Cancel { run, reason, by } => return self.on_cancel(run, reason, by, reply).await,
             Ask::Look => self.core().map(|core| Reply::Look(Box::new(core.session.clone()))),
             Ask::Live => Ok(Reply::Live(self.live.clone())),
-            Ask::Post { text, client_id, model_override, cwd } => {
-                self.post(text, client_id, model_override, cwd).await
-            }
+            Ask::Post { post, by } => self.post(post, by).await,
             Ask::ResumeQueued { by } => self.resume_queued(by).await,
             Ask::DiscardQueued { by } => self.perform(Command::DiscardQueued { by }).await,
             Ask::End { by } => {
@@ -188,7 +188,7 @@ impl Driver {
                 self.perform(Command::End { by, partial }).await
             }
             Ask::Change(change) => self.perform(Command::Change(change)).await,
-            Ask::Checkpoint { by, reason } => self.checkpoint(by, reason).await,
+            Ask::Checkpoint { by, reason, key } => self.checkpoint(by, reason, key).await,
             Ask::EditPrompt { checkpoint, target, content, by } => {
                 self.edit_prompt(checkpoint, target, content, by).await
             }
@@ -197,7 +197,7 @@ impl Driver {
                 let partial = self.partial();
                 self.perform(Command::Rollback { checkpoint, by, partial }).await
             }
-            Ask::Compact { strategy, by } => self.compact(strategy, by).await,
+            Ask::Compact { strategy, by, key } => self.compact(strategy, by, key).await,
             Ask::ApproveCompaction { compaction, edits, by } => self.approve(compaction, edits, by).await,
             Ask::RejectCompaction { compaction, by } => {
                 self.perform(Command::RejectCompaction { compaction, by }).await
@@ -218,14 +218,18 @@ impl Driver {
         let _ = reply.send(by_run);
     }
 
-    async fn post(
-        &mut self,
-        text: String,
-        client_id: Option<String>,
-        model_override: Option<Option<String>>,
-        cwd: Option<String>,
-    ) -> Result<Reply, Refusal> {
+    /// The answer to a request that was carried out before, whatever the session is doing now.
+    fn repeated(&self, key: Option<&RequestKey>) -> Result<Option<Answer>, Refusal> {
+        let session = &self.core()?.session;
+        key.map_or(Ok(None), |key| session.repeated(key))
+    }
+
+    async fn post(&mut self, post: Post, by: u32) -> Result<Reply, Refusal> {
         self.try_to_end_failing_run().await?;
+        let Post { text, client_id, model_override, cwd, key } = post;
+        if let Some(answer) = self.repeated(key.as_ref())? {
+            return Ok(self.with_first_seq(answer));
+        }
         let session = &self.core()?.session;
         if let Some(answer) = session.may_post(&text, client_id.as_deref(), &self.inner.limits)? {
             return Ok(self.with_first_seq(answer));
@@ -235,8 +239,8 @@ impl Driver {
         let cwd = cwd.filter(|cwd| *cwd != session.cwd);
         let model_override = model_override.filter(|model| *model != session.model_override);
         let admission = self.admit(model, wanted, None).await?;
-        let post = PostMessage { text, client_id, model_override, cwd, admission };
-        let reply = self.perform(Command::PostMessage(post)).await;
+        let post = PostMessage { text, client_id, model_override, cwd, admission, by };
+        let reply = self.perform(once(key, Command::PostMessage(post))).await;
         self.ready = None;
         self.posted(reply?)
     }
@@ -333,9 +337,9 @@ impl Driver {
             .await??;
         match self.inner.slots.reserve(&project, owner, &self.inner.limits_of(&project)) {
             Ok(slot) => {
-                let context = prepared.context.clone();
+                let (context, running) = (prepared.context.clone(), slot.running);
                 self.ready = Some(Ready { prepared, slot });
-                Ok(Admission::Granted(context))
+                Ok(Admission::Granted { context, running })
             }
             Err(hit) => Ok(Admission::Full(hit)),
         }
@@ -344,6 +348,14 @@ impl Driver {
     /// Text of the current message that clients have seen and the log does not have.
     fn partial(&self) -> Option<Partial> {
         self.work.as_ref().and_then(|work| work.partial.clone())
+    }
+}
+
+/// The command, done once where its client gave it a key.
+fn once(key: Option<RequestKey>, command: Command) -> Command {
+    match key {
+        Some(key) => Command::Once { key, command: Box::new(command) },
+        None => command,
     }
 }
 

@@ -15,6 +15,7 @@ use ctx_session::project::{
     check_slug, invalid,
 };
 use ctx_session::record::SessionMeta;
+use ctx_session::request::RequestKey;
 use ctx_session::rules::Dsl;
 use ctx_session::{Code, Limits, Name, Refusal, StateName, Timestamp};
 
@@ -43,6 +44,8 @@ pub struct NewProject {
     pub directory: String,
     /// None: as its file says, or else as its directory is called.
     pub slug: Option<Name>,
+    /// Kept with it, so that it is registered once.
+    pub key: Option<RequestKey>,
 }
 
 /// A project as a door shows it.
@@ -276,7 +279,25 @@ impl Inner {
         }
     }
 
+    /// The project that a request with this key has registered, if it still is.
+    fn added_by(&self, key: &RequestKey) -> Result<Option<Name>, Refusal> {
+        for log in self.project_logs() {
+            let found = log.with(|project| {
+                let is_it = project.requests.find(key)?.is_some_and(|done| done.issue_id.is_none());
+                Ok(project.registered().filter(|_| is_it).map(|_| project.slug.clone()))
+            })?;
+            if found.is_some() {
+                return Ok(found);
+            }
+        }
+        Ok(None)
+    }
+
     fn add(&self, caller: Caller, new: &NewProject) -> Result<ProjectView, Refusal> {
+        if let Some(slug) = new.key.as_ref().map_or(Ok(None), |key| self.added_by(key))? {
+            self.look_at_projects();
+            return self.view(caller, &slug);
+        }
         let directory = self.projects.files.directory(&new.directory, self.whose(caller.uid))?;
         let look = self.projects.files.look(&directory, self.whose(caller.uid));
         if !look.is_there {
@@ -289,7 +310,13 @@ impl Inner {
         self.refuse_taken(caller, &directory, &slug)?;
         let command = ProjectCommand::Add { directory, owner: caller.uid, by: caller.uid };
         let log = self.project_log(&slug)?;
-        self.perform_project(&log, self.fresh.now(), |project| project.decide(&command))?;
+        self.perform_project(&log, self.fresh.now(), |project| {
+            let records = project.decide(&command)?;
+            Ok(match &new.key {
+                Some(key) => Project::requested(key, records),
+                None => records,
+            })
+        })?;
         self.look_at_projects();
         self.view(caller, &slug)
     }

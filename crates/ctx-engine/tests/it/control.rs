@@ -34,7 +34,7 @@ impl World {
         self.post(id, "m1", word).await.unwrap();
         let kind = if word == "busy" { "tool_started" } else { "assistant_started" };
         self.sees(id, name, kind, 1).await;
-        let checkpoint = self.engine.checkpoint(ME, id, Some("look".to_owned())).await.unwrap();
+        let checkpoint = self.engine.checkpoint(ME, id, Some("look".to_owned()), None).await.unwrap();
         assert_eq!(self.state(id).await, StateName::Paused);
         (id, checkpoint)
     }
@@ -236,7 +236,7 @@ async fn the_time_of_an_approval_stands_still_while_the_session_is_paused() {
     world.post(id, "m1", "ask").await.unwrap();
     world.go.notify_one();
     world.sees(id, "default", "approval_requested", 1).await;
-    let checkpoint = world.engine.checkpoint(ME, id, None).await.unwrap();
+    let checkpoint = world.engine.checkpoint(ME, id, None, None).await.unwrap();
     // Longer than it would have waited; a clock that went on would have settled it.
     tokio::time::sleep(Duration::from_millis(600)).await;
     let approval = {
@@ -262,7 +262,7 @@ async fn a_proposed_compaction_pauses_and_is_approved_or_rejected_also_after_a_r
         for number in 0..3 {
             world.say(id, &format!("m{number}"), &format!("message {number}")).await;
         }
-        world.engine.compact(ME, id, Some(Strategy::Checkpoint)).await.unwrap();
+        world.engine.compact(ME, id, Some(Strategy::Checkpoint), None).await.unwrap();
         eventually("the proposal", async || (world.state(id).await == StateName::Paused).then_some(())).await;
         world.engine.shut_down().await;
         let world = World::on(world.disk.clone(), Limits::default()).await;
@@ -293,7 +293,7 @@ async fn cancel_pause_resume_and_end_race_with_the_end_of_the_run() {
         }
         let engine = &world.engine;
         let pause = async {
-            let Ok(checkpoint) = engine.checkpoint(ME, id, None).await else { return };
+            let Ok(checkpoint) = engine.checkpoint(ME, id, None, None).await else { return };
             let _ = engine.resume(ME, id, checkpoint).await;
         };
         let cancel = async {

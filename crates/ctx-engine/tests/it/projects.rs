@@ -68,7 +68,7 @@ async fn world(disk: SimDisk) -> World {
 }
 
 fn new(directory: &str) -> NewProject {
-    NewProject { directory: directory.to_owned(), slug: None }
+    NewProject { directory: directory.to_owned(), slug: None, key: None }
 }
 
 async fn slugs(world: &World) -> Vec<String> {
@@ -168,8 +168,9 @@ async fn an_invalid_project_refuses_new_sessions_and_shows_why() {
     assert_eq!(view.agent, Some(name("film")), "it keeps its name");
     assert_eq!(*files.shown.lock().unwrap(), [("film".to_owned(), "invalid file:3:7: broken".to_owned())]);
     // Someone else cannot take the name meanwhile.
-    let other =
-        world.engine.add_project(ME, NewProject { directory: "/x/film".to_owned(), slug: Some(name("two")) });
+    let other = world
+        .engine
+        .add_project(ME, NewProject { directory: "/x/film".to_owned(), slug: Some(name("two")), key: None });
     assert!(!other.await.unwrap().problems.is_empty());
     files.broken.lock().unwrap().clear();
     assert!(world.engine.project(ME, &name("film")).await.unwrap().problems.is_empty());
@@ -187,6 +188,7 @@ async fn a_session_whose_snapshot_cannot_be_stored_is_not_made() {
         space: None,
         cwd: None,
         client: None,
+        key: None,
     };
     world.disk.set_room(Some(0));
     assert_eq!(world.engine.create(ME, session()).await.unwrap_err().code, Code::Enospc);

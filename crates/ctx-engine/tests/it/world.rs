@@ -119,6 +119,7 @@ impl World {
             space: None,
             cwd: None,
             client: None,
+            key: None,
         };
         self.engine.create(ME, new).await.unwrap()
     }

@@ -28,6 +28,7 @@ pub use settings::{Compaction, Delegate, Strategy};
 
 use crate::ids::IssueId;
 use crate::name::Name;
+use crate::request::{RequestKey, Requested, Requests};
 use crate::time::Timestamp;
 
 /// The project that every root has: the workspace of the daemon, with the agents that are described by `.d/` files.
@@ -41,6 +42,7 @@ pub struct Project {
     pub entry: Option<Entry>,
     /// In the order of their numbers.
     issues: Vec<Issue>,
+    pub requests: Requests,
     /// The seq that the next record gets.
     pub next_seq: u64,
 }
@@ -60,7 +62,7 @@ pub struct Entry {
 impl Project {
     /// One of which nothing is known yet.
     pub fn new(slug: Name) -> Project {
-        Project { slug, entry: None, issues: Vec::new(), next_seq: 0 }
+        Project { slug, entry: None, issues: Vec::new(), requests: Requests::default(), next_seq: 0 }
     }
 
     /// The entry, unless it was removed.
@@ -104,10 +106,22 @@ impl Project {
             (ProjectBody::TodoAdded(added), _) => {
                 self.with_issue(added.issue_id, |issue| issue.add_todo(added, record.time));
             }
+            (ProjectBody::Requested(requested), _) => self.requests.add(requested),
             (ProjectBody::TodoChanged(changed), _) => {
                 self.with_issue(changed.issue_id, |issue| issue.change_todo(changed, record.time));
             }
         }
+    }
+
+    /// The records of a command whose request carries a key, and with them that it was done.
+    pub fn requested(key: &RequestKey, mut records: Vec<ProjectBody>) -> Vec<ProjectBody> {
+        if !records.is_empty() {
+            let issue_id = records.iter().find_map(ProjectBody::issue);
+            let (turn_id, checkpoint_id) = (None, None);
+            let done = Requested { key: key.clone(), turn_id, checkpoint_id, issue_id };
+            records.push(ProjectBody::Requested(done));
+        }
+        records
     }
 
     fn with_issue(&mut self, id: IssueId, change: impl FnOnce(&mut Issue)) {

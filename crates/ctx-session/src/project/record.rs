@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 use super::issue::{IssueChanged, IssueClaimed, IssueCreated, TodoAdded, TodoChanged};
 use crate::ids::IssueId;
 use crate::name::Name;
+use crate::request::Requested;
 use crate::time::Timestamp;
 
 /// A record with its place in the project's log.
@@ -28,6 +29,7 @@ pub enum ProjectBody {
     IssueClaimed(IssueClaimed),
     TodoAdded(TodoAdded),
     TodoChanged(TodoChanged),
+    Requested(Requested),
 }
 
 /// The first record of every project's log, and the first after it was removed.
@@ -73,9 +75,11 @@ impl ProjectBody {
             ProjectBody::IssueClaimed(claimed) => Some(claimed.issue_id),
             ProjectBody::TodoAdded(added) => Some(added.issue_id),
             ProjectBody::TodoChanged(changed) => Some(changed.issue_id),
-            ProjectBody::ProjectAdded(_) | ProjectBody::ProjectMoved(_) | ProjectBody::ProjectRemoved(_) => {
-                None
-            }
+            // That a request was carried out is told by what it did.
+            ProjectBody::Requested(_)
+            | ProjectBody::ProjectAdded(_)
+            | ProjectBody::ProjectMoved(_)
+            | ProjectBody::ProjectRemoved(_) => None,
         }
     }
 
@@ -102,6 +106,7 @@ impl ProjectBody {
             "issue_claimed" => read(line, ProjectBody::IssueClaimed),
             "todo_added" => read(line, ProjectBody::TodoAdded),
             "todo_changed" => read(line, ProjectBody::TodoChanged),
+            "requested" => read(line, ProjectBody::Requested),
             _ => Decoded::Unknown,
         }
     }

@@ -15,6 +15,7 @@ pub use run::*;
 
 use crate::ids::{RunId, SessionId};
 use crate::name::Name;
+use crate::request::{RequestKey, Requested};
 use crate::time::Timestamp;
 
 /// A record with its place in the log.
@@ -66,6 +67,7 @@ pub enum Body {
     ApprovalSettled(ApprovalSettled),
     Bound(Bound),
     Unbound(Unbound),
+    Requested(Requested),
 }
 
 /// Who sees a session and where it is kept.
@@ -108,6 +110,9 @@ pub struct SessionMeta {
     /// The project's file and prompts as they were when the session was made: a blob of the project's log.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dsl_snapshot: Option<String>,
+    /// The request that made it, where it had a key.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub requested: Option<RequestKey>,
     pub app: String,
 }
 
@@ -354,6 +359,7 @@ impl Body {
             Body::CompactionApproved(approved) => Some(approved.turn_id),
             Body::ApprovalRequested(asked) => Some(asked.turn_id),
             Body::ApprovalSettled(settled) => Some(settled.turn_id),
+            Body::Requested(requested) => requested.turn_id,
             Body::SessionMeta(_)
             | Body::StateChanged(_)
             | Body::SessionRenamed(_)
@@ -421,6 +427,7 @@ impl Body {
             "approval_settled" => read(line, Body::ApprovalSettled),
             "bound" => read(line, Body::Bound),
             "unbound" => read(line, Body::Unbound),
+            "requested" => read(line, Body::Requested),
             _ => Decoded::Unknown,
         }
     }

@@ -4,6 +4,7 @@ use crate::command::{Answer, Decision};
 use crate::ids::SessionId;
 use crate::name::Name;
 use crate::record::{Body, Scope, SessionMeta};
+use crate::request::RequestKey;
 
 /// Everything a new session is made of. The engine has checked the project, the agent, the name and the cwd.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -21,6 +22,7 @@ pub struct Create {
     /// What the project's file is at this moment, where one describes the agent.
     pub dsl: Option<Dsl>,
     pub client: Option<String>,
+    pub requested: Option<RequestKey>,
     pub app: String,
 }
 
@@ -52,6 +54,7 @@ pub fn create(create: Create) -> Decision {
         forked_from: None,
         dsl_hash,
         dsl_snapshot,
+        requested: create.requested,
         app: create.app,
     };
     Decision { records: vec![Body::SessionMeta(Box::new(meta))], effects: Vec::new(), answer: Answer::Done }

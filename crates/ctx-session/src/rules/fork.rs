@@ -7,6 +7,7 @@ use crate::code::Refusal;
 use crate::ids::SessionId;
 use crate::name::Name;
 use crate::record::{Body, Forked, ForkedFrom, Scope, SessionMeta};
+use crate::request::RequestKey;
 
 /// What a fork does not take from its source.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -19,6 +20,7 @@ pub struct Fork {
     /// Who forks; the fork is theirs.
     pub owner: u32,
     pub client: Option<String>,
+    pub requested: Option<RequestKey>,
     pub app: String,
 }
 
@@ -52,6 +54,7 @@ impl Fork {
             space: self.space.clone(),
             owner: self.owner,
             client: self.client.clone(),
+            requested: self.requested.clone(),
             forked_from: Some(ForkedFrom { session_id: source.session_id, seq }),
             app: self.app.clone(),
             ..source.clone()

@@ -38,6 +38,7 @@ pub use archive::may_purge;
 pub use create::{Create, Dsl, create};
 pub use fork::Fork;
 pub use post::check_message;
+pub(crate) use queue::message_of;
 
 use crate::code::{Code, Refusal};
 use crate::command::{Admission, Answer, Command, Decision, Effect, RunContext};
@@ -93,6 +94,7 @@ impl Session {
             }
             Command::Bind { issue, by } => bind::bind(self, *issue, *by),
             Command::Unbind { by } => bind::unbind(self, *by),
+            Command::Once { key, command } => self.decide_once(key, command, given),
             Command::Change(change) => settings::change(self, change, given.limits),
             Command::Attach { connection, user, device_hint, takeover } => {
                 attach::attach(self, *connection, *user, device_hint.as_deref(), *takeover)
@@ -135,7 +137,7 @@ fn over(session: &Session) -> Refusal {
 /// Under what a run would work, when there is a place for it.
 fn slot_of(admission: &Admission) -> Result<&RunContext, Refusal> {
     match admission {
-        Admission::Granted(context) => Ok(context),
+        Admission::Granted { context, .. } => Ok(context),
         Admission::Full(hit) => {
             let whose = match hit.scope {
                 LimitScope::PerProject => "in this project",

@@ -92,9 +92,9 @@ fn begin(session: &Session, post: &PostMessage, given: &mut Given<'_>) -> Decisi
     }));
     let from = StateName::Idle;
     let (state, effects) = match &post.admission {
-        Admission::Granted(context) => {
+        Admission::Granted { context, .. } => {
             records.push(context_record(run, context));
-            records.push(super::moved(from, StateName::Running, Trigger::MessagePosted, None));
+            records.push(super::moved(from, StateName::Running, Trigger::MessagePosted, Some(post.by)));
             let start = Effect::StartRun { run };
             let count = count_changed(from, StateName::Running);
             (RunState::Running, std::iter::once(start).chain(count).collect())
@@ -106,7 +106,7 @@ fn begin(session: &Session, post: &PostMessage, given: &mut Given<'_>) -> Decisi
                 from,
                 to,
                 trigger,
-                by: None,
+                by: Some(post.by),
                 limit: Some(*limit),
             }));
             (RunState::Pending, Vec::new())

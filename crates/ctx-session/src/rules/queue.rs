@@ -4,14 +4,25 @@ use super::{busy, count_changed, moved, over, post::context_record, slot_of};
 use crate::code::{Code, Refusal};
 use crate::command::{Admission, Answer, Decision, Effect};
 use crate::ids::MessageId;
-use crate::record::{Body, CancelReason, Cancelled, QueuedDiscarded, StateName, Trigger};
+use crate::record::{
+    Body, CancelReason, Cancelled, LimitScope, QueuedDiscarded, StateChanged, StateName, Trigger,
+};
 use crate::session::{Run, RunState, Session, State};
 
 pub(super) fn resume_queued(session: &Session, admission: &Admission, by: u32) -> Result<Decision, Refusal> {
     let run = queued_run(session)?;
     let context = slot_of(admission)?;
     let (from, to) = (StateName::Queued, StateName::Running);
-    let records = vec![context_record(run.id, context), moved(from, to, Trigger::QueueResumed, Some(by))];
+    // By the limit that it waited for: how many run now, this one among them.
+    let limit = match (&session.state, admission) {
+        (State::Queued { limit, .. }, Admission::Granted { running, .. }) => {
+            let scope = limit.map_or(LimitScope::PerProject, |limit| limit.scope);
+            running.iter().find(|running| running.scope == scope).copied()
+        }
+        _ => None,
+    };
+    let resumed = StateChanged { from, to, trigger: Trigger::QueueResumed, by: Some(by), limit };
+    let records = vec![context_record(run.id, context), Body::StateChanged(resumed)];
     let effects = std::iter::once(Effect::StartRun { run: run.id }).chain(count_changed(from, to)).collect();
     let answer =
         Answer::Posted { run: run.id, message: message_of(run), state: RunState::Running, repeated: false };
@@ -36,7 +47,7 @@ pub(super) fn discard(session: &Session, run: &Run, reason: CancelReason, by: Op
 }
 
 /// Only messages are queued, so there is one.
-pub(super) fn message_of(run: &Run) -> MessageId {
+pub(crate) fn message_of(run: &Run) -> MessageId {
     run.message_id.unwrap_or(MessageId(run.id.0))
 }
 

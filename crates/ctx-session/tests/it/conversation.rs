@@ -108,6 +108,8 @@ fn every_kind_of_record_says_what_it_means_for_the_conversation() {
         approval_requested: -
         approval_settled: -
         approval_settled: -
+        requested: -
+        requested: -
         bound: -
         unbound: -
     "#]]

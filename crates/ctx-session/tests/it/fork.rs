@@ -18,6 +18,7 @@ fn wish() -> Fork {
         space: None,
         owner: OWNER,
         client: Some("cli".to_owned()),
+        requested: None,
         app: "ctx 0.1.0".to_owned(),
     }
 }

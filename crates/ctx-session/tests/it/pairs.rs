@@ -31,6 +31,7 @@ variants!(
         Bind,
         Unbind,
         Change,
+        Once,
         Attach,
         Detach,
         End,
@@ -98,6 +99,9 @@ pub const ROWS: &[&str] = &[
     "rename title",
     "set_model a:b",
     "set_all a:b",
+    "once new post",
+    "once used post id=once",
+    "once used post id=other",
     "attach c1",
     "attach c2",
     "attach c2 takeover",
@@ -135,7 +139,8 @@ pub const SCENES: [Scene; 9] = [
 /// A run with an approval and a checkpoint, one with a compaction, both over, and a bound issue.
 const PAST: &str =
     "post id=used; progress tool=t1; ask p1 t1; allow p1; progress tool-done=t1; pause; resume k1;
-     progress text=one; finish done; post; compacted x1 gone=a1; finish done; bind i1";
+     progress text=one; finish done; post; compacted x1 gone=a1; finish done; bind i1;
+     once used post id=once; progress text=two; finish done";
 
 /// A session of this scene, with a past and an attached operator.
 pub fn set(at: Scene) -> World {
@@ -244,6 +249,9 @@ fn every_pair_of_state_and_command_has_the_outcome_of_the_design() {
         rename title            ok          ok          ok          ok          ok          ok          ok          ok          ok
         set_model a:b           ok          ok          ok          ok          ok          ok          ok          ESHUTDOWN   ESHUTDOWN
         set_all a:b             ok          EBUSY       EBUSY       EBUSY       EBUSY       EBUSY       EBUSY       ESHUTDOWN   ESHUTDOWN
+        once new post           -> running  EBUSY       EBUSY       EBUSY       EBUSY       EBUSY       EBUSY       ESHUTDOWN   ESHUTDOWN
+        once used post id=once  -           -           -           -           -           -           -           -           -
+        once used post id=other EINVAL      EINVAL      EINVAL      EINVAL      EINVAL      EINVAL      EINVAL      EINVAL      EINVAL
         attach c1               -           -           -           -           -           -           -           -           -
         attach c2               EBUSY       EBUSY       EBUSY       EBUSY       EBUSY       EBUSY       EBUSY       EBUSY       EBUSY
         attach c2 takeover      ok          ok          ok          ok          ok          ok          ok          ok          ok

@@ -7,6 +7,7 @@ use ctx_session::record::{
     RolledBack, RunCreated, RunFinish, RunFinished, RunKind, Strategy, SystemNote, ToolPending, Unbound,
     Usage,
 };
+use ctx_session::request::{RequestKey, Requested};
 use ctx_session::{ApprovalId, Body, CheckpointId, CompactionId, IssueId, Timestamp};
 use serde_json::json;
 
@@ -19,8 +20,24 @@ pub fn control_samples() -> Vec<Body> {
     all.extend(compaction_samples());
     all.extend(approval_samples());
     let (issue_id, by) = (IssueId(small_id("i1")), 1000);
+    all.extend(request_samples(issue_id));
     all.extend([Body::Bound(Bound { issue_id, by }), Body::Unbound(Unbound { issue_id, by })]);
     all
+}
+
+pub fn request_key() -> RequestKey {
+    RequestKey { request: "ee55".to_owned(), asked: "ff66".to_owned() }
+}
+
+fn request_samples(issue: IssueId) -> Vec<Body> {
+    let bare = Requested { key: request_key(), turn_id: None, checkpoint_id: None, issue_id: None };
+    let full = Requested {
+        turn_id: Some(RUN),
+        checkpoint_id: Some(checkpoint_id()),
+        issue_id: Some(issue),
+        ..bare.clone()
+    };
+    vec![Body::Requested(bare), Body::Requested(full)]
 }
 
 fn checkpoint_id() -> CheckpointId {

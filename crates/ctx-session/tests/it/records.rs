@@ -14,7 +14,7 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use crate::log::{from_line, kind, to_line};
-use crate::record_samples::control_samples;
+use crate::record_samples::{control_samples, request_key};
 use crate::script::scene;
 use crate::world::{World, call, message, small_id};
 
@@ -59,6 +59,7 @@ variants!(
         ApprovalSettled,
         Bound,
         Unbound,
+        Requested,
     }
 );
 
@@ -85,6 +86,7 @@ fn meta() -> SessionMeta {
         forked_from: None,
         dsl_hash: None,
         dsl_snapshot: None,
+        requested: None,
         app: "ctx 0.1.0".to_owned(),
     }
 }
@@ -100,6 +102,7 @@ fn full_meta() -> SessionMeta {
         forked_from: Some(ForkedFrom { session_id: SessionId(small_id("s2")), seq: 9 }),
         dsl_hash: Some("cc33".to_owned()),
         dsl_snapshot: Some("dd44".to_owned()),
+        requested: Some(request_key()),
         ..meta()
     }
 }
@@ -248,7 +251,7 @@ fn golden_lines_of_every_body() {
     let lines: String = samples().iter().map(|body| body.to_json() + "\n").collect();
     expect![[r#"
         {"type":"session_meta","session_id":"000000000000000000EC000001","name":"default","scope":"private","owner":1000,"agent":null,"project":"default","cwd":"/work","model":"debug/echo","app":"ctx 0.1.0"}
-        {"type":"session_meta","session_id":"000000000000000000EC000001","name":"default","scope":"shared","space":"team","owner":1000,"agent":"coder","project":"default","cwd":"/work","model":"debug/echo","title":"Ti\"tle","client":"cli","origin":{"format":"codex"},"forked_from":{"session_id":"000000000000000000EC000002","seq":9},"dsl_hash":"cc33","dsl_snapshot":"dd44","app":"ctx 0.1.0"}
+        {"type":"session_meta","session_id":"000000000000000000EC000001","name":"default","scope":"shared","space":"team","owner":1000,"agent":"coder","project":"default","cwd":"/work","model":"debug/echo","title":"Ti\"tle","client":"cli","origin":{"format":"codex"},"forked_from":{"session_id":"000000000000000000EC000002","seq":9},"dsl_hash":"cc33","dsl_snapshot":"dd44","requested":{"request":"ee55","asked":"ff66"},"app":"ctx 0.1.0"}
         {"type":"context","turn_id":"0006D8C80K0000000000000001","model":"debug/echo","cwd":"/work","policy":["read"],"cage":null,"sources":[{"kind":"instructions","path":"/work/AGENTS.md","hash":"aa11","truncated":true}],"prompts":[{"target":"primary","hash":"bb22"}]}
         {"type":"user","turn_id":"0006D8C80K0000000000000001","message_id":"000000000000000000DM000001","client_id":"msg-1","text":"why?"}
         {"type":"user","turn_id":"0006D8C80K0000000000000001","message_id":"000000000000000000DM000001","text":"why?"}
@@ -300,6 +303,8 @@ fn golden_lines_of_every_body() {
         {"type":"approval_requested","turn_id":"0006D8C80K0000000000000001","approval_id":"000000000000000000E0000001","call_id":"000000000000000000EG000001","tool":"shell","expires_at":"2026-11-15T06:05:00.000Z"}
         {"type":"approval_settled","turn_id":"0006D8C80K0000000000000001","approval_id":"000000000000000000E0000001","outcome":"deny","by":1000,"note":"not now"}
         {"type":"approval_settled","turn_id":"0006D8C80K0000000000000001","approval_id":"000000000000000000E0000001","outcome":"timeout"}
+        {"type":"requested","request":"ee55","asked":"ff66"}
+        {"type":"requested","request":"ee55","asked":"ff66","turn_id":"0006D8C80K0000000000000001","checkpoint_id":"000000000000000000DC000001","issue_id":"000000000000000000D4000001"}
         {"type":"bound","issue_id":"000000000000000000D4000001","by":1000}
         {"type":"unbound","issue_id":"000000000000000000D4000001","by":1000}
     "#]]

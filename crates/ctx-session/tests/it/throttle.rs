@@ -32,7 +32,10 @@ impl Daemon {
     fn admit(&mut self, world: &World) -> Admission {
         let meta = &world.session.meta;
         match self.admissions.reserve(&meta.project, meta.owner, &self.limits) {
-            Ok(()) => granted(),
+            Ok(running) => match granted() {
+                Admission::Granted { context, .. } => Admission::Granted { context, running },
+                full @ Admission::Full(_) => full,
+            },
             Err(hit) => Admission::Full(hit),
         }
     }
@@ -69,11 +72,13 @@ impl Daemon {
         let was_running = world.state() == StateName::Running;
         let reserved = matches!(
             asked,
-            Command::PostMessage(ctx_session::command::PostMessage { admission: Admission::Granted(_), .. })
-                | Command::ResumeQueued { admission: Admission::Granted(_), .. }
-                | Command::Resume { admission: Admission::Granted(_), .. }
-                | Command::Compact { admission: Admission::Granted(_), .. }
-                | Command::ApproveCompaction { admission: Admission::Granted(_), .. }
+            Command::PostMessage(ctx_session::command::PostMessage {
+                admission: Admission::Granted { .. },
+                ..
+            }) | Command::ResumeQueued { admission: Admission::Granted { .. }, .. }
+                | Command::Resume { admission: Admission::Granted { .. }, .. }
+                | Command::Compact { admission: Admission::Granted { .. }, .. }
+                | Command::ApproveCompaction { admission: Admission::Granted { .. }, .. }
         );
         let decided = world.ask(asked);
         let holds = u32::from(was_running) + u32::from(reserved);

@@ -13,6 +13,7 @@ use ctx_session::record::{
     CancelReason, Compaction, CompactionFlag, CompactionTrigger, DetachReason, Failure, FinishReason,
     LimitScope, Strategy, ToolStatus, Usage,
 };
+use ctx_session::request::RequestKey;
 use ctx_session::{
     ApprovalId, Body, CallId, CheckpointId, Code, Command, CompactionId, IssueId, MessageId, Timestamp, Ulid,
 };
@@ -38,6 +39,11 @@ pub fn command(world: &World, line: &str) -> Command {
             archived: Some(true),
             by: 0,
         }),
+        "once" => {
+            let (key, rest) = rest.split_once(' ').unwrap_or((rest, "post"));
+            let key = RequestKey { request: key.to_owned(), asked: rest.to_owned() };
+            Command::Once { key, command: Box::new(command(world, rest)) }
+        }
         "attach" => Command::Attach {
             connection: connection(&words),
             user: OWNER,

@@ -187,12 +187,13 @@ pub fn new_session() -> Create {
         model: "debug/echo".to_owned(),
         dsl: None,
         client: Some("cli".to_owned()),
+        requested: None,
         app: "ctx 0.1.0".to_owned(),
     }
 }
 
 pub fn granted() -> Admission {
-    Admission::Granted(RunContext {
+    let context = RunContext {
         model: "debug/echo".to_owned(),
         cwd: "/work".to_owned(),
         policy: vec!["read".to_owned()],
@@ -204,7 +205,12 @@ pub fn granted() -> Admission {
             truncated: false,
         }],
         prompts: vec![PromptRef { target: "primary".to_owned(), hash: "bb22".to_owned() }],
-    })
+    };
+    let running = [
+        LimitHit { scope: LimitScope::PerProject, running: 3, limit: 4 },
+        LimitHit { scope: LimitScope::PerOperator, running: 7, limit: 16 },
+    ];
+    Admission::Granted { context, running }
 }
 
 pub fn full(scope: LimitScope) -> Admission {
@@ -216,7 +222,8 @@ pub fn full(scope: LimitScope) -> Admission {
 }
 
 pub fn post(text: &str, admission: Admission) -> PostMessage {
-    PostMessage { text: text.to_owned(), client_id: None, model_override: None, cwd: None, admission }
+    let text = text.to_owned();
+    PostMessage { text, client_id: None, model_override: None, cwd: None, admission, by: OWNER }
 }
 
 pub fn recover() -> Command {

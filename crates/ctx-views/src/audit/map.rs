@@ -272,6 +272,7 @@ fn of_record(session: &Session, commit: &[Record], record: &Record) -> Vec<Audit
             told.map(|(name, user, data)| event(name, user, data)).into_iter().collect()
         }
         Body::Context(_)
+        | Body::Requested(_)
         | Body::User(_)
         | Body::AssistantStarted(_)
         | Body::AssistantFinished(_)
@@ -300,7 +301,7 @@ fn of_run(session: &Session, commit: &[Record], body: &Body) -> Vec<Told> {
             let data = json!({
                 "run_id": run.turn_id, "session_id": id, "kind": run.kind, "message_preview": preview,
             });
-            vec![(EventName::RunCreated, None, data)]
+            vec![(EventName::RunCreated, begun_by(commit), data)]
         }
         Body::RunFinished(end) => {
             let data = completed(end.turn_id, "done", end.duration_ms, end.usage);
@@ -356,10 +357,9 @@ fn with_state(
             Some((EventName::SessionQueued, data))
         }
         Trigger::QueueResumed => {
-            // The record does not tell how many ran then.
             let data = json!({
                 "session_id": id, "run_id": run, "user_id": change.by.unwrap_or(session.meta.owner),
-                "running_count": null,
+                "running_count": change.limit.map(|limit| limit.running),
             });
             Some((EventName::SessionResumedFromQueue, data))
         }
@@ -400,6 +400,14 @@ fn completed(run: RunId, state: &str, duration_ms: u64, usage: Usage) -> Value {
 
 fn usage_of(session: &Session, run: RunId) -> Usage {
     session.run(run).map(|run| run.usage).unwrap_or_default()
+}
+
+/// Who began the run of a commit: the move that goes with it says so.
+fn begun_by(commit: &[Record]) -> Option<u32> {
+    commit.iter().find_map(|record| match &record.body {
+        Body::StateChanged(change) => change.by,
+        _ => None,
+    })
 }
 
 /// The beginning of the message that a run was created with, on one line.

@@ -70,7 +70,8 @@ pub(super) fn put(db: &Connection, key: i64, record: &Record) -> rusqlite::Resul
         | Body::System(_)
         | Body::ToolPending(_)
         | Body::Bound(_)
-        | Body::Unbound(_) => Ok(()),
+        | Body::Unbound(_)
+        | Body::Requested(_) => Ok(()),
     }
 }
 

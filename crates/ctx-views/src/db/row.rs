@@ -150,6 +150,7 @@ impl SessionRow {
             Body::Bound(bound) => self.bound_issue = Some(bound.issue_id),
             Body::Unbound(_) => self.bound_issue = None,
             Body::SessionMeta(_)
+            | Body::Requested(_)
             | Body::Context(_)
             | Body::AssistantStarted(_)
             | Body::ReasoningFinished(_)

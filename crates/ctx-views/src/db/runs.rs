@@ -75,7 +75,8 @@ pub(super) fn put(db: &Connection, key: i64, record: &Record) -> rusqlite::Resul
         | Body::ApprovalRequested(_)
         | Body::ApprovalSettled(_)
         | Body::Bound(_)
-        | Body::Unbound(_) => {}
+        | Body::Unbound(_)
+        | Body::Requested(_) => {}
     }
     Ok(())
 }

@@ -231,6 +231,7 @@ impl Life {
             model: "debug:echo".to_owned(),
             dsl: None,
             client: Some("test".to_owned()),
+            requested: None,
             app: "ctx test".to_owned(),
         });
         let Some(Body::SessionMeta(meta)) = decision.records.first().cloned() else { panic!("no meta") };
@@ -248,6 +249,7 @@ impl Life {
             space: None,
             owner: own().uid,
             client: None,
+            requested: None,
             app: "ctx test".to_owned(),
         };
         let last = self.session.next_seq - 1;
@@ -534,7 +536,8 @@ fn bodies(records: &[Record]) -> Vec<String> {
 
 fn post(text: String, slot: bool, cwd: Option<String>) -> Command {
     let admission = if slot { granted("/work") } else { no_slot() };
-    Command::PostMessage(PostMessage { text, client_id: None, model_override: None, cwd, admission })
+    let by = own().uid;
+    Command::PostMessage(PostMessage { text, client_id: None, model_override: None, cwd, admission, by })
 }
 
 fn no_slot() -> Admission {
@@ -542,14 +545,16 @@ fn no_slot() -> Admission {
 }
 
 fn granted(cwd: &str) -> Admission {
-    Admission::Granted(RunContext {
+    let context = RunContext {
         model: "debug:echo".to_owned(),
         cwd: cwd.to_owned(),
         policy: Vec::new(),
         cage: None,
         sources: Vec::new(),
         prompts: vec![PromptRef { target: "primary".to_owned(), hash: "0".to_owned() }],
-    })
+    };
+    let running = [LimitScope::PerProject, LimitScope::PerOperator];
+    Admission::Granted { context, running: running.map(|scope| LimitHit { scope, running: 1, limit: 4 }) }
 }
 
 fn tool_started(call_id: CallId, input: String) -> Progress {

@@ -244,3 +244,22 @@ fn the_same_api_is_on_the_socket_for_whoever_the_kernel_says() {
     let shown: Value = serde_json::from_slice(&out.stdout).expect("JSON");
     assert_eq!(shown, http.get(&format!("/sessions/{id}")));
 }
+
+#[test]
+fn tokens_that_are_too_old_are_gone_from_the_store() {
+    let mut http = Http::start();
+    let file = http.daemon.root().join(".state/tokens");
+    let text = std::fs::read_to_string(&file).unwrap();
+    let mut line: Value = serde_json::from_str(text.lines().next().unwrap()).unwrap();
+    let old = "01ARZ3NDEKTSV4RRFFQ69G5FAV";
+    line["id"] = json!(old);
+    line["sha256"] = json!("ab".repeat(32));
+    line["expires_at"] = json!(1_000);
+    std::fs::write(&file, format!("{text}{line}\n")).unwrap();
+    http.daemon.kill();
+    http.daemon.start_again();
+    let listed = http.get("/tokens");
+    assert_eq!(listed["items"].as_array().map(Vec::len), Some(1), "{listed}");
+    assert!(listed["items"][0].as_object().unwrap().contains_key("expires_at"), "{listed}");
+    assert!(!std::fs::read_to_string(&file).unwrap().contains(old));
+}

@@ -10,6 +10,7 @@
 
 mod access;
 mod api;
+mod audit;
 mod bad_input;
 mod closings;
 mod control;
@@ -17,6 +18,7 @@ mod everyone;
 mod failures;
 mod guide;
 mod issues;
+mod keys;
 mod lifecycle;
 mod limits;
 mod lists;

@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 
 use ctx_api::http::{Code as LoginCode, Ticket, Token, TokenMade};
 use ctx_engine::{Caller, Clock};
+use ctx_session::request::RequestKey;
 use ctx_session::{Code, Refusal, Timestamp, Ulid};
 use sha2::{Digest, Sha256};
 
@@ -77,7 +78,7 @@ impl Access {
         requests_per_second: u32,
     ) -> Result<Access, tokens::TokensError> {
         let inner = Inner {
-            tokens: Tokens::open(path)?,
+            tokens: Tokens::open(path, clock.now())?,
             codes: Passes::new(PASS_LIFE),
             tickets: Passes::new(PASS_LIFE),
             rate: Rate::new(requests_per_second),
@@ -109,7 +110,7 @@ impl Access {
     }
 
     pub(super) fn tokens_of(&self, caller: Caller, all: bool) -> Vec<Token> {
-        self.inner.tokens.list(|row| all || row.uid == caller.uid)
+        self.inner.tokens.list(self.now(), |row| all || row.uid == caller.uid)
     }
 
     /// Makes a token; it is on disk when this returns.
@@ -118,8 +119,12 @@ impl Access {
         caller: Caller,
         label: Option<String>,
         expires_at: Option<u64>,
-        id: Ulid,
+        new: (Ulid, Option<RequestKey>),
     ) -> Result<TokenMade, Refusal> {
+        let (id, requested) = new;
+        if let Some(key) = &requested {
+            self.refuse_second_token(key)?;
+        }
         if expires_at.is_some_and(|end| end <= self.now().as_millis()) {
             return Err(Refusal::invalid("expires_at", "a token that ends in the past is good for nothing"));
         }
@@ -135,9 +140,25 @@ impl Access {
             label,
             created_at: self.now().as_millis(),
             expires_at,
+            requested,
         };
-        self.change(move |tokens| tokens.add(row)).await?;
+        let now = self.now();
+        self.change(move |tokens| tokens.add(row, now)).await?;
         Ok(TokenMade { id: id.to_string(), uid: caller.uid, token, expires_at })
+    }
+
+    /// The secret of a token is told once: who asks again with the same key is told which token to revoke.
+    fn refuse_second_token(&self, key: &RequestKey) -> Result<(), Refusal> {
+        match self.inner.tokens.made_by(key)? {
+            None => Ok(()),
+            Some(id) => {
+                let message = format!(
+                    "the token {id} was made for this key, and its secret was in that answer alone; revoke it and ask \
+                     with a new key"
+                );
+                Err(Refusal::new(Code::Eexist, message))
+            }
+        }
     }
 
     /// Revokes a token; false: there is none that this caller may revoke.
@@ -184,7 +205,7 @@ impl Access {
             return Err(Refusal::new(Code::Ekeyrejected, message));
         };
         let expires_at = self.now().as_millis().saturating_add(LOGIN_LIFE_MS);
-        self.make_token(caller, Some("browser".to_owned()), Some(expires_at), id).await
+        self.make_token(caller, Some("browser".to_owned()), Some(expires_at), (id, None)).await
     }
 
     /// Takes a ticket. Good once, and only while the token it was made with is.

@@ -1,6 +1,7 @@
 //! The tokens of a root: `.state/tokens`, one JSON line each, mode 0600, with the hash of the secret alone.
 //!
-//! The file is replaced as a whole and synced before anyone is told. Lines that are not understood are kept.
+//! The file is replaced as a whole and synced before anyone is told. Lines that are not understood are kept; tokens that
+//! are too old go with the next write, and when the daemon starts.
 
 use std::collections::HashMap;
 use std::fs::{File, OpenOptions, Permissions};
@@ -11,7 +12,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use ctx_api::http::Token;
 use ctx_engine::Caller;
-use ctx_session::{Code, Timestamp, Ulid};
+use ctx_session::request::RequestKey;
+use ctx_session::{Code, Refusal, Timestamp, Ulid};
 use serde::{Deserialize, Serialize};
 
 use super::{Hash, Key};
@@ -47,6 +49,8 @@ pub(super) struct Row {
     pub label: Option<String>,
     pub created_at: u64,
     pub expires_at: Option<u64>,
+    /// The request that made it, where it had a key.
+    pub requested: Option<RequestKey>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -58,6 +62,8 @@ struct Line {
     label: Option<String>,
     created_at: u64,
     expires_at: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    requested: Option<RequestKey>,
 }
 
 pub(super) struct Tokens {
@@ -79,8 +85,8 @@ impl Row {
 
     fn of_line(text: &str) -> Option<Row> {
         let line: Line = serde_json::from_str(text).ok()?;
-        let Line { id, uid, gid, sha256, label, created_at, expires_at } = line;
-        Some(Row { id, uid, gid, hash: unhex(&sha256)?, label, created_at, expires_at })
+        let Line { id, uid, gid, sha256, label, created_at, expires_at, requested } = line;
+        Some(Row { id, uid, gid, hash: unhex(&sha256)?, label, created_at, expires_at, requested })
     }
 
     fn to_line(&self) -> String {
@@ -92,6 +98,7 @@ impl Row {
             label: self.label.clone(),
             created_at: self.created_at,
             expires_at: self.expires_at,
+            requested: self.requested.clone(),
         };
         // No map with keys that are not strings: serialising this cannot fail.
         serde_json::to_string(&line).unwrap_or_default()
@@ -120,7 +127,7 @@ fn unhex(text: &str) -> Option<Hash> {
 }
 
 impl Tokens {
-    pub fn open(path: PathBuf) -> Result<Tokens, TokensError> {
+    pub fn open(path: PathBuf, now: Timestamp) -> Result<Tokens, TokensError> {
         let text = match std::fs::read_to_string(&path) {
             Ok(text) => text,
             Err(error) if error.kind() == io::ErrorKind::NotFound => String::new(),
@@ -139,7 +146,16 @@ impl Tokens {
             let lines = table.unknown.len();
             tracing::warn!(path = %path.display(), lines, "tokens that are not understood are kept and not used");
         }
-        Ok(Tokens { path, table: Mutex::new(table) })
+        let read = table.rows.len();
+        table.rows.retain(|_, row| row.is_good(now));
+        let tokens = Tokens { path, table: Mutex::default() };
+        if table.rows.len() < read
+            && let Err(error) = tokens.write(&table)
+        {
+            tracing::warn!(%error, "tokens that are too old stay in the file until it can be written");
+        }
+        *tokens.lock() = table;
+        Ok(tokens)
     }
 
     fn lock(&self) -> MutexGuard<'_, Table> {
@@ -157,17 +173,32 @@ impl Tokens {
         self.lock().rows.values().any(|row| row.id == id && row.is_good(now))
     }
 
-    /// Oldest first.
-    pub fn list(&self, keep: impl Fn(&Row) -> bool) -> Vec<Token> {
+    /// Those that are good, oldest first.
+    pub fn list(&self, now: Timestamp, keep: impl Fn(&Row) -> bool) -> Vec<Token> {
         let table = self.lock();
-        let mut rows: Vec<&Row> = table.rows.values().filter(|row| keep(row)).collect();
+        let good = table.rows.values().filter(|row| row.is_good(now));
+        let mut rows: Vec<&Row> = good.filter(|row| keep(row)).collect();
         rows.sort_by_key(|row| row.id);
         rows.into_iter().map(Row::shown).collect()
     }
 
-    pub fn add(&self, row: Row) -> Result<(), TokensError> {
+    /// The token that a request with this key has made.
+    pub fn made_by(&self, key: &RequestKey) -> Result<Option<Ulid>, Refusal> {
+        let table = self.lock();
+        for row in table.rows.values() {
+            if let Some(known) = &row.requested
+                && key.repeats(known)?
+            {
+                return Ok(Some(row.id));
+            }
+        }
+        Ok(None)
+    }
+
+    pub fn add(&self, row: Row, now: Timestamp) -> Result<(), TokensError> {
         let mut table = self.lock();
         let mut next = table.clone();
+        next.rows.retain(|_, row| row.is_good(now));
         next.rows.insert(row.hash, row);
         self.write(&next)?;
         *table = next;
@@ -222,19 +253,19 @@ mod tests {
 
     fn row(n: u8, uid: u32, expires_at: Option<u64>) -> Row {
         let (id, hash) = (Ulid(u128::from(n)), [n; 32]);
-        Row { id, uid, gid: uid, hash, label: None, created_at: 1, expires_at }
+        Row { id, uid, gid: uid, hash, label: None, created_at: 1, expires_at, requested: None }
     }
 
     #[test]
     fn tokens_are_there_after_a_restart_and_gone_once_revoked() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("tokens");
-        let tokens = Tokens::open(path.clone()).unwrap();
-        tokens.add(row(1, 10, None)).unwrap();
-        tokens.add(row(2, 20, None)).unwrap();
+        let tokens = Tokens::open(path.clone(), now()).unwrap();
+        tokens.add(row(1, 10, None), now()).unwrap();
+        tokens.add(row(2, 20, None), now()).unwrap();
         assert!(!tokens.remove(Ulid(2), |row| row.uid == 10).unwrap(), "not theirs to revoke");
         assert!(tokens.remove(Ulid(1), |row| row.uid == 10).unwrap());
-        let again = Tokens::open(path.clone()).unwrap();
+        let again = Tokens::open(path.clone(), now()).unwrap();
         assert_eq!(again.find(&[1; 32], now()), None);
         assert_eq!(again.find(&[2; 32], now()).map(|key| key.caller.uid), Some(20));
         let mode = std::fs::metadata(&path).unwrap().permissions().mode();
@@ -244,11 +275,31 @@ mod tests {
     #[test]
     fn a_token_that_is_too_old_is_none() {
         let dir = tempfile::tempdir().unwrap();
-        let tokens = Tokens::open(dir.path().join("tokens")).unwrap();
-        tokens.add(row(1, 10, Some(1_000))).unwrap();
-        tokens.add(row(2, 10, Some(1_001))).unwrap();
+        let tokens = Tokens::open(dir.path().join("tokens"), now()).unwrap();
+        tokens.add(row(1, 10, Some(1_000)), now()).unwrap();
+        tokens.add(row(2, 10, Some(1_001)), now()).unwrap();
         assert_eq!(tokens.find(&[1; 32], now()), None);
         assert!(tokens.find(&[2; 32], now()).is_some());
+    }
+
+    #[test]
+    fn tokens_that_are_too_old_do_not_pile_up() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("tokens");
+        let ids = || -> Vec<u128> {
+            let text = std::fs::read_to_string(&path).unwrap();
+            text.lines().map(|line| Row::of_line(line).unwrap().id.0).collect()
+        };
+        let at = Timestamp::from_millis;
+        let tokens = Tokens::open(path.clone(), at(0)).unwrap();
+        for (n, end) in [(1, Some(10)), (2, Some(20)), (3, None)] {
+            tokens.add(row(n, 10, end), at(0)).unwrap();
+        }
+        assert_eq!(tokens.list(at(10), |_| true).len(), 2, "also before anything is written");
+        tokens.add(row(4, 10, None), at(10)).unwrap();
+        assert_eq!(ids(), [2, 3, 4], "with the next write");
+        Tokens::open(path.clone(), at(20)).unwrap();
+        assert_eq!(ids(), [3, 4], "when the daemon starts");
     }
 
     #[test]
@@ -256,7 +307,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("tokens");
         std::fs::write(&path, "{\"kind\":\"later\"}\n").unwrap();
-        Tokens::open(path.clone()).unwrap().add(row(1, 10, None)).unwrap();
+        Tokens::open(path.clone(), now()).unwrap().add(row(1, 10, None), now()).unwrap();
         assert!(std::fs::read_to_string(&path).unwrap().contains("later"));
     }
 }

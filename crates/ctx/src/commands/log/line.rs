@@ -86,6 +86,7 @@ fn describe(body: &Body, paint: Paint) -> String {
         Body::Attached(attached) => format!("uid {} attached", attached.user),
         Body::Detached(gone) => format!("uid {} detached: {}", gone.user, word(&gone.reason)),
         Body::Archived(away) => (if away.archived { "archived" } else { "brought back" }).to_owned(),
+        Body::Requested(_) => "asked for with a key: done once".to_owned(),
         Body::Forked(_) => "forked: from here on a session of its own".to_owned(),
         Body::System(note) => format!("{} {}", paint.dim("system"), quote(&note.text)),
         Body::ToolPending(_)

@@ -74,6 +74,7 @@ impl<'a> Known<'a> {
             forked_from: meta.forked_from,
             dsl_hash: None,
             dsl_snapshot: None,
+            requested: None,
             app: String::new(),
         })
     }
