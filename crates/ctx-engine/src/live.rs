@@ -112,6 +112,8 @@ fn project_record_bytes(record: &ProjectRecord) -> usize {
         ProjectBody::ProjectAdded(_)
         | ProjectBody::ProjectMoved(_)
         | ProjectBody::ProjectRemoved(_)
+        | ProjectBody::ProjectRead(_)
+        | ProjectBody::Requested(_)
         | ProjectBody::IssueClaimed(_) => 0,
     }
 }

@@ -9,7 +9,7 @@ use ctx_journal::Owner;
 use ctx_session::command::{ApprovalAsk, Approved, Outcome, Progress, RunContext, StartedTool};
 use ctx_session::conversation::Message;
 use ctx_session::issue::IssueAct;
-use ctx_session::project::{Problem, Strategy};
+use ctx_session::project::{Problem, ProjectRead, Strategy};
 use ctx_session::record::{BlobRef, RunKind, Source};
 use ctx_session::{CallId, Limits, MessageId, Name, Refusal, RunId, SessionId, Ulid};
 use futures_util::future::BoxFuture;
@@ -59,6 +59,9 @@ pub trait ProjectFiles: Send + Sync + 'static {
     /// What a project's directory says of it now.
     fn look(&self, directory: &str, whose: Whose) -> Look;
 
+    /// A project's files as a snapshot keeps them; None: it cannot be read.
+    fn of_snapshot(&self, snapshot: Arc<[u8]>, read: &ProjectRead) -> Option<ProjectFile>;
+
     /// Whether there is an agent of this name that no project describes.
     fn is_described(&self, agent: &Name) -> bool;
 
@@ -93,7 +96,7 @@ pub struct ProjectFile {
     pub slug: Name,
     /// Its primary.
     pub agent: Name,
-    /// Where the two are named; the messages are empty.
+    /// Where the two are named; the messages are empty. Not known of what a snapshot says.
     pub slug_at: Problem,
     pub agent_at: Problem,
     /// The SHA-256 of the project file.
@@ -125,6 +128,10 @@ impl ProjectFiles for NoProjects {
 
     fn look(&self, _: &str, _: Whose) -> Look {
         Look { found: Err(Vec::new()), slug: None, is_there: false }
+    }
+
+    fn of_snapshot(&self, _: Arc<[u8]>, _: &ProjectRead) -> Option<ProjectFile> {
+        None
     }
 
     fn is_described(&self, _: &Name) -> bool {

@@ -58,7 +58,9 @@ fn of_issue(project: &Name, record: &ProjectRecord) -> Option<Told> {
         ProjectBody::IssueClaimed(_)
         | ProjectBody::ProjectAdded(_)
         | ProjectBody::ProjectMoved(_)
-        | ProjectBody::ProjectRemoved(_) => return None,
+        | ProjectBody::ProjectRemoved(_)
+        | ProjectBody::ProjectRead(_)
+        | ProjectBody::Requested(_) => return None,
     };
     let mut payload = own_fields(&record.body);
     add(&mut payload, "project_id", json!(project));

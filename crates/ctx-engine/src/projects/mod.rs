@@ -4,6 +4,7 @@
 //! through [`ProjectFiles`]. Who may ask is checked here, what may be asked in [`ctx_session::project`].
 
 mod log;
+mod look;
 mod standing;
 
 use std::collections::BTreeMap;
@@ -168,36 +169,6 @@ impl Inner {
         };
         let named = logs.into_iter().filter_map(entry);
         named.filter(|(slug, _)| slug.as_str() != DEFAULT_PROJECT).collect()
-    }
-
-    /// Looks at the files of every project, and shows their agents. Blocking.
-    pub(crate) fn look_at_projects(&self) {
-        let looking = lock(&self.projects.looking);
-        self.look_while(&looking);
-    }
-
-    /// The same, unless someone is at it already: for those who come again anyway.
-    fn look_at_projects_if_free(&self) {
-        if let Ok(looking) = self.projects.looking.try_lock() {
-            self.look_while(&looking);
-        }
-    }
-
-    fn look_while(&self, _: &MutexGuard<'_, ()>) {
-        let before = lock(&self.projects.standings).clone();
-        let files = &*self.projects.files;
-        let now = standing::look_at_all(self.registered(), &before, files, |owner| self.whose(owner));
-        files.show(&standing::shown(&now, |uid| self.owner_of_uid(uid)));
-        *lock(&self.projects.standings) = now;
-    }
-
-    /// Looks at one project for its limits, which hold as its file is now.
-    fn look_at_limits(&self, slug: &Name) {
-        let Some(entry) = self.standing(slug).map(|standing| standing.entry) else { return };
-        let look = self.projects.files.look(&entry.directory, self.whose(entry.owner));
-        if let (Ok(file), Some(standing)) = (look.found, lock(&self.projects.standings).get_mut(slug)) {
-            standing.running_per_project = file.running_per_project;
-        }
     }
 
     fn standing(&self, slug: &Name) -> Option<Standing> {
@@ -368,7 +339,8 @@ impl Inner {
 }
 
 fn no_agent(agent: &Name) -> Refusal {
-    let message = format!("there is no agent `{agent}`");
+    // As of one that was never there: whose it is must not be told by the words.
+    let message = format!("no agent `{agent}`: there is no agent/{agent}.d");
     Refusal::new(Code::Enoent, message).blaming("agent")
 }
 

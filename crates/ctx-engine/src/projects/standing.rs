@@ -14,7 +14,7 @@ use crate::port::{Look, ProjectFile, ProjectFiles, ShownAgent, Whose};
 pub(crate) struct Standing {
     pub entry: Entry,
     pub found: Result<Arc<ProjectFile>, Vec<Problem>>,
-    /// The files as they last were right in this daemon: what the project's agent goes on as.
+    /// The files as they last were right: what the project's agent goes on as.
     pub last: Option<Arc<ProjectFile>>,
     /// The project's own limit, as its file last said it.
     pub running_per_project: Option<u32>,
@@ -36,28 +36,31 @@ impl Standing {
     }
 }
 
-/// Looks at every project again. The one that was registered first has a name that two want.
+/// Looks at every project again. `before`: how each last was right. The one that was registered first has a name that two
+/// want.
 pub(crate) fn look_at_all(
     registered: Vec<(Name, Entry)>,
-    before: &BTreeMap<Name, Standing>,
+    before: &BTreeMap<Name, Arc<ProjectFile>>,
     files: &dyn ProjectFiles,
     whose: impl Fn(u32) -> Whose,
 ) -> BTreeMap<Name, Standing> {
     let mut registered = registered;
     registered.sort_by(|(a, first), (b, second)| (first.added_at, a).cmp(&(second.added_at, b)));
     let mut standings = BTreeMap::new();
-    let mut taken: BTreeMap<Name, Name> = BTreeMap::new();
+    let mut taken: BTreeMap<Name, Taken> = BTreeMap::new();
     for (slug, entry) in registered {
         let Look { found, .. } = files.look(&entry.directory, whose(entry.owner));
-        let found = found.and_then(|file| match clash(&slug, &file, &taken, files) {
+        // Others' projects do not exist for a user; the daemon's own sees all.
+        let sees = |owner: u32| owner == entry.owner || whose(entry.owner) == Whose::Daemon;
+        let found = found.and_then(|file| match clash(&slug, &file, &taken, sees, files) {
             Some(problem) => Err(vec![problem]),
             None => Ok(file),
         });
-        let earlier = before.get(&slug).and_then(|standing| standing.last.clone());
-        let last = found.as_ref().ok().cloned().or(earlier);
+        let last = found.as_ref().ok().or_else(|| before.get(&slug)).cloned();
         // A project that is invalid for the moment keeps its agent's name.
         if let Some(file) = &last {
-            taken.entry(file.agent.clone()).or_insert_with(|| slug.clone());
+            let by = || Taken { project: slug.clone(), owner: entry.owner };
+            taken.entry(file.agent.clone()).or_insert_with(by);
         }
         let running_per_project = last.as_ref().and_then(|file| file.running_per_project);
         standings.insert(slug, Standing { entry, found, last, running_per_project });
@@ -65,11 +68,18 @@ pub(crate) fn look_at_all(
     standings
 }
 
+/// Whose an agent's name is.
+struct Taken {
+    project: Name,
+    owner: u32,
+}
+
 /// What stands in the way of a file that is right in itself.
 fn clash(
     slug: &Name,
     file: &ProjectFile,
-    taken: &BTreeMap<Name, Name>,
+    taken: &BTreeMap<Name, Taken>,
+    sees: impl Fn(u32) -> bool,
     files: &dyn ProjectFiles,
 ) -> Option<Problem> {
     if file.slug != *slug {
@@ -79,8 +89,11 @@ fn clash(
         );
         return Some(Problem { message, ..file.slug_at.clone() });
     }
-    if let Some(other) = taken.get(&file.agent) {
-        let message = format!("the agent `{}` is the project {other}'s; set `primary.name`", file.agent);
+    if let Some(Taken { project, owner }) = taken.get(&file.agent) {
+        let message = match sees(*owner) {
+            true => format!("the agent `{}` is the project {project}'s; set `primary.name`", file.agent),
+            false => format!("the name `{}` is taken; set `primary.name`", file.agent),
+        };
         return Some(Problem { message, ..file.agent_at.clone() });
     }
     if files.is_described(&file.agent) {

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use ctx_engine::port::{Look, ProjectFile, ProjectFiles, ShownAgent, Whose};
 use ctx_engine::{NewProject, NewSession};
 use ctx_journal::sim::{Fault, Op, SimDisk};
-use ctx_session::project::{Problem, ProjectBody, ProjectRemoved};
+use ctx_session::project::{Problem, ProjectBody, ProjectRead, ProjectRemoved};
 use ctx_session::record::Scope;
 use ctx_session::{Code, Name, Refusal};
 
@@ -26,6 +26,19 @@ fn problem(message: &str) -> Problem {
     Problem { file: "file".to_owned(), line: 3, column: 7, message: message.to_owned() }
 }
 
+fn file_of(slug: &Name) -> ProjectFile {
+    ProjectFile {
+        agent: slug.clone(),
+        slug: slug.clone(),
+        slug_at: problem(""),
+        agent_at: problem(""),
+        hash: "hash".to_owned(),
+        snapshot: slug.as_str().as_bytes().into(),
+        snapshot_hash: "snapshot".to_owned(),
+        running_per_project: None,
+    }
+}
+
 impl ProjectFiles for Imagined {
     fn directory(&self, asked: &str, _: Whose) -> Result<String, Refusal> {
         Ok(asked.to_owned())
@@ -35,18 +48,14 @@ impl ProjectFiles for Imagined {
         let slug = name(directory.rsplit('/').next().unwrap());
         let found = match self.broken.lock().unwrap().iter().any(|broken| broken == directory) {
             true => Err(vec![problem("broken")]),
-            false => Ok(Arc::new(ProjectFile {
-                agent: slug.clone(),
-                slug: slug.clone(),
-                slug_at: problem(""),
-                agent_at: problem(""),
-                hash: "hash".to_owned(),
-                snapshot: slug.as_str().as_bytes().into(),
-                snapshot_hash: "snapshot".to_owned(),
-                running_per_project: None,
-            })),
+            false => Ok(Arc::new(file_of(&slug))),
         };
         Look { found, slug: Some(slug), is_there: true }
+    }
+
+    fn of_snapshot(&self, snapshot: Arc<[u8]>, _: &ProjectRead) -> Option<ProjectFile> {
+        let slug = name(std::str::from_utf8(&snapshot).unwrap());
+        Some(file_of(&slug))
     }
 
     fn is_described(&self, agent: &Name) -> bool {

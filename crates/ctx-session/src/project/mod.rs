@@ -7,7 +7,7 @@
 //! ```
 //!
 //! Whether a registered project is ready or invalid is not in its log: that follows from its file, each time it is
-//! read. The rules are pure, like those of a session: [`Project::decide`] gives the records of a command,
+//! read. What the file last said while it was right is: a project that is invalid for now goes on as that. The rules are pure, like those of a session: [`Project::decide`] gives the records of a command,
 //! [`Project::apply`] follows them.
 
 mod issue;
@@ -22,7 +22,9 @@ pub use issue::{
 };
 pub use issue_rules::{Change, IssueCommand, IssueGiven};
 pub use problem::{Problem, invalid};
-pub use record::{Decoded, ProjectAdded, ProjectBody, ProjectMoved, ProjectRecord, ProjectRemoved};
+pub use record::{
+    Decoded, ProjectAdded, ProjectBody, ProjectMoved, ProjectRead, ProjectRecord, ProjectRemoved,
+};
 pub use rules::{ProjectCommand, check_slug};
 pub use settings::{Compaction, Delegate, Strategy};
 
@@ -40,6 +42,8 @@ pub struct Project {
     pub slug: Name,
     /// None while no record has said what it is.
     pub entry: Option<Entry>,
+    /// Its files as they last were right, since it was added.
+    pub last: Option<ProjectRead>,
     /// In the order of their numbers.
     issues: Vec<Issue>,
     pub requests: Requests,
@@ -62,7 +66,14 @@ pub struct Entry {
 impl Project {
     /// One of which nothing is known yet.
     pub fn new(slug: Name) -> Project {
-        Project { slug, entry: None, issues: Vec::new(), requests: Requests::default(), next_seq: 0 }
+        Project {
+            slug,
+            entry: None,
+            last: None,
+            issues: Vec::new(),
+            requests: Requests::default(),
+            next_seq: 0,
+        }
     }
 
     /// The entry, unless it was removed.
@@ -74,7 +85,9 @@ impl Project {
     pub fn apply(&mut self, record: &ProjectRecord) {
         self.next_seq = record.seq + 1;
         match (&record.body, &mut self.entry) {
+            (ProjectBody::ProjectRead(read), _) => self.last = Some(read.clone()),
             (ProjectBody::ProjectAdded(added), _) => {
+                self.last = None;
                 self.entry = Some(Entry {
                     directory: added.directory.clone(),
                     owner: added.owner,

@@ -24,6 +24,7 @@ pub enum ProjectBody {
     ProjectAdded(ProjectAdded),
     ProjectMoved(ProjectMoved),
     ProjectRemoved(ProjectRemoved),
+    ProjectRead(ProjectRead),
     IssueCreated(IssueCreated),
     IssueChanged(IssueChanged),
     IssueClaimed(IssueClaimed),
@@ -56,6 +57,13 @@ pub struct ProjectRemoved {
     pub by: u32,
 }
 
+/// Its files were found right and were not as they last were. What they said is a blob of this log.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ProjectRead {
+    pub dsl_hash: String,
+    pub dsl_snapshot: String,
+}
+
 /// What a line of a project's log turned out to be.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Decoded {
@@ -79,7 +87,8 @@ impl ProjectBody {
             ProjectBody::Requested(_)
             | ProjectBody::ProjectAdded(_)
             | ProjectBody::ProjectMoved(_)
-            | ProjectBody::ProjectRemoved(_) => None,
+            | ProjectBody::ProjectRemoved(_)
+            | ProjectBody::ProjectRead(_) => None,
         }
     }
 
@@ -101,6 +110,7 @@ impl ProjectBody {
             "project_added" => read(line, ProjectBody::ProjectAdded),
             "project_moved" => read(line, ProjectBody::ProjectMoved),
             "project_removed" => read(line, ProjectBody::ProjectRemoved),
+            "project_read" => read(line, ProjectBody::ProjectRead),
             "issue_created" => read(line, ProjectBody::IssueCreated),
             "issue_changed" => read(line, ProjectBody::IssueChanged),
             "issue_claimed" => read(line, ProjectBody::IssueClaimed),

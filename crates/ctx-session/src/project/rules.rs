@@ -1,6 +1,6 @@
 //! What may be done to a project in the registry, and what it writes.
 
-use super::record::{ProjectAdded, ProjectBody, ProjectMoved, ProjectRemoved};
+use super::record::{ProjectAdded, ProjectBody, ProjectMoved, ProjectRead, ProjectRemoved};
 use super::{DEFAULT_PROJECT, Project};
 use crate::code::{Code, Refusal};
 use crate::name::Name;
@@ -18,6 +18,8 @@ pub enum ProjectCommand {
         directory: String,
         by: u32,
     },
+    /// Its files are right; the snapshot is stored already.
+    Read(ProjectRead),
     Remove {
         by: u32,
         /// Sessions of it that run or wait in the queue.
@@ -41,24 +43,30 @@ impl Project {
             ProjectCommand::Add { directory, owner, by } => self.add(directory, *owner, *by),
             ProjectCommand::Relocate { directory, by } => self.relocate(directory, *by),
             ProjectCommand::Remove { by, busy } => self.remove(*by, *busy),
+            ProjectCommand::Read(read) => Ok(self.read(read)),
         }
     }
 
     fn add(&self, directory: &str, owner: u32, by: u32) -> Result<Vec<ProjectBody>, Refusal> {
         match &self.entry {
-            Some(entry) if entry.removed_at.is_none() => {
-                let message = format!("the project {} is registered; `ctx project ls` shows it", self.slug);
+            // What the log has besides, its issues, is for its owner's eyes; so is whether it is registered now.
+            Some(entry) if entry.owner != owner => {
+                let message = format!("the name {} is taken; give the project another id", self.slug);
                 return Err(Refusal::new(Code::Eexist, message));
             }
-            // What the log has besides, its issues, is for its owner's eyes.
-            Some(entry) if entry.owner != owner => {
-                let message = format!("the name {} was someone else's project; take another", self.slug);
+            Some(entry) if entry.removed_at.is_none() => {
+                let message = format!("the project {} is registered; `ctx project ls` shows it", self.slug);
                 return Err(Refusal::new(Code::Eexist, message));
             }
             Some(_) | None => {}
         }
         let added = ProjectAdded { project: self.slug.clone(), directory: directory.to_owned(), owner, by };
         Ok(vec![ProjectBody::ProjectAdded(added)])
+    }
+
+    fn read(&self, read: &ProjectRead) -> Vec<ProjectBody> {
+        let is_new = self.registered().is_some() && self.last.as_ref() != Some(read);
+        is_new.then(|| ProjectBody::ProjectRead(read.clone())).into_iter().collect()
     }
 
     fn relocate(&self, directory: &str, by: u32) -> Result<Vec<ProjectBody>, Refusal> {

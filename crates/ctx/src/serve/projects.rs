@@ -10,7 +10,7 @@ use ctx_agent::describe;
 use ctx_agent::project::{self, Found, Looked, PROJECT_FILE, Shown, Snapshot, Trust};
 use ctx_engine::port::{Look, ProjectFile, ProjectFiles, ShownAgent, Whose};
 use ctx_engine::{Clock, SystemClock};
-use ctx_session::project::Problem;
+use ctx_session::project::{Problem, ProjectRead};
 use ctx_session::{Code, Limits, Name, Refusal};
 
 /// The projects that a root's registry names.
@@ -142,6 +142,22 @@ impl ProjectFiles for Directories {
         }
         seen.insert(place, Seen { looked: Arc::new(looked), look: look.clone() });
         look
+    }
+
+    fn of_snapshot(&self, snapshot: Arc<[u8]>, read: &ProjectRead) -> Option<ProjectFile> {
+        let spec = Snapshot::from_bytes(&snapshot).ok()?.spec;
+        let nowhere =
+            || Problem { file: PROJECT_FILE.to_owned(), line: 0, column: 0, message: String::new() };
+        Some(ProjectFile {
+            slug: spec.project,
+            agent: spec.primary.name,
+            slug_at: nowhere(),
+            agent_at: nowhere(),
+            hash: read.dsl_hash.clone(),
+            snapshot,
+            snapshot_hash: read.dsl_snapshot.clone(),
+            running_per_project: spec.limits.running_per_project,
+        })
     }
 
     fn is_described(&self, agent: &Name) -> bool {

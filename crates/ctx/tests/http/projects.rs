@@ -383,6 +383,52 @@ fn another_user_sees_nothing_of_a_project_and_may_have_their_own() {
     assert_eq!(other("POST", "/projects", Some(&taken)).code(409), "EEXIST");
 }
 
+/// The agent of an invalid project is its owner's as before, also for a daemon that never saw the file right.
+#[test]
+fn an_invalid_project_goes_on_as_it_last_was_right_also_after_a_restart() {
+    let mut http = Http::start();
+    let token = http.daemon.ctx(&["token", "new", "--uid", &OTHER.to_string()]).ok();
+    let token = token.trim().to_owned();
+    let mine = Project::new(&http, "mine");
+    mine.write("version: 1\nproject: mine\nprimary: {name: heron, model: \"debug:echo\"}\nlimits: {running_per_project: 1}\n");
+    assert_eq!(mine.add(&http)["agent"], "heron");
+    let id = session(&http, "mine", "{}");
+    mine.write("version: 1\nproject: mine\nprimary: {model: [\n");
+    let seen = |http: &Http| {
+        let shown = http.get("/projects/mine");
+        assert_eq!(shown["state"], "invalid");
+        let agents = |token: &str| names(&http.call_as(token, "GET", "/agents", None).json(200), "name");
+        (shown["agent"].clone(), agents(&http.token), agents(&token))
+    };
+    let before = seen(&http);
+    assert_eq!(before.0, "heron");
+    assert!(before.1.contains(&"heron".to_owned()) && !before.2.contains(&"heron".to_owned()), "{before:?}");
+    http.daemon.kill();
+    http.daemon.start_again();
+    assert_eq!(seen(&http), before);
+    assert_eq!(answer(&http, &id, "still here"), "still here", "a session of it works as before");
+    let theirs = |body: &str| http.call_as(&token, "POST", "/projects/default/sessions", Some(body));
+    let (hidden, never) = (theirs(r#"{"agent":"heron"}"#), theirs(r#"{"agent":"nobody"}"#));
+    assert_eq!(hidden.code(404), "ENOENT");
+    assert_eq!(hidden.text.replace("heron", "nobody"), never.text, "as if it had never been there");
+    // Its name is its own also now, and who may not see it is not told whose it is.
+    let other = Project::new(&http, "theirs");
+    other.write("version: 1\nproject: theirs\nprimary: {name: heron, model: \"debug:echo\"}\n");
+    for name in ["", ".ctx", ".ctx/project.yaml"] {
+        chown(other.dir.join(name), Some(OTHER), Some(OTHER)).expect("this test needs root");
+    }
+    let added = http.call_as(&token, "POST", "/projects", Some(&other.body())).json(201);
+    let message = added["errors"][0]["message"].as_str().unwrap().to_owned();
+    assert!(message.contains("the name `heron` is taken") && !message.contains("mine"), "{added}");
+    // Nor by a project's own name, whether it is registered or was.
+    let taken = json!({ "directory": other.dir, "id": "mine" }).to_string();
+    let refused = http.call_as(&token, "POST", "/projects", Some(&taken));
+    assert_eq!(refused.code(409), "EEXIST");
+    http.call("DELETE", "/projects/mine", None);
+    assert_eq!(http.call_as(&token, "POST", "/projects", Some(&taken)).text, refused.text);
+    assert!(refused.text.contains("is taken"), "{}", refused.text);
+}
+
 /// What another user's `send` on an agent's socket is refused with.
 fn sent_by_other(http: &Http, agent: &str) -> String {
     let open = |path: &Path| std::fs::set_permissions(path, Permissions::from_mode(0o755)).unwrap();
