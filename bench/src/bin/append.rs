@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use ctx_bench::row;
 use ctx_journal::{FileJournal, Journal, LogPath, Owner, RealDisk};
 use ctx_session::command::{Admission, PostMessage, Progress, RunContext};
-use ctx_session::record::{FinishReason, Scope};
+use ctx_session::record::{FinishReason, LimitHit, LimitScope, Scope};
 use ctx_session::rules::{Create, Given, create};
 use ctx_session::{
     Body, Command, IdSource, Limits, MessageId, Name, Record, Session, SessionId, Timestamp, Ulid,
@@ -131,6 +131,7 @@ fn new_session(ids: &mut IdSource, now: Timestamp) -> Create {
         model: "debug/echo".to_owned(),
         dsl: None,
         client: None,
+        requested: None,
         app: "bench".to_owned(),
     }
 }
@@ -144,11 +145,14 @@ fn message() -> PostMessage {
         sources: Vec::new(),
         prompts: Vec::new(),
     };
+    let running = [LimitScope::PerProject, LimitScope::PerOperator];
+    let running = running.map(|scope| LimitHit { scope, running: 1, limit: 4 });
     PostMessage {
         text: "go".to_owned(),
         client_id: None,
         model_override: None,
         cwd: None,
-        admission: Admission::Granted(context),
+        admission: Admission::Granted { context, running },
+        by: 0,
     }
 }

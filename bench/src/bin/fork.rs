@@ -84,6 +84,7 @@ fn fill(root: &Path, log: &LogPath) {
         model: "debug/echo".to_owned(),
         dsl: None,
         client: None,
+        requested: None,
         app: "bench".to_owned(),
     });
     let first: Vec<String> = meta.records.iter().map(Body::to_json).collect();

@@ -15,7 +15,7 @@ use std::time::Duration;
 use ctx_session::command::{Admission, Partial, PostMessage};
 use ctx_session::record::{Context, PromptRef};
 use ctx_session::request::RequestKey;
-use ctx_session::{Answer, Code, Command, Refusal, SessionId};
+use ctx_session::{Answer, Command, Refusal, SessionId};
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 

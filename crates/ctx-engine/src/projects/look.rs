@@ -65,7 +65,7 @@ impl Inner {
             }
             log.put_blob(&file.snapshot)?;
             let command = ProjectCommand::Read(read);
-            log.perform(self.fresh.now(), |project| project.decide(&command)).map(drop)
+            self.perform_project(&log, self.fresh.now(), |project| project.decide(&command)).map(drop)
         });
         if let Err(refusal) = kept {
             tracing::warn!(project = %slug, %refusal, "how the project is now is not kept; it is tried again");

@@ -91,7 +91,7 @@ impl World {
     }
 
     async fn proposal(&self, id: SessionId) -> CompactionId {
-        self.engine.compact(ME, id, Some(Strategy::Checkpoint)).await.unwrap();
+        self.engine.compact(ME, id, Some(Strategy::Checkpoint), None).await.unwrap();
         eventually("the proposal", async || {
             let session = self.engine.look(ME, id).await.ok()?;
             session.paused_at().and_then(|at| at.created.compaction_id)
@@ -155,12 +155,15 @@ async fn compact_against_post() {
         let name = format!("s{round}");
         let id = world.with_two_messages(&name).await;
         let (one, two) = (world.engine.clone(), world.engine.clone());
-        let (made, said) =
-            at_once(round, async move { one.compact(ME, id, Some(Strategy::Drop)).await }, async move {
+        let (made, said) = at_once(
+            round,
+            async move { one.compact(ME, id, Some(Strategy::Drop), None).await },
+            async move {
                 let post = ctx_engine::Post { text: "three".to_owned(), ..Default::default() };
                 two.post(ME, id, post).await
-            })
-            .await;
+            },
+        )
+        .await;
         // Who comes when the other is done is well too.
         assert!(made.is_ok() || said.is_ok());
         for refusal in [made.as_ref().err(), said.as_ref().err()].into_iter().flatten() {
@@ -261,10 +264,11 @@ async fn checkpoint_against_end() {
         let id = world.session(&format!("s{round}")).await;
         world.post(id, "m1", "hold").await.unwrap();
         let (one, two) = (world.engine.clone(), world.engine.clone());
-        let (pause, end) = at_once(round, async move { one.checkpoint(ME, id, None).await }, async move {
-            two.end(ME, id).await
-        })
-        .await;
+        let (pause, end) =
+            at_once(round, async move { one.checkpoint(ME, id, None, None).await }, async move {
+                two.end(ME, id).await
+            })
+            .await;
         end.expect("a session can be ended in every state");
         match pause {
             Ok(_) => paused += 1,

@@ -60,7 +60,9 @@ fn told(project: &Project, body: &ProjectBody) -> Option<(EventName, u32, Value)
         }
         // The session that points back is told as `session.bound`; a claim alone means nothing.
         // Nobody did the other two: they are what the daemon keeps for itself.
-        ProjectBody::IssueClaimed(_) | ProjectBody::Requested(_) | ProjectBody::ProjectRead(_) => return None,
+        ProjectBody::IssueClaimed(_) | ProjectBody::Requested(_) | ProjectBody::ProjectRead(_) => {
+            return None;
+        }
         ProjectBody::TodoAdded(added) => {
             let data = json!({
                 "issue_id": added.issue_id, "number": number(added.issue_id), "todo_id": added.todo_id,
