@@ -84,11 +84,11 @@ fn what_does_not_fit_is_refused_and_writes_nothing() {
             ENOENT there is no project music
             {"type":"project_added","project":"music","directory":"/srv/music","owner":1000,"by":1000}
             EEXIST the project music is registered; `ctx project ls` shows it
-            EEXIST the project music is registered; `ctx project ls` shows it
+            EEXIST the name music is taken; give the project another id
             EBUSY 1 session runs or waits in music; cancel or end it first
             EBUSY 2 sessions run or wait in music; cancel or end them first
             {"type":"project_removed","by":1000}
-            EEXIST the name music was someone else's project; take another
+            EEXIST the name music is taken; give the project another id
             ENOENT there is no project music
         "#]],
     );

@@ -65,7 +65,7 @@ fn queued_persists_the_message_and_a_pending_run_and_says_why() {
         {"type":"session_meta","session_id":"01KA32G4R0000000000000000S","name":"default","scope":"private","owner":1000,"agent":"coder","project":"demo","cwd":"/work","model":"debug/echo","client":"cli","app":"ctx 0.1.0"}
         {"type":"user","turn_id":"01M7EWN2Q82452VV4909EC3V37","message_id":"01M7EWN2Q8F29T5VQV69ANXJ8B","text":"hello"}
         {"type":"run_created","turn_id":"01M7EWN2Q82452VV4909EC3V37"}
-        {"type":"state_changed","from":"idle","to":"queued","trigger":"concurrency_limit","limit":{"scope":"per_project","running":4,"limit":4}}
+        {"type":"state_changed","from":"idle","to":"queued","trigger":"concurrency_limit","by":1000,"limit":{"scope":"per_project","running":4,"limit":4}}
     "#]]
     .assert_eq(&log);
 }

@@ -333,7 +333,7 @@ fn a_project_is_removed_when_nothing_runs_and_comes_back_with_what_it_had() {
     let log = std::fs::read_to_string(http.daemon.root().join(".state/project/music/events.jsonl")).unwrap();
     let kinds: Vec<Value> =
         log.lines().map(|line| serde_json::from_str::<Value>(line).unwrap()["type"].clone()).collect();
-    assert_eq!(kinds, ["project_added", "project_removed", "project_added"]);
+    assert_eq!(kinds, ["project_added", "project_read", "project_removed", "project_added", "project_read"]);
     assert_eq!(http.call("DELETE", "/projects/default", None).code(403), "EACCES");
 }
 
@@ -414,17 +414,20 @@ fn an_invalid_project_goes_on_as_it_last_was_right_also_after_a_restart() {
     // Its name is its own also now, and who may not see it is not told whose it is.
     let other = Project::new(&http, "theirs");
     other.write("version: 1\nproject: theirs\nprimary: {name: heron, model: \"debug:echo\"}\n");
-    for name in ["", ".ctx", ".ctx/project.yaml"] {
-        chown(other.dir.join(name), Some(OTHER), Some(OTHER)).expect("this test needs root");
+    let third = Project::new(&http, "third");
+    for dir in [&other.dir, &third.dir] {
+        for name in ["", ".ctx", ".ctx/project.yaml"] {
+            chown(dir.join(name), Some(OTHER), Some(OTHER)).expect("this test needs root");
+        }
     }
     let added = http.call_as(&token, "POST", "/projects", Some(&other.body())).json(201);
     let message = added["errors"][0]["message"].as_str().unwrap().to_owned();
     assert!(message.contains("the name `heron` is taken") && !message.contains("mine"), "{added}");
     // Nor by a project's own name, whether it is registered or was.
-    let taken = json!({ "directory": other.dir, "id": "mine" }).to_string();
+    let taken = json!({ "directory": third.dir, "id": "mine" }).to_string();
     let refused = http.call_as(&token, "POST", "/projects", Some(&taken));
     assert_eq!(refused.code(409), "EEXIST");
-    http.call("DELETE", "/projects/mine", None);
+    assert_eq!(http.call("DELETE", "/projects/mine", None).status, 204);
     assert_eq!(http.call_as(&token, "POST", "/projects", Some(&taken)).text, refused.text);
     assert!(refused.text.contains("is taken"), "{}", refused.text);
 }
