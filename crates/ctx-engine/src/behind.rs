@@ -106,9 +106,11 @@ impl Behind {
     }
 
     /// A project's log was taken up again, and has what nobody was told of.
-    pub(crate) fn project_reopened(&self, log: &LogPath) {
+    pub(crate) fn project_reopened(&self, log: &LogPath, project: &Project) {
         if let Some(index) = &self.index {
-            index.reindex(log);
+            for issue in project.issues() {
+                index.issue_changed(log, project, issue.id);
+            }
         }
         self.reopened(log);
     }

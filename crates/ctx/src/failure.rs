@@ -59,8 +59,13 @@ impl Failure {
     pub fn report(&self) -> ExitCode {
         if let Failure::Said { code, message, hint } = self {
             let paint = output::Paint::for_stderr();
+            // The code belongs to what went wrong, not to the list that may follow it.
+            let (message, rest) = message.split_once('\n').unwrap_or((message, ""));
             let mut lines =
                 format!("{} {message} {}\n", paint.red("error:"), paint.dim(&format!("({code})")));
+            if !rest.is_empty() {
+                lines.push_str(&format!("{rest}\n"));
+            }
             if let Some(hint) = hint {
                 lines.push_str(&format!("{} {hint}\n", paint.bold("hint:")));
             }

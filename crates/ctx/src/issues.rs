@@ -2,14 +2,14 @@
 
 use std::io::Write;
 
-use ctx_api::http::{Issue, List, Todo};
+use ctx_api::http::{Issue, List, Session, Todo};
 use ctx_session::project::{DEFAULT_PROJECT, TodoStatus};
 use ctx_session::{Code, IssueId, Name, Timestamp};
 
 use crate::client::Api;
 use crate::failure::Failure;
 use crate::output::{self, Paint};
-use crate::words;
+use crate::{sessions, words};
 
 /// Whose issues.
 #[derive(Debug, Clone, clap::Args)]
@@ -89,8 +89,15 @@ pub fn write_todos(out: &mut impl Write, todos: &[Todo]) -> Result<(), Failure> 
     Ok(())
 }
 
+/// The session that works on an issue, as a person names it.
+pub fn worker(api: &Api<'_>, issue: &Issue) -> Option<String> {
+    let id = issue.session_id?;
+    let session = api.get::<Session>(&format!("/sessions/{id}"));
+    Some(session.map_or_else(|_| id.to_string(), |session| sessions::label(&session)))
+}
+
 /// All of an issue, for a person.
-pub fn show(issue: &Issue) -> Result<(), Failure> {
+pub fn show(api: &Api<'_>, issue: &Issue) -> Result<(), Failure> {
     let paint = Paint::for_stdout();
     let mut out = output::stdout();
     let date = |millis: u64| words::date_time(Timestamp::from_millis(millis));
@@ -98,7 +105,7 @@ pub fn show(issue: &Issue) -> Result<(), Failure> {
     writeln!(out, "id       {}", issue.id)?;
     writeln!(out, "project  {}", issue.project)?;
     writeln!(out, "status   {}", issue.status.as_str())?;
-    if let Some(session) = issue.session_id {
+    if let Some(session) = worker(api, issue) {
         writeln!(out, "session  {session}")?;
     }
     writeln!(out, "made     {}", date(issue.created_at))?;

@@ -106,6 +106,12 @@ pub fn current_name(root: &Root, agent: &Name) -> Result<String, Failure> {
         .map_or_else(|| DEFAULT_SESSION.to_owned(), |session| plain_name(&session.dir_name).to_owned()))
 }
 
+/// A session as a person names it: agent/name.
+pub fn label(session: &ctx_api::http::Session) -> String {
+    let name = plain_name(session.name.as_str());
+    session.agent.as_ref().map_or_else(|| name.to_owned(), |agent| format!("{agent}/{name}"))
+}
+
 /// A session that is over keeps its name in front of its id: `default+01K…`.
 pub fn plain_name(dir_name: &str) -> &str {
     match dir_name.rsplit_once('+') {

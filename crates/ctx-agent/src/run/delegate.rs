@@ -6,8 +6,9 @@
 use std::path::Path;
 use std::process::Stdio;
 
+use rustix::process::Pid;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::process::Command;
+use tokio::process::{Child, Command};
 
 use super::shorten::Summary;
 
@@ -30,7 +31,7 @@ pub(super) async fn command(
         started.current_dir(cwd);
     }
     let mut child = started.spawn().map_err(|error| failed("does not start", error))?;
-    let _group = Group(child.id());
+    let _group = Group::of(&child);
     let (stdin, stdout) = (child.stdin.take(), child.stdout.take());
     let write = async {
         if let Some(mut stdin) = stdin {
@@ -54,13 +55,34 @@ pub(super) async fn command(
     Ok(Summary { text: String::from_utf8_lossy(&bytes).into_owned(), cost: None })
 }
 
-/// The processes of a command: none outlives it, also when it is given up on.
-struct Group(Option<u32>);
+/// Ends the group `$1` when the pipe on its stdin closes: then the daemon is gone, however it went.
+const GUARD: &str = r#"trap '' HUP INT TERM; read -r _; kill -s KILL -- "-$1""#;
+
+/// The processes of a command: none outlives it, also when it is given up on, nor the daemon.
+struct Group {
+    leader: Option<Pid>,
+    /// Killed before it can do its work when this is dropped.
+    _guard: Option<Child>,
+}
+
+impl Group {
+    fn of(child: &Child) -> Group {
+        let leader = child.id().and_then(|id| i32::try_from(id).ok()).and_then(Pid::from_raw);
+        let guard = leader.and_then(|leader| {
+            let mut guard = Command::new("sh");
+            guard.args(["-c", GUARD, "ctx-guard", &leader.as_raw_nonzero().to_string()]);
+            guard.env_clear().envs(kept_environment());
+            guard.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
+            // Without one a delegate may outlive a daemon that was killed; it is no reason to do without a summary.
+            guard.current_dir("/").process_group(0).kill_on_drop(true).spawn().ok()
+        });
+        Group { leader, _guard: guard }
+    }
+}
 
 impl Drop for Group {
     fn drop(&mut self) {
-        let leader = self.0.and_then(|id| i32::try_from(id).ok()).and_then(rustix::process::Pid::from_raw);
-        if let Some(leader) = leader {
+        if let Some(leader) = self.leader {
             let _ = rustix::process::kill_process_group(leader, rustix::process::Signal::KILL);
         }
     }

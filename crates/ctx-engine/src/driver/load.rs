@@ -74,6 +74,10 @@ fn load(inner: &Inner, id: SessionId, begin: Begin) -> Result<Core, Refusal> {
                 Core::open(journal, log, now, &summary.meta, files, inner.behind_of(&summary.meta))
                     .inspect_err(|error| forget_if_gone(inner, id, &at, error))
                     .map_err(|error| journal_refusal(&error))?;
+            if lock(&inner.lost).contains(&id) {
+                // Before anything is written that would be told as the next.
+                inner.behind.reopened(core.log());
+            }
             let recovered = {
                 let mut ids = inner.fresh.ids();
                 core.recover(inner.interruption(id), now, &mut ids, &inner.limits)
@@ -84,9 +88,7 @@ fn load(inner: &Inner, id: SessionId, begin: Begin) -> Result<Core, Refusal> {
                 summary.follow(&core.session);
                 summary.failing = None;
             });
-            if lock(&inner.lost).remove(&id) {
-                inner.behind.reopened(core.log());
-            }
+            lock(&inner.lost).remove(&id);
             Ok(core)
         }
     }
@@ -201,11 +203,12 @@ impl Driver {
         }
         // The core goes first: its lock on the log must be free for the successor.
         drop(self.core.take());
-        self.mailbox.close();
-        self.refuse_what_waits();
         if self.lost {
+            // Before a successor can be started, which must know it.
             lock(&self.inner.lost).insert(self.id);
         }
+        self.mailbox.close();
+        self.refuse_what_waits();
         self.inner.forget(self.id, &self.link);
         if self.lost {
             self.live.lose();

@@ -149,7 +149,7 @@ impl Inner {
                 self.behind.project_committed(log.path(), project, records);
                 self.tell_issues(project, records);
             }
-            Told::Reopened => self.behind.project_reopened(log.path()),
+            Told::Reopened => self.behind.project_reopened(log.path(), project),
         })
     }
 

@@ -71,12 +71,7 @@ impl Writer {
 
     /// Tells of commits as they come, and of what is behind in between.
     pub fn run(mut self, work: &Receiver<Work>) {
-        for listed in [(self.options.session_logs)(), project_logs(&*self.journal)] {
-            match listed {
-                Ok(logs) => logs.into_iter().for_each(|log| self.queue_up(log)),
-                Err(error) => self.note(&error),
-            }
-        }
+        self.queue_up_all();
         if let Err(error) = self.open() {
             self.note(&error);
         }
@@ -108,6 +103,16 @@ impl Writer {
             }
         }
         self.flush();
+    }
+
+    /// Every log there is may have more than was told.
+    fn queue_up_all(&mut self) {
+        for listed in [(self.options.session_logs)(), project_logs(&*self.journal)] {
+            match listed {
+                Ok(logs) => logs.into_iter().for_each(|log| self.queue_up(log)),
+                Err(error) => self.note(&error),
+            }
+        }
     }
 
     fn queue_up(&mut self, log: LogPath) {
@@ -147,7 +152,12 @@ impl Writer {
             }
             Err(error) => return Err(error),
         });
+        // Lines that were written may be gone: what was told of each log is what is there, and no more.
+        let has_less = self.told.iter().any(|(whose, seq)| told.get(whose).is_none_or(|told| told < seq));
         self.told = told;
+        if has_less {
+            self.queue_up_all();
+        }
         Ok(())
     }
 

@@ -40,13 +40,12 @@ pub fn run(args: Args, root: &Root) -> Result<(), Failure> {
     let path = format!("/sessions/{id}");
     let Some(word) = &args.issue else {
         api.delete(&format!("{path}/bind"))?;
-        return match args.json {
-            true => output::json(&api.get::<Session>(&path)?),
-            false => {
-                output::say(format_args!("{} works on no issue now", args.session));
-                Ok(())
-            }
-        };
+        let session: Session = api.get(&path)?;
+        if args.json {
+            return output::json(&session);
+        }
+        output::say(format_args!("{} works on no issue now", sessions::label(&session)));
+        return Ok(());
     };
     let project = api.get::<Session>(&path)?.project.to_string();
     let issue = issues::find(&api, &InProject { project }, word)?;
@@ -55,6 +54,6 @@ pub fn run(args: Args, root: &Root) -> Result<(), Failure> {
         return output::json(&bound);
     }
     let title = output::plain(&issue.title);
-    output::say(format_args!("{} works on #{} {title}", args.session, issue.number));
+    output::say(format_args!("{} works on #{} {title}", sessions::label(&bound), issue.number));
     Ok(())
 }

@@ -1,13 +1,15 @@
 //! `ctx compact`: makes a conversation shorter for its model, and answers proposals to do so.
 
+use std::collections::BTreeMap;
 use std::io::Write;
 
 use clap::{Subcommand, ValueEnum};
 use ctx_api::http::{
-    Compaction, CompactionApproval, CompactionChange, CompactionRow, List, NewCompaction, Session, WentOn,
+    Compaction, CompactionApproval, CompactionChange, CompactionRow, List, Message, MessagePart,
+    NewCompaction, Session, WentOn,
 };
 use ctx_session::record::{CompactionFlag, Strategy};
-use ctx_session::{Code, CompactionId, SessionId, Timestamp};
+use ctx_session::{Code, CompactionId, SessionId, Timestamp, Ulid};
 
 use super::checkpoints;
 use crate::client::Api;
@@ -69,6 +71,7 @@ enum Flag {
 enum What {
     /// List the compactions of a session, newest last
     List {
+        /// agent/name, an id or the beginning of one; an agent alone means its current session
         #[arg(value_name = "SESSION")]
         session: String,
         /// Print one JSON object a line
@@ -89,7 +92,7 @@ enum What {
         summary: Option<String>,
         /// A message that is to go, instead of those proposed; may be given again
         #[arg(long = "message", value_name = "ID")]
-        messages: Vec<ctx_session::Ulid>,
+        messages: Vec<Ulid>,
     },
     /// Turn a proposed one down; the session is idle then
     Reject {
@@ -98,11 +101,13 @@ enum What {
     },
     /// Say what you think of one
     Flag {
+        /// agent/name, an id or the beginning of one; an agent alone means its current session
         #[arg(value_name = "SESSION")]
         session: String,
         /// An id or the beginning of one
         #[arg(value_name = "COMPACTION")]
         compaction: String,
+        /// What it was
         #[arg(value_name = "FLAG")]
         flag: Flag,
         /// In your words
@@ -113,6 +118,7 @@ enum What {
 
 #[derive(Debug, clap::Args)]
 struct Which {
+    /// agent/name, an id or the beginning of one; an agent alone means its current session
     #[arg(value_name = "SESSION")]
     session: String,
     /// An id or the beginning of one [default: the one that waits, else the newest]
@@ -132,15 +138,15 @@ pub fn run(args: Args, root: &Root) -> Result<(), Failure> {
         }
         Some(What::List { session, json }) => list(&api, sessions::find_id(root, &session)?, json),
         Some(What::Show { which }) => {
-            let (_, one) = chosen(root, &api, &which)?;
-            if which.json { output::json(&one) } else { show(&one) }
+            let (id, one) = chosen(root, &api, &which)?;
+            if which.json { output::json(&one) } else { show(&api, id, &one) }
         }
         Some(What::Approve { which, summary, messages }) => {
             let superseded_message_ids = (!messages.is_empty()).then_some(messages);
             approve(root, &api, &which, &CompactionApproval { superseded_message_ids, summary })
         }
         Some(What::Reject { which }) => {
-            let (id, one) = chosen(root, &api, &which)?;
+            let (id, one) = waiting(root, &api, &which)?;
             let done: Compaction = api.post(&format!("/sessions/{id}/compactions/{}/reject", one.id))?;
             if which.json {
                 return output::json(&done);
@@ -182,13 +188,16 @@ fn begin(root: &Root, api: &Api<'_>, session: &str, how: Option<How>, json: bool
 }
 
 fn approve(root: &Root, api: &Api<'_>, which: &Which, how: &CompactionApproval) -> Result<(), Failure> {
-    let (id, one) = chosen(root, api, which)?;
+    let (id, one) = waiting(root, api, which)?;
     let done: WentOn = api.post_with(&format!("/sessions/{id}/compactions/{}/approve", one.id), how)?;
     if which.json {
         return output::json(&done);
     }
     match done.run_id {
-        Some(run) => output::say(format_args!("approved; run {run} goes on, `ctx log -f {id}` follows it")),
+        Some(run) => output::say(format_args!(
+            "approved; run {run} goes on, `ctx log -f {}` follows it",
+            which.session
+        )),
         None => output::say("approved; the session is idle"),
     }
     Ok(())
@@ -212,14 +221,8 @@ fn all(api: &Api<'_>, id: SessionId) -> Result<Vec<CompactionRow>, Failure> {
 /// The compaction that was named, else the one that waits, else the newest.
 fn chosen(root: &Root, api: &Api<'_>, which: &Which) -> Result<(SessionId, Compaction), Failure> {
     let id = sessions::find_id(root, &which.session)?;
-    if let Some(word) = &which.compaction {
-        return Ok((id, find(api, id, word)?));
-    }
-    if let Some(at) = api.get::<Session>(&format!("/sessions/{id}"))?.checkpoint {
-        let waits = checkpoints::all(api, id, false)?.into_iter().find(|one| one.id == at);
-        if let Some(compaction) = waits.and_then(|one| one.compaction) {
-            return Ok((id, compaction));
-        }
+    if let Some(found) = named_or_waiting(api, id, which)? {
+        return Ok((id, found));
     }
     let newest = all(api, id)?.into_iter().rev().find_map(|row| match row {
         CompactionRow::Compaction(one) => Some(*one),
@@ -229,6 +232,25 @@ fn chosen(root: &Root, api: &Api<'_>, which: &Which) -> Result<(SessionId, Compa
         Failure::new(Code::Enoent, format!("{} has no compaction", which.session))
             .hint("`ctx compact SESSION` makes one")
     })
+}
+
+/// The compaction to be answered: the one that was named, else the one that waits.
+fn waiting(root: &Root, api: &Api<'_>, which: &Which) -> Result<(SessionId, Compaction), Failure> {
+    let id = sessions::find_id(root, &which.session)?;
+    let found = named_or_waiting(api, id, which)?;
+    found.map(|one| (id, one)).ok_or_else(|| {
+        Failure::new(Code::Enoent, format!("no compaction waits for an answer in {}", which.session))
+            .hint("`ctx compact SESSION --strategy checkpoint` proposes one")
+    })
+}
+
+fn named_or_waiting(api: &Api<'_>, id: SessionId, which: &Which) -> Result<Option<Compaction>, Failure> {
+    if let Some(word) = &which.compaction {
+        return find(api, id, word).map(Some);
+    }
+    let Some(at) = api.get::<Session>(&format!("/sessions/{id}"))?.checkpoint else { return Ok(None) };
+    let paused = checkpoints::all(api, id, false)?.into_iter().find(|one| one.id == at);
+    Ok(paused.and_then(|one| one.compaction))
 }
 
 /// The compaction that an id, or the beginning of one, means.
@@ -279,7 +301,10 @@ fn list(api: &Api<'_>, id: SessionId, json: bool) -> Result<(), Failure> {
                 table::Cell::new(age(one.created_at)),
                 table::Cell::new(one.strategy.as_str()),
                 table::Cell::painted(state, painted),
-                table::Cell::new(format!("{count} messages {}", output::plain(what)).trim_end()),
+                table::Cell::new(match count {
+                    0 if what.is_empty() => "there was nothing to do".to_owned(),
+                    _ => format!("{count} messages {}", output::plain(what)).trim_end().to_owned(),
+                }),
             ]
         }
     });
@@ -289,8 +314,33 @@ fn list(api: &Api<'_>, id: SessionId, json: bool) -> Result<(), Failure> {
     Ok(())
 }
 
+/// Who said what, in a few words, of these messages.
+fn said(api: &Api<'_>, id: SessionId, wanted: &[Ulid]) -> Result<BTreeMap<Ulid, String>, Failure> {
+    let mut said = BTreeMap::new();
+    let mut cursor = String::new();
+    while !wanted.iter().all(|id| said.contains_key(id)) {
+        let page: List<Message> = api.get(&format!("/sessions/{id}/messages?limit=1000{cursor}"))?;
+        for message in page.items.into_iter().filter(|message| wanted.contains(&message.id)) {
+            // A call and its result share an id: the call comes first, and says more.
+            said.entry(message.id).or_insert_with(|| in_short(&message));
+        }
+        let Some(next) = page.next else { break };
+        cursor = format!("&cursor={next}");
+    }
+    Ok(said)
+}
+
+fn in_short(message: &Message) -> String {
+    let call = message.parts.iter().find_map(|part| match part {
+        MessagePart::ToolCall { name, input, .. } => Some(format!("calls {name} {input}")),
+        MessagePart::Text { .. } | MessagePart::ToolResult { .. } => None,
+    });
+    let text = call.as_deref().unwrap_or(&message.content);
+    format!("{}: {}", words::role(message.role), words::shorten(&output::one_line(text), 60))
+}
+
 /// All that is known of one, for a person.
-fn show(one: &Compaction) -> Result<(), Failure> {
+fn show(api: &Api<'_>, id: SessionId, one: &Compaction) -> Result<(), Failure> {
     let mut out = output::stdout();
     let percent = |share: f64| format!("{:.0}%", share * 100.0);
     writeln!(out, "{} {}", Paint::for_stdout().bold("compaction"), one.id)?;
@@ -308,8 +358,13 @@ fn show(one: &Compaction) -> Result<(), Failure> {
     if let Some(notes) = &one.operator_notes {
         writeln!(out, "notes      {}", output::plain(notes))?;
     }
+    if one.superseded_message_ids.is_empty() {
+        writeln!(out, "messages   none: there was nothing to do")?;
+    }
+    let said = said(api, id, &one.superseded_message_ids)?;
     for message in &one.superseded_message_ids {
-        writeln!(out, "message    {message}")?;
+        let said = said.get(message).map(String::as_str).unwrap_or_default();
+        writeln!(out, "{}", format!("message    {message}  {said}").trim_end())?;
     }
     if let Some(summary) = &one.summary {
         writeln!(out, "\n{}", output::plain(summary))?;

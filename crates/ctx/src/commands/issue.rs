@@ -40,6 +40,7 @@ pub struct Args {
 enum What {
     /// Make an issue and print its number, alone, on stdout
     New {
+        /// What is to be done, on one line
         #[arg(value_name = "TITLE")]
         title: String,
         #[command(flatten)]
@@ -99,10 +100,12 @@ struct One {
 
 #[derive(Debug, clap::Args)]
 struct Edits {
+    /// What is to be done, on one line
     #[arg(long, value_name = "TEXT")]
     title: Option<String>,
     #[command(flatten)]
     body: Body,
+    /// Where it stands
     #[arg(long, value_name = "STATUS")]
     status: Option<Status>,
     /// Add a criterion (can be repeated)
@@ -122,6 +125,7 @@ struct Edits {
 /// What an issue says besides its title.
 #[derive(Debug, clap::Args)]
 struct Body {
+    /// All there is to say about it
     #[arg(long, value_name = "TEXT")]
     body: Option<String>,
     /// Read the body from a file; `-` is stdin
@@ -186,11 +190,11 @@ pub fn run(args: Args, root: &Root) -> Result<(), Failure> {
             };
             let mut found = issues::all(&api, &project)?;
             found.retain(|issue| wanted.contains(&issue.status));
-            list(&found, json)
+            list(&api, &found, json)
         }
         What::Show(one) => {
             let issue = issues::find(&api, &one.project, &one.issue)?;
-            if one.json { output::json(&issue) } else { issues::show(&issue) }
+            if one.json { output::json(&issue) } else { issues::show(&api, &issue) }
         }
         What::Edit { one, edit } => {
             let issue = issues::find(&api, &one.project, &one.issue)?;
@@ -255,7 +259,7 @@ impl Edits {
     }
 }
 
-fn list(found: &[Issue], json: bool) -> Result<(), Failure> {
+fn list(api: &Api<'_>, found: &[Issue], json: bool) -> Result<(), Failure> {
     if json {
         return found.iter().try_for_each(output::json);
     }
@@ -280,7 +284,7 @@ fn list(found: &[Issue], json: bool) -> Result<(), Failure> {
             table::Cell::painted(status, painted),
             table::Cell::new(format!("{done}/{}", counted.count())),
             table::Cell::new(words::age(now, Timestamp::from_millis(issue.updated_at))),
-            table::Cell::new(issue.session_id.map(|id| id.to_string()).unwrap_or_default()),
+            table::Cell::new(issues::worker(api, issue).unwrap_or_default()),
             table::Cell::new(output::plain(&issue.title)),
         ]
     });

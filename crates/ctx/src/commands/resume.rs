@@ -1,6 +1,6 @@
 //! `ctx resume`: goes on with a session that is paused, or starts a message that waits.
 
-use ctx_api::http::{Posted, Resume, Session, WentOn};
+use ctx_api::http::{Issue, Posted, Resume, Session, WentOn};
 use ctx_session::{Code, SessionId, StateName};
 
 use super::checkpoints;
@@ -49,13 +49,23 @@ pub fn run(args: Args, root: &Root) -> Result<(), Failure> {
                 .hint("`ctx pause` pauses a run; `ctx ls` shows which sessions are paused")
         })?,
     };
+    if args.resolve && session.bound_issue.is_none() {
+        return Err(Failure::new(Code::Einval, format!("{} works on no issue", args.session))
+            .hint("`ctx bind` says which; without --resolve the session only goes on"));
+    }
     let path = format!("/sessions/{id}/checkpoints/{checkpoint}/resume");
     let done: WentOn = api.post_with(&path, &Resume { resolve: args.resolve })?;
     if args.json {
         return output::json(&done);
     }
+    if let Some(issue) = session.bound_issue.filter(|_| args.resolve) {
+        let issue: Issue = api.get(&format!("/issues/{issue}"))?;
+        output::say(format_args!("#{} {} is resolved", issue.number, output::plain(&issue.title)));
+    }
     match done.run_id.filter(|_| done.state == "running") {
-        Some(run) => output::say(format_args!("run {run} goes on; `ctx log -f {id}` follows it")),
+        Some(run) => {
+            output::say(format_args!("run {run} goes on; `ctx log -f {}` follows it", args.session));
+        }
         None => output::say("nothing was left to do; the session is idle"),
     }
     Ok(())
@@ -71,6 +81,7 @@ fn start(api: &Api<'_>, args: &Args, id: SessionId) -> Result<(), Failure> {
     if args.json {
         return output::json(&posted);
     }
-    output::say(format_args!("run {} is {}; `ctx log -f {id}` follows it", posted.run_id, posted.state));
+    let (run, state, session) = (posted.run_id, posted.state, &args.session);
+    output::say(format_args!("run {run} is {state}; `ctx log -f {session}` follows it"));
     Ok(())
 }

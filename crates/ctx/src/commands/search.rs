@@ -130,29 +130,19 @@ fn session_name(hit: &Hit) -> String {
     }
 }
 
-fn role_word(role: Role) -> &'static str {
-    match role {
-        Role::User => "user",
-        Role::Assistant => "assistant",
-        Role::Subagent => "subagent",
-        Role::System => "system",
-        Role::Tool => "tool",
-    }
-}
-
 fn as_json(hit: &Hit) -> serde_json::Value {
     let pieces: Vec<_> =
         hit.snippet.iter().map(|piece| json!({ "text": piece.text, "is_hit": piece.is_hit })).collect();
     json!({
         "session_id": hit.session, "session": session_name(hit), "title": hit.session_title, "agent": hit.agent,
         "project": hit.project, "seq": hit.seq, "message_id": hit.message, "run_id": hit.run,
-        "role": role_word(hit.role), "time": hit.time, "score": hit.score, "snippet": pieces,
+        "role": words::role(hit.role), "time": hit.time, "score": hit.score, "snippet": pieces,
     })
 }
 
 /// A line on where, and the words around the hit below it.
 fn readable(hit: &Hit, now: Timestamp, paint: Paint) -> String {
-    let role = role_word(hit.role);
+    let role = words::role(hit.role);
     let role = match hit.role {
         Role::User => paint.cyan(role),
         Role::Assistant => paint.green(role),

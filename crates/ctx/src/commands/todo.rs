@@ -48,15 +48,30 @@ enum What {
     /// List them
     Ls,
     /// Add one
-    Add { text: String },
+    Add {
+        /// What is to be done, on one line
+        text: String,
+    },
     /// One is being worked on; the one before waits again
-    Start { todo: String },
+    Start(One),
     /// One is done
-    Done { todo: String },
+    Done(One),
     /// One will not be done; it stays in the list
-    Drop { todo: String },
+    Drop(One),
     /// Say something about one
-    Note { todo: String, note: String },
+    Note {
+        #[command(flatten)]
+        one: One,
+        /// On one line; it takes the place of an earlier note
+        note: String,
+    },
+}
+
+/// Which todo.
+#[derive(Debug, clap::Args)]
+struct One {
+    /// Its number in the list, its text or its id
+    todo: String,
 }
 
 pub fn run(args: Args, root: &Root) -> Result<(), Failure> {
@@ -70,10 +85,10 @@ pub fn run(args: Args, root: &Root) -> Result<(), Failure> {
     let change = match args.what.unwrap_or(What::Ls) {
         What::Ls => None,
         What::Add { text } => Some(TodoChange::Add(NewTodo { text })),
-        What::Start { todo: item } => Some(operation(TodoOp::Start { item })),
-        What::Done { todo: item } => Some(operation(TodoOp::Done { item })),
-        What::Drop { todo: item } => Some(operation(TodoOp::Drop { item })),
-        What::Note { todo: item, note } => Some(operation(TodoOp::Note { item, note })),
+        What::Start(one) => Some(operation(TodoOp::Start { item: one.todo })),
+        What::Done(one) => Some(operation(TodoOp::Done { item: one.todo })),
+        What::Drop(one) => Some(operation(TodoOp::Drop { item: one.todo })),
+        What::Note { one, note } => Some(operation(TodoOp::Note { item: one.todo, note })),
     };
     let todos: Vec<Todo> = match &change {
         None => api.get::<List<Todo>>(&path)?.items,

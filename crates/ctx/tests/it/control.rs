@@ -54,7 +54,7 @@ fn resume_also_starts_a_message_that_waits() {
     daemon.ctx(&["resume", "coder/second"]).ok();
     wait_state(&daemon, "second", "idle");
     assert_eq!(daemon.ctx(&["latest", "coder/second"]).ok(), "patience\n");
-    assert!(daemon.ctx(&["resume", "coder/first", "--resolve"]).fails(2).contains("no issue is bound"));
+    assert!(daemon.ctx(&["resume", "coder/first", "--resolve"]).fails(2).contains("works on no issue"));
 }
 
 #[test]
@@ -146,11 +146,20 @@ fn a_conversation_is_made_shorter_by_hand() {
         daemon.ctx(&["send", "--session", "work", text]).ok();
     }
     assert!(daemon.ctx(&["compact", "show", "coder/work"]).fails(1).contains("has no compaction"));
+    for answer in ["approve", "reject"] {
+        let refused = daemon.ctx(&["compact", answer, "coder/work"]).fails(1);
+        assert!(refused.contains("no compaction waits for an answer in coder/work"), "{refused}");
+    }
     assert!(daemon.ctx(&["compact", "coder/work", "--strategy", "forget"]).fails(2).contains("summarize"));
     daemon.ctx(&["compact", "coder/work", "--strategy", "checkpoint"]).ok();
     wait_state(&daemon, "work", "paused");
     let table = daemon.ctx(&["compact", "list", "coder/work"]).ok();
     assert!(table.contains("proposed") && table.contains("4 messages"), "{table}");
+    // Who is to decide sees what would go.
+    let shown = daemon.ctx(&["compact", "show", "coder/work"]).ok();
+    let said: Vec<&str> =
+        shown.lines().filter(|line| line.starts_with("message ")).map(|line| &line[39..]).collect();
+    assert_eq!(said, ["user: one", "assistant: one", "user: two", "assistant: two"], "{shown}");
     let made = json_lines(&daemon.ctx(&["compact", "show", "coder/work", "--json"]).ok());
     let id = made[0]["id"].as_str().unwrap().to_owned();
     daemon.ctx(&["compact", "approve", "coder/work", "--summary", "numbers were said"]).ok();

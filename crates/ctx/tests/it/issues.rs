@@ -65,6 +65,11 @@ fn a_session_is_bound_and_its_todos_are_moved() {
     daemon.ctx(&["bind", "coder"]).fails(2);
     daemon.ctx(&["bind", "coder", "1", "--none"]).fails(2);
     let bound = json_lines(&daemon.ctx(&["bind", "coder", "1", "--json"]).ok());
+    let said = daemon.ctx(&["bind", "coder", "1"]);
+    assert!(said.stderr.contains("coder/default works on #1 Work"), "it says which: {}", said.stderr);
+    for shown in [daemon.ctx(&["issue", "ls"]).ok(), daemon.ctx(&["issue", "show", "1"]).ok()] {
+        assert!(shown.contains("coder/default"), "a session has a name: {shown}");
+    }
     let issue = json_lines(&daemon.ctx(&["issue", "show", "1", "--json"]).ok());
     assert_eq!((&bound[0]["bound_issue"], &issue[0]["session_id"]), (&issue[0]["id"], &bound[0]["id"]));
     assert!(daemon.ctx(&["todo"]).ok().is_empty());
@@ -76,7 +81,15 @@ fn a_session_is_bound_and_its_todos_are_moved() {
     assert_eq!(daemon.ctx(&["todo", "ls"]).ok(), "1. [>] a (n)\n2. [-] b\n");
     let todos = json_lines(&daemon.ctx(&["todo", "done", "1", "--json"]).ok());
     assert_eq!((&todos[0]["status"], &todos[1]["status"]), (&json!("done"), &json!("dropped")));
-    assert!(daemon.ctx(&["todo", "start", "nothing like it"]).fails(1).contains("no such todo"));
+    let refused = daemon.ctx(&["todo", "start", "nothing like it"]).fails(1);
+    let wanted = "error: there is no such todo; the todos are: (ENOENT)\n1. [x] a (n)\n2. [-] b\n";
+    assert_eq!(refused, wanted);
+    let sign_off = r#"{"script":[{"tool":{"name":"checkpoint","input":{}}},{"text":"thank you"}]}"#;
+    daemon.ctx(&["send", "--detach", "--model", "debug:script", sign_off]).ok();
+    crate::support::wait_state(&daemon, "default", "paused");
+    let resumed = daemon.ctx(&["resume", "coder/default", "--resolve"]);
+    assert!(resumed.stderr.contains("#1 Work is resolved\nrun "), "{}", resumed.stderr);
+    assert!(resumed.stderr.contains("`ctx log -f coder/default` follows it"), "{}", resumed.stderr);
     daemon.ctx(&["send", "--session", "second", "hello"]).ok();
     assert!(daemon.ctx(&["bind", "coder/second", "1"]).fails(1).contains("EBUSY"));
     let unbound = json_lines(&daemon.ctx(&["bind", "coder/default", "--none", "--json"]).ok());

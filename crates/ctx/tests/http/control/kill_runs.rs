@@ -42,7 +42,7 @@ fn a_summary_that_was_being_made_leaves_nothing() {
     assert_eq!(http.done(&id, &filler("third", 400))["state"], "done");
 }
 
-/// Processes of a delegate that outlive the daemon are ended with the test.
+/// Ends what a test that fails would leave.
 struct Left(std::path::PathBuf);
 
 impl Drop for Left {
@@ -69,6 +69,11 @@ fn a_delegate_that_was_at_work_leaves_nothing_and_the_message_can_be_sent_again(
         std::fs::read_to_string(&pid).is_ok_and(|text| text.ends_with('\n')).then_some(())
     });
     restart(&mut http);
+    let leader = std::fs::read_to_string(&pid).unwrap();
+    until("the delegate to be gone with the daemon", || {
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", leader.trim())).unwrap_or_default();
+        stat.rsplit_once(") ").is_none_or(|(_, state)| state.starts_with('Z')).then_some(())
+    });
     was_cut_off(&http, &id, &run);
     assert_eq!(http.get(&path(&id, "compactions"))["items"], json!([]));
     assert!(http.messages(&id, true).is_empty());
