@@ -32,7 +32,7 @@ async fn at_once<A: Send + 'static, B: Send + 'static>(
     };
     let both = async {
         let first = tokio::spawn(async move {
-            late(round % 2 == 0).await;
+            late(round.is_multiple_of(2)).await;
             one.await
         });
         let second = tokio::spawn(async move {

@@ -28,7 +28,7 @@ fn at_once(
         line.ask(method, path, body).expect("an answer")
     };
     std::thread::scope(|scope| {
-        let first = scope.spawn(|| ask(one, round % 2 == 0));
+        let first = scope.spawn(|| ask(one, round.is_multiple_of(2)));
         let second = scope.spawn(|| ask(two, round % 2 == 1));
         (first.join().unwrap(), second.join().unwrap())
     })
