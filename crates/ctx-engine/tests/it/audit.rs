@@ -47,12 +47,12 @@ async fn a_project_log_fails() -> bool {
     let project = Name::new("default").unwrap();
     let new = NewIssue { title: "Mend".to_owned(), ..NewIssue::default() };
     let issue = world.engine.create_issue(ME, &project, new).await.unwrap().issue.id;
-    world.engine.add_todo(ME, issue, "before".to_owned()).await.unwrap();
+    world.engine.add_todo(ME, issue, "before".to_owned(), None).await.unwrap();
     world.audit_has("todo.added", 1).await;
     world.disk.fail(Op::Sync, 0, Fault::Io);
-    let refused = world.engine.add_todo(ME, issue, "in doubt".to_owned()).await.is_err();
+    let refused = world.engine.add_todo(ME, issue, "in doubt".to_owned(), None).await.is_err();
     world.disk.heal();
-    world.engine.add_todo(ME, issue, "after".to_owned()).await.unwrap();
+    world.engine.add_todo(ME, issue, "after".to_owned(), None).await.unwrap();
     let there = seqs(&world.records(".state/project/default/events.jsonl"), "todo_added");
     assert_eq!(there.len(), 3, "it was written, also where the one who asked was refused");
     world.audit_has("todo.added", 3).await;
