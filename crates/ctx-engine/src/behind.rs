@@ -10,14 +10,32 @@ use std::sync::{Arc, OnceLock};
 use ctx_journal::{Entry, Journal, LogPath, Owner};
 use ctx_session::project::{Project, ProjectRecord};
 use ctx_session::{IssueId, Record, Session, SessionId, Timestamp};
-use ctx_views::RootDir;
 use ctx_views::audit::{Audit, AuditOptions};
-use ctx_views::db::{IndexDb, Options, Remade, SessionLogs};
+use ctx_views::db::{IndexDb, MetaOf, Options, Remade, SessionLogs};
+use ctx_views::identity::{First, Flaw, Place};
+use ctx_views::{RootDir, Sources};
 
-use crate::start::{meta_of, session_logs};
+use crate::start::session_logs;
 
 const INDEX: &str = ".state/index.db";
 pub(crate) const AUDIT: &str = ".state/audit.jsonl";
+
+/// Tells the index what session a log is.
+pub fn meta_of(journal: Arc<dyn Journal>, root: RootDir) -> MetaOf {
+    Arc::new(move |log, first, before| {
+        let place = Place::of(log)?;
+        let first = match first {
+            Some(mut meta) => {
+                let flaws = place.correct(&mut meta);
+                First { meta: Some(meta), flaws, is_taken: false }
+            }
+            None => First { meta: None, flaws: vec![Flaw::Missing], is_taken: false },
+        };
+        let index = |_: &LogPath| before.clone();
+        let sources = Sources { journal: &*journal, root: Some(&root), index: &index };
+        Some(sources.identify_by(log, &place, first).meta)
+    })
+}
 
 /// The views behind; each is there or not.
 #[derive(Default)]
@@ -32,7 +50,7 @@ impl Behind {
     pub(crate) fn open(root: &RootDir, journal: &Arc<dyn Journal>, owner: Owner, now: Timestamp) -> Behind {
         let of_logs = journal.clone();
         let logs: SessionLogs = Arc::new(move || session_logs(&*of_logs));
-        let options = Options { session_logs: logs.clone(), meta_of: Arc::new(meta_of) };
+        let options = Options { session_logs: logs.clone(), meta_of: meta_of(journal.clone(), root.clone()) };
         let index = IndexDb::open(root, Path::new(INDEX), journal.clone(), options)
             .inspect_err(|error| tracing::error!(%error, "no index: lists and search are not there"))
             .ok();

@@ -107,7 +107,7 @@ impl Core {
         Ok(core)
     }
 
-    /// A session as its log tells it. `meta` stands in where damage took the first record.
+    /// A session as its log tells it. What it is, `meta` says: the first record may be damaged.
     pub fn open(
         journal: Arc<dyn Journal>,
         log: LogPath,
@@ -128,13 +128,7 @@ impl Core {
                 }
                 return;
             };
-            let session = session.get_or_insert_with(|| {
-                let found = match &record.body {
-                    Body::SessionMeta(found) => (**found).clone(),
-                    _ => meta.clone(),
-                };
-                Session::new(found, record.seq, record.time)
-            });
+            let session = session.get_or_insert_with(|| Session::new(meta.clone(), record.seq, record.time));
             session.apply(&record);
             conversation.apply(&record);
         })?;

@@ -10,8 +10,9 @@ use ctx_journal::{Journal, LogPath, Owner};
 use ctx_session::command::Interruption;
 use ctx_session::record::SessionMeta;
 use ctx_session::{Code, Limits, Refusal, SessionId, Timestamp};
-use ctx_views::RootDir;
 use ctx_views::files::SessionFiles;
+use ctx_views::identity::{First, Identity, Place};
+use ctx_views::{RootDir, Sources};
 
 use crate::admission::Slots;
 use crate::behind::Behind;
@@ -125,6 +126,13 @@ impl Inner {
 
     pub fn owner_of(&self, meta: &SessionMeta) -> Owner {
         self.owner_of_uid(meta.owner)
+    }
+
+    /// What session a log is, by its first record, or by whoever else knows.
+    pub fn identify(&self, log: &LogPath, place: &Place, first: First) -> Identity {
+        let index = |log: &LogPath| self.behind.index()?.ask(|queries| queries.meta_at(log)).ok().flatten();
+        let sources = Sources { journal: &*self.journal, root: self.root.as_ref(), index: &index };
+        sources.identify_by(log, place, first)
     }
 
     /// The views behind a session, if it is one that they show.

@@ -9,9 +9,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ctx_journal::{Entry, Journal, JournalError, LogPath};
-use ctx_session::record::{Decoded, Scope, SessionMeta};
-use ctx_session::{Body, Code, Name, Refusal, SessionId, StateName, Timestamp, Ulid};
+use ctx_session::record::Decoded;
+use ctx_session::{Body, Code, Refusal, SessionId, StateName, Timestamp};
 use ctx_views::files::SessionFiles;
+use ctx_views::identity::{Identity, Place, first};
 
 use crate::core::journal_refusal;
 use crate::driver::{Ask, Gone};
@@ -47,7 +48,7 @@ pub(crate) async fn start(inner: &Arc<Inner>) -> Result<Found, Refusal> {
     let (seen, unreadable) = found.map_err(|error| Refusal::new(Code::Eio, error.to_string()))??;
     let mut report = Found { sessions: seen.len(), recovered: 0, unreadable };
     let (mut running, mut behind) = (Vec::new(), Vec::new());
-    for Seen { summary, agrees } in originals_first(seen) {
+    for Seen { summary, agrees, .. } in originals_first(seen) {
         let (id, is_running) = (summary.id(), summary.state == StateName::Running);
         let shelf = Shelf::of(&summary.meta);
         let place = format!("{}/{}", shelf.as_ref().map(Shelf::dir).unwrap_or_default(), summary.dir_name);
@@ -75,11 +76,11 @@ pub(crate) async fn start(inner: &Arc<Inner>) -> Result<Found, Refusal> {
     Ok(report)
 }
 
-/// Someone may have copied a session's directory: the one that is called as it should be is the session.
+/// Someone may have copied a session's directory: the one whose log says the name that it has is the session.
 fn originals_first(mut seen: Vec<Seen>) -> Vec<Seen> {
-    seen.sort_by_cached_key(|Seen { summary, .. }| {
+    seen.sort_by_cached_key(|Seen { summary, is_sound, .. }| {
         let wanted = dir_name(&summary.meta.name, summary.id(), summary.state);
-        (summary.dir_name != wanted, summary.id(), summary.dir_name.clone())
+        (!is_sound, summary.dir_name != wanted, summary.id(), summary.dir_name.clone())
     });
     seen
 }
@@ -140,15 +141,13 @@ pub fn session_logs(journal: &dyn Journal) -> Result<Vec<LogPath>, JournalError>
     Ok(logs)
 }
 
-/// What a log's path says of its session, where damage took the first record.
-pub fn meta_of(log: &LogPath) -> Option<SessionMeta> {
-    Place::of(log).map(|place| place.meta())
-}
-
-/// A session that was found, and whether its files show what its log has.
+/// A session that was found.
 struct Seen {
     summary: Summary,
+    /// Its files show what its log has.
     agrees: bool,
+    /// Its first record says what its path says.
+    is_sound: bool,
 }
 
 /// Looks at every log, a few threads side by side: most of the time goes into opening files.
@@ -170,11 +169,11 @@ fn find_all(inner: &Inner) -> Result<(Vec<Seen>, usize), Refusal> {
 }
 
 fn look_at(inner: &Inner, log: &LogPath) -> Option<Seen> {
-    match find_one(&*inner.journal, log, inner.fresh.now()) {
-        Ok(summary) => {
+    match find_one(inner, log) {
+        Ok((summary, is_sound)) => {
             let summary = finish_move(&*inner.journal, log.clone(), summary);
             let agrees = files_agree(inner, &summary);
-            Some(Seen { summary, agrees })
+            Some(Seen { summary, agrees, is_sound })
         }
         Err(why) => {
             tracing::warn!(%log, why, "a session's log cannot be read; `ctx doctor` says more");
@@ -183,21 +182,19 @@ fn look_at(inner: &Inner, log: &LogPath) -> Option<Seen> {
     }
 }
 
-/// What the two ends of a log say of its session.
-fn find_one(journal: &dyn Journal, log: &LogPath, now: Timestamp) -> Result<Summary, String> {
+/// What the two ends of a log, and its path, say of its session; and whether they say the same.
+pub(crate) fn find_one(inner: &Inner, log: &LogPath) -> Result<(Summary, bool), String> {
     let place = Place::of(log).ok_or("its path is not that of a session")?;
     let mut end = End::default();
-    let first = journal.ends(log, &mut |_, entry| end.take(&entry)).map_err(|error| error.to_string())?;
-    let first = first.and_then(|entry| match Body::decode(&entry.kind, &entry.text) {
-        Decoded::Known(Body::SessionMeta(meta)) => Some((*meta, entry.time)),
-        Decoded::Known(_) | Decoded::Unknown | Decoded::Malformed(_) => None,
-    });
-    let (meta, created_at) = first.unwrap_or_else(|| {
-        tracing::warn!(%log, "the first record is damaged; the session is told by its place");
-        (place.meta(), now)
-    });
+    let head =
+        inner.journal.ends(log, &mut |_, entry| end.take(&entry)).map_err(|error| error.to_string())?;
+    let Identity { meta, flaws, .. } = inner.identify(log, &place, first(&place, head.as_ref()));
+    for flaw in &flaws {
+        tracing::warn!(%log, %flaw, "a session's first record is damaged; the session opens all the same; `ctx repair` can mend it");
+    }
+    let created_at = head.map(|entry| entry.time).or(end.newest).unwrap_or_else(|| inner.fresh.now());
     let mut summary = Summary::new(Arc::new(meta), created_at);
-    summary.dir_name = place.dir_name.to_owned();
+    summary.dir_name = place.dir_name;
     summary.state = end.state.unwrap_or(StateName::Idle);
     summary.archived = end.archived.unwrap_or(false);
     summary.updated_at = end.newest.unwrap_or(created_at);
@@ -206,7 +203,7 @@ fn find_one(journal: &dyn Journal, log: &LogPath, now: Timestamp) -> Result<Summ
     if let Some(cwd) = end.cwd {
         summary.cwd = cwd;
     }
-    Ok(summary)
+    Ok((summary, flaws.is_empty()))
 }
 
 /// What the end of a log tells, from its last record back: the newest state, the time of the last record, and of
@@ -280,65 +277,4 @@ fn finish_move(journal: &dyn Journal, log: LogPath, mut summary: Summary) -> Sum
         None => {}
     }
     summary
-}
-
-/// What a log's path says of its session.
-struct Place<'a> {
-    owner: u32,
-    space: Option<Name>,
-    agent: Name,
-    dir_name: &'a str,
-}
-
-impl Place<'_> {
-    fn of(log: &LogPath) -> Option<Place<'_>> {
-        let parts: Vec<&str> = log.as_str().split('/').collect();
-        let [top, whose, "agent", agent, "session", dir_name, "events.jsonl"] = parts.as_slice() else {
-            return None;
-        };
-        let agent = Name::new(agent).ok()?;
-        match *top {
-            "home" => Some(Place { owner: whose.parse().ok()?, space: None, agent, dir_name }),
-            "shared" => Some(Place { owner: 0, space: Some(Name::new(whose).ok()?), agent, dir_name }),
-            _ => None,
-        }
-    }
-
-    /// A first record for a session that has lost its own. Its id follows from the place, so that it is the
-    /// same at every start.
-    fn meta(&self) -> SessionMeta {
-        let (name, id) = match self.dir_name.rsplit_once('+') {
-            Some((name, id)) if id.parse::<Ulid>().is_ok() => (name, id.parse().ok()),
-            _ => (self.dir_name, self.dir_name.parse().ok()),
-        };
-        let id =
-            id.unwrap_or_else(|| derived_id(&format!("{}/{}/{}", self.owner, self.agent, self.dir_name)));
-        let default = || Name::new(&id.to_string()).unwrap_or_else(|_| self.agent.clone());
-        SessionMeta {
-            session_id: SessionId(id),
-            name: Name::of_session(name).unwrap_or_else(|_| default()),
-            scope: if self.space.is_some() { Scope::Shared } else { Scope::Private },
-            space: self.space.clone(),
-            owner: self.owner,
-            agent: Some(self.agent.clone()),
-            project: self.agent.clone(),
-            cwd: "/".to_owned(),
-            model: String::new(),
-            title: None,
-            client: None,
-            origin: None,
-            forked_from: None,
-            dsl_hash: None,
-            dsl_snapshot: None,
-            requested: None,
-            app: String::new(),
-        }
-    }
-}
-
-/// A ULID made of a text: FNV-1a over 128 bits, enough to keep a handful of damaged sessions apart.
-fn derived_id(text: &str) -> Ulid {
-    const PRIME: u128 = 0x0000_0000_0100_0000_0000_0000_0000_013B;
-    const BASIS: u128 = 0x6C62_272E_07BB_0142_62B8_2175_6295_C58D;
-    Ulid(text.bytes().fold(BASIS, |hash, byte| (hash ^ u128::from(byte)).wrapping_mul(PRIME)))
 }

@@ -55,7 +55,7 @@ impl Root {
         Ok(Arc::new(journal.map_err(|error| Failure::io(self.path.display(), error))?))
     }
 
-    fn dir(&self) -> Result<RootDir, Failure> {
+    pub fn dir(&self) -> Result<RootDir, Failure> {
         let nothing = |error: &dyn std::fmt::Display| {
             Failure::new(Code::Enoent, format!("no ctx root here: {error}"))
                 .hint("start the daemon with `ctx serve`, or name another root with --root or CTX_ROOT")

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use ctx_journal::{Journal, JournalError, LogPath, Owner};
 use ctx_session::record::SessionMeta;
 use ctx_session::{Body, Record, Refusal, SessionId, Timestamp};
+use ctx_views::identity::{Identity, first};
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
@@ -13,6 +14,8 @@ use crate::core::{Core, journal_refusal};
 use crate::inner::{Inner, lock, take_up_again};
 use crate::live::Live;
 use crate::place::Shelf;
+use crate::registry::Summary;
+use crate::start::find_one;
 
 /// What a driver begins with.
 pub(crate) enum Begin {
@@ -66,17 +69,23 @@ fn load(inner: &Inner, id: SessionId, begin: Begin) -> Result<Core, Refusal> {
         Begin::Open => {
             let summary = inner.registry.get(id).ok_or_else(gone)?;
             let (journal, log, dir) = place(inner, &summary.meta, &summary.dir_name)?;
+            let identity = identify(inner, id, &log, &summary)?;
             let owner = inner.owner_of(&summary.meta);
             let files = dir.and_then(|dir| inner.open_files(&dir, owner));
             let now = inner.fresh.now();
             let at = log.clone();
             let mut core =
-                Core::open(journal, log, now, &summary.meta, files, inner.behind_of(&summary.meta))
+                Core::open(journal, log, now, &identity.meta, files, inner.behind_of(&summary.meta))
                     .inspect_err(|error| forget_if_gone(inner, id, &at, error))
                     .map_err(|error| journal_refusal(&error))?;
             if lock(&inner.lost).contains(&id) {
                 // Before anything is written that would be told as the next.
                 inner.behind.reopened(core.log());
+            }
+            if !identity.is_in_log {
+                // Before anything else is: a log that says itself what it is keeps its id whatever becomes of the rest.
+                let first = Body::SessionMeta(Box::new(identity.meta));
+                core.commit(vec![first], now).map_err(|error| error.refusal().clone())?;
             }
             let recovered = {
                 let mut ids = inner.fresh.ids();
@@ -92,6 +101,35 @@ fn load(inner: &Inner, id: SessionId, begin: Begin) -> Result<Core, Refusal> {
             Ok(core)
         }
     }
+}
+
+/// What session the log is now. Someone may have put another one in its place: that one is known from here on.
+fn identify(inner: &Inner, id: SessionId, log: &LogPath, summary: &Summary) -> Result<Identity, Refusal> {
+    let known =
+        || Identity { meta: (*summary.meta).clone(), flaws: Vec::new(), is_in_log: true, is_taken: false };
+    let Some(place) = ctx_views::identity::Place::of(log) else { return Ok(known()) };
+    let head = match inner.journal.head(log) {
+        Ok(head) => head,
+        // Opening says why.
+        Err(_) => return Ok(known()),
+    };
+    let identity = inner.identify(log, &place, first(&place, head.as_ref()));
+    let other = identity.meta.session_id;
+    if other == id {
+        return Ok(identity);
+    }
+    tracing::warn!(session = %id, %other, %log, "another session's log was put in the place of this one's");
+    inner.registry.remove(id);
+    match find_one(inner, log) {
+        Ok((summary, _)) => {
+            if let Err(refusal) = inner.registry.add(summary) {
+                tracing::warn!(%log, %refusal, "this directory is left alone");
+            }
+        }
+        Err(why) => tracing::warn!(%log, why, "a session's log cannot be read"),
+    }
+    let message = format!("session {id} is gone: its directory now holds the log of session {other}");
+    Err(Refusal::new(ctx_session::Code::Enoent, message))
 }
 
 /// Someone removed the session's directory: its name is free again for the next message.

@@ -17,9 +17,27 @@ use crate::path::LogPath;
 pub use apply::Repaired;
 pub use plan::plan;
 
-/// Told record 0, if the log has one: the body of the record to put in its place, or nothing where it is good, or
-/// where nobody knows better.
-pub type First<'a> = &'a dyn Fn(Option<&Entry>) -> Option<String>;
+/// Told record 0, if the log has one: what is to be put in its place, or nothing where it is good, or where nobody
+/// knows better.
+pub type First<'a> = &'a dyn Fn(Option<&Entry>) -> Option<Anew>;
+
+/// A record that says what log this is, made anew.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Anew {
+    pub body: String,
+    /// What is wrong with what the log has.
+    pub why: String,
+    pub at: Where,
+}
+
+/// Where it goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Where {
+    /// In the place of record 0, if there is one.
+    First,
+    /// After the last record: record 0 is a whole record of another kind, and whole records keep their place.
+    Last,
+}
 
 /// What a repair would do.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -5,7 +5,7 @@ use std::ops::{ControlFlow, Range};
 
 use ctx_session::Timestamp;
 
-use super::{Change, First, Piece, Plan, RepairError, salvage};
+use super::{Anew, Change, First, Piece, Plan, RepairError, Where, salvage};
 use crate::Entry;
 use crate::damage::DamageKind;
 use crate::format::{self, LOST, NotARecord, RECORD_BYTES_MAX};
@@ -60,11 +60,14 @@ pub fn plan(log: &LogPath, bytes: &[u8], now: Timestamp, first: First<'_>) -> Re
     let raws = lines_of(bytes);
     let reading = read(log, bytes, &raws)?;
     let mut building = Building::new(log, bytes, now, &reading);
-    if let Some(body) = first(reading.first.as_ref()) {
-        let time = reading.used.first().map_or(now, |used| used.time);
-        building.put_first(&body, time, reading.first.is_some());
-    } else if reading.used.is_empty() {
-        return Err(RepairError::NothingUsable { log: log.clone() });
+    let anew = first(reading.first.as_ref());
+    match &anew {
+        Some(anew) if anew.at == Where::First => {
+            let time = reading.used.first().map_or(now, |used| used.time);
+            building.put_first(anew, time, reading.first.is_some());
+        }
+        None if reading.used.is_empty() => return Err(RepairError::NothingUsable { log: log.clone() }),
+        Some(_) | None => {}
     }
     let from = building.due;
     let mut used = reading.used.iter().filter(|used| used.seq >= from).peekable();
@@ -74,6 +77,9 @@ pub fn plan(log: &LogPath, bytes: &[u8], now: Timestamp, first: First<'_>) -> Re
             mine.push(next);
         }
         building.line(raw, &mine);
+    }
+    if let Some(anew) = anew.filter(|anew| anew.at == Where::Last) {
+        building.put_last(&anew, raws.len() as u64 + 1);
     }
     Ok(building.finish())
 }
@@ -181,16 +187,19 @@ impl<'a> Building<'a> {
     }
 
     /// Begins the log with a record 0 that was made anew.
-    fn put_first(&mut self, body: &str, time: Timestamp, is_there: bool) {
-        let why = if is_there {
-            "the first record does not say what this log is"
-        } else {
-            "the log does not begin with record 0"
-        };
+    fn put_first(&mut self, anew: &Anew, time: Timestamp, is_there: bool) {
+        let why = if is_there { &anew.why } else { "the log does not begin with record 0" };
         self.pending(1, 0).why.push(why.to_owned());
         self.replace_first = is_there;
-        self.write(0, time, body);
+        self.write(0, time, &anew.body);
         (self.due, self.time) = (1, Some(time));
+    }
+
+    /// Ends the log with a record that says what it is.
+    fn put_last(&mut self, anew: &Anew, line: u64) {
+        self.flush();
+        self.pending(line, self.bytes.len()).why.push(anew.why.clone());
+        self.write(self.due, self.time.unwrap_or(self.now), &anew.body);
     }
 
     fn pending(&mut self, line: u64, offset: usize) -> &mut Change {

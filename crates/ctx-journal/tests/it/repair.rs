@@ -3,7 +3,7 @@
 use std::io;
 use std::sync::Arc;
 
-use ctx_journal::repair::{Plan, RepairError, Repaired, plan};
+use ctx_journal::repair::{Anew, Plan, RepairError, Repaired, Where, plan};
 use ctx_journal::sim::{Fault, Op, SimDisk};
 use ctx_journal::{Entry, FileJournal, JournalError, LOST};
 use expect_test::{Expect, expect};
@@ -20,8 +20,13 @@ fn lines(lines: &[&str]) -> Vec<u8> {
 }
 
 /// Makes record 0 anew where there is none.
-fn anew(there: Option<&Entry>) -> Option<String> {
-    there.is_none().then(|| r#"{"type":"session_meta","name":"default"}"#.to_owned())
+fn anew(there: Option<&Entry>) -> Option<Anew> {
+    there.is_none().then(|| meta(Where::First))
+}
+
+fn meta(at: Where) -> Anew {
+    let body = r#"{"type":"session_meta","name":"default"}"#.to_owned();
+    Anew { body, why: "it does not say what it is".to_owned(), at }
 }
 
 fn planned(bytes: &[u8]) -> Plan {
@@ -193,6 +198,24 @@ fn a_missing_first_record_is_made_anew() {
     assert!(matches!(nothing, RepairError::NothingUsable { .. }), "{nothing}");
     let held = plan(&log(), &lines(&[&line(2, ""), &line(3, "")]), at(100), &|_| None).unwrap();
     assert!(held.changes[0].becomes[0].contains(r#""seq":0,"#), "{held:?}");
+}
+
+#[test]
+fn a_whole_record_keeps_its_place_whatever_the_log_lacks() {
+    for bytes in [
+        lines(&[&line(0, ""), &line(1, "")]),
+        lines(&[&line(0, ""), "garbage", &line(2, "")]),
+        [lines(&[&line(0, "")]), line(1, "")[..40].as_bytes().to_vec()].concat(),
+    ] {
+        let (used, _) = before_and_after(&bytes);
+        let plan = plan(&log(), &bytes, at(100), &|_| Some(meta(Where::Last))).unwrap();
+        let (kept, _) = before_and_after(&plan.mended(&bytes));
+        for entry in &used {
+            assert!(kept.iter().any(|kept| kept.text == entry.text), "{entry:?} is lost: {kept:?}");
+        }
+        assert_eq!(kept.last().map(|entry| entry.kind.as_str()), Some("session_meta"));
+        assert!(kept.iter().zip(0..).all(|(entry, seq)| entry.seq == seq), "{kept:?}");
+    }
 }
 
 #[test]

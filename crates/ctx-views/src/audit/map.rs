@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::control::{self, Told};
+use crate::identity;
 
 /// Characters of a message that the log of deeds repeats.
 const PREVIEW_CHARS: usize = 80;
@@ -232,7 +233,11 @@ fn of_record(session: &Session, commit: &[Record], record: &Record) -> Vec<Audit
     };
     let id = session.id();
     match &record.body {
-        Body::SessionMeta(meta) => vec![event(EventName::SessionCreated, None, created(meta))],
+        Body::SessionMeta(meta) if identity::tells_creation(meta) => {
+            vec![event(EventName::SessionCreated, None, created(meta))]
+        }
+        // What a damaged log was, written down again.
+        Body::SessionMeta(_) => Vec::new(),
         Body::RunCreated(_) | Body::RunFinished(_) | Body::Failed(_) | Body::Cancelled(_) => {
             let told = of_run(session, commit, &record.body);
             told.into_iter().map(|(name, user, data)| event(name, user, data)).collect()

@@ -51,8 +51,9 @@ const READERS_KEPT: usize = 4;
 
 /// Finds every session log that there is.
 pub type SessionLogs = Arc<dyn Fn() -> Result<Vec<LogPath>, JournalError> + Send + Sync>;
-/// Tells what session a log is, where its first record is damaged.
-pub type MetaOf = Arc<dyn Fn(&LogPath) -> Option<SessionMeta> + Send + Sync>;
+/// Tells what session a log is, by its first record, if that can be read, and by what the index had of it before.
+pub type MetaOf =
+    Arc<dyn Fn(&LogPath, Option<SessionMeta>, Option<SessionMeta>) -> Option<SessionMeta> + Send + Sync>;
 
 /// What the index has to be told by its owner.
 #[derive(Clone)]

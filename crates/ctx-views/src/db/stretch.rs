@@ -162,17 +162,21 @@ pub(super) enum Put {
     Behind,
 }
 
-/// What stands in for a `session_meta` that damage took.
-pub(super) type MetaOf<'a> = &'a dyn Fn(&LogPath) -> Option<SessionMeta>;
+/// See [`super::MetaOf`].
+pub(super) type MetaOf<'a> =
+    &'a dyn Fn(&LogPath, Option<SessionMeta>, Option<SessionMeta>) -> Option<SessionMeta>;
 
 /// Puts a stretch into the tables.
 pub(super) fn put(db: &Connection, stretch: &Stretch, meta_of: MetaOf<'_>) -> rusqlite::Result<Put> {
-    if stretch.start_over {
-        store::forget(db, &stretch.log)?;
-    }
     let mut is_other = false;
+    let mut before = None;
     let known = match store::find(db, &stretch.log)? {
         None => None,
+        Some(stored) if stretch.start_over => {
+            store::forget(db, &stretch.log)?;
+            before = Some(stored.row.meta);
+            None
+        }
         Some(stored) => match fit(stretch, &stored) {
             Fit::Continues => Some(stored),
             Fit::Unsure | Fit::Late => return Ok(Put::Behind),
@@ -188,7 +192,7 @@ pub(super) fn put(db: &Connection, stretch: &Stretch, meta_of: MetaOf<'_>) -> ru
         None if stretch.part == Part::Opened || stretch.part == Part::Text || stretch.from > 0 => {
             return Ok(Put::Behind);
         }
-        None => match meet(db, stretch, meta_of)? {
+        None => match meet(db, stretch, before, meta_of)? {
             Some(stored) => stored,
             None => return Ok(Put::Done),
         },
@@ -215,13 +219,18 @@ pub(super) fn put(db: &Connection, stretch: &Stretch, meta_of: MetaOf<'_>) -> ru
 }
 
 /// Adds a session that the index did not know. Nothing when it cannot be told what session it is.
-fn meet(db: &Connection, stretch: &Stretch, meta_of: MetaOf<'_>) -> rusqlite::Result<Option<Stored>> {
+fn meet(
+    db: &Connection,
+    stretch: &Stretch,
+    before: Option<SessionMeta>,
+    meta_of: MetaOf<'_>,
+) -> rusqlite::Result<Option<Stored>> {
     let first = stretch.records.first();
     let told = first.and_then(|record| match &record.body {
         Body::SessionMeta(meta) => Some((**meta).clone()),
         _ => None,
     });
-    let (Some(meta), Some(first)) = (told.or_else(|| meta_of(&stretch.log)), first) else {
+    let (Some(meta), Some(first)) = (meta_of(&stretch.log, told, before), first) else {
         note(db, &stretch.log, "no record tells what session this is; it is not listed")?;
         return Ok(None);
     };

@@ -16,8 +16,10 @@ pub const DB: &str = "index.db";
 
 pub fn open(root: &Root) -> IndexDb {
     let journal = root.journal.clone();
-    let options =
-        Options { session_logs: Arc::new(move || journal.list("home")), meta_of: Arc::new(|_| None) };
+    let options = Options {
+        session_logs: Arc::new(move || journal.list("home")),
+        meta_of: Arc::new(|_, first, _| first),
+    };
     IndexDb::open(&root.dir, Path::new(DB), root.journal.clone(), options).unwrap()
 }
 

@@ -9,6 +9,8 @@ mod db;
 #[cfg(test)]
 mod files;
 #[cfg(test)]
+mod identity;
+#[cfg(test)]
 mod index;
 #[cfg(test)]
 mod indexed;

@@ -5,10 +5,10 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use ctx_engine::start::{meta_of, session_logs};
+use ctx_engine::behind::meta_of;
+use ctx_engine::start::session_logs;
 use ctx_journal::Journal;
 use ctx_session::Code;
-use ctx_views::RootDir;
 use ctx_views::db::{IndexDb, Options, Progress as Read};
 use rustix::fs::{FlockOperation, flock};
 
@@ -96,9 +96,12 @@ fn remove(root: &Root) -> Result<(), Failure> {
 fn open(root: &Root) -> Result<IndexDb, Failure> {
     let journal: Arc<dyn Journal> = root.journal()?;
     let of_logs = journal.clone();
-    let options =
-        Options { session_logs: Arc::new(move || session_logs(&*of_logs)), meta_of: Arc::new(meta_of) };
-    Ok(IndexDb::open(&RootDir::open(&root.path)?, Path::new(INDEX), journal, options)?)
+    let dir = root.dir()?;
+    let options = Options {
+        session_logs: Arc::new(move || session_logs(&*of_logs)),
+        meta_of: meta_of(journal.clone(), dir.clone()),
+    };
+    Ok(IndexDb::open(&dir, Path::new(INDEX), journal, options)?)
 }
 
 fn show(bar: &Progress, read: Read) {

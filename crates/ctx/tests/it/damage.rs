@@ -87,6 +87,17 @@ fn and_on(mut messages: Vec<String>, texts: &[&str]) -> Vec<String> {
     messages
 }
 
+/// What the session is, as everyone is told: with a daemon and without one.
+fn who(place: &Place) -> Value {
+    let listed = json_lines(&place.ctx(&["ls", "--json"]).ok());
+    let [session] = listed.as_slice() else { panic!("not one session: {listed:?}") };
+    let keys = ["id", "session", "agent", "scope", "owner", "project", "model", "cwd"];
+    keys.iter()
+        .map(|key| ((*key).to_owned(), session[*key].clone()))
+        .collect::<serde_json::Map<_, _>>()
+        .into()
+}
+
 /// Damages a log, then does everything that must hold. `lost` is what the conversation lacks while the log is
 /// damaged and its files are made anew, `lost_for_good` what it lacks after the repair.
 #[track_caller]
@@ -98,6 +109,7 @@ fn row(
 ) {
     let mut daemon = left_behind();
     let whole = log(&daemon);
+    let it = who(&daemon);
     let damaged = damage(&whole);
     assert_ne!(whole, damaged);
     std::fs::write(log_path(&daemon), &damaged).unwrap();
@@ -110,6 +122,7 @@ fn row(
     // It opens, and goes on.
     daemon.start_again();
     assert_eq!(daemon.ctx(&["send", "--session", "default", "goes on"]).ok(), "goes on\n");
+    assert_eq!(who(&daemon), it, "while its log is damaged");
     assert_eq!(daemon.stop(), 0);
     assert_eq!(said(&daemon), and_on(all_but(lost), &["goes on"]));
     // It is mended, and the original is kept.
@@ -123,6 +136,7 @@ fn row(
     assert_eq!(said(&daemon), and_on(all_but(lost_for_good), &["goes on"]), "read from the log");
     daemon.start_again();
     assert_eq!(daemon.ctx(&["send", "--session", "default", "on and on"]).ok(), "on and on\n");
+    assert_eq!(who(&daemon), it, "after the repair");
     assert_eq!(said(&daemon), and_on(all_but(lost_for_good), &["goes on", "on and on"]));
     until("the index to have read the repaired log", || {
         let hits = json_lines(&daemon.ctx(&["search", "--json", "second"]).stdout);
@@ -192,6 +206,199 @@ fn a_first_record_that_is_gone_is_made_anew_with_its_id() {
         daemon.ctx(&["doctor"]).ok();
     }
     row(|bytes| with_line(bytes, 1, |_| b"garbage".to_vec()), |_| 1, &[], &[]);
+    let without =
+        |bytes: &[u8]| bytes.split_inclusive(|b| *b == b'\n').skip(1).flatten().copied().collect::<Vec<u8>>();
+    row(without, |_| 1, &[], &[]);
+}
+
+/// The log with something in its first line made into something else.
+fn first_with(bytes: &[u8], from: &str, to: &str) -> Vec<u8> {
+    with_line(bytes, 1, |line| {
+        let text = String::from_utf8(line.to_vec()).unwrap();
+        assert!(text.contains(from), "{from} is not in {text}");
+        text.replacen(from, to, 1).into_bytes()
+    })
+}
+
+#[test]
+fn a_first_record_with_a_flipped_bit_is_mended_and_the_session_is_the_same() {
+    let owner = format!("\"owner\":{}", uid());
+    let flips = [
+        ("\"agent\":", "\"agenT\":"),
+        ("\"project\":", "\"projEct\":"),
+        ("\"session_id\":", "\"sessioN_id\":"),
+        ("\"session_meta\"", "\"session_metA\""),
+        ("\"agent\":\"coder\"", "\"agent\":\"codes\""),
+        ("\"name\":\"default\"", "\"name\":\"defaulu\""),
+        ("\"scope\":\"private\"", "\"scope\":\"temp\""),
+        (&owner, "\"owner\":7777"),
+    ];
+    for (from, to) in flips {
+        row(|bytes| first_with(bytes, from, to), |_| 1, &[], &[]);
+    }
+}
+
+#[test]
+fn a_log_that_lost_everything_is_the_same_session_and_a_repair_keeps_what_was_said_since() {
+    for keep in [0, 100] {
+        let mut daemon = left_behind();
+        let it = who(&daemon);
+        std::fs::write(log_path(&daemon), &log(&daemon)[..keep]).unwrap();
+        named(&daemon, 1);
+        daemon.start_again();
+        assert_eq!(who(&daemon), it);
+        assert_eq!(daemon.ctx(&["send", "--session", "default", "precious"]).ok(), "precious\n");
+        assert_eq!(who(&daemon), it);
+        assert_eq!(daemon.stop(), 0);
+        // Nothing but the log is left to know it by.
+        daemon.ctx(&["reindex", "--quiet"]).ok();
+        std::fs::remove_file(session_dir(&daemon).join("meta.json")).unwrap();
+        daemon.ctx(&["repair", "--all", "--apply"]).ok();
+        assert_eq!(said(&daemon), ["user: precious", "assistant: precious"]);
+        daemon.ctx(&["doctor"]).ok();
+        daemon.start_again();
+        assert_eq!(who(&daemon), it);
+        assert_eq!(said(&daemon), ["user: precious", "assistant: precious"]);
+    }
+}
+
+#[test]
+fn a_message_in_the_first_place_stays_there() {
+    // As an older daemon left it: the first record is the user's.
+    let mut daemon = left_behind();
+    let it = who(&daemon);
+    let whole = String::from_utf8(log(&daemon)).unwrap();
+    let shifted: String = whole
+        .lines()
+        .skip(1)
+        .enumerate()
+        .map(|(at, line)| line.replacen(&format!("\"seq\":{},", at + 1), &format!("\"seq\":{at},"), 1) + "\n")
+        .collect();
+    std::fs::write(log_path(&daemon), &shifted).unwrap();
+    assert_eq!(problems(&daemon)[0]["path"], format!("home/{}/{DIR}/events.jsonl", uid()));
+    daemon.ctx(&["repair", "coder/default", "--apply"]).ok();
+    assert!(String::from_utf8(log(&daemon)).unwrap().starts_with(&shifted), "whole records keep their place");
+    daemon.ctx(&["doctor"]).ok();
+    daemon.start_again();
+    assert_eq!(who(&daemon), it);
+    assert_eq!(said(&daemon), all_but(&[]));
+}
+
+/// The texts that search finds, once it finds as many as there must be.
+#[track_caller]
+fn finds(place: &Place, word: &str, wanted: &[&str]) {
+    let mut last = Vec::new();
+    until(&format!("search to find {wanted:?} for {word}"), || {
+        let hits = json_lines(&place.ctx(&["search", "--json", word]).stdout);
+        let piece = |piece: &Value| piece["text"].as_str().unwrap().to_owned();
+        let text = |hit: &Value| hit["snippet"].as_array().unwrap().iter().map(piece).collect::<String>();
+        last = hits.iter().map(text).collect();
+        let all = wanted.iter().all(|wanted| last.iter().any(|text| text.contains(wanted)));
+        // Each message and its answer.
+        (all && last.len() == 2 * wanted.len()).then_some(())
+    });
+}
+
+/// Cuts the log behind the first exchange.
+fn cut(place: &Place) {
+    let whole = log(place);
+    let second = line_with(&whole, "\"text\":\"second\"");
+    let kept: usize = whole.split_inclusive(|b| *b == b'\n').take(second - 1).map(<[u8]>::len).sum();
+    let file = std::fs::File::options().write(true).open(log_path(place)).unwrap();
+    file.set_len(kept as u64).unwrap();
+}
+
+#[test]
+fn a_log_that_becomes_shorter_and_goes_on_is_what_search_finds() {
+    // With the daemon down, up and the session let go of, and up and the session loaded.
+    for (down, unload) in [(true, "50"), (false, "50"), (false, "60000")] {
+        let mut daemon = build().env("CTX_LIMITS_IDLE_UNLOAD_MS", unload).start();
+        for text in ["first", "second", "third"] {
+            daemon.ctx(&["send", text]).ok();
+        }
+        if down {
+            assert_eq!(daemon.stop(), 0);
+        }
+        cut(&daemon);
+        let found = problems(&daemon);
+        let said =
+            |problem: &Value| problem["what"].as_str().unwrap().contains("the index has read it up to");
+        assert!(found.iter().any(|problem| said(problem) && problem["line"].is_number()), "{found:?}");
+        if down {
+            daemon.start_again();
+        }
+        for text in ["new one", "new two", "new three"] {
+            // A session that was loaded is taken up again first.
+            until("the message to be taken", || {
+                (daemon.ctx(&["send", "--session", "default", text]).code == 0).then_some(())
+            });
+        }
+        finds(&daemon, "new", &["new one", "new two", "new three"]);
+        finds(&daemon, "first", &["first"]);
+        finds(&daemon, "third", &[]);
+        daemon.ctx(&["doctor"]).ok();
+        assert_eq!(daemon.stop(), 0);
+        daemon.start_again();
+        finds(&daemon, "new", &["new one", "new two", "new three"]);
+        finds(&daemon, "second", &[]);
+    }
+}
+
+#[test]
+fn a_new_session_in_the_place_of_one_that_is_gone_is_found_under_its_own_id() {
+    for (down, whole_dir) in [(true, true), (true, false), (false, true)] {
+        let mut daemon = quick();
+        for text in ["old first", "old second", "old third"] {
+            daemon.ctx(&["send", text]).ok();
+        }
+        let old = who(&daemon)["id"].clone();
+        if down {
+            assert_eq!(daemon.stop(), 0);
+        } else {
+            until("the session to be let go of", || {
+                std::fs::File::open(log_path(&daemon)).unwrap().try_lock().is_ok().then_some(())
+            });
+        }
+        if whole_dir {
+            std::fs::remove_dir_all(session_dir(&daemon)).unwrap();
+        } else {
+            std::fs::remove_file(log_path(&daemon)).unwrap();
+        }
+        if down {
+            daemon.start_again();
+        }
+        for text in ["new one", "new two"] {
+            until("the message to be taken", || {
+                (daemon.ctx(&["send", "--session", "default", text]).code == 0).then_some(())
+            });
+        }
+        let new = who(&daemon)["id"].clone();
+        assert_ne!(new, old);
+        finds(&daemon, "new", &["new one", "new two"]);
+        finds(&daemon, "old", &[]);
+        for hit in json_lines(&daemon.ctx(&["search", "--json", "new"]).ok()) {
+            assert!(hit.to_string().contains(new.as_str().unwrap()), "{hit}");
+        }
+        assert_eq!(daemon.stop(), 0);
+        daemon.start_again();
+        finds(&daemon, "new", &["new one", "new two"]);
+        finds(&daemon, "old", &[]);
+        daemon.ctx(&["doctor"]).ok();
+    }
+}
+
+#[test]
+fn a_copy_of_a_session_is_named_by_doctor() {
+    let daemon = left_behind();
+    let copy = session_dir(&daemon).with_file_name("a-copy");
+    let copied = std::process::Command::new("cp").arg("-a").arg(session_dir(&daemon)).arg(&copy).status();
+    assert!(copied.unwrap().success());
+    let found = problems(&daemon);
+    let wanted = format!("home/{}/agent/coder/session/a-copy", uid());
+    let told = |problem: &Value| problem["path"] == wanted && problem["what"].to_string().contains("same id");
+    assert!(found.iter().any(told), "{found:?}");
+    std::fs::remove_dir_all(copy).unwrap();
+    daemon.ctx(&["doctor"]).ok();
 }
 
 #[test]
@@ -293,7 +500,13 @@ fn a_repair_or_a_reindex_that_is_killed_leaves_everything_sound() {
     let whole = log(&daemon);
     let second = line_with(&whole, "\"text\":\"second\"");
     let damaged = with_line(&whole, second, |_| b"garbage".to_vec());
+    let kept = |daemon: &TestDaemon| -> Vec<PathBuf> {
+        let entries = std::fs::read_dir(session_dir(daemon)).unwrap().flatten().map(|entry| entry.path());
+        entries.filter(|path| path.to_string_lossy().contains(".before-repair-")).collect()
+    };
     for pause in [1, 3, 6, 10, 15, 25] {
+        // What an earlier repair kept says nothing about this one.
+        kept(&daemon).iter().for_each(|path| std::fs::remove_file(path).unwrap());
         std::fs::write(log_path(&daemon), &damaged).unwrap();
         for args in [&["repair", "--all", "--apply"][..], &["reindex"]] {
             let mut command = daemon.command(args);
@@ -304,13 +517,10 @@ fn a_repair_or_a_reindex_that_is_killed_leaves_everything_sound() {
             let _ = child.kill();
             child.wait().unwrap();
         }
-        let now = log(&daemon);
-        let kept = std::fs::read_dir(session_dir(&daemon)).unwrap().flatten();
-        let kept = kept.filter(|entry| entry.file_name().to_string_lossy().contains(".before-repair-"));
-        assert!(
-            now == damaged || kept.into_iter().all(|entry| std::fs::read(entry.path()).unwrap() == damaged)
-        );
+        let is_kept = || kept(&daemon).iter().any(|path| std::fs::read(path).unwrap() == damaged);
+        assert!(log(&daemon) == damaged || is_kept(), "killed after {pause} ms");
         daemon.ctx(&["repair", "--all", "--apply"]).ok();
+        assert!(is_kept(), "the original is kept");
         assert_eq!(said(&daemon), all_but(&[SECOND]));
     }
     daemon.start_again();

@@ -16,6 +16,8 @@ pub struct KnownLog {
     /// The file that was read, and the end of the last record read in it; 0 when not known.
     pub inode: u64,
     pub end_bytes: u64,
+    /// The seq up to which it has been read.
+    pub next_seq: u64,
 }
 
 /// Has a log read anew from its beginning, after a repair that the index does not know of: by the daemon that is up
@@ -29,13 +31,14 @@ pub fn mark_unread(path: &Path, log: &LogPath) -> Result<(), DbError> {
 impl Queries<'_> {
     /// Every log that the index knows, also those that were gone at the last start.
     pub fn known_logs(&self) -> Result<Vec<KnownLog>, DbError> {
-        let sql = "SELECT log, inode, end_bytes FROM sessions ORDER BY log";
+        let sql = "SELECT log, inode, end_bytes, next_seq FROM sessions ORDER BY log";
         let rows = self.rows(sql, Vec::new(), |row| {
-            Ok((row.get::<_, String>(0)?, count_of(row.get(1)?), count_of(row.get(2)?)))
+            let log = LogPath::new(row.get::<_, String>(0)?).ok();
+            let (inode, end_bytes) = (count_of(row.get(1)?), count_of(row.get(2)?));
+            let next_seq = count_of(row.get(3)?);
+            Ok(log.map(|log| KnownLog { log, inode, end_bytes, next_seq }))
         })?;
-        let known =
-            |(log, inode, end_bytes)| Some(KnownLog { log: LogPath::new(log).ok()?, inode, end_bytes });
-        Ok(rows.into_iter().filter_map(known).collect())
+        Ok(rows.into_iter().flatten().collect())
     }
 
     /// Sessions of which not all text has been read: a search does not see all of them.

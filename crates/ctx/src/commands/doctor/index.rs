@@ -1,9 +1,13 @@
 //! The index database: its version, whether it is sound, and how far it is behind the logs.
 
+use std::cmp::Ordering;
+use std::fs::Metadata;
+use std::ops::ControlFlow;
 use std::os::unix::fs::MetadataExt;
 
-use ctx_engine::start::meta_of;
-use ctx_views::db::{DbError, IndexReader, SCHEMA_VERSION};
+use ctx_journal::{Journal, JournalError};
+use ctx_views::db::{DbError, IndexReader, KnownLog, SCHEMA_VERSION};
+use ctx_views::identity::Place;
 
 use super::finding::{Finding, Report};
 use super::logs::Looked;
@@ -47,6 +51,58 @@ pub fn look(root: &Root, deep: bool, is_up: bool, looked: &Looked, report: &mut 
     }
 }
 
+/// How a log stands to what the index has read of it.
+enum Standing {
+    Current,
+    Behind,
+    /// The log ends before that.
+    Shorter {
+        last: Option<u64>,
+    },
+}
+
+/// How many logs have more than the index, telling of those that have less.
+fn behind(root: &Root, known: &[KnownLog], looked: &Looked, report: &mut Report) -> usize {
+    let sessions = looked.logs.iter().filter(|log| Place::of(log).is_some()).count();
+    let Ok(journal) = root.journal() else { return sessions };
+    let mut current = 0;
+    for known in known.iter().filter(|known| looked.logs.contains(&known.log)) {
+        match standing(root, &*journal, known) {
+            Ok(Standing::Current) => current += 1,
+            Ok(Standing::Shorter { last }) => {
+                let ends = last.map_or("has no record".to_owned(), |last| format!("ends with record {last}"));
+                let read = known.next_seq.saturating_sub(1);
+                let what = format!("it {ends}, and the index has read it up to record {read}");
+                let fix = "bring the rest back from a backup; or go on: the index is rebuilt for this session when \
+                           it is next used, or when the daemon starts";
+                let bytes = std::fs::read(root.path.join(known.log.as_str())).unwrap_or_default();
+                let line = bytes.iter().filter(|byte| **byte == b'\n').count() as u64;
+                report.problem(Finding::new(what).at(known.log.as_str()).line(line).fix(fix));
+            }
+            Ok(Standing::Behind) | Err(_) => {}
+        }
+    }
+    sessions.saturating_sub(current)
+}
+
+fn standing(root: &Root, journal: &dyn Journal, known: &KnownLog) -> Result<Standing, JournalError> {
+    let data = std::fs::metadata(root.path.join(known.log.as_str())).ok();
+    let is_as_read = |data: Metadata| known.inode == data.ino() && known.end_bytes == data.size();
+    if data.is_some_and(is_as_read) {
+        return Ok(Standing::Current);
+    }
+    let mut last = None;
+    journal.read_back(&known.log, &mut |entry| {
+        last = Some(entry.seq);
+        ControlFlow::Break(())
+    })?;
+    Ok(match last.map_or(0, |last| last + 1).cmp(&known.next_seq) {
+        Ordering::Less => Standing::Shorter { last },
+        Ordering::Equal => Standing::Current,
+        Ordering::Greater => Standing::Behind,
+    })
+}
+
 fn sound(
     root: &Root,
     index: &IndexReader,
@@ -72,17 +128,7 @@ fn sound(
     if gone.len() > NAMED_MAX {
         report.problem(Finding::new(format!("and {} more sessions are not there", gone.len() - NAMED_MAX)));
     }
-    let behind = {
-        let current = known.iter().filter(|known| {
-            let data = std::fs::metadata(root.path.join(known.log.as_str())).ok();
-            // What the daemon has just written is not looked up in the file.
-            data.is_some_and(|data| {
-                known.inode == 0 || (known.inode == data.ino() && known.end_bytes == data.size())
-            })
-        });
-        let sessions = looked.logs.iter().filter(|log| meta_of(log).is_some()).count();
-        sessions.saturating_sub(current.count())
-    };
+    let behind = behind(root, &known, looked, report);
     let unread = queries.unread()?;
     let standing = match (behind, unread) {
         (0, 0) => "complete".to_owned(),

@@ -1,15 +1,15 @@
 //! The logs: which there are, what is damaged in them, and what lies beside them.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, SystemTime};
 
-use ctx_engine::start::meta_of;
 use ctx_journal::repair::{Plan, RepairError};
 use ctx_journal::{Entry, FileJournal, Journal, JournalError, LogPath};
+use ctx_session::SessionId;
 
 use super::finding::{Finding, Report, size};
 use crate::commands::repair::{Known, Logs, all_logs};
@@ -46,6 +46,11 @@ pub fn look(root: &Root, deep: bool, is_up: bool, report: &mut Report) -> Result
     report.fact("logs", format!("{}, {}, {how}", logs.len(), size(bytes)));
     let looker = Looker { root, journal: &journal, whole, is_up };
     let found = looker.all(&logs, bytes);
+    for (log, original) in copies(logs.iter().zip(&found)) {
+        let what = format!("it has the same id as {original}: a copy, which the daemon leaves alone");
+        let fix = "move it out of the root; to go on from a session twice, `ctx fork` it";
+        report.problem(Finding::new(what).at(log.dir()).fix(fix));
+    }
     let (mut kept, mut kept_bytes) = (0, 0);
     for one in found {
         one.problems.into_iter().for_each(|finding| report.problem(finding));
@@ -65,9 +70,29 @@ fn length(root: &Root, log: &LogPath) -> u64 {
     std::fs::metadata(root.path.join(log.as_str())).map_or(0, |data| data.size())
 }
 
+/// Sessions that someone copied, each with the log that is the session: the one that says the name which it has.
+fn copies<'a>(logs: impl Iterator<Item = (&'a LogPath, &'a Found)>) -> Vec<(&'a LogPath, &'a LogPath)> {
+    let mut by_id: BTreeMap<SessionId, Vec<(bool, &LogPath)>> = BTreeMap::new();
+    for (log, found) in logs {
+        if let Some((id, is_sound)) = found.session {
+            by_id.entry(id).or_default().push((!is_sound, log));
+        }
+    }
+    let mut copies = Vec::new();
+    for mut same in by_id.into_values() {
+        same.sort();
+        if let [(_, original), others @ ..] = same.as_slice() {
+            copies.extend(others.iter().map(|(_, log)| (*log, *original)));
+        }
+    }
+    copies
+}
+
 /// What was found at one log.
 #[derive(Default)]
 struct Found {
+    /// Which session it is, and whether its first record says so as it should.
+    session: Option<(SessionId, bool)>,
     problems: Vec<Finding>,
     notes: Vec<Finding>,
     /// Files that keep old bytes, and their size.
@@ -112,6 +137,10 @@ impl Looker<'_> {
     fn one(&self, log: &LogPath) -> Found {
         let mut found = Found::default();
         self.beside(log, &mut found);
+        // One that cannot be read is told of below.
+        let head = self.journal.head(log).ok().flatten();
+        let identity = Known::new(self.root, log).identity(head.as_ref());
+        found.session = identity.map(|identity| (identity.meta.session_id, identity.flaws.is_empty()));
         let damage = if self.whole { self.read_whole(log) } else { self.read_ends(log) };
         let count = damage.len();
         found.problems.extend(damage.into_iter().take(TOLD_MAX));
@@ -156,12 +185,10 @@ impl Looker<'_> {
     fn read_ends(&self, log: &LogPath) -> Vec<Finding> {
         let mut found = Vec::new();
         let fix = repair_hint(log);
-        let is_session = meta_of(log).is_some();
         match self.journal.head(log) {
-            Ok(Some(entry)) if entry.kind == "session_meta" || !is_session => {}
-            Ok(_) => {
-                let what = "the first line does not say what session this is";
-                found.push(Finding::new(what).at(log.as_str()).line(1).fix(fix.clone()));
+            Ok(entry) => {
+                let wrong = Known::new(self.root, log).first(entry.as_ref()).map(|anew| anew.why);
+                found.extend(wrong.map(|what| Finding::new(what).at(log.as_str()).line(1).fix(fix.clone())));
             }
             Err(JournalError::NotThere { .. }) => return found,
             Err(error) => found.push(Finding::new(error.to_string())),

@@ -1,0 +1,93 @@
+//! How a log stands to what the audit log has told of it. Pure.
+//!
+//! A line of the audit log names a record by its seq and has the time of its commit. So the last line of a log says
+//! which record must stand there; what comes after it has not been told. Where another record stands there, or none,
+//! the log was cut short or replaced since, and new records have old seqs: then only all its lines say what has
+//! been told.
+//!
+//! What cannot be known: of two commits with the same seq, the same event and the same millisecond, the second is
+//! taken for the first. And what was cut off stays told, for it happened.
+
+use std::collections::{HashMap, HashSet};
+use std::ops::ControlFlow;
+
+use ctx_journal::Entry;
+use ctx_session::Timestamp;
+
+use super::map::{self, AuditEvent, EventName};
+use super::writer::Whose;
+
+/// What has been told of a log.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Told {
+    /// Every event up to this seq has been.
+    pub through: u64,
+    /// The last record that a line tells of, and the time of its commit.
+    pub at: u64,
+    pub time: Timestamp,
+}
+
+/// How a log stands to that.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Standing {
+    /// There is nothing to tell.
+    Told,
+    /// It has gone on.
+    More,
+    /// It is not the log that was told of.
+    Other,
+}
+
+/// A log while it is read from its end.
+pub(super) struct Look {
+    told: Option<Told>,
+    more: bool,
+    fits: bool,
+}
+
+impl Look {
+    pub fn new(told: Option<Told>) -> Look {
+        Look { told, more: false, fits: told.is_none() }
+    }
+
+    /// Takes the next record, from the last backwards.
+    pub fn take(&mut self, entry: &Entry) -> ControlFlow<()> {
+        let is_audited = map::is_audited(&entry.kind);
+        let Some(told) = self.told else {
+            self.more |= is_audited;
+            return if self.more { ControlFlow::Break(()) } else { ControlFlow::Continue(()) };
+        };
+        self.more |= is_audited && entry.seq > told.through;
+        if entry.seq > told.at {
+            return ControlFlow::Continue(());
+        }
+        self.fits = entry.seq == told.at && entry.time == told.time;
+        ControlFlow::Break(())
+    }
+
+    pub fn finish(&self) -> Standing {
+        match (self.fits, self.more || self.told.is_none()) {
+            (false, _) => Standing::Other,
+            (true, true) => Standing::More,
+            (true, false) => Standing::Told,
+        }
+    }
+}
+
+/// Every line of the audit log, by what it tells of. Gathered only when a log turns out to be another.
+#[derive(Debug, Default)]
+pub(super) struct Lines {
+    by_log: HashMap<Whose, HashSet<(u64, u64, EventName)>>,
+}
+
+impl Lines {
+    pub fn add(&mut self, whose: Whose, seq: u64, time: Timestamp, event: EventName) {
+        self.by_log.entry(whose).or_default().insert((seq, time.as_millis(), event));
+    }
+
+    /// Whether an event of a commit of this time has a line.
+    pub fn have(&self, event: &AuditEvent, time: Timestamp) -> bool {
+        let (whose, seq) = event.record.place();
+        self.by_log.get(&whose).is_some_and(|told| told.contains(&(seq, time.as_millis(), event.event)))
+    }
+}

@@ -1,0 +1,107 @@
+//! A session whose first record is damaged, or gone, is the session that it was.
+
+use std::path::Path;
+
+use ctx_journal::LogPath;
+use ctx_session::record::SessionMeta;
+use ctx_views::identity::{Flaw, Identity};
+use ctx_views::{SessionFiles, Sources};
+use proptest::prelude::*;
+
+use crate::indexed::{put, talk};
+use crate::world::{Root, own};
+
+/// A session with its files, whose log nobody has open.
+fn left_behind(root: &Root) -> (LogPath, SessionMeta, Vec<u8>) {
+    let session = put(root, 1, "coder", "default", &talk("hello", "hi"));
+    let mut files = SessionFiles::open(&root.dir, Path::new(session.log.dir()), own()).unwrap();
+    files.catch_up(&session.life.session, &session.life.records()).unwrap();
+    let bytes = std::fs::read(root.path(session.log.as_str())).unwrap();
+    (session.log.clone(), session.life.session.meta.clone(), bytes)
+}
+
+fn identify(root: &Root, log: &LogPath, index: Option<&SessionMeta>) -> Identity {
+    let index = |_: &LogPath| index.cloned();
+    let sources = Sources { journal: &*root.journal, root: Some(&root.dir), index: &index };
+    sources.identify(log).unwrap().unwrap()
+}
+
+/// All that a session is known by.
+fn same(found: &SessionMeta, was: &SessionMeta) -> bool {
+    let key = |meta: &SessionMeta| {
+        let SessionMeta { session_id, name, scope, space, owner, agent, project, cwd, model, .. } = meta.clone();
+        (session_id, name, scope, space, owner, agent, project, cwd, model)
+    };
+    key(found) == key(was)
+}
+
+#[test]
+fn a_log_that_is_cut_at_any_byte_is_the_same_session() {
+    let root = Root::new();
+    let (log, was, bytes) = left_behind(&root);
+    for index in [None, Some(&was)] {
+        for len in 0..=bytes.len() {
+            std::fs::write(root.path(log.as_str()), &bytes[..len]).unwrap();
+            let found = identify(&root, &log, index);
+            assert!(same(&found.meta, &was), "cut at {len}: {found:?}");
+            let first = bytes.iter().position(|byte| *byte == b'\n').unwrap();
+            assert_eq!(found.is_in_log, len > first, "cut at {len}");
+        }
+    }
+}
+
+#[test]
+fn a_first_line_that_is_gone_is_made_up_from_files_or_from_what_follows() {
+    let root = Root::new();
+    let (log, was, bytes) = left_behind(&root);
+    let rest: Vec<u8> = bytes.split_inclusive(|byte| *byte == b'\n').skip(1).flatten().copied().collect();
+    std::fs::write(root.path(log.as_str()), &rest).unwrap();
+    let found = identify(&root, &log, None);
+    assert!(same(&found.meta, &was) && found.flaws == [Flaw::Missing], "{found:?}");
+    // Nothing but the log and its place: the id follows from the place, the rest from the first run.
+    std::fs::remove_file(root.path(log.dir()).join("meta.json")).unwrap();
+    let found = identify(&root, &log, None).meta;
+    assert_eq!(found, identify(&root, &log, None).meta, "the same every time");
+    assert_eq!((&found.name, &found.agent, found.owner), (&was.name, &was.agent, was.owner));
+    assert_eq!((&found.project, &found.model, &found.cwd), (&was.project, &was.model, &was.cwd));
+}
+
+#[test]
+fn what_two_witnesses_say_is_believed() {
+    let root = Root::new();
+    let (log, was, bytes) = left_behind(&root);
+    let text = String::from_utf8(bytes).unwrap();
+    // The id has lost a bit, and so has the line.
+    let id = was.session_id.to_string();
+    let other = format!("{}{}", &id[..25], if id.ends_with('0') { '1' } else { '0' });
+    let damaged = text.replacen(&id, &other, 1).replacen("\"schema_version\"", "\"schemA_version\"", 1);
+    std::fs::write(root.path(log.as_str()), damaged).unwrap();
+    assert!(same(&identify(&root, &log, Some(&was)).meta, &was));
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(300))]
+
+    #[test]
+    fn one_flipped_bit_in_the_first_line_takes_nothing_that_the_path_says(
+        at in any::<prop::sample::Index>(),
+        bit in 0u8..8,
+    ) {
+        let root = Root::new();
+        let (log, was, mut bytes) = left_behind(&root);
+        let first = bytes.iter().position(|byte| *byte == b'\n').unwrap();
+        bytes[at.index(first)] ^= 1 << bit;
+        std::fs::write(root.path(log.as_str()), &bytes).unwrap();
+        let found = identify(&root, &log, Some(&was)).meta;
+        prop_assert_eq!((&found.name, found.scope, &found.space), (&was.name, was.scope, &was.space));
+        prop_assert_eq!((&found.agent, found.owner), (&was.agent, was.owner));
+        // A value that fits its key cannot be told from the true one; one bit changes one value at most.
+        let values = [
+            found.session_id == was.session_id,
+            found.project == was.project,
+            found.cwd == was.cwd,
+            found.model == was.model,
+        ];
+        prop_assert!(values.iter().filter(|same| !**same).count() <= 1, "{:?}", found);
+    }
+}
