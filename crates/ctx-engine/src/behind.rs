@@ -109,6 +109,13 @@ impl Behind {
         }
     }
 
+    /// A session that was taken up is settled: the audit log looks whether it is the one that it told of.
+    pub(crate) fn settled(&self, log: &LogPath) {
+        if let Some(audit) = self.audit.get() {
+            audit.opened(log);
+        }
+    }
+
     /// In the order of the project's log.
     pub(crate) fn project_committed(&self, log: &LogPath, project: &Project, records: &[ProjectRecord]) {
         if let Some(index) = &self.index {

@@ -98,6 +98,9 @@ fn load(inner: &Inner, id: SessionId, begin: Begin) -> Result<Core, Refusal> {
                 summary.failing = None;
             });
             lock(&inner.lost).remove(&id);
+            if let Some(behind) = inner.behind_of(&core.session.meta) {
+                behind.settled(core.log());
+            }
             Ok(core)
         }
     }

@@ -8,6 +8,7 @@ mod control;
 mod map;
 mod project;
 mod read;
+mod standing;
 mod writer;
 
 use std::collections::HashSet;
@@ -57,6 +58,8 @@ enum Work {
     },
     /// Something may have been written that nobody told of.
     Behind(LogPath),
+    /// A session's log was taken up, and may be another than the one that was told of.
+    Opened(LogPath),
     /// Tells when everything before it is on disk.
     Flush(SyncSender<()>),
     /// Tells when nothing is behind that can be told.
@@ -114,6 +117,12 @@ impl Audit {
     /// A log was taken up again after a failure: it may have records that were never told of.
     pub fn reopened(&self, log: &LogPath) {
         self.hand_over(log, Work::Behind(log.clone()));
+    }
+
+    /// A session's log was taken up. Someone may have cut it or put an older one in its place meanwhile: then what
+    /// comes has seqs that have been told of, and is told all the same.
+    pub fn opened(&self, log: &LogPath) {
+        self.hand_over(log, Work::Opened(log.clone()));
     }
 
     fn hand_over(&self, log: &LogPath, work: Work) {

@@ -85,6 +85,12 @@ impl Lines {
         self.by_log.entry(whose).or_default().insert((seq, time.as_millis(), event));
     }
 
+    pub fn extend(&mut self, more: Lines) {
+        for (whose, lines) in more.by_log {
+            self.by_log.entry(whose).or_default().extend(lines);
+        }
+    }
+
     /// Whether an event of a commit of this time has a line.
     pub fn have(&self, event: &AuditEvent, time: Timestamp) -> bool {
         let (whose, seq) = event.record.place();

@@ -11,7 +11,8 @@ use ctx_session::project::{Decoded, Project, ProjectBody, ProjectRecord};
 use ctx_session::{Body, Name, Record, Session, SessionId, Timestamp};
 use serde::Deserialize;
 
-use super::map::{self, AuditEvent, RecordOf};
+use super::map::{AuditEvent, EventName, RecordOf};
+use super::standing::{Lines, Look, Standing, Told};
 use super::{AuditOptions, Behind, KIND, Work, events, lock, project_events};
 use crate::db::{project_logs, project_of_log};
 use crate::files::record_of;
@@ -22,13 +23,13 @@ const RETRY: Duration = Duration::from_secs(1);
 
 /// Whose log it is.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-enum Whose {
+pub(super) enum Whose {
     Session(SessionId),
     Project(Name),
 }
 
 impl RecordOf {
-    fn place(&self) -> (Whose, u64) {
+    pub(super) fn place(&self) -> (Whose, u64) {
         match self {
             RecordOf::Session { session, session_seq } => (Whose::Session(*session), *session_seq),
             RecordOf::Project { project, project_seq } => (Whose::Project(project.clone()), *project_seq),
@@ -43,8 +44,9 @@ pub(super) struct Writer {
     behind: Arc<Behind>,
     /// None until it could be opened, and after a failure.
     writer: Option<Box<dyn LogWriter>>,
-    /// The last record of each log that has been told of.
-    told: HashMap<Whose, u64>,
+    told: HashMap<Whose, Told>,
+    /// All lines, while there are logs that are not those that were told of.
+    lines: Option<Lines>,
     /// Logs to be read for what has not been told.
     queue: VecDeque<LogPath>,
     /// Those that could not be; they go back into the queue after a while.
@@ -62,6 +64,7 @@ impl Writer {
             behind,
             writer: None,
             told: HashMap::new(),
+            lines: None,
             queue: VecDeque::new(),
             failed: Vec::new(),
             pending: HashSet::new(),
@@ -85,6 +88,7 @@ impl Writer {
                 (true, true) => RETRY * 60,
             };
             if self.queue.is_empty() {
+                self.lines = None;
                 for done in self.settling.drain(..) {
                     let _ = done.try_send(());
                 }
@@ -92,6 +96,7 @@ impl Writer {
             match work.recv_timeout(wait) {
                 Ok(Work::Commit { log, through, time, events }) => self.commit(log, through, time, &events),
                 Ok(Work::Behind(log)) => self.queue_up(log),
+                Ok(Work::Opened(log)) => self.compare(log),
                 Ok(Work::Flush(done)) => {
                     self.flush();
                     // Who asked may have stopped waiting.
@@ -140,9 +145,9 @@ impl Writer {
         let AuditOptions { log, owner, now, .. } = &self.options;
         let mut told = HashMap::new();
         let opened = self.journal.open(log, *now, &mut |entry| {
-            if let Some((whose, seq)) = told_by(&entry) {
-                let last = told.entry(whose).or_insert(seq);
-                *last = seq.max(*last);
+            // The last line counts, not the highest seq: a log that was cut goes on with lower ones.
+            if let Some((whose, seq, _)) = told_by(&entry) {
+                told.insert(whose, Told { through: seq, at: seq, time: entry.time });
             }
         });
         self.writer = Some(match opened {
@@ -153,8 +158,11 @@ impl Writer {
             Err(error) => return Err(error),
         });
         // Lines that were written may be gone: what was told of each log is what is there, and no more.
-        let has_less = self.told.iter().any(|(whose, seq)| told.get(whose).is_none_or(|told| told < seq));
-        self.told = told;
+        let is_there = |(whose, last): (&Whose, &Told)| {
+            told.get(whose).is_some_and(|told| (told.at, told.time) == (last.at, last.time))
+        };
+        let has_less = !self.told.iter().all(is_there);
+        (self.told, self.lines) = (told, None);
         if has_less {
             self.queue_up_all();
         }
@@ -163,26 +171,63 @@ impl Writer {
 
     fn commit(&mut self, log: LogPath, through: u64, time: Timestamp, events: &[AuditEvent]) {
         // Where an earlier commit of this log waits, the log has this one too.
-        if self.pending.contains(&log) || self.writer.is_none() || !self.append(events, through, time) {
+        let waits = self.pending.contains(&log) || self.writer.is_none();
+        if waits || self.is_out_of_line(events, through, time) || !self.append(events, through, time, None) {
             self.queue_up(log);
         }
     }
 
-    /// Appends the events of a commit that have not been told of. False when that failed.
-    fn append(&mut self, events: &[AuditEvent], through: u64, time: Timestamp) -> bool {
-        let Some((whose, _)) = events.first().map(|event| event.record.place()) else { return true };
+    /// Whether a commit is newer than the last one told, and has an older place.
+    fn is_out_of_line(&self, events: &[AuditEvent], through: u64, time: Timestamp) -> bool {
+        let told = events.first().and_then(|event| self.told.get(&event.record.place().0));
+        told.is_some_and(|told| through <= told.through && time > told.time)
+    }
+
+    /// Looks whether a log is the one that was told of.
+    fn compare(&mut self, log: LogPath) {
+        if self.pending.contains(&log) || self.writer.is_none() {
+            return;
+        }
+        match self.standing(&log) {
+            Ok(Standing::Other) => self.queue_up(log),
+            // What it has more comes by itself, or was asked for.
+            Ok(Standing::Told | Standing::More) | Err(JournalError::NotThere { .. }) => {}
+            Err(error) => self.note(&error),
+        }
+    }
+
+    /// Appends the events of a commit that have not been told of: those after the last that was, or where the log is
+    /// not the one that was told of, those without a line. False when that failed.
+    fn append(
+        &mut self,
+        events: &[AuditEvent],
+        through: u64,
+        time: Timestamp,
+        known: Option<&Lines>,
+    ) -> bool {
+        let Some((whose, at)) = events.last().map(|event| event.record.place()) else { return true };
         let told = self.told.get(&whose).copied();
-        let new = events.iter().filter(|event| told.is_none_or(|told| event.record.place().1 > told));
-        let lines: Vec<String> = new.map(to_line).collect();
+        let is_new = |event: &&AuditEvent| match known {
+            Some(lines) => !lines.have(event, time),
+            None => told.is_none_or(|told| event.record.place().1 > told.through),
+        };
+        let lines: Vec<String> = events.iter().filter(is_new).map(to_line).collect();
+        let is_before = known.is_none() && lines.is_empty();
         let appended = match &self.writer {
             _ if lines.is_empty() => Ok(()),
             Some(writer) => writer.append_soon(time, &lines).map(drop).map_err(|error| error.to_string()),
             None => Err("the audit log is not open".to_owned()),
         };
         match appended {
+            Ok(()) if is_before => true,
             Ok(()) => {
-                let last = self.told.entry(whose).or_insert(through);
-                *last = through.max(*last);
+                self.told.insert(whose, Told { through, at, time });
+                if let Some(all) = &mut self.lines {
+                    events.iter().for_each(|event| {
+                        let (whose, seq) = event.record.place();
+                        all.add(whose, seq, time, event.event);
+                    });
+                }
                 true
             }
             Err(error) => {
@@ -211,15 +256,39 @@ impl Writer {
             Err(error) => {
                 self.note(&error);
                 self.failed.push(log);
+                self.lines = None;
             }
         }
     }
 
+    /// All lines of the audit log, if a log turned out to be another than the one that was told of.
+    fn lines_for(&mut self, standing: Standing) -> Result<Option<Lines>, JournalError> {
+        match standing {
+            Standing::Told | Standing::More => return Ok(None),
+            Standing::Other => {}
+        }
+        if let Some(lines) = self.lines.replace(Lines::default()) {
+            return Ok(Some(lines));
+        }
+        self.lines = None;
+        let mut lines = Lines::default();
+        self.journal.read(&self.options.log, 0, &mut |entry| {
+            if let Some((whose, seq, event)) = told_by(&entry) {
+                lines.add(whose, seq, entry.time, event);
+            }
+            ControlFlow::Continue(())
+        })?;
+        self.lines = Some(Lines::default());
+        Ok(Some(lines))
+    }
+
     /// Reads a session's log as far as needed, and tells what has not been told. False when that failed.
     fn catch_up_session(&mut self, log: &LogPath) -> Result<bool, JournalError> {
-        if !self.has_more(log)? {
+        let standing = self.standing(log)?;
+        if standing == Standing::Told {
             return Ok(true);
         }
+        let known = self.lines_for(standing)?;
         let mut session: Option<Session> = None;
         let mut commit: Vec<Record> = Vec::new();
         let mut ok = true;
@@ -239,15 +308,27 @@ impl Writer {
             }
             let commit = std::mem::take(&mut commit);
             if let (Some(session), Some(last)) = (&session, commit.last()) {
-                ok = self.append(&events(session, &commit), last.seq, last.time);
+                ok = self.append(&events(session, &commit), last.seq, last.time, known.as_ref());
             }
             if ok { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
         })?;
+        self.keep_lines(known);
         Ok(ok)
+    }
+
+    /// Keeps all lines for the next log, with those that were added since.
+    fn keep_lines(&mut self, known: Option<Lines>) {
+        if let Some(mut known) = known {
+            known.extend(self.lines.take().unwrap_or_default());
+            self.lines = Some(known);
+        }
     }
 
     /// The same for a project, whose log is short.
     fn catch_up_project(&mut self, log: &LogPath, slug: Name) -> Result<bool, JournalError> {
+        let mut look = Look::new(self.told.get(&Whose::Project(slug.clone())).copied());
+        self.journal.read_back(log, &mut |entry| look.take(&entry))?;
+        let known = self.lines_for(look.finish())?;
         let mut project = Project::new(slug);
         let mut commit: Vec<ProjectRecord> = Vec::new();
         let mut ok = true;
@@ -263,29 +344,25 @@ impl Writer {
             }
             let commit = std::mem::take(&mut commit);
             if let Some(last) = commit.last() {
-                ok = self.append(&project_events(&project, &commit), last.seq, last.time);
+                ok = self.append(&project_events(&project, &commit), last.seq, last.time, known.as_ref());
             }
             if ok { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
         })?;
+        self.keep_lines(known);
         Ok(ok)
     }
 
-    /// Whether a session's log has records that give events and have not been told of. Reads its two ends alone.
-    fn has_more(&self, log: &LogPath) -> Result<bool, JournalError> {
-        let mut told = None;
-        let mut more = false;
-        let first = self.journal.ends(log, &mut |first, entry| {
-            let told = *told.get_or_insert_with(|| self.told_of(first));
-            more = told.is_none_or(|told| entry.seq > told && map::is_audited(&entry.kind));
-            let is_told = told.is_some_and(|told| entry.seq <= told);
-            if more || is_told { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    /// How a session's log stands to what has been told of it. Reads its two ends alone.
+    fn standing(&self, log: &LogPath) -> Result<Standing, JournalError> {
+        let mut look: Option<Look> = None;
+        self.journal.ends(log, &mut |first, entry| {
+            look.get_or_insert_with(|| Look::new(self.told_of(first))).take(&entry)
         })?;
-        Ok(more || self.told_of(first.as_ref()).is_none())
+        Ok(look.map_or(Standing::Told, |look| look.finish()))
     }
 
-    /// The last record that has been told of a session whose log begins like this; None: not even the first, or
-    /// nobody knows.
-    fn told_of(&self, first: Option<&Entry>) -> Option<u64> {
+    /// What has been told of a session whose log begins like this; None: not even the first, or nobody knows.
+    fn told_of(&self, first: Option<&Entry>) -> Option<Told> {
         match first.and_then(record_of).map(|record| record.body) {
             Some(Body::SessionMeta(meta)) => self.told.get(&Whose::Session(meta.session_id)).copied(),
             Some(_) | None => None,
@@ -305,13 +382,15 @@ fn to_line(event: &AuditEvent) -> String {
     serde_json::to_string(&Line { r#type: KIND, event }).unwrap_or_default()
 }
 
-/// Which record of which log a line tells of.
-fn told_by(entry: &Entry) -> Option<(Whose, u64)> {
+/// Which record of which log a line tells of, and what.
+fn told_by(entry: &Entry) -> Option<(Whose, u64, EventName)> {
     #[derive(Deserialize)]
-    struct Told {
+    struct Line {
+        event: EventName,
         #[serde(flatten)]
         record: RecordOf,
     }
-    let told: Told = serde_json::from_str(&entry.text).ok().filter(|_| entry.kind == KIND)?;
-    Some(told.record.place())
+    let line: Line = serde_json::from_str(&entry.text).ok().filter(|_| entry.kind == KIND)?;
+    let (whose, seq) = line.record.place();
+    Some((whose, seq, line.event))
 }

@@ -52,7 +52,10 @@ fn told(root: &Root) -> Vec<AuditEvent> {
 struct Watched {
     life: Life,
     log: LogPath,
-    writer: Box<dyn LogWriter>,
+    /// None while the log is changed behind everyone's back.
+    writer: Option<Box<dyn LogWriter>>,
+    /// Everything that happened, also what is not in the log any more.
+    deeds: Vec<AuditEvent>,
 }
 
 impl Watched {
@@ -61,12 +64,27 @@ impl Watched {
         life.live(&[]);
         let log = LogPath::new(format!("home/0/agent/coder/session/s{seed}/events.jsonl")).unwrap();
         let writer = life.write(&*root.journal, &log);
-        Watched { life, log, writer }
+        let deeds = events(&life.session, &life.records());
+        Watched { life, log, writer: Some(writer), deeds }
+    }
+
+    /// Someone cuts the log back to its first commits; it is taken up again.
+    fn cut(&mut self, root: &Root, commits: usize) {
+        self.writer = None;
+        self.life.forget_after(commits);
+        let path = root.path(self.log.as_str());
+        let bytes = std::fs::read(&path).unwrap();
+        let lines = bytes.split_inclusive(|byte| *byte == b'\n').take(self.life.records().len());
+        let kept: usize = lines.map(<[u8]>::len).sum();
+        std::fs::File::options().write(true).open(&path).unwrap().set_len(kept as u64).unwrap();
+        let now = self.life.session.updated_at;
+        self.writer = Some(root.journal.open(&self.log, now, &mut |_| {}).unwrap().writer);
     }
 
     fn step(&mut self, step: &Step, audit: Option<&Audit>) {
         let Some(commit) = self.life.step(step).map(<[Record]>::to_vec) else { return };
-        append(&*self.writer, &commit);
+        append(&**self.writer.as_ref().unwrap(), &commit);
+        self.deeds.extend(events(&self.life.session, &commit));
         if let Some(audit) = audit {
             audit.committed(&self.log, &self.life.session, &commit);
         }
@@ -356,6 +374,63 @@ fn a_session_that_was_purged_keeps_its_lines() {
     assert_eq!(words(&told(&root)), ["session.created"]);
 }
 
+#[test]
+fn what_happens_after_a_log_was_cut_is_told_and_nothing_is_told_twice() {
+    let talk = || [post(true), Step::Say { text: "hi".to_owned() }, Step::Finish { how: 0, partial: None }];
+    // Whether the daemon is down when it happens, whether the audit hears of the log being taken up, and of commits.
+    for (down, opened, heard) in [
+        (true, false, true),
+        (true, false, false),
+        (false, true, true),
+        (false, false, true),
+        (false, true, false),
+    ] {
+        let root = Root::new();
+        let mut audit = start(&root);
+        let mut session = Watched::new(&root, 1);
+        let mut other = Watched::new(&root, 2);
+        audit.committed(&session.log, &session.life.session, &session.life.records());
+        audit.committed(&other.log, &other.life.session, &other.life.records());
+        for _ in 0..3 {
+            for step in talk() {
+                session.step(&step, Some(&audit));
+                other.step(&step, Some(&audit));
+            }
+        }
+        audit.settle();
+        if down {
+            drop(audit);
+            session.cut(&root, 4);
+            audit = start(&root);
+        } else {
+            session.cut(&root, 4);
+        }
+        if opened {
+            audit.opened(&session.log);
+        }
+        for step in talk().iter().chain([&Step::End]) {
+            session.step(step, heard.then_some(&audit));
+        }
+        audit.settle();
+        drop(audit);
+        for _ in 0..2 {
+            drop(start(&root));
+            let told = told(&root);
+            for session in [&session, &other] {
+                let id = session.life.session.id();
+                let of_session: Vec<_> =
+                    told.iter().filter(|event| event.session() == Some(id)).cloned().collect();
+                assert_eq!(
+                    words(&of_session),
+                    words(&session.deeds),
+                    "down {down}, opened {opened}, heard {heard}"
+                );
+                assert_eq!(of_session, session.deeds);
+            }
+        }
+    }
+}
+
 /// What the whole lives of sessions amount to.
 fn expected(sessions: &[Watched]) -> Vec<Vec<AuditEvent>> {
     let of = |session: &Watched| {
@@ -384,13 +459,26 @@ proptest! {
     fn every_deed_is_told_once_in_order_whatever_is_lost(
         steps in prop::collection::vec((0usize..3, steps(2), prop::bool::weighted(0.8)), 1..60),
         restarts in prop::collection::vec(prop::bool::weighted(0.1), 60),
+        cuts in prop::collection::vec(prop::option::weighted(0.1, (0usize..3, 1usize..9, any::<bool>())), 60),
     ) {
         let root = Root::new();
         let mut audit = start(&root);
         let mut sessions: Vec<Watched> = (0..3).map(|seed| Watched::new(&root, seed)).collect();
         drop(audit);
         audit = start(&root);
-        for ((of, step, is_told), restart) in steps.iter().zip(&restarts) {
+        for (((of, step, is_told), restart), cut) in steps.iter().zip(&restarts).zip(&cuts) {
+            match *cut {
+                Some((of, commits, true)) => {
+                    drop(audit);
+                    sessions[of].cut(&root, commits);
+                    audit = start(&root);
+                }
+                Some((of, commits, false)) => {
+                    sessions[of].cut(&root, commits);
+                    audit.opened(&sessions[of].log);
+                }
+                None => {}
+            }
             if *restart {
                 drop(audit);
                 audit = start(&root);
@@ -410,7 +498,9 @@ proptest! {
         for (session, expected) in sessions.iter().zip(expected(&sessions)) {
             let id = session.life.session.id();
             let of_session: Vec<AuditEvent> = told.iter().filter(|event| event.session() == Some(id)).cloned().collect();
-            prop_assert_eq!(of_session, expected);
+            prop_assert_eq!(&of_session, &session.deeds);
+            // What is in the log now is the end of it, but for what came before a cut.
+            prop_assert!(expected.iter().all(|event| of_session.contains(event)));
         }
     }
 }

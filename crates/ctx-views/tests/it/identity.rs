@@ -29,7 +29,8 @@ fn identify(root: &Root, log: &LogPath, index: Option<&SessionMeta>) -> Identity
 /// All that a session is known by.
 fn same(found: &SessionMeta, was: &SessionMeta) -> bool {
     let key = |meta: &SessionMeta| {
-        let SessionMeta { session_id, name, scope, space, owner, agent, project, cwd, model, .. } = meta.clone();
+        let SessionMeta { session_id, name, scope, space, owner, agent, project, cwd, model, .. } =
+            meta.clone();
         (session_id, name, scope, space, owner, agent, project, cwd, model)
     };
     key(found) == key(was)
