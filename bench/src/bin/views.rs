@@ -76,7 +76,7 @@ fn open(root: &Path, journal: &Arc<dyn Journal>) -> Outcome<IndexDb> {
     let lister = Arc::clone(journal);
     let options = Options {
         session_logs: Arc::new(move || lister.list("home/*/agent/*/session")),
-        meta_of: Arc::new(|_| None),
+        meta_of: Arc::new(|_, first, _| first),
     };
     Ok(IndexDb::open(&RootDir::open(root)?, Path::new(".state/index.db"), Arc::clone(journal), options)?)
 }

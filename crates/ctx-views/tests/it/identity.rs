@@ -80,6 +80,27 @@ fn what_two_witnesses_say_is_believed() {
     assert!(same(&identify(&root, &log, Some(&was)).meta, &was));
 }
 
+#[test]
+fn every_key_of_a_first_record_gets_its_name_back() {
+    let root = Root::new();
+    let (log, _, bytes) = left_behind(&root);
+    let text = String::from_utf8(bytes).unwrap();
+    let first: serde_json::Map<String, serde_json::Value> =
+        serde_json::from_str(text.lines().next().unwrap()).unwrap();
+    let envelope = ["schema_version", "seq", "time", "type", "batch"];
+    let was = identify(&root, &log, None).meta;
+    for key in first.keys().filter(|key| !envelope.contains(&key.as_str())) {
+        let flipped = format!("\"{}{}\":", &key[..key.len() - 1], key[key.len() - 1..].to_uppercase());
+        std::fs::write(root.path(log.as_str()), text.replacen(&format!("\"{key}\":"), &flipped, 1)).unwrap();
+        let found = identify(&root, &log, None);
+        assert_eq!(found.meta, was, "{key}");
+        assert!(
+            matches!(found.flaws.as_slice(), [Flaw::Misspelt { meant, .. }] if meant == key),
+            "{found:?}"
+        );
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(300))]
 

@@ -341,6 +341,12 @@ fn a_log_that_becomes_shorter_and_goes_on_is_what_search_finds() {
         daemon.start_again();
         finds(&daemon, "new", &["new one", "new two", "new three"]);
         finds(&daemon, "second", &[]);
+        // Everyone who looks into the audit log finds what happened before and after, once.
+        let told = json_lines(&daemon.ctx(&["audit", "--json", "-n", "0"]).ok());
+        for event in ["run.created", "run.completed"] {
+            let told = told.iter().filter(|line| line["event"] == event).count();
+            assert_eq!(told, 6, "{event}, down {down}, unload {unload}");
+        }
     }
 }
 
