@@ -78,7 +78,10 @@ pub fn run(args: Args, root: &Root) -> Result<(), Failure> {
         let mut hands = Hands::new()?;
         let (place, unsent) = (Place::default(), VecDeque::new());
         let mut attach = Attach { root, id, who, view, place, run: None, warned: false, unsent };
-        attach.stay(usize::from(args.tail), &mut hands).await
+        let stayed = attach.stay(usize::from(args.tail), &mut hands).await;
+        // What is said next, such as an error, has a line of its own.
+        attach.view.finish()?;
+        stayed
     });
     // The thread that reads the keyboard ends with the process.
     runtime.shutdown_background();
@@ -215,6 +218,7 @@ impl Attach<'_> {
     fn greet(&mut self, session: &Session, hands: &Hands) -> Result<(), Failure> {
         let title = session.title.as_ref().map(|title| format!(" ({})", output::one_line(title)));
         let keys = match (self.who, hands.can_type()) {
+            _ if session.state.is_over() => "",
             (As::Operator { .. }, _) => "; Ctrl-C cancels the run, Ctrl-D detaches",
             (As::Observer, true) => ", looking on; Ctrl-D leaves",
             (As::Observer, false) => ", looking on",

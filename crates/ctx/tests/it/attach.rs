@@ -236,8 +236,15 @@ fn who_comes_in_the_middle_of_a_message_sees_it_from_its_beginning() {
     let mut watcher = Pty::ctx(&daemon, &["attach", "--observe"]);
     watcher.wait_for("looking on");
     watcher.wait_for("the beginning, ");
-    first.type_keys("\x03");
-    for terminal in [&mut first, &mut watcher] {
+    // In the middle of a line someone takes over: what is said of it has a line of its own.
+    let mut second = Pty::ctx(&daemon, &["attach", "--takeover"]);
+    second.wait_for("the beginning, ");
+    let shown = first.wait_for("error:");
+    assert!(shown.trim_end_matches("\x1b[31m").ends_with('\n'), "{shown:?}");
+    first.wait_for("taken over");
+    assert_eq!(first.wait(), 1);
+    second.type_keys("\x03");
+    for terminal in [&mut second, &mut watcher] {
         terminal.wait_for("[cancelled]");
         let text = terminal.shown().replace(&steps, "");
         assert_eq!(text.matches("the beginning").count(), 1, "{text}");

@@ -244,6 +244,12 @@ impl<W: Write> View<W> {
         self.out.flush()
     }
 
+    /// Nothing more is shown.
+    pub fn finish(&mut self) -> std::io::Result<()> {
+        self.end_line()?;
+        self.out.flush()
+    }
+
     /// Whether the message is new.
     fn remember(&mut self, id: &str) -> bool {
         let is_new = self.known.add(Item::Message(id.to_owned()));
