@@ -30,7 +30,7 @@ pub use issue::{
 };
 pub use lifecycle::{ResumeAt, ResumeFrom};
 pub use lookup::{AuditEvent, SearchHit, SnippetPiece};
-pub use message::{Message, MessagePart, NewMessage, Role, ToolCall};
+pub use message::{Message, MessagePart, NewMessage, Pin, Role, ToolCall};
 pub use project::{NewProject, Project, ProjectChange, ProjectError, ProjectState};
 pub use shell::{
     GrepLines, KeepLines, KeepLinesMode, NewShell, OutputBudget, Shell, ShellCommand, ShellResult,

@@ -5,7 +5,7 @@ use ctx_session::project::Strategy;
 use ctx_session::record::CompactionFlag;
 use ctx_session::request::RequestKey;
 use ctx_session::{
-    Answer, ApprovalId, CheckpointId, Code, CompactionId, Refusal, RunId, RunState, SessionId,
+    Answer, ApprovalId, CheckpointId, Code, CompactionId, Refusal, RunId, RunState, SessionId, Ulid,
 };
 
 use crate::driver::{Ask, Reply};
@@ -120,6 +120,18 @@ impl Engine {
         self.find(caller, id)?;
         let ask = || Ask::FlagCompaction { compaction, flag, notes: notes.clone(), by: caller.uid };
         self.ask(id, ask).await.map(drop)
+    }
+
+    /// Pins a message, so that no compaction takes it; or takes the pin back.
+    pub async fn pin(
+        &self,
+        caller: Caller,
+        id: SessionId,
+        message: Ulid,
+        pinned: bool,
+    ) -> Result<(), Refusal> {
+        self.find(caller, id)?;
+        self.ask(id, || Ask::Pin { message, pinned, by: caller.uid }).await.map(drop)
     }
 
     /// Answers a tool call that waits.

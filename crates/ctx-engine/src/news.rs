@@ -103,6 +103,7 @@ fn change_of(body: &Body) -> Option<Change> {
         | Body::RolledBack(_) => Some(Change::Changed),
         Body::Context(_)
         | Body::Requested(_)
+        | Body::MessagePinned(_)
         | Body::User(_)
         | Body::RunCreated(_)
         | Body::AssistantStarted(_)

@@ -3,6 +3,7 @@
 //! The engine knows no model, tool or cage. The binary puts an adapter here; tests put a few lines.
 
 use std::any::Any;
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use ctx_journal::Owner;
@@ -179,6 +180,8 @@ pub struct Step {
     pub steps: u32,
     /// The open todos of the bound issue.
     pub todos: Vec<String>,
+    /// Messages that no compaction takes.
+    pub pinned: HashSet<Ulid>,
 }
 
 /// The run is over, whatever its worker still has to say: unwind quietly.
@@ -229,6 +232,12 @@ impl RunReport {
     /// Asks something of the bound issue; the inner refusal is for the model to read.
     pub async fn issue(&self, act: IssueAct) -> Result<Result<String, Refusal>, Stopped> {
         self.link.issue(self.run, act).await
+    }
+
+    /// The whole of what a tool call of the session gave, however it was cut for the model; the inner refusal is for the
+    /// model to read.
+    pub async fn output(&self, call: CallId) -> Result<Result<String, Refusal>, Stopped> {
+        self.link.output(self.run, call).await
     }
 
     /// Shows what the model is about to be sent.

@@ -3,11 +3,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
 
-use ctx_session::{Code, Record, Refusal, SessionId};
+use ctx_session::{Body, CallId, Code, Record, Refusal, SessionId};
 
 use crate::core::{journal_refusal, read_record};
 use crate::engine::{Caller, Engine};
 use crate::follow::Follow;
+use crate::inner::Inner;
 
 /// A piece of a log as it stands: whole lines, each with its LF.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -125,6 +126,29 @@ impl Engine {
             Ok(made)
         })
         .await
+    }
+}
+
+impl Inner {
+    /// The whole output of a tool call, from the log or from the blob that it was too large for. Blocking.
+    pub(crate) fn output_of(&self, id: SessionId, call: CallId) -> Result<String, Refusal> {
+        let (journal, log) = self.log_of(id)?;
+        let mut found = None;
+        let mut look = |entry: ctx_journal::Entry| match read_record(&log, &entry).map(|record| record.body) {
+            Some(Body::ToolFinished(tool)) if tool.call_id == call => {
+                found = Some(tool);
+                ControlFlow::Break(())
+            }
+            // Nothing of a call stands before its start.
+            Some(Body::ToolStarted(tool)) if tool.call_id == call => ControlFlow::Break(()),
+            Some(_) | None => ControlFlow::Continue(()),
+        };
+        journal.read_back(&log, &mut look).map_err(|error| journal_refusal(&error))?;
+        let missing = || Refusal::new(Code::Enoent, format!("no call {call} of this session has an output"));
+        let tool = found.ok_or_else(missing)?;
+        let Some(blob) = tool.blob else { return Ok(tool.output) };
+        let bytes = journal.get_blob(&log, &blob.sha256).map_err(|error| journal_refusal(&error))?;
+        Ok(String::from_utf8_lossy(&bytes).into_owned())
     }
 }
 

@@ -99,6 +99,12 @@ pub enum Command {
     Unbind {
         by: u32,
     },
+    /// Whether compactions leave a message alone.
+    Pin {
+        message: Ulid,
+        pinned: bool,
+        by: u32,
+    },
     Change(Change),
     /// A command that carries a key of its client's: it is done once.
     Once {

@@ -336,6 +336,7 @@ impl Control {
             | Body::System(_)
             | Body::Bound(_)
             | Body::Unbound(_)
+            | Body::MessagePinned(_)
             | Body::Requested(_) => {}
             Body::StateChanged(change) => self.follow_pause(change.to, record.time),
             // What was copied from the source of a fork is history: nothing of it waits any more.

@@ -221,6 +221,7 @@ fn utterance(body: &Body) -> Option<Utterance<'_>> {
         | Body::ApprovalSettled(_)
         | Body::Bound(_)
         | Body::Unbound(_)
+        | Body::MessagePinned(_)
         | Body::Requested(_) => None,
     }
 }
@@ -288,6 +289,7 @@ fn marks(body: &Body) -> Option<Marks<'_>> {
         | Body::ApprovalSettled(_)
         | Body::Bound(_)
         | Body::Unbound(_)
+        | Body::MessagePinned(_)
         | Body::Requested(_) => None,
     }
 }

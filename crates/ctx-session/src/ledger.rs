@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use crate::conversation::{Heard, heard, restored_ids, superseded_ids};
 use crate::ids::Ulid;
-use crate::record::{Body, Record};
+use crate::record::{Body, MessagePinned, Record};
 
 /// A message's place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -22,6 +22,8 @@ pub struct Entry {
     pub begins: bool,
     /// What it is taken for in a model's window; of a tool call, with its result.
     pub tokens: u64,
+    /// No compaction takes it.
+    pub pinned: bool,
     /// The record that superseded it, while it does not count.
     pub superseded_at: Option<u64>,
 }
@@ -37,11 +39,15 @@ pub struct Ledger {
 impl Ledger {
     pub(crate) fn apply(&mut self, record: &Record) {
         let replaced = self.mark(record);
+        if let Body::MessagePinned(MessagePinned { message_id, pinned, .. }) = &record.body {
+            self.pin(*message_id, *pinned);
+        }
         let Some(Heard { id, begins, tokens }) = heard(&record.body) else { return };
         match self.place_of(id, &record.body) {
             None => {
                 let place = replaced.unwrap_or(record.seq);
-                let entry = Entry { id, seq: record.seq, place, begins, tokens, superseded_at: None };
+                let entry =
+                    Entry { id, seq: record.seq, place, begins, tokens, pinned: false, superseded_at: None };
                 Arc::make_mut(&mut self.entries).push(entry);
             }
             Some(at) if matches!(record.body, Body::ToolFinished(_)) => {
@@ -104,6 +110,19 @@ impl Ledger {
     /// The newest message that counts.
     pub fn newest(&self) -> Option<Ulid> {
         self.counting().next_back().map(|entry| entry.id)
+    }
+
+    fn pin(&mut self, id: Ulid, pinned: bool) {
+        if let Some(at) = self.entries.iter().rposition(|entry| entry.id == id)
+            && let Some(entry) = Arc::make_mut(&mut self.entries).get_mut(at)
+        {
+            entry.pinned = pinned;
+        }
+    }
+
+    /// The messages that count and that no compaction takes.
+    pub fn pinned(&self) -> impl Iterator<Item = Ulid> + '_ {
+        self.counting().filter(|entry| entry.pinned).map(|entry| entry.id)
     }
 
     /// The last exchange, which always stays: the newest user's message that counts, and everything that stands after it.

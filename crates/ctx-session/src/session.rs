@@ -277,7 +277,8 @@ impl Session {
             | Body::CompactionFlagged(_)
             | Body::CompactionsAggregated(_)
             | Body::ApprovalRequested(_)
-            | Body::ApprovalSettled(_) => {}
+            | Body::ApprovalSettled(_)
+            | Body::MessagePinned(_) => {}
             Body::RunCreated(created) => self.begin_run_without_message(created, record),
             Body::AssistantStarted(started) => {
                 if let Some(run) = self.open_run(started.turn_id) {

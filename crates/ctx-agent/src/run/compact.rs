@@ -4,6 +4,7 @@
 //! [`Ledger::last_exchange`](ctx_session::ledger::Ledger::last_exchange) has it), and so a tool call is never parted from
 //! its result.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use ctx_session::Ulid;
@@ -42,8 +43,8 @@ impl Plan {
     }
 }
 
-/// The oldest whole exchanges that bring `used` down to `goal`, or as far as they can.
-pub fn plan(messages: &[Arc<Message>], used: u64, goal: u64) -> Plan {
+/// The oldest whole exchanges that bring `used` down to `goal`, or as far as they can; what is pinned in them stays.
+pub fn plan(messages: &[Arc<Message>], pinned: &HashSet<Ulid>, used: u64, goal: u64) -> Plan {
     let last = messages.iter().rposition(|message| message.role == Role::User).unwrap_or(messages.len());
     let mut plan = Plan::default();
     let mut rest = messages.get(..last).unwrap_or_default();
@@ -54,7 +55,7 @@ pub fn plan(messages: &[Arc<Message>], used: u64, goal: u64) -> Plan {
         let more = rest.iter().skip(begin).position(|message| message.role == Role::User);
         let end = more.map_or(rest.len(), |at| begin + at);
         let (exchange, after) = rest.split_at_checked(end).unwrap_or((rest, &[]));
-        for message in exchange {
+        for message in exchange.iter().filter(|message| !pinned.contains(&message.id)) {
             plan.tokens += message_tokens(message);
             if !plan.ids.contains(&message.id) {
                 plan.ids.push(message.id);
@@ -80,7 +81,9 @@ pub fn transcript(messages: &[Arc<Message>]) -> String {
         for part in &message.content {
             let said = match part {
                 Part::Text { text } | Part::ToolResult { text, .. } => text.clone(),
-                Part::ToolCall { name, input, .. } => format!("calls {name} with {input}"),
+                Part::ToolCall { call_id, name, input } => {
+                    format!("calls {name} with {input} (call_id {call_id})")
+                }
             };
             text += &format!("{who}: {said}\n");
         }
@@ -126,6 +129,26 @@ mod tests {
         ]
     }
 
+    /// Nothing is pinned.
+    fn free() -> HashSet<Ulid> {
+        HashSet::new()
+    }
+
+    #[test]
+    fn what_is_pinned_stays_and_more_goes_instead() {
+        let messages = conversation();
+        let used = messages.iter().map(|message| message_tokens(message)).sum();
+        let pinned = HashSet::from([Ulid(1), Ulid(4)]);
+        assert_eq!(ids(&plan(&messages, &pinned, used, used - 1)), [2]);
+        assert_eq!(
+            ids(&plan(&messages, &pinned, used, used - 150)),
+            [2, 3, 5],
+            "a call stays with its result"
+        );
+        let all = messages.iter().map(|message| message.id).collect();
+        assert!(plan(&messages, &all, used, 0).is_empty());
+    }
+
     fn ids(plan: &Plan) -> Vec<u128> {
         plan.ids.iter().map(|id| id.0).collect()
     }
@@ -134,23 +157,27 @@ mod tests {
     fn oldest_whole_exchanges_go_until_the_goal_is_reached() {
         let messages = conversation();
         let used = messages.iter().map(|message| message_tokens(message)).sum();
-        assert_eq!(ids(&plan(&messages, used, used)), [0; 0], "nothing has to go");
-        assert_eq!(ids(&plan(&messages, used, used - 1)), [1, 2]);
-        assert_eq!(ids(&plan(&messages, used, used - 300)), [1, 2, 3, 4, 5], "a call goes with its result");
+        assert_eq!(ids(&plan(&messages, &free(), used, used)), [0; 0], "nothing has to go");
+        assert_eq!(ids(&plan(&messages, &free(), used, used - 1)), [1, 2]);
+        assert_eq!(
+            ids(&plan(&messages, &free(), used, used - 300)),
+            [1, 2, 3, 4, 5],
+            "a call goes with its result"
+        );
     }
 
     #[test]
     fn the_last_exchange_stays_whatever_the_goal() {
         let messages = conversation();
-        assert_eq!(ids(&plan(&messages, 10_000, 0)), [1, 2, 3, 4, 5]);
-        assert!(plan(&messages[6..], 10_000, 0).is_empty());
-        assert!(plan(&[], 10_000, 0).is_empty());
+        assert_eq!(ids(&plan(&messages, &free(), 10_000, 0)), [1, 2, 3, 4, 5]);
+        assert!(plan(&messages[6..], &free(), 10_000, 0).is_empty());
+        assert!(plan(&[], &free(), 10_000, 0).is_empty());
     }
 
     #[test]
     fn a_summary_at_the_front_goes_with_the_exchange_after_it() {
         let mut messages = conversation();
         messages.insert(0, text(9, Role::System, 40));
-        assert_eq!(ids(&plan(&messages, 1_000, 999)), [9, 1, 2]);
+        assert_eq!(ids(&plan(&messages, &free(), 1_000, 999)), [9, 1, 2]);
     }
 }

@@ -1,6 +1,7 @@
 //! What a loop needs of whoever runs it: ids, the conversation as it stands, and someone to tell. The engine's side is
 //! an adapter elsewhere.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use ctx_session::command::{ApprovalAsk, Approved, Progress, StartedTool};
@@ -42,6 +43,9 @@ pub trait Report: Send + Sync {
     /// Does something with the bound issue; what it comes to is told to the model.
     fn issue(&self, act: IssueAct) -> BoxFuture<'_, Result<Result<String, Refusal>, Stopped>>;
 
+    /// The whole of what a tool call of the session gave; a refusal is told to the model.
+    fn output(&self, call: CallId) -> BoxFuture<'_, Result<Result<String, Refusal>, Stopped>>;
+
     /// Shows what the model is about to be sent.
     fn pack(&self, json: Vec<u8>) -> BoxFuture<'_, Result<(), Stopped>>;
 }
@@ -59,6 +63,8 @@ pub struct Step {
     pub steps: u32,
     /// The open todos of the bound issue, as the reminder has them.
     pub todos: Vec<String>,
+    /// Messages that no compaction takes.
+    pub pinned: HashSet<Ulid>,
 }
 
 /// What a delta is a piece of.
@@ -113,6 +119,11 @@ impl Voice<'_> {
 
     pub async fn issue(&self, act: IssueAct) -> Result<Result<String, Refusal>, Stopped> {
         let said = self.report.issue(act).await?;
+        self.go_on().map(|()| said)
+    }
+
+    pub async fn output(&self, call: CallId) -> Result<Result<String, Refusal>, Stopped> {
+        let said = self.report.output(call).await?;
         self.go_on().map(|()| said)
     }
 

@@ -15,6 +15,7 @@ use super::call::cut;
 use super::report::Voice;
 use crate::describe::policy::{Effects, Policy, Verdict};
 use crate::model::ToolCall;
+use crate::tool::output::OUTPUT_READ;
 use crate::tool::{Plan, Scope, Tool, ToolError, Tools, Work};
 
 /// Settles the calls of one answer. All of them are recorded as started first: they belong to one message.
@@ -34,8 +35,10 @@ pub(super) async fn settle(
             Made::SettledAlready => continue,
         };
         let duration_ms = u64::try_from(begin.elapsed().as_millis()).unwrap_or(u64::MAX);
-        let (output, blob) = fit(text, scope.limits.tool_output_bytes, voice).await?;
-        let (call_id, truncated) = (call.call_id, blob.is_some());
+        let call_id = call.call_id;
+        let back = tools.get(OUTPUT_READ).is_ok().then_some(call_id);
+        let (output, blob) = fit(text, back, scope.limits.tool_output_bytes, voice).await?;
+        let truncated = blob.is_some();
         voice
             .progress(Progress::ToolFinished { call_id, status, duration_ms, output, truncated, blob })
             .await?;
@@ -96,6 +99,11 @@ async fn make(
             voice.checkpoint(call.call_id, reason).await?;
             Ok(Made::SettledAlready)
         }
+        Work::Output(window) => {
+            let told = voice.output(window.call).await?;
+            let told = told.map_err(|refusal| ToolError::new(refusal.code, refusal.message));
+            Ok(told.and_then(|whole| window.of(&whole)).map(|output| output + &said).into())
+        }
         Work::Issue(act) => {
             let told = voice.issue(act).await?;
             Ok(told.map_err(|refusal| ToolError::new(refusal.code, refusal.message)).into())
@@ -143,9 +151,11 @@ async fn permit(
     }
 }
 
-/// Output that is too large is kept whole as a blob; the model gets its beginning and is told so.
+/// Output that is too large is kept whole as a blob; the model gets its beginning and is told so, and how it can read
+/// the rest.
 async fn fit(
     text: String,
+    back: Option<CallId>,
     bytes_max: usize,
     voice: &Voice<'_>,
 ) -> Result<(String, Option<BlobRef>), Stopped> {
@@ -153,8 +163,16 @@ async fn fit(
         return Ok((text, None));
     }
     let blob = voice.store_blob(text.as_bytes().to_vec()).await?;
-    let note = format!("\n[output cut: {} bytes in all, kept as blob {}]", text.len(), blob.sha256);
-    let mut preview = cut(&text, bytes_max.saturating_sub(note.len())).to_owned();
+    let note = |shown: usize| match back {
+        Some(call) => format!(
+            "\n[output cut at {shown} of {} bytes; read on with {OUTPUT_READ}, call_id {call}, offset {shown}]",
+            text.len()
+        ),
+        None => format!("\n[output cut: {} bytes in all, kept as blob {}]", text.len(), blob.sha256),
+    };
+    // The longest that the note can be is that of the whole.
+    let mut preview = cut(&text, bytes_max.saturating_sub(note(text.len()).len())).to_owned();
+    let note = note(preview.len());
     preview.push_str(&note);
     Ok((preview, Some(blob)))
 }

@@ -22,7 +22,8 @@ const AGENT_PATH: &str = "primary";
 
 /// What a model that sums up is told.
 const SUMMARIZE: &str = "You sum up the beginning of a conversation between a user and a coding agent, so that the agent can \
-    go on without it. Keep goals, decisions, names of files and what is still open. Be brief.";
+    go on without it. Keep goals, decisions, names of files, what is still open, and the call_id of a tool call whose output \
+    may be wanted again: the agent reads it back with output.read. Be brief.";
 
 /// A summary that a model or a command gave.
 pub(super) struct Summary {
@@ -49,7 +50,7 @@ pub(super) fn is_due(desk: &Desk) -> bool {
 
 /// Whether there is anything that could go.
 pub(super) fn is_possible(desk: &Desk) -> bool {
-    !plan(&desk.step.messages, u64::MAX, 0).is_empty()
+    !plan(&desk.step.messages, &desk.step.pinned, u64::MAX, 0).is_empty()
 }
 
 /// Makes the conversation shorter, and records it. A proposal ends the run.
@@ -66,7 +67,8 @@ pub(super) async fn shorten(
     let used = request_tokens(&desk.request);
     // A model whose window nobody knows has just said that this is too much for it.
     let window = desk.model.window().unwrap_or(used);
-    let plan = plan(&desk.step.messages, used, goal(trigger, strategy, used, window, settings));
+    let goal = goal(trigger, strategy, used, window, settings);
+    let plan = plan(&desk.step.messages, &desk.step.pinned, used, goal);
     let mut made = Compaction {
         compaction_id: CompactionId(voice.new_id()),
         turn_id: job.run,

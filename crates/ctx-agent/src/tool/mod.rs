@@ -4,6 +4,7 @@
 pub mod checkpoint;
 pub mod fs_list;
 pub mod fs_read;
+pub mod output;
 pub mod todo;
 
 use std::path::PathBuf;
@@ -64,6 +65,8 @@ pub enum Work {
     },
     /// Asks something of the bound issue.
     Issue(IssueAct),
+    /// Reads back what an earlier call gave.
+    Output(output::Window),
 }
 
 /// Why a tool call failed. It goes back to the model, so it says what to do instead.
@@ -98,6 +101,7 @@ impl Tools {
             tools: vec![
                 Arc::new(fs_read::FsRead),
                 Arc::new(fs_list::FsList),
+                Arc::new(output::OutputRead),
                 Arc::new(checkpoint::Checkpoint),
                 Arc::new(todo::Todo),
                 Arc::new(todo::Issue),

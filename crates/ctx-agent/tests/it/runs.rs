@@ -20,7 +20,7 @@ async fn what_the_model_gets_wrong_goes_back_to_it() {
     assert_eq!(failed.len(), 3, "{told}");
     assert_eq!(
         failed[0],
-        r##"#2 failed "ENOENT: there is no tool `fs.fly`; the tools are fs.read, fs.list, checkpoint, todo, issue""##
+        r##"#2 failed "ENOENT: there is no tool `fs.fly`; the tools are fs.read, fs.list, output.read, checkpoint, todo, issue""##
     );
     assert!(failed[1].contains("EINVAL: bad arguments for fs.read: unknown field `file`"), "{told}");
     assert_eq!(failed[2], r##"#6 failed "ENOENT: none is not there""##);
@@ -60,7 +60,7 @@ async fn large_output_is_cut_for_the_model_and_kept_whole() {
     assert_eq!(log.blobs.lock().unwrap().as_slice(), [whole.clone().into_bytes()]);
     let line = log.lines().into_iter().find(|line| line.contains(" gave ")).unwrap();
     assert!(line.ends_with(&format!(" blob of {}", whole.len())), "{line}");
-    assert!(line.contains("[output cut: 650 bytes in all, kept as blob ") && line.len() < 350, "{line}");
+    assert!(line.contains("of 650 bytes; read on with output.read, call_id ") && line.len() < 350, "{line}");
 }
 
 #[tokio::test]

@@ -245,7 +245,7 @@ async fn dump_answers_with_the_request() {
     assert_eq!(request["messages"][0]["content"][0]["text"], r#"{"script":[{"dump":true}]}"#);
     let tools: Vec<&str> =
         request["tools"].as_array().unwrap().iter().map(|tool| tool["name"].as_str().unwrap()).collect();
-    assert_eq!(tools, ["fs.read", "fs.list", "checkpoint", "todo", "issue"]);
+    assert_eq!(tools, ["fs.read", "fs.list", "output.read", "checkpoint", "todo", "issue"]);
 }
 
 #[tokio::test]

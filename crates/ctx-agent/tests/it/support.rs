@@ -102,7 +102,8 @@ pub struct Work {
 pub async fn run_on(models: &Models, work: Work, log: &Arc<Log>, stop: CancellationToken) -> Outcome {
     let Work { job, prepared, messages, pending, steps, todos } = work;
     let messages = messages.into_iter().map(Arc::new).collect();
-    *log.step.lock().unwrap() = Some(Step { messages, pending, prepared: Arc::new(prepared), steps, todos });
+    let (prepared, pinned) = (Arc::new(prepared), Default::default());
+    *log.step.lock().unwrap() = Some(Step { messages, pending, prepared, steps, todos, pinned });
     ctx_agent::run(job, models, Arc::clone(log) as Arc<dyn Report>, stop).await
 }
 
@@ -354,6 +355,14 @@ impl Report for Log {
     fn issue(&self, act: IssueAct) -> BoxFuture<'_, Result<Result<String, Refusal>, Stopped>> {
         let line = format!("{act:?}");
         Box::pin(async move { self.tell(line).map(|()| Ok("noted".to_owned())) })
+    }
+
+    fn output(&self, call: CallId) -> BoxFuture<'_, Result<Result<String, Refusal>, Stopped>> {
+        let line = format!("reads back #{}", self.number(call.0));
+        let whole = self.blobs.lock().unwrap().first().cloned();
+        let whole = whole.map(|bytes| String::from_utf8(bytes).unwrap());
+        let missing = Refusal::new(ctx_session::Code::Enoent, "no such output");
+        Box::pin(async move { self.tell(line).map(|()| whole.ok_or(missing)) })
     }
 
     fn pack(&self, json: Vec<u8>) -> BoxFuture<'_, Result<(), Stopped>> {

@@ -41,9 +41,20 @@ pub struct Message {
     pub created_at: u64,
     /// It does not count any more.
     pub superseded: bool,
+    /// No compaction takes it.
+    #[serde(default)]
+    pub pinned: bool,
     /// What else is known: `seq`, and where it fits `client_id`, `finish_reason`, `usage`, `truncated`, `blob`.
     #[schema(value_type = Object)]
     pub metadata: Value,
+}
+
+/// `PUT …/messages/:mid/pin`: whether a message is pinned.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Pin {
+    #[schema(value_type = String)]
+    pub message_id: Ulid,
+    pub pinned: bool,
 }
 
 /// A typed piece of a message.

@@ -43,11 +43,11 @@ pub(super) async fn list(
     Asked(query): Asked<CompactionsQuery>,
 ) -> Answer<Json<List<CompactionRow>>> {
     let session = api.engine.look(caller, session_id(&id)?).await?;
-    let after = query.cursor.as_deref().map(Place::parse).transpose()?;
+    let after = query.cursor.as_deref().map(|text| Place::parse(&session.control, text)).transpose()?;
     let limit = query.limit.unwrap_or(PAGE).clamp(1, PAGE_MAX);
     let mut rows = rows(&session.control).filter(|row| after.is_none_or(|after| row.place() > after));
     let page: Vec<Row<'_>> = rows.by_ref().take(limit).collect();
-    let next = page.last().filter(|_| rows.next().is_some()).map(|last| last.place().to_string());
+    let next = page.last().filter(|_| rows.next().is_some()).map(Row::cursor);
     let items = page.into_iter().map(|row| row.shape(session.id())).collect();
     Ok(Json(List { items, next }))
 }
@@ -59,8 +59,7 @@ enum Row<'a> {
     One(&'a Compacted),
 }
 
-/// Where a row stands: those for the very oldest first, then each by its place in the log. It stays the same while new ones
-/// come. A page after a row that was gathered into another meanwhile begins with the oldest that is still there.
+/// Where a row stands: those for the very oldest first, then each by its place in the log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Place {
     Aggregate(u64),
@@ -68,22 +67,16 @@ enum Place {
 }
 
 impl Place {
-    fn parse(text: &str) -> Result<Place, Refusal> {
-        let place = text.split_at_checked(1).and_then(|(kind, at)| match (kind, at.parse()) {
-            ("a", Ok(at)) => Some(Place::Aggregate(at)),
-            ("c", Ok(at)) => Some(Place::One(at)),
-            _ => None,
-        });
-        place.ok_or_else(|| Refusal::invalid("cursor", "a cursor is the `next` of the page before"))
-    }
-}
-
-impl std::fmt::Display for Place {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Place::Aggregate(at) => write!(f, "a{at}"),
-            Place::One(at) => write!(f, "c{at}"),
+    /// The place that a cursor names: a compaction's id, or the number of a row for the very oldest. A page after one that
+    /// was gathered into such a row meanwhile begins with the oldest that is still there.
+    fn parse(control: &Control, text: &str) -> Result<Place, Refusal> {
+        if let Ok(id) = text.parse() {
+            let known = control.compaction(id).map(|one| Place::One(one.seq));
+            return Ok(known.unwrap_or(Place::Aggregate(u64::MAX)));
         }
+        let number = text.strip_prefix('a').and_then(|number| number.parse().ok());
+        let bad = || Refusal::invalid("cursor", "a cursor is the `next` of the page before");
+        number.map(Place::Aggregate).ok_or_else(bad)
     }
 }
 
@@ -97,6 +90,13 @@ impl Row<'_> {
         match self {
             Row::Aggregate(at, _) => Place::Aggregate(*at),
             Row::One(one) => Place::One(one.seq),
+        }
+    }
+
+    fn cursor(&self) -> String {
+        match self {
+            Row::Aggregate(at, _) => format!("a{at}"),
+            Row::One(one) => one.id().to_string(),
         }
     }
 

@@ -142,6 +142,8 @@ struct Page {
     with_superseded: bool,
     /// Whether a message is superseded, where a mark says so or otherwise.
     superseded: HashMap<Ulid, bool>,
+    /// Likewise whether it is pinned.
+    pinned: HashMap<Ulid, bool>,
     /// Newest first; one more than fits, to know whether there are more.
     found: VecDeque<(u64, Message)>,
     /// Whether the place has been met.
@@ -151,8 +153,8 @@ struct Page {
 impl Page {
     fn new(Wanted { way, limit, with_superseded }: Wanted) -> Page {
         let met = way == Way::Before(None);
-        let (superseded, found) = (HashMap::new(), VecDeque::new());
-        Page { way, limit, with_superseded, superseded, found, met }
+        let (superseded, pinned, found) = (HashMap::new(), HashMap::new(), VecDeque::new());
+        Page { way, limit, with_superseded, superseded, pinned, found, met }
     }
 
     fn take(&mut self, record: Record) -> ControlFlow<()> {
@@ -164,6 +166,9 @@ impl Page {
             for id in ids {
                 self.superseded.entry(*id).or_insert(superseded);
             }
+        }
+        if let Body::MessagePinned(pin) = &record.body {
+            self.pinned.entry(pin.message_id).or_insert(pin.pinned);
         }
         let said = conversation::said(&record);
         match self.way {
@@ -209,7 +214,9 @@ impl Page {
         let Some(said) = said else { return };
         let superseded = self.superseded.get(&said.id).copied().unwrap_or(false);
         if !superseded || self.with_superseded {
-            self.found.push_back((record.seq, shape(record, said, superseded)));
+            let pinned = self.pinned.get(&said.id).copied().unwrap_or(false);
+            let shown = Message { superseded, pinned, ..shape(record, said) };
+            self.found.push_back((record.seq, shown));
         }
     }
 
@@ -243,8 +250,8 @@ impl Page {
     }
 }
 
-/// A message as the API shows it.
-pub(super) fn shape(record: &Record, said: conversation::Message, superseded: bool) -> Message {
+/// A message as the API shows it; whether it counts and is pinned is said after it.
+pub(super) fn shape(record: &Record, said: conversation::Message) -> Message {
     let content = said.text();
     let only_text = said.content.iter().all(|part| matches!(part, Part::Text { .. }));
     let part = |part: Part| match part {
@@ -260,7 +267,8 @@ pub(super) fn shape(record: &Record, said: conversation::Message, superseded: bo
         content,
         parts,
         created_at: said.time.as_millis(),
-        superseded,
+        superseded: false,
+        pinned: false,
         metadata: metadata(record),
     }
 }

@@ -20,6 +20,7 @@ mod lifecycle;
 mod listener;
 mod lookup;
 mod messages;
+mod pins;
 mod projects;
 mod records;
 mod restart;
@@ -87,6 +88,7 @@ fn routes(version: &str) -> (Router<Api>, utoipa::openapi::OpenApi) {
         .routes(routes!(restart::restart))
         .routes(routes!(sessions::read, sessions::change, sessions::end))
         .routes(routes!(messages::list, messages::post))
+        .routes(routes!(pins::pin, pins::unpin))
         .routes(routes!(sessions::resume))
         .routes(routes!(sessions::discard))
         .routes(routes!(runs::list))

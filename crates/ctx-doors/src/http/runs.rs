@@ -99,6 +99,7 @@ async fn whole(
     // What does not count any more may have been told so long after the run.
     for message in shown.operator_message.iter_mut().chain(&mut shown.primary_response) {
         message.superseded = !session.ledger.counts(message.id);
+        message.pinned = session.ledger.pinned().any(|id| id == message.id);
     }
     Ok(Json(shown))
 }
@@ -141,7 +142,7 @@ fn open_call(run: &mut Run, id: Ulid) -> Option<&mut ToolCall> {
 }
 
 fn said(record: &Record) -> Option<Message> {
-    conversation::said(record).map(|message| messages::shape(record, message, false))
+    conversation::said(record).map(|message| messages::shape(record, message))
 }
 
 fn shape(session_id: SessionId, run: &ctx_session::session::Run) -> Run {

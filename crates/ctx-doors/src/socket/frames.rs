@@ -205,6 +205,7 @@ fn of_record(named: &Named, record: &Record) -> Vec<(EventId, Frame)> {
         | Body::ApprovalSettled(_)
         | Body::Bound(_)
         | Body::Unbound(_)
+        | Body::MessagePinned(_)
         | Body::Requested(_) => Vec::new(),
     }
 }

@@ -189,6 +189,7 @@ fn of_record(record: &Record) -> Vec<Told> {
         | Body::ApprovalRequested(_)
         | Body::ApprovalSettled(_)
         | Body::Bound(_)
+        | Body::MessagePinned(_)
         | Body::Unbound(_) => {
             let mut told = of_control(record);
             told.extend(summary(record));
@@ -224,6 +225,8 @@ fn of_control(record: &Record) -> Vec<Told> {
         Body::ApprovalSettled(_) => "approval.settled",
         Body::Bound(_) => "session.bound",
         Body::Unbound(_) => "session.unbound",
+        Body::MessagePinned(pin) if pin.pinned => "message.pinned",
+        Body::MessagePinned(_) => "message.unpinned",
         _ => return Vec::new(),
     };
     vec![event(record, kind, own_fields(&record.body))]

@@ -107,6 +107,7 @@ impl Driver {
                 .collect(),
             steps: core.session.run(run).map_or(0, |run| run.steps),
             todos: self.inner.todos_left(&core.session),
+            pinned: core.session.ledger.pinned().collect(),
         };
         let _ = reply.send(Ok(step));
     }
@@ -384,6 +385,20 @@ impl Driver {
         let inner = self.inner.clone();
         tokio::task::spawn_blocking(move || {
             let _ = reply.send(Ok(inner.act_on_issue(&bound, act)));
+        });
+    }
+}
+
+impl Driver {
+    /// A run reads back what one of its session's tool calls gave. The log is only read: the driver goes on meanwhile.
+    pub(super) fn on_output(&mut self, run: RunId, call: CallId, reply: Answered<Result<String, Refusal>>) {
+        if !self.is_current(run) {
+            let _ = reply.send(Err(Stopped));
+            return;
+        }
+        let (inner, id) = (self.inner.clone(), self.id);
+        tokio::task::spawn_blocking(move || {
+            let _ = reply.send(Ok(inner.output_of(id, call)));
         });
     }
 }

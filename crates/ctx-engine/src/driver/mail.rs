@@ -92,6 +92,11 @@ pub(crate) enum Ask {
     Unbind {
         by: u32,
     },
+    Pin {
+        message: Ulid,
+        pinned: bool,
+        by: u32,
+    },
     Attach {
         connection: Ulid,
         user: u32,
@@ -131,6 +136,7 @@ pub(crate) enum Mail {
     Approval { run: RunId, ask: ApprovalAsk, reply: oneshot::Sender<Result<Approved, Stopped>> },
     Pause { run: RunId, call: CallId, reason: Option<String>, reply: oneshot::Sender<Result<(), Stopped>> },
     Issue { run: RunId, act: IssueAct, reply: oneshot::Sender<Result<Result<String, Refusal>, Stopped>> },
+    Output { run: RunId, call: CallId, reply: oneshot::Sender<Result<Result<String, Refusal>, Stopped>> },
     Pack { run: RunId, json: Vec<u8> },
     RunEnded { run: RunId, outcome: Outcome },
     LetGo,
@@ -161,6 +167,7 @@ impl Ask {
             | Ask::FlagCompaction { .. }
             | Ask::Bind { .. }
             | Ask::Unbind { .. }
+            | Ask::Pin { .. }
             | Ask::Attach { .. }
             | Ask::Detach { .. }
             | Ask::Look
@@ -248,6 +255,10 @@ impl DriverLink {
 
     pub async fn issue(&self, run: RunId, act: IssueAct) -> Result<Result<String, Refusal>, Stopped> {
         self.wait(|reply| Mail::Issue { run, act, reply }).await
+    }
+
+    pub async fn output(&self, run: RunId, call: CallId) -> Result<Result<String, Refusal>, Stopped> {
+        self.wait(|reply| Mail::Output { run, call, reply }).await
     }
 
     pub async fn pack(&self, run: RunId, json: Vec<u8>) -> Result<(), Stopped> {

@@ -102,6 +102,7 @@ impl Driver {
             Mail::Approval { run, ask, reply } => self.on_approval(run, ask, reply).await,
             Mail::Pause { run, call, reason, reply } => self.on_pause(run, call, reason, reply).await,
             Mail::Issue { run, act, reply } => self.on_issue(run, act, reply),
+            Mail::Output { run, call, reply } => self.on_output(run, call, reply),
             Mail::Pack { run, json } => self.on_pack(run, json).await,
             Mail::RunEnded { run, outcome } => self.on_run_ended(run, outcome).await,
             Mail::LetGo => return self.let_go(),
@@ -210,6 +211,7 @@ impl Driver {
             }
             Ask::Bind { issue, by } => self.perform(Command::Bind { issue, by }).await,
             Ask::Unbind { by } => self.perform(Command::Unbind { by }).await,
+            Ask::Pin { message, pinned, by } => self.perform(Command::Pin { message, pinned, by }).await,
             Ask::Attach { connection, user, device_hint, takeover } => {
                 self.perform(Command::Attach { connection, user, device_hint, takeover }).await
             }

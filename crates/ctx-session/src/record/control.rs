@@ -343,3 +343,12 @@ pub struct Unbound {
     pub issue_id: IssueId,
     pub by: u32,
 }
+
+/// A message is pinned: no compaction takes it. Or it is not any more.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MessagePinned {
+    /// A tool call and its result have one id, and one pin.
+    pub message_id: Ulid,
+    pub pinned: bool,
+    pub by: u32,
+}

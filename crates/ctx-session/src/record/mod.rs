@@ -68,6 +68,7 @@ pub enum Body {
     Bound(Bound),
     Unbound(Unbound),
     Requested(Requested),
+    MessagePinned(MessagePinned),
 }
 
 /// Who sees a session and where it is kept.
@@ -377,6 +378,7 @@ impl Body {
             | Body::CompactionFlagged(_)
             | Body::CompactionsAggregated(_)
             | Body::Bound(_)
+            | Body::MessagePinned(_)
             | Body::Unbound(_) => None,
         }
     }
@@ -428,6 +430,7 @@ impl Body {
             "bound" => read(line, Body::Bound),
             "unbound" => read(line, Body::Unbound),
             "requested" => read(line, Body::Requested),
+            "message_pinned" => read(line, Body::MessagePinned),
             _ => Decoded::Unknown,
         }
     }

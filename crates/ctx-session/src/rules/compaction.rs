@@ -66,7 +66,8 @@ pub(super) fn compacted(
     check_superseded(session, &compaction.superseded_message_ids)?;
     check_last_exchange(session, &compaction.superseded_message_ids)?;
     check_stands_for_something(compaction.summary.as_deref(), &compaction.superseded_message_ids)?;
-    let made = Compaction { turn_id: run.id, checkpoint_id: None, ..compaction.clone() };
+    let mut made = Compaction { turn_id: run.id, checkpoint_id: None, ..compaction.clone() };
+    leave_pinned(session, &mut made);
     let mut records = aggregated(session, given.limits);
     if !made.proposed {
         records.push(Body::Compaction(Box::new(made)));
@@ -141,9 +142,16 @@ pub(super) fn approve(
     given: &mut Given<'_>,
 ) -> Result<Decision, Refusal> {
     let (waiting, at) = waits_for(session, id)?;
-    let mut superseded = edits.superseded.as_ref().unwrap_or(&waiting.made.superseded_message_ids).clone();
+    let superseded = match &edits.superseded {
+        Some(wanted) => {
+            check_pinned(session, wanted)?;
+            wanted.clone()
+        }
+        // What was pinned since it was proposed stays.
+        None => unpinned(session, &waiting.made.superseded_message_ids),
+    };
     let mut seen = HashSet::new();
-    superseded.retain(|id| seen.insert(*id));
+    let superseded: Vec<Ulid> = superseded.into_iter().filter(|id| seen.insert(*id)).collect();
     check_superseded(session, &superseded)?;
     let proposer = session.run(waiting.made.turn_id);
     check_last_exchange(session, &superseded)?;
@@ -209,6 +217,37 @@ fn after_estimate(
 ) -> Option<f64> {
     let (used, window) = (proposed.used?, proposed.window?);
     Some(share(left(used, session.ledger.tokens_of(superseded), summary), window))
+}
+
+/// Of these messages, those that may go.
+fn unpinned(session: &Session, ids: &[Ulid]) -> Vec<Ulid> {
+    let pinned: HashSet<Ulid> = session.ledger.pinned().collect();
+    ids.iter().filter(|id| !pinned.contains(id)).copied().collect()
+}
+
+/// What was pinned while the loop made its compaction stays.
+fn leave_pinned(session: &Session, made: &mut Compaction) {
+    let left_over = unpinned(session, &made.superseded_message_ids);
+    if left_over.len() == made.superseded_message_ids.len() {
+        return;
+    }
+    if left_over.is_empty() {
+        (made.summary, made.summary_message_id) = (None, None);
+    }
+    let after = after_estimate(session, made, &left_over, made.summary.as_deref());
+    made.after_estimate = after.unwrap_or(made.after_estimate);
+    made.superseded_message_ids = left_over;
+}
+
+fn check_pinned(session: &Session, ids: &[Ulid]) -> Result<(), Refusal> {
+    let wanted: HashSet<&Ulid> = ids.iter().collect();
+    match session.ledger.pinned().find(|id| wanted.contains(id)) {
+        Some(id) => {
+            let message = format!("{id} is pinned and stays; unpin it first, or leave it out");
+            Err(Refusal::invalid("superseded_message_ids", message))
+        }
+        None => Ok(()),
+    }
 }
 
 fn check_superseded(session: &Session, ids: &[Ulid]) -> Result<(), Refusal> {

@@ -28,6 +28,7 @@ mod compaction;
 mod create;
 mod end;
 mod fork;
+mod pin;
 mod post;
 mod queue;
 mod recover;
@@ -96,6 +97,7 @@ impl Session {
             Command::Unbind { by } => bind::unbind(self, *by),
             Command::Once { key, command } => self.decide_once(key, command, given),
             Command::Change(change) => settings::change(self, change, given.limits),
+            Command::Pin { message, pinned, by } => pin::pin(self, *message, *pinned, *by),
             Command::Attach { connection, user, device_hint, takeover } => {
                 attach::attach(self, *connection, *user, device_hint.as_deref(), *takeover)
             }

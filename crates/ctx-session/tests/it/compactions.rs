@@ -89,6 +89,51 @@ fn only_messages_that_count_and_are_not_of_the_last_exchange_can_go() {
     );
 }
 
+#[test]
+fn a_pinned_message_stays_whoever_compacts() {
+    let mut world = after_talk("pin t1; pin m1; compacted x1 gone=m1,a1,t1,a2 summary=short");
+    assert_eq!(world.counting(), ["m1", "s1", "t1", "m2", "a3", "m3"], "the loop did not know of the pins");
+    assert_eq!(row(&world, 0).superseded().len(), 2);
+    play(&mut world, "unpin m1; compacted x2 gone=m1");
+    assert_eq!(world.counting(), ["s1", "t1", "m2", "a3", "m3"]);
+    play(&mut world, "compacted x3 gone=t1 summary=nothing");
+    assert_eq!(world.counting(), ["s1", "t1", "m2", "a3", "m3"], "nothing is left to sum up");
+    check_after_talk(
+        "propose x1 gone=m1,a1; pin m1; approve x1 gone=m1,a1; approve x1",
+        expect![[r#"
+        propose x1 gone=m1,a1: running -> paused | compaction, checkpoint_created, run_finished, state_changed by checkpoint | kill r3, broadcast count | k1
+        pin m1: paused | message_pinned | - | done
+        approve x1 gone=m1,a1: refused EINVAL 01M7EWN2Q8F29T5VQV69ANXJ8B is pinned and stays; unpin it first, or leave it out
+        approve x1: paused -> running | compaction_approved, checkpoint_resumed, run_created, context, state_changed by compaction_approved | start r4, broadcast count | r4 running
+    "#]],
+    );
+    let world = after_talk("propose x1 gone=m1,a1 summary=short; pin m1; approve x1");
+    assert_eq!(world.counting(), ["m1", "s1", "t1", "a2", "m2", "a3", "m3"], "pinned since it was proposed");
+}
+
+#[test]
+fn pins_are_set_and_taken_back_on_what_counts() {
+    check_after_talk(
+        "pin m1; pin m1; unpin m1; unpin m1; pin m99; compacted x1 gone=a1; pin a1; end; pin m1",
+        expect![[r#"
+            pin m1: running | message_pinned | - | done
+            pin m1: running | - | - | done
+            unpin m1: running | message_pinned | - | done
+            unpin m1: running | - | - | done
+            pin m99: refused ENOENT no message 000000000000000000DM000033 counts in this session
+            compacted x1 gone=a1: running | compaction | - | done
+            pin a1: refused ENOENT no message 000000000000000000C4000001 counts in this session
+            end: running -> ended | cancelled, state_changed by session_ended | kill r3, close clients, free name, broadcast count | done
+            pin m1: refused ESHUTDOWN session has ended; start a new one with another message or name
+        "#]],
+    );
+    let mut world = after_talk("pin m1; pause; unpin m1; rollback k1");
+    assert_eq!(world.session.ledger.pinned().count(), 0, "going back changes no pin");
+    play(&mut world, "pin m2; restart");
+    let pinned: Vec<String> = world.session.ledger.pinned().map(|id| world.name_of(id)).collect();
+    assert_eq!(pinned, ["m2"]);
+}
+
 /// Whoever asks: the loop of a run, or the operator by hand or by an edit.
 #[test]
 fn the_last_exchange_stays_also_where_the_operator_asks_for_a_compaction() {

@@ -112,6 +112,8 @@ fn every_kind_of_record_says_what_it_means_for_the_conversation() {
         requested: -
         bound: -
         unbound: -
+        message_pinned: -
+        message_pinned: -
     "#]]
     .assert_eq(&told);
 }

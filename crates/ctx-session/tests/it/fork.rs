@@ -104,6 +104,11 @@ fn a_fork_of_a_session_that_waits_for_a_compaction_does_not_wait_for_it() {
         let row = &world.session.control.compactions[0];
         (row.state.as_str(), row.fallback_reason())
     });
+    assert_eq!(
+        forked(&scene("post; pin m1; finish done")).session.ledger.pinned().count(),
+        1,
+        "it keeps pins"
+    );
     assert_eq!(rows, [("proposed", None), ("rejected", Some("session_forked"))]);
     expect![[r#"
         approve x1: refused EBUSY this compaction does not wait for an answer

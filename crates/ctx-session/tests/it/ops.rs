@@ -85,6 +85,10 @@ pub enum Op {
     },
     Bind(u8),
     Unbind,
+    Pin {
+        back: usize,
+        on: bool,
+    },
     Rename(u8),
     SetModel(&'static str),
     Attach {
@@ -176,6 +180,9 @@ impl Op {
             Op::Answer { back, how } => format!("{how} {}", back_from('p', model.asked, *back)),
             Op::Bind(issue) => format!("bind i{issue}"),
             Op::Unbind => "unbind".to_owned(),
+            Op::Pin { back, on } => {
+                format!("{} {}", if *on { "pin" } else { "unpin" }, model.from_newest(*back).unwrap_or("m99"))
+            }
             Op::Rename(title) => format!("rename title-{title}"),
             Op::SetModel(model) => format!("set_model {model}"),
             Op::Attach { connection, takeover } => {
@@ -203,7 +210,15 @@ impl Op {
 
 fn apt_when_idle(back: usize) -> Vec<Op> {
     let post = Op::Post { full: false, client_id: None };
-    vec![post.clone(), post.clone(), post, Op::Rollback { back, partial: false }, Op::Compact { full: false }]
+    let pin = Op::Pin { back, on: true };
+    vec![
+        post.clone(),
+        post.clone(),
+        post,
+        Op::Rollback { back, partial: false },
+        Op::Compact { full: false },
+        pin,
+    ]
 }
 
 fn apt_when_running(back: usize, pick: u16) -> Vec<Op> {
@@ -301,6 +316,7 @@ fn of_control() -> impl Strategy<Value = Op> {
         2 => (0..2_usize).prop_map(|back| Op::Reject { back }),
         2 => (0..4_usize, select(&["good", "bad", "none"][..])).prop_map(|(back, flag)| Op::Flag { back, flag }),
         4 => (0..2_usize).prop_map(|back| Op::Ask { back }),
+        8 => (0..8_usize, prop::bool::weighted(0.7)).prop_map(|(back, on)| Op::Pin { back, on }),
         4 => (0..3_usize, select(&["allow", "deny", "expire"][..]))
             .prop_map(|(back, how)| Op::Answer { back, how }),
     ]

@@ -30,6 +30,7 @@ variants!(
         AnswerApproval,
         Bind,
         Unbind,
+        Pin,
         Change,
         Once,
         Attach,
@@ -96,6 +97,9 @@ pub const ROWS: &[&str] = &[
     "bind i2",
     "bind i1",
     "unbind",
+    "pin m1",
+    "unpin m1",
+    "pin m99",
     "rename title",
     "set_model a:b",
     "set_all a:b",
@@ -246,6 +250,9 @@ fn every_pair_of_state_and_command_has_the_outcome_of_the_design() {
         bind i2                 ok          ok          ok          ok          ok          ok          ok          ESHUTDOWN   ESHUTDOWN
         bind i1                 -           -           -           -           -           -           -           ESHUTDOWN   ESHUTDOWN
         unbind                  ok          ok          ok          ok          ok          ok          ok          ESHUTDOWN   ESHUTDOWN
+        pin m1                  ok          ok          ok          ok          ok          ok          ok          ESHUTDOWN   ESHUTDOWN
+        unpin m1                -           -           -           -           -           -           -           ESHUTDOWN   ESHUTDOWN
+        pin m99                 ENOENT      ENOENT      ENOENT      ENOENT      ENOENT      ENOENT      ENOENT      ESHUTDOWN   ESHUTDOWN
         rename title            ok          ok          ok          ok          ok          ok          ok          ok          ok
         set_model a:b           ok          ok          ok          ok          ok          ok          ok          ESHUTDOWN   ESHUTDOWN
         set_all a:b             ok          EBUSY       EBUSY       EBUSY       EBUSY       EBUSY       EBUSY       ESHUTDOWN   ESHUTDOWN

@@ -109,6 +109,9 @@ fn agrees(world: &World, model: &Model) {
     assert_eq!(world.counting(), model.talk, "the messages that count, in order");
     let counting = named(session.ledger.counting().map(|entry| entry.id).collect());
     assert_eq!(counting, model.talk.iter().cloned().collect(), "the ledger and the conversation agree");
+    let pinned = named(session.ledger.pinned().collect());
+    let kept = model.pins.iter().filter(|name| model.talk.contains(name));
+    assert_eq!(pinned, kept.cloned().collect(), "the messages that no compaction takes");
     control_agrees(world, model);
 }
 

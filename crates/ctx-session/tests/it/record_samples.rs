@@ -3,9 +3,9 @@
 use ctx_session::record::{
     ApprovalOutcome, ApprovalRequested, ApprovalSettled, Bound, CheckpointBy, CheckpointCreated,
     CheckpointResumed, Compaction, CompactionApproved, CompactionFlag, CompactionFlagged, CompactionRejected,
-    CompactionTrigger, CompactionsAggregated, PluginCost, PluginFired, PromptEdited, PromptRef, Rejection,
-    RolledBack, RunCreated, RunFinish, RunFinished, RunKind, Strategy, SystemNote, ToolPending, Unbound,
-    Usage,
+    CompactionTrigger, CompactionsAggregated, MessagePinned, PluginCost, PluginFired, PromptEdited,
+    PromptRef, Rejection, RolledBack, RunCreated, RunFinish, RunFinished, RunKind, Strategy, SystemNote,
+    ToolPending, Unbound, Usage,
 };
 use ctx_session::request::{RequestKey, Requested};
 use ctx_session::{ApprovalId, Body, CheckpointId, CompactionId, IssueId, Timestamp};
@@ -22,6 +22,8 @@ pub fn control_samples() -> Vec<Body> {
     let (issue_id, by) = (IssueId(small_id("i1")), 1000);
     all.extend(request_samples(issue_id));
     all.extend([Body::Bound(Bound { issue_id, by }), Body::Unbound(Unbound { issue_id, by })]);
+    let pinned = |pinned| Body::MessagePinned(MessagePinned { message_id: small_id("m1"), pinned, by });
+    all.extend([pinned(true), pinned(false)]);
     all
 }
 

@@ -60,6 +60,7 @@ variants!(
         Bound,
         Unbound,
         Requested,
+        MessagePinned,
     }
 );
 
@@ -307,6 +308,8 @@ fn golden_lines_of_every_body() {
         {"type":"requested","request":"ee55","asked":"ff66","turn_id":"0006D8C80K0000000000000001","checkpoint_id":"000000000000000000DC000001","issue_id":"000000000000000000D4000001"}
         {"type":"bound","issue_id":"000000000000000000D4000001","by":1000}
         {"type":"unbound","issue_id":"000000000000000000D4000001","by":1000}
+        {"type":"message_pinned","message_id":"000000000000000000DM000001","pinned":true,"by":1000}
+        {"type":"message_pinned","message_id":"000000000000000000DM000001","pinned":false,"by":1000}
     "#]]
     .assert_eq(&lines);
 }

@@ -55,6 +55,10 @@ pub fn command(world: &World, line: &str) -> Command {
         "unarchive" => change(Change { archived: Some(false), ..Change::default() }),
         "bind" => Command::Bind { issue: IssueId(small_id(words.must('i'))), by: OWNER },
         "unbind" => Command::Unbind { by: OWNER },
+        "pin" | "unpin" => {
+            let message = world.id_called(words.all().next().expect("a message's name"));
+            Command::Pin { message, pinned: verb == "pin", by: OWNER }
+        }
         "end" => Command::End { by: OWNER, partial: partial(world, &words) },
         "fail" => Command::Fail { failure: failure(), partial: partial(world, &words) },
         "recover" if words.has("storage") => Command::Recover { cause: Interruption::StorageFailure },

@@ -106,6 +106,11 @@ fn of_approval_or_issue(id: SessionId, body: &Body) -> Option<Told> {
             let data = json!({ "session_id": id, "issue_id": unbound.issue_id, "user_id": unbound.by });
             Some((EventName::SessionUnbound, Some(unbound.by), data))
         }
+        Body::MessagePinned(pin) => {
+            let data = json!({ "session_id": id, "message_id": pin.message_id, "user_id": pin.by });
+            let name = if pin.pinned { EventName::MessagePinned } else { EventName::MessageUnpinned };
+            Some((name, Some(pin.by), data))
+        }
         _ => None,
     }
 }

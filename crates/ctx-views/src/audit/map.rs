@@ -66,6 +66,10 @@ pub enum EventName {
     SessionBound,
     #[serde(rename = "session.unbound")]
     SessionUnbound,
+    #[serde(rename = "message.pinned")]
+    MessagePinned,
+    #[serde(rename = "message.unpinned")]
+    MessageUnpinned,
     #[serde(rename = "project.added")]
     ProjectAdded,
     #[serde(rename = "project.moved")]
@@ -83,7 +87,7 @@ pub enum EventName {
 }
 
 impl EventName {
-    pub const ALL: [EventName; 32] = [
+    pub const ALL: [EventName; 34] = [
         EventName::SessionCreated,
         EventName::SessionQueued,
         EventName::SessionResumedFromQueue,
@@ -109,6 +113,8 @@ impl EventName {
         EventName::ApprovalSettled,
         EventName::SessionBound,
         EventName::SessionUnbound,
+        EventName::MessagePinned,
+        EventName::MessageUnpinned,
         EventName::ProjectAdded,
         EventName::ProjectMoved,
         EventName::ProjectRemoved,
@@ -145,6 +151,8 @@ impl EventName {
             EventName::ApprovalSettled => "approval.settled",
             EventName::SessionBound => "session.bound",
             EventName::SessionUnbound => "session.unbound",
+            EventName::MessagePinned => "message.pinned",
+            EventName::MessageUnpinned => "message.unpinned",
             EventName::ProjectAdded => "project.added",
             EventName::ProjectMoved => "project.moved",
             EventName::ProjectRemoved => "project.removed",
@@ -212,6 +220,7 @@ pub(super) fn is_audited(kind: &str) -> bool {
             | "approval_settled"
             | "bound"
             | "unbound"
+            | "message_pinned"
     )
 }
 
@@ -272,6 +281,7 @@ fn of_record(session: &Session, commit: &[Record], record: &Record) -> Vec<Audit
         | Body::ApprovalRequested(_)
         | Body::ApprovalSettled(_)
         | Body::Bound(_)
+        | Body::MessagePinned(_)
         | Body::Unbound(_) => {
             let told = control::told(id, &record.body);
             told.map(|(name, user, data)| event(name, user, data)).into_iter().collect()

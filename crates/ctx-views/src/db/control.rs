@@ -71,6 +71,7 @@ pub(super) fn put(db: &Connection, key: i64, record: &Record) -> rusqlite::Resul
         | Body::ToolPending(_)
         | Body::Bound(_)
         | Body::Unbound(_)
+        | Body::MessagePinned(_)
         | Body::Requested(_) => Ok(()),
     }
 }

@@ -165,7 +165,8 @@ impl SessionRow {
             | Body::CompactionFlagged(_)
             | Body::CompactionsAggregated(_)
             | Body::ApprovalRequested(_)
-            | Body::ApprovalSettled(_) => {}
+            | Body::ApprovalSettled(_)
+            | Body::MessagePinned(_) => {}
         }
     }
 

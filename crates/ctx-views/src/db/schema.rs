@@ -5,7 +5,7 @@
 //! tool_calls). 2: `sessions.archived`. 3: checkpoints, prompt_edits, compactions with their aggregates, approvals; a
 //! run's kind and finish reason, and a run without a message; `sessions.bound_issue` is an id. 4: issues and todos. 5: an
 //! approval's clock, which stands still with a pause; a run's tokens with those of its compactions. 6: the print of the
-//! last record that was read, and keys that are never given twice. Every other table comes with its records and the
+//! last record that was read, and keys that are never given twice. 7: `messages.pinned`. Every other table comes with its records and the
 //! next number.
 
 use std::path::{Path, PathBuf};
@@ -15,7 +15,7 @@ use rusqlite::{Connection, ErrorCode, OpenFlags, OptionalExtension};
 use super::{DbError, control, issues};
 
 /// Goes up with every change of the tables or of what is written into them.
-pub const SCHEMA_VERSION: i64 = 6;
+pub const SCHEMA_VERSION: i64 = 7;
 
 /// Times are epoch milliseconds, ids are ULIDs as text. `sessions.key` and `messages.key` are names within this
 /// file only, and other in every rebuild.
@@ -105,7 +105,9 @@ CREATE TABLE messages (
   -- the typed parts, where there is more than text
   parts TEXT,
   created_at INTEGER NOT NULL,
-  superseded INTEGER NOT NULL DEFAULT 0
+  superseded INTEGER NOT NULL DEFAULT 0,
+  -- no compaction takes it
+  pinned INTEGER NOT NULL DEFAULT 0
 );
 CREATE UNIQUE INDEX messages_session ON messages(session, seq);
 

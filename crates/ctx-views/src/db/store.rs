@@ -247,6 +247,10 @@ pub(super) fn put_text(db: &Connection, key: i64, record: &Record) -> rusqlite::
             Change::Restored { ids, .. } => mark(db, key, record.seq, &ids, false)?,
         }
     }
+    if let Body::MessagePinned(pin) = &record.body {
+        let sql = "UPDATE messages SET pinned = ?3 WHERE session = ?1 AND id = ?2";
+        db.prepare_cached(sql)?.execute(params![key, pin.message_id.to_string(), pin.pinned])?;
+    }
     put_tool_call(db, key, record)
 }
 
@@ -268,11 +272,13 @@ fn put_message(db: &Connection, key: i64, message: &Message) -> rusqlite::Result
     };
     let plain = message.content.iter().all(|part| matches!(part, Part::Text { .. }));
     let parts = (!plain).then(|| parts_json(&message.content));
-    // The result of a call that no longer counts does not count either.
+    // The result of a call that no longer counts does not count either, and a call has one pin with its result.
     db.prepare_cached(
-        "INSERT INTO messages (session, seq, id, run_id, role, content, cut, parts, created_at, superseded)
+        "INSERT INTO messages (session, seq, id, run_id, role, content, cut, parts, created_at, superseded, pinned)
          VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ifnull(
            (SELECT m.superseded FROM tool_calls AS t JOIN messages AS m ON m.session = t.session AND m.seq = t.seq
+            WHERE t.session = ?1 AND t.id = ?3), 0), ifnull(
+           (SELECT m.pinned FROM tool_calls AS t JOIN messages AS m ON m.session = t.session AND m.seq = t.seq
             WHERE t.session = ?1 AND t.id = ?3), 0))",
     )?
     .execute(params![

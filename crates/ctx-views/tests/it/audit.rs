@@ -222,6 +222,8 @@ fn every_event_has_its_data_and_its_row_in_the_docs() {
         Step::Shorten { messages: 0, summary: None, proposed: true },
         Step::Reject,
         Step::Unbind,
+        Step::Pin { at: 0, pinned: true },
+        Step::Pin { at: 0, pinned: false },
         Step::End,
     ]);
     let of_session = life.commits.iter().flat_map(|commit| events(&life.session, commit));

@@ -484,8 +484,12 @@ proptest! {
             prop_assert_eq!((&item.flag, &item.notes), (&known.flag, &known.notes));
         }
         let expected = counting(life);
+        let pinned: Vec<Ulid> = life.session.ledger.pinned().collect();
         for message in messages(&db, life) {
             prop_assert_eq!(message.is_superseded, !expected.contains(&(message.id, message.seq)));
+            if !message.is_superseded {
+                prop_assert_eq!(message.is_pinned, pinned.contains(&message.id));
+            }
         }
         let mut runs = db.ask(|q| q.runs(id, None, usize::MAX - 1)).unwrap().items;
         runs.reverse();

@@ -126,6 +126,11 @@ pub enum Step {
     },
     Bind,
     Unbind,
+    /// A message that counts, from the oldest.
+    Pin {
+        at: usize,
+        pinned: bool,
+    },
     Fail,
     End,
 }
@@ -199,6 +204,7 @@ fn controls() -> impl Strategy<Value = Step> {
         1 => (0u8..3).prop_map(|how| Step::Answer { how }),
         1 => Just(Step::Bind),
         1 => Just(Step::Unbind),
+        3 => (0usize..6, prop::bool::weighted(0.7)).prop_map(|(at, pinned)| Step::Pin { at, pinned }),
     ]
 }
 
@@ -381,7 +387,8 @@ impl Life {
             | Step::Ask
             | Step::Answer { .. }
             | Step::Bind
-            | Step::Unbind => None,
+            | Step::Unbind
+            | Step::Pin { .. } => None,
         }
     }
 
@@ -459,6 +466,10 @@ impl Life {
             }
             Step::Bind => Some(Command::Bind { issue: IssueId(self.ids.next(self.now)), by }),
             Step::Unbind => Some(Command::Unbind { by }),
+            Step::Pin { at, pinned } => {
+                let message = session.ledger.counting().nth(at)?.id;
+                Some(Command::Pin { message, pinned, by })
+            }
             _ => None,
         }
     }

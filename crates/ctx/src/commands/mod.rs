@@ -23,6 +23,7 @@ pub mod ls;
 pub mod mcp;
 pub mod open;
 pub mod pause;
+pub mod pin;
 pub mod project;
 pub mod prompt;
 pub mod purge;

@@ -94,8 +94,8 @@ impl Report for Told {
             let step = self.0.step().await.map_err(stopped)?;
             // Whoever prepared a run is the one who works on it.
             let prepared = step.prepared.handle.downcast::<AgentPrepared>().map_err(|_| Stopped)?;
-            let (steps, todos) = (step.steps, step.todos);
-            Ok(Step { messages: step.messages, pending: step.pending, prepared, steps, todos })
+            let (steps, todos, pinned) = (step.steps, step.todos, step.pinned);
+            Ok(Step { messages: step.messages, pending: step.pending, prepared, steps, todos, pinned })
         })
     }
 
@@ -109,6 +109,10 @@ impl Report for Told {
 
     fn issue(&self, act: IssueAct) -> BoxFuture<'_, Result<Result<String, Refusal>, Stopped>> {
         Box::pin(async move { self.0.issue(act).await.map_err(stopped) })
+    }
+
+    fn output(&self, call: CallId) -> BoxFuture<'_, Result<Result<String, Refusal>, Stopped>> {
+        Box::pin(async move { self.0.output(call).await.map_err(stopped) })
     }
 
     fn pack(&self, json: Vec<u8>) -> BoxFuture<'_, Result<(), Stopped>> {

@@ -152,14 +152,15 @@ impl Model {
         if !self.is_worked_on() || self.state() == StateName::Paused {
             return NoChange;
         }
-        let gone = self.picked(pick);
+        let mut gone = self.picked(pick);
         if self.takes_the_last_exchange(&gone) || (summary && gone.is_empty()) {
             return Refused(Code::Einval);
         }
         if self.compactions.len() - self.aggregated >= COMPACTIONS {
             self.aggregated += AGGREGATED;
         }
-        let summary = summary.then_some("short");
+        gone.retain(|name| !self.pins.contains(name));
+        let summary = (summary && !gone.is_empty()).then_some("short");
         let (by_hand, since) = (self.is_compaction, self.checkpoints.len());
         let (state, flag, rolled_back) = ("proposed", "none", false);
         self.compactions.push(Compaction { gone, summary, state, flag, rolled_back, since, by_hand });
@@ -218,15 +219,21 @@ impl Model {
         full: bool,
     ) -> Expected {
         let by_hand = self.compactions[at].by_hand;
-        let gone = edited.as_ref().unwrap_or(&self.compactions[at].gone);
+        if edited.as_ref().is_some_and(|names| names.iter().any(|name| self.pins.contains(name))) {
+            return Refused(Code::Einval);
+        }
+        // What was pinned since it was proposed stays.
+        let mut proposed = self.compactions[at].gone.clone();
+        proposed.retain(|name| !self.pins.contains(name));
+        let gone = edited.unwrap_or(proposed);
         let says_something = summary.is_some_and(|text| !text.is_empty());
-        if self.takes_the_last_exchange(gone) || (gone.is_empty() && says_something) {
+        if self.takes_the_last_exchange(&gone) || (gone.is_empty() && says_something) {
             return Refused(Code::Einval);
         }
         if full && !by_hand {
             return Refused(Code::Ebusy);
         }
-        self.take_effect(at, edited, summary);
+        self.take_effect(at, Some(gone), summary);
         let paused = self.paused.expect("it waits at a checkpoint");
         self.leave(paused);
         self.state = Some(StateName::Idle);

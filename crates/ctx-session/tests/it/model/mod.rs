@@ -36,6 +36,8 @@ pub struct Model {
     pub bound: Option<u8>,
     /// The messages that count, in the order in which a model is shown them.
     pub talk: Vec<String>,
+    /// Those of them that no compaction takes, and maybe some that do not count any more.
+    pub pins: Vec<String>,
     pub checkpoints: Vec<Checkpoint>,
     pub paused: Option<usize>,
     pub compactions: Vec<Compaction>,
@@ -191,9 +193,12 @@ impl Model {
             Op::Flag { back, flag } => self.flag(*back, flag),
             Op::Ask { back } => self.ask(*back),
             Op::Answer { back, how } => self.answer(*back, how),
-            Op::Bind(_) | Op::Unbind | Op::SetModel(_) if self.is_over() => Refused(Code::Eshutdown),
+            Op::Bind(_) | Op::Unbind | Op::Pin { .. } | Op::SetModel(_) if self.is_over() => {
+                Refused(Code::Eshutdown)
+            }
             Op::Bind(issue) => self.bind(Some(*issue)),
             Op::Unbind => self.bind(None),
+            Op::Pin { back, on } => self.pin(*back, *on),
             // Whether the model changes is left to the tests of settings.
             Op::Rename(_) | Op::SetModel(_) => Written,
             Op::Attach { connection, takeover } => self.attach(*connection, *takeover),
@@ -321,6 +326,20 @@ impl Model {
             StateName::Paused if self.is_current(run) => self.settle("cancelled", partial, StateName::Idle),
             _ => NoChange,
         }
+    }
+
+    pub fn from_newest(&self, back: usize) -> Option<&str> {
+        self.talk.iter().rev().nth(back).map(String::as_str)
+    }
+
+    fn pin(&mut self, back: usize, on: bool) -> Expected {
+        let Some(name) = self.from_newest(back).map(str::to_owned) else { return Refused(Code::Enoent) };
+        let was = self.pins.contains(&name);
+        self.pins.retain(|pin| *pin != name);
+        if on {
+            self.pins.push(name);
+        }
+        if was == on { NoChange } else { Written }
     }
 
     fn bind(&mut self, issue: Option<u8>) -> Expected {

@@ -38,6 +38,7 @@ pub struct MessageItem {
     pub parts: Option<Vec<Part>>,
     pub time: Timestamp,
     pub is_superseded: bool,
+    pub is_pinned: bool,
 }
 
 /// A run as the index has it.
@@ -99,7 +100,7 @@ impl Queries<'_> {
         }
         let backwards = query.before.is_some() && query.since.is_none();
         let sql = format!(
-            "SELECT seq, id, run_id, role, content, cut, parts, created_at, superseded FROM messages
+            "SELECT seq, id, run_id, role, content, cut, parts, created_at, superseded, pinned FROM messages
              WHERE {} ORDER BY seq {} LIMIT {}",
             conditions.join(" AND "),
             if backwards { "DESC" } else { "ASC" },
@@ -171,6 +172,7 @@ fn message(row: &Row<'_>) -> rusqlite::Result<MessageItem> {
         parts: row.get::<_, Option<String>>(6)?.and_then(|text| serde_json::from_str(&text).ok()),
         time: time_of(row.get(7)?),
         is_superseded: row.get(8)?,
+        is_pinned: row.get(9)?,
     })
 }
 

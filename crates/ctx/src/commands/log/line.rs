@@ -102,6 +102,7 @@ fn describe(body: &Body, paint: Paint) -> String {
         | Body::ApprovalRequested(_)
         | Body::ApprovalSettled(_)
         | Body::Bound(_)
+        | Body::MessagePinned(_)
         | Body::Unbound(_) => describe_control(body, paint).unwrap_or_default(),
         Body::SessionFailed(failure) => {
             let what = format!("session failed: {} {}", failure.code, failure.reason);
@@ -173,6 +174,9 @@ fn describe_control(body: &Body, paint: Paint) -> Option<String> {
         Body::ApprovalSettled(end) => format!("approval {}: {}", end.approval_id, end.outcome.as_str()),
         Body::Bound(bound) => format!("bound to issue {}", bound.issue_id),
         Body::Unbound(bound) => format!("unbound from issue {}", bound.issue_id),
+        Body::MessagePinned(pin) => {
+            format!("message {} {}", pin.message_id, if pin.pinned { "pinned" } else { "unpinned" })
+        }
         _ => return None,
     };
     Some(line)

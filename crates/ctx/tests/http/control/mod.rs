@@ -9,6 +9,7 @@ mod kill;
 mod kill_issues;
 mod kill_runs;
 mod mends;
+mod pins;
 mod project;
 mod proposals;
 mod races;

@@ -1,0 +1,64 @@
+//! `ctx pin`: a message that no compaction takes.
+
+use ctx_api::http::{List, Message, Pin};
+use ctx_session::{Code, Ulid};
+
+use crate::client::Api;
+use crate::failure::Failure;
+use crate::root::Root;
+use crate::{output, sessions};
+
+/// Pin a message: no compaction takes it
+///
+/// However full the model's window becomes, a pinned message stays in the conversation; a tool call is pinned with its
+/// result. A rollback to before a message takes it out all the same.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  ctx history coder --json        which messages there are, with their ids
+  ctx pin coder 01K9Y3R6K2QW1B7E0S4N8M5T2A
+  ctx pin coder 01K9Y3R6K2QW1B7E0S4N8M5T2A --off")]
+pub struct Args {
+    /// agent/name, an id or the beginning of one; an agent alone means its current session
+    #[arg(value_name = "SESSION")]
+    session: String,
+    /// A message's id, or the beginning of one of the newest thousand
+    #[arg(value_name = "MESSAGE")]
+    message: String,
+    /// Take the pin back
+    #[arg(long)]
+    off: bool,
+}
+
+pub fn run(args: Args, root: &Root) -> Result<(), Failure> {
+    let id = sessions::find_id(root, &args.session)?;
+    let api = Api::new(root);
+    let message = match args.message.parse::<Ulid>() {
+        Ok(message) => message,
+        Err(_) => find(&api, &format!("/sessions/{id}/messages?limit=1000&superseded=false"), &args.message)?,
+    };
+    let path = format!("/sessions/{id}/messages/{message}/pin");
+    if args.off {
+        api.delete(&path)?;
+        output::say(format_args!("{message} is not pinned"));
+    } else {
+        let _: Pin = api.put(&path, &serde_json::json!({}))?;
+        output::say(format_args!("{message} is pinned; no compaction takes it"));
+    }
+    Ok(())
+}
+
+fn find(api: &Api, path: &str, word: &str) -> Result<Ulid, Failure> {
+    let list: List<Message> = api.get(path)?;
+    let word = word.to_uppercase();
+    let mut found: Vec<Ulid> =
+        list.items.iter().map(|message| message.id).filter(|id| id.to_string().starts_with(&word)).collect();
+    found.dedup();
+    match found.as_slice() {
+        [one] => Ok(*one),
+        [] => Err(Failure::new(Code::Enoent, format!("no message begins with {word}"))
+            .hint("`ctx history SESSION --json` shows their ids")),
+        [..] => Err(Failure::new(Code::Einval, format!("several messages begin with {word}"))
+            .hint("write more of its id")),
+    }
+}
