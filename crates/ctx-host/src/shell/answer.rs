@@ -14,6 +14,8 @@ pub(super) struct Shown {
     /// Whether a budget was asked for.
     pub asked: bool,
     pub restarted: bool,
+    /// The command kept its shell from telling its end.
+    pub broke_frame: bool,
     pub timeout: Duration,
     pub duration: Duration,
 }
@@ -32,6 +34,13 @@ pub(super) fn hint(
             "the command was stopped after {secs} seconds: give a larger timeout_secs, or run it in the \
              background with its output in a file"
         ));
+    }
+    if shown.broke_frame {
+        hints.push(
+            "the command left a shell that cannot run another: options such as `set -n`, limits on open files, \
+             or a function that is named `builtin` or `command` do that"
+                .to_owned(),
+        );
     }
     if shown.restarted {
         hints.push(

@@ -3,21 +3,26 @@
 //! Nothing here talks to a process: it turns a command into the bytes to send, and the shell's report into
 //! what it says. The rules that the texts below keep, and that the behaviour tests hold them to:
 //!
-//! - The command runs by `eval` at the top level, inside a group whose redirections give it fresh
-//!   descriptors 0 to 2; whatever it does to them ends with the group.
-//! - Copies of the original streams sit on descriptors a script does not meet (bash 241 and 242; a POSIX
-//!   shell may only have single digits, so 6 and 7).
+//! - The command runs by `eval` at the top level with fresh descriptors 0 to 2, whatever the one before did to
+//!   its own. They are opened by name each time, so that the frame keeps no descriptor that a script could
+//!   use or close. (A POSIX shell reads its commands from descriptor 0, so there a group's redirections put
+//!   them back; what the shell keeps for that has numbers that its scripts cannot name.)
 //! - Every word of the frame is quoted or goes through `builtin` or `command`: aliases and functions of the
-//!   same name do not reach it. It leaves no variable and no function behind.
-//! - Tracing (`set -x`, `set -v`) and the traps ERR and DEBUG are put aside before the report and put back
-//!   inside the next `eval`; they never see the frame, but for four DEBUG runs whose output goes to /dev/null.
+//!   same name do not reach it. A command sees no variable and no function of it.
+//! - Tracing (`set -x`, `set -v`), history and the traps ERR and DEBUG are put aside before the report and put
+//!   back inside the next `eval`; they never see the frame, but for a few DEBUG runs whose output goes to
+//!   /dev/null. A trace with a descriptor of its own is led to stderr while it is switched off.
 //! - A trap on a signal that nothing else uses stops a command without losing the shell. It acts only while a
-//!   command runs: between commands the shell's stdin is its command pipe, and then it does nothing.
+//!   command runs, which is while `__ctx` is not set.
+//! - `$?` begins as what the command before left.
 //! - bash reads its script one byte per system call, so the frame proper is read in bulk (`read -N`), and it
 //!   is written in ASCII so that characters and bytes count alike. A long command is read as it is, in the C
 //!   locale, because bash takes longer to unquote it than to run it.
+//! - A shell that cannot open its streams any more exits, and so one is made anew at once.
 
-use std::path::Path;
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
 
 use super::scan::Nonce;
 
@@ -48,6 +53,19 @@ pub struct Framed<'a> {
     /// Both streams into stdout, in the order of arrival.
     pub merge: bool,
     pub habits: &'a Habits,
+    /// What `$?` is at first: the exit code of the command before.
+    pub status: i32,
+    pub pipes: &'a Pipes,
+}
+
+/// The names under which an interpreter opens its three streams.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Pipes {
+    /// Where it reads its commands from.
+    pub commands: PathBuf,
+    /// What its commands print into.
+    pub stdout: PathBuf,
+    pub stderr: PathBuf,
 }
 
 /// What a command may switch on that would otherwise act on the frame: put aside between commands.
@@ -55,6 +73,10 @@ pub struct Framed<'a> {
 pub struct Habits {
     /// Option letters for `set -`.
     options: String,
+    /// Whether bash remembers lines.
+    history: bool,
+    /// The descriptor that bash traces into, where that is not stderr.
+    trace: Option<u32>,
     /// The quoted actions of bash's ERR and DEBUG traps.
     err_trap: Option<String>,
     debug_trap: Option<String>,
@@ -64,7 +86,8 @@ pub struct Habits {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Answer {
     pub exit_code: i32,
-    pub cwd: String,
+    /// What the shell holds for its directory: its variable, which a script can set to anything.
+    pub cwd: PathBuf,
 }
 
 /// What the shell says of itself behind that, for the next command and for a restart.
@@ -75,10 +98,30 @@ pub struct Report {
     pub exports: Vec<u8>,
 }
 
-const BASH_STOP: &str = r#"[[ -p /dev/stdin ]]||{ { \builtin set +x;} 2>/dev/null;\builtin shopt -s extdebug;\builtin trap 'case $BASH_COMMAND in(*\\36%s*)\builtin trap - DEBUG;\builtin shopt -u extdebug;;(*)\builtin break 9999 2>/dev/null;! \builtin :;;esac' DEBUG;}"#;
+/// Behind the name of a file to redirect to: nothing, but a trace with a descriptor of its own goes to stderr from
+/// here on. Expanding a redirection is the one thing that a trace does not show.
+macro_rules! trace_to_stderr {
+    () => {
+        r#""${BASH_XTRACEFD:+${-:(__ctx_x=${__ctx_x-BASH_XTRACEFD},BASH_XTRACEFD=2,0):0}}""#
+    };
+}
+
+/// Skips one command after another, up to the frame's own.
+macro_rules! skip {
+    () => {
+        r#"case $BASH_COMMAND in(__ctx=*)\builtin trap - DEBUG;\builtin shopt -u extdebug;;(*)\builtin break 9999 2>/dev/null;! \builtin :;;esac"#
+    };
+}
+
+const BASH_STOP: &str = concat!(
+    r#"{ [[ ${__ctx+x} ]]||{ __ctx_o=$-;\builtin set +exv;\builtin shopt -s extdebug;\builtin trap '"#,
+    skip!(),
+    r#"' DEBUG;};} 2>/dev/null"#,
+    trace_to_stderr!()
+);
 
 const POSIX_STOP: &str =
-    r#"\command test -p /dev/stdin||{ { \command set +xv;} 2>/dev/null;\command exec 2>/dev/null;${9999?};}"#;
+    r#"{ case ${__ctx+x} in(x);;(*)__ctx_o=$-;\command set +exv;${9999?};;esac;} 2>/dev/null"#;
 
 impl Dialect {
     /// The first lines a new shell gets.
@@ -87,15 +130,38 @@ impl Dialect {
         match self {
             Dialect::Bash => {
                 let stop = quote(BASH_STOP);
-                format!("BASH_ARGV0=bash;\\exec 241>&1 242>&2;\\builtin trap {stop} {signal}\n")
+                format!("__ctx= BASH_ARGV0=bash;\\builtin trap {stop} {signal}\n")
             }
-            Dialect::Posix => format!("\\exec 6>&1 7>&2;\\trap {} {signal}\n", quote(POSIX_STOP)),
+            Dialect::Posix => format!("__ctx=;\\trap {} {signal}\n", quote(POSIX_STOP)),
         }
     }
 
     /// Whether the shell runs a command of this length faster from a file: a POSIX shell has no bulk read.
     pub fn wants_file(self, command: &str) -> bool {
         self == Dialect::Posix && command.len() > QUOTED_BYTES_MAX
+    }
+
+    /// Takes out of what a stopped command printed what `set -v` has shown of the stop.
+    pub fn without_stop(self, stderr: String) -> String {
+        match self {
+            Dialect::Bash if stderr.contains(BASH_STOP) => {
+                [BASH_STOP, skip!()].iter().fold(stderr, |text, own| {
+                    text.replace(
+                        &format!(
+                            "{own}
+"
+                        ),
+                        "",
+                    )
+                })
+            }
+            Dialect::Bash | Dialect::Posix => stderr,
+        }
+    }
+
+    /// The command that runs a file in the shell itself.
+    pub fn source(self, file: &Path) -> String {
+        format!("\\command . {}", path_word(file, quote))
     }
 
     /// The bytes that run a command.
@@ -110,22 +176,29 @@ impl Dialect {
 
 fn bash_frame(framed: &Framed<'_>) -> String {
     let nonce = framed.nonce.as_str();
-    let habits = framed.habits.before();
+    let before = framed.before();
     let long = framed.command.len() > QUOTED_BYTES_MAX;
     let body = if long {
-        format!("{}\"$__ctx_long\"", ansi_quote(&format!("\\builtin unset -v __ctx_long;{habits}")))
+        format!("{}\"$__ctx_long\"", ansi_quote(&format!("\\builtin unset -v __ctx_long;{before}")))
     } else {
-        ansi_quote(&format!("{habits}{}", framed.command))
+        ansi_quote(&format!("{before}{}", framed.command))
     };
-    let stdin = stdin_word(framed.stdin, ansi_quote);
-    let stderr = if framed.merge { "241" } else { "242" };
+    let Pipes { commands, stdout, stderr } = framed.pipes;
+    let stdin = framed.stdin.map_or_else(|| "/dev/null".to_owned(), |path| path_word(path, ansi_quote));
+    let merge = if framed.merge { " 2>&1" } else { "" };
+    let [commands, out, err] = [commands, stdout, stderr].map(|path| path_word(path, ansi_quote));
+    let trace = trace_to_stderr!();
+    // The `:` is for `$_`, which would be the frame's word otherwise.
     let text = format!(
-        "\\builtin unset -v __ctx;\
-         \\builtin printf '\\36%sS' {nonce} >&2;\\builtin printf '\\36%sS' {nonce};\
-         {{ \\builtin eval {body};}}<{stdin} >&241 2>&{stderr};\
-         {{ \\builtin printf '\\36%sE%s\\0%s\\0%s\\0' {nonce} \"$?\" \"$-\" \"${{PWD-}}\" >&241;\
-         \\builtin set +xv;\\builtin trap -p ERR DEBUG >&241;\\builtin trap - ERR DEBUG;}}>/dev/null 2>&1;\
-         \\builtin printf '\\36%sE' {nonce} >&2;\\builtin unset -v __ctx_long;\
+        "\\builtin printf '\\36%sS' {nonce} >&2;\\builtin printf '\\36%sS' {nonce};\
+         \\command exec <{stdin}{merge}||\\builtin exit 1;\\builtin unset -v __ctx;\\builtin :;\\builtin eval {body};\
+         {{ __ctx=$? __ctx_o=${{__ctx_o-$-}};\\builtin set +xv;\
+         [[ ${{__ctx_x-}} ]]&&BASH_XTRACEFD=$__ctx_x;\
+         \\builtin printf '\\36%sE%s\\0%s %s %s\\0%s\\0' {nonce} \"$__ctx\" \"$__ctx_o\" \
+         \"${{BASH_XTRACEFD-}}\" \"$SHELLOPTS\" \"${{PWD-}}\" >{out};\\builtin set +o history;\
+         \\builtin trap -p ERR DEBUG >{out};\\builtin trap - ERR DEBUG;}}>/dev/null 2>/dev/null{trace};\
+         \\command exec <{commands} >{out} 2>{err}||\\builtin exit \"${{__ctx-1}}\";\
+         \\builtin printf '\\36%sE' {nonce} >&2;\\builtin unset -v __ctx_long __ctx_o __ctx_x;\
          \\builtin printf '\\0';\\builtin export -p;\\builtin printf '\\36%s.' {nonce}"
     );
     // The expansion in the redirection sets bash's line counter back: a redirection is the one place where
@@ -145,28 +218,53 @@ fn bash_frame(framed: &Framed<'_>) -> String {
 fn posix_frame(framed: &Framed<'_>) -> String {
     let nonce = framed.nonce.as_str();
     let command = match framed.file {
-        Some(file) => format!("\\command . {}", quote(&file.to_string_lossy())),
+        Some(file) => Dialect::Posix.source(file),
         None => framed.command.to_owned(),
     };
-    let body = quote(&format!("{}{command}", framed.habits.before()));
-    let stdin = stdin_word(framed.stdin, quote);
-    let stderr = if framed.merge { "6" } else { "7" };
-    // `command eval`: a syntax error or a stop ends the command, not the shell.
+    let body = quote(&format!("{}{command}", framed.before()));
+    let stdin = framed.stdin.map_or_else(|| "/dev/null".to_owned(), |path| path_word(path, quote));
+    let out = path_word(&framed.pipes.stdout, quote);
+    let err = if framed.merge { "&1".to_owned() } else { path_word(&framed.pipes.stderr, quote) };
+    // `command eval`: a syntax error or a stop ends the command, not the shell. Where `__ctx` is still set behind
+    // it, the streams could not be opened and nothing was run.
     format!(
         "\\command printf '\\36%sS' {nonce} >&2;\\command printf '\\36%sS' {nonce};\
-         {{ \\command eval {body};}}<{stdin} >&6 2>&{stderr};\
-         {{ \\command printf '\\36%sE%s\\0%s\\0%s\\0' {nonce} \"$?\" \"$-\" \"${{PWD-}}\" >&6;\
-         \\command set +xv;}} 2>/dev/null;\
-         \\command printf '\\36%sE' {nonce} >&2;\
+         {{ \\command unset -v __ctx;\\command eval {body};}}<{stdin} >{out} 2>{err};\
+         {{ __ctx=${{__ctx+lost}}$? __ctx_o=${{__ctx_o-$-}};\\command set +xv;\
+         case $__ctx in(lost*)\\command exit 1;;esac;\
+         \\command printf '\\36%sE%s\\0%s\\0%s\\0' {nonce} \"$__ctx\" \"$__ctx_o\" \"${{PWD-}}\";}} 2>/dev/null\
+         ||\\command exit \"${{__ctx-1}}\";\
+         \\command printf '\\36%sE' {nonce} >&2;\\command unset -v __ctx_o;\
          \\command printf '\\0';\\command export -p;\\command printf '\\36%s.' {nonce}\n"
     )
 }
 
-fn stdin_word(stdin: Option<&Path>, quote: fn(&str) -> String) -> String {
-    stdin.map_or_else(|| "/dev/null".to_owned(), |path| quote(&path.to_string_lossy()))
+fn path_word(path: &Path, quote: fn(&str) -> String) -> String {
+    quote(&path.to_string_lossy())
+}
+
+impl Framed<'_> {
+    /// What stands before the command on its first line.
+    fn before(&self) -> String {
+        let mut text = self.habits.before();
+        let hidden = self.habits.trace.map(|trace| format!(" {trace}>/dev/null")).unwrap_or_default();
+        // Neither of them is a failure to `set -e` and to an ERR trap.
+        match self.status {
+            0 => {}
+            1 => text.push_str(&format!("{{ ! \\command :;}} >/dev/null 2>&1{hidden};")),
+            status => text
+                .push_str(&format!("{{ (\\command exit {status})&&\\command :;}} >/dev/null 2>&1{hidden};")),
+        }
+        text
+    }
 }
 
 impl Habits {
+    /// After a stop, which uses the DEBUG trap for itself: the one that held before the command holds again.
+    pub fn with_debug_trap_of(self, before: Habits) -> Habits {
+        Habits { debug_trap: before.debug_trap, ..self }
+    }
+
     /// What switches them on again, to stand on the command's first line. In this order none of them sees
     /// the others being switched on.
     fn before(&self) -> String {
@@ -174,8 +272,11 @@ impl Habits {
         if let Some(action) = &self.err_trap {
             text.push_str(&format!("\\builtin trap -- {action} ERR;"));
         }
+        if self.history {
+            text.push_str("\\command set -o history;");
+        }
         if !self.options.is_empty() {
-            text.push_str(&format!("set -{};", self.options));
+            text.push_str(&format!("\\command set -{};", self.options));
         }
         if let Some(action) = &self.debug_trap {
             text.push_str(&format!("{{ \\builtin trap -- {action} DEBUG;}} 2>/dev/null;"));
@@ -183,9 +284,15 @@ impl Habits {
         text
     }
 
+    /// From the option letters, bash's descriptor for traces and its names of options, and the traps.
     fn read(options: &str, traps: &str) -> Habits {
-        let options = options.chars().filter(|letter| "xv".contains(*letter)).collect();
-        let mut habits = Habits { options, ..Habits::default() };
+        let mut words = options.splitn(3, ' ');
+        let letters = words.next().unwrap_or_default();
+        let trace = words.next().and_then(|descriptor| descriptor.parse().ok());
+        let history = words.next().is_some_and(|names| names.split(':').any(|name| name == "history"));
+        // A command is stopped without `set -e`, which holds again afterwards.
+        let options = letters.chars().filter(|letter| "exv".contains(*letter)).collect();
+        let mut habits = Habits { options, history, trace, ..Habits::default() };
         let mut rest = traps;
         // Anything that is not exactly what `trap -p` prints is never given back to a shell.
         while let Some((action, after)) = rest.strip_prefix("trap -- ").and_then(quoted_word) {
@@ -223,7 +330,7 @@ impl Answer {
     pub fn parse(bytes: &[u8]) -> Option<Answer> {
         let [exit_code, _, cwd, _] = fields(bytes)?;
         let exit_code = std::str::from_utf8(exit_code).ok()?.parse().ok()?;
-        Some(Answer { exit_code, cwd: String::from_utf8_lossy(cwd).into_owned() })
+        Some(Answer { exit_code, cwd: PathBuf::from(OsStr::from_bytes(cwd)) })
     }
 }
 
@@ -280,6 +387,10 @@ mod tests {
     fn a_frame_for_bash_counts_the_bytes_it_sends() {
         let nonce = Nonce::new(7);
         let habits = Habits::default();
+        let pipes =
+            Pipes {
+                commands: "/run/ü/in".into(), stdout: "/run/ü/out".into(), stderr: "/run/ü/err".into()
+            };
         let framed = Framed {
             nonce: &nonce,
             command: "echo 'grüße'\n",
@@ -287,6 +398,8 @@ mod tests {
             stdin: None,
             merge: false,
             habits: &habits,
+            status: 3,
+            pipes: &pipes,
         };
         let frame = String::from_utf8(Dialect::Bash.frame(&framed)).unwrap();
         let (first, text) = frame.split_once('\n').unwrap();
@@ -298,14 +411,14 @@ mod tests {
     #[test]
     fn a_report_is_read_and_a_spoilt_one_refused() {
         let traps = "trap -- 'echo \"it'\\''s\"' DEBUG\ntrap -- 'echo\nE' ERR\n";
-        let bytes = format!("3\0hxBs\0/srv/app\0{traps}\0declare -x A=\"1\"\n");
-        let answer = Answer { exit_code: 3, cwd: "/srv/app".to_owned() };
+        let bytes = format!("3\0hxBs 9 braceexpand:history:xtrace\0/srv/app\0{traps}\0declare -x A=\"1\"\n");
+        let answer = Answer { exit_code: 3, cwd: "/srv/app".into() };
         assert_eq!(Answer::parse(bytes.as_bytes()), Some(answer.clone()));
         assert_eq!(Answer::parse(b"3\0hxBs\0/srv/app\0"), Some(answer), "the rest may come later");
         let report = Report::parse(bytes.as_bytes()).unwrap();
         assert_eq!(
             report.habits.before(),
-            "\\builtin trap -- 'echo\nE' ERR;set -x;{ \\builtin trap -- 'echo \"it'\\''s\"' DEBUG;} 2>/dev/null;"
+            "\\builtin trap -- 'echo\nE' ERR;\\command set -o history;\\command set -x;{ \\builtin trap -- 'echo \"it'\\''s\"' DEBUG;} 2>/dev/null;"
         );
         assert_eq!(report.exports, b"declare -x A=\"1\"\n");
         for spoilt in [&b"hello\0\0\0\0"[..], b"0\0h", b"0\0h\0/"] {

@@ -111,6 +111,10 @@ pub(super) struct Driver {
     /// What is read into, for stdout and stderr.
     pub(super) buffers: (Vec<u8>, Vec<u8>),
     habits: Habits,
+    /// What `$?` is when the next command starts.
+    status: i32,
+    /// Where the interpreter is.
+    cwd: PathBuf,
     exports_text: Vec<u8>,
     exports: Vec<Export>,
     secrets: Arc<Secrets>,
@@ -139,6 +143,8 @@ impl Driver {
             cut_report: false,
             buffers: (vec![0; READ_BYTES_MIN], vec![0; READ_BYTES_MIN]),
             habits: Habits::default(),
+            status: 0,
+            cwd: place.cwd,
             exports_text: Vec::new(),
             exports: place.env,
             secrets,
@@ -248,7 +254,7 @@ impl Driver {
     ) -> Result<ExecResult, ShellError> {
         let mut restarted = false;
         self.settle().await?;
-        if let Some(code) = self.ended.take() {
+        if let Some(code) = self.ended.take().or_else(|| self.connection.has_ended()) {
             self.restart(code).await?;
             restarted = true;
         }
@@ -271,11 +277,21 @@ impl Driver {
         drop((stdin, file));
         let duration = started.elapsed();
         self.stopped(call, ended.stopped);
-        if let Some(code) = ended.exit {
-            self.restart(code).await?;
+        let broke_frame = ended.broke_frame;
+        let (mut lost, exit) = (None, ended.exit);
+        if let Some(code) = exit {
             restarted = true;
+            lost = self.restart(code).await.err();
         }
-        Ok(self.result(call, shown_command, ended, Shown { asked, restarted, timeout, duration }))
+        let shown = Shown { asked, restarted, broke_frame, timeout, duration };
+        let mut result = self.result(call, shown_command, ended, shown);
+        self.status = if exit.is_some() { 0 } else { result.exit_code };
+        if let Some(error) = lost {
+            // The command has ended and its answer is due; the next one meets the error.
+            self.ended = Some(result.exit_code);
+            result.hint = Some(format!("the shell could not be started anew: {error}"));
+        }
+        Ok(result)
     }
 
     /// Counts and records a command that starts.
@@ -302,7 +318,8 @@ impl Driver {
     ) -> Result<Ended, ShellError> {
         let nonce = Nonce::new(random_bits());
         let Framing { command, file, stdin, merge } = framing;
-        let framed = Framed { nonce: &nonce, command, file, stdin, merge, habits: &self.habits };
+        let (habits, status, pipes) = (&self.habits, self.status, self.connection.pipes());
+        let framed = Framed { nonce: &nonce, command, file, stdin, merge, habits, status, pipes };
         let frame = self.connection.dialect().frame(&framed);
         let lane = |stream, buffer: &mut Vec<u8>| {
             let output = OutputStream::new(Arc::clone(&self.secrets), plan);
@@ -333,8 +350,10 @@ impl Driver {
         self.late.0.push(if cut { &[] } else { &before });
         self.late.1.push(&ended.stderr.before.take());
         if let Some(answer) = &ended.answer {
-            if answer.cwd.starts_with('/') {
-                self.shared.status().cwd.clone_from(&answer.cwd);
+            let cwd = self.connection.cwd(&answer.cwd);
+            if cwd != self.cwd {
+                self.shared.status().cwd = cwd.to_string_lossy().into_owned();
+                self.cwd = cwd;
             }
             let (due, stopped) = (Instant::now() + SETTLE_AFTER, ended.stopped.is_some());
             let scanner = ended.stdout.scanner.take();
@@ -347,10 +366,8 @@ impl Driver {
     }
 
     pub(super) fn take_over(&mut self, report: Report, stopped: bool) {
-        if !stopped {
-            // A stop uses the DEBUG trap and the options for itself: what held before it holds again.
-            self.habits = report.habits;
-        }
+        let before = std::mem::take(&mut self.habits);
+        self.habits = if stopped { report.habits.with_debug_trap_of(before) } else { report.habits };
         if report.exports != self.exports_text
             && let Some(exports) = exports::parse(&report.exports)
         {
@@ -368,14 +385,19 @@ impl Driver {
 
     /// A new interpreter in the same place, with the variables exported as of the last completed command.
     async fn restart(&mut self, exit_code: i32) -> Result<(), ShellError> {
-        let cwd = nearest_dir(Path::new(&self.shared.status().cwd));
-        let place = Place { cwd, env: self.restart_env() };
+        let (env, large) = exports::that_fit(self.restart_env());
+        let place = Place { cwd: nearest_dir(&self.cwd), env };
         self.ended = None;
         self.habits = Habits::default();
+        self.status = 0;
         let lost =
             |error: ShellError| ShellError::Closed { id: self.shared.id.clone(), why: error.to_string() };
         self.streams = self.connection.start(&place).map_err(lost)?;
         self.handshake().await?;
+        if !large.is_empty() {
+            let script = self.put_scratch(&exports::script(&large))?;
+            self.run_quietly(&self.connection.dialect().source(script.path())).await?;
+        }
         let cwd = self.shared.status().cwd.clone();
         self.record(&ShellRecord::Restarted { exit_code, cwd });
         Ok(())
@@ -399,9 +421,14 @@ impl Driver {
         let setup = self.connection.dialect().setup();
         let written = self.streams.stdin.write_all(setup.as_bytes()).await;
         written.map_err(|error| self.closed(&RunError::Lost(error)))?;
+        self.run_quietly(":").await
+    }
+
+    /// Runs a command of our own, in a new interpreter.
+    async fn run_quietly(&mut self, command: &str) -> Result<(), ShellError> {
         let deadline = Instant::now() + HANDSHAKE_MAX;
         let nobody = std::pin::pin!(std::future::pending());
-        let ended = self.frame(Framing::of(":"), None, &Plan::default(), deadline, nobody).await?;
+        let ended = self.frame(Framing::of(command), None, &Plan::default(), deadline, nobody).await?;
         let (mut out, mut err) = (ended.stdout.after, ended.stderr.after);
         self.late.0.push(&out.take());
         self.late.1.push(&err.take());
@@ -432,7 +459,10 @@ impl Driver {
         };
         let timed_out = ended.stopped == Some(StopReason::TimedOut);
         let late_output = self.late_output();
-        let (stdout, stderr) = (ended.stdout.finished.kept, ended.stderr.finished.kept);
+        let (stdout, mut stderr) = (ended.stdout.finished.kept, ended.stderr.finished.kept);
+        if ended.stopped.is_some() {
+            stderr.text = self.connection.dialect().without_stop(stderr.text);
+        }
         let truncated = stdout.truncated || stderr.truncated;
         let hint = hint(&stdout.report, &stderr.report, ended.unkept.as_ref(), ended.stopped, shown);
         let report = BudgetReport { stdout: stdout.report, stderr: stderr.report };

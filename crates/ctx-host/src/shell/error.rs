@@ -29,6 +29,8 @@ pub enum ShellError {
     Closed { id: String, why: String },
     #[error("no shell could be started in {}: {source}", cwd.display())]
     Start { cwd: PathBuf, source: std::io::Error },
+    #[error("the shell {} is not a program that can be run: name another with --shell", path.display())]
+    NoProgram { path: PathBuf },
     #[error("neither bash nor sh was found in PATH: install bash")]
     NoInterpreter,
     #[error("the output could not be kept in {}: {source}", path.display())]
@@ -49,7 +51,9 @@ impl ShellError {
             ShellError::Denied { .. } => Code::Eacces,
             ShellError::TooMany { .. } | ShellError::Crowded { .. } => Code::Ebusy,
             ShellError::Closed { .. } => Code::Ehostdown,
-            ShellError::Start { .. } | ShellError::NoInterpreter => Code::Enoexec,
+            ShellError::Start { .. } | ShellError::NoProgram { .. } | ShellError::NoInterpreter => {
+                Code::Enoexec
+            }
             ShellError::Spool { source, .. } if source.kind() == std::io::ErrorKind::StorageFull => {
                 Code::Enospc
             }

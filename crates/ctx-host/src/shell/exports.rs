@@ -10,12 +10,47 @@ pub struct Export {
     pub value: Vec<u8>,
 }
 
+/// The variable that the frame holds between commands; `set -a` exports it.
+const FRAME_VARIABLE: &str = "__ctx";
+
+/// A larger variable keeps its program from starting: the kernel takes 128 KiB, and its name is a part of that.
+const VALUE_BYTES_MAX: usize = 64 << 10;
+/// The same for all of them together. The kernel takes 2 MiB where nobody has set a smaller stack.
+const ALL_BYTES_MAX: usize = 512 << 10;
+
+/// The variables that a new interpreter can be started with, and those that it must be told afterwards.
+pub fn that_fit(mut exports: Vec<Export>) -> (Vec<Export>, Vec<Export>) {
+    // The small ones first: they are what a shell cannot start without.
+    exports.sort_by_key(|export| export.value.len());
+    let mut bytes = 0;
+    exports.into_iter().partition(|export| {
+        bytes += export.name.len() + export.value.len() + 2;
+        export.value.len() <= VALUE_BYTES_MAX && bytes <= ALL_BYTES_MAX
+    })
+}
+
+/// A script that exports variables.
+pub fn script(exports: &[Export]) -> Vec<u8> {
+    let mut script = Vec::new();
+    for Export { name, value } in exports {
+        script.extend(format!("export {name}='").into_bytes());
+        for byte in value {
+            match byte {
+                b'\'' => script.extend(b"'\\''"),
+                byte => script.push(*byte),
+            }
+        }
+        script.extend(b"'\n");
+    }
+    script
+}
+
 /// The exported variables in a printed list, or `None` where it is not such a list.
 pub fn parse(printed: &[u8]) -> Option<Vec<Export>> {
     let mut reader = Reader { rest: printed };
     let mut exports = Vec::new();
     while !reader.rest.is_empty() {
-        if let Some(export) = reader.line()? {
+        if let Some(export) = reader.line()?.filter(|export| export.name != FRAME_VARIABLE) {
             exports.push(export);
         }
     }
@@ -175,6 +210,25 @@ mod tests {
     fn pairs(printed: &str) -> Option<Vec<(String, String)>> {
         let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
         Some(parse(printed.as_bytes())?.into_iter().map(|export| (export.name, text(export.value))).collect())
+    }
+
+    #[test]
+    fn what_is_too_large_for_a_start_is_told_afterwards_and_reads_the_same() {
+        let export = |name: &str, len| Export { name: name.to_owned(), value: vec![b'\''; len] };
+        let small = vec![export("A", 3), export("PATH", 100)];
+        assert_eq!(that_fit(small.clone()), (small, vec![]));
+        let (fit, large) = that_fit(vec![export("BIG", 200_000), export("SMALL", 9)]);
+        assert_eq!((fit, &large), (vec![export("SMALL", 9)], &vec![export("BIG", 200_000)]));
+        assert_eq!(parse_script(&script(&large)), large);
+        let many: Vec<Export> = (0..40).map(|n| export(&format!("V{n}"), 60_000)).collect();
+        let (fit, large) = that_fit(many);
+        assert_eq!((fit.len(), large.len()), (8, 32));
+    }
+
+    fn parse_script(script: &[u8]) -> Vec<Export> {
+        // `'\\''` is the one form that `export -p` does not use.
+        let text = String::from_utf8(script.to_vec()).unwrap().replace("'\\''", "'\"'\"'");
+        parse(text.as_bytes()).unwrap()
     }
 
     #[test]

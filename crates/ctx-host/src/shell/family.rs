@@ -3,12 +3,15 @@
 //! A process belongs to a shell by descent or by its mark. The mark is a value of the resource limit for
 //! real-time processor time, which no ordinary program uses: every child inherits it, through `setsid`,
 //! double forks, `env -i` and closed descriptors alike, and an unprivileged process cannot raise it again.
+//! It can be lowered, and is with every command: so a process also tells in which command its line left the
+//! shell, and what an earlier background job starts is not taken for a part of the present command.
 //! What runs in another process namespace is the cage's business, not this module's.
 
 use std::collections::{HashMap, HashSet};
 use std::fs;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::FileExt;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -20,11 +23,16 @@ use rustix::process::{
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct MarkPrefix(u64);
 
+/// How many commands of a shell are told apart. Those beyond are, by their time of birth.
+const COMMANDS_PER_SHELL: u64 = 1_000_000;
 /// How many shells one prefix can tell apart.
-const MARKS_PER_PREFIX: u64 = 1_000_000;
-/// The prefix has twelve digits, the mark eighteen.
-const PREFIX_MIN: u64 = 100_000_000_000;
-const PREFIX_MAX: u64 = 999_999_999_999;
+const SHELLS_PER_PREFIX: u64 = 100_000;
+const MARKS_PER_PREFIX: u64 = SHELLS_PER_PREFIX * COMMANDS_PER_SHELL;
+/// What follows the prefix in a mark.
+pub const MARK_DIGITS_BEHIND: usize = 11;
+/// The prefix has eight digits, the mark nineteen.
+const PREFIX_MIN: u64 = 10_000_000;
+const PREFIX_MAX: u64 = 99_999_999;
 
 impl MarkPrefix {
     /// A prefix from random bits, below what this process may set (a shell inside a shell is marked lower).
@@ -36,7 +44,7 @@ impl MarkPrefix {
 
     /// The mark of the n-th shell.
     pub fn mark(self, n: u64) -> Mark {
-        Mark(self.0 * MARKS_PER_PREFIX + n % MARKS_PER_PREFIX)
+        Mark(self.0 * MARKS_PER_PREFIX + n % SHELLS_PER_PREFIX * COMMANDS_PER_SHELL)
     }
 
     pub fn digits(self) -> String {
@@ -44,15 +52,21 @@ impl MarkPrefix {
     }
 }
 
-/// The mark of one shell's processes.
+/// The mark of one shell's processes: the lowest of the values that they carry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Mark(u64);
 
 impl Mark {
-    /// Marks a process; its children will carry the mark.
-    fn put_on(self, pid: Pid) -> rustix::io::Result<()> {
-        let limit = Rlimit { current: Some(self.0), maximum: Some(self.0) };
+    /// Marks a process as of the n-th command; its children will carry the mark.
+    fn put_on(self, pid: Pid, command: u64) -> rustix::io::Result<()> {
+        let value = self.0 + COMMANDS_PER_SHELL.saturating_sub(1 + command);
+        let limit = Rlimit { current: Some(value), maximum: Some(value) };
         prlimit(Some(pid), Resource::Rttime, limit).map(drop)
+    }
+
+    /// In which command a process of this shell left it.
+    fn command_of(self, value: u64) -> Option<u64> {
+        value.checked_sub(self.0).and_then(|rest| (COMMANDS_PER_SHELL - 1).checked_sub(rest))
     }
 }
 
@@ -112,23 +126,42 @@ impl Moment {
 }
 
 /// The processes of one shell.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug)]
 pub struct Family {
     mark: Mark,
     /// The shell itself.
     shell: Pid,
     /// When it started: its pid may be somebody else's later.
     started: u64,
+    /// The last command that was marked; 0 where the kernel refuses marks, which leaves descent.
+    command: AtomicU64,
+}
+
+/// A process of a shell, and the command in which its line left the shell, where its mark tells.
+#[derive(Debug, Clone, Copy)]
+struct Member {
+    process: Process,
+    command: Option<u64>,
 }
 
 impl Family {
-    /// The family of a shell that was just started: marks it. A kernel that refuses the mark leaves descent.
-    pub fn found(mark: Mark, shell: Pid) -> Family {
-        if let Err(error) = mark.put_on(shell) {
-            tracing::debug!(%error, "the shell could not be marked; its processes are found by descent alone");
-        }
+    /// The family of a shell that was just started: marks it as of its first command.
+    pub fn found(mark: Mark, shell: Pid, command: u64) -> Family {
         let started = read_process(shell.as_raw_nonzero().get()).map_or(0, |process| process.started);
-        Family { mark, shell, started }
+        let family = Family { mark, shell, started, command: AtomicU64::new(0) };
+        family.command_starts(command);
+        family
+    }
+
+    /// Marks what the shell starts from now on as parts of this command.
+    pub fn command_starts(&self, command: u64) {
+        match self.mark.put_on(self.shell, command) {
+            Ok(()) => self.command.store(command, Ordering::Relaxed),
+            Err(error) => {
+                tracing::debug!(%error, "the shell could not be marked; its processes are found by descent");
+                self.command.store(0, Ordering::Relaxed);
+            }
+        }
     }
 
     fn shell_process(&self) -> Option<Process> {
@@ -137,13 +170,16 @@ impl Family {
     }
 
     /// All living processes of the shell but the shell itself.
-    fn members(&self) -> Vec<Process> {
-        let all = processes();
+    fn members(&self) -> Vec<Member> {
+        let all: Vec<Member> = processes()
+            .into_iter()
+            .map(|process| Member { process, command: self.command_of(process.pid) })
+            .collect();
         let shell = self.shell.as_raw_nonzero().get();
         let mut family: HashSet<i32> = self.shell_process().map(|process| process.pid).into_iter().collect();
-        family.extend(all.iter().filter(|process| self.is_marked(process.pid)).map(|process| process.pid));
+        family.extend(all.iter().filter(|member| member.command.is_some()).map(|member| member.process.pid));
         let mut children: HashMap<i32, Vec<i32>> = HashMap::new();
-        for process in &all {
+        for Member { process, .. } in &all {
             children.entry(process.parent).or_default().push(process.pid);
         }
         let mut queue: Vec<i32> = family.iter().copied().collect();
@@ -151,27 +187,34 @@ impl Family {
             let born = children.get(&parent).map(Vec::as_slice).unwrap_or_default();
             queue.extend(born.iter().filter(|child| family.insert(**child)));
         }
-        let ours = |process: &Process| family.contains(&process.pid) && process.pid != shell && !process.dead;
+        let ours = |member: &Member| {
+            let Process { pid, dead, .. } = member.process;
+            family.contains(&pid) && pid != shell && !dead
+        };
         all.into_iter().filter(ours).collect()
     }
 
-    fn is_marked(&self, pid: i32) -> bool {
+    fn command_of(&self, pid: i32) -> Option<u64> {
         let limits = fs::read_to_string(format!("/proc/{pid}/limits")).unwrap_or_default();
-        limits
-            .lines()
-            .find_map(|line| line.strip_prefix("Max realtime timeout"))
-            .is_some_and(|rest| rest.split_whitespace().any(|word| word.parse() == Ok(self.mark.0)))
+        let rest = limits.lines().find_map(|line| line.strip_prefix("Max realtime timeout"))?;
+        rest.split_whitespace().find_map(|word| self.mark.command_of(word.parse().ok()?))
     }
 
-    /// Signals the processes that were born after a moment and waits, for as long as `patience`, until they
-    /// are gone. Returns how many are left.
-    pub fn signal_born_after(&self, moment: Moment, signal: Signal, patience: Duration) -> usize {
-        let born = self.members().into_iter().filter(|process| moment.is_before(process));
-        let held: Vec<OwnedFd> = born
+    /// Signals the processes of the present command, which began at this moment, and waits, for as long as
+    /// `patience`, until they are gone. Returns how many are left.
+    pub fn signal_command(&self, moment: Moment, signal: Signal, patience: Duration) -> usize {
+        let members = self.members();
+        let present = Present {
+            command: self.command.load(Ordering::Relaxed),
+            moment,
+            shell: self.shell.as_raw_nonzero().get(),
+        };
+        let held: Vec<OwnedFd> = present
+            .of(&members)
             .filter_map(|process| {
                 // A command substitution that dies of INT takes bash with it; TERM does not.
-                let gentle = signal == Signal::INT && self.is_substitution(&process);
-                send(&process, if gentle { Signal::TERM } else { signal })
+                let gentle = signal == Signal::INT && self.is_substitution(process);
+                send(process, if gentle { Signal::TERM } else { signal })
             })
             .collect();
         wait_gone(&held, patience)
@@ -214,7 +257,7 @@ impl Family {
     }
 
     fn with_shell(&self) -> Vec<Process> {
-        let mut found = self.members();
+        let mut found: Vec<Process> = self.members().into_iter().map(|member| member.process).collect();
         found.extend(self.shell_process());
         found
     }
@@ -224,6 +267,43 @@ impl Family {
         if let Some(process) = self.shell_process() {
             send(&process, signal);
         }
+    }
+}
+
+/// The command that runs, and how its processes are told from those of earlier ones.
+struct Present {
+    command: u64,
+    moment: Moment,
+    shell: i32,
+}
+
+impl Present {
+    fn of<'a>(&'a self, members: &'a [Member]) -> impl Iterator<Item = &'a Process> {
+        let by_pid: HashMap<i32, &Process> =
+            members.iter().map(|member| (member.process.pid, &member.process)).collect();
+        members
+            .iter()
+            .filter(move |member| match member.command {
+                Some(command) if (1..COMMANDS_PER_SHELL - 1).contains(&self.command) => {
+                    command == self.command
+                }
+                Some(_) | None => self.is_born_of_it(&member.process, &by_pid),
+            })
+            .map(|member| &member.process)
+    }
+
+    /// Without marks: it is younger than the command, and so is all that stands between it and the shell.
+    fn is_born_of_it(&self, process: &Process, by_pid: &HashMap<i32, &Process>) -> bool {
+        let mut next = Some(process);
+        // A line is no longer than there are processes; a pid that was given anew must not make it a ring.
+        for _ in 0..=by_pid.len() {
+            let Some(process) = next else { return true };
+            if !self.moment.is_before(process) {
+                return false;
+            }
+            next = by_pid.get(&process.parent).copied().filter(|parent| parent.pid != self.shell);
+        }
+        true
     }
 }
 
@@ -324,7 +404,39 @@ mod tests {
     #[test]
     fn marks_of_one_prefix_share_its_digits() {
         let prefix = MarkPrefix::new(u64::MAX / 3);
-        assert_eq!(prefix.digits().len(), 12);
-        assert!(prefix.mark(999).0.to_string().starts_with(&prefix.digits()));
+        assert_eq!(prefix.digits().len(), 8);
+        for mark in [prefix.mark(999).0, prefix.mark(999).0 + COMMANDS_PER_SHELL - 1] {
+            let mark = mark.to_string();
+            assert!(mark.starts_with(&prefix.digits()));
+            assert_eq!(mark.len(), prefix.digits().len() + MARK_DIGITS_BEHIND);
+        }
+    }
+
+    #[test]
+    fn a_mark_tells_the_command_and_no_other_shell_s() {
+        let prefix = MarkPrefix::new(5);
+        let mark = prefix.mark(7);
+        for command in [0, 1, 17, COMMANDS_PER_SHELL - 1] {
+            let value = mark.0 + COMMANDS_PER_SHELL - 1 - command;
+            assert_eq!(mark.command_of(value), Some(command));
+            assert_eq!(prefix.mark(6).command_of(value), None);
+            assert_eq!(prefix.mark(8).command_of(value), None);
+        }
+    }
+
+    #[test]
+    fn without_marks_what_an_earlier_job_starts_is_not_the_command_s() {
+        let process = |pid, parent, started| Process { pid, parent, started, dead: false };
+        let member = |process| Member { process, command: None };
+        let members = [
+            member(process(11, 10, 100)),
+            member(process(12, 11, 500)),
+            member(process(13, 10, 500)),
+            member(process(14, 13, 501)),
+            member(process(15, 1, 502)),
+        ];
+        let present = Present { command: 0, moment: Moment { ticks: 300, last_pid: 11 }, shell: 10 };
+        let pids: Vec<i32> = present.of(&members).map(|process| process.pid).collect();
+        assert_eq!(pids, [13, 14, 15]);
     }
 }

@@ -168,12 +168,13 @@ impl ShellHost {
     pub fn new(config: HostConfig, log: Arc<dyn ShellLog>) -> Result<ShellHost, ShellError> {
         let bits = random_bits();
         let marks = MarkPrefix::new((bits >> 64) as u64);
-        let local = LocalTransport::new(config.program.as_deref(), &config.path(), marks)?;
-        let local = local.of_user(config.run_as.as_ref().map(|user| (user.uid, user.gid)));
         let scratch = match &config.run_as {
             Some(user) => ScratchDir { path: user.scratch_dir.clone(), reader: Some(user.uid) },
             None => ScratchDir { path: config.spool_dir.clone(), reader: None },
         };
+        let scratch = ScratchDir { path: scratch.path.join(format!("scratch-{bits:032x}")), ..scratch };
+        let local = LocalTransport::new(config.program.as_deref(), &config.path(), marks, scratch.clone())?;
+        let local = local.of_user(config.run_as.as_ref().map(|user| (user.uid, user.gid)));
         let registry = Registry {
             shells: HashMap::new(),
             making: 0,
@@ -183,7 +184,7 @@ impl ShellHost {
         };
         let inner = Inner {
             limits: Arc::new(config.limits.clone()),
-            scratch: ScratchDir { path: scratch.path.join(format!("scratch-{bits:032x}")), ..scratch },
+            scratch,
             config,
             log,
             local,

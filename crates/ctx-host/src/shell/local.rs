@@ -1,11 +1,10 @@
 //! Shells on this machine: bash, else sh, over three pipes.
 //!
-//! The output pipes belong to the shell, not to its interpreter: background jobs that outlive a restart go
-//! on printing into them. No PTY, and a session of its own, so that nothing can ask on the terminal of the
+//! The output pipes belong to the shell, not to its interpreter: background jobs that outlive a
+//! restart go on printing into them. No PTY, and a session of its own, so that nothing can ask on the terminal of the
 //! program that runs the server.
 
 use std::ffi::{OsStr, OsString};
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
@@ -13,20 +12,19 @@ use std::process::{ExitStatus, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
-use rustix::fs::{Mode, OFlags};
-use rustix::pipe::{PipeFlags, fcntl_setpipe_size, pipe_with};
 use rustix::process::{Pid, Signal};
 use tokio::io::AsyncWriteExt;
-use tokio::net::unix::pipe::{Receiver, Sender};
+use tokio::net::unix::pipe::Sender;
 use tokio::process::{Child, Command};
 
-use super::dialect::{Dialect, STOP_SIGNAL};
+use super::dialect::{Dialect, Pipes, STOP_SIGNAL};
 use super::error::ShellError;
 use super::family::{Clock, Family, Mark, MarkPrefix, Moment};
+use super::named_pipe::{self, Ends, NamedPipe};
+use super::probe;
+use super::scratch::ScratchDir;
 use super::transport::{Connection, Force, Later, Place, Streams, Transport};
 
-/// A larger pipe means fewer turns between a busy program and its reader. Not fatal where refused.
-const PIPE_BYTES: usize = 256 << 10;
 /// How long the processes of a destroyed shell may take to vanish after KILL.
 const CLOSE_PATIENCE: Duration = Duration::from_secs(2);
 
@@ -37,6 +35,7 @@ pub struct LocalTransport {
     marks: MarkPrefix,
     clock: Arc<Clock>,
     user: Option<(u32, u32)>,
+    scratch: ScratchDir,
 }
 
 /// Another user to run shells as. Only root can: the shell has that user's uid, the group given here and no other.
@@ -58,16 +57,22 @@ struct Program {
 
 impl LocalTransport {
     /// The operator's shell program, or bash, or else sh.
-    pub fn new(program: Option<&Path>, path: &OsStr, marks: MarkPrefix) -> Result<Self, ShellError> {
+    pub fn new(
+        program: Option<&Path>,
+        path: &OsStr,
+        marks: MarkPrefix,
+        scratch: ScratchDir,
+    ) -> Result<Self, ShellError> {
         let found = match program {
-            Some(program) => Some(program.to_owned()),
-            None => find("bash", path).or_else(|| find("sh", path)),
+            Some(program) => {
+                find(program, path).ok_or_else(|| ShellError::NoProgram { path: program.to_owned() })?
+            }
+            None => find("bash", path).or_else(|| find("sh", path)).ok_or(ShellError::NoInterpreter)?,
         };
-        let found = found.ok_or(ShellError::NoInterpreter)?;
         let is_bash = found.file_name().is_some_and(|name| name == "bash");
         let dialect = if is_bash { Dialect::Bash } else { Dialect::Posix };
         let program = Program { path: found, dialect, setsid: find("setsid", path) };
-        Ok(LocalTransport { program, marks, clock: Arc::new(Clock::new()), user: None })
+        Ok(LocalTransport { program, marks, clock: Arc::new(Clock::new()), user: None, scratch })
     }
 
     /// Shells that run as another user: uid and gid.
@@ -91,59 +96,54 @@ impl Transport for LocalTransport {
     }
 
     fn connect(&self, n: u64) -> Result<Box<dyn Connection>, ShellError> {
-        let pipes = Pipes::new(self.user)
-            .map_err(|error| ShellError::Start { cwd: PathBuf::from("."), source: error.into() })?;
+        let (stdout, stderr) = outputs(&self.scratch, self.user)
+            .map_err(|source| ShellError::Spool { path: self.scratch.path.clone(), source })?;
         Ok(Box::new(LocalConnection {
             program: self.program.clone(),
             user: self.user,
             mark: self.marks.mark(n),
-            pipes,
+            scratch: self.scratch.clone(),
+            pipes: Pipes { commands: PathBuf::new(), stdout: stdout.name(), stderr: stderr.name() },
+            stdout,
+            stderr,
             running: None,
+            commands: 0,
             moment: self.clock.now(),
             clock: Arc::clone(&self.clock),
         }))
     }
 }
 
-/// A program's file in a search path.
-fn find(name: &str, path: &OsStr) -> Option<PathBuf> {
+/// The pipes that a shell's commands print into.
+fn outputs(scratch: &ScratchDir, user: Option<(u32, u32)>) -> std::io::Result<(NamedPipe, NamedPipe)> {
+    let stdout = NamedPipe::open(scratch, user)?;
+    stdout.widen();
+    Ok((stdout, NamedPipe::open(scratch, user)?))
+}
+
+/// A program's file in a search path; a name with a slash is the file itself.
+fn find(name: impl AsRef<Path>, path: &OsStr) -> Option<PathBuf> {
+    let name = name.as_ref();
     let executable =
         |file: &PathBuf| rustix::fs::access(file, rustix::fs::Access::EXEC_OK).is_ok() && file.is_file();
+    if name.components().count() > 1 {
+        return Some(name.to_owned()).filter(executable);
+    }
     std::env::split_paths(path).filter(|dir| dir.is_absolute()).map(|dir| dir.join(name)).find(executable)
-}
-
-/// Both ends of both output pipes, held for as long as the shell lives.
-struct Pipes {
-    stdout: (OwnedFd, OwnedFd),
-    stderr: (OwnedFd, OwnedFd),
-}
-
-impl Pipes {
-    fn new(user: Option<(u32, u32)>) -> rustix::io::Result<Pipes> {
-        let pipes = Pipes { stdout: pipe_with(PipeFlags::CLOEXEC)?, stderr: pipe_with(PipeFlags::CLOEXEC)? };
-        give(&pipes.stdout.1, user)?;
-        give(&pipes.stderr.1, user)?;
-        if fcntl_setpipe_size(&pipes.stdout.1, PIPE_BYTES).is_err() {
-            tracing::debug!("the pipe keeps its usual size");
-        }
-        Ok(pipes)
-    }
-}
-
-/// Lets a user open a pipe's end by its name, as `/dev/stdin` does.
-fn give(end: &OwnedFd, user: Option<(u32, u32)>) -> rustix::io::Result<()> {
-    match user {
-        Some((uid, _)) => rustix::fs::fchown(end, Some(rustix::fs::Uid::from_raw(uid)), None),
-        None => Ok(()),
-    }
 }
 
 struct LocalConnection {
     program: Program,
     user: Option<(u32, u32)>,
     mark: Mark,
+    scratch: ScratchDir,
+    /// Held at both ends for as long as the shell lives.
+    stdout: NamedPipe,
+    stderr: NamedPipe,
     pipes: Pipes,
     running: Option<Running>,
+    /// Commands that have started, for their marks.
+    commands: u64,
     moment: Moment,
     clock: Arc<Clock>,
 }
@@ -152,6 +152,11 @@ struct Running {
     child: Child,
     family: Arc<Family>,
     ended: Option<i32>,
+    pid: Pid,
+    /// What it reads its commands from: only its name, so that there is an end to read when we close ours.
+    _commands: NamedPipe,
+    /// What `/proc` calls that.
+    commands_link: PathBuf,
 }
 
 impl LocalConnection {
@@ -178,50 +183,47 @@ impl LocalConnection {
             command.uid(uid).gid(gid);
         }
         command.current_dir(&place.cwd).env_clear();
-        command.envs(
-            place.env.iter().map(|export| (OsString::from(&export.name), OsStr::from_bytes(&export.value))),
-        );
+        let dialect = self.program.dialect;
+        let env = place.env.iter().filter(|export| !acts_on_the_frame(dialect, &export.name));
+        command.envs(env.map(|export| (OsString::from(&export.name), OsStr::from_bytes(&export.value))));
         Command::from(command)
     }
 
     fn try_start(&mut self, place: &Place) -> std::io::Result<Streams> {
-        let (stdin_read, stdin_write) = pipe_with(PipeFlags::CLOEXEC)?;
-        give(&stdin_read, self.user)?;
+        if !(self.stdout.is_there() && self.stderr.is_there()) {
+            (self.stdout, self.stderr) = outputs(&self.scratch, self.user)?;
+            self.pipes.stdout = self.stdout.name();
+            self.pipes.stderr = self.stderr.name();
+        }
+        let mut commands = NamedPipe::open(&self.scratch, self.user)?;
+        self.pipes.commands = commands.name();
+        let Ends { read, write } = commands.let_go()?;
+        let commands_link = std::fs::read_link(named_pipe::path_of(&write))?;
         let mut command = self.command(place);
-        command.stdin(Stdio::from(stdin_read));
-        command.stdout(Stdio::from(self.pipes.stdout.1.try_clone()?));
-        command.stderr(Stdio::from(self.pipes.stderr.1.try_clone()?));
+        command.stdin(Stdio::from(read));
+        command.stdout(self.stdout.for_child()?);
+        command.stderr(self.stderr.for_child()?);
         let child = command.spawn()?;
         let pid = child.id().and_then(|id| i32::try_from(id).ok()).and_then(Pid::from_raw);
         let pid = pid.ok_or_else(|| std::io::Error::other("the shell ended at once"))?;
-        let family = Arc::new(Family::found(self.mark, pid));
-        self.running = Some(Running { child, family, ended: None });
+        self.commands += 1;
+        let family = Arc::new(Family::found(self.mark, pid, self.commands));
+        self.running = Some(Running { child, family, ended: None, pid, _commands: commands, commands_link });
         Ok(Streams {
-            stdin: Box::new(Sender::from_owned_fd(stdin_write)?),
-            stdout: Box::new(reader(&self.pipes.stdout.0)?),
-            stderr: Box::new(reader(&self.pipes.stderr.0)?),
+            stdin: Box::new(named_pipe::sender(&write)?),
+            stdout: Box::new(self.stdout.reader()?),
+            stderr: Box::new(self.stderr.reader()?),
         })
     }
 }
 
-/// A reading end with an open file of its own: the original keeps its flags.
-fn reader(end: &OwnedFd) -> std::io::Result<Receiver> {
-    Receiver::from_owned_fd(reopen(end, OFlags::RDONLY)?)
-}
-
-/// Opens a pipe's end once more. A duplicate would share its flags with the programs that print into it,
-/// and a stdout that does not block breaks them.
-fn reopen(end: &OwnedFd, access: OFlags) -> rustix::io::Result<OwnedFd> {
-    let path = format!("/proc/self/fd/{}", end.as_fd().as_raw_fd());
-    rustix::fs::open(path, access | OFlags::NONBLOCK | OFlags::CLOEXEC, Mode::empty())
-}
-
-fn writer(end: &OwnedFd) -> std::io::Result<Sender> {
-    Sender::from_owned_fd(reopen(end, OFlags::WRONLY)?)
-}
-
 async fn write_behind(end: std::io::Result<Sender>, bytes: &[u8]) -> std::io::Result<()> {
     end?.write_all(bytes).await
+}
+
+/// Options that bash takes from its environment would act on the frame before it can put them aside.
+fn acts_on_the_frame(dialect: Dialect, variable: &str) -> bool {
+    dialect == Dialect::Bash && variable == "SHELLOPTS"
 }
 
 fn exit_code(status: ExitStatus) -> i32 {
@@ -249,8 +251,16 @@ impl Connection for LocalConnection {
         })
     }
 
+    fn has_ended(&mut self) -> Option<i32> {
+        let running = self.running.as_mut()?;
+        if running.ended.is_none() {
+            running.ended = running.child.try_wait().ok()?.map(exit_code);
+        }
+        running.ended
+    }
+
     fn seal(&self, mark: Vec<u8>) -> Later<'static, ()> {
-        let ends = (writer(&self.pipes.stdout.1), writer(&self.pipes.stderr.1));
+        let ends = (self.stdout.writer(), self.stderr.writer());
         Box::pin(async move {
             let (out, err) = tokio::join!(write_behind(ends.0, &mark), write_behind(ends.1, &mark));
             if let Err(error) = out.and(err) {
@@ -259,8 +269,30 @@ impl Connection for LocalConnection {
         })
     }
 
+    fn pipes(&self) -> &Pipes {
+        &self.pipes
+    }
+
     fn command_starts(&mut self) {
+        self.commands += 1;
         self.moment = self.clock.now();
+        if let Some(running) = &self.running {
+            running.family.command_starts(self.commands);
+        }
+    }
+
+    fn awaits_command(&self) -> bool {
+        let nothing_unread = || self.stdout.is_empty() && self.stderr.is_empty();
+        self.running
+            .as_ref()
+            .is_some_and(|running| probe::is_reading(running.pid, &running.commands_link) && nothing_unread())
+    }
+
+    fn cwd(&self, said: &Path) -> PathBuf {
+        match &self.running {
+            Some(running) => probe::cwd(running.pid, said),
+            None => said.to_owned(),
+        }
     }
 
     fn stop(&self, force: Force, patience: Duration) -> Later<'static, usize> {
@@ -276,7 +308,7 @@ impl Connection for LocalConnection {
             let work = tokio::task::spawn_blocking(move || {
                 // The interpreter first: it must know that it is to stop when its child ends.
                 family.signal_shell(STOP_SIGNAL);
-                family.signal_born_after(moment, signal, patience)
+                family.signal_command(moment, signal, patience)
             });
             work.await.unwrap_or(0)
         })
@@ -312,14 +344,19 @@ mod tests {
     fn an_operator_s_program_decides_the_dialect() {
         let marks = MarkPrefix::new(1);
         let path = OsStr::new("/usr/bin:/bin");
-        let dialect = |program: Option<&str>| {
-            LocalTransport::new(program.map(Path::new), path, marks).unwrap().program.dialect
+        let scratch = ScratchDir { path: PathBuf::from("/nonexistent"), reader: None };
+        let transport = |program: Option<&str>, path| {
+            LocalTransport::new(program.map(Path::new), path, marks, scratch.clone())
         };
+        let dialect = |program| transport(program, path).unwrap().program.dialect;
         assert_eq!(dialect(None), Dialect::Bash);
         assert_eq!(dialect(Some("/usr/bin/dash")), Dialect::Posix);
-        assert!(matches!(
-            LocalTransport::new(None, OsStr::new("/nonexistent"), marks),
-            Err(ShellError::NoInterpreter)
-        ));
+        assert_eq!(dialect(Some("dash")), Dialect::Posix, "looked for in PATH");
+        let nowhere = OsStr::new("/nonexistent");
+        assert!(matches!(transport(None, nowhere), Err(ShellError::NoInterpreter)));
+        for program in ["/nonexistent/bash", "/usr/bin", "no-such-shell"] {
+            let error = transport(Some(program), path).unwrap_err().to_string();
+            assert!(error.contains(program), "{error}");
+        }
     }
 }

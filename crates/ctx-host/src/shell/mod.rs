@@ -10,7 +10,7 @@
 //!     │
 //!  Run ─────── one command: frame in, markers out, stop when asked
 //!     │            dialect: the words of the frame      scan: the markers      lane: one stream
-//!  Connection  a transport's way to its interpreter; local: pipes, family: its processes
+//!  Connection  a transport's way to its interpreter; local: named_pipe, family (its processes), probe
 //! ```
 //!
 //! Markers protect against accident and against output that imitates them, not against a command that
@@ -30,7 +30,9 @@ mod lane;
 mod limits;
 mod local;
 mod log;
+mod named_pipe;
 mod pages;
+mod probe;
 mod run;
 mod scan;
 mod scratch;

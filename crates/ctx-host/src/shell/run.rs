@@ -2,8 +2,9 @@
 //! have to be stopped.
 //!
 //! The result is ready when both streams have shown their end marker; what the shell says of itself behind that
-//! is for the next command (`settle`). Nothing here sleeps or polls: it waits
-//! for bytes, for the interpreter's end, for a deadline, and for whoever wants the command stopped.
+//! is for the next command (`settle`). Nothing here sleeps or polls for it: it waits
+//! for bytes, for the interpreter's end, for a deadline, and for whoever wants the command stopped. Only a
+//! command that breaks its own frame tells nobody: now and then a look at the interpreter finds that out.
 
 use std::io;
 use std::time::Duration;
@@ -24,6 +25,13 @@ use super::transport::{Connection, Force, Streams};
 /// What each kind of asking gets before the next: three of them fit well into a second.
 const STOP_PATIENCE: Duration = Duration::from_millis(250);
 
+/// When the interpreter is looked at first; then ever more rarely, up to the second.
+const LOOK_FIRST: Duration = Duration::from_millis(100);
+const LOOK_MAX: Duration = Duration::from_secs(2);
+/// One look may come just before the last bytes are worked on: so many in a row, this far apart, do not.
+const LOOKS_IN_A_ROW: u32 = 4;
+const LOOK_AGAIN: Duration = Duration::from_millis(50);
+
 /// Everything that can end a command early.
 pub(super) struct Stops<'a> {
     pub deadline: Instant,
@@ -41,6 +49,8 @@ pub(super) struct Ended {
     /// The exit code of the interpreter, where that has ended.
     pub exit: Option<i32>,
     pub stopped: Option<StopReason>,
+    /// The command kept the shell from telling its end.
+    pub broke_frame: bool,
     pub stdout: LaneEnd,
     pub stderr: LaneEnd,
     /// Why not all of the output is on disk.
@@ -84,13 +94,14 @@ enum Event {
     Stop(StopReason),
     Asked(usize),
     Harder,
+    Look,
     Closing,
 }
 
 impl Run<'_> {
     /// Runs the command to its end.
-    pub async fn run(self, mut out: Lane, mut err: Lane, stops: Stops<'_>) -> Result<Ended, RunError> {
-        let mut state = State { sent: 0, exit: None, stopping: None };
+    pub async fn run(mut self, mut out: Lane, mut err: Lane, stops: Stops<'_>) -> Result<Ended, RunError> {
+        let mut state = State { sent: 0, exit: None, stopping: None, looks: Looks::new(Instant::now()) };
         let Stops { deadline, mut cancelled, interrupt, closing } = stops;
         let interrupted = interrupt.notified();
         tokio::pin!(interrupted);
@@ -104,6 +115,7 @@ impl Run<'_> {
         while !(out.seen.answered && err.seen.answered && state.nothing_left()) {
             let free = state.stopping.is_none();
             let next = state.stopping.as_ref().map_or(deadline, |stopping| stopping.next);
+            let (look, alive) = (state.looks.next, state.exit.is_none());
             let unsent = self.frame.get(state.sent..).unwrap_or_default();
             let event = tokio::select! {
                 got = out.next(&mut self.streams.stdout), if !out.seen.answered =>
@@ -111,17 +123,20 @@ impl Run<'_> {
                 got = err.next(&mut self.streams.stderr), if !err.seen.answered =>
                     Event::Got(Stream::Stderr, got),
                 sent = self.streams.stdin.write(unsent), if !unsent.is_empty() => Event::Sent(sent),
-                code = self.connection.wait(), if state.exit.is_none() => Event::Exit(code),
+                code = self.connection.wait(), if alive => Event::Exit(code),
                 left = state.asked() => Event::Asked(left),
                 () = tokio::time::sleep_until(next) =>
                     if free { Event::Stop(StopReason::TimedOut) } else { Event::Harder },
+                () = tokio::time::sleep_until(look), if free && alive => Event::Look,
                 () = &mut cancelled, if free => Event::Stop(StopReason::Cancelled),
                 () = &mut interrupted, if free => Event::Stop(StopReason::Interrupted),
                 () = closing.cancelled() => Event::Closing,
             };
             match event {
-                Event::Got(Stream::Stdout, got) => self.took(&mut out, got)?,
-                Event::Got(Stream::Stderr, got) => self.took(&mut err, got)?,
+                Event::Got(stream, got) => {
+                    state.looks.in_a_row = 0;
+                    self.took(if stream == Stream::Stdout { &mut out } else { &mut err }, got)?;
+                }
                 Event::Sent(sent) => state.took_sent(sent, self.frame.len()),
                 Event::Exit(code) => self.seal(&mut state, code),
                 Event::Stop(reason) => state.begin_stop(reason, self.connection),
@@ -130,6 +145,7 @@ impl Run<'_> {
                     let running = !(out.seen.answered && err.seen.answered);
                     state.stop_harder(self.connection, running);
                 }
+                Event::Look => self.look(&mut state),
                 Event::Closing => return Err(RunError::Closing),
             }
         }
@@ -150,6 +166,17 @@ impl Run<'_> {
         Ok(())
     }
 
+    /// Looks whether the interpreter waits for a command although this one's end was not told. Then it gets no
+    /// other: it ends like a script that has come to its end, and is made anew.
+    fn look(&mut self, state: &mut State) {
+        let waits = state.sent == self.frame.len() && self.connection.awaits_command();
+        match state.looks.took(waits, Instant::now()) {
+            Look::Fine => {}
+            Look::Broken => self.streams.stdin = Box::new(tokio::io::sink()),
+            Look::BrokenForLong => self.connection.kill_interpreter(),
+        }
+    }
+
     /// The interpreter has ended: marks the end of what it printed.
     fn seal(&self, state: &mut State, code: i32) {
         state.exit = Some(code);
@@ -166,7 +193,48 @@ impl Ended {
         let answer = stdout.scanner.as_ref().and_then(|scanner| Answer::parse(scanner.report()));
         let answer = answer.filter(|_| state.exit.is_none());
         let stopped = state.stopping.map(|stopping| stopping.reason);
-        Ok(Ended { answer, exit: state.exit, stopped, stdout, stderr, unkept })
+        let broke_frame = state.looks.broken;
+        Ok(Ended { answer, exit: state.exit, stopped, broke_frame, stdout, stderr, unkept })
+    }
+}
+
+/// The looks that were taken at the interpreter.
+struct Looks {
+    next: Instant,
+    pause: Duration,
+    in_a_row: u32,
+    broken: bool,
+}
+
+/// What a look has found.
+#[derive(Debug, PartialEq, Eq)]
+enum Look {
+    Fine,
+    Broken,
+    /// And it did not end when it was told that no command comes.
+    BrokenForLong,
+}
+
+impl Looks {
+    fn new(now: Instant) -> Looks {
+        Looks { next: now + LOOK_FIRST, pause: LOOK_FIRST, in_a_row: 0, broken: false }
+    }
+
+    fn took(&mut self, waits: bool, now: Instant) -> Look {
+        if self.broken {
+            self.next = now + LOOK_MAX;
+            return Look::BrokenForLong;
+        }
+        if !waits {
+            self.in_a_row = 0;
+            self.pause = (self.pause * 2).min(LOOK_MAX);
+            self.next = now + self.pause;
+            return Look::Fine;
+        }
+        self.in_a_row += 1;
+        self.broken = self.in_a_row >= LOOKS_IN_A_ROW;
+        self.next = now + if self.broken { LOOK_MAX } else { LOOK_AGAIN };
+        if self.broken { Look::Broken } else { Look::Fine }
     }
 }
 
@@ -175,6 +243,7 @@ struct State {
     sent: usize,
     exit: Option<i32>,
     stopping: Option<Stopping>,
+    looks: Looks,
 }
 
 impl State {
@@ -234,5 +303,34 @@ impl State {
             }
         };
         stopping.asked = Some(tokio::spawn(connection.stop(stopping.force, STOP_PATIENCE)));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_frame_is_broken_when_the_shell_waits_for_some_looks_in_a_row() {
+        let now = Instant::now();
+        let mut looks = Looks::new(now);
+        let seen: Vec<Look> = [true, true, true, false, true, true, true, true, true]
+            .map(|waits| looks.took(waits, now))
+            .into();
+        let (fine, broken) = seen.split_at(7);
+        assert!(fine.iter().all(|look| *look == Look::Fine));
+        assert_eq!(broken, [Look::Broken, Look::BrokenForLong]);
+    }
+
+    #[test]
+    fn a_long_command_is_looked_at_ever_more_rarely() {
+        let mut looks = Looks::new(Instant::now());
+        let mut count = 0;
+        let end = looks.next + Duration::from_secs(60);
+        while looks.next < end {
+            looks.took(false, looks.next);
+            count += 1;
+        }
+        assert!((30..45).contains(&count), "{count} looks in a minute");
     }
 }

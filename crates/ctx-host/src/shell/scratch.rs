@@ -15,7 +15,7 @@ pub(super) struct ScratchDir {
 }
 
 impl ScratchDir {
-    fn make(&self) -> io::Result<()> {
+    pub fn make(&self) -> io::Result<()> {
         let Some(_) = self.reader else { return private_dir(&self.path) };
         use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
         std::fs::DirBuilder::new().recursive(true).mode(0o711).create(&self.path)?;

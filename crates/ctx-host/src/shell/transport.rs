@@ -5,13 +5,13 @@
 //! whatever carries three streams. What the bytes mean is the frame's business, not the transport's.
 
 use std::future::Future;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::pin::Pin;
 use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite};
 
-use super::dialect::Dialect;
+use super::dialect::{Dialect, Pipes};
 use super::error::ShellError;
 use super::exports::Export;
 
@@ -59,11 +59,17 @@ pub trait Transport: Send + Sync {
 pub trait Connection: Send + Sync {
     fn dialect(&self) -> Dialect;
 
+    /// The names of its streams, once it is started.
+    fn pipes(&self) -> &Pipes;
+
     /// Starts the interpreter, again where one ran before. Streams of the one before must be dropped first.
     fn start(&mut self, place: &Place) -> Result<Streams, ShellError>;
 
     /// The interpreter's exit code, when it ends; 128 and the signal's number where a signal ended it.
     fn wait(&mut self) -> Later<'_, i32>;
+
+    /// The same, where it has ended already.
+    fn has_ended(&mut self) -> Option<i32>;
 
     /// Puts a mark behind everything the ended interpreter has printed on both streams.
     /// A transport whose streams end by themselves does nothing.
@@ -72,7 +78,14 @@ pub trait Connection: Send + Sync {
     /// Remembers what is alive: it is older than the command that starts now.
     fn command_starts(&mut self);
 
-    /// Asks the command, and every process born since it started, to stop; waits at most `patience` and
+    /// Whether the interpreter waits for its next command and all that it has printed was read: where the end
+    /// of the last one was not told by then, it never will be.
+    fn awaits_command(&self) -> bool;
+
+    /// Where the interpreter is, by what it says of it; what it says may be wrong.
+    fn cwd(&self, said: &Path) -> PathBuf;
+
+    /// Asks the command, and every process that came of it, to stop; waits at most `patience` and
     /// tells how many processes are left. The interpreter itself lives on.
     fn stop(&self, force: Force, patience: Duration) -> Later<'static, usize>;
 

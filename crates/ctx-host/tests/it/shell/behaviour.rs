@@ -4,15 +4,9 @@ use std::time::{Duration, Instant};
 
 use ctx_host::shell::{ExecRequest, ShellError};
 
-use super::support::{Bench, Kind, alive, eventually, pid_in};
-
-/// One test per shell for each row.
-macro_rules! rows {
-    ($($name:ident),* $(,)?) => {
-        mod bash { $( #[tokio::test(flavor = "multi_thread", worker_threads = 2)] async fn $name() { super::$name(super::Kind::Bash).await } )* }
-        mod dash { $( #[tokio::test(flavor = "multi_thread", worker_threads = 2)] async fn $name() { super::$name(super::Kind::Dash).await } )* }
-    };
-}
+use super::support::{
+    Bench, Kind, alive, assert_state, assert_stopped, eventually, pid_in, rows, with_state,
+};
 
 rows![
     state_persists_and_streams_stay_apart,
@@ -54,33 +48,6 @@ async fn state_persists_and_streams_stay_apart(kind: Kind) {
     assert_eq!((result.cwd, result.call), (app, 3));
     assert!(!result.truncated && !result.timed_out && !result.shell_restarted);
     bench.end().await;
-}
-
-/// The state that must outlive whatever happens to a command.
-async fn with_state(kind: Kind) -> Bench {
-    let bench = Bench::new(kind).await;
-    bench.out("mkdir deep; cd deep; plain=kept; export EXPORTED=too; f() { echo function; }").await;
-    bench
-}
-
-async fn assert_state(bench: &Bench) {
-    let deep = bench.path("deep").display().to_string();
-    let result = bench.run("pwd; echo $plain $EXPORTED; f; for i in 1 2; do echo $i; done").await;
-    assert_eq!(result.stdout, format!("{deep}\nkept too\nfunction\n1\n2\n"), "{result:?}");
-    assert_eq!((result.stderr.as_str(), result.exit_code), ("", 0));
-}
-
-/// Runs something that does not end by itself and checks how it is ended.
-async fn assert_stopped(bench: &Bench, command: &str) {
-    let started = Instant::now();
-    let result = bench.run_for(command, 300).await;
-    let took = started.elapsed();
-    assert!(result.timed_out, "{command}: {result:?}");
-    assert_eq!((result.exit_code, result.shell_restarted), (124, false), "{command}: {result:?}");
-    // The design says one second more; a loaded machine gets some of its own.
-    assert!(took < Duration::from_millis(300 + 1000 + 1500), "{command}: {took:?}");
-    assert!(!result.stdout.contains("never"), "{command}: {result:?}");
-    assert_state(bench).await;
 }
 
 async fn a_timeout_keeps_the_shell_and_its_state(kind: Kind) {

@@ -1,0 +1,296 @@
+//! What scripts do to the shell they run in, and what the frame around them must bear: on bash and on dash.
+
+use std::os::unix::ffi::OsStrExt;
+use std::time::{Duration, Instant};
+
+use ctx_host::shell::{CreateRequest, ExecRequest};
+
+use super::support::{Bench, Kind, alive, assert_state, assert_stopped, eventually, rows, with_state};
+
+rows![
+    a_stop_reaches_a_loop_that_reads_from_a_pipe,
+    a_stop_spares_what_an_earlier_job_starts,
+    a_stop_keeps_set_e,
+    a_stop_shows_nothing_of_the_frame,
+    a_script_may_use_and_close_any_descriptor,
+    the_status_of_a_command_is_there_for_the_next,
+    a_shell_that_cannot_go_on_is_replaced_at_once,
+    more_exports_than_a_program_can_take_come_back,
+    the_cwd_is_where_the_shell_is,
+    all_may_be_exported_and_nothing_of_the_frame_is,
+    a_removed_pipe_is_made_anew,
+    options_in_the_environment_do_not_reach_the_frame,
+];
+
+async fn a_stop_reaches_a_loop_that_reads_from_a_pipe(kind: Kind) {
+    let bench = with_state(kind).await;
+    let mut commands = vec![
+        "while :; do :; done <<EOF\nx\nEOF",
+        "while read h; do sleep 10; done <<EOF\n1\n2\n3\n4\n5\n6\nEOF",
+        "seq 9 | while read h; do sleep 10; done; echo never",
+    ];
+    if kind == Kind::Bash {
+        commands.extend(["while :; do sleep 1; done <<< abc", "while :; do :; done < <(sleep 60)"]);
+    }
+    for command in commands {
+        assert_stopped(&bench, command).await;
+    }
+    let (result, ()) = tokio::join!(bench.run("touch on; while :; do :; done <<EOF\nx\nEOF"), async {
+        eventually("the command's start", || bench.path("deep/on").exists()).await;
+        assert!(bench.host.interrupt(&bench.id).unwrap().interrupted);
+    });
+    assert_eq!((result.exit_code, result.shell_restarted), (130, false), "{result:?}");
+    assert_state(&bench).await;
+    bench.end().await;
+}
+
+async fn a_stop_spares_what_an_earlier_job_starts(kind: Kind) {
+    let bench = with_state(kind).await;
+    // Its children, and one that it leaves to itself.
+    let job = "while [ ! -e done ]; do sleep 0.1 || echo \"worker died of $?\"; done >log 2>&1 & echo $! >job.pid
+               sh -c 'while [ ! -e done ]; do (sleep 0.3; touch orphan) & wait; done; echo whole' >other 2>&1 &";
+    bench.run(job).await;
+    for _ in 0..3 {
+        let result = bench.run_for("sleep 60 & sleep 60", 300).await;
+        assert!(result.timed_out && !result.shell_restarted, "{result:?}");
+    }
+    let (result, ()) = tokio::join!(bench.run("touch on; sleep 60"), async {
+        eventually("the command's start", || bench.path("deep/on").exists()).await;
+        bench.host.interrupt(&bench.id).unwrap();
+    });
+    assert_eq!(result.exit_code, 130);
+    std::fs::remove_file(bench.path("deep/orphan")).ok();
+    eventually("the job's next child", || bench.path("deep/orphan").exists()).await;
+    bench.out("touch done; wait").await;
+    assert_eq!(bench.out("cat log other").await, "whole\n");
+    assert_state(&bench).await;
+    bench.end().await;
+}
+
+async fn a_stop_keeps_set_e(kind: Kind) {
+    let bench = with_state(kind).await;
+    for command in ["set -e; while :; do :; done", "while :; do :; done", "until false; do x=1; done"] {
+        assert_stopped(&bench, command).await;
+        assert_eq!(bench.out("case $- in (*e*) echo on;; esac").await, "on\n", "after {command}");
+    }
+    let result = bench.run("false; echo never").await;
+    assert_eq!((result.exit_code, result.shell_restarted, result.stdout.as_str()), (1, true, ""));
+    bench.end().await;
+}
+
+async fn a_stop_shows_nothing_of_the_frame(kind: Kind) {
+    let bench = Bench::new(kind).await;
+    bench.run("set -x").await;
+    let result = bench.run_for("while :; do sleep 60; done", 300).await;
+    assert!(result.timed_out && !result.shell_restarted, "{result:?}");
+    assert_eq!(result.stderr.replace('+', ""), " :\n sleep 60\n");
+    let result = bench.run("echo traced").await;
+    assert_eq!(result.stderr.trim_start_matches('+'), " echo traced\n", "tracing goes on");
+    bench.run("set +x").await;
+    bench.run("set -v").await;
+    let result = bench.run_for("while :; do sleep 60; done", 300).await;
+    assert!(!result.shell_restarted && !result.stderr.contains("ctx"), "{result:?}");
+    bench.run("set +v").await;
+    if kind == Kind::Bash {
+        bench.run("exec 9>trace; BASH_XTRACEFD=9; set -x").await;
+        bench.run("echo one; false").await;
+        bench.run_for("while :; do sleep 60; done", 300).await;
+        bench.run("echo two").await;
+        bench.run("set +x; unset BASH_XTRACEFD").await;
+        let traced = std::fs::read_to_string(bench.path("trace")).unwrap();
+        let lines: Vec<&str> = traced.lines().map(|line| line.trim_start_matches(['+', ' '])).collect();
+        assert_eq!(lines, ["echo one", "false", ":", "sleep 60", "echo two", "set +x"]);
+        assert_eq!(bench.out("echo over").await, "over\n");
+    }
+    bench.end().await;
+}
+
+async fn a_script_may_use_and_close_any_descriptor(kind: Kind) {
+    let bench = with_state(kind).await;
+    let mut commands = vec![
+        ("exec 6>&1; echo hi >&6; exec 6>&-", "hi\n", ""),
+        ("exec 7>&2 2>err.txt; ls /nope; exec 2>&7 7>&-; cat err.txt | wc -l", "1\n", ""),
+        ("echo e2 >&2; echo o2", "o2\n", "e2\n"),
+        ("exec 6>log.txt 7</etc/passwd 8>&- 9>&- 3>&- 4>&- 5>&-; exec 1>&6 2>&6", "", ""),
+        ("echo kept >&6; read line <&7; echo ${line%%:*}; cat log.txt", "root\nkept\n", ""),
+        ("exec 6>&- 7<&-; echo closed", "closed\n", ""),
+    ];
+    if kind == Kind::Bash {
+        commands.extend([
+            (
+                "exec 10>ten 12>&1 241>x 242>&2; echo ten >&10; echo twelve >&12; exec 10>&-; cat ten",
+                "twelve\nten\n",
+                "",
+            ),
+            ("exec 0<&- 1>&- 2>&- 11>&- 12>&- 241>&- 242>&- 255>&-", "", ""),
+            (
+                "for fd in /proc/$$/fd/*; do fd=${fd##*/}; [ $fd -gt 2 ] && eval \"exec $fd>&-\"; done; echo all",
+                "all\n",
+                "",
+            ),
+        ]);
+    }
+    for (command, stdout, stderr) in commands {
+        let started = Instant::now();
+        let result = bench.run(command).await;
+        assert_eq!(
+            (result.stdout.as_str(), result.stderr.as_str()),
+            (stdout, stderr),
+            "{command}: {result:?}"
+        );
+        assert_eq!((result.exit_code, result.shell_restarted), (0, false), "{command}: {result:?}");
+        assert!(started.elapsed() < Duration::from_secs(10), "{command}");
+        assert_state(&bench).await;
+        assert_eq!(bench.out("cat").await, "", "after {command}");
+    }
+    bench.end().await;
+}
+
+async fn the_status_of_a_command_is_there_for_the_next(kind: Kind) {
+    let bench = Bench::new(kind).await;
+    for code in [0, 1, 2, 3, 127, 255] {
+        bench.run(&format!("(exit {code})")).await;
+        assert_eq!(bench.out("echo $?").await, format!("{code}\n"));
+        assert_eq!(bench.out("echo $?").await, "0\n");
+    }
+    bench.run("echo 'open").await;
+    assert_eq!(bench.out("echo $?").await, "2\n");
+    bench.run_for("sleep 60", 100).await;
+    assert_eq!(bench.out("echo $?").await, "124\n");
+    // Neither a trap nor a trace takes the frame's work for the script's.
+    if kind == Kind::Bash {
+        bench.run("trap 'echo ERR' ERR; (exit 5)").await;
+        assert_eq!(bench.out("echo $?; trap - ERR").await, "5\n");
+    }
+    bench.run("set -x; (exit 6)").await;
+    let result = bench.run("echo $?").await;
+    assert_eq!((result.stdout.as_str(), result.stderr.trim_start_matches('+')), ("6\n", " echo 6\n"));
+    bench.run("set +x; exit 7").await;
+    assert_eq!(bench.out("echo $?").await, "0\n", "a new shell begins anew");
+    bench.end().await;
+}
+
+async fn a_shell_that_cannot_go_on_is_replaced_at_once(kind: Kind) {
+    let bench = Bench::new(kind).await;
+    bench.out("mkdir sub; cd sub; export A=kept").await;
+    let mut commands = vec!["set -n", "ulimit -n 3", "command() { :; }"];
+    match kind {
+        Kind::Bash => {
+            commands.pop();
+            commands.extend(["builtin() { :; }", "enable -n printf", "set -r", "enable -n eval read"]);
+        }
+        Kind::Dash => commands.push("command() { echo no; }; echo said"),
+    }
+    for command in commands {
+        let started = Instant::now();
+        let first = bench.run(command).await;
+        let second = bench.run("pwd; echo $A").await;
+        let took = started.elapsed();
+        assert!(first.shell_restarted || second.shell_restarted, "{command}: {first:?} {second:?}");
+        assert!(!first.timed_out && took < Duration::from_secs(10), "{command}: {took:?} {first:?}");
+        let third = if first.shell_restarted { second } else { bench.run("pwd; echo $A").await };
+        let want = format!("{}\nkept\n", bench.path("sub").display());
+        assert_eq!((third.stdout, third.stderr), (want, String::new()), "after {command}");
+        assert!(!third.shell_restarted);
+    }
+    bench.end().await;
+}
+
+async fn more_exports_than_a_program_can_take_come_back(kind: Kind) {
+    let bench = Bench::new(kind).await;
+    bench.out("export SMALL=\"it's here\"; text=x; n=0; while [ ${#text} -lt 100000 ]; do text=$text$text; done").await;
+    bench.out("while [ $n -lt 20 ]; do export V$n=\"$text'$n\"; n=$((n+1)); done").await;
+    let result = bench.run("exit 3").await;
+    assert_eq!((result.exit_code, result.shell_restarted), (3, true), "{result:?}");
+    let ask = "case $V19 in (xx*x\\'19) echo ${#V0} \"$SMALL\" ${text-unset};; esac; unset V0; n=1; \
+               while [ $n -lt 20 ]; do unset V$n; n=$((n+1)); done; /bin/echo run";
+    assert_eq!(bench.out(ask).await, "131074 it's here unset\nrun\n");
+    bench.end().await;
+}
+
+async fn the_cwd_is_where_the_shell_is(kind: Kind) {
+    let bench = Bench::new(kind).await;
+    let at = |name: &str| bench.path(name).display().to_string();
+    bench.out("mkdir -p real/deep; ln -s real link").await;
+    assert_eq!(bench.run("cd link/deep").await.cwd, at("link/deep"), "by the name it was reached by");
+    assert_eq!(bench.run("PWD=/etc").await.cwd, at("real/deep"));
+    assert_eq!(bench.run("exit 1").await.cwd, at("real/deep"));
+    assert_eq!(bench.out("pwd -P").await.trim_end(), at("real/deep"));
+    assert_eq!(bench.run("cd ../..; unset PWD").await.cwd, at("").trim_end_matches('/'));
+    bench.run("exit 1").await;
+    // A name that is no text.
+    let odd = bench.dir.path().join(std::ffi::OsStr::from_bytes(b"odd\xff"));
+    std::fs::create_dir(&odd).unwrap();
+    bench.out("cd odd*").await;
+    assert!(bench.run("exit 1").await.shell_restarted);
+    bench.out("echo here >file").await;
+    assert_eq!(std::fs::read_to_string(odd.join("file")).unwrap(), "here\n");
+    bench.end().await;
+}
+
+async fn all_may_be_exported_and_nothing_of_the_frame_is(kind: Kind) {
+    let bench = Bench::new(kind).await;
+    bench.out("set -a; MINE=1").await;
+    assert_eq!(bench.out("env | grep -c __ctx; echo $MINE").await, "0\n1\n");
+    bench.run("exit 1").await;
+    assert_eq!(bench.out("env | grep -c __ctx; env | grep MINE").await, "0\nMINE=1\n");
+    if kind == Kind::Bash {
+        bench.out("set -o history; HISTFILE=").await;
+        bench.out("echo second").await;
+        let history = bench.out("history").await;
+        assert!(!history.contains("ctx") && !history.contains("builtin"), "{history}");
+        assert_eq!(bench.out("shopt -qo history && echo on").await, "on\n");
+    }
+    bench.end().await;
+}
+
+async fn a_removed_pipe_is_made_anew(kind: Kind) {
+    let bench = Bench::new(kind).await;
+    bench.out("export A=kept").await;
+    let started = Instant::now();
+    let first = bench.run("rm -rf spool/scratch-*/").await;
+    let second = bench.run("echo $A").await;
+    assert!(first.shell_restarted || second.shell_restarted, "{first:?} {second:?}");
+    assert_eq!(bench.out("echo $A; cat").await, "kept\n");
+    assert!(started.elapsed() < Duration::from_secs(10));
+    bench.end().await;
+}
+
+async fn options_in_the_environment_do_not_reach_the_frame(kind: Kind) {
+    let bench = Bench::new(kind).await;
+    for options in ["noexec", "xtrace:verbose"] {
+        let env = vec![("SHELLOPTS".to_owned(), options.to_owned())];
+        let started = Instant::now();
+        let id = bench.host.create(CreateRequest { env, ..CreateRequest::default() }).await.unwrap();
+        let request = ExecRequest { command: "echo fine".to_owned(), ..ExecRequest::default() };
+        let result = bench.host.exec(&id, request, None).await.unwrap();
+        assert_eq!(
+            (result.stdout.as_str(), result.stderr.as_str(), result.late_output.as_str()),
+            ("fine\n", "", "")
+        );
+        assert!(started.elapsed() < Duration::from_secs(10), "{options}");
+    }
+    bench.end().await;
+}
+
+/// The pid of this host's guard.
+fn guard_of(bench: &Bench) -> Option<i32> {
+    let dir = bench.dir.path().display().to_string();
+    std::fs::read_dir("/proc").unwrap().flatten().find_map(|entry| {
+        let line = std::fs::read_to_string(entry.path().join("cmdline")).ok()?;
+        let is_ours = line.contains("ctx-guard") && line.contains(&dir);
+        entry.file_name().to_str()?.parse().ok().filter(|pid| is_ours && alive(*pid))
+    })
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_guard_that_was_killed_is_replaced() {
+    let bench = Bench::new(Kind::Bash).await;
+    let first = guard_of(&bench).unwrap();
+    bench.out(&format!("kill -9 {first}")).await;
+    eventually("another guard", || guard_of(&bench).is_some_and(|pid| pid != first)).await;
+    assert_eq!(bench.out("echo fine").await, "fine\n");
+    let second = guard_of(&bench).unwrap();
+    bench.end().await;
+    assert!(!alive(second), "it ends with its host");
+}
