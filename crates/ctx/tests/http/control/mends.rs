@@ -85,9 +85,9 @@ fn a_page_of_compactions_goes_on_where_it_was_when_its_last_one_is_aggregated_me
     };
     let made: Vec<String> = (0..3).map(|_| compact()).collect();
     let first = http.get(&path(&id, "compactions?limit=1"));
-    assert_eq!((&first["items"][0]["id"], &first["next"]), (&json!(made[0]), &json!(made[0])));
+    assert_eq!(first["items"][0]["id"], json!(made[0]));
     compact();
-    let next = http.get(&path(&id, &format!("compactions?limit=10&cursor={}", made[0])));
+    let next = http.get(&path(&id, &format!("compactions?limit=10&cursor={}", text(&first, "next"))));
     let ids: Vec<_> = next["items"].as_array().unwrap().iter().map(|one| one["id"].clone()).collect();
     assert_eq!(ids[0], json!(made[2]), "what was aggregated is not listed one by one: {next}");
     let all = http.get(&path(&id, "compactions"));
