@@ -38,10 +38,10 @@ fn a_pinned_message_stays_in_what_the_model_is_sent() {
     let keep = listed(&http, &id)[1]["id"].clone();
     assert_eq!(pin(&http, "PUT", &id, &keep).json(200), json!({ "message_id": keep, "pinned": true }));
     pin(&http, "PUT", &id, &keep).json(200);
-    assert_eq!(pinned(&http, &id), [keep.clone()]);
+    assert_eq!(pinned(&http, &id), std::slice::from_ref(&keep));
     http.daemon.kill();
     http.daemon.start_again();
-    assert_eq!(pinned(&http, &id), [keep.clone()], "a pin is a record");
+    assert_eq!(pinned(&http, &id), std::slice::from_ref(&keep), "a pin is a record");
     let told = &http.audit(&id, "message.pinned", 1)[0]["data"];
     assert_eq!(told["message_id"], keep);
 
@@ -62,7 +62,7 @@ fn a_pinned_message_stays_in_what_the_model_is_sent() {
     assert!(request.contains("answer to first") && !request.contains("answer to second"), "{request}");
 
     let fork = http.session(&json!({ "resume_from": id }).to_string());
-    assert_eq!(pinned(&http, &fork), [keep.clone()], "a fork keeps it");
+    assert_eq!(pinned(&http, &fork), std::slice::from_ref(&keep), "a fork keeps it");
     pin(&http, "DELETE", &id, &keep).json(204);
     assert_eq!((pinned(&http, &id).len(), pinned(&http, &fork).len()), (0, 1));
 }
