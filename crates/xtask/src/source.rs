@@ -36,6 +36,12 @@ const BANNED: &[Banned] = &[
         tests_may: true,
     },
     Banned {
+        text: concat!("Refusal::new(Code", "::Einval"),
+        instead: "`Refusal::invalid`, which names the field that is to blame",
+        but: &["ctx-session/src/code.rs"],
+        tests_may: true,
+    },
+    Banned {
         text: concat!("SystemTime", "::now"),
         instead: "a `Clock` that is passed in",
         but: &[

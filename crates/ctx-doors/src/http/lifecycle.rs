@@ -64,10 +64,9 @@ pub(super) async fn fork(
 async fn made(api: &Api, caller: Caller, source: SessionId, id: SessionId) -> Answer<Session> {
     let summary = api.engine.find(caller, id)?;
     let copied = summary.meta.forked_from.map(|from| from.seq.saturating_add(1));
-    let whole = api.engine.find(caller, source).ok().filter(|source| source.next_seq == copied);
-    let Some(known) = whole.and_then(|source| source.details) else {
-        return shown(api, caller, id).await;
-    };
+    // From the index or the registry: the source is not loaded for this where it is at rest.
+    let known = api.engine.show(caller, source).await.ok().filter(|(source, _)| source.next_seq == copied);
+    let Some((_, known)) = known else { return shown(api, caller, id).await };
     let details = Details {
         title: known.title.clone(),
         model_override: known.model_override.clone(),
