@@ -181,7 +181,7 @@ impl Op {
             Op::Bind(issue) => format!("bind i{issue}"),
             Op::Unbind => "unbind".to_owned(),
             Op::Pin { back, on } => {
-                format!("{} {}", if *on { "pin" } else { "unpin" }, model.from_newest(*back).unwrap_or("m99"))
+                format!("{} {}", if *on { "pin" } else { "unpin" }, model.newest_but(*back).unwrap_or("m99"))
             }
             Op::Rename(title) => format!("rename title-{title}"),
             Op::SetModel(model) => format!("set_model {model}"),

@@ -328,12 +328,12 @@ impl Model {
         }
     }
 
-    pub fn from_newest(&self, back: usize) -> Option<&str> {
+    pub fn newest_but(&self, back: usize) -> Option<&str> {
         self.talk.iter().rev().nth(back).map(String::as_str)
     }
 
     fn pin(&mut self, back: usize, on: bool) -> Expected {
-        let Some(name) = self.from_newest(back).map(str::to_owned) else { return Refused(Code::Enoent) };
+        let Some(name) = self.newest_but(back).map(str::to_owned) else { return Refused(Code::Enoent) };
         let was = self.pins.contains(&name);
         self.pins.retain(|pin| *pin != name);
         if on {
