@@ -19,10 +19,10 @@ struct Seen {
 }
 
 /// Behind a script: puts its traps and options away and writes down what it leaves.
-const ASK: &str = "\n{ ctx_rc=$?; set +exuv; trap - DEBUG ERR EXIT; } >/dev/null 2>&1
-printf '%s\\0' \"$ctx_rc\" \"$PWD\" >\"$CTX_ASK\"; env -0 >>\"$CTX_ASK\"";
+pub(super) const ASK: &str = "\n{ ctx_rc=$?; set +exuv; trap - DEBUG ERR EXIT; } >/dev/null 2>&1
+builtin printf '%s\\0' \"$ctx_rc\" \"$PWD\" >\"$CTX_ASK\"; env -0 >>\"$CTX_ASK\"";
 
-fn exports(bytes: &[u8]) -> BTreeMap<String, String> {
+pub(super) fn exports(bytes: &[u8]) -> BTreeMap<String, String> {
     let text = String::from_utf8_lossy(bytes);
     let own = ["_", "CTX_ASK", "SHLVL", "OLDPWD", "PWD"];
     text.split('\0')
@@ -55,7 +55,7 @@ fn plain(script: &str, dir: &Path) -> Seen {
     }
 }
 
-fn split_report(bytes: &[u8]) -> (i32, String, BTreeMap<String, String>) {
+pub(super) fn split_report(bytes: &[u8]) -> (i32, String, BTreeMap<String, String>) {
     let mut fields = bytes.splitn(3, |byte| *byte == 0);
     let mut text = || String::from_utf8_lossy(fields.next().unwrap_or_default()).into_owned();
     let (code, cwd) = (text().parse().unwrap(), text());
@@ -63,7 +63,7 @@ fn split_report(bytes: &[u8]) -> (i32, String, BTreeMap<String, String>) {
 }
 
 /// What may differ: how deep a trace is nested, and what bash calls the text it reads.
-fn normal(stderr: &str) -> String {
+pub(super) fn normal(stderr: &str) -> String {
     let lines = stderr.lines().map(|line| {
         let depth = line.len() - line.trim_start_matches('+').len();
         let line = if depth > 0 { format!("+{}", &line[depth..]) } else { line.to_owned() };
@@ -94,7 +94,7 @@ async fn framed(bench: &Bench, script: &str) -> Seen {
     Seen { stdout, stderr: normal(&page(Stream::Stderr).0), exit_code: result.exit_code, left }
 }
 
-fn unbase64(text: &str) -> Vec<u8> {
+pub(super) fn unbase64(text: &str) -> Vec<u8> {
     let digits = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     let (mut bits, mut count, mut bytes) = (0u32, 0, Vec::new());
     for digit in text.chars().filter_map(|c| digits.find(c)) {
@@ -121,7 +121,7 @@ async fn check(script: &str) {
     assert_eq!(got, want, "{script}");
 }
 
-async fn create_in(bench: &Bench, cwd: &str) -> String {
+pub(super) async fn create_in(bench: &Bench, cwd: &str) -> String {
     let request = ctx_host::shell::CreateRequest {
         cwd: Some(cwd.to_owned()),
         ..ctx_host::shell::CreateRequest::default()

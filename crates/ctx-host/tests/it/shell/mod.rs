@@ -8,4 +8,5 @@ mod like_bash;
 mod limits;
 mod many;
 mod processes;
+mod sequence;
 mod support;
