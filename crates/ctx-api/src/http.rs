@@ -29,7 +29,7 @@ pub use issue::{
     Bind, Criterion, CriterionGiven, Issue, IssueChange, NewIssue, NewTodo, Todo, TodoChange, TodoOperation,
 };
 pub use lifecycle::{ResumeAt, ResumeFrom};
-pub use lookup::{AuditEvent, SearchHit, SnippetPiece};
+pub use lookup::{AuditEvent, SearchHit, SnippetPiece, Standing, Stats, TokenCount, ToolCount};
 pub use message::{Message, MessagePart, NewMessage, Pin, Role, ToolCall};
 pub use project::{NewProject, Project, ProjectChange, ProjectError, ProjectState};
 pub use shell::{

@@ -1,13 +1,14 @@
-//! Questions to the views behind: full text over messages, and the audit log. Whoever asks sees their own alone, and
+//! Questions to the views behind: full text over messages, counts, and the audit log. Whoever asks sees their own alone, and
 //! the daemon's owner sees all. Views follow behind the sessions, so the newest may be missing for a moment.
 
 use ctx_journal::LogPath;
-use ctx_session::{Code, Refusal, SessionId};
+use ctx_session::conversation::Role;
+use ctx_session::{Code, Name, Refusal, SessionId, Timestamp};
 use ctx_views::audit::{AuditQuery, AuditReader, EventName};
-use ctx_views::db::{DbError, Queries, SearchQuery, Viewer};
+use ctx_views::db::{DbError, Queries, SearchQuery, StatsQuery, Viewer};
 
 pub use ctx_views::audit::{AuditLine, RecordOf};
-pub use ctx_views::db::{Hit, Page, Piece as SnippetPiece};
+pub use ctx_views::db::{Hit, Page, Piece as SnippetPiece, SearchSort, Standing, Stats, ToolStats};
 
 use crate::behind::AUDIT;
 use crate::engine::{Caller, Engine};
@@ -17,16 +18,37 @@ use crate::engine::{Caller, Engine};
 pub struct Search {
     pub text: String,
     pub session: Option<SessionId>,
+    pub agent: Option<Name>,
+    pub project: Option<Name>,
+    pub role: Option<Role>,
+    pub since: Option<Timestamp>,
+    pub until: Option<Timestamp>,
+    /// Also what was taken back.
+    pub superseded: bool,
+    pub sort: SearchSort,
     pub limit: usize,
     pub cursor: Option<String>,
+}
+
+/// Over which sessions to count.
+#[derive(Debug, Clone)]
+pub struct StatsWish {
+    pub agent: Option<Name>,
+    pub project: Option<Name>,
+    /// Those that changed since.
+    pub since: Option<Timestamp>,
 }
 
 /// Which audit lines, newest first.
 #[derive(Debug, Clone)]
 pub struct AuditWish {
     pub session: Option<SessionId>,
-    /// The name of an event; none: all.
-    pub event: Option<String>,
+    /// Names of events, any of them; none: all.
+    pub events: Vec<String>,
+    /// Only what this user did.
+    pub user: Option<u32>,
+    pub since: Option<Timestamp>,
+    pub until: Option<Timestamp>,
     pub limit: usize,
     pub before: Option<u64>,
 }
@@ -41,11 +63,47 @@ impl Engine {
 
     /// A page of messages that match.
     pub async fn search(&self, caller: Caller, search: Search) -> Result<Page<Hit>, Refusal> {
-        let mut query = SearchQuery::new(self.viewer(caller), &search.text, search.limit);
-        query.session = search.session;
-        query.after = search.cursor;
+        let Search {
+            text,
+            session,
+            agent,
+            project,
+            role,
+            since,
+            until,
+            superseded,
+            sort,
+            limit,
+            cursor: after,
+        } = search;
+        let viewer = self.viewer(caller);
+        let query = SearchQuery {
+            viewer,
+            text,
+            agent,
+            project,
+            role,
+            session,
+            since,
+            until,
+            superseded,
+            sort,
+            limit,
+            after,
+        };
         let engine = self.clone();
         blocking(move || engine.ask_index(|queries| queries.search(&query))).await
+    }
+
+    /// What the caller's sessions come to, and how many of them the index has not read to their end yet.
+    pub async fn stats(&self, caller: Caller, wish: StatsWish) -> Result<(Stats, u64), Refusal> {
+        let StatsWish { agent, project, since } = wish;
+        let query = StatsQuery { viewer: self.viewer(caller), agent, project, since };
+        let engine = self.clone();
+        blocking(move || {
+            engine.ask_index(|queries| Ok((queries.stats(&query)?, queries.unread_of(&query.viewer)?)))
+        })
+        .await
     }
 
     /// Asks the index. Blocks.
@@ -75,20 +133,24 @@ impl Engine {
         caller: Caller,
         wish: AuditWish,
     ) -> Result<(Vec<AuditLine>, Option<u64>), Refusal> {
-        let events = match &wish.event {
-            None => Vec::new(),
-            Some(name) => {
-                let found = EventName::ALL.into_iter().find(|event| event.as_str() == name);
-                vec![found.ok_or_else(|| Refusal::invalid("event", "there is no audit event of that name"))?]
-            }
+        let named = |name: &String| {
+            let found = EventName::ALL.into_iter().find(|event| event.as_str() == name);
+            found.ok_or_else(|| Refusal::invalid("event", "there is no audit event of that name"))
         };
+        let events = wish.events.iter().map(named).collect::<Result<Vec<_>, _>>()?;
+        let is_owner = caller.uid == self.inner.daemon_uid;
+        if !is_owner && wish.user.is_some_and(|user| user != caller.uid) {
+            // What others did does not exist for them.
+            return Ok((Vec::new(), None));
+        }
         let query = AuditQuery {
-            user: (caller.uid != self.inner.daemon_uid).then_some(caller.uid),
+            user: if is_owner { wish.user } else { Some(caller.uid) },
             session: wish.session,
             events,
+            since: wish.since,
+            until: wish.until,
             before: wish.before,
             limit: wish.limit,
-            ..AuditQuery::default()
         };
         let journal = self.inner.journal.clone();
         blocking(move || {

@@ -6,6 +6,7 @@
 mod conversation;
 mod find;
 mod messages;
+mod outputs;
 mod place;
 
 use std::ops::ControlFlow;
@@ -19,6 +20,7 @@ use crate::error::ViewError;
 use crate::files::{self, Meta, record_of};
 pub use conversation::{Conversation, Said, Wanted};
 pub use messages::{Line, MessageLine, Messages};
+pub use outputs::Outputs;
 pub use place::{Object, Place, SessionRef, SessionsDir};
 
 /// Reads the tree.

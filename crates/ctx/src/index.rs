@@ -1,43 +1,197 @@
-//! The index database as commands use it: opened to read, also while no daemon is up.
+//! The index database as commands use it: its file, also while no daemon is up; and where the file belongs to someone
+//! else, the daemon, which answers each user about what is theirs.
 
 use std::path::{Path, PathBuf};
 
-use ctx_session::Code;
-use ctx_views::db::{DbError, IndexReader, Viewer};
+use ctx_api::http::{self, List, SearchHit};
+use ctx_session::record::Usage;
+use ctx_session::{Code, Timestamp};
+use ctx_views::db::{
+    DbError, Hit, IndexReader, Page, Piece, SearchQuery, SearchSort, Standing, Stats, StatsQuery, ToolStats,
+    Viewer,
+};
 use ctx_views::read::{Place, Reader};
 
+use crate::client::{Api, Query};
 use crate::failure::Failure;
 use crate::output;
 use crate::root::Root;
 use crate::sessions::own_uid;
+use crate::words;
 
 /// Where it is beneath the root.
 pub const INDEX: &str = ".state/index.db";
+/// Hits that the daemon is asked for at once.
+const PAGE: usize = 1000;
 
 pub fn path(root: &Root) -> PathBuf {
     root.path.join(INDEX)
 }
 
-/// The index, if there is one that can be read.
-pub fn open(root: &Root) -> Result<IndexReader, Failure> {
+/// The index, to be asked.
+pub enum Index<'a> {
+    File(IndexReader),
+    /// On a root that others use too. What is asked is answered as the file would answer it.
+    Daemon(Api<'a>),
+}
+
+/// The index, if there is one that can be asked.
+pub fn open(root: &Root) -> Result<Index<'_>, Failure> {
     // Says what is to be done where there is no root at all.
     root.reader()?;
     let path = path(root);
     match std::fs::File::open(&path) {
-        Ok(_) => Ok(IndexReader::open(&path)?),
+        Ok(_) => Ok(Index::File(IndexReader::open(&path)?)),
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-            Err(Failure::new(Code::Enoent, format!("there is no index yet at {}", path.display()))
-                .hint("start the daemon with `ctx serve`, or build the index with `ctx reindex`"))
+            let hint = if root.is_up() {
+                "the daemon makes it anew in a few seconds: try again"
+            } else {
+                "start the daemon with `ctx serve`, or build the index with `ctx reindex`"
+            };
+            Err(Failure::new(Code::Enoent, format!("there is no index yet at {}", path.display())).hint(hint))
         }
-        Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied => Err(not_yours(&path)),
+        Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied => {
+            Ok(Index::Daemon(ask_daemon(root, &path)?))
+        }
         Err(error) => Err(Failure::io(path.display(), error)),
     }
 }
 
-/// A file of the daemon's own, on a root that others use too.
-pub fn not_yours(path: &Path) -> Failure {
-    Failure::new(Code::Eacces, format!("{} belongs to whoever runs the daemon", path.display()))
-        .hint("`ctx ls`, `ctx history` and `ctx show` read your sessions themselves")
+/// The daemon, asked about a file of its own.
+pub fn ask_daemon<'a>(root: &'a Root, path: &Path) -> Result<Api<'a>, Failure> {
+    if root.is_up() {
+        return Ok(Api::new(root));
+    }
+    let message = format!("{} is its owner's alone, and no daemon answers in its place", path.display());
+    Err(Failure::new(Code::Ehostdown, message)
+        .hint("`ctx ls`, `ctx history` and `ctx show` read your sessions themselves"))
+}
+
+impl Index<'_> {
+    pub fn search(&self, query: &SearchQuery) -> Result<Page<Hit>, Failure> {
+        match self {
+            Index::File(index) => Ok(index.queries().search(query)?),
+            Index::Daemon(api) => search_by(api, query),
+        }
+    }
+
+    pub fn stats(&self, query: &StatsQuery) -> Result<Stats, Failure> {
+        match self {
+            Index::File(index) => Ok(index.queries().stats(query)?),
+            Index::Daemon(api) => Ok(stats_of(stats_by(api, query)?)),
+        }
+    }
+
+    /// Sessions of which not all text has been read.
+    fn unread(&self) -> Result<u64, Failure> {
+        match self {
+            Index::File(index) => Ok(index.queries().unread()?),
+            Index::Daemon(api) => {
+                // No session changes so late: nothing else has to be counted.
+                let since = Some(Timestamp::from_millis(u64::from(u32::MAX) * 1_000));
+                let none = StatsQuery { viewer: Viewer::All, agent: None, project: None, since };
+                Ok(stats_by(api, &none)?.unread)
+            }
+        }
+    }
+
+    /// Says so when not everything has been read into the index yet.
+    pub fn say_if_behind(&self, root: &Root) -> Result<(), Failure> {
+        let unread = self.unread()?;
+        if unread > 0 {
+            let when = if root.is_up() { "the daemon is reading them" } else { "`ctx reindex` reads them" };
+            output::say(format_args!(
+                "the index is not complete: {unread} sessions are still to be read; {when}"
+            ));
+        }
+        Ok(())
+    }
+}
+
+fn search_by(api: &Api<'_>, query: &SearchQuery) -> Result<Page<Hit>, Failure> {
+    let mut found = Page { items: Vec::new(), next: query.after.clone() };
+    loop {
+        let limit = query.limit.saturating_sub(found.items.len()).min(PAGE);
+        let asked = Query::new("/search")
+            .with("q", &query.text)
+            .with_some("session", query.session)
+            .with_some("agent", query.agent.as_ref())
+            .with_some("project", query.project.as_ref())
+            .with_some("role", query.role.map(words::role))
+            .with_some("since", query.since.map(Timestamp::as_millis))
+            .with_some("until", query.until.map(Timestamp::as_millis))
+            .with("superseded", query.superseded)
+            .with("sort", if query.sort == SearchSort::Newest { "newest" } else { "rank" })
+            .with("limit", limit)
+            .with_some("cursor", found.next.as_ref());
+        let page: List<SearchHit> = api.get(asked.as_str())?;
+        found.items.extend(page.items.into_iter().map(hit_of));
+        found.next = page.next;
+        if found.next.is_none() || found.items.len() >= query.limit {
+            return Ok(found);
+        }
+    }
+}
+
+fn hit_of(hit: SearchHit) -> Hit {
+    Hit {
+        session: hit.session_id,
+        session_name: hit.session_name,
+        session_title: hit.session_title,
+        agent: hit.agent,
+        project: hit.project,
+        seq: hit.seq,
+        message: hit.message_id,
+        run: hit.run_id,
+        role: hit.role,
+        time: Timestamp::from_millis(hit.created_at),
+        standing: match hit.standing {
+            http::Standing::Counts => Standing::Counts,
+            http::Standing::Compacted => Standing::Compacted,
+            http::Standing::TakenBack => Standing::TakenBack,
+        },
+        score: hit.score,
+        snippet: hit
+            .snippet
+            .into_iter()
+            .map(|piece| Piece { text: piece.text, is_hit: piece.is_hit })
+            .collect(),
+    }
+}
+
+fn stats_by(api: &Api<'_>, query: &StatsQuery) -> Result<http::Stats, Failure> {
+    let asked = Query::new("/stats")
+        .with_some("agent", query.agent.as_ref())
+        .with_some("project", query.project.as_ref())
+        .with_some("since", query.since.map(Timestamp::as_millis));
+    api.get(asked.as_str())
+}
+
+fn stats_of(stats: http::Stats) -> Stats {
+    // In the order of the file's answer: the largest first, then by word.
+    let counts = |counts: std::collections::BTreeMap<String, u64>| {
+        let mut counts: Vec<(String, u64)> = counts.into_iter().collect();
+        counts.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
+        counts
+    };
+    let tool = |tool: http::ToolCount| ToolStats {
+        tool: tool.tool,
+        calls: tool.calls,
+        failed: tool.failed,
+        total_ms: tool.total_ms,
+    };
+    Stats {
+        sessions: stats.sessions,
+        sessions_by_state: counts(stats.sessions_by_state),
+        sessions_by_agent: counts(stats.sessions_by_agent),
+        sessions_by_project: counts(stats.sessions_by_project),
+        runs_by_state: counts(stats.runs_by_state),
+        runs_by_model: counts(stats.runs_by_model),
+        messages_by_role: counts(stats.messages_by_role),
+        tools: stats.tools.into_iter().map(tool).collect(),
+        usage: Usage { input: stats.usage.input, output: stats.usage.output },
+        run_ms: stats.run_ms,
+    }
 }
 
 /// What the user at the keyboard may see: their own, and what is in the spaces that let them in.
@@ -47,18 +201,6 @@ pub fn viewer(reader: &Reader) -> Result<Viewer, Failure> {
         Place::Private { .. } => None,
     });
     Ok(Viewer::User { uid: own_uid(), spaces: spaces.collect() })
-}
-
-/// Says so when not everything has been read into the index yet.
-pub fn say_if_behind(root: &Root, index: &IndexReader) -> Result<(), Failure> {
-    let unread = index.queries().unread()?;
-    if unread > 0 {
-        let when = if root.is_up() { "the daemon is reading them" } else { "`ctx reindex` reads them" };
-        output::say(format_args!(
-            "the index is not complete: {unread} sessions are still to be read; {when}"
-        ));
-    }
-    Ok(())
 }
 
 impl From<DbError> for Failure {

@@ -1,4 +1,6 @@
-//! What a search and the audit log give back.
+//! What a search, the counts and the audit log give back.
+
+use std::collections::BTreeMap;
 
 use ctx_session::conversation::Role;
 use ctx_session::{Name, RunId, SessionId, Ulid};
@@ -18,6 +20,8 @@ pub struct SearchHit {
     pub agent: Option<Name>,
     #[schema(value_type = String)]
     pub project: Name,
+    /// The record that it is in.
+    pub seq: u64,
     #[schema(value_type = String)]
     pub message_id: Ulid,
     #[schema(value_type = String)]
@@ -25,9 +29,58 @@ pub struct SearchHit {
     #[schema(value_type = String)]
     pub role: Role,
     pub created_at: u64,
+    pub standing: Standing,
     /// Higher is better.
     pub score: f64,
     pub snippet: Vec<SnippetPiece>,
+}
+
+/// How a message stands in its conversation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Standing {
+    Counts,
+    /// A compaction left it out of what the model reads.
+    Compacted,
+    /// A rollback or a discard took it back.
+    TakenBack,
+}
+
+/// What was done in the caller's sessions, by number. A session without an agent and a run without a model count
+/// under `-`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Stats {
+    pub sessions: u64,
+    pub sessions_by_state: BTreeMap<String, u64>,
+    pub sessions_by_agent: BTreeMap<String, u64>,
+    pub sessions_by_project: BTreeMap<String, u64>,
+    pub runs_by_state: BTreeMap<String, u64>,
+    pub runs_by_model: BTreeMap<String, u64>,
+    pub messages_by_role: BTreeMap<String, u64>,
+    /// The one that was called most comes first.
+    pub tools: Vec<ToolCount>,
+    pub usage: TokenCount,
+    /// The time that runs took.
+    pub run_ms: u64,
+    /// Sessions that the index has not read to their end yet: search does not see all of them.
+    #[serde(default)]
+    pub unread: u64,
+}
+
+/// How a tool was used.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct ToolCount {
+    pub tool: String,
+    pub calls: u64,
+    pub failed: u64,
+    pub total_ms: u64,
+}
+
+/// Tokens of the models.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct TokenCount {
+    pub input: u64,
+    pub output: u64,
 }
 
 /// A piece of a snippet.

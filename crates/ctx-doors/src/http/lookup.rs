@@ -1,10 +1,11 @@
-//! Full text over the caller's messages, and their audit events.
+//! Full text over the caller's messages, counts, and their audit events.
 
 use axum::Json;
 use axum::extract::State;
-use ctx_api::http::{AuditEvent, List, SearchHit, SnippetPiece};
-use ctx_engine::lookup::{AuditLine, AuditWish, Hit, RecordOf, Search};
-use ctx_session::{Refusal, SessionId};
+use ctx_api::http::{AuditEvent, List, SearchHit, SnippetPiece, Standing, Stats, TokenCount, ToolCount};
+use ctx_engine::lookup::{self, AuditLine, AuditWish, Hit, RecordOf, Search, SearchSort, StatsWish};
+use ctx_session::conversation::Role;
+use ctx_session::{Name, Refusal, SessionId, Timestamp};
 use serde::Deserialize;
 use utoipa::IntoParams;
 
@@ -24,10 +25,50 @@ pub(super) struct SearchAsked {
     q: String,
     /// In this session alone.
     session: Option<String>,
+    /// In sessions with this agent alone.
+    agent: Option<String>,
+    /// In sessions of this project alone.
+    project: Option<String>,
+    /// `user`, `assistant`, `subagent`, `system` or `tool`.
+    #[param(value_type = Option<String>)]
+    role: Option<Role>,
+    /// Not before, in milliseconds since 1970.
+    since: Option<u64>,
+    /// Before, in milliseconds since 1970.
+    until: Option<u64>,
+    /// Also what a rollback or a discard took back. What was compacted is always found.
+    #[serde(default)]
+    superseded: bool,
+    /// `rank` or `newest`.
+    #[serde(default)]
+    sort: SortWord,
     /// Hits on a page: 50, at most 1000.
     limit: Option<usize>,
     /// The `next` of the page before.
     cursor: Option<String>,
+}
+
+/// The order, to be asked for.
+#[derive(Debug, Clone, Copy, Default, Deserialize, utoipa::ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum SortWord {
+    #[default]
+    Rank,
+    Newest,
+}
+
+impl SortWord {
+    fn sort(self) -> SearchSort {
+        match self {
+            SortWord::Rank => SearchSort::Rank,
+            SortWord::Newest => SearchSort::Newest,
+        }
+    }
+}
+
+/// Who is no agent and what is no project has no sessions; a name that is none is a mistake.
+fn name(field: &'static str, text: Option<&str>) -> Result<Option<Name>, Refusal> {
+    text.map(|text| Name::new(text).map_err(|rule| Refusal::invalid(field, rule.to_string()))).transpose()
 }
 
 fn session(text: Option<&str>) -> Result<Option<SessionId>, Refusal> {
@@ -36,6 +77,8 @@ fn session(text: Option<&str>) -> Result<Option<SessionId>, Refusal> {
 }
 
 /// Messages that match, best first
+///
+/// Messages that a compaction left out were said all the same and are found; each hit says how it stands.
 #[utoipa::path(get, path = "/search", tag = "lookup", params(SearchAsked),
     responses((status = 200, body = List<SearchHit>)))]
 pub(super) async fn search(
@@ -45,6 +88,13 @@ pub(super) async fn search(
 ) -> Answer<Json<List<SearchHit>>> {
     let search = Search {
         session: session(asked.session.as_deref())?,
+        agent: name("agent", asked.agent.as_deref())?,
+        project: name("project", asked.project.as_deref())?,
+        role: asked.role,
+        since: asked.since.map(Timestamp::from_millis),
+        until: asked.until.map(Timestamp::from_millis),
+        superseded: asked.superseded,
+        sort: asked.sort.sort(),
         text: asked.q,
         limit: asked.limit.unwrap_or(PAGE).clamp(1, PAGE_MAX),
         cursor: asked.cursor,
@@ -62,12 +112,69 @@ fn hit(hit: Hit) -> SearchHit {
         session_title: hit.session_title,
         agent: hit.agent,
         project: hit.project,
+        seq: hit.seq,
         message_id: hit.message,
         run_id: hit.run,
         role: hit.role,
         created_at: hit.time.as_millis(),
+        standing: match hit.standing {
+            lookup::Standing::Counts => Standing::Counts,
+            lookup::Standing::Compacted => Standing::Compacted,
+            lookup::Standing::TakenBack => Standing::TakenBack,
+        },
         score: hit.score,
         snippet: hit.snippet.into_iter().map(piece).collect(),
+    }
+}
+
+#[derive(Debug, Default, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields, default)]
+#[into_params(parameter_in = Query)]
+pub(super) struct StatsAsked {
+    /// Sessions with this agent alone.
+    agent: Option<String>,
+    /// Sessions of this project alone.
+    project: Option<String>,
+    /// Sessions that changed since, in milliseconds since 1970.
+    since: Option<u64>,
+}
+
+/// What was done in the caller's sessions, by number
+#[utoipa::path(get, path = "/stats", tag = "lookup", params(StatsAsked),
+    responses((status = 200, body = Stats)))]
+pub(super) async fn stats(
+    State(api): State<Api>,
+    Who(caller): Who,
+    Asked(asked): Asked<StatsAsked>,
+) -> Answer<Json<Stats>> {
+    let wish = StatsWish {
+        agent: name("agent", asked.agent.as_deref())?,
+        project: name("project", asked.project.as_deref())?,
+        since: asked.since.map(Timestamp::from_millis),
+    };
+    let (stats, unread) = api.engine.stats(caller, wish).await?;
+    Ok(Json(counts(stats, unread)))
+}
+
+fn counts(stats: lookup::Stats, unread: u64) -> Stats {
+    let tool = |tool: lookup::ToolStats| ToolCount {
+        tool: tool.tool,
+        calls: tool.calls,
+        failed: tool.failed,
+        total_ms: tool.total_ms,
+    };
+    Stats {
+        sessions: stats.sessions,
+        sessions_by_state: stats.sessions_by_state.into_iter().collect(),
+        sessions_by_agent: stats.sessions_by_agent.into_iter().collect(),
+        sessions_by_project: stats.sessions_by_project.into_iter().collect(),
+        runs_by_state: stats.runs_by_state.into_iter().collect(),
+        runs_by_model: stats.runs_by_model.into_iter().collect(),
+        messages_by_role: stats.messages_by_role.into_iter().collect(),
+        tools: stats.tools.into_iter().map(tool).collect(),
+        usage: TokenCount { input: stats.usage.input, output: stats.usage.output },
+        run_ms: stats.run_ms,
+        unread,
     }
 }
 
@@ -77,8 +184,14 @@ fn hit(hit: Hit) -> SearchHit {
 pub(super) struct AuditAsked {
     /// Of this session alone.
     session: Option<String>,
-    /// Of this name alone, such as `session.ended`.
+    /// Of this name alone, such as `session.ended`; several are parted by commas.
     event: Option<String>,
+    /// Done by this user alone.
+    user: Option<u32>,
+    /// Not before, in milliseconds since 1970.
+    since: Option<u64>,
+    /// Before, in milliseconds since 1970.
+    until: Option<u64>,
     /// Events on a page: 50, at most 1000.
     limit: Option<usize>,
     /// The `next` of the page before.
@@ -96,7 +209,10 @@ pub(super) async fn audit(
     let bad = |_| Refusal::invalid("cursor", "a cursor is the `next` of the page before");
     let wish = AuditWish {
         session: session(asked.session.as_deref())?,
-        event: asked.event,
+        events: asked.event.iter().flat_map(|names| names.split(',')).map(str::to_owned).collect(),
+        user: asked.user,
+        since: asked.since.map(Timestamp::from_millis),
+        until: asked.until.map(Timestamp::from_millis),
         limit: asked.limit.unwrap_or(PAGE).clamp(1, PAGE_MAX),
         before: asked.cursor.map(|cursor| cursor.parse().map_err(bad)).transpose()?,
     };

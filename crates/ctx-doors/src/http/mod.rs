@@ -119,6 +119,7 @@ fn routes(version: &str) -> (Router<Api>, utoipa::openapi::OpenApi) {
         .routes(routes!(shells::records))
         .routes(routes!(shells::mcp_post, shells::mcp_get, shells::mcp_delete))
         .routes(routes!(lookup::search))
+        .routes(routes!(lookup::stats))
         .routes(routes!(lookup::audit))
         .routes(routes!(keys::list, keys::create))
         .routes(routes!(keys::revoke))

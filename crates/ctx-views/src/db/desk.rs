@@ -23,6 +23,8 @@ const PREPARED_MAX: usize = 8;
 const GATHER: Duration = Duration::from_millis(25);
 /// How soon a log that could not be written is tried again.
 const RETRY: Duration = Duration::from_secs(1);
+/// How often a writer without work looks whether someone else did something to its file.
+const LOOK: Duration = Duration::from_secs(2);
 
 /// Work for the writer, in the order in which it was asked for.
 pub(super) enum Work {
@@ -160,7 +162,8 @@ impl Desk {
         true
     }
 
-    /// What the writer does next; nothing when the desk is closed and everything is written.
+    /// What the writer does next: nothing to write is a reason to look at the file and at what is to be tried again.
+    /// None when the desk is closed and everything is written.
     pub(super) fn next_batch(&self) -> Option<Vec<Work>> {
         let mut state = self.lock();
         loop {
@@ -177,15 +180,12 @@ impl Desk {
             if state.stop {
                 return None;
             }
-            if state.stale.is_empty() {
-                state = self.work.wait(state).unwrap_or_else(PoisonError::into_inner);
-            } else {
-                let waited = self.work.wait_timeout(state, RETRY);
-                let (back, timeout) = waited.unwrap_or_else(PoisonError::into_inner);
-                state = back;
-                if timeout.timed_out() {
-                    return Some(Vec::new());
-                }
+            let pause = if state.stale.is_empty() { LOOK } else { RETRY };
+            let waited = self.work.wait_timeout(state, pause);
+            let (back, timeout) = waited.unwrap_or_else(PoisonError::into_inner);
+            state = back;
+            if timeout.timed_out() {
+                return Some(Vec::new());
             }
         }
     }

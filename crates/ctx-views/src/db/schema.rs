@@ -5,8 +5,9 @@
 //! tool_calls). 2: `sessions.archived`. 3: checkpoints, prompt_edits, compactions with their aggregates, approvals; a
 //! run's kind and finish reason, and a run without a message; `sessions.bound_issue` is an id. 4: issues and todos. 5: an
 //! approval's clock, which stands still with a pause; a run's tokens with those of its compactions. 6: the print of the
-//! last record that was read, and keys that are never given twice. 7: `messages.pinned`. Every other table comes with its records and the
-//! next number.
+//! last record that was read, and keys that are never given twice. 7: `messages.pinned`. 8: `messages.superseded` tells
+//! compacted from taken back; full text of scripts without spaces. Every other table comes with its records and the next
+//! number.
 
 use std::path::{Path, PathBuf};
 
@@ -15,7 +16,7 @@ use rusqlite::{Connection, ErrorCode, OpenFlags, OptionalExtension};
 use super::{DbError, control, issues};
 
 /// Goes up with every change of the tables or of what is written into them.
-pub const SCHEMA_VERSION: i64 = 7;
+pub const SCHEMA_VERSION: i64 = 8;
 
 /// Times are epoch milliseconds, ids are ULIDs as text. `sessions.key` and `messages.key` are names within this
 /// file only, and other in every rebuild.
@@ -105,12 +106,14 @@ CREATE TABLE messages (
   -- the typed parts, where there is more than text
   parts TEXT,
   created_at INTEGER NOT NULL,
+  -- 0: it counts; 1: taken back, by a rollback or a discard; 2: compacted
   superseded INTEGER NOT NULL DEFAULT 0,
   -- no compaction takes it
   pinned INTEGER NOT NULL DEFAULT 0
 );
 CREATE UNIQUE INDEX messages_session ON messages(session, seq);
 
+-- what goes in is spaced (`spaced.rs`): its tokens are not always where those of `messages.content` are
 CREATE VIRTUAL TABLE message_text USING fts5(
   content, content='messages', content_rowid='key', tokenize='unicode61 remove_diacritics 2'
 );
@@ -294,6 +297,25 @@ fn files(path: &Path) -> [PathBuf; 3] {
         PathBuf::from(name)
     };
     [path.to_owned(), beside("-wal"), beside("-shm")]
+}
+
+/// The files of a database as they are on disk, to tell when they are others: someone may remove them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct OnDisk([Option<(u64, u64)>; 3]);
+
+impl OnDisk {
+    pub(super) fn look(path: &Path) -> OnDisk {
+        use std::os::unix::fs::MetadataExt;
+        OnDisk(
+            files(path).map(|file| std::fs::symlink_metadata(file).ok().map(|data| (data.dev(), data.ino()))),
+        )
+    }
+
+    /// Whether one that was there is gone, or another is in its place.
+    pub(super) fn are_others(&self, path: &Path) -> bool {
+        let now = OnDisk::look(path);
+        self.0.iter().zip(now.0).any(|(then, now)| then.is_some() && *then != now)
+    }
 }
 
 /// Why a database had to be made from nothing.

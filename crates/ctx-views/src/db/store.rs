@@ -5,10 +5,12 @@
 use ctx_journal::LogPath;
 use ctx_session::conversation::{self, Change, Message, Part, Role};
 use ctx_session::record::{ToolStatus, Usage};
-use ctx_session::{Body, Record, StateName, Timestamp, Ulid};
+use ctx_session::{Body, CheckpointId, Record, StateName, Timestamp, Ulid};
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
+use super::query::search::Standing;
 use super::row::{LastRun, Pause, SessionRow};
+use super::spaced::spaced;
 use super::stretch::Print;
 use super::{control, runs};
 
@@ -194,12 +196,15 @@ pub(super) fn save(db: &Connection, stored: &Stored) -> rusqlite::Result<()> {
 
 /// Takes a session out of every table but its own row.
 pub(super) fn clear(db: &Connection, key: i64) -> rusqlite::Result<()> {
-    // The full text has to be told what it forgets.
-    db.execute(
-        "INSERT INTO message_text (message_text, rowid, content)
-         SELECT 'delete', key, content FROM messages WHERE session = ?1 AND content <> ''",
-        [key],
-    )?;
+    // The full text has to be told what it forgets, in the form that it was given.
+    let mut texts =
+        db.prepare_cached("SELECT key, content FROM messages WHERE session = ?1 AND content <> ''")?;
+    let mut texts = texts.query([key])?;
+    while let Some(row) = texts.next()? {
+        let (rowid, content) = (row.get::<_, i64>(0)?, row.get::<_, String>(1)?);
+        let sql = "INSERT INTO message_text (message_text, rowid, content) VALUES ('delete', ?1, ?2)";
+        db.prepare_cached(sql)?.execute(params![rowid, spaced(&content)])?;
+    }
     for table in ["messages", "runs", "tool_calls"].into_iter().chain(control::TABLES) {
         db.execute(&format!("DELETE FROM {table} WHERE session = ?1"), [key])?;
     }
@@ -243,24 +248,48 @@ pub(super) fn put_text(db: &Connection, key: i64, record: &Record) -> rusqlite::
     for change in conversation::changes(record) {
         match change {
             Change::Said(message) => put_message(db, key, &message)?,
-            Change::Superseded { ids, .. } => mark(db, key, record.seq, &ids, true)?,
-            Change::Restored { ids, .. } => mark(db, key, record.seq, &ids, false)?,
+            Change::Superseded { ids, .. } => mark(db, key, record.seq, &ids, standing_after(&record.body))?,
+            Change::Restored { ids, .. } => mark(db, key, record.seq, &ids, Standing::Counts)?,
         }
     }
     if let Body::MessagePinned(pin) = &record.body {
         let sql = "UPDATE messages SET pinned = ?3 WHERE session = ?1 AND id = ?2";
         db.prepare_cached(sql)?.execute(params![key, pin.message_id.to_string(), pin.pinned])?;
     }
+    if let Body::RolledBack(back) = &record.body {
+        take_back_compacted(db, key, back.checkpoint_id)?;
+    }
     put_tool_call(db, key, record)
 }
 
-/// Whether earlier messages count from here on.
-fn mark(db: &Connection, key: i64, before: u64, ids: &[Ulid], superseded: bool) -> rusqlite::Result<()> {
+/// What messages are that a record supersedes.
+fn standing_after(body: &Body) -> Standing {
+    let is_compaction = matches!(body, Body::Compaction(_) | Body::CompactionApproved(_));
+    if is_compaction { Standing::Compacted } else { Standing::TakenBack }
+}
+
+/// What was compacted after the checkpoint that a session went back to was said in the part that is taken back.
+fn take_back_compacted(db: &Connection, key: i64, checkpoint: CheckpointId) -> rusqlite::Result<()> {
+    db.prepare_cached(
+        "UPDATE messages SET superseded = ?3 WHERE session = ?1 AND superseded = ?4
+           AND seq > (SELECT seq FROM checkpoints WHERE session = ?1 AND id = ?2)",
+    )?
+    .execute(params![
+        key,
+        checkpoint.to_string(),
+        Standing::TakenBack.number(),
+        Standing::Compacted.number()
+    ])?;
+    Ok(())
+}
+
+/// How earlier messages stand from here on.
+fn mark(db: &Connection, key: i64, before: u64, ids: &[Ulid], standing: Standing) -> rusqlite::Result<()> {
     db.prepare_cached(
         "UPDATE messages SET superseded = ?4
          WHERE session = ?1 AND seq < ?2 AND id IN (SELECT value FROM json_each(?3))",
     )?
-    .execute(params![key, int(before), to_json(&ids), superseded])?;
+    .execute(params![key, int(before), to_json(&ids), standing.number()])?;
     Ok(())
 }
 
@@ -295,7 +324,7 @@ fn put_message(db: &Connection, key: i64, message: &Message) -> rusqlite::Result
     if !content.is_empty() {
         let rowid = db.last_insert_rowid();
         db.prepare_cached("INSERT INTO message_text (rowid, content) VALUES (?1, ?2)")?
-            .execute(params![rowid, content])?;
+            .execute(params![rowid, spaced(content)])?;
     }
     Ok(())
 }

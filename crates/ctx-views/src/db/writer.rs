@@ -18,10 +18,28 @@ type Outcome = Vec<Put>;
 /// Writes until the desk is closed.
 pub(super) fn run(shared: &Arc<Shared>, mut db: Connection) {
     let mut busy = false;
+    let mut files = schema::OnDisk::look(&shared.path);
+    let mut version = data_version(&db);
     while let Some(batch) = shared.desk.next_batch() {
+        if files.are_others(&shared.path) {
+            // Whoever removed them wants them made anew; what is written into removed files nobody finds.
+            db = match remake(shared, db) {
+                Some(fresh) => fresh,
+                None => return,
+            };
+            (files, version) = (schema::OnDisk::look(&shared.path), data_version(&db));
+            answer(batch);
+            continue;
+        }
         if batch.is_empty() {
             let staff = shared.desk.retry_stale();
             shared.hire(staff);
+            // Only a repair writes into it besides: it has marked what is to be read again.
+            let now = data_version(&db);
+            if std::mem::replace(&mut version, now) != now {
+                let staff = shared.desk.ask(Job::Plan, 0);
+                shared.hire(staff);
+            }
             continue;
         }
         let much = batch
@@ -44,12 +62,18 @@ pub(super) fn run(shared: &Arc<Shared>, mut db: Connection) {
                     Some(fresh) => fresh,
                     None => return,
                 };
+                (files, version) = (schema::OnDisk::look(&shared.path), data_version(&db));
                 answer(batch);
             }
         }
     }
     // What follows a clean stop finds no log beside the database.
     let _ = db.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()));
+}
+
+/// Another number when another connection than this has written. One that cannot be asked says nothing new.
+fn data_version(db: &Connection) -> i64 {
+    db.query_row("PRAGMA data_version", [], |row| row.get(0)).unwrap_or(0)
 }
 
 /// Only a matter of speed and memory: a failure changes nothing else.

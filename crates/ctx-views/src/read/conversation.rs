@@ -104,6 +104,11 @@ fn may_be_mark(line: &str) -> bool {
 }
 
 impl Conversation {
+    /// How many messages do not count any more; a tool call and its result are one.
+    pub fn superseded(&self) -> usize {
+        self.marks.superseded.len()
+    }
+
     /// What is shown where a message stands in the file.
     fn at(&mut self, message: Message) -> Option<Said> {
         let superseded = self.marks.superseded.contains(&message.id);

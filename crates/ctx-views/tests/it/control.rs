@@ -8,11 +8,11 @@ use ctx_session::conversation::Role;
 use ctx_session::record::{RunFinish, RunKind, StateName};
 use ctx_session::{Record, Ulid};
 use ctx_views::SessionFiles;
-use ctx_views::db::{ListQuery, MessageItem, MessagesQuery, SearchQuery, Viewer};
+use ctx_views::db::{ListQuery, MessageItem, MessagesQuery, SearchQuery, Standing, Viewer};
 use ctx_views::read::{Reader, SessionRef, SessionsDir, Wanted};
 use proptest::prelude::*;
 
-use crate::indexed::{done, found, names, post, put, say, started, tool};
+use crate::indexed::{done, names, post, put, say, started, tool};
 use crate::world::{Life, Root, Step, name, operated, own, view_files};
 
 const DIR: &str = "s";
@@ -235,27 +235,32 @@ fn messages(db: &ctx_views::db::IndexDb, life: &Life) -> Vec<MessageItem> {
 }
 
 #[test]
-fn search_leaves_out_what_a_compaction_took_until_it_counts_again() {
+fn search_finds_what_a_compaction_took_and_leaves_out_what_a_rollback_took() {
     let root = Root::new();
     let mut session = put(&root, 1, "coder", "default", &[]);
     let db = started(&root);
-    let find = |text: &str| {
+    let standings = |text: &str, superseded: bool| -> Vec<Standing> {
         db.flush();
-        found(&db, &SearchQuery::new(Viewer::All, text, 10)).len()
+        let query = SearchQuery { superseded, ..SearchQuery::new(Viewer::All, text, 10) };
+        db.ask(|q| q.search(&query)).unwrap().items.iter().map(|hit| hit.standing).collect()
     };
+    let find = |text: &str| standings(text, false);
     let steps = [post("a needle"), say("hay"), done(), post("go on"), pause(), resume()];
     for step in &steps {
         session.step(step, Some(&db));
     }
-    assert_eq!(find("needle"), 1);
-    session.step(&shorten(2, Some("a summary"), false), Some(&db));
-    assert_eq!((find("needle"), find("summary")), (0, 1));
+    assert_eq!(find("needle"), [Standing::Counts]);
+    for step in [say("a thimble"), done(), post("again")] {
+        session.step(&step, Some(&db));
+    }
+    session.step(&shorten(4, Some("a summary"), false), Some(&db));
+    assert_eq!((find("needle"), find("summary")), (vec![Standing::Compacted], vec![Standing::Counts]));
+    assert_eq!(find("thimble"), [Standing::Compacted], "said after the checkpoint");
     session.step(&pause(), Some(&db));
     session.step(&back(1), Some(&db));
-    assert_eq!((find("needle"), find("summary")), (1, 0));
-    let mut all = SearchQuery::new(Viewer::All, "summary", 10);
-    all.superseded = true;
-    assert_eq!(found(&db, &all).len(), 1, "it is history, and found as such");
+    assert_eq!((find("needle"), find("summary")), (vec![Standing::Counts], vec![]));
+    assert_eq!(standings("summary", true), [Standing::TakenBack], "it is history, and found as such");
+    assert_eq!((find("thimble"), standings("thimble", true)), (vec![], vec![Standing::TakenBack]));
 }
 
 #[test]
@@ -274,7 +279,8 @@ fn the_result_of_a_call_that_was_taken_back_does_not_count() {
         .map(|message| message.is_superseded)
         .collect();
     assert_eq!(of_tool, [true]);
-    assert!(found(&db, &SearchQuery::new(Viewer::All, "needle", 10)).is_empty());
+    let hits = db.ask(|q| q.search(&SearchQuery::new(Viewer::All, "needle", 10))).unwrap().items;
+    assert_eq!(hits.iter().map(|hit| hit.standing).collect::<Vec<_>>(), [Standing::Compacted]);
 }
 
 #[test]

@@ -5,8 +5,8 @@ use std::path::Path;
 use ctx_session::control::{Aggregate, Approval, Checkpoint};
 use ctx_session::{Record, Session, StateName};
 use ctx_views::db::{
-    CompactionItem, IndexDb, MessageItem, MessagesQuery, Queries, Remade, RunItem, SearchQuery, SearchSort,
-    SessionItem, SessionRow, Stats, StatsQuery, ToolCallItem, Viewer,
+    CompactionItem, IndexDb, IndexReader, MessageItem, MessagesQuery, Queries, Remade, RunItem, SearchQuery,
+    SearchSort, SessionItem, SessionRow, Stats, StatsQuery, ToolCallItem, Viewer, mark_unread,
 };
 use proptest::prelude::*;
 
@@ -223,6 +223,39 @@ fn a_database_whose_damage_a_question_finds_is_built_again() {
     db.flush();
     assert!(db.wait_all(LONG));
     assert_eq!(all_of(&db), whole);
+}
+
+#[test]
+fn a_database_that_is_removed_while_it_is_open_is_built_again() {
+    let root = Root::new();
+    put(&root, 1, "coder", "default", &talk("needle", "hay"));
+    let whole = rebuilt(&root);
+    let db = started(&root);
+    for gone in [&["index.db", "index.db-wal", "index.db-shm"][..], &["index.db-wal"], &["index.db"]] {
+        for file in gone {
+            std::fs::remove_file(root.path(file)).unwrap();
+        }
+        db.flush();
+        assert!(db.wait_all(LONG));
+        assert_eq!(all_of(&db), whole, "{gone:?}");
+        let found = IndexReader::open(&root.path(DB)).unwrap();
+        assert_eq!(found.queries().unread().unwrap(), 0, "{gone:?}: also by those who come now");
+    }
+}
+
+#[test]
+fn what_someone_else_marks_as_unread_is_read_again_without_being_used() {
+    let root = Root::new();
+    let session = put(&root, 1, "coder", "default", &talk("needle", "hay"));
+    let whole = rebuilt(&root);
+    let db = started(&root);
+    mark_unread(&root.path(DB), &session.log).unwrap();
+    assert!(db.ask(|q| q.unread()).unwrap() > 0 || all_of(&db) == whole);
+    let until = std::time::Instant::now() + LONG;
+    while all_of(&db) != whole {
+        assert!(std::time::Instant::now() < until, "{:?}", db.last_error());
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
 }
 
 #[test]

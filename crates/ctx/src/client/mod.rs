@@ -2,10 +2,12 @@
 
 mod api;
 mod live;
+mod query;
 mod socket;
 
 pub use api::Api;
 pub use live::{As, LiveFrame, LiveSocket, Place};
+pub use query::Query;
 pub use socket::{AgentSocket, Received};
 
 use std::io;

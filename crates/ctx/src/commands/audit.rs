@@ -3,11 +3,13 @@
 use std::io::Write;
 use std::time::Duration;
 
+use ctx_api::http::{self, List};
 use ctx_journal::LogPath;
-use ctx_session::Code;
-use ctx_views::audit::{AuditLine, AuditQuery, AuditReader, EventName, RecordOf};
+use ctx_session::{Code, Name, Timestamp};
+use ctx_views::audit::{AuditEvent, AuditLine, AuditQuery, AuditReader, EventName, RecordOf};
 use serde_json::{Value, json};
 
+use crate::client::{Api, Query};
 use crate::failure::Failure;
 use crate::moment::Moment;
 use crate::output::{self, Paint};
@@ -23,8 +25,8 @@ const PAGE: usize = 1000;
 
 /// Print who did what
 ///
-/// Reads the audit log, the newest line first, and needs no daemon. The log belongs to whoever runs the daemon.
-/// Its events are listed in docs/audit.md.
+/// Reads the audit log, the newest line first, and needs no daemon. The log belongs to whoever runs the daemon; for
+/// others the daemon reads what they did and what happened to what is theirs. Its events are listed in docs/audit.md.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -69,12 +71,7 @@ fn event_name(text: &str) -> Result<EventName, String> {
 pub fn run(args: Args, root: &Root) -> Result<(), Failure> {
     // Says what is to be done where there is no root at all.
     root.reader()?;
-    let path = root.path.join(AUDIT);
-    if std::fs::File::open(&path).is_err_and(|error| error.kind() == std::io::ErrorKind::PermissionDenied) {
-        return Err(index::not_yours(&path));
-    }
-    let log = LogPath::new(AUDIT).map_err(|error| Failure::new(Code::Eio, error.to_string()))?;
-    let reader = AuditReader::new(root.journal()?, log);
+    let source = Source::open(root)?;
     let now = words::now();
     let query = AuditQuery {
         user: args.user,
@@ -85,12 +82,10 @@ pub fn run(args: Args, root: &Root) -> Result<(), Failure> {
         before: None,
         limit: if args.limit == 0 { usize::MAX } else { args.limit },
     };
-    let newest = |query: &AuditQuery| {
-        reader.newest(query).map_err(|error| Failure::new(error.code(), error.to_string()))
-    };
     // The log has every line a number; its end, looked at first, tells where to go on.
-    let end = newest(&AuditQuery { limit: 1, ..AuditQuery::default() })?.0.first().map(|line| line.number);
-    let (mut lines, _) = newest(&query)?;
+    let end =
+        source.newest(&AuditQuery { limit: 1, ..AuditQuery::default() })?.first().map(|line| line.number);
+    let mut lines = source.newest(&query)?;
     if !args.follow {
         return print(&args, &lines);
     }
@@ -99,10 +94,87 @@ pub fn run(args: Args, root: &Root) -> Result<(), Failure> {
         lines.reverse();
         print(&args, &lines)?;
         output::pause(PAUSE)?;
-        lines = newest(&AuditQuery { limit: PAGE, ..query.clone() })?.0;
+        lines = source.newest(&AuditQuery { limit: PAGE, ..query.clone() })?;
         lines.retain(|line| seen.is_none_or(|seen| line.number > seen));
         seen = lines.first().map(|line| line.number).or(seen);
     }
+}
+
+/// Where the lines come from.
+enum Source<'a> {
+    File(AuditReader),
+    /// The log is someone else's: the daemon reads of it what is the caller's.
+    Daemon(Api<'a>),
+}
+
+impl Source<'_> {
+    fn open(root: &Root) -> Result<Source<'_>, Failure> {
+        let path = root.path.join(AUDIT);
+        if std::fs::File::open(&path).is_err_and(|error| error.kind() == std::io::ErrorKind::PermissionDenied)
+        {
+            return Ok(Source::Daemon(index::ask_daemon(root, &path)?));
+        }
+        let log = LogPath::new(AUDIT).map_err(|error| Failure::new(Code::Eio, error.to_string()))?;
+        Ok(Source::File(AuditReader::new(root.journal()?, log)))
+    }
+
+    fn newest(&self, query: &AuditQuery) -> Result<Vec<AuditLine>, Failure> {
+        match self {
+            Source::File(reader) => {
+                let newest = reader.newest(query);
+                Ok(newest.map_err(|error| Failure::new(error.code(), error.to_string()))?.0)
+            }
+            Source::Daemon(api) => newest_by(api, query),
+        }
+    }
+}
+
+fn newest_by(api: &Api<'_>, query: &AuditQuery) -> Result<Vec<AuditLine>, Failure> {
+    let names: Vec<&str> = query.events.iter().map(|name| name.as_str()).collect();
+    let mut lines: Vec<AuditLine> = Vec::new();
+    let mut cursor = query.before.map(|before| before.to_string());
+    loop {
+        let asked = Query::new("/audit")
+            .with_some("session", query.session)
+            .with_some("event", (!names.is_empty()).then(|| names.join(",")))
+            .with_some("user", query.user)
+            .with_some("since", query.since.map(Timestamp::as_millis))
+            .with_some("until", query.until.map(Timestamp::as_millis))
+            .with("limit", query.limit.saturating_sub(lines.len()).min(PAGE))
+            .with_some("cursor", cursor.as_ref());
+        let page: List<http::AuditEvent> = api.get(asked.as_str())?;
+        for event in page.items {
+            lines.push(line_of(event)?);
+        }
+        cursor = page.next;
+        if cursor.is_none() || lines.len() >= query.limit {
+            return Ok(lines);
+        }
+    }
+}
+
+fn line_of(told: http::AuditEvent) -> Result<AuditLine, Failure> {
+    let other = |what: String| {
+        Failure::new(Code::Eio, what)
+            .hint("the daemon may be of another version: `ctx status` and `ctx --version` say")
+    };
+    let record = match (told.session_id, told.session_seq, &told.project_id, told.project_seq) {
+        (Some(session), Some(session_seq), _, _) => RecordOf::Session { session, session_seq },
+        (_, _, Some(project), Some(project_seq)) => RecordOf::Project {
+            project: Name::new(project)
+                .map_err(|rule| other(format!("`{project}` is no project: {rule}")))?,
+            project_seq,
+        },
+        _ => return Err(other(format!("line {} of the audit log tells of no record", told.number))),
+    };
+    let event = AuditEvent {
+        event: event_name(&told.event)
+            .map_err(|_| other(format!("`{}` is no event known here", told.event)))?,
+        user: told.user_id,
+        record,
+        data: told.data,
+    };
+    Ok(AuditLine { number: told.number, time: Timestamp::from_millis(told.time), event })
 }
 
 fn print(args: &Args, lines: &[AuditLine]) -> Result<(), Failure> {

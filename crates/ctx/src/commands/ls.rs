@@ -7,6 +7,7 @@ mod find;
 use std::io::{IsTerminal, Write};
 
 use clap::ValueEnum;
+use ctx_session::project::DEFAULT_PROJECT;
 use ctx_session::{Name, StateName};
 use serde_json::json;
 
@@ -25,7 +26,7 @@ const TITLE_MIN: usize = 24;
 /// Your own and those of the spaces you are in, newest first. It needs no daemon and shows what the last one left.
 /// Sessions that are over are shown with --all, archived ones with --archived. A session is `failing` while its run
 /// has failed and the disk has no room to write that down.
-#[derive(Debug, clap::Args)]
+#[derive(Debug, Clone, clap::Args)]
 #[command(after_help = "\
 Examples:
   ctx ls                          what can be gone on with
@@ -120,12 +121,14 @@ pub fn run(args: Args, root: &Root) -> Result<(), Failure> {
 
 fn as_json(row: &Row) -> serde_json::Value {
     let meta = &row.meta;
+    // What no file describes is never stale; of the rest only the daemon knows.
+    let stale = row.stale.or_else(|| (meta.project.as_str() == DEFAULT_PROJECT).then_some(false));
     json!({
         "id": meta.id, "session": row.session, "name": meta.name, "agent": meta.agent,
         "state": meta.state, "title": meta.title, "model": meta.model, "scope": meta.scope,
         "space": meta.space, "owner": meta.owner, "project": meta.project, "cwd": row.cwd,
         "created_at": row.created_at, "updated_at": row.updated_at, "failure": meta.failure, "failing": row.failing,
-        "archived": meta.archived, "stale": row.stale, "bound_issue": meta.bound_issue, "dir": row.dir,
+        "archived": meta.archived, "stale": stale, "bound_issue": meta.bound_issue, "dir": row.dir,
     })
 }
 

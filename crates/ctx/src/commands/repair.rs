@@ -5,15 +5,17 @@ mod meta;
 use std::io::{self, Write};
 use std::time::{Duration, Instant};
 
-use ctx_engine::start::session_logs;
+use ctx_engine::start::{meta_of, session_logs};
 use ctx_journal::repair::{Change, Plan, RepairError, Repaired};
 use ctx_journal::{Entry, FileJournal, Journal, JournalError, LogPath};
-use ctx_session::Code;
+use ctx_session::record::Decoded;
+use ctx_session::{Body, Code, SessionId};
 use ctx_views::db::mark_unread;
 use ctx_views::files::{LATEST, MESSAGES, STATE};
 use ctx_views::read::{Place, Reader};
 use serde_json::json;
 
+use crate::client::Api;
 use crate::commands::audit::AUDIT;
 use crate::failure::Failure;
 use crate::output::{self, Paint};
@@ -66,7 +68,8 @@ pub fn run(args: Args, root: &Root) -> Result<(), Failure> {
         Some(word) => vec![find(&reader, word)?],
         None => all_logs(&*journal, &reader)?.found,
     };
-    let mut mender = Mender { root, journal: &journal, args: &args, damaged: 0, failed: 0, new_first: false };
+    let mut mender =
+        Mender { root, journal: &journal, args: &args, damaged: 0, failed: 0, not_reread: false };
     for log in &logs {
         mender.log(log)?;
     }
@@ -128,8 +131,8 @@ struct Mender<'a> {
     args: &'a Args,
     damaged: u64,
     failed: u64,
-    /// A first record was made anew, perhaps with another id than a daemon has made up for it.
-    new_first: bool,
+    /// The daemon has not read a session that was repaired: it does not know it, or by another id.
+    not_reread: bool,
 }
 
 impl Mender<'_> {
@@ -146,8 +149,11 @@ impl Mender<'_> {
             Ok(done) if done.plan.is_sound() => Ok(()),
             Ok(done) => {
                 self.damaged += 1;
-                self.new_first |= has_new_first(&done.plan);
-                self.print(&done)
+                self.print(&done)?;
+                if self.args.apply && self.root.is_up() {
+                    self.not_reread |= has_new_first(&done.plan) || !self.reread(log);
+                }
+                Ok(())
             }
             Err(error) => {
                 self.failed += 1;
@@ -161,7 +167,17 @@ impl Mender<'_> {
         }
     }
 
-    /// Repairs a log, waiting for a daemon to let go of it.
+    /// Has the daemon read a repaired session, and make its files; whether it has. Other logs it reads when it starts.
+    fn reread(&self, log: &LogPath) -> bool {
+        let Some(session) = self.journal.head(log).ok().flatten().and_then(|first| session_of(&first)) else {
+            return meta_of(log).is_none();
+        };
+        // Runs are told from the session itself, which is read from its log for that.
+        Api::new(self.root).get::<serde_json::Value>(&format!("/sessions/{session}/runs?limit=1")).is_ok()
+    }
+
+    /// Repairs a log if it is damaged, waiting for a daemon to let go of it. What the daemon has in hand and is sound
+    /// is left alone.
     fn repair(&self, log: &LogPath, first: ctx_journal::repair::First<'_>) -> Result<Repaired, RepairError> {
         let mut remove = || {
             remove_views(self.root, log)?;
@@ -174,12 +190,17 @@ impl Mender<'_> {
         let begun = Instant::now();
         let mut told = false;
         loop {
+            // What is being written this moment may look torn; what is sound a moment later was not.
+            let plan = self.journal.plan_repair(log, words::now(), first)?;
+            if plan.is_sound() {
+                return Ok(Repaired { plan, original: None, set_aside: None });
+            }
             let done = self.journal.repair(log, words::now(), first, &mut remove);
             let is_held = matches!(done, Err(RepairError::Journal(JournalError::Locked { .. })));
             if !is_held || begun.elapsed() > PATIENCE {
                 return done;
             }
-            if !told {
+            if !told && begun.elapsed() > ASK_AGAIN {
                 output::say(format_args!("{log} is in use; waiting for the daemon to let go of it"));
                 told = true;
             }
@@ -204,16 +225,22 @@ impl Mender<'_> {
             output::say(format_args!("nothing to repair in {logs} logs"));
         } else if damaged > 0 && !applied {
             output::say("nothing was changed; --apply does it");
-        } else if damaged > 0 && self.new_first && self.root.is_up() {
+        } else if damaged > 0 && self.not_reread {
             output::say(
                 "restart the daemon: it may know the session by an id it made up while the first record was damaged",
             );
         } else if damaged > 0 && self.root.is_up() {
-            output::say(
-                "the daemon reads a repaired session anew when it is used; its search does so then, too",
-            );
+            output::say("the daemon has read what was repaired; search follows in a few seconds");
         }
         if self.failed > 0 { Err(Failure::Told { exit: 1 }) } else { Ok(()) }
+    }
+}
+
+/// The session that a first record tells of.
+fn session_of(first: &Entry) -> Option<SessionId> {
+    match Body::decode(&first.kind, &first.text) {
+        Decoded::Known(Body::SessionMeta(meta)) => Some(meta.session_id),
+        Decoded::Known(_) | Decoded::Unknown | Decoded::Malformed(_) => None,
     }
 }
 

@@ -5,10 +5,11 @@ use std::io::Write;
 use clap::ValueEnum;
 use ctx_session::conversation::Role;
 use ctx_session::{Name, Timestamp};
-use ctx_views::db::{Hit, SearchQuery, SearchSort};
+use ctx_views::db::{Hit, SearchQuery, SearchSort, Standing};
 use serde_json::json;
 
 use crate::failure::Failure;
+use crate::index::Index;
 use crate::moment::Moment;
 use crate::output::{self, Paint};
 use crate::root::Root;
@@ -18,7 +19,9 @@ use crate::{index, sessions, words};
 ///
 /// Looks in messages and in the beginning of tool output (4 KiB), the best match first. A word finds itself,
 /// "several words" in quotes find themselves in a row, begin* finds what begins so, and -word leaves out what has
-/// it. It reads the index and needs no daemon. Leaves with 1 when nothing is found.
+/// it. Text without spaces between words, such as Japanese, is found by any part of it. What a compaction left out was said
+/// all the same and is found; what a rollback took back is found with --superseded. It reads the index and needs no
+/// daemon, but on a root that belongs to someone else. Leaves with 1 when nothing is found.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -52,10 +55,10 @@ pub struct Args {
     /// The newest first, not the best match
     #[arg(long)]
     newest: bool,
-    /// Also messages that a rollback or a compaction took back
+    /// Also messages that a rollback or a discard took back
     #[arg(long)]
     superseded: bool,
-    /// At most N hits
+    /// At most N hits; 0 for no limit
     #[arg(short = 'n', long = "limit", value_name = "N", default_value_t = 20)]
     limit: usize,
     /// Print one JSON object a line
@@ -89,6 +92,7 @@ pub fn run(args: Args, root: &Root) -> Result<(), Failure> {
     let index = index::open(root)?;
     let reader = root.reader()?;
     let now = words::now();
+    let limit = if args.limit == 0 { usize::MAX } else { args.limit };
     let session = args.session.as_deref().map(|word| sessions::find_id(root, word)).transpose()?;
     let query = SearchQuery {
         agent: args.agent,
@@ -99,9 +103,9 @@ pub fn run(args: Args, root: &Root) -> Result<(), Failure> {
         until: args.until.map(|moment| moment.seen_from(now)),
         superseded: args.superseded,
         sort: if args.newest { SearchSort::Newest } else { SearchSort::Rank },
-        ..SearchQuery::new(index::viewer(&reader)?, &args.query.join(" "), args.limit)
+        ..SearchQuery::new(index::viewer(&reader)?, &args.query.join(" "), limit)
     };
-    let page = index.queries().search(&query)?;
+    let page = index.search(&query)?;
     let mut out = output::stdout();
     for hit in &page.items {
         if args.json {
@@ -111,15 +115,26 @@ pub fn run(args: Args, root: &Root) -> Result<(), Failure> {
         }
     }
     out.flush()?;
-    index::say_if_behind(root, &index)?;
+    index.say_if_behind(root)?;
     if page.items.is_empty() {
         output::say("nothing found");
+    }
+    if page.items.len() < limit && !args.superseded && finds_taken_back(&index, query)? {
+        output::say("--superseded also finds what a rollback or a discard took back");
+    }
+    if page.items.is_empty() {
         return Err(Failure::Told { exit: 1 });
     }
     if page.next.is_some() && !args.json {
         output::say(format_args!("there is more; `-n {}` shows twice as many", args.limit.saturating_mul(2)));
     }
     Ok(())
+}
+
+/// Whether something matches that is not shown because it was taken back.
+fn finds_taken_back(index: &Index<'_>, query: SearchQuery) -> Result<bool, Failure> {
+    let all = SearchQuery { superseded: true, sort: SearchSort::Newest, ..query };
+    Ok(index.search(&all)?.items.iter().any(|hit| hit.standing == Standing::TakenBack))
 }
 
 /// `coder/default`, or the name alone for a session with a model.
@@ -136,8 +151,17 @@ fn as_json(hit: &Hit) -> serde_json::Value {
     json!({
         "session_id": hit.session, "session": session_name(hit), "title": hit.session_title, "agent": hit.agent,
         "project": hit.project, "seq": hit.seq, "message_id": hit.message, "run_id": hit.run,
-        "role": words::role(hit.role), "time": hit.time, "score": hit.score, "snippet": pieces,
+        "role": words::role(hit.role), "time": hit.time, "standing": standing_word(hit.standing), "score": hit.score,
+        "snippet": pieces,
     })
+}
+
+fn standing_word(standing: Standing) -> &'static str {
+    match standing {
+        Standing::Counts => "counts",
+        Standing::Compacted => "compacted",
+        Standing::TakenBack => "taken_back",
+    }
 }
 
 /// A line on where, and the words around the hit below it.
@@ -150,7 +174,12 @@ fn readable(hit: &Hit, now: Timestamp, paint: Paint) -> String {
     };
     let when = format!("{} ({} ago)", words::date_time(hit.time), words::age(now, hit.time));
     let place = paint.dim(&format!("{}#{}", hit.session, hit.seq));
-    let mut text = format!("{}  {role}  {when}  {place}\n    ", paint.bold(&session_name(hit)));
+    let standing = match hit.standing {
+        Standing::Counts => String::new(),
+        Standing::Compacted => paint.dim("  (compacted)"),
+        Standing::TakenBack => paint.dim("  (taken back)"),
+    };
+    let mut text = format!("{}  {role}  {when}  {place}{standing}\n    ", paint.bold(&session_name(hit)));
     for piece in &hit.snippet {
         // One line: a snippet is to be looked over, the message itself is a command away.
         let plain: String =

@@ -9,7 +9,7 @@ use crate::client::Api;
 use crate::failure::Failure;
 use crate::output::{self, Paint};
 use crate::render::Transcript;
-use crate::render::pager::Pager;
+use crate::render::pager::{Paged, Pager};
 use crate::render::terminal::{Look, show};
 use crate::root::Root;
 use crate::sessions;
@@ -51,12 +51,14 @@ pub fn run(args: Args, root: &Root) -> Result<(), Failure> {
         full: args.full,
         stale: is_stale(root, &transcript),
     };
-    if on_terminal && !args.no_pager {
-        let mut pager = Pager::open();
-        // Whoever has read enough quits, and the rest is not wanted.
-        match show(&transcript, look, &mut pager) {
-            Ok(()) | Err(Failure::ReaderGone) => return pager.close(),
-            Err(failure) => return Err(failure),
+    let pager = if on_terminal && !args.no_pager { Pager::open() } else { None };
+    if let Some(mut pager) = pager {
+        let shown = show(&transcript, look, &mut pager);
+        match (pager.close()?, shown) {
+            // Whoever has read enough quits, and the rest is not wanted.
+            (Paged::Shown, Err(Failure::ReaderGone)) => return Ok(()),
+            (Paged::Shown, shown) => return shown,
+            (Paged::NotRun, _) => {}
         }
     }
     let mut out = output::stdout();

@@ -14,12 +14,13 @@ use crate::{index, words};
 
 /// Count what was done in your sessions
 ///
-/// Sessions, runs, messages, tools, tokens and time. It reads the index and needs no daemon.
+/// Sessions, runs, messages, tools, tokens and time. What a fork took over from its source is counted once. It reads the
+/// index and needs no daemon, but on a root that belongs to someone else.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
   ctx stats
-  ctx stats --since 7d --agent coder
+  ctx stats coder --since 7d
   ctx stats --json | jq .usage")]
 pub struct Args {
     /// Only sessions with this agent
@@ -40,8 +41,7 @@ pub fn run(args: Args, root: &Root) -> Result<(), Failure> {
     let index = index::open(root)?;
     let viewer = index::viewer(&root.reader()?)?;
     let since = args.since.map(|moment| moment.seen_from(words::now()));
-    let stats =
-        index.queries().stats(&StatsQuery { viewer, agent: args.agent, project: args.project, since })?;
+    let stats = index.stats(&StatsQuery { viewer, agent: args.agent, project: args.project, since })?;
     if args.json {
         output::json(&as_json(&stats))?;
     } else {
@@ -49,7 +49,7 @@ pub fn run(args: Args, root: &Root) -> Result<(), Failure> {
         out.write_all(readable(&stats, Paint::for_stdout()).as_bytes())?;
         out.flush()?;
     }
-    index::say_if_behind(root, &index)
+    index.say_if_behind(root)
 }
 
 fn as_json(stats: &Stats) -> serde_json::Value {

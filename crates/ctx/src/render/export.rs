@@ -55,7 +55,7 @@ struct MessageLine<'a> {
 
 pub fn jsonl(transcript: &Transcript<'_>, out: &mut impl Write) -> Result<(), Failure> {
     put(out, &Line::Session(Box::new(session_line(transcript))))?;
-    for said in transcript.messages(Wanted::All)? {
+    for said in transcript.whole(Wanted::All)? {
         let Said { message, superseded } = said?;
         let Message { seq, id, run, role, time, ref content } = message;
         put(out, &Line::Message(MessageLine { seq, id, run, role, time, superseded, content }))?;
@@ -109,7 +109,11 @@ pub fn markdown(transcript: &Transcript<'_>, wanted: Wanted, out: &mut impl Writ
     if let Some(from) = meta.forked_from {
         writeln!(out, "- forked from: `{}` at record {}", from.session_id, from.seq)?;
     }
-    for said in transcript.messages(wanted)? {
+    let messages = transcript.whole(wanted)?;
+    if let Some(hidden) = messages.superseded().filter(|_| wanted == Wanted::Counting) {
+        writeln!(out, "- not shown: {hidden} (`ctx export --all` has them)")?;
+    }
+    for said in messages {
         let said = said?;
         for part in &said.message.content {
             writeln!(out)?;

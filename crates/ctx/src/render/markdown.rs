@@ -217,6 +217,10 @@ impl Layout {
         let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
         let width_of = |at: usize| rows.iter().filter_map(|row| row.get(at)).map(|cell| cell.width()).max();
         let widths: Vec<usize> = (0..columns).map(|at| width_of(at).unwrap_or(0)).collect();
+        let between = columns.saturating_sub(1) * " │ ".width();
+        if widths.iter().sum::<usize>() + between > self.lines.room() {
+            return self.table_as_list(&rows);
+        }
         for (number, row) in rows.iter().enumerate() {
             let cells = widths.iter().enumerate().map(|(at, width)| {
                 let cell = row.get(at).map_or("", String::as_str);
@@ -231,6 +235,23 @@ impl Layout {
             }
         }
         self.lines.gap();
+    }
+
+    /// A table that is wider than the terminal: each row by itself, a line for each cell.
+    fn table_as_list(&mut self, rows: &[Vec<String>]) {
+        let Some((head, rows)) = rows.split_first() else { return };
+        for row in rows {
+            for (at, cell) in row.iter().enumerate().filter(|(_, cell)| !cell.is_empty()) {
+                if let Some(name) = head.get(at).filter(|name| !name.is_empty()) {
+                    self.lines.style.bold += 1;
+                    self.text(&format!("{name}: "));
+                    self.lines.style.bold = self.lines.style.bold.saturating_sub(1);
+                }
+                self.text(cell);
+                self.lines.flush();
+            }
+            self.lines.gap();
+        }
     }
 }
 
@@ -295,6 +316,19 @@ mod tests {
     #[test]
     fn wide_characters_count_for_what_they_take() {
         assert_eq!(plain("日本 語日 本語", 5), "日本\n語日\n本語\n");
+        assert_eq!(
+            plain("a 日本語をtower話す", 6),
+            "a 日本\n語を\ntower\n話す\n",
+            "there are no spaces to wait for"
+        );
+    }
+
+    #[test]
+    fn a_table_that_is_too_wide_is_shown_row_by_row() {
+        let table = "|name|what it is|\n|-|-|\n|disk|full of images|\n|build|flaky|";
+        assert!(plain(table, 40).contains("name  │ what it is"));
+        let narrow = plain(table, 20);
+        assert_eq!(narrow, "name: disk\nwhat it is: full of\nimages\n\nname: build\nwhat it is: flaky\n");
     }
 
     #[test]

@@ -7,7 +7,8 @@ pub mod markdown;
 pub mod pager;
 pub mod terminal;
 
-use ctx_views::read::{Reader, SessionRef, Summary};
+use ctx_session::conversation::Part;
+use ctx_views::read::{Conversation, Outputs, Reader, SessionRef, Summary};
 pub use ctx_views::read::{Said, Wanted};
 
 use crate::failure::Failure;
@@ -23,13 +24,16 @@ impl<'a> Transcript<'a> {
         Ok(Transcript { reader, summary: reader.summary(session)? })
     }
 
-    /// The messages, oldest first. Lines of a later version are left out.
-    pub fn messages(
-        &self,
-        wanted: Wanted,
-    ) -> Result<impl Iterator<Item = Result<Said, Failure>> + '_, Failure> {
+    /// The messages, oldest first, with the output of tools as the model read it. Lines of a later version are left out.
+    pub fn messages(&self, wanted: Wanted) -> Result<Told<'_>, Failure> {
         let messages = self.reader.conversation(&self.summary.session, wanted)?;
-        Ok(messages.map(|said| said.map_err(Failure::from)))
+        Ok(Told { messages, outputs: None })
+    }
+
+    /// The same with the output of tools in full.
+    pub fn whole(&self, wanted: Wanted) -> Result<Told<'_>, Failure> {
+        let outputs = Some(self.reader.outputs(&self.summary.session)?);
+        Ok(Told { outputs, ..self.messages(wanted)? })
     }
 
     /// What a person calls it: its title, or agent and name.
@@ -40,5 +44,51 @@ impl<'a> Transcript<'a> {
     /// Agent and name.
     pub fn name(&self) -> String {
         format!("{}/{}", self.summary.session.sessions.object, self.summary.meta.name)
+    }
+}
+
+/// The messages of a conversation, read as they are asked for.
+pub struct Told<'a> {
+    messages: Conversation,
+    /// Where long outputs are, if they are wanted in full.
+    outputs: Option<Outputs<'a>>,
+}
+
+impl Told<'_> {
+    /// Says how many messages do not count any more, where there are any.
+    pub fn superseded(&self) -> Option<String> {
+        match self.messages.superseded() {
+            0 => None,
+            1 => Some("1 message that was compacted or taken back".to_owned()),
+            many => Some(format!("{many} messages that were compacted or taken back")),
+        }
+    }
+
+    fn fill_in(&self, said: &mut Said) {
+        let Some(outputs) = &self.outputs else { return };
+        for part in &mut said.message.content {
+            if let Part::ToolResult { call_id, text, .. } = part {
+                match outputs.whole(*call_id) {
+                    None => {}
+                    Some(Ok(whole)) => *text = whole,
+                    // Its beginning is better than nothing.
+                    Some(Err(error)) => text.push_str(&format!("\n[the rest cannot be read: {error}]")),
+                }
+            }
+        }
+    }
+}
+
+impl Iterator for Told<'_> {
+    type Item = Result<Said, Failure>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        match self.messages.next()? {
+            Ok(mut said) => {
+                self.fill_in(&mut said);
+                Some(Ok(said))
+            }
+            Err(error) => Some(Err(error.into())),
+        }
     }
 }

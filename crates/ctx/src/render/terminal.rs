@@ -32,8 +32,17 @@ pub struct Look {
 
 pub fn show(transcript: &Transcript<'_>, look: Look, out: &mut impl Write) -> Result<(), Failure> {
     head(transcript, look, out)?;
-    let wanted = if look.full { Wanted::All } else { Wanted::Counting };
-    for said in transcript.messages(wanted)? {
+    if look.full {
+        for said in transcript.whole(Wanted::All)? {
+            message(&said?, look, out)?;
+        }
+        return Ok(());
+    }
+    let counting = transcript.messages(Wanted::Counting)?;
+    if let Some(hidden) = counting.superseded() {
+        writeln!(out, "{}\n", look.paint.dim(&format!("not shown: {hidden}; see --full")))?;
+    }
+    for said in counting {
         message(&said?, look, out)?;
     }
     Ok(())

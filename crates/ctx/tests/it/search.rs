@@ -38,6 +38,7 @@ fn what_was_said_is_found_ranked_and_filtered() {
     assert_eq!(found(&root, &["disk", "--role", "user", "--session", "coder/build"]), ["coder/build user"]);
     assert_eq!(found(&root, &["disk", "full", "--role", "assistant"]), ["coder/disk assistant"]);
     assert_eq!(found(&root, &["\"second disk\"", "-n", "1"]).len(), 1);
+    assert_eq!(found(&root, &["disk", "-n", "0"]).len(), 4, "no limit");
     assert_eq!(found(&root, &["stor*", "--agent", "coder", "--project", "default"]).len(), 2);
     assert_eq!(found(&root, &["disk", "--since", "1h"]).len(), 4);
     for none in
@@ -52,6 +53,57 @@ fn what_was_said_is_found_ranked_and_filtered() {
     let text = root.ctx(&["search", "flaky"]).ok();
     assert!(text.contains("coder/build  user") && text.contains("the build is flaky on"), "{text}");
     assert!(!text.contains('\x1b'), "no colours into a pipe");
+}
+
+#[test]
+fn text_without_spaces_is_found_by_any_part_of_it() {
+    let mut daemon = daemon();
+    daemon.ctx(&["send", "--session", "tokyo", "明日は東京towerで日本語を話します。"]).ok();
+    daemon.ctx(&["send", "--session", "seoul", "한국어를 배웁니다"]).ok();
+    daemon.ctx(&["send", "--session", "days", "本日は毎日です"]).ok();
+    assert_eq!(daemon.stop(), 0);
+    for word in ["日本", "日本語", "本語", "話し", "東京tow*", "\"東京tower\"", "語"] {
+        let all = found(&daemon, &[word]);
+        assert_eq!(all.len(), 2, "{word}: {all:?}");
+        assert!(all.iter().all(|hit| hit.starts_with("coder/tokyo")), "{word}: {all:?}");
+    }
+    assert_eq!(found(&daemon, &["한국"]).len(), 2, "without the ending");
+    assert_eq!(found(&daemon, &["日 -本語"]).len(), 2);
+    assert_eq!(found(&daemon, &["語日"]), [""; 0], "in that order");
+    assert_eq!(sessions(&daemon, &["--text", "日本"]), ["tokyo"]);
+    let shown = daemon.ctx(&["search", "日本", "--role", "user"]).ok();
+    assert!(shown.contains("明日は東京towerで日本語を話します"), "{shown}");
+    // What goes is forgotten in the form it was given.
+    daemon.start_again();
+    let id =
+        json_lines(&daemon.ctx(&["ls", "--json", "-t", "日本"]).ok())[0]["id"].as_str().unwrap().to_owned();
+    daemon.ctx(&["end", "--yes", &id]).ok();
+    daemon.ctx(&["purge", "--yes", &id]).ok();
+    until("the purge to show", || found(&daemon, &["日本"]).is_empty().then_some(()));
+    daemon.ctx(&["doctor", "--deep"]).ok();
+}
+
+#[test]
+fn what_a_rollback_took_back_is_hinted_at() {
+    let daemon = daemon();
+    let script = r#"{"script":[{"text":"kept"},{"tool":{"name":"checkpoint","input":{"reason":"look"}}},{"text":"the regretted answer"}]}"#;
+    daemon.ctx(&["send", "--detach", "--model", "debug:script", "--session", "work", script]).ok();
+    crate::support::wait_state(&daemon, "work", "paused");
+    daemon.ctx(&["resume", "coder/work"]).ok();
+    crate::support::wait_state(&daemon, "work", "idle");
+    until("the answer to be found", || {
+        (found(&daemon, &["regretted", "--role", "assistant"]).len() == 1).then_some(())
+    });
+    daemon.ctx(&["rollback", "--yes", "coder/work"]).ok();
+    until("the rollback to show", || {
+        found(&daemon, &["regretted", "--role", "assistant"]).is_empty().then_some(())
+    });
+    let told = daemon.ctx(&["search", "regretted", "--role", "assistant"]);
+    assert!(told.code == 1 && told.stderr.contains("--superseded"), "{told:?}");
+    let all = daemon.ctx(&["search", "regretted", "--role", "assistant", "--superseded"]);
+    assert!(all.stdout.contains("(taken back)") && !all.stderr.contains("--superseded"), "{all:?}");
+    let nothing = daemon.ctx(&["search", "nowhere"]);
+    assert!(!nothing.stderr.contains("--superseded"), "{nothing:?}");
 }
 
 #[test]
@@ -130,6 +182,19 @@ fn counts_add_up() {
     assert_eq!((&stats["runs_by_state"]["done"], &stats["messages_by_role"]["user"]), (&3.into(), &3.into()));
     assert!(root.ctx(&["stats"]).ok().contains("sessions            3"), "{}", root.ctx(&["stats"]).stdout);
     assert_eq!(json_lines(&root.ctx(&["stats", "other", "--json"]).ok())[0]["sessions"], 0);
+    root.ctx(&["stats", "coder", "--since", "7d"]).ok();
+}
+
+#[test]
+fn what_a_fork_took_over_is_counted_once() {
+    let mut daemon = daemon();
+    daemon.ctx(&["send", "--session", "one", "hello"]).ok();
+    daemon.ctx(&["fork", "coder/one", "--name", "two"]).ok();
+    daemon.ctx(&["send", "--session", "two", "more"]).ok();
+    assert_eq!(daemon.stop(), 0);
+    let stats = &json_lines(&daemon.ctx(&["stats", "--json"]).ok())[0];
+    assert_eq!((&stats["sessions"], &stats["runs_by_state"]["done"]), (&2.into(), &2.into()));
+    assert_eq!(stats["messages_by_role"]["user"], 2, "{stats}");
 }
 
 #[test]

@@ -137,7 +137,7 @@ fn wants_text(wanted: &mut Wanted, text: &str) {
     if let Some(expression) = match_expression(text) {
         condition.push_str(
             " OR key IN (SELECT m.session FROM message_text AS f JOIN messages AS m ON m.key = f.rowid
-               WHERE f.content MATCH ? AND m.superseded = 0)",
+               WHERE f.content MATCH ? AND m.superseded <> 1)",
         );
         values.push(expression.into());
     }

@@ -8,10 +8,11 @@ use rusqlite::{OptionalExtension, Row, params};
 use super::pages::role_of;
 use super::{Page, Queries, Viewer, Wanted, one_more, snippet};
 use crate::db::DbError;
+use crate::db::spaced;
 use crate::db::store::{count_of, millis, time_of};
 
 /// Texts above this are cut by us.
-const LONG_CHARS: i64 = 8 * 1024;
+const LONG_BYTES: usize = 8 * 1024;
 const HIT_BEGINS: char = '\u{1}';
 const HIT_ENDS: char = '\u{2}';
 /// Deeper pages than this are of no use, and cost more with every step.
@@ -38,7 +39,7 @@ pub struct SearchQuery {
     pub session: Option<SessionId>,
     pub since: Option<Timestamp>,
     pub until: Option<Timestamp>,
-    /// Also what was superseded.
+    /// Also what was taken back. What was compacted was said all the same, and is always found.
     pub superseded: bool,
     pub sort: SearchSort,
     pub limit: usize,
@@ -64,6 +65,35 @@ impl SearchQuery {
     }
 }
 
+/// How a message stands in its conversation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Standing {
+    Counts,
+    /// A compaction left it out of what the model reads.
+    Compacted,
+    /// A rollback or a discard took it back.
+    TakenBack,
+}
+
+impl Standing {
+    /// As `messages.superseded` has it.
+    pub(in crate::db) fn number(self) -> i64 {
+        match self {
+            Standing::Counts => 0,
+            Standing::TakenBack => 1,
+            Standing::Compacted => 2,
+        }
+    }
+
+    fn of_number(number: i64) -> Standing {
+        match number {
+            0 => Standing::Counts,
+            2 => Standing::Compacted,
+            _ => Standing::TakenBack,
+        }
+    }
+}
+
 /// A message that matches.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Hit {
@@ -77,6 +107,7 @@ pub struct Hit {
     pub run: RunId,
     pub role: Role,
     pub time: Timestamp,
+    pub standing: Standing,
     /// Higher is better.
     pub score: f64,
     pub snippet: Vec<Piece>,
@@ -105,7 +136,7 @@ impl Queries<'_> {
         };
         let sql = format!(
             "SELECT f.rowid, bm25(message_text) AS score, s.id, s.name, s.title, s.agent, s.project, m.seq, m.id,
-               m.run_id, m.role, m.created_at
+               m.run_id, m.role, m.created_at, m.superseded
              FROM message_text AS f JOIN messages AS m ON m.key = f.rowid JOIN sessions AS s ON s.key = m.session
              WHERE {} ORDER BY {order} LIMIT ? OFFSET ?",
             wanted.condition()
@@ -126,14 +157,17 @@ impl Queries<'_> {
     }
 
     /// Only what is shown is cut into pieces: that is the dear part. SQLite's own snippets take a time that grows
-    /// with the square of the hits, so long texts are cut by ours.
+    /// with the square of the hits, so long texts are cut by ours; and so are those whose tokens stand elsewhere in the
+    /// full text than in the message.
     fn snippet(&self, query: &SearchQuery, expression: &str, key: i64) -> Result<Vec<Piece>, DbError> {
-        let long = "SELECT content FROM messages WHERE key = ?1 AND length(content) > ?2";
-        let long = self.db.prepare_cached(long).and_then(|mut find| {
-            find.query_row(params![key, LONG_CHARS], |row| row.get::<_, String>(0)).optional()
-        });
-        if let Some(text) = long.map_err(|error| self.wrong(error))? {
-            return Ok(snippet::cut(&text, &plain_words(&query.text)));
+        let content = "SELECT content FROM messages WHERE key = ?1";
+        let content = self
+            .db
+            .prepare_cached(content)
+            .and_then(|mut find| find.query_row(params![key], |row| row.get::<_, String>(0)).optional());
+        let content = content.map_err(|error| self.wrong(error))?.unwrap_or_default();
+        if content.len() > LONG_BYTES || spaced::differs(&content) {
+            return Ok(snippet::cut(&content, &plain_words(&query.text)));
         }
         let sql = "SELECT snippet(message_text, 0, char(1), char(2), '…', 24) FROM message_text
                    WHERE message_text MATCH ?1 AND rowid = ?2";
@@ -150,7 +184,7 @@ fn wanted(query: &SearchQuery, expression: &str) -> Wanted {
     wanted.conditions.insert(0, "message_text MATCH ?".to_owned());
     wanted.values.insert(0, expression.to_owned().into());
     if !query.superseded {
-        wanted.and("m.superseded = 0", []);
+        wanted.and("m.superseded <> ?", [Standing::TakenBack.number().into()]);
     }
     wanted.and_is("s.agent", query.agent.as_ref().map(Name::as_str));
     wanted.and_is("s.project", query.project.as_ref().map(Name::as_str));
@@ -184,6 +218,7 @@ fn hit(row: &Row<'_>) -> rusqlite::Result<(i64, Hit)> {
         run: super::pages::parsed(&text(9)?, 9)?,
         role: role_of(&text(10)?),
         time: time_of(row.get(11)?),
+        standing: Standing::of_number(row.get(12)?),
         score: -score,
         snippet: Vec::new(),
     };
@@ -219,7 +254,7 @@ pub(super) fn match_expression(text: &str) -> Option<String> {
         };
         // What has no letter or digit is no token, and would match nothing.
         if word.chars().any(char::is_alphanumeric) {
-            let quoted = format!("\"{}\"{star}", word.replace('"', "\"\""));
+            let quoted = quoted(word, star);
             if minus { unwanted.push(quoted) } else { wanted.push(quoted) }
         }
     }
@@ -233,18 +268,18 @@ pub(super) fn match_expression(text: &str) -> Option<String> {
     Some(expression)
 }
 
+/// A word as FTS5 reads it. One of a script without spaces is a row of its characters, wherever it stands.
+fn quoted(word: &str, star: &str) -> String {
+    let ends_so = word.chars().next_back().is_some_and(spaced::is_token);
+    let star = if ends_so { "" } else { star };
+    format!("\"{}\"{star}", spaced::spaced(word).trim().replace('"', "\"\""))
+}
+
 /// The words that are looked for, as a snippet marks them.
 fn plain_words(text: &str) -> Vec<snippet::Wanted> {
     let kept = words(text).into_iter().filter(|(word, is_phrase)| *is_phrase || !word.starts_with('-'));
-    let parts = kept.flat_map(|(word, is_phrase)| {
-        let is_beginning = !is_phrase && word.ends_with('*');
-        let parts: Vec<String> = snippet::tokens(&word).map(|(_, part)| part.to_lowercase()).collect();
-        let last = parts.len().saturating_sub(1);
-        parts.into_iter().enumerate().map(move |(at, word)| {
-            let is_beginning = is_beginning && at == last;
-            snippet::Wanted { word, is_beginning }
-        })
-    });
+    let parts =
+        kept.flat_map(|(word, is_phrase)| snippet::Wanted::of(&word, !is_phrase && word.ends_with('*')));
     parts.collect()
 }
 
@@ -274,6 +309,8 @@ mod tests {
             ("a OR b", Some(r#""a" AND "OR" AND "b""#)),
             ("fs.read(", Some(r#""fs.read(""#)),
             ("\"open", Some(r#""open""#)),
+            ("日本", Some(r#""日  本""#)),
+            ("東京tow* -語*", Some(r#"("東  京 tow"*) NOT ("語")"#)),
             ("-only", None),
             ("** - \" \"", None),
             ("", None),

@@ -5,7 +5,7 @@ use std::path::Path;
 use ctx_journal::LogPath;
 use ctx_session::record::SessionMeta;
 
-use super::Queries;
+use super::{Queries, Viewer, Wanted};
 use crate::db::store::count_of;
 use crate::db::{DbError, schema};
 
@@ -21,7 +21,7 @@ pub struct KnownLog {
 }
 
 /// Has a log read anew from its beginning, after a repair that the index does not know of: by the daemon that is up
-/// when the session is next used, or by the next one. Until then lists and search show what they did.
+/// within seconds, or by the next one. Until then lists and search show what they did.
 pub fn mark_unread(path: &Path, log: &LogPath) -> Result<(), DbError> {
     let Some(db) = schema::open_to_change(path)? else { return Ok(()) };
     let sql = "UPDATE sessions SET next_seq = 1, text_seq = 0, inode = 0, end_bytes = 0, end_seq = -1 WHERE log = ?1";
@@ -45,6 +45,14 @@ impl Queries<'_> {
     pub fn unread(&self) -> Result<u64, DbError> {
         let sql = "SELECT count(*) FROM sessions WHERE missing = 0 AND text_seq < next_seq";
         Ok(self.rows(sql, Vec::new(), |row| Ok(count_of(row.get(0)?)))?.into_iter().sum())
+    }
+
+    /// The same of the sessions that someone may see.
+    pub fn unread_of(&self, viewer: &Viewer) -> Result<u64, DbError> {
+        let mut wanted = Wanted::of(viewer);
+        wanted.and("text_seq < next_seq", []);
+        let sql = format!("SELECT count(*) FROM sessions WHERE {}", wanted.condition());
+        Ok(self.rows(&sql, wanted.values, |row| Ok(count_of(row.get(0)?)))?.into_iter().sum())
     }
 
     /// What the log at this place said that its session is, when it was last read.

@@ -43,6 +43,14 @@ pub struct ToolStats {
     pub total_ms: u64,
 }
 
+/// The rows of a table with their sessions, without what a fork took over: that is its source's.
+fn own(table: &str, alias: &str) -> String {
+    format!(
+        "{table} JOIN sessions AS s ON s.key = {alias}.session
+           AND {alias}.seq > ifnull(json_extract(s.meta, '$.forked_from.seq'), -1)"
+    )
+}
+
 impl Queries<'_> {
     pub fn stats(&self, query: &StatsQuery) -> Result<Stats, DbError> {
         let mut wanted = Wanted::of(&query.viewer);
@@ -60,8 +68,8 @@ impl Queries<'_> {
             self.rows(&sql, wanted.values.clone(), |row| Ok((row.get(0)?, count_of(row.get(1)?))))
         };
         let of_sessions = "sessions AS s";
-        let of_runs = "runs AS r JOIN sessions AS s ON s.key = r.session";
-        let of_messages = "messages AS m JOIN sessions AS s ON s.key = m.session";
+        let of_runs = &own("runs AS r", "r");
+        let of_messages = &own("messages AS m", "m");
         let sessions_by_state = count("s.state", of_sessions)?;
         let sum = |what: &str, from: &str| self.sum(what, from, &condition, &wanted.values);
         Ok(Stats {
@@ -73,10 +81,7 @@ impl Queries<'_> {
             runs_by_model: count("r.model", of_runs)?,
             messages_by_role: count("m.role", of_messages)?,
             tools: self.tool_stats(&condition, &wanted.values)?,
-            usage: Usage {
-                input: sum("s.tokens_in", of_sessions)?,
-                output: sum("s.tokens_out", of_sessions)?,
-            },
+            usage: Usage { input: sum("r.tokens_in", of_runs)?, output: sum("r.tokens_out", of_runs)? },
             run_ms: sum("r.duration_ms", of_runs)?,
         })
     }
@@ -91,8 +96,8 @@ impl Queries<'_> {
         let sql = format!(
             "SELECT t.tool_name, count(*) AS n, sum(t.state IN ('failed', 'interrupted')),
                ifnull(sum(t.duration_ms), 0)
-             FROM tool_calls AS t JOIN sessions AS s ON s.key = t.session WHERE {condition}
-             GROUP BY 1 ORDER BY n DESC, 1"
+             FROM {} WHERE {condition} GROUP BY 1 ORDER BY n DESC, 1",
+            own("tool_calls AS t", "t")
         );
         self.rows(&sql, values.to_vec(), |row| {
             Ok(ToolStats {

@@ -25,8 +25,12 @@ pub fn look(root: &Root, deep: bool, is_up: bool, looked: &Looked, report: &mut 
             report.fact("index", "not there");
             let finding =
                 Finding::new("there is no index: lists with filters and search wait for it").at(INDEX);
-            return report
-                .note(finding.fix("the daemon builds it when it starts; `ctx reindex` does it now"));
+            let fix = if is_up {
+                "the daemon makes it anew in a few seconds"
+            } else {
+                "the daemon builds it when it starts; `ctx reindex` does it now"
+            };
+            return report.note(finding.fix(fix));
         }
         Err(error) => {
             report.fact("index", "not readable");

@@ -1,16 +1,20 @@
 //! Where the rows of a list come from: the sessions' files, or the index.
 
+use std::collections::{BTreeSet, HashSet};
 use std::path::PathBuf;
 
+use ctx_api::http::{List, Session};
 use ctx_journal::LogPath;
 use ctx_session::record::Failure as SessionFailure;
-use ctx_session::{StateName, Timestamp};
+use ctx_session::{Name, StateName, Timestamp};
 use ctx_views::db::{IndexReader, ListQuery, SessionItem, Sort};
 use ctx_views::files::Meta;
 use ctx_views::read::{Object, Reader, SessionRef, SessionsDir, Summary};
 
 use super::{Args, SortWord};
+use crate::client::{Api, Query};
 use crate::failure::Failure;
+use crate::index::Index;
 use crate::root::Root;
 use crate::sessions::{own_uid, plain_name};
 use crate::{index, output};
@@ -45,11 +49,12 @@ pub fn rows(args: &Args, root: &Root, limit: usize) -> Result<Vec<Row>, Failure>
         return Ok(rows);
     }
     match index::open(root) {
-        Ok(index) => from_index(args, &reader, &index, limit),
+        Ok(Index::File(index)) => from_index(args, &reader, &index, limit),
+        Ok(Index::Daemon(api)) => with_daemon(args, &reader, &api, limit),
         Err(failure) => {
             // Slower, and without what was said; the list itself is right.
             if args.text.is_some() {
-                output::say("there is no index to search; only names and titles are looked at");
+                output::say("there is no index to ask; only names and titles are looked at");
             }
             match failure {
                 Failure::ReaderGone => Err(failure),
@@ -87,6 +92,36 @@ fn from_index(args: &Args, reader: &Reader, index: &IndexReader, limit: usize) -
         ..ListQuery::newest(index::viewer(reader)?, limit.saturating_add(1))
     };
     Ok(index.queries().list(&query)?.items.into_iter().map(Row::of_item).collect())
+}
+
+/// The caller's own files, where the index is someone else's; what was said the daemon tells.
+fn with_daemon(args: &Args, reader: &Reader, api: &Api<'_>, limit: usize) -> Result<Vec<Row>, Failure> {
+    let Some(text) = &args.text else {
+        return Ok(from_files(args, reader, limit, None)?.unwrap_or_default());
+    };
+    let any_text = Args { text: None, limit: 0, ..args.clone() };
+    let mut rows = from_files(&any_text, reader, usize::MAX, None)?.unwrap_or_default();
+    let projects: BTreeSet<Name> = rows.iter().map(|row| row.meta.project.clone()).collect();
+    let mut found = HashSet::new();
+    for project in projects {
+        let mut cursor: Option<String> = None;
+        loop {
+            let asked = Query::new(&format!("/projects/{project}/sessions"))
+                .with("archived", true)
+                .with("limit", PATIENCE)
+                .with("text", text)
+                .with_some("cursor", cursor);
+            let page: List<Session> = api.get(asked.as_str())?;
+            found.extend(page.items.into_iter().map(|session| session.id));
+            cursor = page.next;
+            if cursor.is_none() {
+                break;
+            }
+        }
+    }
+    rows.retain(|row| found.contains(&row.meta.id) || fits(args, row));
+    rows.truncate(limit.saturating_add(1));
+    Ok(rows)
 }
 
 /// Nothing when more sessions than `patience` in one directory would have to be looked at.

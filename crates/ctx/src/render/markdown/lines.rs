@@ -1,6 +1,6 @@
 //! Words into lines: wrapped to a width, each line with the marks of the blocks it is in.
 
-use unicode_width::UnicodeWidthStr;
+use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
 use crate::output::Paint;
 
@@ -46,6 +46,27 @@ impl Word {
     fn width(&self) -> usize {
         self.pieces.iter().map(|(text, _)| text.width()).sum()
     }
+
+    /// Whether it is of a script that has no spaces and may be parted anywhere.
+    fn has_wide(&self) -> bool {
+        self.pieces.iter().any(|(text, _)| text.chars().any(is_wide))
+    }
+
+    /// Where it may be parted: after each wide character and before it.
+    fn parts(&self) -> impl Iterator<Item = (&str, Style)> {
+        self.pieces.iter().flat_map(|(text, style)| {
+            let parts = text.split_inclusive(is_wide).flat_map(|part| {
+                let last = part.char_indices().next_back().filter(|(_, c)| is_wide(*c));
+                let (before, wide) = part.split_at(last.map_or(part.len(), |(at, _)| at));
+                [before, wide]
+            });
+            parts.filter(|part| !part.is_empty()).map(|part| (part, *style))
+        })
+    }
+}
+
+fn is_wide(c: char) -> bool {
+    c.width() == Some(2)
 }
 
 enum Item {
@@ -150,6 +171,10 @@ impl Lines {
                 }
             };
             let width = word.width();
+            if width > room && word.has_wide() {
+                used = self.fill(&mut line, used, &word);
+                continue;
+            }
             if used > 0 && used + 1 + width > room {
                 self.verbatim(&std::mem::take(&mut line));
                 used = 0;
@@ -166,6 +191,24 @@ impl Lines {
         if used > 0 {
             self.verbatim(&line);
         }
+    }
+
+    /// Puts a word of a script without spaces into lines, as much into each as fits.
+    fn fill(&mut self, line: &mut String, mut used: usize, word: &Word) -> usize {
+        let room = self.room();
+        if used > 0 {
+            line.push(' ');
+            used += 1;
+        }
+        for (text, style) in word.parts() {
+            if used > 0 && used + text.width() > room {
+                self.verbatim(&std::mem::take(line));
+                used = 0;
+            }
+            line.push_str(&style.paint(text, self.paint));
+            used += text.width();
+        }
+        used
     }
 
     /// A line as it is.

@@ -1,0 +1,120 @@
+//! A root that several people use: what others than its owner ask goes through the daemon, and is answered the same.
+
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::CommandExt;
+use std::process::Stdio;
+
+use serde_json::{Value, json};
+use testkit::{Outcome, TestDaemon, finish, until};
+
+use crate::support::{daemon, json_lines};
+
+const UID: u32 = 54_321;
+const GID: u32 = 54_322;
+
+/// A daemon of root's, whose place others can reach.
+fn shared() -> TestDaemon {
+    let daemon = daemon();
+    for below in ["", "work", "home"] {
+        std::fs::set_permissions(daemon.path(below), std::fs::Permissions::from_mode(0o755)).unwrap();
+    }
+    daemon
+}
+
+/// Runs `ctx` as another user. These tests need root, as the suite has it.
+fn theirs(daemon: &TestDaemon, args: &[&str]) -> Outcome {
+    finish(daemon.command(args).uid(UID).gid(GID).stdin(Stdio::null()))
+}
+
+fn json(outcome: Outcome) -> Vec<Value> {
+    json_lines(&outcome.ok())
+}
+
+/// Two sessions of theirs and one of the owner's, all of them searchable.
+fn talked() -> TestDaemon {
+    let daemon = shared();
+    daemon.ctx(&["send", "--session", "mine", "the owner's secret gnu"]).ok();
+    theirs(&daemon, &["send", "--session", "herd", "a gnu in the herd"]).ok();
+    theirs(&daemon, &["send", "--session", "other", "no such animal"]).ok();
+    until("their words to be searchable", || {
+        (theirs(&daemon, &["search", "animal"]).code == 0).then_some(())
+    });
+    until("the owner's words to be searchable", || {
+        (daemon.ctx(&["search", "secret"]).code == 0).then_some(())
+    });
+    daemon
+}
+
+#[test]
+fn another_user_searches_their_own_sessions_with_every_filter() {
+    let daemon = talked();
+    let found = |args: &[&str]| {
+        let outcome = theirs(&daemon, &[&["search", "--json"], args].concat());
+        let hits = json_lines(&outcome.stdout);
+        let shown = |hit: &Value| {
+            assert!(hit["seq"].as_u64().is_some() && hit["standing"] == "counts", "{hit}");
+            format!("{} {}", hit["session"].as_str().unwrap(), hit["role"].as_str().unwrap())
+        };
+        hits.iter().map(shown).collect::<Vec<_>>()
+    };
+    let mut both = found(&["gnu"]);
+    both.sort();
+    assert_eq!(both, ["coder/herd assistant", "coder/herd user"], "not the owner's");
+    assert_eq!(found(&["gnu", "--role", "user"]), ["coder/herd user"]);
+    assert_eq!(found(&["gnu", "-n", "1"]).len(), 1);
+    assert_eq!(found(&["gnu", "-n", "0", "--newest"]).len(), 2);
+    assert_eq!(found(&["gn*", "--session", "coder/herd", "--since", "1h", "--agent", "coder"]).len(), 2);
+    assert_eq!(found(&["\"in the herd\"", "--project", "default"]).len(), 2);
+    for none in [&["gnu", "--until", "1h"][..], &["gnu", "--agent", "nobody"], &["secret"], &["gnu -herd"]] {
+        assert_eq!(found(none), [""; 0], "{none:?}");
+    }
+    let nothing = theirs(&daemon, &["search", "secret"]);
+    assert!(nothing.code == 1 && nothing.stderr.contains("nothing found"), "{nothing:?}");
+    theirs(&daemon, &["search", "***"]).fails(2);
+    let text = theirs(&daemon, &["search", "herd", "--role", "user"]).ok();
+    assert!(text.contains("coder/herd  user") && text.contains("a gnu in the herd"), "{text}");
+}
+
+#[test]
+fn another_user_counts_lists_and_reads_the_audit_of_their_own() {
+    let daemon = talked();
+    let stats = &json(theirs(&daemon, &["stats", "--json"]))[0];
+    assert_eq!((&stats["sessions"], &stats["messages_by_role"]["user"]), (&json!(2), &json!(2)));
+    assert_eq!(json(theirs(&daemon, &["stats", "nobody", "--json"]))[0]["sessions"], 0);
+    assert!(theirs(&daemon, &["stats"]).ok().contains("sessions            2"));
+
+    let names = |args: &[&str]| -> Vec<String> {
+        let rows = json(theirs(&daemon, &[&["ls", "--json"], args].concat()));
+        rows.iter().map(|row| row["name"].as_str().unwrap().to_owned()).collect()
+    };
+    assert_eq!(names(&["-t", "animal"]), ["other"], "what was said, not only names");
+    assert_eq!(names(&["-t", "secret"]), [""; 0]);
+    assert_eq!(names(&["-t", "erd"]), ["herd"], "a part of a name");
+
+    until("their audit lines", || {
+        let lines = json(theirs(&daemon, &["audit", "--json", "-n", "0"]));
+        let done = lines.iter().filter(|line| line["event"] == "run.completed").count();
+        (done == 2).then_some(())
+    });
+    let lines = json(theirs(&daemon, &["audit", "--json", "-n", "0"]));
+    assert!(lines.iter().all(|line| line["user"] == UID && line["session_seq"].is_u64()), "{lines:?}");
+    let of_herd = ["audit", "--json", "--session", "coder/herd", "--event", "run.created", "--since", "1h"];
+    assert_eq!(json(theirs(&daemon, &of_herd)).len(), 1);
+    assert_eq!(json(theirs(&daemon, &["audit", "--json", "--user", "0"])), [json!(null); 0]);
+    assert_eq!(json(theirs(&daemon, &["audit", "--json", "--until", "1d"])), [json!(null); 0]);
+    let mine = json_lines(&daemon.ctx(&["audit", "--json", "-n", "0", "--user", "0"]).ok());
+    assert!(mine.len() > 1 && mine.iter().all(|line| line["user"] == 0), "{mine:?}");
+}
+
+#[test]
+fn another_user_is_told_when_no_daemon_answers() {
+    let mut daemon = talked();
+    assert_eq!(daemon.stop(), 0);
+    for command in [&["search", "gnu"][..], &["stats"], &["audit"]] {
+        let said = theirs(&daemon, command).fails(69);
+        assert!(said.contains("no daemon answers") && said.contains("ctx ls"), "{command:?}: {said}");
+    }
+    let listed = theirs(&daemon, &["ls", "--json", "-t", "herd"]);
+    assert!(listed.stderr.contains("only names and titles"), "{}", listed.stderr);
+    assert_eq!(json(listed)[0]["name"], "herd");
+}
