@@ -93,6 +93,8 @@ impl Pty {
         let begun = Instant::now();
         loop {
             if let Some(status) = self.child.try_wait().expect("a child's status") {
+                // What it said last may still be on the way; the terminal closes behind it.
+                while begun.elapsed() < DEADLINE && self.pump() && self.has_more() {}
                 return status.code().unwrap_or(-1);
             }
             assert!(begun.elapsed() < DEADLINE, "the program goes on; the terminal has:\n{}", self.shown);
@@ -103,6 +105,13 @@ impl Pty {
     /// Everything that was shown.
     pub fn shown(&self) -> &str {
         &self.shown
+    }
+
+    /// Whether the terminal has something to read right now.
+    fn has_more(&self) -> bool {
+        let mut fds = [PollFd::new(&self.master, PollFlags::IN)];
+        let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+        poll(&mut fds, Some(&now)).is_ok_and(|ready| ready > 0)
     }
 
     /// Takes in what is there, waiting a moment for it; false when the terminal is closed.
