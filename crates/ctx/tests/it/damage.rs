@@ -436,6 +436,14 @@ fn a_session_that_is_in_use_is_waited_for_or_left_alone() {
     let whole = log(&daemon);
     let hello = line_with(&whole, "\"text\":\"hello\"");
     crate::support::start_slow(&daemon, "default");
+    let sound = daemon.ctx(&["repair", "coder/default", "--apply"]);
+    assert!(
+        sound.code == 0 && sound.stderr.contains("nothing to repair"),
+        "what is sound is let be: {sound:?}"
+    );
+    let begin = whole.split_inclusive(|b| *b == b'\n').take(hello - 1).map(<[u8]>::len).sum::<usize>();
+    let file = std::fs::File::options().write(true).open(log_path(&daemon)).unwrap();
+    std::os::unix::fs::FileExt::write_all_at(&file, b"garbage", begin as u64).unwrap();
     let refused = daemon.ctx(&["repair", "coder/default", "--apply"]).fails(1);
     assert!(
         refused.contains("another writer has it open") && refused.contains("stop the daemon"),
