@@ -5,7 +5,7 @@ mod meta;
 use std::io::{self, Write};
 use std::time::{Duration, Instant};
 
-use ctx_engine::start::{meta_of, session_logs};
+use ctx_engine::start::session_logs;
 use ctx_journal::repair::{Change, Plan, RepairError, Repaired};
 use ctx_journal::{Entry, FileJournal, Journal, JournalError, LogPath};
 use ctx_session::record::Decoded;
@@ -170,7 +170,7 @@ impl Mender<'_> {
     /// Has the daemon read a repaired session, and make its files; whether it has. Other logs it reads when it starts.
     fn reread(&self, log: &LogPath) -> bool {
         let Some(session) = self.journal.head(log).ok().flatten().and_then(|first| session_of(&first)) else {
-            return meta_of(log).is_none();
+            return log.as_str().starts_with(".state/");
         };
         // Runs are told from the session itself, which is read from its log for that.
         Api::new(self.root).get::<serde_json::Value>(&format!("/sessions/{session}/runs?limit=1")).is_ok()
