@@ -14,11 +14,13 @@ use ctx_session::record::{
 };
 use ctx_session::rules::{Create, create};
 use ctx_session::{Body, IdSource, MessageId, Name, RunId, SessionId, Timestamp};
+use ctx_views::db::IndexReader;
 
 const MESSAGES: u64 = 1_000;
 const BYTES: usize = 25 << 20;
 const ROUNDS: u64 = 15;
 const SOURCE: &str = "source";
+const PATIENCE: Duration = Duration::from_secs(60);
 
 fn main() {
     let dir = tempfile::tempdir().expect("a temporary directory");
@@ -139,14 +141,30 @@ fn whole_commands(root: &Path) -> Vec<Duration> {
         command.arg("--root").arg(&daemon.root).args(["fork", "coder/source", "--name", name]);
         timed(&mut command)
     };
-    let quiet = || std::thread::sleep(Duration::from_millis(400));
     fork("warm");
     let rounds = 0..ROUNDS;
     rounds
         .map(|round| {
             // What follows behind a fork, its files and its place in the index, belongs to no one's waiting.
-            quiet();
+            wait_until_indexed(&daemon.root, round + 2);
             fork(&format!("command{round}"))
         })
         .collect()
+}
+
+/// Until the index has all of so many sessions. Their files are written before that.
+fn wait_until_indexed(root: &Path, sessions: u64) {
+    let index = IndexReader::open(&root.join(".state/index.db")).expect("an index");
+    let begun = Instant::now();
+    let done = || {
+        let queries = index.queries();
+        let known = queries.known_logs().expect("the logs").len() as u64;
+        known == sessions && queries.unread().expect("what is unread") == 0
+    };
+    while !done() {
+        assert!(begun.elapsed() < PATIENCE, "the index has not read {sessions} sessions");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    // What it has written is on its way to the disk.
+    std::thread::sleep(Duration::from_millis(200));
 }

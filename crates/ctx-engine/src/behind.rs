@@ -6,6 +6,7 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use ctx_journal::{Entry, Journal, LogPath, Owner};
 use ctx_session::project::{Project, ProjectRecord};
@@ -19,6 +20,8 @@ use crate::start::session_logs;
 
 const INDEX: &str = ".state/index.db";
 pub(crate) const AUDIT: &str = ".state/audit.jsonl";
+/// How long other views wait for the lists, which read the same logs.
+const LISTS_PATIENCE: Duration = Duration::from_secs(300);
 
 /// Tells the index what session a log is.
 pub fn meta_of(journal: Arc<dyn Journal>, root: RootDir) -> MetaOf {
@@ -54,13 +57,13 @@ impl Behind {
         let index = IndexDb::open(root, Path::new(INDEX), journal.clone(), options)
             .inspect_err(|error| tracing::error!(%error, "no index: lists and search are not there"))
             .ok();
-        let audit_later = LogPath::new(AUDIT)
-            .ok()
-            .map(|log| (journal.clone(), AuditOptions { log, owner, now, session_logs: logs }));
+        let audit_later = LogPath::new(AUDIT).ok().map(|log| {
+            (journal.clone(), AuditOptions { log, owner, now, root: root.clone(), session_logs: logs })
+        });
         Behind { index, audit: OnceLock::new(), audit_later }
     }
 
-    /// Reads what the index misses, behind everyone's back.
+    /// Reads what the index misses, behind everyone's back; [`Behind::follow`] reads what the others miss.
     pub(crate) fn catch_up(&self) {
         if let (Some((journal, options)), None) = (&self.audit_later, self.audit.get()) {
             match Audit::start(journal.clone(), options.clone()) {
@@ -80,6 +83,18 @@ impl Behind {
             }
         }
         index.catch_up(|progress| tracing::debug!(?progress, "the index catches up"));
+    }
+
+    /// Waits for the lists, which people look at first, and then has the audit log read what it misses. Blocking.
+    pub(crate) fn follow(&self) {
+        if let Some(index) = &self.index
+            && !index.wait_lists(LISTS_PATIENCE)
+        {
+            tracing::warn!("the lists are not complete yet; other views are made meanwhile");
+        }
+        if let Some(audit) = self.audit.get() {
+            audit.catch_up();
+        }
     }
 
     pub fn index(&self) -> Option<&IndexDb> {

@@ -116,9 +116,11 @@ impl Engine {
     /// Finds every session and settles what an earlier daemon left open. Doors open after this.
     pub async fn start(&self) -> Result<crate::start::Found, Refusal> {
         self.of_start().await?;
-        let found = crate::start::start(&self.inner).await;
+        let started = crate::start::start(&self.inner).await;
         self.inner.behind.catch_up();
-        found
+        let (found, files_behind) = started?;
+        crate::start::catch_up_later(&self.inner, files_behind);
+        Ok(found)
     }
 
     /// The index and the audit log.

@@ -5,6 +5,7 @@
 
 use std::cell::Cell;
 use std::sync::Arc;
+use std::time::Duration;
 
 use ctx_journal::{Fork as JournalFork, ForkEnds, JournalError, LogPath};
 use ctx_session::record::{Scope, SessionMeta};
@@ -21,6 +22,8 @@ use crate::registry::Summary;
 
 /// How often a source is looked for again that was moved while it was copied.
 const TRIES: usize = 3;
+/// What follows behind a fork reads all of it. It begins when the answer is out, which it would get in the way of.
+const FOLLOW_AFTER: Duration = Duration::from_millis(50);
 
 /// A fork to be made.
 #[derive(Debug, Clone, Default)]
@@ -92,6 +95,7 @@ async fn make(
 fn show(inner: &Arc<Inner>, id: SessionId, log: LogPath) {
     let inner = inner.clone();
     tokio::spawn(async move {
+        tokio::time::sleep(FOLLOW_AFTER).await;
         if let Err(refusal) = inner.ask(id, || Ask::Look).await {
             tracing::warn!(session = %id, %refusal, "a fork cannot be loaded yet");
         }

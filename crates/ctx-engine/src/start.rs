@@ -42,7 +42,8 @@ pub struct Found {
     pub unreadable: usize,
 }
 
-pub(crate) async fn start(inner: &Arc<Inner>) -> Result<Found, Refusal> {
+/// Finds the sessions and settles those that were running; also those whose files are left to [`catch_up_later`].
+pub(crate) async fn start(inner: &Arc<Inner>) -> Result<(Found, Vec<SessionId>), Refusal> {
     let finding = inner.clone();
     let found = tokio::task::spawn_blocking(move || find_all(&finding)).await;
     let (seen, unreadable) = found.map_err(|error| Refusal::new(Code::Eio, error.to_string()))??;
@@ -70,10 +71,9 @@ pub(crate) async fn start(inner: &Arc<Inner>) -> Result<Found, Refusal> {
     tracing::info!(running = running.len(), behind = behind.len(), "sessions were looked after");
     if behind.len() <= BEHIND_AT_ONCE {
         load_all(inner, &behind).await;
-    } else {
-        catch_up_later(inner, behind);
+        behind.clear();
     }
-    Ok(report)
+    Ok((report, behind))
 }
 
 /// Someone may have copied a session's directory: the one whose log says the name that it has is the session.
@@ -102,11 +102,15 @@ async fn load_all(inner: &Arc<Inner>, ids: &[SessionId]) -> usize {
     loaded
 }
 
-/// So many that someone must have deleted them: nobody waits for it, and only so many are loaded at a time.
-fn catch_up_later(inner: &Arc<Inner>, behind: Vec<SessionId>) {
-    let inner = Arc::downgrade(inner);
+/// Reads for the views behind the lists what they miss: the audit log, and files. These are so many that someone must
+/// have deleted them: nobody waits for it, and only so many are loaded at a time.
+pub(crate) fn catch_up_later(inner: &Arc<Inner>, files_behind: Vec<SessionId>) {
+    let (views, inner) = (inner.behind.clone(), Arc::downgrade(inner));
     tokio::spawn(async move {
-        for batch in behind.chunks(AT_ONCE) {
+        if let Err(error) = tokio::task::spawn_blocking(move || views.follow()).await {
+            tracing::error!(%error, "waiting for the lists panicked");
+        }
+        for batch in files_behind.chunks(AT_ONCE) {
             loop {
                 let Some(inner) = inner.upgrade() else { return };
                 if lock(&inner.active).len() < LOADED_MOST {

@@ -120,6 +120,9 @@ pub(crate) fn write_full(file: &dyn DiskFile, bytes: &[u8], offset: u64) -> io::
     if file.write_at(bytes, offset)? == bytes.len() { Ok(()) } else { Err(no_space()) }
 }
 
+/// What the kernel copies at once.
+const KERNEL_COPY_BYTES: usize = 2 << 20;
+
 /// Copies bytes from one file into another. The kernel does it where it can, without a copy at all on file
 /// systems that share blocks until one of the files is written to.
 pub(crate) fn copy_range(
@@ -146,6 +149,12 @@ pub(crate) fn copy_range(
     Ok(())
 }
 
+/// Has the kernel write a part of a file out while more is copied, so that the sync that follows finds little left to
+/// do. Only a matter of time: where it does not, that sync does it all.
+fn begin_writing(file: BorrowedFd<'_>, offset: u64, len: u64) {
+    let _ = rustix::fs::fadvise(file, offset, std::num::NonZeroU64::new(len), rustix::fs::Advice::DontNeed);
+}
+
 /// How much the kernel has copied; less than asked for where it cannot between these two files.
 fn copy_by_kernel(
     from: BorrowedFd<'_>,
@@ -157,9 +166,11 @@ fn copy_by_kernel(
     use rustix::io::Errno;
     let (mut read, mut written) = (offset, at);
     while read - offset < len {
-        let want = usize::try_from(len - (read - offset)).unwrap_or(usize::MAX);
+        let want = usize::try_from(len - (read - offset)).unwrap_or(usize::MAX).min(KERNEL_COPY_BYTES);
+        let start = written;
         match rustix::fs::copy_file_range(from, Some(&mut read), to, Some(&mut written), want) {
             Ok(0) => break,
+            Ok(count) if count == KERNEL_COPY_BYTES => begin_writing(to, start, count as u64),
             Ok(_) | Err(Errno::INTR) => (),
             Err(Errno::XDEV | Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) => break,
             Err(error) => return Err(error.into()),

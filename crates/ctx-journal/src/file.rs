@@ -291,10 +291,11 @@ impl Journal for FileJournal {
         Ok(Box::new(FileWriter::new(log, file, disk, registry, start)))
     }
 
-    fn open(
+    fn open_from(
         &self,
         log: &LogPath,
         now: Timestamp,
+        from: u64,
         on_entry: &mut dyn FnMut(Entry),
     ) -> Result<Opened, JournalError> {
         let file = self.open_locked(log)?;
@@ -302,7 +303,8 @@ impl Journal for FileJournal {
         let named = self.sync_dirs(log.dir()).and_then(|()| self.disk.sync_dir(log.dir()));
         named.map_err(|error| io_error(log, "sync the directory of", error))?;
         let in_doubt_from = self.registry.in_doubt_from(log);
-        let recovered = recover::recover(&*self.disk, &*file, log, in_doubt_from, now, on_entry)?;
+        let wish = recover::Wish { from, in_doubt_from, now };
+        let recovered = recover::recover(&*self.disk, &*file, log, wish, on_entry)?;
         self.registry.clear_doubt(log);
         let (disk, registry) = (Arc::clone(&self.disk), Arc::clone(&self.registry));
         let writer = Box::new(FileWriter::new(log, file, disk, registry, recovered.start));

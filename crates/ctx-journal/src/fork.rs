@@ -118,6 +118,8 @@ impl FileJournal {
         write_full(&*log, &first, 0)?;
         copy_range(source, span.start, len, &*log, at)?;
         write_full(&*log, &last, at + len)?;
+        // Not before: what was copied is on its way to disk meanwhile.
+        self.disk.sync_dir(WORKING)?;
         log.sync()?;
         let blobs = self.blobs_of(fork.from)?;
         let to = join(dir, blob::DIR);
@@ -165,6 +167,7 @@ impl FileJournal {
         self.open_file(log, OpenMode::Read)?;
         let io = |error| io_error(log, "remove", error);
         let away = self.make_dir_beside(TRASH, RealDisk::own()).map_err(io)?;
+        self.disk.sync_dir(TRASH).map_err(io)?;
         self.disk.rename(log.dir(), &join(&away, "log"), Replace::No).map_err(io)?;
         self.registry.clear_doubt(log);
         let synced = self.disk.sync_dir(parent_of(log.dir())).and_then(|()| self.disk.sync_dir(&away));
@@ -178,7 +181,6 @@ impl FileJournal {
         loop {
             let dir = join(place, &self.dirs_made.fetch_add(1, Ordering::Relaxed).to_string());
             if self.disk.make_dir(&dir, owner)? {
-                self.disk.sync_dir(place)?;
                 return Ok(dir);
             }
         }

@@ -94,6 +94,18 @@ pub trait Journal: Send + Sync + 'static {
         log: &LogPath,
         now: Timestamp,
         on_entry: &mut dyn FnMut(Entry),
+    ) -> Result<Opened, JournalError> {
+        self.open_from(log, now, 0, on_entry)
+    }
+
+    /// [`Journal::open`], handing out records with a seq of at least `from` alone, which was the last of a command
+    /// when it was read or written before. What stands before it is read only where that place is not found.
+    fn open_from(
+        &self,
+        log: &LogPath,
+        now: Timestamp,
+        from: u64,
+        on_entry: &mut dyn FnMut(Entry),
     ) -> Result<Opened, JournalError>;
 
     /// Reads records with a seq of at least `from`, whole commands only, without lock and without changing

@@ -6,7 +6,7 @@
 //! bytes are written anew; in another, they are read from the device again.
 
 use std::io;
-use std::ops::ControlFlow;
+use std::ops::{ControlFlow, Range};
 
 use ctx_session::Timestamp;
 
@@ -15,9 +15,10 @@ use crate::damage::{Damage, DamageKind};
 use crate::disk::{Disk, DiskFile, OpenMode, is_no_space, read_full, write_full};
 use crate::error::JournalError;
 use crate::format::{self, COMMAND_BYTES_MAX};
-use crate::lines::LineReader;
+use crate::lines::{LineReader, count_lines};
 use crate::path::LogPath;
 use crate::scan::{Scanned, Scanner};
+use crate::seek;
 use crate::writer::Start;
 
 const COPY_BYTES: usize = 256 << 10;
@@ -38,13 +39,22 @@ pub(crate) struct Recovered {
     pub damage: Vec<Damage>,
 }
 
-/// Recovers a locked log. `in_doubt_from` is where bytes begin that a failed writer left.
+/// What is asked of a recovery.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Wish {
+    /// The first record to hand out; what stands before it need not be read.
+    pub from: u64,
+    /// Where bytes begin that a failed writer left.
+    pub in_doubt_from: Option<u64>,
+    pub now: Timestamp,
+}
+
+/// Recovers a locked log.
 pub(crate) fn recover(
     disk: &dyn Disk,
     file: &dyn DiskFile,
     log: &LogPath,
-    in_doubt_from: Option<u64>,
-    now: Timestamp,
+    Wish { from, in_doubt_from, now }: Wish,
     on_entry: &mut dyn FnMut(Entry),
 ) -> Result<Recovered, JournalError> {
     let io = |action| move |error| io_error(log, action, error);
@@ -59,7 +69,8 @@ pub(crate) fn recover(
         }
     }
     let len = file.len().map_err(io("read its length"))?;
-    let Scanned { settled, mut damage, tail_damage } = scan(file, log, len, on_entry).map_err(io("read"))?;
+    let Scanned { settled, mut damage, tail_damage } =
+        scan(file, log, len, from, on_entry).map_err(io("read"))?;
     refuse_newer(log, &tail_damage, settled.next)?;
     let mut uncut = None;
     if settled.end < len {
@@ -74,7 +85,12 @@ pub(crate) fn recover(
             }
             Err(error) => return Err(io_error(log, "cut off its torn tail", error)),
         };
-        let (line, offset) = (settled.lines + 1, settled.end);
+        // Lines are not counted where reading began in the middle.
+        let line = 1 + match settled.lines {
+            0 => count_lines(file, settled.end).map_err(io("read"))?,
+            lines => lines,
+        };
+        let offset = settled.end;
         damage.push(Damage { log: log.clone(), line, offset, kind, excerpt });
     }
     Ok(Recovered { start: Start { next: settled.next, len: settled.end, uncut }, damage })
@@ -95,18 +111,47 @@ pub(crate) fn refuse_newer(log: &LogPath, tail: &[Damage], next: u64) -> Result<
     }
 }
 
+/// Scans from a place before `from` on, if there is one from which the rest can be told; else from the start.
 fn scan(
     file: &dyn DiskFile,
     log: &LogPath,
     len: u64,
+    from: u64,
     on_entry: &mut dyn FnMut(Entry),
 ) -> io::Result<Scanned> {
-    let mut sink = |entry| {
-        on_entry(entry);
+    let offset = seek::offset_before(file, len, from)?;
+    if offset == 0 {
+        return scan_lines(file, Scanner::from_start(log), 0..len, from, on_entry);
+    }
+    // Nothing is handed out before it is known that this is a place to begin at.
+    let mut held = Vec::new();
+    let mut scanned = scan_lines(file, Scanner::from_middle(log, offset), offset..len, from, &mut |entry| {
+        held.push(entry)
+    })?;
+    if scanned.settled.end == offset || held.first().is_none_or(|entry: &Entry| entry.seq != from) {
+        return scan_lines(file, Scanner::from_start(log), 0..len, from, on_entry);
+    }
+    held.into_iter().for_each(on_entry);
+    for damage in scanned.damage.iter_mut().chain(&mut scanned.tail_damage) {
+        damage.line = count_lines(file, damage.offset)? + 1;
+    }
+    Ok(scanned)
+}
+
+fn scan_lines(
+    file: &dyn DiskFile,
+    mut scanner: Scanner,
+    range: Range<u64>,
+    from: u64,
+    on_entry: &mut dyn FnMut(Entry),
+) -> io::Result<Scanned> {
+    let mut sink = |entry: Entry| {
+        if entry.seq >= from {
+            on_entry(entry);
+        }
         ControlFlow::Continue(())
     };
-    let mut lines = LineReader::new(file, 0, len, Some(0));
-    let mut scanner = Scanner::from_start(log);
+    let mut lines = LineReader::new(file, range.start, range.end, (range.start == 0).then_some(0));
     while let Some(line) = lines.next_line()? {
         // This sink never stops.
         let _ = scanner.line(line, &mut sink);

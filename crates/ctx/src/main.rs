@@ -9,6 +9,7 @@ mod failure;
 mod index;
 mod issues;
 mod moment;
+mod notices;
 mod output;
 mod progress;
 mod render;

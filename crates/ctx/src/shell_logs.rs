@@ -17,6 +17,12 @@ use crate::failure::Failure;
 use crate::root::{Root, xdg};
 use crate::words;
 
+/// A shell's log, in a directory of its own.
+pub const LOG_NAME: &str = "events.jsonl";
+/// Where logs are beneath a root, and beneath the user's own state directory.
+const IN_ROOT: &str = ".state/shell";
+const IN_STATE: &str = "shell";
+
 /// A directory with shell logs beneath it.
 pub struct Shelf {
     pub dir: PathBuf,
@@ -42,19 +48,24 @@ impl Shelf {
     /// Everywhere a shell's log may be.
     pub fn for_reading(root: &Root) -> Result<Vec<Shelf>, Failure> {
         let mut shelves = Vec::new();
-        if root.path.join(".state/shell").is_dir() {
+        if root.path.join(IN_ROOT).is_dir() {
             shelves.push(Shelf::at(root.path.clone(), true)?);
         }
         let own = state_dir()?;
-        if own.join("shell").is_dir() {
+        if own.join(IN_STATE).is_dir() {
             shelves.push(Shelf::at(own, false)?);
         }
         Ok(shelves)
     }
 
+    /// The directories in which those are or will be, each log in one of its own.
+    pub fn places(root: &Root) -> Result<[PathBuf; 2], Failure> {
+        Ok([root.path.join(IN_ROOT), state_dir()?.join(IN_STATE)])
+    }
+
     fn at(dir: PathBuf, in_root: bool) -> Result<Shelf, Failure> {
         let journal = FileJournal::at(&dir).map_err(|error| Failure::io(dir.display(), error))?;
-        Ok(Shelf { dir, prefix: if in_root { ".state/shell" } else { "shell" }, journal })
+        Ok(Shelf { dir, prefix: if in_root { IN_ROOT } else { IN_STATE }, journal })
     }
 
     /// Where the output of living shells is kept.
@@ -63,7 +74,7 @@ impl Shelf {
     }
 
     pub fn path_of(&self, log: Ulid) -> Result<LogPath, LogError> {
-        LogPath::new(format!("{}/{log}/events.jsonl", self.prefix)).map_err(|error| said(&error))
+        LogPath::new(format!("{}/{log}/{LOG_NAME}", self.prefix)).map_err(|error| said(&error))
     }
 
     /// The logs on this shelf, oldest first.
@@ -104,17 +115,22 @@ impl Shelf {
         Ok((text, next))
     }
 
-    /// Whether a server still writes a log. It holds the file's lock from before the log has its name to the
-    /// shell's end; a server that was killed holds nothing.
+    /// Whether a server still writes a log.
     pub fn has_writer(&self, log: &LogPath) -> bool {
-        let Ok(file) = std::fs::File::open(self.dir.join(log.as_str())) else { return false };
-        matches!(file.try_lock_shared(), Err(std::fs::TryLockError::WouldBlock))
+        has_writer(&self.dir.join(log.as_str()))
     }
 
     /// The length of a log's file: whether it has grown is cheap to ask.
     pub fn size(&self, log: &LogPath) -> u64 {
         std::fs::metadata(self.dir.join(log.as_str())).map_or(0, |meta| meta.len())
     }
+}
+
+/// Whether a server still writes a log's file. It holds the file's lock from before the log has its name to the
+/// shell's end; a server that was killed holds nothing.
+pub fn has_writer(file: &Path) -> bool {
+    let Ok(file) = std::fs::File::open(file) else { return false };
+    matches!(file.try_lock_shared(), Err(std::fs::TryLockError::WouldBlock))
 }
 
 /// The id in a log's path.

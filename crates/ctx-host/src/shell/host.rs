@@ -14,6 +14,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::answer::preview;
+use super::away::THREADS_MAX;
 use super::driver::{Driver, Order, Settings, Shared, Status};
 use super::entropy::random_bits;
 use super::error::ShellError;
@@ -21,7 +22,6 @@ use super::exec::{ExecRequest, ExecResult, Progress};
 use super::exports::Export;
 use super::family::MarkPrefix;
 use super::guard::Guard;
-use super::lane::THREADS_MAX;
 use super::limits::ShellLimits;
 use super::local::{LocalTransport, RunAs};
 use super::log::{ShellLog, ShellRecord};

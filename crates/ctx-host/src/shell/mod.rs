@@ -17,6 +17,7 @@
 //! inspects its own shell.
 
 mod answer;
+mod away;
 mod dialect;
 mod driver;
 mod entropy;
@@ -26,6 +27,7 @@ mod exports;
 mod family;
 mod guard;
 mod host;
+mod keep;
 mod lane;
 mod limits;
 mod local;

@@ -5,7 +5,7 @@
 
 use std::collections::VecDeque;
 use std::fs::File;
-use std::io;
+use std::io::{self, IoSlice};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -90,12 +90,25 @@ impl Spool {
         self.calls.push_back(Call { number, stdout: span(&self.stdout), stderr: span(&self.stderr) });
     }
 
+    /// Where the next bytes of a stream go.
+    pub fn end(&self, stream: Stream) -> u64 {
+        match stream {
+            Stream::Stdout => self.stdout.end,
+            Stream::Stderr => self.stderr.end,
+        }
+    }
+
     /// Keeps the next bytes of the present call.
     pub fn keep(&mut self, stream: Stream, bytes: &[u8]) -> io::Result<()> {
-        if bytes.is_empty() {
+        self.keep_all(stream, &mut [IoSlice::new(bytes)])
+    }
+
+    /// Keeps the next bytes of the present call, in several pieces; all of them or none.
+    pub fn keep_all(&mut self, stream: Stream, pieces: &mut [IoSlice<'_>]) -> io::Result<()> {
+        let size: u64 = pieces.iter().map(|piece| piece.len() as u64).sum();
+        if size == 0 {
             return Ok(());
         }
-        let size = bytes.len() as u64;
         while self.kept + size > self.bytes_max && self.calls.len() > 1 {
             self.give_up_oldest();
         }
@@ -109,7 +122,7 @@ impl Spool {
             span.lost += size;
             return Ok(());
         }
-        tape.file(&self.dir)?.write_all_at(bytes, span.start + span.len)?;
+        write_all_at(tape.file(&self.dir)?, pieces, span.start + span.len)?;
         span.len += size;
         self.kept += size;
         tape.end = span.start + span.len;
@@ -166,6 +179,18 @@ impl Tape {
             }
         }
     }
+}
+
+fn write_all_at(file: &File, mut pieces: &mut [IoSlice<'_>], mut offset: u64) -> io::Result<()> {
+    while !pieces.is_empty() {
+        let written = rustix::io::retry_on_intr(|| rustix::io::pwritev(file, pieces, offset))?;
+        if written == 0 {
+            return Err(io::ErrorKind::WriteZero.into());
+        }
+        IoSlice::advance_slices(&mut pieces, written);
+        offset += written as u64;
+    }
+    Ok(())
 }
 
 /// A file without a name, for this process alone.

@@ -3,7 +3,7 @@
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use ctx_journal::{AppendError, Committed, JournalError, LogPath};
+use ctx_journal::{AppendError, Committed, Journal, JournalError, LogPath};
 use ctx_session::Code;
 
 use crate::support::*;
@@ -40,6 +40,55 @@ fn what_was_appended_is_there_after_opening_again_and_appending_goes_on() {
         assert_eq!(opened.writer.append(4, at(3), &command(&["d"])), Ok(Committed { first: 4, next: 5 }));
         assert_eq!(seqs(&read(journal, 0).0), [0, 1, 2, 3, 4]);
     });
+}
+
+#[test]
+fn a_log_can_be_taken_up_where_it_was_left() {
+    over_every_journal(|journal| {
+        let writer = create(journal);
+        let text = "x".repeat(10_000);
+        for second in 1..=100 {
+            writer.append_next(at(second), &command(&[&text, "end"])).unwrap();
+        }
+        drop(writer);
+        // The first, some in between, the last, and one that is not there: what follows is handed out.
+        for (from, first) in [(0, 0), (1, 1), (100, 100), (180, 180), (200, 200), (201, 201), (500, 201)] {
+            let mut entries = Vec::new();
+            let opened = journal.open_from(&log(), at(101), from, &mut |entry| entries.push(entry)).unwrap();
+            assert_eq!(opened.damage, []);
+            assert_eq!(seqs(&entries), (first..201).collect::<Vec<u64>>(), "from {from}");
+            assert_eq!(opened.writer.next_seq(), 201, "from {from}");
+        }
+    });
+}
+
+#[test]
+fn a_torn_tail_is_cut_also_where_the_beginning_is_not_read() {
+    let dir = tempfile::tempdir().unwrap();
+    let journal = real(dir.path());
+    let writer = create(&journal);
+    for second in 1..=100 {
+        writer.append_next(at(second), &command(&[&"x".repeat(10_000)])).unwrap();
+    }
+    drop(writer);
+    let path = dir.path().join(PATH);
+    let mut bytes = std::fs::read(&path).unwrap();
+    // Damage that is not read is not reported.
+    bytes[20_000..20_010].fill(b'\n');
+    let whole = bytes.clone();
+    bytes.extend_from_slice(b"{\"schema_version\":1,\"seq\":101,\"ti");
+    std::fs::write(&path, &bytes).unwrap();
+    let mut entries = Vec::new();
+    let opened = journal.open_from(&log(), at(101), 90, &mut |entry| entries.push(entry)).unwrap();
+    assert_eq!(seqs(&entries), (90..=100).collect::<Vec<u64>>());
+    assert_eq!(opened.writer.next_seq(), 101);
+    let [damage] = opened.damage.as_slice() else { panic!("{:?}", opened.damage) };
+    let lines = whole.iter().filter(|byte| **byte == b'\n').count() as u64;
+    assert_eq!((damage.line, damage.offset), (lines + 1, whole.len() as u64), "{damage}");
+    drop(opened);
+    assert!(std::fs::read(&path).unwrap() == whole, "the tail is cut off");
+    // Who reads all of it hears of the damage.
+    assert!(!open(&journal).unwrap().0.damage.is_empty());
 }
 
 #[test]

@@ -9,6 +9,7 @@ mod map;
 mod project;
 mod read;
 mod standing;
+mod told;
 mod writer;
 
 use std::collections::HashSet;
@@ -21,6 +22,7 @@ use ctx_session::project::{Project, ProjectRecord};
 use ctx_session::{Record, Session, Timestamp};
 
 use crate::db::SessionLogs;
+use crate::dir::RootDir;
 pub use map::{AuditEvent, EventName, RecordOf, events};
 pub use project::project_events;
 pub use read::{AuditLine, AuditQuery, AuditReader};
@@ -39,6 +41,7 @@ pub struct AuditOptions {
     /// The daemon.
     pub owner: Owner,
     pub now: Timestamp,
+    pub root: RootDir,
     pub session_logs: SessionLogs,
 }
 
@@ -60,6 +63,8 @@ enum Work {
     Behind(LogPath),
     /// A session's log was taken up, and may be another than the one that was told of.
     Opened(LogPath),
+    /// Logs may be read now for what has not been told.
+    Read,
     /// Tells when everything before it is on disk.
     Flush(SyncSender<()>),
     /// Tells when nothing is behind that can be told.
@@ -78,8 +83,8 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Audit {
-    /// Starts the writer. It opens the log, makes it if there is none, and tells what a crash left out, all
-    /// behind the caller's back.
+    /// Starts the writer. It opens the log and makes it if there is none, behind the caller's back.
+    /// [`Audit::catch_up`] has it look for what a crash left out.
     pub fn start(journal: Arc<dyn Journal>, options: AuditOptions) -> std::io::Result<Audit> {
         let (to_writer, work) = sync_channel(WAITING_MAX);
         let behind = Arc::new(Behind::default());
@@ -135,6 +140,14 @@ impl Audit {
         }
     }
 
+    /// Reads all logs for what has not been told, behind the caller's back. Until then, what happens to sessions and
+    /// projects that there were at the start waits too. Waits while much is handed over.
+    pub fn catch_up(&self) {
+        let to_writer = lock(&self.to_writer).clone();
+        // Fails when the writer is gone: then there is nothing to read for.
+        let _ = to_writer.map(|to_writer| to_writer.send(Work::Read));
+    }
+
     /// Waits until everything that was handed over is on disk or has failed.
     pub fn flush(&self) {
         self.wait_for(Work::Flush);
@@ -142,6 +155,7 @@ impl Audit {
 
     /// Waits until what a crash left out is told too, or has failed.
     pub fn settle(&self) {
+        self.catch_up();
         self.wait_for(Work::Settle);
         self.flush();
     }

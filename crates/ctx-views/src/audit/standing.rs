@@ -13,12 +13,13 @@ use std::ops::ControlFlow;
 
 use ctx_journal::Entry;
 use ctx_session::Timestamp;
+use serde::{Deserialize, Serialize};
 
 use super::map::{self, AuditEvent, EventName};
 use super::writer::Whose;
 
 /// What has been told of a log.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Told {
     /// Every event up to this seq has been.
     pub through: u64,

@@ -6,13 +6,14 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender};
 use std::time::Duration;
 
-use ctx_journal::{Entry, Journal, JournalError, LogPath, LogWriter};
+use ctx_journal::{Committed, Entry, Journal, JournalError, LogPath, LogWriter};
 use ctx_session::project::{Decoded, Project, ProjectBody, ProjectRecord};
 use ctx_session::{Body, Name, Record, Session, SessionId, Timestamp};
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 use super::map::{AuditEvent, EventName, RecordOf};
 use super::standing::{Lines, Look, Standing, Told};
+use super::told::{Kept, Line};
 use super::{AuditOptions, Behind, KIND, Work, events, lock, project_events};
 use crate::db::{project_logs, project_of_log};
 use crate::files::record_of;
@@ -20,9 +21,12 @@ use crate::files::record_of;
 const OPENED: &str = r#"{"type":"audit_opened"}"#;
 /// How soon what could not be told is tried again.
 const RETRY: Duration = Duration::from_secs(1);
+/// Lines that a start may have to read again after a crash.
+const UNKEPT_MAX: u64 = 4096;
 
 /// Whose log it is.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub(super) enum Whose {
     Session(SessionId),
     Project(Name),
@@ -45,6 +49,11 @@ pub(super) struct Writer {
     /// None until it could be opened, and after a failure.
     writer: Option<Box<dyn LogWriter>>,
     told: HashMap<Whose, Told>,
+    /// The last line, if there is one, and how many lines came since what they told was kept.
+    last: Option<Line>,
+    unkept: u64,
+    /// Whether logs may be read for what has not been told.
+    may_read: bool,
     /// All lines, while there are logs that are not those that were told of.
     lines: Option<Lines>,
     /// Logs to be read for what has not been told.
@@ -64,6 +73,9 @@ impl Writer {
             behind,
             writer: None,
             told: HashMap::new(),
+            last: None,
+            unkept: 0,
+            may_read: false,
             lines: None,
             queue: VecDeque::new(),
             failed: Vec::new(),
@@ -81,7 +93,7 @@ impl Writer {
         loop {
             let dropped = std::mem::take(&mut *lock(&self.behind.logs));
             dropped.into_iter().for_each(|log| self.queue_up(log));
-            let wait = match (self.queue.is_empty(), self.failed.is_empty()) {
+            let wait = match (self.queue.is_empty() || !self.may_read, self.failed.is_empty()) {
                 (false, _) => Duration::ZERO,
                 (true, false) => RETRY,
                 // Also what was dropped while the desk was full is seen then.
@@ -97,17 +109,33 @@ impl Writer {
                 Ok(Work::Commit { log, through, time, events }) => self.commit(log, through, time, &events),
                 Ok(Work::Behind(log)) => self.queue_up(log),
                 Ok(Work::Opened(log)) => self.compare(log),
+                Ok(Work::Read) => self.may_read = true,
                 Ok(Work::Flush(done)) => {
                     self.flush();
                     // Who asked may have stopped waiting.
                     let _ = done.try_send(());
                 }
                 Ok(Work::Settle(done)) => self.settling.push(done),
-                Err(RecvTimeoutError::Timeout) => self.catch_up(),
+                Err(RecvTimeoutError::Timeout) if self.may_read => self.catch_up(),
+                Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => break,
             }
+            if self.unkept >= UNKEPT_MAX {
+                self.keep_told();
+            }
         }
+        self.keep_told();
+    }
+
+    /// Remembers for the next start what has been told. Where that fails, the next start reads more.
+    fn keep_told(&mut self) {
         self.flush();
+        let (Some(last), Some(_), 1..) = (&self.last, &self.writer, self.unkept) else { return };
+        let AuditOptions { log, owner, root, .. } = &self.options;
+        if let Err(error) = Kept::new(last, &self.told).write(root, log, *owner) {
+            self.note(&error);
+        }
+        self.unkept = 0;
     }
 
     /// Every log there is may have more than was told.
@@ -143,20 +171,15 @@ impl Writer {
             return Ok(());
         }
         let AuditOptions { log, owner, now, .. } = &self.options;
-        let mut told = HashMap::new();
-        let opened = self.journal.open(log, *now, &mut |entry| {
-            // The last line counts, not the highest seq: a log that was cut goes on with lower ones.
-            if let Some((whose, seq, _)) = told_by(&entry) {
-                told.insert(whose, Told { through: seq, at: seq, time: entry.time });
-            }
-        });
-        self.writer = Some(match opened {
-            Ok(opened) => opened.writer,
+        let Taken { writer, told, last, lines, .. } = match self.take_up() {
+            Ok(taken) => taken,
             Err(JournalError::NotThere { .. }) => {
-                self.journal.create(log, *owner, *now, &[OPENED.to_owned()])?
+                let writer = self.journal.create(log, *owner, *now, &[OPENED.to_owned()])?;
+                Taken { writer, told: HashMap::new(), first: None, last: None, lines: 0 }
             }
             Err(error) => return Err(error),
-        });
+        };
+        (self.writer, self.last, self.unkept) = (Some(writer), last, lines);
         // Lines that were written may be gone: what was told of each log is what is there, and no more.
         let is_there = |(whose, last): (&Whose, &Told)| {
             told.get(whose).is_some_and(|told| (told.at, told.time) == (last.at, last.time))
@@ -167,6 +190,36 @@ impl Writer {
             self.queue_up_all();
         }
         Ok(())
+    }
+
+    /// Takes the log up where what it told was kept, if that is of this log; else all of it is read.
+    fn take_up(&self) -> Result<Taken, JournalError> {
+        if let Some(kept) = Kept::read(&self.options.root, &self.options.log) {
+            let last = kept.last.clone();
+            match self.take_up_from(last.number, kept.into_told()) {
+                Ok(taken) if taken.first.as_ref() == Some(&last) => return Ok(taken),
+                Ok(_) | Err(JournalError::NotThere { .. }) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        self.take_up_from(0, HashMap::new())
+    }
+
+    fn take_up_from(&self, from: u64, mut told: HashMap<Whose, Told>) -> Result<Taken, JournalError> {
+        let (mut first, mut last, mut lines) = (None, None, 0);
+        let opened = self.journal.open_from(&self.options.log, self.options.now, from, &mut |entry| {
+            let Some((whose, seq, _)) = told_by(&entry) else { return };
+            let line = Line { number: entry.seq, whose: whose.clone(), seq, time: entry.time };
+            // What was kept with this line says more of it than the line itself.
+            if from == 0 || lines > 0 {
+                // The last line counts, not the highest seq: a log that was cut goes on with lower ones.
+                told.insert(whose, Told { through: seq, at: seq, time: entry.time });
+            }
+            first.get_or_insert_with(|| line.clone());
+            last = Some(line);
+            lines += 1;
+        })?;
+        Ok(Taken { writer: opened.writer, told, first, last, lines })
     }
 
     fn commit(&mut self, log: LogPath, through: u64, time: Timestamp, events: &[AuditEvent]) {
@@ -214,13 +267,16 @@ impl Writer {
         let lines: Vec<String> = events.iter().filter(is_new).map(to_line).collect();
         let is_before = known.is_none() && lines.is_empty();
         let appended = match &self.writer {
-            _ if lines.is_empty() => Ok(()),
-            Some(writer) => writer.append_soon(time, &lines).map(drop).map_err(|error| error.to_string()),
+            _ if lines.is_empty() => Ok(None),
+            Some(writer) => writer.append_soon(time, &lines).map(Some).map_err(|error| error.to_string()),
             None => Err("the audit log is not open".to_owned()),
         };
         match appended {
-            Ok(()) if is_before => true,
-            Ok(()) => {
+            Ok(_) if is_before => true,
+            Ok(committed) => {
+                if let Some(committed) = committed {
+                    self.note_lines(committed, events.iter().filter(is_new).last(), time);
+                }
                 self.told.insert(whose, Told { through, at, time });
                 if let Some(all) = &mut self.lines {
                     events.iter().for_each(|event| {
@@ -236,6 +292,13 @@ impl Writer {
                 false
             }
         }
+    }
+
+    /// Remembers the last line that was written.
+    fn note_lines(&mut self, written: Committed, last: Option<&AuditEvent>, time: Timestamp) {
+        let Some((whose, seq)) = last.map(|event| event.record.place()) else { return };
+        self.last = Some(Line { number: written.next.saturating_sub(1), whose, seq, time });
+        self.unkept += written.next.saturating_sub(written.first);
     }
 
     /// Tells what is missing of one log; when none is left to try, tries those again that failed.
@@ -368,6 +431,16 @@ impl Writer {
             Some(_) | None => None,
         }
     }
+}
+
+/// The audit log, taken up.
+struct Taken {
+    writer: Box<dyn LogWriter>,
+    told: HashMap<Whose, Told>,
+    /// The first and the last line that was read, and how many were.
+    first: Option<Line>,
+    last: Option<Line>,
+    lines: u64,
 }
 
 /// An event as the journal wants it.

@@ -21,15 +21,19 @@ fn audit_log() -> LogPath {
     LogPath::new(".state/audit.jsonl").unwrap()
 }
 
-fn start(root: &Root) -> Audit {
+fn options(root: &Root) -> AuditOptions {
     let journal = root.journal.clone();
-    let options = AuditOptions {
+    AuditOptions {
         log: audit_log(),
         owner: own(),
         now: Life::begin(1).session.created_at,
+        root: root.dir.clone(),
         session_logs: Arc::new(move || journal.list("home")),
-    };
-    let audit = Audit::start(root.journal.clone(), options).unwrap();
+    }
+}
+
+fn start(root: &Root) -> Audit {
+    let audit = Audit::start(root.journal.clone(), options(root)).unwrap();
     audit.settle();
     assert_eq!(audit.last_error(), None);
     audit
@@ -523,4 +527,76 @@ fn a_line_begins_as_every_record_does() {
         .unwrap();
     assert_eq!((lines[0].kind.as_str(), lines[1].kind.as_str()), ("audit_opened", "audit"));
     assert_eq!(lines[1].time, session.life.session.created_at);
+}
+
+const TOLD: &str = ".state/audit.told";
+
+/// An audit log that is too long to be read in one piece: first one session, then another for long.
+fn long_log(root: &Root) -> Watched {
+    let audit = start(root);
+    let first = Watched::new(root, 0);
+    let mut session = Watched::new(root, 1);
+    for session in [&first, &session] {
+        audit.committed(&session.log, &session.life.session, &session.life.records());
+    }
+    for _ in 0..500 {
+        session.step(&post(true), Some(&audit));
+        session.step(&Step::Finish { how: 0, partial: None }, Some(&audit));
+    }
+    audit.flush();
+    drop(audit);
+    assert!(std::fs::metadata(root.path(".state/audit.jsonl")).unwrap().len() > 512 << 10);
+    session
+}
+
+#[test]
+fn a_start_reads_of_the_audit_log_what_came_since_the_last() {
+    let root = Root::new();
+    let mut session = long_log(&root);
+    // Everything but the end is gone: who reads it all would tell it all again.
+    let path = root.path(".state/audit.jsonl");
+    let mut bytes = std::fs::read(&path).unwrap();
+    let early = bytes.len() - (256 << 10);
+    bytes[..early].fill(b'\n');
+    std::fs::write(&path, &bytes).unwrap();
+    session.step(&post(true), None);
+    drop(start(&root));
+    let new = std::fs::read(&path).unwrap();
+    assert_eq!(new[..bytes.len()], bytes, "what was there is as it was");
+    let new = String::from_utf8(new[bytes.len()..].to_vec()).unwrap();
+    assert_eq!(new.lines().count(), 2, "{new}");
+    assert!(new.contains("run.created") && new.contains("session.state"), "{new}");
+}
+
+#[test]
+fn what_is_remembered_of_another_audit_log_counts_for_nothing() {
+    let root = Root::new();
+    let mut session = long_log(&root);
+    let before = told(&root);
+    let kept = std::fs::read(root.path(TOLD)).unwrap();
+    for tampered in [&b"{"[..], b"", &kept] {
+        // Another log, with lines at the same places.
+        std::fs::remove_file(root.path(".state/audit.jsonl")).unwrap();
+        std::fs::write(root.path(TOLD), tampered).unwrap();
+        drop(start(&root));
+        assert_eq!(told(&root), before);
+    }
+    session.step(&post(true), None);
+    std::fs::write(root.path(TOLD), &kept).unwrap();
+    drop(start(&root));
+    assert_eq!(told(&root).len(), before.len() + 2);
+}
+
+#[test]
+fn logs_are_not_read_before_it_is_time() {
+    let root = Root::new();
+    let old = Watched::new(&root, 1);
+    let audit = Audit::start(root.journal.clone(), options(&root)).unwrap();
+    let new = Watched::new(&root, 2);
+    audit.committed(&new.log, &new.life.session, &new.life.records());
+    audit.flush();
+    let ids = || told(&root).iter().filter_map(AuditEvent::session).collect::<Vec<_>>();
+    assert_eq!(ids(), [new.life.session.id()]);
+    audit.settle();
+    assert_eq!(ids(), [new.life.session.id(), old.life.session.id()]);
 }

@@ -1,19 +1,23 @@
 //! `ctx watch`: what shells do, as lines.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::io::Write;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use ctx_journal::Entry;
 
 use crate::commands::shells::transcript;
 use crate::failure::Failure;
+use crate::notices::Notices;
 use crate::output::{self, Paint};
 use crate::root::Root;
-use crate::shell_logs::{Shelf, id_of};
+use crate::shell_logs::{LOG_NAME, Shelf, has_writer, id_of};
 
-/// How often the logs are looked at: other programs write them.
-const LOOK_EVERY: Duration = Duration::from_millis(200);
+/// A file system that does not tell of changes is looked at this often.
+const LOOK_AGAIN: Duration = Duration::from_secs(10);
+/// And this often, where the system does not let us watch all there is.
+const LOOK_OFTEN: Duration = Duration::from_millis(200);
 
 /// Print what shells do
 ///
@@ -37,11 +41,57 @@ pub fn run(args: Args, root: &Root) -> Result<(), Failure> {
     if !args.follow {
         return watch.look(root, true);
     }
+    // Asked for before the first look: what happens in between is told.
+    let mut news = News { notices: Notices::new()?, dirs: HashSet::new(), is_whole: true };
+    news.ask(root)?;
     watch.look(root, false)?;
     loop {
-        output::pause(LOOK_EVERY)?;
+        news.notices.wait(if news.is_whole { LOOK_AGAIN } else { LOOK_OFTEN })?;
+        news.ask(root)?;
         watch.look(root, true)?;
     }
+}
+
+/// Tells when a log may have something new.
+struct News {
+    notices: Notices,
+    /// Directories of logs that are watched, or that nobody writes to any more.
+    dirs: HashSet<PathBuf>,
+    is_whole: bool,
+}
+
+impl News {
+    /// Asks for news of all that may change: the places where logs come to be, and the logs that are written.
+    fn ask(&mut self, root: &Root) -> Result<(), Failure> {
+        for place in Shelf::places(root)? {
+            if let Some(there) = place.ancestors().find(|path| path.is_dir()) {
+                self.watch(there);
+            }
+            let Ok(entries) = std::fs::read_dir(&place) else { continue };
+            for dir in entries.filter_map(|entry| Some(entry.ok()?.path())) {
+                if !self.dirs.contains(&dir) && dir.is_dir() {
+                    if !has_ended(&dir) {
+                        self.watch(&dir);
+                    }
+                    self.dirs.insert(dir);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn watch(&mut self, dir: &Path) {
+        match self.notices.of_dir(dir) {
+            Ok(()) | Err(rustix::io::Errno::NOENT) => {}
+            Err(_) => self.is_whole = false,
+        }
+    }
+}
+
+/// Whether a directory has a log that nobody writes any more.
+fn has_ended(dir: &Path) -> bool {
+    let log = dir.join(LOG_NAME);
+    log.exists() && !has_writer(&log)
 }
 
 struct Watch {

@@ -11,6 +11,7 @@
 mod support;
 
 mod ends;
+mod guide;
 mod record;
 mod sdk;
 mod settings;

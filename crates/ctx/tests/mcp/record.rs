@@ -128,3 +128,31 @@ fn what_shells_do_can_be_followed_by_programs() {
     assert_eq!(finished["type"], "shell_exec_finished");
     assert!(finished["stdout"].as_str().unwrap().starts_with("out [REDACTED:"), "{finished}");
 }
+
+/// How often a program has gone to sleep.
+fn sleeps(pid: u32) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("voluntary_ctxt_switches:")).unwrap();
+    line.trim().parse().unwrap()
+}
+
+#[test]
+fn who_watches_sleeps_while_nothing_happens() {
+    let place = place();
+    let watch = Running::start(&mut place.command(&["watch", "--follow"]));
+    // There is no place for logs yet, and then there is.
+    let mut host = host(&place);
+    let shell = host.create();
+    until_watched(&mut host, &shell, &watch);
+    host.exec(&shell, "echo the last");
+    up_to(&watch, "the last");
+    // What is still to be looked at is looked at; then nothing is.
+    let pid = watch.child.id();
+    until("rest", || {
+        let before = sleeps(pid);
+        std::thread::sleep(std::time::Duration::from_millis(1_500));
+        (sleeps(pid) == before).then_some(())
+    });
+    host.exec(&shell, "echo and on");
+    up_to(&watch, "and on");
+}
