@@ -465,7 +465,7 @@ proptest! {
     fn every_deed_is_told_once_in_order_whatever_is_lost(
         steps in prop::collection::vec((0usize..3, steps(2), prop::bool::weighted(0.8)), 1..60),
         restarts in prop::collection::vec(prop::bool::weighted(0.1), 60),
-        cuts in prop::collection::vec(prop::option::weighted(0.1, (0usize..3, 1usize..9, any::<bool>())), 60),
+        cuts in prop::collection::vec(prop::option::weighted(0.3, (0usize..3, 1usize..4, any::<bool>())), 60),
     ) {
         let root = Root::new();
         let mut audit = start(&root);
