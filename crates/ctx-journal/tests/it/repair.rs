@@ -205,7 +205,7 @@ fn a_whole_record_keeps_its_place_whatever_the_log_lacks() {
     for bytes in [
         lines(&[&line(0, ""), &line(1, "")]),
         lines(&[&line(0, ""), "garbage", &line(2, "")]),
-        [lines(&[&line(0, "")]), line(1, "")[..40].as_bytes().to_vec()].concat(),
+        [lines(&[&line(0, "")]), line(1, "").as_bytes()[..40].to_vec()].concat(),
     ] {
         let (used, _) = before_and_after(&bytes);
         let plan = plan(&log(), &bytes, at(100), &|_| Some(meta(Where::Last))).unwrap();
