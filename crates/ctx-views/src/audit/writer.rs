@@ -275,7 +275,7 @@ impl Writer {
             Ok(_) if is_before => true,
             Ok(committed) => {
                 if let Some(committed) = committed {
-                    self.note_lines(committed, events.iter().filter(is_new).last(), time);
+                    self.note_lines(committed, events.iter().rfind(is_new), time);
                 }
                 self.told.insert(whose, Told { through, at, time });
                 if let Some(all) = &mut self.lines {
