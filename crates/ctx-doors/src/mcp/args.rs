@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use ctx_host::shell::text::budget::{Budget, Grep, Keep, KeepMode};
-use ctx_host::shell::{CreateRequest, ExecRequest, OutputRequest, Stream};
+use ctx_host::shell::{CreateRequest, ExecRequest, Output, OutputRequest};
 use rmcp::schemars::{self, JsonSchema};
 use serde::Deserialize;
 
@@ -114,6 +114,8 @@ pub enum StreamArg {
     #[default]
     Stdout,
     Stderr,
+    /// What background jobs printed before this command, where late_output was cut.
+    LateOutput,
 }
 
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -189,8 +191,9 @@ impl OutputArgs {
     /// The shell's id and what to read.
     pub fn split(self) -> (String, OutputRequest) {
         let stream = match self.stream {
-            StreamArg::Stdout => Stream::Stdout,
-            StreamArg::Stderr => Stream::Stderr,
+            StreamArg::Stdout => Output::Stdout,
+            StreamArg::Stderr => Output::Stderr,
+            StreamArg::LateOutput => Output::Late,
         };
         let limit = self.limit.map(|limit| usize::try_from(limit).unwrap_or(usize::MAX));
         let request = OutputRequest { call: self.call, stream, offset: self.offset, limit, grep: self.grep };

@@ -59,20 +59,28 @@ impl From<ShellError> for Failure {
 }
 
 impl Failure {
-    fn into_result(self) -> CallToolResult {
+    fn into_result(self, host: &ShellHost) -> CallToolResult {
         let text = match self {
             Failure::Arguments(message) => format!("EINVAL: {message}"),
             Failure::Shell(error) => format!("{}: {error}", error.code()),
             Failure::Internal(message) => format!("EIO: {message}"),
             Failure::Cancelled => "EINTR: the request was cancelled".to_owned(),
         };
-        CallToolResult::error(vec![ContentBlock::text(text)])
+        // It may repeat what the caller said, or where a shell is.
+        CallToolResult::error(vec![ContentBlock::text(host.shown(&text))])
     }
 }
 
 impl McpServer {
     pub fn new(host: ShellHost, name: ServerName) -> Self {
         McpServer { host, name }
+    }
+
+    /// The longest request that may hold a command and its stdin within their limits: a byte of text takes up to
+    /// six in JSON.
+    pub(super) fn request_bytes_max(&self) -> usize {
+        let limits = self.host.limits();
+        6 * (limits.command_bytes_max + limits.stdin_bytes_max) + (1 << 20)
     }
 
     async fn call(
@@ -200,12 +208,13 @@ impl ServerHandler for McpServer {
         context: RequestContext<RoleServer>,
     ) -> Result<CallToolResponse, ErrorData> {
         let Some(tool) = ToolName::parse(&request.name) else {
-            return Err(ErrorData::invalid_params(format!("no tool `{}`", request.name), None));
+            let text = self.host.shown(&format!("no tool `{}`", request.name));
+            return Err(ErrorData::invalid_params(text, None));
         };
         let arguments = request.arguments.unwrap_or_default();
         let result = match self.call(tool, arguments, context).await {
             Ok(answer) => CallToolResult::structured(answer),
-            Err(failure) => failure.into_result(),
+            Err(failure) => failure.into_result(&self.host),
         };
         Ok(result.into())
     }

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use ctx_host::shell::{HostConfig, ShellError, ShellHost, ShellLog};
 use rmcp::ServiceExt;
+use rmcp::transport::async_rw::AsyncRwTransport;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
@@ -42,10 +43,12 @@ async fn serve(server: McpServer) -> Result<(), McpError> {
     let mut interrupt = signal(SignalKind::interrupt())?;
     let mut hangup = signal(SignalKind::hangup())?;
     let ended = CancellationToken::new();
-    let streams = stdio(ended.clone())?;
+    let (input, output) = stdio(ended.clone())?;
+    let line_max = server.request_bytes_max();
     let serving = async {
+        let transport = AsyncRwTransport::new_server(input, output).with_max_line_length(line_max);
         let running = server
-            .serve(streams)
+            .serve(transport)
             .await
             .map_err(|error| McpError::Initialize { message: error.to_string() })?;
         match running.waiting().await {

@@ -20,15 +20,24 @@ pub(super) struct Shown {
     pub duration: Duration,
 }
 
+/// What went other than a caller may think.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Notes<'a> {
+    pub stopped: Option<StopReason>,
+    /// Whether late output is not shown in full.
+    pub late_cut: bool,
+    /// Why not all of the output is on disk.
+    pub unkept: Option<&'a std::io::Error>,
+}
+
 pub(super) fn hint(
     stdout: &budget::StreamReport,
     stderr: &budget::StreamReport,
-    unkept: Option<&std::io::Error>,
-    stopped: Option<StopReason>,
+    notes: Notes<'_>,
     shown: Shown,
 ) -> Option<String> {
     let mut hints = Vec::new();
-    if stopped == Some(StopReason::TimedOut) {
+    if notes.stopped == Some(StopReason::TimedOut) {
         let secs = shown.timeout.as_secs_f64();
         hints.push(format!(
             "the command was stopped after {secs} seconds: give a larger timeout_secs, or run it in the \
@@ -50,8 +59,13 @@ pub(super) fn hint(
         );
     }
     hints.extend(budget::hint(stdout, stderr));
+    if notes.late_cut {
+        hints.push(
+            "not all of late_output is shown: session_output with stream late_output has it".to_owned(),
+        );
+    }
     hints.extend(
-        unkept.map(|error| format!("not all of the output could be kept for session_output: {error}")),
+        notes.unkept.map(|error| format!("not all of the output could be kept for session_output: {error}")),
     );
     (!hints.is_empty()).then(|| hints.join("; "))
 }

@@ -13,15 +13,16 @@ use tokio::sync::{Notify, Semaphore, mpsc, oneshot, watch};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::answer::{Shown, hint, preview};
+use super::answer::{Notes, Shown, hint, preview};
 use super::dialect::{Dialect, Framed, Habits, Report};
 use super::entropy::random_bits;
 use super::error::ShellError;
 use super::exec::{BudgetReport, EXIT_INTERRUPTED, EXIT_TIMED_OUT, ExecRequest, ExecResult, Progress};
 use super::exports::{self, Export};
-use super::lane::{Lane, Late, READ_BYTES_MIN};
+use super::lane::{Lane, READ_BYTES_MIN};
+use super::late::Late;
 use super::limits::ShellLimits;
-use super::log::{ShellLog, ShellRecord, StopReason};
+use super::log::{LogError, ShellLog, ShellRecord, StopReason};
 use super::run::{Ended, Run, RunError, Stops};
 use super::scan::{Nonce, Stream};
 use super::scratch::{Scratch, ScratchDir};
@@ -36,7 +37,6 @@ use super::transport::{Connection, Place, Streams};
 const HANDSHAKE_MAX: Duration = Duration::from_secs(20);
 
 /// What callers and the driver see of a shell together.
-#[derive(Debug)]
 pub(super) struct Shared {
     pub id: String,
     pub log: Ulid,
@@ -49,9 +49,12 @@ pub(super) struct Shared {
     pub threads: Arc<Semaphore>,
 }
 
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub(super) struct Status {
+    /// Where the shell is; it may hold a secret, so it is shown by [`Shared::shown_cwd`].
     pub cwd: String,
+    /// What must not be shown of this shell.
+    pub secrets: Arc<Secrets>,
     pub used: Instant,
     pub commands: u64,
     pub running: Option<u64>,
@@ -61,6 +64,20 @@ pub(super) struct Status {
 impl Shared {
     pub fn status(&self) -> MutexGuard<'_, Status> {
         self.status.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub fn secrets(&self) -> Arc<Secrets> {
+        Arc::clone(&self.status().secrets)
+    }
+
+    /// Text of this shell as it may leave us or be stored.
+    pub fn shown(&self, text: &str) -> String {
+        redact_text(&self.secrets(), text)
+    }
+
+    pub fn shown_cwd(&self) -> String {
+        let cwd = self.status().cwd.clone();
+        self.shown(&cwd)
     }
 
     pub fn spool(&self) -> MutexGuard<'_, Spool> {
@@ -117,7 +134,8 @@ pub(super) struct Driver {
     cwd: PathBuf,
     exports_text: Vec<u8>,
     exports: Vec<Export>,
-    secrets: Arc<Secrets>,
+    /// Why a command's end is not in the log.
+    unlogged: Option<LogError>,
 }
 
 impl Driver {
@@ -130,15 +148,14 @@ impl Driver {
         place: Place,
     ) -> Result<Driver, ShellError> {
         let streams = connection.start(&place)?;
-        let secrets = Arc::new(secrets_of(&place.env));
         let mut driver = Driver {
+            late: (Late::new(&shared), Late::new(&shared)),
             shared,
             settings,
             log,
             connection,
             streams,
             ended: None,
-            late: (Late::default(), Late::default()),
             unsettled: None,
             cut_report: false,
             buffers: (vec![0; READ_BYTES_MIN], vec![0; READ_BYTES_MIN]),
@@ -147,7 +164,7 @@ impl Driver {
             cwd: place.cwd,
             exports_text: Vec::new(),
             exports: place.env,
-            secrets,
+            unlogged: None,
         };
         match driver.handshake().await {
             Ok(()) => Ok(driver),
@@ -258,8 +275,8 @@ impl Driver {
             self.restart(code).await?;
             restarted = true;
         }
-        let shown_command = preview(&redact_text(&self.secrets, &request.command));
-        let call = self.begin(&shown_command);
+        let shown_command = preview(&self.shared.shown(&request.command));
+        let call = self.begin(&shown_command)?;
         let started = Instant::now();
         let timeout = request.timeout.unwrap_or(self.settings.timeout);
         let asked = plan.is_some() || self.settings.plan.is_some();
@@ -273,9 +290,16 @@ impl Driver {
             stdin: stdin.as_ref().map(Scratch::path),
             merge: request.merge,
         };
-        let ended = self.frame(framing, progress, &plan, started + timeout, gone).await?;
+        let known = self.shared.secrets();
+        let mut ended = self.frame(framing, progress, &plan, started + timeout, gone).await?;
         drop((stdin, file));
         let duration = started.elapsed();
+        if may_export(&request.command) {
+            self.settle().await?;
+        }
+        if !Arc::ptr_eq(&known, &self.shared.secrets()) {
+            ended.hide(|text| self.shared.shown(text));
+        }
         self.stopped(call, ended.stopped);
         let broke_frame = ended.broke_frame;
         let (mut lost, exit) = (None, ended.exit);
@@ -294,17 +318,21 @@ impl Driver {
         Ok(result)
     }
 
-    /// Counts and records a command that starts.
-    fn begin(&self, command: &str) -> u64 {
-        let (call, cwd) = {
+    /// Counts and records a command that starts. What cannot be recorded does not run: whoever watches would not
+    /// see it.
+    fn begin(&self, command: &str) -> Result<u64, ShellError> {
+        let call = self.shared.status().commands + 1;
+        let cwd = self.shared.shown_cwd();
+        let started = ShellRecord::ExecStarted { call, command: command.to_owned(), cwd };
+        let logged = self.log.record(self.shared.log, &started);
+        logged.map_err(|error| ShellError::Log { message: error.to_string() })?;
+        {
             let mut status = self.shared.status();
-            status.commands += 1;
-            status.running = Some(status.commands);
-            (status.commands, status.cwd.clone())
-        };
+            status.commands = call;
+            status.running = Some(call);
+        }
         self.shared.spool().begin(call);
-        self.record(&ShellRecord::ExecStarted { call, command: command.to_owned(), cwd });
-        call
+        Ok(call)
     }
 
     /// Runs one frame and takes over what the shell reports of itself.
@@ -321,12 +349,14 @@ impl Driver {
         let (habits, status, pipes) = (&self.habits, self.status, self.connection.pipes());
         let framed = Framed { nonce: &nonce, command, file, stdin, merge, habits, status, pipes };
         let frame = self.connection.dialect().frame(&framed);
-        let lane = |stream, buffer: &mut Vec<u8>| {
-            let output = OutputStream::new(Arc::clone(&self.secrets), plan);
-            Lane::new(&nonce, stream, output, &self.shared, std::mem::take(buffer))
+        let cut = std::mem::take(&mut self.cut_report);
+        let lane = |stream, late: Option<&mut Late>, buffer: &mut Vec<u8>| {
+            let output = OutputStream::new(self.shared.secrets(), plan);
+            let before = late.map(|late| std::mem::replace(late, Late::new(&self.shared)));
+            Lane::new(&nonce, stream, output, before, &self.shared, std::mem::take(buffer))
         };
-        let out = lane(Stream::Stdout, &mut self.buffers.0);
-        let err = lane(Stream::Stderr, &mut self.buffers.1);
+        let out = lane(Stream::Stdout, (!cut).then_some(&mut self.late.0), &mut self.buffers.0);
+        let err = lane(Stream::Stderr, Some(&mut self.late.1), &mut self.buffers.1);
         let connection = self.connection.as_mut();
         let run = Run { nonce, frame, connection, streams: &mut self.streams, progress };
         let stops =
@@ -345,10 +375,12 @@ impl Driver {
 
     /// Takes over what the shell has said so far; the rest is for [`Driver::settle`].
     fn answered(&mut self, ended: &mut Ended) {
-        let cut = std::mem::take(&mut self.cut_report);
-        let before = ended.stdout.before.take();
-        self.late.0.push(if cut { &[] } else { &before });
-        self.late.1.push(&ended.stderr.before.take());
+        let before = (ended.stdout.before.take(), ended.stderr.before.take());
+        for (late, before) in [(&mut self.late.0, before.0), (&mut self.late.1, before.1)] {
+            if let Some(before) = before {
+                *late = before;
+            }
+        }
         if let Some(answer) = &ended.answer {
             let cwd = self.connection.cwd(&answer.cwd);
             if cwd != self.cwd {
@@ -373,11 +405,11 @@ impl Driver {
         {
             self.exports_text = report.exports;
             self.exports = exports;
-            self.secrets = Arc::new(secrets_of(&self.exports));
+            self.shared.status().secrets = Arc::new(secrets_of(&self.exports));
         }
     }
 
-    fn stopped(&self, call: u64, reason: Option<StopReason>) {
+    fn stopped(&mut self, call: u64, reason: Option<StopReason>) {
         if let Some(reason) = reason {
             self.record(&ShellRecord::Interrupted { call, reason });
         }
@@ -398,7 +430,7 @@ impl Driver {
             let script = self.put_scratch(&exports::script(&large))?;
             self.run_quietly(&self.connection.dialect().source(script.path())).await?;
         }
-        let cwd = self.shared.status().cwd.clone();
+        let cwd = self.shared.shown_cwd();
         self.record(&ShellRecord::Restarted { exit_code, cwd });
         Ok(())
     }
@@ -429,9 +461,8 @@ impl Driver {
         let deadline = Instant::now() + HANDSHAKE_MAX;
         let nobody = std::pin::pin!(std::future::pending());
         let ended = self.frame(Framing::of(command), None, &Plan::default(), deadline, nobody).await?;
-        let (mut out, mut err) = (ended.stdout.after, ended.stderr.after);
-        self.late.0.push(&out.take());
-        self.late.1.push(&err.take());
+        self.late.0.join(ended.stdout.after);
+        self.late.1.join(ended.stderr.after);
         match (ended.answer, ended.stopped, ended.exit) {
             (Some(_), None, None) => self.settle().await,
             (_, _, exit) => Err(ShellError::Closed {
@@ -458,53 +489,56 @@ impl Driver {
             None => code,
         };
         let timed_out = ended.stopped == Some(StopReason::TimedOut);
-        let late_output = self.late_output();
+        let late = self.late_output();
         let (stdout, mut stderr) = (ended.stdout.finished.kept, ended.stderr.finished.kept);
         if ended.stopped.is_some() {
             stderr.text = self.connection.dialect().without_stop(stderr.text);
         }
-        let truncated = stdout.truncated || stderr.truncated;
-        let hint = hint(&stdout.report, &stderr.report, ended.unkept.as_ref(), ended.stopped, shown);
+        let truncated = stdout.truncated || stderr.truncated || late.truncated;
+        let notes = Notes { stopped: ended.stopped, late_cut: late.truncated, unkept: ended.unkept.as_ref() };
+        let hint = hint(&stdout.report, &stderr.report, notes, shown);
         let report = BudgetReport { stdout: stdout.report, stderr: stderr.report };
-        let result = ExecResult {
+        let mut result = ExecResult {
             call,
             command,
             stdout: stdout.text,
             stderr: stderr.text,
             exit_code,
             duration_ms: u64::try_from(shown.duration.as_millis()).unwrap_or(u64::MAX),
-            cwd: self.shared.status().cwd.clone(),
+            cwd: self.shared.shown_cwd(),
             truncated,
             timed_out,
             shell_restarted: shown.restarted,
-            late_output,
+            late_output: late.text,
             budget: (shown.asked || truncated).then_some(report),
             hint,
         };
         self.late.0 = ended.stdout.after;
         self.late.1 = ended.stderr.after;
         self.record_finished(&result, ended.stdout.bytes, ended.stderr.bytes);
+        if let Some(error) = self.unlogged.take() {
+            let said = format!("the end of this command is not in the shell's log: {error}");
+            result.hint = Some(result.hint.map_or(said.clone(), |hint| format!("{hint}; {said}")));
+        }
         result
     }
 
-    fn late_output(&mut self) -> String {
-        let clean = |late: &mut Late| {
-            let bytes = late.take();
-            if bytes.is_empty() {
-                return String::new();
-            }
-            let mut output = OutputStream::new(Arc::clone(&self.secrets), &Plan::default());
-            output.push(&bytes, &mut |_| {});
-            output.finish().kept.text
-        };
-        let text = clean(&mut self.late.0) + &clean(&mut self.late.1);
+    /// What was printed since the command before, on both streams.
+    fn late_output(&mut self) -> LateOutput {
+        let (mut text, mut truncated) = (String::new(), false);
+        for kept in [self.late.0.take(), self.late.1.take()].into_iter().flatten() {
+            text.push_str(&kept.text);
+            truncated |= kept.truncated;
+        }
+        let text = self.shared.shown(&text);
+        self.shared.spool().tell_late();
         if !text.is_empty() {
             self.record(&ShellRecord::LateOutput { text: preview(&text) });
         }
-        text
+        LateOutput { text, truncated }
     }
 
-    fn record_finished(&self, result: &ExecResult, stdout_bytes: u64, stderr_bytes: u64) {
+    fn record_finished(&mut self, result: &ExecResult, stdout_bytes: u64, stderr_bytes: u64) {
         self.record(&ShellRecord::ExecFinished {
             call: result.call,
             exit_code: result.exit_code,
@@ -520,11 +554,19 @@ impl Driver {
         });
     }
 
-    fn record(&self, record: &ShellRecord) {
+    /// A record of what has happened already, whether it can be written or not.
+    fn record(&mut self, record: &ShellRecord) {
         if let Err(error) = self.log.record(self.shared.log, record) {
             tracing::warn!(shell = %self.shared.id, %error, "a shell's record was not written");
+            self.unlogged = Some(error);
         }
     }
+}
+
+/// What a result shows of late output.
+struct LateOutput {
+    text: String,
+    truncated: bool,
 }
 
 /// A command and how it gets its input and output.
@@ -542,7 +584,15 @@ impl<'a> Framing<'a> {
     }
 }
 
-fn secrets_of(env: &[Export]) -> Secrets {
+/// Whether a command may set variables for the programs after it: then its own output is shown only when those
+/// are known, because one of them may be a secret that it also prints.
+fn may_export(command: &str) -> bool {
+    let ends_word = |c: char| c.is_whitespace() || ";&|(){}`\"'".contains(c);
+    let exports = ["export", "declare", "typeset", "source", ".", "eval", "set"];
+    command.split(ends_word).any(|word| exports.contains(&word))
+}
+
+pub(super) fn secrets_of(env: &[Export]) -> Secrets {
     Secrets::from_env(env.iter().map(|export| (export.name.as_str(), export.value.as_slice())))
 }
 

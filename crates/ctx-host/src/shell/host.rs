@@ -15,7 +15,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::answer::preview;
 use super::away::THREADS_MAX;
-use super::driver::{Driver, Order, Settings, Shared, Status};
+use super::driver::{Driver, Order, Settings, Shared, Status, secrets_of};
 use super::entropy::random_bits;
 use super::error::ShellError;
 use super::exec::{ExecRequest, ExecResult, Progress};
@@ -26,9 +26,8 @@ use super::limits::ShellLimits;
 use super::local::{LocalTransport, RunAs};
 use super::log::{ShellLog, ShellRecord};
 use super::pages::{self, PAGE_BYTES_DEFAULT, PAGE_BYTES_MAX, Page, PageRequest};
-use super::scan::Stream;
 use super::scratch::{ScratchDir, private_dir};
-use super::spool::{Gone, Spool};
+use super::spool::{Gone, Output, Spool};
 use super::text::budget::{Budget, Plan};
 use super::text::fence::{Fence, Policy};
 use super::text::redact::{Secrets, redact_text};
@@ -120,7 +119,7 @@ pub struct Interrupted {
 #[derive(Debug, Clone)]
 pub struct OutputRequest {
     pub call: u64,
-    pub stream: Stream,
+    pub stream: Output,
     pub offset: u64,
     pub limit: Option<usize>,
     pub grep: Option<String>,
@@ -143,6 +142,8 @@ struct Inner {
     guard: tokio::sync::Mutex<Option<Guard>>,
     /// Threads for shells that print much.
     threads: Arc<Semaphore>,
+    /// What every shell inherits and must not be shown.
+    secrets: Arc<Secrets>,
 }
 
 struct Registry {
@@ -183,6 +184,7 @@ impl ShellHost {
             closed: false,
         };
         let inner = Inner {
+            secrets: Arc::new(Secrets::from_env(config.env.iter().map(|(name, value)| (name, value)))),
             limits: Arc::new(config.limits.clone()),
             scratch,
             config,
@@ -194,6 +196,11 @@ impl ShellHost {
             threads: Arc::new(Semaphore::new(THREADS_MAX)),
         };
         Ok(ShellHost { inner: Arc::new(inner) })
+    }
+
+    /// Text as it may leave us: an error repeats what a caller has said.
+    pub fn shown(&self, text: &str) -> String {
+        redact_text(&self.inner.secrets, text)
     }
 
     pub fn limits(&self) -> &ShellLimits {
@@ -216,6 +223,7 @@ impl ShellHost {
             spool: Mutex::new(Spool::new(&self.inner.config.spool_dir, self.inner.limits.output_bytes_max)),
             status: Mutex::new(Status {
                 cwd: place.cwd.to_string_lossy().into_owned(),
+                secrets: Arc::new(secrets_of(&place.env)),
                 used: Instant::now(),
                 commands: 0,
                 running: None,
@@ -232,7 +240,7 @@ impl ShellHost {
         let created = ShellRecord::Created {
             shell: shared.id.clone(),
             transport: shared.transport.to_owned(),
-            cwd: shared.status().cwd.clone(),
+            cwd: shared.shown_cwd(),
             app: self.inner.config.app.clone(),
         };
         let logged = self.inner.log.record(log, &created);
@@ -299,6 +307,7 @@ impl ShellHost {
             id: id.to_owned(),
             call: request.call,
             why: match gone {
+                Gone::Never => "calls are counted from 1",
                 Gone::NotYet => "this shell has not run that many commands",
                 Gone::GivenUp => "it was given up for newer output",
             },
@@ -308,7 +317,7 @@ impl ShellHost {
         let limit = request.limit.unwrap_or(PAGE_BYTES_DEFAULT).clamp(4, PAGE_BYTES_MAX);
         let page = PageRequest { stream: request.stream, offset: request.offset, limit, grep: grep.as_ref() };
         let dir = &self.inner.config.spool_dir;
-        let page = pages::read(&output, request.call, page)
+        let page = pages::read(&output, request.call, page, &|text| entry.shared.shown(text))
             .map_err(|source| ShellError::Spool { path: dir.clone(), source })?;
         // It may have been given up while it was read.
         kept().map(|_| page)
@@ -341,7 +350,7 @@ impl Entry {
             session_id: self.shared.id.clone(),
             log: self.shared.log,
             transport: self.shared.transport,
-            cwd: status.cwd,
+            cwd: self.shared.shown_cwd(),
             idle_secs: idle.as_secs(),
             commands: status.commands,
         }
@@ -435,15 +444,13 @@ impl Inner {
     /// Asks the fence, and records what it refuses.
     fn admit(&self, entry: &Entry, command: &str) -> Result<(), ShellError> {
         let Err(refused) = entry.fence.check(command) else { return Ok(()) };
-        let secrets = Arc::new(Secrets::none());
-        let record = ShellRecord::ExecRefused {
-            command: preview(&redact_text(&secrets, command)),
-            reason: refused.to_string(),
-        };
+        let reason = entry.shared.shown(&refused.to_string());
+        let command = preview(&entry.shared.shown(command));
+        let record = ShellRecord::ExecRefused { command, reason: reason.clone() };
         if let Err(error) = self.log.record(entry.shared.log, &record) {
             tracing::warn!(shell = %entry.shared.id, %error, "a refused command was not recorded");
         }
-        Err(ShellError::Denied { message: refused.to_string() })
+        Err(ShellError::Denied { message: reason })
     }
 
     /// Checks a command before it waits for its turn.

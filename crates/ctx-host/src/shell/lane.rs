@@ -11,6 +11,7 @@ use tokio::io::{AsyncRead, AsyncReadExt};
 use super::away::{Away, gone};
 use super::driver::Shared;
 use super::keep::Keeper;
+use super::late::Late;
 use super::scan::{Nonce, Part, Scanner, Stream};
 use super::text::output::{Finished, OutputStream};
 
@@ -23,28 +24,6 @@ const HERE_BYTES_MIN: u64 = 1 << 20;
 /// A read of this size after that says that the command prints faster than we work: only then threads are
 /// worth the way there and back.
 const FAST_READ_BYTES: usize = 64 << 10;
-/// Late output that is kept; of more, the end.
-const LATE_BYTES_MAX: usize = 64 << 10;
-
-/// Bytes that no command of ours printed while it ran.
-#[derive(Debug, Default)]
-pub(super) struct Late(Vec<u8>);
-
-impl Late {
-    pub fn push(&mut self, bytes: &[u8]) {
-        self.0.extend_from_slice(bytes);
-        if self.0.len() > 2 * LATE_BYTES_MAX {
-            self.0.drain(..self.0.len() - LATE_BYTES_MAX);
-        }
-    }
-
-    pub fn take(&mut self) -> Vec<u8> {
-        let mut bytes = std::mem::take(&mut self.0);
-        bytes.drain(..bytes.len().saturating_sub(LATE_BYTES_MAX));
-        bytes
-    }
-}
-
 /// How far a stream is.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Seen {
@@ -58,8 +37,8 @@ pub(super) struct Seen {
 pub(super) struct LaneEnd {
     pub finished: Finished,
     pub bytes: u64,
-    /// Printed before the start marker.
-    pub before: Late,
+    /// Printed before the start marker, where that is anybody's output.
+    pub before: Option<Late>,
     /// Printed behind the end marker.
     pub after: Late,
     /// The shell may still be telling its report.
@@ -75,7 +54,7 @@ pub(super) struct Work {
     scanner: Scanner,
     output: OutputStream,
     bytes: u64,
-    before: Late,
+    before: Option<Late>,
     after: Late,
 }
 
@@ -84,7 +63,11 @@ impl Work {
     pub fn take(&mut self, read: &[u8], store: &mut dyn FnMut(&[u8])) -> Seen {
         let Work { scanner, output, bytes, before, after } = self;
         let mut sink = |part: Part<'_>| match part {
-            Part::Late(part) => before.push(part),
+            Part::Late(part) => {
+                if let Some(before) = before {
+                    before.push(part);
+                }
+            }
             Part::After(part) => after.push(part),
             Part::Body(part) => {
                 *bytes += part.len() as u64;
@@ -140,17 +123,13 @@ impl Lane {
         nonce: &Nonce,
         stream: Stream,
         output: OutputStream,
+        before: Option<Late>,
         shared: &Arc<Shared>,
         mut buffer: Vec<u8>,
     ) -> Self {
         buffer.resize(READ_BYTES_MIN, 0);
-        let work = Work {
-            scanner: Scanner::new(nonce, stream),
-            output,
-            bytes: 0,
-            before: Late::default(),
-            after: Late::default(),
-        };
+        let work =
+            Work { scanner: Scanner::new(nonce, stream), output, bytes: 0, before, after: Late::new(shared) };
         let place = Place::Here(Box::new(work), Keeper::new(stream, Arc::clone(shared)));
         Lane { stream, seen: Seen::default(), buffer, place }
     }

@@ -5,8 +5,8 @@ use std::io;
 use regex::bytes::Regex;
 use serde::Serialize;
 
-use super::scan::Stream;
-use super::spool::KeptOutput;
+use super::spool::{KeptOutput, Output};
+use super::text::ansi::clean;
 
 /// Bytes of a page where nothing else was asked for.
 pub const PAGE_BYTES_DEFAULT: usize = 32 << 10;
@@ -15,11 +15,13 @@ pub const PAGE_BYTES_MAX: usize = 256 << 10;
 /// A line is looked at in full up to this length, for a pattern.
 const LINE_BYTES_MAX: usize = 64 << 10;
 const READ_BYTES: usize = 256 << 10;
+/// How much of a line is looked at beyond the ends of a page.
+const AROUND_BYTES: u64 = 16 << 10;
 
 /// What to read of a call's output.
 #[derive(Debug, Clone, Copy)]
 pub struct PageRequest<'a> {
-    pub stream: Stream,
+    pub stream: Output,
     pub offset: u64,
     pub limit: usize,
     pub grep: Option<&'a Regex>,
@@ -52,15 +54,27 @@ fn is_zero(count: &u64) -> bool {
     *count == 0
 }
 
+/// Text as it may be shown now.
+type Shown<'a> = &'a dyn Fn(&str) -> String;
+
 /// Reads one page.
-pub(super) fn read(kept: &KeptOutput, call: u64, request: PageRequest<'_>) -> io::Result<Page> {
+///
+/// The kept bytes are redacted, but a secret may be torn apart in them by colours, or have become one since:
+/// a page with such a secret shows its lines clean and redacted once more instead.
+pub(super) fn read(
+    kept: &KeptOutput,
+    call: u64,
+    request: PageRequest<'_>,
+    shown: Shown<'_>,
+) -> io::Result<Page> {
     let span = kept.span;
     let offset = request.offset.min(span.len);
     let mut page = Page {
         call,
         stream: match request.stream {
-            Stream::Stdout => "stdout",
-            Stream::Stderr => "stderr",
+            Output::Stdout => "stdout",
+            Output::Stderr => "stderr",
+            Output::Late => "late_output",
         },
         offset,
         next_offset: None,
@@ -74,6 +88,11 @@ pub(super) fn read(kept: &KeptOutput, call: u64, request: PageRequest<'_>) -> io
             let mut bytes = kept.read(offset, request.limit)?;
             cut_at_char(&mut bytes, offset, span.len);
             let end = offset + bytes.len() as u64;
+            if let Some(hidden) = hidden(&lines_around(kept, offset, end)?, shown) {
+                page.text = hidden;
+                page.next_offset = (end < span.len).then_some(end);
+                return Ok(page);
+            }
             match String::from_utf8(bytes) {
                 Ok(text) => page.text = text,
                 Err(error) => {
@@ -83,10 +102,41 @@ pub(super) fn read(kept: &KeptOutput, call: u64, request: PageRequest<'_>) -> io
             }
             end
         }
-        Some(pattern) => grep(kept, request.limit, offset, pattern, &mut page.text)?,
+        Some(pattern) => {
+            let end = grep(kept, request.limit, offset, pattern, &mut page.text)?;
+            if let Some(hidden) = hidden(page.text.as_bytes(), shown) {
+                page.text = hidden;
+            }
+            end
+        }
     };
     page.next_offset = (end < span.len).then_some(end);
     Ok(page)
+}
+
+/// The text without the secrets that show in it only when it is clean; nothing where it has none.
+fn hidden(bytes: &[u8], shown: Shown<'_>) -> Option<String> {
+    let clean = clean(bytes);
+    let shown = shown(&clean);
+    (shown != clean).then_some(shown)
+}
+
+/// A page and the rest of the lines that it begins and ends in.
+fn lines_around(kept: &KeptOutput, offset: u64, end: u64) -> io::Result<Vec<u8>> {
+    let from = offset.saturating_sub(AROUND_BYTES);
+    let limit = usize::try_from(end + AROUND_BYTES - from).unwrap_or(usize::MAX);
+    let mut bytes = kept.read(from, limit)?;
+    let at = |offset: u64| usize::try_from(offset - from).unwrap_or(usize::MAX).min(bytes.len());
+    let (first, last) = (at(offset), at(end));
+    let stop = match bytes.get(last.saturating_sub(1)..) {
+        Some([b'\n', ..]) => last,
+        Some(tail) => memchr::memchr(b'\n', tail).map_or(bytes.len(), |len| last.saturating_sub(1) + len),
+        None => bytes.len(),
+    };
+    let start = bytes.get(..first).and_then(|head| memchr::memrchr(b'\n', head)).map_or(0, |at| at + 1);
+    bytes.truncate(stop);
+    bytes.drain(..start.min(stop));
+    Ok(bytes)
 }
 
 /// Leaves a character that the page's end would cut to the next page.
@@ -171,14 +221,29 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let mut spool = Spool::new(dir.path(), 1 << 30);
         spool.begin(1);
-        spool.keep(Stream::Stdout, bytes).unwrap();
+        spool.keep(super::super::scan::Stream::Stdout, bytes).unwrap();
         (dir, spool)
     }
 
     fn page(spool: &Spool, offset: u64, limit: usize, grep: Option<&str>) -> Page {
         let grep = grep.map(|pattern| Regex::new(pattern).unwrap());
-        let request = PageRequest { stream: Stream::Stdout, offset, limit, grep: grep.as_ref() };
-        read(&spool.kept(1, Stream::Stdout).unwrap(), 1, request).unwrap()
+        let request = PageRequest { stream: Output::Stdout, offset, limit, grep: grep.as_ref() };
+        let shown = |text: &str| text.replace("secret", "[gone]");
+        read(&spool.kept(1, Output::Stdout).unwrap(), 1, request, &shown).unwrap()
+    }
+
+    #[test]
+    fn a_secret_that_colours_or_pages_tear_apart_is_not_shown() {
+        let (_dir, spool) = spool_with(b"one\na se\x1b[31mcret\x1b[m here\nlast\n");
+        for (offset, limit) in [(0, 100), (0, 8), (6, 4), (8, 100), (9, 12)] {
+            let page = page(&spool, offset, limit, None);
+            assert!(page.text.contains("a [gone] here"), "{offset} {limit}: {page:?}");
+            assert!(!page.text.contains("cret"), "{page:?}");
+        }
+        assert_eq!(page(&spool, 0, 100, Some("cret")).text, "2:a [gone] here\n");
+        assert_eq!(page(&spool, 0, 4, None).text, "one\n", "other pages are as they were printed");
+        let last = page(&spool, 26, 100, None);
+        assert_eq!((last.text.as_str(), last.next_offset), ("last\n", None));
     }
 
     #[test]

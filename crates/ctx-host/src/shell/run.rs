@@ -186,6 +186,13 @@ impl Run<'_> {
 }
 
 impl Ended {
+    /// Takes out of what is shown what turned out to be a secret.
+    pub fn hide(&mut self, shown: impl Fn(&str) -> String) {
+        for lane in [&mut self.stdout, &mut self.stderr] {
+            lane.finished.kept.text = shown(&lane.finished.kept.text);
+        }
+    }
+
     async fn of(out: Lane, err: Lane, state: State) -> Result<Ended, RunError> {
         let mut stdout = out.end().await.map_err(RunError::Lost)?;
         let mut stderr = err.end().await.map_err(RunError::Lost)?;

@@ -24,6 +24,9 @@ pub struct Spool {
     bytes_max: u64,
     stdout: Tape,
     stderr: Tape,
+    late: Tape,
+    /// Late output that no call has told of yet.
+    untold: Span,
     calls: VecDeque<Call>,
     /// Bytes of all calls that are remembered.
     kept: u64,
@@ -41,6 +44,26 @@ struct Call {
     number: u64,
     stdout: Span,
     stderr: Span,
+    /// What jobs of earlier calls printed, as this call tells of it.
+    late: Span,
+}
+
+/// What can be read of a call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Output {
+    Stdout,
+    Stderr,
+    /// What was printed between the commands before.
+    Late,
+}
+
+impl From<Stream> for Output {
+    fn from(stream: Stream) -> Output {
+        match stream {
+            Stream::Stdout => Output::Stdout,
+            Stream::Stderr => Output::Stderr,
+        }
+    }
 }
 
 /// Where a call's output lies on its tape.
@@ -62,6 +85,8 @@ pub struct KeptOutput {
 /// Why there is nothing to read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Gone {
+    /// No call has this number, ever: they count from 1.
+    Never,
     /// No call has this number yet.
     NotYet,
     /// It was given up for newer output.
@@ -76,6 +101,8 @@ impl Spool {
             bytes_max,
             stdout: Tape::default(),
             stderr: Tape::default(),
+            late: Tape::default(),
+            untold: Span::default(),
             calls: VecDeque::new(),
             kept: 0,
         }
@@ -87,7 +114,35 @@ impl Spool {
             self.give_up_oldest();
         }
         let span = |tape: &Tape| Span { start: tape.end, len: 0, lost: 0 };
-        self.calls.push_back(Call { number, stdout: span(&self.stdout), stderr: span(&self.stderr) });
+        let late = Span::default();
+        self.calls.push_back(Call { number, stdout: span(&self.stdout), stderr: span(&self.stderr), late });
+    }
+
+    /// The present call tells of all late output so far.
+    pub fn tell_late(&mut self) {
+        let told = std::mem::take(&mut self.untold);
+        self.untold.start = self.late.end;
+        if let Some(call) = self.calls.back_mut() {
+            call.late = told;
+        }
+    }
+
+    /// Keeps the next bytes of late output.
+    pub fn keep_late(&mut self, bytes: &[u8]) -> io::Result<()> {
+        let size = bytes.len() as u64;
+        while self.kept + size > self.bytes_max && self.calls.len() > 1 {
+            self.give_up_oldest();
+        }
+        if self.kept + size > self.bytes_max {
+            self.untold.lost += size;
+            return Ok(());
+        }
+        let end = self.late.end;
+        write_all_at(self.late.file(&self.dir)?, &mut [IoSlice::new(bytes)], end)?;
+        self.late.end += size;
+        self.untold.len += size;
+        self.kept += size;
+        Ok(())
     }
 
     /// Where the next bytes of a stream go.
@@ -131,20 +186,27 @@ impl Spool {
 
     fn give_up_oldest(&mut self) {
         if let Some(call) = self.calls.pop_front() {
-            self.kept = self.kept.saturating_sub(call.stdout.len + call.stderr.len);
-            self.stdout.punch(call.stdout);
-            self.stderr.punch(call.stderr);
+            let spans = [(&self.stdout, call.stdout), (&self.stderr, call.stderr), (&self.late, call.late)];
+            for (tape, span) in spans {
+                self.kept = self.kept.saturating_sub(span.len);
+                tape.punch(span);
+            }
         }
     }
 
     /// A call's output, to be read without the spool: what is read may be much, and the shell goes on.
-    pub fn kept(&self, number: u64, stream: Stream) -> Result<KeptOutput, Gone> {
+    pub fn kept(&self, number: u64, output: impl Into<Output>) -> Result<KeptOutput, Gone> {
         let call = self.calls.iter().find(|call| call.number == number);
         let newest = self.calls.back().map_or(0, |call| call.number);
-        let call = call.ok_or(if number > newest { Gone::NotYet } else { Gone::GivenUp })?;
-        let (tape, span) = match stream {
-            Stream::Stdout => (&self.stdout, call.stdout),
-            Stream::Stderr => (&self.stderr, call.stderr),
+        let call = call.ok_or(match number {
+            0 => Gone::Never,
+            number if number > newest => Gone::NotYet,
+            _ => Gone::GivenUp,
+        })?;
+        let (tape, span) = match output.into() {
+            Output::Stdout => (&self.stdout, call.stdout),
+            Output::Stderr => (&self.stderr, call.stderr),
+            Output::Late => (&self.late, call.late),
         };
         Ok(KeptOutput { file: tape.file.clone(), span })
     }
@@ -232,7 +294,34 @@ mod tests {
         assert_eq!(text(&spool, 2, Stream::Stdout).unwrap(), "two");
         assert_eq!(text(&spool, 2, Stream::Stderr).unwrap(), "");
         assert_eq!(text(&spool, 3, Stream::Stdout), Err(Gone::NotYet));
+        assert_eq!(text(&spool, 0, Stream::Stdout), Err(Gone::Never));
         assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0, "the files have no names");
+    }
+
+    #[test]
+    fn late_output_belongs_to_the_call_that_tells_of_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut spool = Spool::new(dir.path(), 12);
+        spool.begin(1);
+        spool.tell_late();
+        spool.keep_late(b"a job").unwrap();
+        spool.begin(2);
+        spool.keep_late(b"!").unwrap();
+        spool.tell_late();
+        spool.begin(3);
+        spool.tell_late();
+        let late = |spool: &Spool, call| {
+            Ok(String::from_utf8(spool.kept(call, Output::Late)?.read(0, 99).unwrap()).unwrap())
+        };
+        assert_eq!(
+            [1, 2, 3].map(|call| late(&spool, call)),
+            ["", "a job!", ""].map(|text| Ok(text.to_owned()))
+        );
+        spool.keep_late(b"1234567").unwrap();
+        assert_eq!(late(&spool, 2), Err(Gone::GivenUp), "its share is bounded as that of any output");
+        spool.begin(4);
+        spool.tell_late();
+        assert_eq!(late(&spool, 4), Ok("1234567".to_owned()));
     }
 
     #[test]

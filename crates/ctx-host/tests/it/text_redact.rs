@@ -38,11 +38,11 @@ impl Letters {
 }
 
 /// One real-shaped secret in the line it would stand in.
-struct Sample {
-    kind: &'static str,
-    line: String,
+pub(crate) struct Sample {
+    pub kind: &'static str,
+    pub line: String,
     /// What must not get through.
-    secret: String,
+    pub secret: String,
 }
 
 fn sample(kind: &'static str, before: &str, secret: String, after: &str) -> Sample {
@@ -223,7 +223,7 @@ fn blocks(l: &mut Letters) -> Vec<Sample> {
     samples
 }
 
-fn corpus() -> &'static [Sample] {
+pub(crate) fn corpus() -> &'static [Sample] {
     static CORPUS: LazyLock<Vec<Sample>> = LazyLock::new(|| {
         let mut l = Letters(42);
         let mut samples = tokens(&mut l);

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use ctx_host::shell::{ExecRequest, OutputRequest, Stream};
+use ctx_host::shell::{ExecRequest, Output, OutputRequest};
 use proptest::prelude::*;
 
 use super::support::{Bench, Kind};
@@ -89,9 +89,9 @@ async fn framed(bench: &Bench, script: &str) -> Seen {
         let page = bench.host.output(&bench.id, &request).unwrap();
         (page.text, page.base64)
     };
-    let (stdout, base64) = page(Stream::Stdout);
+    let (stdout, base64) = page(Output::Stdout);
     let stdout = base64.map_or_else(|| stdout.into_bytes(), |text| unbase64(&text));
-    Seen { stdout, stderr: normal(&page(Stream::Stderr).0), exit_code: result.exit_code, left }
+    Seen { stdout, stderr: normal(&page(Output::Stderr).0), exit_code: result.exit_code, left }
 }
 
 pub(super) fn unbase64(text: &str) -> Vec<u8> {

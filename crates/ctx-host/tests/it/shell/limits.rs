@@ -85,7 +85,7 @@ async fn secrets_reach_neither_results_nor_the_log_nor_the_kept_output() {
     assert!(third.stdout.contains("[REDACTED:"), "{third:?}");
     let request = ctx_host::shell::OutputRequest {
         call: 1,
-        stream: ctx_host::shell::Stream::Stdout,
+        stream: ctx_host::shell::Output::Stdout,
         offset: 0,
         limit: None,
         grep: None,

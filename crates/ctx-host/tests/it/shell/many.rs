@@ -1,6 +1,6 @@
 //! Sixty-four shells at once: nothing crosses between shells or streams, and memory stays bounded.
 
-use ctx_host::shell::{CreateRequest, ExecRequest, OutputRequest, ShellHost, Stream};
+use ctx_host::shell::{CreateRequest, ExecRequest, Output, OutputRequest, ShellHost};
 
 use super::support::{Bench, Kind, Records, config};
 
@@ -45,11 +45,11 @@ fn alone(test: &str) {
     assert!(status.success(), "{test}");
 }
 
-fn whole(host: &ShellHost, id: &str, stream: Stream) -> String {
+fn whole(host: &ShellHost, id: &str, stream: Output) -> String {
     whole_of(host, id, 1, stream)
 }
 
-fn whole_of(host: &ShellHost, id: &str, call: u64, stream: Stream) -> String {
+fn whole_of(host: &ShellHost, id: &str, call: u64, stream: Output) -> String {
     let (mut text, mut at) = (String::new(), Some(0));
     while let Some(offset) = at {
         let request = OutputRequest { call, stream, offset, limit: Some(256 << 10), grep: None };
@@ -111,8 +111,8 @@ async fn sixty_four(kind: Kind) {
     // They printed over 300 MB together.
     assert!(grown < 150, "64 shells held {grown} MB at once");
     for (n, id) in ids.iter().enumerate() {
-        assert!(whole(&host, id, Stream::Stdout) == expected(n, "stdout", 1), "stdout of shell {n}");
-        assert!(whole(&host, id, Stream::Stderr) == expected(n, "stderr", 3), "stderr of shell {n}");
+        assert!(whole(&host, id, Output::Stdout) == expected(n, "stdout", 1), "stdout of shell {n}");
+        assert!(whole(&host, id, Output::Stderr) == expected(n, "stderr", 3), "stderr of shell {n}");
     }
     host.shutdown().await;
 }
@@ -158,7 +158,7 @@ async fn what_comes_fast_is_kept_redacted_byte_for_byte() {
     let expected = redact_text(&std::sync::Arc::new(Secrets::none()), &text);
     assert!(expected.contains("the token is [REDACTED:") && !expected.contains("ghp_"));
     for call in 1..=2 {
-        assert!(whole_of(&bench.host, &bench.id, call, Stream::Stdout) == expected, "call {call}");
+        assert!(whole_of(&bench.host, &bench.id, call, Output::Stdout) == expected, "call {call}");
     }
     bench.end().await;
 }

@@ -8,5 +8,6 @@ mod like_bash;
 mod limits;
 mod many;
 mod processes;
+mod secrets;
 mod sequence;
 mod support;

@@ -1,0 +1,186 @@
+//! No secret gets out of a shell, through whichever opening: both streams, late output, kept output, the log, the
+//! directory's name, refusals and errors.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use ctx_host::shell::{
+    CreateRequest, ExecRequest, LogError, Output, OutputRequest, ShellError, ShellHost, ShellLog, ShellRecord,
+};
+use ctx_session::Ulid;
+
+use super::support::{Bench, Kind, Records, config, eventually};
+use crate::text_redact::{Sample, corpus};
+
+fn command(command: impl Into<String>) -> ExecRequest {
+    ExecRequest { command: command.into(), ..ExecRequest::default() }
+}
+
+fn page(bench: &Bench, call: u64, stream: Output) -> String {
+    let request = OutputRequest { call, stream, offset: 0, limit: Some(256 << 10), grep: None };
+    format!("{:?}", bench.host.output(&bench.id, &request).unwrap())
+}
+
+/// The secret, or the end of it.
+fn shows(seen: &str, sample: &Sample) -> bool {
+    seen.contains(&sample.secret) || seen.contains(&sample.secret[sample.secret.len() - 6..])
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn every_secret_of_the_corpus_is_kept_in_whatever_prints_it() {
+    let bench = Bench::new(Kind::Bash).await;
+    let mut names = 0;
+    let mut kinds = BTreeSet::new();
+    for (n, sample) in corpus().iter().filter(|sample| kinds.insert(sample.kind)).enumerate() {
+        std::fs::write(bench.path("it"), &sample.line).unwrap();
+        let shown = bench.run("cat it; cat it >&2; { sleep 0.001; cat it; touch done; } &").await;
+        eventually("the job", || bench.path("done").exists()).await;
+        let late = bench.run("rm done; wait").await;
+        let late = format!("{late:?}{}", bench.run("wait").await.late_output);
+        let call = shown.call;
+        let kept = format!("{}{}", page(&bench, call, Output::Stdout), page(&bench, call, Output::Stderr));
+        let kept_late =
+            format!("{}{}", page(&bench, call + 1, Output::Late), page(&bench, call + 2, Output::Late));
+        let mut seen = vec![format!("{shown:?}"), late, kept, kept_late];
+        // As the name of a directory, where it can be one.
+        if sample.line.len() < 200 && !sample.line.contains(['/', '\n', '\0', '\'']) {
+            names += 1;
+            let there = bench
+                .run(&format!("mkdir -p '{n}' && cd '{n}' && mkdir '{0}' && cd '{0}'", sample.line))
+                .await;
+            assert_eq!(there.exit_code, 0, "{there:?}");
+            seen.push(format!("{there:?}{:?}", bench.host.list()));
+            bench.run("exit 1").await;
+            bench.run("cd ../..").await;
+            let missing =
+                CreateRequest { cwd: Some(format!("no/{}", sample.line)), ..CreateRequest::default() };
+            let error = bench.host.create(missing).await.unwrap_err();
+            seen.push(bench.host.shown(&error.to_string()));
+        }
+        for seen in seen {
+            assert!(!shows(&seen, sample), "{} got through: {seen}", sample.kind);
+        }
+    }
+    assert!(names > 30, "{names} names");
+    let records = format!("{:?}", bench.records.0.lock().unwrap());
+    for sample in corpus() {
+        assert!(!shows(&records, sample), "{} is in the log", sample.kind);
+    }
+    bench.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_refused_is_recorded_without_its_secrets() {
+    let dir = tempfile::tempdir().unwrap();
+    let records = Arc::new(Records::default());
+    let host = ShellHost::new(config(Kind::Bash, dir.path()), records.clone()).unwrap();
+    let env = vec![("DEPLOY_PASSWORD".to_owned(), "correct-horse-battery-9".to_owned())];
+    let token = format!("ghp_{}", "a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8");
+    let deny = vec!["rm".to_owned(), token.clone()];
+    let id = host.create(CreateRequest { env, deny, ..CreateRequest::default() }).await.unwrap();
+    for refused in ["rm correct-horse-battery-9".to_owned(), format!("{token} x")] {
+        let error = host.exec(&id, command(refused), None).await.unwrap_err();
+        assert!(matches!(error, ShellError::Denied { .. }));
+        assert!(!error.to_string().contains(&token), "{error}");
+    }
+    let log = format!("{:?}", records.0.lock().unwrap());
+    assert!(!log.contains("correct-horse") && !log.contains(&token), "{log}");
+    assert!(log.contains("ExecRefused") && log.contains("[REDACTED:"), "{log}");
+    host.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn late_output_is_redacted_before_it_is_cut_and_none_of_it_is_lost() {
+    let bench = Bench::new(Kind::Bash).await;
+    let key: Vec<&Sample> = corpus().iter().filter(|sample| sample.kind == "private-key").collect();
+    std::fs::write(bench.path("key"), &key[0].line).unwrap();
+    bench.run("{ cat key; head -c 64336 /dev/zero | tr '\\0' .; echo; seq 100000; touch done; } &").await;
+    eventually("the job", || bench.path("done").exists()).await;
+    let told = bench.run("wait").await;
+    let after = bench.run(":").await;
+    assert!(told.truncated && told.hint.as_deref().unwrap_or_default().contains("late_output"), "{told:?}");
+    let (mut kept, mut offset) = (String::new(), Some(0));
+    while let Some(at) = offset {
+        let request = OutputRequest {
+            call: told.call,
+            stream: Output::Late,
+            offset: at,
+            limit: Some(256 << 10),
+            grep: None,
+        };
+        let page = bench.host.output(&bench.id, &request).unwrap();
+        kept.push_str(&page.text);
+        offset = page.next_offset;
+    }
+    kept.push_str(&after.late_output);
+    assert!(kept[..200].contains("[REDACTED:private-key]"), "{}", &kept[..200]);
+    assert!(kept.contains("\n1\n2\n3\n") && kept.contains("\n65536\n") && kept.ends_with("\n100000\n"));
+    for line in key[0].line.lines().filter(|line| line.len() == 64) {
+        assert!(!told.late_output.contains(line) && !kept.contains(line), "{line}");
+    }
+    bench.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_secret_that_a_command_sets_and_prints_at_once_is_not_shown() {
+    for kind in [Kind::Bash, Kind::Dash] {
+        let bench = Bench::new(kind).await;
+        std::fs::write(bench.path(".env"), "SERVICE_TOKEN=just-some-words-77\n").unwrap();
+        let result =
+            bench.run("set -a; . ./.env; set +a; echo $SERVICE_TOKEN; echo err $SERVICE_TOKEN >&2").await;
+        let seen =
+            format!("{result:?}{}{:?}", page(&bench, 1, Output::Stdout), bench.records.0.lock().unwrap());
+        assert!(!seen.contains("just-some-words"), "{kind:?}: {seen}");
+        assert!(result.stdout.starts_with("[REDACTED:") && result.stderr.starts_with("err [REDACTED:"));
+        bench.end().await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_token_in_colour_is_not_shown_by_what_is_kept() {
+    let bench = Bench::new(Kind::Bash).await;
+    let token = format!("ghp_{}", "a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8");
+    std::fs::write(bench.path("file"), format!("before\nkey {token}\nafter\n")).unwrap();
+    let result = bench.run("grep --color=always ghp_ file; printf 'x\\n'").await;
+    assert!(!result.stdout.contains("a1B2c3D4"), "{result:?}");
+    let kept = page(&bench, 1, Output::Stdout);
+    assert!(!kept.contains("a1B2c3D4") && kept.contains("[REDACTED:"), "{kept}");
+    bench.end().await;
+}
+
+/// A log whose disk is full from the nth record on, for a while.
+struct Full {
+    records: Records,
+    from: usize,
+}
+
+impl ShellLog for Full {
+    fn record(&self, log: Ulid, record: &ShellRecord) -> Result<(), LogError> {
+        self.records.record(log, record)?;
+        let written = self.records.0.lock().unwrap().len();
+        if written == self.from + 1 || written == self.from + 2 {
+            return Err(LogError { message: "no space left on device".to_owned() });
+        }
+        Ok(())
+    }
+
+    fn close(&self, _log: Ulid) {}
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_command_that_cannot_be_recorded_does_not_run_and_an_end_that_cannot_is_said() {
+    let dir = tempfile::tempdir().unwrap();
+    // Created, started, then finished and the next start fail.
+    let log = Arc::new(Full { records: Records::default(), from: 2 });
+    let host = ShellHost::new(config(Kind::Bash, dir.path()), log).unwrap();
+    let id = host.create(CreateRequest::default()).await.unwrap();
+    let first = host.exec(&id, command("echo one"), None).await.unwrap();
+    assert_eq!(first.stdout, "one\n");
+    assert!(first.hint.as_deref().unwrap_or_default().contains("no space left"), "{first:?}");
+    let second = host.exec(&id, command("touch ran"), None).await.unwrap_err();
+    assert!(matches!(second, ShellError::Log { .. }), "{second:?}");
+    assert!(!dir.path().join("ran").exists());
+    let third = host.exec(&id, command("echo three"), None).await.unwrap();
+    assert_eq!((third.stdout.as_str(), third.call, third.hint), ("three\n", 2, None));
+    host.shutdown().await;
+}
