@@ -55,8 +55,7 @@ pub struct ExecArgs {
     /// Text for the command's stdin. Without it there is no input: nothing can wait for an answer.
     pub stdin: Option<String>,
     /// true: stderr goes into stdout, in the order of arrival.
-    #[serde(default)]
-    pub merge: bool,
+    pub merge: Option<bool>,
 }
 
 /// A bound on what is shown of a command's output.
@@ -68,6 +67,7 @@ pub struct BudgetArgs {
     /// Keep only lines that match: e.g. {"pattern":"error|warning","context":2}.
     pub grep: Option<GrepArgs>,
     /// At most this many characters per stream. Default: 100000.
+    #[schemars(range(min = 1, max = 1_000_000))]
     pub max_chars: Option<u64>,
 }
 
@@ -181,7 +181,7 @@ impl ExecArgs {
             budget: self.budget.map(Budget::from),
             timeout: self.timeout_secs.map(seconds),
             stdin: self.stdin.map(String::into_bytes),
-            merge: self.merge,
+            merge: self.merge.unwrap_or(false),
         };
         (self.session_id, request)
     }

@@ -107,7 +107,7 @@ impl ToolName {
             ToolName::Output => object(
                 json!({
                     "call": count("The command's number."),
-                    "stream": {"type": "string", "enum": ["stdout", "stderr"]},
+                    "stream": {"type": "string", "enum": ["stdout", "stderr", "late_output"]},
                     "offset": count("Where this page begins, in bytes."),
                     "next_offset": count("Where the next page begins; absent at the end."),
                     "total_bytes": count("Bytes of the whole output."),

@@ -104,6 +104,13 @@ fn programs_that_run_programs() {
     check("doas rm", "doas rm");
     check("env X=1 -i rm", "env rm");
     check("env -S 'rm -rf x'", "env rm");
+    check("env -S'rm -rf x'", "env rm");
+    check("env --split-string='rm -rf x'", "env rm");
+    check("env - rm x", "env rm");
+    check("runuser -u tom rm x", "runuser rm");
+    check("runuser -u tom -- rm x", "runuser rm");
+    check("sg root -c 'rm x'", "sg rm");
+    check("prlimit --nofile=10 rm x", "prlimit rm");
     check("nohup rm &", "nohup rm");
     check("timeout 5 rm", "timeout rm");
     check("timeout -s KILL -k 3 5s rm", "timeout rm");

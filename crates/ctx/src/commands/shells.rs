@@ -2,7 +2,7 @@
 
 use std::io::Write;
 
-use ctx_host::shell::ShellRecord;
+use ctx_host::shell::{ShellRecord, StopReason};
 use ctx_journal::{Entry, LogPath};
 use ctx_session::{Code, Timestamp};
 use serde_json::{Value, json};
@@ -126,7 +126,7 @@ fn list(shelves: &[Shelf], as_json: bool) -> Result<(), Failure> {
                     Cell::new(found.state),
                     Cell::new(words::age(now, found.updated)),
                     Cell::new(found.commands.to_string()),
-                    Cell::new(output::plain(&found.cwd)),
+                    Cell::new(output::one_line(&found.cwd)),
                 ]);
             }
         }
@@ -190,7 +190,11 @@ fn search(shelves: &[Shelf], text: &str, as_json: bool) -> Result<(), Failure> {
                         format!("{found}\n")
                     } else {
                         let place = format!("{} {call} {field}:", id_of(&log));
-                        format!("{} {}\n", paint.dim(&place), words::shorten(line.trim_end(), COMMAND_CHARS))
+                        format!(
+                            "{} {}\n",
+                            paint.dim(&place),
+                            words::shorten(&output::plain(line.trim_end()), COMMAND_CHARS)
+                        )
                     };
                     if written.is_ok() {
                         written = out.write_all(shown.as_bytes());
@@ -239,7 +243,7 @@ pub fn parse(entry: &Entry) -> Option<ShellRecord> {
 /// A record as a person reads it.
 pub fn transcript(entry: &Entry, paint: Paint) -> String {
     let time = words::date_time(entry.time);
-    let note = |text: String| format!("{}\n", paint.dim(&format!("[{time} {text}]")));
+    let note = |text: String| format!("{}\n", paint.dim(&format!("[{time} {}]", output::one_line(&text))));
     let Some(record) = parse(entry) else { return String::new() };
     match record {
         ShellRecord::Created { shell, cwd, app, .. } => note(format!("{shell} opened in {cwd} by {app}")),
@@ -265,7 +269,7 @@ pub fn transcript(entry: &Entry, paint: Paint) -> String {
                 note(format!("refused: {reason}"))
             )
         }
-        ShellRecord::Interrupted { reason, .. } => note(format!("stopped: {reason:?}").to_lowercase()),
+        ShellRecord::Interrupted { reason, .. } => note(format!("stopped: {}", stop_reason(reason))),
         ShellRecord::Restarted { exit_code, cwd } => {
             note(format!("the shell ended with {exit_code}; a new one started in {cwd}"))
         }
@@ -273,6 +277,14 @@ pub fn transcript(entry: &Entry, paint: Paint) -> String {
         ShellRecord::Destroyed { commands } => note(format!("destroyed after {commands} commands")),
         ShellRecord::Reaped { idle_secs, .. } => note(format!("closed after {idle_secs} idle seconds")),
         ShellRecord::Lost { reason, .. } => note(format!("lost: {reason}")),
+    }
+}
+
+fn stop_reason(reason: StopReason) -> &'static str {
+    match reason {
+        StopReason::TimedOut => "it ran out of time",
+        StopReason::Interrupted => "it was interrupted",
+        StopReason::Cancelled => "its caller gave up",
     }
 }
 

@@ -1,6 +1,6 @@
 //! What an agent did can be listed, read, searched and watched, and no secret is in it.
 
-use serde_json::Value;
+use serde_json::{Value, json};
 use testkit::{Place, until};
 
 use crate::support::{Host, Running, place};
@@ -155,4 +155,60 @@ fn who_watches_sleeps_while_nothing_happens() {
     });
     host.exec(&shell, "echo and on");
     up_to(&watch, "and on");
+}
+
+#[test]
+fn a_shell_cannot_draw_on_the_terminal_of_who_looks_at_it() {
+    let place = place();
+    let mut host = host(&place);
+    let shell = host.create();
+    host.exec(&shell, "mkdir \"$(printf 'd\\033]0;evil\\007\\nx')\" && cd d*");
+    host.exec(&shell, "exit 3");
+    let log = place.ctx(&["shells", "--json"]).ok();
+    let log: Value = serde_json::from_str(log.lines().next().unwrap()).unwrap();
+    let id = log["log"].as_str().unwrap();
+    assert!(log["cwd"].as_str().unwrap().contains("evil"), "{log}");
+    for args in [&["shells"][..], &["shells", "show", id], &["shells", "search", "evil"]] {
+        let shown = place.ctx(args).ok();
+        assert!(shown.contains("evil") && !shown.contains(['\u{1b}', '\u{7}']), "{args:?}: {shown:?}");
+        assert!(!shown.lines().any(|line| line.starts_with('x')), "{shown:?}");
+    }
+}
+
+#[test]
+fn errors_do_not_repeat_a_secret() {
+    let place = place();
+    let mut host = Host::with(place.command(&["mcp"]).env("DEPLOY_PASSWORD", "correct-horse-battery-9"));
+    let shell = host.create();
+    let token = format!("ghp_{}", "a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8");
+    for secret in [token.as_str(), "correct-horse-battery-9"] {
+        for (tool, arguments) in [
+            ("session_exec", json!({"session_id": secret, "command": "true"})),
+            ("session_exec", json!({"session_id": shell, "command": "true", secret: 1})),
+            ("session_create", json!({"transport": secret})),
+            ("session_create", json!({"cwd": format!("/nowhere/{secret}")})),
+            ("session_create", json!({"env": {format!("{secret} x"): "1"}})),
+            ("session_output", json!({"session_id": shell, "call": 1, "grep": format!("({secret}")})),
+        ] {
+            let said = host.refused(tool, arguments);
+            assert!(!said.contains(secret) && said.contains("[REDACTED:"), "{tool}: {said}");
+        }
+        let unknown = host.request("tools/call", json!({"name": secret, "arguments": {}}));
+        assert!(unknown["error"].is_object() && !unknown.to_string().contains(secret), "{unknown}");
+    }
+}
+
+#[test]
+fn a_request_is_answered_however_long_its_input_is() {
+    let place = place();
+    let mut host = host(&place);
+    let shell = host.create();
+    let most = "\n".repeat(16 << 20);
+    let counted = host.call("session_exec", json!({"session_id": shell, "command": "wc -c", "stdin": most}));
+    assert_eq!(counted["stdout"], "16777216\n");
+    let said =
+        host.refused("session_exec", json!({"session_id": shell, "command": "wc -c", "stdin": most + "x"}));
+    assert!(said.starts_with("EINVAL: stdin is 16777217 bytes long"), "{said}");
+    let null = host.call("session_exec", json!({"session_id": shell, "command": "echo x", "merge": null}));
+    assert_eq!(null["stdout"], "x\n");
 }

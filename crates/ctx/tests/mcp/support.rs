@@ -116,7 +116,7 @@ impl Host {
         writeln!(stdin, "{message}").expect("the server reads");
     }
 
-    fn request(&mut self, method: &str, params: Value) -> Value {
+    pub fn request(&mut self, method: &str, params: Value) -> Value {
         let id = self.send(method, params);
         loop {
             let line = self.server.line();

@@ -44,6 +44,8 @@ const WRAPPERS: &[Wrapper] = &[
         ],
     ),
     plain(&["doas"], "uC", &[]),
+    plain(&["runuser"], "ugGw", &["user", "group", "supp-group", "whitelist-environment"]),
+    plain(&["prlimit"], "po", &["pid", "output"]),
     plain(&["env"], "uC", &["unset", "chdir"]),
     plain(
         &[
@@ -114,7 +116,8 @@ pub(super) fn run(words: &[Word], depth: usize, finds: &mut Finds) -> bool {
         "su" | "runuser" | "script" if option_value(args, b'c').is_some() => {
             run_word(option_value(args, b'c'), depth, finds);
         }
-        "env" if option_value(args, b'S').is_some() => run_word(option_value(args, b'S'), depth, finds),
+        "sg" if option_value(args, b'c').is_some() => run_word(option_value(args, b'c'), depth, finds),
+        "env" if split_string(args).is_some() => run_word(split_string(args).as_ref(), depth, finds),
         "command" if args.first().is_some_and(|word| matches!(word.text.as_slice(), b"-v" | b"-V")) => {}
         _ if SHELLS.contains(&name) => return run_shell(args, depth, finds),
         _ => return run_wrapped(name, args, depth, finds),
@@ -151,6 +154,8 @@ impl Wrapper {
                 at += 1;
             } else if text == b"--" {
                 return args.get(at + 1 + own_words..).unwrap_or_default();
+            } else if text == b"-" && self.names.contains(&"env") {
+                at += 1;
             } else if text.len() > 1 && text.starts_with(b"-") {
                 at += self.option_words(text);
             } else if word.is_assignment() {
@@ -263,6 +268,16 @@ fn joined(words: &[Word]) -> Word {
         all.expands |= word.expands;
     }
     all
+}
+
+/// What `env -S` splits and runs: the next word, or the rest of the option's own.
+fn split_string(args: &[Word]) -> Option<Word> {
+    let attached = args.iter().find_map(|word| {
+        let option = word.text.strip_prefix(b"--split-string=").or_else(|| word.text.strip_prefix(b"-S"))?;
+        let text = option.to_vec();
+        (!text.is_empty()).then(|| Word { raw: text.clone(), text, ..word.clone() })
+    });
+    attached.or_else(|| option_value(args, b'S').cloned())
 }
 
 /// The word after a short option, or the rest of the option's own word.
