@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use ctx_host::shell::{CreateRequest, ExecRequest, OutputRequest, Stream};
+use ctx_host::shell::{CreateRequest, ExecRequest, Output, OutputRequest};
 use proptest::prelude::*;
 
 use super::like_bash::{ASK, normal, split_report, unbase64};
@@ -110,8 +110,8 @@ async fn framed(bench: &Bench, commands: &[&str], work: &Path) -> Seen {
         let request = ExecRequest { command: command.to_owned(), ..ExecRequest::default() };
         let result = bench.try_run(request).await.unwrap();
         stdout.push_str(&result.late_output);
-        stdout.push_str(&whole(bench, at + 1, Stream::Stdout));
-        stderr.push_str(&whole(bench, at + 1, Stream::Stderr));
+        stdout.push_str(&whole(bench, at + 1, Output::Stdout));
+        stderr.push_str(&whole(bench, at + 1, Output::Stderr));
         if result.shell_restarted {
             return Seen { stdout, stderr: normal_lines(&stderr), left: Err(result.exit_code) };
         }
@@ -120,7 +120,7 @@ async fn framed(bench: &Bench, commands: &[&str], work: &Path) -> Seen {
     Seen { stdout, stderr: normal_lines(&stderr), left: Ok(left) }
 }
 
-fn whole(bench: &Bench, call: usize, stream: Stream) -> String {
+fn whole(bench: &Bench, call: usize, stream: Output) -> String {
     let call = u64::try_from(call).unwrap();
     let request = OutputRequest { call, stream, offset: 0, limit: Some(256 << 10), grep: None };
     let page = bench.host.output(&bench.id, &request).unwrap();
