@@ -43,17 +43,16 @@ async fn every_secret_of_the_corpus_is_kept_in_whatever_prints_it() {
             format!("{}{}", page(&bench, call + 1, Output::Late), page(&bench, call + 2, Output::Late));
         let mut seen = vec![format!("{shown:?}"), late, kept, kept_late];
         // As the name of a directory, where it can be one.
-        if sample.line.len() < 200 && !sample.line.contains(['/', '\n', '\0', '\'']) {
+        let name = sample.line.trim();
+        if name.len() < 200 && !name.contains(['/', '\n', '\0', '\'']) {
             names += 1;
-            let there = bench
-                .run(&format!("mkdir -p '{n}' && cd '{n}' && mkdir '{0}' && cd '{0}'", sample.line))
-                .await;
+            let there =
+                bench.run(&format!("mkdir -p '{n}' && cd '{n}' && mkdir '{name}' && cd '{name}'")).await;
             assert_eq!(there.exit_code, 0, "{there:?}");
             seen.push(format!("{there:?}{:?}", bench.host.list()));
             bench.run("exit 1").await;
             bench.run("cd ../..").await;
-            let missing =
-                CreateRequest { cwd: Some(format!("no/{}", sample.line)), ..CreateRequest::default() };
+            let missing = CreateRequest { cwd: Some(format!("no/{name}")), ..CreateRequest::default() };
             let error = bench.host.create(missing).await.unwrap_err();
             seen.push(bench.host.shown(&error.to_string()));
         }
