@@ -163,9 +163,9 @@ fn scan_lines(
 /// as being on disk, so a crash in between takes nothing away.
 fn write_anew(file: &dyn DiskFile, from: u64) -> io::Result<()> {
     let len = file.len()?;
-    if len <= from {
+    if len < from {
         // Someone else cut it: there is nothing in doubt any more, and it must not grow by zeroes.
-        return file.sync();
+        return file.truncate(len).and_then(|()| file.sync());
     }
     let mut bytes = vec![0; usize::try_from(len - from).map_err(io::Error::other)?];
     let got = read_full(file, &mut bytes, from)?;

@@ -20,6 +20,8 @@ pub struct Pty {
     child: Child,
     /// All that was shown.
     shown: String,
+    /// The beginning of a character whose rest has not come yet.
+    unread: Vec<u8>,
     /// How much of it was waited for already.
     read: usize,
 }
@@ -53,7 +55,7 @@ impl Pty {
         let stdio = || Stdio::from(OwnedFd::from(open()));
         let child =
             command.stdin(stdio()).stdout(stdio()).stderr(stdio()).spawn().expect("the program starts");
-        Pty { master: File::from(master), child, shown: String::new(), read: 0 }
+        Pty { master: File::from(master), child, shown: String::new(), unread: Vec::new(), read: 0 }
     }
 
     /// Types text as a person would; Enter is `\r`, Ctrl-C `\x03`.
@@ -114,6 +116,17 @@ impl Pty {
         poll(&mut fds, Some(&now)).is_ok_and(|ready| ready > 0)
     }
 
+    /// Leaves a character that a read has cut to the next one.
+    fn show_whole_characters(&mut self) {
+        let whole = match std::str::from_utf8(&self.unread) {
+            Err(error) if error.error_len().is_none() => error.valid_up_to(),
+            Ok(_) | Err(_) => self.unread.len(),
+        };
+        let rest = self.unread.split_off(whole);
+        self.shown.push_str(&String::from_utf8_lossy(&self.unread));
+        self.unread = rest;
+    }
+
     /// Takes in what is there, waiting a moment for it; false when the terminal is closed.
     fn pump(&mut self) -> bool {
         let moment = Timespec { tv_sec: 0, tv_nsec: 20_000_000 };
@@ -127,7 +140,8 @@ impl Pty {
         match self.master.read(&mut bytes) {
             Ok(0) | Err(_) => false,
             Ok(n) => {
-                self.shown.push_str(&String::from_utf8_lossy(bytes.get(..n).unwrap_or_default()));
+                self.unread.extend_from_slice(bytes.get(..n).unwrap_or_default());
+                self.show_whole_characters();
                 true
             }
         }

@@ -30,8 +30,10 @@ pub(super) async fn command(
     if let Some(cwd) = cwd {
         started.current_dir(cwd);
     }
+    // The guard first: a daemon that is killed right after the command has started leaves none of it behind.
+    let guard = Guard::start();
     let mut child = started.spawn().map_err(|error| failed("does not start", error))?;
-    let _group = Group::of(&child);
+    let _group = Group::of(&child, guard).await;
     let (stdin, stdout) = (child.stdin.take(), child.stdout.take());
     let write = async {
         if let Some(mut stdin) = stdin {
@@ -55,27 +57,43 @@ pub(super) async fn command(
     Ok(Summary { text: String::from_utf8_lossy(&bytes).into_owned(), cost: None })
 }
 
-/// Ends the group `$1` when the pipe on its stdin closes: then the daemon is gone, however it went.
-const GUARD: &str = r#"trap '' HUP INT TERM; read -r _; kill -s KILL -- "-$1""#;
+/// Is told a group on its stdin, and ends it when that closes: then the daemon is gone, however it went.
+const GUARD: &str =
+    r#"trap '' HUP INT TERM; read -r group; read -r _; test -n "$group" && kill -s KILL -- "-$group""#;
+
+/// A process that outlives the daemon just long enough. Killed before it can do its work when this is dropped.
+struct Guard(Child);
+
+impl Guard {
+    /// Without one a delegate may outlive a daemon that was killed; it is no reason to do without a summary.
+    fn start() -> Option<Guard> {
+        let mut guard = Command::new("sh");
+        guard.args(["-c", GUARD, "ctx-guard"]).env_clear().envs(kept_environment());
+        guard.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
+        guard.current_dir("/").process_group(0).kill_on_drop(true).spawn().ok().map(Guard)
+    }
+
+    async fn watch(&mut self, leader: Pid) {
+        if let Some(stdin) = &mut self.0.stdin {
+            let told = format!("{}\n", leader.as_raw_nonzero());
+            // A guard that is gone is as none.
+            let _ = stdin.write_all(told.as_bytes()).await;
+        }
+    }
+}
 
 /// The processes of a command: none outlives it, also when it is given up on, nor the daemon.
 struct Group {
     leader: Option<Pid>,
-    /// Killed before it can do its work when this is dropped.
-    _guard: Option<Child>,
+    _guard: Option<Guard>,
 }
 
 impl Group {
-    fn of(child: &Child) -> Group {
+    async fn of(child: &Child, mut guard: Option<Guard>) -> Group {
         let leader = child.id().and_then(|id| i32::try_from(id).ok()).and_then(Pid::from_raw);
-        let guard = leader.and_then(|leader| {
-            let mut guard = Command::new("sh");
-            guard.args(["-c", GUARD, "ctx-guard", &leader.as_raw_nonzero().to_string()]);
-            guard.env_clear().envs(kept_environment());
-            guard.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
-            // Without one a delegate may outlive a daemon that was killed; it is no reason to do without a summary.
-            guard.current_dir("/").process_group(0).kill_on_drop(true).spawn().ok()
-        });
+        if let (Some(leader), Some(guard)) = (leader, &mut guard) {
+            guard.watch(leader).await;
+        }
         Group { leader, _guard: guard }
     }
 }

@@ -56,8 +56,8 @@ fn refusals_name_the_field_to_blame() {
     let root = Root::new();
     for (agent, model, cwd, code, field) in [
         ("nobody", None, None, "ENOENT", "agent"),
-        ("coder", Some("openai:gpt-4o"), None, "ENOENT", "model"),
-        ("coder", Some("a b"), None, "EINVAL", "model"),
+        ("coder", Some("openai:gpt-4o"), None, "ENOENT", "model_override"),
+        ("coder", Some("a b"), None, "EINVAL", "model_override"),
         ("coder", None, Some("/nowhere"), "ENOENT", "cwd"),
         ("coder", None, Some("/etc"), "EACCES", "cwd"),
         ("coder", None, Some("src"), "EINVAL", "cwd"),

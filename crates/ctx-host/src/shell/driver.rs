@@ -4,14 +4,12 @@
 //! transport's connection.
 
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
-use ctx_session::Ulid;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::sync::{Notify, Semaphore, mpsc, oneshot, watch};
+use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::Instant;
-use tokio_util::sync::CancellationToken;
 
 use super::answer::{Notes, Shown, hint, preview};
 use super::dialect::{Dialect, Framed, Habits, Report};
@@ -27,63 +25,14 @@ use super::run::{Ended, Run, RunError, Stops};
 use super::scan::{Nonce, Stream};
 use super::scratch::{Scratch, ScratchDir};
 use super::settle::{SETTLE_AFTER, Unsettled};
-use super::spool::Spool;
+use super::shared::Shared;
 use super::text::budget::Plan;
 use super::text::output::OutputStream;
-use super::text::redact::{Secrets, redact_text};
+use super::text::redact::Secrets;
 use super::transport::{Connection, Place, Streams};
 
 /// What a new interpreter gets to answer its first frame.
 const HANDSHAKE_MAX: Duration = Duration::from_secs(20);
-
-/// What callers and the driver see of a shell together.
-pub(super) struct Shared {
-    pub id: String,
-    pub log: Ulid,
-    pub transport: &'static str,
-    pub spool: Mutex<Spool>,
-    pub status: Mutex<Status>,
-    pub interrupt: Notify,
-    pub closing: CancellationToken,
-    /// The server's threads for much output.
-    pub threads: Arc<Semaphore>,
-}
-
-#[derive(Clone)]
-pub(super) struct Status {
-    /// Where the shell is; it may hold a secret, so it is shown by [`Shared::shown_cwd`].
-    pub cwd: String,
-    /// What must not be shown of this shell.
-    pub secrets: Arc<Secrets>,
-    pub used: Instant,
-    pub commands: u64,
-    pub running: Option<u64>,
-    pub waiting: usize,
-}
-
-impl Shared {
-    pub fn status(&self) -> MutexGuard<'_, Status> {
-        self.status.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    pub fn secrets(&self) -> Arc<Secrets> {
-        Arc::clone(&self.status().secrets)
-    }
-
-    /// Text of this shell as it may leave us or be stored.
-    pub fn shown(&self, text: &str) -> String {
-        redact_text(&self.secrets(), text)
-    }
-
-    pub fn shown_cwd(&self) -> String {
-        let cwd = self.status().cwd.clone();
-        self.shown(&cwd)
-    }
-
-    pub fn spool(&self) -> MutexGuard<'_, Spool> {
-        self.spool.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
 
 /// What a shell was made with.
 #[derive(Debug, Clone)]

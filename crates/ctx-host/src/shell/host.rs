@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::os::unix::ffi::OsStringExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -15,7 +15,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::answer::preview;
 use super::away::THREADS_MAX;
-use super::driver::{Driver, Order, Settings, Shared, Status, secrets_of};
+use super::driver::{Driver, Order, Settings, secrets_of};
 use super::entropy::random_bits;
 use super::error::ShellError;
 use super::exec::{ExecRequest, ExecResult, Progress};
@@ -27,6 +27,7 @@ use super::local::{LocalTransport, RunAs};
 use super::log::{ShellLog, ShellRecord};
 use super::pages::{self, PAGE_BYTES_DEFAULT, PAGE_BYTES_MAX, Page, PageRequest};
 use super::scratch::{ScratchDir, private_dir};
+use super::shared::{Shared, Status};
 use super::spool::{Gone, Output, Spool};
 use super::text::budget::{Budget, Plan};
 use super::text::fence::{Fence, Policy};
@@ -408,8 +409,9 @@ impl Inner {
     }
 
     fn place(&self, request: &CreateRequest) -> Result<Place, ShellError> {
-        let cwd = request.cwd.as_deref().map_or(Path::new(""), Path::new);
-        let cwd = self.config.cwd.join(cwd);
+        // Joined with nothing, a path would end in a slash.
+        let cwd = request.cwd.as_ref().filter(|cwd| !cwd.is_empty());
+        let cwd = cwd.map_or_else(|| self.config.cwd.clone(), |cwd| self.config.cwd.join(cwd));
         // Whether another user's directory is there is theirs to find out, when their shell starts in it.
         if self.config.run_as.is_none() && !cwd.is_dir() {
             return Err(ShellError::invalid("cwd", format!("cwd `{}` is not a directory", cwd.display())));

@@ -9,8 +9,8 @@ use std::sync::Arc;
 
 use tokio::sync::OwnedSemaphorePermit;
 
-use super::driver::Shared;
 use super::scan::Stream;
+use super::shared::Shared;
 
 /// Much output is written in multiples of this, from multiples of this.
 const BLOCK_BYTES: u64 = 64 << 10;

@@ -9,10 +9,10 @@ use std::sync::Arc;
 use tokio::io::{AsyncRead, AsyncReadExt};
 
 use super::away::{Away, gone};
-use super::driver::Shared;
 use super::keep::Keeper;
 use super::late::Late;
 use super::scan::{Nonce, Part, Scanner, Stream};
+use super::shared::Shared;
 use super::text::output::{Finished, OutputStream};
 
 /// The first read of a command; most print less.

@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use super::driver::Shared;
+use super::shared::Shared;
 use super::text::budget::{Kept, Plan};
 use super::text::output::OutputStream;
 

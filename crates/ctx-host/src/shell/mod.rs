@@ -40,6 +40,7 @@ mod run;
 mod scan;
 mod scratch;
 mod settle;
+mod shared;
 mod spool;
 pub mod text;
 mod transport;

@@ -238,6 +238,7 @@ fn who_comes_in_the_middle_of_a_message_sees_it_from_its_beginning() {
     watcher.wait_for("the beginning, ");
     // In the middle of a line someone takes over: what is said of it has a line of its own.
     let mut second = Pty::ctx(&daemon, &["attach", "--takeover"]);
+    second.wait_for("Ctrl-D detaches");
     second.wait_for("the beginning, ");
     let shown = first.wait_for("error:");
     assert!(shown.trim_end_matches("\x1b[31m").ends_with('\n'), "{shown:?}");
