@@ -6,7 +6,7 @@ use super::support::{Bench, Kind, Records, config};
 
 const SHELLS: usize = 64;
 /// About 4 MB on stdout and 1.3 MB on stderr of every shell.
-const LINES: usize = 150_000;
+const LINES: usize = 80_000;
 
 /// Every line names the shell and the stream it belongs to.
 fn script(n: usize) -> String {
