@@ -5,7 +5,7 @@ use ctx_host::shell::{CreateRequest, ExecRequest, Output, OutputRequest, ShellHo
 use super::support::{Bench, Kind, Records, config};
 
 const SHELLS: usize = 64;
-/// About 4 MB on stdout and 1.3 MB on stderr of every shell.
+/// About 2.2 MB on stdout and 0.7 MB on stderr of every shell.
 const LINES: usize = 80_000;
 
 /// Every line names the shell and the stream it belongs to.
