@@ -33,7 +33,9 @@ pub(super) async fn command(
     // The guard first: a daemon that is killed right after the command has started leaves none of it behind.
     let guard = Guard::start();
     let mut child = started.spawn().map_err(|error| failed("does not start", error))?;
-    let _group = Group::of(&child, guard).await;
+    // Whoever gives up from here on ends its processes.
+    let mut group = Group { leader: leader_of(&child), guard };
+    group.tell_guard().await;
     let (stdin, stdout) = (child.stdin.take(), child.stdout.take());
     let write = async {
         if let Some(mut stdin) = stdin {
@@ -85,17 +87,19 @@ impl Guard {
 /// The processes of a command: none outlives it, also when it is given up on, nor the daemon.
 struct Group {
     leader: Option<Pid>,
-    _guard: Option<Guard>,
+    guard: Option<Guard>,
 }
 
 impl Group {
-    async fn of(child: &Child, mut guard: Option<Guard>) -> Group {
-        let leader = child.id().and_then(|id| i32::try_from(id).ok()).and_then(Pid::from_raw);
-        if let (Some(leader), Some(guard)) = (leader, &mut guard) {
+    async fn tell_guard(&mut self) {
+        if let (Some(leader), Some(guard)) = (self.leader, &mut self.guard) {
             guard.watch(leader).await;
         }
-        Group { leader, _guard: guard }
     }
+}
+
+fn leader_of(child: &Child) -> Option<Pid> {
+    child.id().and_then(|id| i32::try_from(id).ok()).and_then(Pid::from_raw)
 }
 
 impl Drop for Group {
