@@ -90,7 +90,8 @@ impl Behind {
         if let Some(index) = &self.index
             && !index.wait_lists(LISTS_PATIENCE)
         {
-            tracing::warn!("the lists are not complete yet; other views are made meanwhile");
+            // The time was over, or the daemon stops.
+            tracing::debug!("the lists are not complete yet; other views are made meanwhile");
         }
         if let Some(audit) = self.audit.get() {
             audit.catch_up();

@@ -421,8 +421,6 @@ impl Engine {
         let inner = self.inner.clone();
         let flushed = tokio::task::spawn_blocking(move || {
             inner.shelves.flush(&inner);
-            let unread = std::mem::take(&mut *lock(&inner.unread_forks));
-            unread.values().for_each(|log| inner.behind.read_whole(log));
             inner.behind.close();
         })
         .await;

@@ -16,7 +16,7 @@ use ctx_session::{Body, Code, Name, Record, Refusal, Session, SessionId, Timesta
 use crate::core::journal_refusal;
 use crate::driver::Ask;
 use crate::engine::{Caller, Engine};
-use crate::inner::{Inner, lock};
+use crate::inner::Inner;
 use crate::place::Shelf;
 use crate::registry::Summary;
 
@@ -91,21 +91,16 @@ async fn make(
     Ok(meta.session_id)
 }
 
-/// Has a fork's files written and the index read it, behind everyone's back.
+/// Has a fork's files written and the index read it, behind everyone's back. A daemon that stops before that leaves
+/// it to the next start, which finds what the index misses.
 fn show(inner: &Arc<Inner>, id: SessionId, log: LogPath) {
     let inner = inner.clone();
-    // Whoever stops the daemon meanwhile has it read then.
-    lock(&inner.unread_forks).insert(id, log);
     tokio::spawn(async move {
         tokio::time::sleep(FOLLOW_AFTER).await;
         if let Err(refusal) = inner.ask(id, || Ask::Look).await {
             tracing::warn!(session = %id, %refusal, "a fork cannot be loaded yet");
         }
-        let read = tokio::task::spawn_blocking(move || {
-            let log = lock(&inner.unread_forks).remove(&id);
-            log.inspect(|log| inner.behind.read_whole(log));
-        })
-        .await;
+        let read = tokio::task::spawn_blocking(move || inner.behind.read_whole(&log)).await;
         if let Err(error) = read {
             tracing::error!(session = %id, %error, "reading a fork into the index panicked");
         }

@@ -58,8 +58,6 @@ pub(crate) struct Inner {
     pub holds: Mutex<HashMap<SessionId, usize>>,
     /// Sessions whose log failed, until they are taken up again.
     pub lost: Mutex<HashSet<SessionId>>,
-    /// Forks that the index has not been told to read yet.
-    pub unread_forks: Mutex<HashMap<SessionId, LogPath>>,
     pub closing: AtomicBool,
 }
 
@@ -97,7 +95,6 @@ impl Inner {
             groups: Mutex::default(),
             holds: Mutex::default(),
             lost: Mutex::default(),
-            unread_forks: Mutex::default(),
             closing: AtomicBool::new(false),
         }
     }

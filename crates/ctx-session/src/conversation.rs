@@ -25,6 +25,19 @@ pub enum Role {
     Tool,
 }
 
+impl Role {
+    /// As records and answers have it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Role::User => "user",
+            Role::Assistant => "assistant",
+            Role::Subagent => "subagent",
+            Role::System => "system",
+            Role::Tool => "tool",
+        }
+    }
+}
+
 /// One piece of a message.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]

@@ -4,6 +4,7 @@
 use std::path::{Path, PathBuf};
 
 use ctx_api::http::{self, List, SearchHit};
+use ctx_session::conversation::Role;
 use ctx_session::record::Usage;
 use ctx_session::{Code, Timestamp};
 use ctx_views::db::{
@@ -17,7 +18,6 @@ use crate::failure::Failure;
 use crate::output;
 use crate::root::Root;
 use crate::sessions::own_uid;
-use crate::words;
 
 /// Where it is beneath the root.
 pub const INDEX: &str = ".state/index.db";
@@ -117,7 +117,7 @@ fn search_by(api: &Api<'_>, query: &SearchQuery) -> Result<Page<Hit>, Failure> {
             .with_some("session", query.session)
             .with_some("agent", query.agent.as_ref())
             .with_some("project", query.project.as_ref())
-            .with_some("role", query.role.map(words::role))
+            .with_some("role", query.role.map(Role::as_str))
             .with_some("since", query.since.map(Timestamp::as_millis))
             .with_some("until", query.until.map(Timestamp::as_millis))
             .with("superseded", query.superseded)

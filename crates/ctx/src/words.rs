@@ -1,7 +1,6 @@
 //! Small things said the same way everywhere: times, ages, and text that has to fit.
 
 use ctx_session::Timestamp;
-use ctx_session::conversation::Role;
 
 /// The time now. Only for ages and ids made here; nothing that is kept depends on it.
 pub fn now() -> Timestamp {
@@ -46,17 +45,6 @@ pub fn shorten(text: &str, max: usize) -> String {
         line.push('…');
     }
     line
-}
-
-/// Who said something.
-pub fn role(role: Role) -> &'static str {
-    match role {
-        Role::User => "user",
-        Role::Assistant => "assistant",
-        Role::Subagent => "subagent",
-        Role::System => "system",
-        Role::Tool => "tool",
-    }
 }
 
 #[cfg(test)]

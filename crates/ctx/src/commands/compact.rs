@@ -336,7 +336,7 @@ fn in_short(message: &Message) -> String {
         MessagePart::Text { .. } | MessagePart::ToolResult { .. } => None,
     });
     let text = call.as_deref().unwrap_or(&message.content);
-    format!("{}: {}", words::role(message.role), words::shorten(&output::one_line(text), 60))
+    format!("{}: {}", message.role.as_str(), words::shorten(&output::one_line(text), 60))
 }
 
 /// All that is known of one, for a person.

@@ -151,7 +151,7 @@ fn as_json(hit: &Hit) -> serde_json::Value {
     json!({
         "session_id": hit.session, "session": session_name(hit), "title": hit.session_title, "agent": hit.agent,
         "project": hit.project, "seq": hit.seq, "message_id": hit.message, "run_id": hit.run,
-        "role": words::role(hit.role), "time": hit.time, "standing": standing_word(hit.standing), "score": hit.score,
+        "role": hit.role.as_str(), "time": hit.time, "standing": standing_word(hit.standing), "score": hit.score,
         "snippet": pieces,
     })
 }
@@ -166,7 +166,7 @@ fn standing_word(standing: Standing) -> &'static str {
 
 /// A line on where, and the words around the hit below it.
 fn readable(hit: &Hit, now: Timestamp, paint: Paint) -> String {
-    let role = words::role(hit.role);
+    let role = hit.role.as_str();
     let role = match hit.role {
         Role::User => paint.cyan(role),
         Role::Assistant => paint.green(role),

@@ -225,17 +225,7 @@ where
     })
 }
 
-pub(super) fn role_word(role: Role) -> &'static str {
-    match role {
-        Role::User => "user",
-        Role::Assistant => "assistant",
-        Role::Subagent => "subagent",
-        Role::System => "system",
-        Role::Tool => "tool",
-    }
-}
-
 pub(super) fn role_of(word: &str) -> Role {
     let roles = [Role::User, Role::Assistant, Role::Subagent, Role::System, Role::Tool];
-    roles.into_iter().find(|role| role_word(*role) == word).unwrap_or(Role::System)
+    roles.into_iter().find(|role| role.as_str() == word).unwrap_or(Role::System)
 }

@@ -189,7 +189,7 @@ fn wanted(query: &SearchQuery, expression: &str) -> Wanted {
     wanted.and_is("s.agent", query.agent.as_ref().map(Name::as_str));
     wanted.and_is("s.project", query.project.as_ref().map(Name::as_str));
     wanted.and_is("s.id", query.session.map(|id| id.to_string()));
-    wanted.and_is("m.role", query.role.map(super::pages::role_word));
+    wanted.and_is("m.role", query.role.map(Role::as_str));
     if let Some(since) = query.since {
         wanted.and("m.created_at >= ?", [millis(since).into()]);
     }

@@ -53,6 +53,8 @@ fn own(table: &str, alias: &str) -> String {
 
 impl Queries<'_> {
     pub fn stats(&self, query: &StatsQuery) -> Result<Stats, DbError> {
+        // All counts are of one moment; nothing is written, so its end may be a roll-back.
+        let _moment = self.db.unchecked_transaction().map_err(|error| self.wrong(error))?;
         let mut wanted = Wanted::of(&query.viewer);
         wanted.and_is("s.agent", query.agent.as_ref().map(Name::as_str));
         wanted.and_is("s.project", query.project.as_ref().map(Name::as_str));
