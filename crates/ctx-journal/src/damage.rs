@@ -28,7 +28,7 @@ pub enum DamageKind {
     BadLine { reason: String },
     /// A line that is longer than a record may be; skipped.
     LongLine { bytes: u64 },
-    /// A record of a newer format than this ctx knows; skipped.
+    /// A record of a newer format than this ctx knows, among records that it knows; passed over.
     NewerVersion { version: u64 },
     /// Records `from..to` are not there.
     Gap { from: u64, to: u64 },
@@ -65,7 +65,10 @@ impl fmt::Display for DamageKind {
             DamageKind::BadLine { reason } => write!(f, "skipped, not a record: {reason}"),
             DamageKind::LongLine { bytes } => write!(f, "skipped, {bytes} bytes are too long for a record"),
             DamageKind::NewerVersion { version } => {
-                write!(f, "skipped, format version {version} is newer than this ctx")
+                write!(
+                    f,
+                    "passed over, format version {version} is newer than this ctx; upgrade ctx to use it"
+                )
             }
             DamageKind::Gap { from, to } if *to == from + 1 => write!(f, "record {from} is missing"),
             DamageKind::Gap { from, to } => {

@@ -16,7 +16,7 @@ pub enum JournalError {
     #[error("{log}: another writer has it open; stop the other daemon, or wait until it lets go")]
     Locked { log: LogPath },
     #[error(
-        "{log}: line {line} has format version {version}, and this ctx writes {}; use a newer ctx",
+        "{log}: line {line} is of format version {version}, and this ctx knows {}: a newer ctx wrote it; upgrade ctx to go on",
         crate::FORMAT_VERSION
     )]
     TooNew { log: LogPath, line: u64, version: u64 },

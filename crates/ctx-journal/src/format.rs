@@ -72,8 +72,10 @@ pub(crate) fn parse(line: &[u8]) -> Result<(Envelope<'_>, Timestamp, &str), NotA
         return Err(bad("not an object"));
     }
     let text = std::str::from_utf8(line).map_err(|_| bad("not UTF-8"))?;
-    let envelope: Envelope<'_> =
-        serde_json::from_str(text).map_err(|error| NotARecord::Bad(plain_reason(&error, line)))?;
+    let envelope: Envelope<'_> = serde_json::from_str(text).map_err(|error| match newer_version(text) {
+        Some(version) => NotARecord::NewerVersion(version),
+        None => NotARecord::Bad(plain_reason(&error, line)),
+    })?;
     if envelope.schema_version > FORMAT_VERSION {
         return Err(NotARecord::NewerVersion(envelope.schema_version));
     }
@@ -85,6 +87,16 @@ pub(crate) fn parse(line: &[u8]) -> Result<(Envelope<'_>, Timestamp, &str), NotA
     }
     let time = envelope.time.parse().map_err(|_| bad("`time` is not a time"))?;
     Ok((envelope, time, text))
+}
+
+/// The version of a line that is whole and says that it is of a newer one, whatever else that has changed.
+fn newer_version(text: &str) -> Option<u64> {
+    #[derive(Deserialize)]
+    struct Version {
+        schema_version: u64,
+    }
+    let found = serde_json::from_str::<Version>(text).ok()?;
+    (found.schema_version > FORMAT_VERSION).then_some(found.schema_version)
 }
 
 /// The seq that is due after a record: the next one, unless the record stands for several that are lost.
@@ -243,6 +255,8 @@ mod tests {
         assert_eq!(reason(&good.as_bytes()[..30]), "cut off");
         assert_eq!(reason(format!("{good}{good}").as_bytes()), "two records run together");
         assert_eq!(reason(good.replace(":1,", ":2,").as_bytes()), "version 2");
+        assert_eq!(reason(br#"{"schema_version":3,"at":1,"kind":["x"]}"#), "version 3");
+        assert_eq!(reason(br#"{"schema_version":3,"at":1,"kin"#), "cut off");
         assert_eq!(reason(good.replace("2026-", "x026-").as_bytes()), "`time` is not a time");
         assert_eq!(reason(br#"[1,7,"2026-11-15T06:00:00.000Z","x"]"#), "not an object");
     }

@@ -17,7 +17,7 @@ use crate::error::JournalError;
 use crate::format::{self, COMMAND_BYTES_MAX};
 use crate::lines::{LineReader, count_lines};
 use crate::path::LogPath;
-use crate::scan::{Scanned, Scanner};
+use crate::scan::{Newer, Scanned, Scanner};
 use crate::seek;
 use crate::writer::Start;
 
@@ -69,9 +69,11 @@ pub(crate) fn recover(
         }
     }
     let len = file.len().map_err(io("read its length"))?;
-    let Scanned { settled, mut damage, tail_damage } =
+    let Scanned { settled, mut damage, newer_tail, .. } =
         scan(file, log, len, from, on_entry).map_err(io("read"))?;
-    refuse_newer(log, &tail_damage, settled.next)?;
+    if let Some(newer) = newer_tail {
+        return Err(refuse_newer(file, log, newer));
+    }
     let mut uncut = None;
     if settled.end < len {
         let tail = Tail { start: settled.end, end: len, found: now };
@@ -96,18 +98,18 @@ pub(crate) fn recover(
     Ok(Recovered { start: Start { next: settled.next, len: settled.end, uncut }, damage })
 }
 
-/// A log that a newer ctx has written to is left alone: its end must not pass for a torn tail. A single such
-/// record after good ones is more likely a damaged digit, and a damaged session opens.
-pub(crate) fn refuse_newer(log: &LogPath, tail: &[Damage], next: u64) -> Result<(), JournalError> {
-    let mut newer = tail.iter().filter_map(|damage| match damage.kind {
-        DamageKind::NewerVersion { version } => Some((damage.line, version)),
-        _ => None,
-    });
-    match (newer.next(), newer.next()) {
-        (Some((line, version)), second) if second.is_some() || next == 0 => {
-            Err(JournalError::TooNew { log: log.clone(), line, version })
-        }
-        _ => Ok(()),
+/// A log that a newer ctx has written to last is left alone: its end must neither pass for a torn tail nor be
+/// written behind. Also when it is one record, which could as well have a damaged digit: who is refused can read
+/// the log and fork it, and a record that was cut off is gone from the conversation.
+fn refuse_newer(file: &dyn DiskFile, log: &LogPath, newer: Newer) -> JournalError {
+    let Newer { offset, version, .. } = newer;
+    let line = match newer.line {
+        0 => count_lines(file, offset).map(|before| before + 1),
+        line => Ok(line),
+    };
+    match line {
+        Ok(line) => JournalError::TooNew { log: log.clone(), line, version },
+        Err(error) => io_error(log, "read", error),
     }
 }
 

@@ -11,6 +11,8 @@
 //! - A seq that was there is skipped: the first occurrence wins. A seq that jumps ahead waits for the record
 //!   after it: if that goes on from there, records are missing between; if not, the jump was the mistake,
 //!   and one flipped digit does not make every later record look old.
+//! - A record of a newer format is not damage, and nothing is written behind it: that would take the place of what
+//!   this ctx cannot read. Among records that were written later it is passed over.
 //! - A record of type `lost`, left by a repair, stands for several seqs. How many is only its word: a record
 //!   after it that it claims is lost is used.
 
@@ -48,7 +50,19 @@ pub(crate) struct Scanner {
     claims_lost: Option<u64>,
     damage: Vec<Damage>,
     tail_damage: Vec<Damage>,
+    /// The first record of a newer format, and the first one behind the last command that is ours.
+    newer: Option<Newer>,
+    newer_tail: Option<Newer>,
     settled: Settled,
+}
+
+/// Where a record of a newer format stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Newer {
+    /// From 1; 0 where lines are not counted.
+    pub line: u64,
+    pub offset: u64,
+    pub version: u64,
 }
 
 /// How far the log is good.
@@ -68,6 +82,10 @@ pub(crate) struct Scanned {
     pub damage: Vec<Damage>,
     /// What was wrong in the tail; one thing, a torn tail, to the person who hears of it.
     pub tail_damage: Vec<Damage>,
+    /// The first record of a newer format, wherever it stands.
+    pub newer: Option<Newer>,
+    /// The first one behind the last command that is ours.
+    pub newer_tail: Option<Newer>,
 }
 
 /// Who gets the records.
@@ -95,6 +113,8 @@ impl Scanner {
             claims_lost: None,
             damage: Vec::new(),
             tail_damage: Vec::new(),
+            newer: None,
+            newer_tail: None,
             settled,
         }
     }
@@ -118,7 +138,12 @@ impl Scanner {
                     return self.record(Held { batch: envelope.batch(), entry, end: line.end, next }, sink);
                 }
                 Err(NotARecord::Bad(reason)) => DamageKind::BadLine { reason },
-                Err(NotARecord::NewerVersion(version)) => DamageKind::NewerVersion { version },
+                Err(NotARecord::NewerVersion(version)) => {
+                    let newer = Newer { line: line.number, offset: line.offset, version };
+                    self.newer.get_or_insert(newer);
+                    self.newer_tail.get_or_insert(newer);
+                    DamageKind::NewerVersion { version }
+                }
             },
         };
         self.report(line.number, line.offset, wrong, format::excerpt(line.bytes));
@@ -180,6 +205,7 @@ impl Scanner {
         if let Some(Held { entry, end, next, .. }) = self.held.last() {
             self.settled = Settled { end: *end, lines: entry.line, next: *next };
             self.damage.append(&mut self.tail_damage);
+            self.newer_tail = None;
         }
         self.held.drain(..).try_for_each(|held| sink(held.entry))
     }
@@ -198,7 +224,8 @@ impl Scanner {
         if self.settled.next == 0 && self.due.is_some() {
             self.damage.push(self.damage_at(1, 0, DamageKind::MissingMeta, String::new()));
         }
-        Scanned { settled: self.settled, damage: self.damage, tail_damage: self.tail_damage }
+        let Scanner { settled, damage, tail_damage, newer, newer_tail, .. } = self;
+        Scanned { settled, damage, tail_damage, newer, newer_tail }
     }
 
     /// What was found so far, when reading stops early.

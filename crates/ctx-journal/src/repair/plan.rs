@@ -8,11 +8,11 @@ use ctx_session::Timestamp;
 use super::{Anew, Change, First, Piece, Plan, RepairError, Where, salvage};
 use crate::Entry;
 use crate::damage::DamageKind;
+use crate::error::JournalError;
 use crate::format::{self, LOST, NotARecord, RECORD_BYTES_MAX};
 use crate::lines::{Line, LineForm};
 use crate::path::LogPath;
-use crate::recover::refuse_newer;
-use crate::scan::{Scanned, Scanner};
+use crate::scan::{Newer, Scanned, Scanner};
 
 /// A line of the damaged log.
 #[derive(Debug, Clone, Copy)]
@@ -134,8 +134,11 @@ fn read(log: &LogPath, bytes: &[u8], raws: &[Raw]) -> Result<Reading, RepairErro
                 scanner.line(Line { number, offset, end, bytes: piece, form: LineForm::Whole }, &mut sink);
         }
     }
-    let Scanned { settled, damage, tail_damage } = scanner.finish(&mut sink);
-    refuse_newer(log, &tail_damage, settled.next)?;
+    let Scanned { damage, tail_damage, newer, .. } = scanner.finish(&mut sink);
+    // What this ctx cannot read is not its to mend, wherever it stands.
+    if let Some(Newer { line, version, .. }) = newer {
+        return Err(JournalError::TooNew { log: log.clone(), line, version }.into());
+    }
     for found in damage.into_iter().chain(tail_damage) {
         match found.kind {
             // Told by what is put in their place.

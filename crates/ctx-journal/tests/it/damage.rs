@@ -1,7 +1,7 @@
 //! The damage table, one test a row, and damage at random: a session with damage opens.
 
 use ctx_journal::sim::SimDisk;
-use ctx_journal::{DamageKind, Entry, FileJournal, JournalError, LogWriter, RECORD_BYTES_MAX};
+use ctx_journal::{DamageKind, Entry, FileJournal, Journal as _, JournalError, LogWriter, RECORD_BYTES_MAX};
 use proptest::prelude::*;
 
 use crate::support::*;
@@ -210,19 +210,64 @@ fn unknown_types_and_fields_are_kept_as_they_stand() {
 }
 
 #[test]
-fn a_log_of_a_newer_ctx_is_read_around_but_never_written_to() {
+fn a_log_that_a_newer_ctx_wrote_to_last_is_read_but_never_written_to() {
     let newer = |seq| line(seq, "").replace(":1,", ":2,");
-    let bytes = lines(&[&line(0, ""), &line(1, ""), &newer(2), &newer(3)]);
-    let (disk, journal) = disk_with(&bytes);
-    let refused = open(&journal).map(|_| ()).unwrap_err();
-    assert!(matches!(refused, JournalError::TooNew { line: 3, version: 2, .. }), "{refused}");
-    assert_eq!(disk.contents(PATH).unwrap(), bytes);
-    assert_eq!(seqs(&read(&journal, 0).0), [0, 1]);
+    let more = line(2, r#","more":true"#);
+    let ours = [line(0, ""), line(1, "")];
+    let ends: [&[&str]; 8] = [
+        &[&newer(2), &newer(3)],
+        // One record, as a rename by a newer ctx leaves it.
+        &[&newer(2)],
+        &["garbage", &newer(2)],
+        &[&newer(2), "garbage"],
+        &[&more, &newer(3)],
+        // A repeat of ours behind it is no reason to write in its place.
+        &[&newer(2), &line(1, "")],
+        // Whatever a newer envelope looks like.
+        &[r#"{"schema_version":2,"n":2,"at":1794722400}"#],
+        &[&"\0\n".repeat(1100), &newer(2)],
+    ];
+    for end in ends {
+        let bytes = lines(&[&[ours[0].as_str(), &ours[1]], end].concat());
+        let (disk, journal) = disk_with(&bytes);
+        let refused = open(&journal).map(|_| ()).unwrap_err();
+        assert!(matches!(refused, JournalError::TooNew { version: 2, .. }), "{refused}");
+        assert!(refused.to_string().contains("upgrade ctx"), "{refused}");
+        assert_eq!((disk.files(), disk.contents(PATH).unwrap()), (vec![PATH.to_owned()], bytes), "{end:?}");
+        assert_eq!(seqs(&read(&journal, 0).0), [0, 1]);
+        assert_eq!(seqs(&read_back(&journal)), [1, 0]);
+    }
     let (_, journal) = disk_with(&lines(&[&newer(0)]));
     assert!(open(&journal).is_err());
-    // One among records of our own is damage like any other.
-    assert_eq!(recover(&lines(&[&line(0, ""), &newer(1), &line(2, ""), &line(3, "")])).0, [0, 2, 3]);
-    assert_eq!(recover(&lines(&[&line(0, ""), &line(1, ""), &newer(2)])).0, [0, 1]);
+    // What a crash of the newer ctx cut off was never acknowledged.
+    assert_eq!(recover(&[&lines(&[&ours[0], &ours[1]])[..], &newer(2).as_bytes()[..60]].concat()).0, [0, 1]);
+}
+
+#[test]
+fn a_newer_record_at_the_end_is_seen_and_named_also_when_reading_begins_in_the_middle() {
+    let filling = format!(r#","text":"{}""#, "y".repeat(1000));
+    let mut all: Vec<String> = (0..1000).map(|seq| line(seq, &filling)).collect();
+    all[999] = all[999].replace(":1,", ":2,");
+    let bytes = lines(&all.iter().map(String::as_str).collect::<Vec<_>>());
+    let (disk, journal) = disk_with(&bytes);
+    let refused = journal.open_from(&log(), at(100), 990, &mut |_| ()).map(|_| ()).unwrap_err();
+    assert!(matches!(refused, JournalError::TooNew { line: 1000, version: 2, .. }), "{refused}");
+    assert_eq!(disk.contents(PATH).unwrap(), bytes);
+}
+
+#[test]
+fn a_newer_record_among_later_ones_of_ours_is_passed_over_and_stays() {
+    let newer = |seq| line(seq, "").replace(":1,", ":2,");
+    let bytes = lines(&[&line(0, ""), &newer(1), &line(2, ""), &line(3, "")]);
+    let (seqs, told, disk, writer) = recover(&bytes);
+    assert_eq!(seqs, [0, 2, 3]);
+    assert!(
+        told[0].starts_with("log:2: passed over, format version 2")
+            && told[0].ends_with("upgrade ctx to use it"),
+        "{told:?}"
+    );
+    writer.append_next(at(0), &command(&["x"])).unwrap();
+    assert!(disk.contents(PATH).unwrap().starts_with(&bytes));
 }
 
 #[test]
@@ -294,8 +339,15 @@ proptest! {
         for (place, byte) in &places {
             damaged[place.index(bytes.len())] = *byte;
         }
-        let (_, journal) = disk_with(&damaged);
-        let (opened, entries) = open(&journal).unwrap();
+        let (disk, journal) = disk_with(&damaged);
+        let (opened, entries) = match open(&journal) {
+            // The last command has a digit now as if a newer ctx had written it.
+            Err(JournalError::TooNew { .. }) => {
+                prop_assert_eq!(disk.contents(PATH).unwrap(), damaged);
+                return Ok(());
+            }
+            opened => opened.unwrap(),
+        };
         let got = seqs(&entries);
         // A digit that changed can give a record the seq of another, or make it the end of the log's seqs.
         let digits_changed = entries.iter().any(|entry| !bytes.windows(entry.text.len()).any(|w| w == entry.text.as_bytes()))

@@ -15,4 +15,5 @@ mod fork;
 mod golden;
 mod real_disk;
 mod repair;
+mod short;
 mod support;

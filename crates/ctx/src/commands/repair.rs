@@ -258,6 +258,9 @@ fn explain(error: &RepairError) -> (String, Option<&'static str>) {
         RepairError::Journal(JournalError::NoSpace { .. }) => {
             Some("a repair keeps the log as it was and needs room for a second copy")
         }
+        RepairError::Journal(JournalError::TooNew { .. }) => {
+            Some("it is left as it is; until then `ctx fork` goes on from what this ctx knows")
+        }
         RepairError::Journal(_) | RepairError::Unsound { .. } | RepairError::Views { .. } => None,
         RepairError::NothingUsable { .. } => {
             Some("if it holds nothing of worth, `ctx purge` removes the session")

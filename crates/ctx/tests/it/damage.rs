@@ -262,6 +262,78 @@ fn a_log_that_lost_everything_is_the_same_session_and_a_repair_keeps_what_was_sa
     }
 }
 
+/// A line of the log as a newer ctx would have written it.
+fn newer(bytes: &[u8], number: usize) -> Vec<u8> {
+    with_line(bytes, number, |line| {
+        String::from_utf8(line.to_vec())
+            .unwrap()
+            .replacen("\"schema_version\":1", "\"schema_version\":2", 1)
+            .into()
+    })
+}
+
+#[test]
+fn a_log_that_a_newer_ctx_wrote_to_last_is_read_and_left_as_it_is() {
+    // The last record alone, and the last exchange: its run is open as far as this ctx can tell.
+    for first_newer in ["last", "\"type\":\"run_finished\""] {
+        let mut daemon = left_behind();
+        let whole = log(&daemon);
+        let lines = whole.iter().filter(|b| **b == b'\n').count();
+        let from = match first_newer {
+            "last" => lines,
+            text => {
+                String::from_utf8_lossy(&whole)
+                    .lines()
+                    .collect::<Vec<_>>()
+                    .iter()
+                    .rposition(|line| line.contains(text))
+                    .unwrap()
+                    + 1
+            }
+        };
+        let bytes = (from..=lines).fold(whole, |bytes, number| newer(&bytes, number));
+        std::fs::write(log_path(&daemon), &bytes).unwrap();
+        let beside = || std::fs::read_dir(session_dir(&daemon)).unwrap().count();
+        let files = beside();
+        named(&daemon, from);
+        let told = daemon.ctx(&["doctor"]);
+        assert!(told.stdout.contains("upgrade ctx") && told.stdout.contains("format version 2"), "{told:?}");
+        for args in [&["repair", "coder/default"][..], &["repair", "--all", "--apply"]] {
+            let refused = daemon.ctx(args).fails(1);
+            assert!(refused.contains("upgrade ctx") && refused.contains("ctx fork"), "{refused}");
+        }
+        daemon.ctx(&["reindex", "--quiet"]).ok();
+        assert_eq!(beside(), files, "nothing was cut off");
+        daemon.start_again();
+        assert_eq!(json_lines(&daemon.ctx(&["ls", "--json"]).ok()).len(), 1);
+        assert_eq!(said(&daemon), all_but(&[]));
+        let refused = daemon.ctx(&["send", "--session", "default", "too much"]);
+        assert!(refused.code != 0 && refused.stderr.contains("upgrade ctx"), "{refused:?}");
+        finds(&daemon, "second", &["second"]);
+        // What this ctx knows can be gone on from elsewhere, and others are as they were.
+        daemon.ctx(&["fork", "coder/default", "--name", "on"]).ok();
+        assert_eq!(daemon.ctx(&["send", "--session", "on", "goes on"]).ok(), "goes on\n");
+        assert_eq!(daemon.stop(), 0);
+        assert_eq!(log(&daemon), bytes);
+    }
+}
+
+#[test]
+fn a_newer_record_in_the_middle_is_named_and_stays() {
+    let mut daemon = left_behind();
+    let second = line_with(&log(&daemon), "\"text\":\"second\"");
+    let bytes = newer(&log(&daemon), second);
+    std::fs::write(log_path(&daemon), &bytes).unwrap();
+    std::fs::remove_file(session_dir(&daemon).join("messages.jsonl")).unwrap();
+    named(&daemon, second);
+    daemon.start_again();
+    assert_eq!(daemon.ctx(&["send", "--session", "default", "goes on"]).ok(), "goes on\n");
+    assert_eq!(daemon.stop(), 0);
+    assert_eq!(said(&daemon), and_on(all_but(&[SECOND]), &["goes on"]));
+    assert!(daemon.ctx(&["repair", "--all", "--apply"]).fails(1).contains("upgrade ctx"));
+    assert!(log(&daemon).starts_with(&bytes));
+}
+
 #[test]
 fn a_message_in_the_first_place_stays_there() {
     // As an older daemon left it: the first record is the user's.

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, SystemTime};
 
 use ctx_journal::repair::{Plan, RepairError};
-use ctx_journal::{Entry, FileJournal, Journal, JournalError, LogPath};
+use ctx_journal::{Entry, FORMAT_VERSION, FileJournal, Journal, JournalError, LogPath};
 use ctx_session::SessionId;
 
 use super::finding::{Finding, Report, size};
@@ -24,6 +24,9 @@ const WHOLE_BYTES: u64 = 256 * 1024 * 1024;
 const LEFTOVER_AGE: Duration = Duration::from_secs(60);
 /// How long a command in flight may make the end of a log look unfinished.
 const IN_FLIGHT: Duration = Duration::from_millis(150);
+/// What to do about records that a newer ctx wrote.
+const UPGRADE: &str =
+    "upgrade ctx; until then it can be read, and `ctx fork` goes on from what this ctx knows";
 /// Most findings that are told of one log.
 const TOLD_MAX: usize = 20;
 
@@ -171,6 +174,10 @@ impl Looker<'_> {
             Err(RepairError::Journal(JournalError::NotThere { .. })) => Vec::new(),
             Err(RepairError::NothingUsable { .. }) => {
                 vec![Finding::new("no record in it can be used").at(log.as_str()).line(1)]
+            }
+            Err(RepairError::Journal(JournalError::TooNew { line, version, .. })) => {
+                let what = format!("it is of format version {version}, and this ctx knows {FORMAT_VERSION}");
+                vec![Finding::new(what).at(log.as_str()).line(line).fix(UPGRADE)]
             }
             Err(error) => vec![Finding::new(error.to_string())],
         }
