@@ -30,13 +30,16 @@ struct Known {
     /// The last record that was seen, if one was.
     seen: Option<Seen>,
     missing: bool,
+    /// It was left in the middle.
+    is_reading: bool,
 }
 
 impl Known {
     /// Whether the file is as it was when its last record was seen, and nothing has come since.
     fn is_current(&self, file: &FileId) -> bool {
         self.seen.is_some_and(|seen| {
-            seen.bytes > 0
+            !self.is_reading
+                && seen.bytes > 0
                 && seen.inode == file.inode
                 && seen.bytes == file.len
                 && seen.seq + 1 == self.next_seq
@@ -160,7 +163,7 @@ fn all_known(shared: &Shared) -> Result<HashMap<LogPath, Known>, DbError> {
     })
 }
 
-const KNOWN: &str = "next_seq, text_seq, inode, end_bytes, end_seq, end_time, missing, end_print, key, id";
+const KNOWN: &str = "next_seq, text_seq, inode, end_bytes, end_seq, end_time, missing, end_print, key, id, reading IS NOT NULL";
 
 fn known_of(row: &rusqlite::Row<'_>, at: usize) -> rusqlite::Result<Known> {
     let end_seq: i64 = row.get(at + 4)?;
@@ -178,6 +181,7 @@ fn known_of(row: &rusqlite::Row<'_>, at: usize) -> rusqlite::Result<Known> {
         missing: row.get(at + 6)?,
         key: row.get(at + 8)?,
         id: row.get::<_, String>(at + 9)?.parse().ok(),
+        is_reading: row.get(at + 10)?,
     })
 }
 

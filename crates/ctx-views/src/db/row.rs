@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 const PREVIEW_CHARS: usize = 120;
 
 /// A session as lists and the start of a daemon need it.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct SessionRow {
     pub meta: SessionMeta,
     pub state: StateName,
@@ -58,7 +58,7 @@ pub struct LastCheckpoint {
     pub compaction: Option<CompactionId>,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LastRun {
     pub id: RunId,
     pub is_over: bool,

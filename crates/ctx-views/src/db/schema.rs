@@ -6,8 +6,8 @@
 //! run's kind and finish reason, and a run without a message; `sessions.bound_issue` is an id. 4: issues and todos. 5: an
 //! approval's clock, which stands still with a pause; a run's tokens with those of its compactions. 6: the print of the
 //! last record that was read, and keys that are never given twice. 7: `messages.pinned`. 8: `messages.superseded` tells
-//! compacted from taken back; full text of scripts without spaces. Every other table comes with its records and the next
-//! number.
+//! compacted from taken back; full text of scripts without spaces. 9: `sessions.reading` and `listed`: a row is shown as
+//! it was until its log has been read to the end. Every other table comes with its records and the next number.
 
 use std::path::{Path, PathBuf};
 
@@ -16,7 +16,7 @@ use rusqlite::{Connection, ErrorCode, OpenFlags, OptionalExtension};
 use super::{DbError, control, issues};
 
 /// Goes up with every change of the tables or of what is written into them.
-pub const SCHEMA_VERSION: i64 = 8;
+pub const SCHEMA_VERSION: i64 = 9;
 
 /// Times are epoch milliseconds, ids are ULIDs as text. `sessions.key` and `messages.key` are names within this
 /// file only, and other in every rebuild.
@@ -65,7 +65,11 @@ CREATE TABLE sessions (
   -- tells that record from another under the same seq
   end_print INTEGER NOT NULL DEFAULT 0,
   -- the log was not there at the last start
-  missing INTEGER NOT NULL DEFAULT 0
+  missing INTEGER NOT NULL DEFAULT 0,
+  -- JSON: the row so far, while the log is being read; the other columns show what was there before
+  reading TEXT,
+  -- the log has been read to its end once
+  listed INTEGER NOT NULL DEFAULT 0
 );
 CREATE INDEX sessions_updated ON sessions(updated_at, id);
 CREATE INDEX sessions_created ON sessions(created_at, id);

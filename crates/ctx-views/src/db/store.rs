@@ -21,11 +21,14 @@ pub const OUTPUT_BYTES: usize = 4 * 1024;
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Stored {
     pub(super) key: i64,
+    /// As far as the log has been read; lists show it when that is to its end.
     pub(super) row: SessionRow,
     pub(super) next_seq: u64,
     pub(super) text_seq: u64,
     /// The last record that was read, by its seq and its print.
     pub(super) last: Option<(u64, Print)>,
+    /// The row comes from the middle of the log.
+    pub(super) is_reading: bool,
 }
 
 /// SQLite's integers are signed.
@@ -113,14 +116,17 @@ pub(super) fn of_word<T: serde::de::DeserializeOwned>(word: &str) -> Option<T> {
 /// The session whose log this is, if it is known.
 pub(super) fn find(db: &Connection, log: &LogPath) -> rusqlite::Result<Option<Stored>> {
     let sql = format!(
-        "SELECT {SESSION_COLUMNS}, key, next_seq, text_seq, end_seq, end_print FROM sessions WHERE log = ?1"
+        "SELECT {SESSION_COLUMNS}, key, next_seq, text_seq, end_seq, end_print, reading \
+         FROM sessions WHERE log = ?1"
     );
     db.prepare_cached(&sql)?
         .query_row([log.as_str()], |row| {
             let end_seq: i64 = row.get(SESSION_COLUMNS_LEN + 3)?;
             let print = Print(row.get(SESSION_COLUMNS_LEN + 4)?);
+            let is_reading = row.get_ref(SESSION_COLUMNS_LEN + 5)? != rusqlite::types::ValueRef::Null;
             Ok(Stored {
-                row: session_row(row)?,
+                row: if is_reading { json(row, SESSION_COLUMNS_LEN + 5)? } else { session_row(row)? },
+                is_reading,
                 key: row.get(SESSION_COLUMNS_LEN)?,
                 next_seq: count_of(row.get(SESSION_COLUMNS_LEN + 1)?),
                 text_seq: count_of(row.get(SESSION_COLUMNS_LEN + 2)?),
@@ -155,17 +161,24 @@ pub(super) fn add(db: &Connection, log: &LogPath, row: SessionRow) -> rusqlite::
             millis(row.created_at),
         ])?;
     let key = db.last_insert_rowid();
-    Ok((added == 1).then_some(Stored { key, row, next_seq: 0, text_seq: 0, last: None }))
+    Ok((added == 1).then_some(Stored { key, row, next_seq: 0, text_seq: 0, last: None, is_reading: true }))
 }
 
-/// Writes a session's row back.
+/// Writes a session's row back. One from the middle of its log is put aside: a list must not show a state that the
+/// session only had long ago, nor one that is older than what it showed before.
 pub(super) fn save(db: &Connection, stored: &Stored) -> rusqlite::Result<()> {
     let row = &stored.row;
+    if stored.is_reading {
+        let sql =
+            "UPDATE sessions SET next_seq = ?2, text_seq = ?3, reading = ?4, missing = 0 WHERE key = ?1";
+        let (next, text) = (int(stored.next_seq), int(stored.text_seq));
+        return db.prepare_cached(sql)?.execute(params![stored.key, next, text, to_json(row)]).map(drop);
+    }
     db.prepare_cached(
         "UPDATE sessions SET state = ?2, failure = ?3, title = ?4, cwd = ?5, model_override = ?6, updated_at = ?7,
            ended_at = ?8, posted_at = ?9, last_run = ?10, last_run_over = ?11, runs = ?12, messages = ?13,
            tokens_in = ?14, tokens_out = ?15, preview = ?16, next_seq = ?17, text_seq = ?18, archived = ?19,
-           bound_issue = ?20, pause = ?21, missing = 0
+           bound_issue = ?20, pause = ?21, missing = 0, reading = NULL, listed = 1
          WHERE key = ?1",
     )?
     .execute(params![

@@ -3,7 +3,8 @@
 //! Every log is read twice: for its lists (the session's row and its runs), and later for its text (messages,
 //! tool calls, full text). How far each has come is stored in the session's row, so that stretches may come from
 //! live commits and from readers at once, overlap, or be lost: what has been read is passed over, and a hole
-//! means that the log has to be read again from where the index stands.
+//! means that the log has to be read again from where the index stands. A long log comes in several stretches: its row
+//! is shown as it was, or not at all, until the last of them.
 //!
 //! A log may also become another under the index: cut short, replaced by an older copy, or removed and begun anew.
 //! So what has been read is known by more than a number: by the session's id, and by a print of the last record.
@@ -197,6 +198,7 @@ pub(super) fn put(db: &Connection, stretch: &Stretch, meta_of: MetaOf<'_>) -> ru
             None => return Ok(Put::Done),
         },
     };
+    let read = stored.next_seq;
     let put = match stretch.part {
         Part::Opened if stretch.from > stored.next_seq => return Ok(Put::Behind),
         Part::Opened => return Ok(text_state(&stored)),
@@ -208,6 +210,14 @@ pub(super) fn put(db: &Connection, stretch: &Stretch, meta_of: MetaOf<'_>) -> ru
             }
             behind => behind,
         },
+    };
+    stored.is_reading = match stretch.part {
+        Part::Lists if put != Put::Behind => {
+            !stretch.is_last && (stored.is_reading || stored.next_seq > read)
+        }
+        // A commit was the end of the log when it came.
+        Part::Live if stored.next_seq > read => false,
+        Part::Lists | Part::Live | Part::Text | Part::Opened => stored.is_reading,
     };
     store::save(db, &stored)?;
     if put != Put::Behind && stretch.part != Part::Text {

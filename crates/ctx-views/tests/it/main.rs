@@ -2,6 +2,7 @@
 
 #[cfg(test)]
 mod audit;
+mod catching_up;
 #[cfg(test)]
 mod control;
 #[cfg(test)]

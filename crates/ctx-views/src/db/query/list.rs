@@ -76,7 +76,8 @@ impl SessionItem {
 }
 
 pub(super) fn columns() -> String {
-    format!("{SESSION_COLUMNS}, log, next_seq")
+    // What is shown of a log that is being read is from before.
+    format!("{SESSION_COLUMNS}, log, CASE WHEN reading IS NULL THEN next_seq ELSE 0 END")
 }
 
 pub(super) fn item(row: &Row<'_>) -> rusqlite::Result<SessionItem> {

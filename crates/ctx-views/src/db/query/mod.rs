@@ -79,12 +79,14 @@ impl Queries<'_> {
 
     /// Every session, for the start of a daemon.
     pub fn sessions(&self) -> Result<Vec<SessionItem>, DbError> {
-        let sql = format!("SELECT {} FROM sessions WHERE missing = 0 ORDER BY id", list::columns());
+        let sql =
+            format!("SELECT {} FROM sessions WHERE missing = 0 AND listed = 1 ORDER BY id", list::columns());
         self.rows(&sql, Vec::new(), list::item)
     }
 
     pub fn session(&self, id: SessionId) -> Result<Option<SessionItem>, DbError> {
-        let sql = format!("SELECT {} FROM sessions WHERE missing = 0 AND id = ?1", list::columns());
+        let sql =
+            format!("SELECT {} FROM sessions WHERE missing = 0 AND listed = 1 AND id = ?1", list::columns());
         Ok(self.rows(&sql, vec![id.to_string().into()], list::item)?.pop())
     }
 
@@ -138,8 +140,15 @@ struct Wanted {
 }
 
 impl Wanted {
-    /// Sessions that are there and that the viewer may see.
+    /// Sessions that are there, that have been read to their end once, and that the viewer may see.
     fn of(viewer: &Viewer) -> Wanted {
+        let mut wanted = Wanted::there(viewer);
+        wanted.and("listed = 1", []);
+        wanted
+    }
+
+    /// Also those of which the index has only met the beginning.
+    fn there(viewer: &Viewer) -> Wanted {
         let mut wanted = Wanted { conditions: vec!["missing = 0".to_owned()], values: Vec::new() };
         match viewer {
             Viewer::All => {}

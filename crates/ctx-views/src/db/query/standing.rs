@@ -49,7 +49,7 @@ impl Queries<'_> {
 
     /// The same of the sessions that someone may see.
     pub fn unread_of(&self, viewer: &Viewer) -> Result<u64, DbError> {
-        let mut wanted = Wanted::of(viewer);
+        let mut wanted = Wanted::there(viewer);
         wanted.and("text_seq < next_seq", []);
         let sql = format!("SELECT count(*) FROM sessions WHERE {}", wanted.condition());
         Ok(self.rows(&sql, wanted.values, |row| Ok(count_of(row.get(0)?)))?.into_iter().sum())
