@@ -458,25 +458,60 @@ fn expected(sessions: &[Watched]) -> Vec<Vec<AuditEvent>> {
     sessions.iter().map(of).collect()
 }
 
+/// What becomes, between two starts, of the file that says how far was told.
+#[derive(Debug, Clone, Copy)]
+enum Remembered {
+    AsItWas,
+    Gone,
+    Torn,
+    /// One that an earlier stop left, as a crash of the last daemon would leave it.
+    Older(prop::sample::Index),
+}
+
+fn remembered() -> impl Strategy<Value = Remembered> {
+    prop_oneof![
+        2 => Just(Remembered::AsItWas),
+        1 => Just(Remembered::Gone),
+        1 => Just(Remembered::Torn),
+        3 => any::<prop::sample::Index>().prop_map(Remembered::Older),
+    ]
+}
+
+/// Changes it so while nobody is up. `kept` is what every earlier stop has left.
+fn remember(root: &Root, remembered: Remembered, kept: &mut Vec<Vec<u8>>) {
+    let path = root.path(TOLD);
+    kept.extend(std::fs::read(&path).ok().filter(|bytes| kept.last() != Some(bytes)));
+    let Some(last) = kept.last() else { return };
+    match remembered {
+        Remembered::AsItWas => {}
+        Remembered::Gone => drop(std::fs::remove_file(&path)),
+        Remembered::Torn => std::fs::write(&path, &last[..last.len() / 2]).unwrap(),
+        Remembered::Older(which) => std::fs::write(&path, which.get(kept)).unwrap(),
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(10))]
 
     #[test]
     fn every_deed_is_told_once_in_order_whatever_is_lost(
         steps in prop::collection::vec((0usize..3, steps(2), prop::bool::weighted(0.8)), 1..60),
-        restarts in prop::collection::vec(prop::bool::weighted(0.1), 60),
+        restarts in prop::collection::vec(prop::option::weighted(0.2, remembered()), 60),
+        others in prop::collection::vec(remembered(), 60),
         cuts in prop::collection::vec(prop::option::weighted(0.3, (0usize..3, 1usize..4, any::<bool>())), 60),
     ) {
         let root = Root::new();
         let mut audit = start(&root);
         let mut sessions: Vec<Watched> = (0..3).map(|seed| Watched::new(&root, seed)).collect();
+        let mut kept = Vec::new();
         drop(audit);
         audit = start(&root);
-        for (((of, step, is_told), restart), cut) in steps.iter().zip(&restarts).zip(&cuts) {
+        for ((((of, step, is_told), again), other), cut) in steps.iter().zip(&restarts).zip(&others).zip(&cuts) {
             match *cut {
                 Some((of, commits, true)) => {
                     drop(audit);
                     sessions[of].cut(&root, commits);
+                    remember(&root, *other, &mut kept);
                     audit = start(&root);
                 }
                 Some((of, commits, false)) => {
@@ -485,8 +520,9 @@ proptest! {
                 }
                 None => {}
             }
-            if *restart {
+            if let Some(remembered) = again {
                 drop(audit);
+                remember(&root, *remembered, &mut kept);
                 audit = start(&root);
             }
             for step in step {
@@ -494,11 +530,13 @@ proptest! {
                 sessions[*of].step(step, is_told.then_some(&audit));
                 if !is_told {
                     drop(audit);
+                    remember(&root, *other, &mut kept);
                     audit = start(&root);
                 }
             }
         }
         drop(audit);
+        remember(&root, Remembered::Gone, &mut kept);
         drop(start(&root));
         let told = told(&root);
         for (session, expected) in sessions.iter().zip(expected(&sessions)) {
