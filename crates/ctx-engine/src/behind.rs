@@ -5,13 +5,13 @@
 
 use std::collections::BTreeSet;
 use std::path::Path;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
-use ctx_journal::{Entry, Journal, LogPath, Owner};
+use ctx_journal::{Entry, Journal, JournalError, LogPath, Owner};
 use ctx_session::project::{Project, ProjectRecord};
-use ctx_session::{IssueId, Record, Session, SessionId, Timestamp};
-use ctx_views::audit::{Audit, AuditOptions};
+use ctx_session::{Code, IssueId, Record, Refusal, Session, SessionId, Timestamp};
+use ctx_views::audit::{Audit, AuditOptions, Purged};
 use ctx_views::db::{IndexDb, MetaOf, Options, Remade, SessionLogs};
 use ctx_views::identity::{First, Flaw, Place};
 use ctx_views::{RootDir, Sources};
@@ -47,6 +47,8 @@ pub struct Behind {
     /// Opened after the sessions are found: it reads the whole audit log, and what it misses it finds by itself.
     audit: OnceLock<Audit>,
     audit_later: Option<(Arc<dyn Journal>, AuditOptions)>,
+    /// Held by whoever removes what was purged.
+    clearing: Mutex<()>,
 }
 
 impl Behind {
@@ -60,7 +62,7 @@ impl Behind {
         let audit_later = LogPath::new(AUDIT).ok().map(|log| {
             (journal.clone(), AuditOptions { log, owner, now, root: root.clone(), session_logs: logs })
         });
-        Behind { index, audit: OnceLock::new(), audit_later }
+        Behind { index, audit: OnceLock::new(), audit_later, clearing: Mutex::new(()) }
     }
 
     /// Reads what the index misses, behind everyone's back; [`Behind::follow`] reads what the others miss.
@@ -95,6 +97,11 @@ impl Behind {
         }
         if let Some(audit) = self.audit.get() {
             audit.catch_up();
+        }
+        if let Some((journal, _)) = &self.audit_later
+            && let Err(error) = self.clear_away(&**journal)
+        {
+            tracing::warn!(%error, "not everything of a purged session could be removed");
         }
     }
 
@@ -181,6 +188,45 @@ impl Behind {
         if let Some(index) = &self.index {
             index.reindex(log);
         }
+    }
+
+    /// Removes a session's log, and has the audit log tell that. On error the log is there as it was, or gone and not all of
+    /// its bytes yet. What cannot be told now is told at the next purge, or the next start. Blocking.
+    pub(crate) fn purge(&self, journal: &dyn Journal, log: &LogPath, purged: &Purged) -> Result<(), Refusal> {
+        let refused = |error: &JournalError| Refusal::new(error.code(), error.to_string());
+        if self.audit_later.is_none() {
+            return journal.remove(log).map_err(|error| refused(&error));
+        }
+        let cannot = |why: String| {
+            Refusal::new(
+                Code::Eio,
+                format!("nothing was purged, because the audit log cannot tell of it: {why}"),
+            )
+        };
+        if let Some(audit) = self.audit.get() {
+            audit.tell_last(log).map_err(cannot)?;
+        }
+        journal.take_away(log, &purged.to_notice()).map_err(|error| refused(&error))?;
+        self.clear_away(journal).map_err(|error| refused(&error))
+    }
+
+    /// Has the audit log tell which sessions were purged, and removes what is left of them. Blocking.
+    fn clear_away(&self, journal: &dyn Journal) -> Result<(), JournalError> {
+        let _one = self.clearing.lock().unwrap_or_else(PoisonError::into_inner);
+        journal.clear_away(&mut |notice| match (Purged::of_notice(notice), self.audit.get()) {
+            (Some(purged), Some(audit)) => match audit.purged(purged) {
+                Ok(()) => true,
+                Err(error) => {
+                    tracing::error!(error, "a session was purged, and the audit log does not say so yet");
+                    false
+                }
+            },
+            (Some(_), None) => false,
+            (None, _) => {
+                tracing::error!(notice, "a session was purged, and its notice cannot be read");
+                true
+            }
+        })
     }
 
     pub(crate) fn removed(&self, log: &LogPath) {

@@ -1,12 +1,17 @@
-//! Purging: a session that is over is deleted for good, with its log, its blobs and its files. Its audit lines stay.
+//! Purging: a session that is over is deleted for good, with its log, its blobs and its files. Its audit lines stay, and
+//! one more says who purged it.
 
-use ctx_journal::JournalError;
+use std::ops::ControlFlow;
+
+use ctx_journal::{Journal, JournalError, LogPath};
+use ctx_session::record::Scope;
 use ctx_session::rules::may_purge;
 use ctx_session::{Code, Refusal, SessionId};
+use ctx_views::audit::Purged;
 
 use crate::core::journal_refusal;
 use crate::engine::{Caller, Engine};
-use crate::inner::lock;
+use crate::inner::{Inner, lock};
 use crate::place::Shelf;
 use crate::registry::Summary;
 
@@ -17,11 +22,11 @@ impl Engine {
         may_purge(summary.state)?;
         let engine = self.clone();
         // A task of its own: a client that goes must not leave half of this done.
-        let purged = tokio::spawn(async move { engine.purge_over(summary).await }).await;
+        let purged = tokio::spawn(async move { engine.purge_over(caller, summary).await }).await;
         purged.map_err(|error| Refusal::new(Code::Eio, format!("purging a session broke: {error}")))?
     }
 
-    async fn purge_over(&self, summary: Summary) -> Result<(), Refusal> {
+    async fn purge_over(&self, caller: Caller, summary: Summary) -> Result<(), Refusal> {
         let inner = &self.inner;
         let id = summary.id();
         let (journal, log) = inner.log_of(id)?;
@@ -31,20 +36,20 @@ impl Engine {
         if let Some(link) = link {
             link.shut_down().await;
         }
-        let path = log.clone();
+        let (at_work, path, of) = (inner.clone(), log.clone(), summary.clone());
         let removed = tokio::task::spawn_blocking(move || {
-            let removed = journal.remove(&path);
+            let removed = remove(&at_work, caller, &*journal, &path, &of);
             let is_gone = matches!(journal.head(&path), Err(JournalError::NotThere { .. }));
             (removed, is_gone)
         });
         match removed.await {
             Ok((Ok(()), _)) => {}
-            Ok((Err(error), true)) => {
-                tracing::warn!(session = %id, %error, "a purged session is gone, but not all of its bytes yet");
+            Ok((Err(refusal), true)) => {
+                tracing::warn!(session = %id, %refusal, "a purged session is gone, but not all of its bytes yet");
             }
-            Ok((Err(error), false)) => {
+            Ok((Err(refusal), false)) => {
                 inner.registry.add(summary)?;
-                return Err(journal_refusal(&error));
+                return Err(refusal);
             }
             Err(error) => return Err(Refusal::new(Code::Eio, format!("removing a log broke: {error}"))),
         }
@@ -55,4 +60,24 @@ impl Engine {
         }
         Ok(())
     }
+}
+
+fn remove(
+    inner: &Inner,
+    caller: Caller,
+    journal: &dyn Journal,
+    log: &LogPath,
+    summary: &Summary,
+) -> Result<(), Refusal> {
+    if summary.meta.scope == Scope::Temp {
+        return journal.remove(log).map_err(|error| journal_refusal(&error));
+    }
+    let mut next_seq = 0;
+    let end = journal.read_back(log, &mut |last| {
+        next_seq = last.seq + 1;
+        ControlFlow::Break(())
+    });
+    end.map_err(|error| journal_refusal(&error))?;
+    let purged = Purged::new(&summary.meta, next_seq, caller.uid, inner.fresh.now());
+    inner.behind.purge(journal, log, &purged)
 }

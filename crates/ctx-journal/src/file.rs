@@ -389,6 +389,14 @@ impl Journal for FileJournal {
         self.sweep_beside()
     }
 
+    fn take_away(&self, log: &LogPath, notice: &str) -> Result<(), JournalError> {
+        self.take_away_dir_of(log, notice)
+    }
+
+    fn clear_away(&self, tell: &mut dyn FnMut(&str) -> bool) -> Result<(), JournalError> {
+        self.clear_trash(tell)
+    }
+
     fn list(&self, under: &str) -> Result<Vec<LogPath>, JournalError> {
         let mut logs = Vec::new();
         let mut dirs = self.expand(under)?;

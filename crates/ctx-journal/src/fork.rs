@@ -1,8 +1,7 @@
-//! Logs made out of others, and logs that go: both by one rename of a whole directory.
+//! Logs made out of others, by one rename of a whole directory.
 //!
-//! A fork is made and synced in a directory beside the tree, where nobody looks for logs, and then takes its place; a
-//! log that is removed goes there first and is taken apart after. What a crash leaves of either is in these two
-//! directories and nowhere else, and [`Journal::sweep`](crate::Journal::sweep) removes it.
+//! A fork is made and synced in a directory beside the tree, where nobody looks for logs, and then takes its place.
+//! What a crash leaves of it is there and nowhere else, and [`Journal::sweep`](crate::Journal::sweep) removes it.
 
 use std::io;
 use std::ops::ControlFlow;
@@ -23,9 +22,7 @@ use crate::recover::io_error;
 use crate::{seek, writer};
 
 /// Where forks are made.
-const WORKING: &str = ".state/forks";
-/// Where logs go that are being removed.
-const TRASH: &str = ".state/trash";
+pub(crate) const WORKING: &str = ".state/forks";
 
 /// A fork to be made.
 #[derive(Debug, Clone, Copy)]
@@ -162,21 +159,8 @@ impl FileJournal {
         }
     }
 
-    /// Moves a log's directory out of the tree, which is when it is gone, and takes it apart.
-    pub(crate) fn remove_dir_of(&self, log: &LogPath) -> Result<(), JournalError> {
-        self.open_file(log, OpenMode::Read)?;
-        let io = |error| io_error(log, "remove", error);
-        let away = self.make_dir_beside(TRASH, RealDisk::own()).map_err(io)?;
-        self.disk.sync_dir(TRASH).map_err(io)?;
-        self.disk.rename(log.dir(), &join(&away, "log"), Replace::No).map_err(io)?;
-        self.registry.clear_doubt(log);
-        let synced = self.disk.sync_dir(parent_of(log.dir())).and_then(|()| self.disk.sync_dir(&away));
-        synced.map_err(|error| io_error(log, "sync the directory of", error))?;
-        self.remove_tree(&away).map_err(|error| JournalError::Io { path: away, action: "remove", error })
-    }
-
     /// A new directory that a later start would sweep.
-    fn make_dir_beside(&self, place: &str, owner: Owner) -> io::Result<String> {
+    pub(crate) fn make_dir_beside(&self, place: &str, owner: Owner) -> io::Result<String> {
         self.make_shared_dirs(place, RealDisk::own())?;
         loop {
             let dir = join(place, &self.dirs_made.fetch_add(1, Ordering::Relaxed).to_string());
@@ -184,21 +168,6 @@ impl FileJournal {
                 return Ok(dir);
             }
         }
-    }
-
-    pub(crate) fn sweep_beside(&self) -> Result<(), JournalError> {
-        for place in [WORKING, TRASH] {
-            let swept = match self.disk.list(place) {
-                Ok(entries) => entries.iter().try_for_each(|entry| {
-                    let path = join(place, &entry.name);
-                    if entry.is_dir { self.remove_tree(&path) } else { self.disk.remove_file(&path) }
-                }),
-                Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-                Err(error) => Err(error),
-            };
-            swept.map_err(|error| JournalError::Io { path: place.to_owned(), action: "sweep", error })?;
-        }
-        Ok(())
     }
 }
 

@@ -24,6 +24,7 @@ mod scan;
 mod seek;
 pub mod sim;
 mod soon;
+mod trash;
 mod writer;
 
 use std::ops::ControlFlow;
@@ -141,9 +142,17 @@ pub trait Journal: Send + Sync + 'static {
     /// the other. Reads no more than finding the place needs. The seq of its last record.
     fn fork(&self, fork: &Fork<'_>, ends: &dyn Fn(u64) -> ForkEnds) -> Result<u64, JournalError>;
 
-    /// Removes what a crash left of forks not whole and of logs on their way out. For the one who owns the root,
-    /// before anything else is asked.
+    /// Removes what a crash left of forks not whole and of logs on their way out, but for those whose notice nobody
+    /// has heard. For the one who owns the root, before anything else is asked.
     fn sweep(&self) -> Result<(), JournalError>;
+
+    /// Takes a log out of the tree with its directory and all that is in it, in one step: then it is gone, also after
+    /// a crash. Its bytes and the notice stay until [`Journal::clear_away`].
+    fn take_away(&self, log: &LogPath, notice: &str) -> Result<(), JournalError>;
+
+    /// Removes for good what was taken away. Each notice is told first; where it is not heard (`false`), everything
+    /// stays for the next time. A crash in between may have one told twice. One caller at a time.
+    fn clear_away(&self, tell: &mut dyn FnMut(&str) -> bool) -> Result<(), JournalError>;
 
     /// Removes a log with its directory and all that is in it, in one step. A log in a shared directory goes alone.
     fn remove(&self, log: &LogPath) -> Result<(), JournalError>;

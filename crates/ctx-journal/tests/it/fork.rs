@@ -254,3 +254,46 @@ fn a_crash_in_the_middle_of_a_removal_leaves_the_log_whole_or_gone() {
     after_crashes(&moments, |journal, _| check(journal, true));
     after_crashes(&[done], |journal, _| check(journal, false));
 }
+
+#[test]
+fn a_log_that_is_taken_away_is_told_of_whenever_it_crashes_and_one_that_stays_is_not() {
+    let disk = SimDisk::new();
+    let journal = FileJournal::new(Arc::new(disk.clone()));
+    filled(&journal);
+    disk.record();
+    journal.take_away(&log(), "it went").unwrap();
+    let gone_since = disk.ops();
+    let mut heard_at = None;
+    journal
+        .clear_away(&mut |notice| {
+            assert_eq!(notice, "it went");
+            heard_at = Some(disk.ops());
+            true
+        })
+        .unwrap();
+    let heard_at = heard_at.unwrap();
+    assert!(!disk.files().iter().any(|file| file.contains("/trash/")), "{:?}", disk.files());
+    let (mut moments, done) = (disk.take_moments(), disk.now());
+    moments.push(done);
+    let (mut stayed, mut told) = (0, 0);
+    for moment in &moments {
+        for disk in moment.crash(7, 256).into_iter().chain([moment.kill()]) {
+            let journal = FileJournal::new(Arc::new(disk.clone()));
+            journal.sweep().unwrap();
+            // First nobody hears it, then somebody does, and then there is nothing more to hear.
+            let (mut before, mut after) = (Vec::new(), Vec::new());
+            journal.clear_away(&mut |notice| (before.push(notice.to_owned()), false).1).unwrap();
+            journal.clear_away(&mut |notice| (after.push(notice.to_owned()), true).1).unwrap();
+            assert_eq!(before, after);
+            let is_there = entries(&journal, &log()).is_ok();
+            match is_there {
+                true => assert!(moment.op <= gone_since && after.is_empty(), "at {}", moment.op),
+                false => assert!(!after.is_empty() || moment.op > heard_at, "nobody heard, at {}", moment.op),
+            }
+            (stayed, told) = (stayed + usize::from(is_there), told + after.len());
+            assert!(!disk.files().iter().any(|file| file.contains("/trash/")), "{:?}", disk.files());
+            journal.clear_away(&mut |notice| panic!("told again: {notice}")).unwrap();
+        }
+    }
+    assert!(stayed > 2 && told > 2, "stayed {stayed} times, told {told} times");
+}

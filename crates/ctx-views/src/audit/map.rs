@@ -32,6 +32,8 @@ pub enum EventName {
     SessionDetached,
     #[serde(rename = "session.ended")]
     SessionEnded,
+    #[serde(rename = "session.purged")]
+    SessionPurged,
     #[serde(rename = "session.crash_recovered")]
     SessionCrashRecovered,
     #[serde(rename = "run.created")]
@@ -87,7 +89,7 @@ pub enum EventName {
 }
 
 impl EventName {
-    pub const ALL: [EventName; 34] = [
+    pub const ALL: [EventName; 35] = [
         EventName::SessionCreated,
         EventName::SessionQueued,
         EventName::SessionResumedFromQueue,
@@ -96,6 +98,7 @@ impl EventName {
         EventName::SessionAttached,
         EventName::SessionDetached,
         EventName::SessionEnded,
+        EventName::SessionPurged,
         EventName::SessionCrashRecovered,
         EventName::RunCreated,
         EventName::RunCompleted,
@@ -134,6 +137,7 @@ impl EventName {
             EventName::SessionAttached => "session.attached",
             EventName::SessionDetached => "session.detached",
             EventName::SessionEnded => "session.ended",
+            EventName::SessionPurged => "session.purged",
             EventName::SessionCrashRecovered => "session.crash_recovered",
             EventName::RunCreated => "run.created",
             EventName::RunCompleted => "run.completed",

@@ -2,11 +2,12 @@
 //!
 //! It tells of records and is written after them, within 200 ms, by one thread. What a crash left out is found
 //! when the log is opened: it says for each session and project how far it has told of it, and what its log has
-//! beyond that is appended. Purging a session leaves its lines.
+//! beyond that is appended. Purging a session leaves its lines, and adds one (`purged`).
 
 mod control;
 mod map;
 mod project;
+mod purged;
 mod read;
 mod standing;
 mod told;
@@ -25,6 +26,7 @@ use crate::db::SessionLogs;
 use crate::dir::RootDir;
 pub use map::{AuditEvent, EventName, RecordOf, events};
 pub use project::project_events;
+pub use purged::Purged;
 pub use read::{AuditLine, AuditQuery, AuditReader};
 use writer::Writer;
 
@@ -65,6 +67,10 @@ enum Work {
     Opened(LogPath),
     /// Logs may be read now for what has not been told.
     Read,
+    /// Tells everything that a log has, before it goes; says when that is on disk, or what stands in the way.
+    Last(LogPath, SyncSender<Result<(), String>>),
+    /// Tells that a session was purged, unless that has been told; says when that is on disk.
+    Purged(Purged, SyncSender<Result<(), String>>),
     /// Tells when everything before it is on disk.
     Flush(SyncSender<()>),
     /// Tells when nothing is behind that can be told.
@@ -167,6 +173,26 @@ impl Audit {
             // Fails when the writer is gone: then there is nothing to wait for.
             let _ = answered.recv();
         }
+    }
+
+    /// Tells what has not been told of a session, whose log is about to go. On disk when this returns; else says what
+    /// stands in the way.
+    pub fn tell_last(&self, log: &LogPath) -> Result<(), String> {
+        self.answered(|done| Work::Last(log.clone(), done))
+    }
+
+    /// Tells that a session was purged, once. On disk when this returns.
+    pub fn purged(&self, purged: Purged) -> Result<(), String> {
+        self.answered(|done| Work::Purged(purged, done))
+    }
+
+    fn answered(&self, work: impl FnOnce(SyncSender<Result<(), String>>) -> Work) -> Result<(), String> {
+        let gone = || "the audit log is not written any more".to_owned();
+        let (done, answered) = sync_channel(1);
+        let to_writer = lock(&self.to_writer).clone().ok_or_else(gone)?;
+        to_writer.send(work(done)).map_err(|_| gone())?;
+        drop(to_writer);
+        answered.recv().map_err(|_| gone())?
     }
 
     /// What went wrong last, if anything did.

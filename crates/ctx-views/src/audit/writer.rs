@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use super::map::{AuditEvent, EventName, RecordOf};
 use super::standing::{Lines, Look, Standing, Told};
 use super::told::{Kept, Line};
-use super::{AuditOptions, Behind, KIND, Work, events, lock, project_events};
+use super::{AuditOptions, Behind, KIND, Purged, Work, events, lock, project_events};
 use crate::db::{project_logs, project_of_log};
 use crate::files::record_of;
 
@@ -110,6 +110,8 @@ impl Writer {
                 Ok(Work::Behind(log)) => self.queue_up(log),
                 Ok(Work::Opened(log)) => self.compare(log),
                 Ok(Work::Read) => self.may_read = true,
+                Ok(Work::Last(log, done)) => drop(done.try_send(self.tell_last(&log))),
+                Ok(Work::Purged(purged, done)) => drop(done.try_send(self.tell_purged(&purged))),
                 Ok(Work::Flush(done)) => {
                     self.flush();
                     // Who asked may have stopped waiting.
@@ -322,6 +324,49 @@ impl Writer {
                 self.lines = None;
             }
         }
+    }
+
+    /// Tells everything that a log has, now.
+    fn tell_last(&mut self, log: &LogPath) -> Result<(), String> {
+        let told = self.open().and_then(|()| self.catch_up_session(log));
+        match told.map_err(|error| error.to_string())? {
+            true => self.sync()?,
+            false => return Err(lock(&self.behind.error).clone().unwrap_or_default()),
+        }
+        // There is nothing more to read in it.
+        self.pending.remove(log);
+        self.queue.retain(|other| other != log);
+        self.failed.retain(|other| other != log);
+        Ok(())
+    }
+
+    /// Tells that a session was purged. A crash may have come between the line and whoever waited for it.
+    fn tell_purged(&mut self, purged: &Purged) -> Result<(), String> {
+        self.open().map_err(|error| error.to_string())?;
+        let Purged { time, event } = purged;
+        let (whose, at) = event.record.place();
+        let is_told = self.told.get(&whose).is_some_and(|told| (told.at, told.time) == (at, *time));
+        if !is_told {
+            let writer = self.writer.as_ref().ok_or("the audit log is not open")?;
+            let appended = writer.append_soon(*time, &[to_line(event)]);
+            let appended = appended.map_err(|error| self.failed_to_write(&error))?;
+            self.note_lines(appended, Some(event), *time);
+            self.told.insert(whose, Told { through: at, at, time: *time });
+        }
+        self.sync()
+    }
+
+    /// Makes what was appended durable.
+    fn sync(&mut self) -> Result<(), String> {
+        let synced = self.writer.as_ref().map_or(Ok(()), |writer| writer.flush());
+        synced.map_err(|error| self.failed_to_write(&error))
+    }
+
+    /// The log is opened again before anything else is written.
+    fn failed_to_write(&mut self, error: &dyn std::fmt::Display) -> String {
+        self.note(error);
+        self.writer = None;
+        error.to_string()
     }
 
     /// All lines of the audit log, if a log turned out to be another than the one that was told of.

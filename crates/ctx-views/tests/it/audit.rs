@@ -9,7 +9,7 @@ use ctx_session::project::{
 };
 use ctx_session::{Name, Record, SessionId, Ulid};
 use ctx_views::audit::{
-    Audit, AuditEvent, AuditLine, AuditOptions, AuditQuery, AuditReader, EventName, RecordOf, events,
+    Audit, AuditEvent, AuditLine, AuditOptions, AuditQuery, AuditReader, EventName, Purged, RecordOf, events,
     project_events,
 };
 use proptest::prelude::*;
@@ -240,6 +240,7 @@ fn every_event_has_its_data_and_its_row_in_the_docs() {
     for command in of_an_issue(&mut music) {
         told.extend(project_events(&music.project, &command));
     }
+    told.push(Purged::new(&life.session.meta, 99, 7, life.session.updated_at).event);
     assert_eq!(rows.len(), EventName::ALL.len());
     for name in EventName::ALL {
         let row = rows.iter().find(|row| row.contains(&format!("`{}`", name.as_str()))).unwrap();
@@ -565,6 +566,33 @@ fn a_line_begins_as_every_record_does() {
         .unwrap();
     assert_eq!((lines[0].kind.as_str(), lines[1].kind.as_str()), ("audit_opened", "audit"));
     assert_eq!(lines[1].time, session.life.session.created_at);
+}
+
+#[test]
+fn a_purge_is_told_once_after_everything_else_whatever_was_waiting() {
+    for remembered in [Remembered::AsItWas, Remembered::Gone] {
+        let root = Root::new();
+        let mut session = Watched::new(&root, 1);
+        session.step(&Step::End, None);
+        // Nothing of it has been told, and logs are not read yet.
+        let audit = Audit::start(root.journal.clone(), options(&root)).unwrap();
+        audit.tell_last(&session.log).unwrap();
+        let time = session.life.session.updated_at;
+        let purged = Purged::new(&session.life.session.meta, session.life.session.next_seq, 7, time);
+        audit.purged(purged.clone()).unwrap();
+        session.writer = None;
+        root.journal.remove(&session.log).unwrap();
+        audit.settle();
+        drop(audit);
+        remember(&root, remembered, &mut Vec::new());
+        // As after a crash between the line and whoever waited for it.
+        let audit = start(&root);
+        audit.purged(purged.clone()).unwrap();
+        drop(audit);
+        let mut expected = session.deeds.clone();
+        expected.push(Purged::of_notice(&purged.to_notice()).unwrap().event);
+        assert_eq!(told(&root), expected, "{remembered:?}");
+    }
 }
 
 const TOLD: &str = ".state/audit.told";

@@ -219,6 +219,74 @@ fn only_a_session_that_is_over_is_purged_and_its_audit_lines_stay() {
         text.contains("session.ended").then_some(text)
     });
     assert!(audit.contains(&id), "what happened is still known");
+    let [line] = purges(&daemon).try_into().unwrap();
+    let uid = rustix::process::getuid().as_raw();
+    assert_eq!(
+        (&line["session"], &line["user"], &line["data"]["name"]),
+        (&id.into(), &uid.into(), &"gone".into())
+    );
+}
+
+/// The lines of the audit log that tell of purges.
+fn purges(daemon: &TestDaemon) -> Vec<Value> {
+    json_lines(&daemon.ctx(&["audit", "--json", "--event", "session.purged", "-n", "0"]).ok())
+}
+
+#[test]
+fn a_purge_that_a_crash_cut_short_is_told_once_and_one_that_never_happened_is_not() {
+    let mut daemon = daemon();
+    send(&daemon, "gone", "hello");
+    let id = id_of(&daemon, "gone");
+    daemon.ctx(&["end", "--yes", "coder/gone"]).ok();
+    daemon.ctx(&["purge", "--yes", &id]).ok();
+    let [line] = <[Value; 1]>::try_from(purges(&daemon)).unwrap();
+    assert_eq!(daemon.stop(), 0);
+    // What the daemon had in the trash just before it was done.
+    let (audit, trash) = (daemon.root().join(".state/audit.jsonl"), daemon.root().join(".state/trash"));
+    let told = fs::read_to_string(&audit).unwrap();
+    let at = told.lines().position(|line| line.contains("session.purged")).unwrap();
+    let untold: String = told.lines().take(at).flat_map(|line| [line, "\n"]).collect();
+    for (before, with_log) in [(&told, true), (&untold, true), (&untold, false)] {
+        fs::write(&audit, before).unwrap();
+        fs::create_dir_all(trash.join("3")).unwrap();
+        fs::write(trash.join("3/notice"), line.to_string()).unwrap();
+        if with_log {
+            fs::create_dir_all(trash.join("3/log")).unwrap();
+            fs::write(trash.join("3/log/events.jsonl"), "what is left of it").unwrap();
+        }
+        daemon.start_again();
+        until("the trash to be cleared", || (fs::read_dir(&trash).unwrap().count() == 0).then_some(()));
+        let found = purges(&daemon);
+        let expected: &[&Value] = if with_log { &[&line["data"]] } else { &[] };
+        assert_eq!(found.iter().map(|line| &line["data"]).collect::<Vec<_>>(), expected);
+        assert_eq!(daemon.stop(), 0);
+    }
+}
+
+#[test]
+fn nothing_is_purged_that_the_audit_log_cannot_tell_of() {
+    let mut daemon = daemon();
+    send(&daemon, "gone", "hello");
+    let id = id_of(&daemon, "gone");
+    daemon.ctx(&["end", "--yes", "coder/gone"]).ok();
+    assert_eq!(daemon.stop(), 0);
+    // A newer ctx was here: this one does not write to its audit log.
+    let audit = daemon.root().join(".state/audit.jsonl");
+    let text = fs::read_to_string(&audit).unwrap();
+    let last = text.lines().last().unwrap();
+    let newer = last.replacen("\"schema_version\":1", "\"schema_version\":2", 1);
+    fs::write(&audit, format!("{text}{newer}\n")).unwrap();
+    daemon.start_again();
+    let refused = daemon.ctx(&["purge", "--yes", &id]).fails(70);
+    assert!(refused.contains("nothing was purged") && refused.contains("upgrade ctx"), "{refused}");
+    assert_eq!(history(&daemon, &id).len(), 2, "it is there as it was");
+    assert_eq!(send(&daemon, "other", "others go on"), "others go on\n");
+    assert_eq!(daemon.stop(), 0);
+    assert_eq!(fs::read_to_string(&audit).unwrap(), format!("{text}{newer}\n"));
+    fs::write(&audit, &text).unwrap();
+    daemon.start_again();
+    daemon.ctx(&["purge", "--yes", &id]).ok();
+    assert_eq!(purges(&daemon).len(), 1);
 }
 
 #[test]
@@ -263,8 +331,10 @@ fn acknowledged(child: std::process::Child) -> Option<String> {
 /// What must hold after any death: whole logs, and nothing half made.
 fn is_sound(daemon: &TestDaemon) {
     for place in [".state/forks", ".state/trash"] {
-        let left = fs::read_dir(daemon.root().join(place)).map_or(0, Iterator::count);
-        assert_eq!(left, 0, "{place} is swept");
+        // A purge is told of before the last of it goes.
+        until(&format!("{place} to be swept"), || {
+            (fs::read_dir(daemon.root().join(place)).map_or(0, Iterator::count) == 0).then_some(())
+        });
     }
     for entry in fs::read_dir(session_dir(daemon, "")).unwrap() {
         let name = entry.unwrap().file_name().into_string().unwrap();
@@ -311,6 +381,8 @@ fn kill_9_in_the_middle_of_fork_archive_and_purge_leaves_sound_sessions() {
         }
         let victim_there = session_dir(&daemon, &format!("{victim}+{id}")).exists();
         assert!(!victim_there || purged.is_none(), "an acknowledged purge is done");
+        let told = purges(&daemon).iter().filter(|line| line["session"] == id.as_str()).count();
+        assert_eq!(told, usize::from(!victim_there), "a purge is told once");
         if victim_there {
             assert_eq!(history(&daemon, &id), history(&daemon, "coder/source"), "it is there whole");
         }

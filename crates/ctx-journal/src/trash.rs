@@ -1,0 +1,116 @@
+//! Logs that go: by one rename of a whole directory out of the tree, after which it is taken apart.
+//!
+//! Where someone has to hear that a log went, a notice is on disk before it goes, and is removed when it was heard:
+//!
+//! - a notice without a log: it did not go
+//! - a notice and a log: it went, and perhaps nobody has heard
+//! - a log without a notice: it went, and whoever had to has heard
+//!
+//! What a crash leaves is here and nowhere else, and [`Journal::sweep`](crate::Journal::sweep) removes it.
+
+use std::io;
+
+use crate::disk::{OpenMode, Replace, read_full, write_full};
+use crate::error::JournalError;
+use crate::file::FileJournal;
+use crate::fork::WORKING;
+use crate::path::{LogPath, join, parent_of};
+use crate::real::RealDisk;
+use crate::recover::io_error;
+
+const TRASH: &str = ".state/trash";
+/// In a directory of the trash.
+const LOG: &str = "log";
+const NOTICE: &str = "notice";
+
+impl FileJournal {
+    pub(crate) fn remove_dir_of(&self, log: &LogPath) -> Result<(), JournalError> {
+        let away = self.move_away(log, None)?;
+        self.remove_tree(&away).map_err(|error| JournalError::Io { path: away, action: "remove", error })
+    }
+
+    pub(crate) fn take_away_dir_of(&self, log: &LogPath, notice: &str) -> Result<(), JournalError> {
+        self.move_away(log, Some(notice)).map(drop)
+    }
+
+    /// Moves a log's directory out of the tree, which is when it is gone; where to.
+    fn move_away(&self, log: &LogPath, notice: Option<&str>) -> Result<String, JournalError> {
+        self.open_file(log, OpenMode::Read)?;
+        let io = |error| io_error(log, "remove", error);
+        let away = self.make_dir_beside(TRASH, RealDisk::own()).map_err(io)?;
+        // What is in a directory is durable when the directory itself is.
+        let moved = self
+            .disk
+            .sync_dir(TRASH)
+            .and_then(|()| notice.map_or(Ok(()), |notice| self.put_notice(&away, notice)))
+            .and_then(|()| self.disk.rename(log.dir(), &join(&away, LOG), Replace::No));
+        if let Err(error) = moved {
+            // What cannot be removed now is swept at the next start.
+            let _ = self.remove_tree(&away);
+            return Err(io(error));
+        }
+        self.registry.clear_doubt(log);
+        let synced = self.disk.sync_dir(parent_of(log.dir())).and_then(|()| self.disk.sync_dir(&away));
+        synced.map_err(|error| io_error(log, "sync the directory of", error))?;
+        Ok(away)
+    }
+
+    fn put_notice(&self, away: &str, notice: &str) -> io::Result<()> {
+        let file = self.disk.open(&join(away, NOTICE), OpenMode::CreateNew(RealDisk::own()))?;
+        write_full(&*file, notice.as_bytes(), 0)?;
+        file.sync()?;
+        self.disk.sync_dir(away)
+    }
+
+    /// The notice of a log that went, if there is one.
+    fn notice(&self, away: &str) -> io::Result<Option<String>> {
+        let entries = self.disk.list(away)?;
+        let has = |name: &str| entries.iter().any(|entry| entry.name == name);
+        if !has(NOTICE) || !has(LOG) {
+            return Ok(None);
+        }
+        let file = self.disk.open(&join(away, NOTICE), OpenMode::Read)?;
+        let mut bytes = vec![0; usize::try_from(file.len()?).map_err(io::Error::other)?];
+        let got = read_full(&*file, &mut bytes, 0)?;
+        bytes.truncate(got);
+        Ok(Some(String::from_utf8_lossy(&bytes).into_owned()))
+    }
+
+    pub(crate) fn clear_trash(&self, tell: &mut dyn FnMut(&str) -> bool) -> Result<(), JournalError> {
+        for away in self.in_place(TRASH)? {
+            let cleared = match self.notice(&away) {
+                Ok(Some(notice)) if tell(&notice) => self
+                    .disk
+                    .remove_file(&join(&away, NOTICE))
+                    .and_then(|()| self.disk.sync_dir(&away))
+                    .and_then(|()| self.remove_tree(&away)),
+                // One that is on its way in has no log yet.
+                Ok(_) => Ok(()),
+                Err(error) => Err(error),
+            };
+            cleared.map_err(|error| JournalError::Io { path: away, action: "remove", error })?;
+        }
+        Ok(())
+    }
+
+    pub(crate) fn sweep_beside(&self) -> Result<(), JournalError> {
+        for path in self.in_place(WORKING)?.into_iter().chain(self.in_place(TRASH)?) {
+            let swept = match self.notice(&path) {
+                Ok(Some(_)) => Ok(()),
+                Ok(None) => self.remove_tree(&path),
+                Err(error) if error.kind() == io::ErrorKind::NotADirectory => self.disk.remove_file(&path),
+                Err(error) => Err(error),
+            };
+            swept.map_err(|error| JournalError::Io { path, action: "sweep", error })?;
+        }
+        Ok(())
+    }
+
+    fn in_place(&self, place: &str) -> Result<Vec<String>, JournalError> {
+        match self.disk.list(place) {
+            Ok(entries) => Ok(entries.iter().map(|entry| join(place, &entry.name)).collect()),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
+            Err(error) => Err(JournalError::Io { path: place.to_owned(), action: "list", error }),
+        }
+    }
+}
