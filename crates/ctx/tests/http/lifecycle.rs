@@ -157,6 +157,7 @@ fn a_session_that_is_over_is_deleted_and_no_other() {
     assert_eq!(http.call("DELETE", &format!("{path}?purge=true"), None).code(404), "ENOENT");
     assert_eq!(listed(&http, "?archived=true"), Vec::<String>::new());
     let told = http.get("/audit?event=session.purged");
-    let told: Vec<&Value> = told["items"].as_array().unwrap().iter().map(|line| &line["session"]).collect();
+    let told: Vec<&Value> =
+        told["items"].as_array().unwrap().iter().map(|line| &line["data"]["session_id"]).collect();
     assert_eq!(told, [&json!(id)], "who deleted it is known when it is gone");
 }
