@@ -1,7 +1,9 @@
 """The reattach list of the seed, and what belongs to it, one function each. Usage: reattach.py NAME"""
 
 import asyncio
+import os
 import sys
+import tempfile
 import time
 
 from ctx_client import *
@@ -426,6 +428,19 @@ async def system():
                 assert got["payload"]["per_project"] == {"default": 1}, got
         assert len(counts) < 3, counts
     assert kinds[0] == "session.created", kinds
+    # A project that has its own limit is told with it.
+    with tempfile.TemporaryDirectory() as work:
+        os.mkdir(f"{work}/.ctx")
+        with open(f"{work}/.ctx/project.yaml", "w") as file:
+            file.write('version: 1\nproject: music\nprimary: {model: "debug:script"}\nlimits: {running_per_project: 2}\n')
+        api.ok("POST", "/projects", {"directory": work})
+        singer = api.ok("POST", "/projects/music/sessions", {})["id"]
+        api.post(singer, script({"sleep_ms": 300}, {"text": "la"}))
+        while "music" not in (got := await frame(ws))["payload"].get("per_project", {}):
+            pass
+        limits = got["payload"]["limits"]
+        assert limits["projects"] == {"music": 2} and limits["per_project"] == 4, got
+        api.call("DELETE", f"/sessions/{singer}?confirm=true")
     api.call("DELETE", f"/sessions/{session}?confirm=true")
     await until(ws, "session.ended")
     await ws.close()

@@ -73,6 +73,7 @@ pub struct Session {
     pub failing: Option<Failure>,
     pub cwd: String,
     pub title: Option<String>,
+    /// `provider:model`, or an alias as it stands.
     pub model: String,
     pub model_override: Option<String>,
     #[schema(value_type = Option<Object>)]
@@ -139,7 +140,7 @@ pub struct NewSession {
     pub resume_from: Option<ResumeFrom>,
 }
 
-/// A run. In a list of runs without its messages and tool calls.
+/// A run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Run {
     #[schema(value_type = String)]

@@ -3,5 +3,6 @@
 //! Only shapes live here, so that clients and doors cannot disagree. What a request may do is decided elsewhere.
 
 pub mod http;
+pub mod model;
 pub mod socket;
 pub mod ws;

@@ -132,6 +132,11 @@ impl Engine {
         &self.inner.limits
     }
 
+    /// How many sessions of a project may run at once.
+    pub fn running_limit(&self, project: &Name) -> u32 {
+        self.inner.limits_of(project).running_per_project
+    }
+
     /// A fresh id, for a connection or a request.
     pub fn new_id(&self) -> Ulid {
         self.inner.fresh.id()

@@ -4,6 +4,7 @@
 use std::path::{Path, PathBuf};
 
 use ctx_api::http::{self, List, SearchHit};
+use ctx_api::model;
 use ctx_session::conversation::Role;
 use ctx_session::record::Usage;
 use ctx_session::{Code, Timestamp};
@@ -186,7 +187,9 @@ fn stats_of(stats: http::Stats) -> Stats {
         sessions_by_agent: counts(stats.sessions_by_agent),
         sessions_by_project: counts(stats.sessions_by_project),
         runs_by_state: counts(stats.runs_by_state),
-        runs_by_model: counts(stats.runs_by_model),
+        runs_by_model: counts(
+            stats.runs_by_model.into_iter().map(|(model, runs)| (model::in_tree(&model), runs)).collect(),
+        ),
         messages_by_role: counts(stats.messages_by_role),
         tools: stats.tools.into_iter().map(tool).collect(),
         usage: Usage { input: stats.usage.input, output: stats.usage.output },

@@ -77,13 +77,6 @@ impl From<FindError> for Refusal {
     }
 }
 
-impl ModelId {
-    /// The form of the API: `provider:model`.
-    pub fn to_api(&self) -> String {
-        format!("{}:{}", self.provider, self.model)
-    }
-}
-
 impl fmt::Display for ModelId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}/{}", self.provider, self.model)

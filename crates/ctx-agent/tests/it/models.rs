@@ -19,7 +19,7 @@ fn a_model_is_found_in_every_form_of_its_name() {
     for name in ["debug/echo", "debug:echo", "main"] {
         assert_eq!(root.models().resolve(name).unwrap().to_string(), "debug/echo", "{name}");
     }
-    assert_eq!(root.models().resolve("main").unwrap().to_api(), "debug:echo");
+    assert_eq!(root.models().resolve("main").unwrap().to_string(), "debug/echo");
     let all: Vec<String> = root.models().list().unwrap().iter().map(ModelId::to_string).collect();
     assert_eq!(all, ["debug/echo", "debug/script"]);
 }

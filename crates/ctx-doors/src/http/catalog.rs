@@ -6,6 +6,7 @@ use std::sync::Arc;
 use axum::Json;
 use axum::extract::State;
 use ctx_api::http::{List, Named, ToolNamed};
+use ctx_api::model;
 use ctx_session::{Code, Refusal};
 
 use super::Api;
@@ -39,7 +40,9 @@ async fn listed(
 /// The models there are, as `provider:model`
 #[utoipa::path(get, path = "/models", tag = "tree", responses((status = 200, body = List<Named>)))]
 pub(super) async fn models(State(api): State<Api>, _: Who) -> Answer<Json<List<Named>>> {
-    listed(api.catalog, |catalog| catalog.models()).await
+    let Json(mut list) = listed(api.catalog, |catalog| catalog.models()).await?;
+    list.items.iter_mut().for_each(|model| model.name = model::in_api(&model.name));
+    Ok(Json(list))
 }
 
 /// The agents there are; those of someone else's project are not

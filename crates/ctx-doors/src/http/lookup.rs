@@ -3,6 +3,7 @@
 use axum::Json;
 use axum::extract::State;
 use ctx_api::http::{AuditEvent, List, SearchHit, SnippetPiece, Standing, Stats, TokenCount, ToolCount};
+use ctx_api::model;
 use ctx_engine::lookup::{self, AuditLine, AuditWish, Hit, RecordOf, Search, SearchSort, StatsWish};
 use ctx_session::conversation::Role;
 use ctx_session::{Name, Refusal, SessionId, Timestamp};
@@ -169,7 +170,11 @@ fn counts(stats: lookup::Stats, unread: u64) -> Stats {
         sessions_by_agent: stats.sessions_by_agent.into_iter().collect(),
         sessions_by_project: stats.sessions_by_project.into_iter().collect(),
         runs_by_state: stats.runs_by_state.into_iter().collect(),
-        runs_by_model: stats.runs_by_model.into_iter().collect(),
+        runs_by_model: stats
+            .runs_by_model
+            .into_iter()
+            .map(|(model, runs)| (model::in_api(&model), runs))
+            .collect(),
         messages_by_role: stats.messages_by_role.into_iter().collect(),
         tools: stats.tools.into_iter().map(tool).collect(),
         usage: TokenCount { input: stats.usage.input, output: stats.usage.output },

@@ -3,9 +3,10 @@
 use axum::Json;
 use axum::extract::State;
 use ctx_api::http::{List, Message, Run, ToolCall};
+use ctx_engine::Caller;
 use ctx_session::conversation::{self, Role};
 use ctx_session::record::{Body, Record};
-use ctx_session::{CallId, Refusal, RunId, RunState, SessionId, Ulid};
+use ctx_session::{CallId, Refusal, RunId, RunState, Session, SessionId, Ulid};
 use serde::Deserialize;
 use utoipa::IntoParams;
 
@@ -17,6 +18,10 @@ use super::{Api, calls};
 /// Runs on one page unless told otherwise, and at most.
 const PAGE: usize = 100;
 const PAGE_MAX: usize = 1_000;
+/// A page ends with the runs whose texts come to this, however many were asked for.
+const PAGE_BYTES: usize = 4 * 1024 * 1024;
+/// Runs whose records are read at once.
+const AT_ONCE: usize = 8;
 
 #[derive(Debug, Default, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields, default)]
@@ -28,7 +33,9 @@ pub(super) struct RunsQuery {
     cursor: Option<String>,
 }
 
-/// The runs of a session, oldest first, without their messages
+/// The runs of a session with their messages and tool calls, oldest first
+///
+/// A page may have fewer than were asked for; `next` tells whether there are more.
 #[utoipa::path(get, path = "/sessions/{id}/runs", tag = "runs", params(("id" = String, Path), RunsQuery),
     responses((status = 200, body = List<Run>)))]
 pub(super) async fn list(
@@ -48,10 +55,19 @@ pub(super) async fn list(
             session.runs().position(|run| run.id == after).ok_or_else(bad)? + 1
         }
     };
-    let mut items: Vec<Run> = session.runs().skip(skip).take(limit + 1).map(|run| shape(id, run)).collect();
-    let more = items.len() > limit;
-    items.truncate(limit);
-    let next = items.last().filter(|_| more).map(|run| run.id.to_string());
+    let asked: Vec<_> = session.runs().skip(skip).take(limit).collect();
+    let left = session.runs().skip(skip).count();
+    let mut items: Vec<Run> = Vec::new();
+    let mut bytes = 0;
+    for some in asked.chunks(AT_ONCE) {
+        let shown = filled(&api, caller, &session, some).await?;
+        bytes += shown.iter().map(weight).sum::<usize>();
+        items.extend(shown);
+        if bytes >= PAGE_BYTES {
+            break;
+        }
+    }
+    let next = items.last().filter(|_| items.len() < left).map(|run| run.id.to_string());
     Ok(Json(List { items, next }))
 }
 
@@ -80,28 +96,48 @@ pub(super) async fn cancel(
     whole(&api, caller, id, run).await
 }
 
-async fn whole(
-    api: &Api,
-    caller: ctx_engine::Caller,
-    id: SessionId,
-    run: ctx_session::RunId,
-) -> Answer<Json<Run>> {
+async fn whole(api: &Api, caller: Caller, id: SessionId, run: RunId) -> Answer<Json<Run>> {
     let session = api.engine.look(caller, id).await?;
     let found = session.run(run).ok_or_else(|| nothing_there("run"))?;
-    let records = api.engine.records(caller, id, found.first_seq, found.end_seq).await?;
-    let mut shown = shape(id, found);
-    for record in &records {
-        add(&mut shown, record);
+    let shown = filled(api, caller, &session, &[found]).await?;
+    Ok(Json(shown.into_iter().next().ok_or_else(|| nothing_there("run"))?))
+}
+
+/// Runs that follow each other, with what their records say of them.
+async fn filled(
+    api: &Api,
+    caller: Caller,
+    session: &Session,
+    runs: &[&ctx_session::session::Run],
+) -> Answer<Vec<Run>> {
+    let Some(from) = runs.iter().map(|run| run.first_seq).min() else { return Ok(Vec::new()) };
+    // To the log's end while one of them is open.
+    let to = runs
+        .iter()
+        .map(|run| run.end_seq)
+        .collect::<Option<Vec<u64>>>()
+        .and_then(|ends| ends.into_iter().max());
+    let records = api.engine.records(caller, session.id(), from, to).await?;
+    let mut shown: Vec<Run> = runs.iter().map(|run| shape(session.id(), run)).collect();
+    for run in &mut shown {
+        records.iter().for_each(|record| add(run, record));
+        for call in run.tool_calls.iter_mut().filter(|call| call.status.is_none()) {
+            call.state = calls::open(session, CallId(call.id)).to_owned();
+        }
+        // What does not count any more may have been told so long after the run.
+        for message in run.operator_message.iter_mut().chain(&mut run.primary_response) {
+            message.superseded = !session.ledger.counts(message.id);
+            message.pinned = session.ledger.pinned().any(|id| id == message.id);
+        }
     }
-    for call in shown.tool_calls.iter_mut().filter(|call| call.status.is_none()) {
-        call.state = calls::open(&session, CallId(call.id)).to_owned();
-    }
-    // What does not count any more may have been told so long after the run.
-    for message in shown.operator_message.iter_mut().chain(&mut shown.primary_response) {
-        message.superseded = !session.ledger.counts(message.id);
-        message.pinned = session.ledger.pinned().any(|id| id == message.id);
-    }
-    Ok(Json(shown))
+    Ok(shown)
+}
+
+/// About how much of a page it is.
+fn weight(run: &Run) -> usize {
+    let said = run.operator_message.iter().chain(&run.primary_response).map(|message| message.content.len());
+    let done = run.tool_calls.iter().map(|call| call.output.as_ref().map_or(0, String::len));
+    said.chain(done).sum()
 }
 
 /// Adds what a record says of the run.

@@ -9,6 +9,7 @@ use axum::http::StatusCode;
 use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
 use ctx_api::http::{List, NewSession, Posted, Session, SessionChange};
+use ctx_api::model;
 use ctx_engine::{Caller, Details, ListWish, Listed, Summary};
 use ctx_session::command::Change;
 use ctx_session::{Code, Name, Refusal, RunState, Scope, SessionId, StateName};
@@ -344,8 +345,8 @@ pub(super) fn shape(summary: &Summary, details: &Details) -> Session {
         failing: summary.failing.clone(),
         cwd: summary.cwd.clone(),
         title: details.title.clone(),
-        model: meta.model.clone(),
-        model_override: details.model_override.clone(),
+        model: model::in_api(&meta.model),
+        model_override: details.model_override.as_deref().map(model::in_api),
         forked_from: meta.forked_from,
         archived: summary.archived,
         stale: false,

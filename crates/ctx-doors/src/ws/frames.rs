@@ -1,5 +1,6 @@
 //! What an event looks like on the session's socket: a pure mapping to channel, type and payload.
 
+use ctx_api::model;
 use ctx_api::ws::Channel;
 use ctx_engine::Event;
 use ctx_engine::port::DeltaKind;
@@ -115,7 +116,7 @@ fn of_record(record: &Record) -> Vec<Told> {
                 "forked_from": meta.forked_from }),
         ),
         Body::Context(context) => {
-            let payload = json!({ "run_id": context.turn_id, "model": context.model, "cwd": context.cwd });
+            let payload = json!({ "run_id": context.turn_id, "model": model::in_api(&context.model), "cwd": context.cwd });
             one("run.context", payload)
         }
         Body::RunCreated(run) => {
@@ -123,7 +124,7 @@ fn of_record(record: &Record) -> Vec<Told> {
         }
         Body::AssistantStarted(step) => one(
             "run.step",
-            json!({ "run_id": step.turn_id, "message_id": step.message_id, "model": step.model,
+            json!({ "run_id": step.turn_id, "message_id": step.message_id, "model": model::in_api(&step.model),
                 "step": step.step }),
         ),
         Body::ReasoningFinished(done) => one(
@@ -151,7 +152,9 @@ fn of_record(record: &Record) -> Vec<Told> {
         ),
         Body::StateChanged(change) => of_move(record, change),
         Body::SessionRenamed(renamed) => one("session.renamed", json!({ "title": renamed.title })),
-        Body::ModelSet(set) => one("session.model_set", json!({ "model_override": set.model })),
+        Body::ModelSet(set) => {
+            one("session.model_set", json!({ "model_override": set.model.as_deref().map(model::in_api) }))
+        }
         Body::CwdChanged(changed) => one("session.cwd_changed", json!({ "cwd": changed.cwd })),
         Body::Attached(on) => one(
             "session.attached",

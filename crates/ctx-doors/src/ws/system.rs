@@ -1,12 +1,14 @@
 //! The system's socket: how many sessions run, which come, change, end and go, and which issues come and change, as far
 //! as the listener may see.
 
+use std::collections::BTreeMap;
+
 use axum::extract::ws::{Utf8Bytes, WebSocket};
 use ctx_api::ws::{Channel, Closing, Frame};
 use ctx_engine::{Change, News};
 use ctx_session::admission::Counts;
 use ctx_session::record::SessionMeta;
-use ctx_session::{IssueId, SessionId};
+use ctx_session::{IssueId, Name, SessionId};
 use futures_util::stream::SplitStream;
 use serde_json::{Value, json};
 use tokio::sync::broadcast::error::RecvError;
@@ -90,11 +92,14 @@ impl Listener {
             return Ok(());
         }
         let limits = self.api.engine.limits();
+        let limit_of = |project: &Name| (project.clone(), self.api.engine.running_limit(project));
+        let projects: BTreeMap<Name, u32> = counts.per_project.keys().map(limit_of).collect();
         let payload = json!({
             "total": counts.total,
             "per_project": counts.per_project,
             "per_operator": counts.per_operator,
-            "limits": { "per_project": limits.running_per_project, "per_operator": limits.running_per_operator },
+            "limits": { "per_project": limits.running_per_project, "per_operator": limits.running_per_operator,
+                "projects": projects },
         });
         self.told = Some(counts);
         self.tell(out, "sessions.running_count", payload).await

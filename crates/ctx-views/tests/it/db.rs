@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use ctx_session::conversation::Role;
 use ctx_session::{StateName, Timestamp};
-use ctx_views::db::{IndexReader, ListQuery, MessagesQuery, SearchQuery, Sort, Viewer};
+use ctx_views::db::{IndexReader, ListQuery, MessagesQuery, SearchQuery, SearchSort, Sort, Viewer};
 use proptest::prelude::*;
 
 use crate::indexed::{DB, START, done, found, names, post, put, put_at, say, started, talk, tool};
@@ -141,6 +141,40 @@ fn search_ranks_filters_and_shows_what_it_found() {
     let rest = SearchQuery { limit: 3, after: page.next, ..query("needle") };
     assert_eq!(count(rest), 1);
     assert_eq!(db.ask(|q| q.search(&query("---"))).unwrap_err().code().name(), "EINVAL");
+}
+
+#[test]
+fn pages_of_a_search_neither_repeat_nor_miss_a_hit_when_more_is_said_meanwhile() {
+    for sort in [SearchSort::Rank, SearchSort::Newest] {
+        let root = Root::new();
+        let said = |n: u64| put(&root, n, "coder", &format!("s{n}"), &talk("one otter", "yes"));
+        (1..=5).for_each(|n| drop(said(n)));
+        let db = started(&root);
+        let asked = |after: Option<String>| {
+            let query = SearchQuery { sort, after, ..SearchQuery::new(Viewer::All, "otter", 2) };
+            db.ask(|q| q.search(&query)).unwrap()
+        };
+        let mut page = asked(None);
+        let mut found: Vec<_> = page.items.iter().map(|hit| hit.session).collect();
+        for n in 6.. {
+            // Newer than all, and as good as any.
+            let more = said(n);
+            db.committed(&more.log, more.life.session.id(), &more.life.records());
+            db.flush();
+            let Some(next) = page.next else { break };
+            page = asked(Some(next));
+            found.extend(page.items.iter().map(|hit| hit.session));
+        }
+        let distinct: std::collections::BTreeSet<_> = found.iter().collect();
+        assert_eq!((found.len(), distinct.len()), (5, 5), "{sort:?}");
+    }
+    let root = Root::new();
+    let db = started(&root);
+    for (sort, cursor) in [(SearchSort::Rank, "4"), (SearchSort::Newest, "4:0"), (SearchSort::Rank, "-1:0")] {
+        let query =
+            SearchQuery { sort, after: Some(cursor.to_owned()), ..SearchQuery::new(Viewer::All, "otter", 2) };
+        assert_eq!(db.ask(|q| q.search(&query)).unwrap_err().code().name(), "EINVAL", "{cursor}");
+    }
 }
 
 #[test]

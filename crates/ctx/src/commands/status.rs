@@ -32,6 +32,9 @@ pub fn run(args: Args, root: &Root) -> Result<(), Failure> {
     let mut out = output::stdout();
     writeln!(out, "version   {}", status.version)?;
     writeln!(out, "root      {}", status.root)?;
+    if let Some(address) = &status.address {
+        writeln!(out, "address   http://{address}")?;
+    }
     writeln!(out, "pid       {}", status.pid)?;
     writeln!(out, "uptime    {}", words::duration(status.uptime_ms))?;
     writeln!(out, "sessions  {} ({} in memory)", status.sessions, status.loaded)?;

@@ -30,6 +30,7 @@ fn a_conversation_from_the_first_message_to_the_end() {
     assert_eq!(run["state"], "done");
     assert_eq!(run["operator_message"]["content"], "hello");
     assert_eq!(run["primary_response"]["content"], "hello");
+    assert_eq!(http.get(&format!("/sessions/{id}/runs"))["items"], json!([run]), "in a list it is as whole");
     let renamed = http.call("PUT", &format!("/sessions/{id}"), Some(r#"{"title":"A talk"}"#)).json(200);
     assert_eq!(renamed["title"], "A talk");
     assert_eq!(
@@ -189,7 +190,15 @@ fn models_and_agents_are_listed() {
             .collect()
     };
     assert_eq!(names("/agents"), ["coder"]);
-    assert!(names("/models").iter().any(|name| name.contains("echo")), "{:?}", names("/models"));
+    assert!(names("/models").contains(&"debug:echo".to_owned()), "{:?}", names("/models"));
+    // Whatever it was called by, one name is shown.
+    let id = http.session("{}");
+    let change = r#"{"model_override":"debug/script"}"#;
+    let session = http.call("PUT", &format!("/sessions/{id}"), Some(change)).json(200);
+    assert_eq!(
+        (&session["model"], &session["model_override"]),
+        (&json!("debug:echo"), &json!("debug:script"))
+    );
 }
 
 #[test]

@@ -93,7 +93,10 @@ async fn late_output_is_redacted_before_it_is_cut_and_none_of_it_is_lost() {
     let bench = Bench::new(Kind::Bash).await;
     let key: Vec<&Sample> = corpus().iter().filter(|sample| sample.kind == "private-key").collect();
     std::fs::write(bench.path("key"), &key[0].line).unwrap();
-    bench.run("{ cat key; head -c 64336 /dev/zero | tr '\\0' .; echo; seq 100000; touch done; } &").await;
+    // Not before the command that starts it has its answer.
+    let job = "until [ -e go ]; do sleep 0.01; done; cat key; head -c 64336 /dev/zero | tr '\\0' .; echo; seq 100000";
+    bench.run(&format!("{{ {job}; touch done; }} &")).await;
+    std::fs::write(bench.path("go"), "").unwrap();
     eventually("the job", || bench.path("done").exists()).await;
     let told = bench.run("wait").await;
     let after = bench.run(":").await;

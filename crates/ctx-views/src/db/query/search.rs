@@ -15,8 +15,6 @@ use crate::db::store::{count_of, millis, time_of};
 const LONG_BYTES: usize = 8 * 1024;
 const HIT_BEGINS: char = '\u{1}';
 const HIT_ENDS: char = '\u{2}';
-/// Deeper pages than this are of no use, and cost more with every step.
-const OFFSET_MAX: usize = 10_000;
 
 /// In what order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -125,14 +123,15 @@ impl Queries<'_> {
     pub fn search(&self, query: &SearchQuery) -> Result<Page<Hit>, DbError> {
         let expression =
             match_expression(&query.text).ok_or_else(|| DbError::BadQuery { text: query.text.clone() })?;
-        let offset = match &query.after {
-            Some(cursor) => offset_of(cursor)?,
-            None => 0,
+        let place = match &query.after {
+            Some(cursor) => Place::parse(query.sort, cursor)?,
+            None => self.beginning(query.sort)?,
         };
         let mut wanted = wanted(query, &expression);
+        place.wants(&mut wanted);
         let order = match query.sort {
             SearchSort::Rank => "score, m.created_at DESC, s.id, m.seq",
-            SearchSort::Newest => "m.created_at DESC, s.id, m.seq DESC",
+            SearchSort::Newest => "m.created_at DESC, s.id DESC, m.seq DESC",
         };
         let sql = format!(
             "SELECT f.rowid, bm25(message_text) AS score, s.id, s.name, s.title, s.agent, s.project, m.seq, m.id,
@@ -141,9 +140,7 @@ impl Queries<'_> {
              WHERE {} ORDER BY {order} LIMIT ? OFFSET ?",
             wanted.condition()
         );
-        wanted
-            .values
-            .extend([one_more(query.limit), i64::try_from(offset).unwrap_or(i64::MAX)].map(Value::from));
+        wanted.values.extend([one_more(query.limit), place.skipped()].map(Value::from));
         let mut found = self.rows(&sql, wanted.values, hit)?;
         let more = found.len() > query.limit;
         found.truncate(query.limit);
@@ -152,8 +149,19 @@ impl Queries<'_> {
             hit.snippet = self.snippet(query, &expression, key)?;
             items.push(hit);
         }
-        let end = offset.saturating_add(query.limit);
-        Ok(Page { items, next: (more && end < OFFSET_MAX).then(|| end.to_string()) })
+        let next = items.last().filter(|_| more).map(|last| place.behind(last, items.len()).to_string());
+        Ok(Page { items, next })
+    }
+
+    fn beginning(&self, sort: SearchSort) -> Result<Place, DbError> {
+        match sort {
+            SearchSort::Newest => Ok(Place::Newest),
+            SearchSort::Rank => {
+                let newest = "SELECT ifnull(max(key), 0) FROM messages";
+                let newest = self.rows(newest, Vec::new(), |row| row.get(0))?.into_iter().next();
+                Ok(Place::Best { upto: newest.unwrap_or(0), skipped: 0 })
+            }
+        }
     }
 
     /// Only what is shown is cut into pieces: that is the dear part. SQLite's own snippets take a time that grows
@@ -199,9 +207,80 @@ fn wanted(query: &SearchQuery, expression: &str) -> Wanted {
     wanted
 }
 
-fn offset_of(cursor: &str) -> Result<usize, DbError> {
-    let offset = cursor.parse().ok().filter(|offset| *offset < OFFSET_MAX);
-    offset.ok_or_else(|| DbError::BadCursor { cursor: cursor.chars().take(100).collect() })
+/// Where a page begins, so that what is said meanwhile neither repeats nor hides anything on the pages behind it.
+enum Place {
+    /// Among what was known when the first page was asked for: keys are given in order, and never twice.
+    Best {
+        upto: i64,
+        skipped: i64,
+    },
+    Newest,
+    Before {
+        time: i64,
+        session: SessionId,
+        seq: i64,
+    },
+}
+
+impl Place {
+    fn parse(sort: SearchSort, cursor: &str) -> Result<Place, DbError> {
+        let parts: Vec<&str> = cursor.split(':').collect();
+        let number = |text: &str| text.parse::<i64>().ok().filter(|number| *number >= 0);
+        let place = match (sort, parts.as_slice()) {
+            (SearchSort::Rank, [upto, skipped]) => {
+                number(upto).zip(number(skipped)).map(|(upto, skipped)| Place::Best { upto, skipped })
+            }
+            (SearchSort::Newest, [time, session, seq]) => number(time)
+                .zip(session.parse().ok())
+                .zip(number(seq))
+                .map(|((time, session), seq)| Place::Before { time, session, seq }),
+            _ => None,
+        };
+        place.ok_or_else(|| DbError::BadCursor { cursor: cursor.chars().take(100).collect() })
+    }
+
+    fn wants(&self, wanted: &mut Wanted) {
+        match self {
+            Place::Best { upto, .. } => wanted.and("f.rowid <= ?", [Value::from(*upto)]),
+            Place::Newest => {}
+            Place::Before { time, session, seq } => wanted.and(
+                "(m.created_at, s.id, m.seq) < (?, ?, ?)",
+                [Value::from(*time), session.to_string().into(), Value::from(*seq)],
+            ),
+        }
+    }
+
+    fn skipped(&self) -> i64 {
+        match self {
+            Place::Best { skipped, .. } => *skipped,
+            Place::Newest | Place::Before { .. } => 0,
+        }
+    }
+
+    /// Behind a page of so many that ends so.
+    fn behind(&self, last: &Hit, shown: usize) -> Place {
+        match self {
+            Place::Best { upto, skipped } => Place::Best {
+                upto: *upto,
+                skipped: skipped.saturating_add(i64::try_from(shown).unwrap_or(i64::MAX)),
+            },
+            Place::Newest | Place::Before { .. } => Place::Before {
+                time: millis(last.time),
+                session: last.session,
+                seq: i64::try_from(last.seq).unwrap_or(i64::MAX),
+            },
+        }
+    }
+}
+
+impl std::fmt::Display for Place {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Place::Best { upto, skipped } => write!(f, "{upto}:{skipped}"),
+            Place::Newest => Ok(()),
+            Place::Before { time, session, seq } => write!(f, "{time}:{session}:{seq}"),
+        }
+    }
 }
 
 fn hit(row: &Row<'_>) -> rusqlite::Result<(i64, Hit)> {
