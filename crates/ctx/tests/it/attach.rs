@@ -238,7 +238,6 @@ fn who_comes_in_the_middle_of_a_message_sees_it_from_its_beginning() {
     watcher.wait_for("the beginning, ");
     // In the middle of a line someone takes over: what is said of it has a line of its own.
     let mut second = Pty::ctx(&daemon, &["attach", "--takeover"]);
-    second.wait_for("Ctrl-D detaches");
     second.wait_for("the beginning, ");
     let shown = first.wait_for("error:");
     assert!(shown.trim_end_matches("\x1b[31m").ends_with('\n'), "{shown:?}");
@@ -250,6 +249,31 @@ fn who_comes_in_the_middle_of_a_message_sees_it_from_its_beginning() {
         let text = terminal.shown().replace(&steps, "");
         assert_eq!(text.matches("the beginning").count(), 1, "{text}");
     }
+}
+
+#[test]
+fn ctrl_c_takes_away_what_was_half_typed_and_nothing_that_was_said() {
+    let daemon = build().start();
+    let lines: String = (0..6_000).map(|n| format!("line {n} of it\n")).collect();
+    let steps = json!({ "script": [{ "text": lines }, { "sleep_ms": 600_000 }] }).to_string();
+    daemon.ctx(&["send", "--model", "debug:script", "--detach", &steps]).ok();
+    let mut terminal = Pty::ctx(&daemon, &["attach", "--tail", "0"]);
+    // The terminal is behind: most of it was not read when the key is pressed.
+    terminal.wait_for("line 0 of it");
+    terminal.type_keys("\x03");
+    terminal.wait_for("[cancelled]");
+    // What is said of the key may come in the middle of a line.
+    let shown = terminal.shown().replace("^C", "").replace("\r\n\x1b[33m[cancelling]\x1b[0m\r\n", "");
+    let missing = (0..6_000).find(|n| !shown.contains(&format!("line {n} of it")));
+    assert_eq!(missing, None, "{shown}");
+    terminal.type_keys("not meant\x03");
+    terminal.wait_for("nothing runs");
+    terminal.type_keys("meant\r");
+    let said =
+        until("the message", || Some(daemon.ctx(&["history"]).ok()).filter(|said| said.contains("meant")));
+    assert!(!said.contains("not meant"), "{said}");
+    terminal.type_keys("\x04");
+    assert_eq!(terminal.wait(), 0);
 }
 
 #[test]

@@ -1,13 +1,14 @@
 //! What a person does at the terminal: lines and keys.
 //!
-//! The terminal stays as it is: lines are edited by the kernel, Ctrl-C and Ctrl-\ are signals. So there is nothing to
-//! restore, however this ends.
+//! The terminal stays as it is: lines are edited by the kernel, Ctrl-C and Ctrl-\ are signals. But for one thing, which
+//! harms nobody if it is left so by who is killed: such a key does not throw away what the terminal has not shown yet.
 
 use std::io::IsTerminal;
 use std::time::Duration;
 
 use rustix::process::getpgrp;
-use rustix::termios::tcgetpgrp;
+use rustix::termios::{LocalModes, OptionalActions, QueueSelector, Termios};
+use rustix::termios::{tcflush, tcgetattr, tcgetpgrp, tcsetattr};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::mpsc;
 
@@ -20,6 +21,8 @@ const LINES: usize = 256;
 
 pub struct Hands {
     lines: Option<mpsc::Receiver<String>>,
+    /// For who can type.
+    _keeps: Option<KeepsOutput>,
     interrupt: Signal,
     quit: Signal,
     terminate: Signal,
@@ -38,8 +41,10 @@ pub enum Done {
 impl Hands {
     pub fn new() -> Result<Hands, Failure> {
         let on = |kind| signal(kind).map_err(|error| Failure::io("cannot listen for signals", error));
+        let is_ours = has_keyboard();
         Ok(Hands {
-            lines: has_keyboard().then(keyboard),
+            lines: is_ours.then(keyboard),
+            _keeps: is_ours.then(KeepsOutput::begin).flatten(),
             interrupt: on(SignalKind::interrupt())?,
             quit: on(SignalKind::quit())?,
             terminate: on(SignalKind::terminate())?,
@@ -62,7 +67,10 @@ impl Hands {
         };
         let first = tokio::select! {
             line = line => line,
-            _ = self.interrupt.recv() => return Done::Interrupt,
+            _ = self.interrupt.recv() => {
+                drop_half_a_line();
+                return Done::Interrupt;
+            }
             _ = self.quit.recv() => return Done::Leave,
             _ = self.terminate.recv() => return Done::Leave,
             _ = self.hangup.recv() => return Done::Leave,
@@ -79,6 +87,40 @@ impl Hands {
             text.push_str(&line);
         }
         text
+    }
+}
+
+/// The terminal as it was, while Ctrl-C does not discard what was written and not read: text of a session that would
+/// never be shown.
+struct KeepsOutput(Termios);
+
+impl KeepsOutput {
+    /// None: it is so already, or the terminal is gone.
+    fn begin() -> Option<KeepsOutput> {
+        let stdin = std::io::stdin();
+        let found = tcgetattr(&stdin).ok()?;
+        if found.local_modes.contains(LocalModes::NOFLSH) {
+            return None;
+        }
+        let mut ours = found.clone();
+        ours.local_modes.insert(LocalModes::NOFLSH);
+        tcsetattr(&stdin, OptionalActions::Now, &ours).ok()?;
+        Some(KeepsOutput(found))
+    }
+}
+
+impl Drop for KeepsOutput {
+    fn drop(&mut self) {
+        // A terminal that is gone needs nothing back.
+        let _ = tcsetattr(std::io::stdin(), OptionalActions::Now, &self.0);
+    }
+}
+
+/// What was typed before Ctrl-C and not sent is not meant any more. The terminal would have done so itself.
+fn drop_half_a_line() {
+    let stdin = std::io::stdin();
+    if has_keyboard() {
+        let _ = tcflush(&stdin, QueueSelector::IFlush);
     }
 }
 
