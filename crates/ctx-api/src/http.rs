@@ -68,7 +68,8 @@ pub struct Session {
     pub state: StateName,
     #[schema(value_type = Option<Object>)]
     pub failure: Option<Failure>,
-    /// A run that failed, but whose end could not be written yet.
+    /// Why the session cannot go on for now: the end of its run could not be written yet, or its log cannot be used.
+    /// It goes away by itself when the disk does its work again.
     #[schema(value_type = Option<Object>)]
     pub failing: Option<Failure>,
     pub cwd: String,

@@ -262,10 +262,11 @@ impl Inner {
 
 /// A log that was lost is taken up through recovery, again and again until the disk lets it.
 pub(crate) fn take_up_again(inner: &Arc<Inner>, id: SessionId) {
-    const PAUSES_MS: [u64; 6] = [10, 1_000, 5_000, 30_000, 120_000, 600_000];
+    const PAUSES_MS: [u64; 5] = [10, 1_000, 5_000, 30_000, 120_000];
+    const LATER_MS: u64 = 600_000;
     let inner = Arc::downgrade(inner);
     tokio::spawn(async move {
-        for pause in PAUSES_MS {
+        for pause in PAUSES_MS.into_iter().chain(std::iter::repeat(LATER_MS)) {
             tokio::time::sleep(Duration::from_millis(pause)).await;
             let Some(inner) = inner.upgrade() else { return };
             match inner.link(id).ask(Ask::Look).await {

@@ -2,7 +2,7 @@
 //!
 //! What must hold also after a restart is in the log: a handler that takes [`Keyed`] writes the key into the record of what
 //! it makes, and answers from the log when it meets the key again. Beside that, answers are kept in memory for a while,
-//! bounded by number and by bytes, so that also a write that leaves no record is done once. A second request that comes
+//! bounded for each user by number and by bytes, so that also a write that leaves no record is done once. A second request that comes
 //! while the first is being done waits for its answer; the first is finished also when its client has gone. Refusals are
 //! not kept: they changed nothing, so asking again is harmless. Answers with a secret are not kept either.
 
@@ -28,10 +28,11 @@ use super::extract::{Who, whole_body};
 
 /// How long a request is remembered.
 const KEPT: Duration = Duration::from_secs(60 * 60);
-/// Requests that are remembered at a time, the longest answer that is kept, and all of them together.
+/// Of each user: requests that are remembered at a time, the longest answer that is kept, and all of them together. So
+/// nobody makes another's be forgotten.
 const REQUESTS_MAX: usize = 10_000;
 const ANSWER_BYTES_MAX: usize = 64 * 1024;
-const ANSWERS_BYTES_MAX: usize = 16 * 1024 * 1024;
+const ANSWERS_BYTES_MAX: usize = 8 * 1024 * 1024;
 /// More than any answer of ours that is not a stream has.
 const WHOLE_BYTES_MAX: usize = 64 * 1024 * 1024;
 /// A stream, whose messages have ids of their own.
@@ -122,14 +123,17 @@ struct Entry {
 pub(super) struct Memory {
     /// How long a body may take.
     patience: Duration,
-    table: Arc<Mutex<Table>>,
+    users: Arc<Mutex<HashMap<u32, Table>>>,
 }
 
+/// What is remembered of one user.
 #[derive(Default)]
 struct Table {
     entries: HashMap<String, Entry>,
     /// Oldest first; also some that are forgotten.
     order: VecDeque<(Instant, String)>,
+    /// Whose answers are kept, oldest first; also some that are not any more.
+    kept: VecDeque<String>,
     /// Of all answers that are kept.
     bytes: usize,
 }
@@ -147,6 +151,15 @@ impl Table {
         if let Some(entry) = self.entries.remove(request) {
             self.bytes -= entry.bytes();
         }
+        // What was forgotten otherwise is passed over, so that no more wait here than are remembered.
+        while self.kept.front().is_some_and(|oldest| !self.keeps(oldest)) {
+            self.kept.pop_front();
+        }
+    }
+
+    fn keeps(&self, request: &str) -> bool {
+        let entry = self.entries.get(request);
+        entry.is_some_and(|entry| matches!(entry.progress, Progress::Done(Done::Kept { .. })))
     }
 
     /// Makes room for one more. None is forgotten while it is being done.
@@ -170,21 +183,25 @@ impl Table {
         self.entries.len() < REQUESTS_MAX
     }
 
+    /// Whether there is nothing left that anyone could ask for.
+    fn is_forgotten(&self, now: Instant) -> bool {
+        self.entries.values().all(|entry| match entry.progress {
+            Progress::Doing(_) => false,
+            Progress::Done(_) => now.saturating_duration_since(entry.since) >= KEPT,
+        })
+    }
+
     fn finish(&mut self, request: &str, done: Done) {
         let Some(entry) = self.entries.get_mut(request) else { return };
         entry.progress = Progress::Done(done);
         self.bytes += entry.bytes();
-        if self.bytes <= ANSWERS_BYTES_MAX {
-            return;
-        }
-        for (_, oldest) in &self.order {
-            let Some(entry) = self.entries.get_mut(oldest) else { continue };
+        self.kept.push_back(request.to_owned());
+        while self.bytes > ANSWERS_BYTES_MAX {
+            let Some(oldest) = self.kept.pop_front() else { break };
+            let Some(entry) = self.entries.get_mut(&oldest) else { continue };
             let Progress::Done(Done::Kept { kept, in_log }) = &entry.progress else { continue };
             self.bytes -= kept.body.len();
             entry.progress = Progress::Done(if *in_log { Done::InLog } else { Done::Gone(CROWDED_OUT) });
-            if self.bytes <= ANSWERS_BYTES_MAX {
-                break;
-            }
         }
     }
 }
@@ -200,15 +217,32 @@ impl Entry {
 
 impl Memory {
     pub fn new(patience: Duration) -> Memory {
-        Memory { patience, table: Arc::default() }
+        Memory { patience, users: Arc::default() }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Table> {
-        self.table.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, HashMap<u32, Table>> {
+        self.users.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn turn(&self, key: &RequestKey, now: Instant) -> Result<Turn, Refusal> {
-        let mut table = self.lock();
+    fn finish(&self, caller: Caller, request: &str, done: Done) {
+        if let Some(table) = self.lock().get_mut(&caller.uid) {
+            table.finish(request, done);
+        }
+    }
+
+    /// It changed nothing: it may be asked again.
+    fn forget(&self, caller: Caller, request: &str) {
+        if let Some(table) = self.lock().get_mut(&caller.uid) {
+            table.remove(request);
+        }
+    }
+
+    fn turn(&self, caller: Caller, key: &RequestKey, now: Instant) -> Result<Turn, Refusal> {
+        let mut users = self.lock();
+        if !users.contains_key(&caller.uid) {
+            users.retain(|_, table| !table.is_forgotten(now));
+        }
+        let table = users.entry(caller.uid).or_default();
         if let Some(entry) = table.entries.get(&key.request) {
             let earlier = RequestKey { request: key.request.clone(), asked: entry.asked.clone() };
             match &entry.progress {
@@ -277,7 +311,7 @@ pub(super) async fn once(State(memory): State<Memory>, request: Request, next: N
     *request.body_mut() = Body::from(body);
     let taken = Arc::new(AtomicBool::new(false));
     request.extensions_mut().insert(Carried { key: key.clone(), taken: taken.clone() });
-    match memory.turn(&key, Instant::now()) {
+    match memory.turn(caller, &key, Instant::now()) {
         Err(refusal) => ApiError(refusal).into_response(),
         Ok(Turn::Wait(outcome)) => wait(outcome).await,
         Ok(Turn::Again(Done::Kept { kept, .. })) => kept.response(),
@@ -287,7 +321,7 @@ pub(super) async fn once(State(memory): State<Memory>, request: Request, next: N
             // In a task of its own, so that a client that goes does not leave it half done.
             let work = tokio::spawn(async move {
                 let response = next.run(request).await;
-                first(&memory, &key, taken.load(Ordering::Relaxed), &done, response).await
+                first(&memory, (caller, &key), taken.load(Ordering::Relaxed), &done, response).await
             });
             work.await.unwrap_or_else(|_| lost())
         }
@@ -300,7 +334,7 @@ fn lost() -> Response {
 
 async fn first(
     memory: &Memory,
-    key: &RequestKey,
+    (caller, key): (Caller, &RequestKey),
     in_log: bool,
     done: &watch::Sender<Outcome>,
     response: Response,
@@ -310,7 +344,7 @@ async fn first(
     let Ok(bytes) = to_bytes(body, WHOLE_BYTES_MAX).await else { return lost() };
     let kept = Kept { status: parts.status, headers: parts.headers.clone(), body: bytes.clone() };
     if !parts.status.is_success() {
-        memory.lock().remove(&key.request);
+        memory.forget(caller, &key.request);
     } else {
         let is_short = bytes.len() <= ANSWER_BYTES_MAX;
         let left = match (in_log, is_secret) {
@@ -319,7 +353,7 @@ async fn first(
             (false, true) => Done::Gone(SECRET),
             (false, false) => Done::Gone(TOO_LONG),
         };
-        memory.lock().finish(&key.request, left);
+        memory.finish(caller, &key.request, left);
     }
     if is_secret {
         let refusal = ApiError(Refusal::new(Code::Eexist, SECRET)).into_response();
@@ -358,8 +392,14 @@ mod tests {
         Done::Kept { kept, in_log: false }
     }
 
+    const ME: Caller = Caller { uid: 1000, gid: 1000 };
+
+    fn mine<T>(memory: &Memory, look: impl Fn(&Table) -> T) -> T {
+        look(&memory.lock()[&ME.uid])
+    }
+
     fn begin(memory: &Memory, request: usize, now: Instant) -> watch::Sender<Outcome> {
-        match memory.turn(&key(request, "a"), now) {
+        match memory.turn(ME, &key(request, "a"), now) {
             Ok(Turn::First(done)) => done,
             _ => panic!("{request} was asked before"),
         }
@@ -371,12 +411,12 @@ mod tests {
         let now = Instant::now();
         for request in 0..1_000 {
             begin(&memory, request, now);
-            memory.lock().finish(&request.to_string(), answer(ANSWER_BYTES_MAX));
-            assert!(memory.lock().bytes <= ANSWERS_BYTES_MAX);
+            memory.finish(ME, &request.to_string(), answer(ANSWER_BYTES_MAX));
+            assert!(mine(&memory, |table| table.bytes) <= ANSWERS_BYTES_MAX);
         }
-        assert!(matches!(memory.turn(&key(999, "a"), now), Ok(Turn::Again(Done::Kept { .. }))));
-        assert!(matches!(memory.turn(&key(0, "a"), now), Ok(Turn::Again(Done::Gone(_)))));
-        assert!(memory.turn(&key(0, "b"), now).is_err_and(|refusal| refusal.code == Code::Einval));
+        assert!(matches!(memory.turn(ME, &key(999, "a"), now), Ok(Turn::Again(Done::Kept { .. }))));
+        assert!(matches!(memory.turn(ME, &key(0, "a"), now), Ok(Turn::Again(Done::Gone(_)))));
+        assert!(memory.turn(ME, &key(0, "b"), now).is_err_and(|refusal| refusal.code == Code::Einval));
     }
 
     #[test]
@@ -386,14 +426,17 @@ mod tests {
         let held = begin(&memory, 0, now);
         for request in 1..REQUESTS_MAX + 100 {
             drop(begin(&memory, request, now));
-            memory.lock().finish(&request.to_string(), answer(1));
+            memory.finish(ME, &request.to_string(), answer(1));
         }
-        assert_eq!(memory.lock().entries.len(), REQUESTS_MAX);
-        assert!(matches!(memory.turn(&key(0, "a"), now), Ok(Turn::Wait(_))));
-        assert!(matches!(memory.turn(&key(0, "a"), now + KEPT), Ok(Turn::Wait(_))), "however long it takes");
+        assert_eq!(mine(&memory, |table| table.entries.len()), REQUESTS_MAX);
+        assert!(matches!(memory.turn(ME, &key(0, "a"), now), Ok(Turn::Wait(_))));
+        assert!(
+            matches!(memory.turn(ME, &key(0, "a"), now + KEPT), Ok(Turn::Wait(_))),
+            "however long it takes"
+        );
         drop(held);
-        memory.lock().finish("0", answer(1));
-        assert!(matches!(memory.turn(&key(0, "a"), now + KEPT), Ok(Turn::First(_))), "an hour later");
+        memory.finish(ME, "0", answer(1));
+        assert!(matches!(memory.turn(ME, &key(0, "a"), now + KEPT), Ok(Turn::First(_))), "an hour later");
     }
 
     #[test]
@@ -401,7 +444,29 @@ mod tests {
         let memory = Memory::new(Duration::from_secs(1));
         let now = Instant::now();
         let _held: Vec<_> = (0..REQUESTS_MAX).map(|request| begin(&memory, request, now)).collect();
-        let more = memory.turn(&key(REQUESTS_MAX, "a"), now);
+        let more = memory.turn(ME, &key(REQUESTS_MAX, "a"), now);
         assert!(more.is_err_and(|refusal| refusal.code == Code::Eagain));
+    }
+
+    #[test]
+    fn who_sends_any_number_of_keys_holds_little_and_makes_nothing_of_others_forgotten() {
+        let memory = Memory::new(Duration::from_secs(1));
+        let now = Instant::now();
+        drop(begin(&memory, 0, now));
+        memory.finish(ME, "0", answer(ANSWER_BYTES_MAX));
+        let other = Caller { uid: ME.uid + 1, gid: 1 };
+        for request in 0..3 * REQUESTS_MAX {
+            assert!(matches!(memory.turn(other, &key(request, "a"), now), Ok(Turn::First(_))));
+            memory.finish(other, &request.to_string(), answer(1 + request % 2 * (ANSWER_BYTES_MAX - 1)));
+        }
+        let held = memory.lock()[&other.uid].entries.len();
+        assert_eq!((held, memory.lock()[&other.uid].order.len()), (REQUESTS_MAX, REQUESTS_MAX));
+        assert!(memory.lock()[&other.uid].bytes <= ANSWERS_BYTES_MAX);
+        assert!(memory.lock()[&other.uid].kept.len() <= REQUESTS_MAX);
+        assert!(matches!(memory.turn(ME, &key(0, "a"), now), Ok(Turn::Again(Done::Kept { .. }))));
+        // An hour later nothing is held of who asks nothing more.
+        let third = Caller { uid: ME.uid + 2, gid: 1 };
+        assert!(memory.turn(third, &key(0, "a"), now + KEPT).is_ok());
+        assert_eq!(memory.lock().keys().copied().collect::<Vec<_>>(), [third.uid]);
     }
 }

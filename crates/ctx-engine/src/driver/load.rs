@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use ctx_journal::{Journal, JournalError, LogPath, Owner};
-use ctx_session::record::SessionMeta;
-use ctx_session::{Body, Record, Refusal, SessionId, Timestamp};
+use ctx_session::record::{Failure, SessionMeta};
+use ctx_session::{Body, Code, Record, Refusal, SessionId, Timestamp};
 use ctx_views::identity::{Identity, first};
 use tokio::sync::mpsc;
 use tokio::time::Instant;
@@ -37,7 +37,7 @@ pub(crate) fn spawn(inner: &Arc<Inner>, id: SessionId, begin: Begin) -> DriverLi
         let loaded = tokio::task::spawn_blocking(move || load(&loading, id, begin)).await;
         let loaded = loaded.unwrap_or_else(|error| {
             tracing::error!(session = %id, %error, "loading a session panicked");
-            Err(Refusal::new(ctx_session::Code::Eio, format!("session {id} cannot be loaded: {error}")))
+            Err(Refusal::new(Code::Eio, format!("session {id} cannot be loaded: {error}")))
         });
         match loaded {
             Ok(core) => {
@@ -49,6 +49,8 @@ pub(crate) fn spawn(inner: &Arc<Inner>, id: SessionId, begin: Begin) -> DriverLi
             Err(refusal) => {
                 if creating {
                     inner.registry.remove(id);
+                } else {
+                    show_failing(&inner, id, &refusal);
                 }
                 refuse_all(&inner, id, task_link, mailbox, &refusal).await;
             }
@@ -57,8 +59,15 @@ pub(crate) fn spawn(inner: &Arc<Inner>, id: SessionId, begin: Begin) -> DriverLi
     link
 }
 
+/// Until it can be loaded, whoever looks at the session is told why it cannot.
+fn show_failing(inner: &Inner, id: SessionId, refusal: &Refusal) {
+    let reason = if refusal.code == Code::Enospc { "disk_full" } else { "log_unusable" };
+    let failure = Failure { code: refusal.code, reason: reason.to_owned(), message: refusal.message.clone() };
+    inner.registry.update(id, |summary| summary.failing = Some(failure));
+}
+
 fn load(inner: &Inner, id: SessionId, begin: Begin) -> Result<Core, Refusal> {
-    let gone = || Refusal::new(ctx_session::Code::Enoent, format!("there is no session {id}"));
+    let gone = || Refusal::new(Code::Enoent, format!("there is no session {id}"));
     match begin {
         Begin::Create { meta, owner, time } => {
             let (journal, log, dir) = place(inner, &meta, meta.name.as_str())?;
@@ -132,7 +141,7 @@ fn identify(inner: &Inner, id: SessionId, log: &LogPath, summary: &Summary) -> R
         Err(why) => tracing::warn!(%log, why, "a session's log cannot be read"),
     }
     let message = format!("session {id} is gone: its directory now holds the log of session {other}");
-    Err(Refusal::new(ctx_session::Code::Enoent, message))
+    Err(Refusal::new(Code::Enoent, message))
 }
 
 /// Someone removed the session's directory: its name is free again for the next message.

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use ctx_engine::Event;
 use ctx_journal::sim::SimDisk;
 use ctx_session::project::Strategy;
 use ctx_session::record::ApprovalOutcome;
@@ -28,12 +29,22 @@ impl World {
         .await;
     }
 
+    /// Waits until something was said, which the log does not have yet.
+    async fn hears(&self, id: SessionId) {
+        let mut follow = self.engine.follow(ME, id, None).await.unwrap();
+        let heard = async { while !matches!(follow.next().await.unwrap().unwrap(), Event::Delta { .. }) {} };
+        tokio::time::timeout(Duration::from_secs(60), heard).await.expect("something was said");
+    }
+
     /// A session with a run that waits in the middle of what the word says, paused there.
     async fn paused(&self, name: &str, word: &str) -> (SessionId, CheckpointId) {
         let id = self.session(name).await;
         self.post(id, "m1", word).await.unwrap();
-        let kind = if word == "busy" { "tool_started" } else { "assistant_started" };
-        self.sees(id, name, kind, 1).await;
+        if word == "busy" {
+            self.sees(id, name, "tool_started", 1).await;
+        } else {
+            self.hears(id).await;
+        }
         let checkpoint = self.engine.checkpoint(ME, id, Some("look".to_owned()), None).await.unwrap();
         assert_eq!(self.state(id).await, StateName::Paused);
         (id, checkpoint)

@@ -182,6 +182,29 @@ async fn a_read_only_disk_refuses_and_goes_on_when_it_can_be_written_again() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_run_whose_log_is_lost_is_shown_as_failing_until_the_log_can_be_taken_up_again() {
+    let world = World::new().await;
+    let id = world.session("default").await;
+    let posted = world.post(id, "m1", "hold").await.unwrap();
+    world.disk.set_read_only(true);
+    world.engine.cancel(ME, id, posted.run).await.unwrap_err();
+    let failing =
+        eventually("the session to be failing", async || world.engine.find(ME, id).unwrap().failing).await;
+    assert_eq!(failing.reason, "log_unusable");
+    assert!(failing.message.contains("events.jsonl"), "{failing:?}");
+    world.disk.set_read_only(false);
+    // Nobody asks for anything: it is taken up again by itself.
+    eventually("the session to be taken up", async || {
+        let found = world.engine.find(ME, id).unwrap();
+        (found.failing.is_none() && found.state == StateName::Idle).then_some(())
+    })
+    .await;
+    assert!(matches!(world.end_of(id, &posted).await, RunState::Failed(_)));
+    every_run_ends_once(&world.log("default"));
+    assert_eq!(world.say(id, "m2", "goes on").await, RunState::Done);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn after_a_power_cut_everything_acknowledged_is_there() {
     for seed in 0..40 {
         let world = World::new().await;

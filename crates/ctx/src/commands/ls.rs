@@ -25,7 +25,7 @@ const TITLE_MIN: usize = 24;
 ///
 /// Your own and those of the spaces you are in, newest first. It needs no daemon and shows what the last one left.
 /// Sessions that are over are shown with --all, archived ones with --archived. A session is `failing` while its run
-/// has failed and the disk has no room to write that down.
+/// has failed and that cannot be written down, as on a full disk; `ctx show` says why.
 #[derive(Debug, Clone, clap::Args)]
 #[command(after_help = "\
 Examples:

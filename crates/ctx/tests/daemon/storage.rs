@@ -133,10 +133,13 @@ fn a_root_that_becomes_read_only_refuses_and_goes_on_when_it_is_writable_again()
         let message = refused["message"].as_str().unwrap();
         assert!(message.contains(&format!("session/{session}")) && message.contains("ead-only"), "{refused}");
     }
+    let failing = &daemon.shown("default")["failing"];
+    assert_eq!(failing["reason"], "log_unusable", "whoever looks is told: {failing}");
     client.ask(json!({"op": "send", "scope": "temp", "id": "m", "input": "z"}));
     assert_eq!(client.until_done().last().unwrap()["status"], "ok", "what needs no disk goes on");
     drop(covered);
     client.say("default", "m2", "y");
+    assert!(daemon.shown("default")["failing"].is_null());
     client.say("new", "m1", "y");
     let log = daemon.log("default");
     log.every_run_ends_once();

@@ -1,6 +1,7 @@
 //! Faults that were found once: prompts of a paused run, cursors, bodies that are not read.
 
 use serde_json::json;
+use testkit::until;
 
 use super::proposals::propose;
 use super::{daemon, dumped, path, script, text};
@@ -125,12 +126,18 @@ fn a_body_with_something_in_it_is_refused_where_none_is_read() {
 #[test]
 fn a_retry_waits_for_the_resume() {
     let http = daemon(&[("MODEL_RETRY_MS", "150")]);
-    let id = http.playing();
-    http.post(&id, &script(json!([{ "error": "rate_limit", "times": 1 }, { "text": "late" }])));
-    let made = http.call("POST", &path(&id, "checkpoints"), None).json(201);
+    let limited = script(json!([{ "error": "rate_limit", "times": 1 }, { "text": "late" }]));
+    // On a busy machine the retry may be over before the pause comes: that one does not count.
+    let (id, made) = until("a pause before the retry", || {
+        let id = http.playing();
+        http.post(&id, &limited);
+        let paused = http.call("POST", &path(&id, "checkpoints"), None);
+        let is_before = paused.status == 201 && http.of_type(&id, "assistant_started").is_empty();
+        is_before.then(|| (id, paused.json(201)))
+    });
     // Another session's retry, begun later, is over: this one's would be too.
     let other = http.playing();
-    http.done(&other, &script(json!([{ "error": "rate_limit", "times": 1 }, { "text": "late" }])));
+    http.done(&other, &limited);
     assert!(http.of_type(&id, "assistant_started").is_empty(), "a paused session calls no model");
     http.resume(&id, text(&made, "id"));
     http.wait_for(&id, "idle");
