@@ -103,6 +103,12 @@ impl Compacted {
         approved.unwrap_or(&self.made.superseded_message_ids)
     }
 
+    /// The tool calls whose output it elided, likewise.
+    pub fn elided(&self) -> &[CallId] {
+        let approved = self.approved.as_ref().map(|approved| &approved.elided_call_ids);
+        approved.unwrap_or(&self.made.elided_call_ids)
+    }
+
     /// The text that stands for what it superseded, likewise.
     pub fn summary(&self) -> Option<&str> {
         match &self.approved {

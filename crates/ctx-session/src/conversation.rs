@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::estimate::{MESSAGE_TOKENS, call_tokens, tokens};
-use crate::ids::{MessageId, RunId, Ulid};
+use crate::ids::{CallId, MessageId, RunId, Ulid};
 use crate::record::{Body, Record, RolledBack, ToolStatus};
 use crate::time::Timestamp;
 
@@ -115,7 +115,7 @@ impl Change {
 pub fn changes(record: &Record) -> Vec<Change> {
     let seq = record.seq;
     let mut changes = Vec::new();
-    if let Some(Marks { superseded, restored, by }) = marks(&record.body) {
+    if let Some(Marks { superseded, restored, by, .. }) = marks(&record.body) {
         if !superseded.is_empty() {
             changes.push(Change::Superseded { seq, ids: superseded.to_vec(), by });
         }
@@ -151,16 +151,24 @@ pub(crate) struct Heard {
     /// It is a user's.
     pub begins: bool,
     pub tokens: u64,
+    /// Of what a tool gave: its bytes.
+    pub output_bytes: Option<usize>,
 }
 
 /// What a record says, without its words.
 pub(crate) fn heard(body: &Body) -> Option<Heard> {
     let Utterance { id, role, words, .. } = utterance(body)?;
-    let tokens = match words {
-        Words::Text(text) | Words::Result { text, .. } => tokens(text),
-        Words::Call { name, input } => call_tokens(name, input),
+    let (tokens, output_bytes) = match words {
+        Words::Text(text) => (tokens(text), None),
+        Words::Result { text, .. } => (tokens(text), Some(text.len())),
+        Words::Call { name, input } => (call_tokens(name, input), None),
     };
-    Some(Heard { id, begins: role == Role::User, tokens: MESSAGE_TOKENS + tokens })
+    Some(Heard { id, begins: role == Role::User, tokens: MESSAGE_TOKENS + tokens, output_bytes })
+}
+
+/// What a model is shown in place of a tool's output that was elided: how much stood there, and how it is read back.
+pub fn reference(call: Ulid, bytes: usize) -> String {
+    format!("[{bytes} bytes of output stood here; read them again with output.read, call_id {call}]")
 }
 
 /// What a record says, not yet copied.
@@ -249,26 +257,46 @@ pub fn restored_ids(body: &Body) -> &[Ulid] {
     marks(body).map_or(&[], |marks| marks.restored)
 }
 
-/// Which messages a record takes out of the conversation, and which it brings back.
+/// The tool calls whose output is shown as a reference after this record.
+pub fn elided_calls(body: &Body) -> &[CallId] {
+    marks(body).map_or(&[], |marks| marks.elided)
+}
+
+/// The tool calls whose output is shown again after this record.
+pub fn restored_calls(body: &Body) -> &[CallId] {
+    marks(body).map_or(&[], |marks| marks.restored_calls)
+}
+
+/// Which messages a record takes out of the conversation, and which it brings back; and of which tool calls it elides
+/// the output, or shows it again.
 struct Marks<'a> {
     superseded: &'a [Ulid],
     restored: &'a [Ulid],
+    elided: &'a [CallId],
+    restored_calls: &'a [CallId],
     /// A run, a checkpoint or a compaction.
     by: Ulid,
 }
 
 fn marks(body: &Body) -> Option<Marks<'_>> {
-    let gone = |superseded, by| Some(Marks { superseded, restored: &[], by });
+    let gone = |superseded, elided, by| {
+        Some(Marks { superseded, restored: &[], elided, restored_calls: &[], by })
+    };
     match body {
         Body::QueuedDiscarded(discarded) => {
-            gone(std::slice::from_ref(&discarded.message_id.0), discarded.turn_id.0)
+            gone(std::slice::from_ref(&discarded.message_id.0), &[], discarded.turn_id.0)
         }
-        Body::RolledBack(RolledBack { checkpoint_id, superseded, restored, by: _ }) => {
-            Some(Marks { superseded, restored, by: checkpoint_id.0 })
+        Body::RolledBack(RolledBack { checkpoint_id, superseded, restored, restored_call_ids, by: _ }) => {
+            let by = checkpoint_id.0;
+            Some(Marks { superseded, restored, elided: &[], restored_calls: restored_call_ids, by })
         }
         Body::Compaction(made) if made.proposed => None,
-        Body::Compaction(made) => gone(&made.superseded_message_ids, made.compaction_id.0),
-        Body::CompactionApproved(made) => gone(&made.superseded_message_ids, made.compaction_id.0),
+        Body::Compaction(made) => {
+            gone(&made.superseded_message_ids, &made.elided_call_ids, made.compaction_id.0)
+        }
+        Body::CompactionApproved(made) => {
+            gone(&made.superseded_message_ids, &made.elided_call_ids, made.compaction_id.0)
+        }
         Body::User(_)
         | Body::AssistantFinished(_)
         | Body::ToolStarted(_)

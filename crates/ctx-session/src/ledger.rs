@@ -6,8 +6,11 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use crate::conversation::{Heard, heard, restored_ids, superseded_ids};
-use crate::ids::Ulid;
+use crate::conversation::{
+    Heard, elided_calls, heard, reference, restored_calls, restored_ids, superseded_ids,
+};
+use crate::estimate::{MESSAGE_TOKENS, tokens};
+use crate::ids::{CallId, Ulid};
 use crate::record::{Body, MessagePinned, Record};
 
 /// A message's place.
@@ -20,12 +23,41 @@ pub struct Entry {
     pub place: u64,
     /// A user's message: an exchange begins with it.
     pub begins: bool,
-    /// What it is taken for in a model's window; of a tool call, with its result.
+    /// What it is taken for in a model's window; of a tool call, with its whole result.
     pub tokens: u64,
+    /// What a tool call gave, once it has.
+    pub output: Option<Output>,
     /// No compaction takes it.
     pub pinned: bool,
     /// The record that superseded it, while it does not count.
     pub superseded_at: Option<u64>,
+}
+
+/// What a tool gave, as far as its size goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Output {
+    /// What a reference in its place saves in a model's window.
+    pub saves: u64,
+    /// The record from which on the model is shown a reference.
+    pub elided_at: Option<u64>,
+}
+
+impl Output {
+    fn new(call: Ulid, bytes: usize, whole: u64) -> Output {
+        Output { saves: whole.saturating_sub(tokens(&reference(call, bytes))), elided_at: None }
+    }
+
+    pub fn is_elided(&self) -> bool {
+        self.elided_at.is_some()
+    }
+}
+
+impl Entry {
+    /// What it is taken for as the model is shown it.
+    fn shown_tokens(&self) -> u64 {
+        let saved = self.output.filter(Output::is_elided).map_or(0, |output| output.saves);
+        self.tokens.saturating_sub(saved)
+    }
 }
 
 /// Shared until it changes: a look at a session does not copy it.
@@ -39,20 +71,24 @@ pub struct Ledger {
 impl Ledger {
     pub(crate) fn apply(&mut self, record: &Record) {
         let replaced = self.mark(record);
+        self.elide(record);
         if let Body::MessagePinned(MessagePinned { message_id, pinned, .. }) = &record.body {
             self.pin(*message_id, *pinned);
         }
-        let Some(Heard { id, begins, tokens }) = heard(&record.body) else { return };
+        let Some(Heard { id, begins, tokens, output_bytes }) = heard(&record.body) else { return };
         match self.place_of(id, &record.body) {
             None => {
                 let place = replaced.unwrap_or(record.seq);
-                let entry =
-                    Entry { id, seq: record.seq, place, begins, tokens, pinned: false, superseded_at: None };
+                let (seq, pinned, superseded_at) = (record.seq, false, None);
+                let output = output_bytes.map(|bytes| Output::new(id, bytes, text_tokens(tokens)));
+                let entry = Entry { id, seq, place, begins, tokens, output, pinned, superseded_at };
                 Arc::make_mut(&mut self.entries).push(entry);
             }
             Some(at) if matches!(record.body, Body::ToolFinished(_)) => {
                 if let Some(entry) = Arc::make_mut(&mut self.entries).get_mut(at) {
                     entry.tokens = entry.tokens.saturating_add(tokens);
+                    let bytes = output_bytes.unwrap_or_default();
+                    entry.output.get_or_insert_with(|| Output::new(id, bytes, text_tokens(tokens)));
                 }
             }
             Some(_) => {}
@@ -78,6 +114,24 @@ impl Ledger {
         }
         self.superseded = self.entries.len() - self.counting().count();
         first
+    }
+
+    /// Shows references in place of output, or output again, as a record says.
+    fn elide(&mut self, record: &Record) {
+        let (elided, restored) = (elided_calls(&record.body), restored_calls(&record.body));
+        if elided.is_empty() && restored.is_empty() {
+            return;
+        }
+        let elided: HashSet<Ulid> = elided.iter().map(|call| call.0).collect();
+        let restored: HashSet<Ulid> = restored.iter().map(|call| call.0).collect();
+        for entry in Arc::make_mut(&mut self.entries) {
+            let Some(output) = &mut entry.output else { continue };
+            if restored.contains(&entry.id) {
+                output.elided_at = None;
+            } else if elided.contains(&entry.id) {
+                output.elided_at.get_or_insert(record.seq);
+            }
+        }
     }
 
     /// A tool's result is its call's entry, which is one of the last, however many calls an answer made. Anything else
@@ -136,16 +190,49 @@ impl Ledger {
     /// What these messages are taken for in a model's window.
     pub fn tokens_of(&self, ids: &[Ulid]) -> u64 {
         let wanted: HashSet<&Ulid> = ids.iter().collect();
-        self.counting().filter(|entry| wanted.contains(&entry.id)).map(|entry| entry.tokens).sum()
+        self.counting().filter(|entry| wanted.contains(&entry.id)).map(Entry::shown_tokens).sum()
     }
 
-    /// What going back to the record `seq` takes out of the conversation, and what it brings back.
-    pub fn back_to(&self, seq: u64) -> (Vec<Ulid>, Vec<Ulid>) {
-        let later = self.counting().filter(|entry| entry.seq > seq);
-        let earlier =
-            self.entries.iter().filter(|e| e.seq <= seq && e.superseded_at.is_some_and(|at| at > seq));
-        (later.map(|entry| entry.id).collect(), earlier.map(|entry| entry.id).collect())
+    /// The tool calls that count and whose output the model is shown as a reference.
+    pub fn elided(&self) -> impl Iterator<Item = Ulid> + '_ {
+        let is_elided = |entry: &&Entry| entry.output.is_some_and(|output| output.is_elided());
+        self.counting().filter(is_elided).map(|entry| entry.id)
     }
+
+    /// What references in place of these calls' output save in a model's window.
+    pub fn saved_by(&self, calls: &[CallId]) -> u64 {
+        let wanted: HashSet<Ulid> = calls.iter().map(|call| call.0).collect();
+        let outputs = self.counting().filter(|entry| wanted.contains(&entry.id)).filter_map(|e| e.output);
+        outputs.filter(|output| !output.is_elided()).map(|output| output.saves).sum()
+    }
+
+    /// What going back to the record `seq` changes.
+    pub fn back_to(&self, seq: u64) -> Back {
+        let later = self.counting().filter(|entry| entry.seq > seq);
+        let earlier = self.entries.iter().filter(|entry| entry.seq <= seq);
+        let is_later = |at: Option<u64>| at.is_some_and(|at| at > seq);
+        let gone = earlier.clone().filter(|entry| is_later(entry.superseded_at));
+        let elided = earlier.filter(|entry| is_later(entry.output.and_then(|output| output.elided_at)));
+        Back {
+            superseded: later.map(|entry| entry.id).collect(),
+            restored: gone.map(|entry| entry.id).collect(),
+            restored_calls: elided.map(|entry| CallId(entry.id)).collect(),
+        }
+    }
+}
+
+/// What a rollback takes out of the conversation, and what it brings back.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Back {
+    pub superseded: Vec<Ulid>,
+    pub restored: Vec<Ulid>,
+    /// Tool calls whose output is shown again.
+    pub restored_calls: Vec<CallId>,
+}
+
+/// Of what a message is taken for, its text.
+fn text_tokens(message: u64) -> u64 {
+    message.saturating_sub(MESSAGE_TOKENS)
 }
 
 /// How far back a line is looked for that damage may have repeated.

@@ -1,7 +1,7 @@
 //! Compactions: what was, or is to be, taken out of the model's sight, and what the operator thinks of it.
 
 use ctx_session::record::{CompactionFlag, CompactionTrigger, PluginCost, PluginFired, Strategy};
-use ctx_session::{CheckpointId, CompactionId, MessageId, RunId, SessionId, Ulid};
+use ctx_session::{CallId, CheckpointId, CompactionId, MessageId, RunId, SessionId, Ulid};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
@@ -32,6 +32,9 @@ pub struct Compaction {
     /// What it superseded, or would; of a rejected one, what it would have.
     #[schema(value_type = Vec<String>)]
     pub superseded_message_ids: Vec<Ulid>,
+    /// Tool calls that stay, but whose output the model is shown as a reference; likewise.
+    #[schema(value_type = Vec<String>)]
+    pub elided_call_ids: Vec<CallId>,
     #[schema(value_type = Option<String>)]
     pub summary_message_id: Option<MessageId>,
     pub summary: Option<String>,

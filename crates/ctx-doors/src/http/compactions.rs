@@ -206,6 +206,7 @@ pub(super) fn shape(session_id: SessionId, kept: &Compacted) -> Compaction {
         window_upper: made.window_upper,
         window_lower: made.window_lower,
         superseded_message_ids: kept.superseded().to_vec(),
+        elided_call_ids: kept.elided().to_vec(),
         summary_message_id: kept.summary_message(),
         summary: kept.summary().map(str::to_owned),
         plugins_fired: made.plugins_fired.clone(),

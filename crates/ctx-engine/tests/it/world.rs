@@ -345,6 +345,7 @@ async fn compact(
         window_upper: 0.85,
         window_lower: 0.6,
         superseded_message_ids: step.messages.iter().take(gone).map(|message| message.id).collect(),
+        elided_call_ids: Vec::new(),
         summary_message_id: None,
         summary: None,
         plugins_fired: Vec::new(),

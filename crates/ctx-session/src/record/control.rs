@@ -120,6 +120,9 @@ pub struct RolledBack {
     /// Messages that a compaction after the checkpoint had superseded, which count again.
     #[serde(default)]
     pub restored: Vec<Ulid>,
+    /// Tool calls whose output a compaction after the checkpoint had elided, which is shown again.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub restored_call_ids: Vec<CallId>,
 }
 
 /// What made a compaction happen.
@@ -181,7 +184,10 @@ pub struct Compaction {
     pub window_lower: f64,
     #[serde(default)]
     pub superseded_message_ids: Vec<Ulid>,
-    /// The message that stands for them, whose text is `summary`.
+    /// Tool calls that stay, but whose output the model is shown as a reference from here on.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub elided_call_ids: Vec<CallId>,
+    /// The message that stands for what was superseded, whose text is `summary`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub summary_message_id: Option<MessageId>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -206,6 +212,8 @@ pub struct CompactionApproved {
     pub turn_id: RunId,
     pub by: u32,
     pub superseded_message_ids: Vec<Ulid>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub elided_call_ids: Vec<CallId>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub summary_message_id: Option<MessageId>,
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -7,6 +7,7 @@ use crate::code::{Code, Refusal};
 use crate::command::{Admission, Answer, Decision, Effect, Outcome, Partial, Pauser, RunContext};
 use crate::control::Checkpoint;
 use crate::ids::{CheckpointId, MessageId, RunId};
+use crate::ledger::Back;
 use crate::limits::Limits;
 use crate::record::{
     Body, CancelReason, CheckpointBy, CheckpointCreated, CheckpointResumed, CompactionRejected, PromptEdited,
@@ -242,7 +243,7 @@ pub(super) fn rollback(
         return Err(busy(&message));
     }
     let from = session.state.name();
-    let (mut superseded, restored) = session.ledger.back_to(target.seq);
+    let Back { mut superseded, restored, restored_calls } = session.ledger.back_to(target.seq);
     let mut records = Vec::new();
     let mut effects = Vec::new();
     if let Some(run) = session.current_run() {
@@ -262,7 +263,13 @@ pub(super) fn rollback(
             reason: Rejection::OperatorRejected,
         }));
     }
-    records.push(Body::RolledBack(RolledBack { checkpoint_id: id, by, superseded, restored }));
+    records.push(Body::RolledBack(RolledBack {
+        checkpoint_id: id,
+        by,
+        superseded,
+        restored,
+        restored_call_ids: restored_calls,
+    }));
     if from != StateName::Idle {
         let is_reject = waiting.is_some() && at.is_some_and(|at| at.id() == id);
         let trigger = if is_reject { Trigger::CompactionRejected } else { Trigger::RolledBack };

@@ -11,7 +11,7 @@ use crate::code::{Code, Refusal};
 use crate::command::{Admission, Answer, CompactionEdits, Decision, Effect, Outcome};
 use crate::control::{Checkpoint, Compacted, CompactionState};
 use crate::estimate::{left, share};
-use crate::ids::{CheckpointId, CompactionId, MessageId, RunId, Ulid};
+use crate::ids::{CallId, CheckpointId, CompactionId, MessageId, RunId, Ulid};
 use crate::limits::Limits;
 use crate::record::{
     Archived, Body, COMPACTION_PENDING, CheckpointBy, Compaction, CompactionApproved, CompactionFlag,
@@ -65,6 +65,7 @@ pub(super) fn compacted(
     }
     check_superseded(session, &compaction.superseded_message_ids)?;
     check_last_exchange(session, &compaction.superseded_message_ids)?;
+    check_elided(session, &compaction.elided_call_ids)?;
     check_stands_for_something(compaction.summary.as_deref(), &compaction.superseded_message_ids)?;
     let mut made = Compaction { turn_id: run.id, checkpoint_id: None, ..compaction.clone() };
     leave_pinned(session, &mut made);
@@ -165,13 +166,15 @@ pub(super) fn approve(
         None => None,
     };
     let summary_message_id = summary.as_ref().map(|_| MessageId(given.ids.next(given.now)));
-    let after_estimate = after_estimate(session, &waiting.made, &superseded, summary.as_deref());
+    let elided = elided_besides(session, &waiting.made.elided_call_ids, &superseded);
+    let after_estimate = after_estimate(session, &waiting.made, &superseded, &elided, summary.as_deref());
     let mut records = vec![
         Body::CompactionApproved(CompactionApproved {
             compaction_id: id,
             turn_id: waiting.made.turn_id,
             by,
             superseded_message_ids: superseded,
+            elided_call_ids: elided,
             summary_message_id,
             summary,
             after_estimate,
@@ -208,15 +211,17 @@ pub(super) fn reject(
     checkpoint::rollback(session, at.id(), by, None, given)
 }
 
-/// How full the window is after what is really superseded; None where the proposal does not say how it reckoned.
+/// How full the window is after what is really superseded and elided; None where the proposal does not say how it reckoned.
 fn after_estimate(
     session: &Session,
     proposed: &Compaction,
     superseded: &[Ulid],
+    elided: &[CallId],
     summary: Option<&str>,
 ) -> Option<f64> {
     let (used, window) = (proposed.used?, proposed.window?);
-    Some(share(left(used, session.ledger.tokens_of(superseded), summary), window))
+    let gone = session.ledger.tokens_of(superseded).saturating_add(session.ledger.saved_by(elided));
+    Some(share(left(used, gone, summary), window))
 }
 
 /// Of these messages, those that may go.
@@ -225,18 +230,27 @@ fn unpinned(session: &Session, ids: &[Ulid]) -> Vec<Ulid> {
     ids.iter().filter(|id| !pinned.contains(id)).copied().collect()
 }
 
-/// What was pinned while the loop made its compaction stays.
+/// Of these calls, those whose output may be elided where these messages go: what counts no more has none to show.
+fn elided_besides(session: &Session, calls: &[CallId], superseded: &[Ulid]) -> Vec<CallId> {
+    let pinned: HashSet<Ulid> = session.ledger.pinned().collect();
+    let gone: HashSet<&Ulid> = superseded.iter().collect();
+    let stays = |call: &&CallId| !pinned.contains(&call.0) && !gone.contains(&call.0);
+    calls.iter().filter(stays).copied().collect()
+}
+
+/// What was pinned while the loop made its compaction stays, and is shown whole.
 fn leave_pinned(session: &Session, made: &mut Compaction) {
     let left_over = unpinned(session, &made.superseded_message_ids);
-    if left_over.len() == made.superseded_message_ids.len() {
+    let elided = elided_besides(session, &made.elided_call_ids, &left_over);
+    if left_over.len() == made.superseded_message_ids.len() && elided.len() == made.elided_call_ids.len() {
         return;
     }
     if left_over.is_empty() {
         (made.summary, made.summary_message_id) = (None, None);
     }
-    let after = after_estimate(session, made, &left_over, made.summary.as_deref());
+    let after = after_estimate(session, made, &left_over, &elided, made.summary.as_deref());
     made.after_estimate = after.unwrap_or(made.after_estimate);
-    made.superseded_message_ids = left_over;
+    (made.superseded_message_ids, made.elided_call_ids) = (left_over, elided);
 }
 
 fn check_pinned(session: &Session, ids: &[Ulid]) -> Result<(), Refusal> {
@@ -257,6 +271,24 @@ fn check_superseded(session: &Session, ids: &[Ulid]) -> Result<(), Refusal> {
             "superseded_message_ids",
             format!("{id} is not a message of this session that counts"),
         )),
+        None => Ok(()),
+    }
+}
+
+/// Output that is elided was given, counts, and is no part of the last exchange.
+fn check_elided(session: &Session, calls: &[CallId]) -> Result<(), Refusal> {
+    let bad = |call: &CallId, why: &str| {
+        let message = format!("{call} {why}");
+        Err(Refusal::invalid("elided_call_ids", message))
+    };
+    let outputs = session.ledger.counting().filter(|entry| entry.output.is_some());
+    let outputs: HashSet<Ulid> = outputs.map(|entry| entry.id).collect();
+    if let Some(call) = calls.iter().find(|call| !outputs.contains(&call.0)) {
+        return bad(call, "is not a tool call of this session that counts and has given something");
+    }
+    let last: HashSet<Ulid> = session.ledger.last_exchange().map(|entry| entry.id).collect();
+    match calls.iter().find(|call| last.contains(&call.0)) {
+        Some(call) => bad(call, "belongs to the last exchange, which always stays"),
         None => Ok(()),
     }
 }

@@ -250,6 +250,47 @@ fn a_call_and_its_result_go_and_come_back_together() {
     assert_eq!(said(&world), 2);
 }
 
+/// The tool calls whose output the model is shown as a reference.
+fn elided(world: &World) -> Vec<String> {
+    world.session.ledger.elided().map(|id| world.name_of(id)).collect()
+}
+
+#[test]
+fn output_that_is_elided_still_counts_and_a_rollback_shows_it_again() {
+    let mut world = after_talk("pause; resume k1; compacted x1 elided=t1");
+    assert_eq!((elided(&world), row(&world, 0).elided().len()), (vec!["t1".to_owned()], 1));
+    assert_eq!(world.counting(), ["m1", "a1", "t1", "a2", "m2", "a3", "m3"], "nothing is superseded");
+    play(&mut world, "restart; compacted x2 elided=t1; finish done; rollback k1");
+    assert_eq!(elided(&world), [""; 0]);
+    assert!(log_of(&world, |body| matches!(body, Body::RolledBack(_))).contains("restored_call_ids"));
+}
+
+#[test]
+fn output_is_elided_by_a_proposal_once_it_is_approved() {
+    let mut world = after_talk("propose x1 elided=t1");
+    assert_eq!((elided(&world), row(&world, 0).elided().len()), (Vec::new(), 1), "only proposed");
+    play(&mut world, "approve x1");
+    assert_eq!(elided(&world), ["t1"]);
+    let world = after_talk("propose x1 gone=m2 elided=t1; approve x1 gone=t1");
+    assert!(elided(&world).is_empty() && row(&world, 0).elided().is_empty(), "what went has none to show");
+    let world = after_talk("propose x1 elided=t1; pin t1; approve x1");
+    assert!(elided(&world).is_empty() && row(&world, 0).elided().is_empty(), "what is pinned is shown whole");
+}
+
+#[test]
+fn only_output_that_counts_and_is_not_of_the_last_exchange_is_elided() {
+    let refused = |script: &str, line: &str| {
+        let mut world = after_talk(script);
+        let told = world.ask(&command(&world, line)).unwrap_err();
+        assert_eq!((told.code, told.field.as_deref()), (Code::Einval, Some("elided_call_ids")), "{line}");
+    };
+    refused("rename x", "compacted x1 elided=m1");
+    refused("compacted x1 gone=t1", "compacted x2 elided=t1");
+    refused("progress tool=t2; progress tool-done=t2", "compacted x1 elided=t2");
+    let world = after_talk("pin t1; compacted x1 elided=t1");
+    assert!(elided(&world).is_empty(), "a pin was first");
+}
+
 #[test]
 fn a_result_that_comes_after_its_call_has_gone_does_not_count() {
     // The loop compacts between its steps, and keeps the last exchange; but without any there is none to keep.

@@ -95,6 +95,7 @@ fn every_kind_of_record_says_what_it_means_for_the_conversation() {
         prompt_edited: -
         checkpoint_resumed: -
         rolled_back: superseded: 2, restored: 1
+        rolled_back: -
         compaction: -
         compaction: superseded: 2, System: "they spoke"
         compaction_approved: superseded: 1

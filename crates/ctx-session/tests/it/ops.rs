@@ -166,7 +166,8 @@ impl Op {
             Op::Compacted { pick, summary, proposed } => {
                 let (verb, gone) = (if *proposed { "propose" } else { "compacted" }, model.picked(*pick));
                 let summary = if *summary { " summary=short" } else { "" };
-                format!("{verb} x{} gone={}{summary}", model.compactions.len() + 1, gone.join(","))
+                let elided = if *pick & 1 == 0 { " elided=all" } else { "" };
+                format!("{verb} x{} gone={}{summary}{elided}", model.compactions.len() + 1, gone.join(","))
             }
             Op::Approve { back, pick, summary, full } => {
                 let gone =

@@ -52,6 +52,7 @@ fn step(world: &mut World, model: &mut Model, op: &Op) {
     if let Ok(decision) = &told {
         moves_are_told(before.state.name(), world.state(), decision);
         only_a_rollback_brings_back(&before, &world.session, decision);
+        only_a_rollback_shows_output_again(&before, world, decision);
     }
     agrees(world, model);
     is_lawful(world);
@@ -88,6 +89,27 @@ fn only_a_rollback_brings_back(before: &Session, after: &Session, decision: &Tol
     let named: BTreeSet<Ulid> = decision.records.iter().flat_map(restored_ids).copied().collect();
     assert_eq!(back, named);
     assert!(named.is_empty() || decision.records.iter().any(|body| matches!(body, Body::RolledBack(_))));
+}
+
+/// What a tool gave is shown again only by a rollback, which shows what was shown at its checkpoint.
+fn only_a_rollback_shows_output_again(before: &Session, world: &World, decision: &Told) {
+    let elided = |session: &Session| -> BTreeSet<Ulid> { session.ledger.elided().collect() };
+    let now = elided(&world.session);
+    let back = decision.records.iter().find_map(|body| match body {
+        Body::RolledBack(back) => world.session.control.checkpoint(back.checkpoint_id),
+        _ => None,
+    });
+    match back {
+        Some(at) => {
+            let then: Vec<Record> = world.records.iter().filter(|r| r.seq <= at.seq).cloned().collect();
+            assert_eq!(now, elided(&replay(&then)), "as at the checkpoint");
+        }
+        None => {
+            let counts = |id: &Ulid| world.session.ledger.counts(*id);
+            let shown: Vec<Ulid> = elided(before).difference(&now).filter(|id| counts(id)).copied().collect();
+            assert!(shown.is_empty(), "{decision:?}");
+        }
+    }
 }
 
 fn agrees(world: &World, model: &Model) {

@@ -8,6 +8,7 @@ use ctx_session::record::{
     ToolPending, Unbound, Usage,
 };
 use ctx_session::request::{RequestKey, Requested};
+use ctx_session::CallId;
 use ctx_session::{ApprovalId, Body, CheckpointId, CompactionId, IssueId, Timestamp};
 use serde_json::json;
 
@@ -120,6 +121,14 @@ fn checkpoint_samples() -> Vec<Body> {
             by: 1000,
             superseded: vec![small_id("m2"), small_id("t1")],
             restored: vec![small_id("m1")],
+            restored_call_ids: vec![CallId(small_id("t2"))],
+        }),
+        Body::RolledBack(RolledBack {
+            checkpoint_id,
+            by: 1000,
+            superseded: Vec::new(),
+            restored: Vec::new(),
+            restored_call_ids: Vec::new(),
         }),
     ]
 }
@@ -140,6 +149,7 @@ fn compaction_samples() -> Vec<Body> {
         window_upper: 0.85,
         window_lower: 0.6,
         superseded_message_ids: vec![small_id("m1"), small_id("t1")],
+        elided_call_ids: Vec::new(),
         summary_message_id: None,
         summary: None,
         plugins_fired: Vec::new(),
@@ -154,6 +164,7 @@ fn compaction_samples() -> Vec<Body> {
         used: Some(7_455),
         strategy: Strategy::Delegate,
         proposed: false,
+        elided_call_ids: vec![CallId(small_id("t2"))],
         summary_message_id: Some(message("s1")),
         summary: Some("they spoke".to_owned()),
         plugins_fired: vec![PluginFired {
@@ -179,12 +190,14 @@ fn compaction_samples() -> Vec<Body> {
         turn_id: RUN,
         by: 1000,
         superseded_message_ids: vec![small_id("m1")],
+        elided_call_ids: Vec::new(),
         summary_message_id: None,
         summary: None,
         after_estimate: None,
     };
     let summary_message_id = Some(message("s1"));
     let full_yes = CompactionApproved {
+        elided_call_ids: vec![CallId(small_id("t2"))],
         summary_message_id,
         summary: Some("they spoke".to_owned()),
         after_estimate: Some(0.55),

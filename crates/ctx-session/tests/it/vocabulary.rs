@@ -257,6 +257,7 @@ fn compaction(world: &World, words: &Words<'_>, proposed: bool) -> Compaction {
         window_upper: 0.85,
         window_lower: 0.6,
         superseded_message_ids: gone(world, words),
+        elided_call_ids: elided(world, words),
         summary_message_id: summary.as_ref().map(|_| of_summary()),
         summary,
         plugins_fired: Vec::new(),
@@ -265,6 +266,18 @@ fn compaction(world: &World, words: &Words<'_>, proposed: bool) -> Compaction {
         fallback_reason: None,
         checkpoint_id: None,
     }
+}
+
+/// Of the calls named; or of `all` whose output may be elided.
+fn elided(world: &World, words: &Words<'_>) -> Vec<CallId> {
+    if words.value("elided") == Some("all") {
+        let ledger = &world.session.ledger;
+        let last: Vec<Ulid> = ledger.last_exchange().map(|entry| entry.id).collect();
+        let may = ledger.counting().filter(|entry| entry.output.is_some() && !last.contains(&entry.id));
+        return may.map(|entry| CallId(entry.id)).collect();
+    }
+    let names = words.value("elided").unwrap_or_default().split(',').filter(|name| !name.is_empty());
+    names.map(|name| CallId(world.id_called(name))).collect()
 }
 
 fn gone(world: &World, words: &Words<'_>) -> Vec<Ulid> {

@@ -59,7 +59,8 @@ fn of_compaction(id: SessionId, body: &Body) -> Option<Told> {
         Body::CompactionApproved(approved) => {
             let data = json!({
                 "compaction_id": approved.compaction_id, "session_id": id, "run_id": approved.turn_id,
-                "messages_superseded": approved.superseded_message_ids.len(), "user_id": approved.by,
+                "messages_superseded": approved.superseded_message_ids.len(),
+                "outputs_elided": approved.elided_call_ids.len(), "user_id": approved.by,
             });
             Some((EventName::CompactionApproved, Some(approved.by), data))
         }
@@ -120,6 +121,7 @@ fn compacted(id: SessionId, made: &Compaction) -> Value {
         "compaction_id": made.compaction_id, "session_id": id, "run_id": made.turn_id,
         "agent_path": made.agent_path, "trigger": made.trigger, "strategy": made.strategy,
         "threshold_estimate": made.threshold_estimate, "after_estimate": made.after_estimate,
-        "messages_superseded": made.superseded_message_ids.len(), "fallback_reason": made.fallback_reason,
+        "messages_superseded": made.superseded_message_ids.len(), "outputs_elided": made.elided_call_ids.len(),
+        "fallback_reason": made.fallback_reason,
     })
 }

@@ -147,8 +147,9 @@ fn put_compaction(db: &Connection, key: i64, record: &Record, made: &Compaction)
         "INSERT INTO compactions (session, id, seq, run_id, agent_path, created_at, trigger, strategy, state,
            threshold_estimate, after_estimate, window_upper, window_lower, superseded_message_ids,
            summary_message_id, summary, plugins_fired, plugin_cost, fallback_occurred, fallback_reason,
-           checkpoint_id)
-         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21)
+           checkpoint_id, elided_call_ids)
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21,
+           ?22)
          ON CONFLICT DO NOTHING",
     )?
     .execute(params![
@@ -173,6 +174,7 @@ fn put_compaction(db: &Connection, key: i64, record: &Record, made: &Compaction)
         made.fallback_occurred,
         made.fallback_reason,
         made.checkpoint_id.map(|id| id.to_string()),
+        to_json(&made.elided_call_ids),
     ])?;
     Ok(())
 }
@@ -180,7 +182,7 @@ fn put_compaction(db: &Connection, key: i64, record: &Record, made: &Compaction)
 fn approve(db: &Connection, key: i64, approved: &CompactionApproved) -> rusqlite::Result<()> {
     db.prepare_cached(
         "UPDATE compactions SET state = 'applied', superseded_message_ids = ?3, summary_message_id = ?4, summary = ?5,
-           after_estimate = ifnull(?6, after_estimate)
+           after_estimate = ifnull(?6, after_estimate), elided_call_ids = ?7
          WHERE session = ?1 AND id = ?2",
     )?
     .execute(params![
@@ -190,6 +192,7 @@ fn approve(db: &Connection, key: i64, approved: &CompactionApproved) -> rusqlite
         approved.summary_message_id.map(|id| id.to_string()),
         approved.summary,
         approved.after_estimate,
+        to_json(&approved.elided_call_ids),
     ])?;
     Ok(())
 }

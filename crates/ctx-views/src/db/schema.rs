@@ -194,6 +194,7 @@ CREATE TABLE compactions (
   window_upper REAL NOT NULL,
   window_lower REAL NOT NULL,
   superseded_message_ids TEXT NOT NULL,
+  elided_call_ids TEXT NOT NULL,
   summary_message_id TEXT,
   summary TEXT,
   plugins_fired TEXT NOT NULL,

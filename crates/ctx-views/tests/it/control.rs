@@ -483,6 +483,7 @@ proptest! {
             let made = &item.made;
             prop_assert_eq!((made.compaction_id, item.seq), (known.id(), known.seq));
             prop_assert_eq!(&made.superseded_message_ids[..], known.superseded());
+            prop_assert_eq!(&made.elided_call_ids[..], known.elided());
             prop_assert_eq!((made.summary.as_deref(), made.fallback_occurred), (known.summary(), known.fallback_occurred()));
             prop_assert_eq!(made.fallback_reason.as_deref(), known.fallback_reason());
             prop_assert_eq!(made.after_estimate, known.after_estimate());

@@ -481,6 +481,10 @@ impl Life {
         summary: Option<String>,
         proposed: bool,
     ) -> Compaction {
+        let ledger = &self.session.ledger;
+        let last: Vec<Ulid> = ledger.last_exchange().map(|entry| entry.id).collect();
+        let old = ledger.counting().filter(|entry| entry.output.is_some() && !last.contains(&entry.id));
+        let elided = old.map(|entry| CallId(entry.id)).take(2).collect();
         let mut id = || self.ids.next(self.now);
         let summary = summary.filter(|_| !ids.is_empty());
         Compaction {
@@ -497,6 +501,7 @@ impl Life {
             window_upper: 0.85,
             window_lower: 0.6,
             superseded_message_ids: ids,
+            elided_call_ids: elided,
             summary_message_id: summary.as_ref().map(|_| MessageId(id())),
             summary,
             plugins_fired: Vec::new(),

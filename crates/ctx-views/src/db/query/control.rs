@@ -50,7 +50,7 @@ impl Queries<'_> {
         let sql = "SELECT id, run_id, agent_path, trigger, strategy, state, threshold_estimate, after_estimate,
                      window_upper, window_lower, superseded_message_ids, summary_message_id, summary,
                      plugins_fired, plugin_cost, fallback_occurred, fallback_reason, checkpoint_id, seq, created_at,
-                     operator_flag, operator_notes, rolled_back
+                     operator_flag, operator_notes, rolled_back, elided_call_ids
                    FROM compactions WHERE session = ? ORDER BY seq";
         self.rows(sql, vec![key.into()], compaction)
     }
@@ -138,6 +138,7 @@ fn compaction(row: &Row<'_>) -> rusqlite::Result<CompactionItem> {
         window_upper: row.get(8)?,
         window_lower: row.get(9)?,
         superseded_message_ids: json(row, 10)?,
+        elided_call_ids: json(row, 23)?,
         summary_message_id: maybe_id(row, 11)?,
         summary: row.get(12)?,
         plugins_fired: json(row, 13)?,
