@@ -4,6 +4,7 @@
 //! stop token is cancelled. It knows nothing of journals, engines or doors.
 
 pub mod describe;
+mod guard;
 mod instructions;
 pub mod model;
 pub mod nearest;
@@ -16,10 +17,11 @@ pub mod view;
 use std::pin::Pin;
 
 pub use describe::{Description, Settings, fresh::prepare_root};
+pub use guard::guard;
 pub use instructions::Instructions;
 pub use model::{Models, registry::ModelId};
 pub use prepare::{Agent, Ask, Prepared, PromptText, Recorded, prepare};
-pub use run::{DeltaKind, Job, JobKind, Report, Retry, Step, Stopped, run};
+pub use run::{DeltaKind, GuardWords, Job, JobKind, Report, Retry, Step, Stopped, run};
 
 /// A future behind a pointer, so that traits with async methods stay object safe.
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;

@@ -182,6 +182,8 @@ pub struct Step {
     pub todos: Vec<String>,
     /// Messages that no compaction takes.
     pub pinned: HashSet<Ulid>,
+    /// Tool calls whose output the model is shown as a reference.
+    pub elided: HashSet<Ulid>,
 }
 
 /// The run is over, whatever its worker still has to say: unwind quietly.

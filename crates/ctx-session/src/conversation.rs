@@ -279,9 +279,8 @@ struct Marks<'a> {
 }
 
 fn marks(body: &Body) -> Option<Marks<'_>> {
-    let gone = |superseded, elided, by| {
-        Some(Marks { superseded, restored: &[], elided, restored_calls: &[], by })
-    };
+    let gone =
+        |superseded, elided, by| Some(Marks { superseded, restored: &[], elided, restored_calls: &[], by });
     match body {
         Body::QueuedDiscarded(discarded) => {
             gone(std::slice::from_ref(&discarded.message_id.0), &[], discarded.turn_id.0)

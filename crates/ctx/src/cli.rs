@@ -76,6 +76,7 @@ enum Command {
     Reindex(commands::reindex::Args),
     Config(commands::config::Args),
     Completions(commands::completions::Args),
+    DelegateGuard(commands::guard::Args),
 }
 
 /// Reads the arguments and does what they ask.
@@ -126,5 +127,6 @@ pub fn run() -> Result<(), Failure> {
         Command::Reindex(args) => commands::reindex::run(args, &Root::of_client(root)?),
         Command::Config(args) => commands::config::run(args),
         Command::Completions(args) => commands::completions::run(args),
+        Command::DelegateGuard(args) => commands::guard::run(&args),
     }
 }

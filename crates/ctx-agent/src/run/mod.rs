@@ -7,6 +7,7 @@
 mod call;
 pub mod compact;
 mod delegate;
+mod elide;
 pub mod pack;
 mod report;
 mod sent;
@@ -25,11 +26,14 @@ use tokio_util::sync::CancellationToken;
 use crate::describe::Settings;
 use crate::model::registry::ModelName;
 use crate::model::{Model, ModelError, Models, Request};
+use crate::tool::output::OUTPUT_READ;
 use crate::tool::{Scope, Tools};
 use call::CallError;
 pub(crate) use call::cut;
+pub use delegate::GuardWords;
 use report::Voice;
 pub use report::{DeltaKind, Report, Retry, Step, Stopped};
+use shorten::Room;
 
 /// A run to be worked on.
 #[derive(Debug, Clone)]
@@ -37,6 +41,8 @@ pub struct Job {
     pub run: RunId,
     pub kind: JobKind,
     pub limits: Arc<Limits>,
+    /// Who looks after commands that are delegated to.
+    pub guard: Arc<GuardWords>,
 }
 
 /// What is to be done.
@@ -117,7 +123,8 @@ struct Desk {
 
 impl Desk {
     async fn set(job: &Job, models: &Models, voice: &Voice<'_>) -> Result<Desk, End> {
-        let step = voice.step().await?;
+        let mut step = voice.step().await?;
+        step.messages = elide::shown(std::mem::take(&mut step.messages), &step.elided);
         let prepared = &step.prepared;
         let model = open_model(&prepared.context.model, models)?;
         let settings = &prepared.agent.description.settings;
@@ -146,6 +153,12 @@ impl Desk {
 }
 
 impl Desk {
+    /// What of it can be made shorter.
+    fn talk(&self) -> compact::Talk<'_> {
+        let reads_back = self.tools.get(OUTPUT_READ).is_ok();
+        compact::Talk { messages: &self.step.messages, pinned: &self.step.pinned, reads_back }
+    }
+
     fn settings(&self) -> &Settings {
         &self.step.prepared.agent.description.settings
     }
@@ -172,8 +185,8 @@ async fn answer(job: &Job, models: &Models, voice: &Voice<'_>) -> Result<(), End
             return Err(too_many_steps(max, own.is_some()));
         }
         if !made_room && shorten::is_due(&desk) {
-            made_room = true;
-            shorten::shorten(&desk, job, CompactionTrigger::ThresholdCrossed, None, models, voice).await?;
+            let trigger = CompactionTrigger::ThresholdCrossed;
+            made_room = shorten::shorten(&desk, job, trigger, None, models, voice).await? == Room::AllThereIs;
             continue;
         }
         desk.request.attempt = 1 + u32::from(overflowed);

@@ -65,6 +65,8 @@ pub struct Step {
     pub todos: Vec<String>,
     /// Messages that no compaction takes.
     pub pinned: HashSet<Ulid>,
+    /// Tool calls whose output the model is shown as a reference.
+    pub elided: HashSet<Ulid>,
 }
 
 /// What a delta is a piece of.

@@ -6,13 +6,14 @@ use std::time::Duration;
 
 use ctx_session::command::Progress;
 use ctx_session::conversation::{Part, Role};
-use ctx_session::estimate::{left, share, tokens};
+use ctx_session::estimate::{MESSAGE_TOKENS, left, share, tokens};
 use ctx_session::project::{Compaction as Settings, Delegate, Strategy};
 use ctx_session::record::{Compaction, CompactionTrigger, PluginCost, PluginFired, Usage};
 use ctx_session::{CompactionId, MessageId};
 use tokio::time::Instant;
 
 use super::compact::{Plan, plan, request_tokens, transcript};
+use super::delegate::Delegated;
 use super::report::Voice;
 use super::{Desk, Job, Stopped, delegate, open_model};
 use crate::model::{Event, Model, Models, Request, Turn};
@@ -24,6 +25,20 @@ const AGENT_PATH: &str = "primary";
 const SUMMARIZE: &str = "You sum up the beginning of a conversation between a user and a coding agent, so that the agent can \
     go on without it. Keep goals, decisions, names of files, what is still open, and the call_id of a tool call whose output \
     may be wanted again: the agent reads it back with output.read. Be brief.";
+
+/// What a summary may take, in time and in length: a message's, which an operator's own has to keep to as well.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Bounds {
+    pub time: Duration,
+    pub bytes: usize,
+}
+
+impl Bounds {
+    /// Why a summary that is longer is none.
+    pub fn too_long(&self) -> String {
+        format!("the summary had more than {} bytes", self.bytes)
+    }
+}
 
 /// A summary that a model or a command gave.
 pub(super) struct Summary {
@@ -50,7 +65,7 @@ pub(super) fn is_due(desk: &Desk) -> bool {
 
 /// Whether there is anything that could go.
 pub(super) fn is_possible(desk: &Desk) -> bool {
-    !plan(&desk.step.messages, &desk.step.pinned, u64::MAX, 0).is_empty()
+    !plan(&desk.talk(), u64::MAX, 0).is_empty()
 }
 
 /// Makes the conversation shorter, and records it. A proposal ends the run.
@@ -61,14 +76,14 @@ pub(super) async fn shorten(
     strategy: Option<Strategy>,
     models: &Models,
     voice: &Voice<'_>,
-) -> Result<(), Stopped> {
+) -> Result<Room, Stopped> {
     let settings = settings(desk);
     let strategy = strategy.unwrap_or(settings.strategy);
     let used = request_tokens(&desk.request);
     // A model whose window nobody knows has just said that this is too much for it.
     let window = desk.model.window().unwrap_or(used);
     let goal = goal(trigger, strategy, used, window, settings);
-    let plan = plan(&desk.step.messages, &desk.step.pinned, used, goal);
+    let plan = plan(&desk.talk(), used, goal);
     let mut made = Compaction {
         compaction_id: CompactionId(voice.new_id()),
         turn_id: job.run,
@@ -79,10 +94,11 @@ pub(super) async fn shorten(
         window: Some(window),
         used: Some(used),
         threshold_estimate: share(used, window),
-        after_estimate: share(used.saturating_sub(plan.tokens), window),
+        after_estimate: share(used.saturating_sub(plan.gain()), window),
         window_upper: settings.upper,
         window_lower: settings.lower,
         superseded_message_ids: plan.ids.clone(),
+        elided_call_ids: plan.elided.clone(),
         summary_message_id: None,
         summary: None,
         plugins_fired: Vec::new(),
@@ -91,16 +107,29 @@ pub(super) async fn shorten(
         fallback_reason: None,
         checkpoint_id: None,
     };
-    if !plan.is_empty() {
-        let limit = Duration::from_millis(job.limits.compaction_ms);
+    // References need nobody's words.
+    if !plan.ids.is_empty() {
+        let bounds =
+            Bounds { time: Duration::from_millis(job.limits.compaction_ms), bytes: job.limits.message_bytes };
         match strategy {
             Strategy::Drop => {}
             Strategy::Checkpoint => propose(&mut made, &plan, used, window),
-            Strategy::Summarize => put(&mut made, summarize(desk, &plan, limit).await, &plan, voice),
-            Strategy::Delegate => put(&mut made, delegate(desk, &plan, models, limit).await, &plan, voice),
+            Strategy::Summarize => put(&mut made, summarize(desk, &plan, bounds).await, &plan, voice),
+            Strategy::Delegate => {
+                put(&mut made, delegate(desk, job, &plan, models, bounds).await, &plan, voice)
+            }
         }
     }
-    voice.progress(Progress::Compacted(Box::new(made))).await
+    voice.progress(Progress::Compacted(Box::new(made))).await?;
+    Ok(if plan.is_cut { Room::More } else { Room::AllThereIs })
+}
+
+/// Whether another compaction could make more room at once.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Room {
+    AllThereIs,
+    /// One record does not name all that has to go.
+    More,
 }
 
 /// How many tokens are to be left. Who asks for a summary by hand wants one; who asks to drop wants room.
@@ -127,7 +156,7 @@ fn propose(made: &mut Compaction, plan: &Plan, used: u64, window: u64) {
     let (count, size) = (plan.ids.len(), plan.tokens);
     let what = if count == 1 { "1 message was".to_owned() } else { format!("{count} messages were") };
     let text = format!("{what} left out here to make room, about {size} tokens; the session's log has them.");
-    made.after_estimate = share(left(used, size, Some(&text)), window);
+    made.after_estimate = share(left(used, plan.gain(), Some(&text)), window);
     made.summary = Some(text);
 }
 
@@ -140,11 +169,11 @@ fn put(made: &mut Compaction, summed_up: SummedUp, plan: &Plan, voice: &Voice<'_
             let text = summary.text.trim();
             if text.is_empty() {
                 "the summary was empty".to_owned()
-            } else if tokens(text) >= plan.tokens {
+            } else if tokens(text) >= said_tokens(plan) {
                 "the summary was not shorter than what it sums up".to_owned()
             } else {
                 let (used, window) = (made.used.unwrap_or_default(), made.window.unwrap_or_default());
-                made.after_estimate = share(left(used, plan.tokens, Some(text)), window);
+                made.after_estimate = share(left(used, plan.gain(), Some(text)), window);
                 made.summary_message_id = Some(MessageId(voice.new_id()));
                 made.summary = Some(text.to_owned());
                 return;
@@ -153,6 +182,12 @@ fn put(made: &mut Compaction, summed_up: SummedUp, plan: &Plan, voice: &Voice<'_
     };
     made.fallback_occurred = true;
     made.fallback_reason = Some(why);
+}
+
+/// What the messages that go are taken for, without what each costs besides: who repeats them has not summed them up.
+fn said_tokens(plan: &Plan) -> u64 {
+    let besides = MESSAGE_TOKENS.saturating_mul(plan.messages.len() as u64);
+    plan.tokens.saturating_sub(besides)
 }
 
 async fn timed(
@@ -165,13 +200,19 @@ async fn timed(
     }
 }
 
-async fn summarize(desk: &Desk, plan: &Plan, limit: Duration) -> SummedUp {
-    let asked = ask(desk.model.as_ref(), &desk.request.model, SUMMARIZE.to_owned(), plan);
-    SummedUp { said: timed(limit, asked).await, fired: None }
+async fn summarize(desk: &Desk, plan: &Plan, bounds: Bounds) -> SummedUp {
+    let asked = ask(desk.model.as_ref(), &desk.request.model, SUMMARIZE.to_owned(), plan, bounds);
+    SummedUp { said: timed(bounds.time, asked).await, fired: None }
 }
 
 /// Asks a model for a summary. Nobody is shown how it comes; the record has it.
-async fn ask(model: &dyn Model, name: &str, prompt: String, plan: &Plan) -> Result<Summary, String> {
+async fn ask(
+    model: &dyn Model,
+    name: &str,
+    prompt: String,
+    plan: &Plan,
+    bounds: Bounds,
+) -> Result<Summary, String> {
     let text = format!("Sum up this part of the conversation:\n\n{}", transcript(&plan.messages));
     let request = Request {
         model: name.to_owned(),
@@ -185,6 +226,9 @@ async fn ask(model: &dyn Model, name: &str, prompt: String, plan: &Plan) -> Resu
     let (mut text, mut usage) = (String::new(), Usage::default());
     loop {
         match answer.next().await.map_err(failed)? {
+            Some(Event::Text(piece)) if text.len().saturating_add(piece.len()) > bounds.bytes => {
+                return Err(bounds.too_long());
+            }
             Some(Event::Text(piece)) => text.push_str(&piece),
             Some(Event::Usage(more)) => usage = usage.plus(more),
             Some(Event::Reasoning(_) | Event::ToolCall(_)) => {}
@@ -204,7 +248,7 @@ async fn ask(model: &dyn Model, name: &str, prompt: String, plan: &Plan) -> Resu
 }
 
 /// Another model with a prompt of its own, or a command, sums up. Whatever comes of it, it took part.
-async fn delegate(desk: &Desk, plan: &Plan, models: &Models, limit: Duration) -> SummedUp {
+async fn delegate(desk: &Desk, job: &Job, plan: &Plan, models: &Models, bounds: Bounds) -> SummedUp {
     let Some(whom) = &settings(desk).delegate else {
         let why = "the project file names nobody to delegate to".to_owned();
         return SummedUp { said: Err(why), fired: None };
@@ -214,25 +258,33 @@ async fn delegate(desk: &Desk, plan: &Plan, models: &Models, limit: Duration) ->
         Delegate::Command(command) => command.first().cloned().unwrap_or_default(),
     };
     let begin = Instant::now();
-    let said = timed(limit, delegated(desk, whom, plan, models)).await;
+    let said = timed(bounds.time, delegated(desk, job, whom, plan, models, bounds)).await;
     let duration_ms = u64::try_from(begin.elapsed().as_millis()).unwrap_or(u64::MAX);
     let result_kind = if said.is_ok() { "compactor_result" } else { "error" }.to_owned();
     let fired = PluginFired { name, role: "compactor".to_owned(), duration_ms, result_kind };
     SummedUp { said, fired: Some(fired) }
 }
 
-async fn delegated(desk: &Desk, whom: &Delegate, plan: &Plan, models: &Models) -> Result<Summary, String> {
+async fn delegated(
+    desk: &Desk,
+    job: &Job,
+    whom: &Delegate,
+    plan: &Plan,
+    models: &Models,
+    bounds: Bounds,
+) -> Result<Summary, String> {
     let agent = &desk.step.prepared.agent;
     match whom {
         Delegate::Subagent(name) => {
             let (model, prompt) = agent.subagent(name)?;
             let opened =
                 open_model(&model, models).map_err(|_| format!("the model `{model}` cannot be opened"))?;
-            ask(opened.as_ref(), &model, prompt, plan).await
+            ask(opened.as_ref(), &model, prompt, plan, bounds).await
         }
         Delegate::Command(command) => {
             let cwd = agent.place_of_commands()?;
-            delegate::command(command, cwd, &transcript(&plan.messages)).await
+            let delegated = Delegated { command, cwd, guard: &job.guard };
+            delegate::command(delegated, &transcript(&plan.messages), bounds).await
         }
     }
 }

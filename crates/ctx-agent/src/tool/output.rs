@@ -43,7 +43,7 @@ impl Tool for OutputRead {
     fn spec(&self) -> Spec {
         Spec {
             name: OUTPUT_READ.to_owned(),
-            description: "Reads the output of an earlier tool call that was cut.".to_owned(),
+            description: "Reads the output of an earlier tool call that was cut or left out.".to_owned(),
             schema: json!({
                 "type": "object",
                 "properties": {

@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex};
 
 use ctx_agent::run::Report;
 use ctx_agent::{
-    Ask, BoxFuture, DeltaKind, Job, JobKind, Models, Prepared, Retry, Step, Stopped, prepare, prepare_root,
-    sha256_hex,
+    Ask, BoxFuture, DeltaKind, GuardWords, Job, JobKind, Models, Prepared, Retry, Step, Stopped, prepare,
+    prepare_root, sha256_hex,
 };
 use ctx_session::command::{ApprovalAsk, Approved, Outcome, Progress, StartedTool};
 use ctx_session::conversation::{Message, Part, Role};
@@ -71,7 +71,9 @@ impl Root {
 
     pub fn job_of(&self, model: &str, messages: Vec<Message>) -> Work {
         let prepared = self.prepare(Some(model), None).unwrap();
-        let job = Job { run: RunId(Ulid(1)), kind: JobKind::Message, limits: Arc::clone(&self.limits) };
+        let guard = Arc::new(GuardWords(vec!["env".into()]));
+        let (run, kind) = (RunId(Ulid(1)), JobKind::Message);
+        let job = Job { run, kind, limits: Arc::clone(&self.limits), guard };
         Work { job, prepared, messages, pending: Vec::new(), steps: 0, todos: Vec::new() }
     }
 
@@ -102,8 +104,9 @@ pub struct Work {
 pub async fn run_on(models: &Models, work: Work, log: &Arc<Log>, stop: CancellationToken) -> Outcome {
     let Work { job, prepared, messages, pending, steps, todos } = work;
     let messages = messages.into_iter().map(Arc::new).collect();
-    let (prepared, pinned) = (Arc::new(prepared), Default::default());
-    *log.step.lock().unwrap() = Some(Step { messages, pending, prepared, steps, todos, pinned });
+    let (prepared, pinned, elided) = (Arc::new(prepared), Default::default(), Default::default());
+    let step = Step { messages, pending, prepared, steps, todos, pinned, elided };
+    *log.step.lock().unwrap() = Some(step);
     ctx_agent::run(job, models, Arc::clone(log) as Arc<dyn Report>, stop).await
 }
 

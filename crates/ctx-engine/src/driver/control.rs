@@ -108,6 +108,7 @@ impl Driver {
             steps: core.session.run(run).map_or(0, |run| run.steps),
             todos: self.inner.todos_left(&core.session),
             pinned: core.session.ledger.pinned().collect(),
+            elided: core.session.ledger.elided().collect(),
         };
         let _ = reply.send(Ok(step));
     }

@@ -1,5 +1,6 @@
 //! A sample of every record of the operator's control, with each optional field both there and not.
 
+use ctx_session::CallId;
 use ctx_session::record::{
     ApprovalOutcome, ApprovalRequested, ApprovalSettled, Bound, CheckpointBy, CheckpointCreated,
     CheckpointResumed, Compaction, CompactionApproved, CompactionFlag, CompactionFlagged, CompactionRejected,
@@ -8,7 +9,6 @@ use ctx_session::record::{
     ToolPending, Unbound, Usage,
 };
 use ctx_session::request::{RequestKey, Requested};
-use ctx_session::CallId;
 use ctx_session::{ApprovalId, Body, CheckpointId, CompactionId, IssueId, Timestamp};
 use serde_json::json;
 

@@ -15,6 +15,7 @@ pub mod doctor;
 pub mod end;
 pub mod export;
 pub mod fork;
+pub mod guard;
 pub mod history;
 pub mod issue;
 pub mod latest;

@@ -4,8 +4,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use ctx_agent::{
-    Ask, BoxFuture, DeltaKind, Instructions, JobKind, Models, Prepared as AgentPrepared, Recorded, Report,
-    Retry, Step, Stopped,
+    Ask, BoxFuture, DeltaKind, GuardWords, Instructions, JobKind, Models, Prepared as AgentPrepared,
+    Recorded, Report, Retry, Step, Stopped,
 };
 use ctx_engine::port::{self, Job, Prepare, Prepared, RunReport, Worker};
 use ctx_session::command::{ApprovalAsk, Approved, Outcome, Progress};
@@ -15,17 +15,22 @@ use ctx_session::{CallId, Limits, MessageId, Refusal, Ulid};
 use tokio_util::sync::CancellationToken;
 
 use super::projects;
+use crate::commands::guard;
 
 /// The agents of a root.
 pub(super) struct Agents {
     root: PathBuf,
     models: Arc<Models>,
     limits: Arc<Limits>,
+    guard: Arc<GuardWords>,
 }
 
 impl Agents {
     pub(super) fn new(root: &Path, limits: Arc<Limits>) -> Agents {
-        Agents { root: root.to_owned(), models: Arc::new(Models::new(root, limits.clone())), limits }
+        let models = Arc::new(Models::new(root, limits.clone()));
+        // This very program, whatever was installed in its place meanwhile.
+        let guard = Arc::new(GuardWords(vec!["/proc/self/exe".into(), guard::NAME.into(), "--".into()]));
+        Agents { root: root.to_owned(), models, limits, guard }
     }
 }
 
@@ -65,13 +70,13 @@ impl Worker for Agents {
     }
 
     fn run(&self, job: Job, report: RunReport, stop: CancellationToken) -> BoxFuture<'static, Outcome> {
-        let models = self.models.clone();
+        let (models, guard) = (self.models.clone(), self.guard.clone());
         Box::pin(async move {
             let kind = match job.kind {
                 RunKind::Message | RunKind::Continuation => JobKind::Message,
                 RunKind::Compaction => JobKind::Compaction { strategy: job.strategy },
             };
-            let job = ctx_agent::Job { run: job.run, kind, limits: job.limits };
+            let job = ctx_agent::Job { run: job.run, kind, limits: job.limits, guard };
             ctx_agent::run(job, &models, Arc::new(Told(report)), stop).await
         })
     }
@@ -94,8 +99,15 @@ impl Report for Told {
             let step = self.0.step().await.map_err(stopped)?;
             // Whoever prepared a run is the one who works on it.
             let prepared = step.prepared.handle.downcast::<AgentPrepared>().map_err(|_| Stopped)?;
-            let (steps, todos, pinned) = (step.steps, step.todos, step.pinned);
-            Ok(Step { messages: step.messages, pending: step.pending, prepared, steps, todos, pinned })
+            Ok(Step {
+                messages: step.messages,
+                pending: step.pending,
+                prepared,
+                steps: step.steps,
+                todos: step.todos,
+                pinned: step.pinned,
+                elided: step.elided,
+            })
         })
     }
 

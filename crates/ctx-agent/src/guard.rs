@@ -1,0 +1,135 @@
+//! The process between the daemon and a command that it runs for an agent: none of the command's processes outlives the
+//! command, the daemon's patience, or the daemon.
+//!
+//! It is the reaper of all that the command starts, so that also a process that left the command's group and session is
+//! found. The daemon holds the other end of a pipe that this process has as its stderr: when that closes, however it
+//! came to, everything ends.
+
+use std::ffi::OsString;
+use std::io::{self, Write as _};
+use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
+use std::process::{Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::process::{
+    Pid, PidfdFlags, Signal, WaitOptions, getpid, kill_process, pidfd_open, set_child_subreaper, wait,
+};
+
+/// How soon processes that were killed are looked for again, and how long.
+const LOOK_AGAIN: Duration = Duration::from_millis(5);
+const GIVE_UP: Duration = Duration::from_secs(10);
+
+/// What shells exit with for a program that cannot be started, and, added to it, for a signal.
+const NOT_STARTED: u8 = 127;
+const SIGNALLED: i32 = 128;
+
+/// Runs a command with this process's stdin and stdout until it ends or stderr closes; what to exit with.
+pub fn guard(command: &[OsString]) -> u8 {
+    match watch(command) {
+        Ok(status) => code_of(status),
+        Err(error) => {
+            // Who reads the output reads why there is none.
+            let _ = writeln!(io::stdout(), "{error}");
+            NOT_STARTED
+        }
+    }
+}
+
+fn watch(command: &[OsString]) -> io::Result<ExitStatus> {
+    let [program, arguments @ ..] = command else {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "there is no command to run"));
+    };
+    set_child_subreaper(Some(getpid()))?;
+    let mut child = Command::new(program).args(arguments).stderr(Stdio::null()).process_group(0).spawn()?;
+    let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
+    let pid = pid.ok_or_else(|| io::Error::other("a process without an id"))?;
+    let ended = pidfd_open(pid, PidfdFlags::empty())?;
+    let stderr = io::stderr();
+    let mut either = [
+        PollFd::new(&ended, PollFlags::IN),
+        // Nothing is ever written to it: it can only close.
+        PollFd::new(&stderr, PollFlags::IN),
+    ];
+    while let Err(error) = poll(&mut either, None) {
+        if error != rustix::io::Errno::INTR {
+            end_all();
+            return Err(error.into());
+        }
+    }
+    // Of one that goes on still there is no status: it is among those that are ended.
+    let status = child.try_wait()?;
+    end_all();
+    Ok(status.unwrap_or_else(|| ExitStatus::from_raw(Signal::KILL.as_raw())))
+}
+
+fn code_of(status: ExitStatus) -> u8 {
+    let code = status.code().or_else(|| status.signal().map(|signal| SIGNALLED + signal));
+    code.and_then(|code| u8::try_from(code).ok()).unwrap_or(u8::MAX)
+}
+
+/// Kills and reaps until there is no descendant. Those of a process that was killed become children of this one.
+fn end_all() {
+    let until = Instant::now() + GIVE_UP;
+    loop {
+        for pid in descendants(getpid()) {
+            // It may have ended meanwhile.
+            let _ = kill_process(pid, Signal::KILL);
+        }
+        loop {
+            match wait(WaitOptions::NOHANG) {
+                Ok(Some(_)) => {}
+                Ok(None) => break,
+                Err(_) => return,
+            }
+        }
+        if Instant::now() >= until {
+            return;
+        }
+        std::thread::sleep(LOOK_AGAIN);
+    }
+}
+
+/// All that a process started, and what those did, as the system knows it now.
+fn descendants(of: Pid) -> Vec<Pid> {
+    let entries = std::fs::read_dir("/proc").into_iter().flatten().flatten();
+    let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
+    let pairs: Vec<(i32, i32)> = pids.filter_map(|pid| Some((pid, parent_of(pid)?))).collect();
+    let mut found = vec![of.as_raw_nonzero().get()];
+    let mut at = 0;
+    while let Some(parent) = found.get(at).copied() {
+        found.extend(pairs.iter().filter(|(_, of)| *of == parent).map(|(pid, _)| *pid));
+        at += 1;
+    }
+    found.into_iter().skip(1).filter_map(Pid::from_raw).collect()
+}
+
+/// The parent as `/proc/<pid>/stat` has it: the second field after the name, which may hold anything.
+fn parent_of(pid: i32) -> Option<i32> {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    let (_, after_name) = stat.rsplit_once(") ")?;
+    after_name.split(' ').nth(1)?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_child_and_its_child_are_found() {
+        let mut child = Command::new("sh")
+            .args(["-c", "setsid sleep 600 & echo; wait"])
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut line = [0];
+        io::Read::read_exact(child.stdout.as_mut().unwrap(), &mut line).unwrap();
+        let shell = Pid::from_child(&child);
+        assert!(descendants(getpid()).contains(&shell));
+        let own = descendants(shell);
+        assert_eq!(own.len(), 1, "{own:?}");
+        let _ = kill_process(own[0], Signal::KILL);
+        child.wait().unwrap();
+        assert!(!descendants(getpid()).contains(&shell));
+    }
+}
