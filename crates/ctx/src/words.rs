@@ -47,6 +47,24 @@ pub fn shorten(text: &str, max: usize) -> String {
     line
 }
 
+/// What a compaction does: `4 messages, 2 outputs as references`.
+pub fn compaction(superseded: usize, elided: usize) -> String {
+    let count = |count: usize, what: &str| {
+        let ending = if count == 1 { "" } else { "s" };
+        format!("{count} {what}{ending}")
+    };
+    match (superseded, elided) {
+        (0, 0) => "there was nothing to do".to_owned(),
+        (_, 0) => count(superseded, "message"),
+        (0, _) => format!(
+            "{} as {}",
+            count(elided, "output"),
+            if elided == 1 { "a reference" } else { "references" }
+        ),
+        (_, _) => format!("{}, {}", compaction(superseded, 0), compaction(0, elided)),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

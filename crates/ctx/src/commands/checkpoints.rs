@@ -154,8 +154,9 @@ fn show(one: &Checkpoint) -> Result<(), Failure> {
         writeln!(out, "edited     {} {hash} at {} by uid {}", edit.target, date(edit.at), edit.by)?;
     }
     if let Some(compaction) = &one.compaction {
-        let count = compaction.superseded_message_ids.len();
-        writeln!(out, "compaction {} is {}: {count} messages", compaction.id, compaction.state)?;
+        let effect =
+            words::compaction(compaction.superseded_message_ids.len(), compaction.elided_call_ids.len());
+        writeln!(out, "compaction {} is {}: {effect}", compaction.id, compaction.state)?;
     }
     out.flush()?;
     Ok(())

@@ -295,16 +295,13 @@ fn list(api: &Api<'_>, id: SessionId, json: bool) -> Result<(), Failure> {
             let state = if one.rolled_back { "undone" } else { &one.state };
             let painted = if state == "proposed" { paint.yellow(state) } else { state.to_owned() };
             let what = one.summary.as_deref().or(one.fallback_reason.as_deref()).unwrap_or_default();
-            let count = one.superseded_message_ids.len();
+            let effect = words::compaction(one.superseded_message_ids.len(), one.elided_call_ids.len());
             vec![
                 table::Cell::new(one.id.to_string()),
                 table::Cell::new(age(one.created_at)),
                 table::Cell::new(one.strategy.as_str()),
                 table::Cell::painted(state, painted),
-                table::Cell::new(match count {
-                    0 if what.is_empty() => "there was nothing to do".to_owned(),
-                    _ => format!("{count} messages {}", output::plain(what)).trim_end().to_owned(),
-                }),
+                table::Cell::new(format!("{effect} {}", output::plain(what)).trim_end()),
             ]
         }
     });
@@ -358,13 +355,17 @@ fn show(api: &Api<'_>, id: SessionId, one: &Compaction) -> Result<(), Failure> {
     if let Some(notes) = &one.operator_notes {
         writeln!(out, "notes      {}", output::plain(notes))?;
     }
-    if one.superseded_message_ids.is_empty() {
+    let elided = one.elided_call_ids.iter().map(|call| call.0);
+    let superseded = one.superseded_message_ids.iter().copied();
+    let wanted: Vec<Ulid> = superseded.clone().chain(elided.clone()).collect();
+    if wanted.is_empty() {
         writeln!(out, "messages   none: there was nothing to do")?;
     }
-    let said = said(api, id, &one.superseded_message_ids)?;
-    for message in &one.superseded_message_ids {
-        let said = said.get(message).map(String::as_str).unwrap_or_default();
-        writeln!(out, "{}", format!("message    {message}  {said}").trim_end())?;
+    let said = said(api, id, &wanted)?;
+    let all = superseded.map(|id| ("message", id)).chain(elided.map(|id| ("output of", id)));
+    for (what, id) in all {
+        let said = said.get(&id).map(String::as_str).unwrap_or_default();
+        writeln!(out, "{}", format!("{what:<10} {id}  {said}").trim_end())?;
     }
     if let Some(summary) = &one.summary {
         writeln!(out, "\n{}", output::plain(summary))?;

@@ -148,18 +148,19 @@ fn describe_control(body: &Body, paint: Paint) -> Option<String> {
         }
         Body::Compaction(made) => {
             let what = if made.proposed { "compaction proposed" } else { "compacted" };
-            let (how, count) = (made.strategy.as_str(), made.superseded_message_ids.len());
+            let how = made.strategy.as_str();
+            let effect = words::compaction(made.superseded_message_ids.len(), made.elided_call_ids.len());
             let (before, after) = (made.threshold_estimate * 100.0, made.after_estimate * 100.0);
-            let line =
-                format!("{what} by {how}: {count} messages, from {before:.0} to {after:.0} % of the window");
+            let line = format!("{what} by {how}: {effect}, from {before:.0} to {after:.0} % of the window");
             let summary = made.summary.as_deref().filter(|_| !made.proposed);
             line + &summary.map(|summary| format!(", {}", quote(summary))).unwrap_or_default()
         }
         Body::CompactionApproved(approved) => {
-            let count = approved.superseded_message_ids.len();
+            let effect =
+                words::compaction(approved.superseded_message_ids.len(), approved.elided_call_ids.len());
             let summary = approved.summary.as_deref().map(|summary| format!(", {}", quote(summary)));
             let summary = summary.unwrap_or_default();
-            format!("compaction {} approved: {count} messages{summary}", approved.compaction_id)
+            format!("compaction {} approved: {effect}{summary}", approved.compaction_id)
         }
         Body::CompactionRejected(no) => format!("compaction {} rejected", no.compaction_id),
         Body::CompactionFlagged(said) => {

@@ -4,6 +4,7 @@
 mod approvals;
 mod checkpoints;
 mod compaction;
+mod delegates;
 mod guide;
 mod kill;
 mod kill_issues;
@@ -14,6 +15,7 @@ mod project;
 mod proposals;
 mod races;
 mod races_answers;
+mod references;
 mod rollback;
 pub mod seed;
 
