@@ -18,6 +18,7 @@ mod races_answers;
 mod references;
 mod rollback;
 pub mod seed;
+mod summaries;
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
