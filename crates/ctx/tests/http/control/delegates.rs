@@ -10,8 +10,8 @@ use super::project::session;
 use super::{daemon, path, text};
 use crate::support::Http;
 
-/// Leaves the command's group and its session, like a program that makes itself a service.
-const STRAY: &str = "setsid sh -c 'echo $$ > PLACE/stray; exec sleep 600' </dev/null >/dev/null & \
+/// Leaves the command's group, its session and its parent, like a program that makes itself a service.
+const STRAY: &str = "(setsid sh -c 'echo $$ > PLACE/stray; exec sleep 600' </dev/null >/dev/null &); \
      until test -s PLACE/stray; do sleep 0.01; done; ";
 
 /// Ends what a test that fails would leave.
