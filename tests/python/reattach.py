@@ -340,6 +340,27 @@ async def pause():
     await ws.close()
 
 
+async def pins():
+    """A pin and its taking back are told to who is attached and to who looks on, and again to who comes back."""
+    session = talk()
+    ws, welcome = await attach(session)
+    observer, _ = await attach(session, "?mode=observe")
+    api.post(session, script({"text": "keep me"}))
+    await done(ws)
+    message = api.messages(session)[-1]["id"]
+    pin = f"/sessions/{session}/messages/{message}/pin"
+    api.ok("PUT", pin)
+    for one in (ws, observer):
+        told = (await until(one, "message.pinned"))[-1]
+        assert told["channel"] == "events", told
+        assert (told["payload"]["message_id"], told["payload"]["pinned"]) == (message, True), told
+    await ws.close()
+    api.ok("DELETE", pin)
+    told = (await until(observer, "message.unpinned"))[-1]["payload"]
+    assert (told["message_id"], told["pinned"]) == (message, False), told
+    await observer.close()
+
+
 async def nonsense():
     session = talk()
     ws = await socket(f"/sessions/{session}/socket")

@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use crate::estimate::{MESSAGE_TOKENS, call_tokens, tokens};
 use crate::ids::{CallId, MessageId, RunId, Ulid};
-use crate::record::{Body, Record, RolledBack, ToolStatus};
+use crate::record::{Body, MessagePinned, Record, RolledBack, ToolStatus};
 use crate::time::Timestamp;
 
 /// Who speaks.
@@ -86,6 +86,12 @@ pub enum Change {
         ids: Vec<Ulid>,
         by: Ulid,
     },
+    /// No compaction takes this message from here on, or one may again.
+    Pinned {
+        seq: u64,
+        id: Ulid,
+        pinned: bool,
+    },
 }
 
 impl Change {
@@ -96,15 +102,20 @@ impl Change {
             seq: u64,
             r#type: &'a str,
             ids: &'a [Ulid],
-            by: Ulid,
+            #[serde(skip_serializing_if = "Option::is_none")]
+            by: Option<Ulid>,
         }
-        let mark = |seq: u64, r#type: &str, ids: &[Ulid], by: Ulid| {
+        let mark = |seq: u64, r#type: &str, ids: &[Ulid], by: Option<Ulid>| {
             serde_json::to_string(&MarkLine { seq, r#type, ids, by })
         };
         let line = match self {
             Change::Said(message) => serde_json::to_string(message),
-            Change::Superseded { seq, ids, by } => mark(*seq, "superseded", ids, *by),
-            Change::Restored { seq, ids, by } => mark(*seq, "restored", ids, *by),
+            Change::Superseded { seq, ids, by } => mark(*seq, "superseded", ids, Some(*by)),
+            Change::Restored { seq, ids, by } => mark(*seq, "restored", ids, Some(*by)),
+            Change::Pinned { seq, id, pinned } => {
+                let word = if *pinned { "pinned" } else { "unpinned" };
+                mark(*seq, word, std::slice::from_ref(id), None)
+            }
         };
         // These types have no map with keys that are not strings: serialising them cannot fail.
         line.unwrap_or_default()
@@ -122,6 +133,9 @@ pub fn changes(record: &Record) -> Vec<Change> {
         if !restored.is_empty() {
             changes.push(Change::Restored { seq, ids: restored.to_vec(), by });
         }
+    }
+    if let Body::MessagePinned(MessagePinned { message_id: id, pinned, .. }) = &record.body {
+        changes.push(Change::Pinned { seq, id: *id, pinned: *pinned });
     }
     changes.extend(said(record).map(Change::Said));
     changes

@@ -286,7 +286,7 @@ fn latest_of(changes: &[Change]) -> Option<&str> {
                 Part::ToolCall { .. } | Part::ToolResult { .. } => None,
             })
         }
-        Change::Said(_) | Change::Superseded { .. } | Change::Restored { .. } => None,
+        Change::Said(_) | Change::Superseded { .. } | Change::Restored { .. } | Change::Pinned { .. } => None,
     })
 }
 

@@ -41,6 +41,7 @@ fn meaning(change: &Change) -> String {
         Change::Said(message) => format!("{:?}: {:?}", message.role, message.text()),
         Change::Superseded { ids, .. } => format!("superseded: {}", ids.len()),
         Change::Restored { ids, .. } => format!("restored: {}", ids.len()),
+        Change::Pinned { pinned, .. } => format!("pinned: {pinned}"),
     }
 }
 
@@ -113,8 +114,8 @@ fn every_kind_of_record_says_what_it_means_for_the_conversation() {
         requested: -
         bound: -
         unbound: -
-        message_pinned: -
-        message_pinned: -
+        message_pinned: pinned: true
+        message_pinned: pinned: false
     "#]]
     .assert_eq(&told);
 }

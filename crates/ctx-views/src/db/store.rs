@@ -263,11 +263,11 @@ pub(super) fn put_text(db: &Connection, key: i64, record: &Record) -> rusqlite::
             Change::Said(message) => put_message(db, key, &message)?,
             Change::Superseded { ids, .. } => mark(db, key, record.seq, &ids, standing_after(&record.body))?,
             Change::Restored { ids, .. } => mark(db, key, record.seq, &ids, Standing::Counts)?,
+            Change::Pinned { id, pinned, .. } => {
+                let sql = "UPDATE messages SET pinned = ?3 WHERE session = ?1 AND id = ?2";
+                db.prepare_cached(sql)?.execute(params![key, id.to_string(), pinned])?;
+            }
         }
-    }
-    if let Body::MessagePinned(pin) = &record.body {
-        let sql = "UPDATE messages SET pinned = ?3 WHERE session = ?1 AND id = ?2";
-        db.prepare_cached(sql)?.execute(params![key, pin.message_id.to_string(), pin.pinned])?;
     }
     if let Body::RolledBack(back) = &record.body {
         take_back_compacted(db, key, back.checkpoint_id)?;

@@ -21,6 +21,7 @@ const CHUNK: u64 = 8 * 1024;
 pub(crate) enum Kind {
     Superseded,
     Restored,
+    Pinned,
     Said,
 }
 
@@ -139,6 +140,7 @@ fn place_of(change: &Change) -> Place {
     match change {
         Change::Superseded { seq, .. } => (*seq, Kind::Superseded),
         Change::Restored { seq, .. } => (*seq, Kind::Restored),
+        Change::Pinned { seq, .. } => (*seq, Kind::Pinned),
         Change::Said(message) => (message.seq, Kind::Said),
     }
 }
@@ -155,6 +157,8 @@ fn place_of_line(line: &[u8]) -> Option<Place> {
     enum Mark {
         Superseded,
         Restored,
+        Pinned,
+        Unpinned,
         /// Of a later version.
         #[serde(other)]
         Other,
@@ -163,6 +167,7 @@ fn place_of_line(line: &[u8]) -> Option<Place> {
     let kind = match line.r#type {
         Some(Mark::Superseded) => Kind::Superseded,
         Some(Mark::Restored) => Kind::Restored,
+        Some(Mark::Pinned | Mark::Unpinned) => Kind::Pinned,
         Some(Mark::Other) | None => Kind::Said,
     };
     Some((line.seq, kind))
@@ -205,8 +210,14 @@ pub(crate) fn latest_text<E>(
                 }
             }
         } else if let Ok(mark) = serde_json::from_slice::<Mark>(&line) {
+            let gone = match mark.r#type.as_str() {
+                "superseded" => true,
+                "restored" => false,
+                // A pin says nothing of that.
+                _ => continue,
+            };
             for id in mark.ids {
-                superseded.entry(id).or_insert(mark.r#type == "superseded");
+                superseded.entry(id).or_insert(gone);
             }
         }
     }

@@ -51,6 +51,11 @@ fn a_run_is_cancelled_over_the_socket() {
 }
 
 #[test]
+fn a_pin_is_told_over_the_socket() {
+    reattach(&Http::start(), "pins");
+}
+
+#[test]
 fn a_run_is_paused_and_a_call_answered_over_the_socket() {
     let http = Http::start();
     std::fs::write(http.daemon.root().join("agent/coder.d/policy"), "ask fs.list\n").unwrap();

@@ -23,6 +23,19 @@ fn pinned(http: &Http, id: &str) -> Vec<Value> {
         .collect()
 }
 
+fn messages_file(http: &Http, id: &str) -> std::path::PathBuf {
+    let name = text(&http.get(&format!("/sessions/{id}")), "name").to_owned();
+    let uid = rustix::process::getuid().as_raw();
+    http.daemon.root().join(format!("home/{uid}/agent/coder/session/{name}/messages.jsonl"))
+}
+
+/// The lines of `messages.jsonl` that say something of messages: what, and of which.
+fn marks(http: &Http, id: &str) -> Vec<Value> {
+    let file = std::fs::read_to_string(messages_file(http, id)).unwrap();
+    let lines = file.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+    lines.filter(|line| line["type"].is_string()).map(|line| json!([line["type"], line["ids"]])).collect()
+}
+
 fn compact(http: &Http, id: &str, strategy: &str) {
     let body = json!({ "strategy": strategy }).to_string();
     http.call("POST", &path(id, "compactions"), Some(&body)).json(202);
@@ -42,6 +55,7 @@ fn a_pinned_message_stays_in_what_the_model_is_sent() {
     http.daemon.kill();
     http.daemon.start_again();
     assert_eq!(pinned(&http, &id), std::slice::from_ref(&keep), "a pin is a record");
+    assert_eq!(marks(&http, &id), [json!(["pinned", [keep]])]);
     let told = &http.audit(&id, "message.pinned", 1)[0]["data"];
     assert_eq!(told["message_id"], keep);
 
@@ -65,6 +79,17 @@ fn a_pinned_message_stays_in_what_the_model_is_sent() {
     assert_eq!(pinned(&http, &fork), std::slice::from_ref(&keep), "a fork keeps it");
     pin(&http, "DELETE", &id, &keep).json(204);
     assert_eq!((pinned(&http, &id).len(), pinned(&http, &fork).len()), (0, 1));
+    let live = marks(&http, &id);
+    assert_eq!(live.last(), Some(&json!(["unpinned", [keep]])));
+    // The file is a view: made anew it says the same.
+    let file = messages_file(&http, &id);
+    http.daemon.stop();
+    let before = std::fs::read(&file).unwrap();
+    std::fs::remove_file(&file).unwrap();
+    http.daemon.start_again();
+    http.done(&id, "more");
+    assert!(std::fs::read(&file).unwrap().starts_with(&before));
+    assert_eq!(marks(&http, &id), live);
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::compaction::filler;
-use super::{daemon, path, sent, text};
+use super::{daemon, dumped, path, script, sent, text};
 use crate::support::Http;
 
 /// About a quarter of the window.
@@ -131,4 +131,38 @@ fn a_command_that_fails_is_done_without() {
     );
     assert!(fired["duration_ms"].is_u64(), "{made}");
     assert!(!http.messages(&id, true).is_empty(), "the oldest were dropped");
+}
+
+/// What an edit of the project file must not change for a run that is paused.
+#[test]
+fn a_paused_run_of_a_project_goes_on_with_the_tools_steps_and_bounds_it_began_with() {
+    let mut http = daemon(&[]);
+    let id = session(
+        &http,
+        "{upper: 0.5, lower: 0.3, strategy: drop}\n  tools: [checkpoint, fs.list]\n  max_steps: 3",
+    );
+    let asking = script(
+        json!([{ "tool": { "name": "checkpoint", "input": {} } }, { "dump": true }, { "text": "so" }]),
+    );
+    for restarted in [false, true] {
+        http.post(&id, &asking);
+        http.wait_for(&id, "paused");
+        let file = "version: 1\nproject: music\nprimary: {model: debug:echo, tools: [fs.read], max_steps: 1}\n\
+                    policy: ['deny checkpoint']\n";
+        std::fs::write(http.daemon.path("project").join(".ctx/project.yaml"), file).unwrap();
+        if restarted {
+            super::kill::restart(&mut http);
+        }
+        http.resume(&id, text(&http.get(&format!("/sessions/{id}")), "checkpoint"));
+        http.wait_for(&id, "idle");
+        let said = &http.messages(&id, false).pop().unwrap().1;
+        let request = dumped(said.strip_suffix("so").unwrap_or(said));
+        let tools: Vec<&str> =
+            request["tools"].as_array().unwrap().iter().map(|tool| text(tool, "name")).collect();
+        assert_eq!((&request["model"], tools), (&json!("debug/script"), vec!["checkpoint", "fs.list"]));
+    }
+    http.done(&id, &filler("first", 2 * QUARTER));
+    http.done(&id, &filler("second", 400));
+    let made = &http.get(&path(&id, "compactions"))["items"][0];
+    assert_eq!((&made["window_upper"], &made["strategy"]), (&json!(0.5), &json!("drop")), "{made}");
 }
