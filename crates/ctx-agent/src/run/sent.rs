@@ -12,15 +12,19 @@ use ctx_session::estimate::{message_tokens, share, tokens};
 pub(super) fn describe(job: &Job, step: u32, desk: &Desk) -> Vec<u8> {
     let request = &desk.request;
     let total = request_tokens(request);
-    let messages: Vec<Value> = desk.step.messages.iter().map(|message| {
-        let mut shown =
-            json!({ "id": message.id, "seq": message.seq, "role": message.role, "tokens": message_tokens(message) });
-        // In place of what the tool gave stands how it is read back.
-        if message.role == Role::Tool && desk.step.elided.contains(&message.id) {
-            shown["elided"] = json!(true);
-        }
-        shown
-    }).collect();
+    let messages: Vec<Value> = desk
+        .step
+        .messages
+        .iter()
+        .map(|message| {
+            // In place of what the tool gave stands how it is read back.
+            let elided = message.role == Role::Tool && desk.step.elided.contains(&message.id);
+            json!({
+                "id": message.id, "seq": message.seq, "role": message.role, "tokens": message_tokens(message),
+                "elided": elided,
+            })
+        })
+        .collect();
     // Through a value, whose keys are sorted, so that anyone can make the same bytes of what `debug/script` dumps.
     let turns = serde_json::to_value(&request.messages).map(|turns| turns.to_string()).unwrap_or_default();
     let pack = json!({

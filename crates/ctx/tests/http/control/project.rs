@@ -159,7 +159,7 @@ fn a_paused_run_of_a_project_goes_on_with_the_tools_steps_and_bounds_it_began_wi
         let request = dumped(said.strip_suffix("so").unwrap_or(said));
         let tools: Vec<&str> =
             request["tools"].as_array().unwrap().iter().map(|tool| text(tool, "name")).collect();
-        assert_eq!((&request["model"], tools), (&json!("debug/script"), vec!["checkpoint", "fs.list"]));
+        assert_eq!((&request["model"], tools), (&json!("debug/script"), vec!["fs.list", "checkpoint"]));
     }
     http.done(&id, &filler("first", 2 * QUARTER));
     http.done(&id, &filler("second", 400));
