@@ -1,9 +1,14 @@
-//! Restarting: a session is ended, and a new one of the same name begins with what describes its agent now.
+//! Restarting: a session is ended, and a new one of the same name begins with what describes its agent now. What the
+//! operator has set on the session itself stays: its title, its model and its issue.
 
+use std::sync::Arc;
+
+use ctx_session::command::Change;
 use ctx_session::request::RequestKey;
 use ctx_session::{Code, Name, Refusal, Scope, SessionId};
 
 use crate::engine::{Caller, Engine, NewSession};
+use crate::lists::Details;
 use crate::registry::Summary;
 
 impl Engine {
@@ -18,7 +23,7 @@ impl Engine {
     ) -> Result<SessionId, Refusal> {
         let old = self.find(caller, id)?;
         if let Some(made) = key.as_ref().map_or(Ok(None), |key| self.made_by(caller, key))? {
-            self.pass_on_issue(caller, &old, made).await;
+            self.pass_on(caller, &old, made).await;
             return Ok(made);
         }
         if old.meta.scope == Scope::Temp {
@@ -42,6 +47,10 @@ impl Engine {
         let owner = self.owner_as_caller(caller, &old);
         let agent = self.agent_now(caller, &old).await?;
         let plan = self.plan(owner, &agent, None, Some(old.cwd.clone())).await?;
+        let model = self.details(caller, old.id()).await.and_then(|details| details.model_override.clone());
+        if model.is_some() {
+            self.plan(owner, &agent, model, Some(old.cwd.clone())).await?;
+        }
         let over = old.state.is_over();
         if !over {
             self.end(caller, old.id()).await?;
@@ -58,16 +67,28 @@ impl Engine {
             key,
         };
         let made = self.create_planned(owner, new, plan).await?;
-        self.pass_on_issue(caller, &old, made).await;
+        self.pass_on(caller, &old, made).await;
         Ok(made)
     }
 
-    /// The work on an issue goes on in the new session, unless another has taken it up. A daemon that died in between
-    /// left this to whoever asks again.
-    async fn pass_on_issue(&self, caller: Caller, old: &Summary, new: SessionId) {
-        let of_old = self.show(caller, old.id()).await.ok().and_then(|(_, details)| details.bound_issue);
-        let of_new = self.show(caller, new).await.ok().and_then(|(_, details)| details.bound_issue);
-        if let (Some(issue), None) = (of_old, of_new) {
+    async fn details(&self, caller: Caller, id: SessionId) -> Option<Arc<Details>> {
+        self.show(caller, id).await.ok().map(|(_, details)| details)
+    }
+
+    /// The title and the sticky model are the new session's too, and the work on an issue goes on in it, unless another
+    /// has taken it up. A daemon that died in between left this to whoever asks again.
+    async fn pass_on(&self, caller: Caller, old: &Summary, new: SessionId) {
+        let of_old = self.details(caller, old.id()).await;
+        let (Some(of_old), Some(of_new)) = (of_old, self.details(caller, new).await) else { return };
+        let title = of_old.title.clone().filter(|_| of_new.title.is_none());
+        let model = of_old.model_override.clone().filter(|_| of_new.model_override.is_none());
+        if title.is_some() || model.is_some() {
+            let change = Change { title, model: model.map(Some), archived: None, by: caller.uid };
+            if let Err(refusal) = self.change(caller, new, change).await {
+                tracing::warn!(session = %new, %refusal, "a restarted session has lost its title and model");
+            }
+        }
+        if let (Some(issue), None) = (of_old.bound_issue, of_new.bound_issue) {
             let _ = self.bind(caller, new, issue).await;
         }
     }

@@ -2,8 +2,11 @@
 //!
 //! A small table of its own, so that no lock is held across two sessions: reserve a slot, append, then confirm
 //! by keeping it or release it. The engine holds the table behind one short lock.
+//!
+//! A project that several operators use, as all use `default`, has its limit for each of them: what others run neither
+//! takes a slot from an operator nor is told to them.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 
 use crate::limits::Limits;
 use crate::name::Name;
@@ -34,8 +37,7 @@ impl Counts {
 /// The running counts.
 #[derive(Debug, Clone, Default)]
 pub struct Admissions {
-    per_project: HashMap<Name, u32>,
-    per_operator: HashMap<u32, u32>,
+    /// Of each operator in each project; none is zero.
     shares: BTreeMap<(u32, Name), u32>,
 }
 
@@ -48,7 +50,7 @@ impl Admissions {
         operator: u32,
         limits: &Limits,
     ) -> Result<[LimitHit; 2], LimitHit> {
-        let in_project = self.in_project(project);
+        let in_project = self.in_project(project, operator);
         let of_operator = self.of_operator(operator);
         let (project_limit, operator_limit) = (limits.running_per_project, limits.running_per_operator);
         let now = [
@@ -58,44 +60,36 @@ impl Admissions {
         if let Some(hit) = now.iter().find(|count| count.running >= count.limit) {
             return Err(*hit);
         }
-        self.per_project.insert(project.clone(), in_project + 1);
-        self.per_operator.insert(operator, of_operator + 1);
         *self.shares.entry((operator, project.clone())).or_insert(0) += 1;
         Ok(now.map(|count| LimitHit { running: count.running + 1, ..count }))
     }
 
     /// Gives a slot back. A count never goes below zero.
     pub fn release(&mut self, project: &Name, operator: u32) {
-        if let Some(count) = self.per_project.get_mut(project) {
-            *count = count.saturating_sub(1);
-        }
-        if let Some(count) = self.per_operator.get_mut(&operator) {
-            *count = count.saturating_sub(1);
-        }
         if let Some(count) = self.shares.get_mut(&(operator, project.clone())) {
             *count = count.saturating_sub(1);
         }
         self.shares.retain(|_, count| *count > 0);
-        self.per_project.retain(|_, count| *count > 0);
-        self.per_operator.retain(|_, count| *count > 0);
     }
 
-    pub fn in_project(&self, project: &Name) -> u32 {
-        self.per_project.get(project).copied().unwrap_or(0)
+    /// How many sessions of an operator run in a project.
+    pub fn in_project(&self, project: &Name, operator: u32) -> u32 {
+        self.shares.get(&(operator, project.clone())).copied().unwrap_or(0)
     }
 
     pub fn of_operator(&self, operator: u32) -> u32 {
-        self.per_operator.get(&operator).copied().unwrap_or(0)
+        self.shares.iter().filter(|((whose, _), _)| *whose == operator).map(|(_, count)| count).sum()
     }
 
     /// Every count.
     pub fn counts(&self) -> Counts {
-        Counts {
-            total: self.per_operator.values().sum(),
-            per_project: self.per_project.iter().map(|(project, n)| (project.clone(), *n)).collect(),
-            per_operator: self.per_operator.iter().map(|(operator, n)| (*operator, *n)).collect(),
-            shares: self.shares.clone(),
+        let mut counts = Counts { shares: self.shares.clone(), ..Counts::default() };
+        for ((operator, project), count) in &self.shares {
+            counts.total += count;
+            *counts.per_project.entry(project.clone()).or_insert(0) += count;
+            *counts.per_operator.entry(*operator).or_insert(0) += count;
         }
+        counts
     }
 }
 
@@ -119,5 +113,15 @@ mod tests {
         assert_eq!(own.per_project, BTreeMap::from([(a, 1), (b, 1)]));
         assert_eq!(own.per_operator, BTreeMap::from([(1, 2)]));
         assert_eq!(all.of_operator(3), Counts::default());
+    }
+    #[test]
+    fn what_others_run_in_a_project_takes_no_slot_from_an_operator() {
+        let project = Name::new("default").unwrap();
+        let limits = Limits { running_per_project: 1, ..Limits::default() };
+        let mut table = Admissions::default();
+        table.reserve(&project, 1, &limits).unwrap();
+        let [in_project, of_operator] = table.reserve(&project, 2, &limits).unwrap();
+        assert_eq!((in_project.running, of_operator.running), (1, 1));
+        assert_eq!(table.reserve(&project, 2, &limits).unwrap_err().running, 1);
     }
 }

@@ -1,5 +1,5 @@
 //! Sessions and pages of messages that were just read, kept as they were sent. Each holds as long as its session's log
-//! has not grown: every change of a conversation is a record. Bounded, and forgotten all at once when it is full.
+//! has not grown: every change of a conversation is a record, but whether its project's file has changed since. Bounded, and forgotten all at once when it is full.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -22,11 +22,20 @@ pub struct KeptPages {
 
 #[derive(Default)]
 struct Table {
-    /// None: the session itself.
-    pages: HashMap<(SessionId, Option<Wanted>), Kept>,
+    pages: HashMap<(SessionId, What), Kept>,
     /// Lists by user; `next_seq` is the version of all lists.
     lists: HashMap<(u32, ListWish), Kept>,
     bytes: usize,
+}
+
+/// What of a session was read.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+enum What {
+    /// The session itself.
+    Session {
+        stale: bool,
+    },
+    Messages(Wanted),
 }
 
 struct Kept {
@@ -42,26 +51,26 @@ impl KeptPages {
 
     /// The page, if the log still ends where it did.
     pub(super) fn get(&self, session: SessionId, wanted: Wanted, next_seq: u64) -> Option<Bytes> {
-        self.find((session, Some(wanted)), next_seq)
+        self.find((session, What::Messages(wanted)), next_seq)
     }
 
     /// The session, if the log still ends where it did.
-    pub(super) fn session(&self, session: SessionId, next_seq: u64) -> Option<Bytes> {
-        self.find((session, None), next_seq)
+    pub(super) fn session(&self, session: SessionId, stale: bool, next_seq: u64) -> Option<Bytes> {
+        self.find((session, What::Session { stale }), next_seq)
     }
 
-    pub(super) fn put_session(&self, session: SessionId, next_seq: u64, text: &Bytes) {
-        self.keep((session, None), next_seq, text);
+    pub(super) fn put_session(&self, session: SessionId, stale: bool, next_seq: u64, text: &Bytes) {
+        self.keep((session, What::Session { stale }), next_seq, text);
     }
 
-    fn find(&self, key: (SessionId, Option<Wanted>), next_seq: u64) -> Option<Bytes> {
+    fn find(&self, key: (SessionId, What), next_seq: u64) -> Option<Bytes> {
         let table = self.lock();
         table.pages.get(&key).filter(|kept| kept.next_seq == next_seq).map(|kept| kept.text.clone())
     }
 
     /// `next_seq`: as it was before the page was read.
     pub(super) fn put(&self, session: SessionId, wanted: Wanted, next_seq: u64, text: &Bytes) {
-        self.keep((session, Some(wanted)), next_seq, text);
+        self.keep((session, What::Messages(wanted)), next_seq, text);
     }
 
     /// A page of sessions, if nothing in any list has changed.
@@ -85,7 +94,7 @@ impl KeptPages {
         table.bytes -= old.map_or(0, |old| old.text.len());
     }
 
-    fn keep(&self, key: (SessionId, Option<Wanted>), next_seq: u64, text: &Bytes) {
+    fn keep(&self, key: (SessionId, What), next_seq: u64, text: &Bytes) {
         if text.len() > PAGE_BYTES_MAX {
             return;
         }

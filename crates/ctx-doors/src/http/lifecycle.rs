@@ -73,7 +73,7 @@ async fn made(api: &Api, caller: Caller, source: SessionId, id: SessionId) -> An
         ..Details::unread(&summary)
     };
     let mut shown = [shape(&summary, &details)];
-    projects::mark_stale(api, &mut shown).await?;
+    projects::mark_stale(api, &mut shown).await;
     let [shown] = shown;
     Ok(shown)
 }

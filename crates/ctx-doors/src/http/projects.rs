@@ -1,5 +1,7 @@
 //! Projects: the registry, and what their files say now.
 
+use std::collections::BTreeMap;
+
 use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
@@ -170,14 +172,13 @@ pub(super) async fn primary(api: &Api, caller: Caller, project: &str) -> Answer<
 }
 
 /// Says of sessions that keep a project's file whether it has changed since.
-pub(super) async fn mark_stale(api: &Api, sessions: &mut [Session]) -> Answer<()> {
-    if sessions.iter().all(|session| session.dsl_snapshot.is_none()) {
-        return Ok(());
+pub(super) async fn mark_stale(api: &Api, sessions: &mut [Session]) {
+    let mut now: BTreeMap<Name, Option<String>> = BTreeMap::new();
+    for session in sessions.iter_mut().filter(|session| session.dsl_snapshot.is_some()) {
+        if !now.contains_key(&session.project) {
+            let current = api.engine.current_snapshot(&session.project).await;
+            now.insert(session.project.clone(), current);
+        }
+        session.stale = now.get(&session.project).is_some_and(|now| session.dsl_snapshot != *now);
     }
-    let now = api.engine.current_snapshots().await?;
-    for session in sessions {
-        let current = now.get(&session.project).cloned().flatten();
-        session.stale = session.dsl_snapshot.is_some() && session.dsl_snapshot != current;
-    }
-    Ok(())
 }

@@ -90,9 +90,15 @@ pub(super) async fn list(
         api.engine.has_sessions_of(caller, &projects::slug(&project)?)?;
         return Ok(Json(List::<Session> { items: Vec::new(), next: None }).into_response());
     }
-    if let Some(text) = page_text(&api, &page)? {
+    // A list is of one project. Whether its file has changed is in no record, so a page that says so is not kept.
+    let keeps_file = page.items.iter().any(|(summary, _)| summary.meta.dsl_snapshot.is_some());
+    let now = match &wish.project {
+        Some(slug) if keeps_file => api.engine.current_snapshot(slug).await,
+        Some(_) | None => None,
+    };
+    if let Some(text) = page_text(&api, &page, now.as_deref())? {
         let text = Bytes::from(text);
-        if wish.text.is_none() {
+        if wish.text.is_none() && !keeps_file {
             api.pages.put_list(caller.uid, wish, version, &text);
         }
         return Ok(json_text(text));
@@ -102,7 +108,7 @@ pub(super) async fn list(
         None => Session { state: summary.state, ..shape(summary, &Details::unread(summary)) },
     };
     let mut items: Vec<Session> = page.items.iter().map(shown).collect();
-    projects::mark_stale(&api, &mut items).await?;
+    projects::mark_stale(&api, &mut items).await;
     Ok(Json(List { items, next: page.next.map(|id| id.to_string()) }).into_response())
 }
 
@@ -110,12 +116,13 @@ fn json_text(text: impl Into<Bytes>) -> Response {
     ([(CONTENT_TYPE, "application/json")], text.into()).into_response()
 }
 
-/// A page put together from what was sent before; None where something on it can change without a record.
-fn page_text(api: &Api, page: &Listed) -> Answer<Option<Vec<u8>>> {
+/// A page put together from what was sent before; None where something on it can change without a record. `now`: the
+/// snapshot that a new session of the project would keep.
+fn page_text(api: &Api, page: &Listed, now: Option<&str>) -> Answer<Option<Vec<u8>>> {
     let mut text = br#"{"items":["#.to_vec();
     for (number, (summary, details)) in page.items.iter().enumerate() {
         let Some(details) = details else { return Ok(None) };
-        let Some(session) = session_text(api, summary, details)? else { return Ok(None) };
+        let Some(session) = session_text(api, summary, details, now)? else { return Ok(None) };
         if number > 0 {
             text.push(b',');
         }
@@ -130,20 +137,22 @@ fn page_text(api: &Api, page: &Listed) -> Answer<Option<Vec<u8>>> {
     Ok(Some(text))
 }
 
-/// A session as it is sent, kept until its log grows. None for one whose project's file may have changed, or whose end
-/// could not be written: that is in no record.
-fn session_text(api: &Api, summary: &Summary, details: &Details) -> Answer<Option<Bytes>> {
-    let Some(next_seq) = summary.next_seq else { return Ok(None) };
-    if summary.failing.is_some() || summary.meta.dsl_snapshot.is_some() {
-        return Ok(None);
-    }
-    if let Some(text) = api.pages.session(summary.id(), next_seq) {
+/// A session as it is sent, kept until its log grows. None for one whose end could not be written: that is in no record.
+fn session_text(api: &Api, summary: &Summary, details: &Details, now: Option<&str>) -> Answer<Option<Bytes>> {
+    let Some(next_seq) = summary.next_seq.filter(|_| summary.failing.is_none()) else { return Ok(None) };
+    let stale = is_stale(summary, now);
+    if let Some(text) = api.pages.session(summary.id(), stale, next_seq) {
         return Ok(Some(text));
     }
-    let text = serde_json::to_vec(&shape(summary, details));
+    let text = serde_json::to_vec(&Session { stale, ..shape(summary, details) });
     let text = Bytes::from(text.map_err(|error| Refusal::new(Code::Eio, error.to_string()))?);
-    api.pages.put_session(summary.id(), next_seq, &text);
+    api.pages.put_session(summary.id(), stale, next_seq, &text);
     Ok(Some(text))
+}
+
+/// Whether a session keeps a project's file that a new one would not get: `now` is what that would keep.
+fn is_stale(summary: &Summary, now: Option<&str>) -> bool {
+    summary.meta.dsl_snapshot.as_deref().is_some_and(|kept| Some(kept) != now)
 }
 
 /// Make a session
@@ -214,7 +223,7 @@ fn space(scope: Scope, space: Option<&str>) -> Result<Option<Name>, Refusal> {
 pub(super) async fn shown(api: &Api, caller: Caller, id: SessionId) -> Answer<Session> {
     let (summary, details) = api.engine.show(caller, id).await?;
     let mut shown = [shape(&summary, &details)];
-    projects::mark_stale(api, &mut shown).await?;
+    projects::mark_stale(api, &mut shown).await;
     let [shown] = shown;
     Ok(shown)
 }
@@ -225,7 +234,11 @@ pub(super) async fn shown(api: &Api, caller: Caller, id: SessionId) -> Answer<Se
 pub(super) async fn read(State(api): State<Api>, Who(caller): Who, At(id): At<String>) -> Answer<Response> {
     let id = session_id(&id)?;
     let (summary, details) = api.engine.show(caller, id).await?;
-    match session_text(&api, &summary, &details)? {
+    let now = match summary.meta.dsl_snapshot {
+        Some(_) => api.engine.current_snapshot(&summary.meta.project).await,
+        None => None,
+    };
+    match session_text(&api, &summary, &details, now.as_deref())? {
         Some(text) => Ok(json_text(text)),
         None => Ok(Json(shown(&api, caller, id).await?).into_response()),
     }

@@ -11,6 +11,7 @@ mod schema;
 mod server;
 mod stdio;
 mod streams;
+mod uses;
 
 pub use http::McpHttp;
 pub use server::{McpServer, ServerName};

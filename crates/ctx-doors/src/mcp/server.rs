@@ -17,6 +17,7 @@ use tokio::sync::watch;
 
 use super::args::{CreateArgs, ExecArgs, NoArgs, OutputArgs, SessionArgs};
 use super::schema::ToolName;
+use super::uses::{Hold, Uses};
 
 /// How often a caller that asked for progress hears of it.
 const PROGRESS_EVERY: Duration = Duration::from_secs(1);
@@ -38,6 +39,8 @@ pub struct ServerName {
 pub struct McpServer {
     host: ShellHost,
     name: ServerName,
+    /// Over HTTP: which sessions have a call under way.
+    uses: Uses,
 }
 
 /// What a tool call comes to.
@@ -73,7 +76,24 @@ impl Failure {
 
 impl McpServer {
     pub fn new(host: ShellHost, name: ServerName) -> Self {
-        McpServer { host, name }
+        McpServer { host, name, uses: Uses::default() }
+    }
+
+    pub(super) fn uses(&self) -> &Uses {
+        &self.uses
+    }
+
+    /// How long a shell may be idle.
+    pub(super) fn idle_max(&self) -> Duration {
+        self.host.limits().idle_max
+    }
+
+    /// The session that a call came in with stays until the call is over, also when nobody waits for the answer. None
+    /// over stdio.
+    fn held(&self, context: &RequestContext<RoleServer>) -> Option<Hold> {
+        let parts = context.extensions.get::<axum::http::request::Parts>()?;
+        let session = parts.headers.get(super::http::SESSION)?.to_str().ok()?;
+        Some(self.uses.hold(session.into()))
     }
 
     /// The longest request that may hold a command and its stdin within their limits: a byte of text takes up to
@@ -212,6 +232,7 @@ impl ServerHandler for McpServer {
             return Err(ErrorData::invalid_params(text, None));
         };
         let arguments = request.arguments.unwrap_or_default();
+        let _in_use = self.held(&context);
         let result = match self.call(tool, arguments, context).await {
             Ok(answer) => CallToolResult::structured(answer),
             Err(failure) => failure.into_result(&self.host),

@@ -3,11 +3,12 @@
 //! The logs are the truth of what is registered; whether a project is ready follows from its files, which are looked at
 //! through [`ProjectFiles`]. Who may ask is checked here, what may be asked in [`ctx_session::project`].
 
+mod glance;
 mod log;
 mod look;
 mod standing;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use ctx_journal::Owner;
@@ -37,6 +38,8 @@ pub(crate) struct Projects {
     standings: Mutex<BTreeMap<Name, Standing>>,
     /// Held while files are looked at; the table above is never locked meanwhile.
     looking: Mutex<()>,
+    /// The projects that someone glances at.
+    glanced_at: Arc<Mutex<BTreeSet<Name>>>,
 }
 
 /// A project to be registered.
@@ -96,6 +99,7 @@ impl Projects {
             logs: Mutex::default(),
             standings: Mutex::default(),
             looking: Mutex::default(),
+            glanced_at: Arc::default(),
         }
     }
 }
@@ -430,18 +434,6 @@ impl Engine {
         self.of_projects(move |inner| {
             inner.view(caller, &slug)?;
             inner.project_log(&slug)
-        })
-        .await
-    }
-
-    /// The snapshot that a new session of each project would keep; a project that is invalid has none.
-    pub async fn current_snapshots(&self) -> Result<BTreeMap<Name, Option<String>>, Refusal> {
-        self.of_projects(|inner| {
-            inner.look_at_projects();
-            let standings = lock(&inner.projects.standings);
-            let hash =
-                |standing: &Standing| standing.found.as_ref().ok().map(|file| file.snapshot_hash.clone());
-            Ok(standings.iter().map(|(slug, standing)| (slug.clone(), hash(standing))).collect())
         })
         .await
     }

@@ -15,6 +15,8 @@ use super::world::{ME, World};
 #[derive(Default)]
 struct Imagined {
     broken: Mutex<Vec<String>>,
+    /// Who looks at a directory called `hung` waits while this is locked.
+    hung: Mutex<()>,
     shown: Mutex<Vec<(String, String)>>,
 }
 
@@ -46,6 +48,7 @@ impl ProjectFiles for Imagined {
 
     fn look(&self, directory: &str, _: Whose) -> Look {
         let slug = name(directory.rsplit('/').next().unwrap());
+        let _answers = (slug.as_str() == "hung").then(|| self.hung.lock().unwrap());
         let found = match self.broken.lock().unwrap().iter().any(|broken| broken == directory) {
             true => Err(vec![problem("broken")]),
             false => Ok(Arc::new(file_of(&slug))),
@@ -209,4 +212,35 @@ async fn a_session_whose_snapshot_cannot_be_stored_is_not_made() {
     let meta = world.engine.find(ME, id).unwrap().meta;
     assert_eq!((meta.project.as_str(), meta.dsl_hash.as_deref()), ("film", Some("hash")));
     assert!(world.disk.files().iter().any(|file| file.starts_with(".state/project/film/blobs/sha256-")));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_directory_that_does_not_answer_holds_up_no_reader_of_another_project() {
+    let files = Arc::new(Imagined::default());
+    let world = World::with_projects(SimDisk::new(), files.clone()).await;
+    world.engine.add_project(ME, new("/src/music")).await.unwrap();
+    world.engine.add_project(ME, new("/src/hung")).await.unwrap();
+    let hung = files.clone();
+    let (held, is_held) = tokio::sync::oneshot::channel();
+    let (answer, answers) = std::sync::mpsc::channel::<()>();
+    let holding = std::thread::spawn(move || {
+        let _silent = hung.hung.lock().unwrap();
+        held.send(()).unwrap();
+        let _ = answers.recv();
+    });
+    is_held.await.unwrap();
+    // Someone waits for it under the lock of all looks.
+    let engine = world.engine.clone();
+    let waiting = tokio::spawn(async move { engine.projects(ME).await });
+    for slug in ["music", "hung"] {
+        let slug = name(slug);
+        let read = world.engine.current_snapshot(&slug);
+        let now = tokio::time::timeout(std::time::Duration::from_secs(20), read).await;
+        assert_eq!(now.expect("an answer").as_deref(), Some("snapshot"), "{slug}");
+    }
+    files.broken.lock().unwrap().push("/src/music".to_owned());
+    assert_eq!(world.engine.current_snapshot(&name("music")).await, None, "as it is now");
+    drop(answer);
+    waiting.await.unwrap().unwrap();
+    holding.join().unwrap();
 }

@@ -116,7 +116,8 @@ fn under_limit_the_session_runs_and_the_run_starts() {
     assert_eq!(world.state(), StateName::Running);
     let run = world.run();
     assert!(decision.effects.contains(&Effect::StartRun { run }));
-    assert_eq!(daemon.admissions.in_project(&world.session.meta.project), 4);
+    let meta = &world.session.meta;
+    assert_eq!(daemon.admissions.in_project(&meta.project, meta.owner), 4);
 }
 
 #[test]
@@ -328,7 +329,7 @@ fn giving_back_more_than_was_taken_frees_no_slot_of_others() {
     admissions.reserve(&b, 2, &limits).unwrap();
     admissions.release(&a, 1);
     admissions.release(&a, 1);
-    assert_eq!((admissions.in_project(&a), admissions.in_project(&b)), (0, 1));
+    assert_eq!((admissions.in_project(&a, 1), admissions.in_project(&b, 2)), (0, 1));
     assert_eq!((admissions.of_operator(1), admissions.of_operator(2), admissions.counts().total), (0, 1, 1));
 }
 

@@ -262,6 +262,22 @@ fn a_restart_of_an_agent_with_control_files_reads_them_anew() {
 }
 
 #[test]
+fn a_restarted_session_keeps_its_title_and_its_model() {
+    let http = Http::start();
+    let old = http.session(r#"{"name":"work"}"#);
+    let set = r#"{"title":"the long way","model_override":"debug:script"}"#;
+    http.call("PUT", &format!("/sessions/{old}"), Some(set)).json(200);
+    let new = http.call("POST", &format!("/sessions/{old}/restart"), None).json(201);
+    assert_eq!(
+        (&new["title"], &new["model_override"]),
+        (&json!("the long way"), &json!("debug:script")),
+        "{new}"
+    );
+    let said = answer(&http, new["id"].as_str().unwrap(), r#"{"script":[{"text":"as before"}]}"#);
+    assert_eq!(said, "as before", "by the same model");
+}
+
+#[test]
 fn of_two_projects_that_want_one_name_the_second_is_invalid() {
     let http = Http::start();
     let (first, second) = (Project::new(&http, "one"), Project::new(&http, "two"));

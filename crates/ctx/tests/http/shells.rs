@@ -183,6 +183,31 @@ fn mcp_and_http_have_the_same_shells() {
 }
 
 #[test]
+fn an_mcp_session_outlives_a_long_call_and_a_quiet_one_ends_when_a_shell_would() {
+    let http = Http::of(builder().env("CTX_SHELLS_IDLE_SECS", "1"));
+    let session = http.mcp_session(&http.token);
+    let call = |tool: &str, arguments: Value| {
+        let message = json!({ "jsonrpc": "2.0", "id": 7, "method": "tools/call",
+            "params": { "name": tool, "arguments": arguments } });
+        http.mcp(&http.token, Some(&session), &message)
+    };
+    assert!(call("session_create", json!({})).text.contains("1_local"));
+    // Longer than anything may be idle.
+    let done = call("session_exec", json!({ "session_id": "1_local", "command": "sleep 3; echo finished" }));
+    assert_eq!(done.status, 200, "{}", done.text);
+    assert!(done.text.contains("finished"), "the answer comes: {}", done.text);
+    assert!(call("session_list", json!({})).text.contains("1_local"), "and the session goes on");
+    // Every question is a use, so each comes after a silence that is long enough.
+    let gone = until("a quiet session's end", || {
+        std::thread::sleep(std::time::Duration::from_millis(1_500));
+        let answer = call("session_list", json!({}));
+        (answer.status != 200).then_some(answer)
+    });
+    assert_eq!(gone.code(404), "ENOENT", "never a 500");
+    assert!(gone.text.contains("initialize"), "and what to do: {}", gone.text);
+}
+
+#[test]
 fn mcp_has_the_same_gate_as_everything_else() {
     let http = Http::start();
     let message = json!({ "jsonrpc": "2.0", "id": 1, "method": "tools/list" });

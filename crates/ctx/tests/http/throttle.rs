@@ -46,6 +46,41 @@ fn at_the_projects_limit_a_message_is_kept_and_waits() {
 }
 
 #[test]
+fn what_others_run_in_a_project_neither_queues_my_message_nor_is_told_to_me() {
+    let http = Http::of(builder().env("CTX_LIMITS_RUNNING_PER_PROJECT", "2"));
+    for _ in 0..2 {
+        assert_eq!(http.post(&http.playing(), ENDLESS)["state"], "running");
+    }
+    let token = http.daemon.ctx(&["token", "new", "--uid", "54322"]).ok().trim().to_owned();
+    let call = |method: &str, path: &str, body: Option<&str>| http.call_as(&token, method, path, body);
+    let playing = || {
+        let made = call("POST", "/projects/default/sessions", Some("{}")).json(201);
+        let id = made["id"].as_str().unwrap().to_owned();
+        let script = Some(r#"{"model_override":"debug:script"}"#);
+        call("PUT", &format!("/sessions/{id}"), script).json(200);
+        id
+    };
+    let post = |id: &str| {
+        let body = json!({ "text": ENDLESS }).to_string();
+        call("POST", &path(id, "messages"), Some(&body)).json(202)
+    };
+    let first = playing();
+    assert_eq!(post(&first)["state"], "running", "nothing of theirs ran");
+    assert_eq!(post(&playing())["state"], "running");
+    let third = playing();
+    assert_eq!(post(&third)["state"], "queued", "their own two fill their own limit");
+    let limit = call("GET", &format!("/sessions/{third}"), None).json(200)["limit"].clone();
+    assert_eq!(limit, json!({ "scope": "per_project", "running": 2, "limit": 2 }));
+    let audit = call("GET", "/audit", None).json(200)["items"].as_array().cloned().unwrap();
+    let queued = audit.iter().find(|event| event["event"] == "session.queued").expect("the audit tells");
+    assert_eq!(queued["data"]["running_count"], 2, "{queued}");
+    // What they were told to do helps.
+    assert_eq!(call("POST", &path(&third, "resume"), None).code(409), "EBUSY");
+    call("DELETE", &format!("/sessions/{first}?confirm=true"), None).json(204);
+    call("POST", &path(&third, "resume"), None).json(202);
+}
+
+#[test]
 fn a_discarded_message_is_superseded_and_its_run_cancelled() {
     let (http, _, fifth) = full();
     let posted = http.post(&fifth, "never mind");
