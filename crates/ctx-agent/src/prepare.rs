@@ -7,12 +7,13 @@ use ctx_session::command::RunContext;
 use ctx_session::record::{PromptRef, Source};
 use ctx_session::{Code, Limits, Name, Refusal};
 
-use crate::describe::control::ControlError;
+use crate::describe::control::{ControlDir, ControlError};
 use crate::describe::policy::Policy;
-use crate::describe::{Description, describe, describe_snapshot};
+use crate::describe::{Description, control_dir, describe, describe_snapshot};
 use crate::instructions::{self, Instructions};
 use crate::model::Models;
-use crate::project::{Plays, Snapshot};
+use crate::model::registry::{FindError, ModelId};
+use crate::project::{PROJECT_FILE, Plays, Snapshot};
 use crate::sha256_hex;
 use crate::view::{View, resolve_cwd};
 
@@ -114,9 +115,10 @@ pub fn prepare(ask: &Ask<'_>, models: &Models) -> Result<Prepared, Refusal> {
         Some(recorded) => Description { policy: recorded_policy(&recorded.policy)?, ..description },
         None => description,
     };
-    let model = models.resolve(ask.model_override.unwrap_or(&description.model))?;
-    // A model that cannot be opened would fail the run later; now it can still be refused.
-    models.open(&model)?;
+    let model = match ask.model_override {
+        Some(name) => usable(models, name)?,
+        None => usable(models, &description.model).map_err(|error| blame_own_model(ask, error))?,
+    };
     let root = description.root.clone().unwrap_or_else(|| default_root(ask));
     let view = View::open(&root, &description.mounts)?;
     let cwd = resolve_cwd(&view, ask.cwd.unwrap_or(&description.cwd))?;
@@ -145,6 +147,35 @@ pub fn prepare(ask: &Ask<'_>, models: &Models) -> Result<Prepared, Refusal> {
     let agent = Arc::new(Agent { description, view: Arc::new(view), owner: ask.owner });
     let instructions = found.into_iter().map(|file| file.text).collect();
     Ok(Prepared { context, prompts: vec![text], instructions, prompt, agent })
+}
+
+/// The model of a name. One that cannot be opened would fail the run later; now it can still be refused.
+fn usable(models: &Models, name: &str) -> Result<ModelId, FindError> {
+    let model = models.resolve(name)?;
+    models.open(&model)?;
+    Ok(model)
+}
+
+/// A model that the agent's own files name is not the request's fault: the file and its key are named.
+fn blame_own_model(ask: &Ask<'_>, error: FindError) -> Refusal {
+    if matches!(error, FindError::Io { .. } | FindError::Control(_)) {
+        return error.into();
+    }
+    if ask.snapshot.is_some() {
+        let message = format!(
+            "`primary.model` of {PROJECT_FILE}: {error}; mend it and restart the session, or set its model_override"
+        );
+        return Refusal::new(Code::Ebadmsg, message);
+    }
+    let dir = control_dir(ask.agent);
+    let read =
+        ControlDir::open(ask.root, &dir, ask.limits.control_file_bytes).and_then(|dir| dir.read("model"));
+    let written = read.ok().flatten();
+    let line = written.as_ref().and_then(|control| Some((control, control.lines().next()?)));
+    match line {
+        Some((control, line)) => control.bad(line, error.to_string()).into(),
+        None => Refusal::new(Code::Ebadmsg, format!("{dir}/model names no model, and {error}")),
+    }
 }
 
 fn recorded_policy(lines: &[String]) -> Result<Policy, Refusal> {

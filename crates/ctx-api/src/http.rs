@@ -10,6 +10,7 @@ mod lookup;
 mod message;
 mod project;
 mod shell;
+mod words;
 
 use ctx_session::record::{Failure, ForkedFrom, LimitHit, RunFinish, RunKind};
 use ctx_session::{CheckpointId, IssueId, Limits, Name, RunId, Scope, SessionId, StateName};
@@ -53,7 +54,7 @@ pub struct Session {
     pub name: Name,
     /// What its directory is called.
     pub dir: String,
-    #[schema(value_type = String)]
+    #[schema(schema_with = words::scope)]
     pub scope: Scope,
     #[schema(value_type = Option<String>)]
     pub space: Option<Name>,
@@ -64,7 +65,7 @@ pub struct Session {
     #[schema(value_type = Option<String>)]
     pub agent: Option<Name>,
     /// `idle`, `running`, `queued`, `paused`, `ended` or `failed`.
-    #[schema(value_type = String)]
+    #[schema(schema_with = words::session_state)]
     pub state: StateName,
     #[schema(value_type = Option<Object>)]
     pub failure: Option<Failure>,
@@ -150,13 +151,14 @@ pub struct Run {
     pub session_id: SessionId,
     /// What it was begun for: `message`, `compaction` or `continuation`.
     #[serde(default)]
-    #[schema(value_type = String)]
+    #[schema(schema_with = words::run_kind)]
     pub kind: RunKind,
     /// `pending`, `running`, `done`, `failed` or `cancelled`.
+    #[schema(schema_with = words::run_state)]
     pub state: String,
     /// How one that is done stopped short of the model's own end: `awaiting_compaction`.
     #[serde(default)]
-    #[schema(value_type = Option<String>)]
+    #[schema(schema_with = words::run_finish)]
     pub finish_reason: Option<RunFinish>,
     /// The run whose work it goes on with.
     #[serde(default)]
@@ -212,6 +214,7 @@ pub struct Posted {
     #[schema(value_type = String)]
     pub message_id: ctx_session::MessageId,
     /// `running`, or `queued` when there was no slot; of a repeated post, the state that its run is in.
+    #[schema(schema_with = words::posted_state)]
     pub state: String,
 }
 

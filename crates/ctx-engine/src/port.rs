@@ -66,6 +66,9 @@ pub trait ProjectFiles: Send + Sync + 'static {
     /// Whether there is an agent of this name that no project describes.
     fn is_described(&self, agent: &Name) -> bool;
 
+    /// Why there is no such model; None: there is.
+    fn lacks_model(&self, model: &str) -> Option<String>;
+
     /// The project that an agent is shown for, as the tree has it.
     fn shown_for(&self, agent: &Name) -> Option<Name>;
 
@@ -97,9 +100,12 @@ pub struct ProjectFile {
     pub slug: Name,
     /// Its primary.
     pub agent: Name,
-    /// Where the two are named; the messages are empty. Not known of what a snapshot says.
+    /// What its primary's model is called.
+    pub model: String,
+    /// Where the three are named; the messages are empty. Not known of what a snapshot says.
     pub slug_at: Problem,
     pub agent_at: Problem,
+    pub model_at: Problem,
     /// The SHA-256 of the project file.
     pub hash: String,
     /// The file and its prompts in one, and the SHA-256 of that.
@@ -137,6 +143,10 @@ impl ProjectFiles for NoProjects {
 
     fn is_described(&self, _: &Name) -> bool {
         false
+    }
+
+    fn lacks_model(&self, _: &str) -> Option<String> {
+        None
     }
 
     fn shown_for(&self, _: &Name) -> Option<Name> {

@@ -1,13 +1,14 @@
 //! Control files: small text files in a `.d` directory, read with care.
 //!
 //! A file is opened beneath its directory without following links, must belong to the daemon's user or to root,
-//! and must be small. What it says is checked by whoever asks; a bad value names the file and the line.
+//! and must be small. What it says is checked by whoever asks; a bad value names the file, the line and the column.
 
 use std::fs::File;
 use std::io::Read;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
+use ctx_session::project::Problem;
 use ctx_session::{Code, Refusal};
 use rustix::fs::{Mode, OFlags, ResolveFlags};
 use rustix::io::Errno;
@@ -15,8 +16,8 @@ use rustix::io::Errno;
 /// Why a control file cannot be used. Nothing is changed by it.
 #[derive(Debug, thiserror::Error)]
 pub enum ControlError {
-    #[error("{file}:{line}: {problem}")]
-    BadValue { file: String, line: usize, problem: String },
+    #[error("{file}:{line}:{column}: {problem}")]
+    BadValue { file: String, line: usize, column: usize, problem: String },
     #[error("{file} is a link or a special file; put a plain one in its place")]
     NotAFile { file: String },
     #[error(
@@ -49,7 +50,20 @@ impl ControlError {
 
 impl From<ControlError> for Refusal {
     fn from(error: ControlError) -> Refusal {
-        Refusal::new(error.code(), error.to_string())
+        let refusal = Refusal::new(error.code(), error.to_string());
+        let place = |at: usize| u64::try_from(at).unwrap_or(u64::MAX);
+        match error {
+            ControlError::BadValue { file, line, column, problem } => {
+                let problem = Problem { file, line: place(line), column: place(column), message: problem };
+                Refusal { problems: vec![problem], ..refusal }
+            }
+            ControlError::NotAFile { .. }
+            | ControlError::Owner { .. }
+            | ControlError::TooLarge { .. }
+            | ControlError::NotText { .. }
+            | ControlError::NoDirectory { .. }
+            | ControlError::Io { .. } => refusal,
+        }
     }
 }
 
@@ -66,6 +80,8 @@ pub struct ControlDir {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Line<'a> {
     pub number: usize,
+    /// Where its text begins: in characters, from 1.
+    pub column: usize,
     pub text: &'a str,
 }
 
@@ -134,9 +150,9 @@ impl ControlDir {
         let mut lines = control.lines();
         let Some(first) = lines.next() else { return Ok(None) };
         if let Some(second) = lines.next() {
-            return Err(control.bad(second.number, "this file holds one value on one line"));
+            return Err(control.bad(second, "this file holds one value on one line"));
         }
-        parse(first.text).map(Some).map_err(|problem| control.bad(first.number, problem))
+        parse(first.text).map(Some).map_err(|problem| control.bad(first, problem))
     }
 
     /// The items of a file, one a line, each read by `parse`; none when the file is not there.
@@ -146,7 +162,7 @@ impl ControlDir {
         parse: impl Fn(&str) -> Result<T, String>,
     ) -> Result<Vec<T>, ControlError> {
         let Some(control) = self.read(name)? else { return Ok(Vec::new()) };
-        let read = |line: Line<'_>| parse(line.text).map_err(|problem| control.bad(line.number, problem));
+        let read = |line: Line<'_>| parse(line.text).map_err(|problem| control.bad(line, problem));
         control.lines().map(read).collect()
     }
 
@@ -160,13 +176,17 @@ impl ControlText {
     /// The lines that say something: trimmed, numbered from 1, without empty ones and `#` comments.
     pub fn lines(&self) -> impl Iterator<Item = Line<'_>> {
         let numbered = self.text.lines().enumerate();
-        let trimmed = numbered.map(|(at, text)| Line { number: at + 1, text: text.trim() });
+        let trimmed = numbered.map(|(at, text)| {
+            let indent = text.chars().take_while(|c| c.is_whitespace()).count();
+            Line { number: at + 1, column: indent + 1, text: text.trim() }
+        });
         trimmed.filter(|line| !line.text.is_empty() && !line.text.starts_with('#'))
     }
 
     /// An error that points at a line of this file.
-    pub fn bad(&self, line: usize, problem: impl Into<String>) -> ControlError {
-        ControlError::BadValue { file: self.file.clone(), line, problem: problem.into() }
+    pub fn bad(&self, at: Line<'_>, problem: impl Into<String>) -> ControlError {
+        let Line { number: line, column, .. } = at;
+        ControlError::BadValue { file: self.file.clone(), line, column, problem: problem.into() }
     }
 }
 

@@ -70,7 +70,7 @@ pub fn control_dir(agent: &Name) -> String {
     format!("agent/{agent}.d")
 }
 
-/// Reads the control files of an agent. The first bad one is reported with file and line.
+/// Reads the control files of an agent. The first bad one is reported with file, line and column.
 pub fn describe(root: &Path, agent: &Name, limits: &Limits) -> Result<Description, ControlError> {
     let dir = ControlDir::open(root, &control_dir(agent), limits.control_file_bytes)?;
     let project = dir.value("project", |text| {
@@ -104,8 +104,12 @@ pub fn describe_snapshot(snapshot: &Snapshot) -> Result<Description, ControlErro
     // Each line was found right when the file was read.
     let rules: Result<Vec<_>, String> = spec.policy.iter().map(|line| line.parse()).collect();
     let file = crate::project::PROJECT_FILE;
-    let rules =
-        rules.map_err(|problem| ControlError::BadValue { file: file.to_owned(), line: 1, problem })?;
+    let rules = rules.map_err(|problem| ControlError::BadValue {
+        file: file.to_owned(),
+        line: 1,
+        column: 1,
+        problem,
+    })?;
     let mount = Mount {
         source: PathBuf::from(&snapshot.directory),
         target: PathBuf::from(WORK),
@@ -175,10 +179,10 @@ fn mounts(dir: &ControlDir) -> Result<Vec<Mount>, ControlError> {
     let Some(control) = dir.read("mount")? else { return Ok(Vec::new()) };
     let mut mounts: Vec<Mount> = Vec::new();
     for line in control.lines() {
-        let mount = Mount::parse(line.text).map_err(|problem| control.bad(line.number, problem))?;
+        let mount = Mount::parse(line.text).map_err(|problem| control.bad(line, problem))?;
         if mounts.iter().any(|other| other.target == mount.target) {
             let problem = format!("`{}` is mounted twice", mount.target.display());
-            return Err(control.bad(line.number, problem));
+            return Err(control.bad(line, problem));
         }
         mounts.push(mount);
     }

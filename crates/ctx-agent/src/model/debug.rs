@@ -41,6 +41,7 @@ impl Debug {
             other => Err(FindError::Control(ControlError::BadValue {
                 file: format!("{}/id", control.label()),
                 line: 1,
+                column: 1,
                 problem: format!("no debug model `{other}`; there are debug/echo and debug/script"),
             })),
         }
@@ -134,18 +135,21 @@ fn script_file(root: &Path, control: &ControlDir, limits: &Limits) -> Result<Opt
         if path.is_empty() { Ok(None) } else { Ok(Some(root.join(control.label()).join(path))) }
     })?;
     let Some(path) = named.flatten() else { return Ok(None) };
-    let bad = |line: usize, problem: String| {
-        FindError::Control(ControlError::BadValue { file: path.display().to_string(), line, problem })
+    let bad = |(line, column): (usize, usize), problem: String| {
+        let file = path.display().to_string();
+        FindError::Control(ControlError::BadValue { file, line, column, problem })
     };
     let text = read_text(&path, limits.message_bytes).map_err(|problem| {
         FindError::Control(ControlError::BadValue {
             file: format!("{}/default", control.label()),
             line: 1,
+            column: 1,
             problem: format!("cannot read the script {}: {problem}", path.display()),
         })
     })?;
-    let value = serde_json::from_str(&text).map_err(|error| bad(error.line(), error.to_string()))?;
-    Script::from_file(value).map(Some).map_err(|error| bad(1, error.to_string()))
+    let value = serde_json::from_str(&text)
+        .map_err(|error| bad((error.line(), error.column()), error.to_string()))?;
+    Script::from_file(value).map(Some).map_err(|error| bad((1, 1), error.to_string()))
 }
 
 fn read_text(path: &PathBuf, bytes_max: usize) -> Result<String, String> {

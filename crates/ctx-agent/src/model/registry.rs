@@ -73,7 +73,10 @@ impl FindError {
 
 impl From<FindError> for Refusal {
     fn from(error: FindError) -> Refusal {
-        Refusal::new(error.code(), error.to_string()).blaming("model_override")
+        match error {
+            FindError::Control(error) => error.into(),
+            other => Refusal::new(other.code(), other.to_string()).blaming("model_override"),
+        }
     }
 }
 

@@ -59,6 +59,7 @@ pub struct Found {
     pub file_hash: String,
     pub project_at: At,
     pub agent_at: At,
+    pub model_at: At,
 }
 
 /// What a look at a project's directory gave.
@@ -172,14 +173,14 @@ impl Reading {
             NoText::Problem(at, message) => vec![problem_at(at, message)],
         })?;
         *slug = slug_of(&text);
-        let Parsed { spec, project_at, agent_at, prompts } = parse(&text)?;
+        let Parsed { spec, project_at, agent_at, model_at, prompts } = parse(&text)?;
         let prompts = self.prompts(&dir, &prompts)?;
         let file_hash = sha256_hex(text.as_bytes());
         let snapshot = Snapshot { directory: place.to_owned(), file: text, spec, prompts };
         let bytes = serde_json::to_vec(&snapshot)
             .map_err(|error| start(format!("the project cannot be written down: {error}")))?;
         let hash = sha256_hex(&bytes);
-        Ok(Found { snapshot, bytes: bytes.into(), hash, file_hash, project_at, agent_at })
+        Ok(Found { snapshot, bytes: bytes.into(), hash, file_hash, project_at, agent_at, model_at })
     }
 
     fn open_dir(&self, directory: &Path) -> Result<OwnedFd, String> {

@@ -27,6 +27,8 @@ pub struct Parsed {
     pub project_at: At,
     /// Where the primary's name comes from.
     pub agent_at: At,
+    /// Where its model is named, or else the primary.
+    pub model_at: At,
     pub prompts: Vec<PromptAt>,
 }
 
@@ -101,13 +103,14 @@ impl Reading {
         let mcp = self.named(fields.get("mcp"), "mcp", Reading::mcp_server);
         let primary_node = self.required(&fields, "", "primary");
         let project_at = project_node.map_or(At::START, |node| node.at);
-        let (primary, agent_at) =
+        let (primary, places) =
             primary_node.and_then(|node| self.primary(node, project.as_ref(), &subagents, &mcp)).unzip();
         let policy = self.policy(fields.get("policy"));
         let limits = self.limits(fields.get("limits"));
         let spec = ProjectSpec { project: project?, primary: primary?, subagents, policy, mcp, limits };
-        let agent_at = agent_at.flatten().unwrap_or(project_at);
-        Some(Parsed { spec, project_at, agent_at, prompts: std::mem::take(&mut self.prompts) })
+        let (agent_at, model_at) = places.unwrap_or((None, project_at));
+        let agent_at = agent_at.unwrap_or(project_at);
+        Some(Parsed { spec, project_at, agent_at, model_at, prompts: std::mem::take(&mut self.prompts) })
     }
 
     fn required<'a>(&mut self, fields: &Fields<'a>, name: &str, key: &str) -> Option<&'a Node> {
@@ -170,11 +173,12 @@ impl Reading {
         project: Option<&Name>,
         subagents: &BTreeMap<Name, Subagent>,
         mcp: &BTreeMap<Name, McpServer>,
-    ) -> Option<(Primary, Option<At>)> {
+    ) -> Option<(Primary, (Option<At>, At))> {
         let known = ["name", "model", "prompt", "tools", "compaction", "max_steps"];
         let fields = self.complaints.fields(node, "primary", &known);
         let own_name = fields.get("name").map(|node| (self.name(node, "primary.name"), node.at));
         let model = fields.get("model").and_then(|node| self.model(node, "primary.model"));
+        let model_at = fields.get("model").map_or(node.at, |node| node.at);
         let prompt = fields.get("prompt").and_then(|node| self.prompt(node, "primary.prompt"));
         let tools = fields.get("tools").map(|node| self.tools(node, mcp));
         let compaction = fields.get("compaction").and_then(|node| self.compaction(node, subagents));
@@ -193,7 +197,7 @@ impl Reading {
             compaction: compaction.unwrap_or_default(),
             max_steps,
         };
-        Some((primary, at))
+        Some((primary, (at, model_at)))
     }
 
     fn model(&mut self, node: &Node, what: &str) -> Option<String> {

@@ -59,28 +59,28 @@ fn what_is_not_said_has_a_default() {
 #[test]
 fn a_bad_value_is_refused_with_file_and_line() {
     for (file, text, expected) in [
-        ("uid", "root\n", "agent/coder.d/uid:1: expected a numeric id, found `root`"),
-        ("owner", "4294967295\n", "agent/coder.d/owner:1: expected a numeric id"),
-        ("gid", "-1\n", "agent/coder.d/gid:1: expected a numeric id"),
-        ("cwd", "work\n", "agent/coder.d/cwd:1: expected an absolute path, found `work`"),
-        ("cwd", "# here\n/work\n/other\n", "agent/coder.d/cwd:3: this file holds one value"),
-        ("root", "relative\n", "agent/coder.d/root:1: expected an absolute path"),
-        ("env", "A=1\nB\n", "agent/coder.d/env:2: expected KEY=VALUE, found `B`"),
-        ("env", "1A=1\n", "agent/coder.d/env:1: `1A` is not a key"),
-        ("path", "/bin\nusr/bin\n", "agent/coder.d/path:2: expected an absolute path"),
+        ("uid", "root\n", "agent/coder.d/uid:1:1: expected a numeric id, found `root`"),
+        ("owner", "4294967295\n", "agent/coder.d/owner:1:1: expected a numeric id"),
+        ("gid", "-1\n", "agent/coder.d/gid:1:1: expected a numeric id"),
+        ("cwd", "work\n", "agent/coder.d/cwd:1:1: expected an absolute path, found `work`"),
+        ("cwd", "# here\n/work\n/other\n", "agent/coder.d/cwd:3:1: this file holds one value"),
+        ("root", "relative\n", "agent/coder.d/root:1:1: expected an absolute path"),
+        ("env", "A=1\nB\n", "agent/coder.d/env:2:1: expected KEY=VALUE, found `B`"),
+        ("env", "1A=1\n", "agent/coder.d/env:1:1: `1A` is not a key"),
+        ("path", "/bin\nusr/bin\n", "agent/coder.d/path:2:1: expected an absolute path"),
         (
             "mount",
             "/a /b rw\n\n/c /d\n",
-            "agent/coder.d/mount:3: expected `SOURCE TARGET ro|rw`, found 2 words",
+            "agent/coder.d/mount:3:1: expected `SOURCE TARGET ro|rw`, found 2 words",
         ),
-        ("mount", "/a /b rw\n/c /b ro\n", "agent/coder.d/mount:2: `/b` is mounted twice"),
-        ("model", "a/b/c\n", "agent/coder.d/model:1: `a/b/c` is not a model"),
+        ("mount", "/a /b rw\n/c /b ro\n", "agent/coder.d/mount:2:1: `/b` is mounted twice"),
+        ("model", "a/b/c\n", "agent/coder.d/model:1:1: `a/b/c` is not a model"),
         (
             "policy",
             "allow fs.*\nforbid x\n",
-            "agent/coder.d/policy:2: expected `allow|ask|deny TOOL [PATTERN]`",
+            "agent/coder.d/policy:2:1: expected `allow|ask|deny TOOL [PATTERN]`",
         ),
-        ("project", "my project\n", "agent/coder.d/project:1: `my project` is not a project"),
+        ("project", "my project\n", "agent/coder.d/project:1:1: `my project` is not a project"),
     ] {
         let root = Root::new();
         root.control(file, text);

@@ -100,13 +100,13 @@ async fn an_object_of_its_own_has_its_own_parameters() {
 fn a_model_that_is_set_up_wrong_is_refused_with_its_file() {
     for (file, text, expected) in [
         ("driver", "quantum\n", "model/debug/script.d/driver: no driver `quantum`"),
-        ("id", "debug/dance\n", "model/debug/script.d/id:1: no debug model `debug/dance`"),
+        ("id", "debug/dance\n", "model/debug/script.d/id:1:1: no debug model `debug/dance`"),
         (
             "default",
             "script=/nowhere.json\n",
-            "model/debug/script.d/default:1: cannot read the script /nowhere.json",
+            "model/debug/script.d/default:1:1: cannot read the script /nowhere.json",
         ),
-        ("default", "a\nb\n", "model/debug/script.d/default:2: this file holds one value"),
+        ("default", "a\nb\n", "model/debug/script.d/default:2:1: this file holds one value"),
         ("default", "script=bad.json\n", "model/debug/script.d/bad.json:2: EOF while parsing"),
     ] {
         let root = Root::new();

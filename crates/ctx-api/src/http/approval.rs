@@ -22,6 +22,7 @@ pub struct Approval {
     #[schema(value_type = Object)]
     pub input: Value,
     /// `pending`, `allow`, `deny`, `timeout` or `interrupted`.
+    #[schema(schema_with = super::words::approval_state)]
     pub state: String,
     pub created_at: u64,
     /// When it is denied if nobody answers. Null while the session is paused: its time stands still.

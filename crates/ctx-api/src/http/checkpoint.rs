@@ -19,6 +19,7 @@ pub struct Checkpoint {
     pub run_id: RunId,
     pub created_at: u64,
     /// `operator`, `model` or `compaction`.
+    #[schema(schema_with = super::words::checkpoint_by)]
     pub created_by: String,
     /// The operator's label, the model's reason, or `compaction_pending`.
     pub reason: Option<String>,
@@ -57,6 +58,7 @@ pub struct PendingToolCall {
     pub input: Value,
     /// `pending`: starts on resume; `waiting_approval`: starts when it is allowed; `running`: has no result
     /// yet; `finished`: has one by now.
+    #[schema(schema_with = super::words::pending_call_state)]
     pub state: String,
 }
 
@@ -116,5 +118,6 @@ pub struct WentOn {
     #[schema(value_type = Option<String>)]
     pub run_id: Option<RunId>,
     /// The session's: `running`, or `idle` when nothing was left to do.
+    #[schema(schema_with = super::words::session_state)]
     pub state: String,
 }

@@ -18,12 +18,13 @@ pub struct Compaction {
     pub agent_path: String,
     pub created_at: u64,
     /// `threshold_crossed`, `provider_overflow_retry`, `operator_manual` or `scheduled`.
-    #[schema(value_type = String)]
+    #[schema(schema_with = super::words::compaction_trigger)]
     pub trigger: CompactionTrigger,
     /// `drop`, `summarize`, `delegate` or `checkpoint`.
-    #[schema(value_type = String)]
+    #[schema(schema_with = super::words::strategy)]
     pub strategy: Strategy,
     /// `proposed`, `applied` or `rejected`.
+    #[schema(schema_with = super::words::compaction_state)]
     pub state: String,
     pub threshold_estimate: f64,
     pub after_estimate: f64,
@@ -45,7 +46,7 @@ pub struct Compaction {
     pub fallback_occurred: bool,
     pub fallback_reason: Option<String>,
     /// `good`, `bad` or `neutral`.
-    #[schema(value_type = Option<String>)]
+    #[schema(schema_with = super::words::compaction_flag)]
     pub operator_flag: Option<CompactionFlag>,
     pub operator_notes: Option<String>,
     #[schema(value_type = Option<String>)]

@@ -22,7 +22,7 @@ pub struct Issue {
     pub title: String,
     pub body: String,
     /// `open`, `in_progress`, `resolved` or `closed`.
-    #[schema(value_type = String)]
+    #[schema(schema_with = super::words::issue_status)]
     pub status: IssueStatus,
     pub criteria: Vec<Criterion>,
     pub todos: Vec<Todo>,
@@ -68,7 +68,7 @@ pub struct Todo {
     pub id: TodoId,
     pub text: String,
     /// `open`, `in_progress`, `done` or `dropped`.
-    #[schema(value_type = String)]
+    #[schema(schema_with = super::words::todo_status)]
     pub status: TodoStatus,
     pub note: Option<String>,
     pub created_at: u64,

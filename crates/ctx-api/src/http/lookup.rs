@@ -26,7 +26,7 @@ pub struct SearchHit {
     pub message_id: Ulid,
     #[schema(value_type = String)]
     pub run_id: RunId,
-    #[schema(value_type = String)]
+    #[schema(schema_with = super::words::role)]
     pub role: Role,
     pub created_at: u64,
     pub standing: Standing,

@@ -31,7 +31,7 @@ pub struct Message {
     #[schema(value_type = String)]
     pub run_id: RunId,
     /// `user`, `assistant`, `subagent`, `system` or `tool`.
-    #[schema(value_type = String)]
+    #[schema(schema_with = super::words::role)]
     pub role: Role,
     /// Its text.
     pub content: String,
@@ -89,9 +89,10 @@ pub struct ToolCall {
     #[schema(value_type = Object)]
     pub input: Value,
     /// `running`, `waiting_approval` or `finished`.
+    #[schema(schema_with = super::words::call_state)]
     pub state: String,
     /// null while it goes on.
-    #[schema(value_type = Option<String>)]
+    #[schema(schema_with = super::words::call_status)]
     pub status: Option<ToolStatus>,
     pub output: Option<String>,
     pub created_at: u64,

@@ -70,20 +70,24 @@ fn describe(path: &str, method: &str, operation: &mut Value) {
     if is_public || path.ends_with("/login") {
         put(operation, &["security"], json!([]));
     }
-    if is_public {
-        // What cannot fail has no errors to describe.
-        return;
-    }
     let error = json!({ "$ref": "#/components/schemas/ErrorBody" });
     let refused = json!({ "description": "refused; act on `error.code`",
         "content": { "application/json": { "schema": error } } });
-    for row in CODES {
-        put(operation, &["responses", &row.http.to_string()], refused.clone());
+    let takes_body = operation.get("requestBody").is_some() || method == "post";
+    for status in
+        CODES.iter().map(|row| row.http).filter(|status| can_give(*status, path, method, takes_body))
+    {
+        // What holds nothing of anyone is refused at the gate alone.
+        if !is_public || matches!(status, 403 | 503) {
+            put(operation, &["responses", &status.to_string()], refused.clone());
+        }
     }
     if path.ends_with("/mcp") {
-        // The protocol's own: the answers of its SDK are text, or an error of JSON-RPC.
-        for status in ["400", "404", "405", "406", "413", "415", "422", "500"] {
-            put(operation, &["responses", status], json!({ "description": "refused by the protocol" }));
+        // The protocol's own: an error of the table, or one of JSON-RPC.
+        let refused = json!({ "description": "refused; an error of ours, or of JSON-RPC",
+            "content": { "application/json": { "schema": { "type": "object" } } } });
+        for status in ["400", "404", "405", "406", "415"] {
+            put(operation, &["responses", status], refused.clone());
         }
         return;
     }
@@ -95,6 +99,18 @@ fn describe(path: &str, method: &str, operation: &mut Value) {
             operation.get("parameters").and_then(Value::as_array).cloned().unwrap_or_default();
         parameters.push(key);
         put(operation, &["parameters"], Value::Array(parameters));
+    }
+}
+
+/// Whether a route can give this status of the table. What the gate and the daemon itself refuse can meet every route; a
+/// name can be unknown where the path has one; what only reads conflicts with nothing, fills no disk and prepares no agent.
+fn can_give(status: u16, path: &str, method: &str, takes_body: bool) -> bool {
+    let changes = method != "get" || path.ends_with("/socket");
+    match status {
+        404 => path.contains('{') || path.ends_with("/mcp") || takes_body,
+        409 | 422 | 507 => changes,
+        413 | 504 => takes_body,
+        _ => true,
     }
 }
 

@@ -35,7 +35,7 @@ impl IntoResponse for ApiError {
     }
 }
 
-fn answer(status: StatusCode, refusal: Refusal) -> Response {
+pub(super) fn answer(status: StatusCode, refusal: Refusal) -> Response {
     let details = details(&refusal);
     let error = ErrorFields { code: refusal.code, message: refusal.message, details };
     (status, Json(ErrorBody { error })).into_response()

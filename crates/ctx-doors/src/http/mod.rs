@@ -19,6 +19,7 @@ mod keys;
 mod lifecycle;
 mod listener;
 mod lookup;
+mod mcp;
 mod messages;
 mod pins;
 mod projects;
@@ -117,7 +118,7 @@ fn routes(version: &str) -> (Router<Api>, utoipa::openapi::OpenApi) {
         .routes(routes!(shells::exec))
         .routes(routes!(shells::destroy))
         .routes(routes!(shells::records))
-        .routes(routes!(shells::mcp_post, shells::mcp_get, shells::mcp_delete))
+        .routes(routes!(mcp::post, mcp::get, mcp::delete))
         .routes(routes!(lookup::search))
         .routes(routes!(lookup::stats))
         .routes(routes!(lookup::audit))

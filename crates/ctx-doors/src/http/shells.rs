@@ -1,27 +1,25 @@
-//! Shells over HTTP, and their MCP server: the same shells at both. Each belongs to the user it runs as.
+//! Shells over HTTP; their MCP server has the same. Each belongs to the user it runs as.
 
 use std::time::Duration;
 
+use axum::Json;
 use axum::body::{Body, Bytes};
-use axum::extract::{Request, State};
+use axum::extract::State;
 use axum::http::StatusCode;
 use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
-use axum::{Extension, Json};
 use ctx_api::http::{KeepLinesMode, List, NewShell, OutputBudget, Shell, ShellCommand, ShellResult};
 use ctx_engine::Caller;
 use ctx_host::shell::text::budget::{Budget, Grep, Keep, KeepMode};
 use ctx_host::shell::{CreateRequest, ExecRequest, ExecResult};
 use ctx_session::{Code, Refusal, Ulid};
-use futures_util::{StreamExt, stream};
+use futures_util::stream;
 use serde::Deserialize;
 use utoipa::IntoParams;
 
 use super::Api;
-use super::access::Access;
 use super::error::{Answer, nothing_there};
-use super::extract::{Asked, At, Given, Who, whole_body};
-use super::gate::WithToken;
+use super::extract::{Asked, At, Given, Who};
 use crate::shells::{Found, LogPiece, refusal};
 
 /// Shells on one page unless told otherwise, and at most.
@@ -29,8 +27,6 @@ const PAGE: usize = 50;
 const PAGE_MAX: usize = 1_000;
 /// How much of a log is read and sent at a time.
 const PIECE_BYTES: usize = 64 * 1024;
-/// How often a stream that stays open asks whether its token is still good.
-const STILL_GOOD_EVERY: Duration = Duration::from_secs(1);
 
 /// Seconds as people write them; what is no time at all becomes one that is refused.
 fn seconds(secs: f64) -> Duration {
@@ -236,68 +232,4 @@ async fn blocking<T: Send + 'static>(
 ) -> Result<T, Refusal> {
     let done = tokio::task::spawn_blocking(work).await;
     done.unwrap_or_else(|error| Err(Refusal::new(Code::Eio, format!("reading a log broke: {error}"))))
-}
-
-/// The shells' MCP server (streamable HTTP): one JSON-RPC message
-#[utoipa::path(post, path = "/mcp", tag = "mcp", request_body = Object,
-    responses((status = 200, body = Object), (status = 202)))]
-pub(super) async fn mcp_post(
-    state: State<Api>,
-    who: Who,
-    token: Token,
-    request: Request,
-) -> Answer<Response> {
-    mcp(state, who, token, request).await
-}
-
-/// The shells' MCP server: what it has to say besides answers, as a stream of events
-#[utoipa::path(get, path = "/mcp", tag = "mcp",
-    responses((status = 200, body = String, content_type = "text/event-stream")))]
-pub(super) async fn mcp_get(state: State<Api>, who: Who, token: Token, request: Request) -> Answer<Response> {
-    mcp(state, who, token, request).await
-}
-
-/// The shells' MCP server: end an MCP session; its shells live on
-#[utoipa::path(delete, path = "/mcp", tag = "mcp", responses((status = 202), (status = 204)))]
-pub(super) async fn mcp_delete(
-    state: State<Api>,
-    who: Who,
-    token: Token,
-    request: Request,
-) -> Answer<Response> {
-    mcp(state, who, token, request).await
-}
-
-type Token = Extension<WithToken>;
-
-async fn mcp(
-    State(api): State<Api>,
-    Who(caller): Who,
-    Extension(WithToken(token)): Token,
-    request: Request,
-) -> Answer<Response> {
-    let server = api.shells.mcp(caller.uid).await?;
-    // Read here, so that one that dawdles is not waited for longer than at any other route.
-    let (parts, body) = request.into_parts();
-    let body = whole_body(body, Duration::from_millis(api.engine.limits().request_ms)).await?;
-    let answer = server.handle(Request::from_parts(parts, Body::from(body))).await?;
-    let is_stream = answer
-        .headers()
-        .get(CONTENT_TYPE)
-        .is_some_and(|kind| kind.as_bytes().starts_with(b"text/event-stream"));
-    match token {
-        Some(token) if is_stream => {
-            let (parts, body) = answer.into_parts();
-            let frames = body.into_data_stream().take_until(revoked(api.access, token));
-            Ok(Response::from_parts(parts, Body::from_stream(frames)))
-        }
-        Some(_) | None => Ok(answer),
-    }
-}
-
-/// Returns when a token is no longer good.
-async fn revoked(access: Access, token: Ulid) {
-    while access.is_good(token) {
-        tokio::time::sleep(STILL_GOOD_EVERY).await;
-    }
 }

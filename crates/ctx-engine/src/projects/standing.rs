@@ -101,7 +101,9 @@ fn clash(
             format!("there is an agent `{}` with control files of its own; set `primary.name`", file.agent);
         return Some(Problem { message, ..file.agent_at.clone() });
     }
-    None
+    // Models come and go without the file being touched.
+    let message = files.lacks_model(&file.model)?;
+    Some(Problem { message, ..file.model_at.clone() })
 }
 
 /// The agents to show for these.

@@ -32,8 +32,10 @@ fn file_of(slug: &Name) -> ProjectFile {
     ProjectFile {
         agent: slug.clone(),
         slug: slug.clone(),
+        model: "main".to_owned(),
         slug_at: problem(""),
         agent_at: problem(""),
+        model_at: problem(""),
         hash: "hash".to_owned(),
         snapshot: slug.as_str().as_bytes().into(),
         snapshot_hash: "snapshot".to_owned(),
@@ -63,6 +65,10 @@ impl ProjectFiles for Imagined {
 
     fn is_described(&self, agent: &Name) -> bool {
         agent.as_str() == "coder"
+    }
+
+    fn lacks_model(&self, _: &str) -> Option<String> {
+        None
     }
 
     fn shown_for(&self, _: &Name) -> Option<Name> {

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use ctx_agent::describe;
+use ctx_agent::model::Models;
 use ctx_agent::project::{self, Found, Looked, PROJECT_FILE, Shown, Snapshot, Trust};
 use ctx_engine::port::{Look, ProjectFile, ProjectFiles, ShownAgent, Whose};
 use ctx_engine::{Clock, SystemClock};
@@ -17,6 +18,7 @@ use ctx_session::{Code, Limits, Name, Refusal};
 pub(super) struct Directories {
     root: PathBuf,
     limits: Arc<Limits>,
+    models: Models,
     /// The last look at each directory.
     seen: Mutex<HashMap<Place, Seen>>,
     /// What the tree shows, so that it is written only when that changes.
@@ -54,7 +56,8 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 impl Directories {
     pub fn new(root: &Path, limits: Arc<Limits>) -> Directories {
-        Directories { root: root.to_owned(), limits, seen: Mutex::default(), shown: Mutex::default() }
+        let models = Models::new(root, limits.clone());
+        Directories { root: root.to_owned(), limits, models, seen: Mutex::default(), shown: Mutex::default() }
     }
 
     /// Writes what an agent's directory is to show; the agent's name.
@@ -151,8 +154,10 @@ impl ProjectFiles for Directories {
         Some(ProjectFile {
             slug: spec.project,
             agent: spec.primary.name,
+            model: spec.primary.model,
             slug_at: nowhere(),
             agent_at: nowhere(),
+            model_at: nowhere(),
             hash: read.dsl_hash.clone(),
             snapshot,
             snapshot_hash: read.dsl_snapshot.clone(),
@@ -163,6 +168,10 @@ impl ProjectFiles for Directories {
     fn is_described(&self, agent: &Name) -> bool {
         let dir = self.root.join(describe::control_dir(agent));
         dir.is_dir() && project::shown_for(&self.root, agent).is_none()
+    }
+
+    fn lacks_model(&self, model: &str) -> Option<String> {
+        self.models.resolve(model).err().map(|error| error.to_string())
     }
 
     fn shown_for(&self, agent: &Name) -> Option<Name> {
@@ -199,8 +208,10 @@ fn in_words(found: &Found) -> ProjectFile {
     ProjectFile {
         slug: spec.project.clone(),
         agent: spec.primary.name.clone(),
+        model: spec.primary.model.clone(),
         slug_at: at(found.project_at.pair()),
         agent_at: at(found.agent_at.pair()),
+        model_at: at(found.model_at.pair()),
         hash: found.file_hash.clone(),
         snapshot: found.bytes.clone(),
         snapshot_hash: found.hash.clone(),

@@ -184,9 +184,32 @@ fn the_document_and_its_page_are_served() {
     let document: Value = http.curl("/openapi.json", &[]).json(200);
     assert_eq!(document["openapi"].as_str().map(|v| &v[..2]), Some("3."));
     assert!(document["paths"]["/api/v1/sessions/{id}/messages"]["post"]["responses"]["409"].is_object());
+    says_what_is_true(&document);
     let page = http.curl("/docs", &[]);
     assert_eq!(page.status, 200);
     assert!(!page.text.contains("http://") && !page.text.contains("https://"), "nothing from elsewhere");
+}
+
+/// What schemathesis cannot find out: a document that allows everything is never contradicted.
+fn says_what_is_true(document: &serde_json::Value) {
+    let responses =
+        |path: &str, method: &str| &document["paths"][format!("/api/v1{path}")][method]["responses"];
+    let mcp = &responses("/mcp", "post")["200"]["content"];
+    assert!(mcp["text/event-stream"].is_object() && mcp["application/json"].is_null(), "{mcp}");
+    for path in ["/healthz", "/docs", "/openapi.json"] {
+        let all: Vec<&String> = responses(path, "get").as_object().unwrap().keys().collect();
+        assert_eq!(all, ["200", "403", "503"], "{path}: the gate, and the limit of connections");
+    }
+    for status in ["409", "413", "422", "504", "507"] {
+        assert!(responses("/sessions/{id}", "get")[status].is_null(), "reading gives no {status}");
+        assert!(responses("/sessions/{id}/messages", "post")[status].is_object(), "{status}");
+    }
+    assert!(responses("/stats", "get")["404"].is_null(), "it names nothing");
+    let schemas = &document["components"]["schemas"];
+    let states = ["idle", "running", "queued", "paused", "ended", "failed"];
+    assert_eq!(schemas["Session"]["properties"]["state"]["enum"], serde_json::json!(states));
+    let finish = &schemas["Run"]["properties"]["finish_reason"]["enum"];
+    assert_eq!(*finish, serde_json::json!(["awaiting_compaction", null]));
 }
 
 /// Every route, with what fits the document and with what does not: no 500, no status or shape that is not in it.

@@ -233,8 +233,11 @@ fn mcp_has_the_same_gate_as_everything_else() {
                 nonsense,
             ],
         );
-        assert!((400..500).contains(&answer.status), "{nonsense}: {} {}", answer.status, answer.text);
+        assert_eq!(answer.code(400), "EINVAL", "{nonsense}");
     }
+    let plain =
+        http.curl("/mcp", &["-X", "POST", "-H", &auth, "-H", "Accept: text/plain", "--data-binary", "{}"]);
+    assert_eq!((plain.code(406).as_str(), plain.status), ("EINVAL", 406));
     // A session's id is worth nothing with another user's token.
     let session = http.mcp_session(&http.token);
     let theirs = http.daemon.ctx(&["token", "new", "--uid", NOBODY]).ok().trim().to_owned();
