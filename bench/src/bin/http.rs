@@ -24,6 +24,7 @@ use tokio_tungstenite::tungstenite::{Message, WebSocket, client};
 const ROUNDS: usize = 5;
 const ROUND: Duration = Duration::from_millis(1_500);
 const CONNECTIONS: usize = 8;
+const PROJECTS: usize = 30;
 const SESSIONS: usize = 1_000;
 const CLIENTS: usize = 16;
 const MESSAGES: usize = 300;
@@ -103,8 +104,10 @@ fn reads() {
         http.call("POST", &format!("/api/v1/sessions/{last}/messages"), &text);
         while http.call("GET", &format!("/api/v1/sessions/{last}"), "")["state"] != "idle" {}
     }
+    let of_project = session_of_a_project(&mut http, &daemon);
     let paths = [
         ("GET a session", format!("/api/v1/sessions/{last}")),
+        ("GET a session of one of 30 projects", format!("/api/v1/sessions/{of_project}")),
         ("GET a page of 50 messages", format!("/api/v1/sessions/{last}/messages")),
         ("GET a page of 50 sessions of 200", "/api/v1/projects/default/sessions".to_owned()),
     ];
@@ -145,6 +148,21 @@ fn reads() {
             "≥ 0.50",
         );
     }
+}
+
+/// A session of a registered project, among others; its id. Whether its file has changed is asked of the disk.
+fn session_of_a_project(http: &mut Http, daemon: &Daemon) -> String {
+    let mut last = String::new();
+    for n in 0..PROJECTS {
+        let dir = daemon.root.with_extension("projects").join(format!("p{n}"));
+        std::fs::create_dir_all(dir.join(".ctx")).expect("a directory");
+        let file = format!("version: 1\nproject: p{n}\nprimary: {{model: \"debug:echo\"}}\n");
+        std::fs::write(dir.join(".ctx/project.yaml"), file).expect("a project file");
+        http.call("POST", "/api/v1/projects", &json!({ "directory": dir }).to_string());
+        let made = http.call("POST", &format!("/api/v1/projects/p{n}/sessions"), "{}");
+        last = made["id"].as_str().expect("an id").to_owned();
+    }
+    last
 }
 
 /// Requests a second over several kept connections.
