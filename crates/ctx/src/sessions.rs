@@ -89,13 +89,17 @@ pub fn find_id(root: &Root, word: &str) -> Result<SessionId, Failure> {
     if let Ok(id) = word.parse::<SessionId>() {
         return Ok(id);
     }
-    let reader = root.reader().map_err(|failure| match failure.exit() {
-        // No root means no daemon either, and that is what the user has to know.
-        1 => root.daemon_down(),
-        _ => failure,
-    })?;
+    let reader = reader_of_daemon(root)?;
     let session = find(&reader, word)?;
     Ok(reader.meta(&session)?.id)
+}
+
+/// The reader for what only a daemon can do: no root means no daemon either, and that is what the user has to know.
+pub fn reader_of_daemon(root: &Root) -> Result<Reader, Failure> {
+    root.reader().map_err(|failure| match failure.exit() {
+        1 => root.daemon_down(),
+        _ => failure,
+    })
 }
 
 /// The name to post to when none was given: that of the current session, else `default`.

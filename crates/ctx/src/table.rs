@@ -1,12 +1,14 @@
 //! A table that fits the terminal: columns as wide as they need, the last one gives way.
 
+use unicode_width::UnicodeWidthStr;
+
 use crate::output::Paint;
 use crate::words;
 
 /// Between two columns.
 pub const GAP: usize = 2;
 /// A last column narrower than this is not worth a line break either.
-const LAST_MIN: usize = 8;
+pub const LAST_MIN: usize = 8;
 
 /// What a cell says, and how it is painted. Its width is that of the plain text.
 #[derive(Debug, Clone)]
@@ -25,7 +27,7 @@ impl Cell {
     }
 
     pub fn width(&self) -> usize {
-        self.plain.chars().count()
+        self.plain.width()
     }
 }
 
@@ -80,6 +82,18 @@ mod tests {
             x/y
         "]]
         .assert_eq(&render(&["SESSION", "TITLE"], rows(), None, Paint::off()));
+    }
+
+    #[test]
+    fn characters_that_take_two_places_are_counted_as_two() {
+        let row = |name: &str, title: &str| vec![Cell::new(name), Cell::new(title)];
+        let rows = vec![row("你好", "漢字の題名はとても長い"), row("plain", "title")];
+        expect![[r"
+            NAME   TITLE
+            你好   漢字の題…
+            plain  title
+        "]]
+        .assert_eq(&render(&["NAME", "TITLE"], rows, Some(17), Paint::off()));
     }
 
     #[test]

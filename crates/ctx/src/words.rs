@@ -1,6 +1,7 @@
 //! Small things said the same way everywhere: times, ages, and text that has to fit.
 
 use ctx_session::Timestamp;
+use unicode_width::UnicodeWidthChar;
 
 /// The time now. Only for ages and ids made here; nothing that is kept depends on it.
 pub fn now() -> Timestamp {
@@ -30,19 +31,23 @@ pub fn duration(millis: u64) -> String {
     }
 }
 
-/// One line of at most `max` characters; what is left out shows as `…`.
+/// One line that takes at most `max` places on a terminal; what is left out shows as `…`.
 pub fn shorten(text: &str, max: usize) -> String {
     let mut line = String::new();
-    let mut chars = text.chars().map(|c| if c.is_control() { ' ' } else { c });
-    for _ in 0..max {
-        match chars.next() {
-            Some(c) => line.push(c),
-            None => return line,
+    // As wide as the line is, and as the longest beginning of it that leaves room for the mark.
+    let (mut wide, mut kept) = (0, 0);
+    for c in text.chars().map(|c| if c.is_control() { ' ' } else { c }) {
+        wide += c.width().unwrap_or(0);
+        if wide > max {
+            line.truncate(kept);
+            line.truncate(line.trim_end().len());
+            line.push_str(if max > 0 { "…" } else { "" });
+            return line;
         }
-    }
-    if chars.next().is_some() && line.pop().is_some() {
-        line.truncate(line.trim_end().len());
-        line.push('…');
+        line.push(c);
+        if wide < max {
+            kept = line.len();
+        }
     }
     line
 }

@@ -40,7 +40,7 @@ pub struct Args {
 }
 
 pub fn run(args: Args, root: &Root) -> Result<(), Failure> {
-    let reader = root.reader()?;
+    let reader = sessions::reader_of_daemon(root)?;
     let source = sessions::find(&reader, &args.session)?;
     let meta = reader.meta(&source)?;
     let api = Api::new(root);

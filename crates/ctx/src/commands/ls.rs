@@ -192,6 +192,16 @@ fn fitting(cells: &[Vec<Cell>], width: Option<usize>) -> Vec<usize> {
         }
         columns.retain(|at| *at != gives_way);
     }
+    // Names as long as an id leave no room for a title, nor even for the age.
+    let title = COLUMNS.len() - 1;
+    let least = |at: usize| if at == title { wide(at).min(table::LAST_MIN) } else { wide(at) };
+    for gives_way in [title, 2] {
+        let whole: usize = columns.iter().map(|at| least(*at) + table::GAP).sum();
+        if whole <= width + table::GAP {
+            break;
+        }
+        columns.retain(|at| *at != gives_way);
+    }
     columns
 }
 
@@ -235,5 +245,10 @@ mod tests {
         assert_eq!(fitting(&rows, Some(80)), [0, 1, 2, 3, 6]);
         assert_eq!(fitting(&rows, Some(50)), [0, 1, 2, 6]);
         assert_eq!(fitting(&[row("")], Some(80)), [0, 1, 2, 3, 4, 6], "no title needs little room");
+        let mut long = row("");
+        long[0] = Cell::new("coder/01K9ZZZZZZZZZZZZZZZZZZZZZZ");
+        assert_eq!(fitting(&[long.clone()], Some(51)), [0, 1, 2, 6]);
+        assert_eq!(fitting(&[long.clone()], Some(50)), [0, 1, 2]);
+        assert_eq!(fitting(&[long], Some(40)), [0, 1]);
     }
 }

@@ -1,5 +1,6 @@
 //! `ctx repair`: mends damaged logs. Shows what it would do; does it when told to.
 
+mod copies;
 mod meta;
 
 use std::io::{self, Write};
@@ -22,6 +23,7 @@ use crate::output::{self, Paint};
 use crate::root::Root;
 use crate::{index, sessions, words};
 
+pub use copies::{Says, copies};
 pub use meta::Known;
 
 /// An idle session is let go of after five seconds; a little longer is waited for that.
@@ -64,14 +66,20 @@ pub fn run(args: Args, root: &Root) -> Result<(), Failure> {
     }
     let reader = root.reader()?;
     let journal = root.journal()?;
+    let all = all_logs(&*journal, &reader)?.found;
     let logs = match &args.session {
         Some(word) => vec![find(&reader, word)?],
-        None => all_logs(&*journal, &reader)?.found,
+        None => all.clone(),
     };
+    let says = |log: &LogPath| Says::of(root, log, journal.head(log).ok().flatten().as_ref());
+    let copies = copies(all.iter().map(|log| (log, says(log))));
     let mut mender =
         Mender { root, journal: &journal, args: &args, damaged: 0, failed: 0, not_reread: false };
     for log in &logs {
-        mender.log(log)?;
+        match copies.get(log) {
+            Some(original) => mender.leave_copy(log, original),
+            None => mender.log(log)?,
+        }
     }
     mender.conclude(logs.len())
 }
@@ -167,6 +175,13 @@ impl Mender<'_> {
         }
     }
 
+    /// A copy whose first record were put right would be as good as the session itself.
+    fn leave_copy(&mut self, log: &LogPath, original: &LogPath) {
+        self.failed += u64::from(self.args.session.is_some());
+        let what = format!("{log} has the same id as {original}: a copy; move it out of the root");
+        output::say(format_args!("{} {what}", Paint::for_stderr().red("not repaired:")));
+    }
+
     /// Has the daemon read a repaired session, and make its files; whether it has. Other logs it reads when it starts.
     fn reread(&self, log: &LogPath) -> bool {
         let Some(session) = self.journal.head(log).ok().flatten().and_then(|first| session_of(&first)) else {
@@ -222,7 +237,8 @@ impl Mender<'_> {
     fn conclude(&self, logs: usize) -> Result<(), Failure> {
         let (damaged, applied) = (self.damaged, self.args.apply);
         if damaged == 0 && self.failed == 0 {
-            output::say(format_args!("nothing to repair in {logs} logs"));
+            let logs = if logs == 1 { "the one log".to_owned() } else { format!("{logs} logs") };
+            output::say(format_args!("nothing to repair in {logs}"));
         } else if damaged > 0 && !applied {
             output::say("nothing was changed; --apply does it");
         } else if damaged > 0 && self.not_reread {

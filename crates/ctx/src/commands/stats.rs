@@ -81,6 +81,10 @@ fn readable(stats: &Stats, paint: Paint) -> String {
     };
     let mut text = String::new();
     let mut line = |label: &str, count: Option<u64>, detail: String| {
+        // Nothing to count by, and nothing counted.
+        if count.is_none() && detail.is_empty() {
+            return;
+        }
         let count = count.map_or_else(String::new, |count| count.to_string());
         text.push_str(format!("{} {count:>10}  {detail}", paint.bold(&format!("{label:<10}"))).trim_end());
         text.push('\n');

@@ -469,8 +469,8 @@ fn a_new_session_in_the_place_of_one_that_is_gone_is_found_under_its_own_id() {
 }
 
 #[test]
-fn a_copy_of_a_session_is_named_by_doctor() {
-    let daemon = left_behind();
+fn a_copy_of_a_session_is_named_by_doctor_and_never_becomes_the_session() {
+    let mut daemon = left_behind();
     let copy = session_dir(&daemon).with_file_name("a-copy");
     let copied = std::process::Command::new("cp").arg("-a").arg(session_dir(&daemon)).arg(&copy).status();
     assert!(copied.unwrap().success());
@@ -478,6 +478,21 @@ fn a_copy_of_a_session_is_named_by_doctor() {
     let wanted = format!("home/{}/agent/coder/session/a-copy", uid());
     let told = |problem: &Value| problem["path"] == wanted && problem["what"].to_string().contains("same id");
     assert!(found.iter().any(told), "{found:?}");
+    let path = format!("{wanted}/events.jsonl");
+    assert!(
+        found.iter().all(|problem| problem["path"] != path.as_str()),
+        "nothing to repair in it: {found:?}"
+    );
+    // A repair of everything does not make it as good as the session.
+    let before = std::fs::read(copy.join("events.jsonl")).unwrap();
+    let told = daemon.ctx(&["repair", "--all", "--apply"]);
+    assert!(told.code == 0 && told.stderr.contains("a copy; move it out of the root"), "{told:?}");
+    daemon.ctx(&["repair", "coder/a-copy", "--apply"]).fails(1);
+    assert_eq!(std::fs::read(copy.join("events.jsonl")).unwrap(), before);
+    daemon.start_again();
+    assert_eq!(daemon.ctx(&["send", "--session", "default", "goes on"]).ok(), "goes on\n");
+    assert_eq!(daemon.stop(), 0);
+    assert_eq!(said(&daemon), and_on(all_but(&[]), &["goes on"]), "the original is the session");
     std::fs::remove_dir_all(copy).unwrap();
     daemon.ctx(&["doctor"]).ok();
 }
@@ -557,6 +572,12 @@ fn doctor_says_what_holds_and_finds_nothing_wrong_with_what_is_well() {
 #[test]
 fn doctor_works_without_a_root_and_with_a_broken_index() {
     let nothing = place();
+    for command in ["fork", "archive", "end"] {
+        assert!(
+            nothing.ctx(&[command, "coder/default"]).fails(69).contains("ctx serve"),
+            "only a daemon can {command}"
+        );
+    }
     let told = nothing.ctx(&["doctor"]);
     assert!(told.code == 1 && told.stdout.contains("ctx serve"), "{told:?}");
     let daemon = left_behind();

@@ -1,6 +1,6 @@
 //! The logs: which there are, what is damaged in them, and what lies beside them.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
 use std::sync::Mutex;
@@ -9,10 +9,9 @@ use std::time::{Duration, SystemTime};
 
 use ctx_journal::repair::{Plan, RepairError};
 use ctx_journal::{Entry, FORMAT_VERSION, FileJournal, Journal, JournalError, LogPath};
-use ctx_session::SessionId;
 
 use super::finding::{Finding, Report, size};
-use crate::commands::repair::{Known, Logs, all_logs};
+use crate::commands::repair::{Known, Logs, Says, all_logs, copies};
 use crate::failure::Failure;
 use crate::progress::Progress;
 use crate::root::Root;
@@ -49,14 +48,18 @@ pub fn look(root: &Root, deep: bool, is_up: bool, report: &mut Report) -> Result
     report.fact("logs", format!("{}, {}, {how}", logs.len(), size(bytes)));
     let looker = Looker { root, journal: &journal, whole, is_up };
     let found = looker.all(&logs, bytes);
-    for (log, original) in copies(logs.iter().zip(&found)) {
+    let copies = copies(logs.iter().zip(found.iter().map(|one| one.says)));
+    for (log, original) in &copies {
         let what = format!("it has the same id as {original}: a copy, which the daemon leaves alone");
         let fix = "move it out of the root; to go on from a session twice, `ctx fork` it";
         report.problem(Finding::new(what).at(log.dir()).fix(fix));
     }
     let (mut kept, mut kept_bytes) = (0, 0);
-    for one in found {
-        one.problems.into_iter().for_each(|finding| report.problem(finding));
+    for (log, one) in logs.iter().zip(found) {
+        // What is wrong in a copy is no reason to repair it.
+        if !copies.contains_key(log) {
+            one.problems.into_iter().for_each(|finding| report.problem(finding));
+        }
         one.notes.into_iter().for_each(|finding| report.note(finding));
         (kept, kept_bytes) = (kept + one.kept.0, kept_bytes + one.kept.1);
     }
@@ -73,29 +76,11 @@ fn length(root: &Root, log: &LogPath) -> u64 {
     std::fs::metadata(root.path.join(log.as_str())).map_or(0, |data| data.size())
 }
 
-/// Sessions that someone copied, each with the log that is the session: the one that says the name which it has.
-fn copies<'a>(logs: impl Iterator<Item = (&'a LogPath, &'a Found)>) -> Vec<(&'a LogPath, &'a LogPath)> {
-    let mut by_id: BTreeMap<SessionId, Vec<(bool, &LogPath)>> = BTreeMap::new();
-    for (log, found) in logs {
-        if let Some((id, is_sound)) = found.session {
-            by_id.entry(id).or_default().push((!is_sound, log));
-        }
-    }
-    let mut copies = Vec::new();
-    for mut same in by_id.into_values() {
-        same.sort();
-        if let [(_, original), others @ ..] = same.as_slice() {
-            copies.extend(others.iter().map(|(_, log)| (*log, *original)));
-        }
-    }
-    copies
-}
-
 /// What was found at one log.
 #[derive(Default)]
 struct Found {
-    /// Which session it is, and whether its first record says so as it should.
-    session: Option<(SessionId, bool)>,
+    /// Which session it is, by its first record.
+    says: Option<Says>,
     problems: Vec<Finding>,
     notes: Vec<Finding>,
     /// Files that keep old bytes, and their size.
@@ -142,8 +127,7 @@ impl Looker<'_> {
         self.beside(log, &mut found);
         // One that cannot be read is told of below.
         let head = self.journal.head(log).ok().flatten();
-        let identity = Known::new(self.root, log).identity(head.as_ref());
-        found.session = identity.map(|identity| (identity.meta.session_id, identity.flaws.is_empty()));
+        found.says = Says::of(self.root, log, head.as_ref());
         let damage = if self.whole { self.read_whole(log) } else { self.read_ends(log) };
         let count = damage.len();
         found.problems.extend(damage.into_iter().take(TOLD_MAX));
