@@ -70,7 +70,7 @@ enum Work {
     /// Tells everything that a log has, before it goes; says when that is on disk, or what stands in the way.
     Last(LogPath, SyncSender<Result<(), String>>),
     /// Tells that a session was purged, unless that has been told; says when that is on disk.
-    Purged(Purged, SyncSender<Result<(), String>>),
+    Purged(Box<Purged>, SyncSender<Result<(), String>>),
     /// Tells when everything before it is on disk.
     Flush(SyncSender<()>),
     /// Tells when nothing is behind that can be told.
@@ -183,7 +183,7 @@ impl Audit {
 
     /// Tells that a session was purged, once. On disk when this returns.
     pub fn purged(&self, purged: Purged) -> Result<(), String> {
-        self.answered(|done| Work::Purged(purged, done))
+        self.answered(|done| Work::Purged(Box::new(purged), done))
     }
 
     fn answered(&self, work: impl FnOnce(SyncSender<Result<(), String>>) -> Work) -> Result<(), String> {

@@ -2,6 +2,7 @@
 
 #[cfg(test)]
 mod audit;
+#[cfg(test)]
 mod catching_up;
 #[cfg(test)]
 mod control;
