@@ -7,6 +7,7 @@
 mod args;
 pub mod hosts;
 mod http;
+mod lines;
 mod schema;
 mod server;
 mod stdio;

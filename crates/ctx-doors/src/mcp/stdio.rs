@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use ctx_host::shell::{HostConfig, ShellError, ShellHost, ShellLog};
 use rmcp::ServiceExt;
-use rmcp::transport::async_rw::AsyncRwTransport;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
+use super::lines::LineTransport;
 use super::server::{McpServer, ServerName};
 use super::streams::stdio;
 
@@ -46,7 +46,7 @@ async fn serve(server: McpServer) -> Result<(), McpError> {
     let (input, output) = stdio(ended.clone())?;
     let line_max = server.request_bytes_max();
     let serving = async {
-        let transport = AsyncRwTransport::new_server(input, output).with_max_line_length(line_max);
+        let transport = LineTransport::new(input, output, line_max);
         let running = server
             .serve(transport)
             .await

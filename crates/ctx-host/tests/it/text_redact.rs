@@ -232,6 +232,41 @@ fn blocks(l: &mut Letters) -> Vec<Sample> {
     samples
 }
 
+/// Entries of credential files: `.netrc`, `.pgpass`, `/etc/shadow` and the like.
+fn entries(l: &mut Letters) -> Vec<Sample> {
+    const CRYPT: &str = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789./";
+    let before = [
+        ("netrc-password", "machine git.example.org login tom password ", "\n"),
+        ("netrc-password", "machine git.example.org\n\tlogin tom\n\tpassword ", "\nmachine other"),
+        ("netrc-password", "machine h\r\n  login tom@example.org account a\r\n  password   ", "\r\n"),
+        ("netrc-password", "default login tom password \"", "\"\n"),
+        ("pgpass-password", "\nlocalhost:5432:shop:tom:", "\n"),
+        ("pgpass-password", "\n*:*:*:tom_1:", "\r\nnext"),
+        ("pgpass-password", "\nmydb.abc123.eu-west-1.rds.example.org:25060:*:app-user:", "\n"),
+        ("pgpass-password", "\n/var/run/postgresql:5432:shop:tom:a\\:b", "\n"),
+    ];
+    let hashes = [
+        ("root:", "$y$j9T$", 22, 43, ":19000:0:99999:7:::\n"),
+        ("tom:", "$gy$j9T$", 22, 43, ":19000:0:99999:7:::\n"),
+        ("tom:", "$6$", 16, 86, ":19000:0:99999:7:::\n"),
+        ("hash ", "$6$rounds=65536$", 8, 86, "\n"),
+        ("tom:", "$5$", 16, 43, ":19000::::::\n"),
+        ("", "$5$rounds=5000$", 16, 43, "\n"),
+        ("tom:", "$1$", 8, 22, "\n"),
+        ("tom:", "$apr1$", 8, 22, "\n"),
+    ];
+    let mut samples: Vec<Sample> =
+        before.map(|(kind, before, after)| sample(kind, before, l.take(ALNUM, 14), after)).into();
+    for (before, prefix, salt, len, after) in hashes {
+        let hash = format!("{prefix}{}${}", l.take(CRYPT, salt), l.take(CRYPT, len));
+        samples.push(sample("password-hash", before, hash, after));
+    }
+    for version in ["2a", "2b", "2y"] {
+        samples.push(sample("password-hash", "tom:", format!("${version}$12${}", l.take(CRYPT, 53)), "\n"));
+    }
+    samples
+}
+
 pub(crate) fn corpus() -> &'static [Sample] {
     static CORPUS: LazyLock<Vec<Sample>> = LazyLock::new(|| {
         let mut l = Letters(42);
@@ -239,6 +274,7 @@ pub(crate) fn corpus() -> &'static [Sample] {
         samples.extend(parted(&mut l));
         samples.extend(paired(&mut l));
         samples.extend(blocks(&mut l));
+        samples.extend(entries(&mut l));
         samples
     });
     &CORPUS
@@ -320,6 +356,11 @@ fn what_stands_around_a_secret_stays() {
     check("password=abc123xyz user=tom\n".into(), "password=[REDACTED:password] user=tom\n");
     check(r#"{"password":"abc\"123\\","x":1}"#.into(), r#"{"password":"[REDACTED:password]","x":1}"#);
     check(r#"{\"password\":\"abc123\",\"x\":1}"#.into(), r#"{\"password\":\"[REDACTED:password]\",\"x\":1}"#);
+    check(
+        "machine h login tom password abc123xyz account x\n".into(),
+        "machine h login tom password [REDACTED:netrc-password] account x\n",
+    );
+    check("db:5432:shop:tom:abc123xyz\nx".into(), "db:5432:shop:tom:[REDACTED:pgpass-password]\nx");
     check("https://tom:abc123xyz@host/x".into(), "https://tom:[REDACTED:url-password]@host/x");
     check(format!("GITHUB_TOKEN={token}\n"), "GITHUB_TOKEN=[REDACTED:github-token]\n");
     check(
@@ -405,6 +446,13 @@ const LOOK_ALIKES: &[&str] = &[
     "ssl_keyfile_password=ssl_keyfile_password, U_UNEXPECTED_TOKEN=0x10100\nSERVER_AUTH = '1.3.6.1.5.5.7.3.1'\n",
     "the --username and --password options\nauthorization = authorization[1].encode('utf8')\npassword = \":****\"\n",
     "_RFC6749#Authorization: https://tools.ietf.org/html/rfc6749#section-3.1\n- Bearer https://tools.ietf.org/html/rfc6750\n",
+    "the machine asks for login and password twice\nlogin with password authentication, machine by machine\n",
+    "machine h login tom password $TOKEN\nmachine h login tom password <token>\ndefault password policy\nlogin: tom password reset\n",
+    "root:x:0:0:root:/root:/bin/bash\nbin:*:19000:0:99999:7:::\ntom:!:19000:0:99999:7:::\nwheel:x:1000:tom,ann\n",
+    "src/main.rs:1234:5:fn:main\nmain.c:12:5: error: expected ';'\nmain.c:1234:let:x:value of it\nlib.rs:12:a:b:cdef\n",
+    "12:34:56:78:90\n10.0.0.1:8080:80:tcp:udp\nfe80:1234:5678:9abc:def0\nlocalhost:5432 - accepting connections\n",
+    "localhost:5432:shop:tom\nlocalhost:5432:shop:tom:a:b\nlocalhost:5432:shop:tom:$PGPASSWORD\nx localhost:5432:shop:tom:abc123\n",
+    "echo $1$2 $6$7 $5$\nawk '{print $1$5$2}' x\n$2b$ $y$ $y$j9T$ $6$salt$ $1$abc$tooshort costs $5$ or $6$\n$2y$10$short\n",
     "self.token: str = token\ntoken: &str, secret: &[u8], password: impl Into<String>\npassword=password, token=token\n",
 ];
 
@@ -485,6 +533,11 @@ fn near_secrets() -> impl Strategy<Value = Vec<u8>> {
         Just("db_passwd1 = ".to_owned()),
         Just("Bearer ".to_owned()),
         Just("whsec_".to_owned()),
+        Just("machine h login tom password ".to_owned()),
+        Just("\nlocalhost:5432:shop:tom:".to_owned()),
+        Just(":5432:".to_owned()),
+        Just("$1$salt$".to_owned()),
+        "[$]1[$][a-z]{8}[$][A-Za-z0-9./]{22}",
         Just("&sig=".to_owned()),
         Just("-----------".to_owned()),
         "[A-Za-z0-9]{1,40}",

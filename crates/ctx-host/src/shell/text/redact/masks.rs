@@ -15,7 +15,7 @@ const BLOCK_BYTES: usize = 64;
 pub(super) struct Masks {
     /// Where a word of [`WORD_BYTES_MIN`] bytes begins or goes on for so many.
     pub words: Vec<u64>,
-    /// `=`, `:` and `>`.
+    /// `=`, `:`, `>` and `$`.
     pub separators: Vec<u64>,
     /// The last two of two or more dashes.
     pub dashes: Vec<u64>,
@@ -59,7 +59,7 @@ fn look(block: &[u8; BLOCK_BYTES]) -> (u64, u64, u64) {
         let is = |byte: u8| bytes.simd_eq(u8x16::splat(byte));
         let colon = is(b':');
         let other = bytes.max(u8x16::splat(b'-' - 1)).simd_eq(u8x16::splat(b'-' - 1)) | is(b'/') | colon;
-        let separator = colon | is(b'=') | is(b'>');
+        let separator = colon | is(b'=') | is(b'>') | is(b'$');
         let shift = 16 * index;
         words |= u64::from(other.to_bitmask()) << shift;
         separators |= u64::from(separator.to_bitmask()) << shift;
@@ -138,7 +138,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn the_maps_say_what_a_plain_look_says(bytes in "[a-c0-9/:=> .-]{0,300}|[ab-]{0,300}") {
+        fn the_maps_say_what_a_plain_look_says(bytes in "[a-c0-9/:=>$ .-]{0,300}|[ab-]{0,300}") {
             let bytes = bytes.as_bytes();
             let mut masks = Masks::default();
             masks.map(bytes);
@@ -146,7 +146,7 @@ mod tests {
             let word = |at: usize| bytes.get(at..at + WORD_BYTES_MIN).is_some_and(|run| run.iter().all(|b| is_word(*b)));
             let dash = |at: usize| bytes.get(at) == Some(&b'-');
             prop_assert_eq!(bits(&masks.words), all(&word));
-            prop_assert_eq!(bits(&masks.separators), all(&|at| matches!(bytes[at], b'=' | b':' | b'>')));
+            prop_assert_eq!(bits(&masks.separators), all(&|at| matches!(bytes[at], b'=' | b':' | b'>' | b'$')));
             prop_assert_eq!(bits(&masks.dashes), all(&|at| dash(at) && dash(at + 1) && !dash(at + 2)));
         }
     }

@@ -6,8 +6,10 @@
 //! It finds what has a known shape or name and the values it was told; it is no proof that no secret passes.
 
 mod around;
+mod files;
 mod filter;
 mod masks;
+mod name_ends;
 mod pair;
 mod rules;
 mod search;
@@ -21,7 +23,7 @@ use filter::{Anchor, Target, Thirds};
 use masks::Masks;
 use rules::{Check, RULES, Rule};
 use search::{Candidates, Search};
-use shape::{BACK_BYTES, Left, More, Part, View, is_edge, match_parts};
+use shape::{BACK_BYTES, Class, Left, More, Part, View, is_edge, match_parts};
 use swallow::Swallow;
 
 /// Bytes looked at at once; they and their maps stay in the nearest caches.
@@ -98,6 +100,7 @@ impl Secrets {
             fold: rule.fold,
             thirds: match rule.check {
                 Check::Pair(_) => Thirds::OfName,
+                Check::PgPass => Thirds::OfClass(Class::Digit),
                 Check::Shape { parts: [Part::Run(class, ..) | Part::Open(class, _), ..], .. } => {
                     Thirds::OfClass(*class)
                 }
@@ -163,7 +166,23 @@ impl Secrets {
             Check::Bearer => around::bearer(view, pos, after),
             Check::UrlUser => around::url_user(view, after),
             Check::PemBlock => around::pem_block(view, pos, after),
+            Check::Netrc if is_edge(view, pos) => files::netrc(view, pos, after),
+            Check::Netrc => Ok(None),
+            Check::PgPass => match files::pgpass(view, pos)? {
+                Some(found) => Ok(Some(self.widened(view, after, found)?)),
+                None => Ok(None),
+            },
         }
+    }
+
+    /// A finding that also takes in what is a secret by itself between `pos` and it.
+    fn widened(&self, view: View<'_>, pos: usize, found: Found) -> Result<Found, More> {
+        for at in pos..found.from {
+            if let Some(inner) = self.confirm(view, at)? {
+                return Ok(Found { from: inner.from.min(found.from), ..found });
+            }
+        }
+        Ok(found)
     }
 
     /// A secret with a shape of its own that begins at `pos`.

@@ -173,12 +173,7 @@ pub(super) fn may_follow_name(byte: u8) -> bool {
 
 fn strength(view: View<'_>, start: usize, name: PairName) -> Option<Strength> {
     let before = view.before(start, 24);
-    let ends = |text: &str| {
-        before.len() >= text.len()
-            && before
-                .get(before.len() - text.len()..)
-                .is_some_and(|b| b.eq_ignore_ascii_case(text.as_bytes()))
-    };
+    let ends = |text: &str| ends_with(before, text);
     match name {
         PairName::Password { before: all } => all.iter().any(|text| ends(text)).then_some(Strength::Password),
         // `_auth` is the name of a registry's setting; `SERVER_AUTH` is a constant.
@@ -187,18 +182,25 @@ fn strength(view: View<'_>, start: usize, name: PairName) -> Option<Strength> {
         PairName::Key => {
             let name = before.strip_suffix(b"k").or_else(|| before.strip_suffix(b"K"))?;
             let name = name.strip_suffix(b"_").or_else(|| name.strip_suffix(b"-")).unwrap_or(name);
-            let name = name.to_ascii_lowercase();
-            KEY_NAMES.iter().any(|key| name.ends_with(key.as_bytes())).then_some(Strength::Secret)
+            KEY_NAMES.iter().any(|key| ends_with(name, key)).then_some(Strength::Secret)
         }
     }
 }
 
 /// `next_page_`, `progressT`: the name up to the anchor, which begins within its last word.
 fn is_harmless_name(before: &[u8]) -> bool {
-    let name = before.to_ascii_lowercase();
-    let name = name.strip_suffix(b"t").or_else(|| name.strip_suffix(b"c")).unwrap_or(&name);
+    let name = match before {
+        [name @ .., b't' | b'T' | b'c' | b'C'] => name,
+        name => name,
+    };
     let name = name.strip_suffix(b"_").or_else(|| name.strip_suffix(b"-")).unwrap_or(name);
-    HARMLESS.iter().any(|word| name.ends_with(word.as_bytes()))
+    HARMLESS.iter().any(|word| ends_with(name, word))
+}
+
+/// Whether a name ends with a word, in any case of letters.
+fn ends_with(name: &[u8], word: &str) -> bool {
+    let end = name.len().checked_sub(word.len()).and_then(|from| name.get(from..));
+    end.is_some_and(|end| end.eq_ignore_ascii_case(word.as_bytes()))
 }
 
 /// Reads the separator after the name; gives how the two are joined and where the value begins.

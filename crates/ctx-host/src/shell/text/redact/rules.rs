@@ -3,7 +3,7 @@
 //! A row is an anchor that begins the secret (or the name before it) and the parts that follow. What is
 //! told by the words around it (pairs, headers, URLs, key blocks) is in `around`.
 
-use super::shape::Class::{Alnum, Base64, Digit, Dotted, Hex, Percent, Tilde, Upper, Url, Word};
+use super::shape::Class::{Alnum, Base64, Crypt, Digit, Dotted, Hex, Percent, Tilde, Upper, Url, Word};
 use super::shape::Part::{Lit, Open, Run};
 use super::shape::{Left, Need, Part};
 
@@ -33,6 +33,10 @@ pub(super) enum Check {
     Bearer,
     UrlUser,
     PemBlock,
+    /// An entry of a `.netrc` up to its password.
+    Netrc,
+    /// A line of a `.pgpass` from its port on.
+    PgPass,
 }
 
 /// The names whose value is a secret, by the end of the name.
@@ -74,6 +78,15 @@ const fn pair(kind: &'static str, anchor: &'static str, name: PairName) -> Rule 
     around(kind, anchor, Check::Pair(name))
 }
 
+/// What `crypt` makes of a password.
+const fn crypt(anchor: &'static str, parts: &'static [Part]) -> Rule {
+    shape("password-hash", anchor, Left::Any, parts, Need::Nothing)
+}
+
+const fn pgpass(anchor: &'static str) -> Rule {
+    around("pgpass-password", anchor, Check::PgPass)
+}
+
 const AWS_ID: &[Part] = &[Run(Upper, 16, 16)];
 const HEX32: &[Part] = &[Run(Hex, 32, 32)];
 const HEX40: &[Part] = &[Run(Hex, 40, 40)];
@@ -81,6 +94,9 @@ const HEX64: &[Part] = &[Run(Hex, 64, 64)];
 const ALNUM36: &[Part] = &[Open(Alnum, 36)];
 const URL20: &[Part] = &[Open(Url, 20)];
 const URL30: &[Part] = &[Open(Url, 30)];
+const MD5_CRYPT: &[Part] = &[Run(Crypt, 1, 8), Lit("$"), Run(Crypt, 22, 22)];
+const BCRYPT: &[Part] = &[Run(Digit, 2, 2), Lit("$"), Run(Crypt, 53, 53)];
+const YESCRYPT: &[Part] = &[Run(Crypt, 1, 16), Lit("$"), Run(Crypt, 1, 86), Lit("$"), Run(Crypt, 43, 43)];
 const DISCORD: &[Part] = &[Run(Url, 20, 30), Lit("."), Run(Url, 6, 7), Lit("."), Open(Url, 27)];
 
 /// Every rule, the more particular first where two begin alike.
@@ -237,7 +253,32 @@ pub(super) const RULES: &[Rule] = &[
     prefixed("private-key", "LS0tLS1CRUdJTiBFQyBQUklWQVRFIEtFWS0t", &[Open(Base64, 40)]),
     prefixed("private-key", "LS0tLS1CRUdJTiBQUklWQVRFIEtFWS0t", &[Open(Base64, 40)]),
     prefixed("private-key", "LS0tLS1CRUdJTiBPUEVOU1NIIFBSSVZBVEUg", &[Open(Base64, 40)]),
+    // Hashes of passwords, as in /etc/shadow and in password files of web servers
+    crypt("$1$", MD5_CRYPT),
+    crypt("$apr1$", MD5_CRYPT),
+    crypt("$5$", &[Run(Crypt, 1, 16), Lit("$"), Run(Crypt, 43, 43)]),
+    crypt("$5$rounds=", &[Run(Digit, 1, 9), Lit("$"), Run(Crypt, 1, 16), Lit("$"), Run(Crypt, 43, 43)]),
+    crypt("$6$", &[Run(Crypt, 1, 16), Lit("$"), Run(Crypt, 86, 86)]),
+    crypt("$6$rounds=", &[Run(Digit, 1, 9), Lit("$"), Run(Crypt, 1, 16), Lit("$"), Run(Crypt, 86, 86)]),
+    crypt("$7$", &[Run(Crypt, 11, 100), Lit("$"), Run(Crypt, 43, 43)]),
+    crypt("$2a$", BCRYPT),
+    crypt("$2b$", BCRYPT),
+    crypt("$2x$", BCRYPT),
+    crypt("$2y$", BCRYPT),
+    crypt("$y$", YESCRYPT),
+    crypt("$gy$", YESCRYPT),
     // Told by what stands around it
+    Rule { kind: "netrc-password", anchor: "password", fold: false, check: Check::Netrc },
+    pgpass(":*:"),
+    pgpass(":1"),
+    pgpass(":2"),
+    pgpass(":3"),
+    pgpass(":4"),
+    pgpass(":5"),
+    pgpass(":6"),
+    pgpass(":7"),
+    pgpass(":8"),
+    pgpass(":9"),
     around("private-key", "-BEGIN ", Check::PemBlock),
     around("authorization", "zation", Check::Authorization),
     around("bearer-token", "earer ", Check::Bearer),

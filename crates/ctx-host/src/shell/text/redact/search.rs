@@ -9,6 +9,7 @@ use aho_corasick::{AhoCorasick, Input};
 
 use super::filter::{Anchor, Filter, Target};
 use super::masks::{Masks, WORD_BYTES_MIN, is_word, next_bit_where};
+use super::name_ends::NameEnds;
 use super::rules::{Check, RULES};
 use super::shape::{Class, Part};
 
@@ -42,6 +43,7 @@ pub(super) struct Candidates {
     /// The anchors of long words.
     words: Filter,
     literals: Literals,
+    ends: NameEnds,
 }
 
 /// Literals, and how far before each its anchor begins.
@@ -66,6 +68,7 @@ impl Candidates {
             exact: Filter::new(anchors),
             words: Filter::new(&words),
             literals: Literals::new(literals.flat_map(spellings).collect()),
+            ends: NameEnds::new(),
         }
     }
 
@@ -85,12 +88,13 @@ fn way(anchor: &Anchor<'_>) -> Way {
     let Some(rule) = RULES.get(index) else { return Way::Literal };
     match rule.check {
         Check::Shape { parts, .. } if word_len(rule.anchor, parts) >= WORD_BYTES_MIN => Way::Word,
-        Check::Shape { .. } if rule.anchor == "sig=" => Way::Joint,
-        Check::Shape { .. } | Check::Bearer => Way::Literal,
+        Check::Shape { .. } if rule.anchor == "sig=" || rule.anchor.starts_with('$') => Way::Joint,
+        Check::Shape { .. } | Check::Bearer | Check::Netrc => Way::Literal,
         Check::AfterDigits { .. }
         | Check::Pair(_)
         | Check::Authorization
         | Check::UrlUser
+        | Check::PgPass
         | Check::PemBlock => Way::Joint,
     }
 }
@@ -179,8 +183,9 @@ pub(super) struct Search<'a> {
     exact_from: usize,
     floor: usize,
     words: Look,
-    separators: Look,
-    colons: Look,
+    joints: Look,
+    /// A separator that begins an anchor itself, to be told behind the one before it.
+    own: Option<usize>,
     dashes: Look,
     literals: Look,
     exact: Look,
@@ -202,8 +207,8 @@ impl<'a> Search<'a> {
             exact_from,
             floor: from,
             words: nowhere,
-            separators: nowhere,
-            colons: nowhere,
+            joints: nowhere,
+            own: None,
             dashes: nowhere,
             literals: nowhere,
             exact: nowhere,
@@ -217,13 +222,13 @@ impl<'a> Search<'a> {
         self.floor = from;
         self.exact = Look::from(from.max(self.exact_from));
         self.words = Look::from(from);
-        self.separators = Look::from(from);
-        self.colons = Look::from(from);
+        self.joints = Look::from(from);
+        self.own = None;
         self.dashes = Look::from(from.saturating_sub(OPTION_BYTES_MAX + 2));
         self.literals = Look::from(from);
         if self.exact_from == 0 {
-            let Search { words, separators, colons, dashes, literals, .. } = self;
-            for look in [words, separators, colons, dashes, literals] {
+            let Search { words, joints, dashes, literals, .. } = self;
+            for look in [words, joints, dashes, literals] {
                 look.over = true;
             }
         }
@@ -232,13 +237,12 @@ impl<'a> Search<'a> {
     /// The next position where an anchor may begin.
     pub fn next(&mut self) -> Option<usize> {
         self.look(|search| &mut search.words, Search::next_word);
-        self.look(|search| &mut search.separators, Search::next_separator);
-        self.look(|search| &mut search.colons, Search::next_colon);
+        self.look(|search| &mut search.joints, Search::next_joint);
         self.look(|search| &mut search.dashes, Search::next_dashes);
         self.look(|search| &mut search.literals, Search::next_literal);
         self.look(|search| &mut search.exact, Search::next_exact);
-        let Search { words, separators, colons, dashes, literals, exact, .. } = self;
-        let looks = [words, separators, colons, dashes, literals, exact];
+        let Search { words, joints, dashes, literals, exact, .. } = self;
+        let looks = [words, joints, dashes, literals, exact];
         let first = looks.into_iter().filter(|look| look.found.is_some()).min_by_key(|look| look.found)?;
         first.found.take()
     }
@@ -281,23 +285,31 @@ impl<'a> Search<'a> {
         None
     }
 
-    fn next_separator(&mut self) -> Option<usize> {
-        let (range, mut anchor) = (self.floor..self.exact_from, None);
-        let at = next_bit_where(&self.masks.separators, self.separators.at, |at| {
-            anchor = at_separator(self.bytes, at).filter(|anchor| range.contains(anchor));
-            anchor.is_some()
+    /// What a separator ends or begins. No name reaches back over the separator before, so the order is theirs.
+    fn next_joint(&mut self) -> Option<usize> {
+        let Search { candidates, masks, bytes, floor, exact_from, .. } = *self;
+        if let Some(own) = self.own.take() {
+            return Some(own);
+        }
+        let (mut anchor, mut own) = (None, None);
+        let at = next_bit_where(&masks.separators, self.joints.at, |at| {
+            let [second, last, separator, next] = around(bytes, at);
+            if begins_anchor(bytes, at, separator, next) && at < exact_from {
+                own = Some(at);
+            }
+            if candidates.ends.may_be(second, last) {
+                anchor = at_separator(bytes, at).filter(|anchor| (floor..exact_from).contains(anchor));
+            }
+            anchor.is_some() || own.is_some()
         })?;
-        self.separators.at = at + 1;
-        anchor
-    }
-
-    /// A colon that is itself the beginning of an anchor.
-    fn next_colon(&mut self) -> Option<usize> {
-        let at = next_bit_where(&self.masks.separators, self.colons.at, |at| {
-            matches!(self.bytes.get(at..at + 3), Some(b"://" | b":AA"))
-        })?;
-        self.colons.at = at + 1;
-        Some(at).filter(|at| *at < self.exact_from)
+        self.joints.at = at + 1;
+        match anchor {
+            Some(anchor) => {
+                self.own = own;
+                Some(anchor)
+            }
+            None => own,
+        }
     }
 
     fn next_dashes(&mut self) -> Option<usize> {
@@ -324,6 +336,33 @@ impl<'a> Search<'a> {
         let at = self.candidates.exact.next(self.bytes, self.exact.at)?;
         self.exact.at = at + 1;
         Some(at)
+    }
+}
+
+/// Two bytes before a separator, itself, and the byte behind it; zeros where there is nothing.
+#[inline]
+fn around(bytes: &[u8], at: usize) -> [u8; 4] {
+    let four = at.checked_sub(2).and_then(|from| bytes.get(from..)).and_then(<[u8]>::first_chunk);
+    four.copied().unwrap_or_else(|| {
+        let byte = |at: Option<usize>| at.and_then(|at| bytes.get(at)).copied().unwrap_or(0);
+        [byte(at.checked_sub(2)), byte(at.checked_sub(1)), byte(Some(at)), byte(Some(at + 1))]
+    })
+}
+
+/// Whether an anchor begins with the separator itself: of a URL, a bot's token, a port, a hash.
+#[inline]
+fn begins_anchor(bytes: &[u8], at: usize, separator: u8, next: u8) -> bool {
+    match (separator, next) {
+        (b':', b'/') => bytes.get(at..at + 3) == Some(b"://"),
+        (b':', b'A') => bytes.get(at..at + 3) == Some(b":AA"),
+        (b':', b'*') => bytes.get(at..at + 3) == Some(b":*:"),
+        // A port of four or five digits.
+        (b':', b'1'..=b'9') => bytes.get(at + 5) == Some(&b':') || bytes.get(at + 6) == Some(&b':'),
+        (b'$', b'1' | b'5' | b'6' | b'7' | b'y') => bytes.get(at + 2) == Some(&b'$'),
+        (b'$', b'2' | b'a' | b'g') => {
+            matches!(bytes.get(at + 2..at + 4), Some(b"a$" | b"b$" | b"x$" | b"y$" | b"pr"))
+        }
+        _ => false,
     }
 }
 
@@ -421,6 +460,8 @@ mod tests {
                 assert_eq!(name_with_end(end), Some(anchor), "{}", rule.anchor);
                 let text = format!("{}=", rule.anchor.to_uppercase());
                 assert_eq!(at_separator(text.as_bytes(), anchor.len()), Some(0), "{text}");
+                let &[second, last] = text.as_bytes()[..anchor.len()].last_chunk().unwrap();
+                assert!(NameEnds::new().may_be(second, last), "{text}");
             }
         }
     }

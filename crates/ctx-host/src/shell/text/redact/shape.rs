@@ -8,7 +8,7 @@
 pub(super) struct More;
 
 /// How far to the left of a candidate a rule may look. The redactor keeps this much of what it emitted.
-pub(super) const BACK_BYTES: usize = 64;
+pub(super) const BACK_BYTES: usize = 256;
 
 /// How many bytes of an open run are weighed before it is taken for a secret.
 const WEIGH_BYTES: usize = 64;
@@ -86,8 +86,12 @@ pub(super) enum Class {
     Base64,
     /// Base64 in a URL, with `%` escapes.
     Percent,
+    /// What the hashes of `crypt` are written in.
+    Crypt,
     /// A value without quotes: ends at space, quote and the usual separators.
     Bare,
+    /// All but white space and control bytes.
+    Solid,
 }
 
 impl Class {
@@ -105,6 +109,8 @@ impl Class {
             Class::Percent => {
                 byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'/' | b'=' | b'%' | b'-' | b'_')
             }
+            Class::Crypt => byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'/'),
+            Class::Solid => byte > b' ' && byte != 0x7f,
             Class::Bare => {
                 byte > b' ' && !matches!(byte, 0x7f | b'"' | b'\'' | b'`' | b',' | b';' | b'&' | b'<' | b'>')
             }
