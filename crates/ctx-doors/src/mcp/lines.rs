@@ -26,7 +26,7 @@ const WAITING_MAX: usize = 64;
 type TooLong = Option<RequestId>;
 
 /// Lines in, lines out, for the server.
-pub(super) struct LineTransport<R: AsyncRead, W: AsyncWrite> {
+pub(super) struct LineTransport<R: AsyncRead + Unpin, W: AsyncWrite> {
     inner: AsyncRwTransport<RoleServer, Lines<R>, W>,
     too_long: mpsc::Receiver<TooLong>,
     bytes_max: usize,
