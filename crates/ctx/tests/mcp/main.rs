@@ -12,6 +12,7 @@ mod support;
 
 mod ends;
 mod guide;
+mod long;
 mod record;
 mod sdk;
 mod settings;
