@@ -56,17 +56,19 @@ pub struct Agent {
     pub view: Arc<View>,
     /// Whose session it works for.
     pub owner: u32,
+    /// The prompts in effect: its own, and those of its subagents.
+    pub prompts: Vec<PromptText>,
 }
 
 impl Agent {
     /// The model and the prompt of a subagent that is to sum up.
-    pub(crate) fn subagent(&self, name: &str) -> Result<(String, String), String> {
+    pub fn subagent(&self, name: &str) -> Result<(String, String), String> {
         let settings = &self.description.settings;
         let found = settings.subagents.iter().find(|(known, _)| known.as_str() == name);
         match found.map(|(_, subagent)| &subagent.plays) {
-            Some(Plays::Model { model, prompt }) => {
-                let prompt = prompt.as_ref().and_then(|path| settings.prompts.get(path));
-                Ok((model.clone(), prompt.cloned().unwrap_or_default()))
+            Some(Plays::Model { model, .. }) => {
+                let prompt = self.prompts.iter().find(|prompt| prompt.target == name);
+                Ok((model.clone(), prompt.map(|prompt| prompt.text.clone()).unwrap_or_default()))
             }
             Some(Plays::Acp { .. }) => Err(format!("the subagent `{name}` is no model")),
             None => Err(format!("there is no subagent `{name}`")),
@@ -122,14 +124,10 @@ pub fn prepare(ask: &Ask<'_>, models: &Models) -> Result<Prepared, Refusal> {
     let root = description.root.clone().unwrap_or_else(|| default_root(ask));
     let view = View::open(&root, &description.mounts)?;
     let cwd = resolve_cwd(&view, ask.cwd.unwrap_or(&description.cwd))?;
+    let prompts = prompts_of(&description, ask.prompts);
     let hash = sha256_hex(description.prompt.as_bytes());
-    let source = Source {
-        kind: "prompt".to_owned(),
-        path: description.prompt_path.clone(),
-        hash: hash.clone(),
-        truncated: false,
-    };
-    let text = PromptText { target: PRIMARY.to_owned(), hash, text: description.prompt.clone() };
+    let source =
+        Source { kind: "prompt".to_owned(), path: description.prompt_path.clone(), hash, truncated: false };
     let found = match ask.recorded.and_then(|recorded| recorded.instructions.clone()) {
         Some(recorded) => recorded,
         None => instructions::find(&view, &cwd, ask.limits.instruction_file_bytes),
@@ -142,11 +140,33 @@ pub fn prepare(ask: &Ask<'_>, models: &Models) -> Result<Prepared, Refusal> {
         policy: description.policy.lines(),
         cage: None,
         sources,
-        prompts: vec![PromptRef { target: text.target.clone(), hash: text.hash.clone() }],
+        prompts: prompts
+            .iter()
+            .map(|prompt| PromptRef { target: prompt.target.clone(), hash: prompt.hash.clone() })
+            .collect(),
     };
-    let agent = Arc::new(Agent { description, view: Arc::new(view), owner: ask.owner });
+    let view = Arc::new(view);
+    let agent = Arc::new(Agent { description, view, owner: ask.owner, prompts: prompts.clone() });
     let instructions = found.into_iter().map(|file| file.text).collect();
-    Ok(Prepared { context, prompts: vec![text], instructions, prompt, agent })
+    Ok(Prepared { context, prompts, instructions, prompt, agent })
+}
+
+/// The prompts in effect: the agent's own, and of its subagents that are models, which may have none yet. Where the
+/// session has a text in place of a subagent's, that one.
+fn prompts_of(description: &Description, in_place: &[(String, String)]) -> Vec<PromptText> {
+    let settings = &description.settings;
+    let own = (PRIMARY.to_owned(), description.prompt.clone());
+    let of_subagents = settings.subagents.iter().filter_map(|(name, subagent)| match &subagent.plays {
+        Plays::Model { prompt, .. } if name.as_str() != PRIMARY => {
+            let edited = in_place.iter().find(|(target, _)| target == name.as_str()).map(|(_, text)| text);
+            let file = || prompt.as_ref().and_then(|path| settings.prompts.get(path));
+            Some((name.to_string(), edited.or_else(file).cloned().unwrap_or_default()))
+        }
+        // The name of the agent's own prompt is taken; what an ACP agent is told is its own business.
+        Plays::Model { .. } | Plays::Acp { .. } => None,
+    });
+    let all = std::iter::once(own).chain(of_subagents);
+    all.map(|(target, text)| PromptText { hash: sha256_hex(text.as_bytes()), target, text }).collect()
 }
 
 /// The model of a name. One that cannot be opened would fail the run later; now it can still be refused.

@@ -130,6 +130,10 @@ impl Inner {
                 self.perform_issue(&log, &IssueCommand::Change { issue: id, change, who })?;
                 read(Issue::text)
             }
+            IssueAct::Criterion { item, met } => {
+                self.perform_issue(&log, &IssueCommand::Criterion { issue: id, item, met, who })?;
+                read(Issue::criteria_list)
+            }
             IssueAct::Todo(op) => {
                 self.perform_issue(&log, &IssueCommand::Todo { issue: id, op, who })?;
                 read(Issue::list)

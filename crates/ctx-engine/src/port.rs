@@ -164,6 +164,8 @@ pub struct Prepared {
     /// The texts of the prompts and instruction files that `context` names by hash; stored as blobs before the run
     /// begins.
     pub prompts: Vec<String>,
+    /// Whether its agent names somebody who sums up for it.
+    pub delegates: bool,
     /// Whatever the worker wants to see again in [`Job`].
     pub handle: Arc<dyn Any + Send + Sync>,
 }
@@ -194,6 +196,8 @@ pub struct Step {
     pub pinned: HashSet<Ulid>,
     /// Tool calls whose output the model is shown as a reference.
     pub elided: HashSet<Ulid>,
+    /// The operator wants the window to stay as full as it is: see [`ctx_session::control::Control::is_declined`].
+    pub declined: bool,
 }
 
 /// The run is over, whatever its worker still has to say: unwind quietly.

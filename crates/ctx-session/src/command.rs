@@ -244,6 +244,11 @@ pub enum Progress {
     },
     /// The tool calls of one answer, before any of them is made.
     ToolsStarted(Vec<StartedTool>),
+    /// The same where one of them pauses the session: those behind it wait for the resume, also through a restart.
+    ToolsStartedUpTo {
+        calls: Vec<StartedTool>,
+        behind: Vec<StartedTool>,
+    },
     ToolFinished {
         call_id: CallId,
         status: ToolStatus,
@@ -261,6 +266,23 @@ pub enum Progress {
     },
     /// The conversation was made shorter, or a way to do so is proposed: then the session is paused and the run over.
     Compacted(Box<Compaction>),
+}
+
+impl Progress {
+    /// The tool calls that it is about, where they begin.
+    pub(crate) fn calls(&self) -> impl Iterator<Item = &StartedTool> {
+        let (calls, behind): (&[StartedTool], &[StartedTool]) = match self {
+            Progress::ToolsStarted(calls) => (calls, &[]),
+            Progress::ToolsStartedUpTo { calls, behind } => (calls, behind),
+            Progress::AssistantStarted { .. }
+            | Progress::AssistantFinished { .. }
+            | Progress::ReasoningFinished { .. }
+            | Progress::ToolFinished { .. }
+            | Progress::ApprovalRequested { .. }
+            | Progress::Compacted(_) => (&[], &[]),
+        };
+        calls.iter().chain(behind)
+    }
 }
 
 /// A tool call that the model asks for.

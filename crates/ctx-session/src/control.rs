@@ -254,6 +254,18 @@ impl Control {
         (found.state == CompactionState::Proposed).then_some(found)
     }
 
+    /// Whether the newest compaction is a proposal for a full window that the operator turned down, or approved so that
+    /// the window stayed full.
+    pub fn is_declined(&self) -> bool {
+        let Some(newest) = self.compactions.last().filter(|newest| !newest.rolled_back) else { return false };
+        let upper = newest.made.window_upper;
+        match (newest.rejected, &newest.approved) {
+            (Some(why), _) => why == Rejection::OperatorRejected && newest.made.threshold_estimate >= upper,
+            (None, Some(_)) => newest.after_estimate() >= upper,
+            (None, None) => false,
+        }
+    }
+
     pub fn approval(&self, id: ApprovalId) -> Option<&Approval> {
         self.approvals.iter().rev().find(|approval| approval.asked.approval_id == id)
     }

@@ -58,6 +58,13 @@ impl IssueStatus {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum IssueAct {
     Read,
-    Move { to: IssueStatus },
+    Move {
+        to: IssueStatus,
+    },
     Todo(TodoOp),
+    /// Says whether an acceptance criterion is met: its text, or its number in the list.
+    Criterion {
+        item: String,
+        met: bool,
+    },
 }

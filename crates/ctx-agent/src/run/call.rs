@@ -50,7 +50,13 @@ pub(super) async fn call(
                 voice.step().await?;
                 request.attempt = attempt + 1;
             }
-            Some(_) | None => return Err(CallError::Model(error)),
+            Some(_) | None => {
+                // What was shown is in the log before the model is asked again with less.
+                if matches!(error, ModelError::Overflow { .. }) {
+                    telling.cut_off().await?;
+                }
+                return Err(CallError::Model(error));
+            }
         }
     }
 }
@@ -69,7 +75,7 @@ impl From<Stopped> for CallError {
 }
 
 /// How long to wait before the next attempt; `None` for errors that asking again does not mend.
-fn backoff(error: &ModelError, attempt: u32, limits: &Limits) -> Option<Duration> {
+pub(super) fn backoff(error: &ModelError, attempt: u32, limits: &Limits) -> Option<Duration> {
     let max = Duration::from_millis(limits.model_retry_max_ms);
     match error {
         ModelError::RateLimit { retry_after, .. } => {
@@ -229,6 +235,14 @@ impl<'a> Telling<'a> {
                 .await?;
         }
         Ok(said)
+    }
+
+    /// Ends a message that the model did not.
+    async fn cut_off(&mut self) -> Result<(), Stopped> {
+        let Some(message_id) = self.message.take() else { return Ok(()) };
+        let Said { text, calls: _ } = std::mem::take(&mut self.said);
+        let (finish_reason, usage) = (FinishReason::Error, self.usage);
+        self.voice.progress(Progress::AssistantFinished { message_id, text, finish_reason, usage }).await
     }
 
     /// Reasoning is kept also when the answer after it broke off.

@@ -124,7 +124,8 @@ struct Desk {
 impl Desk {
     async fn set(job: &Job, models: &Models, voice: &Voice<'_>) -> Result<Desk, End> {
         let mut step = voice.step().await?;
-        step.messages = elide::shown(std::mem::take(&mut step.messages), &step.elided);
+        let shown = elide::shown(std::mem::take(&mut step.messages), &step.elided);
+        step.messages = pack::in_order(&shown);
         let prepared = &step.prepared;
         let model = open_model(&prepared.context.model, models)?;
         let settings = &prepared.agent.description.settings;
@@ -167,14 +168,11 @@ impl Desk {
 /// The steps of a run, one model call each.
 async fn answer(job: &Job, models: &Models, voice: &Voice<'_>) -> Result<(), End> {
     // What a step has tried already: to make room before the call, and after the provider said it does not fit.
-    let (mut made_room, mut overflowed, mut last) = (false, false, 0);
+    let (mut made_room, mut overflowed) = (false, false);
     loop {
         let mut desk = Desk::set(job, models, voice).await?;
         // The log counts the steps: a pause or a restart gives a run no more of them.
         let step = desk.step.steps.saturating_add(1);
-        if step != last {
-            (made_room, overflowed, last) = (false, false, step);
-        }
         if !desk.step.pending.is_empty() {
             settle_calls(&desk, &desk.step.pending, voice).await?;
             continue;
@@ -202,6 +200,8 @@ async fn answer(job: &Job, models: &Models, voice: &Voice<'_>) -> Result<(), End
             }
             other => other?,
         };
+        // Only an answer ends a step: one that was cut off by an overflow does not give it another compaction.
+        (made_room, overflowed) = (false, false);
         // A run that is taken up again after tool calls may have nothing to add to them.
         if said.is_empty() && !desk.acted {
             return Err(ModelError::Empty { model: desk.request.model }.into());

@@ -3,6 +3,7 @@
 //! Neighbouring pieces of one speaker become one turn, and every tool call has its result right after it: providers
 //! refuse a request where one stands without the other.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use ctx_session::Ulid;
@@ -12,7 +13,39 @@ use ctx_session::record::ToolStatus;
 use crate::model::Turn;
 use crate::tool::todo::TODO;
 
-/// The turns of a conversation.
+/// A conversation in the order in which it is sent: what a call gave stands right after the calls of its answer, whatever
+/// the log has between them (a notice at a resume, a summary of a neighbour). A result without its call is left out.
+pub fn in_order(messages: &[Arc<Message>]) -> Vec<Arc<Message>> {
+    let mut results: HashMap<Ulid, &Arc<Message>> = HashMap::new();
+    for message in messages.iter().filter(|message| message.role == Role::Tool) {
+        results.entry(message.id).or_insert(message);
+    }
+    let mut ordered = Vec::with_capacity(messages.len());
+    let mut open: Vec<Ulid> = Vec::new();
+    let settle = |open: &mut Vec<Ulid>, ordered: &mut Vec<Arc<Message>>| {
+        ordered.extend(open.drain(..).filter_map(|call| results.get(&call)).map(|result| Arc::clone(result)));
+    };
+    for message in messages {
+        let is_call = message.content.iter().any(|part| matches!(part, Part::ToolCall { .. }));
+        match message.role {
+            // Either it is the first of an answer's, and all of them come now, or it stands already.
+            Role::Tool if open.contains(&message.id) => settle(&mut open, &mut ordered),
+            Role::Tool => {}
+            Role::Assistant if is_call => {
+                open.push(message.id);
+                ordered.push(Arc::clone(message));
+            }
+            Role::User | Role::Assistant | Role::Subagent | Role::System => {
+                settle(&mut open, &mut ordered);
+                ordered.push(Arc::clone(message));
+            }
+        }
+    }
+    settle(&mut open, &mut ordered);
+    ordered
+}
+
+/// The turns of a conversation that is [in order](in_order).
 pub fn pack(messages: &[Arc<Message>]) -> Vec<Turn> {
     let mut turns: Vec<Turn> = Vec::new();
     // Calls whose result has not come yet.
@@ -33,9 +66,10 @@ pub fn pack(messages: &[Arc<Message>]) -> Vec<Turn> {
     turns
 }
 
-/// Whether the last thing in the conversation is what a tool gave.
+/// Whether the last thing in the conversation is what a tool gave, notices aside.
 pub fn ends_with_results(turns: &[Turn]) -> bool {
-    turns.last().is_some_and(|turn| turn.role == Role::Tool)
+    let last = turns.iter().rev().find(|turn| turn.role != Role::System);
+    last.is_some_and(|turn| turn.role == Role::Tool)
 }
 
 /// The reminder of open todos: it goes to the model and is stored nowhere. Not when the step before was about them.

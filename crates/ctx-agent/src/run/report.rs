@@ -67,6 +67,8 @@ pub struct Step {
     pub pinned: HashSet<Ulid>,
     /// Tool calls whose output the model is shown as a reference.
     pub elided: HashSet<Ulid>,
+    /// The operator wants the window to stay as full as it is: see [`ctx_session::control::Control::is_declined`].
+    pub declined: bool,
 }
 
 /// What a delta is a piece of.

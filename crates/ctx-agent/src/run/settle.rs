@@ -15,10 +15,12 @@ use super::call::cut;
 use super::report::Voice;
 use crate::describe::policy::{Effects, Policy, Verdict};
 use crate::model::ToolCall;
+use crate::tool::checkpoint::CHECKPOINT;
 use crate::tool::output::OUTPUT_READ;
 use crate::tool::{Plan, Scope, Tool, ToolError, Tools, Work};
 
-/// Settles the calls of one answer. All of them are recorded as started first: they belong to one message.
+/// Settles the calls of one answer. All of them are recorded as started first: they belong to one message. Those behind
+/// a checkpoint begin after it.
 pub(super) async fn settle(
     calls: &[StartedTool],
     tools: &Tools,
@@ -26,7 +28,30 @@ pub(super) async fn settle(
     scope: &Arc<Scope>,
     voice: &Voice<'_>,
 ) -> Result<(), Stopped> {
-    voice.progress(Progress::ToolsStarted(calls.to_vec())).await?;
+    let mut rest = calls;
+    while !rest.is_empty() {
+        let pause = rest.iter().position(|call| call.name == CHECKPOINT);
+        let (now, behind) =
+            rest.split_at_checked(pause.map_or(rest.len(), |at| at + 1)).unwrap_or((rest, &[]));
+        let (calls, waiting) = (now.to_vec(), behind.to_vec());
+        let begun = match behind {
+            [] => Progress::ToolsStarted(calls),
+            [_, ..] => Progress::ToolsStartedUpTo { calls, behind: waiting },
+        };
+        voice.progress(begun).await?;
+        make_all(now, tools, policy, scope, voice).await?;
+        rest = behind;
+    }
+    Ok(())
+}
+
+async fn make_all(
+    calls: &[StartedTool],
+    tools: &Tools,
+    policy: &Policy,
+    scope: &Arc<Scope>,
+    voice: &Voice<'_>,
+) -> Result<(), Stopped> {
     for call in calls {
         let begin = Instant::now();
         let (status, text) = match make(call, tools, policy, scope, voice).await? {

@@ -9,14 +9,15 @@ use ctx_session::conversation::{Part, Role};
 use ctx_session::estimate::{MESSAGE_TOKENS, left, share, tokens};
 use ctx_session::project::{Compaction as Settings, Delegate, Strategy};
 use ctx_session::record::{Compaction, CompactionTrigger, PluginCost, PluginFired, Usage};
-use ctx_session::{CompactionId, MessageId};
+use ctx_session::{CompactionId, Limits, MessageId};
 use tokio::time::Instant;
 
+use super::call::backoff;
 use super::compact::{Plan, plan, request_tokens, transcript};
 use super::delegate::Delegated;
-use super::report::Voice;
+use super::report::{Retry, Voice};
 use super::{Desk, Job, Stopped, delegate, open_model};
-use crate::model::{Event, Model, Models, Request, Turn};
+use crate::model::{Event, Model, ModelError, Models, Request, Turn};
 
 /// Whose window it is: the agent that the session talks to.
 const AGENT_PATH: &str = "primary";
@@ -60,7 +61,9 @@ fn settings(desk: &Desk) -> &Settings {
 pub(super) fn is_due(desk: &Desk) -> bool {
     let Some(window) = desk.model.window() else { return false };
     let used = request_tokens(&desk.request);
-    share(used, window) >= settings(desk).upper && is_possible(desk)
+    // Who has declined a proposal manages the window: it does not come back until room was made.
+    let is_declined = desk.step.declined && settings(desk).strategy == Strategy::Checkpoint;
+    share(used, window) >= settings(desk).upper && !is_declined && is_possible(desk)
 }
 
 /// Whether there is anything that could go.
@@ -114,14 +117,20 @@ pub(super) async fn shorten(
         match strategy {
             Strategy::Drop => {}
             Strategy::Checkpoint => propose(&mut made, &plan, used, window),
-            Strategy::Summarize => put(&mut made, summarize(desk, &plan, bounds).await, &plan, voice),
+            Strategy::Summarize => {
+                put(&mut made, summarize(desk, job, &plan, voice, bounds).await, &plan, voice);
+            }
             Strategy::Delegate => {
-                put(&mut made, delegate(desk, job, &plan, models, bounds).await, &plan, voice)
+                put(&mut made, delegate(desk, job, &plan, models, voice, bounds).await, &plan, voice);
             }
         }
     }
+    let mut is_cut = plan.is_cut;
+    if made.fallback_occurred {
+        is_cut = fall_back(&mut made, desk, used, window);
+    }
     voice.progress(Progress::Compacted(Box::new(made))).await?;
-    Ok(if plan.is_cut { Room::More } else { Room::AllThereIs })
+    Ok(if is_cut { Room::More } else { Room::AllThereIs })
 }
 
 /// Whether another compaction could make more room at once.
@@ -149,6 +158,16 @@ fn goal(trigger: CompactionTrigger, strategy: Strategy, used: u64, window: u64, 
             _,
         ) => lower,
     }
+}
+
+/// What `drop` would have done, which may be nothing. Says whether one record does not name all that has to go.
+fn fall_back(made: &mut Compaction, desk: &Desk, used: u64, window: u64) -> bool {
+    let goal = goal(made.trigger, Strategy::Drop, used, window, settings(desk));
+    let plan = plan(&desk.talk(), used, goal);
+    made.after_estimate = share(used.saturating_sub(plan.gain()), window);
+    made.superseded_message_ids = plan.ids;
+    made.elided_call_ids = plan.elided;
+    plan.is_cut
 }
 
 /// What is proposed, in words. Approved as it is, it stands where the messages stood, so that the model knows of the gap.
@@ -200,42 +219,51 @@ async fn timed(
     }
 }
 
-async fn summarize(desk: &Desk, plan: &Plan, bounds: Bounds) -> SummedUp {
-    let asked = ask(desk.model.as_ref(), &desk.request.model, SUMMARIZE.to_owned(), plan, bounds);
+async fn summarize(desk: &Desk, job: &Job, plan: &Plan, voice: &Voice<'_>, bounds: Bounds) -> SummedUp {
+    let request = request(&desk.request.model, SUMMARIZE.to_owned(), plan);
+    let asked = ask(desk.model.as_ref(), request, &job.limits, voice, bounds);
     SummedUp { said: timed(bounds.time, asked).await, fired: None }
 }
 
-/// Asks a model for a summary. Nobody is shown how it comes; the record has it.
-async fn ask(
-    model: &dyn Model,
-    name: &str,
-    prompt: String,
-    plan: &Plan,
-    bounds: Bounds,
-) -> Result<Summary, String> {
+/// What a model that sums up is asked.
+fn request(model: &str, prompt: String, plan: &Plan) -> Request {
     let text = format!("Sum up this part of the conversation:\n\n{}", transcript(&plan.messages));
-    let request = Request {
-        model: name.to_owned(),
+    Request {
+        model: model.to_owned(),
         attempt: 1,
         prompt,
         messages: vec![Turn { role: Role::User, content: vec![Part::Text { text }] }],
         tools: Vec::new(),
-    };
-    let failed = |error: crate::model::ModelError| error.to_string();
-    let mut answer = model.call(request).await.map_err(failed)?;
-    let (mut text, mut usage) = (String::new(), Usage::default());
-    loop {
-        match answer.next().await.map_err(failed)? {
-            Some(Event::Text(piece)) if text.len().saturating_add(piece.len()) > bounds.bytes => {
-                return Err(bounds.too_long());
-            }
-            Some(Event::Text(piece)) => text.push_str(&piece),
-            Some(Event::Usage(more)) => usage = usage.plus(more),
-            Some(Event::Reasoning(_) | Event::ToolCall(_)) => {}
-            Some(Event::Finish(_)) => break,
-            None => return Err("the summary broke off".to_owned()),
-        }
     }
+}
+
+/// Asks a model for a summary, again at a rate limit as any call. Nobody is shown how it comes; the record has it.
+async fn ask(
+    model: &dyn Model,
+    mut request: Request,
+    limits: &Limits,
+    voice: &Voice<'_>,
+    bounds: Bounds,
+) -> Result<Summary, String> {
+    let attempts_max = limits.model_attempts.max(1);
+    let (text, usage) = loop {
+        let attempt = request.attempt;
+        let error = match listen(model, &request, bounds).await {
+            Ok(heard) => break heard,
+            Err(Unheard::TooLong) => return Err(bounds.too_long()),
+            Err(Unheard::Failed(error)) => error,
+        };
+        let Some(wait) = backoff(&error, attempt, limits).filter(|_| attempt < attempts_max) else {
+            return Err(error.to_string());
+        };
+        let wait_ms = u64::try_from(wait.as_millis()).unwrap_or(u64::MAX);
+        let (code, message) = (error.code(), error.to_string());
+        let retry = Retry { code, message, attempt, attempts_max, wait_ms };
+        voice.retrying(retry).await.map_err(|stopped| stopped.to_string())?;
+        tokio::time::sleep(wait).await;
+        request.attempt = attempt + 1;
+    };
+    let name = request.model.as_str();
     let (provider, model) = name.split_once(['/', ':']).unwrap_or(("", name));
     let cost = PluginCost {
         provider: provider.to_owned(),
@@ -247,8 +275,48 @@ async fn ask(
     Ok(Summary { text, cost: Some(cost) })
 }
 
+/// Why a summary was not heard to its end.
+enum Unheard {
+    Failed(ModelError),
+    TooLong,
+}
+
+impl From<ModelError> for Unheard {
+    fn from(error: ModelError) -> Unheard {
+        Unheard::Failed(error)
+    }
+}
+
+/// Hears a summary to its end.
+async fn listen(model: &dyn Model, request: &Request, bounds: Bounds) -> Result<(String, Usage), Unheard> {
+    let mut answer = model.call(request.clone()).await?;
+    let (mut text, mut usage) = (String::new(), Usage::default());
+    loop {
+        match answer.next().await? {
+            Some(Event::Text(piece)) if text.len().saturating_add(piece.len()) > bounds.bytes => {
+                return Err(Unheard::TooLong);
+            }
+            Some(Event::Text(piece)) => text.push_str(&piece),
+            Some(Event::Usage(more)) => usage = usage.plus(more),
+            Some(Event::Reasoning(_) | Event::ToolCall(_)) => {}
+            Some(Event::Finish(_)) => return Ok((text, usage)),
+            None => {
+                let detail = "the summary ended in the middle".to_owned();
+                return Err(ModelError::BrokenStream { model: request.model.clone(), detail }.into());
+            }
+        }
+    }
+}
+
 /// Another model with a prompt of its own, or a command, sums up. Whatever comes of it, it took part.
-async fn delegate(desk: &Desk, job: &Job, plan: &Plan, models: &Models, bounds: Bounds) -> SummedUp {
+async fn delegate(
+    desk: &Desk,
+    job: &Job,
+    plan: &Plan,
+    models: &Models,
+    voice: &Voice<'_>,
+    bounds: Bounds,
+) -> SummedUp {
     let Some(whom) = &settings(desk).delegate else {
         let why = "the project file names nobody to delegate to".to_owned();
         return SummedUp { said: Err(why), fired: None };
@@ -258,7 +326,7 @@ async fn delegate(desk: &Desk, job: &Job, plan: &Plan, models: &Models, bounds: 
         Delegate::Command(command) => command.first().cloned().unwrap_or_default(),
     };
     let begin = Instant::now();
-    let said = timed(bounds.time, delegated(desk, job, whom, plan, models, bounds)).await;
+    let said = timed(bounds.time, delegated(desk, job, whom, plan, models, voice, bounds)).await;
     let duration_ms = u64::try_from(begin.elapsed().as_millis()).unwrap_or(u64::MAX);
     let result_kind = if said.is_ok() { "compactor_result" } else { "error" }.to_owned();
     let fired = PluginFired { name, role: "compactor".to_owned(), duration_ms, result_kind };
@@ -271,6 +339,7 @@ async fn delegated(
     whom: &Delegate,
     plan: &Plan,
     models: &Models,
+    voice: &Voice<'_>,
     bounds: Bounds,
 ) -> Result<Summary, String> {
     let agent = &desk.step.prepared.agent;
@@ -279,7 +348,7 @@ async fn delegated(
             let (model, prompt) = agent.subagent(name)?;
             let opened =
                 open_model(&model, models).map_err(|_| format!("the model `{model}` cannot be opened"))?;
-            ask(opened.as_ref(), &model, prompt, plan, bounds).await
+            ask(opened.as_ref(), request(&model, prompt, plan), &job.limits, voice, bounds).await
         }
         Delegate::Command(command) => {
             let cwd = agent.place_of_commands()?;

@@ -8,6 +8,9 @@ use serde_json::{Value, json};
 use super::{Plan, Scope, Spec, Tool, ToolError, Work, arguments};
 use crate::describe::policy::Effects;
 
+/// Its name: calls behind it in one answer wait for the resume.
+pub const CHECKPOINT: &str = "checkpoint";
+
 /// The longest reason that is kept, in bytes.
 const REASON_BYTES: usize = 1024;
 
@@ -25,7 +28,7 @@ struct Input {
 impl Tool for Checkpoint {
     fn spec(&self) -> Spec {
         Spec {
-            name: "checkpoint".to_owned(),
+            name: CHECKPOINT.to_owned(),
             description:
                 "Pauses the session until the operator has looked at it. Use it when you need a decision or \
                           a sign-off; say why in `reason`."

@@ -57,18 +57,25 @@ pub struct Issue;
 enum Input {
     Read {},
     Transition { to: IssueStatus },
+    Criterion { item: String, met: bool },
 }
 
 impl Tool for Issue {
     fn spec(&self) -> Spec {
         Spec {
             name: "issue".to_owned(),
-            description: "Reads the issue that this session is bound to, or moves it to another status."
+            description: "Reads the issue that this session is bound to, marks one of its acceptance criteria as met or \
+                          not, or moves it to another status. When all criteria are met, ask for sign-off with checkpoint."
                 .to_owned(),
             schema: json!({
                 "type": "object",
                 "properties": {
-                    "op": { "enum": ["read", "transition"] },
+                    "op": { "enum": ["read", "criterion", "transition"] },
+                    "item": {
+                        "type": "string",
+                        "description": "with criterion alone: the criterion's text, or its number in the list"
+                    },
+                    "met": { "type": "boolean", "description": "with criterion alone" },
                     "to": { "enum": ["open", "in_progress", "resolved", "closed"], "description": "with transition alone" }
                 },
                 "required": ["op"],
@@ -85,6 +92,7 @@ impl Tool for Issue {
         let act = match arguments(&self.spec(), input)? {
             Input::Read {} => IssueAct::Read,
             Input::Transition { to } => IssueAct::Move { to },
+            Input::Criterion { item, met } => IssueAct::Criterion { item, met },
         };
         Ok(Plan { subjects: Vec::new(), work: Work::Issue(act) })
     }

@@ -1,6 +1,8 @@
 //! Getting a run ready: what it will work under, and every refusal before anything is written.
 
-use ctx_agent::sha256_hex;
+use ctx_agent::project::{Snapshot, Trust, read_project};
+use ctx_agent::{Ask, prepare, sha256_hex};
+use ctx_session::{Name, Timestamp};
 use expect_test::expect;
 
 use crate::support::{Root, prepare_for};
@@ -110,4 +112,44 @@ fn instructions_that_lead_out_of_the_view_are_passed_over() {
     let prepared = root.prepare(None, None).unwrap();
     assert_eq!(prepared.context.sources.len(), 1);
     assert!(!prepared.prompt.contains("planted"));
+}
+
+/// A project with a subagent that sums up.
+fn with_scribe(dir: &std::path::Path) -> Snapshot {
+    let file = "version: 1\nproject: music\nprimary:\n  model: debug:script\n  prompt: prompts/both.md\n  compaction: {strategy: delegate, delegate: scribe}\nsubagents:\n  scribe: {model: debug:script, prompt: prompts/both.md}\n  codex: {acp: [codex-acp]}\n";
+    std::fs::create_dir_all(dir.join(".ctx/prompts")).unwrap();
+    std::fs::write(dir.join(".ctx/project.yaml"), file).unwrap();
+    std::fs::write(dir.join(".ctx/prompts/both.md"), "FROM THE FILE").unwrap();
+    let found = read_project(dir, Trust::Anyone, 4096, Timestamp::from_millis(0)).found.unwrap();
+    Snapshot::from_bytes(&found.bytes).unwrap()
+}
+
+#[test]
+fn an_edited_prompt_of_a_subagent_is_the_one_it_works_under() {
+    let root = Root::new();
+    let snapshot = with_scribe(&root.work());
+    let agent = Name::new("music").unwrap();
+    for (prompts, used) in [
+        (vec![], "FROM THE FILE"),
+        (vec![("scribe".to_owned(), "AS EDITED".to_owned())], "AS EDITED"),
+        (vec![("primary".to_owned(), "AS EDITED".to_owned())], "FROM THE FILE"),
+    ] {
+        let ask = Ask {
+            root: &root.path(),
+            agent: &agent,
+            snapshot: Some(&snapshot),
+            owner: 1000,
+            model_override: None,
+            cwd: None,
+            prompts: &prompts,
+            recorded: None,
+            limits: &root.limits,
+        };
+        let prepared = prepare(&ask, &root.models()).unwrap();
+        let targets: Vec<&str> = prepared.context.prompts.iter().map(|one| one.target.as_str()).collect();
+        assert_eq!(targets, ["primary", "scribe"]);
+        assert_eq!(prepared.context.prompts[1].hash, sha256_hex(used.as_bytes()));
+        // What a compaction that is delegated to it asks with.
+        assert_eq!(prepared.agent.subagent("scribe"), Ok(("debug:script".to_owned(), used.to_owned())));
+    }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use ctx_agent::model::debug::{DELTA_CHARS_MAX, pieces};
 use ctx_agent::model::script::{Act, Script};
 use ctx_agent::model::{Event, Request, Turn};
-use ctx_agent::run::pack::pack;
+use ctx_agent::run::pack::{in_order, pack};
 use ctx_session::command::Outcome;
 use ctx_session::conversation::{Message, Part, Role};
 use ctx_session::record::ToolStatus;
@@ -98,38 +98,71 @@ proptest! {
     }
 
     #[test]
-    fn a_pack_never_splits_a_call_from_its_result(parts in prop::collection::vec((0u128..6, 0u8..4), 0..30)) {
-        // A call's id is ours and never comes twice.
+    fn a_pack_never_splits_a_call_from_its_result(parts in prop::collection::vec((0u128..6, 0u8..5), 0..30)) {
+        // A call's id is ours and never comes twice, and a result comes after its call.
         let mut called = Vec::new();
-        let mut fresh = |(id, kind): &(u128, u8)| *kind != 0 || (!called.contains(id) && { called.push(*id); true });
+        let mut given = Vec::new();
+        let mut fresh = |(id, kind): &(u128, u8)| match kind {
+            0 => !called.contains(id) && { called.push(*id); true },
+            1 => called.contains(id) && !given.contains(id) && { given.push(*id); true },
+            _ => true,
+        };
         let messages: Vec<Arc<Message>> =
             parts.into_iter().filter(|part| fresh(part)).map(|(id, kind)| Arc::new(part(id, kind))).collect();
-        let turns = pack(&messages);
+        let ordered = in_order(&messages);
+        prop_assert_eq!(ordered.len(), messages.len(), "nothing is left out, and nothing comes twice");
+        let turns = pack(&ordered);
         let mut open: Vec<Ulid> = Vec::new();
         for turn in &turns {
             for part in &turn.content {
                 match part {
                     Part::ToolCall { call_id, .. } => open.push(*call_id),
-                    Part::ToolResult { call_id, .. } => {
+                    Part::ToolResult { call_id, status, text } => {
                         let at = open.iter().position(|id| id == call_id);
                         prop_assert!(at.is_some(), "a result without its call");
                         open.retain(|id| id != call_id);
+                        if given.contains(&call_id.0) {
+                            let real = (ToolStatus::Ok, given_by(call_id.0));
+                            prop_assert_eq!((*status, text.clone()), real, "not what the tool gave");
+                        } else {
+                            prop_assert_eq!(*status, ToolStatus::Interrupted, "invented where there is none");
+                        }
                     }
                     Part::Text { .. } => prop_assert!(open.is_empty(), "text between a call and its result"),
                 }
             }
         }
         prop_assert!(open.is_empty(), "a call without a result");
+        let texts = |parts: &mut dyn Iterator<Item = &Part>| -> Vec<String> {
+            parts.filter_map(|part| match part {
+                Part::Text { text } => Some(text.clone()),
+                Part::ToolCall { .. } | Part::ToolResult { .. } => None,
+            }).collect()
+        };
+        let before = texts(&mut messages.iter().flat_map(|message| &message.content));
+        prop_assert_eq!(texts(&mut turns.iter().flat_map(|turn| &turn.content)), before, "texts keep their order");
     }
+}
+
+/// What the tool gave for a call.
+fn given_by(id: u128) -> String {
+    format!("the result of {id}")
 }
 
 fn part(id: u128, kind: u8) -> Message {
     let call_id = Ulid(id);
     match kind {
-        0 => message(Role::Assistant, Part::ToolCall { call_id, name: "t".into(), input: Value::Null }),
-        1 => message(Role::Tool, Part::ToolResult { call_id, status: ToolStatus::Ok, text: String::new() }),
-        2 => message(Role::User, Part::Text { text: "u".into() }),
-        _ => message(Role::Assistant, Part::Text { text: "a".into() }),
+        0 => {
+            let call = Part::ToolCall { call_id, name: "t".into(), input: Value::Null };
+            Message { id: call_id, ..message(Role::Assistant, call) }
+        }
+        1 => {
+            let result = Part::ToolResult { call_id, status: ToolStatus::Ok, text: given_by(id) };
+            Message { id: call_id, ..message(Role::Tool, result) }
+        }
+        2 => message(Role::User, Part::Text { text: format!("u{id}") }),
+        3 => message(Role::System, Part::Text { text: format!("s{id}") }),
+        _ => message(Role::Assistant, Part::Text { text: format!("a{id}") }),
     }
 }
 

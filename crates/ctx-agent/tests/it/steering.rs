@@ -46,8 +46,9 @@ async fn a_checkpoint_is_settled_by_the_session_and_the_run_goes_on_after_it() {
         #1 started step 1 debug/script
         #1 finished ToolCalls ""
         #2 calls checkpoint {"reason":"which one?"}
-        #3 calls fs.list {}
+        #3 will call fs.list {}
         #2 pauses: which one?
+        #3 calls fs.list {}
         #3 gave "(empty)\n"
         #4 started step 2 debug/script
         #4 text "on"
@@ -186,7 +187,7 @@ async fn a_compaction_that_was_asked_for_leaves_a_record_also_when_there_is_noth
         ),
         (
             Some(Strategy::Delegate),
-            "compacts 2 by delegate for OperatorManual, but the project file names nobody to delegate to\ndone\n",
+            "compacts 0 by delegate for OperatorManual, but the project file names nobody to delegate to\ndone\n",
         ),
     ] {
         let mut messages: Vec<Message> = exchange(1, 10).into();
@@ -215,6 +216,46 @@ async fn a_summary_takes_the_place_of_what_it_sums_up() {
     assert_eq!(log.lines(), [r#"compacts 2 by summarize for OperatorManual to "they agreed""#]);
 }
 
+#[tokio::test]
+async fn an_overflow_after_text_makes_room_once_and_the_text_is_kept() {
+    let root = Root::new();
+    let mut messages: Vec<Message> = (1..=6).flat_map(|number| exchange(number, 200)).collect();
+    let cut = r#"{"script":[{"text":"partial"},{"error":"overflow"}]}"#;
+    messages.push(Message { id: Ulid(99), ..said(Role::User, cut) });
+    let log = Arc::new(Log::default());
+    let story = told(&root, root.job_of("debug/script", messages), &log).await;
+    assert_eq!(story.matches("for ProviderOverflowRetry").count(), 1, "{story}");
+    assert_eq!(story.matches("finished Error \"partial\"").count(), 2, "each attempt is in the log: {story}");
+    assert!(story.contains("failed EOVERFLOW"), "{story}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_summary_waits_out_a_rate_limit_within_its_time() {
+    let root = Root::new();
+    let file = root.dir.path().join("limited.json");
+    let put = |times: &str| {
+        let script = format!(r#"{{"script":[{{"error":"rate_limit"{times}}},{{"text":"they agreed"}}]}}"#);
+        std::fs::write(&file, script).unwrap();
+    };
+    std::fs::write(root.path().join("model/debug/script.d/default"), format!("script={}\n", file.display()))
+        .unwrap();
+    for (times, last) in [
+        (r#","times":2"#, r#"compacts 2 by summarize for OperatorManual to "they agreed""#),
+        ("", "compacts 0 by summarize for OperatorManual, but "),
+    ] {
+        put(times);
+        let mut messages: Vec<Message> = exchange(1, 100).into();
+        messages.extend(exchange(2, 10));
+        let mut work = root.job_of("debug/script", messages);
+        work.job.kind = JobKind::Compaction { strategy: Some(Strategy::Summarize) };
+        let log = Arc::new(Log::default());
+        root.run_with(work, &log, CancellationToken::new()).await;
+        let lines = log.lines();
+        assert!(lines[0].starts_with("retries EAGAIN after attempt 1 of 5"), "it is shown: {lines:?}");
+        assert!(lines.last().unwrap().starts_with(last), "{lines:?}");
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_summary_that_takes_too_long_is_done_without() {
     let root = Root::new();
@@ -228,7 +269,7 @@ async fn a_summary_that_takes_too_long_is_done_without() {
     work.job.kind = JobKind::Compaction { strategy: Some(Strategy::Summarize) };
     let log = Arc::new(Log::default());
     root.run_with(work, &log, CancellationToken::new()).await;
-    assert_eq!(log.lines(), ["compacts 2 by summarize for OperatorManual, but it took longer than 60 s"]);
+    assert_eq!(log.lines(), ["compacts 0 by summarize for OperatorManual, but it took longer than 60 s"]);
 }
 
 #[tokio::test]

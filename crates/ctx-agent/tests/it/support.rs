@@ -105,7 +105,7 @@ pub async fn run_on(models: &Models, work: Work, log: &Arc<Log>, stop: Cancellat
     let Work { job, prepared, messages, pending, steps, todos } = work;
     let messages = messages.into_iter().map(Arc::new).collect();
     let (prepared, pinned, elided) = (Arc::new(prepared), Default::default(), Default::default());
-    let step = Step { messages, pending, prepared, steps, todos, pinned, elided };
+    let step = Step { messages, pending, prepared, steps, todos, pinned, elided, declined: false };
     *log.step.lock().unwrap() = Some(step);
     ctx_agent::run(job, models, Arc::clone(log) as Arc<dyn Report>, stop).await
 }
@@ -228,7 +228,7 @@ impl Log {
             Progress::AssistantFinished { message_id, text, .. } if !text.is_empty() => {
                 self.say(Role::Assistant, message_id.0, Part::Text { text: text.clone() });
             }
-            Progress::ToolsStarted(calls) => {
+            Progress::ToolsStarted(calls) | Progress::ToolsStartedUpTo { calls, .. } => {
                 if let Some(step) = self.step.lock().unwrap().as_mut() {
                     step.pending.clear();
                 }
@@ -265,6 +265,14 @@ impl Log {
         self.made.lock().unwrap().iter().position(|made| *made == id).unwrap() + 1
     }
 
+    fn show_calls(&self, calls: Vec<StartedTool>, word: &str) -> String {
+        let calls = calls.into_iter().map(|call| {
+            let theirs = call.provider_call_id.map(|id| format!(" ({id})")).unwrap_or_default();
+            format!("#{} {word} {} {}{theirs}", self.number(call.call_id.0), call.name, call.input)
+        });
+        calls.collect::<Vec<_>>().join("\n")
+    }
+
     fn show(&self, progress: Progress) -> String {
         match progress {
             Progress::AssistantStarted { message_id, model, step } => {
@@ -277,12 +285,9 @@ impl Log {
             Progress::ReasoningFinished { message_id, text } => {
                 format!("#{} reasoned {text:?}", self.number(message_id.0))
             }
-            Progress::ToolsStarted(calls) => {
-                let calls = calls.into_iter().map(|call| {
-                    let theirs = call.provider_call_id.map(|id| format!(" ({id})")).unwrap_or_default();
-                    format!("#{} calls {} {}{theirs}", self.number(call.call_id.0), call.name, call.input)
-                });
-                calls.collect::<Vec<_>>().join("\n")
+            Progress::ToolsStarted(calls) => self.show_calls(calls, "calls"),
+            Progress::ToolsStartedUpTo { calls, behind } => {
+                self.show_calls(calls, "calls") + "\n" + &self.show_calls(behind, "will call")
             }
             Progress::Compacted(made) => {
                 let (how, why) = (made.strategy.as_str(), made.trigger);

@@ -5,7 +5,7 @@ use axum::extract::State;
 use ctx_api::http::{List, Message, Run, ToolCall};
 use ctx_engine::Caller;
 use ctx_session::conversation::{self, Role};
-use ctx_session::record::{Body, Record};
+use ctx_session::record::{Body, Record, RunKind};
 use ctx_session::{CallId, Refusal, RunId, RunState, Session, SessionId, Ulid};
 use serde::Deserialize;
 use utoipa::IntoParams;
@@ -119,8 +119,14 @@ async fn filled(
         .and_then(|ends| ends.into_iter().max());
     let records = api.engine.records(caller, session.id(), from, to).await?;
     let mut shown: Vec<Run> = runs.iter().map(|run| shape(session.id(), run)).collect();
-    for run in &mut shown {
+    for (run, known) in shown.iter_mut().zip(runs) {
         records.iter().for_each(|record| add(run, record));
+        if let Some(begun_by) = begun_by(session, known) {
+            let (id, seq) = (session.id(), begun_by.first_seq);
+            let first = api.engine.records(caller, id, seq, Some(seq)).await?;
+            run.operator_message =
+                first.iter().find(|record| matches!(record.body, Body::User(_))).and_then(said);
+        }
         for call in run.tool_calls.iter_mut().filter(|call| call.status.is_none()) {
             call.state = calls::open(session, CallId(call.id)).to_owned();
         }
@@ -138,6 +144,15 @@ fn weight(run: &Run) -> usize {
     let said = run.operator_message.iter().chain(&run.primary_response).map(|message| message.content.len());
     let done = run.tool_calls.iter().map(|call| call.output.as_ref().map_or(0, String::len));
     said.chain(done).sum()
+}
+
+/// The run whose message one that goes on with its work was triggered by.
+fn begun_by<'a>(
+    session: &'a Session,
+    run: &ctx_session::session::Run,
+) -> Option<&'a ctx_session::session::Run> {
+    let message = run.message_id.filter(|_| run.kind == RunKind::Continuation)?;
+    session.runs().rev().find(|other| other.kind == RunKind::Message && other.message_id == Some(message))
 }
 
 /// Adds what a record says of the run.

@@ -232,7 +232,12 @@ fn of_control(record: &Record) -> Vec<Told> {
         Body::MessagePinned(_) => "message.unpinned",
         _ => return Vec::new(),
     };
-    vec![event(record, kind, own_fields(&record.body))]
+    let mut payload = own_fields(&record.body);
+    // A time has one form at every door.
+    if let Body::ApprovalRequested(asked) = &record.body {
+        add(&mut payload, "expires_at", json!(asked.expires_at.as_millis()));
+    }
+    vec![event(record, kind, payload)]
 }
 
 /// A change of state, and beside it what the audit log calls it where it has a name of its own.

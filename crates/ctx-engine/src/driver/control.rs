@@ -109,6 +109,7 @@ impl Driver {
             todos: self.inner.todos_left(&core.session),
             pinned: core.session.ledger.pinned().collect(),
             elided: core.session.ledger.elided().collect(),
+            declined: core.session.control.is_declined(),
         };
         let _ = reply.send(Ok(step));
     }
@@ -233,6 +234,13 @@ impl Driver {
         }
         let is_idle = self.core()?.session.state.name() == StateName::Idle;
         let admission = if is_idle { self.admit_as_it_is().await? } else { no_admission() };
+        if strategy == Some(Strategy::Delegate)
+            && let Some(ready) = self.ready.take_if(|ready| !ready.prepared.delegates)
+        {
+            drop(ready);
+            let message = "the agent names nobody to delegate to; choose drop, summarize or checkpoint";
+            return Err(Refusal::invalid("strategy", message));
+        }
         let reply = self.perform(once(key, Command::Compact { strategy, admission, by })).await;
         self.ready = None;
         self.remember(reply?)

@@ -168,6 +168,7 @@ impl Driver {
             Progress::AssistantStarted { .. }
             | Progress::ReasoningFinished { .. }
             | Progress::ToolsStarted(_)
+            | Progress::ToolsStartedUpTo { .. }
             | Progress::ApprovalRequested { .. }
             | Progress::Compacted(_) => (None, false),
         };

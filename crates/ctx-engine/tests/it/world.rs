@@ -214,7 +214,7 @@ impl Worker for Hands {
         // What a project's session keeps is, here, its project's name.
         let project = ask.snapshot.as_deref().map_or("default", |bytes| std::str::from_utf8(bytes).unwrap());
         let project = Name::new(project).unwrap();
-        Ok(Prepared { project, context, prompts: Vec::new(), handle: Arc::new(()) })
+        Ok(Prepared { project, context, prompts: Vec::new(), delegates: false, handle: Arc::new(()) })
     }
 
     fn run(&self, job: Job, report: RunReport, stop: CancellationToken) -> BoxFuture<'static, Outcome> {

@@ -248,13 +248,19 @@ impl Issue {
             text += &format!("\n{}\n", self.body.trim_end());
         }
         if !self.criteria.is_empty() {
-            text += "\nAcceptance criteria:\n";
-            for criterion in &self.criteria {
-                let mark = if criterion.done { "[x]" } else { "[ ]" };
-                text += &format!("{mark} {}\n", criterion.text);
-            }
+            text += &format!("\nAcceptance criteria:\n{}\n", self.criteria_list());
         }
         text + "\nTodos:\n" + &self.list() + "\n"
+    }
+
+    /// The acceptance criteria, likewise.
+    pub fn criteria_list(&self) -> String {
+        let lines = self.criteria.iter().enumerate().map(|(at, criterion)| {
+            let mark = if criterion.done { "[x]" } else { "[ ]" };
+            format!("{}. {mark} {}", at + 1, criterion.text)
+        });
+        let lines: Vec<String> = lines.collect();
+        if lines.is_empty() { "(none)".to_owned() } else { lines.join("\n") }
     }
 }
 

@@ -20,6 +20,7 @@ pub enum IssueCommand {
     Change { issue: IssueId, change: Change, who: Who },
     AddTodo { issue: IssueId, text: String, who: Who },
     Todo { issue: IssueId, op: TodoOp, who: Who },
+    Criterion { issue: IssueId, item: String, met: bool, who: Who },
     Claim { issue: IssueId, session: SessionId, by: u32 },
 }
 
@@ -58,6 +59,11 @@ impl Project {
                 Ok(vec![add(issue, text, *who, given)?])
             }
             IssueCommand::Todo { issue, op, who } => todo(self.known(*issue)?, op, *who, given),
+            IssueCommand::Criterion { issue, item, met, who } => {
+                let criteria = marked(self.known(*issue)?, item, *met)?;
+                let change = Change { criteria: Some(criteria), ..Change::default() };
+                self.change_issue(*issue, &change, *who, given.limits)
+            }
             IssueCommand::Claim { issue, session, by } => {
                 let issue = self.known(*issue)?;
                 if issue.session == Some(*session) {
@@ -207,6 +213,23 @@ fn set(issue: &Issue, item: &str, status: TodoStatus, who: Who) -> Result<Vec<Pr
     }
     let (issue_id, todo_id, status) = (issue.id, todo.id, Some(status));
     Ok(vec![ProjectBody::TodoChanged(TodoChanged { issue_id, todo_id, status, note: None, who })])
+}
+
+/// The criteria with one of them met, or not.
+fn marked(issue: &Issue, item: &str, met: bool) -> Result<Vec<Criterion>, Refusal> {
+    let mut criteria = issue.criteria.clone();
+    let item = item.trim();
+    let named = || criteria.iter().position(|criterion| criterion.text == item);
+    let numbered = || item.trim_end_matches('.').parse::<usize>().ok()?.checked_sub(1);
+    let at = named().or_else(numbered);
+    match at.and_then(|at| criteria.get_mut(at)) {
+        Some(criterion) => criterion.done = met,
+        None => {
+            let message = format!("there is no such criterion; the criteria are:\n{}", issue.criteria_list());
+            return Err(Refusal::new(Code::Enoent, message));
+        }
+    }
+    Ok(criteria)
 }
 
 fn meant<'a>(issue: &'a Issue, item: &str) -> Result<&'a Todo, Refusal> {

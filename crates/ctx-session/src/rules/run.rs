@@ -57,11 +57,14 @@ pub(super) fn progress(
         (Progress::ToolsStarted(calls), false) => {
             done(calls.into_iter().map(|call| tool_started(run, call)).collect())
         }
-        (Progress::ToolsStarted(calls), true) => {
-            let is_new =
-                |call: &StartedTool| !session.pending_calls().iter().any(|p| p.call_id == call.call_id);
-            let records = calls.into_iter().filter(is_new).map(|call| tool_pending(run, call)).collect();
-            Ok(Decision { records, effects: Vec::new(), answer: Answer::Held })
+        (Progress::ToolsStarted(calls), true) => Ok(held(session, run, calls)),
+        (Progress::ToolsStartedUpTo { calls, behind }, false) => {
+            let behind = still_new(session, behind).map(|call| tool_pending(run, call));
+            done(calls.into_iter().map(|call| tool_started(run, call)).chain(behind).collect())
+        }
+        (Progress::ToolsStartedUpTo { mut calls, behind }, true) => {
+            calls.extend(behind);
+            Ok(held(session, run, calls))
         }
         (Progress::ToolFinished { call_id, status, duration_ms, output, truncated, blob }, _) => {
             let turn_id = run;
@@ -94,6 +97,18 @@ pub(super) fn progress(
     }
 }
 
+/// Calls of a paused run start when it is resumed.
+fn held(session: &Session, run: RunId, calls: Vec<StartedTool>) -> Decision {
+    let records = still_new(session, calls).map(|call| tool_pending(run, call)).collect();
+    Decision { records, effects: Vec::new(), answer: Answer::Held }
+}
+
+/// Those of them that do not wait already.
+fn still_new(session: &Session, calls: Vec<StartedTool>) -> impl Iterator<Item = StartedTool> + '_ {
+    let is_new = |call: &StartedTool| !session.pending_calls().iter().any(|p| p.call_id == call.call_id);
+    calls.into_iter().filter(is_new)
+}
+
 fn tool_started(turn_id: RunId, call: StartedTool) -> Body {
     let StartedTool { call_id, provider_call_id, name, input } = call;
     Body::ToolStarted(ToolStarted { turn_id, call_id, provider_call_id, name, input: readable(input) })
@@ -110,9 +125,9 @@ fn check_tool(session: &Session, progress: &Progress) -> Result<(), Refusal> {
     let not_open =
         |call_id| Refusal::new(Code::Enoent, format!("no tool call {call_id} is open in this run"));
     match progress {
-        Progress::ToolsStarted(calls) => {
+        Progress::ToolsStarted(_) | Progress::ToolsStartedUpTo { .. } => {
             let mut seen = BTreeSet::new();
-            match calls.iter().find(|call| is_open(call.call_id) || !seen.insert(call.call_id)) {
+            match progress.calls().find(|call| is_open(call.call_id) || !seen.insert(call.call_id)) {
                 Some(StartedTool { call_id, .. }) => {
                     Err(Refusal::new(Code::Eexist, format!("tool call {call_id} has started already")))
                 }

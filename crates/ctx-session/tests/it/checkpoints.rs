@@ -416,6 +416,25 @@ fn a_tool_call_cannot_start_twice_in_one_answer() {
 }
 
 #[test]
+fn calls_behind_the_one_that_pauses_wait_and_a_restart_leaves_them() {
+    let mut world = scene("post; progress tool=t1 behind=t2,t3");
+    let pending =
+        |world: &World| world.session.pending_calls().iter().map(|call| call.call_id).collect::<Vec<_>>();
+    assert_eq!(pending(&world), [call("t2"), call("t3")]);
+    assert_eq!(world.session.open_tools().map(|(id, _)| id).collect::<Vec<_>>(), [call("t1")]);
+    let twice = crate::vocabulary::command(&world, "progress tool=t4 behind=t4");
+    assert_eq!(world.ask(&twice).unwrap_err().code, Code::Eexist);
+    play(&mut world, "progress tool-done=t1; pause; recover");
+    assert_eq!(pending(&world), [call("t2"), call("t3")]);
+    play(&mut world, "resume k1; progress tool=t2,t3");
+    assert_eq!(pending(&world), []);
+    // Where the operator was first, all of them wait, in the order of the answer.
+    let mut world = scene("post; pause");
+    play(&mut world, "progress tool=t1 behind=t2");
+    assert_eq!(pending(&world), [call("t1"), call("t2")]);
+}
+
+#[test]
 fn a_model_that_calls_tools_after_all_has_not_come_to_its_end() {
     let mut world = scene("post; progress text=hi; progress tool=t1; progress tool-done=t1; pause");
     assert!(play(&mut world, "resume k1").contains("continue r1"));

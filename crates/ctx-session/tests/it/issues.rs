@@ -280,7 +280,7 @@ fn an_issue_is_made_and_changed_and_what_does_not_change_writes_nothing() {
         why
 
         Acceptance criteria:
-        [ ] it works
+        1. [ ] it works
 
         Todos:
         no todos yet

@@ -187,10 +187,14 @@ fn outcome(words: &Words<'_>) -> Outcome {
     }
 }
 
-/// `tool=t1,t2` starts two calls of one answer.
+/// `tool=t1,t2` starts two calls of one answer; those of `behind=` wait for the first ones.
 fn progress(world: &World, words: &Words<'_>) -> Progress {
+    let calls = |tools: &str| -> Vec<StartedTool> { tools.split(',').map(started_tool).collect() };
+    if let (Some(tools), Some(behind)) = (words.value("tool"), words.value("behind")) {
+        return Progress::ToolsStartedUpTo { calls: calls(tools), behind: calls(behind) };
+    }
     if let Some(tools) = words.value("tool") {
-        return Progress::ToolsStarted(tools.split(',').map(started_tool).collect());
+        return Progress::ToolsStarted(calls(tools));
     }
     if let Some(tool) = words.value("tool-done") {
         return Progress::ToolFinished {

@@ -88,7 +88,7 @@ fn of_approval_or_issue(id: SessionId, body: &Body) -> Option<Told> {
             let data = json!({
                 "approval_id": asked.approval_id, "session_id": id, "run_id": asked.turn_id,
                 "call_id": asked.call_id, "tool": asked.tool, "subject": asked.subject,
-                "expires_at": asked.expires_at,
+                "expires_at": asked.expires_at.as_millis(),
             });
             Some((EventName::ApprovalRequested, None, data))
         }

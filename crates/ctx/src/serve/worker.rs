@@ -65,6 +65,7 @@ impl Worker for Agents {
                 .chain(&prepared.instructions)
                 .cloned()
                 .collect(),
+            delegates: prepared.agent.description.settings.compaction.delegate.is_some(),
             handle: Arc::new(prepared),
         })
     }
@@ -107,6 +108,7 @@ impl Report for Told {
                 todos: step.todos,
                 pinned: step.pinned,
                 elided: step.elided,
+                declined: step.declined,
             })
         })
     }

@@ -14,6 +14,7 @@ mod audit;
 mod bad_input;
 mod closings;
 mod control;
+mod criteria;
 mod described;
 mod everyone;
 mod failures;

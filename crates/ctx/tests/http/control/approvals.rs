@@ -72,6 +72,7 @@ fn a_call_that_is_allowed_is_made() {
     assert_eq!(http.get(&path(&id, "approvals?all=true"))["items"][0]["state"], "allow");
     let asked = &http.audit(&id, "approval.requested", 1)[0];
     assert_eq!(asked["data"]["tool"], "fs.read");
+    assert_eq!(asked["data"]["expires_at"], approval["expires_at"], "a time has one form at every door");
     let settled = &http.audit(&id, "approval.settled", 1)[0];
     assert_eq!((&settled["data"]["outcome"], &settled["user_id"]), (&json!("allow"), &done["by"]));
 }

@@ -2,6 +2,7 @@
 //! when the daemon is killed or commands race.
 
 mod approvals;
+mod calls;
 mod checkpoints;
 mod compaction;
 mod delegates;
@@ -18,6 +19,7 @@ mod races_answers;
 mod references;
 mod rollback;
 pub mod seed;
+mod subagents;
 mod summaries;
 
 use std::io::{Read, Write};

@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 use super::compaction::filler;
 use super::{daemon, dumped, path, script, sent, text};
 use crate::support::Http;
+use testkit::until;
 
 /// About a quarter of the window.
 const QUARTER: usize = 4 * 2_048;
@@ -61,6 +62,8 @@ fn a_full_window_is_proposed_to_be_compacted_and_the_work_goes_on_when_it_is_app
     http.wait_for(&id, "idle");
     let next = http.get(&path(&id, &format!("runs/{}", text(&went, "run_id"))));
     assert_eq!((&next["kind"], &next["continues"]), (&json!("continuation"), &json!(run)));
+    assert_eq!(next["operator_message"], ended["operator_message"], "the message that triggered it");
+    assert!(next["operator_message"]["id"].is_string(), "{next}");
     assert_eq!(
         (&next["state"], &next["primary_response"]["content"]),
         (&json!("done"), &json!("answer to fourth"))
@@ -80,10 +83,37 @@ fn a_proposal_that_is_rejected_leaves_the_operator_to_find_another_way() {
     let reject = path(&id, &format!("compactions/{}/reject", text(&checkpoint, "compaction_id")));
     assert_eq!(http.call("POST", &reject, None).json(200)["fallback_reason"], "operator_rejected");
     assert_eq!((http.state(&id).as_str(), http.messages(&id, false)), ("idle", before));
+    // "The session continues without compaction": it is not proposed again at every message.
+    for message in ["hello", "once more"] {
+        http.post(&id, message);
+        let run = until("an answer or a pause", || Some(http.state(&id)).filter(|state| state != "running"));
+        assert_eq!(run, "idle", "the same proposal does not come back at `{message}`");
+    }
     http.call("POST", &path(&id, "compactions"), Some(r#"{"strategy":"drop"}"#)).json(202);
     http.wait_for(&id, "idle");
     assert!(!http.messages(&id, true).is_empty());
     assert_eq!(http.done(&id, &filler("fifth", 400))["state"], "done");
+}
+
+#[test]
+fn a_proposal_that_is_approved_with_nothing_taken_out_does_not_come_back_at_once() {
+    let http = daemon(&[]);
+    let id = session(&http, "{strategy: checkpoint}");
+    let (_, checkpoint) = proposed(&http, &id);
+    let approve = path(&id, &format!("compactions/{}/approve", text(&checkpoint, "compaction_id")));
+    let went = http.call("POST", &approve, Some(r#"{"superseded_message_ids":[]}"#)).json(200);
+    let state = until("an answer or a pause", || Some(http.state(&id)).filter(|state| state != "running"));
+    assert_eq!(state, "idle", "the operator has seen it");
+    let run = http.get(&path(&id, &format!("runs/{}", text(&went, "run_id"))));
+    assert_eq!(run["primary_response"]["content"], "answer to fourth");
+    // Once room was made, the next full window is proposed again.
+    http.call("POST", &path(&id, "compactions"), Some(r#"{"strategy":"drop"}"#)).json(202);
+    http.wait_for(&id, "idle");
+    for name in ["fifth", "sixth"] {
+        http.post(&id, &filler(name, QUARTER));
+        until("an end or a pause", || Some(http.state(&id)).filter(|state| state != "running"));
+    }
+    assert_eq!(http.state(&id), "paused");
 }
 
 #[test]

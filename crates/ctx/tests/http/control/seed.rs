@@ -14,6 +14,7 @@
 //! - paused frees the slot: control::checkpoints::a_paused_session_frees_its_slot_and_needs_one_to_go_on
 //! - Inspection, pending tool calls: control::checkpoints::what_the_model_asks_for_while_paused_waits_for_the_resume
 //! - Inspection, prompts and reason: control::checkpoints::an_operator_pauses_a_run
+//! - Inspection 4, a subagent's prompt: control::subagents::a_subagents_prompt_is_seen_and_edited_at_a_checkpoint
 //! - Resume 1, the current pause point: control::seed::only_the_checkpoint_that_a_session_is_paused_at_is_resumed
 //! - Resume 2, edits apply: control::checkpoints::an_edited_prompt_holds_from_the_resume_on_and_the_model_is_told
 //! - paused to idle, no pending work: control::checkpoints::a_run_that_came_to_its_end_while_paused_has_nothing_left_to_do
