@@ -239,7 +239,8 @@ async fn whole(api: &Api, caller: Caller, id: SessionId, cid: CheckpointId) -> A
     Ok(shown)
 }
 
-/// The calls of a run that had no result when it was paused, and those that it made while it was.
+/// The calls of a run that had no result when it was paused, those that waited behind the one that paused it, and those
+/// that it made while it was.
 fn in_flight(records: &[Record], run: RunId, kept: &Kept) -> Vec<PendingToolCall> {
     let mut calls: Vec<PendingToolCall> = Vec::new();
     let mut paused = true;
@@ -259,7 +260,7 @@ fn in_flight(records: &[Record], run: RunId, kept: &Kept) -> Vec<PendingToolCall
                     None => {}
                 }
             }
-            Body::ToolPending(tool) if tool.turn_id == run && paused && after => {
+            Body::ToolPending(tool) if tool.turn_id == run && paused => {
                 calls.push(PendingToolCall {
                     id: tool.call_id,
                     name: tool.name.clone(),
