@@ -107,7 +107,7 @@ fn a_model_that_is_set_up_wrong_is_refused_with_its_file() {
             "model/debug/script.d/default:1:1: cannot read the script /nowhere.json",
         ),
         ("default", "a\nb\n", "model/debug/script.d/default:2:1: this file holds one value"),
-        ("default", "script=bad.json\n", "model/debug/script.d/bad.json:2: EOF while parsing"),
+        ("default", "script=bad.json\n", "model/debug/script.d/bad.json:2:3: EOF while parsing"),
     ] {
         let root = Root::new();
         let dir = root.path().join("model/debug/script.d");
