@@ -163,12 +163,16 @@ pub(super) enum Put {
     Behind,
 }
 
-/// See [`super::MetaOf`].
-pub(super) type MetaOf<'a> =
-    &'a dyn Fn(&LogPath, Option<SessionMeta>, Option<SessionMeta>) -> Option<SessionMeta>;
+/// What is asked about a log that the tables do not tell.
+pub(super) struct Outside<'a> {
+    /// See [`super::MetaOf`].
+    pub meta_of: &'a dyn Fn(&LogPath, Option<SessionMeta>, Option<SessionMeta>) -> Option<SessionMeta>,
+    /// Whether it is still where it was read.
+    pub is_there: &'a dyn Fn(&LogPath) -> bool,
+}
 
 /// Puts a stretch into the tables.
-pub(super) fn put(db: &Connection, stretch: &Stretch, meta_of: MetaOf<'_>) -> rusqlite::Result<Put> {
+pub(super) fn put(db: &Connection, stretch: &Stretch, outside: &Outside<'_>) -> rusqlite::Result<Put> {
     let mut is_other = false;
     let mut before = None;
     let known = match store::find(db, &stretch.log)? {
@@ -193,7 +197,7 @@ pub(super) fn put(db: &Connection, stretch: &Stretch, meta_of: MetaOf<'_>) -> ru
         None if stretch.part == Part::Opened || stretch.part == Part::Text || stretch.from > 0 => {
             return Ok(Put::Behind);
         }
-        None => match meet(db, stretch, before, meta_of)? {
+        None => match meet(db, stretch, before, outside)? {
             Some(stored) => stored,
             None => return Ok(Put::Done),
         },
@@ -233,14 +237,14 @@ fn meet(
     db: &Connection,
     stretch: &Stretch,
     before: Option<SessionMeta>,
-    meta_of: MetaOf<'_>,
+    outside: &Outside<'_>,
 ) -> rusqlite::Result<Option<Stored>> {
     let first = stretch.records.first();
     let told = first.and_then(|record| match &record.body {
         Body::SessionMeta(meta) => Some((**meta).clone()),
         _ => None,
     });
-    let (Some(meta), Some(first)) = (meta_of(&stretch.log, told, before), first) else {
+    let (Some(meta), Some(first)) = ((outside.meta_of)(&stretch.log, told, before), first) else {
         note(db, &stretch.log, "no record tells what session this is; it is not listed")?;
         return Ok(None);
     };
@@ -256,6 +260,8 @@ fn meet(
         Some(_) => {
             db.execute("DELETE FROM damage WHERE log = ?1 AND line = 0", [stretch.log.as_str()]).map(drop)?
         }
+        // A session that moved while its log was read is no second one.
+        None if !(outside.is_there)(&stretch.log) => {}
         None => {
             note(db, &stretch.log, &format!("another log has the session {id} too; this one is not listed"))?
         }

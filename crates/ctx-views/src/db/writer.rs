@@ -1,11 +1,13 @@
 //! The one thread that writes `index.db`: takes what waits on the desk, and puts it into one transaction.
 
+use std::path::Path;
 use std::sync::Arc;
 
+use ctx_journal::LogPath;
 use rusqlite::{Connection, params};
 
 use super::desk::{Job, Work};
-use super::stretch::{self, Part, Put, Stretch};
+use super::stretch::{self, Outside, Part, Put, Stretch};
 use super::{Shared, issues, schema, store};
 
 /// Memory for pages while much is written, and while little is; in KiB.
@@ -84,11 +86,14 @@ fn set_cache(db: &Connection, busy: bool) {
 
 fn write(shared: &Shared, db: &mut Connection, batch: &[Work]) -> rusqlite::Result<Outcome> {
     let transaction = db.transaction()?;
-    let meta_of = &*shared.options.meta_of;
+    let is_there = |log: &LogPath| {
+        !shared.root.identity(Path::new(log.as_str())).is_err_and(|error| error.is_not_found())
+    };
+    let outside = Outside { meta_of: &*shared.options.meta_of, is_there: &is_there };
     let mut outcome = Outcome::new();
     for work in batch {
         match work {
-            Work::Stretch(stretch) => outcome.push(stretch::put(&transaction, stretch, meta_of)?),
+            Work::Stretch(stretch) => outcome.push(stretch::put(&transaction, stretch, &outside)?),
             Work::Moved { from, to } => {
                 store::moved(&transaction, from, to)?;
             }
