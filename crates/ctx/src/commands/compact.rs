@@ -20,8 +20,8 @@ use crate::{sessions, table, words};
 
 /// Make a conversation shorter for its model
 ///
-/// The oldest exchanges are dropped, or a summary stands for them from then on; nothing is deleted, and a rollback
-/// brings them back. With the strategy `checkpoint` it is only proposed: the session pauses until you approve or
+/// Large output of old tool calls is shown as a reference first. Where that is not enough, the oldest exchanges are
+/// dropped, or a summary stands for them from then on. Nothing is deleted, and a rollback undoes it. With the strategy `checkpoint` it is only proposed: the session pauses until you approve or
 /// reject it. The last exchange always stays.
 #[derive(Debug, clap::Args)]
 #[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
@@ -301,7 +301,10 @@ fn list(api: &Api<'_>, id: SessionId, json: bool) -> Result<(), Failure> {
                 table::Cell::new(age(one.created_at)),
                 table::Cell::new(one.strategy.as_str()),
                 table::Cell::painted(state, painted),
-                table::Cell::new(format!("{effect} {}", output::plain(what)).trim_end()),
+                table::Cell::new(match what {
+                    "" => effect,
+                    what => format!("{effect}: {}", output::plain(what)),
+                }),
             ]
         }
     });
