@@ -10,8 +10,8 @@ fn issue(http: &Http, session: &str, input: Value) -> String {
     http.post(session, &json!({ "script": [call, { "text": "." }] }).to_string());
     http.wait_for(session, "idle");
     let list = http.get(&format!("/sessions/{session}/messages?limit=1000"));
-    let results = list["items"].as_array().unwrap().iter().filter(|message| message["role"] == "tool");
-    results.last().unwrap()["content"].as_str().unwrap().to_owned()
+    let mut results = list["items"].as_array().unwrap().iter().filter(|message| message["role"] == "tool");
+    results.next_back().unwrap()["content"].as_str().unwrap().to_owned()
 }
 
 fn criteria(http: &Http, id: &str) -> Value {
