@@ -17,6 +17,7 @@ use ctx_session::record::SessionMeta;
 use ctx_session::{Body, Record, SessionId, Timestamp};
 use rusqlite::{Connection, OptionalExtension, params};
 
+use super::MetaOf;
 use super::row::SessionRow;
 use super::store::{self, Stored, int, millis};
 use crate::files::record_of;
@@ -165,8 +166,7 @@ pub(super) enum Put {
 
 /// What is asked about a log that the tables do not tell.
 pub(super) struct Outside<'a> {
-    /// See [`super::MetaOf`].
-    pub meta_of: &'a dyn Fn(&LogPath, Option<SessionMeta>, Option<SessionMeta>) -> Option<SessionMeta>,
+    pub meta_of: &'a MetaOf,
     /// Whether it is still where it was read.
     pub is_there: &'a dyn Fn(&LogPath) -> bool,
 }

@@ -89,7 +89,7 @@ fn write(shared: &Shared, db: &mut Connection, batch: &[Work]) -> rusqlite::Resu
     let is_there = |log: &LogPath| {
         !shared.root.identity(Path::new(log.as_str())).is_err_and(|error| error.is_not_found())
     };
-    let outside = Outside { meta_of: &*shared.options.meta_of, is_there: &is_there };
+    let outside = Outside { meta_of: &shared.options.meta_of, is_there: &is_there };
     let mut outcome = Outcome::new();
     for work in batch {
         match work {
