@@ -227,6 +227,10 @@ fn with_a_full_window(daemon: &TestDaemon) {
 fn a_run_that_stops_for_a_compaction_says_so_wherever_it_is_shown() {
     let daemon = daemon();
     with_a_full_window(&daemon);
+    // Each way to see it in a session of its own: what was rejected is not proposed again.
+    for name in ["attached", "chat", "frames"] {
+        daemon.ctx(&["fork", "music/default", "--name", name]).ok();
+    }
     let long = format!(r#"{{"script":[{{"text":"never"}}],"filler":"{}"}}"#, "x".repeat(8_192));
     let said = "a compaction waits for your review";
     let stopped = daemon.ctx(&["send", "-a", "music", &long]);
@@ -242,18 +246,21 @@ fn a_run_that_stops_for_a_compaction_says_so_wherever_it_is_shown() {
     attached.wait_for(said);
     daemon.ctx(&["compact", "reject", "music/default"]).ok();
     attached.wait_for("[the compaction was rejected]");
-    attached.type_keys("once more\r");
+    let mut attached = Pty::ctx(&daemon, &["attach", "music/attached"]);
+    attached.wait_for("Ctrl-D detaches");
+    // As much as a terminal takes in one line.
+    let line = "y".repeat(3_900);
+    attached.type_keys(&format!("{line}\r"));
     attached.wait_for(said);
-    daemon.ctx(&["compact", "reject", "music/default"]).ok();
-    let mut chat = Pty::ctx(&daemon, &["chat", "music"]);
-    chat.wait_for("music/default> ");
-    chat.type_keys("and again\r");
+    let mut chat = Pty::ctx(&daemon, &["chat", "music/chat"]);
+    chat.wait_for("music/chat> ");
+    chat.type_keys(&format!("{line}\r"));
     chat.wait_for(said);
-    chat.wait_for("music/default> ");
-    daemon.ctx(&["compact", "reject", "music/default"]).ok();
-    let frames = json_lines(&daemon.ctx(&["send", "-a", "music", "--json", "as frames"]).stdout);
+    chat.wait_for("music/chat> ");
+    let frames = ["send", "-a", "music", "--session", "frames", "--json", &line];
+    let frames = json_lines(&daemon.ctx(&frames).stdout);
     let done = frames.last().unwrap();
     assert_eq!((&done["status"], &done["finish_reason"]), (&"ok".into(), &"awaiting_compaction".into()));
-    daemon.ctx(&["compact", "approve", "music/default"]).ok();
-    wait_state_of(&daemon, "music/default", "idle");
+    daemon.ctx(&["compact", "approve", "music/frames"]).ok();
+    wait_state_of(&daemon, "music/frames", "idle");
 }
