@@ -42,9 +42,9 @@ async fn every_secret_of_the_corpus_is_kept_in_whatever_prints_it() {
         let kept_late =
             format!("{}{}", page(&bench, call + 1, Output::Late), page(&bench, call + 2, Output::Late));
         let mut seen = vec![format!("{shown:?}"), late, kept, kept_late];
-        // As the name of a directory, where it can be one.
+        // As the name of a directory, where it can be one; what is told by its whole line alone is not one.
         let name = sample.line.trim();
-        if name.len() < 200 && !name.contains(['/', '\n', '\0', '\'']) {
+        if sample.kind != "pgpass-password" && name.len() < 200 && !name.contains(['/', '\n', '\0', '\'']) {
             names += 1;
             let there =
                 bench.run(&format!("mkdir -p '{n}' && cd '{n}' && mkdir '{name}' && cd '{name}'")).await;

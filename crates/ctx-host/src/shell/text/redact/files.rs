@@ -48,17 +48,24 @@ fn is_netrc_entry(before: &[u8]) -> bool {
     let mut words = before.rsplit(u8::is_ascii_whitespace).filter(|word| !word.is_empty());
     let mut has_login = false;
     while let Some(value) = words.next() {
-        if value == b"default" {
+        if ends_as(value, b"default") {
             return has_login;
         }
         match words.next() {
             Some(b"login") => has_login = true,
             Some(b"account") => {}
-            Some(b"machine") => return has_login,
-            _ => return false,
+            word => return has_login && word.is_some_and(|word| ends_as(word, b"machine")),
         }
     }
     false
+}
+
+/// Whether a word is this one, also behind a quote or in a path.
+fn ends_as(word: &[u8], wanted: &[u8]) -> bool {
+    let before = word.strip_suffix(wanted).map(|before| before.last());
+    before.is_some_and(|byte| {
+        byte.is_none_or(|byte| !byte.is_ascii_alphanumeric() && !matches!(byte, b'_' | b'-'))
+    })
 }
 
 /// `host:port:database:user:password`, a line of exactly these; the colon before the port is at `start`.
