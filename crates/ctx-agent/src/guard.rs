@@ -8,7 +8,7 @@
 use std::ffi::OsString;
 use std::io::{self, Write as _};
 use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
-use std::process::{Command, ExitStatus, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, poll};
@@ -42,9 +42,15 @@ fn watch(command: &[OsString]) -> io::Result<ExitStatus> {
     };
     set_child_subreaper(Some(getpid()))?;
     let mut child = Command::new(program).args(arguments).stderr(Stdio::null()).process_group(0).spawn()?;
-    let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
-    let pid = pid.ok_or_else(|| io::Error::other("a process without an id"))?;
-    let ended = pidfd_open(pid, PidfdFlags::empty())?;
+    let status = wait_for(&mut child);
+    // Whatever came of it, nothing is left.
+    end_all();
+    Ok(status?.unwrap_or_else(|| ExitStatus::from_raw(Signal::KILL.as_raw())))
+}
+
+/// Until the command ends or stderr closes. Of one that goes on still there is no status.
+fn wait_for(child: &mut Child) -> io::Result<Option<ExitStatus>> {
+    let ended = pidfd_open(Pid::from_child(child), PidfdFlags::empty())?;
     let stderr = io::stderr();
     let mut either = [
         PollFd::new(&ended, PollFlags::IN),
@@ -53,14 +59,10 @@ fn watch(command: &[OsString]) -> io::Result<ExitStatus> {
     ];
     while let Err(error) = poll(&mut either, None) {
         if error != rustix::io::Errno::INTR {
-            end_all();
             return Err(error.into());
         }
     }
-    // Of one that goes on still there is no status: it is among those that are ended.
-    let status = child.try_wait()?;
-    end_all();
-    Ok(status.unwrap_or_else(|| ExitStatus::from_raw(Signal::KILL.as_raw())))
+    child.try_wait()
 }
 
 fn code_of(status: ExitStatus) -> u8 {

@@ -31,34 +31,43 @@ pub(super) async fn call(
     limits: &Limits,
     voice: &Voice<'_>,
 ) -> Result<Said, CallError> {
-    let attempts_max = limits.model_attempts.max(1);
     loop {
-        let attempt = request.attempt;
         let mut telling = Telling::new(voice, request, step, limits.answer_bytes);
         let error = match telling.listen(model, request).await? {
             Ok(said) => return Ok(said),
             Err(error) => error,
         };
-        match backoff(&error, attempt, limits) {
-            // What was shown cannot be taken back, so only a call that said nothing is made again.
-            Some(wait) if attempt < attempts_max && telling.message.is_none() => {
-                let wait_ms = u64::try_from(wait.as_millis()).unwrap_or(u64::MAX);
-                let (code, message) = (error.code(), error.to_string());
-                voice.retrying(Retry { code, message, attempt, attempts_max, wait_ms }).await?;
-                tokio::time::sleep(wait).await;
-                // A paused session calls no model: this waits, or ends, until it is resumed.
-                voice.step().await?;
-                request.attempt = attempt + 1;
-            }
-            Some(_) | None => {
-                // What was shown is in the log before the model is asked again with less.
-                if matches!(error, ModelError::Overflow { .. }) {
-                    telling.cut_off().await?;
-                }
-                return Err(CallError::Model(error));
-            }
+        // What was shown cannot be taken back, so only a call that said nothing is made again.
+        if telling.message.is_none() && tries_again(&error, request, limits, voice).await? {
+            // A paused session calls no model: this waits, or ends, until it is resumed.
+            voice.step().await?;
+            continue;
         }
+        // What was shown is in the log before the model is asked again with less.
+        if matches!(error, ModelError::Overflow { .. }) {
+            telling.cut_off().await?;
+        }
+        return Err(CallError::Model(error));
     }
+}
+
+/// Whether a call that failed so is made once more: says so, waits as long as that takes, and counts the attempt.
+pub(super) async fn tries_again(
+    error: &ModelError,
+    request: &mut Request,
+    limits: &Limits,
+    voice: &Voice<'_>,
+) -> Result<bool, Stopped> {
+    let (attempt, attempts_max) = (request.attempt, limits.model_attempts.max(1));
+    let Some(wait) = backoff(error, attempt, limits).filter(|_| attempt < attempts_max) else {
+        return Ok(false);
+    };
+    let wait_ms = u64::try_from(wait.as_millis()).unwrap_or(u64::MAX);
+    let (code, message) = (error.code(), error.to_string());
+    voice.retrying(Retry { code, message, attempt, attempts_max, wait_ms }).await?;
+    tokio::time::sleep(wait).await;
+    request.attempt = attempt + 1;
+    Ok(true)
 }
 
 /// Why a call came to nothing.
@@ -75,7 +84,7 @@ impl From<Stopped> for CallError {
 }
 
 /// How long to wait before the next attempt; `None` for errors that asking again does not mend.
-pub(super) fn backoff(error: &ModelError, attempt: u32, limits: &Limits) -> Option<Duration> {
+fn backoff(error: &ModelError, attempt: u32, limits: &Limits) -> Option<Duration> {
     let max = Duration::from_millis(limits.model_retry_max_ms);
     match error {
         ModelError::RateLimit { retry_after, .. } => {

@@ -12,10 +12,10 @@ use ctx_session::record::{Compaction, CompactionTrigger, PluginCost, PluginFired
 use ctx_session::{CompactionId, Limits, MessageId};
 use tokio::time::Instant;
 
-use super::call::backoff;
+use super::call::tries_again;
 use super::compact::{Plan, plan, request_tokens, transcript};
 use super::delegate::Delegated;
-use super::report::{Retry, Voice};
+use super::report::Voice;
 use super::{Desk, Job, Stopped, delegate, open_model};
 use crate::model::{Event, Model, ModelError, Models, Request, Turn};
 
@@ -245,23 +245,16 @@ async fn ask(
     voice: &Voice<'_>,
     bounds: Bounds,
 ) -> Result<Summary, String> {
-    let attempts_max = limits.model_attempts.max(1);
     let (text, usage) = loop {
-        let attempt = request.attempt;
         let error = match listen(model, &request, bounds).await {
             Ok(heard) => break heard,
             Err(Unheard::TooLong) => return Err(bounds.too_long()),
             Err(Unheard::Failed(error)) => error,
         };
-        let Some(wait) = backoff(&error, attempt, limits).filter(|_| attempt < attempts_max) else {
+        let again = tries_again(&error, &mut request, limits, voice).await;
+        if !again.map_err(|stopped| stopped.to_string())? {
             return Err(error.to_string());
-        };
-        let wait_ms = u64::try_from(wait.as_millis()).unwrap_or(u64::MAX);
-        let (code, message) = (error.code(), error.to_string());
-        let retry = Retry { code, message, attempt, attempts_max, wait_ms };
-        voice.retrying(retry).await.map_err(|stopped| stopped.to_string())?;
-        tokio::time::sleep(wait).await;
-        request.attempt = attempt + 1;
+        }
     };
     let name = request.model.as_str();
     let (provider, model) = name.split_once(['/', ':']).unwrap_or(("", name));
