@@ -155,7 +155,8 @@ impl Engine {
         let journal = self.inner.journal.clone();
         blocking(move || {
             let log = LogPath::new(AUDIT).map_err(|error| Refusal::new(Code::Eio, error.to_string()))?;
-            let newest = AuditReader::new(journal, log).newest(&query);
+            let reader = AuditReader::new(journal, log);
+            let newest = if is_owner { reader.newest(&query) } else { reader.newest_of(caller.uid, &query) };
             newest.map_err(|error| Refusal::new(error.code(), error.to_string()))
         })
         .await

@@ -94,7 +94,7 @@ pub struct SnippetPiece {
 /// Something that someone did, or that happened to what is theirs.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct AuditEvent {
-    /// Its place in the audit log.
+    /// Its place in the audit log; for another user than the daemon's, among their own events.
     pub number: u64,
     pub time: u64,
     pub event: String,

@@ -27,7 +27,7 @@ pub struct AuditQuery {
 /// A line of the audit log.
 #[derive(Debug, Clone, PartialEq)]
 pub struct AuditLine {
-    /// Its place in the audit log.
+    /// Its place in the audit log, or among one user's lines of it.
     pub number: u64,
     pub time: Timestamp,
     pub event: AuditEvent,
@@ -48,10 +48,41 @@ impl AuditReader {
     /// The newest lines that fit, newest first, and the number to go on before if there may be more. A log that
     /// does not exist yet has none.
     pub fn newest(&self, query: &AuditQuery) -> Result<(Vec<AuditLine>, Option<u64>), JournalError> {
+        self.page(query, Some)
+    }
+
+    /// The same of one user's lines, for that user: numbered among themselves, so that no number tells how much others
+    /// did.
+    pub fn newest_of(
+        &self,
+        user: u32,
+        query: &AuditQuery,
+    ) -> Result<(Vec<AuditLine>, Option<u64>), JournalError> {
+        let (mut own, mut end) = (0, None);
+        self.back(|line| {
+            end = end.max(Some(line.number));
+            own += u64::from(line.event.user == user);
+            ControlFlow::Continue(())
+        })?;
+        self.page(query, |line| {
+            // What came since the count is for the next time.
+            let is_own = line.event.user == user && Some(line.number) <= end;
+            is_own.then(|| {
+                own = own.saturating_sub(1);
+                AuditLine { number: own, ..line }
+            })
+        })
+    }
+
+    fn page(
+        &self,
+        query: &AuditQuery,
+        mut shown: impl FnMut(AuditLine) -> Option<AuditLine>,
+    ) -> Result<(Vec<AuditLine>, Option<u64>), JournalError> {
         let mut lines = Vec::new();
         let mut next = None;
-        let read = self.journal.read_back(&self.log, &mut |entry| {
-            let Some(line) = line_of(&entry).filter(|line| fits(query, line)) else {
+        self.back(|line| {
+            let Some(line) = shown(line).filter(|line| fits(query, line)) else {
                 return ControlFlow::Continue(());
             };
             if lines.len() == query.limit {
@@ -60,9 +91,17 @@ impl AuditReader {
             }
             lines.push(line);
             ControlFlow::Continue(())
+        })?;
+        Ok((lines, next))
+    }
+
+    fn back(&self, mut on_line: impl FnMut(AuditLine) -> ControlFlow<()>) -> Result<(), JournalError> {
+        let read = self.journal.read_back(&self.log, &mut |entry| match line_of(&entry) {
+            Some(line) => on_line(line),
+            None => ControlFlow::Continue(()),
         });
         match read {
-            Ok(()) | Err(JournalError::NotThere { .. }) => Ok((lines, next)),
+            Ok(()) | Err(JournalError::NotThere { .. }) => Ok(()),
             Err(error) => Err(error),
         }
     }

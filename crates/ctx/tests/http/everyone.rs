@@ -129,6 +129,23 @@ fn a_stranger_sees_nothing_at_any_route() {
     assert_eq!(mine.own(), before, "and has changed nothing of mine");
 }
 
+/// Also not how much was done: their events are numbered among themselves, and paged by that.
+#[test]
+fn a_stranger_cannot_count_what_others_did() {
+    let mine = Mine::new();
+    let theirs = mine.http.daemon.ctx(&["token", "new", "--uid", "54321"]).ok().trim().to_owned();
+    for _ in 0..2 {
+        mine.http.call_as(&theirs, "POST", "/projects/default/sessions", Some("{}")).json(201);
+        mine.http.session("{}");
+    }
+    let audit =
+        |query: &str| mine.http.call_as(&theirs, "GET", &format!("/audit?limit=1{query}"), None).json(200);
+    let newest = until("both events", || Some(audit("")).filter(|page| page["items"][0]["number"] == 1));
+    let oldest = audit(&format!("&cursor={}", newest["next"].as_str().unwrap()));
+    assert_eq!((&oldest["items"][0]["number"], &oldest["next"]), (&json!(0), &json!(null)));
+    assert_eq!(oldest["items"][0]["user_id"], 54321);
+}
+
 #[test]
 fn bad_bodies_are_refused_at_every_route_and_change_nothing() {
     let mine = Mine::new();
