@@ -190,6 +190,18 @@ impl Desk {
         }
     }
 
+    /// Text that is ready now, for the transaction that is open; nothing once anything else waits.
+    pub(super) fn more_text(&self) -> Vec<Work> {
+        let mut state = self.lock();
+        let text_only = state.prepared.iter().all(|stretch| stretch.part == Part::Text);
+        if !state.live.is_empty() || state.stop || !text_only {
+            return Vec::new();
+        }
+        let more = state.prepared.drain(..).map(Work::Stretch).collect();
+        self.room.notify_all();
+        more
+    }
+
     /// Waits a moment for more to write, unless someone waits for what there is.
     fn gather<'a>(&self, mut state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
         let until = Instant::now() + GATHER;

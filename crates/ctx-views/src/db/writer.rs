@@ -14,6 +14,10 @@ use super::{Shared, issues, schema, store};
 const CACHE_BUSY_KIB: i64 = 64 * 1024;
 const CACHE_IDLE_KIB: i64 = 2 * 1024;
 
+/// Text that goes into one transaction while nothing else waits: each leaves a segment of the full text, and segments
+/// have to be merged later.
+const TEXT_AT_ONCE: usize = 8 * 1024 * 1024;
+
 /// What became of the stretches of a batch.
 type Outcome = Vec<Put>;
 
@@ -52,7 +56,8 @@ pub(super) fn run(shared: &Arc<Shared>, mut db: Connection) {
             set_cache(&db, busy);
         }
         let again = batch.iter().any(|work| matches!(work, Work::Rebuild));
-        let written = write(shared, &mut db, &batch);
+        let mut batch = batch;
+        let written = write(shared, &mut db, &mut batch);
         if let Err(error) = &written {
             shared.note_error(error);
         }
@@ -84,33 +89,56 @@ fn set_cache(db: &Connection, busy: bool) {
     let _ = db.execute_batch(&format!("PRAGMA cache_size = -{kib}; PRAGMA shrink_memory;"));
 }
 
-fn write(shared: &Shared, db: &mut Connection, batch: &[Work]) -> rusqlite::Result<Outcome> {
+/// Writes a batch, and what more text there is by then.
+fn write(shared: &Shared, db: &mut Connection, batch: &mut Vec<Work>) -> rusqlite::Result<Outcome> {
     let transaction = db.transaction()?;
     let is_there = |log: &LogPath| {
         !shared.root.identity(Path::new(log.as_str())).is_err_and(|error| error.is_not_found())
     };
     let outside = Outside { meta_of: &shared.options.meta_of, is_there: &is_there };
     let mut outcome = Outcome::new();
-    for work in batch {
-        match work {
-            Work::Stretch(stretch) => outcome.push(stretch::put(&transaction, stretch, &outside)?),
-            Work::Moved { from, to } => {
-                store::moved(&transaction, from, to)?;
-            }
-            Work::Removed(log) => store::forget(&transaction, log)?,
-            Work::Missing(logs) => {
-                for log in logs {
-                    let sql = "UPDATE sessions SET missing = 1 WHERE log = ?1";
-                    transaction.execute(sql, params![log.as_str()])?;
-                }
-            }
-            Work::Issues(given) => issues::put(&transaction, given)?,
-            Work::Projects(projects) => issues::keep_only(&transaction, projects)?,
-            Work::Rebuild | Work::Flush(_) => {}
+    let (mut put, mut text) = (0, 0);
+    while put < batch.len() {
+        for work in batch.iter_mut().skip(put) {
+            outcome.extend(put_one(&transaction, work, &outside)?);
+            text += take_text(work);
+        }
+        put = batch.len();
+        if text < TEXT_AT_ONCE {
+            batch.extend(shared.desk.more_text());
         }
     }
     transaction.commit()?;
     Ok(outcome)
+}
+
+/// What was put is not kept until the transaction ends; how much text it was.
+fn take_text(work: &mut Work) -> usize {
+    match work {
+        Work::Stretch(stretch) if stretch.part == Part::Text => {
+            let bytes = stretch.text_bytes();
+            stretch.records = Vec::new();
+            bytes
+        }
+        _ => TEXT_AT_ONCE,
+    }
+}
+
+fn put_one(db: &Connection, work: &Work, outside: &Outside<'_>) -> rusqlite::Result<Option<Put>> {
+    match work {
+        Work::Stretch(stretch) => return stretch::put(db, stretch, outside).map(Some),
+        Work::Moved { from, to } => store::moved(db, from, to)?,
+        Work::Removed(log) => store::forget(db, log)?,
+        Work::Missing(logs) => {
+            for log in logs {
+                db.execute("UPDATE sessions SET missing = 1 WHERE log = ?1", params![log.as_str()])?;
+            }
+        }
+        Work::Issues(given) => issues::put(db, given)?,
+        Work::Projects(projects) => issues::keep_only(db, projects)?,
+        Work::Rebuild | Work::Flush(_) => {}
+    }
+    Ok(None)
 }
 
 /// Tells everyone who waits, and asks for what turned out to be missing.

@@ -8,6 +8,7 @@ mod catalog;
 mod doors;
 mod listen;
 mod log;
+mod memory;
 mod owner;
 mod passwd;
 mod projects;
@@ -108,6 +109,7 @@ async fn serve(settings: &Settings, owned: &owner::Owned) -> Result<(), Failure>
         took_ms = started.elapsed().as_millis() as u64,
         "ctx {} is up", env!("CARGO_PKG_VERSION")
     );
+    tokio::spawn(memory::keep_small());
     stopped.wait().await;
     tracing::info!("stopping; runs have {} ms to end", engine.limits().stop_grace_ms);
     tokio::select! {
