@@ -16,7 +16,7 @@ const CACHE_IDLE_KIB: i64 = 2 * 1024;
 
 /// Text that goes into one transaction while nothing else waits: each leaves a segment of the full text, and segments
 /// have to be merged later.
-const TEXT_AT_ONCE: usize = 8 * 1024 * 1024;
+const TEXT_AT_ONCE: usize = 4 * 1024 * 1024;
 
 /// What became of the stretches of a batch.
 type Outcome = Vec<Put>;
