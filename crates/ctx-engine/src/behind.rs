@@ -210,28 +210,32 @@ impl Behind {
         self.clear_away(journal).map_err(|error| refused(&error))
     }
 
-    /// Has the audit log tell which sessions were purged, and removes what is left of them. Blocking.
+    /// Has the audit log tell which sessions were purged and the index forget them, and removes what is left. Blocking.
     fn clear_away(&self, journal: &dyn Journal) -> Result<(), JournalError> {
         let _one = self.clearing.lock().unwrap_or_else(PoisonError::into_inner);
-        journal.clear_away(&mut |notice| match (Purged::of_notice(notice), self.audit.get()) {
-            (Some(purged), Some(audit)) => match audit.purged(purged) {
-                Ok(()) => true,
-                Err(error) => {
-                    tracing::error!(error, "a session was purged, and the audit log does not say so yet");
-                    false
-                }
-            },
-            (Some(_), None) => false,
-            (None, _) => {
+        journal.clear_away(&mut |notice| {
+            let Some(purged) = Purged::of_notice(notice) else {
                 tracing::error!(notice, "a session was purged, and its notice cannot be read");
-                true
-            }
+                return true;
+            };
+            let forgotten = self.forget(purged.event.session());
+            let told = match self.audit.get() {
+                Some(audit) => audit.purged(purged),
+                None => Err("the audit log is not open".to_owned()),
+            };
+            let unheard = forgotten.err().into_iter().chain(told.err());
+            let why: Vec<String> = unheard
+                .inspect(|error| tracing::error!(error, "a session was purged; not everyone knows it yet"))
+                .collect();
+            why.is_empty()
         })
     }
 
-    pub(crate) fn removed(&self, log: &LogPath) {
-        if let Some(index) = &self.index {
-            index.removed(log);
+    /// Has the index forget a session that is gone for good.
+    fn forget(&self, session: Option<SessionId>) -> Result<(), String> {
+        match (&self.index, session) {
+            (Some(index), Some(session)) => index.purged(session),
+            (None, _) | (_, None) => Ok(()),
         }
     }
 

@@ -13,6 +13,7 @@ use ctx_session::record::{Context, Decoded, SessionMeta, Source};
 use ctx_session::rules::Given;
 use ctx_session::{Body, Command, IdSource, Limits, Record, Refusal, Session, Timestamp};
 use ctx_views::files::{PackFile, SessionFiles};
+use ctx_views::identity::Place;
 
 use crate::behind::Behind;
 use crate::port::Recorded;
@@ -211,10 +212,19 @@ impl Core {
         limits: &Limits,
     ) -> Result<Vec<Record>, CommitError> {
         let mut given = Given { now, ids, limits };
-        match self.session.decide(&Command::Recover { cause }, &mut given) {
-            Ok(decision) => self.commit(decision.records, now),
-            Err(refusal) => Err(CommitError::Full(refusal)),
+        let mut settled = self.perform(&Command::Recover { cause }, &mut given)?;
+        // Damage took the record that ended it; its name may be another's by now.
+        if Place::of(&self.log).is_some_and(|place| place.is_freed()) && !self.session.state.name().is_over()
+        {
+            let end = Command::End { by: self.session.meta.owner, partial: None };
+            settled.extend(self.perform(&end, &mut given)?);
         }
+        Ok(settled)
+    }
+
+    fn perform(&mut self, command: &Command, given: &mut Given<'_>) -> Result<Vec<Record>, CommitError> {
+        let decision = self.session.decide(command, given).map_err(CommitError::Full)?;
+        self.commit(decision.records, given.now)
     }
 
     pub fn put_blob(&self, bytes: &[u8]) -> Result<ctx_session::record::BlobRef, Refusal> {

@@ -53,7 +53,6 @@ impl Engine {
             }
             Err(error) => return Err(Refusal::new(Code::Eio, format!("removing a log broke: {error}"))),
         }
-        inner.behind.removed(&log);
         inner.news.purged(&summary.meta);
         if let Some(shelf) = Shelf::of(&summary.meta) {
             inner.shelves.touch(shelf);

@@ -146,9 +146,9 @@ pub fn session_logs(journal: &dyn Journal) -> Result<Vec<LogPath>, JournalError>
 }
 
 /// A session that was found.
-struct Seen {
-    summary: Summary,
-    /// Its files show what its log has.
+pub(crate) struct Seen {
+    pub summary: Summary,
+    /// Its log says what its path says of its state, and its files show what its log has.
     agrees: bool,
     /// Its first record says what its path says.
     is_sound: bool,
@@ -174,10 +174,10 @@ fn find_all(inner: &Inner) -> Result<(Vec<Seen>, usize), Refusal> {
 
 fn look_at(inner: &Inner, log: &LogPath) -> Option<Seen> {
     match find_one(inner, log) {
-        Ok((summary, is_sound)) => {
-            let summary = finish_move(&*inner.journal, log.clone(), summary);
-            let agrees = files_agree(inner, &summary);
-            Some(Seen { summary, agrees, is_sound })
+        Ok(seen) => {
+            let summary = finish_move(&*inner.journal, log.clone(), seen.summary);
+            let agrees = seen.agrees && files_agree(inner, &summary);
+            Some(Seen { summary, agrees, ..seen })
         }
         Err(why) => {
             tracing::warn!(%log, why, "a session's log cannot be read; `ctx doctor` says more");
@@ -187,7 +187,7 @@ fn look_at(inner: &Inner, log: &LogPath) -> Option<Seen> {
 }
 
 /// What the two ends of a log, and its path, say of its session; and whether they say the same.
-pub(crate) fn find_one(inner: &Inner, log: &LogPath) -> Result<(Summary, bool), String> {
+pub(crate) fn find_one(inner: &Inner, log: &LogPath) -> Result<Seen, String> {
     let place = Place::of(log).ok_or("its path is not that of a session")?;
     let mut end = End::default();
     let head =
@@ -198,8 +198,14 @@ pub(crate) fn find_one(inner: &Inner, log: &LogPath) -> Result<(Summary, bool), 
     }
     let created_at = head.map(|entry| entry.time).or(end.newest).unwrap_or_else(|| inner.fresh.now());
     let mut summary = Summary::new(Arc::new(meta), created_at);
-    summary.dir_name = place.dir_name;
     summary.state = end.state.unwrap_or(StateName::Idle);
+    // Its name may be another's by now: it must not come back to life with it.
+    let lost_its_end = place.is_freed() && !summary.state.is_over();
+    if lost_its_end {
+        tracing::warn!(%log, "the record that ended this session is lost; it is ended all the same, as its directory says");
+        summary.state = StateName::Ended;
+    }
+    summary.dir_name = place.dir_name;
     summary.archived = end.archived.unwrap_or(false);
     summary.updated_at = end.newest.unwrap_or(created_at);
     summary.posted_at = end.posted_at;
@@ -207,7 +213,7 @@ pub(crate) fn find_one(inner: &Inner, log: &LogPath) -> Result<(Summary, bool), 
     if let Some(cwd) = end.cwd {
         summary.cwd = cwd;
     }
-    Ok((summary, flaws.is_empty()))
+    Ok(Seen { summary, agrees: !lost_its_end, is_sound: flaws.is_empty() })
 }
 
 /// What the end of a log tells, from its last record back: the newest state, the time of the last record, and of

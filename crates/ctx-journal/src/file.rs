@@ -177,11 +177,17 @@ impl FileJournal {
     }
 
     pub(crate) fn remove_tree(&self, dir: &str) -> io::Result<()> {
+        self.remove_in(dir)?;
+        self.disk.remove_dir(dir)
+    }
+
+    /// Removes everything in a directory.
+    pub(crate) fn remove_in(&self, dir: &str) -> io::Result<()> {
         for entry in self.disk.list(dir)? {
             let path = join(dir, &entry.name);
             if entry.is_dir { self.remove_tree(&path)? } else { self.disk.remove_file(&path)? }
         }
-        self.disk.remove_dir(dir)
+        Ok(())
     }
 }
 

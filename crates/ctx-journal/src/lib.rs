@@ -150,8 +150,8 @@ pub trait Journal: Send + Sync + 'static {
     /// a crash. Its bytes and the notice stay until [`Journal::clear_away`].
     fn take_away(&self, log: &LogPath, notice: &str) -> Result<(), JournalError>;
 
-    /// Removes for good what was taken away. Each notice is told first; where it is not heard (`false`), everything
-    /// stays for the next time. A crash in between may have one told twice. One caller at a time.
+    /// Removes for good what was taken away. Each notice is told then; where it is not heard (`false`), it stays for the
+    /// next time. A crash in between may have one told twice. One caller at a time.
     fn clear_away(&self, tell: &mut dyn FnMut(&str) -> bool) -> Result<(), JournalError>;
 
     /// Removes a log with its directory and all that is in it, in one step. A log in a shared directory goes alone.

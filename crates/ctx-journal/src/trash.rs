@@ -3,7 +3,7 @@
 //! Where someone has to hear that a log went, a notice is on disk before it goes, and is removed when it was heard:
 //!
 //! - a notice without a log: it did not go
-//! - a notice and a log: it went, and perhaps nobody has heard
+//! - a notice and a log, or what is left of its directory: it went, and perhaps nobody has heard
 //! - a log without a notice: it went, and whoever had to has heard
 //!
 //! What a crash leaves is here and nowhere else, and [`Journal::sweep`](crate::Journal::sweep) removes it.
@@ -78,19 +78,23 @@ impl FileJournal {
 
     pub(crate) fn clear_trash(&self, tell: &mut dyn FnMut(&str) -> bool) -> Result<(), JournalError> {
         for away in self.in_place(TRASH)? {
-            let cleared = match self.notice(&away) {
-                Ok(Some(notice)) if tell(&notice) => self
-                    .disk
-                    .remove_file(&join(&away, NOTICE))
-                    .and_then(|()| self.disk.sync_dir(&away))
-                    .and_then(|()| self.remove_tree(&away)),
-                // One that is on its way in has no log yet.
-                Ok(_) => Ok(()),
-                Err(error) => Err(error),
-            };
+            let cleared = self.clear_one(&away, tell);
             cleared.map_err(|error| JournalError::Io { path: away, action: "remove", error })?;
         }
         Ok(())
+    }
+
+    fn clear_one(&self, away: &str, tell: &mut dyn FnMut(&str) -> bool) -> io::Result<()> {
+        // One that is on its way in has no log yet.
+        let Some(notice) = self.notice(away)? else { return Ok(()) };
+        // Its bytes go first: telling may need the room. What is left of its directory says that it went.
+        self.remove_in(&join(away, LOG))?;
+        if !tell(&notice) {
+            return Ok(());
+        }
+        self.disk.remove_file(&join(away, NOTICE))?;
+        self.disk.sync_dir(away)?;
+        self.remove_tree(away)
     }
 
     pub(crate) fn sweep_beside(&self) -> Result<(), JournalError> {

@@ -77,6 +77,11 @@ impl Place {
         Some(Place { owner, space, agent, dir_name: (*dir_name).to_owned(), name, id })
     }
 
+    /// The session was over when its directory got this name; also where the record that says so is lost.
+    pub fn is_freed(&self) -> bool {
+        self.id.is_some()
+    }
+
     fn scope(&self) -> Scope {
         if self.space.is_some() { Scope::Shared } else { Scope::Private }
     }

@@ -133,8 +133,8 @@ fn identify(inner: &Inner, id: SessionId, log: &LogPath, summary: &Summary) -> R
     tracing::warn!(session = %id, %other, %log, "another session's log was put in the place of this one's");
     inner.registry.remove(id);
     match find_one(inner, log) {
-        Ok((summary, _)) => {
-            if let Err(refusal) = inner.registry.add(summary) {
+        Ok(seen) => {
+            if let Err(refusal) = inner.registry.add(seen.summary) {
                 tracing::warn!(%log, %refusal, "this directory is left alone");
             }
         }

@@ -313,8 +313,23 @@ impl IndexDb {
         self.shared.desk.push(Work::Moved { from: from.clone(), to: to.clone() });
     }
 
-    /// A session was purged.
-    pub fn removed(&self, log: &LogPath) {
+    /// A session was purged: nothing of it is left here when this returns; otherwise why not.
+    pub fn purged(&self, id: SessionId) -> Result<(), String> {
+        let known = || self.ask(|queries| queries.log_of(id)).map_err(|error| error.to_string());
+        // What was said last may still be on its way.
+        self.flush();
+        let Some(log) = known()? else { return Ok(()) };
+        self.removed(&log);
+        self.flush();
+        match known()? {
+            None => Ok(()),
+            Some(_) => {
+                Err(self.last_error().unwrap_or_else(|| "the index is not written any more".to_owned()))
+            }
+        }
+    }
+
+    fn removed(&self, log: &LogPath) {
         self.shared.desk.push(Work::Removed(log.clone()));
     }
 

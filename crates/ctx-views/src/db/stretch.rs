@@ -253,7 +253,7 @@ fn meet(
     let added = match store::add(db, &stretch.log, row.clone())? {
         Some(added) => Some(added),
         // The session was known elsewhere, and is not there any more.
-        None if forget_missing(db, &id.to_string())? => store::add(db, &stretch.log, row)?,
+        None if forget_gone(db, &id.to_string(), outside)? => store::add(db, &stretch.log, row)?,
         None => None,
     };
     match added {
@@ -269,13 +269,16 @@ fn meet(
     Ok(added)
 }
 
-/// Forgets a session whose directory was not there at the last start; whether there was one.
-fn forget_missing(db: &Connection, id: &str) -> rusqlite::Result<bool> {
-    let sql = "SELECT log FROM sessions WHERE id = ?1 AND missing = 1";
-    let log: Option<String> = db.query_row(sql, [id], |row| row.get(0)).optional()?;
-    match log.and_then(|log| LogPath::new(log).ok()) {
-        Some(log) => store::forget(db, &log).map(|()| true),
-        None => Ok(false),
+/// Forgets a session whose directory was not there at the last start, or moved while its log was read; whether there
+/// was one.
+fn forget_gone(db: &Connection, id: &str, outside: &Outside<'_>) -> rusqlite::Result<bool> {
+    let sql = "SELECT log, missing FROM sessions WHERE id = ?1";
+    let found: Option<(String, bool)> =
+        db.query_row(sql, [id], |row| Ok((row.get(0)?, row.get(1)?))).optional()?;
+    let Some((log, is_missing)) = found else { return Ok(false) };
+    match LogPath::new(log) {
+        Ok(log) if is_missing || !(outside.is_there)(&log) => store::forget(db, &log).map(|()| true),
+        Ok(_) | Err(_) => Ok(false),
     }
 }
 

@@ -105,10 +105,9 @@ fn a_fork_is_a_session_of_its_own() {
     assert_eq!(states(of_source), (StateName::Running, "running".to_owned(), "pending".to_owned()));
     assert_eq!(states(of_fork), (StateName::Idle, "cancelled".to_owned(), "interrupted".to_owned()));
     assert_eq!(found(&db, &SearchQuery::new(Viewer::All, "needle", 10)).len(), 2);
-    db.removed(&source.log);
-    db.flush();
+    db.purged(of_source).unwrap();
     assert_eq!(found(&db, &SearchQuery::new(Viewer::All, "needle", 10)).len(), 1);
-    drop(fork);
+    drop((source, fork));
 }
 
 #[test]
@@ -430,6 +429,24 @@ fn a_session_that_moved_is_the_same_session() {
 }
 
 #[test]
+fn a_session_that_moved_before_its_first_records_came_is_where_it_went() {
+    let root = Root::new();
+    let db = started(&root);
+    let session = put(&root, 1, "coder", "default", &talk("needle", "hay"));
+    let over = log_of("coder", "default+over");
+    root.journal.rename(&session.log, &over).unwrap();
+    db.moved(&session.log, &over);
+    // Somebody had begun to read it where it was.
+    db.committed(&session.log, session.life.session.id(), &session.life.records());
+    db.flush();
+    assert!(db.wait_all(LONG));
+    let items = db.ask(|q| q.sessions()).unwrap();
+    assert_eq!(items.iter().map(|item| &item.log).collect::<Vec<_>>(), [&over]);
+    assert!(db.ask(|q| q.damage()).unwrap().is_empty());
+    assert_eq!(found(&db, &SearchQuery::new(Viewer::All, "needle", 10)).len(), 1);
+}
+
+#[test]
 fn a_session_whose_directory_is_gone_is_reported_and_not_listed() {
     let root = Root::new();
     let gone = put(&root, 1, "coder", "gone", &talk("needle", "hay"));
@@ -448,8 +465,7 @@ fn a_session_whose_directory_is_gone_is_reported_and_not_listed() {
     std::fs::rename(&aside, &dir).unwrap();
     let db = started(&root);
     assert_eq!(db.ask(|q| q.sessions()).unwrap().len(), 2);
-    db.removed(&gone.log);
-    db.flush();
+    db.purged(gone.life.session.id()).unwrap();
     assert_eq!(names(&db.ask(|q| q.sessions()).unwrap()), ["here"]);
     assert_eq!(found(&db, &SearchQuery::new(Viewer::All, "needle", 10)).len(), 1, "its text is gone too");
 }

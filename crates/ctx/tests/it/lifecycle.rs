@@ -1,6 +1,7 @@
 //! Forks, archives, purges, and names that are free again: what becomes of sessions, also when the daemon dies.
 
 use std::fs;
+use std::os::unix::fs::DirBuilderExt;
 use std::path::PathBuf;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
@@ -342,6 +343,42 @@ fn is_sound(daemon: &TestDaemon) {
             records(daemon, &name);
         }
     }
+    until("doctor to find nothing wrong", || (daemon.ctx(&["doctor"]).code == 0).then_some(()));
+}
+
+/// Waits until a search finds so many messages.
+fn wait_found(place: &Place, word: &str, wanted: usize) {
+    until(&format!("{wanted} hits for {word}"), || {
+        (json_lines(&place.ctx(&["search", "--json", word]).stdout).len() == wanted).then_some(())
+    });
+}
+
+#[test]
+fn what_was_said_in_a_session_is_gone_from_search_also_when_its_purge_was_cut_short() {
+    let mut daemon = daemon();
+    send(&daemon, "gone", "quokka");
+    send(&daemon, "other", "wombat");
+    let id = id_of(&daemon, "gone");
+    daemon.ctx(&["end", "--yes", "coder/gone"]).ok();
+    wait_found(&daemon, "quokka", 2);
+    assert_eq!(daemon.stop(), 0);
+    // As a daemon leaves it that dies just after the directory went.
+    let trash = daemon.root().join(".state/trash");
+    fs::DirBuilder::new().recursive(true).mode(0o700).create(trash.join("3")).unwrap();
+    let away = trash.join("3");
+    let notice = serde_json::json!({
+        "time": "2026-11-15T06:00:00.000Z", "event": "session.purged", "user": 0, "session": id, "session_seq": 9,
+        "data": { "session_id": id },
+    });
+    fs::write(away.join("notice"), notice.to_string()).unwrap();
+    fs::rename(session_dir(&daemon, &format!("gone+{id}")), away.join("log")).unwrap();
+    daemon.start_again();
+    is_sound(&daemon);
+    wait_found(&daemon, "quokka", 0);
+    wait_found(&daemon, "wombat", 2);
+    assert_eq!(purges(&daemon).len(), 1);
+    assert_eq!(daemon.stop(), 0);
+    daemon.ctx(&["doctor", "--deep"]).ok();
 }
 
 #[test]
@@ -357,7 +394,11 @@ fn kill_9_in_the_middle_of_fork_archive_and_purge_leaves_sound_sessions() {
         let (victim, kept) = (format!("victim{round}"), format!("kept{round}"));
         let id = fork(&daemon, "coder/source", &victim);
         fork(&daemon, "coder/source", &kept);
+        let word = format!("quokka{round}");
+        send(&daemon, &victim, &word);
+        let said = history(&daemon, &id);
         daemon.ctx(&["end", "--yes", &format!("coder/{victim}")]).ok();
+        wait_found(&daemon, &word, 2);
         let new = format!("fork{round}");
         let begun = Instant::now();
         let forking = tried(&daemon, &["fork", "coder/source", "--name", &new]);
@@ -384,8 +425,9 @@ fn kill_9_in_the_middle_of_fork_archive_and_purge_leaves_sound_sessions() {
         let told = purges(&daemon).iter().filter(|line| line["session"] == id.as_str()).count();
         assert_eq!(told, usize::from(!victim_there), "a purge is told once");
         if victim_there {
-            assert_eq!(history(&daemon, &id), history(&daemon, "coder/source"), "it is there whole");
+            assert_eq!(history(&daemon, &id), said, "it is there whole");
         }
+        wait_found(&daemon, &word, if victim_there { 2 } else { 0 });
         if archived.is_some() {
             let last = records(&daemon, &kept).pop().unwrap();
             assert_eq!((&last["type"], &last["archived"]), (&"archived".into(), &true.into()), "{kept}");

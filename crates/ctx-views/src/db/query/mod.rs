@@ -123,6 +123,14 @@ impl Queries<'_> {
         Ok(rows.into_iter().filter_map(read).collect())
     }
 
+    /// Where a session's log was when it was last read; nothing of one that the index does not know.
+    pub fn log_of(&self, id: SessionId) -> Result<Option<LogPath>, DbError> {
+        let values = vec![Value::Text(id.to_string())];
+        let found =
+            self.rows("SELECT log FROM sessions WHERE id = ?1", values, |row| row.get::<_, String>(0))?;
+        Ok(found.into_iter().find_map(|log| LogPath::new(log).ok()))
+    }
+
     /// The place of a session in this file.
     fn key(&self, id: SessionId) -> Result<Option<i64>, DbError> {
         let key = self
