@@ -200,6 +200,7 @@ impl IndexDb {
     ) -> Result<IndexDb, DbError> {
         let path = root.path().join(path);
         let (db, remade) = schema::open(&path)?;
+        let known = writer::Known::look(&path, &db);
         let shared = Arc::new(Shared {
             root: root.clone(),
             path: path.clone(),
@@ -214,7 +215,7 @@ impl IndexDb {
         let writer = thread
             .spawn(move || {
                 let _closing = Closing(&of_thread.desk);
-                writer::run(&of_thread, db);
+                writer::run(&of_thread, db, known);
             })
             .map_err(|error| DbError::Io { path, action: "start the writer of", error })?;
         Ok(IndexDb { shared, writer: Mutex::new(Some(writer)), remade })

@@ -21,19 +21,30 @@ const TEXT_AT_ONCE: usize = 4 * 1024 * 1024;
 /// What became of the stretches of a batch.
 type Outcome = Vec<Put>;
 
-/// Writes until the desk is closed.
-pub(super) fn run(shared: &Arc<Shared>, mut db: Connection) {
+/// The database as the writer knows it: what differs later, someone else did.
+pub(super) struct Known {
+    files: schema::OnDisk,
+    version: i64,
+}
+
+impl Known {
+    pub(super) fn look(path: &Path, db: &Connection) -> Known {
+        Known { files: schema::OnDisk::look(path), version: data_version(db) }
+    }
+}
+
+/// Writes until the desk is closed. What is known is from before anyone could ask for anything: this thread may
+/// begin late.
+pub(super) fn run(shared: &Arc<Shared>, mut db: Connection, mut known: Known) {
     let mut busy = false;
-    let mut files = schema::OnDisk::look(&shared.path);
-    let mut version = data_version(&db);
     while let Some(batch) = shared.desk.next_batch() {
-        if files.are_others(&shared.path) {
+        if known.files.are_others(&shared.path) {
             // Whoever removed them wants them made anew; what is written into removed files nobody finds.
             db = match remake(shared, db) {
                 Some(fresh) => fresh,
                 None => return,
             };
-            (files, version) = (schema::OnDisk::look(&shared.path), data_version(&db));
+            known = Known::look(&shared.path, &db);
             answer(batch);
             continue;
         }
@@ -42,7 +53,7 @@ pub(super) fn run(shared: &Arc<Shared>, mut db: Connection) {
             shared.hire(staff);
             // Only a repair writes into it besides: it has marked what is to be read again.
             let now = data_version(&db);
-            if std::mem::replace(&mut version, now) != now {
+            if std::mem::replace(&mut known.version, now) != now {
                 let staff = shared.desk.ask(Job::Plan, 0);
                 shared.hire(staff);
             }
@@ -69,7 +80,7 @@ pub(super) fn run(shared: &Arc<Shared>, mut db: Connection) {
                     Some(fresh) => fresh,
                     None => return,
                 };
-                (files, version) = (schema::OnDisk::look(&shared.path), data_version(&db));
+                known = Known::look(&shared.path, &db);
                 answer(batch);
             }
         }

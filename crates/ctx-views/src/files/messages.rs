@@ -260,7 +260,7 @@ impl<'a> BackLines<'a> {
     /// Where the last line in hand begins, if its beginning is in hand.
     fn last_begin(&self) -> Option<usize> {
         let (_, before) = self.hand.split_last()?;
-        match before.iter().rposition(|byte| *byte == b'\n') {
+        match memchr::memrchr(b'\n', before) {
             Some(end) => Some(end + 1),
             None if self.start == 0 => Some(0),
             None => None,
