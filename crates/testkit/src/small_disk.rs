@@ -5,6 +5,8 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use crate::until;
+
 #[derive(Debug)]
 pub struct SmallDisk {
     at: PathBuf,
@@ -12,12 +14,23 @@ pub struct SmallDisk {
 
 #[track_caller]
 fn run(command: &mut Command) {
+    let said = fails(command);
+    assert!(said.is_none(), "{command:?}: {} (this test needs root)", said.unwrap_or_default());
+}
+
+/// What a command says when it fails.
+fn fails(command: &mut Command) -> Option<String> {
     let done = command.output().expect("a command of the system runs");
-    assert!(
-        done.status.success(),
-        "{command:?}: {} (this test needs root)",
-        String::from_utf8_lossy(&done.stderr)
-    );
+    (!done.status.success()).then(|| String::from_utf8_lossy(&done.stderr).into_owned())
+}
+
+/// Asks again while someone writes there: a mount with a file open to be written cannot become read-only.
+fn run_when_free(command: &mut Command) {
+    until("a mount that nobody writes to", || match fails(command) {
+        Some(said) if said.contains("busy") => None,
+        Some(said) => panic!("{command:?}: {said} (this test needs root)"),
+        None => Some(()),
+    });
 }
 
 impl SmallDisk {
@@ -46,7 +59,7 @@ impl SmallDisk {
 
     pub fn read_only(&self, read_only: bool) {
         let options = if read_only { "remount,ro" } else { "remount,rw" };
-        run(Command::new("mount").args(["-o", options]).arg(&self.at));
+        run_when_free(Command::new("mount").args(["-o", options]).arg(&self.at));
     }
 }
 
@@ -67,7 +80,7 @@ impl ReadOnly {
     pub fn cover(at: &Path) -> ReadOnly {
         run(Command::new("mount").arg("--bind").args([at, at]));
         let covered = ReadOnly { at: at.to_owned() };
-        run(Command::new("mount").args(["-o", "remount,bind,ro"]).arg(at));
+        run_when_free(Command::new("mount").args(["-o", "remount,bind,ro"]).arg(at));
         covered
     }
 }
