@@ -67,7 +67,7 @@ fn the_same_session_through_every_door() {
 
 #[test]
 fn the_same_session_through_every_door_at_once() {
-    let http = Http::of(builder().env("CTX_LIMITS_REQUESTS_PER_SECOND", "100000"));
+    let http = Http::of(builder());
     http.python("doors.py", &[]).ok();
 }
 
@@ -233,8 +233,7 @@ fn what_was_said_and_done_is_found_by_its_owner_alone() {
 fn a_thousand_sessions_with_a_run_each_over_sixteen_clients() {
     let many = builder()
         .env("CTX_LIMITS_RUNNING_PER_PROJECT", "2000")
-        .env("CTX_LIMITS_RUNNING_PER_OPERATOR", "2000")
-        .env("CTX_LIMITS_REQUESTS_PER_SECOND", "100000");
+        .env("CTX_LIMITS_RUNNING_PER_OPERATOR", "2000");
     let http = Http::of(many);
     let said = http.python("crowd.py", &["1000", "16"]).ok();
     let figures: Value = serde_json::from_str(&said).expect("figures");

@@ -18,7 +18,7 @@ struct Mine {
 
 impl Mine {
     fn new() -> Mine {
-        let http = Http::of(builder().env("CTX_LIMITS_REQUESTS_PER_SECOND", "100000"));
+        let http = Http::of(builder());
         let session = http.session(r#"{"name":"heron"}"#);
         let title = json!({ "title": SECRET }).to_string();
         http.call("PUT", &format!("/sessions/{session}"), Some(&title)).json(200);
@@ -186,8 +186,7 @@ fn bad_bodies_are_refused_at_every_route_and_change_nothing() {
 
 #[test]
 fn no_secret_is_in_any_log_record_argument_or_error() {
-    let http =
-        Http::of(builder().env("CTX_LOG_LEVEL", "trace").env("CTX_LIMITS_REQUESTS_PER_SECOND", "100000"));
+    let http = Http::of(builder().env("CTX_LOG_LEVEL", "trace"));
     let code = http.call("POST", "/codes", None).json(201)["code"].as_str().unwrap().to_owned();
     let spent = http.call("POST", "/codes", None).json(201)["code"].as_str().unwrap().to_owned();
     let login = json!({ "code": &spent }).to_string();

@@ -142,7 +142,7 @@ fn a_fork_of_nothing_is_not_found() {
 
 #[test]
 fn a_hundred_messages_come_back_in_order_also_after_a_restart() {
-    let mut http = Http::of(builder().env("CTX_LIMITS_REQUESTS_PER_SECOND", "100000"));
+    let mut http = Http::of(builder());
     let id = http.session("{}");
     http.python("hundred.py", &[&id]).ok();
     http.daemon.kill();

@@ -1,5 +1,5 @@
 //! The HTTP API and the WebSockets of a real daemon process, through clients that others wrote: curl, Python's
-//! `websockets`, schemathesis.
+//! `websockets`, schemathesis. Where the client does not matter, a request is a line of our own.
 #![expect(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -23,6 +23,7 @@ mod issues;
 mod keys;
 mod lifecycle;
 mod limits;
+mod line;
 mod lists;
 mod project_schema;
 mod projects;

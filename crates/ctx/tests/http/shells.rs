@@ -127,7 +127,9 @@ fn what_a_shell_cannot_take_is_refused_and_the_operators_limits_hold() {
     ] {
         let file = http.daemon.path("body");
         std::fs::write(&file, &body).unwrap();
-        let answer = http.call("POST", &exec, Some(&format!("@{}", file.display())));
+        let (bearer, data) =
+            (format!("Authorization: Bearer {}", http.token), format!("@{}", file.display()));
+        let answer = http.curl(&exec, &["-X", "POST", "-H", &bearer, "--data-binary", &data]);
         assert_eq!(answer.code(status), code, "{}", body.chars().take(60).collect::<String>());
     }
     for path in ["/shells/x/exec", "/shells/1_local/exec", "/shells/..%2f/exec"] {

@@ -137,7 +137,7 @@ fn a_ticket_opens_one_socket_and_nothing_else() {
 
 #[test]
 fn a_connection_that_breaks_hundreds_of_times_loses_no_frame() {
-    let http = Http::of(builder().env("CTX_LIMITS_REQUESTS_PER_SECOND", "100000"));
+    let http = Http::of(builder());
     let stop = http.daemon.path("stop");
     std::fs::write(&stop, "").unwrap();
     let said = http.python("drops.py", &["300", stop.to_str().unwrap()]).ok();
@@ -151,10 +151,8 @@ fn a_connection_that_breaks_hundreds_of_times_loses_no_frame() {
 #[test]
 fn across_kills_of_the_daemon_no_frame_is_missing_in_silence() {
     let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-    let fixed = TestDaemon::build(env!("CARGO_BIN_EXE_ctx"))
-        .arg("--listen")
-        .arg(&format!("127.0.0.1:{port}"))
-        .env("CTX_LIMITS_REQUESTS_PER_SECOND", "100000");
+    let fixed =
+        TestDaemon::build(env!("CARGO_BIN_EXE_ctx")).arg("--listen").arg(&format!("127.0.0.1:{port}"));
     let mut http = Http::of(fixed);
     let stop = http.daemon.path("stop");
     let client = http.python_begins("drops.py", &["60", stop.to_str().unwrap()]);

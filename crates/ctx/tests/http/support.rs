@@ -1,10 +1,12 @@
-//! A daemon with its address and a token, curl, and Python scripts.
+//! A daemon with its address and a token, requests to it, curl, and Python scripts.
 
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 
 use serde_json::Value;
 use testkit::{DaemonBuilder, Outcome, TestDaemon, finish, until};
+
+use crate::line::Line;
 
 const BINARY: &str = env!("CARGO_BIN_EXE_ctx");
 
@@ -53,8 +55,10 @@ impl Response {
     }
 }
 
+/// A daemon that may be asked as often as a test that waits does; a test of that limit sets it anew.
 pub fn builder() -> DaemonBuilder {
-    TestDaemon::build(BINARY).arg("--listen").arg("127.0.0.1:0")
+    let builder = TestDaemon::build(BINARY).arg("--listen").arg("127.0.0.1:0");
+    builder.env("CTX_LIMITS_REQUESTS_PER_SECOND", "100000")
 }
 
 impl Http {
@@ -93,13 +97,10 @@ impl Http {
         Response { status, headers: head.to_lowercase(), text: body.to_owned() }
     }
 
+    /// A request of which only the answer matters.
     pub fn call_as(&self, token: &str, method: &str, path: &str, body: Option<&str>) -> Response {
-        let bearer = format!("Authorization: Bearer {token}");
-        let mut args = vec!["-X", method, "-H", &bearer];
-        if let Some(body) = body {
-            args.extend(["-H", "Content-Type: application/json", "--data-binary", body]);
-        }
-        self.curl(path, &args)
+        let answer = Line::as_whom(self, token).ask(method, path, body);
+        answer.unwrap_or_else(|| panic!("no answer to {method} {path}"))
     }
 
     pub fn call(&self, method: &str, path: &str, body: Option<&str>) -> Response {

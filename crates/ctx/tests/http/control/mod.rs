@@ -22,12 +22,10 @@ pub mod seed;
 mod subagents;
 mod summaries;
 
-use std::io::{Read, Write};
-use std::net::TcpStream;
-
 use serde_json::{Value, json};
-use testkit::{DEADLINE, until};
+use testkit::until;
 
+use crate::line::Line;
 use crate::support::{Http, Response, builder};
 
 /// A message for `debug/script`.
@@ -62,9 +60,9 @@ fn text<'a>(value: &'a Value, field: &str) -> &'a str {
     value[field].as_str().unwrap_or_else(|| panic!("no {field} in {value}"))
 }
 
-/// A daemon whose token may ask often, with these limits.
+/// A daemon with these limits.
 fn daemon(limits: &[(&str, &str)]) -> Http {
-    let mut builder = builder().env("CTX_LIMITS_REQUESTS_PER_SECOND", "100000");
+    let mut builder = builder();
     for (name, value) in limits {
         builder = builder.env(&format!("CTX_LIMITS_{name}"), value);
     }
@@ -163,42 +161,6 @@ impl Http {
     /// One request on a connection of its own, without another process; None when the daemon goes away.
     fn quick(&self, method: &str, path: &str, body: Option<&str>) -> Option<Response> {
         Line::to(self).ask(method, path, body)
-    }
-}
-
-/// Where to ask and as whom: enough for a thread of its own.
-#[derive(Clone)]
-struct Line {
-    address: String,
-    token: String,
-}
-
-impl Line {
-    fn to(http: &Http) -> Line {
-        Line { address: http.address(), token: http.token.clone() }
-    }
-
-    fn ask(&self, method: &str, path: &str, body: Option<&str>) -> Option<Response> {
-        self.ask_with(method, path, "", body)
-    }
-
-    /// With more headers, each with its line end.
-    fn ask_with(&self, method: &str, path: &str, headers: &str, body: Option<&str>) -> Option<Response> {
-        let mut stream = TcpStream::connect(&self.address).ok()?;
-        stream.set_read_timeout(Some(DEADLINE)).ok()?;
-        let body = body.unwrap_or_default();
-        let request = format!(
-            "{method} /api/v1{path} HTTP/1.0\r\nHost: localhost\r\nAuthorization: Bearer {}\r\n{headers}\
-             Content-Length: {}\r\n\r\n{body}",
-            self.token,
-            body.len()
-        );
-        stream.write_all(request.as_bytes()).ok()?;
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer).ok()?;
-        let (head, text) = answer.split_once("\r\n\r\n")?;
-        let status = head.split_whitespace().nth(1)?.parse().ok()?;
-        Some(Response { status, headers: head.to_lowercase(), text: text.to_owned() })
     }
 }
 
