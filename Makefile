@@ -3,6 +3,8 @@
 CARGO ?= cargo
 DEMO  ?= .demo
 CTX   := target/release/ctx
+# Most tests wait for processes: two at a time for every core.
+RUST_TEST_THREADS ?= $(shell echo $$(($$(nproc) * 2)))
 
 .PHONY: run build test check bench fmt setup setup-test
 
@@ -15,7 +17,7 @@ build: setup
 test: setup-test
 	$(CARGO) fmt --all -- --check
 	$(CARGO) clippy --workspace --all-targets -- -D warnings
-	$(CARGO) test --workspace
+	RUST_TEST_THREADS=$(RUST_TEST_THREADS) $(CARGO) test --workspace
 
 bench: build
 	bench/run
