@@ -106,17 +106,20 @@ macro_rules! trace_to_stderr {
     };
 }
 
-/// Skips one command after another, up to the frame's own.
+/// Skips one command after another, up to the frame's own. With the status 2, which is that of a bad test, bash also
+/// returns from the function or sourced script that it is in; elsewhere it must leave its loops.
 macro_rules! skip {
     () => {
-        r#"case $BASH_COMMAND in(__ctx=*)\builtin trap - DEBUG;\builtin shopt -u extdebug;;(*)\builtin break 9999 2>/dev/null;! \builtin :;;esac"#
+        r#"case $BASH_COMMAND in(__ctx=*)\builtin trap - DEBUG;\builtin shopt -u extdebug;;(*)[[ ${BASH_SOURCE[1]+x} ]]||\builtin break 9999;[ x x ];;esac 2>/dev/null"#
     };
 }
 
+/// bash judges the end of a child before it runs this: under `set -e` the shell is lost by then, unless it returns from a
+/// function or a sourced script. So what may be under `set -e` is run as such a script.
 const BASH_STOP: &str = concat!(
-    r#"{ [[ ${__ctx+x} ]]||{ __ctx_o=$-;\builtin set +exv;\builtin shopt -s extdebug;\builtin trap '"#,
+    r#"{ [[ ! ${__ctx+x} ]]&&{ __ctx_o=$-;\builtin set +exv;\builtin shopt -s extdebug;\builtin trap '"#,
     skip!(),
-    r#"' DEBUG;};} 2>/dev/null"#,
+    r#"' DEBUG;\builtin :;};} >/dev/null 2>/dev/null"#,
     trace_to_stderr!()
 );
 
@@ -178,10 +181,12 @@ fn bash_frame(framed: &Framed<'_>) -> String {
     let nonce = framed.nonce.as_str();
     let before = framed.before();
     let long = framed.command.len() > QUOTED_BYTES_MAX;
+    let sourced = framed.may_be_under_errexit();
+    let unset = if long || sourced { "\\builtin unset -v __ctx_long;\\builtin :;" } else { "" };
     let body = if long {
-        format!("{}\"$__ctx_long\"", ansi_quote(&format!("\\builtin unset -v __ctx_long;{before}")))
+        format!("{}\"$__ctx_long\"", ansi_quote(&format!("{unset}{before}")))
     } else {
-        ansi_quote(&format!("{before}{}", framed.command))
+        ansi_quote(&format!("{unset}{before}{}", framed.command))
     };
     let Pipes { commands, stdout, stderr } = framed.pipes;
     let stdin = framed.stdin.map_or_else(|| "/dev/null".to_owned(), |path| path_word(path, ansi_quote));
@@ -189,9 +194,17 @@ fn bash_frame(framed: &Framed<'_>) -> String {
     let [commands, out, err] = [commands, stdout, stderr].map(|path| path_word(path, ansi_quote));
     let trace = trace_to_stderr!();
     // The `:` is for `$_`, which would be the frame's word otherwise.
+    let open = format!(
+        "\\command exec <{stdin}{merge}||\\builtin exit 1;\\builtin unset -v __ctx;\\builtin :;\\builtin eval"
+    );
+    let start = if sourced {
+        let script = ansi_quote(&format!("{open} \"$__ctx_long\""));
+        format!("__ctx_long={body};\\command exec <<<{script}||\\builtin exit 1;\\builtin . /dev/stdin")
+    } else {
+        format!("{open} {body}")
+    };
     let text = format!(
-        "\\builtin printf '\\36%sS' {nonce} >&2;\\builtin printf '\\36%sS' {nonce};\
-         \\command exec <{stdin}{merge}||\\builtin exit 1;\\builtin unset -v __ctx;\\builtin :;\\builtin eval {body};\
+        "\\builtin printf '\\36%sS' {nonce} >&2;\\builtin printf '\\36%sS' {nonce};{start};\
          {{ __ctx=$? __ctx_o=${{__ctx_o-$-}};\\builtin set +xv;\
          [[ ${{__ctx_x-}} ]]&&BASH_XTRACEFD=$__ctx_x;\
          \\builtin printf '\\36%sE%s\\0%s %s %s\\0%s\\0' {nonce} \"$__ctx\" \"$__ctx_o\" \
@@ -244,6 +257,12 @@ fn path_word(path: &Path, quote: fn(&str) -> String) -> String {
 }
 
 impl Framed<'_> {
+    /// Whether bash may come to its end by `set -e` in this command.
+    fn may_be_under_errexit(&self) -> bool {
+        let sets = ["set", "shopt", "source", ".", "eval"];
+        self.habits.options.contains('e') || holds_word(self.command, &sets)
+    }
+
     /// What stands before the command on its first line.
     fn before(&self) -> String {
         let mut text = self.habits.before();
@@ -350,6 +369,13 @@ impl Report {
 fn fields(bytes: &[u8]) -> Option<[&[u8]; 4]> {
     let mut fields = bytes.splitn(4, |byte| *byte == 0);
     Some([fields.next()?, fields.next()?, fields.next()?, fields.next()?])
+}
+
+/// Whether one of these words stands in a command, as far as that can be told without a parser.
+pub(super) fn holds_word(command: &str, words: &[&str]) -> bool {
+    let ends_word =
+        |byte: &u8| matches!(byte, b'\t'..=b'\r' | b' ' | b'"' | b'&'..=b')' | b';' | b'`' | b'{'..=b'}');
+    command.as_bytes().split(ends_word).any(|word| words.iter().any(|wanted| wanted.as_bytes() == word))
 }
 
 /// A word for any POSIX shell.

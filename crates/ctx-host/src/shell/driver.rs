@@ -12,7 +12,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::Instant;
 
 use super::answer::{Notes, Shown, hint, preview};
-use super::dialect::{Dialect, Framed, Habits, Report};
+use super::dialect::{Dialect, Framed, Habits, Report, holds_word};
 use super::entropy::random_bits;
 use super::error::ShellError;
 use super::exec::{BudgetReport, EXIT_INTERRUPTED, EXIT_TIMED_OUT, ExecRequest, ExecResult, Progress};
@@ -536,9 +536,8 @@ impl<'a> Framing<'a> {
 /// Whether a command may set variables for the programs after it: then its own output is shown only when those
 /// are known, because one of them may be a secret that it also prints.
 fn may_export(command: &str) -> bool {
-    let ends_word = |c: char| c.is_whitespace() || ";&|(){}`\"'".contains(c);
     let exports = ["export", "declare", "typeset", "source", ".", "eval", "set"];
-    command.split(ends_word).any(|word| exports.contains(&word))
+    holds_word(command, &exports)
 }
 
 pub(super) fn secrets_of(env: &[Export]) -> Secrets {

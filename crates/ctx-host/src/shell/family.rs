@@ -75,6 +75,8 @@ impl Mark {
 pub struct Process {
     pub pid: i32,
     parent: i32,
+    /// Its process group.
+    group: i32,
     /// Clock ticks since boot; with the pid it names a process for good.
     started: u64,
     dead: bool,
@@ -212,12 +214,19 @@ impl Family {
         let held: Vec<OwnedFd> = present
             .of(&members)
             .filter_map(|process| {
-                // A command substitution that dies of INT takes bash with it; TERM does not.
-                let gentle = signal == Signal::INT && self.is_substitution(process);
+                // A command substitution or a job that dies of INT takes bash with it; of TERM it does not.
+                let takes_shell = || self.is_job(process) || self.is_substitution(process);
+                let gentle = signal == Signal::INT && takes_shell();
                 send(process, if gentle { Signal::TERM } else { signal })
             })
             .collect();
         wait_gone(&held, patience)
+    }
+
+    /// Whether this is a child of a shell with job control, which gives each job a group of its own.
+    fn is_job(&self, process: &Process) -> bool {
+        let shell = self.shell.as_raw_nonzero().get();
+        process.parent == shell && self.shell_process().is_some_and(|shell| shell.group != process.group)
     }
 
     /// Whether the shell itself reads what this child prints.
@@ -365,9 +374,10 @@ fn parse_stat(pid: i32, stat: &str) -> Option<Process> {
     let mut fields = rest.split_whitespace();
     let state = fields.next()?;
     let parent = fields.next()?.parse().ok()?;
-    // `starttime` is field 22 of the line; the parent was field 4.
-    let started = fields.nth(17)?.parse().ok()?;
-    Some(Process { pid, parent, started, dead: matches!(state, "Z" | "X") })
+    let group = fields.next()?.parse().ok()?;
+    // `starttime` is field 22 of the line; the group was field 5.
+    let started = fields.nth(16)?.parse().ok()?;
+    Some(Process { pid, parent, group, started, dead: matches!(state, "Z" | "X") })
 }
 
 #[cfg(test)]
@@ -377,7 +387,7 @@ mod tests {
     #[test]
     fn a_name_with_parentheses_and_spaces_does_not_confuse_the_reader() {
         let stat = "42 (a) b (c)) S 7 42 42 0 -1 4194304 1 2 3 4 5 6 7 8 20 0 1 0 98765 1000 10";
-        let want = Process { pid: 42, parent: 7, started: 98765, dead: false };
+        let want = Process { pid: 42, parent: 7, group: 42, started: 98765, dead: false };
         assert_eq!(parse_stat(42, stat), Some(want));
     }
 
@@ -426,7 +436,7 @@ mod tests {
 
     #[test]
     fn without_marks_what_an_earlier_job_starts_is_not_the_command_s() {
-        let process = |pid, parent, started| Process { pid, parent, started, dead: false };
+        let process = |pid, parent, started| Process { pid, parent, group: 10, started, dead: false };
         let member = |process| Member { process, command: None };
         let members = [
             member(process(11, 10, 100)),

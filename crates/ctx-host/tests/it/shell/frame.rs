@@ -11,6 +11,9 @@ rows![
     a_stop_reaches_a_loop_that_reads_from_a_pipe,
     a_stop_spares_what_an_earlier_job_starts,
     a_stop_keeps_set_e,
+    a_stop_keeps_a_shell_with_job_control,
+    a_stop_runs_no_debug_trap_of_the_script,
+    set_e_changes_nothing_else,
     a_stop_shows_nothing_of_the_frame,
     a_script_may_use_and_close_any_descriptor,
     the_status_of_a_command_is_there_for_the_next,
@@ -69,12 +72,90 @@ async fn a_stop_spares_what_an_earlier_job_starts(kind: Kind) {
 
 async fn a_stop_keeps_set_e(kind: Kind) {
     let bench = with_state(kind).await;
-    for command in ["set -e; while :; do :; done", "while :; do :; done", "until false; do x=1; done"] {
+    let mut commands =
+        vec!["set -e; while :; do :; done", "while :; do :; done", "until false; do x=1; done"];
+    // A child's end is judged by the shell before it knows of the stop.
+    commands.extend([
+        "sleep 50; echo never",
+        "set -e; sleep 50",
+        "set -eu; sleep 50 | cat; echo never",
+        "g() { sleep 50; echo never; }; g; echo never",
+        "g() { h; echo never; }; h() { ( sleep 50 ); echo never; }; g",
+        "(sleep 50); echo never",
+        "while :; do sleep 1; done",
+        "for i in 1 2 3; do sleep 50 >/dev/null || exit; done <<EOF\nx\nEOF",
+        "{ sleep 50; echo never; } 2>/dev/null",
+        "x=$(sleep 50); echo never",
+        "if ! sleep 50; then echo never; fi",
+        "python3 -c 'import time; time.sleep(50)'",
+        "sh -c 'trap \"\" INT TERM; while :; do sleep 1; done'",
+        "eval 'sleep 50; echo never'",
+        "sleep 50 & wait",
+        "seq 9 | while read n; do sleep 50; done",
+    ]);
+    if kind == Kind::Bash {
+        commands.extend(["set -euo pipefail; sleep 50 | cat; echo never", "set -E; g() { sleep 50; }; g"]);
+    }
+    for command in commands {
         assert_stopped(&bench, command).await;
         assert_eq!(bench.out("case $- in (*e*) echo on;; esac").await, "on\n", "after {command}");
     }
+    let (result, ()) = tokio::join!(bench.run("touch on; sleep 50; echo never"), async {
+        eventually("the command's start", || bench.path("deep/on").exists()).await;
+        assert!(bench.host.interrupt(&bench.id).unwrap().interrupted);
+    });
+    assert_eq!((result.exit_code, result.shell_restarted, result.stdout.as_str()), (130, false, ""));
+    assert_state(&bench).await;
     let result = bench.run("false; echo never").await;
     assert_eq!((result.exit_code, result.shell_restarted, result.stdout.as_str()), (1, true, ""));
+    bench.end().await;
+}
+
+async fn a_stop_runs_no_debug_trap_of_the_script(kind: Kind) {
+    if kind == Kind::Dash {
+        return;
+    }
+    let bench = with_state(kind).await;
+    bench.run("trap 'echo DBG' DEBUG").await;
+    for (command, shown) in [
+        ("sleep 50; echo never", "DBG\n"),
+        ("while :; do sleep 50; done", "DBG\nDBG\n"),
+        ("set -e; sleep 50; echo never", "DBG\nDBG\n"),
+        ("g() { sleep 50; echo never; }; g", "DBG\n"),
+    ] {
+        let result = bench.run_for(command, 300).await;
+        assert_eq!((result.exit_code, result.shell_restarted), (124, false), "{command}: {result:?}");
+        assert_eq!(result.stdout, shown, "{command}");
+    }
+    assert_eq!(bench.out("set +e; trap - DEBUG; echo $plain").await, "DBG\nDBG\nkept\n", "the trap holds");
+    assert_state(&bench).await;
+    bench.end().await;
+}
+
+async fn a_stop_keeps_a_shell_with_job_control(kind: Kind) {
+    let bench = with_state(kind).await;
+    let commands = ["set -m; sleep 50", "sleep 50; echo never", "(sleep 50; echo never)", "sleep 50 | cat"];
+    for command in commands.into_iter().chain(["g() { sleep 50; }; g", "set -e; sleep 50", "sleep 50"]) {
+        assert_stopped(&bench, command).await;
+    }
+    bench.end().await;
+}
+
+/// What a script under `set -e` sees is what any other sees.
+async fn set_e_changes_nothing_else(kind: Kind) {
+    let bench = with_state(kind).await;
+    bench.run("set -e -- one two; declare -i count=5 2>/dev/null || count=5; exec 9>nine").await;
+    assert_eq!(bench.out("echo $count $*; echo x >&9; cat nine; cat").await, "5 one two\nx\n");
+    let script = bench.run("echo one\nif\nfi").await;
+    assert!((script.exit_code, script.stdout.as_str()) != (0, "one\n"), "{script:?}");
+    let stdin = ExecRequest {
+        command: format!("cat; : {}", "x".repeat(5000)),
+        stdin: Some(b"given".to_vec()),
+        ..ExecRequest::default()
+    };
+    assert_eq!(bench.try_run(stdin).await.unwrap().stdout, "given");
+    let result = bench.run("set -e; exec 9>&-; echo gone; exit 7").await;
+    assert_eq!((result.exit_code, result.shell_restarted, result.stdout.as_str()), (7, true, "gone\n"));
     bench.end().await;
 }
 
