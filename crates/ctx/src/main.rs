@@ -18,6 +18,7 @@ mod serve;
 mod sessions;
 mod shell_host;
 mod shell_logs;
+mod shell_transcript;
 mod table;
 mod talk;
 mod waits;

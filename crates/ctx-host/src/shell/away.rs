@@ -35,6 +35,8 @@ pub(super) struct Away {
     /// Buffers to read into, and how many more there may be.
     spare: Vec<Vec<u8>>,
     unmade: usize,
+    /// Buffers that are with the threads.
+    passed: usize,
     threads: JoinHandle<(Work, Keeper)>,
     _permit: OwnedSemaphorePermit,
 }
@@ -44,13 +46,22 @@ impl Away {
         let (reads, waiting) = mpsc::channel(BUFFERS_MAX);
         let (back, stored) = mpsc::channel(BUFFERS_MAX);
         let threads = tokio::task::spawn_blocking(move || look_and_store(work, keeper, waiting, &back));
-        Away { reads, stored, spare: Vec::new(), unmade: BUFFERS_MAX - 1, threads, _permit: permit }
+        Away {
+            reads,
+            stored,
+            spare: Vec::new(),
+            unmade: BUFFERS_MAX - 1,
+            passed: 0,
+            threads,
+            _permit: permit,
+        }
     }
 
     /// Hands a full buffer over and gives the next one, an empty one where none is free.
     pub fn pass(&mut self, buffer: Vec<u8>, count: usize) -> io::Result<Vec<u8>> {
         // There are no more buffers than there is room for.
         self.reads.try_send((buffer, count)).map_err(|_| gone())?;
+        self.passed += 1;
         if let Some(spare) = self.spare.pop() {
             return Ok(spare);
         }
@@ -63,7 +74,14 @@ impl Away {
 
     /// Waits for a buffer that was stored. Nothing is lost when the wait is given up.
     pub async fn worked(&mut self) -> io::Result<Stored> {
-        self.stored.recv().await.ok_or_else(gone)
+        let stored = self.stored.recv().await.ok_or_else(gone)?;
+        self.passed = self.passed.saturating_sub(1);
+        Ok(stored)
+    }
+
+    /// Whether a buffer is with the threads.
+    pub fn is_busy(&self) -> bool {
+        self.passed > 0
     }
 
     /// Takes a buffer back that nothing is read into yet.

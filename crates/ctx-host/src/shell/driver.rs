@@ -11,11 +11,11 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::Instant;
 
-use super::answer::{Notes, Shown, hint, preview};
+use super::answer::{Shown, preview};
 use super::dialect::{Dialect, Framed, Habits, Report, holds_word};
 use super::entropy::random_bits;
 use super::error::ShellError;
-use super::exec::{BudgetReport, EXIT_INTERRUPTED, EXIT_TIMED_OUT, ExecRequest, ExecResult, Progress};
+use super::exec::{ExecRequest, ExecResult, Progress};
 use super::exports::{self, Export};
 use super::lane::{Lane, READ_BYTES_MIN};
 use super::late::Late;
@@ -84,7 +84,7 @@ pub(super) struct Driver {
     exports_text: Vec<u8>,
     exports: Vec<Export>,
     /// Why a command's end is not in the log.
-    unlogged: Option<LogError>,
+    pub(super) unlogged: Option<LogError>,
 }
 
 impl Driver {
@@ -128,6 +128,9 @@ impl Driver {
     pub async fn serve(mut self, mut orders: mpsc::Receiver<Order>) {
         let end = self.route(&mut orders).await;
         orders.close();
+        self.take_last_words().await;
+        // To find the processes of a shell takes descriptors, and there may be none left but its own.
+        self.streams = Streams::none();
         self.connection.close().await;
         let commands = self.shared.status().commands;
         let why = match &end {
@@ -243,6 +246,10 @@ impl Driver {
         let mut ended = self.frame(framing, progress, &plan, started + timeout, gone).await?;
         drop((stdin, file));
         let duration = started.elapsed();
+        if ended.cut {
+            self.record_cut(call, ended, duration);
+            return Err(self.closed(&RunError::Closing));
+        }
         if may_export(&request.command) {
             self.settle().await?;
         }
@@ -414,6 +421,7 @@ impl Driver {
         self.late.1.join(ended.stderr.after);
         match (ended.answer, ended.stopped, ended.exit) {
             (Some(_), None, None) => self.settle().await,
+            _ if ended.cut => Err(self.closed(&RunError::Closing)),
             (_, _, exit) => Err(ShellError::Closed {
                 id: self.shared.id.clone(),
                 why: match exit {
@@ -429,93 +437,6 @@ impl Driver {
         let dir = &self.settings.scratch;
         Scratch::put(dir, bytes).map_err(|source| ShellError::Spool { path: dir.path.clone(), source })
     }
-
-    fn result(&mut self, call: u64, command: String, ended: Ended, shown: Shown) -> ExecResult {
-        let code = ended.answer.as_ref().map(|answer| answer.exit_code).or(ended.exit).unwrap_or(1);
-        let exit_code = match ended.stopped {
-            Some(StopReason::TimedOut) => EXIT_TIMED_OUT,
-            Some(StopReason::Interrupted | StopReason::Cancelled) => EXIT_INTERRUPTED,
-            None => code,
-        };
-        let timed_out = ended.stopped == Some(StopReason::TimedOut);
-        let late = self.late_output();
-        let (stdout, mut stderr) = (ended.stdout.finished.kept, ended.stderr.finished.kept);
-        if ended.stopped.is_some() {
-            stderr.text = self.connection.dialect().without_stop(stderr.text);
-        }
-        let truncated = stdout.truncated || stderr.truncated || late.truncated;
-        let notes = Notes { stopped: ended.stopped, late_cut: late.truncated, unkept: ended.unkept.as_ref() };
-        let hint = hint(&stdout.report, &stderr.report, notes, shown);
-        let report = BudgetReport { stdout: stdout.report, stderr: stderr.report };
-        let mut result = ExecResult {
-            call,
-            command,
-            stdout: stdout.text,
-            stderr: stderr.text,
-            exit_code,
-            duration_ms: u64::try_from(shown.duration.as_millis()).unwrap_or(u64::MAX),
-            cwd: self.shared.shown_cwd(),
-            truncated,
-            timed_out,
-            shell_restarted: shown.restarted,
-            late_output: late.text,
-            budget: (shown.asked || truncated).then_some(report),
-            hint,
-        };
-        self.late.0 = ended.stdout.after;
-        self.late.1 = ended.stderr.after;
-        self.record_finished(&result, ended.stdout.bytes, ended.stderr.bytes);
-        if let Some(error) = self.unlogged.take() {
-            let said = format!("the end of this command is not in the shell's log: {error}");
-            result.hint = Some(result.hint.map_or(said.clone(), |hint| format!("{hint}; {said}")));
-        }
-        result
-    }
-
-    /// What was printed since the command before, on both streams.
-    fn late_output(&mut self) -> LateOutput {
-        let (mut text, mut truncated) = (String::new(), false);
-        for kept in [self.late.0.take(), self.late.1.take()].into_iter().flatten() {
-            text.push_str(&kept.text);
-            truncated |= kept.truncated;
-        }
-        let text = self.shared.shown(&text);
-        self.shared.spool().tell_late();
-        if !text.is_empty() {
-            self.record(&ShellRecord::LateOutput { text: preview(&text) });
-        }
-        LateOutput { text, truncated }
-    }
-
-    fn record_finished(&mut self, result: &ExecResult, stdout_bytes: u64, stderr_bytes: u64) {
-        self.record(&ShellRecord::ExecFinished {
-            call: result.call,
-            exit_code: result.exit_code,
-            duration_ms: result.duration_ms,
-            cwd: result.cwd.clone(),
-            stdout: preview(&result.stdout),
-            stderr: preview(&result.stderr),
-            stdout_bytes,
-            stderr_bytes,
-            truncated: result.truncated,
-            timed_out: result.timed_out,
-            shell_restarted: result.shell_restarted,
-        });
-    }
-
-    /// A record of what has happened already, whether it can be written or not.
-    fn record(&mut self, record: &ShellRecord) {
-        if let Err(error) = self.log.record(self.shared.log, record) {
-            tracing::warn!(shell = %self.shared.id, %error, "a shell's record was not written");
-            self.unlogged = Some(error);
-        }
-    }
-}
-
-/// What a result shows of late output.
-struct LateOutput {
-    text: String,
-    truncated: bool,
 }
 
 /// A command and how it gets its input and output.

@@ -154,6 +154,15 @@ impl Lane {
         }
     }
 
+    /// Whether bytes that were read are still being worked on.
+    pub fn is_behind(&self) -> bool {
+        match &self.place {
+            Place::Here(..) => false,
+            Place::Away(away) => away.is_busy(),
+            Place::Moving => true,
+        }
+    }
+
     /// Takes what a read has put into the buffer.
     pub fn took(&mut self, count: usize) -> io::Result<()> {
         match &mut self.place {

@@ -221,6 +221,16 @@ async fn write_behind(end: std::io::Result<Sender>, bytes: &[u8]) -> std::io::Re
     end?.write_all(bytes).await
 }
 
+/// Ends an interpreter by our own hold on it, also where its family could not be found, and reaps it.
+async fn end(child: &mut Child) {
+    if let Err(error) = child.start_kill() {
+        tracing::debug!(%error, "the closed shell's interpreter was gone already");
+    }
+    if tokio::time::timeout(CLOSE_PATIENCE, child.wait()).await.is_err() {
+        tracing::warn!("the interpreter of a closed shell did not end");
+    }
+}
+
 /// Options that bash takes from its environment would act on the frame before it can put them aside.
 fn acts_on_the_frame(dialect: Dialect, variable: &str) -> bool {
     dialect == Dialect::Bash && variable == "SHELLOPTS"
@@ -322,15 +332,16 @@ impl Connection for LocalConnection {
 
     fn close(&mut self) -> Later<'_, ()> {
         Box::pin(async {
+            // Ours first: to find the processes takes descriptors, and there may be no others left.
+            drop((self.stdout.let_go(), self.stderr.let_go()));
             let Some(mut running) = self.running.take() else { return };
             let family = Arc::clone(&running.family);
             let left = tokio::task::spawn_blocking(move || family.end(CLOSE_PATIENCE)).await.unwrap_or(0);
             if left > 0 {
                 tracing::warn!(left, "processes of a closed shell did not end");
             }
-            // Reaps the interpreter, which the family's end has killed.
-            if running.ended.is_none() && running.child.wait().await.is_err() {
-                tracing::debug!("the closed shell's interpreter was gone already");
+            if running.ended.is_none() {
+                end(&mut running.child).await;
             }
         })
     }

@@ -32,6 +32,17 @@ pub enum ShellRecord {
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         shell_restarted: bool,
     },
+    /// A command that was cut off by the end of its shell: how it would have ended is not known.
+    #[serde(rename = "shell_exec_cut")]
+    ExecCut {
+        call: u64,
+        duration_ms: u64,
+        /// The beginning and the end of what was printed until then.
+        stdout: String,
+        stderr: String,
+        stdout_bytes: u64,
+        stderr_bytes: u64,
+    },
     /// The fence, or a rule of the shell, kept a command from running.
     #[serde(rename = "shell_exec_refused")]
     ExecRefused { command: String, reason: String },

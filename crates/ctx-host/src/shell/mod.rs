@@ -43,6 +43,7 @@ mod settle;
 mod shared;
 mod spool;
 pub mod text;
+mod told;
 mod transport;
 
 pub use error::ShellError;

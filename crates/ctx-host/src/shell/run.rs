@@ -32,6 +32,9 @@ const LOOK_MAX: Duration = Duration::from_secs(2);
 const LOOKS_IN_A_ROW: u32 = 4;
 const LOOK_AGAIN: Duration = Duration::from_millis(50);
 
+/// How long the output of a command is read whose shell is being closed.
+const REST_MAX: Duration = Duration::from_millis(100);
+
 /// Everything that can end a command early.
 pub(super) struct Stops<'a> {
     pub deadline: Instant,
@@ -51,6 +54,8 @@ pub(super) struct Ended {
     pub stopped: Option<StopReason>,
     /// The command kept the shell from telling its end.
     pub broke_frame: bool,
+    /// The shell is being closed: how the command would have ended is not known.
+    pub cut: bool,
     pub stdout: LaneEnd,
     pub stderr: LaneEnd,
     /// Why not all of the output is on disk.
@@ -101,7 +106,8 @@ enum Event {
 impl Run<'_> {
     /// Runs the command to its end.
     pub async fn run(mut self, mut out: Lane, mut err: Lane, stops: Stops<'_>) -> Result<Ended, RunError> {
-        let mut state = State { sent: 0, exit: None, stopping: None, looks: Looks::new(Instant::now()) };
+        let mut state =
+            State { sent: 0, exit: None, stopping: None, looks: Looks::new(Instant::now()), cut: false };
         let Stops { deadline, mut cancelled, interrupt, closing } = stops;
         let interrupted = interrupt.notified();
         tokio::pin!(interrupted);
@@ -145,11 +151,30 @@ impl Run<'_> {
                     let running = !(out.seen.answered && err.seen.answered);
                     state.stop_harder(self.connection, running);
                 }
-                Event::Look => self.look(&mut state),
-                Event::Closing => return Err(RunError::Closing),
+                Event::Look => self.look(&mut state, out.is_behind() || err.is_behind()),
+                Event::Closing => {
+                    self.take_rest(&mut out, &mut err).await?;
+                    state.cut = true;
+                    break;
+                }
             }
         }
         Ended::of(out, err, state).await
+    }
+
+    /// Takes what stands in the pipes, for a while: a program may print without end.
+    async fn take_rest(&mut self, out: &mut Lane, err: &mut Lane) -> Result<(), RunError> {
+        let give_up = Instant::now() + REST_MAX;
+        while Instant::now() < give_up {
+            let (stream, got) = tokio::select! {
+                biased;
+                got = out.next(&mut self.streams.stdout), if !out.seen.answered => (Stream::Stdout, got),
+                got = err.next(&mut self.streams.stderr), if !err.seen.answered => (Stream::Stderr, got),
+                () = std::future::ready(()) => break,
+            };
+            self.took(if stream == Stream::Stdout { &mut *out } else { &mut *err }, got)?;
+        }
+        Ok(())
     }
 
     fn took(&self, lane: &mut Lane, got: io::Result<Got>) -> Result<(), RunError> {
@@ -168,8 +193,9 @@ impl Run<'_> {
 
     /// Looks whether the interpreter waits for a command although this one's end was not told. Then it gets no
     /// other: it ends like a script that has come to its end, and is made anew.
-    fn look(&mut self, state: &mut State) {
-        let waits = state.sent == self.frame.len() && self.connection.awaits_command();
+    /// While output is still being worked on, its end may be in there.
+    fn look(&mut self, state: &mut State, is_behind: bool) {
+        let waits = !is_behind && state.sent == self.frame.len() && self.connection.awaits_command();
         match state.looks.took(waits, Instant::now()) {
             Look::Fine => {}
             Look::Broken => self.streams.stdin = Box::new(tokio::io::sink()),
@@ -199,9 +225,10 @@ impl Ended {
         let unkept = stdout.unkept.take().or(stderr.unkept.take());
         let answer = stdout.scanner.as_ref().and_then(|scanner| Answer::parse(scanner.report()));
         let answer = answer.filter(|_| state.exit.is_none());
-        let stopped = state.stopping.map(|stopping| stopping.reason);
+        let stopped = state.stopping.as_ref().map(|stopping| stopping.reason);
         let broke_frame = state.looks.broken;
-        Ok(Ended { answer, exit: state.exit, stopped, broke_frame, stdout, stderr, unkept })
+        let State { exit, cut, .. } = state;
+        Ok(Ended { answer, exit, stopped, broke_frame, cut, stdout, stderr, unkept })
     }
 }
 
@@ -251,6 +278,7 @@ struct State {
     exit: Option<i32>,
     stopping: Option<Stopping>,
     looks: Looks,
+    cut: bool,
 }
 
 impl State {

@@ -32,6 +32,14 @@ pub struct Streams {
     pub stderr: Box<dyn AsyncRead + Send + Unpin>,
 }
 
+impl Streams {
+    /// Streams of nothing, in the place of those that are closed.
+    pub fn none() -> Streams {
+        let (stdin, empty) = (Box::new(tokio::io::sink()), tokio::io::empty);
+        Streams { stdin, stdout: Box::new(empty()), stderr: Box::new(empty()) }
+    }
+}
+
 /// How hard a running command is asked to stop.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Force {

@@ -2,15 +2,16 @@
 
 use std::io::Write;
 
-use ctx_host::shell::{ShellRecord, StopReason};
+use ctx_host::shell::ShellRecord;
 use ctx_journal::{Entry, LogPath};
 use ctx_session::{Code, Timestamp};
-use serde_json::{Value, json};
+use serde_json::json;
 
 use crate::failure::Failure;
 use crate::output::{self, Paint};
 use crate::root::Root;
 use crate::shell_logs::{Shelf, id_of};
+use crate::shell_transcript::{ShellTranscript, parse};
 use crate::table::{self, Cell};
 use crate::words;
 
@@ -93,6 +94,7 @@ fn summarise(shelf: &Shelf, log: &LogPath) -> Result<Summary, Failure> {
             Some(ShellRecord::Lost { .. }) => summary.state = "lost",
             Some(
                 ShellRecord::ExecRefused { .. }
+                | ShellRecord::ExecCut { .. }
                 | ShellRecord::Interrupted { .. }
                 | ShellRecord::LateOutput { .. },
             )
@@ -148,13 +150,19 @@ fn show(shelves: &[Shelf], id: &str, as_json: bool) -> Result<(), Failure> {
     let paint = Paint::for_stdout();
     let mut out = output::stdout();
     let mut written = Ok(());
+    let mut transcript = ShellTranscript::new(paint);
+    // Asked for first: a log whose writer goes meanwhile is read to its end.
+    let has_writer = shelf.has_writer(&log);
     shelf.read(&log, 0, &mut |entry| {
         if written.is_ok() {
-            let text = if as_json { format!("{}\n", entry.text) } else { transcript(entry, paint) };
+            let text = if as_json { format!("{}\n", entry.text) } else { transcript.record(entry) };
             written = out.write_all(text.as_bytes());
         }
     })?;
     written?;
+    if !as_json {
+        out.write_all(transcript.end(has_writer).as_bytes())?;
+    }
     out.flush()?;
     Ok(())
 }
@@ -212,9 +220,10 @@ fn search(shelves: &[Shelf], text: &str, as_json: bool) -> Result<(), Failure> {
 fn matches(entry: &Entry, wanted: &str) -> Vec<(u64, &'static str, String)> {
     let (call, fields) = match parse(entry) {
         Some(ShellRecord::ExecStarted { call, command, .. }) => (call, vec![("command", command)]),
-        Some(ShellRecord::ExecFinished { call, stdout, stderr, .. }) => {
-            (call, vec![("stdout", stdout), ("stderr", stderr)])
-        }
+        Some(
+            ShellRecord::ExecFinished { call, stdout, stderr, .. }
+            | ShellRecord::ExecCut { call, stdout, stderr, .. },
+        ) => (call, vec![("stdout", stdout), ("stderr", stderr)]),
         Some(ShellRecord::ExecRefused { command, .. }) => (0, vec![("refused", command)]),
         Some(ShellRecord::LateOutput { text }) => (0, vec![("late", text)]),
         Some(
@@ -232,63 +241,4 @@ fn matches(entry: &Entry, wanted: &str) -> Vec<(u64, &'static str, String)> {
         .iter()
         .flat_map(|(field, text)| text.lines().filter(hit).map(move |line| (call, *field, line.to_owned())))
         .collect()
-}
-
-/// A record's body; what a later version wrote is passed over.
-pub fn parse(entry: &Entry) -> Option<ShellRecord> {
-    let value: Value = serde_json::from_str(&entry.text).ok()?;
-    serde_json::from_value(value).ok()
-}
-
-/// A record as a person reads it.
-pub fn transcript(entry: &Entry, paint: Paint) -> String {
-    let time = words::date_time(entry.time);
-    let note = |text: String| format!("{}\n", paint.dim(&format!("[{time} {}]", output::one_line(&text))));
-    let Some(record) = parse(entry) else { return String::new() };
-    match record {
-        ShellRecord::Created { shell, cwd, app, .. } => note(format!("{shell} opened in {cwd} by {app}")),
-        ShellRecord::ExecStarted { command, .. } => {
-            format!("{} {}\n", paint.bold("$"), output::plain(command.trim_end()))
-        }
-        ShellRecord::ExecFinished { stdout, stderr, exit_code, duration_ms, timed_out, .. } => {
-            let mut text = with_end(&stdout);
-            if !stderr.is_empty() {
-                text.push_str(&paint.red(&with_end(&stderr)));
-            }
-            if exit_code != 0 || timed_out {
-                let why = if timed_out { ", timed out" } else { "" };
-                text.push_str(&note(format!("exit code {exit_code}{why}, {duration_ms} ms")));
-            }
-            text
-        }
-        ShellRecord::ExecRefused { command, reason } => {
-            format!(
-                "{} {}\n{}",
-                paint.bold("$"),
-                output::plain(command.trim_end()),
-                note(format!("refused: {reason}"))
-            )
-        }
-        ShellRecord::Interrupted { reason, .. } => note(format!("stopped: {}", stop_reason(reason))),
-        ShellRecord::Restarted { exit_code, cwd } => {
-            note(format!("the shell ended with {exit_code}; a new one started in {cwd}"))
-        }
-        ShellRecord::LateOutput { text } => format!("{}{}", note("late output".to_owned()), with_end(&text)),
-        ShellRecord::Destroyed { commands } => note(format!("destroyed after {commands} commands")),
-        ShellRecord::Reaped { idle_secs, .. } => note(format!("closed after {idle_secs} idle seconds")),
-        ShellRecord::Lost { reason, .. } => note(format!("lost: {reason}")),
-    }
-}
-
-fn stop_reason(reason: StopReason) -> &'static str {
-    match reason {
-        StopReason::TimedOut => "it ran out of time",
-        StopReason::Interrupted => "it was interrupted",
-        StopReason::Cancelled => "its caller gave up",
-    }
-}
-
-fn with_end(text: &str) -> String {
-    let text = output::plain(text);
-    if text.is_empty() || text.ends_with('\n') { text } else { text + "\n" }
 }

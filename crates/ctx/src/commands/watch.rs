@@ -5,14 +5,12 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use ctx_journal::Entry;
-
-use crate::commands::shells::transcript;
 use crate::failure::Failure;
 use crate::notices::Notices;
 use crate::output::{self, Paint};
 use crate::root::Root;
 use crate::shell_logs::{LOG_NAME, Shelf, has_writer, id_of};
+use crate::shell_transcript::ShellTranscript;
 
 /// A file system that does not tell of changes is looked at this often.
 const LOOK_AGAIN: Duration = Duration::from_secs(10);
@@ -37,7 +35,7 @@ pub struct Args {
 }
 
 pub fn run(args: Args, root: &Root) -> Result<(), Failure> {
-    let mut watch = Watch { seen: HashMap::new(), last: String::new(), json: args.json };
+    let mut watch = Watch { seen: HashMap::new(), last: String::new(), json: args.json, follow: args.follow };
     if !args.follow {
         return watch.look(root, true);
     }
@@ -94,12 +92,21 @@ fn has_ended(dir: &Path) -> bool {
     log.exists() && !has_writer(&log)
 }
 
+/// How far a log was read.
+struct Seen {
+    /// The file's length then.
+    size: u64,
+    /// The seq to go on with.
+    next: u64,
+    transcript: ShellTranscript,
+}
+
 struct Watch {
-    /// The file's length and the next seq of each log.
-    seen: HashMap<String, (u64, u64)>,
+    seen: HashMap<String, Seen>,
     /// The log whose lines were printed last.
     last: String,
     json: bool,
+    follow: bool,
 }
 
 impl Watch {
@@ -110,13 +117,20 @@ impl Watch {
             for log in shelf.logs()? {
                 let key = shelf.dir.join(log.as_str()).to_string_lossy().into_owned();
                 let size = shelf.size(&log);
-                let (known, from) = self.seen.get(&key).copied().unwrap_or((0, 0));
-                if size == known {
+                let seen = self.seen.entry(key).or_insert_with(Seen::nothing);
+                if size == seen.size {
                     continue;
                 }
                 let mut text = String::new();
-                let next = shelf.read(&log, from, &mut |entry| text.push_str(&self.line(entry)))?;
-                self.seen.insert(key, (size, next));
+                let transcript = &mut seen.transcript;
+                seen.next = shelf.read(&log, seen.next, &mut |entry| match self.json {
+                    true => text.extend([entry.text.as_str(), "\n"]),
+                    false => text.push_str(&transcript.record(entry)),
+                })?;
+                seen.size = size;
+                if !self.follow && !self.json {
+                    text.push_str(&seen.transcript.clone().end(shelf.has_writer(&log)));
+                }
                 if print && !text.is_empty() {
                     if !self.json && self.last != id_of(&log) {
                         writeln!(out, "{}", Paint::for_stdout().bold(&format!("== {} ==", id_of(&log))))?;
@@ -129,8 +143,10 @@ impl Watch {
         out.flush()?;
         Ok(())
     }
+}
 
-    fn line(&self, entry: &Entry) -> String {
-        if self.json { format!("{}\n", entry.text) } else { transcript(entry, Paint::for_stdout()) }
+impl Seen {
+    fn nothing() -> Seen {
+        Seen { size: 0, next: 0, transcript: ShellTranscript::new(Paint::for_stdout()) }
     }
 }

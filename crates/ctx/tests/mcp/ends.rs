@@ -1,10 +1,11 @@
 //! However the server ends, no process of its shells is left.
 
 use std::path::Path;
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
-use serde_json::Value;
+use serde_json::{Value, json};
 use testkit::{Place, until};
 
 use crate::support::{Host, place};
@@ -134,6 +135,48 @@ fn a_host_over_sockets_is_served_and_its_end_seen() {
 fn a_server_that_is_asked_to_stop_ends_every_process() {
     let place = place();
     let (mut host, pids) = busy(&place);
+    kill_process(Pid::from_child(&host.server.child), Signal::TERM).unwrap();
+    let status = until("the server's end", || host.server.child.try_wait().unwrap());
+    assert!(status.success(), "{status}");
+    all_gone(&pids);
+}
+
+/// A server that has no descriptor left, with the processes below it.
+fn exhausted(place: &Place) -> (Host, Vec<i32>) {
+    let ctx = place.command(&["mcp", "--max-shells", "300"]);
+    let mut command = Command::new("sh");
+    command.args(["-c", "ulimit -n 100; exec \"$0\" \"$@\""]).arg(ctx.get_program()).args(ctx.get_args());
+    for (name, value) in ctx.get_envs() {
+        match value {
+            Some(value) => command.env(name, value),
+            None => command.env_remove(name),
+        };
+    }
+    if let Some(dir) = ctx.get_current_dir() {
+        command.current_dir(dir);
+    }
+    let mut host = Host::with(&mut command);
+    let opened = (0..100).take_while(|_| host.tool("session_create", json!({}))["isError"] != true).count();
+    assert!((2..100).contains(&opened), "{opened} shells were opened");
+    let pids = below(i32::try_from(host.server.child.id()).unwrap());
+    assert!(pids.len() > opened, "{pids:?}");
+    (host, pids)
+}
+
+#[test]
+fn a_server_without_descriptors_ends_with_its_host_and_leaves_no_process() {
+    let place = place();
+    let (mut host, pids) = exhausted(&place);
+    host.hang_up();
+    let status = until("the server's end", || host.server.child.try_wait().unwrap());
+    assert!(status.success(), "{status}");
+    all_gone(&pids);
+}
+
+#[test]
+fn a_server_without_descriptors_can_be_asked_to_stop() {
+    let place = place();
+    let (mut host, pids) = exhausted(&place);
     kill_process(Pid::from_child(&host.server.child), Signal::TERM).unwrap();
     let status = until("the server's end", || host.server.child.try_wait().unwrap());
     assert!(status.success(), "{status}");

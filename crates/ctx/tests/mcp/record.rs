@@ -215,3 +215,70 @@ fn a_request_is_answered_however_long_its_input_is() {
     let null = host.call("session_exec", json!({"session_id": shell, "command": "echo x", "merge": null}));
     assert_eq!(null["stdout"], "x\n");
 }
+
+#[test]
+fn what_was_printed_before_a_shell_s_end_is_in_its_log() {
+    for program in ["bash", "dash"] {
+        for ends in ["destroy", "hang up"] {
+            let place = place();
+            let mut host =
+                Host::with(place.command(&["mcp", "--shell", program]).env("DEPLOY_PASSWORD", PASSWORD));
+            let shell = host.create();
+            let seen = place.path("seen");
+            // A job prints after its command has ended, and no other command comes to tell of it.
+            let job = format!("(echo LATELY {}; touch {}) & wait", secret(), seen.display());
+            host.exec(&shell, &format!("sleep 0.2 | {{ cat; {job}; }} & echo x"));
+            until("the job's end", || seen.exists().then_some(()));
+            let busy = host.create();
+            let printed = place.path("printed");
+            host.exec_soon(
+                &busy,
+                &format!(
+                    "echo important $DEPLOY_PASSWORD; echo bad >&2; touch {}; sleep 300",
+                    printed.display()
+                ),
+            );
+            until("the command's output", || printed.exists().then_some(()));
+            let shelf = |of: usize| {
+                shells(&place, &["list"]).lines().nth(of).unwrap().split(' ').next().unwrap().to_owned()
+            };
+            let (first, second) = (shelf(1), shelf(2));
+            assert!(shells(&place, &["show", &second]).contains("[it is still running]"));
+            if ends == "destroy" {
+                for id in [&shell, &busy] {
+                    host.call("session_destroy", json!({"session_id": id}));
+                }
+            } else {
+                host.hang_up();
+                until("the server's end", || host.server.child.try_wait().unwrap());
+            }
+            let late = shells(&place, &["show", &first]);
+            assert!(late.contains("late output]\nLATELY [REDACTED:"), "{program}, {ends}: {late}");
+            let cut = shells(&place, &["show", &second]);
+            assert!(cut.contains("\nimportant [REDACTED:"), "{program}, {ends}: {cut}");
+            assert!(cut.contains("\nbad\n") && cut.contains(" cut off after "), "{program}, {ends}: {cut}");
+        }
+    }
+}
+
+#[test]
+fn a_command_without_an_end_is_not_shown_as_one_that_was_silent() {
+    let place = place();
+    let mut host = host(&place);
+    let shell = host.create();
+    host.exec(&shell, ":");
+    let started = place.path("started");
+    host.exec_soon(&shell, &format!("touch {}; sleep 300", started.display()));
+    until("the command's start", || started.exists().then_some(()));
+    // SIGKILL: the server has no last word.
+    host.server.child.kill().unwrap();
+    host.server.child.wait().unwrap();
+    let log = shells(&place, &["list"]).lines().nth(1).unwrap().split(' ').next().unwrap().to_owned();
+    for shown in [shells(&place, &["show", &log]), place.ctx(&["watch"]).ok()] {
+        assert!(
+            shown.ends_with("[the end of command 2 was not recorded: its server was killed]\n"),
+            "{shown}"
+        );
+        assert_eq!(shown.matches("was not recorded").count(), 1, "the first one has ended: {shown}");
+    }
+}

@@ -28,6 +28,7 @@ rows![
     redefined_words_do_not_reach_the_frame,
     descriptors_are_fresh_for_every_command,
     a_long_command_is_as_fast_as_the_shell,
+    a_shell_is_not_given_up_while_its_output_is_worked_on,
     a_nul_is_refused,
     background_output_is_late_output,
     commands_take_turns,
@@ -304,6 +305,15 @@ async fn descriptors_are_fresh_for_every_command(kind: Kind) {
     bench.out("exec 3>kept.txt").await;
     bench.out("echo through three >&3; exec 3>&-").await;
     assert_eq!(bench.out("cat kept.txt").await, "through three\n", "other descriptors persist");
+    bench.end().await;
+}
+
+/// A line that is redrawn millions of times takes us longer to look at than a program to print.
+async fn a_shell_is_not_given_up_while_its_output_is_worked_on(kind: Kind) {
+    let bench = with_state(kind).await;
+    let result = bench.run("head -c 3000000 /dev/zero | tr '\\0' '\\r'").await;
+    assert_eq!((result.exit_code, result.shell_restarted), (0, false), "{result:?}");
+    assert_state(&bench).await;
     bench.end().await;
 }
 

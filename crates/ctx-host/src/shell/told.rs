@@ -1,0 +1,143 @@
+//! What becomes of a command's end: the result for its caller, and the records for the log.
+
+use std::time::Duration;
+
+use tokio::io::AsyncReadExt;
+use tokio::time::Instant;
+
+use super::answer::{Notes, Shown, hint, preview};
+use super::driver::Driver;
+use super::exec::{BudgetReport, EXIT_INTERRUPTED, EXIT_TIMED_OUT, ExecResult};
+use super::log::{ShellRecord, StopReason};
+use super::run::Ended;
+
+/// How long the last output of a shell is read: a program may print without end.
+const LAST_WORDS_MAX: Duration = Duration::from_millis(100);
+
+impl Driver {
+    pub(super) fn result(&mut self, call: u64, command: String, ended: Ended, shown: Shown) -> ExecResult {
+        let code = ended.answer.as_ref().map(|answer| answer.exit_code).or(ended.exit).unwrap_or(1);
+        let exit_code = match ended.stopped {
+            Some(StopReason::TimedOut) => EXIT_TIMED_OUT,
+            Some(StopReason::Interrupted | StopReason::Cancelled) => EXIT_INTERRUPTED,
+            None => code,
+        };
+        let timed_out = ended.stopped == Some(StopReason::TimedOut);
+        let late = self.late_output();
+        let (stdout, mut stderr) = (ended.stdout.finished.kept, ended.stderr.finished.kept);
+        if ended.stopped.is_some() {
+            stderr.text = self.connection.dialect().without_stop(stderr.text);
+        }
+        let truncated = stdout.truncated || stderr.truncated || late.truncated;
+        let notes = Notes { stopped: ended.stopped, late_cut: late.truncated, unkept: ended.unkept.as_ref() };
+        let hint = hint(&stdout.report, &stderr.report, notes, shown);
+        let report = BudgetReport { stdout: stdout.report, stderr: stderr.report };
+        let mut result = ExecResult {
+            call,
+            command,
+            stdout: stdout.text,
+            stderr: stderr.text,
+            exit_code,
+            duration_ms: u64::try_from(shown.duration.as_millis()).unwrap_or(u64::MAX),
+            cwd: self.shared.shown_cwd(),
+            truncated,
+            timed_out,
+            shell_restarted: shown.restarted,
+            late_output: late.text,
+            budget: (shown.asked || truncated).then_some(report),
+            hint,
+        };
+        self.late.0 = ended.stdout.after;
+        self.late.1 = ended.stderr.after;
+        self.record_finished(&result, ended.stdout.bytes, ended.stderr.bytes);
+        if let Some(error) = self.unlogged.take() {
+            let said = format!("the end of this command is not in the shell's log: {error}");
+            result.hint = Some(result.hint.map_or(said.clone(), |hint| format!("{hint}; {said}")));
+        }
+        result
+    }
+
+    /// What was printed since the command before, on both streams.
+    fn late_output(&mut self) -> LateOutput {
+        let (mut text, mut truncated) = (String::new(), false);
+        for kept in [self.late.0.take(), self.late.1.take()].into_iter().flatten() {
+            text.push_str(&kept.text);
+            truncated |= kept.truncated;
+        }
+        let text = self.shared.shown(&text);
+        self.shared.spool().tell_late();
+        if !text.is_empty() {
+            self.record(&ShellRecord::LateOutput { text: preview(&text) });
+        }
+        LateOutput { text, truncated }
+    }
+
+    fn record_finished(&mut self, result: &ExecResult, stdout_bytes: u64, stderr_bytes: u64) {
+        self.record(&ShellRecord::ExecFinished {
+            call: result.call,
+            exit_code: result.exit_code,
+            duration_ms: result.duration_ms,
+            cwd: result.cwd.clone(),
+            stdout: preview(&result.stdout),
+            stderr: preview(&result.stderr),
+            stdout_bytes,
+            stderr_bytes,
+            truncated: result.truncated,
+            timed_out: result.timed_out,
+            shell_restarted: result.shell_restarted,
+        });
+    }
+
+    /// A command that its shell's end has cut off: what it printed is not lost with it.
+    pub(super) fn record_cut(&mut self, call: u64, mut ended: Ended, duration: Duration) {
+        ended.hide(|text| self.shared.shown(text));
+        self.late_output();
+        (self.late.0, self.late.1) = (ended.stdout.after, ended.stderr.after);
+        self.record(&ShellRecord::ExecCut {
+            call,
+            duration_ms: u64::try_from(duration.as_millis()).unwrap_or(u64::MAX),
+            stdout: preview(&ended.stdout.finished.kept.text),
+            stderr: preview(&ended.stderr.finished.kept.text),
+            stdout_bytes: ended.stdout.bytes,
+            stderr_bytes: ended.stderr.bytes,
+        });
+    }
+
+    /// Records what came after the last command, also what stands in the pipes.
+    pub(super) async fn take_last_words(&mut self) {
+        let give_up = Instant::now() + LAST_WORDS_MAX;
+        // A report that was not read to its end is nobody's output.
+        let settled = self.settle().await.is_ok() && !self.cut_report;
+        let (mut out_open, mut err_open) = (settled, true);
+        let (out, err) = (&mut self.buffers.0, &mut self.buffers.1);
+        while Instant::now() < give_up {
+            tokio::select! {
+                biased;
+                read = self.streams.stdout.read(out), if out_open => match read {
+                    Ok(count @ 1..) => self.late.0.push(out.get(..count).unwrap_or_default()),
+                    Ok(0) | Err(_) => out_open = false,
+                },
+                read = self.streams.stderr.read(err), if err_open => match read {
+                    Ok(count @ 1..) => self.late.1.push(err.get(..count).unwrap_or_default()),
+                    Ok(0) | Err(_) => err_open = false,
+                },
+                () = std::future::ready(()) => break,
+            }
+        }
+        self.late_output();
+    }
+
+    /// A record of what has happened already, whether it can be written or not.
+    pub(super) fn record(&mut self, record: &ShellRecord) {
+        if let Err(error) = self.log.record(self.shared.log, record) {
+            tracing::warn!(shell = %self.shared.id, %error, "a shell's record was not written");
+            self.unlogged = Some(error);
+        }
+    }
+}
+
+/// What a result shows of late output.
+struct LateOutput {
+    text: String,
+    truncated: bool,
+}
