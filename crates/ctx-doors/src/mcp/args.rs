@@ -1,6 +1,7 @@
 //! The arguments of the tools. Their descriptions are what a model reads, and teach it the tools.
 
 use std::collections::BTreeMap;
+use std::num::NonZeroU64;
 use std::time::Duration;
 
 use ctx_host::shell::text::budget::{Budget, Grep, Keep, KeepMode};
@@ -21,19 +22,15 @@ pub enum TransportArg {
 #[serde(deny_unknown_fields)]
 pub struct CreateArgs {
     /// Where the shell runs. Default: local.
-    #[serde(default)]
-    pub transport: TransportArg,
+    pub transport: Option<TransportArg>,
     /// The directory to start in. Default: the server's own directory.
     pub cwd: Option<String>,
     /// Environment variables to set besides the inherited ones.
-    #[serde(default)]
-    pub env: BTreeMap<String, String>,
+    pub env: Option<BTreeMap<String, String>>,
     /// If given, only these programs may run (by name, e.g. ["git", "ls"]).
-    #[serde(default)]
-    pub allow: Vec<String>,
+    pub allow: Option<Vec<String>>,
     /// Programs that must not run (by name, e.g. ["rm"]). A guard against accidents.
-    #[serde(default)]
-    pub deny: Vec<String>,
+    pub deny: Option<Vec<String>>,
     /// What to show of each command's output unless session_exec says otherwise.
     pub output_budget: Option<BudgetArgs>,
     /// Seconds a command may take unless session_exec says otherwise. Default: 120.
@@ -93,8 +90,7 @@ pub struct GrepArgs {
     /// A regular expression.
     pub pattern: String,
     /// Lines of context around each match.
-    #[serde(default)]
-    pub context: u64,
+    pub context: Option<u64>,
 }
 
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -126,13 +122,11 @@ pub struct OutputArgs {
     /// The number of the command: `call` in the result of session_exec.
     pub call: u64,
     /// Which stream. Default: stdout.
-    #[serde(default)]
-    pub stream: StreamArg,
+    pub stream: Option<StreamArg>,
     /// The byte to start at: 0, or `next_offset` of the page before.
-    #[serde(default)]
-    pub offset: u64,
+    pub offset: Option<u64>,
     /// Bytes of a page. Default: 32768; at most 262144.
-    pub limit: Option<u64>,
+    pub limit: Option<NonZeroU64>,
     /// Show only lines that match this regular expression, each with its line number.
     pub grep: Option<String>,
 }
@@ -153,7 +147,7 @@ impl From<BudgetArgs> for Budget {
                 },
                 n: keep.n,
             }),
-            grep: args.grep.map(|grep| Grep { pattern: grep.pattern, context: grep.context }),
+            grep: args.grep.map(|grep| Grep { pattern: grep.pattern, context: grep.context.unwrap_or_default() }),
             max_chars: args.max_chars,
         }
     }
@@ -161,12 +155,12 @@ impl From<BudgetArgs> for Budget {
 
 impl From<CreateArgs> for CreateRequest {
     fn from(args: CreateArgs) -> CreateRequest {
-        let TransportArg::Local = args.transport;
+        let TransportArg::Local = args.transport.unwrap_or_default();
         CreateRequest {
             cwd: args.cwd,
-            env: args.env.into_iter().collect(),
-            allow: args.allow,
-            deny: args.deny,
+            env: args.env.unwrap_or_default().into_iter().collect(),
+            allow: args.allow.unwrap_or_default(),
+            deny: args.deny.unwrap_or_default(),
             output_budget: args.output_budget.map(Budget::from),
             timeout: args.timeout_secs.map(seconds),
         }
@@ -190,13 +184,14 @@ impl ExecArgs {
 impl OutputArgs {
     /// The shell's id and what to read.
     pub fn split(self) -> (String, OutputRequest) {
-        let stream = match self.stream {
+        let stream = match self.stream.unwrap_or_default() {
             StreamArg::Stdout => Output::Stdout,
             StreamArg::Stderr => Output::Stderr,
             StreamArg::LateOutput => Output::Late,
         };
-        let limit = self.limit.map(|limit| usize::try_from(limit).unwrap_or(usize::MAX));
-        let request = OutputRequest { call: self.call, stream, offset: self.offset, limit, grep: self.grep };
+        let limit = self.limit.map(|limit| usize::try_from(limit.get()).unwrap_or(usize::MAX));
+        let offset = self.offset.unwrap_or_default();
+        let request = OutputRequest { call: self.call, stream, offset, limit, grep: self.grep };
         (self.session_id, request)
     }
 }

@@ -1,38 +1,38 @@
-//! Requests that are too long to be taken: they are answered, and not merely dropped.
+//! Requests line by line. One that cannot be taken is answered, and not merely dropped.
 //!
-//! The SDK's transport bounds a line and drops what is longer without a word, so that its caller waits for ever. Here
-//! the bytes are looked at as they pass by: of a line, its length and the request's id are remembered and nothing
-//! else. This is no JSON parser; a line that is none has no id.
+//! The SDK's own transport drops a line that is too long or no JSON without a word, so that its caller waits for ever.
+//! Here the reading is ours and the writing the SDK's.
 
 use std::io;
 use std::pin::Pin;
-use std::task::{Context, Poll, ready};
 
 use rmcp::RoleServer;
-use rmcp::model::{ErrorData, RequestId};
+use rmcp::model::ErrorData;
 use rmcp::service::{RxJsonRpcMessage, TxJsonRpcMessage};
 use rmcp::transport::Transport;
 use rmcp::transport::async_rw::AsyncRwTransport;
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::sync::mpsc;
-use tokio::task::JoinHandle;
+use serde_json::error::Category;
+use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncWrite, BufReader, Empty};
 
-/// A key or an id that is longer is none that matters.
-const TOKEN_BYTES_MAX: usize = 256;
-/// Long requests that may wait for their answer; they are long, so there are few.
-const WAITING_MAX: usize = 64;
+use super::outline::Outline;
 
-/// A request that is longer than it may be, by its id where that is known.
-type TooLong = Option<RequestId>;
-
-/// Lines in, lines out, for the server.
-pub(super) struct LineTransport<R: AsyncRead + Unpin, W: AsyncWrite> {
-    inner: AsyncRwTransport<RoleServer, Lines<R>, W>,
-    too_long: mpsc::Receiver<TooLong>,
+/// Lines in, lines out, for the server. Whoever waits for a message may stop waiting at any time: what was read by
+/// then is kept.
+pub(super) struct LineTransport<R, W: AsyncWrite> {
+    input: BufReader<R>,
+    /// For its writing alone.
+    output: AsyncRwTransport<RoleServer, Empty, W>,
     bytes_max: usize,
-    /// The last refusal on its way out.
-    refusal: Option<JoinHandle<()>>,
+    /// The present line so far; nothing of one that is too long.
+    line: Vec<u8>,
+    /// Its bytes so far, also those that were not kept.
+    bytes: usize,
+    outline: Outline,
+    /// The last refusal on its way out. Nothing is read before it is gone: a host that does not read is not fed.
+    refusal: Option<Sending>,
 }
+
+type Sending = Pin<Box<dyn Future<Output = Result<(), io::Error>> + Send>>;
 
 impl<R, W> LineTransport<R, W>
 where
@@ -40,33 +40,98 @@ where
     W: AsyncWrite + Send + Unpin + 'static,
 {
     pub fn new(input: R, output: W, bytes_max: usize) -> Self {
-        let (to, too_long) = mpsc::channel(WAITING_MAX);
-        let lines = Lines { input, bytes_max, bytes: 0, outline: Outline::default(), too_long: to };
-        let inner = AsyncRwTransport::new_server(lines, output).with_max_line_length(bytes_max);
-        LineTransport { inner, too_long, bytes_max, refusal: None }
+        LineTransport {
+            input: BufReader::new(input),
+            output: AsyncRwTransport::new_server(tokio::io::empty(), output),
+            bytes_max,
+            line: Vec::new(),
+            bytes: 0,
+            outline: Outline::default(),
+            refusal: None,
+        }
     }
 
-    /// Sent by a task of its own: whoever waits for the next message may stop waiting in between.
-    fn refuse(&mut self, id: TooLong) {
-        let message = format!(
-            "the request is longer than {} bytes, which is the most that is taken; send less at once, or write long input to a file in parts",
-            self.bytes_max
-        );
-        let sending = self
-            .inner
-            .send(TxJsonRpcMessage::<RoleServer>::error(ErrorData::invalid_request(message, None), id));
-        let before = self.refusal.take();
-        self.refusal = Some(tokio::spawn(async move {
-            if let Some(before) = before
-                && before.await.is_err()
-            {
-                tracing::warn!("a refusal was not sent");
+    /// Reads on to the end of the present line; `false` at the end of the input.
+    async fn read_line(&mut self) -> io::Result<bool> {
+        loop {
+            let there = self.input.fill_buf().await?;
+            if there.is_empty() {
+                return Ok(false);
             }
-            if let Err(error) = sending.await {
-                tracing::debug!(%error, "the MCP host does not read refusals any more");
+            let end = memchr::memchr(b'\n', there);
+            let part = there.get(..end.unwrap_or(there.len())).unwrap_or_default();
+            self.outline.take(part);
+            self.bytes = self.bytes.saturating_add(part.len());
+            if self.bytes <= self.bytes_max {
+                self.line.extend_from_slice(part);
+            } else {
+                self.line = Vec::new();
             }
-        }));
+            let len = part.len() + usize::from(end.is_some());
+            self.input.consume(len);
+            if end.is_some() {
+                return Ok(true);
+            }
+        }
     }
+
+    /// The message of the line that has ended, or why there is none; a blank line has none to be told of.
+    fn take_message(&mut self) -> Option<Result<RxJsonRpcMessage<RoleServer>, TxJsonRpcMessage<RoleServer>>> {
+        let (bytes, outline) = (std::mem::take(&mut self.bytes), std::mem::take(&mut self.outline));
+        let refused = |error, outline: Outline| {
+            Some(Err(TxJsonRpcMessage::<RoleServer>::error(error, outline.request_id())))
+        };
+        if bytes > self.bytes_max {
+            return refused(too_long(self.bytes_max), outline);
+        }
+        let line = self.line.trim_ascii();
+        let parsed = (!line.is_empty()).then(|| parse(line));
+        self.line.clear();
+        match parsed? {
+            Ok(message) => Some(Ok(message)),
+            Err(Wrong::Message) if outline.is_notice() => None,
+            Err(wrong) => refused(wrong.into(), outline),
+        }
+    }
+}
+
+/// Why a line is no message.
+enum Wrong {
+    Json(serde_json::Error),
+    Message,
+}
+
+fn parse(line: &[u8]) -> Result<RxJsonRpcMessage<RoleServer>, Wrong> {
+    // Some hosts on other systems begin with a mark of the byte order.
+    let line = line.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(line);
+    serde_json::from_slice(line).map_err(|error| match error.classify() {
+        Category::Syntax | Category::Eof => Wrong::Json(error),
+        Category::Data | Category::Io => Wrong::Message,
+    })
+}
+
+impl From<Wrong> for ErrorData {
+    fn from(wrong: Wrong) -> ErrorData {
+        match wrong {
+            Wrong::Json(error) => ErrorData::parse_error(
+                format!(
+                    "the request is not JSON: {error}; send one JSON value a line in UTF-8, without half a surrogate pair"
+                ),
+                None,
+            ),
+            Wrong::Message => ErrorData::invalid_request(
+                "the request is no JSON-RPC message; it needs \"jsonrpc\":\"2.0\", an id and a method",
+                None,
+            ),
+        }
+    }
+}
+
+fn too_long(bytes_max: usize) -> ErrorData {
+    let message = format!(
+        "the request is longer than {bytes_max} bytes, which is the most that is taken; send less at once, or write long input to a file in parts"
+    );
+    ErrorData::invalid_request(message, None)
 }
 
 impl<R, W> Transport<RoleServer> for LineTransport<R, W>
@@ -80,189 +145,39 @@ where
         &mut self,
         item: TxJsonRpcMessage<RoleServer>,
     ) -> impl Future<Output = Result<(), io::Error>> + Send + 'static {
-        self.inner.send(item)
+        self.output.send(item)
     }
 
     async fn receive(&mut self) -> Option<RxJsonRpcMessage<RoleServer>> {
         loop {
-            tokio::select! {
-                biased;
-                Some(id) = self.too_long.recv() => self.refuse(id),
-                message = self.inner.receive() => {
-                    while let Ok(id) = self.too_long.try_recv() {
-                        self.refuse(id);
-                    }
-                    return message;
+            if let Some(refusal) = &mut self.refusal {
+                let sent = refusal.await;
+                self.refusal = None;
+                if let Err(error) = sent {
+                    tracing::debug!(%error, "the MCP host does not read refusals any more");
                 }
+            }
+            match self.read_line().await {
+                Ok(true) => {}
+                Ok(false) => return None,
+                Err(error) => {
+                    tracing::warn!(%error, "the MCP host cannot be read any more");
+                    return None;
+                }
+            }
+            match self.take_message() {
+                Some(Ok(message)) => return Some(message),
+                Some(Err(refusal)) => self.refusal = Some(Box::pin(self.output.send(refusal))),
+                None => {}
             }
         }
     }
 
     async fn close(&mut self) -> Result<(), io::Error> {
-        if let Some(refusal) = self.refusal.take()
-            && refusal.await.is_err()
-        {
-            tracing::warn!("a refusal was not sent");
+        if let Some(refusal) = self.refusal.take() {
+            refusal.await?;
         }
-        self.inner.close().await
-    }
-}
-
-/// Input whose lines are measured as they are read.
-struct Lines<R> {
-    input: R,
-    bytes_max: usize,
-    /// Bytes of the present line so far.
-    bytes: usize,
-    outline: Outline,
-    too_long: mpsc::Sender<TooLong>,
-}
-
-impl<R> Lines<R> {
-    fn look(&mut self, mut read: &[u8]) {
-        while let Some(at) = memchr::memchr(b'\n', read) {
-            let (line, after) = read.split_at(at + 1);
-            self.look_within(line);
-            let outline = std::mem::take(&mut self.outline);
-            // Where so many wait that there is no room, nobody reads the answers.
-            if std::mem::take(&mut self.bytes) > self.bytes_max
-                && self.too_long.try_send(outline.request_id()).is_err()
-            {
-                tracing::warn!("a request that was too long is not answered");
-            }
-            read = after;
-        }
-        self.look_within(read);
-    }
-
-    fn look_within(&mut self, part: &[u8]) {
-        self.bytes = self.bytes.saturating_add(part.len());
-        self.outline.take(part);
-    }
-}
-
-impl<R: AsyncRead + Unpin> AsyncRead for Lines<R> {
-    fn poll_read(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        into: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
-        let before = into.filled().len();
-        ready!(Pin::new(&mut self.input).poll_read(cx, into))?;
-        self.look(into.filled().get(before..).unwrap_or_default());
-        Poll::Ready(Ok(()))
-    }
-}
-
-/// What is remembered of a JSON object while it passes by: whether it has a method, and its id.
-#[derive(Debug, Default)]
-struct Outline {
-    depth: u32,
-    place: Place,
-    /// The present key or value of the outermost object, as far as it may matter.
-    token: Vec<u8>,
-    key: Key,
-    id: Option<RequestId>,
-    has_method: bool,
-}
-
-#[derive(Debug, Default, Clone, Copy)]
-enum Place {
-    #[default]
-    Between,
-    String,
-    /// Behind a backslash in a string.
-    Escape,
-}
-
-#[derive(Debug, Default, Clone, Copy)]
-enum Key {
-    Id,
-    Method,
-    #[default]
-    Other,
-}
-
-impl Outline {
-    /// The id of a request; answers and notices have none to be answered by.
-    fn request_id(self) -> Option<RequestId> {
-        self.id.filter(|_| self.has_method)
-    }
-
-    fn take(&mut self, mut bytes: &[u8]) {
-        while let Some((byte, rest)) = bytes.split_first() {
-            match self.place {
-                Place::Between => {
-                    self.between(*byte);
-                    bytes = rest;
-                }
-                Place::Escape => {
-                    self.note(&[*byte]);
-                    self.place = Place::String;
-                    bytes = rest;
-                }
-                Place::String => {
-                    let len = memchr::memchr2(b'"', b'\\', bytes).map_or(bytes.len(), |at| at + 1);
-                    let (part, rest) = bytes.split_at(len);
-                    self.note(part);
-                    self.place = match part.last() {
-                        Some(b'"') => Place::Between,
-                        Some(b'\\') => Place::Escape,
-                        _ => Place::String,
-                    };
-                    bytes = rest;
-                }
-            }
-        }
-    }
-
-    fn between(&mut self, byte: u8) {
-        match byte {
-            b'"' => {
-                self.note(b"\"");
-                self.place = Place::String;
-            }
-            b'{' | b'[' => self.depth = self.depth.saturating_add(1),
-            b'}' | b']' => {
-                self.end_value();
-                self.depth = self.depth.saturating_sub(1);
-            }
-            b',' => self.end_value(),
-            b':' if self.depth == 1 => {
-                self.key = match self.token.as_slice() {
-                    b"\"id\"" => Key::Id,
-                    b"\"method\"" => Key::Method,
-                    _ => Key::Other,
-                };
-                self.token.clear();
-            }
-            byte if byte.is_ascii_whitespace() => {}
-            byte => self.note(&[byte]),
-        }
-    }
-
-    /// Remembers a piece of a token of the outermost object.
-    fn note(&mut self, part: &[u8]) {
-        if self.depth == 1 {
-            // A piece that does not fit spoils the token on purpose: half an id is none.
-            let room = (TOKEN_BYTES_MAX + 1).saturating_sub(self.token.len());
-            self.token.extend_from_slice(part.get(..room).unwrap_or(part));
-        }
-    }
-
-    fn end_value(&mut self) {
-        if self.depth != 1 {
-            return;
-        }
-        match self.key {
-            Key::Id if self.token.len() <= TOKEN_BYTES_MAX => {
-                self.id = serde_json::from_slice(&self.token).ok()
-            }
-            Key::Method => self.has_method = true,
-            Key::Id | Key::Other => {}
-        }
-        self.token.clear();
-        self.key = Key::Other;
+        self.output.close().await
     }
 }
 
@@ -270,64 +185,78 @@ impl Outline {
 mod tests {
     use super::*;
     use serde_json::{Value, json};
-    use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, duplex};
+    use tokio::io::{AsyncBufReadExt, AsyncWriteExt, duplex};
 
-    fn id_of(line: &str, cut: usize) -> Option<RequestId> {
-        let mut outline = Outline::default();
-        for part in line.as_bytes().chunks(cut) {
-            outline.take(part);
+    /// What comes in and what goes out, for these lines.
+    async fn talk(bytes_max: usize, lines: Vec<Vec<u8>>) -> (Vec<Value>, Vec<Value>) {
+        let (mut host, input) = duplex(64);
+        let (output, answers) = duplex(1 << 16);
+        let mut transport = LineTransport::new(input, output, bytes_max);
+        let say = async {
+            for line in lines {
+                host.write_all(&line).await.unwrap();
+                host.write_all(b"\n").await.unwrap();
+            }
+            drop(host);
+        };
+        let hear = async {
+            let mut messages = Vec::new();
+            while let Some(message) = transport.receive().await {
+                messages.push(serde_json::to_value(message).unwrap());
+            }
+            transport.close().await.unwrap();
+            messages
+        };
+        let (messages, ()) = tokio::join!(hear, say);
+        let (mut lines, mut refused) = (BufReader::new(answers).lines(), Vec::new());
+        while let Some(line) = lines.next_line().await.unwrap() {
+            refused.push(serde_json::from_str(&line).unwrap());
         }
-        outline.request_id()
+        (messages, refused)
     }
 
-    #[test]
-    fn an_id_is_found_wherever_it_stands_and_however_the_line_is_cut() {
-        let text = r#"say \"id\":9, {\\"#;
-        for (line, id) in [
-            (r#"{"jsonrpc":"2.0","id":7,"method":"ping"}"#.to_owned(), Some(RequestId::Number(7))),
-            (
-                format!(r#"{{ "method" : "x", "params": {{"id":1,"a":["{text}",{{"id":2}}]}}, "id" : 8 }}"#),
-                Some(RequestId::Number(8)),
-            ),
-            (r#"{"method":"x","id":"a\"b"}"#.to_owned(), Some(RequestId::String("a\"b".into()))),
-            (r#"{"id":3,"result":{"method":"x"}}"#.to_owned(), None),
-            (r#"{"method":"x","params":{"id":4}}"#.to_owned(), None),
-            (format!(r#"{{"method":"x","id":"{}"}}"#, "a".repeat(300)), None),
-            ("no JSON at all }}}}]]".to_owned(), None),
-            (r#"[{"id":1,"method":"x"}]"#.to_owned(), None),
-        ] {
-            for cut in [1, 2, 3, 1000] {
-                assert_eq!(id_of(&line, cut), id, "{line} in pieces of {cut}");
-            }
-        }
+    fn said(answers: &[Value]) -> Vec<(Value, Value)> {
+        answers.iter().map(|answer| (answer["id"].clone(), answer["error"]["code"].clone())).collect()
     }
 
     #[tokio::test]
     async fn a_line_that_is_too_long_is_answered_and_the_next_one_is_served() {
-        let (mut host, input) = duplex(64);
-        let (output, answers) = duplex(1 << 16);
-        let mut transport = LineTransport::new(input, output, 200);
-        let talk = async {
-            let long = json!({"method": "tools/call", "params": {"stdin": "x".repeat(500)}, "jsonrpc": "2.0", "id": 5});
-            let fits = json!({"jsonrpc": "2.0", "id": 6, "method": "ping"});
-            for line in [long.to_string(), "y".repeat(300), fits.to_string()] {
-                host.write_all(format!("{line}\n").as_bytes()).await.unwrap();
-            }
-            drop(host);
+        let long = json!({"method": "tools/call", "params": {"stdin": "x".repeat(500)}, "jsonrpc": "2.0", "id": 5});
+        let fits = json!({"jsonrpc": "2.0", "id": 6, "method": "ping"}).to_string();
+        let lines = vec![long.to_string().into_bytes(), vec![b'y'; 300], fits.into_bytes()];
+        let (messages, refused) = talk(200, lines).await;
+        assert_eq!(messages.iter().map(|message| &message["id"]).collect::<Vec<_>>(), [&json!(6)]);
+        assert_eq!(said(&refused), [(json!(5), json!(-32600)), (Value::Null, json!(-32600))]);
+        assert!(refused[0].to_string().contains("200 bytes"), "it says the limit: {}", refused[0]);
+    }
+
+    #[tokio::test]
+    async fn a_line_that_is_no_json_is_answered_by_its_id_where_it_has_one() {
+        let call = |id: u32, command: &str| {
+            format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"tools/call","params":{{"command":"{command}"}}}}"#)
         };
-        let (message, ()) = tokio::join!(transport.receive(), talk);
-        let message = serde_json::to_value(message.unwrap()).unwrap();
-        assert_eq!(message.get("id"), Some(&json!(6)));
-        assert!(transport.receive().await.is_none());
-        transport.close().await.unwrap();
-        let mut lines = BufReader::new(answers).lines();
-        let mut ids = Vec::new();
-        while let Some(line) = lines.next_line().await.unwrap() {
-            let answer: Value = serde_json::from_str(&line).unwrap();
-            assert_eq!(answer.pointer("/error/code"), Some(&json!(-32600)), "{line}");
-            assert!(line.contains("200 bytes"), "it says the limit: {line}");
-            ids.push(answer.get("id").cloned());
-        }
-        assert_eq!(ids, [Some(json!(5)), None]);
+        let deep = call(3, "x").replace(r#""x""#, &format!("{}{}", "[".repeat(9000), "]".repeat(9000)));
+        let lines: Vec<Vec<u8>> = vec![
+            call(1, r"echo \ud83d").into_bytes(),
+            [b"{\"id\":\"two\",\"method\":\"ping\",\"params\":\"".as_slice(), b"\xff\xfe\"}"].concat(),
+            deep.into_bytes(),
+            b"garbage".to_vec(),
+            br#"{"jsonrpc":"2.0","id":5,"method":"ping""#.to_vec(),
+            b"  \r".to_vec(),
+            br#"{"jsonrpc":"2.0","id":7,"method":"ping"}"#.to_vec(),
+        ];
+        let (messages, refused) = talk(1 << 20, lines).await;
+        assert_eq!(messages.iter().map(|message| &message["id"]).collect::<Vec<_>>(), [&json!(7)]);
+        let ids = [json!(1), json!("two"), json!(3), Value::Null, Value::Null];
+        assert_eq!(said(&refused), ids.map(|id| (id, json!(-32700))));
+        assert!(refused[0].to_string().contains("surrogate"), "{}", refused[0]);
+    }
+
+    #[tokio::test]
+    async fn what_is_json_but_no_message_is_answered_unless_nobody_waits() {
+        let lines = [r#"{"id":1,"method":"ping"}"#, "[]", r#"{"method":"notifications/odd","params":7}"#];
+        let (messages, refused) = talk(1 << 20, lines.map(|line| line.as_bytes().to_vec()).into()).await;
+        assert_eq!(messages, [] as [Value; 0]);
+        assert_eq!(said(&refused), [(json!(1), json!(-32600)), (Value::Null, json!(-32600))]);
     }
 }

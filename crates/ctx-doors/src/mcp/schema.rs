@@ -2,11 +2,16 @@
 
 use std::sync::Arc;
 
-use rmcp::model::{JsonObject, Tool, ToolAnnotations};
+use rmcp::model::{JsonObject, MetaObject, Tool, ToolAnnotations};
 use rmcp::schemars::{JsonSchema, generate::SchemaSettings};
 use serde_json::{Value, json};
 
 use super::args::{CreateArgs, ExecArgs, NoArgs, OutputArgs, SessionArgs};
+
+/// Claude Code puts a longer result into a file unless a tool says how long its own may be.
+const RESULT_CHARS_KEY: &str = "anthropic/maxResultSizeChars";
+/// Two streams and late output at their default budgets, escaped.
+const RESULT_CHARS_MAX: u32 = 500_000;
 
 /// The tools this door knows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -139,6 +144,11 @@ impl ToolName {
             tool.output_schema = Some(Arc::new(schema));
         }
         tool.annotations = Some(annotations);
+        if matches!(self, ToolName::Exec | ToolName::Output) {
+            let mut meta = MetaObject(JsonObject::new());
+            meta.insert(RESULT_CHARS_KEY.to_owned(), json!(RESULT_CHARS_MAX));
+            tool.meta = Some(meta);
+        }
         tool
     }
 }

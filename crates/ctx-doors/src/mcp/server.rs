@@ -4,8 +4,8 @@ use std::time::{Duration, Instant};
 
 use ctx_host::shell::{ExecRequest, ExecResult, Progress, ShellError, ShellHost};
 use rmcp::model::{
-    CallToolRequestParams, CallToolResponse, CallToolResult, ContentBlock, Implementation, JsonObject,
-    ListToolsResult, PaginatedRequestParams, ProgressNotificationParam, ProgressToken, ServerCapabilities,
+    CallToolRequestParams, CallToolResponse, CallToolResult, ContentBlock, CustomRequest, CustomResult,
+    ErrorCode, Implementation, JsonObject, ListToolsResult, PaginatedRequestParams, ProgressNotificationParam, ProgressToken, ServerCapabilities,
     ServerConfig, Tool,
 };
 use rmcp::service::RequestContext;
@@ -21,6 +21,9 @@ use super::uses::{Hold, Uses};
 
 /// How often a caller that asked for progress hears of it.
 const PROGRESS_EVERY: Duration = Duration::from_secs(1);
+
+/// The methods of this server that have params which may not fit.
+const METHODS_WITH_PARAMS: [&str; 4] = ["initialize", "tools/list", "tools/call", "server/discover"];
 
 const INSTRUCTIONS: &str = "Stateful shells. Open one with session_create, run commands in it with session_exec \
 (cd, variables and functions carry over), close it with session_destroy. Long output is cut: read the rest with \
@@ -112,6 +115,10 @@ impl McpServer {
         match tool {
             ToolName::Create => {
                 let args: CreateArgs = parse(arguments)?;
+                if args.cwd.as_deref() == Some("") {
+                    let message = "cwd: it is empty; leave it out for the server's own directory";
+                    return Err(Failure::Arguments(message.to_owned()));
+                }
                 let id = self.host.create(args.into()).await?;
                 Ok(json!({ "session_id": id }))
             }
@@ -195,7 +202,14 @@ impl Teller {
 }
 
 fn parse<T: DeserializeOwned>(arguments: JsonObject) -> Result<T, Failure> {
-    serde_json::from_value(Value::Object(arguments)).map_err(|error| Failure::Arguments(error.to_string()))
+    serde_path_to_error::deserialize(Value::Object(arguments)).map_err(|error| {
+        let place = error.path().to_string();
+        let inner = error.into_inner();
+        Failure::Arguments(match place.as_str() {
+            "." => inner.to_string(),
+            field => format!("{field}: {inner}"),
+        })
+    })
 }
 
 fn value<T: Serialize>(answer: &T) -> Outcome {
@@ -220,6 +234,21 @@ impl ServerHandler for McpServer {
 
     fn get_tool(&self, name: &str) -> Option<Tool> {
         ToolName::parse(name).map(ToolName::tool)
+    }
+
+    /// A request that the SDK takes for none of its own: one it does not know, or one whose params do not fit.
+    async fn on_custom_request(
+        &self,
+        request: CustomRequest,
+        _context: RequestContext<RoleServer>,
+    ) -> Result<CustomResult, ErrorData> {
+        let method = request.method;
+        if !METHODS_WITH_PARAMS.contains(&method.as_str()) {
+            let text = self.host.shown(&format!("no method `{method}`"));
+            return Err(ErrorData::new(ErrorCode::METHOD_NOT_FOUND, text, None));
+        }
+        let wanted = "for tools/call, {\"name\": the tool's, \"arguments\": an object}";
+        Err(ErrorData::invalid_params(format!("the params of `{method}` do not fit; {wanted}"), None))
     }
 
     async fn call_tool(
@@ -349,6 +378,54 @@ mod tests {
         }
         let unknown = caller.ask("tools/call", json!({"name": "session_sudo", "arguments": {}})).await;
         assert!(unknown["error"]["code"].is_i64());
+        caller.host.shutdown().await;
+    }
+
+    #[tokio::test]
+    async fn arguments_of_a_wrong_type_are_named_and_null_is_as_good_as_nothing() {
+        let mut caller = Caller::new();
+        caller.hello("2025-11-25").await;
+        for (arguments, field) in [
+            (json!({"timeout_secs": "5"}), "timeout_secs"),
+            (json!({"env": {"A": 5}}), "env.A"),
+            (json!({"deny": ["rm", 7]}), "deny[1]"),
+            (json!({"output_budget": {"keep": {"mode": "tail", "n": -1}}}), "output_budget.keep.n"),
+            (json!({"cwd": ""}), "cwd"),
+        ] {
+            let answer = caller.tool("session_create", arguments.clone()).await;
+            let text = answer["content"][0]["text"].as_str().unwrap();
+            assert!(text.starts_with(&format!("EINVAL: {field}: ")), "{arguments}: {text}");
+        }
+        let nulls = json!({"transport": null, "cwd": null, "env": null, "allow": null, "deny": null,
+                           "output_budget": null, "timeout_secs": null});
+        assert_eq!(caller.tool("session_create", nulls).await["structuredContent"]["session_id"], "1_local");
+        let nulls = json!({"session_id": "1_local", "command": "echo hi", "stdin": null, "merge": null,
+                           "timeout_secs": null, "budget": {"keep": null, "max_chars": null,
+                           "grep": {"pattern": "hi", "context": null}}});
+        assert_eq!(caller.tool("session_exec", nulls).await["structuredContent"]["stdout"], "hi\n");
+        let mut page = json!({"session_id": "1_local", "call": 1, "stream": null, "offset": null,
+                              "limit": null, "grep": null});
+        assert_eq!(caller.tool("session_output", page.clone()).await["structuredContent"]["text"], "hi\n");
+        page["limit"] = json!(0);
+        let refused = caller.tool("session_output", page).await["content"][0]["text"].to_string();
+        assert!(refused.contains("EINVAL: limit: "), "{refused}");
+        caller.host.shutdown().await;
+    }
+
+    #[tokio::test]
+    async fn params_that_do_not_fit_are_told_from_a_method_that_is_not_there() {
+        let mut caller = Caller::new();
+        caller.hello("2025-11-25").await;
+        for (method, params, code) in [
+            ("tools/call", json!({}), -32602),
+            ("tools/call", json!({"name": 7}), -32602),
+            ("tools/call", json!({"name": "session_list", "arguments": 7}), -32602),
+            ("tools/call", json!({"name": "session_sudo"}), -32602),
+            ("tools/sell", json!({}), -32601),
+        ] {
+            let answer = caller.ask(method, params.clone()).await;
+            assert_eq!(answer["error"]["code"], code, "{method} {params}: {answer}");
+        }
         caller.host.shutdown().await;
     }
 
