@@ -116,7 +116,7 @@ pub fn run() -> Result<(), Failure> {
         Command::Purge(args) => commands::purge::run(args, &Root::of_client(root)?),
         Command::Restart(args) => commands::restart::run(args, &Root::of_client(root)?),
         Command::Project(args) => commands::project::run(args, || Root::of_client(root)),
-        Command::Mcp(args) => commands::mcp::run(args, &Root::of_client(root)?),
+        Command::Mcp(args) => commands::mcp::run(args, root),
         Command::Shells(args) => commands::shells::run(args, &Root::of_client(root)?),
         Command::Watch(args) => commands::watch::run(args, &Root::of_client(root)?),
         Command::Status(args) => commands::status::run(args, &Root::of_client(root)?),

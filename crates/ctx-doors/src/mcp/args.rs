@@ -147,7 +147,9 @@ impl From<BudgetArgs> for Budget {
                 },
                 n: keep.n,
             }),
-            grep: args.grep.map(|grep| Grep { pattern: grep.pattern, context: grep.context.unwrap_or_default() }),
+            grep: args
+                .grep
+                .map(|grep| Grep { pattern: grep.pattern, context: grep.context.unwrap_or_default() }),
             max_chars: args.max_chars,
         }
     }

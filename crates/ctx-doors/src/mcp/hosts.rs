@@ -39,6 +39,8 @@ pub struct Setup {
     pub file: &'static str,
     /// What to put into the file.
     pub text: String,
+    /// For which other version of the host another text is right, and that text.
+    pub other: Option<(&'static str, String)>,
 }
 
 impl Host {
@@ -71,56 +73,67 @@ impl Host {
         Ok(host)
     }
 
-    /// How to set up this host with the ctx binary at `ctx`.
-    pub fn setup(self, ctx: &str) -> Setup {
-        let word = shell_quoted(ctx);
+    /// How to set up this host with the ctx binary at `ctx` and these arguments, `mcp` first.
+    pub fn setup(self, ctx: &str, args: &[String]) -> Setup {
+        let words = [ctx].into_iter().chain(args.iter().map(String::as_str));
+        let command = words.clone().map(shell_quoted).collect::<Vec<_>>().join(" ");
         let path = Value::from(ctx);
-        let plain = format!(r#"{{ "command": {path}, "args": ["mcp"] }}"#);
-        let typed = format!(r#"{{ "type": "stdio", "command": {path}, "args": ["mcp"] }}"#);
+        let list = json_list(args.iter().map(String::as_str));
+        let plain = format!(r#"{{ "command": {path}, "args": {list} }}"#);
+        let typed = format!(r#"{{ "type": "stdio", "command": {path}, "args": {list} }}"#);
+        let setup = |command: Option<String>, file, text| Setup { command, file, text, other: None };
         match self {
-            Host::ClaudeCode => Setup {
-                command: Some(format!("claude mcp add --scope user {SERVER} -- {word} mcp")),
-                file: ".mcp.json in the project",
-                text: servers("mcpServers", &typed),
-            },
-            Host::Codex => Setup {
-                command: Some(format!("codex mcp add {SERVER} -- {word} mcp")),
-                file: "~/.codex/config.toml",
-                text: codex_table(&path),
-            },
-            Host::Cursor => Setup {
-                command: None,
-                file: "~/.cursor/mcp.json, or .cursor/mcp.json in the project",
-                text: servers("mcpServers", &plain),
-            },
-            Host::VsCode => Setup {
-                command: Some(format!("code --add-mcp {}", shell_quoted(&named(&path)))),
-                file: ".vscode/mcp.json in the project",
-                text: servers("servers", &typed),
-            },
-            Host::Gemini => Setup {
-                command: Some(format!("gemini mcp add --scope user {SERVER} {word} mcp")),
-                file: "~/.gemini/settings.json, or .gemini/settings.json in the project",
-                text: servers("mcpServers", &plain),
-            },
-            Host::Opencode => Setup {
-                command: None,
-                file: "opencode.json in the project, or ~/.config/opencode/opencode.json",
-                text: servers(
-                    "mcp",
-                    &format!(r#"{{ "type": "local", "command": [{path}, "mcp"], "enabled": true }}"#),
-                ),
-            },
+            Host::ClaudeCode => setup(
+                Some(format!("claude mcp add --scope user {SERVER} -- {command}")),
+                ".mcp.json in the project",
+                servers("mcpServers", &typed),
+            ),
+            // `codex mcp add` cannot set the time.
+            Host::Codex => setup(None, "~/.codex/config.toml", codex_table(&path, &list)),
+            Host::Cursor => setup(
+                None,
+                "~/.cursor/mcp.json, or .cursor/mcp.json in the project",
+                servers("mcpServers", &plain),
+            ),
+            Host::VsCode => {
+                let named = format!(r#"{{"name":"{SERVER}","command":{path},"args":{list}}}"#);
+                setup(
+                    Some(format!("code --add-mcp {}", shell_quoted(&named))),
+                    ".vscode/mcp.json in the project",
+                    servers("servers", &typed),
+                )
+            }
+            Host::Gemini => setup(
+                Some(format!("gemini mcp add --scope user {SERVER} {}", gemini_words(ctx, args))),
+                "~/.gemini/settings.json, or .gemini/settings.json in the project",
+                servers("mcpServers", &plain),
+            ),
+            Host::Opencode => {
+                let all = json_list(words);
+                let first = format!(r#"{{ "type": "local", "command": {all}, "enabled": true }}"#);
+                let second =
+                    format!(r#"{{ "servers": {{ "{SERVER}": {{ "type": "local", "command": {all} }} }} }}"#);
+                Setup {
+                    command: None,
+                    file: "opencode.json in the project, or ~/.config/opencode/opencode.json",
+                    text: servers("mcp", &first),
+                    other: Some(("opencode 2", format!("{{\n  \"mcp\": {second}\n}}"))),
+                }
+            }
         }
     }
 }
 
 impl fmt::Display for Setup {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Setup { command, file, text } = self;
+        let Setup { command, file, text, other } = self;
         match command {
-            Some(command) => writeln!(f, "Run this:\n\n{command}\n\nOr add this to {file}:\n\n{text}"),
-            None => writeln!(f, "Add this to {file}:\n\n{text}"),
+            Some(command) => writeln!(f, "run:\n\n{command}\n\nor put this into {file}:\n\n{text}")?,
+            None => writeln!(f, "put this into {file}:\n\n{text}")?,
+        }
+        match other {
+            Some((version, text)) => writeln!(f, "\nfor {version}, this:\n\n{text}"),
+            None => Ok(()),
         }
     }
 }
@@ -134,15 +147,23 @@ fn servers(key: &str, entry: &str) -> String {
     format!("{{\n  \"{key}\": {{\n    \"{SERVER}\": {entry}\n  }}\n}}")
 }
 
-fn named(path: &Value) -> String {
-    format!(r#"{{"name":"{SERVER}","command":{path},"args":["mcp"]}}"#)
+fn json_list<'a>(words: impl Iterator<Item = &'a str>) -> String {
+    let words: Vec<String> = words.map(|word| Value::from(word).to_string()).collect();
+    format!("[{}]", words.join(", "))
 }
 
-/// A JSON string is a TOML string too.
-fn codex_table(path: &Value) -> String {
+/// A JSON string is a TOML string too, and a list of them a list.
+fn codex_table(path: &Value, list: &str) -> String {
     format!(
-        "[mcp_servers.{SERVER}]\ncommand = {path}\nargs = [\"mcp\"]\ntool_timeout_sec = {CODEX_TIMEOUT_SECS}"
+        "[mcp_servers.{SERVER}]\ncommand = {path}\nargs = {list}\ntool_timeout_sec = {CODEX_TIMEOUT_SECS}"
     )
+}
+
+/// What begins with a dash would be taken for an option of Gemini's own.
+fn gemini_words(ctx: &str, args: &[String]) -> String {
+    let has_options = args.iter().any(|arg| arg.starts_with('-'));
+    let words = [ctx].into_iter().chain(has_options.then_some("--")).chain(args.iter().map(String::as_str));
+    words.map(shell_quoted).collect::<Vec<_>>().join(" ")
 }
 
 /// The text as one word of a POSIX shell.
@@ -159,13 +180,17 @@ mod tests {
     use super::*;
     use serde_json::json;
 
+    fn mcp() -> Vec<String> {
+        vec!["mcp".to_owned()]
+    }
+
     #[test]
     fn a_command_and_a_file_for_claude_code() {
-        let want = r#"Run this:
+        let want = r#"run:
 
 claude mcp add --scope user ctx -- /usr/bin/ctx mcp
 
-Or add this to .mcp.json in the project:
+or put this into .mcp.json in the project:
 
 {
   "mcpServers": {
@@ -173,7 +198,7 @@ Or add this to .mcp.json in the project:
   }
 }
 "#;
-        assert_eq!(Host::ClaudeCode.setup("/usr/bin/ctx").to_string(), want);
+        assert_eq!(Host::ClaudeCode.setup("/usr/bin/ctx", &mcp()).to_string(), want);
     }
 
     #[test]
@@ -182,13 +207,13 @@ Or add this to .mcp.json in the project:
 command = "/opt/my \"ctx\""
 args = ["mcp"]
 tool_timeout_sec = 600"#;
-        assert_eq!(Host::Codex.setup("/opt/my \"ctx\"").text, want);
+        assert_eq!(Host::Codex.setup("/opt/my \"ctx\"", &mcp()).text, want);
     }
 
     #[test]
     fn every_json_text_is_json_and_names_the_binary() {
         for host in Host::ALL {
-            let setup = host.setup("/a b/ctx");
+            let setup = host.setup("/a b/ctx", &mcp());
             assert!(setup.text.contains("/a b/ctx"), "{host:?}");
             if host != Host::Codex {
                 let value: Value = serde_json::from_str(&setup.text).unwrap();
@@ -203,15 +228,46 @@ tool_timeout_sec = 600"#;
 
     #[test]
     fn opencode_wants_one_array() {
-        let value: Value = serde_json::from_str(&Host::Opencode.setup("/x/ctx").text).unwrap();
+        let setup = Host::Opencode.setup("/x/ctx", &mcp());
+        let value: Value = serde_json::from_str(&setup.text).unwrap();
         assert_eq!(value.pointer("/mcp/ctx/command"), Some(&json!(["/x/ctx", "mcp"])));
+        let (version, text) = setup.other.clone().unwrap();
+        let value: Value = serde_json::from_str(&text).unwrap();
+        let server = json!({"type": "local", "command": ["/x/ctx", "mcp"]});
+        assert_eq!(
+            value,
+            json!({"mcp": {"servers": {"ctx": server}}}),
+            "its second version has no `enabled`"
+        );
+        assert!(setup.to_string().contains(&format!("for {version}, this:\n\n{text}\n")));
+    }
+
+    #[test]
+    fn options_are_in_every_form() {
+        let args = ["mcp", "--root", "/r r", "--max-shells", "3"].map(str::to_owned);
+        for host in Host::ALL {
+            let setup = host.setup("/x/ctx", &args);
+            let texts = [Some(setup.text), setup.other.map(|(_, text)| text)];
+            for text in texts.into_iter().flatten() {
+                assert!(
+                    text.contains(r#""mcp", "--root", "/r r", "--max-shells", "3"]"#),
+                    "{host:?}: {text}"
+                );
+            }
+            for command in setup.command {
+                assert!(command.contains("/r r") && command.contains("max-shells"), "{host:?}: {command}");
+            }
+        }
+        let command = Host::ClaudeCode.setup("/x/ctx", &args).command.unwrap();
+        assert!(command.ends_with("ctx -- /x/ctx mcp --root '/r r' --max-shells 3"), "{command}");
+        assert_eq!(Host::Codex.setup("/x/ctx", &args).command, None, "it would leave Codex's one minute");
     }
 
     #[test]
     fn commands_are_quoted_for_a_shell() {
-        let command = Host::Gemini.setup("/it's/ctx").command.unwrap();
+        let command = Host::Gemini.setup("/it's/ctx", &mcp()).command.unwrap();
         assert_eq!(command, r"gemini mcp add --scope user ctx '/it'\''s/ctx' mcp");
-        let command = Host::VsCode.setup("/x/ctx").command.unwrap();
+        let command = Host::VsCode.setup("/x/ctx", &mcp()).command.unwrap();
         assert_eq!(command, r#"code --add-mcp '{"name":"ctx","command":"/x/ctx","args":["mcp"]}'"#);
     }
 

@@ -221,7 +221,8 @@ mod tests {
 
     #[tokio::test]
     async fn a_line_that_is_too_long_is_answered_and_the_next_one_is_served() {
-        let long = json!({"method": "tools/call", "params": {"stdin": "x".repeat(500)}, "jsonrpc": "2.0", "id": 5});
+        let long =
+            json!({"method": "tools/call", "params": {"stdin": "x".repeat(500)}, "jsonrpc": "2.0", "id": 5});
         let fits = json!({"jsonrpc": "2.0", "id": 6, "method": "ping"}).to_string();
         let lines = vec![long.to_string().into_bytes(), vec![b'y'; 300], fits.into_bytes()];
         let (messages, refused) = talk(200, lines).await;
@@ -233,7 +234,9 @@ mod tests {
     #[tokio::test]
     async fn a_line_that_is_no_json_is_answered_by_its_id_where_it_has_one() {
         let call = |id: u32, command: &str| {
-            format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"tools/call","params":{{"command":"{command}"}}}}"#)
+            format!(
+                r#"{{"jsonrpc":"2.0","id":{id},"method":"tools/call","params":{{"command":"{command}"}}}}"#
+            )
         };
         let deep = call(3, "x").replace(r#""x""#, &format!("{}{}", "[".repeat(9000), "]".repeat(9000)));
         let lines: Vec<Vec<u8>> = vec![

@@ -6,3 +6,5 @@ mod text_budget;
 mod text_fence;
 mod text_output;
 mod text_redact;
+mod text_redact_blobs;
+mod text_redact_keys;

@@ -10,17 +10,17 @@ use std::sync::{Arc, LazyLock};
 use ctx_host::shell::text::redact::{Redactor, Secrets, redact_bytes, redact_text};
 use proptest::prelude::*;
 
-const HEX: &str = "0123456789abcdef";
-const UPPER: &str = "ABCDEFGHIJKLMNOPQRSTUVWXYZ234567";
-const ALNUM: &str = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789";
-const URL: &str = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-";
-const BASE64: &str = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+pub(crate) const HEX: &str = "0123456789abcdef";
+pub(crate) const UPPER: &str = "ABCDEFGHIJKLMNOPQRSTUVWXYZ234567";
+pub(crate) const ALNUM: &str = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789";
+pub(crate) const URL: &str = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-";
+pub(crate) const BASE64: &str = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 
 /// A small generator: the same corpus on every run.
-struct Letters(u64);
+pub(crate) struct Letters(pub u64);
 
 impl Letters {
-    fn take(&mut self, alphabet: &str, count: usize) -> String {
+    pub fn take(&mut self, alphabet: &str, count: usize) -> String {
         let letters: Vec<char> = alphabet.chars().collect();
         let mut text = String::new();
         for index in 0..count {
@@ -284,7 +284,7 @@ fn one_shot(secrets: &Arc<Secrets>, text: &str) -> String {
     redact_text(secrets, text)
 }
 
-fn in_pieces(secrets: &Arc<Secrets>, pieces: &[&[u8]]) -> Vec<u8> {
+pub(crate) fn in_pieces(secrets: &Arc<Secrets>, pieces: &[&[u8]]) -> Vec<u8> {
     let mut redactor = Redactor::new(Arc::clone(secrets));
     let mut out = Vec::new();
     for piece in pieces {

@@ -55,27 +55,60 @@ enum Sub {
     },
 }
 
-pub fn run(args: Args, root: &Root) -> Result<(), Failure> {
+/// `given`: the root, where one was asked for.
+pub fn run(args: Args, given: Option<PathBuf>) -> Result<(), Failure> {
     match &args.command {
-        Some(Sub::Config { host }) => config(host),
-        None => serve(args, root),
+        Some(Sub::Config { host }) => config(host, &args, given),
+        None => serve(args, &Root::of_client(given)?),
     }
 }
 
-fn config(host: &str) -> Result<(), Failure> {
+fn config(host: &str, args: &Args, root: Option<PathBuf>) -> Result<(), Failure> {
     use std::io::Write;
     let host = Host::parse(host).map_err(|error| Failure::new(Code::Einval, error.to_string()))?;
     let program = std::env::current_exe().map_err(|error| Failure::io("this program's path", error))?;
-    let setup = host.setup(&program.to_string_lossy());
+    let setup = host.setup(&program.to_string_lossy(), &server_args(args, root)?);
     let mut out = output::stdout();
-    if let Some(command) = &setup.command {
-        writeln!(out, "run:\n\n{command}\n\nor put this into {}:\n", setup.file)?;
-    } else {
-        writeln!(out, "put this into {}:\n", setup.file)?;
-    }
-    writeln!(out, "{}", setup.text.trim_end())?;
+    write!(out, "{setup}")?;
     out.flush()?;
     Ok(())
+}
+
+/// What the server is to be started with: the options that were given here. A host starts it in another directory.
+fn server_args(args: &Args, root: Option<PathBuf>) -> Result<Vec<String>, Failure> {
+    let mut all = vec!["mcp".to_owned()];
+    let mut put = |option: &str, value: String| all.extend([option.to_owned(), value]);
+    let whole = |path: &PathBuf| {
+        let path = std::path::absolute(path).map_err(|error| Failure::io(path.display(), error))?;
+        let text = path.to_str().map(str::to_owned);
+        text.ok_or_else(|| {
+            Failure::new(Code::Einval, format!("{}: a host needs a path in UTF-8", path.display()))
+        })
+    };
+    if root.is_some() {
+        put("--root", whole(&Root::of_client(root)?.path)?);
+    }
+    if let Some(file) = &args.file.file {
+        put("--config", whole(file)?);
+    }
+    if let Some(max) = args.max_shells {
+        put("--max-shells", max.to_string());
+    }
+    if let Some(secs) = args.idle_secs {
+        put("--idle-secs", secs.to_string());
+    }
+    if let Some(policy) = &args.policy {
+        put("--policy", whole(policy)?);
+    }
+    match &args.shell {
+        // A plain name is looked for in PATH.
+        Some(shell) if shell.components().count() == 1 => {
+            put("--shell", shell.to_string_lossy().into_owned())
+        }
+        Some(shell) => put("--shell", whole(shell)?),
+        None => {}
+    }
+    Ok(all)
 }
 
 fn serve(args: Args, root: &Root) -> Result<(), Failure> {

@@ -129,6 +129,12 @@ fn the_settings_and_the_set_up_of_the_guide_are_understood() {
     for host in ["claude-code", "codex", "cursor", "vscode", "gemini", "opencode"] {
         assert!(GUIDE.contains(&format!("`{host}`")), "{host}");
         assert!(place.ctx(&["mcp", "config", host]).ok().contains("mcp"), "{host}");
+        let with =
+            ["mcp", "--policy", "/etc/ctx/policy", "--max-shells", "3", "config", "--root", "/r", host];
+        let said = place.ctx(&with).ok();
+        for option in ["--root", "/r", "--max-shells", "3", "--policy", "/etc/ctx/policy"] {
+            assert!(said.contains(option), "{host} does not get {option}: {said}");
+        }
     }
 }
 

@@ -1,5 +1,6 @@
 //! Secrets that are told by what stands around them: headers, URLs and key blocks.
 
+use super::block;
 use super::shape::{Class, More, View};
 use super::swallow::{Quote, Swallow};
 use super::{Found, Kind};
@@ -13,9 +14,6 @@ const BEARER_BYTES_MIN: usize = 16;
 /// Bytes of a header value that are weighed.
 const WEIGH_BYTES: usize = 64;
 const LABEL_BYTES_MAX: usize = 48;
-/// Bytes after a block's first line that are weighed, and how many of them must belong to a block.
-const BLOCK_WEIGH_BYTES: usize = 32;
-const BLOCK_BYTES_MIN: usize = 20;
 
 /// Schemes whose value is a credential.
 const SCHEMES: &[&str] =
@@ -123,15 +121,18 @@ pub(super) fn pem_block(view: View<'_>, start: usize, pos: usize) -> Result<Opti
         return Ok(None);
     }
     let from = pos + len + 5;
-    let mut weighed = 0;
-    while weighed < BLOCK_WEIGH_BYTES && view.at(from + weighed)?.is_some() {
-        weighed += 1;
-    }
-    let belongs = Swallow::block().take(view.slice(from, from + weighed));
-    if belongs < BLOCK_BYTES_MIN {
-        return Ok(None);
-    }
-    Ok(Some(Found { from, to: from, kind: Kind::Rule("private-key"), rest: Some(Swallow::block()) }))
+    key_block(view, from)
+}
+
+/// `Private-Lines: 14` of a key of PuTTY's; `pos` is after the colon.
+pub(super) fn putty_block(view: View<'_>, pos: usize) -> Result<Option<Found>, More> {
+    let from = skip_space(view, pos)?;
+    key_block(view, from + view.run(from, Class::Digit, 4)?)
+}
+
+fn key_block(view: View<'_>, from: usize) -> Result<Option<Found>, More> {
+    let found = Found { from, to: from, kind: Kind::Rule("private-key"), rest: Some(Swallow::block()) };
+    Ok(block::follows(view, from)?.then_some(found))
 }
 
 /// Skips an optional quote with the backslashes that escape it, as in JSON inside JSON.

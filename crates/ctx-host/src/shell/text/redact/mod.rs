@@ -6,6 +6,7 @@
 //! It finds what has a known shape or name and the values it was told; it is no proof that no secret passes.
 
 mod around;
+mod block;
 mod files;
 mod filter;
 mod masks;
@@ -23,7 +24,7 @@ use filter::{Anchor, Target, Thirds};
 use masks::Masks;
 use rules::{Check, RULES, Rule};
 use search::{Candidates, Search};
-use shape::{BACK_BYTES, Class, Left, More, Part, View, is_edge, match_parts};
+use shape::{BACK_BYTES, Class, Left, More, Part, View, is_edge, is_inside_blob, match_parts};
 use swallow::Swallow;
 
 /// Bytes looked at at once; they and their maps stay in the nearest caches.
@@ -145,7 +146,7 @@ impl Secrets {
         let after = pos + rule.anchor.len();
         match rule.check {
             Check::Shape { left, parts, need } => {
-                if left == Left::Edge && !is_edge(view, pos) {
+                if (left == Left::Edge && !is_edge(view, pos)) || is_inside_blob(view, pos, rule.anchor) {
                     return Ok(None);
                 }
                 shaped(match_parts(view, after, parts, need)?, pos, rule.kind)
@@ -166,6 +167,7 @@ impl Secrets {
             Check::Bearer => around::bearer(view, pos, after),
             Check::UrlUser => around::url_user(view, after),
             Check::PemBlock => around::pem_block(view, pos, after),
+            Check::PuttyBlock => around::putty_block(view, after),
             Check::Netrc if is_edge(view, pos) => files::netrc(view, pos, after),
             Check::Netrc => Ok(None),
             Check::PgPass => match files::pgpass(view, pos)? {
@@ -422,17 +424,13 @@ impl Redactor {
     fn pass_rest(&mut self, view: View<'_>) -> bool {
         let Some(swallow) = &mut self.swallow else { return true };
         let rest = view.bytes.get(self.done..).unwrap_or_default();
-        let taken = swallow.take(rest);
-        self.done += taken;
-        // A key block without an end takes the next line's first words with it, and these may be the name
-        // before another secret.
-        let is_block = matches!(swallow, Swallow::Block(_));
-        self.next = if is_block { self.done.saturating_sub(BACK_BYTES) } else { self.done };
-        if taken == rest.len() {
-            return false;
+        let taken = swallow.take(rest, view.last);
+        self.done += taken.bytes;
+        self.next = self.done;
+        if taken.over {
+            self.swallow = None;
         }
-        self.swallow = None;
-        true
+        taken.over
     }
 
     /// All bytes but a last one that may begin an anchor.

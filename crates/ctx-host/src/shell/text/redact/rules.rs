@@ -33,6 +33,8 @@ pub(super) enum Check {
     Bearer,
     UrlUser,
     PemBlock,
+    /// A private key as PuTTY keeps one.
+    PuttyBlock,
     /// An entry of a `.netrc` up to its password.
     Netrc,
     /// A line of a `.pgpass` from its port on.
@@ -106,7 +108,7 @@ pub(super) const RULES: &[Rule] = &[
     word("aws-access-key", "ASIA", AWS_ID),
     word("aws-access-key", "ABIA", AWS_ID),
     word("aws-access-key", "ACCA", AWS_ID),
-    prefixed("aws-bedrock-key", "ABSK", &[Open(Base64, 100)]),
+    word("aws-bedrock-key", "ABSK", &[Run(Base64, 100, 272)]),
     word("google-api-key", "AIza", &[Open(Url, 35)]),
     word("google-oauth-token", "ya29.", &[Open(Dotted, 20)]),
     prefixed("google-client-secret", "GOCSPX-", &[Open(Url, 28)]),
@@ -137,8 +139,8 @@ pub(super) const RULES: &[Rule] = &[
     prefixed("gitlab-token", "glft-", URL20),
     prefixed("gitlab-token", "glimt-", URL20),
     prefixed("gitlab-token", "gloas-", URL20),
-    prefixed("bitbucket-token", "ATBB", &[Open(Alnum, 32)]),
-    prefixed("jfrog-token", "AKCp", &[Open(Alnum, 60)]),
+    word("bitbucket-token", "ATBB", &[Run(Alnum, 32, 32)]),
+    word("jfrog-token", "AKCp", &[Run(Alnum, 60, 80)]),
     prefixed("sonar-token", "sqp_", HEX40),
     prefixed("sonar-token", "squ_", HEX40),
     prefixed("sonar-token", "sqa_", HEX40),
@@ -280,6 +282,7 @@ pub(super) const RULES: &[Rule] = &[
     pgpass(":8"),
     pgpass(":9"),
     around("private-key", "-BEGIN ", Check::PemBlock),
+    Rule { kind: "private-key", anchor: "Private-Lines:", fold: false, check: Check::PuttyBlock },
     around("authorization", "zation", Check::Authorization),
     around("bearer-token", "earer ", Check::Bearer),
     around("url-password", "://", Check::UrlUser),

@@ -89,7 +89,7 @@ fn way(anchor: &Anchor<'_>) -> Way {
     match rule.check {
         Check::Shape { parts, .. } if word_len(rule.anchor, parts) >= WORD_BYTES_MIN => Way::Word,
         Check::Shape { .. } if rule.anchor == "sig=" || rule.anchor.starts_with('$') => Way::Joint,
-        Check::Shape { .. } | Check::Bearer | Check::Netrc => Way::Literal,
+        Check::Shape { .. } | Check::Bearer | Check::Netrc | Check::PuttyBlock => Way::Literal,
         Check::AfterDigits { .. }
         | Check::Pair(_)
         | Check::Authorization

@@ -210,6 +210,35 @@ pub(super) fn is_edge(view: View<'_>, pos: usize) -> bool {
     }
 }
 
+/// A word that is so long and random is a blob: what it holds has no meaning by itself.
+const BLOB_BYTES: usize = 32;
+/// An anchor that is longer is in no blob by chance.
+const CHANCE_BYTES_MAX: usize = 7;
+/// The lengths of the lines that base64 is written in.
+const BLOB_LINES: [usize; 4] = [60, 64, 72, 76];
+
+/// Whether what begins at `pos` stands in the midst of base64, where letters that begin a secret come by chance. A line
+/// of base64 goes on in the next one, unless it is a secret of the same kind itself.
+pub(super) fn is_inside_blob(view: View<'_>, pos: usize, anchor: &str) -> bool {
+    let is_blob = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'/' | b'-' | b'_');
+    if anchor.len() > CHANCE_BYTES_MAX || !anchor.bytes().all(|byte| is_blob(&byte)) {
+        return false;
+    }
+    let before = view.before(pos, BLOB_BYTES);
+    if before.len() == BLOB_BYTES && before.iter().all(is_blob) {
+        return is_mixed(before);
+    }
+    let Some(lines) = view.before(pos, BACK_BYTES).strip_suffix(b"\n") else { return false };
+    let lines = lines.strip_suffix(b"\r").unwrap_or(lines);
+    let len = lines.iter().rev().take_while(|byte| Class::Base64.has(**byte)).count();
+    let line = lines.get(lines.len() - len..).unwrap_or_default();
+    BLOB_LINES.contains(&len) && is_mixed(line) && !line.starts_with(anchor.as_bytes())
+}
+
+fn is_mixed(word: &[u8]) -> bool {
+    [u8::is_ascii_uppercase, u8::is_ascii_lowercase, u8::is_ascii_digit].iter().all(|is| word.iter().any(is))
+}
+
 /// `ESC [ digits ; letter` at the very end.
 fn ends_with_escape_sequence(before: &[u8]) -> bool {
     let Some((_, rest)) = before.split_last() else { return false };

@@ -1,10 +1,10 @@
 //! What is taken away after a secret was recognised: the rest of it, however long, without holding it.
 
-use super::shape::Class;
+use super::block::Block;
+use super::shape::{Class, View};
 
-/// A quoted value that never ends stops being swallowed here; so does a key block.
+/// A quoted value that never ends stops being swallowed here.
 const QUOTED_BYTES_MAX: usize = 64 * 1024;
-const BLOCK_BYTES_MAX: usize = 64 * 1024;
 
 /// What still belongs to the secret that was just replaced.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -22,17 +22,26 @@ impl Swallow {
     }
 
     pub fn block() -> Swallow {
-        Swallow::Block(Block { place: Place::Body, left: BLOCK_BYTES_MAX })
+        Swallow::Block(Block::new())
     }
 
-    /// How many of these bytes belong to the secret; fewer than all means that it has ended.
-    pub fn take(&mut self, bytes: &[u8]) -> usize {
+    /// How many of these bytes belong to the secret; `last` says that there will be no more.
+    pub fn take(&mut self, bytes: &[u8], last: bool) -> Taken {
+        let ended_by = |taken: usize| Taken { bytes: taken, over: taken < bytes.len() };
         match self {
-            Swallow::Class(class) => bytes.iter().take_while(|byte| class.has(**byte)).count(),
-            Swallow::Quoted(quoted) => quoted.take(bytes),
-            Swallow::Block(block) => block.take(bytes),
+            Swallow::Class(class) => ended_by(bytes.iter().take_while(|byte| class.has(**byte)).count()),
+            Swallow::Quoted(quoted) => ended_by(quoted.take(bytes)),
+            Swallow::Block(block) => block.take(View { bytes, last }),
         }
     }
+}
+
+/// What was taken of a secret's rest.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Taken {
+    pub bytes: usize,
+    /// Whether the secret has ended. Where it has not and bytes are left, they cannot be told before more have come.
+    pub over: bool,
 }
 
 /// The quote that began a value.
@@ -64,95 +73,5 @@ impl Quoted {
             taken += 1;
         }
         taken
-    }
-}
-
-/// The inside of a PEM, OpenSSH or PGP block: base64 lines, header lines, an end line.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Block {
-    place: Place,
-    left: usize,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Place {
-    /// At the beginning of a line, where indentation may stand.
-    Indent,
-    Body,
-    /// After a backslash: `\\n` inside a JSON string is the end of a line too.
-    Escape,
-    /// After the colon of a header such as `DEK-Info: …`.
-    Header,
-    /// In `-----END … KEY-----`: the dashes seen before or after the words. A line that begins another
-    /// block goes on with that one.
-    Rule {
-        dashes: u8,
-        words: Words,
-    },
-    Over,
-}
-
-/// What the line between dashes says.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Words {
-    NotYet,
-    Begin,
-    End,
-}
-
-impl Block {
-    fn take(&mut self, bytes: &[u8]) -> usize {
-        let mut taken = 0;
-        for byte in bytes {
-            if self.left == 0 || self.place == Place::Over {
-                break;
-            }
-            let Some(next) = next_place(self.place, *byte) else {
-                self.place = Place::Over;
-                break;
-            };
-            self.place = next;
-            self.left -= 1;
-            taken += 1;
-        }
-        taken
-    }
-}
-
-/// Where the block goes on after this byte; `None` when the byte is not of the block.
-fn next_place(place: Place, byte: u8) -> Option<Place> {
-    match (place, byte) {
-        (Place::Over, _) => None,
-        (Place::Rule { words: Words::End, .. }, b'\n' | b'\r') => None,
-        (Place::Rule { .. }, b'\n' | b'\r') => Some(Place::Indent),
-        (Place::Rule { dashes: 4, words: Words::End }, b'-') => Some(Place::Over),
-        (Place::Rule { dashes: 4, words: Words::Begin }, b'-') => Some(Place::Body),
-        (Place::Rule { dashes, words }, b'-') => {
-            Some(Place::Rule { dashes: dashes.saturating_add(1), words })
-        }
-        (Place::Rule { words: Words::NotYet, .. }, b'B') => {
-            Some(Place::Rule { dashes: 0, words: Words::Begin })
-        }
-        (Place::Rule { words: Words::NotYet, .. }, b'A'..=b'Z' | b'0'..=b'9' | b' ') => {
-            Some(Place::Rule { dashes: 0, words: Words::End })
-        }
-        (Place::Rule { words, .. }, b'A'..=b'Z' | b'0'..=b'9' | b' ') => {
-            Some(Place::Rule { dashes: 0, words })
-        }
-        (Place::Rule { .. }, _) => None,
-        (Place::Header, b'\n') => Some(Place::Indent),
-        (Place::Header, b'"' | b'\'') => None,
-        (Place::Header, _) => Some(Place::Header),
-        (_, b'\n' | b'\r') => Some(Place::Indent),
-        (Place::Escape, b'n' | b'r' | b't') => Some(Place::Indent),
-        (Place::Escape, b'\\') => Some(Place::Escape),
-        (Place::Escape, _) => None,
-        (Place::Indent, b' ' | b'\t') => Some(Place::Indent),
-        (Place::Body, b':') => Some(Place::Header),
-        // `DEK-Info:` has a dash inside a word; the end line begins with one.
-        (Place::Indent, b'-') => Some(Place::Rule { dashes: 1, words: Words::NotYet }),
-        (Place::Body, b'-') => Some(Place::Body),
-        (Place::Indent | Place::Body, b'\\') => Some(Place::Escape),
-        (Place::Indent | Place::Body, _) => Class::Base64.has(byte).then_some(Place::Body),
     }
 }
