@@ -63,7 +63,10 @@ fn printed(lines: &[String]) -> Vec<(&'static str, String)> {
         ("a comment of C", each(&|_, text| format!(" * {text}"))),
         ("compose", each(&|_, text| format!("web-1  | {text}"))),
         ("indented", each(&|_, text| format!("      {text}"))),
-        ("numbered by bat", each(&|at, text| format!("\u{1b}[38;5;247m{at:4}\u{1b}[0m \u{1b}[37m{text}\u{1b}[0m"))),
+        (
+            "numbered by bat",
+            each(&|at, text| format!("\u{1b}[38;5;247m{at:4}\u{1b}[0m \u{1b}[37m{text}\u{1b}[0m")),
+        ),
         ("paste", each(&|at, text| format!("{text}\tother {at}"))),
         ("one line", one(" ")),
         ("no breaks", one("")),
@@ -133,7 +136,9 @@ fn a_first_line_alone_takes_nothing_with_it() {
         format!("{begin}\n...\n{end}\n"),
         format!("{begin}\nMIIE...\n{end}\nnext\n"),
         format!("if text.starts_with(\"{begin}\") {{\n    return Some(Kind::PrivateKey);\n}}\n"),
-        format!("{begin}\nsrc/main/java/com/example/Application2.java\n3f786850e387550fdab836ed7e6dc881de23001b\n"),
+        format!(
+            "{begin}\nsrc/main/java/com/example/Application2.java\n3f786850e387550fdab836ed7e6dc881de23001b\n"
+        ),
         format!("var a=\"{begin}\";function b(c){{return c.indexOf(a)>=0}}var d=\"{end}\";\n"),
     ] {
         assert_eq!(redact_text(&secrets, &text), text);

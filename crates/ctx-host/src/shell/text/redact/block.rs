@@ -22,7 +22,7 @@ const LONG_WORD_BYTES: usize = 40;
 /// A shorter end of a key that was cut off cannot be told from a word.
 const FRAGMENT_BYTES_MIN: usize = 4;
 /// Small letters in a row, from which on they are of a word of language.
-const LETTERS_IN_A_ROW: usize = 5;
+const LETTERS_IN_A_ROW: usize = 4;
 
 /// What is left of a block.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -35,8 +35,11 @@ pub(super) struct Block {
 enum Line {
     /// It has a word of a key.
     Key,
-    /// It ends the block, which goes up to here.
-    End(usize),
+    /// It ends the block, which goes up to here; on one line the whole key stands before.
+    End {
+        to: usize,
+        has_key: bool,
+    },
     /// Another block begins with it, and this one goes up to here.
     Begin(usize),
     Other,
@@ -73,7 +76,7 @@ impl Block {
 /// Whether a key follows, behind the rule that begins its block.
 pub(super) fn follows(view: View<'_>, from: usize) -> Result<bool, More> {
     let rest = View { bytes: view.bytes.get(from..).unwrap_or_default(), last: view.last };
-    Ok(ahead(rest)? == Line::Key)
+    Ok(matches!(ahead(rest)?, Line::Key | Line::End { has_key: true, .. }))
 }
 
 /// How much of the next piece is of the block, and whether the block ends with it.
@@ -81,10 +84,10 @@ fn next_piece(view: View<'_>) -> Result<(usize, bool), More> {
     let Some(piece) = piece(view)? else { return Ok((0, true)) };
     match piece.line {
         Line::Key => Ok((piece.len, false)),
-        Line::End(to) | Line::Begin(to) => Ok((to, true)),
+        Line::End { to, .. } | Line::Begin(to) => Ok((to, true)),
         Line::Other => {
             let after = View { bytes: view.bytes.get(piece.len..).unwrap_or_default(), last: view.last };
-            let goes_on = matches!(ahead(after)?, Line::Key | Line::End(_)) || is_fragment(piece.bytes);
+            let goes_on = matches!(ahead(after)?, Line::Key | Line::End { .. }) || is_fragment(piece.bytes);
             Ok(if goes_on { (piece.len, false) } else { (0, true) })
         }
     }
@@ -125,9 +128,12 @@ fn line(view: View<'_>, bytes: &[u8]) -> Result<Line, More> {
             let before = bytes.get(..begin).unwrap_or_default();
             Ok(Line::Begin(if has_key_word(before) { begin } else { 0 }))
         }
-        (_, Some(end)) => Ok(Line::End(end_of_rule(view, end + 5)?)),
+        (_, Some(end)) => {
+            let has_key = has_key_word(bytes.get(..end).unwrap_or_default());
+            Ok(Line::End { to: end_of_rule(view, end + 5)?, has_key })
+        }
         // The end of a key of PuTTY's.
-        _ if find(b"Private-MAC:").is_some() => Ok(Line::End(0)),
+        _ if find(b"Private-MAC:").is_some() => Ok(Line::End { to: 0, has_key: false }),
         _ if has_key_word(bytes) => Ok(Line::Key),
         _ => Ok(Line::Other),
     }

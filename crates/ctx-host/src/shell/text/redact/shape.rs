@@ -228,7 +228,11 @@ pub(super) fn is_inside_blob(view: View<'_>, pos: usize, anchor: &str) -> bool {
     if before.len() == BLOB_BYTES && before.iter().all(is_blob) {
         return is_mixed(before);
     }
-    let Some(lines) = view.before(pos, BACK_BYTES).strip_suffix(b"\n") else { return false };
+    let before = view.before(pos, BACK_BYTES);
+    let here = before.iter().rev().take_while(|byte| is_blob(byte)).count();
+    let Some(lines) = before.get(..before.len() - here).and_then(|lines| lines.strip_suffix(b"\n")) else {
+        return false;
+    };
     let lines = lines.strip_suffix(b"\r").unwrap_or(lines);
     let len = lines.iter().rev().take_while(|byte| Class::Base64.has(**byte)).count();
     let line = lines.get(lines.len() - len..).unwrap_or_default();
