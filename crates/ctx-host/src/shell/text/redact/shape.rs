@@ -239,8 +239,11 @@ pub(super) fn is_inside_blob(view: View<'_>, pos: usize, anchor: &str) -> bool {
     BLOB_LINES.contains(&len) && is_mixed(line) && !line.starts_with(anchor.as_bytes())
 }
 
+/// Letters of both kinds and digits, or so many capitals as no name has.
 fn is_mixed(word: &[u8]) -> bool {
-    [u8::is_ascii_uppercase, u8::is_ascii_lowercase, u8::is_ascii_digit].iter().all(|is| word.iter().any(is))
+    let capitals = word.iter().filter(|byte| byte.is_ascii_uppercase()).count();
+    let digits = word.iter().any(u8::is_ascii_digit);
+    word.iter().any(u8::is_ascii_lowercase) && capitals > 0 && (digits || capitals * 3 >= word.len())
 }
 
 /// `ESC [ digits ; letter` at the very end.
