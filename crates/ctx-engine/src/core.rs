@@ -114,15 +114,17 @@ impl Core {
         log: LogPath,
         now: Timestamp,
         meta: &SessionMeta,
-        files: Option<SessionFiles>,
+        mut files: Option<SessionFiles>,
         behind: Option<Arc<Behind>>,
     ) -> Result<Core, JournalError> {
         let mut session: Option<Session> = None;
         let mut conversation = Conversation::default();
         let mut last = None;
+        let mut is_whole = true;
         let opened = journal.open(&log, now, &mut |entry| {
             let entry = last.insert(entry);
             let Some(record) = read_record(&log, entry) else {
+                is_whole &= !matches!(Body::decode(&entry.kind, &entry.text), Decoded::Malformed(_));
                 // What we do not know still holds its place.
                 if let Some(session) = &mut session {
                     session.next_seq = entry.seq + 1;
@@ -132,7 +134,14 @@ impl Core {
             let session = session.get_or_insert_with(|| Session::new(meta.clone(), record.seq, record.time));
             session.apply(&record);
             conversation.apply(&record);
+            if let Some(files) = &mut files {
+                files.compare(&record);
+            }
         })?;
+        // Until it is repaired, the files may have what a damaged log has lost.
+        if let Some(files) = files.as_mut().filter(|_| !is_whole || !opened.damage.is_empty()) {
+            files.believe();
+        }
         for damage in &opened.damage {
             tracing::warn!(%log, %damage, "the log is damaged here; `ctx repair` can mend it");
         }

@@ -95,6 +95,14 @@ pub enum Change {
 }
 
 impl Change {
+    /// The record that makes it.
+    pub fn seq(&self) -> u64 {
+        match self {
+            Change::Said(message) => message.seq,
+            Change::Superseded { seq, .. } | Change::Restored { seq, .. } | Change::Pinned { seq, .. } => *seq,
+        }
+    }
+
     /// The line of `messages.jsonl` for this change, without its line end.
     pub fn to_line(&self) -> String {
         #[derive(Serialize)]
@@ -120,6 +128,39 @@ impl Change {
         // These types have no map with keys that are not strings: serialising them cannot fail.
         line.unwrap_or_default()
     }
+
+    /// What a line of `messages.jsonl` says; nothing for one of a later version and for one that is damaged.
+    pub fn of_line(line: &[u8]) -> Option<Change> {
+        #[derive(Deserialize)]
+        #[serde(tag = "type", rename_all = "lowercase")]
+        enum MarkLine {
+            Superseded { seq: u64, ids: Vec<Ulid>, by: Ulid },
+            Restored { seq: u64, ids: Vec<Ulid>, by: Ulid },
+            Pinned { seq: u64, ids: [Ulid; 1] },
+            Unpinned { seq: u64, ids: [Ulid; 1] },
+        }
+        if let Ok(message) = serde_json::from_slice(line) {
+            return Some(Change::Said(message));
+        }
+        Some(match serde_json::from_slice(line).ok()? {
+            MarkLine::Superseded { seq, ids, by } => Change::Superseded { seq, ids, by },
+            MarkLine::Restored { seq, ids, by } => Change::Restored { seq, ids, by },
+            MarkLine::Pinned { seq, ids: [id] } => Change::Pinned { seq, id, pinned: true },
+            MarkLine::Unpinned { seq, ids: [id] } => Change::Pinned { seq, id, pinned: false },
+        })
+    }
+}
+
+/// Whether a record of this type may change the conversation: others need not be read for it.
+pub fn may_change(kind: &str) -> bool {
+    const SAYING: [&str; 6] =
+        ["user", "assistant_finished", "tool_started", "tool_finished", "system", "message_pinned"];
+    SAYING.contains(&kind) || may_mark(kind)
+}
+
+/// Whether a record of this type may say that messages no longer count, or count again.
+pub fn may_mark(kind: &str) -> bool {
+    ["queued_discarded", "rolled_back", "compaction", "compaction_approved"].contains(&kind)
 }
 
 /// What a record means for the conversation, in order.

@@ -91,6 +91,14 @@ impl Dir {
         found(self.open(name, OFlags::RDONLY | OFlags::NONBLOCK, Mode::empty(), "open the file"))
     }
 
+    /// The same, and nothing for a link, which is in the way of a file of ours and is not followed.
+    pub(crate) fn read_ours(&self, name: &str) -> Result<Option<File>, ViewError> {
+        match self.read(name) {
+            Err(error) if error.is_link() => Ok(None),
+            read => read,
+        }
+    }
+
     /// The contents of a small file, if it is there.
     pub(crate) fn contents(&self, name: &str) -> Result<Option<Vec<u8>>, ViewError> {
         let Some(mut file) = self.read(name)? else { return Ok(None) };
@@ -111,6 +119,10 @@ impl Dir {
         missing == 0
     }
 
+    pub(crate) fn is_there(&self, name: &str) -> bool {
+        rustix::fs::statat(&self.fd, name, AtFlags::SYMLINK_NOFOLLOW).is_ok()
+    }
+
     /// Whether a small file is there and holds this and no more.
     pub(crate) fn holds(&self, name: &str, bytes: &[u8]) -> bool {
         let flags = OFlags::RDONLY | OFlags::NONBLOCK;
@@ -120,11 +132,14 @@ impl Dir {
         read.is_ok_and(|len| found.get(..len) == Some(bytes))
     }
 
-    /// The file to read and append to; made when it is missing.
+    /// The file to read and append to; made when it is missing, and in the place of a link.
     pub(crate) fn append(&self, name: &str, owner: Owner) -> Result<File, ViewError> {
         let flags = OFlags::RDWR | OFlags::APPEND | OFlags::NONBLOCK;
-        if let Some(file) = found(self.open(name, flags, Mode::empty(), "open the file"))? {
-            return Ok(file);
+        match self.open(name, flags, Mode::empty(), "open the file") {
+            Ok(file) => return Ok(file),
+            Err(error) if error.is_not_found() => {}
+            Err(error) if error.is_link() => self.remove(name)?,
+            Err(error) => return Err(error),
         }
         self.make(name, flags | OFlags::CREATE | OFlags::EXCL, owner)
     }
@@ -155,9 +170,13 @@ impl Dir {
         let spare = spare_of(name);
         let wrong = |error: io::Error| ViewError::io(&self.path_of(name), "write the file", error);
         let flags = OFlags::WRONLY | OFlags::NONBLOCK;
-        let file = match found(self.open(&spare, flags, Mode::empty(), "open the file"))? {
-            Some(file) => file,
-            None => self.make(&spare, flags | OFlags::CREATE | OFlags::EXCL, owner)?,
+        let make = || self.make(&spare, flags | OFlags::CREATE | OFlags::EXCL, owner);
+        let file = match self.open(&spare, flags, Mode::empty(), "open the file") {
+            Ok(file) => file,
+            Err(error) if error.is_not_found() => make()?,
+            // Someone put a link in the file's place, and the last swap has brought it here.
+            Err(error) if error.is_link() => self.remove(&spare).and_then(|()| make())?,
+            Err(error) => return Err(error),
         };
         file.write_all_at(bytes, 0).map_err(wrong)?;
         if file.metadata().map_err(wrong)?.len() != bytes.len() as u64 {

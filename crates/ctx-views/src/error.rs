@@ -22,6 +22,12 @@ impl ViewError {
         ViewError::Io { path: path.to_owned(), action, error: error.into() }
     }
 
+    /// Whether there was a link at the path, which is not followed.
+    pub(crate) fn is_link(&self) -> bool {
+        let looped = rustix::io::Errno::LOOP.raw_os_error();
+        matches!(self, ViewError::Io { error, .. } if error.raw_os_error() == Some(looped))
+    }
+
     /// Whether there was nothing at the path.
     pub fn is_not_found(&self) -> bool {
         match self {

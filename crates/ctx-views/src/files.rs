@@ -1,10 +1,12 @@
 //! The files of one session directory: `messages.jsonl`, `latest.md`, `state`, `cwd`, times and `meta.json`.
 //!
 //! They are all derived from the log beside them. What has been shown is read off the files themselves (the
-//! last whole line of `messages.jsonl`), so there is no second truth to disagree with. Nothing here is synced,
-//! and no file is held open between two calls. The directory is the journal's: a view never makes it. Only
+//! last whole line of `messages.jsonl`), so there is no second truth to disagree with. Who reads the whole log compares
+//! what is before that line too, and a file that says something else is made anew. Nothing here is synced, and no
+//! file is held open between two calls but for that. The directory is the journal's: a view never makes it. Only
 //! `context/pack.json` is not derived: the agent's loop makes it, and it is put in place here.
 
+mod check;
 mod messages;
 pub mod meta;
 
@@ -18,8 +20,11 @@ use ctx_session::{Body, Record, Session, StateName, Timestamp};
 
 use crate::dir::{Dir, RootDir};
 use crate::error::ViewError;
-use messages::Messages;
-pub(crate) use messages::{BackLines, Tail, latest_text, tail};
+use check::Check;
+pub use check::Disagreement;
+pub(crate) use check::disagreements;
+pub(crate) use messages::{Latest, tail};
+use messages::{Messages, Tail};
 pub use meta::Meta;
 
 pub const MESSAGES: &str = "messages.jsonl";
@@ -45,6 +50,8 @@ pub struct SessionFiles {
     dir: PathBuf,
     owner: Owner,
     tail: Tail,
+    /// The messages beside what the log says, while the log is read.
+    check: Option<Check>,
     /// The small files as they were last written, so that only changes cost something.
     written: [Vec<u8>; 5],
     stale: bool,
@@ -73,12 +80,12 @@ impl SessionFiles {
     pub fn open(root: &RootDir, dir: &Path, owner: Owner) -> Result<SessionFiles, ViewError> {
         let mut tail = Tail::default();
         let opened = root.dir(dir)?;
-        if let Some(file) = opened.read(MESSAGES)? {
+        if let Some(file) = opened.read_ours(MESSAGES)? {
             let path = opened.path_of(MESSAGES);
             tail = messages::tail(&file).map_err(|error| ViewError::io(&path, "read the file", error))?;
         }
         let written = std::array::from_fn(|_| Vec::new());
-        Ok(SessionFiles { root: root.clone(), dir: dir.to_owned(), owner, tail, written, stale: true })
+        Ok(SessionFiles { root: root.clone(), dir: dir.to_owned(), owner, tail, check: None, written, stale: true })
     }
 
     /// Whether a directory has all its files, and the small ones tell this state and this time: a look that costs no
@@ -95,12 +102,29 @@ impl SessionFiles {
     }
 
     /// The seq from which on records are to be handed to [`SessionFiles::catch_up`]. Normally that of
-    /// [`SessionFiles::shown`]; all of them when the files show more than the log has.
+    /// [`SessionFiles::shown`]; all of them when the files show more than the log has, or something else.
     pub fn wants_from(&self, session: &Session) -> u64 {
+        let is_wrong = self.check.as_ref().is_some_and(|check| !check.holds(self.tail));
         match self.tail.seq() {
-            Some(seq) if seq < session.next_seq => seq,
+            Some(seq) if seq < session.next_seq && !is_wrong => seq,
             Some(_) | None => 0,
         }
+    }
+
+    /// Compares what the files show with a record. To be called with every record of the log, in order, before
+    /// [`SessionFiles::catch_up`], or with none.
+    pub fn compare(&mut self, record: &Record) {
+        if self.check.is_none() {
+            self.check = Some(Check::begin(&self.root, &self.dir, self.tail));
+        }
+        if let Some(check) = &mut self.check {
+            conversation::changes(record).iter().for_each(|change| check.compare(change));
+        }
+    }
+
+    /// Believes the files, whatever was compared: the log has lost what they may still have.
+    pub fn believe(&mut self) {
+        self.check = None;
     }
 
     /// Whether the files may have missed something: after opening, and after an error.
@@ -222,8 +246,9 @@ impl SessionFiles {
         if self.tail.seq() < promised {
             return Err(ViewError::Stale { dir: self.root.path().join(&self.dir) });
         }
-        // More is shown than the log has: an older log was put in its place. The log is the truth.
+        // More is shown than the log has, or something else: the log is the truth.
         let from = self.wants_from(session);
+        self.check = None;
         if from == 0 {
             file.start_over()?;
         }
@@ -300,5 +325,5 @@ fn with_line_end(text: &str) -> Vec<u8> {
 }
 
 fn put_if_changed(dir: &Dir, name: &str, bytes: &[u8], owner: Owner) -> Result<(), ViewError> {
-    if dir.contents(name)?.as_deref() == Some(bytes) { Ok(()) } else { dir.replace(name, bytes, owner) }
+    if dir.holds(name, bytes) { Ok(()) } else { dir.replace(name, bytes, owner) }
 }

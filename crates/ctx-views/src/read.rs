@@ -1,7 +1,8 @@
 //! The reading side: finds sessions in the tree and reads their files, also while no daemon is up.
 //!
-//! For the command line. Everything is read as the caller, so what they may not read they do not see. Where a
-//! file is missing or behind, the log beside it is read instead; nothing is ever written here.
+//! For the command line. Everything is read as the caller, so what they may not read they do not see. What was said
+//! comes from the log, and what is small from its files, or from the log where one is missing or is no value; nothing
+//! is ever written here.
 
 mod conversation;
 mod find;
@@ -12,14 +13,16 @@ mod place;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use ctx_journal::Journal;
+use ctx_journal::{Journal, LogPath};
+use ctx_session::record::Decoded;
 use ctx_session::{Body, Code, Session, StateName, Timestamp};
 
 use crate::dir::RootDir;
 use crate::error::ViewError;
-use crate::files::{self, Meta, record_of};
+use crate::files::{self, Disagreement, Meta, record_of};
+use crate::witness::Sources;
 pub use conversation::{Conversation, Said, Wanted};
-pub use messages::{Line, MessageLine, Messages};
+pub use messages::Messages;
 pub use outputs::Outputs;
 pub use place::{Object, Place, SessionRef, SessionsDir};
 
@@ -130,21 +133,50 @@ impl Reader {
 
     /// The session as its log tells it.
     pub fn replay(&self, session: &SessionRef) -> Result<Session, ReadError> {
-        let log = session.log()?;
-        let mut replayed: Option<Session> = None;
-        let read = self.journal.read(&log, 0, &mut |entry| {
-            match (record_of(&entry), &mut replayed) {
-                (Some(record), Some(session)) => session.apply(&record),
-                (Some(record), None) => {
-                    if let Body::SessionMeta(meta) = record.body {
-                        replayed = Some(Session::new(*meta, record.seq, record.time));
-                    }
-                }
-                (None, _) => {}
-            }
-            ControlFlow::Continue(())
-        });
-        read.map_err(ViewError::from)?;
+        let replayed = self.replay_log(&session.log()?)?.session;
         replayed.ok_or_else(|| ReadError::NotFound { text: session.to_string() })
     }
+
+    /// What session it is, whoever knows says: the first record may be damaged.
+    fn replay_log(&self, log: &LogPath) -> Result<Replayed, ViewError> {
+        let sources = Sources { journal: &*self.journal, root: Some(&self.root), index: &|_| None };
+        let identity = sources.identify(log)?;
+        let mut is_whole = identity.as_ref().is_some_and(|identity| identity.flaws.is_empty());
+        let mut session: Option<Session> = None;
+        let damage = self.journal.read(log, 0, &mut |entry| {
+            let Some(record) = record_of(&entry) else {
+                is_whole &= matches!(Body::decode(&entry.kind, &entry.text), Decoded::Unknown);
+                return ControlFlow::Continue(());
+            };
+            if session.is_none() {
+                let meta = identity.as_ref().map(|identity| identity.meta.clone());
+                let meta = meta.or_else(|| match &record.body {
+                    Body::SessionMeta(meta) => Some((**meta).clone()),
+                    _ => None,
+                });
+                session = meta.map(|meta| Session::new(meta, record.seq, record.time));
+            }
+            if let Some(session) = &mut session {
+                session.apply(&record);
+            }
+            ControlFlow::Continue(())
+        })?;
+        Ok(Replayed { session, is_whole: is_whole && damage.is_empty() })
+    }
+
+    /// Which files of the session of a log say something else than it. Of a log that is damaged nobody can say.
+    pub fn disagreements(&self, log: &LogPath) -> Result<Vec<Disagreement>, ReadError> {
+        match self.replay_log(log)? {
+            Replayed { session: Some(session), is_whole: true } => {
+                Ok(files::disagreements(&self.root, &*self.journal, log, &session)?)
+            }
+            Replayed { .. } => Ok(Vec::new()),
+        }
+    }
+}
+
+struct Replayed {
+    /// None where no record says what it is.
+    session: Option<Session>,
+    is_whole: bool,
 }

@@ -1,6 +1,7 @@
 //! The form of records: golden lines, the way back, and what a reader does with lines it does not know.
 
 use ctx_session::command::{Progress, StartedTool};
+use ctx_session::conversation::{self, Change};
 use ctx_session::record::{
     Archived, AssistantFinished, AssistantStarted, Attached, BlobRef, CancelReason, Cancelled, Context,
     CwdChanged, Decoded, DetachReason, Detached, Failed, Failure, FinishReason, Forked, ForkedFrom, LimitHit,
@@ -313,6 +314,26 @@ fn golden_lines_of_every_body() {
         {"type":"message_pinned","message_id":"000000000000000000DM000001","pinned":false,"by":1000}
     "#]]
     .assert_eq(&lines);
+}
+
+/// A record that changes the conversation and is of no type that may would be missing from it.
+#[test]
+fn what_changes_a_conversation_is_of_a_type_that_may() {
+    let mut changing = 0;
+    for body in samples() {
+        let kind = serde_json::from_str::<serde_json::Value>(&body.to_json()).unwrap();
+        let kind = kind["type"].as_str().unwrap().to_owned();
+        let record = Record { seq: 7, time: Timestamp::from_millis(1), body };
+        let changes = conversation::changes(&record);
+        let marks = changes.iter().any(|c| matches!(c, Change::Superseded { .. } | Change::Restored { .. }));
+        assert!(changes.is_empty() || conversation::may_change(&kind), "{kind}");
+        assert!(!marks || conversation::may_mark(&kind), "{kind}");
+        for change in changes {
+            assert_eq!(Change::of_line(change.to_line().as_bytes()), Some(change), "{kind}");
+            changing += 1;
+        }
+    }
+    assert!(changing > 8, "the samples have of each kind");
 }
 
 #[test]

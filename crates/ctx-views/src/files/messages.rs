@@ -131,8 +131,14 @@ impl<'a> Messages<'a> {
 
     /// The latest assistant text that the file shows; empty when there is none.
     pub(crate) fn latest(&self) -> Result<String, ViewError> {
-        let latest = latest_text(BackLines::new(&self.file, self.tail.len).map(|line| Ok(line?.bytes)));
-        Ok(latest.map_err(|error| self.wrong("read the file", error))?.unwrap_or_default())
+        let mut latest = Latest::default();
+        for line in BackLines::new(&self.file, self.tail.len) {
+            let line = line.map_err(|error| self.wrong("read the file", error))?;
+            if let Some(text) = Change::of_line(&line.bytes).and_then(|change| latest.meet(change)) {
+                return Ok(text);
+            }
+        }
+        Ok(String::new())
     }
 }
 
@@ -185,43 +191,39 @@ pub(crate) fn tail(file: &File) -> io::Result<Tail> {
     Ok(Tail::default())
 }
 
-/// The latest assistant text among lines that come newest first: not one that was superseded.
-pub(crate) fn latest_text<E>(
-    newest_first: impl Iterator<Item = Result<Vec<u8>, E>>,
-) -> Result<Option<String>, E> {
-    #[derive(Deserialize)]
-    struct Mark {
-        r#type: String,
-        ids: Vec<Ulid>,
-    }
-    // What is said last of a message holds, so the first mark met counts.
-    let mut superseded: HashMap<Ulid, bool> = HashMap::new();
-    for line in newest_first {
-        let line = line?;
-        if let Ok(message) = serde_json::from_slice::<Message>(&line) {
-            let counts = !superseded.get(&message.id).copied().unwrap_or(false);
-            if message.role == Role::Assistant && counts {
-                let text = message.content.into_iter().rev().find_map(|part| match part {
-                    Part::Text { text } => Some(text),
-                    Part::ToolCall { .. } | Part::ToolResult { .. } => None,
-                });
-                if text.is_some() {
-                    return Ok(text);
-                }
-            }
-        } else if let Ok(mark) = serde_json::from_slice::<Mark>(&line) {
-            let gone = match mark.r#type.as_str() {
-                "superseded" => true,
-                "restored" => false,
-                // A pin says nothing of that.
-                _ => continue,
-            };
-            for id in mark.ids {
-                superseded.entry(id).or_insert(gone);
-            }
+/// Finds the latest assistant text among changes that come newest first: not one that was superseded.
+#[derive(Default)]
+pub(crate) struct Latest {
+    /// What is said last of a message holds, so the first mark met counts.
+    superseded: HashMap<Ulid, bool>,
+}
+
+impl Latest {
+    /// The text, if this is it.
+    pub(crate) fn meet(&mut self, change: Change) -> Option<String> {
+        let (ids, gone) = match change {
+            Change::Said(message) => return self.text_of(message),
+            Change::Superseded { ids, .. } => (ids, true),
+            Change::Restored { ids, .. } => (ids, false),
+            // A pin says nothing of that.
+            Change::Pinned { .. } => return None,
+        };
+        for id in ids {
+            self.superseded.entry(id).or_insert(gone);
         }
+        None
     }
-    Ok(None)
+
+    fn text_of(&self, message: Message) -> Option<String> {
+        let counts = !self.superseded.get(&message.id).copied().unwrap_or(false);
+        if message.role != Role::Assistant || !counts {
+            return None;
+        }
+        message.content.into_iter().rev().find_map(|part| match part {
+            Part::Text { text } => Some(text),
+            Part::ToolCall { .. } | Part::ToolResult { .. } => None,
+        })
+    }
 }
 
 /// A line with its line end, if it has one, and where it begins.

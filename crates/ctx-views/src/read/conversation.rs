@@ -1,15 +1,16 @@
 //! A conversation as it stands now: which messages count, and where a summary stands.
 //!
-//! What is said of a message comes after it, so the file is read twice: once for the marks and the summaries, which
-//! are few and are kept, and once for the messages, of which one is held at a time. Where `meta.json` says that every
+//! What is said of a message comes after it, so the log is read twice: once for the marks and the summaries, which
+//! are few and are kept, and once for the messages, of which few are held at a time. Where `meta.json` says that every
 //! message counts, it is read once, and no further than is asked for.
 
 use std::collections::{HashMap, HashSet};
+use std::ops::ControlFlow;
 
 use ctx_session::Ulid;
-use ctx_session::conversation::Message;
+use ctx_session::conversation::{self, Change, Message};
 
-use super::messages::{Line, Messages};
+use super::messages::{Messages, changes_of};
 use super::{ReadError, Reader, SessionRef};
 
 /// Which messages of a conversation.
@@ -30,7 +31,7 @@ pub struct Said {
 
 /// The messages of a session, oldest first. Lines of a later version are left out.
 pub struct Conversation {
-    lines: Messages,
+    changes: Messages,
     marks: Marks,
     wanted: Wanted,
     /// Summaries that were given in the place of what they replace.
@@ -47,33 +48,24 @@ struct Marks {
 }
 
 impl Marks {
-    fn read(lines: Messages) -> Result<Marks, ReadError> {
-        let mut marks = Marks::default();
-        // The messages that the line before has superseded: a summary of them comes right after it.
-        let mut just_gone: Option<(u64, Vec<Ulid>)> = None;
-        for line in lines {
-            let line = line?;
-            // Few lines are marks; the others need not be read twice.
-            if just_gone.is_none() && !may_be_mark(&line.text) {
-                continue;
-            }
-            let before = just_gone.take();
-            match line.read() {
-                Line::Superseded { seq, ids } => {
-                    marks.supersede(&ids);
-                    just_gone = Some((seq, ids));
+    /// What a record says of other messages, and the summary that stands for those it takes out.
+    fn apply(&mut self, changes: Vec<Change>) {
+        let mut just_gone = Vec::new();
+        for change in changes {
+            match change {
+                Change::Superseded { ids, .. } => {
+                    self.supersede(&ids);
+                    just_gone = ids;
                 }
-                Line::Restored { ids, .. } => marks.restore(&ids),
-                Line::Said(message) => {
-                    if let Some((_, ids)) = before.filter(|(seq, _)| *seq == message.seq) {
-                        marks.replaced_by.extend(ids.into_iter().map(|id| (id, message.id)));
-                        marks.summaries.insert(message.id, message);
-                    }
+                Change::Restored { ids, .. } => self.restore(&ids),
+                Change::Said(message) if !just_gone.is_empty() => {
+                    self.replaced_by.extend(just_gone.drain(..).map(|id| (id, message.id)));
+                    self.summaries.insert(message.id, message);
                 }
-                Line::Unknown => {}
+                Change::Said(_) => {}
+                Change::Pinned { .. } => {}
             }
         }
-        Ok(marks)
     }
 
     fn supersede(&mut self, ids: &[Ulid]) {
@@ -97,10 +89,6 @@ impl Marks {
         let mut steps = steps.take(self.summaries.len());
         steps.find(|id| !self.superseded.contains(id)).and_then(|id| self.summaries.get(id))
     }
-}
-
-fn may_be_mark(line: &str) -> bool {
-    line.contains(r#""type":"superseded""#) || line.contains(r#""type":"restored""#)
 }
 
 impl Conversation {
@@ -129,11 +117,11 @@ impl Iterator for Conversation {
 
     fn next(&mut self) -> Option<Self::Item> {
         loop {
-            let line = match self.lines.next()? {
-                Ok(line) => line,
+            let change = match self.changes.next()? {
+                Ok(change) => change,
                 Err(error) => return Some(Err(error)),
             };
-            if let Line::Said(message) = line.read()
+            if let Change::Said(message) = change
                 && let Some(said) = self.at(message)
             {
                 return Some(Ok(said));
@@ -145,12 +133,46 @@ impl Iterator for Conversation {
 impl Reader {
     /// The messages of a session as they stand now.
     pub fn conversation(&self, session: &SessionRef, wanted: Wanted) -> Result<Conversation, ReadError> {
-        let all_count = self.meta_file(session)?.is_some_and(|meta| meta.superseded == Some(0));
-        let lines = self.messages(session)?;
-        let marks = match all_count && !lines.unshown().any(may_be_mark) {
-            true => Marks::default(),
-            false => Marks::read(self.messages(session)?)?,
-        };
-        Ok(Conversation { lines, marks, wanted, placed: HashSet::new() })
+        let marks = if self.all_count(session)? { Marks::default() } else { self.marks(session)? };
+        Ok(Conversation { changes: self.messages(session)?, marks, wanted, placed: HashSet::new() })
+    }
+
+    /// Whether every message counts, without reading the history: `meta.json` says so, and the log has said nothing
+    /// else since.
+    fn all_count(&self, session: &SessionRef) -> Result<bool, ReadError> {
+        let none_gone = self.meta_file(session)?.is_some_and(|meta| meta.superseded == Some(0));
+        let (true, Some(shown)) = (none_gone, self.shown(session)) else { return Ok(false) };
+        let mut all = true;
+        let read = self.journal.read_back(&session.log()?, &mut |entry| {
+            all &= entry.seq <= shown || !conversation::may_mark(&entry.kind);
+            if all && entry.seq > shown { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+        });
+        // Without a log the file is all there is, and it is read for its marks.
+        Ok(all && read.is_ok())
+    }
+
+    fn marks(&self, session: &SessionRef) -> Result<Marks, ReadError> {
+        let mut marks = Marks::default();
+        let read = self.journal.read(&session.log()?, 0, &mut |entry| {
+            if conversation::may_mark(&entry.kind) {
+                marks.apply(changes_of(&entry));
+            }
+            ControlFlow::Continue(())
+        });
+        if read.is_ok() {
+            return Ok(marks);
+        }
+        let mut marks = Marks::default();
+        // The changes of one record stand together.
+        let mut record: Vec<Change> = Vec::new();
+        for change in self.messages(session)? {
+            let change = change?;
+            if record.first().is_some_and(|first| first.seq() != change.seq()) {
+                marks.apply(std::mem::take(&mut record));
+            }
+            record.push(change);
+        }
+        marks.apply(record);
+        Ok(marks)
     }
 }

@@ -1,159 +1,159 @@
-//! Reading a conversation line by line, so that the first lines of a long one cost no more than those of a
-//! short one.
+//! Reading a conversation change by change, so that the first ones of a long one cost no more than those of a short one.
+//!
+//! The log is read, and not `messages.jsonl`: that file is for people and their programs, and may have lost a line or
+//! be behind. It answers only where the log cannot.
 
-use std::collections::VecDeque;
 use std::fs::File;
 use std::io::{BufRead, BufReader};
 use std::ops::ControlFlow;
 use std::path::PathBuf;
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 
-use ctx_session::Ulid;
-use ctx_session::conversation::{self, Change, Message};
-use serde::Deserialize;
+use ctx_journal::{Entry, JournalError};
+use ctx_session::conversation::{self, Change};
 
 use super::{ReadError, Reader, SessionRef};
 use crate::error::ViewError;
-use crate::files::{self, BackLines, Tail, latest_text, record_of, tail};
+use crate::files::{self, Latest, record_of};
 
-/// A line of `messages.jsonl`, as it stands.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct MessageLine {
-    /// Without its line end.
-    pub text: String,
-}
+/// Changes that are read ahead of whoever asks for them.
+const AHEAD: usize = 64;
+/// Records that are looked back over for the latest text before the file of it is believed.
+const LOOK_BACK: usize = 512;
 
-/// What a line says.
-#[derive(Debug, Clone, PartialEq)]
-pub enum Line {
-    Said(Message),
-    /// These messages do not count any more.
-    Superseded {
-        seq: u64,
-        ids: Vec<Ulid>,
-    },
-    /// They do again.
-    Restored {
-        seq: u64,
-        ids: Vec<Ulid>,
-    },
-    /// Of a later version, or damaged.
-    Unknown,
-}
-
-impl MessageLine {
-    pub fn read(&self) -> Line {
-        #[derive(Deserialize)]
-        struct Mark {
-            seq: u64,
-            r#type: String,
-            ids: Vec<Ulid>,
-        }
-        if let Ok(message) = serde_json::from_str(&self.text) {
-            return Line::Said(message);
-        }
-        match serde_json::from_str::<Mark>(&self.text) {
-            Ok(mark) if mark.r#type == "superseded" => Line::Superseded { seq: mark.seq, ids: mark.ids },
-            Ok(mark) if mark.r#type == "restored" => Line::Restored { seq: mark.seq, ids: mark.ids },
-            Ok(_) | Err(_) => Line::Unknown,
-        }
-    }
-}
-
-/// The lines of a conversation, oldest first.
+/// What changed in a conversation, oldest first.
 pub struct Messages {
-    path: PathBuf,
-    file: Option<BufReader<File>>,
-    /// What the file does not show yet.
-    rest: VecDeque<String>,
+    from: Source,
 }
 
-impl Messages {
-    /// The lines that the file does not show yet.
-    pub(super) fn unshown(&self) -> impl Iterator<Item = &str> {
-        self.rest.iter().map(String::as_str)
-    }
+enum Source {
+    /// Read by a thread, which stops when nobody listens any more.
+    Log(Receiver<Result<Change, ReadError>>),
+    File {
+        path: PathBuf,
+        lines: BufReader<File>,
+    },
+    Done,
 }
 
 impl Iterator for Messages {
-    type Item = Result<MessageLine, ReadError>;
+    type Item = Result<Change, ReadError>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        if let Some(file) = &mut self.file {
-            let mut bytes = Vec::new();
-            match file.read_until(b'\n', &mut bytes) {
-                // A last line without its end is one that was not written whole; the log has it.
-                Ok(_) if bytes.last() == Some(&b'\n') => {
-                    bytes.pop();
-                    let text = String::from_utf8_lossy(&bytes).into_owned();
-                    return Some(Ok(MessageLine { text }));
+        let (path, lines) = match &mut self.from {
+            Source::Log(changes) => return changes.recv().ok(),
+            Source::File { path, lines } => (path, lines),
+            Source::Done => return None,
+        };
+        loop {
+            let mut line = Vec::new();
+            match lines.read_until(b'\n', &mut line) {
+                // A last line without its end is one that was not written whole.
+                Ok(_) if line.last() != Some(&b'\n') => {
+                    self.from = Source::Done;
+                    return None;
                 }
-                Ok(_) => self.file = None,
+                Ok(_) => {
+                    if let Some(change) = Change::of_line(&line) {
+                        return Some(Ok(change));
+                    }
+                }
                 Err(error) => {
-                    self.file = None;
-                    return Some(Err(ViewError::io(&self.path, "read the file", error).into()));
+                    let error = ViewError::io(path, "read the file", error);
+                    self.from = Source::Done;
+                    return Some(Err(error.into()));
                 }
             }
         }
-        self.rest.pop_front().map(|text| Ok(MessageLine { text }))
     }
 }
 
 impl Reader {
-    /// The conversation of a session, read as it is asked for. What `messages.jsonl` does not show yet comes
-    /// from the log.
+    /// The conversation of a session, read as it is asked for. Where there is no log to read, what
+    /// `messages.jsonl` has.
     pub fn messages(&self, session: &SessionRef) -> Result<Messages, ReadError> {
-        let dir = self.root.dir(&session.path())?;
-        let path = dir.path_of(files::MESSAGES);
-        let file = dir.read(files::MESSAGES)?;
-        let wrong = |error| ReadError::from(ViewError::io(&path, "read the file", error));
-        let shown = file.as_ref().map(tail).transpose().map_err(wrong)?.unwrap_or_default();
-        let rest = self.lines_after(session, shown, file.is_some())?;
-        Ok(Messages { path, file: file.map(BufReader::new), rest: rest.into() })
+        let log = session.log()?;
+        if let Err(error) = self.journal.head(&log) {
+            let dir = self.root.dir(&session.path())?;
+            let file = dir.read(files::MESSAGES)?.ok_or_else(|| ViewError::from(error))?;
+            let path = dir.path_of(files::MESSAGES);
+            return Ok(Messages { from: Source::File { path, lines: BufReader::new(file) } });
+        }
+        let (journal, (tell, changes)) = (self.journal.clone(), sync_channel(AHEAD));
+        std::thread::spawn(move || {
+            let read = journal.read(&log, 0, &mut |entry| tell_changes(&entry, &tell));
+            if let Err(error) = read {
+                // Whoever listened may have left.
+                let _ = tell.send(Err(ViewError::from(error).into()));
+            }
+        });
+        Ok(Messages { from: Source::Log(changes) })
     }
 
     /// The latest assistant text; empty when there is none yet.
     pub fn latest(&self, session: &SessionRef) -> Result<String, ReadError> {
-        let dir = self.root.dir(&session.path())?;
-        let path = dir.path_of(files::MESSAGES);
-        let wrong = |error| ReadError::from(ViewError::io(&path, "read the file", error));
-        let file = dir.read(files::MESSAGES)?;
-        let shown = file.as_ref().map(tail).transpose().map_err(wrong)?.unwrap_or_default();
-        let rest = self.lines_after(session, shown, file.is_some())?;
-        if let (true, Some(bytes)) = (rest.is_empty(), dir.contents(files::LATEST)?) {
-            return Ok(String::from_utf8_lossy(&bytes).into_owned());
+        let file = || -> Result<Option<String>, ReadError> {
+            let bytes = self.root.dir(&session.path())?.contents(files::LATEST)?;
+            Ok(bytes.map(|bytes| String::from_utf8_lossy(&bytes).into_owned()))
+        };
+        match self.look_back(session, LOOK_BACK) {
+            Ok(LookedBack::Found(text)) => Ok(text),
+            Ok(LookedBack::GaveUp { newest }) => match file()? {
+                Some(text) if self.shown(session).is_some_and(|shown| shown >= newest) => Ok(text),
+                Some(_) | None => match self.look_back(session, usize::MAX).map_err(ViewError::from)? {
+                    LookedBack::Found(text) => Ok(text),
+                    LookedBack::GaveUp { .. } => Ok(String::new()),
+                },
+            },
+            Err(error) => file()?.ok_or_else(|| ViewError::from(error).into()),
         }
-        let newest_first = rest.into_iter().rev().map(|line| Ok(line.into_bytes()));
-        let len =
-            file.as_ref().map(|file| file.metadata()).transpose().map_err(wrong)?.map_or(0, |m| m.len());
-        let of_file = file.iter().flat_map(|file| BackLines::new(file, len).map(|line| Ok(line?.bytes)));
-        let text = latest_text(newest_first.chain(of_file)).map_err(wrong)?;
-        Ok(text.unwrap_or_default())
     }
 
-    /// The lines for what the log has beyond the file, oldest first. A log that cannot be read is no reason to
-    /// hide what the file has.
-    fn lines_after(
-        &self,
-        session: &SessionRef,
-        shown: Tail,
-        has_file: bool,
-    ) -> Result<Vec<String>, ReadError> {
-        let mut lines = Vec::new();
-        let read = self.journal.read_back(&session.log()?, &mut |entry| {
-            if shown.seq().is_some_and(|last| entry.seq < last) {
-                return ControlFlow::Break(());
+    /// Looks for the latest text from the end of the log, over at most so many records.
+    fn look_back(&self, session: &SessionRef, most: usize) -> Result<LookedBack, JournalError> {
+        let Ok(log) = session.log() else { return Ok(LookedBack::Found(String::new())) };
+        let (mut latest, mut looked, mut newest) = (Latest::default(), 0, 0);
+        let mut found = None;
+        self.journal.read_back(&log, &mut |entry| {
+            looked += 1;
+            for change in changes_of(&entry).into_iter().rev() {
+                newest = newest.max(entry.seq);
+                found = found.take().or_else(|| latest.meet(change));
             }
-            let changes = record_of(&entry).map(|record| conversation::changes(&record)).unwrap_or_default();
-            let new = changes.iter().filter(|change| !shown.shows(change));
-            lines.extend(new.rev().map(Change::to_line));
-            ControlFlow::Continue(())
-        });
-        match read {
-            Ok(()) => {}
-            Err(_) if has_file => return Ok(Vec::new()),
-            Err(error) => return Err(ViewError::from(error).into()),
-        }
-        lines.reverse();
-        Ok(lines)
+            let enough = found.is_some() || looked >= most;
+            if enough { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        })?;
+        Ok(match found {
+            None if looked >= most => LookedBack::GaveUp { newest },
+            found => LookedBack::Found(found.unwrap_or_default()),
+        })
     }
+
+    /// The last record that `messages.jsonl` shows.
+    pub(super) fn shown(&self, session: &SessionRef) -> Option<u64> {
+        let file = self.root.dir(&session.path()).ok()?.read(files::MESSAGES).ok()??;
+        files::tail(&file).ok()?.seq()
+    }
+}
+
+enum LookedBack {
+    /// Empty when nothing was said.
+    Found(String),
+    /// The newest record that changed the conversation, of those that were looked at.
+    GaveUp { newest: u64 },
+}
+
+fn tell_changes(entry: &Entry, tell: &SyncSender<Result<Change, ReadError>>) -> ControlFlow<()> {
+    for change in changes_of(entry) {
+        if tell.send(Ok(change)).is_err() {
+            return ControlFlow::Break(());
+        }
+    }
+    ControlFlow::Continue(())
+}
+
+/// What a line of the log changes in the conversation.
+pub(super) fn changes_of(entry: &Entry) -> Vec<Change> {
+    let record = conversation::may_change(&entry.kind).then(|| record_of(entry)).flatten();
+    record.map(|record| conversation::changes(&record)).unwrap_or_default()
 }

@@ -25,6 +25,7 @@ fn open(root: &Root) -> SessionFiles {
 /// Opens the files and brings them to where the life is, as a daemon does when it loads a session.
 fn caught_up(root: &Root, life: &Life) -> SessionFiles {
     let mut files = open(root);
+    life.records().iter().for_each(|record| files.compare(record));
     let from = files.wants_from(&life.session);
     let missing: Vec<_> = life.records().into_iter().filter(|record| record.seq >= from).collect();
     files.catch_up(&life.session, &missing).unwrap();
@@ -178,21 +179,25 @@ fn files_that_show_more_than_the_log_has_give_way_to_it() {
 }
 
 #[test]
-fn a_link_in_the_way_is_not_followed() {
+fn a_link_in_the_way_is_not_followed_and_gives_way() {
     let root = root();
     let elsewhere = root.path("elsewhere");
     std::fs::write(&elsewhere, "untouched").unwrap();
-    for name in ["messages.jsonl", "latest.md", "state"] {
+    let mut life = Life::begin(1);
+    let put_link = |name: &str| {
         let link = root.path(DIR).join(name);
         let _ = std::fs::remove_file(&link);
         std::os::unix::fs::symlink(&elsewhere, &link).unwrap();
-        let life = Life::begin(1);
-        let caught = SessionFiles::open(&root.dir, Path::new(DIR), own())
-            .and_then(|mut files| files.catch_up(&life.session, &life.records()));
-        assert!(matches!(caught, Err(ViewError::Io { .. })), "{name}");
-        assert_eq!(std::fs::read_to_string(&elsewhere).unwrap(), "untouched");
-        std::fs::remove_file(&link).unwrap();
+    };
+    FILES.iter().for_each(|name| put_link(name));
+    let mut files = caught_up(&root, &life);
+    show(&mut files, &mut life, &post("one"));
+    put_link("state");
+    for step in [say("two"), done(), post("three"), done(), post("four")] {
+        show(&mut files, &mut life, &step);
     }
+    assert_eq!(std::fs::read_to_string(&elsewhere).unwrap(), "untouched");
+    assert_eq!(view_files(&root.path(DIR)), rebuilt(&life.session, &life));
     std::os::unix::fs::symlink(root.path(DIR), root.path("link")).unwrap();
     assert!(SessionFiles::open(&root.dir, Path::new("link"), own()).is_err());
     assert!(SessionFiles::open(&root.dir, Path::new("../s"), own()).is_err());
@@ -267,6 +272,14 @@ enum Harm {
     WrongContents {
         which: usize,
     },
+    /// One byte of the messages is another.
+    ChangedByte {
+        at: prop::sample::Index,
+        to: u8,
+    },
+    LostLine {
+        which: prop::sample::Index,
+    },
 }
 
 fn harm() -> impl Strategy<Value = Harm> {
@@ -277,7 +290,9 @@ fn harm() -> impl Strategy<Value = Harm> {
         1 => any::<prop::sample::Index>().prop_map(|keep| Harm::CutMessages { keep }),
         1 => prop::collection::vec(any::<u8>().prop_filter("not a line", |b| *b != b'\n'), 1..40)
             .prop_map(|bytes| Harm::GarbageAtEnd { bytes }),
-        1 => (0usize..6).prop_map(|which| Harm::WrongContents { which }),
+        1 => (0..FILES.len()).prop_map(|which| Harm::WrongContents { which }),
+        2 => (any::<prop::sample::Index>(), any::<u8>()).prop_map(|(at, to)| Harm::ChangedByte { at, to }),
+        1 => any::<prop::sample::Index>().prop_map(|which| Harm::LostLine { which }),
     ]
 }
 
@@ -306,6 +321,22 @@ fn suffer(root: &Root, harm: &Harm) -> bool {
             let mut all = std::fs::read(&messages).unwrap();
             all.extend(bytes);
             std::fs::write(&messages, all).unwrap();
+        }
+        Harm::ChangedByte { at, to } => {
+            let mut bytes = std::fs::read(&messages).unwrap();
+            if !bytes.is_empty() {
+                let at = at.index(bytes.len());
+                bytes[at] = *to;
+            }
+            std::fs::write(&messages, bytes).unwrap();
+        }
+        Harm::LostLine { which } => {
+            let text = std::fs::read_to_string(&messages).unwrap();
+            let mut lines: Vec<&str> = text.split_inclusive('\n').collect();
+            if !lines.is_empty() {
+                lines.remove(which.index(lines.len()));
+            }
+            std::fs::write(&messages, lines.concat()).unwrap();
         }
         Harm::WrongContents { which } => std::fs::write(dir.join(FILES[*which]), b"wrong\n").unwrap(),
     }

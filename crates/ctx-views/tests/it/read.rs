@@ -3,8 +3,9 @@
 use std::path::Path;
 
 use ctx_session::Timestamp;
-use ctx_session::conversation::Role;
-use ctx_views::read::{Line, ReadError, Reader, SessionRef, SessionsDir};
+use ctx_session::conversation::{Change, Role};
+use ctx_views::files::Disagreement;
+use ctx_views::read::{ReadError, Reader, SessionRef, SessionsDir};
 use ctx_views::{IndexEntry, IndexFiles, SessionFiles};
 
 use crate::world::{Life, Root, Step, name, own};
@@ -44,21 +45,21 @@ fn life(seed: u64, called: Option<&str>, millis: u64) -> Life {
 fn texts(reader: &Reader, session: &SessionRef) -> Vec<String> {
     let lines = reader.messages(session).unwrap();
     lines
-        .map(|line| match line.unwrap().read() {
-            Line::Said(message) => message.text(),
+        .map(|change| match change.unwrap() {
+            Change::Said(message) => message.text(),
             other => panic!("{other:?}"),
         })
         .collect()
 }
 
 #[test]
-fn a_conversation_is_read_from_its_file() {
+fn a_conversation_is_read_without_a_daemon() {
     let root = Root::new();
     let life = life(1, Some("default"), START);
     let session = put(&root, "default", &life);
     let reader = reader(&root);
     assert_eq!(texts(&reader, &session), ["one", "two", "three", "four"]);
-    assert_eq!(reader.latest(&session).unwrap(), "four\n");
+    assert_eq!(reader.latest(&session).unwrap(), "four");
     assert_eq!(reader.state(&session).unwrap(), "idle");
     let summary = reader.summary(&session).unwrap();
     assert_eq!((summary.meta.id, summary.cwd.as_str()), (life.session.id(), "/work"));
@@ -104,20 +105,118 @@ fn the_files_are_enough_when_the_log_is_gone() {
     assert_eq!(reader.latest(&session).unwrap(), "four\n");
 }
 
+/// What can become of a line of `messages.jsonl`, or of the whole file.
+fn harms(whole: &str) -> Vec<(&'static str, Vec<u8>)> {
+    let mut lines: Vec<&str> = whole.lines().collect();
+    let nuls = "\0".repeat(lines[1].len());
+    let with = |lines: &[&str]| (lines.join("\n") + "\n").into_bytes();
+    let without = [lines[0], lines[2], lines[3]];
+    let mut harms = vec![
+        ("a key", whole.replacen("\"role\"", "\"rolf\"", 2).into_bytes()),
+        ("a text", whole.replace("\"two\"", "\"owt\"").into_bytes()),
+        ("a line gone", with(&without)),
+        ("nothing left", Vec::new()),
+        ("no lines at all", vec![0xff; 100]),
+    ];
+    lines[1] = &nuls;
+    harms.push(("NULs", with(&lines)));
+    harms
+}
+
 #[test]
-fn the_first_lines_of_a_long_conversation_are_read_alone() {
+fn a_damaged_view_hides_nothing_and_is_told_of() {
     let root = Root::new();
     let session = put(&root, "default", &life(1, Some("default"), START));
+    let reader = reader(&root);
+    let log = session.log().unwrap();
     let file = root.path(session.path()).join("messages.jsonl");
-    let mut lines = reader(&root).messages(&session).unwrap();
-    let first = lines.next().unwrap().unwrap();
-    assert!(matches!(first.read(), Line::Said(message) if message.role == Role::User));
-    // More than a read-ahead was never taken in: what is put far behind is still seen.
-    let long = format!("{}\n", "x".repeat(100_000));
-    let mut bytes = std::fs::read(&file).unwrap();
-    bytes.extend(long.repeat(20).as_bytes());
-    std::fs::write(&file, bytes).unwrap();
-    assert_eq!(lines.count(), 3 + 20);
+    let whole = std::fs::read_to_string(&file).unwrap();
+    assert_eq!(reader.disagreements(&log).unwrap(), []);
+    for (what, bytes) in harms(&whole) {
+        std::fs::write(&file, &bytes).unwrap();
+        assert_eq!(texts(&reader, &session), ["one", "two", "three", "four"], "{what}");
+        assert_eq!(reader.latest(&session).unwrap(), "four", "{what}");
+        let found = reader.disagreements(&log).unwrap();
+        // A file that is only behind is caught up with.
+        let line = match what {
+            "nothing left" | "no lines at all" => None,
+            "a key" => Some(1),
+            _ => Some(2),
+        };
+        let expected = line.map(|line| Disagreement { file: "messages.jsonl", line: Some(line) });
+        assert_eq!(found, Vec::from_iter(expected), "{what}");
+    }
+    std::fs::remove_file(&file).unwrap();
+    std::os::unix::fs::symlink("elsewhere", &file).unwrap();
+    assert_eq!(texts(&reader, &session).len(), 4, "a link");
+    assert_eq!(
+        reader.disagreements(&log).unwrap(),
+        [Disagreement { file: "messages.jsonl", line: None }],
+        "a link"
+    );
+}
+
+#[test]
+fn a_small_file_that_is_wrong_is_told_of() {
+    let root = Root::new();
+    let session = put(&root, "default", &life(1, Some("default"), START));
+    let reader = reader(&root);
+    for name in ["latest.md", "state", "cwd", "created_at", "meta.json"] {
+        let file = root.path(session.path()).join(name);
+        let right = std::fs::read(&file).unwrap();
+        std::fs::write(&file, b"rubbish\n").unwrap();
+        let found = reader.disagreements(&session.log().unwrap()).unwrap();
+        assert_eq!(found, [Disagreement { file: name, line: None }]);
+        std::fs::write(&file, right).unwrap();
+    }
+    // Nobody can say what is right where the log itself has lost something.
+    let log = root.path(session.path()).join("events.jsonl");
+    let bytes = std::fs::read_to_string(&log).unwrap().replacen("\"text\":\"one\"", "\"texu\":\"one\"", 1);
+    std::fs::write(&log, bytes).unwrap();
+    assert_eq!(reader.disagreements(&session.log().unwrap()).unwrap(), []);
+}
+
+#[test]
+fn an_answer_that_lies_far_back_is_the_latest_all_the_same() {
+    let root = Root::new();
+    let mut life = Life::begin_as(1, Some("default"), "coder", START);
+    life.live(&talk());
+    for turn in 0..600 {
+        let text = format!("and {turn}");
+        life.live(&[Step::Post { text, slot: true, cwd: None }, Step::Finish { how: 0, partial: None }]);
+    }
+    let session = put(&root, "default", &life);
+    let reader = reader(&root);
+    assert_eq!(reader.latest(&session).unwrap().trim_end(), "four");
+    std::fs::write(root.path(session.path()).join("messages.jsonl"), b"").unwrap();
+    std::fs::write(root.path(session.path()).join("latest.md"), b"long ago\n").unwrap();
+    assert_eq!(reader.latest(&session).unwrap(), "four", "the file is behind");
+}
+
+/// Of a log whose first record is gone, and without the files, its place still says what session it is.
+#[test]
+fn a_session_without_its_first_record_is_readable() {
+    let root = Root::new();
+    let session = put(&root, "default", &life(1, Some("default"), START));
+    let dir = root.path(session.path());
+    let log = std::fs::read_to_string(dir.join("events.jsonl")).unwrap();
+    let (_, rest) = log.split_once('\n').unwrap();
+    std::fs::write(dir.join("events.jsonl"), rest).unwrap();
+    for name in ["meta.json", "cwd", "created_at", "updated_at"] {
+        std::fs::remove_file(dir.join(name)).unwrap();
+    }
+    let summary = reader(&root).summary(&session).unwrap();
+    assert_eq!((summary.meta.name, summary.meta.agent), (name("default"), Some(name("coder"))));
+    assert_eq!(texts(&reader(&root), &session).len(), 4);
+}
+
+#[test]
+fn the_first_messages_are_read_alone() {
+    let root = Root::new();
+    let session = put(&root, "default", &life(1, Some("default"), START));
+    let mut changes = reader(&root).messages(&session).unwrap();
+    let first = changes.next().unwrap().unwrap();
+    assert!(matches!(first, Change::Said(message) if message.role == Role::User));
 }
 
 #[test]

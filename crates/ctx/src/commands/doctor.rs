@@ -4,6 +4,7 @@ mod finding;
 mod index;
 mod logs;
 mod place;
+mod views;
 
 use std::io::Write;
 
@@ -19,12 +20,12 @@ use finding::{Finding, Report, Weight};
 ///
 /// Says where everything is, what is configured and why, how the daemon and the index are, and which logs are
 /// damaged, with file and line. Logs of more than 256 MiB together are looked at by their ends, unless --deep
-/// is given. Changes nothing. Leaves with 1 when something needs attention.
+/// is given, which also compares the files of every session with its log. Changes nothing. Leaves with 1 when something needs attention.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
   ctx doctor
-  ctx doctor --deep               read every log and the whole index
+  ctx doctor --deep               read every log, every session's files and the whole index
   ctx doctor --json | jq -r '.problems[] | \"\\(.path):\\(.line) \\(.what)\"'")]
 pub struct Args {
     /// Read everything, however much it is
@@ -45,6 +46,9 @@ pub fn run(args: Args, root: &Root) -> Result<(), Failure> {
         let is_up = place::daemon(root, &mut report);
         place::state_dir(root, is_up, &mut report);
         let looked = logs::look(root, args.deep, is_up, &mut report)?;
+        if args.deep {
+            views::look(root, is_up, &looked, &mut report)?;
+        }
         index::look(root, args.deep, is_up, &looked, &mut report);
     }
     if args.json {

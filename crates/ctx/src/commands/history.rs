@@ -1,11 +1,11 @@
-//! `ctx history`: the conversation, from the session's files, read no further than it is asked for.
+//! `ctx history`: the conversation, from the session's log, read no further than it is asked for.
 
 use std::collections::VecDeque;
 use std::io::Write;
 
-use ctx_session::conversation::{Message, Part, Role};
+use ctx_session::conversation::{Change, Message, Part, Role};
 use ctx_session::record::ToolStatus;
-use ctx_views::read::{MessageLine, ReadError, Said, Wanted};
+use ctx_views::read::{ReadError, Said, Wanted};
 
 use crate::failure::Failure;
 use crate::output::{self, Paint};
@@ -15,9 +15,9 @@ use crate::words;
 
 /// Print the conversation of a session
 ///
-/// What counts, oldest first, from messages.jsonl: what was rolled back or compacted is left out, and a summary stands
-/// in its place. --all shows that too, greyed. Works without a daemon. With --json, the lines of the file as they
-/// stand, and `ctx history --json | head` reads no more of a long history than it shows.
+/// What counts, oldest first, from the session's log: what was rolled back or compacted is left out, and a summary stands
+/// in its place. --all shows that too, greyed. Works without a daemon. With --json, the lines of
+/// messages.jsonl, and `ctx history --json | head` reads no more of a long history than it shows.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -46,7 +46,7 @@ pub fn run(args: Args, root: &Root) -> Result<(), Failure> {
     let mut out = output::stdout();
     if args.json {
         let lines = reader.messages(&session)?;
-        each(lines, args.last, |line: &MessageLine| Ok(writeln!(out, "{}", line.text)?))?;
+        each(lines, args.last, |line: &Change| Ok(writeln!(out, "{}", line.to_line())?))?;
     } else {
         let wanted = if args.all { Wanted::All } else { Wanted::Counting };
         let paint = Paint::for_stdout();
