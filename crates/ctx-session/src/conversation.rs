@@ -99,7 +99,9 @@ impl Change {
     pub fn seq(&self) -> u64 {
         match self {
             Change::Said(message) => message.seq,
-            Change::Superseded { seq, .. } | Change::Restored { seq, .. } | Change::Pinned { seq, .. } => *seq,
+            Change::Superseded { seq, .. } | Change::Restored { seq, .. } | Change::Pinned { seq, .. } => {
+                *seq
+            }
         }
     }
 

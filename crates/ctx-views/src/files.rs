@@ -85,7 +85,15 @@ impl SessionFiles {
             tail = messages::tail(&file).map_err(|error| ViewError::io(&path, "read the file", error))?;
         }
         let written = std::array::from_fn(|_| Vec::new());
-        Ok(SessionFiles { root: root.clone(), dir: dir.to_owned(), owner, tail, check: None, written, stale: true })
+        Ok(SessionFiles {
+            root: root.clone(),
+            dir: dir.to_owned(),
+            owner,
+            tail,
+            check: None,
+            written,
+            stale: true,
+        })
     }
 
     /// Whether a directory has all its files, and the small ones tell this state and this time: a look that costs no

@@ -76,6 +76,18 @@ impl Index<'_> {
         }
     }
 
+    /// Whether something matches that is not shown because it was taken back.
+    pub fn finds_taken_back(&self, query: &SearchQuery) -> Result<bool, Failure> {
+        match self {
+            Index::File(index) => Ok(index.queries().finds_taken_back(query)?),
+            Index::Daemon(api) => {
+                let all = SearchQuery { superseded: true, sort: SearchSort::Newest, ..query.clone() };
+                let found = search_by(api, &all)?;
+                Ok(found.items.iter().any(|hit| hit.standing == Standing::TakenBack))
+            }
+        }
+    }
+
     pub fn stats(&self, query: &StatsQuery) -> Result<Stats, Failure> {
         match self {
             Index::File(index) => Ok(index.queries().stats(query)?),

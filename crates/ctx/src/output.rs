@@ -109,10 +109,12 @@ pub fn width() -> Option<usize> {
     (size.ws_col > 0).then_some(usize::from(size.ws_col))
 }
 
-/// Text from outside, made safe for a terminal: no control character but a line end and a tab goes through.
+/// Text from outside, made safe for a terminal: no control character but a line end and a tab goes through, and none
+/// that makes text read in another order than it is in.
 pub fn plain(text: &str) -> String {
-    let shown = |c: char| if c.is_control() && c != '\n' && c != '\t' { '\u{fffd}' } else { c };
-    text.chars().map(shown).collect()
+    let steers = |c: char| c.is_control() && c != '\n' && c != '\t';
+    let turns = |c: char| matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+    text.chars().map(|c| if steers(c) || turns(c) { '\u{fffd}' } else { c }).collect()
 }
 
 /// Text from outside where only one line has room: every control character is a space.

@@ -9,10 +9,10 @@ pub fn now() -> Timestamp {
     Timestamp::from_millis(u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
 }
 
-/// `2026-11-15 06:00:00`, in UTC as the log has it.
+/// `2026-11-15 06:00:00Z`: in UTC, as the log has it, and saying so.
 pub fn date_time(time: Timestamp) -> String {
     let text = time.to_string();
-    text.get(..19).unwrap_or(&text).replace('T', " ")
+    text.get(..19).unwrap_or(&text).replace('T', " ") + "Z"
 }
 
 /// How long ago, in one unit: `12s`, `3m`, `5h`, `2d`.

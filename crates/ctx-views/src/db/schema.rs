@@ -7,7 +7,7 @@
 //! approval's clock, which stands still with a pause; a run's tokens with those of its compactions. 6: the print of the
 //! last record that was read, and keys that are never given twice. 7: `messages.pinned`. 8: `messages.superseded` tells
 //! compacted from taken back; full text of scripts without spaces. 9: `sessions.reading` and `listed`: a row is shown as
-//! it was until its log has been read to the end. Every other table comes with its records and the next number.
+//! it was until its log has been read to the end. 10: what is deleted is overwritten. Every other table comes with its records and the next number.
 
 use std::path::{Path, PathBuf};
 
@@ -17,7 +17,7 @@ use rusqlite::{Connection, ErrorCode, OpenFlags, OptionalExtension};
 use super::{DbError, control, issues};
 
 /// Goes up with every change of the tables or of what is written into them.
-pub const SCHEMA_VERSION: i64 = 9;
+pub const SCHEMA_VERSION: i64 = 10;
 
 /// Times are epoch milliseconds, ids are ULIDs as text. `sessions.key` and `messages.key` are names within this
 /// file only, and other in every rebuild.
@@ -124,6 +124,8 @@ CREATE VIRTUAL TABLE message_text USING fts5(
 );
 -- how much is gathered in memory before it becomes a segment: fewer segments are merged less often
 INSERT INTO message_text (message_text, rank) VALUES ('hashsize', 16777216);
+-- what a purge takes is gone, not only marked so
+INSERT INTO message_text (message_text, rank) VALUES ('secure-delete', 1);
 
 CREATE TABLE tool_calls (
   session INTEGER NOT NULL,
@@ -293,6 +295,7 @@ PRAGMA synchronous = NORMAL;
 PRAGMA wal_autocheckpoint = 16000;
 PRAGMA journal_size_limit = 67108864;
 PRAGMA temp_store = MEMORY;
+PRAGMA secure_delete = ON;
 ";
 
 /// The file of the database and those that SQLite puts beside it.

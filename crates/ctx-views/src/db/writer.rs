@@ -72,6 +72,10 @@ pub(super) fn run(shared: &Arc<Shared>, mut db: Connection, mut known: Known) {
         if let Err(error) = &written {
             shared.note_error(error);
         }
+        if batch.iter().any(|work| matches!(work, Work::Removed(_))) {
+            // What was purged stands in the log of the database until that is begun anew.
+            truncate_wal(&db);
+        }
         match written {
             Ok(outcome) if !again => after(shared, batch, outcome),
             Err(error) if !again && !schema::is_corrupt(&error) => give_up(shared, batch),
@@ -86,6 +90,11 @@ pub(super) fn run(shared: &Arc<Shared>, mut db: Connection, mut known: Known) {
         }
     }
     // What follows a clean stop finds no log beside the database.
+    truncate_wal(&db);
+}
+
+/// While someone reads it, a part of it stays until the next time.
+fn truncate_wal(db: &Connection) {
     let _ = db.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()));
 }
 

@@ -1,7 +1,7 @@
 //! `ctx export`: a conversation as one file, to keep or to hand on.
 
 use std::fs::File;
-use std::io::{BufWriter, Write};
+use std::io::{self, BufWriter, IsTerminal, Write};
 use std::path::PathBuf;
 
 use crate::failure::Failure;
@@ -12,7 +12,8 @@ use crate::{output, sessions};
 
 /// Write a conversation to a file
 ///
-/// As JSON lines, with everything that is known of each message, or as Markdown to read. Works without a daemon.
+/// As JSON lines, with everything that is known of each message, or as Markdown to read. Works without a daemon. What
+/// would steer a terminal is left out only on a terminal; a file and a pipe get the text as it was said.
 /// The form of the JSON lines is described in docs/export.md and stays the same between versions.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
@@ -46,6 +47,9 @@ pub fn run(args: Args, root: &Root) -> Result<(), Failure> {
     let transcript = Transcript::open(&reader, &session)?;
     let wanted = if args.all { Wanted::All } else { Wanted::Counting };
     match &args.output {
+        None if std::io::stdout().is_terminal() => {
+            write(&transcript, args.to, wanted, &mut PlainLines { out: output::stdout(), line: Vec::new() })
+        }
         None => write(&transcript, args.to, wanted, &mut output::stdout()),
         Some(path) => {
             let file = File::create(path).map_err(|error| Failure::io(path.display(), error))?;
@@ -53,6 +57,31 @@ pub fn run(args: Args, root: &Root) -> Result<(), Failure> {
             output::say(format_args!("wrote {}", path.display()));
             Ok(())
         }
+    }
+}
+
+/// Takes out of each line what would steer a terminal.
+struct PlainLines<W: Write> {
+    out: W,
+    line: Vec<u8>,
+}
+
+impl<W: Write> Write for PlainLines<W> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        for part in bytes.split_inclusive(|byte| *byte == b'\n') {
+            self.line.extend_from_slice(part);
+            if part.ends_with(b"\n") {
+                let line = std::mem::take(&mut self.line);
+                self.out.write_all(output::plain(&String::from_utf8_lossy(&line)).as_bytes())?;
+            }
+        }
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        let line = std::mem::take(&mut self.line);
+        self.out.write_all(output::plain(&String::from_utf8_lossy(&line)).as_bytes())?;
+        self.out.flush()
     }
 }
 

@@ -7,6 +7,7 @@ mod find;
 use std::io::{IsTerminal, Write};
 
 use clap::ValueEnum;
+use ctx_api::model::in_tree;
 use ctx_session::project::DEFAULT_PROJECT;
 use ctx_session::{Name, StateName};
 use serde_json::json;
@@ -170,7 +171,7 @@ fn cells_of(row: &Row, now: ctx_session::Timestamp, paint: Paint) -> Vec<Cell> {
         },
         Cell::new(words::age(now, row.updated_at)),
         Cell::new(meta.id.to_string()),
-        Cell::new(output::plain(&meta.model)),
+        Cell::new(output::plain(&in_tree(&meta.model))),
         Cell::new(meta.project.to_string()),
         Cell::new(output::plain(meta.title.as_deref().unwrap_or_default())),
     ]

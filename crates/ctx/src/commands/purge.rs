@@ -9,8 +9,10 @@ use crate::{confirm, output, sessions};
 
 /// Delete a session for good
 ///
-/// Its log, its files and everything that was said in it go; the audit log keeps that it was there. Only a session
-/// that has ended or failed can be deleted. Asks first on a terminal; elsewhere --yes is needed.
+/// Its log, its files and what the index has of it go; the index overwrites it. The audit log stays: who did what in
+/// the session and when, its name, the first 80 characters of each message that began a run, and what was asked and
+/// noted where it was paused or asked for leave. Only a session that has ended or failed can be deleted. Asks first on a
+/// terminal; elsewhere --yes is needed.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:

@@ -9,7 +9,6 @@ use ctx_views::db::{Hit, SearchQuery, SearchSort, Standing};
 use serde_json::json;
 
 use crate::failure::Failure;
-use crate::index::Index;
 use crate::moment::Moment;
 use crate::output::{self, Paint};
 use crate::root::Root;
@@ -18,8 +17,8 @@ use crate::{index, sessions, words};
 /// Search what was said, in all your sessions
 ///
 /// Looks in messages and in the beginning of tool output (4 KiB), the best match first. A word finds itself,
-/// "several words" in quotes find themselves in a row, begin* finds what begins so, and -word leaves out what has
-/// it. Text without spaces between words, such as Japanese, is found by any part of it. What a compaction left out was said
+/// "several words" in quotes find themselves in a row, begin* finds what begins so, and -word or -"several words"
+/// leave out what has them. Text without spaces between words, such as Japanese, is found by any part of it. What a compaction left out was said
 /// all the same and is found; what a rollback took back is found with --superseded. It reads the index and needs no
 /// daemon, but on a root that belongs to someone else. Leaves with 1 when nothing is found.
 #[derive(Debug, clap::Args)]
@@ -46,10 +45,10 @@ pub struct Args {
     /// Only what this one said
     #[arg(long, value_name = "ROLE")]
     role: Option<RoleWord>,
-    /// Only what was said since: a date, or a time before now such as 12h or 7d
+    /// Only what was said since: a date (2026-11-15, 2026-11-15 06:00; in UTC), or a time before now such as 12h or 7d
     #[arg(long, value_name = "TIME")]
     since: Option<Moment>,
-    /// Only what was said before
+    /// Only what was said before, given in the same way
     #[arg(long, value_name = "TIME")]
     until: Option<Moment>,
     /// The newest first, not the best match
@@ -119,7 +118,7 @@ pub fn run(args: Args, root: &Root) -> Result<(), Failure> {
     if page.items.is_empty() {
         output::say("nothing found");
     }
-    if page.items.len() < limit && !args.superseded && finds_taken_back(&index, query)? {
+    if page.items.len() < limit && !args.superseded && index.finds_taken_back(&query)? {
         output::say("--superseded also finds what a rollback or a discard took back");
     }
     if page.items.is_empty() {
@@ -129,12 +128,6 @@ pub fn run(args: Args, root: &Root) -> Result<(), Failure> {
         output::say(format_args!("there is more; `-n {}` shows twice as many", args.limit.saturating_mul(2)));
     }
     Ok(())
-}
-
-/// Whether something matches that is not shown because it was taken back.
-fn finds_taken_back(index: &Index<'_>, query: SearchQuery) -> Result<bool, Failure> {
-    let all = SearchQuery { superseded: true, sort: SearchSort::Newest, ..query };
-    Ok(index.search(&all)?.items.iter().any(|hit| hit.standing == Standing::TakenBack))
 }
 
 /// `coder/default`, or the name alone for a session with a model.

@@ -2,11 +2,13 @@
 
 use std::io::Write;
 
+use ctx_api::model::in_tree;
 use ctx_session::conversation::{Message, Part, Role};
 use ctx_session::record::{ForkedFrom, ToolStatus};
 use ctx_session::{Code, IssueId, Name, RunId, Scope, SessionId, StateName, Timestamp, Ulid};
 use serde::Serialize;
 
+use super::markdown::left_open;
 use super::{Said, Transcript, Wanted};
 use crate::failure::Failure;
 use crate::{output, words};
@@ -98,11 +100,11 @@ pub fn markdown(transcript: &Transcript<'_>, wanted: Wanted, out: &mut impl Writ
     let meta = &summary.meta;
     writeln!(out, "# {}\n", output::one_line(&transcript.heading()))?;
     writeln!(out, "- session: `{}` (`{}`)", transcript.name(), meta.id)?;
-    writeln!(out, "- model: `{}`", meta.model)?;
+    writeln!(out, "- model: `{}`", in_tree(&meta.model))?;
     writeln!(out, "- directory: `{}`", output::one_line(&summary.cwd))?;
     writeln!(out, "- state: {}{}", meta.state, if meta.archived { ", archived" } else { "" })?;
-    writeln!(out, "- begun: {} UTC", words::date_time(summary.created_at))?;
-    writeln!(out, "- last change: {} UTC", words::date_time(summary.updated_at))?;
+    writeln!(out, "- begun: {}", words::date_time(summary.created_at))?;
+    writeln!(out, "- last change: {}", words::date_time(summary.updated_at))?;
     if let Some(issue) = meta.bound_issue {
         writeln!(out, "- works on issue: `{issue}`")?;
     }
@@ -134,8 +136,13 @@ fn put_part(said: &Said, part: &Part, out: &mut impl Write) -> Result<(), Failur
     };
     match part {
         Part::Text { text } => {
-            writeln!(out, "## {who}\n\n*{} UTC{gone}*\n", words::date_time(said.message.time))?;
-            writeln!(out, "{}", text.trim_end_matches('\n'))?;
+            writeln!(out, "## {who}\n\n*{}{gone}*\n", words::date_time(said.message.time))?;
+            let text = text.trim_end_matches('\n');
+            writeln!(out, "{text}")?;
+            // What a message leaves open would take in all that follows.
+            if let Some(closing) = left_open(text) {
+                writeln!(out, "{closing}")?;
+            }
             Ok(())
         }
         Part::ToolCall { name, input, .. } => {

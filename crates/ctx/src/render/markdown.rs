@@ -4,12 +4,14 @@
 //! quote) stay, so that a terminal without colours shows the same.
 
 mod lines;
+mod open;
 
 use pulldown_cmark::{CodeBlockKind, Event, Options, Parser, Tag, TagEnd};
 use unicode_width::UnicodeWidthStr;
 
 use crate::output::Paint;
 use lines::{Lines, Style};
+pub use open::left_open;
 
 /// A text as lines of at most this width, where its words and its code allow it.
 pub fn render(text: &str, width: usize, paint: Paint) -> String {

@@ -2,6 +2,7 @@
 
 use std::io::{self, Write};
 
+use ctx_api::model::in_tree;
 use ctx_session::conversation::{Part, Role};
 use ctx_session::record::ToolStatus;
 
@@ -52,14 +53,16 @@ fn head(transcript: &Transcript<'_>, look: Look, out: &mut impl Write) -> io::Re
     let (summary, paint) = (&transcript.summary, look.paint);
     let meta = &summary.meta;
     writeln!(out, "{}", paint.bold(&output::one_line(&transcript.heading())))?;
-    let mut facts = vec![transcript.name(), meta.state.to_string()];
+    // Without a title the name stands above already.
+    let name = meta.title.is_some().then(|| transcript.name());
+    let mut facts: Vec<String> = name.into_iter().chain([meta.state.to_string()]).collect();
     if meta.archived {
         facts.push("archived".to_owned());
     }
     if look.stale {
         facts.push("stale".to_owned());
     }
-    facts.extend([meta.model.clone(), output::one_line(&summary.cwd), meta.id.to_string()]);
+    facts.extend([in_tree(&meta.model), output::one_line(&summary.cwd), meta.id.to_string()]);
     writeln!(out, "{}", paint.dim(&facts.join(" · ")))?;
     if let Some(from) = meta.forked_from {
         writeln!(out, "{}", paint.dim(&format!("forked from {} at record {}", from.session_id, from.seq)))?;
@@ -129,6 +132,11 @@ fn show_part(part: &Part, superseded: bool, look: Look, out: &mut impl Write) ->
     }
 }
 
+/// Whether an output ends with the note that there is more of it.
+fn is_cut(text: &str) -> bool {
+    text.lines().next_back().is_some_and(|line| line.starts_with("[output cut") && line.ends_with(']'))
+}
+
 fn tool_output(text: &str, look: Look, out: &mut impl Write) -> io::Result<()> {
     let mut lines = text.lines();
     let shown = if look.full { usize::MAX } else { FOLDED_LINES };
@@ -141,5 +149,7 @@ fn tool_output(text: &str, look: Look, out: &mut impl Write) -> io::Result<()> {
         return Ok(());
     }
     let what = if more == 1 { "line" } else { "lines" };
-    writeln!(out, "    {}", look.paint.dim(&format!("… {more} more {what}; see --full")))
+    // Of output that was too long for the model, the beginning alone is counted here.
+    let rest = if is_cut(text) { " of what the model read" } else { "" };
+    writeln!(out, "    {}", look.paint.dim(&format!("… {more} more {what}{rest}; see --full")))
 }

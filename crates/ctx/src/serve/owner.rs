@@ -41,10 +41,21 @@ pub(super) fn take(root: &Path) -> Result<Owned, Failure> {
 }
 
 fn held(root: &Path, state: &Path) -> Failure {
-    let who = read(state).map_or(String::new(), |daemon| format!(" (pid {})", daemon.pid));
-    let message = format!("another daemon{who} owns {}", root.display());
-    Failure::new(Code::Ehostdown, message)
-        .hint("use that one, stop it first, or name another root with --root")
+    // A daemon that was killed leaves its file: whether its process is there tells.
+    let alive = |daemon: &DaemonFile| Path::new("/proc").join(daemon.pid.to_string()).exists();
+    match read(state).filter(alive) {
+        Some(daemon) => {
+            let message = format!("another daemon (pid {}) owns {}", daemon.pid, root.display());
+            Failure::new(Code::Ehostdown, message)
+                .hint("use that one, stop it first, or name another root with --root")
+        }
+        None => {
+            let message =
+                format!("{} is in use: a daemon starts or stops, or `ctx reindex` runs", root.display());
+            Failure::new(Code::Ehostdown, message)
+                .hint("try again when it is done, or name another root with --root")
+        }
+    }
 }
 
 fn make_dir(path: &Path, mode: u32) -> Result<(), Failure> {

@@ -171,6 +171,17 @@ fn a_second_daemon_on_the_same_root_leaves_with_69() {
 }
 
 #[test]
+fn a_root_that_something_else_holds_is_not_said_to_have_a_daemon() {
+    let mut daemon = daemon();
+    daemon.kill();
+    // As `ctx reindex` does; the daemon that was killed has left its file.
+    let lock = std::fs::File::open(daemon.root().join(".state/lock")).unwrap();
+    rustix::fs::flock(&lock, rustix::fs::FlockOperation::NonBlockingLockExclusive).unwrap();
+    let said = daemon.ctx(&["serve"]).fails(69);
+    assert!(said.contains("ctx reindex") && !said.contains("another daemon"), "{said}");
+}
+
+#[test]
 fn a_root_whose_path_is_too_long_for_a_socket_works_all_the_same() {
     let long = format!("{}/{}", "d".repeat(90), "e".repeat(90));
     let daemon = build().root(&long).start();

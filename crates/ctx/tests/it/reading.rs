@@ -118,22 +118,34 @@ fn the_views_may_be_deleted_and_the_log_still_answers() {
     assert_eq!(json_lines(&root.ctx(&["ls", "--json"]).ok()).len(), 1);
 }
 
-/// Behind the first lines there is a hole of 64 GB: whoever reads on runs out of memory or time.
+/// The log again, with the user's message in the place of each record after the first, and so many of them.
+fn long_log(real: &str, records: usize) -> (String, impl Fn(usize) -> String + use<>) {
+    let user = real.lines().find(|line| line.contains("\"type\":\"user\"")).unwrap().to_owned();
+    let line = move |seq: usize| {
+        user.replace("\"seq\":1,", &format!("\"seq\":{seq},")).replace(",\"more\":true", "")
+    };
+    let mut text = format!("{}\n", real.lines().next().unwrap());
+    (1..records).for_each(|seq| text.push_str(&format!("{}\n", line(seq))));
+    (text, line)
+}
+
+/// Behind the first lines there is a hole of 64 GB: whoever reads on runs out of time.
 #[test]
 fn the_first_lines_of_a_long_history_cost_no_more_than_those_of_a_short_one() {
     let root = left_behind();
     let dir = format!("home/{}/agent/coder/session/default", rustix::process::getuid().as_raw());
-    let path = root.root().join(dir).join("messages.jsonl");
-    let real = std::fs::read_to_string(&path).unwrap();
-    let (first, last) = (real.lines().next().unwrap(), real.lines().last().unwrap());
-    let mut file = std::fs::File::create(&path).unwrap();
-    for _ in 0..5_000 {
-        writeln!(file, "{first}").unwrap();
-    }
-    file.set_len(64 << 30).unwrap();
-    std::io::Seek::seek(&mut file, std::io::SeekFrom::End(0)).unwrap();
-    write!(file, "\n{last}\n").unwrap();
-    drop(file);
+    let dir = root.root().join(dir);
+    let (begin, line) = long_log(&std::fs::read_to_string(dir.join("events.jsonl")).unwrap(), 5_000);
+    let mut log = std::fs::File::create(dir.join("events.jsonl")).unwrap();
+    log.write_all(begin.as_bytes()).unwrap();
+    log.set_len(64 << 30).unwrap();
+    std::io::Seek::seek(&mut log, std::io::SeekFrom::End(0)).unwrap();
+    write!(log, "\n{}\n{}\n{}\n", line(9_998), line(9_999), line(10_000)).unwrap();
+    drop(log);
+    let messages = std::fs::read_to_string(dir.join("messages.jsonl")).unwrap();
+    let first = messages.lines().next().unwrap();
+    let last = first.replace("\"seq\":1,", "\"seq\":10000,");
+    std::fs::write(dir.join("messages.jsonl"), format!("{first}\n{last}\n")).unwrap();
 
     for (args, begin) in [(&["history"][..], "user "), (&["history", "--json"], first)] {
         let mut child = root.command(args).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
@@ -144,4 +156,59 @@ fn the_first_lines_of_a_long_history_cost_no_more_than_those_of_a_short_one() {
         assert_eq!(output.status.code(), Some(0), "a reader that has seen enough is no error");
         assert_eq!(String::from_utf8_lossy(&output.stderr), "", "{args:?}");
     }
+}
+
+/// One thing after the other happens to the file that people read: nothing is missing anywhere, it is told of, and the
+/// file is made whole when the session is next used.
+#[test]
+fn a_damaged_messages_file_hides_nothing_and_is_made_anew() {
+    let mut daemon = daemon();
+    daemon.ctx(&["send", "hello"]).ok();
+    daemon.ctx(&["send", "world"]).ok();
+    assert_eq!(daemon.stop(), 0);
+    let dir = format!("home/{}/agent/coder/session/default", rustix::process::getuid().as_raw());
+    let file = daemon.root().join(&dir).join("messages.jsonl");
+    let harms: [fn(&str) -> String; 3] = [
+        |whole| whole.replacen("\"role\"", "\"rolf\"", 2),
+        |whole| whole.lines().skip(1).map(|line| format!("{line}\n")).collect(),
+        |whole| whole.replacen("hello", "hallo", 1),
+    ];
+    for harm in harms {
+        let whole = std::fs::read_to_string(&file).unwrap();
+        std::fs::write(&file, harm(&whole)).unwrap();
+        let history = daemon.ctx(&["history", "--json"]).ok();
+        assert_eq!(history, whole);
+        let shown = daemon.ctx(&["show"]).ok();
+        assert!(shown.matches("hello").count() == 2 && shown.contains("world"), "{shown}");
+        let told = daemon.ctx(&["doctor", "--deep", "--json"]);
+        let told = &json_lines(&told.stdout)[0]["problems"];
+        assert_eq!(
+            (&told[0]["path"], &told[0]["line"]),
+            (&format!("{dir}/messages.jsonl").into(), &1.into())
+        );
+        assert!(told[1].is_null(), "{told}");
+
+        daemon.start_again();
+        daemon.ctx(&["send", "world"]).ok();
+        assert_eq!(daemon.stop(), 0);
+        let mended = std::fs::read_to_string(&file).unwrap();
+        assert!(
+            mended.starts_with(&whole) && mended.lines().count() == whole.lines().count() + 2,
+            "{mended}"
+        );
+        daemon.ctx(&["doctor", "--deep"]).ok();
+    }
+}
+
+#[test]
+fn a_copy_of_a_session_is_no_second_session() {
+    let root = left_behind();
+    let dir = root.root().join(format!("home/{}/agent/coder/session", rustix::process::getuid().as_raw()));
+    std::fs::create_dir(dir.join("copy")).unwrap();
+    let entries = std::fs::read_dir(dir.join("default")).unwrap().flatten();
+    for entry in entries.filter(|entry| entry.path().is_file()) {
+        std::fs::copy(entry.path(), dir.join("copy").join(entry.file_name())).unwrap();
+    }
+    let listed = json_lines(&root.ctx(&["ls", "--json"]).ok());
+    assert_eq!((listed.len(), &listed[0]["session"]), (1, &"coder/default".into()));
 }

@@ -56,6 +56,46 @@ fn what_was_said_is_found_ranked_and_filtered() {
 }
 
 #[test]
+fn a_phrase_can_be_left_out_and_a_title_is_found_in_any_case() {
+    let mut daemon = daemon();
+    daemon.ctx(&["send", "--session", "one", "the quick brown fox"]).ok();
+    daemon.ctx(&["send", "--session", "two", "a brown quick fox"]).ok();
+    daemon.ctx(&["rename", "coder/two", "Über ÄÖ"]).ok();
+    assert_eq!(daemon.stop(), 0);
+    let of_two = ["coder/two assistant", "coder/two user"];
+    let sorted = |args: &[&str]| {
+        let mut found = found(&daemon, args);
+        found.sort();
+        found
+    };
+    assert_eq!(sorted(&["fox -\"quick brown\""]), of_two);
+    assert_eq!(sorted(&["fox -\"never said\""]).len(), 4);
+    assert_eq!(sorted(&["fox", "-n", "0"]).len(), 4);
+    assert_eq!(sessions(&daemon, &["--text", "äö"]), ["two"]);
+}
+
+#[test]
+fn what_is_purged_is_gone_from_the_index_and_the_audit_log_keeps_what_it_says() {
+    let mut daemon = daemon();
+    for session in ["gone", "stays"] {
+        for turn in 0..12 {
+            daemon.ctx(&["send", "--session", session, &format!("{session}quokka in turn {turn}")]).ok();
+        }
+    }
+    daemon.ctx(&["end", "--yes", "coder/gone"]).ok();
+    daemon.ctx(&["purge", "--yes", "coder/gone"]).ok();
+    until("the index to forget it", || found(&daemon, &["gonequokka"]).is_empty().then_some(()));
+    assert_eq!(daemon.stop(), 0);
+    let has = |file: &str, text: &str| {
+        let bytes = std::fs::read(daemon.root().join(".state").join(file)).unwrap();
+        bytes.windows(text.len()).any(|part| part == text.as_bytes())
+    };
+    assert!(has("index.db", "staysquokka") && !has("index.db", "gonequokka"));
+    assert!(has("audit.jsonl", "gonequokka"), "as the help says");
+    assert!(daemon.ctx(&["purge", "--help"]).ok().contains("first 80 characters"));
+}
+
+#[test]
 fn text_without_spaces_is_found_by_any_part_of_it() {
     let mut daemon = daemon();
     daemon.ctx(&["send", "--session", "tokyo", "明日は東京towerで日本語を話します。"]).ok();

@@ -120,3 +120,28 @@ fn what_was_compacted_is_found_and_what_is_left_out_is_said() {
     assert!(export(&[]).contains(hidden) && !export(&[]).contains("needle"));
     assert!(!export(&["--all"]).contains(hidden) && export(&["--all"]).contains("needle"));
 }
+
+#[test]
+fn an_export_lets_no_message_take_in_the_next_and_steers_no_terminal() {
+    let mut daemon = daemon();
+    daemon.ctx(&["send", "--session", "one", "see:\n```\nfn open() {\u{1b}]0;owned\u{7} \u{202e}"]).ok();
+    assert_eq!(daemon.stop(), 0);
+    let export = ["export", "coder/one", "--to", "markdown"];
+    let text = daemon.ctx(&export).ok();
+    assert!(text.contains("\u{1b}]0;owned"), "a pipe gets what was said: {text}");
+    assert!(text.contains("\u{202e}\n```\n\n## Assistant"), "{text}");
+    let mut pty = Pty::ctx(&daemon, &export);
+    assert_eq!(pty.wait(), 0);
+    let shown = pty.shown();
+    assert!(shown.contains("]0;owned") && !shown.contains(['\u{1b}', '\u{7}', '\u{202e}']), "{shown:?}");
+}
+
+#[test]
+fn times_say_that_they_are_utc_and_a_name_is_said_once() {
+    let daemon = short();
+    let shown = daemon.ctx(&["show", "coder/one"]).ok();
+    assert_eq!(shown.matches("coder/one").count(), 1, "{shown}");
+    let said = shown.lines().find_map(|line| line.strip_prefix("user ")).unwrap();
+    assert!(said.ends_with('Z') && said.len() == "2026-11-15 06:00:00Z".len(), "{said}");
+    assert!(daemon.ctx(&["search", "bold"]).ok().contains("Z ("));
+}

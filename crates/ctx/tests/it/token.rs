@@ -15,7 +15,7 @@ fn a_token_has_an_end_where_it_was_given_one_and_the_list_shows_it() {
     let head: Vec<&str> = rows[0].split_whitespace().collect();
     assert_eq!(head, ["ID", "UID", "CREATED", "EXPIRES", "LABEL"]);
     assert!(rows[1].contains("  never") && rows[1].ends_with("  for good"), "{listed}");
-    assert!(rows[3].contains("  2999-12-31 00:00:00  a date"), "{listed}");
+    assert!(rows[3].contains("  2999-12-31 00:00:00Z  a date"), "{listed}");
     let tokens = json_lines(&daemon.ctx(&["token", "list", "--json"]).ok());
     let month = &tokens[0].as_array().unwrap()[1];
     let lives = month["expires_at"].as_u64().unwrap() - month["created_at"].as_u64().unwrap();

@@ -132,8 +132,7 @@ impl Queries<'_> {
 
 fn wants_text(wanted: &mut Wanted, text: &str) {
     let pattern = Value::from(anywhere(text));
-    let mut condition =
-        r"title LIKE ? ESCAPE '\' OR name LIKE ? ESCAPE '\' OR preview LIKE ? ESCAPE '\'".to_owned();
+    let mut condition = "title GLOB ? OR name GLOB ? OR preview GLOB ?".to_owned();
     let mut values = vec![pattern.clone(), pattern.clone(), pattern];
     if let Some(expression) = match_expression(text) {
         condition.push_str(

@@ -202,7 +202,49 @@ fn page<T>(mut items: Vec<T>, limit: usize, place: impl Fn(&T) -> String) -> Pag
     Page { items, next }
 }
 
-/// A text as the pattern that finds it anywhere.
+/// A text as the pattern of GLOB that finds it anywhere, in upper and in lower case. LIKE knows the case of ASCII alone.
 fn anywhere(text: &str) -> String {
-    format!("%{}%", text.replace('\\', "\\\\").replace('%', "\\%").replace('_', "\\_"))
+    let mut pattern = "*".to_owned();
+    for c in text.chars() {
+        let other = |mut cases: Vec<char>| cases.pop().filter(|case| cases.is_empty() && *case != c);
+        let lower = other(c.to_lowercase().collect());
+        let upper = other(c.to_uppercase().collect());
+        match (lower, upper) {
+            (None, None) if !"*?[".contains(c) => pattern.push(c),
+            (lower, upper) => {
+                pattern.push('[');
+                pattern.extend([Some(c), lower, upper].into_iter().flatten());
+                pattern.push(']');
+            }
+        }
+    }
+    pattern.push('*');
+    pattern
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_text_is_found_in_any_case_and_means_itself() {
+        let db = Connection::open_in_memory().unwrap();
+        for (text, title, found) in [
+            ("äö", "Über ÄÖ", true),
+            ("ÜBER", "Über ÄÖ", true),
+            ("flaky", "A Flaky build", true),
+            ("straße", "Große Straße", true),
+            ("a*c", "abc", false),
+            ("a*c", "xA*Cx", true),
+            ("[ab]", "a", false),
+            ("[ab]", "is [AB] it", true),
+            ("^a]", "^A]", true),
+            ("100%_", "of 100%_ it", true),
+            ("100%_", "of 1000 it", false),
+        ] {
+            let sql = "SELECT ?1 GLOB ?2";
+            let is: bool = db.query_row(sql, [title, &anywhere(text)], |row| row.get(0)).unwrap();
+            assert_eq!(is, found, "{text} in {title}: {}", anywhere(text));
+        }
+    }
 }

@@ -13,6 +13,8 @@ use crate::db::store::{count_of, millis, time_of};
 
 /// Texts above this are cut by us.
 const LONG_BYTES: usize = 8 * 1024;
+const TABLES: &str =
+    "message_text AS f JOIN messages AS m ON m.key = f.rowid JOIN sessions AS s ON s.key = m.session";
 const HIT_BEGINS: char = '\u{1}';
 const HIT_ENDS: char = '\u{2}';
 
@@ -26,7 +28,7 @@ pub enum SearchSort {
 }
 
 /// What to look for, and where. A word finds itself, `"several words"` find themselves in a row, `begin*`
-/// finds what begins so, and `-word` leaves out what has it.
+/// finds what begins so, and `-word` and `-"several words"` leave out what has them.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SearchQuery {
     pub viewer: Viewer,
@@ -121,6 +123,24 @@ pub struct Piece {
 impl Queries<'_> {
     /// A page of what matches.
     pub fn search(&self, query: &SearchQuery) -> Result<Page<Hit>, DbError> {
+        // All of it is of one moment: a hit may be purged before its snippet is cut.
+        let moment = self.db.unchecked_transaction().map_err(|error| self.wrong(error))?;
+        let found = self.search_now(query);
+        drop(moment);
+        found
+    }
+
+    /// Whether something matches that was taken back.
+    pub fn finds_taken_back(&self, query: &SearchQuery) -> Result<bool, DbError> {
+        let expression =
+            match_expression(&query.text).ok_or_else(|| DbError::BadQuery { text: query.text.clone() })?;
+        let mut wanted = wanted(&SearchQuery { superseded: true, ..query.clone() }, &expression);
+        wanted.and("m.superseded = ?", [Standing::TakenBack.number().into()]);
+        let sql = format!("SELECT 1 FROM {TABLES} WHERE {} LIMIT 1", wanted.condition());
+        Ok(!self.rows(&sql, wanted.values, |row| row.get::<_, i64>(0))?.is_empty())
+    }
+
+    fn search_now(&self, query: &SearchQuery) -> Result<Page<Hit>, DbError> {
         let expression =
             match_expression(&query.text).ok_or_else(|| DbError::BadQuery { text: query.text.clone() })?;
         let place = match &query.after {
@@ -136,8 +156,7 @@ impl Queries<'_> {
         let sql = format!(
             "SELECT f.rowid, bm25(message_text) AS score, s.id, s.name, s.title, s.agent, s.project, m.seq, m.id,
                m.run_id, m.role, m.created_at, m.superseded
-             FROM message_text AS f JOIN messages AS m ON m.key = f.rowid JOIN sessions AS s ON s.key = m.session
-             WHERE {} ORDER BY {order} LIMIT ? OFFSET ?",
+             FROM {TABLES} WHERE {} ORDER BY {order} LIMIT ? OFFSET ?",
             wanted.condition()
         );
         wanted.values.extend([one_more(query.limit), place.skipped()].map(Value::from));
@@ -166,7 +185,7 @@ impl Queries<'_> {
 
     /// Only what is shown is cut into pieces: that is the dear part. SQLite's own snippets take a time that grows
     /// with the square of the hits, so long texts are cut by ours; and so are those whose tokens stand elsewhere in the
-    /// full text than in the message.
+    /// full text than in the message, and those that have our marks in them.
     fn snippet(&self, query: &SearchQuery, expression: &str, key: i64) -> Result<Vec<Piece>, DbError> {
         let content = "SELECT content FROM messages WHERE key = ?1";
         let content = self
@@ -174,7 +193,9 @@ impl Queries<'_> {
             .prepare_cached(content)
             .and_then(|mut find| find.query_row(params![key], |row| row.get::<_, String>(0)).optional());
         let content = content.map_err(|error| self.wrong(error))?.unwrap_or_default();
-        if content.len() > LONG_BYTES || spaced::differs(&content) {
+        // Marks that are in the text itself would be taken for those of hits.
+        let has_marks = content.contains([HIT_BEGINS, HIT_ENDS]);
+        if content.len() > LONG_BYTES || has_marks || spaced::differs(&content) {
             return Ok(snippet::cut(&content, &plain_words(&query.text)));
         }
         let sql = "SELECT snippet(message_text, 0, char(1), char(2), '…', 24) FROM message_text
@@ -322,18 +343,14 @@ fn pieces(snippet: &str) -> Vec<Piece> {
 pub(super) fn match_expression(text: &str) -> Option<String> {
     let mut wanted = Vec::new();
     let mut unwanted = Vec::new();
-    for (word, is_phrase) in words(text) {
-        let (word, minus) = match word.strip_prefix('-') {
-            Some(rest) if !is_phrase => (rest, true),
-            Some(_) | None => (word.as_str(), false),
-        };
-        let (word, star) = match word.strip_suffix('*') {
+    for Word { text, is_phrase, minus } in words(text) {
+        let (text, star) = match text.strip_suffix('*') {
             Some(rest) if !is_phrase => (rest, "*"),
-            Some(_) | None => (word, ""),
+            Some(_) | None => (text.as_str(), ""),
         };
         // What has no letter or digit is no token, and would match nothing.
-        if word.chars().any(char::is_alphanumeric) {
-            let quoted = quoted(word, star);
+        if text.chars().any(char::is_alphanumeric) {
+            let quoted = quoted(text, star);
             if minus { unwanted.push(quoted) } else { wanted.push(quoted) }
         }
     }
@@ -356,20 +373,37 @@ fn quoted(word: &str, star: &str) -> String {
 
 /// The words that are looked for, as a snippet marks them.
 fn plain_words(text: &str) -> Vec<snippet::Wanted> {
-    let kept = words(text).into_iter().filter(|(word, is_phrase)| *is_phrase || !word.starts_with('-'));
+    let kept = words(text).into_iter().filter(|word| !word.minus);
     let parts =
-        kept.flat_map(|(word, is_phrase)| snippet::Wanted::of(&word, !is_phrase && word.ends_with('*')));
+        kept.flat_map(|word| snippet::Wanted::of(&word.text, !word.is_phrase && word.text.ends_with('*')));
     parts.collect()
 }
 
-/// Words and quoted phrases, without NULs, which no expression may have.
-fn words(text: &str) -> Vec<(String, bool)> {
-    let mut words = Vec::new();
+/// A word or a quoted phrase.
+struct Word {
+    text: String,
+    is_phrase: bool,
+    /// What has it is left out.
+    minus: bool,
+}
+
+/// Words and phrases, without NULs, which no expression may have.
+fn words(text: &str) -> Vec<Word> {
+    let mut words: Vec<Word> = Vec::new();
     for (at, part) in text.replace('\0', " ").split('"').enumerate() {
         if at % 2 == 1 {
-            words.push((part.to_owned(), true));
-        } else {
-            words.extend(part.split_whitespace().map(|word| (word.to_owned(), false)));
+            // A minus that stands alone right before a phrase is the phrase's.
+            let minus = words.pop_if(|word| word.minus && word.text.is_empty()).is_some();
+            words.push(Word { text: part.to_owned(), is_phrase: true, minus });
+            continue;
+        }
+        words.retain(|word| !word.text.is_empty());
+        for word in part.split_whitespace() {
+            let (text, minus) = word.strip_prefix('-').map_or((word, false), |rest| (rest, true));
+            words.push(Word { text: text.to_owned(), is_phrase: false, minus });
+        }
+        if part.ends_with(char::is_whitespace) {
+            words.retain(|word| !word.text.is_empty());
         }
     }
     words
@@ -390,6 +424,11 @@ mod tests {
             ("\"open", Some(r#""open""#)),
             ("日本", Some(r#""日  本""#)),
             ("東京tow* -語*", Some(r#"("東  京 tow"*) NOT ("語")"#)),
+            (r#"fox -"quick brown""#, Some(r#"("fox") NOT ("quick brown")"#)),
+            (r#"-"quick brown" fox"#, Some(r#"("fox") NOT ("quick brown")"#)),
+            (r#"fox - "quick brown""#, Some(r#""fox" AND "quick brown""#)),
+            (r#"well-"known fox""#, Some(r#""well-" AND "known fox""#)),
+            (r#"-"only a phrase""#, None),
             ("-only", None),
             ("** - \" \"", None),
             ("", None),
@@ -404,5 +443,41 @@ mod tests {
         let plain = |text: &str| Piece { text: text.to_owned(), is_hit: false };
         assert_eq!(pieces("a \u{1}b\u{2} c\u{1}d\u{2}"), [plain("a "), hit("b"), plain(" c"), hit("d")]);
         assert_eq!(pieces("plain"), [plain("plain")]);
+    }
+
+    const SESSION: &str =
+        "INSERT INTO sessions (id, log, meta, owner, scope, project, name, state, cwd, created_at,
+        updated_at, last_run_over, runs, messages, tokens_in, tokens_out, next_seq, text_seq, listed)
+        VALUES (?1, 'l', '{}', 0, 'private', 'p', 'n', 'idle', '/', 0, 0, 1, 0, 0, 0, 0, 0, 0, 1)";
+    const MESSAGE: &str = "INSERT INTO messages (key, session, seq, id, run_id, role, content, created_at)
+        VALUES (?1, 1, ?1, ?2, ?2, 'user', 'a quokka', 0)";
+    const PURGE: &str =
+        "BEGIN; INSERT INTO message_text (message_text, rowid, content) SELECT 'delete', key, content
+        FROM messages; DELETE FROM messages; COMMIT";
+
+    #[test]
+    fn what_is_purged_while_it_is_looked_for_is_no_error() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("index.db");
+        let writer = crate::db::schema::make(&path).unwrap();
+        let reader = super::super::IndexReader::open(&path).unwrap();
+        writer.execute(SESSION, [format!("{:026}", 1)]).unwrap();
+        let searches = std::thread::spawn(move || {
+            let query = SearchQuery::new(Viewer::All, "quokka", 100);
+            let search = |_| reader.queries().search(&query).map(|page| page.items.len());
+            (0..200).map(search).collect::<Vec<_>>()
+        });
+        while !searches.is_finished() {
+            writer.execute_batch("BEGIN").unwrap();
+            for key in 1..=40 {
+                writer.execute(MESSAGE, params![key, format!("{key:026}")]).unwrap();
+            }
+            let full_text = "INSERT INTO message_text (rowid, content) SELECT key, content FROM messages";
+            writer.execute_batch(&format!("{full_text}; COMMIT")).unwrap();
+            writer.execute_batch(PURGE).unwrap();
+        }
+        for found in searches.join().unwrap() {
+            assert!(matches!(found, Ok(0 | 40)), "{found:?}");
+        }
     }
 }

@@ -142,6 +142,7 @@ fn from_files(
         }
     }
     rows.retain(|row| fits(args, row));
+    leave_out_copies(&mut rows);
     match args.sort {
         SortWord::Updated => rows.sort_by_key(|row| std::cmp::Reverse((row.updated_at, row.meta.id))),
         SortWord::Created => rows.sort_by_key(|row| std::cmp::Reverse((row.created_at, row.meta.id))),
@@ -149,6 +150,18 @@ fn from_files(
     }
     rows.truncate(limit.saturating_add(1));
     Ok(Some(rows))
+}
+
+/// A directory that someone copied within the root is no other session: the one that is called as its session is stays.
+fn leave_out_copies(rows: &mut Vec<Row>) {
+    let is_called_so = |row: &Row| {
+        let dir_name =
+            row.dir.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+        plain_name(&dir_name) == row.meta.name.as_str()
+    };
+    rows.sort_by_key(|row| !is_called_so(row));
+    let mut seen = HashSet::new();
+    rows.retain(|row| seen.insert(row.meta.id));
 }
 
 /// Whether sessions that are over are asked for.
