@@ -10,10 +10,11 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use ctx_host::shell::{LogError, ShellLog, ShellRecord};
-use ctx_journal::{Entry, FileJournal, Journal, LogPath, LogWriter, Owner};
+use ctx_journal::{Damage, DamageKind, Entry, FileJournal, Journal, LogPath, LogWriter, Owner};
 use ctx_session::{Code, Timestamp, Ulid};
 
 use crate::failure::Failure;
+use crate::output;
 use crate::root::{Root, xdg};
 use crate::words;
 
@@ -94,8 +95,24 @@ impl Shelf {
             ControlFlow::Continue(())
         });
         match read {
-            Ok(_) => Ok(next),
+            Ok(damage) => {
+                if from == 0 {
+                    self.tell_damage(log, &damage);
+                }
+                Ok(next)
+            }
             Err(error) => Err(Failure::new(Code::Eio, error.to_string())),
+        }
+    }
+
+    /// Says which lines are missing in what is shown.
+    fn tell_damage(&self, log: &LogPath, damage: &[Damage]) {
+        let is_lost = |damage: &&Damage| {
+            matches!(damage.kind, DamageKind::BadLine { .. } | DamageKind::LongLine { .. })
+        };
+        for damage in damage.iter().filter(is_lost) {
+            let file = self.dir.join(log.as_str());
+            output::say(format!("{}: line {} is damaged and left out", file.display(), damage.line));
         }
     }
 

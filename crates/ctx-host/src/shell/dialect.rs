@@ -133,7 +133,9 @@ impl Dialect {
         match self {
             Dialect::Bash => {
                 let stop = quote(BASH_STOP);
-                format!("__ctx= BASH_ARGV0=bash;\\builtin trap {stop} {signal}\n")
+                // Under the name of sh it would be a POSIX shell, which a bad command ends.
+                let name = "[[ $BASH == */sh ]]&&\\builtin set +o posix";
+                format!("__ctx= BASH_ARGV0=bash;{name};\\builtin trap {stop} {signal}\n")
             }
             Dialect::Posix => format!("__ctx=;\\trap {} {signal}\n", quote(POSIX_STOP)),
         }
@@ -205,7 +207,7 @@ fn bash_frame(framed: &Framed<'_>) -> String {
     };
     let text = format!(
         "\\builtin printf '\\36%sS' {nonce} >&2;\\builtin printf '\\36%sS' {nonce};{start};\
-         {{ __ctx=$? __ctx_o=${{__ctx_o-$-}};\\builtin set +xv;\
+         {{ __ctx=$? __ctx_o=${{__ctx_o-$-}};\\builtin set +xv;\\builtin enable printf;\
          [[ ${{__ctx_x-}} ]]&&BASH_XTRACEFD=$__ctx_x;\
          \\builtin printf '\\36%sE%s\\0%s %s %s\\0%s\\0' {nonce} \"$__ctx\" \"$__ctx_o\" \
          \"${{BASH_XTRACEFD-}}\" \"$SHELLOPTS\" \"${{PWD-}}\" >{out};\\builtin set +o history;\

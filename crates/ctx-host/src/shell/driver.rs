@@ -16,7 +16,7 @@ use super::dialect::{Dialect, Framed, Habits, Report, holds_word};
 use super::entropy::random_bits;
 use super::error::ShellError;
 use super::exec::{ExecRequest, ExecResult, Progress};
-use super::exports::{self, Export};
+use super::exports::{self, Export, is_variable_name};
 use super::lane::{Lane, READ_BYTES_MIN};
 use super::late::Late;
 use super::limits::ShellLimits;
@@ -83,6 +83,8 @@ pub(super) struct Driver {
     cwd: PathBuf,
     exports_text: Vec<u8>,
     exports: Vec<Export>,
+    /// What the shell was made with and does not list: names that are none to it, and functions of bash.
+    unlisted: Vec<Export>,
     /// Why a command's end is not in the log.
     pub(super) unlogged: Option<LogError>,
 }
@@ -112,6 +114,7 @@ impl Driver {
             status: 0,
             cwd: place.cwd,
             exports_text: Vec::new(),
+            unlisted: place.env.iter().filter(|export| !is_variable_name(&export.name)).cloned().collect(),
             exports: place.env,
             unlogged: None,
         };
@@ -124,8 +127,8 @@ impl Driver {
         }
     }
 
-    /// Serves commands until the shell ends, and leaves no process behind.
-    pub async fn serve(mut self, mut orders: mpsc::Receiver<Order>) {
+    /// Serves commands until the shell ends, and leaves no process behind. Says whether it was closed for idling.
+    pub async fn serve(mut self, mut orders: mpsc::Receiver<Order>) -> bool {
         let end = self.route(&mut orders).await;
         orders.close();
         self.take_last_words().await;
@@ -142,12 +145,14 @@ impl Driver {
             let closed = ShellError::Closed { id: self.shared.id.clone(), why: why.clone() };
             drop(order.reply.send(Err(closed)));
         }
+        let reaped = matches!(end, End::Reaped { .. });
         self.record(&match end {
             End::Destroyed => ShellRecord::Destroyed { commands },
             End::Reaped { idle } => ShellRecord::Reaped { idle_secs: idle.as_secs(), commands },
             End::Lost { reason } => ShellRecord::Lost { reason, commands },
         });
         self.log.close(self.shared.log);
+        reaped
     }
 
     async fn route(&mut self, orders: &mut mpsc::Receiver<Order>) -> End {
@@ -394,6 +399,8 @@ impl Driver {
     /// bash counts its own depth up when it starts; the new one takes the place of the old.
     fn restart_env(&self) -> Vec<Export> {
         let mut env = self.exports.clone();
+        let listed = |export: &&Export| !self.exports.iter().any(|other| other.name == export.name);
+        env.extend(self.unlisted.iter().filter(listed).cloned());
         for export in env.iter_mut().filter(|export| export.name == "SHLVL") {
             let level: Option<i64> =
                 std::str::from_utf8(&export.value).ok().and_then(|text| text.parse().ok());

@@ -9,6 +9,10 @@ use ctx_session::Code;
 pub enum ShellError {
     #[error("no shell `{id}`: session_list shows the ones there are")]
     NoShell { id: String },
+    #[error(
+        "the shell `{id}` was closed after {idle_secs} seconds without a command: make a new one with session_create"
+    )]
+    Reaped { id: String, idle_secs: u64 },
     #[error("no output of call {call} in `{id}`: {why}")]
     NoOutput { id: String, call: u64, why: &'static str },
     #[error("{message}")]
@@ -45,7 +49,9 @@ impl ShellError {
     /// The code that clients act on.
     pub fn code(&self) -> Code {
         match self {
-            ShellError::NoShell { .. } | ShellError::NoOutput { .. } => Code::Enoent,
+            ShellError::NoShell { .. } | ShellError::Reaped { .. } | ShellError::NoOutput { .. } => {
+                Code::Enoent
+            }
             ShellError::Invalid { .. } => Code::Einval,
             ShellError::TooLong { .. } => Code::Emsgsize,
             ShellError::Denied { .. } => Code::Eacces,

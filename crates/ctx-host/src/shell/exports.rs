@@ -29,10 +29,17 @@ pub fn that_fit(mut exports: Vec<Export>) -> (Vec<Export>, Vec<Export>) {
     })
 }
 
+/// Whether shells take this for a variable's name.
+pub fn is_variable_name(name: &str) -> bool {
+    let mut bytes = name.bytes();
+    bytes.next().is_some_and(|first| first.is_ascii_alphabetic() || first == b'_')
+        && bytes.all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
+}
+
 /// A script that exports variables.
 pub fn script(exports: &[Export]) -> Vec<u8> {
     let mut script = Vec::new();
-    for Export { name, value } in exports {
+    for Export { name, value } in exports.iter().filter(|export| is_variable_name(&export.name)) {
         script.extend(format!("export {name}='").into_bytes());
         for byte in value {
             match byte {

@@ -1,15 +1,14 @@
 //! All shells of one server: made, found, listed and ended here, within the operator's limits.
 
-use std::collections::HashMap;
 use std::os::unix::ffi::OsStringExt;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
-use ctx_session::{IdSource, Timestamp, Ulid};
+use ctx_session::Ulid;
 use regex::bytes::{Regex, RegexBuilder};
 use serde::Serialize;
-use tokio::sync::{Notify, Semaphore, mpsc, oneshot, watch};
+use tokio::sync::{Notify, Semaphore, oneshot, watch};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
@@ -19,13 +18,14 @@ use super::driver::{Driver, Order, Settings, secrets_of};
 use super::entropy::random_bits;
 use super::error::ShellError;
 use super::exec::{ExecRequest, ExecResult, Progress};
-use super::exports::Export;
+use super::exports::{Export, is_variable_name};
 use super::family::MarkPrefix;
 use super::guard::Guard;
 use super::limits::ShellLimits;
 use super::local::{LocalTransport, RunAs};
 use super::log::{ShellLog, ShellRecord};
 use super::pages::{self, PAGE_BYTES_DEFAULT, PAGE_BYTES_MAX, Page, PageRequest};
+use super::registry::{Entry, Registry, Slot};
 use super::scratch::{ScratchDir, private_dir};
 use super::shared::{Shared, Status};
 use super::spool::{Gone, Output, Spool};
@@ -132,9 +132,9 @@ pub struct ShellHost {
     inner: Arc<Inner>,
 }
 
-struct Inner {
+pub(super) struct Inner {
     config: HostConfig,
-    limits: Arc<ShellLimits>,
+    pub limits: Arc<ShellLimits>,
     log: Arc<dyn ShellLog>,
     local: LocalTransport,
     marks: MarkPrefix,
@@ -147,24 +147,6 @@ struct Inner {
     secrets: Arc<Secrets>,
 }
 
-struct Registry {
-    shells: HashMap<String, Entry>,
-    /// Shells that are being made: they count, too.
-    making: usize,
-    next: u64,
-    ids: IdSource,
-    closed: bool,
-}
-
-#[derive(Clone)]
-struct Entry {
-    n: u64,
-    orders: mpsc::Sender<Order>,
-    shared: Arc<Shared>,
-    fence: Arc<Fence>,
-    done: CancellationToken,
-}
-
 impl ShellHost {
     /// A host without shells. Nothing is started before the first one is made.
     pub fn new(config: HostConfig, log: Arc<dyn ShellLog>) -> Result<ShellHost, ShellError> {
@@ -172,18 +154,16 @@ impl ShellHost {
         let marks = MarkPrefix::new((bits >> 64) as u64);
         let scratch = match &config.run_as {
             Some(user) => ScratchDir { path: user.scratch_dir.clone(), reader: Some(user.uid) },
+            // A frame is text, and names these files.
+            None if config.spool_dir.to_str().is_none() => {
+                ScratchDir { path: std::env::temp_dir(), reader: None }
+            }
             None => ScratchDir { path: config.spool_dir.clone(), reader: None },
         };
         let scratch = ScratchDir { path: scratch.path.join(format!("scratch-{bits:032x}")), ..scratch };
         let local = LocalTransport::new(config.program.as_deref(), &config.path(), marks, scratch.clone())?;
         let local = local.of_user(config.run_as.as_ref().map(|user| (user.uid, user.gid)));
-        let registry = Registry {
-            shells: HashMap::new(),
-            making: 0,
-            next: 1,
-            ids: IdSource::new(bits as u64),
-            closed: false,
-        };
+        let registry = Registry::new(bits as u64);
         let inner = Inner {
             secrets: Arc::new(Secrets::from_env(config.env.iter().map(|(name, value)| (name, value)))),
             limits: Arc::new(config.limits.clone()),
@@ -343,34 +323,18 @@ impl ShellHost {
     }
 }
 
-impl Entry {
-    fn summary(&self) -> ShellSummary {
-        let status = self.shared.status().clone();
-        let idle = if status.running.is_some() { Duration::ZERO } else { status.used.elapsed() };
-        ShellSummary {
-            session_id: self.shared.id.clone(),
-            log: self.shared.log,
-            transport: self.shared.transport,
-            cwd: self.shared.shown_cwd(),
-            idle_secs: idle.as_secs(),
-            commands: status.commands,
-        }
-    }
-
-    async fn end(&self) {
-        self.shared.closing.cancel();
-        self.done.cancelled().await;
-    }
-}
-
 impl Inner {
-    fn registry(&self) -> MutexGuard<'_, Registry> {
+    pub fn registry(&self) -> MutexGuard<'_, Registry> {
         self.registry.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn entry(&self, id: &str) -> Result<Entry, ShellError> {
         let shown = || id.chars().take(100).collect();
-        self.registry().shells.get(id).cloned().ok_or_else(|| ShellError::NoShell { id: shown() })
+        let registry = self.registry();
+        registry.shells.get(id).cloned().ok_or_else(|| match registry.was_reaped(id) {
+            true => ShellError::Reaped { id: shown(), idle_secs: self.limits.idle_max.as_secs() },
+            false => ShellError::NoShell { id: shown() },
+        })
     }
 
     /// Makes the directory for output and starts the guard, once.
@@ -492,60 +456,4 @@ fn pattern(text: &str) -> Result<Regex, ShellError> {
         .size_limit(REGEX_BYTES_MAX)
         .build()
         .map_err(|error| ShellError::invalid("grep", format!("grep is not a regular expression: {error}")))
-}
-
-fn is_variable_name(name: &str) -> bool {
-    let mut bytes = name.bytes();
-    bytes.next().is_some_and(|first| first.is_ascii_alphabetic() || first == b'_')
-        && bytes.all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
-}
-
-/// A place among the shells, given back when no shell comes of it.
-struct Slot {
-    inner: Arc<Inner>,
-    n: u64,
-    log: Ulid,
-}
-
-impl Slot {
-    fn take(inner: &Arc<Inner>) -> Result<Slot, ShellError> {
-        let mut registry = inner.registry();
-        let max = inner.limits.shells_max;
-        if registry.closed || registry.shells.len() + registry.making >= max {
-            return Err(ShellError::TooMany { max });
-        }
-        registry.making += 1;
-        let n = registry.next;
-        registry.next += 1;
-        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_millis();
-        let log = registry.ids.next(Timestamp::from_millis(u64::try_from(now).unwrap_or_default()));
-        Ok(Slot { inner: Arc::clone(inner), n, log })
-    }
-
-    /// Puts a running shell in the place and lets it serve.
-    fn fill(self, driver: Driver, shared: Arc<Shared>, fence: Fence) -> Entry {
-        let (orders, queue) = mpsc::channel(self.inner.limits.waiting_max.max(1));
-        let entry =
-            Entry { n: self.n, orders, shared, fence: Arc::new(fence), done: CancellationToken::new() };
-        let id = entry.shared.id.clone();
-        let mut registry = self.inner.registry();
-        if registry.closed {
-            entry.shared.closing.cancel();
-        }
-        registry.shells.insert(id.clone(), entry.clone());
-        drop(registry);
-        let (inner, done) = (Arc::clone(&self.inner), entry.done.clone());
-        tokio::spawn(async move {
-            driver.serve(queue).await;
-            inner.registry().shells.remove(&id);
-            done.cancel();
-        });
-        entry
-    }
-}
-
-impl Drop for Slot {
-    fn drop(&mut self) {
-        self.inner.registry().making -= 1;
-    }
 }

@@ -68,8 +68,14 @@ impl Work {
                     before.push(part);
                 }
             }
-            Part::After(part) => after.push(part),
+            Part::After(part) => {
+                after.comes_after(output.is_inside());
+                after.push(part);
+            }
             Part::Body(part) => {
+                if *bytes == 0 && before.as_ref().is_some_and(Late::is_inside) {
+                    output.go_on_inside();
+                }
                 *bytes += part.len() as u64;
                 output.push(part, store);
             }
@@ -81,7 +87,8 @@ impl Work {
         Seen { bytes: self.bytes, answered: self.scanner.answered() }
     }
 
-    fn end(self, mut keeper: Keeper, buffer: Vec<u8>) -> LaneEnd {
+    fn end(mut self, mut keeper: Keeper, buffer: Vec<u8>) -> LaneEnd {
+        self.after.comes_after(self.output.is_inside());
         let finished = self.output.finish();
         keeper.keep(&finished.rest);
         LaneEnd {

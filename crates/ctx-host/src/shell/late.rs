@@ -13,20 +13,38 @@ pub(super) struct Late {
     shared: Arc<Shared>,
     /// Made when the first byte comes: most commands leave nothing behind.
     output: Option<OutputStream>,
+    /// What was printed before it on the same stream broke off inside of a secret.
+    goes_on: bool,
 }
 
 impl Late {
     pub fn new(shared: &Arc<Shared>) -> Late {
-        Late { shared: Arc::clone(shared), output: None }
+        Late { shared: Arc::clone(shared), output: None, goes_on: false }
     }
 
     pub fn push(&mut self, bytes: &[u8]) {
         if bytes.is_empty() {
             return;
         }
-        let Late { shared, output } = self;
-        let output = output.get_or_insert_with(|| OutputStream::new(shared.secrets(), &Plan::default()));
+        let Late { shared, output, goes_on } = self;
+        let output = output.get_or_insert_with(|| {
+            let mut output = OutputStream::new(shared.secrets(), &Plan::default());
+            if *goes_on {
+                output.go_on_inside();
+            }
+            output
+        });
         output.push(bytes, &mut |redacted| keep(shared, redacted));
+    }
+
+    /// Whether what comes next on the same stream belongs to a secret that has begun.
+    pub fn is_inside(&self) -> bool {
+        self.output.as_ref().map_or(self.goes_on, OutputStream::is_inside)
+    }
+
+    /// Takes note of how the stream before this one ended.
+    pub fn comes_after(&mut self, is_inside: bool) {
+        self.goes_on = is_inside;
     }
 
     /// Takes what came on the same stream after this.
@@ -44,6 +62,7 @@ impl Late {
 
     /// What has come so far.
     pub fn take(&mut self) -> Option<Kept> {
+        self.goes_on = self.is_inside();
         let finished = self.output.take()?.finish();
         keep(&self.shared, &finished.rest);
         Some(finished.kept)

@@ -69,8 +69,7 @@ impl LocalTransport {
             }
             None => find("bash", path).or_else(|| find("sh", path)).ok_or(ShellError::NoInterpreter)?,
         };
-        let is_bash = found.file_name().is_some_and(|name| name == "bash");
-        let dialect = if is_bash { Dialect::Bash } else { Dialect::Posix };
+        let dialect = if is_bash(&found) { Dialect::Bash } else { Dialect::Posix };
         let program = Program { path: found, dialect, setsid: find("setsid", path) };
         Ok(LocalTransport { program, marks, clock: Arc::new(Clock::new()), user: None, scratch })
     }
@@ -130,6 +129,21 @@ fn find(name: impl AsRef<Path>, path: &OsStr) -> Option<PathBuf> {
         return Some(name.to_owned()).filter(executable);
     }
     std::env::split_paths(path).filter(|dir| dir.is_absolute()).map(|dir| dir.join(name)).find(executable)
+}
+
+/// Whether a program is bash, under whatever name: on some systems `sh` is. Other names are asked.
+fn is_bash(program: &Path) -> bool {
+    let name = program.file_name().and_then(OsStr::to_str).unwrap_or_default();
+    if matches!(name, "bash" | "dash") {
+        return name == "bash";
+    }
+    let mut command = std::process::Command::new(program);
+    command
+        .args(["-c", "printf %s \"${BASH_VERSION-}\""])
+        .env_clear()
+        .stdin(Stdio::null())
+        .stderr(Stdio::null());
+    command.output().is_ok_and(|said| said.status.success() && !said.stdout.is_empty())
 }
 
 struct LocalConnection {

@@ -71,7 +71,7 @@ impl From<Stream> for Output {
 pub struct Span {
     pub start: u64,
     pub len: u64,
-    /// Bytes that were printed and not kept, because one call printed more than a shell may keep.
+    /// Bytes that were printed and not kept: one call printed more than a shell may keep, or the disk took no more.
     pub lost: u64,
 }
 
@@ -138,7 +138,11 @@ impl Spool {
             return Ok(());
         }
         let end = self.late.end;
-        write_all_at(self.late.file(&self.dir)?, &mut [IoSlice::new(bytes)], end)?;
+        let mut pieces = [IoSlice::new(bytes)];
+        if let Err(error) = self.late.file(&self.dir).and_then(|file| write_all_at(file, &mut pieces, end)) {
+            self.untold.lost += size;
+            return Err(error);
+        }
         self.late.end += size;
         self.untold.len += size;
         self.kept += size;
@@ -177,7 +181,11 @@ impl Spool {
             span.lost += size;
             return Ok(());
         }
-        write_all_at(tape.file(&self.dir)?, pieces, span.start + span.len)?;
+        let start = span.start + span.len;
+        if let Err(error) = tape.file(&self.dir).and_then(|file| write_all_at(file, pieces, start)) {
+            span.lost += size;
+            return Err(error);
+        }
         span.len += size;
         self.kept += size;
         tape.end = span.start + span.len;
@@ -338,5 +346,20 @@ mod tests {
         spool.keep(Stream::Stdout, b"too much").unwrap();
         assert_eq!(spool.kept(3, Stream::Stdout).unwrap().span.lost, 8);
         assert_eq!(text(&spool, 3, Stream::Stdout).unwrap(), "1234567890");
+    }
+
+    #[test]
+    fn what_the_disk_does_not_take_is_counted_as_lost() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut spool = Spool::new(dir.path(), 1 << 20);
+        spool.begin(1);
+        spool.keep(Stream::Stdout, b"one").unwrap();
+        // Open for reading alone, it takes nothing, as a full disk.
+        let file = Some(Arc::new(File::open("/dev/null").unwrap()));
+        (spool.stdout.file, spool.late.file) = (file.clone(), file);
+        assert!(spool.keep(Stream::Stdout, b"four").is_err() && spool.keep_late(b"late").is_err());
+        spool.tell_late();
+        let lost = |output: Output| spool.kept(1, output).unwrap().span.lost;
+        assert_eq!([lost(Output::Stdout), lost(Output::Stderr), lost(Output::Late)], [4, 0, 4]);
     }
 }

@@ -27,8 +27,9 @@ const COMMAND_CHARS: usize = 200;
 Examples:
   ctx shells                      all shells, newest last
   ctx shells show 01K9X           a shell's transcript, by the beginning of its id
+  ctx shells show 1_local         the same of the newest shell of that name
   ctx shells search 'permission denied'
-  ctx watch --follow              as it happens")]
+  ctx watch --follow              what they do from now on")]
 pub struct Args {
     #[command(subcommand)]
     command: Option<Sub>,
@@ -43,7 +44,7 @@ enum Sub {
     List,
     /// Print a shell's transcript
     Show {
-        /// The id of a shell's log, or a unique beginning of it
+        /// The id of a shell's log, or a unique beginning of it; or the shell's name, for the newest of that name
         #[arg(value_name = "ID")]
         id: String,
     },
@@ -174,6 +175,11 @@ fn find<'a>(shelves: &'a [Shelf], id: &str) -> Result<(&'a Shelf, LogPath), Fail
         let logs = shelf.logs()?.into_iter().filter(|log| id_of(log).starts_with(&wanted));
         found.extend(logs.map(|log| (shelf, log)));
     }
+    if found.is_empty()
+        && let Some(newest) = named(shelves, id)?
+    {
+        return Ok(newest);
+    }
     match found.len() {
         0 => Err(Failure::new(Code::Enoent, format!("no shell's log begins with `{}`", output::plain(id)))
             .hint("`ctx shells` lists them")),
@@ -182,6 +188,21 @@ fn find<'a>(shelves: &'a [Shelf], id: &str) -> Result<(&'a Shelf, LogPath), Fail
             Err(Failure::new(Code::Einval, format!("{many} shells' logs begin with `{id}`: give more of it")))
         }
     }
+}
+
+/// The newest shell that had this name in its server.
+fn named<'a>(shelves: &'a [Shelf], name: &str) -> Result<Option<(&'a Shelf, LogPath)>, Failure> {
+    let mut logs = Vec::new();
+    for shelf in shelves {
+        logs.extend(shelf.logs()?.into_iter().map(|log| (shelf, log)));
+    }
+    logs.sort_by(|a, b| id_of(&b.1).cmp(id_of(&a.1)));
+    for (shelf, log) in logs {
+        if summarise(shelf, &log)?.shell == name {
+            return Ok(Some((shelf, log)));
+        }
+    }
+    Ok(None)
 }
 
 fn search(shelves: &[Shelf], text: &str, as_json: bool) -> Result<(), Failure> {

@@ -19,7 +19,8 @@ const LOOK_OFTEN: Duration = Duration::from_millis(200);
 
 /// Print what shells do
 ///
-/// The transcripts of all shells, one after another; with --follow, what they do from now on, as it happens.
+/// The transcripts of all shells, one after another; with --follow, what they do from now on: a command when
+/// it starts, what it printed and how it ended when it ends.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:

@@ -281,4 +281,19 @@ fn a_command_without_an_end_is_not_shown_as_one_that_was_silent() {
         );
         assert_eq!(shown.matches("was not recorded").count(), 1, "the first one has ended: {shown}");
     }
+    assert_eq!(shells(&place, &["show", "1_local"]), shells(&place, &["show", &log]));
+
+    // A line that cannot be read is not left out without a word.
+    let shelves = [place.root().join(".state/shell"), place.home().join(".local/state/ctx/shell")];
+    let file = shelves
+        .map(|dir| dir.join(&log).join("events.jsonl"))
+        .into_iter()
+        .find(|file| file.exists())
+        .unwrap();
+    let text = std::fs::read_to_string(&file).unwrap();
+    let spoilt: Vec<&str> =
+        text.lines().enumerate().map(|(n, line)| if n == 2 { "spoilt" } else { line }).collect();
+    std::fs::write(&file, spoilt.join("\n") + "\n").unwrap();
+    let shown = place.ctx(&["shells", "show", &log]);
+    assert!(shown.stderr.contains("line 3 is damaged"), "{shown:?}");
 }

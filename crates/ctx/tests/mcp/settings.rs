@@ -114,6 +114,9 @@ fn an_idle_shell_is_closed_after_the_time_that_was_set() {
         listed["sessions"].as_array().unwrap().is_empty().then_some(())
     });
     assert!(place.ctx(&["shells"]).ok().contains("reaped"));
+    let said = host.refused("session_exec", json!({"session_id": "1_local", "command": "echo"}));
+    assert!(said.starts_with("ENOENT") && said.contains("after 1 seconds without a command"), "{said}");
+    assert!(said.contains("session_create"), "{said}");
 }
 
 #[test]
@@ -128,4 +131,34 @@ fn the_program_that_was_set_is_the_shell() {
     let through_sh = shell_of(Host::start(&place));
     let plain = std::process::Command::new("sh").args(["-c", "echo ${BASH_VERSION:+bash}"]).output().unwrap();
     assert_eq!(through_sh, String::from_utf8(plain.stdout).unwrap().trim());
+}
+
+#[test]
+fn variables_of_a_shell_change_nothing_that_the_operator_set() {
+    let place = place();
+    let policy = place.path("policy");
+    std::fs::write(&policy, "deny rm\n").unwrap();
+    configure(&place, &format!("[shells]\nmax = 2\npolicy_file = {:?}\n", policy.display().to_string()));
+    let mut host = Host::start(&place);
+    let env = json!({
+        "CTX_SHELLS_MAX": "100", "CTX_SHELLS_IDLE_SECS": "1", "CTX_SHELLS_POLICY_FILE": "", "CTX_SHELLS_PROGRAM": "/bin/false",
+        "CTX_CONFIG": "/dev/null", "CTX_ROOT": "/tmp/elsewhere", "XDG_STATE_HOME": "/tmp/elsewhere", "HOME": "/tmp/elsewhere",
+    });
+    for _ in 0..2 {
+        let made = host.call("session_create", json!({"env": env}));
+        let exported = "export CTX_SHELLS_MAX=100 CTX_SHELLS_POLICY_FILE=/dev/null; echo $CTX_SHELLS_MAX";
+        let shell = made["session_id"].as_str().unwrap();
+        assert_eq!(host.exec(shell, exported)["stdout"], "100\n");
+        assert_eq!(host.exec(shell, "exit 1")["shell_restarted"], true, "what is started anew is no other");
+        let said = host.refused("session_exec", json!({"session_id": shell, "command": "rm x"}));
+        assert!(said.starts_with("EACCES"), "{said}");
+    }
+    let said = host.refused("session_create", json!({"env": env}));
+    assert!(said.starts_with("EBUSY"), "{said}");
+    assert_eq!(
+        place.ctx(&["shells", "list", "--json"]).ok().lines().count(),
+        2,
+        "the logs are where they were"
+    );
+    assert!(!std::path::Path::new("/tmp/elsewhere").exists());
 }

@@ -37,6 +37,17 @@ impl OutputStream {
         }
     }
 
+    /// Whether what comes next belongs to a secret that has begun.
+    pub fn is_inside(&self) -> bool {
+        self.redactor.is_inside()
+    }
+
+    /// A stream that goes on with what was begun in another.
+    pub fn go_on_inside(&mut self) {
+        // What is shown for it is the mark of a secret.
+        self.push(b"-----BEGIN PRIVATE KEY-----\n", &mut |_| {});
+    }
+
     /// Takes the next bytes of the program and hands on the redacted bytes to store, piece by piece.
     pub fn push(&mut self, bytes: &[u8], store: &mut dyn FnMut(&[u8])) {
         let OutputStream { redactor, cleaner, collector, .. } = self;

@@ -1,11 +1,14 @@
 //! What scripts do to the shell they run in, and what the frame around them must bear: on bash and on dash.
 
 use std::os::unix::ffi::OsStrExt;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use ctx_host::shell::{CreateRequest, ExecRequest};
+use ctx_host::shell::{CreateRequest, ExecRequest, NoLog, ShellHost};
 
-use super::support::{Bench, Kind, alive, assert_state, assert_stopped, eventually, rows, with_state};
+use super::support::{
+    Bench, Kind, alive, assert_state, assert_stopped, config, eventually, rows, with_state,
+};
 
 rows![
     a_stop_reaches_a_loop_that_reads_from_a_pipe,
@@ -14,6 +17,10 @@ rows![
     a_stop_keeps_a_shell_with_job_control,
     a_stop_runs_no_debug_trap_of_the_script,
     set_e_changes_nothing_else,
+    printf_may_be_switched_off,
+    a_restart_brings_back_what_the_shell_does_not_list,
+    a_shell_is_what_it_says_and_not_what_it_is_called,
+    a_root_may_have_any_name,
     a_stop_shows_nothing_of_the_frame,
     a_script_may_use_and_close_any_descriptor,
     the_status_of_a_command_is_there_for_the_next,
@@ -258,7 +265,7 @@ async fn a_shell_that_cannot_go_on_is_replaced_at_once(kind: Kind) {
     match kind {
         Kind::Bash => {
             commands.pop();
-            commands.extend(["builtin() { :; }", "enable -n printf", "set -r", "enable -n eval read"]);
+            commands.extend(["builtin() { :; }", "set -r", "enable -n eval read"]);
         }
         Kind::Dash => commands.push("command() { echo no; }; echo said"),
     }
@@ -374,4 +381,82 @@ async fn a_guard_that_was_killed_is_replaced() {
     let second = guard_of(&bench).unwrap();
     bench.end().await;
     assert!(!alive(second), "it ends with its host");
+}
+
+async fn printf_may_be_switched_off(kind: Kind) {
+    if kind == Kind::Dash {
+        return;
+    }
+    let bench = with_state(kind).await;
+    let result = bench.run("enable -n printf; echo off").await;
+    assert_eq!((result.stdout.as_str(), result.exit_code, result.shell_restarted), ("off\n", 0, false));
+    assert_state(&bench).await;
+    bench.end().await;
+}
+
+/// bash keeps what has no name for a variable from its own list.
+async fn a_restart_brings_back_what_the_shell_does_not_list(kind: Kind) {
+    // dash leaves out such names from the beginning.
+    if kind == Kind::Dash {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let mut config = config(kind, dir.path());
+    config.env.push(("spring.datasource.url".to_owned(), b"jdbc:x".to_vec()));
+    config.env.push(("BASH_FUNC_module%%".to_owned(), b"() {  echo loaded\n}".to_vec()));
+    let host = ShellHost::new(config, Arc::new(NoLog)).unwrap();
+    let id = host.create(CreateRequest::default()).await.unwrap();
+    let run = |command: &str| {
+        let request = ExecRequest { command: command.to_owned(), ..ExecRequest::default() };
+        let (host, id) = (host.clone(), id.clone());
+        async move { host.exec(&id, request, None).await.unwrap() }
+    };
+    let ask = "env | grep ^spring; module";
+    let before = run(ask).await.stdout;
+    assert!(before.starts_with("spring.datasource.url=jdbc:x\n"), "{before}");
+    assert!(run("exit 1").await.shell_restarted);
+    assert_eq!(run(ask).await.stdout, before);
+    host.shutdown().await;
+}
+
+/// On some systems sh is bash.
+async fn a_shell_is_what_it_says_and_not_what_it_is_called(kind: Kind) {
+    let dir = tempfile::tempdir().unwrap();
+    let program = dir.path().join("sh");
+    std::os::unix::fs::symlink(kind.program(), &program).unwrap();
+    let mut config = config(kind, dir.path());
+    config.program = Some(program);
+    let host = ShellHost::new(config, Arc::new(NoLog)).unwrap();
+    let id = host.create(CreateRequest::default()).await.unwrap();
+    let run = |command: &str, millis: u64| {
+        let timeout = Some(Duration::from_millis(millis));
+        let request = ExecRequest { command: command.to_owned(), timeout, ..ExecRequest::default() };
+        let (host, id) = (host.clone(), id.clone());
+        async move { host.exec(&id, request, None).await.unwrap() }
+    };
+    run("kept=yes; trap 'echo D' DEBUG 2>/dev/null", 60_000).await;
+    for command in ["while :; do sleep 60; done", "while :; do :; done"] {
+        let result = run(command, 300).await;
+        assert_eq!((result.exit_code, result.shell_restarted), (124, false), "{command}: {result:?}");
+    }
+    let result = run("echo $kept", 60_000).await;
+    let traced = if kind == Kind::Bash { "D\nyes\n" } else { "yes\n" };
+    assert_eq!((result.stdout.as_str(), result.stderr.as_str()), (traced, ""));
+    let bad = run("if", 60_000).await;
+    assert_eq!((bad.exit_code, bad.shell_restarted), (2, false), "{bad:?}");
+    host.shutdown().await;
+}
+
+/// Neither its input nor a long command needs a directory whose name is text.
+async fn a_root_may_have_any_name(kind: Kind) {
+    let dir = tempfile::tempdir().unwrap();
+    let mut config = config(kind, dir.path());
+    config.spool_dir = dir.path().join(std::ffi::OsStr::from_bytes(b"not \xff text"));
+    let host = ShellHost::new(config, Arc::new(NoLog)).unwrap();
+    let id = host.create(CreateRequest::default()).await.unwrap();
+    let command = format!("cat; echo {}", "x".repeat(5000));
+    let request = ExecRequest { command, stdin: Some(b"given ".to_vec()), ..ExecRequest::default() };
+    let result = host.exec(&id, request, None).await.unwrap();
+    assert!(result.stdout.starts_with("given xxx") && !result.shell_restarted, "{result:?}");
+    host.shutdown().await;
 }

@@ -186,3 +186,31 @@ async fn a_command_that_cannot_be_recorded_does_not_run_and_an_end_that_cannot_i
     assert_eq!((third.stdout.as_str(), third.call, third.hint), ("three\n", 2, None));
     host.shutdown().await;
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_key_that_a_command_s_end_cuts_in_two_is_kept_on_both_sides() {
+    let key: Vec<&Sample> = corpus().iter().filter(|sample| sample.kind == "private-key").collect();
+    for kind in [Kind::Bash, Kind::Dash] {
+        for stream in ["", " >&2"] {
+            let bench = Bench::new(kind).await;
+            std::fs::write(bench.path("key"), &key[0].line).unwrap();
+            let job = "head -2 key; touch half; until [ -e go ]; do sleep 0.01; done; tail -n +3 key; echo after; touch whole";
+            let first =
+                bench.run(&format!("{{ {job}; }}{stream} & until [ -e half ]; do sleep 0.01; done")).await;
+            std::fs::write(bench.path("go"), "").unwrap();
+            eventually("the job", || bench.path("whole").exists()).await;
+            let second = bench.run("wait").await;
+            let third = bench.run(":").await;
+            let seen = format!("{first:?} {second:?} {third:?} {:?}", bench.records.0.lock().unwrap());
+            let kept = format!("{} {}", page(&bench, 2, Output::Late), page(&bench, 3, Output::Late));
+            assert!(seen.contains("after"), "{seen}");
+            for line in key[0].line.lines().filter(|line| line.len() == 64) {
+                assert!(
+                    !seen.contains(line) && !kept.contains(line),
+                    "{kind:?}{stream}: {line} in {seen} {kept}"
+                );
+            }
+            bench.end().await;
+        }
+    }
+}

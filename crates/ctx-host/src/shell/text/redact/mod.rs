@@ -373,6 +373,11 @@ impl Redactor {
         self.swallow = None;
     }
 
+    /// Whether what comes next belongs to a secret that has begun: the lines of a private key.
+    pub fn is_inside(&self) -> bool {
+        self.swallow.is_some()
+    }
+
     /// How many secrets were replaced.
     pub fn redactions(&self) -> u64 {
         self.redactions

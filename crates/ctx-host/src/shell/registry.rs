@@ -1,0 +1,135 @@
+//! The shells of a server by their ids: room for new ones, and what is remembered of those that are gone.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use ctx_session::{IdSource, Timestamp, Ulid};
+use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
+
+use super::driver::{Driver, Order};
+use super::error::ShellError;
+use super::host::{Inner, ShellSummary};
+use super::shared::Shared;
+use super::text::fence::Fence;
+
+/// How many shells that were closed for idling are remembered.
+const REAPED_MAX: usize = 1000;
+
+pub(super) struct Registry {
+    pub shells: HashMap<String, Entry>,
+    /// Shells that are being made: they count, too.
+    making: usize,
+    next: u64,
+    ids: IdSource,
+    pub closed: bool,
+    /// The ids of those that were closed for idling, oldest first.
+    reaped: VecDeque<String>,
+}
+
+impl Registry {
+    pub fn new(seed: u64) -> Registry {
+        Registry {
+            shells: HashMap::new(),
+            making: 0,
+            next: 1,
+            ids: IdSource::new(seed),
+            closed: false,
+            reaped: VecDeque::new(),
+        }
+    }
+
+    pub fn was_reaped(&self, id: &str) -> bool {
+        self.reaped.iter().any(|reaped| reaped == id)
+    }
+
+    fn gone(&mut self, id: String, reaped: bool) {
+        self.shells.remove(&id);
+        if reaped {
+            if self.reaped.len() == REAPED_MAX {
+                self.reaped.pop_front();
+            }
+            self.reaped.push_back(id);
+        }
+    }
+}
+
+#[derive(Clone)]
+pub(super) struct Entry {
+    pub n: u64,
+    pub orders: mpsc::Sender<Order>,
+    pub shared: Arc<Shared>,
+    pub fence: Arc<Fence>,
+    pub done: CancellationToken,
+}
+
+impl Entry {
+    pub fn summary(&self) -> ShellSummary {
+        let status = self.shared.status().clone();
+        let idle = if status.running.is_some() { Duration::ZERO } else { status.used.elapsed() };
+        ShellSummary {
+            session_id: self.shared.id.clone(),
+            log: self.shared.log,
+            transport: self.shared.transport,
+            cwd: self.shared.shown_cwd(),
+            idle_secs: idle.as_secs(),
+            commands: status.commands,
+        }
+    }
+
+    pub async fn end(&self) {
+        self.shared.closing.cancel();
+        self.done.cancelled().await;
+    }
+}
+
+/// A place among the shells, given back when no shell comes of it.
+pub(super) struct Slot {
+    inner: Arc<Inner>,
+    pub n: u64,
+    pub log: Ulid,
+}
+
+impl Slot {
+    pub fn take(inner: &Arc<Inner>) -> Result<Slot, ShellError> {
+        let mut registry = inner.registry();
+        let max = inner.limits.shells_max;
+        if registry.closed || registry.shells.len() + registry.making >= max {
+            return Err(ShellError::TooMany { max });
+        }
+        registry.making += 1;
+        let n = registry.next;
+        registry.next += 1;
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_millis();
+        let log = registry.ids.next(Timestamp::from_millis(u64::try_from(now).unwrap_or_default()));
+        Ok(Slot { inner: Arc::clone(inner), n, log })
+    }
+
+    /// Puts a running shell in the place and lets it serve.
+    pub fn fill(self, driver: Driver, shared: Arc<Shared>, fence: Fence) -> Entry {
+        let (orders, queue) = mpsc::channel(self.inner.limits.waiting_max.max(1));
+        let entry =
+            Entry { n: self.n, orders, shared, fence: Arc::new(fence), done: CancellationToken::new() };
+        let id = entry.shared.id.clone();
+        let mut registry = self.inner.registry();
+        if registry.closed {
+            entry.shared.closing.cancel();
+        }
+        registry.shells.insert(id.clone(), entry.clone());
+        drop(registry);
+        let (inner, done) = (Arc::clone(&self.inner), entry.done.clone());
+        tokio::spawn(async move {
+            let reaped = driver.serve(queue).await;
+            inner.registry().gone(id, reaped);
+            done.cancel();
+        });
+        entry
+    }
+}
+
+impl Drop for Slot {
+    fn drop(&mut self) {
+        self.inner.registry().making -= 1;
+    }
+}
