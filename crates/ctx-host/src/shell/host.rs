@@ -3,9 +3,9 @@
 use std::os::unix::ffi::OsStringExt;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use ctx_session::Ulid;
+use ctx_session::{Timestamp, Ulid};
 use regex::bytes::{Regex, RegexBuilder};
 use serde::Serialize;
 use tokio::sync::{Notify, Semaphore, oneshot, watch};
@@ -194,7 +194,7 @@ impl ShellHost {
         let place = self.inner.place(&request)?;
         let fence = self.inner.fence(&request)?;
         self.inner.ready().await?;
-        let slot = Slot::take(&self.inner)?;
+        let slot = Slot::take(&self.inner, now())?;
         let (n, log) = (slot.n, slot.log);
         let transport: &dyn Transport = &self.inner.local;
         let shared = Arc::new(Shared {
@@ -442,6 +442,11 @@ impl Inner {
         self.timeout(request.timeout)?;
         request.budget.as_ref().map(compile).transpose()
     }
+}
+
+fn now() -> Timestamp {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_millis();
+    Timestamp::from_millis(u64::try_from(now).unwrap_or_default())
 }
 
 fn compile(budget: &Budget) -> Result<Plan, ShellError> {

@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use ctx_session::{IdSource, Timestamp, Ulid};
 use tokio::sync::mpsc;
@@ -92,7 +92,7 @@ pub(super) struct Slot {
 }
 
 impl Slot {
-    pub fn take(inner: &Arc<Inner>) -> Result<Slot, ShellError> {
+    pub fn take(inner: &Arc<Inner>, now: Timestamp) -> Result<Slot, ShellError> {
         let mut registry = inner.registry();
         let max = inner.limits.shells_max;
         if registry.closed || registry.shells.len() + registry.making >= max {
@@ -101,8 +101,7 @@ impl Slot {
         registry.making += 1;
         let n = registry.next;
         registry.next += 1;
-        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_millis();
-        let log = registry.ids.next(Timestamp::from_millis(u64::try_from(now).unwrap_or_default()));
+        let log = registry.ids.next(now);
         Ok(Slot { inner: Arc::clone(inner), n, log })
     }
 
