@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use ctx_session::control::{Aggregate, Approval, Checkpoint};
-use ctx_session::{Record, Session, StateName};
+use ctx_session::{Record, Session, SessionId, StateName};
 use ctx_views::db::{
     CompactionItem, IndexDb, IndexReader, MessageItem, MessagesQuery, Queries, Remade, RunItem, SearchQuery,
     SearchSort, SessionItem, SessionRow, Stats, StatsQuery, ToolCallItem, Viewer, mark_unread,
@@ -507,6 +507,14 @@ fn nobody_waits_for_an_index_that_is_closed() {
     db.close();
 }
 
+/// What the index has of a session, whatever it thinks of it.
+fn texts_of(root: &Root, id: SessionId) -> Vec<String> {
+    let index = IndexReader::open(&root.path(DB)).unwrap();
+    let query =
+        MessagesQuery { session: id, since: None, before: None, superseded: true, limit: usize::MAX - 1 };
+    index.queries().messages(&query).unwrap().items.into_iter().map(|item| item.content).collect()
+}
+
 /// What happens to an index between two commits.
 #[derive(Debug, Clone)]
 enum Event {
@@ -536,6 +544,10 @@ enum Event {
         of: usize,
         down: bool,
     },
+    /// It is purged, and another one begins elsewhere.
+    Purge {
+        of: usize,
+    },
 }
 
 fn events() -> impl Strategy<Value = Vec<Event>> {
@@ -552,6 +564,7 @@ fn events() -> impl Strategy<Value = Vec<Event>> {
             Event::Shorten { of, commits, how, down }
         }),
         1 => (0usize..3, prop::bool::ANY).prop_map(|(of, down)| Event::Replace { of, down }),
+        2 => (0usize..3).prop_map(|of| Event::Purge { of }),
     ];
     prop::collection::vec(event, 1..80)
 }
@@ -602,6 +615,18 @@ proptest! {
                 Event::Replace { of, down: false } => {
                     seed += 1;
                     sessions[of].replace(&root, seed, Some(&db));
+                }
+                Event::Purge { of } => {
+                    seed += 1;
+                    let id = sessions[of].life.session.id();
+                    let dir = root.path(sessions[of].log.dir());
+                    sessions[of] = put(&root, seed, "coder", &format!("s{seed}"), &[]);
+                    std::fs::remove_dir_all(dir).unwrap();
+                    prop_assert_eq!(db.purged(id), Ok(()));
+                    let words = texts_of(&root, id);
+                    prop_assert!(words.is_empty(), "{:?}", words);
+                    let Grown { life, log, .. } = &sessions[of];
+                    db.committed(log, life.session.id(), &life.records());
                 }
                 Event::Replace { of, down: true } => {
                     seed += 1;
