@@ -34,6 +34,8 @@ pub enum DamageKind {
     Gap { from: u64, to: u64 },
     /// A seq that was there before; the first one was used, this one skipped.
     Repeat { seq: u64 },
+    /// A record that was missing where it belongs; skipped, because records are used in their order.
+    Misplaced { seq: u64 },
     /// A seq that does not fit those around it; skipped.
     StraySeq { seq: u64, expected: u64 },
     /// The log does not begin with its `session_meta` (or whatever record its kind of log begins with):
@@ -75,6 +77,9 @@ impl fmt::Display for DamageKind {
                 write!(f, "records {from} to {} are missing", to.saturating_sub(1))
             }
             DamageKind::Repeat { seq } => write!(f, "skipped, record {seq} was there before"),
+            DamageKind::Misplaced { seq } => {
+                write!(f, "skipped, record {seq} is out of its place")
+            }
             DamageKind::StraySeq { seq, expected } => {
                 write!(f, "skipped, seq {seq} does not fit where {expected} was due")
             }

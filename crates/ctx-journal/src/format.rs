@@ -99,6 +99,15 @@ fn newer_version(text: &str) -> Option<u64> {
     (found.schema_version > FORMAT_VERSION).then_some(found.schema_version)
 }
 
+/// A record of a newer format as it would be with our version, if it is one of ours then.
+pub(crate) fn with_our_version(line: &[u8]) -> Option<Vec<u8>> {
+    const KEY: &[u8] = b"{\"schema_version\":";
+    let rest = line.strip_prefix(KEY)?;
+    let digits = rest.iter().take_while(|byte| byte.is_ascii_digit()).count();
+    let ours = [KEY, FORMAT_VERSION.to_string().as_bytes(), rest.get(digits..)?].concat();
+    parse(&ours).is_ok().then_some(ours)
+}
+
 /// The seq that is due after a record: the next one, unless the record stands for several that are lost.
 pub(crate) fn seq_after(kind: &str, seq: u64, text: &str) -> u64 {
     #[derive(Deserialize)]

@@ -8,7 +8,8 @@
 //!   was once whole, or nothing would have been written after it.
 //! - If the hole is in the last write (`batch` says how far that reaches back), it may be the work of a crash,
 //!   and the command was never acknowledged: it belongs to the tail as a whole.
-//! - A seq that was there is skipped: the first occurrence wins. A seq that jumps ahead waits for the record
+//! - A seq that was there is skipped: the first occurrence wins. So is one that was missing where it belongs: records
+//!   are handed out in their order, and a repair puts it back. A seq that jumps ahead waits for the record
 //!   after it: if that goes on from there, records are missing between; if not, the jump was the mistake,
 //!   and one flipped digit does not make every later record look old.
 //! - A record of a newer format is not damage, and nothing is written behind it: that would take the place of what
@@ -16,7 +17,7 @@
 //! - A record of type `lost`, left by a repair, stands for several seqs. How many is only its word: a record
 //!   after it that it claims is lost is used.
 
-use std::ops::ControlFlow;
+use std::ops::{ControlFlow, Range};
 
 use crate::Entry;
 use crate::damage::{Damage, DamageKind};
@@ -48,10 +49,11 @@ pub(crate) struct Scanner {
     jumped: Option<Held>,
     /// The seq of the record before this one, if that stands for more than one.
     claims_lost: Option<u64>,
+    /// The gaps so far, to tell a record that is out of its place from a repeat.
+    gaps: Vec<Range<u64>>,
     damage: Vec<Damage>,
     tail_damage: Vec<Damage>,
-    /// The first record of a newer format, and the first one behind the last command that is ours.
-    newer: Option<Newer>,
+    /// The first record of a newer format behind the last command that is ours.
     newer_tail: Option<Newer>,
     settled: Settled,
 }
@@ -82,10 +84,10 @@ pub(crate) struct Scanned {
     pub damage: Vec<Damage>,
     /// What was wrong in the tail; one thing, a torn tail, to the person who hears of it.
     pub tail_damage: Vec<Damage>,
-    /// The first record of a newer format, wherever it stands.
-    pub newer: Option<Newer>,
-    /// The first one behind the last command that is ours.
+    /// The first record of a newer format behind the last command that is ours.
     pub newer_tail: Option<Newer>,
+    /// Usable records of a command at the end that is not whole.
+    pub held: Vec<Entry>,
 }
 
 /// Who gets the records.
@@ -111,9 +113,9 @@ impl Scanner {
             after_gap: None,
             jumped: None,
             claims_lost: None,
+            gaps: Vec::new(),
             damage: Vec::new(),
             tail_damage: Vec::new(),
-            newer: None,
             newer_tail: None,
             settled,
         }
@@ -140,7 +142,6 @@ impl Scanner {
                 Err(NotARecord::Bad(reason)) => DamageKind::BadLine { reason },
                 Err(NotARecord::NewerVersion(version)) => {
                     let newer = Newer { line: line.number, offset: line.offset, version };
-                    self.newer.get_or_insert(newer);
                     self.newer_tail.get_or_insert(newer);
                     DamageKind::NewerVersion { version }
                 }
@@ -170,7 +171,11 @@ impl Scanner {
                 ControlFlow::Continue(())
             }
             Some(due) if record.entry.seq < due => {
-                self.report_entry(&record.entry, DamageKind::Repeat { seq: record.entry.seq });
+                let seq = record.entry.seq;
+                let is_missing = self.gaps.iter().any(|gap| gap.contains(&seq));
+                let kind =
+                    if is_missing { DamageKind::Misplaced { seq } } else { DamageKind::Repeat { seq } };
+                self.report_entry(&record.entry, kind);
                 if self.held.is_empty() {
                     self.settle(&record.entry, record.end);
                 }
@@ -224,8 +229,9 @@ impl Scanner {
         if self.settled.next == 0 && self.due.is_some() {
             self.damage.push(self.damage_at(1, 0, DamageKind::MissingMeta, String::new()));
         }
-        let Scanner { settled, damage, tail_damage, newer, newer_tail, .. } = self;
-        Scanned { settled, damage, tail_damage, newer, newer_tail }
+        let Scanner { settled, damage, tail_damage, newer_tail, held, .. } = self;
+        let held = held.into_iter().map(|held| held.entry).collect();
+        Scanned { settled, damage, tail_damage, newer_tail, held }
     }
 
     /// What was found so far, when reading stops early.
@@ -234,6 +240,9 @@ impl Scanner {
     }
 
     fn report_gap(&mut self, due: u64, entry: &Entry) {
+        if self.gaps.len() < REPORTS_MAX {
+            self.gaps.push(due..entry.seq);
+        }
         let mut from = due;
         if due == 0 {
             self.report_entry(entry, DamageKind::MissingMeta);

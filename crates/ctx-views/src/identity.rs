@@ -243,7 +243,7 @@ fn respell(fields: &mut Map<String, Value>) -> Vec<Flaw> {
 }
 
 /// Whether two words differ in one byte, none missing and none more.
-fn is_one_off(word: &str, meant: &str) -> bool {
+pub fn is_one_off(word: &str, meant: &str) -> bool {
     word.len() == meant.len() && word.bytes().zip(meant.bytes()).filter(|(a, b)| a != b).count() == 1
 }
 

@@ -5,7 +5,7 @@ use std::io;
 
 use ctx_session::Timestamp;
 
-use super::{First, Plan, RepairError, plan};
+use super::{Judge, Plan, RepairError, plan};
 use crate::disk::{Disk, DiskFile, OpenMode, Replace, read_full, write_full};
 use crate::file::FileJournal;
 use crate::path::{LogPath, Owner};
@@ -32,10 +32,10 @@ pub struct Repaired {
 impl FileJournal {
     /// What a repair of a log would do. Takes no lock and changes nothing: of a log that is being written to, the
     /// end may look unfinished.
-    pub fn plan_repair(&self, log: &LogPath, now: Timestamp, first: First<'_>) -> Result<Plan, RepairError> {
+    pub fn plan_repair(&self, log: &LogPath, now: Timestamp, judge: Judge<'_>) -> Result<Plan, RepairError> {
         let file = self.open_file(log, OpenMode::Read)?;
         let bytes = read_all(&*file).map_err(|error| io_error(log, "read", error))?;
-        plan(log, &bytes, now, first)
+        plan(log, &bytes, now, judge)
     }
 
     /// Repairs a log that nobody has open. `before` is called when all is ready, just before the log changes: to
@@ -44,7 +44,7 @@ impl FileJournal {
         &self,
         log: &LogPath,
         now: Timestamp,
-        first: First<'_>,
+        judge: Judge<'_>,
         before: &mut dyn FnMut() -> io::Result<()>,
     ) -> Result<Repaired, RepairError> {
         let io = |action| move |error| RepairError::from(io_error(log, action, error));
@@ -52,7 +52,7 @@ impl FileJournal {
         let file = self.open_locked(log)?;
         file.sync().map_err(io("sync"))?;
         let bytes = read_all(&*file).map_err(io("read"))?;
-        let plan = plan(log, &bytes, now, first)?;
+        let plan = plan(log, &bytes, now, judge)?;
         if plan.is_sound() {
             return Ok(Repaired { plan, original: None, set_aside: None });
         }
@@ -135,7 +135,8 @@ fn write_all(file: &dyn DiskFile, bytes: &[u8]) -> io::Result<()> {
 /// Looks at what is to be written once more: sound, and with every record that was promised.
 fn check(plan: &Plan, mended: &[u8], now: Timestamp) -> Result<(), RepairError> {
     let unsound = |what: String| RepairError::Unsound { log: plan.log.clone(), what };
-    let again = super::plan(&plan.log, mended, now, &|_| None).map_err(|error| unsound(error.to_string()))?;
+    let again =
+        super::plan(&plan.log, mended, now, Judge::STRANGER).map_err(|error| unsound(error.to_string()))?;
     match again.changes.first() {
         Some(change) => Err(unsound(format!("line {}: {}", change.line, change.why.join(", ")))),
         None if again.records != plan.records => {

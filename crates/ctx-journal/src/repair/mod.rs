@@ -1,12 +1,15 @@
 //! Mends a damaged log: decides what a sound one would be (`plan`, pure), then puts it in place (`apply`).
 //!
-//! Records that are whole are taken over byte for byte and keep their seq. Records run together on a line are
-//! parted, what is whole in a bad line is salvaged, a repeat or rubbish is set aside, and where records are lost
-//! one record of type `lost` holds their place. See `docs/decisions/journal-repair.md`.
+//! Records that are whole are taken over byte for byte and keep their seq; those out of their place go back to it.
+//! Records run together on a line are parted, what is whole in a bad line is salvaged, a repeat or rubbish is set aside,
+//! and where records are lost one record of type `lost` holds their place. See `docs/decisions/journal-repair.md`.
 
 mod apply;
+mod order;
 mod plan;
+mod reading;
 mod salvage;
+mod versions;
 
 use std::ops::Range;
 
@@ -20,6 +23,40 @@ pub use plan::plan;
 /// Told record 0, if the log has one: what is to be put in its place, or nothing where it is good, or where nobody
 /// knows better.
 pub type First<'a> = &'a dyn Fn(Option<&Entry>) -> Option<Anew>;
+
+/// Told a record: what does not fit its type, if anything does not.
+pub type Fits<'a> = &'a dyn Fn(&Entry) -> Option<Unfit>;
+
+/// What is said of a log by the caller, who knows what its records mean.
+#[derive(Clone, Copy)]
+pub struct Judge<'a> {
+    pub first: First<'a>,
+    pub fits: Fits<'a>,
+    pub versions: Versions,
+}
+
+impl Judge<'_> {
+    /// Knows of no record what it means.
+    pub const STRANGER: Judge<'static> =
+        Judge { first: &|_| None, fits: &|_| None, versions: Versions::MayBeNewer };
+}
+
+/// What a record of a newer format at the end of a log is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Versions {
+    /// Perhaps a newer ctx's: the log is left alone, unless the lines around it tell that it cannot be.
+    MayBeNewer,
+    /// Damage: no newer ctx was ever here.
+    AreOurs,
+}
+
+/// A record that is whole as a line, and whose fields do not fit its type.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Unfit {
+    pub why: String,
+    /// The line as it was, if that can be told; else the record is lost.
+    pub was: Option<String>,
+}
 
 /// A record that says what log this is, made anew.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -61,7 +98,7 @@ pub struct Change {
     pub offset: u64,
     /// What is wrong there.
     pub why: Vec<String>,
-    /// The beginnings of the lines that go; none where something is only put in.
+    /// The lines that go, the longest of them cut; none where something is only put in.
     pub was: Vec<String>,
     /// The lines that come.
     pub becomes: Vec<String>,

@@ -1,66 +1,60 @@
 //! What a sound log would be, decided from the bytes of the damaged one. Pure.
 
 use std::collections::{HashMap, HashSet};
-use std::ops::{ControlFlow, Range};
+use std::ops::Range;
 
 use ctx_session::Timestamp;
 
-use super::{Anew, Change, First, Piece, Plan, RepairError, Where, salvage};
-use crate::Entry;
+use super::reading::{Becomes, Raw, Reading, Salvage, Spot, Used, lines_of, read};
+use super::versions::{self, Settled};
+use super::{Anew, Change, Judge, Piece, Plan, RepairError, Versions, Where, order};
 use crate::damage::DamageKind;
-use crate::error::JournalError;
-use crate::format::{self, LOST, NotARecord, RECORD_BYTES_MAX};
-use crate::lines::{Line, LineForm};
+use crate::format::{self, LOST};
+use crate::lines::LineForm;
 use crate::path::LogPath;
-use crate::scan::{Newer, Scanned, Scanner};
 
-/// A line of the damaged log.
-#[derive(Debug, Clone, Copy)]
-struct Raw {
-    number: u64,
-    start: usize,
-    end: usize,
-    /// Where the next line begins; the same as `end` when the LF is missing.
-    next: usize,
-}
+/// How much of a line is told of it.
+const TOLD_BYTES: usize = 1 << 20;
 
-impl Raw {
-    fn form(&self) -> LineForm {
-        match (self.next > self.end, self.end - self.start > RECORD_BYTES_MAX) {
-            (_, true) => LineForm::TooLong,
-            (true, false) => LineForm::Whole,
-            (false, false) => LineForm::Unended,
-        }
+/// The lines of a log in the order in which they are to be read, and what that gives: no less than a log that is opened as
+/// it is. What is salvaged, or back in its place, may make another record look like a part of a command that was never
+/// finished; then it is not worth it.
+fn best(
+    log: &LogPath,
+    bytes: &[u8],
+    versions: Versions,
+) -> Result<(Vec<Raw>, Settled, Reading), RepairError> {
+    let plain = lines_of(bytes, Salvage::No);
+    let settled = versions::settle(log, bytes, &plain, versions)?;
+    let raws = lines_of(bytes, Salvage::Yes);
+    let reading = read(log, bytes, &raws, &settled, Salvage::Yes);
+    if reading.is_sound() {
+        return Ok((raws, settled, reading));
     }
-}
-
-/// A record that is used, as a range of the damaged log.
-#[derive(Debug, Clone)]
-struct Used {
-    range: Range<usize>,
-    seq: u64,
-    next: u64,
-    time: Timestamp,
-}
-
-/// What the scanner makes of a log.
-#[derive(Default)]
-struct Reading {
-    used: Vec<Used>,
-    /// What is wrong with a line, by its number.
-    why: HashMap<u64, String>,
-    /// Lines whose seq alone is wrong, with the seq that was due.
-    strays: HashMap<u64, (u64, u64)>,
-    /// Record 0 as it stands, if it can be used.
-    first: Option<Entry>,
+    let used = read(log, bytes, &plain, &settled, Salvage::No);
+    let mut ways = Vec::new();
+    for (raws, reading, salvage) in [(raws, reading, Salvage::Yes), (plain, used.clone(), Salvage::No)] {
+        if let Some(ordered) = order::in_order(&raws, &reading) {
+            let again = read(log, bytes, &ordered, &settled, salvage);
+            // Not for the price of one that was there.
+            if again.has_all_of(&reading) {
+                ways.push((ordered, again));
+            }
+        }
+        ways.push((raws, reading));
+    }
+    // The last way is the log as it is.
+    let way = ways.into_iter().find(|(_, reading)| reading.has_all_of(&used));
+    let (raws, reading) = way.unwrap_or_default();
+    Ok((raws, settled, reading))
 }
 
 /// Decides what is to be done about a log. `now` goes into the records that hold the place of lost ones.
-pub fn plan(log: &LogPath, bytes: &[u8], now: Timestamp, first: First<'_>) -> Result<Plan, RepairError> {
-    let raws = lines_of(bytes);
-    let reading = read(log, bytes, &raws)?;
+pub fn plan(log: &LogPath, bytes: &[u8], now: Timestamp, judge: Judge<'_>) -> Result<Plan, RepairError> {
+    let (raws, settled, mut reading) = best(log, bytes, judge.versions)?;
+    reading.judge(bytes, &settled, judge);
     let mut building = Building::new(log, bytes, now, &reading);
-    let anew = first(reading.first.as_ref());
+    let anew = (judge.first)(reading.first.as_ref());
     match &anew {
         Some(anew) if anew.at == Where::First => {
             let time = reading.used.first().map_or(now, |used| used.time);
@@ -73,7 +67,11 @@ pub fn plan(log: &LogPath, bytes: &[u8], now: Timestamp, first: First<'_>) -> Re
     let mut used = reading.used.iter().filter(|used| used.seq >= from).peekable();
     for raw in &raws {
         let mut mine = Vec::new();
-        while let Some(next) = used.next_if(|used| used.range.start < raw.next) {
+        if matches!(raw.spot, Spot::Leaves { .. }) {
+            building.leave(raw);
+            continue;
+        }
+        while let Some(next) = used.next_if(|used| (raw.start..raw.next).contains(&used.range.start)) {
             mine.push(next);
         }
         building.line(raw, &mine);
@@ -82,75 +80,6 @@ pub fn plan(log: &LogPath, bytes: &[u8], now: Timestamp, first: First<'_>) -> Re
         building.put_last(&anew, raws.len() as u64 + 1);
     }
     Ok(building.finish())
-}
-
-fn lines_of(bytes: &[u8]) -> Vec<Raw> {
-    let mut raws = Vec::new();
-    let mut start = 0;
-    for lf in memchr::memchr_iter(b'\n', bytes) {
-        raws.push(Raw { number: raws.len() as u64 + 1, start, end: lf, next: lf + 1 });
-        start = lf + 1;
-    }
-    if start < bytes.len() {
-        raws.push(Raw { number: raws.len() as u64 + 1, start, end: bytes.len(), next: bytes.len() });
-    }
-    raws
-}
-
-/// Has the scanner decide what is used, with what can be salvaged of bad lines on lines of its own.
-fn read(log: &LogPath, bytes: &[u8], raws: &[Raw]) -> Result<Reading, RepairError> {
-    let mut reading = Reading::default();
-    let Reading { used, why, first, .. } = &mut reading;
-    let mut sink = |entry: Entry| {
-        let start = usize::try_from(entry.offset).unwrap_or(usize::MAX);
-        let next = format::seq_after(&entry.kind, entry.seq, &entry.text);
-        let range = start..start.saturating_add(entry.text.len());
-        used.push(Used { range, seq: entry.seq, next, time: entry.time });
-        if entry.seq == 0 {
-            *first = Some(entry);
-        }
-        ControlFlow::Continue(())
-    };
-    let mut scanner = Scanner::from_start(log);
-    for raw in raws {
-        let line = bytes.get(raw.start..raw.end).unwrap_or_default();
-        let bad = match (raw.form(), format::parse(line)) {
-            (LineForm::Whole, Ok(_) | Err(NotARecord::NewerVersion(_))) => None,
-            (LineForm::Whole, Err(NotARecord::Bad(reason))) => Some(format!("not a record: {reason}")),
-            (LineForm::TooLong, _) => Some(format!("{} bytes are too long for a record", line.len())),
-            (LineForm::Unended, _) => Some("the line is cut off".to_owned()),
-        };
-        let salvaged = if bad.is_some() { salvage::records(line) } else { Vec::new() };
-        why.extend(bad.map(|reason| (raw.number, reason)));
-        let (number, offset, end) = (raw.number, raw.start as u64, raw.next as u64);
-        if salvaged.is_empty() {
-            // This sink never stops.
-            let _ = scanner.line(Line { number, offset, end, bytes: line, form: raw.form() }, &mut sink);
-        }
-        for range in salvaged {
-            let (offset, end) = (offset + range.start as u64, offset + range.end as u64);
-            let piece = line.get(range).unwrap_or_default();
-            let _ =
-                scanner.line(Line { number, offset, end, bytes: piece, form: LineForm::Whole }, &mut sink);
-        }
-    }
-    let Scanned { damage, tail_damage, newer, .. } = scanner.finish(&mut sink);
-    // What this ctx cannot read is not its to mend, wherever it stands.
-    if let Some(Newer { line, version, .. }) = newer {
-        return Err(JournalError::TooNew { log: log.clone(), line, version }.into());
-    }
-    for found in damage.into_iter().chain(tail_damage) {
-        match found.kind {
-            // Told by what is put in their place.
-            DamageKind::Gap { .. } | DamageKind::MissingMeta => continue,
-            DamageKind::StraySeq { seq, expected } => {
-                reading.strays.insert(found.line, (seq, expected));
-            }
-            _ => {}
-        }
-        reading.why.entry(found.line).or_insert_with(|| found.kind.to_string());
-    }
-    Ok(reading)
 }
 
 /// The plan while it is made, line by line.
@@ -165,6 +94,8 @@ struct Building<'a> {
     pending: Option<Change>,
     /// The one line among them whose seq alone is wrong.
     stray: Option<(Range<usize>, u64, u64)>,
+    /// The line that was last shown as one that goes.
+    shown: u64,
     due: u64,
     time: Option<Timestamp>,
     /// Record 0 is put in anew, so the one that is there goes.
@@ -183,6 +114,7 @@ impl<'a> Building<'a> {
             plan: Plan { log: log.clone(), changes, records: 0, pieces, set_aside },
             pending: None,
             stray: None,
+            shown: 0,
             due: 0,
             time: None,
             replace_first: false,
@@ -210,12 +142,30 @@ impl<'a> Building<'a> {
         self.pending.get_or_insert(Change { line, offset: offset as u64, why, was, becomes })
     }
 
+    /// A line whose record goes back to its place.
+    fn leave(&mut self, raw: &Raw) {
+        let Spot::Leaves { seq } = raw.spot else { return };
+        let was = told(self.bytes.get(raw.start..raw.end).unwrap_or_default());
+        let change = self.pending(raw.number, raw.start);
+        change.was.push(was);
+        change.why.push(format!("record {seq} is out of its place"));
+    }
+
     fn line(&mut self, raw: &Raw, mine: &[&Used]) {
         let is_intact = match mine {
-            [one] => one.range == (raw.start..raw.end) && raw.form() == LineForm::Whole,
+            [one] => {
+                let is_whole = one.range == (raw.start..raw.end) && raw.form() == LineForm::Whole;
+                is_whole && !raw.is_part && one.becomes == Becomes::Same
+            }
             _ => false,
         };
-        if !is_intact {
+        if let (Spot::Comes { seq, line, offset }, [one]) = (raw.spot, mine) {
+            self.fill_gap(raw, one);
+            let change = self.pending(line, offset);
+            change.why.push(format!("record {seq} belongs here, and stands in line {}", raw.number));
+            self.put(one);
+            self.aside(one.range.end..raw.end);
+        } else if !is_intact {
             self.change(raw, mine);
         } else if let [one] = mine {
             self.fill_gap(raw, one);
@@ -228,7 +178,8 @@ impl<'a> Building<'a> {
 
     /// A line that does not stay as it is: what is used of it comes on lines of its own.
     fn change(&mut self, raw: &Raw, mine: &[&Used]) {
-        let was = format::excerpt(self.bytes.get(raw.start..raw.end).unwrap_or_default());
+        let line = raw.whole_line(self.bytes);
+        let was = told(self.bytes.get(line.start..line.end).unwrap_or_default());
         let mut why = self.why.get(&raw.number).cloned();
         if self.replace_first && why.is_none() {
             self.replace_first = false;
@@ -238,8 +189,11 @@ impl<'a> Building<'a> {
         if let Some((seq, expected)) = self.strays.get(&raw.number) {
             self.stray = Some((raw.start..raw.end, *seq, *expected));
         }
+        let is_shown = std::mem::replace(&mut self.shown, raw.number) == raw.number;
         let change = self.pending(raw.number, raw.start);
-        change.was.push(was);
+        if !is_shown {
+            change.was.push(was);
+        }
         if !change.why.contains(&why) {
             change.why.push(why);
         }
@@ -248,11 +202,29 @@ impl<'a> Building<'a> {
             self.aside(at..one.range.start);
             at = one.range.end;
             self.fill_gap(raw, one);
-            let text = self.bytes.get(one.range.clone()).unwrap_or_default();
-            self.write_line(text.to_vec());
-            (self.due, self.time) = (one.next, Some(one.time));
+            self.put(one);
         }
         self.aside(at..raw.end);
+    }
+
+    /// Writes a record on a line of its own.
+    fn put(&mut self, one: &Used) {
+        match &one.becomes {
+            Becomes::Same => self.write_line(self.bytes.get(one.range.clone()).unwrap_or_default().to_vec()),
+            Becomes::Text(text) => self.write_line(text.clone()),
+            Becomes::Lost => {
+                self.aside(one.range.clone());
+                self.write_lost(one.seq, one.next, one.time);
+            }
+        }
+        (self.due, self.time) = (one.next, Some(one.time));
+    }
+
+    /// Holds the place of records from one seq to another.
+    fn write_lost(&mut self, from: u64, to: u64, time: Timestamp) {
+        let through = to.saturating_sub(1);
+        let body = format!(r#"{{"type":"{LOST}","through":{through},"repaired_at":"{}"}}"#, self.now);
+        self.write(from, time, &body);
     }
 
     /// Holds the place of the records that are missing before one.
@@ -268,14 +240,15 @@ impl<'a> Building<'a> {
             self.write_line(text);
             return;
         }
-        let body = format!(r#"{{"type":"{LOST}","through":{},"repaired_at":"{}"}}"#, to - 1, self.now);
-        self.write(from, self.time.unwrap_or(before.time), &body);
+        self.write_lost(from, to, self.time.unwrap_or(before.time));
     }
 
     /// The one record that is missing, when it stands just there under a seq that nobody else has.
     fn restored(&mut self, from: u64, to: u64) -> Option<Vec<u8>> {
         let (range, seq, expected) = self.stray.take()?;
-        if expected != from || to != from + 1 || self.used_seqs.contains(&seq) {
+        // Another bad line there may as well be what is left of it.
+        let is_alone = self.pending.as_ref().is_some_and(|change| change.was.len() == 1);
+        if !is_alone || expected != from || to != from + 1 || self.used_seqs.contains(&seq) {
             return None;
         }
         let head = |seq: u64| format!("{{\"schema_version\":{},\"seq\":{seq},", format::FORMAT_VERSION);
@@ -325,4 +298,12 @@ impl<'a> Building<'a> {
         self.flush();
         self.plan
     }
+}
+
+/// A line as it is told of: with what is not text replaced, and not all of a very long one.
+fn told(line: &[u8]) -> String {
+    let cut = line.get(..TOLD_BYTES);
+    let text = String::from_utf8_lossy(cut.unwrap_or(line));
+    let plain = text.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c });
+    plain.chain(cut.map(|_| '…')).collect()
 }

@@ -3,7 +3,7 @@
 use std::io;
 use std::sync::Arc;
 
-use ctx_journal::repair::{Anew, Plan, RepairError, Repaired, Where, plan};
+use ctx_journal::repair::{Anew, Judge, Plan, RepairError, Repaired, Unfit, Versions, Where, plan};
 use ctx_journal::sim::{Fault, Op, SimDisk};
 use ctx_journal::{Entry, FileJournal, JournalError, LOST};
 use expect_test::{Expect, expect};
@@ -29,8 +29,10 @@ fn meta(at: Where) -> Anew {
     Anew { body, why: "it does not say what it is".to_owned(), at }
 }
 
+const JUDGE: Judge<'static> = Judge { first: &anew, ..Judge::STRANGER };
+
 fn planned(bytes: &[u8]) -> Plan {
-    plan(&log(), bytes, at(100), &anew).unwrap()
+    plan(&log(), bytes, at(100), JUDGE).unwrap()
 }
 
 fn disk_with(bytes: &[u8]) -> (SimDisk, FileJournal) {
@@ -40,7 +42,7 @@ fn disk_with(bytes: &[u8]) -> (SimDisk, FileJournal) {
 }
 
 fn repair(journal: &FileJournal) -> Result<Repaired, RepairError> {
-    journal.repair(&log(), at(100), &anew, &mut || Ok(()))
+    journal.repair(&log(), at(100), JUDGE, &mut || Ok(()))
 }
 
 /// What a repair does to a log, as a person is shown it, and that the mended log is sound.
@@ -92,7 +94,7 @@ fn two_records_run_together_are_parted() {
         &bytes,
         expect![[r#"
             line 2: not a record: two records run together
-            - {"seq":1,note}{"seq":2,"time":"2026-11-
+            - {"seq":1,note}{"seq":2,note}
             + {"seq":1,note}
             + {"seq":2,note}
         "#]],
@@ -194,9 +196,9 @@ fn a_missing_first_record_is_made_anew() {
             + {"seq":0,"time":"2026-11-15T06:01:40.000Z","type":"session_meta","name":"default"}
         "#]],
     );
-    let nothing = plan(&log(), b"garbage\n", at(100), &|_| None).unwrap_err();
+    let nothing = plan(&log(), b"garbage\n", at(100), Judge::STRANGER).unwrap_err();
     assert!(matches!(nothing, RepairError::NothingUsable { .. }), "{nothing}");
-    let held = plan(&log(), &lines(&[&line(2, ""), &line(3, "")]), at(100), &|_| None).unwrap();
+    let held = plan(&log(), &lines(&[&line(2, ""), &line(3, "")]), at(100), Judge::STRANGER).unwrap();
     assert!(held.changes[0].becomes[0].contains(r#""seq":0,"#), "{held:?}");
 }
 
@@ -208,7 +210,9 @@ fn a_whole_record_keeps_its_place_whatever_the_log_lacks() {
         [lines(&[&line(0, "")]), line(1, "").as_bytes()[..40].to_vec()].concat(),
     ] {
         let (used, _) = before_and_after(&bytes).unwrap();
-        let plan = plan(&log(), &bytes, at(100), &|_| Some(meta(Where::Last))).unwrap();
+        let plan =
+            plan(&log(), &bytes, at(100), Judge { first: &|_| Some(meta(Where::Last)), ..Judge::STRANGER })
+                .unwrap();
         let (kept, _) = before_and_after(&plan.mended(&bytes)).unwrap();
         for entry in &used {
             assert!(kept.iter().any(|kept| kept.text == entry.text), "{entry:?} is lost: {kept:?}");
@@ -251,8 +255,9 @@ fn a_log_of_a_newer_ctx_is_not_touched() {
     for (all, at) in [
         (vec![line(0, ""), newer(1), newer(2)], 2),
         (vec![line(0, ""), line(1, ""), newer(2)], 3),
-        (vec![line(0, ""), "garbage".to_owned(), newer(2), line(3, ""), line(4, "")], 3),
-        (vec![newer(0), line(1, ""), line(2, "")], 1),
+        (vec![line(0, ""), line(1, r#","more":true"#), newer(2), newer(3)], 3),
+        (vec![line(0, ""), newer(1), newer(2), line(3, "")], 2),
+        (vec![line(0, ""), r#"{"schema_version":2,"n":1}"#.to_owned(), line(2, ""), line(3, "")], 2),
     ] {
         let bytes = lines(&all.iter().map(String::as_str).collect::<Vec<_>>());
         let (disk, journal) = disk_with(&bytes);
@@ -260,6 +265,126 @@ fn a_log_of_a_newer_ctx_is_not_touched() {
         let RepairError::Journal(JournalError::TooNew { line, .. }) = refused else { panic!("{refused}") };
         assert_eq!((line, disk.files(), disk.contents(PATH).unwrap()), (at, vec![PATH.to_owned()], bytes));
     }
+}
+
+#[test]
+fn a_record_that_is_out_of_its_place_goes_back_to_it() {
+    let late = [0, 1, 3, 4, 5, 2, 6];
+    check(
+        &lines(&late.map(|seq| line(seq, "")).each_ref().map(String::as_str)),
+        expect![[r#"
+            line 3: record 2 belongs here, and stands in line 6
+            + {"seq":2,note}
+            line 6: record 2 is out of its place
+            - {"seq":2,note}
+        "#]],
+    );
+    let whole: Vec<u64> = (0..=6).collect();
+    let more = r#","more":true"#;
+    for order in [
+        // Too late, too early, neighbours, two of them, the first one, and the last two.
+        [0, 1, 3, 4, 5, 2, 6],
+        [0, 5, 1, 2, 3, 4, 6],
+        [0, 1, 2, 4, 3, 5, 6],
+        [0, 4, 2, 3, 1, 5, 6],
+        [1, 2, 0, 3, 4, 5, 6],
+        [0, 1, 2, 3, 4, 6, 5],
+        [6, 0, 1, 2, 3, 4, 5],
+    ] {
+        // As commands of their own, and as one that is long.
+        for rest in ["", more] {
+            let of = |seq: u64| line(seq, if seq == 6 || seq == 0 { "" } else { rest });
+            let bytes = lines(&order.map(of).each_ref().map(String::as_str));
+            let (disk, journal) = disk_with(&bytes);
+            repair(&journal).unwrap();
+            let (opened, entries) = open(&journal).unwrap();
+            assert_eq!((opened.damage, seqs(&entries)), (Vec::new(), whole.clone()), "{order:?} {rest}");
+            assert_eq!(
+                disk.contents(PATH).unwrap(),
+                lines(
+                    &whole
+                        .iter()
+                        .map(|seq| of(*seq))
+                        .collect::<Vec<_>>()
+                        .iter()
+                        .map(String::as_str)
+                        .collect::<Vec<_>>()
+                )
+            );
+        }
+    }
+}
+
+#[test]
+fn a_version_that_is_damaged_is_told_from_a_newer_one_by_the_lines_around_it() {
+    let newer = |text: String| text.replacen(":1,", ":3,", 1);
+    let more = r#","more":true"#;
+    check(
+        &lines(&[&line(0, ""), &newer(line(1, "")), &line(2, ""), &line(3, "")]),
+        expect![[r#"
+            line 2: its `schema_version` is damaged: the lines around it are ours
+            - {"schema_version":3,"seq":1,note}
+            + {"seq":1,note}
+        "#]],
+    );
+    for damaged in [
+        vec![newer(line(0, "")), line(1, ""), line(2, "")],
+        vec![line(0, ""), "garbage".to_owned(), newer(line(2, "")), line(3, ""), line(4, "")],
+        vec![line(0, ""), newer(line(1, "")), line(2, ""), newer(line(3, "")), line(4, "")],
+        // A command is written by one ctx, and this one began as ours.
+        vec![line(0, ""), line(1, more), newer(line(2, r#","batch":2"#))],
+        vec![line(0, ""), line(1, "").replacen(":1,", ":12,", 1), line(2, "")],
+    ] {
+        let bytes = lines(&damaged.iter().map(String::as_str).collect::<Vec<_>>());
+        let mended = planned(&bytes).mended(&bytes);
+        let text = String::from_utf8(mended).unwrap();
+        assert!(!text.contains("version\":3") && !text.contains("version\":12"), "{text}");
+        assert_eq!(text.lines().count(), damaged.len(), "{text}");
+    }
+    // The last command alone could be a newer ctx's: someone has to say that none was here.
+    let bytes = lines(&[&line(0, ""), &line(1, ""), &newer(line(2, ""))]);
+    assert!(plan(&log(), &bytes, at(100), JUDGE).is_err());
+    let told = plan(&log(), &bytes, at(100), Judge { versions: Versions::AreOurs, ..JUDGE }).unwrap();
+    assert_eq!(told.mended(&bytes), lines(&[&line(0, ""), &line(1, ""), &line(2, "")]));
+    // What is no record of ours with any version stays in every case.
+    let other = lines(&[&line(0, ""), r#"{"schema_version":2,"n":1}"#]);
+    assert!(plan(&log(), &other, at(100), Judge { versions: Versions::AreOurs, ..JUDGE }).is_err());
+}
+
+#[test]
+fn a_record_that_does_not_fit_its_type_becomes_what_it_was_or_is_lost() {
+    let fits = |entry: &Entry| {
+        let why = "it does not fit".to_owned();
+        let was = |was: &str| Some(Unfit { why: why.clone(), was: Some(entry.text.replace("texu", was)) });
+        match &entry.text {
+            text if text.contains("texu") => was("text"),
+            text if text.contains("rubbish") => Some(Unfit { why: why.clone(), was: None }),
+            _ => None,
+        }
+    };
+    let judge = Judge { fits: &fits, ..JUDGE };
+    let bytes = lines(&[
+        &line(0, ""),
+        &line(1, r#","texu":"a""#),
+        &line(2, ""),
+        &line(3, r#","rubbish":1,"more":true"#),
+        &line(4, r#","batch":2"#),
+        &line(5, r#","rubbish":2"#),
+    ]);
+    let (disk, journal) = disk_with(&bytes);
+    let done = journal.repair(&log(), at(100), judge, &mut || Ok(())).unwrap();
+    assert_eq!(disk.contents(&done.original.unwrap()).unwrap(), bytes);
+    let aside = String::from_utf8(disk.contents(&done.set_aside.unwrap()).unwrap()).unwrap();
+    assert_eq!(
+        aside,
+        format!("{}\n{}\n", line(3, r#","rubbish":1,"more":true"#), line(5, r#","rubbish":2"#))
+    );
+    assert_eq!(done.plan.changes.iter().map(|change| change.line).collect::<Vec<_>>(), [2, 4, 6]);
+    let (opened, entries) = open(&journal).unwrap();
+    assert_eq!(opened.damage, []);
+    let kinds: Vec<(u64, &str)> = entries.iter().map(|entry| (entry.seq, entry.kind.as_str())).collect();
+    assert_eq!(kinds, [(0, "note"), (1, "note"), (2, "note"), (3, LOST), (4, "note"), (5, LOST)]);
+    assert_eq!(entries[1].text, line(1, r#","text":"a""#));
 }
 
 #[test]
@@ -271,7 +396,7 @@ fn a_log_that_is_open_is_not_repaired_and_none_is_opened_during_a_repair() {
     assert!(matches!(refused, RepairError::Journal(JournalError::Locked { .. })), "{refused}");
     drop(opened);
     let mut during = None;
-    let repaired = other.repair(&log(), at(100), &anew, &mut || {
+    let repaired = other.repair(&log(), at(100), JUDGE, &mut || {
         during = open(&journal).err();
         Ok(())
     });
@@ -279,7 +404,7 @@ fn a_log_that_is_open_is_not_repaired_and_none_is_opened_during_a_repair() {
     assert!(matches!(during, Some(JournalError::Locked { .. })));
     // Views that cannot be removed leave the log as it was.
     disk.put(PATH, b"garbage\n");
-    let failed = other.repair(&log(), at(100), &anew, &mut || Err(io::ErrorKind::PermissionDenied.into()));
+    let failed = other.repair(&log(), at(100), JUDGE, &mut || Err(io::ErrorKind::PermissionDenied.into()));
     assert!(matches!(failed, Err(RepairError::Views { .. })));
     assert_eq!(disk.contents(PATH).unwrap(), b"garbage\n");
 }
@@ -383,8 +508,15 @@ proptest! {
     fn a_repair_after_any_damage_loses_no_record_that_was_used_and_leaves_no_damage(
         places in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..5),
         cut in prop::option::of(any::<prop::sample::Index>()),
+        moved in prop::collection::vec((any::<prop::sample::Index>(), any::<prop::sample::Index>()), 0..3),
     ) {
         let (mut damaged, lines) = small_log();
+        let mut order: Vec<&[u8]> = damaged.split_inclusive(|b| *b == b'\n').collect();
+        for (from, to) in &moved {
+            let line = order.remove(from.index(order.len()));
+            order.insert(to.index(order.len() + 1), line);
+        }
+        damaged = order.concat();
         for (place, byte) in &places {
             let at = place.index(damaged.len());
             damaged[at] = *byte;
@@ -395,14 +527,31 @@ proptest! {
         let Some((before, after)) = before_and_after(&damaged) else { return Ok(()) };
         for entry in &before {
             let kept = after.iter().any(|other| other.text == entry.text && other.seq == entry.seq);
-            prop_assert!(kept || entry.seq == 0, "{entry:?} is gone");
+            prop_assert!(kept || entry.seq == 0, "{entry:?} is gone from {}", String::from_utf8_lossy(&damaged));
         }
         // Nothing is made up.
         for entry in after.iter().filter(|entry| entry.kind != LOST && entry.seq > 0) {
             let intact = lines.contains(&entry.text) || before.iter().any(|other| other.text == entry.text);
-            let in_damaged = String::from_utf8_lossy(&damaged).contains(&entry.text);
+            // One whose seq alone was wrong has its own again.
+            let (_, rest) = entry.text.split_once("\"time\":").unwrap_or_default();
+            let in_damaged = String::from_utf8_lossy(&damaged).contains(rest);
             prop_assert!(intact || in_damaged, "{entry:?} came from nowhere");
         }
+    }
+
+    #[test]
+    fn lines_that_are_moved_cost_nothing(
+        moved in prop::collection::vec((any::<prop::sample::Index>(), any::<prop::sample::Index>()), 1..4),
+    ) {
+        let (whole, _) = small_log();
+        let mut order: Vec<&[u8]> = whole.split_inclusive(|b| *b == b'\n').collect();
+        for (from, to) in &moved {
+            let line = order.remove(from.index(order.len()));
+            order.insert(to.index(order.len() + 1), line);
+        }
+        let (disk, journal) = disk_with(&order.concat());
+        repair(&journal).unwrap();
+        prop_assert_eq!(String::from_utf8(disk.contents(PATH).unwrap()), String::from_utf8(whole));
     }
 
     #[test]

@@ -5,7 +5,7 @@
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use ctx_journal::repair::{Anew, Where};
+use ctx_journal::repair::{Anew, Judge, Where};
 use ctx_journal::sim::{Rng, SimDisk};
 use ctx_journal::{Entry, FileJournal, Journal, JournalError};
 
@@ -49,7 +49,8 @@ fn repair(journal: &FileJournal) {
         // A first record that lost only its line end is whole to a repair.
         (!says && there.is_none_or(|entry| entry.kind != META)).then_some(anew)
     };
-    journal.repair(&log(), at(100), &first, &mut || Ok(())).unwrap();
+    let judge = Judge { first: &first, ..Judge::STRANGER };
+    journal.repair(&log(), at(100), judge, &mut || Ok(())).unwrap();
 }
 
 /// What was tried, and after which operation of the disk it was acknowledged.
@@ -129,7 +130,7 @@ fn look(disk: &SimDisk, left: &[u8], tried: &[Tried], crashed_in: u64, rng: &mut
     holds(&entries, tried, crashed_in);
     assert_eq!(opened.damage, []);
     assert_eq!(entries.iter().filter(|entry| entry.kind == META).count(), 1, "it says what it is, once");
-    let plan = journal.plan_repair(&log(), at(200), &|_| None).unwrap();
+    let plan = journal.plan_repair(&log(), at(200), Judge::STRANGER).unwrap();
     assert!(plan.is_sound(), "{:?}", plan.changes);
     let next = opened.writer.next_seq();
     assert_eq!(next, entries.len() as u64);

@@ -98,6 +98,20 @@ impl ProjectBody {
         serde_json::to_string(self).unwrap_or_else(|_| r#"{"type":"unwritable"}"#.to_owned())
     }
 
+    /// Every type of record; [`ProjectBody::decode`] knows the same.
+    pub const KINDS: &'static [&'static str] = &[
+        "project_added",
+        "project_moved",
+        "project_removed",
+        "project_read",
+        "issue_created",
+        "issue_changed",
+        "issue_claimed",
+        "todo_added",
+        "todo_changed",
+        "requested",
+    ];
+
     /// Reads the body out of a whole line of the log, envelope and all.
     pub fn decode(kind: &str, line: &str) -> Decoded {
         fn read<'a, T: Deserialize<'a>>(line: &'a str, wrap: impl FnOnce(T) -> ProjectBody) -> Decoded {

@@ -383,6 +383,49 @@ impl Body {
         }
     }
 
+    /// Every type of record; [`Body::decode`] knows the same.
+    pub const KINDS: &'static [&'static str] = &[
+        "session_meta",
+        "context",
+        "user",
+        "run_created",
+        "assistant_started",
+        "assistant_finished",
+        "reasoning_finished",
+        "tool_started",
+        "tool_finished",
+        "run_finished",
+        "cancelled",
+        "failed",
+        "queued_discarded",
+        "state_changed",
+        "session_renamed",
+        "model_set",
+        "cwd_changed",
+        "attached",
+        "detached",
+        "session_failed",
+        "archived",
+        "forked",
+        "system",
+        "tool_pending",
+        "checkpoint_created",
+        "prompt_edited",
+        "checkpoint_resumed",
+        "rolled_back",
+        "compaction",
+        "compaction_approved",
+        "compaction_rejected",
+        "compaction_flagged",
+        "compactions_aggregated",
+        "approval_requested",
+        "approval_settled",
+        "bound",
+        "unbound",
+        "requested",
+        "message_pinned",
+    ];
+
     /// Reads the body out of a whole line of the log, envelope and all.
     pub fn decode(kind: &str, line: &str) -> Decoded {
         fn read<'a, T: Deserialize<'a>>(line: &'a str, wrap: impl FnOnce(T) -> Body) -> Decoded {

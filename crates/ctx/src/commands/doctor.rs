@@ -1,5 +1,6 @@
 //! `ctx doctor`: what is where, what holds, what is damaged, and what to do about it. Changes nothing.
 
+mod blobs;
 mod finding;
 mod index;
 mod logs;
@@ -19,13 +20,14 @@ use finding::{Finding, Report, Weight};
 /// Look for damage and say what to do
 ///
 /// Says where everything is, what is configured and why, how the daemon and the index are, and which logs are
-/// damaged, with file and line. Logs of more than 256 MiB together are looked at by their ends, unless --deep
-/// is given, which also compares the files of every session with its log. Changes nothing. Leaves with 1 when something needs attention.
+/// damaged, with file and line, or lack a blob that they name. Logs of more than 256 MiB together are looked at by their
+/// ends, unless --deep is given, which also reads every blob and compares the files of every session with its log. Changes
+/// nothing. Leaves with 1 when something needs attention.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
   ctx doctor
-  ctx doctor --deep               read every log, every session's files and the whole index
+  ctx doctor --deep               read every log, blob and session's files and the whole index
   ctx doctor --json | jq -r '.problems[] | \"\\(.path):\\(.line) \\(.what)\"'")]
 pub struct Args {
     /// Read everything, however much it is

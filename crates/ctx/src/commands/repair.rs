@@ -1,27 +1,29 @@
 //! `ctx repair`: mends damaged logs. Shows what it would do; does it when told to.
 
+pub mod advice;
+mod bodies;
 mod copies;
+mod diff;
 mod meta;
 
 use std::io::{self, Write};
 use std::time::{Duration, Instant};
 
 use ctx_engine::start::session_logs;
-use ctx_journal::repair::{Change, Plan, RepairError, Repaired};
+use ctx_journal::repair::{Plan, RepairError, Repaired, Versions};
 use ctx_journal::{Entry, FileJournal, Journal, JournalError, LogPath};
 use ctx_session::record::Decoded;
 use ctx_session::{Body, Code, SessionId};
 use ctx_views::db::mark_unread;
 use ctx_views::files::{LATEST, MESSAGES, STATE};
 use ctx_views::read::{Place, Reader};
-use serde_json::json;
 
 use crate::client::Api;
 use crate::commands::audit::AUDIT;
 use crate::failure::Failure;
 use crate::output::{self, Paint};
 use crate::root::Root;
-use crate::{index, sessions, words};
+use crate::{index, sessions};
 
 pub use copies::{Says, copies};
 pub use meta::Known;
@@ -29,14 +31,12 @@ pub use meta::Known;
 /// An idle session is let go of after five seconds; a little longer is waited for that.
 const PATIENCE: Duration = Duration::from_secs(7);
 const ASK_AGAIN: Duration = Duration::from_millis(100);
-/// How much of a line is shown where there is no terminal to fit.
-const SHOWN: usize = 160;
-
 /// Mend damaged logs
 ///
 /// Shows what it would change and changes nothing, unless --apply is given. Records that are whole stay as they are
-/// and keep their number. Records that ran together are parted, what is whole in a bad line is saved, and a
-/// record that says so holds the place of what is lost. The log as it was is kept beside the new one as
+/// and keep their number; one that is out of its place goes back to it. Records that ran together are parted, what is whole
+/// in a bad line is saved, a wrong byte in a key is put right, and a record that says so holds the place of what is lost. A
+/// log that a newer ctx has written to is left alone. The log as it was is kept beside the new one as
 /// events.jsonl.before-repair-TIME, and what is left out in events.jsonl.quarantine-TIME.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
@@ -55,9 +55,18 @@ pub struct Args {
     /// Do it
     #[arg(long)]
     apply: bool,
+    /// Also mend the format version of a last record: no newer ctx ever wrote to this session
+    #[arg(long, requires = "session")]
+    not_newer: bool,
     /// Print one JSON object for each log that is damaged
     #[arg(long)]
     json: bool,
+}
+
+impl Args {
+    fn versions(&self) -> Versions {
+        if self.not_newer { Versions::AreOurs } else { Versions::MayBeNewer }
+    }
 }
 
 pub fn run(args: Args, root: &Root) -> Result<(), Failure> {
@@ -146,11 +155,10 @@ struct Mender<'a> {
 impl Mender<'_> {
     fn log(&mut self, log: &LogPath) -> Result<(), Failure> {
         let known = Known::new(self.root, log);
-        let first = |entry: Option<&Entry>| known.first(entry);
         let done = if self.args.apply {
-            self.repair(log, &first)
+            self.repair(log, &known)
         } else {
-            let plan = self.journal.plan_repair(log, words::now(), &first);
+            let plan = known.plan(self.journal, self.args.versions());
             plan.map(|plan| Repaired { plan, original: None, set_aside: None })
         };
         match done {
@@ -165,7 +173,7 @@ impl Mender<'_> {
             }
             Err(error) => {
                 self.failed += 1;
-                let (what, hint) = explain(&error);
+                let (what, hint) = (error.to_string(), explain(self.root, log, &error));
                 output::say(format_args!("{} {what}", Paint::for_stderr().red("not repaired:")));
                 if let Some(hint) = hint {
                     output::say(format_args!("  {hint}"));
@@ -193,7 +201,7 @@ impl Mender<'_> {
 
     /// Repairs a log if it is damaged, waiting for a daemon to let go of it. What the daemon has in hand and is sound
     /// is left alone.
-    fn repair(&self, log: &LogPath, first: ctx_journal::repair::First<'_>) -> Result<Repaired, RepairError> {
+    fn repair(&self, log: &LogPath, known: &Known<'_>) -> Result<Repaired, RepairError> {
         let mut remove = || {
             remove_views(self.root, log)?;
             if let Err(error) = mark_unread(&index::path(self.root), log) {
@@ -206,11 +214,11 @@ impl Mender<'_> {
         let mut told = false;
         loop {
             // What is being written this moment may look torn; what is sound a moment later was not.
-            let plan = self.journal.plan_repair(log, words::now(), first)?;
+            let plan = known.plan(self.journal, self.args.versions())?;
             if plan.is_sound() {
                 return Ok(Repaired { plan, original: None, set_aside: None });
             }
-            let done = self.journal.repair(log, words::now(), first, &mut remove);
+            let done = known.repair(self.journal, self.args.versions(), &mut remove);
             let is_held = matches!(done, Err(RepairError::Journal(JournalError::Locked { .. })));
             if !is_held || begun.elapsed() > PATIENCE {
                 return done;
@@ -226,9 +234,9 @@ impl Mender<'_> {
     fn print(&self, done: &Repaired) -> Result<(), Failure> {
         let mut out = output::stdout();
         if self.args.json {
-            writeln!(out, "{}", as_json(done))?;
+            writeln!(out, "{}", diff::as_json(done))?;
         } else {
-            out.write_all(as_diff(done, output::width(), Paint::for_stdout()).as_bytes())?;
+            out.write_all(diff::as_diff(done, output::width(), Paint::for_stdout()).as_bytes())?;
         }
         out.flush()?;
         Ok(())
@@ -266,23 +274,24 @@ fn has_new_first(plan: &Plan) -> bool {
 }
 
 /// What to do about a log that could not be repaired.
-fn explain(error: &RepairError) -> (String, Option<&'static str>) {
+fn explain(root: &Root, log: &LogPath, error: &RepairError) -> Option<String> {
     let hint = match error {
         RepairError::Journal(JournalError::Locked { .. }) => {
-            Some("something goes on in it: end or cancel that, or stop the daemon, and repair it then")
+            "something goes on in it: end or cancel that, or stop the daemon, and repair it then".to_owned()
         }
         RepairError::Journal(JournalError::NoSpace { .. }) => {
-            Some("a repair keeps the log as it was and needs room for a second copy")
+            "a repair keeps the log as it was and needs room for a second copy".to_owned()
         }
-        RepairError::Journal(JournalError::TooNew { .. }) => {
-            Some("it is left as it is; until then `ctx fork` goes on from what this ctx knows")
+        RepairError::Journal(JournalError::TooNew { .. }) => advice::newer(log),
+        RepairError::Journal(JournalError::Io { error, .. })
+            if error.kind() == io::ErrorKind::PermissionDenied =>
+        {
+            advice::by_owner(root)
         }
-        RepairError::Journal(_) | RepairError::Unsound { .. } | RepairError::Views { .. } => None,
-        RepairError::NothingUsable { .. } => {
-            Some("if it holds nothing of worth, `ctx purge` removes the session")
-        }
+        RepairError::Journal(_) | RepairError::Unsound { .. } | RepairError::Views { .. } => return None,
+        RepairError::NothingUsable { .. } => advice::nothing_usable(log),
     };
-    (error.to_string(), hint)
+    Some(hint)
 }
 
 /// Removes the files that show the old log; they are made anew from the repaired one.
@@ -294,41 +303,4 @@ fn remove_views(root: &Root, log: &LogPath) -> io::Result<()> {
         }
     }
     Ok(())
-}
-
-fn as_json(done: &Repaired) -> serde_json::Value {
-    let change = |change: &Change| {
-        json!({
-            "line": change.line, "offset": change.offset, "why": change.why, "was": change.was,
-            "becomes": change.becomes,
-        })
-    };
-    let Plan { log, changes, records, .. } = &done.plan;
-    json!({
-        "log": log.as_str(), "changes": changes.iter().map(change).collect::<Vec<_>>(), "records": records,
-        "applied": done.original.is_some(), "original": done.original, "set_aside": done.set_aside,
-    })
-}
-
-fn as_diff(done: &Repaired, width: Option<usize>, paint: Paint) -> String {
-    let log = &done.plan.log;
-    let mut text = format!("{}\n", paint.bold(&format!("--- {log}")));
-    let shown =
-        |line: &str| words::shorten(line, width.map_or(SHOWN, |width| width.saturating_sub(2).max(20)));
-    for change in &done.plan.changes {
-        let place = format!("@@ line {}, byte {}: {}", change.line, change.offset, change.why.join("; "));
-        text.push_str(&format!("{}\n", paint.cyan(&place)));
-        for line in &change.was {
-            text.push_str(&format!("{}\n", paint.red(&format!("- {}", shown(line)))));
-        }
-        for line in &change.becomes {
-            text.push_str(&format!("{}\n", paint.green(&format!("+ {}", shown(line)))));
-        }
-    }
-    for (what, path) in [("the log as it was", &done.original), ("what was left out", &done.set_aside)] {
-        if let Some(path) = path {
-            text.push_str(&format!("{what}: {path}\n"));
-        }
-    }
-    text
 }

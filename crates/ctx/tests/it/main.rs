@@ -14,6 +14,7 @@ mod counting;
 mod current;
 mod daemon;
 mod damage;
+mod damaged_records;
 mod damaged_sessions;
 mod follow;
 mod help;

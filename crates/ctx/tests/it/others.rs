@@ -118,3 +118,29 @@ fn another_user_is_told_when_no_daemon_answers() {
     assert!(listed.stderr.contains("only names and titles"), "{}", listed.stderr);
     assert_eq!(json(listed)[0]["name"], "herd");
 }
+
+#[test]
+fn whoever_looks_is_told_what_they_can_do_about_damage() {
+    let mut daemon = shared();
+    daemon.ctx(&["send", "--session", "same", "the owner's"]).ok();
+    theirs(&daemon, &["send", "--session", "same", "damaged"]).ok();
+    assert_eq!(daemon.stop(), 0);
+    let log = format!("home/{UID}/agent/coder/session/same/events.jsonl");
+    let path = daemon.root().join(&log);
+    let text = std::fs::read_to_string(&path).unwrap();
+    std::fs::write(&path, text.replacen("\"text\":\"damaged\"", "\"text\":\"damaged", 1)).unwrap();
+    let advice = |told: Outcome| {
+        let found = json_lines(&told.stdout)[0]["problems"].as_array().unwrap().clone();
+        let one = found.iter().find(|problem| problem["path"] == log.as_str());
+        one.unwrap_or_else(|| panic!("{found:?}"))["fix"].as_str().unwrap().to_owned()
+    };
+    // They cannot write where it lies; the owner can, and has another session of that name.
+    let told = advice(theirs(&daemon, &["doctor", "--json"]));
+    assert!(told.contains("the daemon's owner (uid 0)"), "{told}");
+    let refused = theirs(&daemon, &["repair", "coder/same", "--apply"]).fails(1);
+    assert!(refused.contains("the daemon's owner (uid 0)") && refused.contains("--all"), "{refused}");
+    let told = advice(daemon.ctx(&["doctor", "--json"]));
+    assert!(told.contains("ctx repair --all") && !told.contains("coder/same"), "{told}");
+    daemon.ctx(&["repair", "--all", "--apply"]).ok();
+    daemon.ctx(&["doctor"]).ok();
+}

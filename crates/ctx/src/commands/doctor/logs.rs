@@ -7,15 +7,15 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, SystemTime};
 
-use ctx_journal::repair::{Plan, RepairError};
-use ctx_journal::{Entry, FORMAT_VERSION, FileJournal, Journal, JournalError, LogPath};
+use ctx_journal::repair::{Plan, RepairError, Versions};
+use ctx_journal::{FORMAT_VERSION, FileJournal, Journal, JournalError, LogPath};
 
+use super::blobs;
 use super::finding::{Finding, Report, size};
-use crate::commands::repair::{Known, Logs, Says, all_logs, copies};
+use crate::commands::repair::{Known, Logs, Says, advice, all_logs, copies};
 use crate::failure::Failure;
 use crate::progress::Progress;
 use crate::root::Root;
-use crate::words;
 
 /// Logs of this size together are read whole without being asked for.
 const WHOLE_BYTES: u64 = 256 * 1024 * 1024;
@@ -23,9 +23,6 @@ const WHOLE_BYTES: u64 = 256 * 1024 * 1024;
 const LEFTOVER_AGE: Duration = Duration::from_secs(60);
 /// How long a command in flight may make the end of a log look unfinished.
 const IN_FLIGHT: Duration = Duration::from_millis(150);
-/// What to do about records that a newer ctx wrote.
-const UPGRADE: &str =
-    "upgrade ctx; until then it can be read, and `ctx fork` goes on from what this ctx knows";
 /// Most findings that are told of one log.
 const TOLD_MAX: usize = 20;
 
@@ -46,7 +43,7 @@ pub fn look(root: &Root, deep: bool, is_up: bool, report: &mut Report) -> Result
     let whole = deep || bytes <= WHOLE_BYTES;
     let how = if whole { "read whole" } else { "looked at by their ends; --deep reads them whole" };
     report.fact("logs", format!("{}, {}, {how}", logs.len(), size(bytes)));
-    let looker = Looker { root, journal: &journal, whole, is_up };
+    let looker = Looker { root, journal: &journal, whole, deep, is_up };
     let found = looker.all(&logs, bytes);
     let copies = copies(logs.iter().zip(found.iter().map(|one| one.says)));
     for (log, original) in &copies {
@@ -91,6 +88,7 @@ struct Looker<'a> {
     root: &'a Root,
     journal: &'a FileJournal,
     whole: bool,
+    deep: bool,
     is_up: bool,
 }
 
@@ -128,7 +126,10 @@ impl Looker<'_> {
         // One that cannot be read is told of below.
         let head = self.journal.head(log).ok().flatten();
         found.says = Says::of(self.root, log, head.as_ref());
-        let damage = if self.whole { self.read_whole(log) } else { self.read_ends(log) };
+        let mut damage = if self.whole { self.read_whole(log) } else { self.read_ends(log) };
+        if self.whole {
+            damage.extend(blobs::look(self.root, self.journal, log, self.deep));
+        }
         let count = damage.len();
         found.problems.extend(damage.into_iter().take(TOLD_MAX));
         if count > TOLD_MAX {
@@ -144,7 +145,7 @@ impl Looker<'_> {
             std::thread::sleep(IN_FLIGHT);
             planned = self.plan(log);
         }
-        let fix = repair_hint(log);
+        let fix = advice::repair(self.root, log);
         match planned {
             Ok(plan) => plan
                 .changes
@@ -157,25 +158,25 @@ impl Looker<'_> {
             // It went away while we looked.
             Err(RepairError::Journal(JournalError::NotThere { .. })) => Vec::new(),
             Err(RepairError::NothingUsable { .. }) => {
-                vec![Finding::new("no record in it can be used").at(log.as_str()).line(1)]
+                let what = "no record in it can be used";
+                vec![Finding::new(what).at(log.as_str()).line(1).fix(advice::nothing_usable(log))]
             }
             Err(RepairError::Journal(JournalError::TooNew { line, version, .. })) => {
                 let what = format!("it is of format version {version}, and this ctx knows {FORMAT_VERSION}");
-                vec![Finding::new(what).at(log.as_str()).line(line).fix(UPGRADE)]
+                vec![Finding::new(what).at(log.as_str()).line(line).fix(advice::newer(log))]
             }
             Err(error) => vec![Finding::new(error.to_string())],
         }
     }
 
     fn plan(&self, log: &LogPath) -> Result<Plan, RepairError> {
-        let known = Known::new(self.root, log);
-        self.journal.plan_repair(log, words::now(), &|entry: Option<&Entry>| known.first(entry))
+        Known::new(self.root, log).plan(self.journal, Versions::MayBeNewer)
     }
 
     /// The first line and the last byte: what a crash damages most.
     fn read_ends(&self, log: &LogPath) -> Vec<Finding> {
         let mut found = Vec::new();
-        let fix = repair_hint(log);
+        let fix = advice::repair(self.root, log);
         match self.journal.head(log) {
             Ok(entry) => {
                 let wrong = Known::new(self.root, log).first(entry.as_ref()).map(|anew| anew.why);
@@ -238,15 +239,4 @@ fn age(data: &std::fs::Metadata) -> Duration {
 
 fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
-}
-
-/// The command that shows what a repair would do.
-pub fn repair_hint(log: &LogPath) -> String {
-    let parts: Vec<&str> = log.dir().split('/').collect();
-    match parts.as_slice() {
-        [_, _, "agent", agent, "session", name] => {
-            format!("`ctx repair {agent}/{name}` shows what a repair would do, --apply does it")
-        }
-        _ => "`ctx repair --all` shows what a repair would do, --apply does it".to_owned(),
-    }
 }

@@ -1,24 +1,74 @@
-//! The first record of a session's log, made anew where it is damaged; see [`ctx_views::identity`].
+//! What is known of a log besides its bytes: the first record of a session's, made anew where it is damaged, see
+//! [`ctx_views::identity`]; and whether its records fit their types.
 
-use ctx_journal::repair::{Anew, Where};
-use ctx_journal::{Entry, LogPath};
+use std::cell::OnceCell;
+use std::io;
+use std::ops::ControlFlow;
+
+use ctx_journal::repair::{Anew, Judge, Plan, RepairError, Repaired, Unfit, Versions, Where};
+use ctx_journal::{Entry, FileJournal, Journal, LogPath};
 use ctx_session::Body;
 use ctx_views::Sources;
 use ctx_views::db::IndexReader;
 use ctx_views::identity::{Identity, Place, first, repaired};
 
-use crate::index;
+use super::bodies::Whose;
 use crate::root::Root;
+use crate::{index, words};
 
 /// What can be known of a log besides its first record.
 pub struct Known<'a> {
     root: &'a Root,
     log: &'a LogPath,
+    /// It has records of types that this ctx does not know.
+    has_newer_types: OnceCell<bool>,
 }
 
 impl<'a> Known<'a> {
     pub fn new(root: &'a Root, log: &'a LogPath) -> Known<'a> {
-        Known { root, log }
+        Known { root, log, has_newer_types: OnceCell::new() }
+    }
+
+    /// What a repair would do.
+    pub fn plan(&self, journal: &FileJournal, versions: Versions) -> Result<Plan, RepairError> {
+        let (first, fits) = (|entry: Option<&Entry>| self.first(entry), |entry: &Entry| self.unfit(entry));
+        journal.plan_repair(self.log, words::now(), Judge { first: &first, fits: &fits, versions })
+    }
+
+    /// Does it; `before` is called just before the log changes.
+    pub fn repair(
+        &self,
+        journal: &FileJournal,
+        versions: Versions,
+        before: &mut dyn FnMut() -> io::Result<()>,
+    ) -> Result<Repaired, RepairError> {
+        let (first, fits) = (|entry: Option<&Entry>| self.first(entry), |entry: &Entry| self.unfit(entry));
+        journal.repair(self.log, words::now(), Judge { first: &first, fits: &fits, versions }, before)
+    }
+
+    /// What does not fit in a record. One that cannot be put right is let be where a newer ctx has written.
+    fn unfit(&self, entry: &Entry) -> Option<Unfit> {
+        let whose = Whose::of(self.log)?;
+        if whose == Whose::Session && entry.seq == 0 {
+            // Told by what session it is.
+            return None;
+        }
+        let unfit = whose.unfit(entry)?;
+        let is_newer =
+            unfit.was.is_none() && *self.has_newer_types.get_or_init(|| self.find_newer_type(whose));
+        (!is_newer).then_some(unfit)
+    }
+
+    fn find_newer_type(&self, whose: Whose) -> bool {
+        let mut found = false;
+        let read = self.root.journal().ok().map(|journal| {
+            journal.read(self.log, 0, &mut |entry| {
+                found |= whose.is_unknown(&entry);
+                if found { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+            })
+        });
+        // What cannot be read a second time is not judged.
+        found || !matches!(read, Some(Ok(_)))
     }
 
     /// What session it is, by record 0 as it stands; nothing for logs that are no session's.
