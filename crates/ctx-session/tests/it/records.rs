@@ -350,6 +350,21 @@ fn every_body_has_a_sample_and_reads_back_as_it_was_written() {
 }
 
 #[test]
+fn the_list_of_types_has_every_one_and_no_other() {
+    let kind = |body: &Body| body.to_json().split('"').nth(3).unwrap().to_owned();
+    let mut kinds: Vec<String> = samples().iter().map(kind).collect();
+    kinds.sort();
+    kinds.dedup();
+    let mut listed: Vec<&str> = Body::KINDS.to_vec();
+    listed.sort_unstable();
+    assert_eq!(kinds, listed);
+    for kind in ctx_session::project::ProjectBody::KINDS {
+        let decoded = ctx_session::project::ProjectBody::decode(kind, "[]");
+        assert!(matches!(decoded, ctx_session::project::Decoded::Malformed(_)), "{kind}");
+    }
+}
+
+#[test]
 fn a_body_begins_with_its_type_and_leaves_the_envelope_alone() {
     for body in samples() {
         let json = body.to_json();
