@@ -10,6 +10,7 @@
 )]
 
 use std::hint::black_box;
+use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -83,28 +84,34 @@ fn redact(secrets: &Arc<Secrets>, input: &[u8], out: &mut Vec<u8>) {
     }
 }
 
-/// The row for the table: ordinary output, and output that is nothing but candidates.
-fn rows(secrets: &Arc<Secrets>, log: &str) {
+/// The row for the table: ordinary output, and output that is nothing but candidates. Says whether both are fast enough.
+fn rows(secrets: &Arc<Secrets>, log: &str) -> bool {
+    let mut fast = true;
     let mut out = Vec::with_capacity(READ_BYTES * 2);
     let names = "password: string; token = next_token(); x.secret=y; 10:22:31 sha256:3f786850e387550fdab836ed7e6dc881de23001b\n";
     let names = names.repeat(TOTAL_BYTES / names.len());
     for (work, text) in [("a build's log", log), ("code full of telling names", &names)] {
         let rate = rate(text.len(), || redact(secrets, text.as_bytes(), &mut out));
         let times = rate / REDACTED_MIN;
+        fast &= rate >= REDACTED_MIN;
         println!(
             "| redaction, {work}, of one core | {rate:.0} MB/s |  | {times:.1}× the target | ≥ {REDACTED_MIN:.0} MB/s |"
         );
     }
+    if !fast {
+        eprintln!("redaction is slower than {REDACTED_MIN:.0} MB/s");
+    }
+    fast
 }
 
-fn main() {
+fn main() -> ExitCode {
     let log = build_log();
     let coloured =
         log.replace("warning", "\u{1b}[33mwarning\u{1b}[0m").replace(" ok", " \u{1b}[32mok\u{1b}[0m");
     let secrets =
         Arc::new(Secrets::from_env([("MY_TOKEN", "quite-a-Secret-77"), ("DB_PASSWORD", "hunter2-hunter2")]));
     if std::env::args().any(|argument| argument == "--rows") {
-        return rows(&secrets, &log);
+        return if rows(&secrets, &log) { ExitCode::SUCCESS } else { ExitCode::FAILURE };
     }
     let one_line = vec![b'x'; TOTAL_BYTES];
     let mut out = Vec::with_capacity(READ_BYTES * 2);
@@ -156,4 +163,5 @@ fn main() {
             black_box(stream.finish());
         });
     }
+    if rows(&secrets, &log) { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }

@@ -1,5 +1,6 @@
 //! Reading an earlier command's whole output, page by page or by pattern.
 
+use std::borrow::Cow;
 use std::io;
 
 use regex::bytes::Regex;
@@ -167,9 +168,9 @@ fn grep(kept: &KeptOutput, limit: usize, offset: u64, pattern: &Regex, text: &mu
                 break;
             }
             let seen = line.get(..LINE_BYTES_MAX).unwrap_or(line);
-            let seen = seen.strip_suffix(b"\n").unwrap_or(seen);
-            if pattern.is_match(seen) {
-                let shown = format!("{number}:{}\n", String::from_utf8_lossy(seen));
+            let seen = as_shown(seen.strip_suffix(b"\n").unwrap_or(seen));
+            if pattern.is_match(&seen) {
+                let shown = format!("{number}:{}\n", String::from_utf8_lossy(&seen));
                 if !text.is_empty() && text.len() + shown.len() > limit {
                     return Ok(at + taken);
                 }
@@ -181,6 +182,12 @@ fn grep(kept: &KeptOutput, limit: usize, offset: u64, pattern: &Regex, text: &mu
         at += taken;
     }
     Ok(span.len)
+}
+
+/// A line as an answer shows it, without colours and what was overwritten.
+fn as_shown(line: &[u8]) -> Cow<'_, [u8]> {
+    let is_plain = line.iter().all(|byte| *byte >= b' ' || *byte == b'\t');
+    if is_plain { Cow::Borrowed(line) } else { Cow::Owned(clean(line).into_bytes()) }
 }
 
 fn lines_before(kept: &KeptOutput, offset: u64) -> io::Result<u64> {
@@ -244,6 +251,17 @@ mod tests {
         assert_eq!(page(&spool, 0, 4, None).text, "one\n", "other pages are as they were printed");
         let last = page(&spool, 26, 100, None);
         assert_eq!((last.text.as_str(), last.next_offset), ("last\n", None));
+    }
+
+    #[test]
+    fn a_pattern_sees_lines_as_the_answer_shows_them() {
+        let (_dir, spool) = spool_with(b"\x1b[31merror\x1b[0m: one\n10%\r100% done two\r\nplain\n");
+        for (pattern, want) in
+            [("^error", "1:error: one\n"), ("^100%", "2:100% done two\n"), ("two$", "2:100% done two\n")]
+        {
+            assert_eq!(page(&spool, 0, 1000, Some(pattern)).text, want, "{pattern}");
+        }
+        assert_eq!(page(&spool, 0, 1000, Some("^10%|31m")).text, "", "what is not shown does not match");
     }
 
     #[test]

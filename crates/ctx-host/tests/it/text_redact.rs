@@ -267,6 +267,54 @@ fn entries(l: &mut Letters) -> Vec<Sample> {
     samples
 }
 
+/// Secrets on command lines and in settings.
+pub(crate) fn given(l: &mut Letters) -> Vec<Sample> {
+    let rows: Vec<(&'static str, &str, &str, usize, &str)> = vec![
+        ("password", "curl -u tom:", ALNUM, 9, " https://example.org/x\n"),
+        ("password", "+ curl -sSfu tom:", ALNUM, 12, " 'https://example.org/?a=1&b=2'\n"),
+        ("password", "curl 'https://example.org/?a=1&b=2' --user 'tom:", ALNUM, 12, "'\n"),
+        ("password", "mysql -u root -p", ALNUM, 10, " shop\n"),
+        ("password", "mysqldump -h db -p'", ALNUM, 10, "' shop\n"),
+        ("password", "sshpass -p ", ALNUM, 10, " ssh tom@host\n"),
+        ("password", "sshpass -p'", ALNUM, 10, "' ssh tom@host\n"),
+        ("password", "docker login -u tom -p ", ALNUM, 14, " registry.example.org\n"),
+        ("password", "requirepass ", ALNUM, 12, "\n"),
+        ("password", "define('DB_PASSWORD', '", ALNUM, 12, "');\n"),
+        ("password", "define( \"AUTH_KEY\" , \"", ALNUM, 32, "\" );\n"),
+        ("password", "pass = ", ALNUM, 12, "\n"),
+        ("password", "{\"user\":\"tom\",\"pass\":\"", ALNUM, 12, "\"}\n"),
+        ("password", "\tpsk=", HEX, 64, "\n"),
+        ("password", "psk=\"", ALNUM, 12, "\"\n"),
+        ("password", "echo 'password = '\\''", ALNUM, 12, "'\\'''\n"),
+        ("secret", "GITEA_PAT=", HEX, 40, "\n"),
+        ("secret", "ADMIN_PW=", ALNUM, 12, "\n"),
+        ("secret", "OSS_SK=", ALNUM, 30, "\n"),
+        ("secret", "DB_CREDS=", ALNUM, 20, "\n"),
+        ("secret", "  secret_key_base: ", HEX, 128, "\n"),
+        ("cookie", "Set-Cookie: session=", ALNUM, 32, "; Path=/; HttpOnly\n"),
+        ("cookie", "< set-cookie: _app_session=", ALNUM, 60, "; path=/\n"),
+        ("cookie", "-H 'Cookie: lang=en; sid=", ALNUM, 32, "'\n"),
+        ("okta-token", "found ", ALNUM, 0, ""),
+        ("fcm-key", "AAAAabc123D:", ALNUM, 0, "\n"),
+    ];
+    let mut samples: Vec<Sample> = rows
+        .into_iter()
+        .map(|(kind, before, alphabet, count, after)| match kind {
+            "okta-token" => {
+                sample(kind, before, format!("{} {}", concat!("SS", "WS"), l.take(URL, 42)), "\n")
+            }
+            "fcm-key" => sample(kind, before, format!("{}{}", concat!("APA", "91b"), l.take(URL, 134)), "\n"),
+            _ => sample(kind, before, l.take(alphabet, count), after),
+        })
+        .collect();
+    // tom:hunter2-hunter2 and the like
+    for encoded in ["dG9tOmh1bnRlcjItaHVudGVyMg==", "cm9ib3QkY2k6QWJDMTIzZEVmNDU2"] {
+        let before = "{\"auths\":{\"r.example.org\":{\"auth\": \"";
+        samples.push(sample("docker-auth", before, encoded.to_owned(), "\"}}}\n"));
+    }
+    samples
+}
+
 pub(crate) fn corpus() -> &'static [Sample] {
     static CORPUS: LazyLock<Vec<Sample>> = LazyLock::new(|| {
         let mut l = Letters(42);
@@ -275,6 +323,7 @@ pub(crate) fn corpus() -> &'static [Sample] {
         samples.extend(paired(&mut l));
         samples.extend(blocks(&mut l));
         samples.extend(entries(&mut l));
+        samples.extend(given(&mut l));
         samples
     });
     &CORPUS
@@ -453,6 +502,14 @@ const LOOK_ALIKES: &[&str] = &[
     "12:34:56:78:90\n10.0.0.1:8080:80:tcp:udp\nfe80:1234:5678:9abc:def0\nlocalhost:5432 - accepting connections\n",
     "localhost:5432:shop:tom\nlocalhost:5432:shop:tom:a:b\nlocalhost:5432:shop:tom:$PGPASSWORD\nx localhost:5432:shop:tom:abc123\n",
     "echo $1$2 $6$7 $5$\nawk '{print $1$5$2}' x\n$2b$ $y$ $y$j9T$ $6$salt$ $1$abc$tooshort costs $5$ or $6$\n$2y$10$short\n",
+    "PASS: test_login_2 (0.01s)\n# pass 12\npass: 34 of 56\npass = True\npass=2\nif pass == 1: pass\n# PASS:  31\n",
+    "curl https://example.org/a:b -o x1 -u\ncurl -u $USER:$PASS x\ncurl -u tom https://x\ncurl --user-agent a1:b2 x\n",
+    "mysql -P 3306 -h db -p shop\nmysql --port=3306\nmysqld: ready\ndocker login -p $TOKEN r\nsshpass -p \"$PASSWORD\" ssh x\n",
+    "define('APP_DEBUG', true);\ndefine('DB_NAME', 'shop_2');\ndefine('DB_PASSWORD', getenv('X1'));\n#define(x1, y2)\n",
+    "Set-Cookie: lang=en; Path=/\nCookie: theme=dark; lang=en\ncookie: true\nCookie: string;\nset-cookie: consent=yes\n",
+    "{\"auth\": \"basic\", \"auth\": \"oauth2password\"} \"auth\": {\"user\": 1} \"auth\": \"dXNlcm5hbWVvbmx5\"\n",
+    "risk=12345678 task: build-1 disk=/dev/sda1 mask=255.255.255.0 format=png2 stat: 12345678 FILE_PAT=*.txt1 seconds=12345678\n",
+    "arn:aws:secretsmanager:eu-west-1:123456789012:secret:MySecret-a1b2c3\nrequirepass is set\nCASE_BASE: 1234567890\n",
     "self.token: str = token\ntoken: &str, secret: &[u8], password: impl Into<String>\npassword=password, token=token\n",
 ];
 
@@ -486,6 +543,37 @@ fn the_values_of_secret_variables_are_struck_wherever_they_stand() {
     for at in 0..text.len() {
         let cut = in_pieces(&secrets, &[&text.as_bytes()[..at], &text.as_bytes()[at..]]);
         assert_eq!(String::from_utf8_lossy(&cut), want, "cut at {at}");
+    }
+}
+
+#[test]
+fn a_value_of_several_lines_is_struck_line_by_line_too() {
+    let value = "first-line-of-it-11\nshort\nsecond line of it 2222222\n";
+    let secrets = Arc::new(Secrets::from_env([("MULTI_SECRET", value)]));
+    let out = redact_text(&secrets, "echo first-line-of-it-11 short second line of it 2222222\n");
+    assert_eq!(out, "echo [REDACTED:env:MULTI_SECRET] short [REDACTED:env:MULTI_SECRET]\n");
+    let out = redact_text(&secrets, &format!("{value}\n"));
+    assert!(!out.contains("short"), "and whole: {out}");
+}
+
+#[test]
+fn short_names_of_secrets_are_known_and_keys_of_tables_are_none() {
+    let struck = ["GITEA_PAT", "ADMIN_PW", "OSS_SK", "DB_CREDS", "CREDS", "MY_PWD", "MY_CRED"];
+    for name in struck {
+        let secrets = Arc::new(Secrets::from_env([(name, "plain-words-7")]));
+        assert_eq!(redact_text(&secrets, "x plain-words-7 y"), format!("x [REDACTED:env:{name}] y"));
+    }
+    let vars = [
+        ("SORT_KEY", "created_at"),
+        ("PRIMARY_KEY", "customer_id"),
+        ("NUM_KEY", "12345678"),
+        ("PAT", "some-words-7"),
+        ("DB_SECRET", "arn:aws:secretsmanager:eu-west-1:1:secret:x"),
+    ];
+    let secrets = Arc::new(Secrets::from_env(vars));
+    for (_, value) in vars {
+        let text = format!("order by {value} desc\n");
+        assert_eq!(redact_text(&secrets, &text), text);
     }
 }
 

@@ -69,6 +69,27 @@ async fn every_secret_of_the_corpus_is_kept_in_whatever_prints_it() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_whole_corpus_in_small_writes_is_kept_in_both_streams_and_the_log() {
+    let bench = Bench::new(Kind::Bash).await;
+    for (n, samples) in corpus().chunks(200).enumerate() {
+        let text: String = samples.iter().map(|sample| format!("\n{}\n", sample.line)).collect();
+        std::fs::write(bench.path("it"), text).unwrap();
+        let bytes = 7 + 30 * n;
+        let shown =
+            bench.run(&format!("dd if=it bs={bytes} status=none; dd if=it bs={bytes} status=none >&2")).await;
+        let call = shown.call;
+        let kept = format!("{}{}", page(&bench, call, Output::Stdout), page(&bench, call, Output::Stderr));
+        let records = format!("{:?}", bench.records.0.lock().unwrap());
+        for sample in samples {
+            for seen in [&shown.stdout, &shown.stderr, &kept, &records] {
+                assert!(!shows(seen, sample), "{} got through: {}", sample.kind, sample.line);
+            }
+        }
+    }
+    bench.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_is_refused_is_recorded_without_its_secrets() {
     let dir = tempfile::tempdir().unwrap();
     let records = Arc::new(Records::default());

@@ -17,7 +17,7 @@ const LABEL_BYTES_MAX: usize = 48;
 
 /// Schemes whose value is a credential.
 const SCHEMES: &[&str] =
-    &["bearer", "basic", "token", "apikey", "digest", "negotiate", "splunk", "genie-key", "sso-key"];
+    &["bearer", "basic", "token", "apikey", "digest", "negotiate", "splunk", "genie-key", "sso-key", "ssws"];
 
 /// `Authorization: Bearer …`, with or without quotes; `pos` is after the name.
 pub(super) fn authorization(view: View<'_>, start: usize, pos: usize) -> Result<Option<Found>, More> {
@@ -142,6 +142,10 @@ pub(super) fn skip_quote(view: View<'_>, pos: usize) -> Result<usize, More> {
 
 /// The quote at `pos`, and the position after it.
 pub(super) fn quote_at(view: View<'_>, pos: usize) -> Result<Option<(Quote, usize)>, More> {
+    // A quote within quotes of a shell: `'…'\\''…'`.
+    if view.starts(pos, b"'\\''", false)? {
+        return Ok(Some((Quote { byte: b'\'', escaped: false }, pos + 4)));
+    }
     let mut at = pos;
     while at < pos + 4 && view.at(at)? == Some(b'\\') {
         at += 1;

@@ -16,6 +16,7 @@ mod rules;
 mod search;
 mod shape;
 mod swallow;
+mod words;
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -33,6 +34,8 @@ const STEP_BYTES: usize = 32 * 1024;
 const SEAM_BYTES: usize = 1024;
 /// A value shorter than this is no secret: too many words would be struck.
 const LITERAL_BYTES_MIN: usize = 8;
+/// A line of a value that is struck by itself, at least.
+const LINE_BYTES_MIN: usize = 16;
 /// Of a longer value the beginning is looked for, and the rest of its line goes with it.
 const LITERAL_BYTES_MAX: usize = 16 * 1024;
 
@@ -78,11 +81,15 @@ impl Secrets {
         let mut literals: Vec<Literal> = Vec::new();
         for (name, value) in vars {
             let (name, value) = (name.as_ref(), value.as_ref().trim_ascii());
-            if !is_secret_name(name) || !is_secret_value(value) || literals.iter().any(|l| l.value == value) {
+            if !is_secret_name(name) || !is_secret_value(value) || is_plain_key(name, value) {
                 continue;
             }
-            let value = value.get(..LITERAL_BYTES_MAX).unwrap_or(value).to_vec();
-            literals.push(Literal { marker: format!("[REDACTED:env:{name}]"), value });
+            for value in [value].into_iter().chain(secret_lines(value)) {
+                if literals.iter().all(|literal| literal.value != value) {
+                    let value = value.get(..LITERAL_BYTES_MAX).unwrap_or(value).to_vec();
+                    literals.push(Literal { marker: format!("[REDACTED:env:{name}]"), value });
+                }
+            }
         }
         // Of two values where one begins the other, the longer is tried first.
         literals.sort_by_key(|literal| std::cmp::Reverse(literal.value.len()));
@@ -170,6 +177,7 @@ impl Secrets {
             Check::PuttyBlock => around::putty_block(view, after),
             Check::Netrc if is_edge(view, pos) => files::netrc(view, pos, after),
             Check::Netrc => Ok(None),
+            Check::Words(kind) => words::words(view, pos, after, kind),
             Check::PgPass => match files::pgpass(view, pos)? {
                 Some(found) => Ok(Some(self.widened(view, after, found)?)),
                 None => Ok(None),
@@ -234,8 +242,26 @@ fn is_secret_name(name: &str) -> bool {
     }
     let telling = ["KEY", "TOKEN", "SECRET", "PASSWORD", "PASSWD", "PASSPHRASE", "CREDENTIAL"];
     let whole = ["PASS", "CREDENTIALS", "KEYS", "TOKENS", "SECRETS", "PASSWORDS", "AUTH"];
+    let short = ["PWD", "PW", "PAT", "SK", "CRED", "CREDS"];
     parts.any(|part| telling.iter().any(|word| part.ends_with(word)) || whole.contains(&part))
-        || (last == "PWD" && name.ends_with("_PWD"))
+        || (short.contains(&last) && name.len() > last.len())
+        || last == "CREDS"
+}
+
+/// The lines of a value that has several, each of which may be printed alone or joined to others.
+fn secret_lines(value: &[u8]) -> impl Iterator<Item = &[u8]> {
+    let has_lines = value.contains(&b'\n');
+    let lines = value.split(|byte| *byte == b'\n').filter(move |_| has_lines).map(<[u8]>::trim_ascii);
+    lines.filter(|line| {
+        line.len() >= LINE_BYTES_MIN && line.iter().any(u8::is_ascii_digit) && is_secret_value(line)
+    })
+}
+
+/// `SORT_KEY=created_at`, `PRIMARY_KEY=7`: a key of a table, not of a door.
+fn is_plain_key(name: &str, value: &[u8]) -> bool {
+    let is_column = value.iter().all(|byte| byte.is_ascii_lowercase() || *byte == b'_');
+    let is_number = value.iter().all(u8::is_ascii_digit);
+    name.to_ascii_uppercase().ends_with("_KEY") && (is_column || is_number) && value.len() < 24
 }
 
 /// Whether such a variable's value is one to strike: long enough, and neither a path nor a plain word.
@@ -244,7 +270,8 @@ fn is_secret_value(value: &[u8]) -> bool {
     let is_path =
         value.starts_with(b"/") && value.iter().filter(|b| **b == b'/').count() > 1 && !value.contains(&b'=');
     let first = value.first().copied().unwrap_or(b' ');
-    value.len() >= LITERAL_BYTES_MIN && !is_word && !is_path && !value.iter().all(|b| *b == first)
+    let is_name = value.starts_with(b"arn:aws");
+    value.len() >= LITERAL_BYTES_MIN && !is_word && !is_path && !is_name && !value.iter().all(|b| *b == first)
 }
 
 /// The streaming filter.

@@ -5,21 +5,23 @@
 
 /// The tables.
 pub(super) struct NameEnds {
-    second: [u16; 256],
-    last: [u16; 256],
+    second: [u32; 256],
+    last: [u32; 256],
 }
 
 /// What may stand between a name and its separator, behind any byte; and the end of a colour sequence.
-const GAP: u16 = 1 << 15;
-const COLOUR: u16 = 1 << 14;
+const GAP: u32 = 1 << 31;
+const COLOUR: u32 = 1 << 30;
 /// The last two letters of every name before a separator.
-const NAME_ENDS: [&[u8; 2]; 12] =
-    [b"rd", b"wd", b"se", b"ss", b"et", b"en", b"al", b"ls", b"th", b"ey", b"on", b"ig"];
+const NAME_ENDS: [&[u8; 2]; 16] = [
+    b"rd", b"wd", b"se", b"ss", b"et", b"en", b"al", b"ls", b"th", b"ey", b"on", b"ig", b"sk", b"at", b"pw",
+    b"ds",
+];
 
 impl NameEnds {
     pub fn new() -> NameEnds {
         let mut ends = NameEnds { second: [GAP; 256], last: [0; 256] };
-        let put = |table: &mut [u16; 256], byte: u8, bits: u16| {
+        let put = |table: &mut [u32; 256], byte: u8, bits: u32| {
             if let Some(slot) = table.get_mut(usize::from(byte)) {
                 *slot |= bits;
             }
@@ -44,7 +46,7 @@ impl NameEnds {
 
     #[inline]
     pub fn may_be(&self, second: u8, last: u8) -> bool {
-        let bits = |table: &[u16; 256], byte: u8| table.get(usize::from(byte)).copied().unwrap_or(0);
+        let bits = |table: &[u32; 256], byte: u8| table.get(usize::from(byte)).copied().unwrap_or(0);
         bits(&self.second, second) & bits(&self.last, last) != 0
     }
 }

@@ -77,6 +77,9 @@ const HARMLESS: &[&str] = &[
     "allow",
 ];
 
+/// The longest of [`WORDS`].
+const WORD_BYTES_MAX: usize = 10;
+
 /// Values that stand for something else.
 const WORDS: &[&str] = &[
     "null",
@@ -136,18 +139,23 @@ struct Joint {
     quote: Option<Quote>,
     /// `<password>…</password>`.
     tag: bool,
+    /// Joined by a `=`.
+    equals: bool,
+    /// The name stands in quotes.
+    name_quoted: bool,
 }
 
 /// Confirms a pair; the anchor lies from `start` to `pos`.
 pub(super) fn pair(view: View<'_>, start: usize, pos: usize, name: PairName) -> Result<Option<Found>, More> {
     let Some(strength) = strength(view, start, name) else { return Ok(None) };
-    if is_harmless_name(identifier(view, start)) {
-        return Ok(None);
-    }
     let Some((joint, from)) = joint(view, start, pos)? else { return Ok(None) };
     let len = value_len(view, from, joint)?;
     let value = view.slice(from, from + len);
-    if !is_secret(value, strength, joint) {
+    // What is dear comes last: most values are told by less.
+    if !is_secret(value, strength, joint)
+        || !is_sure_enough(view, start, name, value, joint)
+        || is_harmless_name(identifier(view, start))
+    {
         return Ok(None);
     }
     if joint.quote.is_none() && !joint.tight && !joint.tag {
@@ -165,6 +173,34 @@ pub(super) fn pair(view: View<'_>, start: usize, pos: usize, name: PairName) -> 
     Ok(Some(Found { from, to: from + len, kind: Kind::Rule(kind), rest: Some(rest) }))
 }
 
+/// What names that are short, or of other things too, ask of a value beyond that.
+fn is_sure_enough(view: View<'_>, start: usize, name: PairName, value: &[u8], joint: Joint) -> bool {
+    let has_digit = value.iter().any(u8::is_ascii_digit);
+    match name {
+        // `PASS: test_2` is a word of test runners; a setting has an equals sign, JSON has quotes.
+        PairName::Pass if is_bare_pass(view.before(start, 3)) => {
+            has_digit && (joint.equals || (joint.quote.is_some() && joint.name_quoted))
+        }
+        PairName::Short => has_digit && value.len() >= SECRET_BYTES_MIN,
+        // The name of a secret within a longer name: `arn:aws:secretsmanager:…:secret:Name-1a2b3c`.
+        PairName::Secret { .. } | PairName::Key => {
+            let len = identifier(view, start).len();
+            joint.equals || joint.quote.is_some() || view.before(start, len + 1).first() != Some(&b':')
+        }
+        PairName::Password { .. } | PairName::Pass => true,
+    }
+}
+
+/// `pa` before the last two letters, and no name before that.
+fn is_bare_pass(before: &[u8]) -> bool {
+    match before {
+        [other @ .., b'p' | b'P', b'a' | b'A'] => {
+            !other.last().is_some_and(|byte| Class::Url.has(*byte) || *byte == b'.')
+        }
+        _ => false,
+    }
+}
+
 /// Whether a byte may stand after a name: a digit of it, a quote, a separator, space or colour.
 pub(super) fn may_follow_name(byte: u8) -> bool {
     byte.is_ascii_digit()
@@ -175,6 +211,11 @@ fn strength(view: View<'_>, start: usize, name: PairName) -> Option<Strength> {
     let before = view.before(start, 24);
     let ends = |text: &str| ends_with(before, text);
     match name {
+        PairName::Pass => {
+            let known = ["_pa", "-pa", ".pa"].iter().any(|text| ends(text));
+            (known || is_bare_pass(before)).then_some(Strength::Password)
+        }
+        PairName::Short => Some(Strength::Secret),
         PairName::Password { before: all } => all.iter().any(|text| ends(text)).then_some(Strength::Password),
         // `_auth` is the name of a registry's setting; `SERVER_AUTH` is a constant.
         PairName::Secret { before: "" } if before.last().is_some_and(u8::is_ascii_alphanumeric) => None,
@@ -214,13 +255,15 @@ fn joint(view: View<'_>, start: usize, pos: usize) -> Result<Option<(Joint, usiz
     let name = identifier(view, start);
     let shouted = !name.iter().any(u8::is_ascii_lowercase)
         && view.slice(start, pos).iter().all(|b| b.is_ascii_uppercase() || *b == b'_');
-    let mut joint = Joint { tight: false, shouted, quote: None, tag: false };
+    let name_quoted = after_name > end;
+    let mut joint = Joint { tight: false, shouted, quote: None, tag: false, equals: false, name_quoted };
     let value = match view.at(at)? {
         Some(b'=') => match view.at(at + 1)? {
             Some(b'=' | b'~') => return Ok(None),
             Some(b'>') => at + 2,
             _ => {
                 joint.tight = at == end;
+                joint.equals = true;
                 at + 1
             }
         },
@@ -258,9 +301,9 @@ fn kind(view: View<'_>, start: usize, pos: usize, name: PairName) -> &'static st
     let owner = OWNERS.iter().find(|(part, _)| text.contains(part));
     match (owner, name) {
         (Some((_, kind)), _) => kind,
-        (None, PairName::Password { .. }) => "password",
+        (None, PairName::Password { .. } | PairName::Pass) => "password",
         (None, PairName::Secret { .. }) if text.ends_with("token") => "token",
-        (None, PairName::Secret { .. }) => "secret",
+        (None, PairName::Secret { .. } | PairName::Short) => "secret",
         (None, PairName::Key) => "api-key",
     }
 }
@@ -328,10 +371,12 @@ fn is_camel(value: &[u8]) -> bool {
     value.windows(2).any(|two| matches!(two, [a, b] if a.is_ascii_lowercase() && b.is_ascii_uppercase()))
 }
 
-fn is_placeholder(value: &[u8]) -> bool {
+pub(super) fn is_placeholder(value: &[u8]) -> bool {
     let first = value.first().copied().unwrap_or(b' ');
     let same = value.iter().all(|b| b.eq_ignore_ascii_case(&first));
-    let is_word = || WORDS.iter().any(|word| value.eq_ignore_ascii_case(word.as_bytes()));
+    let is_word = || {
+        value.len() <= WORD_BYTES_MAX && WORDS.iter().any(|word| value.eq_ignore_ascii_case(word.as_bytes()))
+    };
     same || matches!(first, b'$' | b'%' | b'<' | b'{' | b'(' | b'[' | b'*' | b'@' | b'|' | b'=' | b'\\')
         || value.starts_with(b"-----")
         || value.windows(3).any(|three| matches!(three, b"..." | b"***" | b"://"))

@@ -6,6 +6,7 @@
 use super::shape::Class::{Alnum, Base64, Crypt, Digit, Dotted, Hex, Percent, Tilde, Upper, Url, Word};
 use super::shape::Part::{Lit, Open, Run};
 use super::shape::{Left, Need, Part};
+use super::words::Words;
 
 /// One shape of a secret.
 pub(super) struct Rule {
@@ -39,6 +40,8 @@ pub(super) enum Check {
     Netrc,
     /// A line of a `.pgpass` from its port on.
     PgPass,
+    /// A command or a setting that a secret follows.
+    Words(Words),
 }
 
 /// The names whose value is a secret, by the end of the name.
@@ -48,6 +51,10 @@ pub(super) enum PairName {
     Password { before: &'static [&'static str] },
     /// `…token`, `…secret`, `…credential`.
     Secret { before: &'static str },
+    /// `pass` alone, besides `…_pass`.
+    Pass,
+    /// `…_pat`, `…_sk`, `…_pw`, `…creds`: short names, where the value must look random.
+    Short,
     /// `…api_key`, `…secret_key` and the like: `key` alone is no secret.
     Key,
 }
@@ -83,6 +90,10 @@ const fn pair(kind: &'static str, anchor: &'static str, name: PairName) -> Rule 
 /// What `crypt` makes of a password.
 const fn crypt(anchor: &'static str, parts: &'static [Part]) -> Rule {
     shape("password-hash", anchor, Left::Any, parts, Need::Nothing)
+}
+
+const fn words(kind: &'static str, anchor: &'static str, words: Words) -> Rule {
+    Rule { kind, anchor, fold: false, check: Check::Words(words) }
 }
 
 const fn pgpass(anchor: &'static str) -> Rule {
@@ -194,6 +205,8 @@ pub(super) const RULES: &[Rule] = &[
         fold: false,
         check: Check::AfterDigits { parts: &[Run(Url, 32, 34)] },
     },
+    prefixed("fcm-key", "APA91b", &[Open(Url, 100)]),
+    word("okta-token", "SSWS ", &[Run(Url, 30, 60)]),
     word("sendgrid-key", "SG.", &[Run(Url, 16, 32), Lit("."), Open(Url, 32)]),
     word("mailgun-key", "key-", HEX32),
     word("brevo-key", "xkeysib-", &[Run(Hex, 64, 64), Lit("-"), Open(Alnum, 16)]),
@@ -270,6 +283,18 @@ pub(super) const RULES: &[Rule] = &[
     crypt("$y$", YESCRYPT),
     crypt("$gy$", YESCRYPT),
     // Told by what stands around it
+    words("password", "curl ", Words::User),
+    words("password", "sshpass ", Words::Option),
+    words("password", "docker login ", Words::Option),
+    words("password", "podman login ", Words::Option),
+    words("password", "mysql", Words::GluedOption),
+    words("password", "mariadb", Words::GluedOption),
+    words("password", "requirepass ", Words::Next),
+    words("password", "masterauth ", Words::Next),
+    words("password", "define(", Words::Define),
+    words("cookie", "Cookie: ", Words::Cookie),
+    words("cookie", "cookie: ", Words::Cookie),
+    words("docker-auth", "\"auth\"", Words::DockerAuth),
     Rule { kind: "netrc-password", anchor: "password", fold: false, check: Check::Netrc },
     pgpass(":*:"),
     pgpass(":1"),
@@ -289,7 +314,13 @@ pub(super) const RULES: &[Rule] = &[
     pair("password", "sword", PairName::Password { before: &["pas"] }),
     pair("password", "wd", PairName::Password { before: &["pass", "p"] }),
     pair("password", "phrase", PairName::Password { before: &["pass"] }),
-    pair("password", "ss", PairName::Password { before: &["_pa", "-pa", ".pa"] }),
+    pair("password", "ss", PairName::Pass),
+    pair("password", "psk", PairName::Password { before: &[""] }),
+    pair("secret", "_sk", PairName::Short),
+    pair("secret", "_pat", PairName::Short),
+    pair("secret", "_pw", PairName::Short),
+    pair("secret", "creds", PairName::Short),
+    pair("secret", "_base", PairName::Secret { before: "secret_key" }),
     pair("secret", "cret", PairName::Secret { before: "se" }),
     pair("token", "oken", PairName::Secret { before: "t" }),
     pair("secret", "redential", PairName::Secret { before: "c" }),

@@ -89,7 +89,9 @@ fn way(anchor: &Anchor<'_>) -> Way {
     match rule.check {
         Check::Shape { parts, .. } if word_len(rule.anchor, parts) >= WORD_BYTES_MIN => Way::Word,
         Check::Shape { .. } if rule.anchor == "sig=" || rule.anchor.starts_with('$') => Way::Joint,
-        Check::Shape { .. } | Check::Bearer | Check::Netrc | Check::PuttyBlock => Way::Literal,
+        Check::Shape { .. } | Check::Bearer | Check::Netrc | Check::PuttyBlock | Check::Words(_) => {
+            Way::Literal
+        }
         Check::AfterDigits { .. }
         | Check::Pair(_)
         | Check::Authorization
@@ -372,8 +374,8 @@ fn at_separator(bytes: &[u8], at: usize) -> Option<usize> {
     match bytes.get(..at)? {
         [.., b's', b'i', b'g'] if bytes.get(at) == Some(&b'=') => Some(at - 3),
         // Names end with letters of few kinds.
-        [.., b'd' | b'e' | b's' | b't' | b'n' | b'l' | b'h' | b'y']
-        | [.., b'D' | b'E' | b'S' | b'T' | b'N' | b'L' | b'H' | b'Y'] => ends_name(bytes, at),
+        [.., b'd' | b'e' | b's' | b't' | b'n' | b'l' | b'h' | b'y' | b'k' | b'w']
+        | [.., b'D' | b'E' | b'S' | b'T' | b'N' | b'L' | b'H' | b'Y' | b'W'] => ends_name(bytes, at),
         [.., b' ' | b'\t' | b'"' | b'\'' | b'`' | b'\\' | b']' | b'0'..=b'9' | b'm' | b'K'] => {
             ends_name(bytes, name_end(bytes, at))
         }
@@ -423,28 +425,34 @@ fn colour_len(before: &[u8]) -> Option<usize> {
 /// The anchor that ends at `end`.
 #[inline]
 fn ends_name(bytes: &[u8], end: usize) -> Option<usize> {
-    let anchor = name_with_end(*bytes.get(..end)?.last_chunk()?)?;
-    let start = end.checked_sub(anchor.len())?;
-    bytes.get(start..end)?.eq_ignore_ascii_case(anchor).then_some(start)
+    let before = bytes.get(..end)?;
+    names_with_end(*before.last_chunk()?).iter().find_map(|anchor| {
+        let start = end.checked_sub(anchor.len())?;
+        before.get(start..)?.eq_ignore_ascii_case(anchor).then_some(start)
+    })
 }
 
-/// The anchor of the names before separators that ends with these two letters.
+/// The anchors of the names before separators that end with these two letters.
 #[inline]
-fn name_with_end([first, last]: [u8; 2]) -> Option<&'static [u8]> {
-    Some(match &[first | 0x20, last | 0x20] {
-        b"rd" => b"sword",
-        b"wd" => b"wd",
-        b"se" => b"phrase",
-        b"ss" => b"ss",
-        b"et" => b"cret",
-        b"en" => b"oken",
-        b"al" => b"redential",
-        b"ls" => b"redentials",
-        b"th" => b"_auth",
-        b"ey" => b"ey",
-        b"on" => b"zation",
-        _ => return None,
-    })
+fn names_with_end([first, last]: [u8; 2]) -> &'static [&'static [u8]] {
+    match &[first | 0x20, last | 0x20] {
+        b"rd" => &[b"sword"],
+        b"wd" => &[b"wd"],
+        b"se" => &[b"phrase", b"_base"],
+        b"ss" => &[b"ss"],
+        b"et" => &[b"cret"],
+        b"en" => &[b"oken"],
+        b"al" => &[b"redential"],
+        b"ls" => &[b"redentials"],
+        b"th" => &[b"_auth"],
+        b"ey" => &[b"ey"],
+        b"on" => &[b"zation"],
+        b"sk" => &[b"psk", b"_sk"],
+        b"at" => &[b"_pat"],
+        b"pw" => &[b"_pw"],
+        b"ds" => &[b"creds"],
+        _ => &[],
+    }
 }
 
 #[cfg(test)]
@@ -457,7 +465,7 @@ mod tests {
             if let Check::Pair(_) | Check::Authorization = rule.check {
                 let anchor = rule.anchor.as_bytes();
                 let end = *anchor.last_chunk().unwrap();
-                assert_eq!(name_with_end(end), Some(anchor), "{}", rule.anchor);
+                assert!(names_with_end(end).contains(&anchor), "{}", rule.anchor);
                 let text = format!("{}=", rule.anchor.to_uppercase());
                 assert_eq!(at_separator(text.as_bytes(), anchor.len()), Some(0), "{text}");
                 let &[second, last] = text.as_bytes()[..anchor.len()].last_chunk().unwrap();

@@ -92,6 +92,8 @@ pub(super) enum Class {
     Bare,
     /// All but white space and control bytes.
     Solid,
+    /// The rest of a line, up to a quote.
+    Line,
 }
 
 impl Class {
@@ -111,6 +113,7 @@ impl Class {
             }
             Class::Crypt => byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'/'),
             Class::Solid => byte > b' ' && byte != 0x7f,
+            Class::Line => byte >= b' ' && !matches!(byte, 0x7f | b'"' | b'\'' | b'`'),
             Class::Bare => {
                 byte > b' ' && !matches!(byte, 0x7f | b'"' | b'\'' | b'`' | b',' | b';' | b'&' | b'<' | b'>')
             }
