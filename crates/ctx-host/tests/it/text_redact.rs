@@ -288,6 +288,7 @@ pub(crate) fn given(l: &mut Letters) -> Vec<Sample> {
         ("password", "echo 'password = '\\''", ALNUM, 12, "'\\'''\n"),
         ("secret", "GITEA_PAT=", HEX, 40, "\n"),
         ("secret", "ADMIN_PW=", ALNUM, 12, "\n"),
+        ("token", "ADMIN_TOKEN=", ALNUM, 12, "\n"),
         ("secret", "OSS_SK=", ALNUM, 30, "\n"),
         ("secret", "DB_CREDS=", ALNUM, 20, "\n"),
         ("secret", "  secret_key_base: ", HEX, 128, "\n"),

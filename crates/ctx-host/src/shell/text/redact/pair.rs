@@ -235,7 +235,14 @@ fn is_harmless_name(before: &[u8]) -> bool {
         name => name,
     };
     let name = name.strip_suffix(b"_").or_else(|| name.strip_suffix(b"-")).unwrap_or(name);
-    HARMLESS.iter().any(|word| ends_with(name, word))
+    HARMLESS.iter().any(|word| ends_with(name, word) && begins_word(name, name.len() - word.len()))
+}
+
+/// Whether a word of a name begins here: `next` in `get_next` and `getNext`, but not `min` in `admin`.
+fn begins_word(name: &[u8], at: usize) -> bool {
+    let last = at.checked_sub(1).and_then(|last| name.get(last)).copied();
+    let is_capital = name.get(at).is_some_and(u8::is_ascii_uppercase);
+    last.is_none_or(|last| !last.is_ascii_alphabetic() || (is_capital && last.is_ascii_lowercase()))
 }
 
 /// Whether a name ends with a word, in any case of letters.
