@@ -1,5 +1,7 @@
 //! Base64 is not harmed: images, wasm, archives, whatever letters they hold by chance.
 
+#![expect(clippy::unwrap_used, clippy::indexing_slicing, clippy::panic, reason = "helpers of tests")]
+
 use std::sync::Arc;
 
 use ctx_host::shell::text::redact::{Secrets, redact_bytes};
