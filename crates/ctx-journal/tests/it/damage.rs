@@ -327,22 +327,28 @@ fn must_be_used(bytes: &[u8], damaged: &[u8], commands: &[Placed]) -> Vec<u64> {
     commands.iter().filter(|command| intact(command)).flat_map(|(_, _, seqs)| seqs.clone()).collect()
 }
 
-/// The seqs that lines say which are not as they were, and the lowest seq of a line from which on a wrong one that jumps
-/// ahead may pass for the end of the log.
-fn seqs_claimed(bytes: &[u8], damaged: &[u8]) -> (Vec<u64>, Option<u64>) {
+/// The seqs that a wrong digit may cost: those that damaged lines say, which come too late where they belong; the command
+/// before such a line, whose seq may look like a jump then; and the last ones, behind a seq that is far too high.
+fn outdone(bytes: &[u8], damaged: &[u8], commands: &[Placed]) -> Vec<u64> {
     let seq_of = |line: &[u8]| {
         serde_json::from_slice::<serde_json::Value>(line).ok().and_then(|record| record["seq"].as_u64())
     };
     let whole: Vec<&[u8]> = bytes.split(|b| *b == b'\n').collect();
-    let mut claimed = Vec::new();
-    for line in damaged.split(|b| *b == b'\n').filter(|line| !whole.contains(line)) {
-        claimed.extend(seq_of(line));
-    }
     let highest = whole.iter().filter_map(|line| seq_of(line)).max().unwrap_or(0);
-    let jumps = claimed.iter().any(|seq| *seq > highest);
-    // One that jumps is told by the record after it; nothing follows the last two.
-    let high = jumps.then_some(highest.saturating_sub(2));
-    (claimed, high)
+    let (mut outdone, mut start) = (Vec::new(), 0);
+    for line in damaged.split(|b| *b == b'\n') {
+        if let Some(seq) = seq_of(line).filter(|_| !whole.contains(&line)) {
+            outdone.push(seq);
+            let before = commands.iter().filter(|(_, to, _)| *to == start);
+            outdone.extend(before.flat_map(|(_, _, seqs)| seqs.clone()));
+            if seq > highest {
+                // One that jumps is told by the record after it; nothing follows the last two.
+                outdone.extend(highest.saturating_sub(1)..=highest);
+            }
+        }
+        start += line.len() + 1;
+    }
+    outdone
 }
 
 proptest! {
@@ -367,12 +373,9 @@ proptest! {
             opened => opened.unwrap(),
         };
         let got = seqs(&entries);
-        let (taken, high) = seqs_claimed(&bytes, &damaged);
+        let outdone = outdone(&bytes, &damaged, &commands);
         for seq in must_be_used(&bytes, &damaged, &commands) {
-            // A digit that changed can give a damaged line the seq of another, which then comes too late, or a seq so
-            // high that what follows it looks old.
-            let is_outdone = taken.contains(&seq) || high.is_some_and(|high| seq > high);
-            prop_assert!(is_outdone || got.contains(&seq), "{seq} of {got:?}: {:?}", opened.damage);
+            prop_assert!(outdone.contains(&seq) || got.contains(&seq), "{seq} of {got:?}: {:?}", opened.damage);
         }
         prop_assert!(got.is_sorted_by(|a, b| a < b));
         let next = opened.writer.next_seq();
