@@ -1,4 +1,4 @@
-//! `ctx latest`: the newest answer, from the session's files.
+//! `ctx latest`: the newest answer, from the session's log.
 
 use std::io::{IsTerminal, Write};
 
@@ -9,7 +9,7 @@ use crate::sessions::Which;
 
 /// Print the latest answer of an agent
 ///
-/// The text of the newest assistant message, as it is in the file latest.md. Works without a daemon. Prints
+/// The text of the newest assistant message that counts. Works without a daemon. Prints
 /// nothing when there is no answer yet.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\

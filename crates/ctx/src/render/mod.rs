@@ -1,6 +1,6 @@
 //! Conversations for people and for other programs: in a terminal, as Markdown, as JSON lines.
 //!
-//! Reads the session's files, so no daemon is needed, and holds one message at a time.
+//! Reads the session's log, so no daemon is needed, and holds few messages at a time.
 
 pub mod export;
 pub mod markdown;
