@@ -259,9 +259,9 @@ fn joint(view: View<'_>, start: usize, pos: usize) -> Result<Option<(Joint, usiz
         after_name += 1;
     }
     let at = skip_space(view, after_name)?;
-    let name = identifier(view, start);
-    let shouted = !name.iter().any(u8::is_ascii_lowercase)
-        && view.slice(start, pos).iter().all(|b| b.is_ascii_uppercase() || *b == b'_');
+    // The name's end is at hand; its beginning is looked for only where the end leaves it open.
+    let shouted = view.slice(start, pos).iter().all(|b| b.is_ascii_uppercase() || *b == b'_')
+        && !identifier(view, start).iter().any(u8::is_ascii_lowercase);
     let name_quoted = after_name > end;
     let mut joint = Joint { tight: false, shouted, quote: None, tag: false, equals: false, name_quoted };
     let value = match view.at(at)? {
@@ -279,11 +279,11 @@ fn joint(view: View<'_>, start: usize, pos: usize) -> Result<Option<(Joint, usiz
             Some(b'=') => at + 2,
             _ => at + 1,
         },
-        Some(b'>') if view.before(start, name.len() + 1).first() == Some(&b'<') => {
+        Some(b'>') if view.before(start, identifier(view, start).len() + 1).first() == Some(&b'<') => {
             joint.tag = true;
             at + 1
         }
-        Some(_) if at > end && name.starts_with(b"--") => at,
+        Some(_) if at > end && identifier(view, start).starts_with(b"--") => at,
         _ => return Ok(None),
     };
     let from = skip_space(view, value)?;

@@ -249,7 +249,8 @@ impl<'a> Search<'a> {
         first.found.take()
     }
 
-    fn look(&mut self, which: fn(&mut Self) -> &mut Look, next: fn(&mut Self) -> Option<usize>) {
+    #[inline]
+    fn look(&mut self, which: impl Fn(&mut Self) -> &mut Look, next: impl Fn(&mut Self) -> Option<usize>) {
         let look = which(self);
         if look.over || look.found.is_some() {
             return;

@@ -96,11 +96,51 @@ pub(super) enum Class {
     Line,
 }
 
+/// A bit for each class that a byte is of: a look into a table is what all of this is made of.
+#[expect(clippy::indexing_slicing, reason = "an index beyond the end of a constant does not compile")]
+static CLASSES: [u16; 256] = {
+    let mut classes = [0; 256];
+    let mut byte = 0;
+    while byte < classes.len() {
+        let mut at = 0;
+        while at < Class::ALL.len() {
+            if Class::ALL[at].is_of(byte as u8) {
+                classes[byte] |= 1 << Class::ALL[at] as u16;
+            }
+            at += 1;
+        }
+        byte += 1;
+    }
+    classes
+};
+
 impl Class {
+    const ALL: [Class; 14] = [
+        Class::Digit,
+        Class::Hex,
+        Class::Upper,
+        Class::Alnum,
+        Class::Word,
+        Class::Url,
+        Class::Dotted,
+        Class::Tilde,
+        Class::Base64,
+        Class::Percent,
+        Class::Crypt,
+        Class::Bare,
+        Class::Solid,
+        Class::Line,
+    ];
+
+    #[inline]
     pub fn has(self, byte: u8) -> bool {
+        CLASSES.get(usize::from(byte)).is_some_and(|classes| classes >> self as u16 & 1 == 1)
+    }
+
+    const fn is_of(self, byte: u8) -> bool {
         match self {
             Class::Digit => byte.is_ascii_digit(),
-            Class::Hex => byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte),
+            Class::Hex => byte.is_ascii_digit() || matches!(byte, b'a'..=b'f'),
             Class::Upper => byte.is_ascii_digit() || byte.is_ascii_uppercase(),
             Class::Alnum => byte.is_ascii_alphanumeric(),
             Class::Word => byte.is_ascii_alphanumeric() || byte == b'_',
