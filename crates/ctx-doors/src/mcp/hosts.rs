@@ -254,7 +254,7 @@ tool_timeout_sec = 600"#;
                     "{host:?}: {text}"
                 );
             }
-            for command in setup.command {
+            if let Some(command) = setup.command {
                 assert!(command.contains("/r r") && command.contains("max-shells"), "{host:?}: {command}");
             }
         }
