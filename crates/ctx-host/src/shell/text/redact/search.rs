@@ -25,6 +25,10 @@ const OPTION_BYTES_MAX: usize = 64;
 /// Of a value, as much is looked for at once.
 const LITERAL_BYTES: usize = 16;
 
+/// What several anchors have in common, and how far behind their beginning: one literal for all of them. With more than
+/// 32 literals in all, the search for them takes twice as long, and is not there for every processor.
+const SHARED: [(&[u8], usize); 3] = [(b"ookie: ", 1), (b" login ", 6), (b"_eyJ", 3)];
+
 /// How an anchor is found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Way {
@@ -126,7 +130,10 @@ fn word_len(anchor: &str, parts: &[Part]) -> usize {
 fn spellings(anchor: &Anchor<'_>) -> Vec<(Vec<u8>, usize)> {
     let bytes = anchor.bytes.get(..LITERAL_BYTES).unwrap_or(anchor.bytes);
     if !anchor.fold {
-        return vec![(bytes.to_vec(), 0)];
+        let has =
+            |(text, back): &&(&[u8], usize)| bytes.get(*back..).is_some_and(|end| end.starts_with(text));
+        let (text, back) = SHARED.iter().find(has).copied().unwrap_or((bytes, 0));
+        return vec![(text.to_vec(), back)];
     }
     // Few letters mean few spellings; the end of a word is rarer than its beginning.
     let back = bytes.len().saturating_sub(4);
@@ -140,7 +147,10 @@ fn spellings(anchor: &Anchor<'_>) -> Vec<(Vec<u8>, usize)> {
 }
 
 impl Literals {
-    fn new(all: Vec<(Vec<u8>, usize)>) -> Literals {
+    fn new(mut all: Vec<(Vec<u8>, usize)>) -> Literals {
+        // Of two at one place the first is told: the values themselves go before what only points back to an anchor.
+        all.sort_by(|(text, back), (other, other_back)| (back, text).cmp(&(other_back, other)));
+        all.dedup();
         let (texts, back): (Vec<Vec<u8>>, Vec<usize>) = all.into_iter().unzip();
         let packed = packed::Config::new().builder().extend(&texts).build();
         let finder = match packed {
@@ -459,6 +469,22 @@ fn names_with_end([first, last]: [u8; 2]) -> &'static [&'static [u8]] {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_built_in_literals_leave_room_for_secrets_of_the_environment() {
+        let anchors = RULES.iter().enumerate().map(|(index, rule)| Anchor {
+            bytes: rule.anchor.as_bytes(),
+            fold: rule.fold,
+            thirds: super::super::filter::Thirds::Any,
+            target: Target::Rule(index),
+        });
+        let all: std::collections::BTreeSet<_> = anchors
+            .filter(|anchor| way(anchor) == Way::Literal)
+            .flat_map(|anchor| spellings(&anchor))
+            .collect();
+        assert!(all.len() <= 30, "{} literals: {all:?}", all.len());
+        assert!(all.iter().all(|(text, _)| text.len() >= 4), "{all:?}");
+    }
 
     #[test]
     fn every_name_before_a_separator_is_known_by_its_end() {
