@@ -266,7 +266,10 @@ pub fn hint(stdout: &StreamReport, stderr: &StreamReport) -> Option<String> {
     let part = |name: &str, report: &StreamReport| {
         let (total, kept) = (report.lines_total, report.lines_kept);
         let less = kept < total || report.chars_kept < report.chars_total;
-        less.then(|| format!("{name}: {kept} of {total} lines shown"))
+        less.then(|| match (report.chars_kept, report.chars_total) {
+            (Some(chars), Some(all)) if kept == total => format!("{name}: {chars} of {all} characters shown"),
+            _ => format!("{name}: {kept} of {total} lines shown"),
+        })
     };
     let parts: Vec<String> = [part("stdout", stdout), part("stderr", stderr)].into_iter().flatten().collect();
     if parts.is_empty() {

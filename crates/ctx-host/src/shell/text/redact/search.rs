@@ -4,6 +4,8 @@
 //! pair or a URL by its separator, an option by its dashes, the rest by literals of four bytes and more. What
 //! follows may lie beyond the window's end, so near to it the exact filter looks at every byte.
 
+use std::ops::Range;
+
 use aho_corasick::packed;
 use aho_corasick::{AhoCorasick, Input};
 
@@ -25,8 +27,8 @@ const OPTION_BYTES_MAX: usize = 64;
 /// Of a value, as much is looked for at once.
 const LITERAL_BYTES: usize = 16;
 
-/// What several anchors have in common, and how far behind their beginning: one literal for all of them. With more than
-/// 32 literals in all, the search for them takes twice as long, and is not there for every processor.
+/// What several anchors have in common, and how far behind their beginning: one literal for all of them. The fewer are
+/// looked for at once, the rarer something looks like one of them; more than 32 not every processor can look for.
 const SHARED: [(&[u8], usize); 3] = [(b"ookie: ", 1), (b" login ", 6), (b"_eyJ", 3)];
 
 /// How an anchor is found.
@@ -38,6 +40,8 @@ enum Way {
     Joint,
     /// By its own bytes.
     Literal,
+    /// The same, but ordinary words: apart from the others, since together they look like everything.
+    Phrase,
 }
 
 /// What to look for.
@@ -47,6 +51,7 @@ pub(super) struct Candidates {
     /// The anchors of long words.
     words: Filter,
     literals: Literals,
+    phrases: Literals,
     ends: NameEnds,
 }
 
@@ -67,11 +72,15 @@ impl Candidates {
     pub fn new(anchors: &[Anchor<'_>]) -> Candidates {
         let words: Vec<Anchor<'_>> =
             anchors.iter().filter(|anchor| way(anchor) == Way::Word).copied().collect();
-        let literals = anchors.iter().filter(|anchor| way(anchor) == Way::Literal);
+        let literals = |wanted: Way| {
+            let found = anchors.iter().filter(|anchor| way(anchor) == wanted);
+            Literals::new(found.flat_map(spellings).collect())
+        };
         Candidates {
             exact: Filter::new(anchors),
             words: Filter::new(&words),
-            literals: Literals::new(literals.flat_map(spellings).collect()),
+            literals: literals(Way::Literal),
+            phrases: literals(Way::Phrase),
             ends: NameEnds::new(),
         }
     }
@@ -93,9 +102,8 @@ fn way(anchor: &Anchor<'_>) -> Way {
     match rule.check {
         Check::Shape { parts, .. } if word_len(rule.anchor, parts) >= WORD_BYTES_MIN => Way::Word,
         Check::Shape { .. } if rule.anchor == "sig=" || rule.anchor.starts_with('$') => Way::Joint,
-        Check::Shape { .. } | Check::Bearer | Check::Netrc | Check::PuttyBlock | Check::Words(_) => {
-            Way::Literal
-        }
+        Check::Shape { .. } | Check::Bearer | Check::Netrc | Check::PuttyBlock => Way::Literal,
+        Check::Words(_) => Way::Phrase,
         Check::AfterDigits { .. }
         | Check::Pair(_)
         | Check::Authorization
@@ -172,6 +180,19 @@ impl Literals {
     }
 }
 
+impl Literals {
+    /// The next anchor that begins within a range; `at` is how far was looked.
+    fn next_from(&self, bytes: &[u8], at: &mut usize, range: Range<usize>) -> Option<usize> {
+        while let Some((found, anchor)) = self.next(bytes, *at) {
+            *at = found + 1;
+            if range.contains(&anchor) {
+                return Some(anchor);
+            }
+        }
+        None
+    }
+}
+
 /// One way of looking: how far it has looked, and what it has found.
 #[derive(Debug, Clone, Copy)]
 struct Look {
@@ -200,6 +221,7 @@ pub(super) struct Search<'a> {
     own: Option<usize>,
     dashes: Look,
     literals: Look,
+    phrases: Look,
     exact: Look,
 }
 
@@ -223,6 +245,7 @@ impl<'a> Search<'a> {
             own: None,
             dashes: nowhere,
             literals: nowhere,
+            phrases: nowhere,
             exact: nowhere,
         };
         search.seek(from);
@@ -238,9 +261,10 @@ impl<'a> Search<'a> {
         self.own = None;
         self.dashes = Look::from(from.saturating_sub(OPTION_BYTES_MAX + 2));
         self.literals = Look::from(from);
+        self.phrases = Look::from(from);
         if self.exact_from == 0 {
-            let Search { words, joints, dashes, literals, .. } = self;
-            for look in [words, joints, dashes, literals] {
+            let Search { words, joints, dashes, literals, phrases, .. } = self;
+            for look in [words, joints, dashes, literals, phrases] {
                 look.over = true;
             }
         }
@@ -252,9 +276,10 @@ impl<'a> Search<'a> {
         self.look(|search| &mut search.joints, Search::next_joint);
         self.look(|search| &mut search.dashes, Search::next_dashes);
         self.look(|search| &mut search.literals, Search::next_literal);
+        self.look(|search| &mut search.phrases, Search::next_phrase);
         self.look(|search| &mut search.exact, Search::next_exact);
-        let Search { words, joints, dashes, literals, exact, .. } = self;
-        let looks = [words, joints, dashes, literals, exact];
+        let Search { words, joints, dashes, literals, phrases, exact, .. } = self;
+        let looks = [words, joints, dashes, literals, phrases, exact];
         let first = looks.into_iter().filter(|look| look.found.is_some()).min_by_key(|look| look.found)?;
         first.found.take()
     }
@@ -336,13 +361,13 @@ impl<'a> Search<'a> {
     }
 
     fn next_literal(&mut self) -> Option<usize> {
-        while let Some((at, anchor)) = self.candidates.literals.next(self.bytes, self.literals.at) {
-            self.literals.at = at + 1;
-            if (self.floor..self.exact_from).contains(&anchor) {
-                return Some(anchor);
-            }
-        }
-        None
+        let Search { candidates, bytes, floor, exact_from, .. } = *self;
+        candidates.literals.next_from(bytes, &mut self.literals.at, floor..exact_from)
+    }
+
+    fn next_phrase(&mut self) -> Option<usize> {
+        let Search { candidates, bytes, floor, exact_from, .. } = *self;
+        candidates.phrases.next_from(bytes, &mut self.phrases.at, floor..exact_from)
     }
 
     fn next_exact(&mut self) -> Option<usize> {
