@@ -7,4 +7,5 @@ mod text_fence;
 mod text_output;
 mod text_redact;
 mod text_redact_blobs;
+mod text_redact_env;
 mod text_redact_keys;

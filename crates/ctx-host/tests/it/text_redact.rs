@@ -297,6 +297,12 @@ pub(crate) fn given(l: &mut Letters) -> Vec<Sample> {
         ("cookie", "-H 'Cookie: lang=en; sid=", ALNUM, 32, "'\n"),
         ("okta-token", "found ", ALNUM, 0, ""),
         ("fcm-key", "AAAAabc123D:", ALNUM, 0, "\n"),
+        ("token", "app.yml:3:token: ", HEX, 16, "\n"),
+        ("api-key", ".env.yml:7:api_key: ", ALNUM, 24, "\n"),
+        ("api-key", "log/curl.txt:12:X-Api-Key: ", ALNUM, 24, "\n"),
+        ("password", "mysql -u root -p'a;", ALNUM, 8, "' shop\n"),
+        ("password", "sshpass -p \"x & y, ", ALNUM, 8, "\" ssh tom@host\n"),
+        ("password", "define('DB_PASSWORD', 'a;", ALNUM, 8, "');\n"),
     ];
     let mut samples: Vec<Sample> = rows
         .into_iter()
@@ -411,6 +417,7 @@ fn what_stands_around_a_secret_stays() {
         "machine h login tom password [REDACTED:netrc-password] account x\n",
     );
     check("db:5432:shop:tom:abc123xyz\nx".into(), "db:5432:shop:tom:[REDACTED:pgpass-password]\nx");
+    check("mysql -p'a;b9 \\'c' shop\n".into(), "mysql -p'[REDACTED:password]' shop\n");
     check("https://tom:abc123xyz@host/x".into(), "https://tom:[REDACTED:url-password]@host/x");
     check(format!("GITHUB_TOKEN={token}\n"), "GITHUB_TOKEN=[REDACTED:github-token]\n");
     check(

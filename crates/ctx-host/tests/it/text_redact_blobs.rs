@@ -141,3 +141,48 @@ fn a_list_of_tokens_is_no_blob() {
         }
     }
 }
+
+#[test]
+fn a_token_after_a_line_of_base64_is_no_part_of_it() {
+    let secrets = Arc::new(Secrets::none());
+    let mut l = Letters(5);
+    let tokens = [
+        format!("{}{}", concat!("gh", "p_"), l.take(crate::text_redact::ALNUM, 36)),
+        format!("{}{}", concat!("AK", "IA"), l.take(crate::text_redact::UPPER, 16)),
+    ];
+    for (width, token) in
+        [60, 64, 72, 76].into_iter().flat_map(|width| tokens.iter().map(move |t| (width, t)))
+    {
+        let line = String::from_utf8(blob(77, BASE64, width)).unwrap();
+        for (before, after) in [("\n", "\n"), ("\r\n", "\r\n"), ("\n", ""), ("\n", " x\n"), ("\nkeys/", "\n")]
+        {
+            let text = format!("{line}{before}{token}{after}");
+            let out = String::from_utf8(redact_bytes(&secrets, text.as_bytes())).unwrap();
+            assert!(out.starts_with(&line) && !out.contains(token.as_str()), "{width}: {out}");
+            for at in 0..text.len() {
+                let (head, tail) = text.as_bytes().split_at(at);
+                assert_eq!(
+                    crate::text_redact::in_pieces(&secrets, &[head, tail]),
+                    out.as_bytes(),
+                    "cut at {at}"
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn a_token_in_a_long_path_is_no_blob() {
+    let secrets = Arc::new(Secrets::none());
+    let mut l = Letters(6);
+    let hub = format!("{}{}", concat!("gh", "p_"), l.take(crate::text_redact::ALNUM, 36));
+    let cloud = format!("{}{}", concat!("AK", "IA"), l.take(crate::text_redact::UPPER, 16));
+    for (path, token) in [
+        ("/Users/Alice/Work2024/Deploy-Keys/", &hub),
+        ("/Users/Alice/Work2024/DeployKeys/All/", &hub),
+        ("/Users/Alice/Work2024/Deploy-Keys/", &cloud),
+    ] {
+        let out = String::from_utf8(redact_bytes(&secrets, format!("{path}{token}\n").as_bytes())).unwrap();
+        assert!(out.starts_with(path) && !out.contains(token.as_str()), "{out}");
+    }
+}

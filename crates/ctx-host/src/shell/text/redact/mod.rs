@@ -153,7 +153,7 @@ impl Secrets {
         let after = pos + rule.anchor.len();
         match rule.check {
             Check::Shape { left, parts, need } => {
-                if (left == Left::Edge && !is_edge(view, pos)) || is_inside_blob(view, pos, rule.anchor) {
+                if (left == Left::Edge && !is_edge(view, pos)) || is_inside_blob(view, pos, rule.anchor)? {
                     return Ok(None);
                 }
                 shaped(match_parts(view, after, parts, need)?, pos, rule.kind)
@@ -261,7 +261,9 @@ fn secret_lines(value: &[u8]) -> impl Iterator<Item = &[u8]> {
 fn is_plain_key(name: &str, value: &[u8]) -> bool {
     let is_column = value.iter().all(|byte| byte.is_ascii_lowercase() || *byte == b'_');
     let is_number = value.iter().all(u8::is_ascii_digit);
-    name.to_ascii_uppercase().ends_with("_KEY") && (is_column || is_number) && value.len() < 24
+    let name = name.to_ascii_uppercase();
+    let is_of_table = name.strip_suffix("_KEY").is_some_and(|of| !pair::is_key_of_door(of.as_bytes()));
+    is_of_table && (is_column || is_number) && value.len() < 24
 }
 
 /// Whether such a variable's value is one to strike: long enough, and neither a path nor a plain word.

@@ -141,6 +141,8 @@ struct Joint {
     tag: bool,
     /// Joined by a `=`.
     equals: bool,
+    /// A space stands before the value.
+    spaced: bool,
     /// The name stands in quotes.
     name_quoted: bool,
 }
@@ -149,7 +151,7 @@ struct Joint {
 pub(super) fn pair(view: View<'_>, start: usize, pos: usize, name: PairName) -> Result<Option<Found>, More> {
     let Some(strength) = strength(view, start, name) else { return Ok(None) };
     let Some((joint, from)) = joint(view, start, pos)? else { return Ok(None) };
-    let len = value_len(view, from, joint)?;
+    let len = value_len(view, from, joint.quote)?;
     let value = view.slice(from, from + len);
     // What is dear comes last: most values are told by less.
     if !is_secret(value, strength, joint)
@@ -182,10 +184,11 @@ fn is_sure_enough(view: View<'_>, start: usize, name: PairName, value: &[u8], jo
             has_digit && (joint.equals || (joint.quote.is_some() && joint.name_quoted))
         }
         PairName::Short => has_digit && value.len() >= SECRET_BYTES_MIN,
-        // The name of a secret within a longer name: `arn:aws:secretsmanager:…:secret:Name-1a2b3c`.
+        // The name of a secret within a longer name: `arn:aws:secretsmanager:…:secret:Name-1a2b3c`. With a space it is
+        // a setting behind the name of its file: `app.yml:3:token: …`.
         PairName::Secret { .. } | PairName::Key => {
-            let len = identifier(view, start).len();
-            joint.equals || joint.quote.is_some() || view.before(start, len + 1).first() != Some(&b':')
+            let is_joined = joint.equals || joint.spaced || joint.quote.is_some();
+            is_joined || view.before(start, identifier(view, start).len() + 1).first() != Some(&b':')
         }
         PairName::Password { .. } | PairName::Pass => true,
     }
@@ -223,9 +226,14 @@ fn strength(view: View<'_>, start: usize, name: PairName) -> Option<Strength> {
         PairName::Key => {
             let name = before.strip_suffix(b"k").or_else(|| before.strip_suffix(b"K"))?;
             let name = name.strip_suffix(b"_").or_else(|| name.strip_suffix(b"-")).unwrap_or(name);
-            KEY_NAMES.iter().any(|key| ends_with(name, key)).then_some(Strength::Secret)
+            is_key_of_door(name).then_some(Strength::Secret)
         }
     }
+}
+
+/// Whether what stands before `key` in a name is told of secrets: `api`, `MY_SECRET`.
+pub(super) fn is_key_of_door(name: &[u8]) -> bool {
+    KEY_NAMES.iter().any(|key| ends_with(name, key))
 }
 
 /// `next_page_`, `progressT`: the name up to the anchor, which begins within its last word.
@@ -263,7 +271,8 @@ fn joint(view: View<'_>, start: usize, pos: usize) -> Result<Option<(Joint, usiz
     let shouted = view.slice(start, pos).iter().all(|b| b.is_ascii_uppercase() || *b == b'_')
         && !identifier(view, start).iter().any(u8::is_ascii_lowercase);
     let name_quoted = after_name > end;
-    let mut joint = Joint { tight: false, shouted, quote: None, tag: false, equals: false, name_quoted };
+    let mut joint =
+        Joint { tight: false, shouted, quote: None, tag: false, equals: false, spaced: false, name_quoted };
     let value = match view.at(at)? {
         Some(b'=') => match view.at(at + 1)? {
             Some(b'=' | b'~') => return Ok(None),
@@ -288,6 +297,7 @@ fn joint(view: View<'_>, start: usize, pos: usize) -> Result<Option<(Joint, usiz
     };
     let from = skip_space(view, value)?;
     joint.tight &= from == value;
+    joint.spaced = from > value;
     Ok(Some(match quote_at(view, from)? {
         Some((quote, from)) => (Joint { quote: Some(quote), ..joint }, from),
         None => (joint, from),
@@ -315,11 +325,12 @@ fn kind(view: View<'_>, start: usize, pos: usize, name: PairName) -> &'static st
     }
 }
 
-fn value_len(view: View<'_>, from: usize, joint: Joint) -> Result<usize, More> {
+/// How many bytes of a value are weighed: up to its quote, or up to what ends a bare one.
+pub(super) fn value_len(view: View<'_>, from: usize, quote: Option<Quote>) -> Result<usize, More> {
     let mut len = 0;
     while len < WEIGH_BYTES {
         let Some(byte) = view.at(from + len)? else { break };
-        let (inside, step) = match joint.quote {
+        let (inside, step) = match quote {
             Some(quote) if byte == b'\\' && !quote.escaped => {
                 (view.at(from + len + 1)?.is_some_and(|b| b != b'\n'), 2)
             }

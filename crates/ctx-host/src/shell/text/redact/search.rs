@@ -7,7 +7,7 @@
 use std::ops::Range;
 
 use aho_corasick::packed;
-use aho_corasick::{AhoCorasick, Input};
+use aho_corasick::{AhoCorasick, Input, MatchKind};
 
 use super::filter::{Anchor, Filter, Target};
 use super::masks::{Masks, WORD_BYTES_MIN, is_word, next_bit_where};
@@ -163,7 +163,11 @@ impl Literals {
         let packed = packed::Config::new().builder().extend(&texts).build();
         let finder = match packed {
             Some(searcher) => Finder::Packed(searcher),
-            None => AhoCorasick::new(&texts).map_or(Finder::Nothing, Finder::Automaton),
+            None => {
+                // As the packed searcher: the first to begin is told, not the first to end.
+                let built = AhoCorasick::builder().match_kind(MatchKind::LeftmostFirst).build(&texts);
+                built.map_or(Finder::Nothing, Finder::Automaton)
+            }
         };
         Literals { finder, back }
     }

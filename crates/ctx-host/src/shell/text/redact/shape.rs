@@ -261,25 +261,31 @@ const CHANCE_BYTES_MAX: usize = 7;
 const BLOB_LINES: [usize; 4] = [60, 64, 72, 76];
 
 /// Whether what begins at `pos` stands in the midst of base64, where letters that begin a secret come by chance. A line
-/// of base64 goes on in the next one, unless it is a secret of the same kind itself.
-pub(super) fn is_inside_blob(view: View<'_>, pos: usize, anchor: &str) -> bool {
+/// of base64 goes on in the next one if that is as long, unless it is a secret of the same kind itself.
+pub(super) fn is_inside_blob(view: View<'_>, pos: usize, anchor: &str) -> Result<bool, More> {
     let is_blob = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'/' | b'-' | b'_');
     if anchor.len() > CHANCE_BYTES_MAX || !anchor.bytes().all(|byte| is_blob(&byte)) {
-        return false;
+        return Ok(false);
     }
     let before = view.before(pos, BLOB_BYTES);
     if before.len() == BLOB_BYTES && before.iter().all(is_blob) {
-        return is_mixed(before);
+        // Both alphabets at once are none: `/home/Tom/My-Work-2024/…` is a path.
+        let has =
+            |pair: [u8; 2]| before.iter().copied().chain(anchor.bytes()).any(|byte| pair.contains(&byte));
+        return Ok(is_mixed(before) && !(has(*b"+/") && has(*b"-_")));
     }
     let before = view.before(pos, BACK_BYTES);
     let here = before.iter().rev().take_while(|byte| is_blob(byte)).count();
     let Some(lines) = before.get(..before.len() - here).and_then(|lines| lines.strip_suffix(b"\n")) else {
-        return false;
+        return Ok(false);
     };
     let lines = lines.strip_suffix(b"\r").unwrap_or(lines);
     let len = lines.iter().rev().take_while(|byte| Class::Base64.has(**byte)).count();
     let line = lines.get(lines.len() - len..).unwrap_or_default();
-    BLOB_LINES.contains(&len) && is_mixed(line) && !line.starts_with(anchor.as_bytes())
+    if !BLOB_LINES.contains(&len) || !is_mixed(line) || line.starts_with(anchor.as_bytes()) {
+        return Ok(false);
+    }
+    Ok(here + view.run(pos, Class::Base64, len + 1)? == len)
 }
 
 /// Letters of both kinds and digits, or so many capitals as no name has.

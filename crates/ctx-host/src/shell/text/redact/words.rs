@@ -1,7 +1,7 @@
 //! Secrets that a command line or a line of a settings file gives away: `curl -u`, `mysql -p`, cookies and the like.
 
 use super::around::{quote_at, skip_quote, skip_space};
-use super::pair::is_placeholder;
+use super::pair::{is_placeholder, value_len};
 use super::shape::{Class, More, View};
 use super::swallow::Swallow;
 use super::{Found, Kind, is_secret_name};
@@ -59,11 +59,9 @@ struct Value {
 impl Value {
     /// The value at `pos`, unless it stands for one.
     fn at(view: View<'_>, pos: usize) -> Result<Option<Value>, More> {
-        let (from, rest) = match quote_at(view, pos)? {
-            Some((quote, from)) => (from, Swallow::quoted(quote)),
-            None => (pos, Swallow::Class(Class::Bare)),
-        };
-        let to = from + view.run(from, Class::Bare, WEIGH_BYTES)?;
+        let (quote, from) = quote_at(view, pos)?.map_or((None, pos), |(quote, from)| (Some(quote), from));
+        let rest = quote.map_or(Swallow::Class(Class::Bare), Swallow::quoted);
+        let to = from + value_len(view, from, quote)?;
         let value = view.slice(from, to);
         let is_one = value.len() >= PASSWORD_BYTES_MIN && !is_placeholder(value);
         Ok(is_one.then_some(Value { from, to, rest }))
