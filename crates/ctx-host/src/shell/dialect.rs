@@ -195,13 +195,14 @@ fn bash_frame(framed: &Framed<'_>) -> String {
     let merge = if framed.merge { " 2>&1" } else { "" };
     let [commands, out, err] = [commands, stdout, stderr].map(|path| path_word(path, ansi_quote));
     let trace = trace_to_stderr!();
+    let (input, output) =
+        (bash_exec(&format!("<{stdin}{merge}")), bash_exec(&format!("<{commands} >{out} 2>{err}")));
     // The `:` is for `$_`, which would be the frame's word otherwise.
-    let open = format!(
-        "\\command exec <{stdin}{merge}||\\builtin exit 1;\\builtin unset -v __ctx;\\builtin :;\\builtin eval"
-    );
+    let open = format!("{input}||\\builtin exit 1;\\builtin unset -v __ctx;\\builtin :;\\builtin eval");
     let start = if sourced {
         let script = ansi_quote(&format!("{open} \"$__ctx_long\""));
-        format!("__ctx_long={body};\\command exec <<<{script}||\\builtin exit 1;\\builtin . /dev/stdin")
+        let script = bash_exec(&format!("<<<{script}"));
+        format!("__ctx_long={body};{script}||\\builtin exit 1;\\builtin . /dev/stdin")
     } else {
         format!("{open} {body}")
     };
@@ -212,7 +213,7 @@ fn bash_frame(framed: &Framed<'_>) -> String {
          \\builtin printf '\\36%sE%s\\0%s %s %s\\0%s\\0' {nonce} \"$__ctx\" \"$__ctx_o\" \
          \"${{BASH_XTRACEFD-}}\" \"$SHELLOPTS\" \"${{PWD-}}\" >{out};\\builtin set +o history;\
          \\builtin trap -p ERR DEBUG >{out};\\builtin trap - ERR DEBUG;}}>/dev/null 2>/dev/null{trace};\
-         \\command exec <{commands} >{out} 2>{err}||\\builtin exit \"${{__ctx-1}}\";\
+         {output}||\\builtin exit \"${{__ctx-1}}\";\
          \\builtin printf '\\36%sE' {nonce} >&2;\\builtin unset -v __ctx_long __ctx_o __ctx_x;\
          \\builtin printf '\\0';\\builtin export -p;\\builtin printf '\\36%s.' {nonce}"
     );
@@ -228,6 +229,14 @@ fn bash_frame(framed: &Framed<'_>) -> String {
     } else {
         format!("\\builtin read -rN{count} __ctx;{run}\n{text}")
     }
+}
+
+/// Redirects the shell itself. `command` keeps a failure from ending the shell; where it is a function, it would keep
+/// the redirection to itself.
+fn bash_exec(redirection: &str) -> String {
+    format!(
+        "{{ \\builtin declare -F command >/dev/null&&\\exec {redirection}||\\command exec {redirection};}}"
+    )
 }
 
 fn posix_frame(framed: &Framed<'_>) -> String {

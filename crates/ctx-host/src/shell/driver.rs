@@ -252,6 +252,8 @@ impl Driver {
         drop((stdin, file));
         let duration = started.elapsed();
         if ended.cut {
+            // What is still to come on stdout may be the frame's.
+            self.cut_report |= ended.answer.is_none();
             self.record_cut(call, ended, duration);
             return Err(self.closed(&RunError::Closing));
         }
@@ -366,7 +368,7 @@ impl Driver {
         {
             self.exports_text = report.exports;
             self.exports = exports;
-            self.shared.status().secrets = Arc::new(secrets_of(&self.exports));
+            self.shared.status().secrets = Arc::new(secrets_of(self.exports.iter().chain(&self.unlisted)));
         }
     }
 
@@ -468,8 +470,8 @@ fn may_export(command: &str) -> bool {
     holds_word(command, &exports)
 }
 
-pub(super) fn secrets_of(env: &[Export]) -> Secrets {
-    Secrets::from_env(env.iter().map(|export| (export.name.as_str(), export.value.as_slice())))
+pub(super) fn secrets_of<'a>(env: impl IntoIterator<Item = &'a Export>) -> Secrets {
+    Secrets::from_env(env.into_iter().map(|export| (export.name.as_str(), export.value.as_slice())))
 }
 
 /// The directory itself, or the nearest one above it that is still there.

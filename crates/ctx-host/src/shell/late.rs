@@ -37,7 +37,7 @@ impl Late {
         output.push(bytes, &mut |redacted| keep(shared, redacted));
     }
 
-    /// Whether what comes next on the same stream belongs to a secret that has begun.
+    /// Whether what comes next on the same stream may belong to a private key that has begun.
     pub fn is_inside(&self) -> bool {
         self.output.as_ref().map_or(self.goes_on, OutputStream::is_inside)
     }

@@ -37,15 +37,14 @@ impl OutputStream {
         }
     }
 
-    /// Whether what comes next belongs to a secret that has begun.
+    /// Whether a stream that ends here breaks off inside of a private key.
     pub fn is_inside(&self) -> bool {
         self.redactor.is_inside()
     }
 
-    /// A stream that goes on with what was begun in another.
+    /// A stream that may go on with the private key that another broke off inside of.
     pub fn go_on_inside(&mut self) {
-        // What is shown for it is the mark of a secret.
-        self.push(b"-----BEGIN PRIVATE KEY-----\n", &mut |_| {});
+        self.redactor.go_on_inside();
     }
 
     /// Takes the next bytes of the program and hands on the redacted bytes to store, piece by piece.

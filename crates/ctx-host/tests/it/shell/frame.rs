@@ -25,6 +25,7 @@ rows![
     a_script_may_use_and_close_any_descriptor,
     the_status_of_a_command_is_there_for_the_next,
     a_shell_that_cannot_go_on_is_replaced_at_once,
+    a_function_named_command_keeps_nothing_from_running,
     more_exports_than_a_program_can_take_come_back,
     the_cwd_is_where_the_shell_is,
     all_may_be_exported_and_nothing_of_the_frame_is,
@@ -280,6 +281,24 @@ async fn a_shell_that_cannot_go_on_is_replaced_at_once(kind: Kind) {
         let want = format!("{}\nkept\n", bench.path("sub").display());
         assert_eq!((third.stdout, third.stderr), (want, String::new()), "after {command}");
         assert!(!third.shell_restarted);
+    }
+    bench.end().await;
+}
+
+/// A redirection of a function holds for its call only.
+async fn a_function_named_command_keeps_nothing_from_running(kind: Kind) {
+    // dash has no other way to its own commands.
+    if kind == Kind::Dash {
+        return;
+    }
+    let bench = Bench::new(kind).await;
+    bench.out("A=kept; command() { builtin command \"$@\"; }").await;
+    for options in ["set +e", "set -e", "set +e; command() { :; }"] {
+        let first = bench.run(&format!("{options}; echo set")).await;
+        assert_eq!((first.stdout.as_str(), first.timed_out), ("set\n", false), "{options}: {first:?}");
+        let second = bench.run("echo $A; cat; echo err >&2").await;
+        let seen = (second.stdout.as_str(), second.stderr.as_str(), second.shell_restarted);
+        assert_eq!(seen, ("kept\n", "err\n", false), "{options}: {second:?}");
     }
     bench.end().await;
 }

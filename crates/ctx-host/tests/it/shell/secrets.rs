@@ -237,3 +237,46 @@ async fn a_key_that_a_command_s_end_cuts_in_two_is_kept_on_both_sides() {
         }
     }
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_secret_at_a_command_s_end_adds_nothing_to_the_next_command_and_takes_nothing_from_it() {
+    let lines: Vec<String> = (0..20).map(|n| format!("{n:02}kA9/zQ").repeat(8)).collect();
+    let (open, close) = ("-----BEGIN RSA PRIVATE KEY-----", "-----END RSA PRIVATE KEY-----");
+    let cases = [
+        ("a key that is cut", format!("{open}\n{}\n", lines[..2].join("\n"))),
+        ("a key without a last newline", format!("{open}\n{}\n{close}", lines.join("\n"))),
+        ("a long token without a newline", format!("ghp_{}", "a1B2c3D4e5F6g7H8i9J0".repeat(10))),
+        ("a long quoted value without its end", format!("password=\"{}", "a1B2c3D4e5F6g7H8i9J0".repeat(10))),
+    ];
+    for kind in [Kind::Bash, Kind::Dash] {
+        let bench = Bench::new(kind).await;
+        for (case, secret) in &cases {
+            std::fs::write(bench.path("secret"), secret).unwrap();
+            let first = bench.run("cat secret; cat secret >&2").await;
+            let next = bench.run("echo hi; echo ho >&2").await;
+            let seen = (next.stdout.as_str(), next.stderr.as_str(), next.late_output.as_str());
+            assert_eq!(seen, ("hi\n", "ho\n", ""), "{kind:?}: {case}");
+            assert!(first.stdout.contains("[REDACTED:"), "{kind:?}: {case}: {first:?}");
+            assert!(!format!("{first:?}").contains("c3D4e5F6") && !format!("{first:?}").contains(&lines[1]));
+            let kept = page(&bench, next.call, Output::Stdout);
+            assert!(kept.contains("\"hi\\n\"") && !kept.contains("PRIVATE"), "{kind:?}: {case}: {kept}");
+        }
+        bench.end().await;
+    }
+}
+
+/// bash keeps what has no name for a variable from its own list, and passes it on.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_secret_that_the_shell_does_not_list_is_still_known() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut config = config(Kind::Bash, dir.path());
+    config.env.push(("spring.datasource.password".to_owned(), b"correct-horse-battery-9".to_vec()));
+    let host = ShellHost::new(config, Arc::new(Records::default())).unwrap();
+    let id = host.create(CreateRequest::default()).await.unwrap();
+    for before in ["", "export A=1; "] {
+        let ask = format!("{before}env | sed -n 's/^spring.datasource.password=/it: /p'");
+        let shown = host.exec(&id, command(ask), None).await.unwrap();
+        assert!(shown.stdout.starts_with("it: [REDACTED:"), "{shown:?}");
+    }
+    host.shutdown().await;
+}

@@ -287,6 +287,8 @@ pub struct Redactor {
     /// Where the next secret is looked for.
     next: usize,
     swallow: Option<Swallow>,
+    /// Whether the mark of what is swallowed is still due: it began in another stream.
+    unmarked: bool,
     redactions: u64,
     /// What is certain, until it is handed on.
     certain: Vec<Piece>,
@@ -313,6 +315,7 @@ impl Redactor {
             done: 0,
             next: 0,
             swallow: None,
+            unmarked: false,
             redactions: 0,
             certain: Vec::new(),
             base: 0,
@@ -399,12 +402,21 @@ impl Redactor {
         self.scan(View { bytes: &work, last: true });
         self.hand_on(&work, &mut |piece| out.extend_from_slice(piece));
         (self.done, self.next) = (0, 0);
-        self.swallow = None;
+        (self.swallow, self.unmarked) = (None, false);
     }
 
-    /// Whether what comes next belongs to a secret that has begun: the lines of a private key.
+    /// Whether a stream that ends here breaks off inside of a private key, whose next lines may come in another.
     pub fn is_inside(&self) -> bool {
-        self.swallow.is_some()
+        let mut ended = Redactor::new(Arc::clone(&self.secrets));
+        (ended.done, ended.next) = (self.done, self.next);
+        (ended.swallow, ended.unmarked) = (self.swallow.clone(), self.unmarked);
+        ended.scan(View { bytes: &self.work, last: true });
+        matches!(ended.swallow, Some(Swallow::Block(_)))
+    }
+
+    /// Goes on, at the beginning of a stream, with a private key that another broke off inside of.
+    pub fn go_on_inside(&mut self) {
+        (self.swallow, self.unmarked) = (Some(Swallow::block()), true);
     }
 
     /// How many secrets were replaced.
@@ -461,8 +473,13 @@ impl Redactor {
         let taken = swallow.take(rest, view.last);
         self.done += taken.bytes;
         self.next = self.done;
+        if self.unmarked && taken.bytes > 0 {
+            self.certain.push(Piece::Mark(Kind::Rule("private-key")));
+            self.redactions += 1;
+            self.unmarked = false;
+        }
         if taken.over {
-            self.swallow = None;
+            (self.swallow, self.unmarked) = (None, false);
         }
         taken.over
     }
