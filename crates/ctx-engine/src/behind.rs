@@ -235,7 +235,9 @@ impl Behind {
     fn forget(&self, session: Option<SessionId>) -> Result<(), String> {
         match (&self.index, session) {
             (Some(index), Some(session)) => index.purged(session),
-            (None, _) | (_, None) => Ok(()),
+            // What it holds of the session is still in its file.
+            (None, Some(_)) => Err("the index is not open".to_owned()),
+            (_, None) => Ok(()),
         }
     }
 

@@ -77,21 +77,26 @@ impl FileJournal {
     }
 
     pub(crate) fn clear_trash(&self, tell: &mut dyn FnMut(&str) -> bool) -> Result<(), JournalError> {
+        let mut cleared = Ok(());
+        // One that cannot be removed holds up no other.
         for away in self.in_place(TRASH)? {
-            let cleared = self.clear_one(&away, tell);
-            cleared.map_err(|error| JournalError::Io { path: away, action: "remove", error })?;
+            let one = self.clear_one(&away, tell);
+            cleared =
+                cleared.and(one.map_err(|error| JournalError::Io { path: away, action: "remove", error }));
         }
-        Ok(())
+        cleared
     }
 
     fn clear_one(&self, away: &str, tell: &mut dyn FnMut(&str) -> bool) -> io::Result<()> {
         // One that is on its way in has no log yet.
         let Some(notice) = self.notice(away)? else { return Ok(()) };
         // Its bytes go first: telling may need the room. What is left of its directory says that it went.
-        self.remove_in(&join(away, LOG))?;
+        let removed = self.remove_in(&join(away, LOG));
+        // Whoever has to hear of it does so also when bytes are left.
         if !tell(&notice) {
-            return Ok(());
+            return removed;
         }
+        removed?;
         self.disk.remove_file(&join(away, NOTICE))?;
         self.disk.sync_dir(away)?;
         self.remove_tree(away)

@@ -30,9 +30,10 @@ impl Present {
     }
 
     /// Whether a record is missing between others; or comes after all of them, and is none whose seq alone is wrong: the
-    /// record that was due where it stands is there, or lost to a bad line before it.
+    /// record that was due where it stands is there, or lost to a bad line before it, which explains no second one.
     fn wants(&self, skipped: &Skipped, is_behind_bad: bool) -> bool {
-        let is_later = || skipped.due.is_some_and(|due| is_behind_bad || self.covers(due));
+        let is_later =
+            || skipped.due.is_some_and(|due| self.covers(due) || (is_behind_bad && self.covers(due + 1)));
         !self.covers(skipped.seq) && (skipped.seq < self.next() || is_later())
     }
 

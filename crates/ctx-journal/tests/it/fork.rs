@@ -297,3 +297,25 @@ fn a_log_that_is_taken_away_is_told_of_whenever_it_crashes_and_one_that_stays_is
     }
     assert!(stayed > 2 && told > 2, "stayed {stayed} times, told {told} times");
 }
+
+#[test]
+fn bytes_that_cannot_be_removed_keep_nobody_from_hearing_that_a_log_went() {
+    let disk = SimDisk::new();
+    let journal = FileJournal::new(Arc::new(disk.clone()));
+    filled(&journal);
+    fork_at(&journal, None).unwrap();
+    journal.take_away(&log(), "one went").unwrap();
+    journal.take_away(&other(), "another went").unwrap();
+    // The first thing to be removed is a file of the first log.
+    disk.fail(Op::Name, 0, Fault::Io);
+    let mut heard = Vec::new();
+    journal.clear_away(&mut |notice| (heard.push(notice.to_owned()), true).1).unwrap_err();
+    heard.sort_unstable();
+    assert_eq!(heard, ["another went", "one went"]);
+    // What is left goes the next time.
+    disk.heal();
+    heard.clear();
+    journal.clear_away(&mut |notice| (heard.push(notice.to_owned()), true).1).unwrap();
+    assert_eq!(heard.len(), 1, "{heard:?}");
+    assert!(!disk.files().iter().any(|file| file.contains("/trash/")), "{:?}", disk.files());
+}

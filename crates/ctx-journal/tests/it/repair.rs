@@ -178,6 +178,19 @@ fn a_record_whose_seq_alone_is_wrong_gets_its_own_back() {
 }
 
 #[test]
+fn a_record_with_a_wrong_seq_behind_a_bad_line_does_not_become_the_last_one() {
+    let mut text: Vec<String> = (0..=6).map(|seq| line(seq, "")).collect();
+    text[2] = "garbage".to_owned();
+    text[3] = line(93, r#","text":"old""#);
+    let (disk, journal) = disk_with(&lines(&text.iter().map(String::as_str).collect::<Vec<_>>()));
+    repair(&journal).unwrap();
+    let (opened, entries) = open(&journal).unwrap();
+    assert_eq!(opened.damage, []);
+    assert_eq!(entries.last().map(|entry| entry.seq), Some(6), "{:?}", seqs(&entries));
+    assert!(disk.files().iter().any(|file| file.contains(".before-repair-")));
+}
+
+#[test]
 fn a_missing_first_record_is_made_anew() {
     check(
         &lines(&["garbage", &line(1, ""), &line(3, ""), &line(4, "")]),

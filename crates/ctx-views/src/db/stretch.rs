@@ -16,6 +16,7 @@ use ctx_journal::{Damage, Entry, LogPath};
 use ctx_session::record::SessionMeta;
 use ctx_session::{Body, Record, SessionId, Timestamp};
 use rusqlite::{Connection, OptionalExtension, params};
+use serde_json::Value;
 
 use super::MetaOf;
 use super::row::SessionRow;
@@ -61,6 +62,7 @@ impl Stretch {
             Body::User(user) => user.text.len(),
             Body::AssistantFinished(message) => message.text.len(),
             Body::ReasoningFinished(thought) => thought.text.len(),
+            Body::ToolStarted(tool) => value_bytes(&tool.input),
             Body::ToolFinished(tool) => tool.output.len(),
             Body::System(note) => note.text.len(),
             Body::Compaction(made) => made.summary.as_ref().map_or(0, String::len),
@@ -69,6 +71,16 @@ impl Stretch {
             _ => 0,
         };
         self.records.iter().map(of_record).sum()
+    }
+}
+
+/// About how long a value is as text.
+fn value_bytes(value: &Value) -> usize {
+    match value {
+        Value::Null | Value::Bool(_) | Value::Number(_) => 4,
+        Value::String(text) => text.len(),
+        Value::Array(items) => items.iter().map(value_bytes).sum(),
+        Value::Object(fields) => fields.iter().map(|(key, value)| key.len() + value_bytes(value)).sum(),
     }
 }
 
@@ -197,6 +209,8 @@ pub(super) fn put(db: &Connection, stretch: &Stretch, outside: &Outside<'_>) -> 
         None if stretch.part == Part::Opened || stretch.part == Part::Text || stretch.from > 0 => {
             return Ok(Put::Behind);
         }
+        // It moved or was purged after it was read: what was purged must not come back.
+        None if !(outside.is_there)(&stretch.log) => return Ok(Put::Done),
         None => match meet(db, stretch, before, outside)? {
             Some(stored) => stored,
             None => return Ok(Put::Done),

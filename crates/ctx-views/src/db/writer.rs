@@ -36,6 +36,8 @@ impl Known {
 /// Writes until the desk is closed. What is known is from before anyone could ask for anything: this thread may
 /// begin late.
 pub(super) fn run(shared: &Arc<Shared>, mut db: Connection, mut known: Known) {
+    // A crash just after a purge was written leaves there what was purged.
+    truncate_wal(&db);
     let mut busy = false;
     while let Some(batch) = shared.desk.next_batch() {
         if known.files.are_others(&shared.path) {

@@ -471,6 +471,22 @@ fn a_session_whose_directory_is_gone_is_reported_and_not_listed() {
 }
 
 #[test]
+fn what_was_read_of_a_session_before_its_purge_does_not_bring_it_back() {
+    let root = Root::new();
+    let db = started(&root);
+    let gone = put(&root, 1, "coder", "gone", &talk("needle", "hay"));
+    let (log, id, records) = (gone.log.clone(), gone.life.session.id(), gone.life.records());
+    std::fs::remove_dir_all(root.path(log.dir())).unwrap();
+    db.purged(id).unwrap();
+    // On its way since before.
+    db.committed(&log, id, &records);
+    db.flush();
+    assert!(db.ask(|q| q.sessions()).unwrap().is_empty());
+    assert!(found(&db, &SearchQuery::new(Viewer::All, "needle", 10)).is_empty());
+    assert_eq!(db.last_error(), None);
+}
+
+#[test]
 fn damage_is_kept_with_its_line_and_the_rest_is_used() {
     let root = Root::new();
     let session = put(&root, 1, "coder", "default", &talk("needle one", "needle two"));

@@ -23,7 +23,7 @@ use crate::commands::audit::AUDIT;
 use crate::failure::Failure;
 use crate::output::{self, Paint};
 use crate::root::Root;
-use crate::{index, sessions};
+use crate::{index, sessions, words};
 
 pub use copies::{Says, copies};
 pub use meta::Known;
@@ -37,7 +37,8 @@ const ASK_AGAIN: Duration = Duration::from_millis(100);
 /// and keep their number; one that is out of its place goes back to it. Records that ran together are parted, what is whole
 /// in a bad line is saved, a wrong byte in a key is put right, and a record that says so holds the place of what is lost. A
 /// log that a newer ctx has written to is left alone. The log as it was is kept beside the new one as
-/// events.jsonl.before-repair-TIME, and what is left out in events.jsonl.quarantine-TIME.
+/// events.jsonl.before-repair-TIME, and what is left out in events.jsonl.quarantine-TIME. So are the messages as they
+/// were, in messages.jsonl.before-repair-TIME.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -294,13 +295,22 @@ fn explain(root: &Root, log: &LogPath, error: &RepairError) -> Option<String> {
     Some(hint)
 }
 
-/// Removes the files that show the old log; they are made anew from the repaired one.
+/// Removes the files that show the old log; they are made anew from the repaired one. Its messages may say what the log
+/// lost, and are kept.
 fn remove_views(root: &Root, log: &LogPath) -> io::Result<()> {
-    for name in [MESSAGES, LATEST, STATE] {
-        match std::fs::remove_file(root.path.join(log.dir()).join(name)) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-            Ok(()) | Err(_) => {}
-        }
+    let dir = root.path.join(log.dir());
+    let kept = dir.join(format!("{MESSAGES}.before-repair-{}", words::now().to_file_name()));
+    is_gone(std::fs::rename(dir.join(MESSAGES), kept))?;
+    for name in [LATEST, STATE] {
+        is_gone(std::fs::remove_file(dir.join(name)))?;
     }
     Ok(())
+}
+
+/// One that was not there is gone too.
+fn is_gone(done: io::Result<()>) -> io::Result<()> {
+    match done {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        Ok(()) | Err(_) => Ok(()),
+    }
 }

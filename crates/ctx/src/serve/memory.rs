@@ -2,7 +2,8 @@
 //!
 //! glibc keeps what was freed, for each thread apart, so that a start with many sessions, a rebuild or a busy hour would
 //! stay in the daemon's size for good. It is told to give it back, soon after the start and then now and then, but only when
-//! the daemon has grown since the last time. Not a limit: what is in use stays.
+//! the daemon is larger than the smallest it ever was after that: what was in use the last time may be free by now, and its
+//! size does not tell. Not a limit: what is in use stays.
 
 use std::time::Duration;
 
@@ -14,21 +15,22 @@ const GROWN_BYTES: u64 = 1 << 20;
 
 /// Looks after it until the runtime ends.
 pub async fn keep_small() {
-    let (mut pause, mut held) = (FIRST, 0);
+    let (mut pause, mut smallest) = (FIRST, None);
     loop {
         tokio::time::sleep(pause).await;
         pause = (pause * 2).min(LONGEST);
-        let Some(now) = resident().filter(|now| has_grown(held, *now)) else { continue };
+        let Some(now) = resident().filter(|now| is_larger(smallest, *now)) else { continue };
         if tokio::task::spawn_blocking(trim).await.is_err() {
             return;
         }
-        held = resident().unwrap_or(now);
+        let left = resident().unwrap_or(now);
+        smallest = Some(smallest.map_or(left, |before: u64| before.min(left)));
     }
 }
 
 /// Whether there may be something to give back.
-fn has_grown(held: u64, now: u64) -> bool {
-    now >= held.saturating_add(GROWN_BYTES)
+fn is_larger(smallest: Option<u64>, now: u64) -> bool {
+    smallest.is_none_or(|smallest| now >= smallest.saturating_add(GROWN_BYTES))
 }
 
 /// Bytes of this process that are in memory; none where the system does not tell.
@@ -54,11 +56,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_growth_is_a_reason_to_look_for_free_memory() {
-        assert!(has_grown(0, 40 << 20));
-        assert!(has_grown(40 << 20, 41 << 20));
-        assert!(!has_grown(40 << 20, (41 << 20) - 1));
-        assert!(!has_grown(40 << 20, 20 << 20));
+    fn only_a_larger_daemon_is_a_reason_to_look_for_free_memory() {
+        assert!(is_larger(None, 40 << 20));
+        assert!(is_larger(Some(40 << 20), 41 << 20));
+        assert!(!is_larger(Some(40 << 20), (41 << 20) - 1));
+        assert!(!is_larger(Some(40 << 20), 20 << 20));
     }
 
     #[test]

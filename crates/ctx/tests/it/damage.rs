@@ -611,6 +611,21 @@ fn repair_needs_to_be_told_what_and_has_nothing_to_do_with_sound_logs() {
 }
 
 #[test]
+fn what_the_messages_still_say_of_a_lost_record_is_kept_by_a_repair() {
+    let daemon = left_behind();
+    let whole = log(&daemon);
+    let second = line_with(&whole, "\"text\":\"second\"");
+    std::fs::write(log_path(&daemon), with_line(&whole, second, |line| vec![0; line.len()])).unwrap();
+    daemon.ctx(&["repair", "coder/default", "--apply"]).ok();
+    let entries = std::fs::read_dir(session_dir(&daemon)).unwrap().flatten().map(|entry| entry.path());
+    let kept: Vec<PathBuf> =
+        entries.filter(|path| path.to_string_lossy().contains("/messages.jsonl.before-repair-")).collect();
+    assert_eq!(kept.len(), 1, "{kept:?}");
+    assert!(std::fs::read_to_string(&kept[0]).unwrap().contains("second"));
+    daemon.ctx(&["doctor"]).ok();
+}
+
+#[test]
 fn a_repair_or_a_reindex_that_is_killed_leaves_everything_sound() {
     let mut daemon = left_behind();
     let whole = log(&daemon);

@@ -353,6 +353,19 @@ fn wait_found(place: &Place, word: &str, wanted: usize) {
     });
 }
 
+/// Leaves an ended session `gone` as a daemon does that dies just after its directory went; where to.
+fn cut_short(place: &Place, id: &str) -> PathBuf {
+    let away = place.root().join(".state/trash/3");
+    fs::DirBuilder::new().recursive(true).mode(0o700).create(&away).unwrap();
+    let notice = serde_json::json!({
+        "time": "2026-11-15T06:00:00.000Z", "event": "session.purged", "user": 0, "session": id, "session_seq": 9,
+        "data": { "session_id": id },
+    });
+    fs::write(away.join("notice"), notice.to_string()).unwrap();
+    fs::rename(session_dir(place, &format!("gone+{id}")), away.join("log")).unwrap();
+    away
+}
+
 #[test]
 fn what_was_said_in_a_session_is_gone_from_search_also_when_its_purge_was_cut_short() {
     let mut daemon = daemon();
@@ -362,17 +375,20 @@ fn what_was_said_in_a_session_is_gone_from_search_also_when_its_purge_was_cut_sh
     daemon.ctx(&["end", "--yes", "coder/gone"]).ok();
     wait_found(&daemon, "quokka", 2);
     assert_eq!(daemon.stop(), 0);
-    // As a daemon leaves it that dies just after the directory went.
-    let trash = daemon.root().join(".state/trash");
-    fs::DirBuilder::new().recursive(true).mode(0o700).create(trash.join("3")).unwrap();
-    let away = trash.join("3");
-    let notice = serde_json::json!({
-        "time": "2026-11-15T06:00:00.000Z", "event": "session.purged", "user": 0, "session": id, "session_seq": 9,
-        "data": { "session_id": id },
-    });
-    fs::write(away.join("notice"), notice.to_string()).unwrap();
-    fs::rename(session_dir(&daemon, &format!("gone+{id}")), away.join("log")).unwrap();
+    let away = cut_short(&daemon, &id);
+    // A daemon without an index tells what it can, and leaves the rest to one that has it.
+    let (index, aside) = (daemon.root().join(".state/index.db"), daemon.root().join(".state/aside"));
+    fs::rename(&index, &aside).unwrap();
+    fs::create_dir(&index).unwrap();
     daemon.start_again();
+    until("the audit log to tell", || (purges(&daemon).len() == 1).then_some(()));
+    assert_eq!(daemon.stop(), 0);
+    assert!(away.join("notice").exists(), "the index has not heard");
+    fs::remove_dir(&index).unwrap();
+    fs::rename(&aside, &index).unwrap();
+
+    daemon.start_again();
+    until("the index to hear", || (!away.exists()).then_some(()));
     is_sound(&daemon);
     wait_found(&daemon, "quokka", 0);
     wait_found(&daemon, "wombat", 2);
