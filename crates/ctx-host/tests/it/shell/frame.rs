@@ -26,6 +26,7 @@ rows![
     the_status_of_a_command_is_there_for_the_next,
     a_shell_that_cannot_go_on_is_replaced_at_once,
     a_function_named_command_keeps_nothing_from_running,
+    a_trap_on_return_is_part_of_a_command_under_errexit,
     more_exports_than_a_program_can_take_come_back,
     the_cwd_is_where_the_shell_is,
     all_may_be_exported_and_nothing_of_the_frame_is,
@@ -300,6 +301,19 @@ async fn a_function_named_command_keeps_nothing_from_running(kind: Kind) {
         let seen = (second.stdout.as_str(), second.stderr.as_str(), second.shell_restarted);
         assert_eq!(seen, ("kept\n", "err\n", false), "{options}: {second:?}");
     }
+    bench.end().await;
+}
+
+async fn a_trap_on_return_is_part_of_a_command_under_errexit(kind: Kind) {
+    // dash has no such trap.
+    if kind == Kind::Dash {
+        return;
+    }
+    let bench = Bench::new(kind).await;
+    bench.run("trap 'echo bye' RETURN; set -e").await;
+    assert_eq!(bench.out("echo x").await, "x\nbye\n");
+    bench.run("set +e").await;
+    assert_eq!(bench.out("echo x").await, "x\n");
     bench.end().await;
 }
 
