@@ -487,6 +487,24 @@ fn what_was_read_of_a_session_before_its_purge_does_not_bring_it_back() {
 }
 
 #[test]
+fn a_start_leaves_nothing_in_the_log_of_the_database_that_a_crash_left_there() {
+    let root = Root::new();
+    put(&root, 1, "coder", "default", &talk("needle", "hay"));
+    let files = ["", "-wal"].map(|end| root.path(&format!("{DB}{end}")));
+    let db = started(&root);
+    let as_left = files.each_ref().map(|file| std::fs::read(file).unwrap());
+    assert!(!as_left[1].is_empty(), "it was not written back yet");
+    drop(db);
+    for (file, bytes) in files.iter().zip(&as_left) {
+        std::fs::write(file, bytes).unwrap();
+    }
+    let db = open(&root);
+    db.flush();
+    assert_eq!(std::fs::metadata(&files[1]).map_or(0, |data| data.len()), 0);
+    assert_eq!(found(&db, &SearchQuery::new(Viewer::All, "needle", 10)), ["needle"]);
+}
+
+#[test]
 fn damage_is_kept_with_its_line_and_the_rest_is_used() {
     let root = Root::new();
     let session = put(&root, 1, "coder", "default", &talk("needle one", "needle two"));
