@@ -490,7 +490,7 @@ fn what_was_read_of_a_session_before_its_purge_does_not_bring_it_back() {
 fn a_start_leaves_nothing_in_the_log_of_the_database_that_a_crash_left_there() {
     let root = Root::new();
     put(&root, 1, "coder", "default", &talk("needle", "hay"));
-    let files = ["", "-wal"].map(|end| root.path(&format!("{DB}{end}")));
+    let files = ["", "-wal"].map(|end| root.path(format!("{DB}{end}")));
     let db = started(&root);
     let as_left = files.each_ref().map(|file| std::fs::read(file).unwrap());
     assert!(!as_left[1].is_empty(), "it was not written back yet");
