@@ -65,7 +65,7 @@ mod tests {
 
     #[test]
     fn what_was_freed_is_given_back() {
-        // Small pieces, every second of them kept: freeing the rest leaves holes that glibc does not give back by itself.
+        // Small pieces, one in 64 kept: freeing the rest leaves holes that glibc does not give back by itself.
         let mut pieces: Vec<Option<Vec<u8>>> = (0..40_000).map(|n| Some(vec![n as u8; 1500])).collect();
         for group in pieces.chunks_mut(64) {
             for piece in group.iter_mut().skip(1) {

@@ -7,8 +7,10 @@
 
 mod around;
 mod block;
+mod env;
 mod files;
 mod filter;
+mod literals;
 mod masks;
 mod name_ends;
 mod pair;
@@ -32,10 +34,6 @@ use swallow::Swallow;
 const STEP_BYTES: usize = 32 * 1024;
 /// The beginning of a long piece that is joined to what was held back; the rest is looked at where it lies.
 const SEAM_BYTES: usize = 1024;
-/// A value shorter than this is no secret: too many words would be struck.
-const LITERAL_BYTES_MIN: usize = 8;
-/// A line of a value that is struck by itself, at least.
-const LINE_BYTES_MIN: usize = 16;
 /// Of a longer value the beginning is looked for, and the rest of its line goes with it.
 const LITERAL_BYTES_MAX: usize = 16 * 1024;
 
@@ -81,10 +79,10 @@ impl Secrets {
         let mut literals: Vec<Literal> = Vec::new();
         for (name, value) in vars {
             let (name, value) = (name.as_ref(), value.as_ref().trim_ascii());
-            if !is_secret_name(name) || !is_secret_value(value) || is_plain_key(name, value) {
+            if !env::is_secret(name, value) {
                 continue;
             }
-            for value in [value].into_iter().chain(secret_lines(value)) {
+            for value in [value].into_iter().chain(env::secret_lines(value)) {
                 if literals.iter().all(|literal| literal.value != value) {
                     let value = value.get(..LITERAL_BYTES_MAX).unwrap_or(value).to_vec();
                     literals.push(Literal { marker: format!("[REDACTED:env:{name}]"), value });
@@ -213,67 +211,6 @@ impl Secrets {
 
 fn shaped(matched: Option<shape::Matched>, from: usize, kind: &'static str) -> Result<Option<Found>, More> {
     Ok(matched.map(|m| Found { from, to: m.to, kind: Kind::Rule(kind), rest: m.open.map(Swallow::Class) }))
-}
-
-/// Whether a variable of this name holds a secret.
-fn is_secret_name(name: &str) -> bool {
-    let name = name.to_ascii_uppercase();
-    let mut parts = name.split(|c: char| !c.is_ascii_alphanumeric()).filter(|part| !part.is_empty());
-    let last = parts.clone().next_back().unwrap_or_default();
-    let names_a_place = [
-        "FILE",
-        "PATH",
-        "DIR",
-        "SOCK",
-        "ID",
-        "NAME",
-        "TYPE",
-        "URL",
-        "URI",
-        "HOST",
-        "USER",
-        "STORE",
-        "TTL",
-        "LENGTH",
-        "ALGORITHM",
-    ];
-    if names_a_place.contains(&last) {
-        return false;
-    }
-    let telling = ["KEY", "TOKEN", "SECRET", "PASSWORD", "PASSWD", "PASSPHRASE", "CREDENTIAL"];
-    let whole = ["PASS", "CREDENTIALS", "KEYS", "TOKENS", "SECRETS", "PASSWORDS", "AUTH"];
-    let short = ["PWD", "PW", "PAT", "SK", "CRED", "CREDS"];
-    parts.any(|part| telling.iter().any(|word| part.ends_with(word)) || whole.contains(&part))
-        || (short.contains(&last) && name.len() > last.len())
-        || last == "CREDS"
-}
-
-/// The lines of a value that has several, each of which may be printed alone or joined to others.
-fn secret_lines(value: &[u8]) -> impl Iterator<Item = &[u8]> {
-    let has_lines = value.contains(&b'\n');
-    let lines = value.split(|byte| *byte == b'\n').filter(move |_| has_lines).map(<[u8]>::trim_ascii);
-    lines.filter(|line| {
-        line.len() >= LINE_BYTES_MIN && line.iter().any(u8::is_ascii_digit) && is_secret_value(line)
-    })
-}
-
-/// `SORT_KEY=created_at`, `PRIMARY_KEY=7`: a key of a table, not of a door.
-fn is_plain_key(name: &str, value: &[u8]) -> bool {
-    let is_column = value.iter().all(|byte| byte.is_ascii_lowercase() || *byte == b'_');
-    let is_number = value.iter().all(u8::is_ascii_digit);
-    let name = name.to_ascii_uppercase();
-    let is_of_table = name.strip_suffix("_KEY").is_some_and(|of| !pair::is_key_of_door(of.as_bytes()));
-    is_of_table && (is_column || is_number) && value.len() < 24
-}
-
-/// Whether such a variable's value is one to strike: long enough, and neither a path nor a plain word.
-fn is_secret_value(value: &[u8]) -> bool {
-    let is_word = value.iter().all(u8::is_ascii_lowercase) && value.len() < 12;
-    let is_path =
-        value.starts_with(b"/") && value.iter().filter(|b| **b == b'/').count() > 1 && !value.contains(&b'=');
-    let first = value.first().copied().unwrap_or(b' ');
-    let is_name = value.starts_with(b"arn:aws");
-    value.len() >= LITERAL_BYTES_MIN && !is_word && !is_path && !is_name && !value.iter().all(|b| *b == first)
 }
 
 /// The streaming filter.

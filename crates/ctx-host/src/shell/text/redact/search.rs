@@ -4,12 +4,8 @@
 //! pair or a URL by its separator, an option by its dashes, the rest by literals of four bytes and more. What
 //! follows may lie beyond the window's end, so near to it the exact filter looks at every byte.
 
-use std::ops::Range;
-
-use aho_corasick::packed;
-use aho_corasick::{AhoCorasick, Input, MatchKind};
-
 use super::filter::{Anchor, Filter, Target};
+use super::literals::Literals;
 use super::masks::{Masks, WORD_BYTES_MIN, is_word, next_bit_where};
 use super::name_ends::NameEnds;
 use super::rules::{Check, RULES};
@@ -24,12 +20,6 @@ const MAPPED_BYTES_MIN: usize = 512;
 const GAP_BYTES_MAX: usize = 96;
 /// An option's name, at most.
 const OPTION_BYTES_MAX: usize = 64;
-/// Of a value, as much is looked for at once.
-const LITERAL_BYTES: usize = 16;
-
-/// What several anchors have in common, and how far behind their beginning: one literal for all of them. The fewer are
-/// looked for at once, the rarer something looks like one of them; more than 32 not every processor can look for.
-const SHARED: [(&[u8], usize); 3] = [(b"ookie: ", 1), (b" login ", 6), (b"_eyJ", 3)];
 
 /// How an anchor is found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -55,26 +45,13 @@ pub(super) struct Candidates {
     ends: NameEnds,
 }
 
-/// Literals, and how far before each its anchor begins.
-struct Literals {
-    finder: Finder,
-    back: Vec<usize>,
-}
-
-enum Finder {
-    Packed(packed::Searcher),
-    /// Where there are too many values, or the processor has not what it takes.
-    Automaton(AhoCorasick),
-    Nothing,
-}
-
 impl Candidates {
     pub fn new(anchors: &[Anchor<'_>]) -> Candidates {
         let words: Vec<Anchor<'_>> =
             anchors.iter().filter(|anchor| way(anchor) == Way::Word).copied().collect();
         let literals = |wanted: Way| {
             let found = anchors.iter().filter(|anchor| way(anchor) == wanted);
-            Literals::new(found.flat_map(spellings).collect())
+            Literals::of(found)
         };
         Candidates {
             exact: Filter::new(anchors),
@@ -132,69 +109,6 @@ fn word_len(anchor: &str, parts: &[Part]) -> usize {
         len += more;
     }
     len
-}
-
-/// The bytes to look for in any case of letters, and how far behind the anchor's beginning they stand.
-fn spellings(anchor: &Anchor<'_>) -> Vec<(Vec<u8>, usize)> {
-    let bytes = anchor.bytes.get(..LITERAL_BYTES).unwrap_or(anchor.bytes);
-    if !anchor.fold {
-        let has =
-            |(text, back): &&(&[u8], usize)| bytes.get(*back..).is_some_and(|end| end.starts_with(text));
-        let (text, back) = SHARED.iter().find(has).copied().unwrap_or((bytes, 0));
-        return vec![(text.to_vec(), back)];
-    }
-    // Few letters mean few spellings; the end of a word is rarer than its beginning.
-    let back = bytes.len().saturating_sub(4);
-    let mut all = vec![Vec::new()];
-    for byte in bytes.get(back..).unwrap_or_default() {
-        let (lower, upper) = (byte.to_ascii_lowercase(), byte.to_ascii_uppercase());
-        let cases = if lower == upper { vec![lower] } else { vec![lower, upper] };
-        all = all.iter().flat_map(|text| cases.iter().map(|case| [text, &[*case][..]].concat())).collect();
-    }
-    all.into_iter().map(|text| (text, back)).collect()
-}
-
-impl Literals {
-    fn new(mut all: Vec<(Vec<u8>, usize)>) -> Literals {
-        // Of two at one place the first is told: the values themselves go before what only points back to an anchor.
-        all.sort_by(|(text, back), (other, other_back)| (back, text).cmp(&(other_back, other)));
-        all.dedup();
-        let (texts, back): (Vec<Vec<u8>>, Vec<usize>) = all.into_iter().unzip();
-        let packed = packed::Config::new().builder().extend(&texts).build();
-        let finder = match packed {
-            Some(searcher) => Finder::Packed(searcher),
-            None => {
-                // As the packed searcher: the first to begin is told, not the first to end.
-                let built = AhoCorasick::builder().match_kind(MatchKind::LeftmostFirst).build(&texts);
-                built.map_or(Finder::Nothing, Finder::Automaton)
-            }
-        };
-        Literals { finder, back }
-    }
-
-    /// Where the next literal stands, and where its anchor begins.
-    fn next(&self, bytes: &[u8], from: usize) -> Option<(usize, usize)> {
-        let found = match &self.finder {
-            Finder::Packed(searcher) => searcher.find_in(bytes, (from..bytes.len()).into()),
-            Finder::Automaton(automaton) => automaton.find(Input::new(bytes).range(from..)),
-            Finder::Nothing => None,
-        }?;
-        let back = self.back.get(found.pattern().as_usize()).copied().unwrap_or(0);
-        Some((found.start(), found.start().saturating_sub(back)))
-    }
-}
-
-impl Literals {
-    /// The next anchor that begins within a range; `at` is how far was looked.
-    fn next_from(&self, bytes: &[u8], at: &mut usize, range: Range<usize>) -> Option<usize> {
-        while let Some((found, anchor)) = self.next(bytes, *at) {
-            *at = found + 1;
-            if range.contains(&anchor) {
-                return Some(anchor);
-            }
-        }
-        None
-    }
 }
 
 /// One way of looking: how far it has looked, and what it has found.
@@ -497,23 +411,8 @@ fn names_with_end([first, last]: [u8; 2]) -> &'static [&'static [u8]] {
 
 #[cfg(test)]
 mod tests {
+    use super::super::literals::spellings;
     use super::*;
-
-    #[test]
-    fn the_built_in_literals_leave_room_for_secrets_of_the_environment() {
-        let anchors = RULES.iter().enumerate().map(|(index, rule)| Anchor {
-            bytes: rule.anchor.as_bytes(),
-            fold: rule.fold,
-            thirds: super::super::filter::Thirds::Any,
-            target: Target::Rule(index),
-        });
-        let all: std::collections::BTreeSet<_> = anchors
-            .filter(|anchor| way(anchor) == Way::Literal)
-            .flat_map(|anchor| spellings(&anchor))
-            .collect();
-        assert!(all.len() <= 30, "{} literals: {all:?}", all.len());
-        assert!(all.iter().all(|(text, _)| text.len() >= 4), "{all:?}");
-    }
 
     #[test]
     fn every_name_before_a_separator_is_known_by_its_end() {
@@ -531,17 +430,19 @@ mod tests {
     }
 
     #[test]
-    fn a_literal_is_long_enough_to_be_rare() {
-        for (index, rule) in RULES.iter().enumerate() {
-            let anchor = Anchor {
+    fn literals_are_long_enough_to_be_rare_and_few_enough_for_every_processor() {
+        for wanted in [Way::Literal, Way::Phrase] {
+            let anchors = RULES.iter().enumerate().map(|(index, rule)| Anchor {
                 bytes: rule.anchor.as_bytes(),
                 fold: rule.fold,
                 thirds: super::super::filter::Thirds::Any,
                 target: Target::Rule(index),
-            };
-            if way(&anchor) == Way::Literal {
-                assert!(spellings(&anchor).iter().all(|(text, _)| text.len() >= 4), "{}", rule.anchor);
-            }
+            });
+            let found = anchors.filter(|anchor| way(anchor) == wanted);
+            let all: Vec<(Vec<u8>, usize)> = found.flat_map(|anchor| spellings(&anchor)).collect();
+            assert!(all.iter().all(|(text, _)| text.len() >= 4), "{all:?}");
+            // Of 32 that some can look for at once, a few are left for secrets of the environment.
+            assert!((1..=26).contains(&all.len()), "{} literals of {wanted:?}", all.len());
         }
     }
 }

@@ -1,10 +1,11 @@
 //! Secrets that a command line or a line of a settings file gives away: `curl -u`, `mysql -p`, cookies and the like.
 
 use super::around::{quote_at, skip_quote, skip_space};
+use super::env::is_secret_name;
 use super::pair::{is_placeholder, value_len};
 use super::shape::{Class, More, View};
 use super::swallow::Swallow;
-use super::{Found, Kind, is_secret_name};
+use super::{Found, Kind};
 
 /// A command is looked at so far.
 const COMMAND_BYTES_MAX: usize = 512;
