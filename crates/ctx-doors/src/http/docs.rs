@@ -77,8 +77,8 @@ fn describe(path: &str, method: &str, operation: &mut Value) {
     for status in
         CODES.iter().map(|row| row.http).filter(|status| can_give(*status, path, method, takes_body))
     {
-        // What holds nothing of anyone is refused at the gate alone.
-        if !is_public || matches!(status, 403 | 503) {
+        // What holds nothing of anyone is refused at the gate, and for a query that no route has.
+        if !is_public || matches!(status, 400 | 403 | 503) {
             put(operation, &["responses", &status.to_string()], refused.clone());
         }
     }

@@ -5,8 +5,8 @@ use std::time::Duration;
 use axum::body::{Body, Bytes, to_bytes};
 use axum::extract::rejection::BytesRejection;
 use axum::extract::{FromRequest, FromRequestParts, Path, Query, Request};
-use axum::http::StatusCode;
 use axum::http::request::Parts;
+use axum::http::{StatusCode, Uri};
 use ctx_engine::Caller;
 use ctx_session::{ApprovalId, CheckpointId, Code, CompactionId, IssueId, Refusal, RunId, SessionId};
 use http_body_util::LengthLimitError;
@@ -46,8 +46,14 @@ pub(crate) struct Asked<T>(pub T);
 impl<S: Send + Sync, T: DeserializeOwned + Send> FromRequestParts<S> for Asked<T> {
     type Rejection = ApiError;
 
-    async fn from_request_parts(parts: &mut Parts, state: &S) -> Answer<Asked<T>> {
-        let query = Query::<T>::from_request_parts(parts, state).await;
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Answer<Asked<T>> {
+        Asked::of(&parts.uri)
+    }
+}
+
+impl<T: DeserializeOwned> Asked<T> {
+    pub fn of(uri: &Uri) -> Answer<Asked<T>> {
+        let query = Query::<T>::try_from_uri(uri);
         query.map(|Query(query)| Asked(query)).map_err(|error| ApiError(misasked(error.body_text())))
     }
 }
@@ -116,7 +122,7 @@ fn blamed(error: &str, place: &str) -> String {
     }
 }
 
-/// The body of a request that has nothing to say.
+/// The body, or the query, of a request that has nothing to say.
 #[derive(Debug, serde::Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Nothing {}

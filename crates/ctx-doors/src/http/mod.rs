@@ -23,6 +23,7 @@ mod mcp;
 mod messages;
 mod pins;
 mod projects;
+mod queries;
 mod records;
 mod restart;
 mod runs;
@@ -147,11 +148,13 @@ impl Door {
     pub fn new(api: Api) -> Door {
         let version = api.about.version.clone();
         // The document is described again when someone asks for it; few do.
-        let (routes, _) = routes(&version);
+        let (routes, document) = routes(&version);
+        let without_query = queries::Without::of(&document);
         let memory = idempotency::Memory::new(Duration::from_millis(api.engine.limits().request_ms));
         let router = routes
             .fallback(error::no_route)
             .method_not_allowed_fallback(error::no_method)
+            .layer(middleware::from_fn_with_state(without_query, queries::refuse_unknown))
             .layer(axum::Extension(docs::Document::new(move || self::routes(&version).1)))
             .layer(middleware::from_fn_with_state(memory, idempotency::once))
             .layer(DefaultBodyLimit::max(BODY_BYTES_MAX))

@@ -179,6 +179,27 @@ fn bad_input_says_which_field_is_to_blame() {
 }
 
 #[test]
+fn a_parameter_that_a_route_does_not_have_is_refused_by_every_route() {
+    let http = Http::start();
+    let document: Value = http.curl("/openapi.json", &[]).json(200);
+    let mut asked = 0;
+    for (path, item) in document["paths"].as_object().unwrap() {
+        let there = path.strip_prefix("/api/v1").unwrap().split('/');
+        let there: Vec<&str> = there.map(|part| if part.starts_with('{') { "x" } else { part }).collect();
+        for (method, operation) in item.as_object().unwrap() {
+            let there = format!("{}?nope=1", there.join("/"));
+            let refused = http.call(&method.to_uppercase(), &there, None);
+            assert_eq!(refused.field(), "nope", "{method} {there}");
+            assert!(operation["responses"]["400"].is_object(), "{method} {path} is described without it");
+            asked += 1;
+        }
+    }
+    assert!(asked > 60, "{asked} routes");
+    assert_eq!(http.call("GET", "/healthz?", None).status, 200, "a query of nothing asks for nothing");
+    assert_eq!(http.call("PATCH", "/healthz?nope=1", None).status, 405);
+}
+
+#[test]
 fn the_document_and_its_page_are_served() {
     let http = Http::start();
     let document: Value = http.curl("/openapi.json", &[]).json(200);
@@ -198,7 +219,11 @@ fn says_what_is_true(document: &serde_json::Value) {
     assert!(mcp["text/event-stream"].is_object() && mcp["application/json"].is_null(), "{mcp}");
     for path in ["/healthz", "/docs", "/openapi.json"] {
         let all: Vec<&String> = responses(path, "get").as_object().unwrap().keys().collect();
-        assert_eq!(all, ["200", "403", "503"], "{path}: the gate, and the limit of connections");
+        assert_eq!(
+            all,
+            ["200", "400", "403", "503"],
+            "{path}: the query, the gate, and the limit of connections"
+        );
     }
     for status in ["409", "413", "422", "504", "507"] {
         assert!(responses("/sessions/{id}", "get")[status].is_null(), "reading gives no {status}");
