@@ -16,7 +16,7 @@ use ctx_views::RootDir;
 use tokio::sync::watch;
 
 use crate::clock::Fresh;
-use crate::driver::{Ask, DriverLink, Gone, Reply};
+use crate::driver::{Ask, DriverLink, Reply};
 use crate::follow::Follow;
 use crate::inner::{Inner, lock};
 use crate::live::EventId;
@@ -306,14 +306,9 @@ impl Engine {
         let meta = meta.ok_or_else(|| Refusal::new(Code::Eio, "a session without a first record"))?;
         let id = meta.session_id;
         let owner = Owner { uid: caller.uid, gid: caller.gid };
-        let link = self.inner.begin(meta, owner, time)?;
-        match link.ask(Ask::Look).await {
-            Ok(_) => Ok(id),
-            Err(Gone::Refused(refusal)) => Err(refusal),
-            Err(Gone::Unloaded | Gone::Dropped) => {
-                Err(Refusal::new(Code::Eio, "the new session was lost; try again"))
-            }
-        }
+        let made = self.inner.begin(meta, owner, time)?;
+        let lost = |_| Refusal::new(Code::Eio, "the new session was lost; try again");
+        made.await.map_err(lost)?.map(|()| id)
     }
 
     /// Reads the projects before any session is looked at.

@@ -220,19 +220,20 @@ impl Inner {
         }
     }
 
-    /// Takes a new session in and starts its driver, in one step: who finds the name finds the driver.
+    /// Takes a new session in and starts its driver, in one step: who finds the name finds the driver. What came of it is
+    /// told once the session is there, or is not.
     pub fn begin(
         self: &Arc<Self>,
         meta: Arc<SessionMeta>,
         owner: Owner,
         time: Timestamp,
-    ) -> Result<DriverLink, Refusal> {
+    ) -> Result<tokio::sync::oneshot::Receiver<Result<(), Refusal>>, Refusal> {
         let id = meta.session_id;
         let mut active = lock(&self.active);
         self.registry.add(Summary::new(meta.clone(), time))?;
-        let link = spawn(self, id, Begin::Create { meta, owner, time });
-        active.insert(id, link.clone());
-        Ok(link)
+        let (made, told) = tokio::sync::oneshot::channel();
+        active.insert(id, spawn(self, id, Begin::Create { meta, owner, time, made }));
+        Ok(told)
     }
 
     /// Takes a driver out of the table; whoever asks next starts a new one. A successor's place is left alone.

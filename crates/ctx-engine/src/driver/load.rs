@@ -6,7 +6,7 @@ use ctx_journal::{Journal, JournalError, LogPath, Owner};
 use ctx_session::record::{Failure, SessionMeta};
 use ctx_session::{Body, Code, Record, Refusal, SessionId, Timestamp};
 use ctx_views::identity::{Identity, first};
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
 
 use super::{Driver, DriverLink, MAILBOX, Mail, Next};
@@ -19,11 +19,14 @@ use crate::start::find_one;
 
 /// What a driver begins with.
 pub(crate) enum Begin {
-    /// A session that does not exist yet.
-    Create { meta: Arc<SessionMeta>, owner: Owner, time: Timestamp },
+    /// A session that does not exist yet; `made` is told what came of it.
+    Create { meta: Arc<SessionMeta>, owner: Owner, time: Timestamp, made: Made },
     /// One whose log is there.
     Open,
 }
+
+/// Whoever waits for a new session.
+pub(crate) type Made = oneshot::Sender<Result<(), Refusal>>;
 
 /// Starts a driver; what is sent to it waits until the session is loaded.
 pub(crate) fn spawn(inner: &Arc<Inner>, id: SessionId, begin: Begin) -> DriverLink {
@@ -32,25 +35,36 @@ pub(crate) fn spawn(inner: &Arc<Inner>, id: SessionId, begin: Begin) -> DriverLi
     let task_link = link.clone();
     let inner = inner.clone();
     tokio::spawn(async move {
-        let creating = matches!(begin, Begin::Create { .. });
         let loading = inner.clone();
-        let loaded = tokio::task::spawn_blocking(move || load(&loading, id, begin)).await;
+        let (made, load): (Option<Made>, Load) = match begin {
+            Begin::Create { meta, owner, time, made } => {
+                (Some(made), Box::new(move || create(&loading, &meta, owner, time)))
+            }
+            Begin::Open => (None, Box::new(move || open(&loading, id))),
+        };
+        let loaded = tokio::task::spawn_blocking(load).await;
         let loaded = loaded.unwrap_or_else(|error| {
             tracing::error!(session = %id, %error, "loading a session panicked");
             Err(Refusal::new(Code::Eio, format!("session {id} cannot be loaded: {error}")))
         });
         match loaded {
             Ok(core) => {
-                if creating {
+                if made.is_some() {
                     inner.news.created(&core.session.meta);
                 }
-                Driver::new(inner, id, task_link, mailbox, core).run().await
+                let driver = Driver::new(inner, id, task_link, mailbox, core);
+                if let Some(made) = made {
+                    let _ = made.send(Ok(()));
+                }
+                driver.run().await
             }
             Err(refusal) => {
-                if creating {
-                    inner.registry.remove(id);
-                } else {
-                    show_failing(&inner, id, &refusal);
+                match made {
+                    Some(made) => {
+                        inner.registry.remove(id);
+                        let _ = made.send(Err(refusal.clone()));
+                    }
+                    None => show_failing(&inner, id, &refusal),
                 }
                 refuse_all(&inner, id, task_link, mailbox, &refusal).await;
             }
@@ -66,53 +80,51 @@ fn show_failing(inner: &Inner, id: SessionId, refusal: &Refusal) {
     inner.registry.update(id, |summary| summary.failing = Some(failure));
 }
 
-fn load(inner: &Inner, id: SessionId, begin: Begin) -> Result<Core, Refusal> {
+type Load = Box<dyn FnOnce() -> Result<Core, Refusal> + Send>;
+
+fn create(inner: &Inner, meta: &Arc<SessionMeta>, owner: Owner, time: Timestamp) -> Result<Core, Refusal> {
+    let (journal, log, dir) = place(inner, meta, meta.name.as_str())?;
+    let open = || dir.and_then(|dir| inner.open_files(&dir, owner));
+    Core::create(journal, log, owner, time, meta, open, inner.behind_of(meta))
+        .map_err(|error| journal_refusal(&error))
+}
+
+fn open(inner: &Inner, id: SessionId) -> Result<Core, Refusal> {
     let gone = || Refusal::new(Code::Enoent, format!("there is no session {id}"));
-    match begin {
-        Begin::Create { meta, owner, time } => {
-            let (journal, log, dir) = place(inner, &meta, meta.name.as_str())?;
-            let open = || dir.and_then(|dir| inner.open_files(&dir, owner));
-            Core::create(journal, log, owner, time, &meta, open, inner.behind_of(&meta))
-                .map_err(|error| journal_refusal(&error))
-        }
-        Begin::Open => {
-            let summary = inner.registry.get(id).ok_or_else(gone)?;
-            let (journal, log, dir) = place(inner, &summary.meta, &summary.dir_name)?;
-            let identity = identify(inner, id, &log, &summary)?;
-            let owner = inner.owner_of(&summary.meta);
-            let files = dir.and_then(|dir| inner.open_files(&dir, owner));
-            let now = inner.fresh.now();
-            let at = log.clone();
-            let mut core =
-                Core::open(journal, log, now, &identity.meta, files, inner.behind_of(&summary.meta))
-                    .inspect_err(|error| forget_if_gone(inner, id, &at, error))
-                    .map_err(|error| journal_refusal(&error))?;
-            if lock(&inner.lost).contains(&id) {
-                // Before anything is written that would be told as the next.
-                inner.behind.reopened(core.log());
-            }
-            if !identity.is_in_log {
-                // Before anything else is: a log that says itself what it is keeps its id whatever becomes of the rest.
-                let first = Body::SessionMeta(Box::new(identity.meta));
-                core.commit(vec![first], now).map_err(|error| error.refusal().clone())?;
-            }
-            let recovered = {
-                let mut ids = inner.fresh.ids();
-                core.recover(inner.interruption(id), now, &mut ids, &inner.limits)
-            };
-            let recovered = recovered.map_err(|error| error.refusal().clone())?;
-            close_detached(inner, &recovered);
-            inner.registry.update(id, |summary| {
-                summary.follow(&core.session);
-                summary.failing = None;
-            });
-            lock(&inner.lost).remove(&id);
-            if let Some(behind) = inner.behind_of(&core.session.meta) {
-                behind.settled(core.log());
-            }
-            Ok(core)
-        }
+    let summary = inner.registry.get(id).ok_or_else(gone)?;
+    let (journal, log, dir) = place(inner, &summary.meta, &summary.dir_name)?;
+    let identity = identify(inner, id, &log, &summary)?;
+    let owner = inner.owner_of(&summary.meta);
+    let files = dir.and_then(|dir| inner.open_files(&dir, owner));
+    let now = inner.fresh.now();
+    let at = log.clone();
+    let mut core = Core::open(journal, log, now, &identity.meta, files, inner.behind_of(&summary.meta))
+        .inspect_err(|error| forget_if_gone(inner, id, &at, error))
+        .map_err(|error| journal_refusal(&error))?;
+    if lock(&inner.lost).contains(&id) {
+        // Before anything is written that would be told as the next.
+        inner.behind.reopened(core.log());
     }
+    if !identity.is_in_log {
+        // Before anything else is: a log that says itself what it is keeps its id whatever becomes of the rest.
+        let first = Body::SessionMeta(Box::new(identity.meta));
+        core.commit(vec![first], now).map_err(|error| error.refusal().clone())?;
+    }
+    let recovered = {
+        let mut ids = inner.fresh.ids();
+        core.recover(inner.interruption(id), now, &mut ids, &inner.limits)
+    };
+    let recovered = recovered.map_err(|error| error.refusal().clone())?;
+    close_detached(inner, &recovered);
+    inner.registry.update(id, |summary| {
+        summary.follow(&core.session);
+        summary.failing = None;
+    });
+    lock(&inner.lost).remove(&id);
+    if let Some(behind) = inner.behind_of(&core.session.meta) {
+        behind.settled(core.log());
+    }
+    Ok(core)
 }
 
 /// What session the log is now. Someone may have put another one in its place: that one is known from here on.

@@ -24,6 +24,32 @@ impl Inner {
         }
     }
 
+    /// Looks at one project, whatever another's directory does, and at all of them only if it is not as it last was: what
+    /// it says now may concern the others. Blocking.
+    pub(super) fn look_at_project(&self, slug: &Name) {
+        if !self.is_as_it_was(slug) {
+            self.look_at_projects();
+        }
+    }
+
+    fn is_as_it_was(&self, slug: &Name) -> bool {
+        // One that is not registered is not looked at.
+        let Some(standing) = self.standing(slug) else { return true };
+        // What is wrong with it may be another project's doing.
+        let Ok(known) = standing.found else { return false };
+        let files = &*self.projects.files;
+        let look = files.look(&standing.entry.directory, self.whose(standing.entry.owner));
+        let is_same =
+            |now: Arc<ProjectFile>| now.hash == known.hash && now.snapshot_hash == known.snapshot_hash;
+        look.found.is_ok_and(is_same) && standing::clash_with_root(&known, files).is_none()
+    }
+
+    /// Whether control files of its own describe an agent.
+    pub(super) fn is_described(&self, agent: &Name) -> bool {
+        let _whole = lock(&self.projects.showing);
+        self.projects.files.is_described(agent)
+    }
+
     fn look_while(&self, _: &MutexGuard<'_, ()>) {
         let mut before: BTreeMap<Name, Arc<ProjectFile>> = lock(&self.projects.standings)
             .iter()
@@ -37,7 +63,11 @@ impl Inner {
         }
         let files = &*self.projects.files;
         let now = standing::look_at_all(registered, &before, files, |owner| self.whose(owner));
-        files.show(&standing::shown(&now, |uid| self.owner_of_uid(uid)));
+        let shown = standing::shown(&now, |uid| self.owner_of_uid(uid));
+        {
+            let _whole = lock(&self.projects.showing);
+            files.show(&shown);
+        }
         for (slug, standing) in &now {
             if let Ok(file) = &standing.found {
                 self.keep_read(slug, file);

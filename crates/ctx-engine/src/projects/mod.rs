@@ -38,6 +38,8 @@ pub(crate) struct Projects {
     standings: Mutex<BTreeMap<Name, Standing>>,
     /// Held while files are looked at; the table above is never locked meanwhile.
     looking: Mutex<()>,
+    /// Held while the tree is changed, so that nobody takes a half of an agent's directory for a whole one.
+    showing: Mutex<()>,
     /// The projects that someone glances at.
     glanced_at: Arc<Mutex<BTreeSet<Name>>>,
 }
@@ -99,6 +101,7 @@ impl Projects {
             logs: Mutex::default(),
             standings: Mutex::default(),
             looking: Mutex::default(),
+            showing: Mutex::default(),
             glanced_at: Arc::default(),
         }
     }
@@ -179,17 +182,24 @@ impl Inner {
         lock(&self.projects.standings).get(slug).cloned()
     }
 
+    /// The project whose primary has this name, if it is ready.
+    fn ready_with(&self, agent: &Name) -> Option<(Name, Standing)> {
+        let standings = lock(&self.projects.standings);
+        let is_it = |standing: &Standing| standing.agent() == Some(agent) && standing.found.is_ok();
+        let named = standings.iter().find(|(_, standing)| is_it(standing));
+        named.map(|(slug, standing)| (slug.clone(), standing.clone()))
+    }
+
     /// How a new session of this agent is described: by a project's file, or (None) by its own control files.
     /// Blocking.
     pub(crate) fn described(&self, caller: Caller, agent: &Name) -> Result<Option<Described>, Refusal> {
-        self.look_at_projects();
-        let of_agent = |standing: &&Standing| standing.agent() == Some(agent) && standing.found.is_ok();
-        let ready = {
-            let standings = lock(&self.projects.standings);
-            let named = standings.iter().find(|(_, standing)| of_agent(standing));
-            named.map(|(slug, standing)| (slug.clone(), standing.clone()))
-        };
-        let found = match ready {
+        match self.ready_with(agent) {
+            Some((slug, _)) => self.look_at_project(&slug),
+            // No project can have an agent of that name.
+            None if self.is_described(agent) => return Ok(None),
+            None => self.look_at_projects(),
+        }
+        let found = match self.ready_with(agent) {
             Some(found) => Some(found),
             // An agent that is shown for a project whose files are not right now.
             None => self
@@ -397,7 +407,7 @@ impl Engine {
     pub async fn project(&self, caller: Caller, slug: &Name) -> Result<ProjectView, Refusal> {
         let slug = slug.clone();
         self.of_projects(move |inner| {
-            inner.look_at_projects();
+            inner.look_at_project(&slug);
             inner.view(caller, &slug)
         })
         .await

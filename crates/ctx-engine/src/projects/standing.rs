@@ -96,12 +96,16 @@ fn clash(
         };
         return Some(Problem { message, ..file.agent_at.clone() });
     }
+    clash_with_root(file, files)
+}
+
+/// What in the root stands in the way of a file that is right in itself: it changes without the file being touched.
+pub(crate) fn clash_with_root(file: &ProjectFile, files: &dyn ProjectFiles) -> Option<Problem> {
     if files.is_described(&file.agent) {
         let message =
             format!("there is an agent `{}` with control files of its own; set `primary.name`", file.agent);
         return Some(Problem { message, ..file.agent_at.clone() });
     }
-    // Models come and go without the file being touched.
     let message = files.lacks_model(&file.model)?;
     Some(Problem { message, ..file.model_at.clone() })
 }

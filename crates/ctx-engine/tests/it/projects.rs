@@ -71,13 +71,40 @@ impl ProjectFiles for Imagined {
         None
     }
 
-    fn shown_for(&self, _: &Name) -> Option<Name> {
-        None
+    fn shown_for(&self, agent: &Name) -> Option<Name> {
+        let shown = self.shown.lock().unwrap();
+        shown.iter().any(|(project, _)| project == agent.as_str()).then(|| agent.clone())
     }
 
     fn show(&self, agents: &[ShownAgent]) {
         let shown = agents.iter().map(|agent| (agent.project.to_string(), agent.status.clone()));
         *self.shown.lock().unwrap() = shown.collect();
+    }
+}
+
+/// The directory `hung` does not answer as long as this is there.
+struct Hung {
+    answer: std::sync::mpsc::Sender<()>,
+    holding: std::thread::JoinHandle<()>,
+}
+
+impl Hung {
+    async fn hold(files: &Arc<Imagined>) -> Hung {
+        let files = files.clone();
+        let (held, is_held) = tokio::sync::oneshot::channel();
+        let (answer, answers) = std::sync::mpsc::channel::<()>();
+        let holding = std::thread::spawn(move || {
+            let _silent = files.hung.lock().unwrap();
+            held.send(()).unwrap();
+            let _ = answers.recv();
+        });
+        is_held.await.unwrap();
+        Hung { answer, holding }
+    }
+
+    fn let_go(self) {
+        drop(self.answer);
+        self.holding.join().unwrap();
     }
 }
 
@@ -197,20 +224,24 @@ async fn an_invalid_project_refuses_new_sessions_and_shows_why() {
     assert!(world.engine.project(ME, &name("film")).await.unwrap().problems.is_empty());
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn a_session_whose_snapshot_cannot_be_stored_is_not_made() {
-    let world = world(SimDisk::new()).await;
-    world.engine.add_project(ME, new("/src/film")).await.unwrap();
-    let session = || NewSession {
-        agent: name("film"),
+fn session_of(agent: &str) -> NewSession {
+    NewSession {
+        agent: name(agent),
         project: None,
-        name: Some(name("work")),
+        name: None,
         scope: Scope::Private,
         space: None,
         cwd: None,
         client: None,
         key: None,
-    };
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_session_whose_snapshot_cannot_be_stored_is_not_made() {
+    let world = world(SimDisk::new()).await;
+    world.engine.add_project(ME, new("/src/film")).await.unwrap();
+    let session = || NewSession { name: Some(name("work")), ..session_of("film") };
     world.disk.set_room(Some(0));
     assert_eq!(world.engine.create(ME, session()).await.unwrap_err().code, Code::Enospc);
     world.disk.set_room(None);
@@ -226,15 +257,7 @@ async fn a_directory_that_does_not_answer_holds_up_no_reader_of_another_project(
     let world = World::with_projects(SimDisk::new(), files.clone()).await;
     world.engine.add_project(ME, new("/src/music")).await.unwrap();
     world.engine.add_project(ME, new("/src/hung")).await.unwrap();
-    let hung = files.clone();
-    let (held, is_held) = tokio::sync::oneshot::channel();
-    let (answer, answers) = std::sync::mpsc::channel::<()>();
-    let holding = std::thread::spawn(move || {
-        let _silent = hung.hung.lock().unwrap();
-        held.send(()).unwrap();
-        let _ = answers.recv();
-    });
-    is_held.await.unwrap();
+    let hung = Hung::hold(&files).await;
     // Someone waits for it under the lock of all looks.
     let engine = world.engine.clone();
     let waiting = tokio::spawn(async move { engine.projects(ME).await });
@@ -246,7 +269,30 @@ async fn a_directory_that_does_not_answer_holds_up_no_reader_of_another_project(
     }
     files.broken.lock().unwrap().push("/src/music".to_owned());
     assert_eq!(world.engine.current_snapshot(&name("music")).await, None, "as it is now");
-    drop(answer);
+    hung.let_go();
     waiting.await.unwrap().unwrap();
-    holding.join().unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_directory_that_does_not_answer_holds_up_no_new_session_of_another_project() {
+    let files = Arc::new(Imagined::default());
+    let world = World::with_projects(SimDisk::new(), files.clone()).await;
+    for directory in ["/src/music", "/src/hung"] {
+        world.engine.add_project(ME, new(directory)).await.unwrap();
+    }
+    let hung = Hung::hold(&files).await;
+    let engine = world.engine.clone();
+    let waiting = tokio::spawn(async move { engine.projects(ME).await });
+    let soon = std::time::Duration::from_secs(20);
+    let music = tokio::time::timeout(soon, world.engine.project(ME, &name("music"))).await;
+    assert!(music.expect("an answer").unwrap().problems.is_empty());
+    for agent in ["music", "coder"] {
+        let made = tokio::time::timeout(soon, world.engine.create(ME, session_of(agent))).await;
+        made.expect(agent).unwrap();
+    }
+    hung.let_go();
+    waiting.await.unwrap().unwrap();
+    files.broken.lock().unwrap().push("/src/music".to_owned());
+    let refused = world.engine.create(ME, session_of("music")).await;
+    assert_eq!(refused.unwrap_err().code, Code::Ebadmsg, "as its file is now");
 }
