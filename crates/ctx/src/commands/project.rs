@@ -81,7 +81,7 @@ enum What {
 pub fn run(args: Args, root: impl FnOnce() -> Result<Root, Failure>) -> Result<(), Failure> {
     match args.what {
         What::Init { directory, name } => init::run(&directory, name.as_deref()),
-        What::Check { directory } => check::run(&directory),
+        What::Check { directory } => check::run(&directory, root().ok()),
         What::Schema => {
             write!(std::io::stdout(), "{}", ctx_agent::project::SCHEMA)?;
             Ok(())

@@ -88,6 +88,29 @@ fn check_needs_no_daemon_and_points_at_what_is_wrong() {
 }
 
 #[test]
+fn check_looks_for_the_agents_model_where_there_is_a_root() {
+    let mut daemon = daemon();
+    std::fs::create_dir(daemon.workspace().join(".ctx")).unwrap();
+    let file = daemon.workspace().join(".ctx/project.yaml");
+    std::fs::write(&file, "version: 1\nproject: music\nprimary: {model: \"debug:nope\"}\n").unwrap();
+    daemon.stop();
+    let checked = daemon.ctx(&["project", "check"]);
+    assert_eq!(checked.code, 2, "{}", checked.stdout);
+    expect![[r#"
+        ./.ctx/project.yaml:3:18: no model `debug/nope`: there is no model/debug/nope.d and no alias of that name
+          3 | primary: {model: "debug:nope"}
+            |                  ^
+    "#]]
+    .assert_eq(&checked.stdout);
+    std::fs::write(&file, "version: 1\nproject: music\nprimary: {model: \"debug:echo\"}\n").unwrap();
+    let checked = daemon.ctx(&["project", "check"]);
+    assert_eq!((checked.code, checked.stderr.as_str()), (0, ""), "{}", checked.stdout);
+    let elsewhere = daemon.ctx(&["--root", "nowhere", "project", "check"]);
+    assert_eq!(elsewhere.code, 0, "{}", elsewhere.stdout);
+    assert!(elsewhere.stderr.contains("no root is here"), "{}", elsewhere.stderr);
+}
+
+#[test]
 fn a_project_that_is_wrong_is_registered_and_told_of() {
     let daemon = daemon();
     std::fs::create_dir(daemon.workspace().join(".ctx")).unwrap();

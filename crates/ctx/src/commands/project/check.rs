@@ -1,24 +1,36 @@
-//! `ctx project check`: what is wrong with a project's files, and where, without a daemon.
+//! `ctx project check`: what is wrong with a project's files, and where, without a daemon. Whether its agent's model exists is
+//! in the root's own files, where there is a root.
 
 use std::io::Write;
 use std::path::Path;
+use std::sync::Arc;
 
-use ctx_agent::project::{PROJECT_FILE, Trust, read_project};
+use ctx_agent::model::Models;
+use ctx_agent::project::{Found, PROJECT_FILE, Trust, read_project};
 use ctx_session::project::Problem;
 use ctx_session::{Code, Limits};
 
 use crate::failure::Failure;
 use crate::output::{self, Paint};
+use crate::root::Root;
 use crate::words;
 
 /// Characters of a line that are shown; what is wrong is among them.
 const EXCERPT_CHARS: usize = 100;
 
-pub fn run(directory: &Path) -> Result<(), Failure> {
+pub fn run(directory: &Path, root: Option<Root>) -> Result<(), Failure> {
     let whole = super::whole(directory)?;
-    let looked = read_project(&whole, Trust::Anyone, Limits::default().control_file_bytes, words::now());
+    let limits = Arc::new(Limits::default());
+    let looked = read_project(&whole, Trust::Anyone, limits.control_file_bytes, words::now());
+    let root = root.map(|root| root.path).filter(|root| root.join("model").is_dir());
+    let models = root.map(|root| Models::new(root, limits));
+    let found =
+        looked.found.and_then(|found| match models.as_ref().and_then(|all| lacks_model(all, &found)) {
+            Some(problem) => Err(vec![problem]),
+            None => Ok(found),
+        });
     let mut out = output::stdout();
-    match looked.found {
+    match found {
         Ok(found) => {
             let spec = &found.snapshot.spec;
             let file = directory.join(PROJECT_FILE);
@@ -31,6 +43,9 @@ pub fn run(directory: &Path) -> Result<(), Failure> {
                 primary.model
             )?;
             out.flush()?;
+            if models.is_none() {
+                output::say("no root is here: whether the model exists is told when the project is added");
+            }
             Ok(())
         }
         Err(problems) => {
@@ -43,6 +58,13 @@ pub fn run(directory: &Path) -> Result<(), Failure> {
             Err(Failure::new(Code::Ebadmsg, message))
         }
     }
+}
+
+/// What the daemon would say of the agent's model; None: it is there.
+fn lacks_model(models: &Models, found: &Found) -> Option<Problem> {
+    let error = models.resolve(&found.snapshot.spec.primary.model).err()?;
+    let (line, column) = found.model_at.pair();
+    Some(Problem { file: PROJECT_FILE.to_owned(), line, column, message: error.to_string() })
 }
 
 /// Each problem with its place and the line it is on.
