@@ -403,6 +403,33 @@ fn a_secret_among_much_output_is_replaced_as_one_alone() {
 }
 
 #[test]
+fn a_secret_in_a_word_among_much_output_is_replaced_as_in_a_word_alone() {
+    let secrets = Arc::new(Secrets::none());
+    for Sample { secret, .. } in corpus() {
+        for before in ["abc", "a-b.", "\\n", "%3D", "\u{1b}[1;31m", "_"] {
+            let text = among_much(&format!("{before}{secret}"));
+            let pieces: Vec<&[u8]> = text.as_bytes().chunks(97).collect();
+            let (at_once, little) = (one_shot(&secrets, &text), in_pieces(&secrets, &pieces));
+            assert_eq!(at_once.as_bytes(), little, "{before}{secret}");
+        }
+    }
+}
+
+#[test]
+fn a_value_that_begins_as_what_rules_are_told_by_is_hidden() {
+    for value in
+        ["authx7-quiet", "arer9-quiet1", "quirx7-quiet", "kie:x7-quiet", "_eyJx7-quiet", "iadb99-quiet"]
+    {
+        let secrets = Arc::new(Secrets::from_env([("MY_TOKEN", value)]));
+        let text = one_shot(&secrets, &among_much(&format!("here: {value} and {value}")));
+        assert!(
+            !text.contains(value) && text.contains("[REDACTED:env:MY_TOKEN] and [REDACTED:env:MY_TOKEN]"),
+            "{text}"
+        );
+    }
+}
+
+#[test]
 fn what_stands_around_a_secret_stays() {
     let secrets = Arc::new(Secrets::none());
     let mut l = Letters(7);

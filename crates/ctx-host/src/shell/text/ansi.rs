@@ -12,7 +12,7 @@ use anstyle_parse::state::{Action, State, state_change};
 const LINE_CHARS_MAX: usize = 32 * 1024;
 
 /// Whole lines are looked for in blocks of this size, so that a line that is not plain costs one block.
-const PLAIN_BYTES_MAX: usize = 64 * 1024;
+const PLAIN_BYTES_MAX: usize = 256 * 1024;
 
 /// The streaming cleaner.
 pub struct Cleaner {
@@ -124,7 +124,12 @@ impl Cleaner {
         let (lines, rest) = bytes.split_at_checked(len).unwrap_or((&[], bytes));
         match std::str::from_utf8(lines) {
             Ok(text) => (text, rest),
-            Err(_) => ("", bytes),
+            Err(error) => {
+                let good = lines.get(..error.valid_up_to()).unwrap_or_default();
+                let len = memchr::memrchr(b'\n', good).map_or(0, |at| at + 1);
+                let (lines, rest) = bytes.split_at_checked(len).unwrap_or((&[], bytes));
+                (std::str::from_utf8(lines).unwrap_or_default(), rest)
+            }
         }
     }
 

@@ -6,10 +6,10 @@
 
 use super::filter::{Anchor, Filter, Target};
 use super::literals::Literals;
-use super::masks::{Masks, WORD_BYTES_MIN, is_word, next_bit_where};
+use super::masks::{MARK_BYTES_MAX, Masks, WORD_BYTES_MIN, is_mark, is_word, next_bit_where};
 use super::name_ends::NameEnds;
 use super::rules::{Check, RULES};
-use super::shape::{Class, Part};
+use super::shape::{Class, Left, Part};
 
 /// Near to its end a window is looked at byte by byte. No separator is farther from its name, no anchor
 /// longer.
@@ -30,8 +30,6 @@ enum Way {
     Joint,
     /// By its own bytes.
     Literal,
-    /// The same, but ordinary words: apart from the others, since together they look like everything.
-    Phrase,
 }
 
 /// What to look for.
@@ -41,7 +39,8 @@ pub(super) struct Candidates {
     /// The anchors of long words.
     words: Filter,
     literals: Literals,
-    phrases: Literals,
+    /// Values that a literal of ours would hide.
+    hidden: Literals,
     ends: NameEnds,
 }
 
@@ -49,15 +48,12 @@ impl Candidates {
     pub fn new(anchors: &[Anchor<'_>]) -> Candidates {
         let words: Vec<Anchor<'_>> =
             anchors.iter().filter(|anchor| way(anchor) == Way::Word).copied().collect();
-        let literals = |wanted: Way| {
-            let found = anchors.iter().filter(|anchor| way(anchor) == wanted);
-            Literals::of(found)
-        };
+        let (literals, hidden) = Literals::of(anchors.iter().filter(|anchor| way(anchor) == Way::Literal));
         Candidates {
             exact: Filter::new(anchors),
             words: Filter::new(&words),
-            literals: literals(Way::Literal),
-            phrases: literals(Way::Phrase),
+            literals,
+            hidden,
             ends: NameEnds::new(),
         }
     }
@@ -77,10 +73,16 @@ fn way(anchor: &Anchor<'_>) -> Way {
     let Target::Rule(index) = anchor.target else { return Way::Literal };
     let Some(rule) = RULES.get(index) else { return Way::Literal };
     match rule.check {
-        Check::Shape { parts, .. } if word_len(rule.anchor, parts) >= WORD_BYTES_MIN => Way::Word,
+        Check::Shape { left, parts, .. }
+            if word_len(rule.anchor, parts) >= WORD_BYTES_MIN
+                && (left == Left::Edge || has_mark(rule.anchor)) =>
+        {
+            Way::Word
+        }
         Check::Shape { .. } if rule.anchor == "sig=" || rule.anchor.starts_with('$') => Way::Joint,
-        Check::Shape { .. } | Check::Bearer | Check::Netrc | Check::PuttyBlock => Way::Literal,
-        Check::Words(_) => Way::Phrase,
+        Check::Shape { .. } | Check::Bearer | Check::Netrc | Check::PuttyBlock | Check::Words(_) => {
+            Way::Literal
+        }
         Check::AfterDigits { .. }
         | Check::Pair(_)
         | Check::Authorization
@@ -88,6 +90,11 @@ fn way(anchor: &Anchor<'_>) -> Way {
         | Check::PgPass
         | Check::PemBlock => Way::Joint,
     }
+}
+
+/// Whether a mark stands behind the beginning of an anchor, and so near that it tells of it.
+fn has_mark(anchor: &str) -> bool {
+    anchor.bytes().skip(1).take(MARK_BYTES_MAX).any(is_mark)
 }
 
 /// How many bytes of a word a shape begins with, at least.
@@ -139,7 +146,7 @@ pub(super) struct Search<'a> {
     own: Option<usize>,
     dashes: Look,
     literals: Look,
-    phrases: Look,
+    hidden: Look,
     exact: Look,
 }
 
@@ -163,7 +170,7 @@ impl<'a> Search<'a> {
             own: None,
             dashes: nowhere,
             literals: nowhere,
-            phrases: nowhere,
+            hidden: nowhere,
             exact: nowhere,
         };
         search.seek(from);
@@ -179,10 +186,10 @@ impl<'a> Search<'a> {
         self.own = None;
         self.dashes = Look::from(from.saturating_sub(OPTION_BYTES_MAX + 2));
         self.literals = Look::from(from);
-        self.phrases = Look::from(from);
+        self.hidden = Look::from(from);
         if self.exact_from == 0 {
-            let Search { words, joints, dashes, literals, phrases, .. } = self;
-            for look in [words, joints, dashes, literals, phrases] {
+            let Search { words, joints, dashes, literals, hidden, .. } = self;
+            for look in [words, joints, dashes, literals, hidden] {
                 look.over = true;
             }
         }
@@ -194,10 +201,10 @@ impl<'a> Search<'a> {
         self.look(|search| &mut search.joints, Search::next_joint);
         self.look(|search| &mut search.dashes, Search::next_dashes);
         self.look(|search| &mut search.literals, Search::next_literal);
-        self.look(|search| &mut search.phrases, Search::next_phrase);
+        self.look(|search| &mut search.hidden, Search::next_hidden);
         self.look(|search| &mut search.exact, Search::next_exact);
-        let Search { words, joints, dashes, literals, phrases, exact, .. } = self;
-        let looks = [words, joints, dashes, literals, phrases, exact];
+        let Search { words, joints, dashes, literals, hidden, exact, .. } = self;
+        let looks = [words, joints, dashes, literals, hidden, exact];
         let first = looks.into_iter().filter(|look| look.found.is_some()).min_by_key(|look| look.found)?;
         first.found.take()
     }
@@ -215,30 +222,13 @@ impl<'a> Search<'a> {
     }
 
     fn next_word(&mut self) -> Option<usize> {
-        let Search { candidates, masks, bytes, .. } = *self;
-        let is_anchor = |at: usize| {
+        let Search { candidates, masks, bytes, exact_from, .. } = *self;
+        let at = next_bit_where(&masks.tokens, self.words.at, |at| {
             let three = bytes.get(at..).and_then(<[u8]>::first_chunk);
             three.is_some_and(|three| candidates.words.matches(three))
-        };
-        while self.words.at < self.exact_from {
-            let (block, first) = (self.words.at / 64, self.words.at % 64);
-            // Where all is one word, bytes are faster looked at in a row than bit by bit.
-            let found = match masks.words.get(block)? {
-                0 => None,
-                &u64::MAX => {
-                    let row = bytes.get(self.words.at..block * 64 + 66)?;
-                    let found = row.array_windows().position(|three| candidates.words.matches(three));
-                    found.map(|found| self.words.at + found)
-                }
-                bits => next_bit_where(&[bits & u64::MAX << first], 0, |bit| is_anchor(block * 64 + bit))
-                    .map(|bit| block * 64 + bit),
-            };
-            self.words.at = found.map_or((block + 1) * 64, |at| at + 1);
-            if found.is_some() {
-                return found.filter(|at| *at < self.exact_from);
-            }
-        }
-        None
+        })?;
+        self.words.at = at + 1;
+        (at < exact_from).then_some(at)
     }
 
     /// What a separator ends or begins. No name reaches back over the separator before, so the order is theirs.
@@ -250,10 +240,15 @@ impl<'a> Search<'a> {
         let (mut anchor, mut own) = (None, None);
         let at = next_bit_where(&masks.separators, self.joints.at, |at| {
             let [second, last, separator, next] = around(bytes, at);
-            if begins_anchor(bytes, at, separator, next) && at < exact_from {
+            let (ends, begins) =
+                (candidates.ends.may_be(second, last), candidates.ends.may_begin(separator, next));
+            if !(ends | begins) {
+                return false;
+            }
+            if begins && begins_anchor(bytes, at, separator, next) && at < exact_from {
                 own = Some(at);
             }
-            if candidates.ends.may_be(second, last) {
+            if ends {
                 anchor = at_separator(bytes, at).filter(|anchor| (floor..exact_from).contains(anchor));
             }
             anchor.is_some() || own.is_some()
@@ -283,9 +278,9 @@ impl<'a> Search<'a> {
         candidates.literals.next_from(bytes, &mut self.literals.at, floor..exact_from)
     }
 
-    fn next_phrase(&mut self) -> Option<usize> {
+    fn next_hidden(&mut self) -> Option<usize> {
         let Search { candidates, bytes, floor, exact_from, .. } = *self;
-        candidates.phrases.next_from(bytes, &mut self.phrases.at, floor..exact_from)
+        candidates.hidden.next_from(bytes, &mut self.hidden.at, floor..exact_from)
     }
 
     fn next_exact(&mut self) -> Option<usize> {
@@ -411,7 +406,8 @@ fn names_with_end([first, last]: [u8; 2]) -> &'static [&'static [u8]] {
 
 #[cfg(test)]
 mod tests {
-    use super::super::literals::spellings;
+    use super::super::literals::Literal;
+    use super::super::rules::Rule;
     use super::*;
 
     #[test]
@@ -429,20 +425,32 @@ mod tests {
         }
     }
 
+    /// The anchors of rules that are found by literals, and these.
+    fn literals() -> Vec<(&'static Rule, Literal)> {
+        let all = RULES.iter().enumerate().map(|(index, rule)| {
+            let (bytes, thirds) = (rule.anchor.as_bytes(), super::super::filter::Thirds::Any);
+            (rule, Anchor { bytes, fold: rule.fold, thirds, target: Target::Rule(index) })
+        });
+        let of_literals = all.filter(|(_, anchor)| way(anchor) == Way::Literal);
+        of_literals.map(|(rule, anchor)| (rule, Literal::of(&anchor))).collect()
+    }
+
     #[test]
     fn literals_are_long_enough_to_be_rare_and_few_enough_for_every_processor() {
-        for wanted in [Way::Literal, Way::Phrase] {
-            let anchors = RULES.iter().enumerate().map(|(index, rule)| Anchor {
-                bytes: rule.anchor.as_bytes(),
-                fold: rule.fold,
-                thirds: super::super::filter::Thirds::Any,
-                target: Target::Rule(index),
-            });
-            let found = anchors.filter(|anchor| way(anchor) == wanted);
-            let all: Vec<(Vec<u8>, usize)> = found.flat_map(|anchor| spellings(&anchor)).collect();
-            assert!(all.iter().all(|(text, _)| text.len() >= 4), "{all:?}");
-            // Of 32 that some can look for at once, a few are left for secrets of the environment.
-            assert!((1..=26).contains(&all.len()), "{} literals of {wanted:?}", all.len());
+        let mut all: Vec<Literal> = literals().into_iter().map(|(_, literal)| literal).collect();
+        assert!(all.iter().all(|literal| literal.text.len() >= 4), "{all:?}");
+        all.sort();
+        all.dedup();
+        // Of 32 that can be looked for at once, a few are left for secrets of the environment.
+        assert!((1..=28).contains(&all.len()), "{}: {all:?}", all.len());
+    }
+
+    #[test]
+    fn no_literal_hides_another_and_none_has_letters_of_both_cases() {
+        let all = literals();
+        for (rule, literal) in &all {
+            assert!(!rule.fold, "{}", rule.anchor);
+            assert!(!all.iter().any(|(_, other)| other.hides(literal)), "{} is hidden", rule.anchor);
         }
     }
 }

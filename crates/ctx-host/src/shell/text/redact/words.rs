@@ -153,7 +153,8 @@ fn define(view: View<'_>, pos: usize) -> Result<Option<Found>, More> {
 
 /// `Cookie: a=b; c=d` and `Set-Cookie: a=b; Path=/`: from the first value on that is none of a setting.
 fn cookie(view: View<'_>, start: usize, pos: usize) -> Result<Option<Found>, More> {
-    let is_set = view.before(start, 4).eq_ignore_ascii_case(b"set-");
+    let Some((b'c' | b'C', before)) = view.before(start, 5).split_last() else { return Ok(None) };
+    let is_set = before.eq_ignore_ascii_case(b"set-");
     let mut at = pos;
     while at < pos + COMMAND_BYTES_MAX {
         let from = at + view.run(at, Class::Dotted, NAME_BYTES_MAX)? + 1;
