@@ -49,6 +49,7 @@ fn compound_commands() {
     check("function g { rm; }; g", "rm g()");
     check("until a; do b; done", "a b");
     check("select x in a b; do c; done", "c");
+    check("coproc N { rm x; }; coproc M (rm y); coproc rm x; coproc { rm z; }", "rm");
 }
 
 #[test]
@@ -149,11 +150,116 @@ fn what_cannot_be_known() {
     check("\"$@\"", "?");
     check("$(echo rm) x", "echo ?");
     check("/bin/r* x", "?");
-    check("{rm,x}", "?");
+    check("{$X,rm}", "?");
+    check(&format!("r{{m,{}}}", "x".repeat(300_000)), "?");
+    check("x{1..99999999999}", "?");
     check("eval \"$code\"", "eval ?");
     check("bash -c \"$code\"", "bash ?");
     check("sudo $X rm", "sudo ? rm");
     check("bash -c \"rm $x\"", "bash ? rm");
+}
+
+#[test]
+fn braces_become_words() {
+    check("{rm,-rf,x}", "rm");
+    check("r{m,} x", "rm");
+    check("{,/bin/}rm x", "rm");
+    check("{,} rm x", "rm");
+    check("r{m..m} x", "rm");
+    check("{r,s}{m,n} x", "rm");
+    check("{{rm,x},y}", "rm");
+    check("{a,{rm}", "{a,{rm}");
+    check("{a,{rm,b}", "{a,rm");
+    check("{rm,$x,*}", "rm");
+    check("r{'m',} x", "rm");
+    check("r'{m,}' x", "r{m,}");
+    check("r\\{m,} x", "r{m,}");
+    check("{rm} x; {}; x{1..} y", "{rm} {} x{1..}");
+    check("python3.{08..10}", "python3.08");
+    check("sudo {-u,tom,rm} x", "sudo rm");
+    check("eval {rm,x}; bash -c '{rm,x}'; bash <<< {rm,x}", "eval rm bash rm bash rm");
+    check("a; X={rm,y}; for i in {rm,x}; do b; done; c > {rm,x}", "a b c");
+    check("{ rm,x; }; echo {1..3} file{,.bak} {\"a\":1,\"b\":2}", "rm,x echo");
+}
+
+#[test]
+fn programs_behind_a_verb_or_in_another_terminal() {
+    check("gdb -batch -ex run --args rm x", "gdb rm");
+    check("gdb -ex run -ex bt rm core", "gdb rm");
+    check("tmux new-session -d -s work rm x", "tmux rm");
+    check("tmux -L sock new -d 'cd x && rm y'", "tmux cd rm");
+    check("tmux new -d -s a \\; split-window -h 'rm x'", "tmux rm");
+    check("screen -dmS work rm x; screen rm", "screen rm screen rm");
+    check("script -qc 'rm x' log; script -c'rm x'; script --command='rm x'", "script rm script rm script rm");
+    check("docker exec -it -e A=1 web rm x", "docker rm");
+    check("docker --context far container exec web sh -c 'rm x'", "docker sh rm");
+    check("docker compose -f a.yml exec web rm x", "docker rm");
+    check("podman exec --user root c rm x", "podman rm");
+    check("kubectl -n app exec pod -c web -- rm x", "kubectl rm");
+    check("ip netns exec blue rm x", "ip rm");
+    check("parallel 'rm {}' ::: a b; parallel -j 4 rm ::: a", "parallel rm parallel rm");
+    check("parallel ::: 'rm a' 'mv b c'", "parallel rm mv");
+    check("watch -n 2 rm x", "watch rm");
+    check("perf stat -r 5 rm x; valgrind --leak-check=full rm", "perf rm valgrind rm");
+    check("git -C app bisect run rm x; git submodule foreach 'rm x || b'", "git rm git rm b");
+    check("ls | entr -r rm x; gosu tom rm; sshpass -p x ssh host rm", "ls entr rm gosu rm sshpass ssh rm");
+    check("pkexec --user tom rm x; runuser -u tom -- grep -c rm x", "pkexec rm runuser grep");
+}
+
+/// Commands that run no program but the one that they name.
+#[test]
+fn ordinary_commands_are_not_taken_for_others() {
+    let alone = [
+        "docker ps -a",
+        "docker run --rm -it -v a:b image rm x",
+        "docker compose up -d",
+        "docker logs exec",
+        "podman rm -f web",
+        "kubectl get pods -- rm",
+        "kubectl exec pod",
+        "tmux ls",
+        "tmux attach -t rm",
+        "tmux new-session -d -s rm \\; set-option -g status off",
+        "tmux kill-session -t rm",
+        "tmux send-keys -t work q Enter",
+        "screen -r rm",
+        "screen -ls",
+        "screen -d rm",
+        "screen -S work -X quit",
+        "gdb ./app core",
+        "gdb -batch -ex bt -p 12",
+        "script log",
+        "script -q log",
+        "git rm x",
+        "git bisect start",
+        "git submodule update --init",
+        "git stash drop stash@{0}",
+        "git diff HEAD~{1,2}",
+        "ip addr show",
+        "perf report",
+        "perf list",
+        "env",
+        "cp x{,.bak}",
+        "mkdir -p src/{main,test}/java",
+        "echo {rm,x}",
+        "curl -d {\"rm\":1,\"b\":2} host",
+        "awk '{print $1,$2}' x",
+        "ssh-agent -s",
+        "make rm",
+        "npm run rm",
+        "cargo run -- rm",
+    ];
+    for command in alone {
+        check(command, command.split(' ').next().unwrap_or_default());
+    }
+    check("env A=1 sort -S 50% x", "env sort");
+    check("find . -name '*.{rm,x}' -print0 | xargs -0 -I{} cp {} {}.{bak,old}", "find xargs cp");
+    check("docker exec -it web bash", "docker bash");
+    check("parallel gzip ::: *.log", "parallel gzip");
+    let fence = fence("", &["docker", "tmux", "gzip", "parallel", "echo"], &[]);
+    for command in ["docker ps", "tmux ls", "parallel gzip ::: *.log", "echo {1..100000}", "echo {$a,b}"] {
+        assert_eq!(fence.check(command), Ok(()), "{command}");
+    }
 }
 
 fn fence(policy: &str, allow: &[&str], deny: &[&str]) -> Fence {
@@ -264,6 +370,10 @@ fn deep_nesting_and_long_commands_end_in_time() {
         "((".repeat(30_000),
         "f() ".repeat(20_000),
         "{a,".repeat(20_000),
+        format!("{}{}", "{a,".repeat(20_000), "}".repeat(20_000)),
+        "{a,b}".repeat(20_000),
+        "{1..8192} ".repeat(20_000),
+        "{1..9}; ".repeat(20_000),
         format!("{}rm x", "echo hello world; ".repeat(12_000)),
     ];
     for command in deep {
@@ -323,9 +433,39 @@ fn shellish() -> impl Strategy<Value = String> {
         "<<<",
         "function ",
         "xargs ",
+        "{a,",
+        "..",
+        ",",
+        "tmux new ",
+        "docker exec ",
     ]);
     prop::collection::vec(prop_oneof![8 => piece.prop_map(str::to_owned), 1 => any::<String>()], 0..40)
         .prop_map(|p| p.concat())
+}
+
+/// Words with braces in them, put together at random.
+fn braced() -> impl Strategy<Value = String> {
+    let piece = prop::sample::select(vec![
+        "a", "rm", "{", "}", ",", "{", "}", ",", "..", "1", "c", "{a..c}", "{x,y}",
+    ]);
+    prop::collection::vec(piece, 1..9).prop_map(|pieces| pieces.concat())
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 24, ..ProptestConfig::default() })]
+
+    /// The name of a command is the first word that bash makes of what was written.
+    #[test]
+    fn braces_become_what_bash_makes_of_them(words in prop::collection::vec(braced(), 40)) {
+        let words: Vec<String> = words.into_iter().filter(|word| !["{", "}"].contains(&word.as_str())).collect();
+        let script: String = words.iter().map(|word| format!("set -- {word}\nprintf '%s\\n' \"${{1-}}\"\n")).collect();
+        let bash = std::process::Command::new("bash").args(["-c", &script]).output().unwrap();
+        let firsts = String::from_utf8(bash.stdout).unwrap();
+        prop_assert_eq!(firsts.lines().count(), words.len());
+        for (word, first) in words.iter().zip(firsts.lines()) {
+            prop_assert_eq!(names(word), first, "{}", word);
+        }
+    }
 }
 
 proptest! {

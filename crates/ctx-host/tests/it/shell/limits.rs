@@ -52,7 +52,9 @@ async fn the_fence_refuses_what_is_denied_and_the_log_says_so() {
     let bench = Bench::new(Kind::Bash).await;
     let request = CreateRequest { deny: vec!["rm".to_owned()], ..CreateRequest::default() };
     let fenced = bench.host.create(request).await.unwrap();
-    for command in ["rm -rf x", "true && rm x", "echo $(rm x)", "echo x | xargs rm"] {
+    for command in
+        ["rm -rf x", "true && rm x", "echo $(rm x)", "echo x | xargs rm", "{rm,-rf,x}", "tmux new -d 'rm x'"]
+    {
         let request = ExecRequest { command: command.to_owned(), ..ExecRequest::default() };
         let error = bench.host.exec(&fenced, request, None).await.unwrap_err();
         assert_eq!(error.code(), Code::Eacces, "{command}");
@@ -60,7 +62,7 @@ async fn the_fence_refuses_what_is_denied_and_the_log_says_so() {
     let fine = ExecRequest { command: "echo fine".to_owned(), ..ExecRequest::default() };
     assert_eq!(bench.host.exec(&fenced, fine, None).await.unwrap().stdout, "fine\n");
     let refused = |record: &ShellRecord| matches!(record, ShellRecord::ExecRefused { .. });
-    assert_eq!(bench.records.0.lock().unwrap().iter().filter(|record| refused(record)).count(), 4);
+    assert_eq!(bench.records.0.lock().unwrap().iter().filter(|record| refused(record)).count(), 6);
     bench.end().await;
 }
 

@@ -2,6 +2,7 @@
 //!
 //! A word knows whether its text is final. The commands inside of its substitutions are read on the way.
 
+use super::braces::Mark;
 use super::parse::{DEPTH_MAX, End, Parser, read_commands};
 
 /// A longer arithmetic expression is read as commands.
@@ -17,6 +18,8 @@ pub(super) struct Word {
     pub expands: bool,
     /// Whether any part was quoted: then it is no reserved word.
     pub quoted: bool,
+    /// The braces outside of quotes and the expansions, each at its place in the text.
+    pub marks: Vec<(usize, Mark)>,
 }
 
 impl Word {
@@ -131,6 +134,7 @@ impl Parser<'_> {
     pub fn word(&mut self) -> Option<Word> {
         let start = self.pos;
         let mut word = Word::default();
+        let mut expands = false;
         while let Some(byte) = self.peek(0) {
             match byte {
                 b' ' | b'\t' | b'\r' | b'\n' | b';' | b'&' | b'|' | b'(' | b')' => break,
@@ -151,13 +155,20 @@ impl Parser<'_> {
                         !(byte == b'[' && matches!(self.peek(1), None | Some(b' ' | b'\t' | b'[')));
                     self.take(&mut word);
                 }
-                b'{' if self.is_brace_list() => {
-                    word.expands = true;
-                    self.take(&mut word);
+                b'{' => self.mark(Mark::Open, &mut word),
+                b',' => self.mark(Mark::Comma, &mut word),
+                b'}' => self.mark(Mark::Close, &mut word),
+                b'.' if self.peek(1) == Some(b'.') && self.peek(2) != Some(b'}') => {
+                    self.mark(Mark::Dots, &mut word);
                 }
                 _ => self.take(&mut word),
             }
+            if std::mem::take(&mut word.expands) {
+                expands = true;
+                word.marks.push((word.text.len(), Mark::Unknown));
+            }
         }
+        word.expands = expands;
         word.raw = self.source.get(start..self.pos.min(self.source.len())).unwrap_or_default().to_vec();
         // A stray byte that begins no word is skipped, so that every call moves on.
         if self.pos == start {
@@ -171,12 +182,9 @@ impl Parser<'_> {
         self.pos += 1;
     }
 
-    /// `{a,b}` or `{1..3}`.
-    fn is_brace_list(&self) -> bool {
-        let rest = self.source.get(self.pos..).unwrap_or_default();
-        let inside = rest.iter().take(256).take_while(|byte| !byte.is_ascii_whitespace() && **byte != b'}');
-        let inside: Vec<u8> = inside.copied().collect();
-        inside.contains(&b',') || inside.windows(2).any(|two| two == b"..")
+    fn mark(&mut self, mark: Mark, word: &mut Word) {
+        word.marks.push((word.text.len(), mark));
+        self.take(word);
     }
 
     fn escape(&mut self, word: &mut Word) {

@@ -5,10 +5,12 @@
 //! caller asked for. It is a guard against accidents, not a wall: a script, an interpreter or a variable can
 //! run anything, and only the cage holds against that.
 
+mod braces;
 mod lex;
 mod parse;
 mod policy;
 mod wrap;
+mod wrappers;
 
 pub use policy::{Pattern, PatternError, Policy, PolicyError};
 

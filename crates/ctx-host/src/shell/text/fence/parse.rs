@@ -1,14 +1,14 @@
 //! Reads a command as a POSIX shell or bash would, only to find the programs in it.
 //!
 //! It is tolerant: what a shell would refuse is read as far as it makes sense, and no input makes it fail.
-//! It expands nothing. A word with an expansion in it is unknown, and the commands inside of
+//! It expands nothing but braces. A word with an expansion in it is unknown, and the commands inside of
 //! substitutions are read like any others.
 
 use std::collections::HashSet;
 
 use super::Program;
 use super::lex::{Redirect, Token, Word};
-use super::wrap;
+use super::{braces, wrap};
 
 /// Substitutions and strings of commands inside one another, at most.
 pub(super) const DEPTH_MAX: usize = 32;
@@ -18,7 +18,7 @@ const PROGRAMS_MAX: usize = 10_000;
 const SHOWN_CHARS_MAX: usize = 60;
 
 pub(super) fn programs(command: &str) -> Vec<Program> {
-    let mut finds = Finds::default();
+    let mut finds = Finds::new();
     read_commands(command.as_bytes(), 0, &mut finds);
     finds.into_programs()
 }
@@ -32,13 +32,18 @@ pub(super) fn read_commands(source: &[u8], depth: usize, finds: &mut Finds) {
 }
 
 /// What was found so far.
-#[derive(Default)]
 pub(super) struct Finds {
     programs: Vec<Program>,
     functions: HashSet<String>,
+    /// How much more the braces of the command may become.
+    brace_bytes_left: usize,
 }
 
 impl Finds {
+    fn new() -> Finds {
+        Finds { programs: Vec::new(), functions: HashSet::new(), brace_bytes_left: braces::BYTES_MAX }
+    }
+
     pub fn named(&mut self, name: &str) {
         self.add(Program::Named(name.to_owned()));
     }
@@ -50,6 +55,11 @@ impl Finds {
             shown.push_str("...");
         }
         self.add(Program::Unknown(shown));
+    }
+
+    /// How many programs were found.
+    pub fn count(&self) -> usize {
+        self.programs.len()
     }
 
     fn add(&mut self, program: Program) {
@@ -155,7 +165,7 @@ impl<'a> Parser<'a> {
                     }
                     self.first_word(word, &mut command);
                 }
-                Token::Word(word) => command.words.push(word),
+                Token::Word(word) => self.push(word, &mut command),
             }
         }
         self.finish(&mut command);
@@ -168,6 +178,10 @@ impl<'a> Parser<'a> {
 
     fn new_command(&self) -> Command {
         Command { here_docs: self.here_docs.len(), ..Command::default() }
+    }
+
+    fn push(&mut self, word: Word, command: &mut Command) {
+        command.words.extend(word.braced(&mut self.finds.brace_bytes_left));
     }
 
     /// The end of a simple command: its programs are told.
@@ -207,7 +221,7 @@ impl<'a> Parser<'a> {
     fn first_word(&mut self, word: Word, command: &mut Command) {
         const BETWEEN: &[&[u8]] = &[
             b"if", b"then", b"else", b"elif", b"fi", b"while", b"until", b"do", b"done", b"{", b"}", b"!",
-            b"esac", b"coproc",
+            b"esac",
         ];
         if BETWEEN.iter().any(|reserved| word.is_reserved(reserved)) {
             return;
@@ -217,6 +231,8 @@ impl<'a> Parser<'a> {
             if self.looking_at(b"-p") {
                 self.pos += 2;
             }
+        } else if word.is_reserved(b"coproc") {
+            self.coproc_name();
         } else if word.is_reserved(b"for") || word.is_reserved(b"select") {
             self.for_words();
         } else if word.is_reserved(b"case") {
@@ -232,7 +248,18 @@ impl<'a> Parser<'a> {
                 self.array();
             }
         } else {
-            command.words.push(word);
+            self.push(word, command);
+        }
+    }
+
+    /// `coproc NAME { …; }`; without a group the first word is the command's.
+    fn coproc_name(&mut self) {
+        self.skip_blanks();
+        let start = self.pos;
+        let named = self.word().is_some_and(|word| !word.expands && !word.quoted && !word.text.is_empty());
+        self.skip_blanks();
+        if !(named && (self.looking_at(b"{ ") || self.looking_at(b"{\n") || self.peek(0) == Some(b'('))) {
+            self.pos = start;
         }
     }
 

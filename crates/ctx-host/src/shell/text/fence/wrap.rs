@@ -1,93 +1,10 @@
-//! Programs that run other programs: where in their arguments the other one stands.
+//! Programs that run other programs: where in their arguments the other one stands. Those that differ only in
+//! their options are in `wrappers`.
 
 use super::lex::Word;
 use super::parse::{DEPTH_MAX, Finds, read_commands};
 use super::policy::base_name;
-
-/// A program that runs its arguments, after its own options.
-struct Wrapper {
-    names: &'static [&'static str],
-    /// Short options that take a value.
-    short: &'static str,
-    /// Long options that take a value as the next word.
-    long: &'static [&'static str],
-    /// Words of its own before the program.
-    own_words: usize,
-    /// Whether the rest is joined and given to a shell.
-    joins: bool,
-}
-
-const fn plain(
-    names: &'static [&'static str],
-    short: &'static str,
-    long: &'static [&'static str],
-) -> Wrapper {
-    Wrapper { names, short, long, own_words: 0, joins: false }
-}
-
-const WRAPPERS: &[Wrapper] = &[
-    plain(
-        &["sudo"],
-        "ugpCchrtTUDRa",
-        &[
-            "user",
-            "group",
-            "prompt",
-            "chdir",
-            "chroot",
-            "close-from",
-            "host",
-            "role",
-            "type",
-            "other-user",
-            "command-timeout",
-        ],
-    ),
-    plain(&["doas"], "uC", &[]),
-    plain(&["runuser"], "ugGw", &["user", "group", "supp-group", "whitelist-environment"]),
-    plain(&["prlimit"], "po", &["pid", "output"]),
-    plain(&["env"], "uC", &["unset", "chdir"]),
-    plain(
-        &[
-            "nohup",
-            "setsid",
-            "builtin",
-            "unbuffer",
-            "dbus-run-session",
-            "catchsegv",
-            "fakeroot",
-            "busybox",
-            "toybox",
-        ],
-        "",
-        &[],
-    ),
-    plain(&["command"], "", &[]),
-    plain(&["exec"], "a", &[]),
-    plain(&["time"], "fo", &["format", "output"]),
-    plain(&["nice"], "n", &["adjustment"]),
-    plain(&["ionice"], "cnpPu", &["class", "classdata"]),
-    plain(&["stdbuf"], "ioe", &["input", "output", "error"]),
-    plain(&["strace", "ltrace"], "eopsuEPIOabSX", &["output", "attach", "trace", "env", "user"]),
-    plain(&["systemd-run"], "upEMHt", &["unit", "property", "setenv", "slice", "uid", "gid", "description"]),
-    plain(&["nsenter", "unshare"], "tSGRw", &["target", "setuid", "setgid", "root", "wd"]),
-    plain(&["setpriv", "numactl", "xvfb-run"], "nsfeCNml", &["reuid", "regid", "server-args", "auth-file"]),
-    plain(
-        &["xargs"],
-        "InPLdasEJR",
-        &["replace", "max-args", "max-procs", "max-lines", "delimiter", "arg-file", "max-chars", "eof"],
-    ),
-    plain(
-        &["parallel"],
-        "jnNIaSLdPE",
-        &["jobs", "max-args", "arg-file", "delay", "joblog", "results", "timeout", "colsep"],
-    ),
-    Wrapper { own_words: 1, ..plain(&["timeout"], "sk", &["signal", "kill-after"]) },
-    Wrapper { own_words: 1, ..plain(&["chroot", "taskset", "chrt"], "", &["userspec", "groups"]) },
-    Wrapper { own_words: 1, ..plain(&["flock"], "wE", &["timeout", "wait", "conflict-exit-code"]) },
-    Wrapper { joins: true, ..plain(&["watch"], "n", &["interval"]) },
-    Wrapper { own_words: 1, joins: true, ..plain(&["ssh"], "BbcDEeFIiJLlmOopQRSWw", &[]) },
-];
+use super::wrappers::{How, WRAPPERS, Wrapper};
 
 const SHELLS: &[&str] = &["bash", "sh", "dash", "zsh", "ksh", "mksh", "ash", "rbash", "fish"];
 const FIND_EXECS: &[&[u8]] =
@@ -113,11 +30,15 @@ pub(super) fn run(words: &[Word], depth: usize, finds: &mut Finds) -> bool {
         "trap" => run_word(args.iter().find(|word| !word.text.starts_with(b"-")), depth, finds),
         "alias" => args.iter().for_each(|word| run_alias(word, depth, finds)),
         "find" | "fd" | "fdfind" => run_find(args, depth, finds),
-        "su" | "runuser" | "script" if option_value(args, b'c').is_some() => {
-            run_word(option_value(args, b'c'), depth, finds);
+        "su" | "runuser" | "script" | "sg" | "env" if text_of(name, args).is_some() => {
+            run_word(text_of(name, args).as_ref(), depth, finds);
         }
-        "sg" if option_value(args, b'c').is_some() => run_word(option_value(args, b'c'), depth, finds),
-        "env" if split_string(args).is_some() => run_word(split_string(args).as_ref(), depth, finds),
+        "gdb" => return run(debugged(args), depth + 1, finds),
+        // One command after another, each with words of its own.
+        "tmux" => args.split(|word| word.text == b";").for_each(|part| {
+            run_wrapped(name, part, depth, finds);
+        }),
+        "parallel" | "sem" => run_parallel(name, args, depth, finds),
         "command" if args.first().is_some_and(|word| matches!(word.text.as_slice(), b"-v" | b"-V")) => {}
         _ if SHELLS.contains(&name) => return run_shell(args, depth, finds),
         _ => return run_wrapped(name, args, depth, finds),
@@ -127,63 +48,122 @@ pub(super) fn run(words: &[Word], depth: usize, finds: &mut Finds) -> bool {
 
 /// The program after a wrapper's own words.
 fn run_wrapped(name: &str, args: &[Word], depth: usize, finds: &mut Finds) -> bool {
-    let Some(wrapper) = WRAPPERS.iter().find(|wrapper| wrapper.names.contains(&name)) else { return false };
-    let rest = wrapper.skip_own(args, finds);
-    if wrapper.joins {
-        run_text(&joined(rest), depth, finds);
+    let mut wrappers = WRAPPERS.iter().filter(|wrapper| wrapper.names.contains(&name));
+    let found = wrappers.find_map(|wrapper| Some((wrapper, wrapper.after_verb(args)?)));
+    let Some((wrapper, args)) = found else { return false };
+    if name == "screen" && attaches(&wrapper.options(args)) {
         return false;
     }
-    // `flock FILE -c 'commands'`.
-    if rest.first().is_some_and(|word| matches!(word.text.as_slice(), b"-c" | b"--command")) {
-        run_word(rest.get(1), depth, finds);
-        return false;
+    let rest = match wrapper.how {
+        How::BehindDashes => behind_dashes(args),
+        How::Words | How::Joined | How::TextOrWords => skip_own(wrapper, args, finds),
+    };
+    match (wrapper.how, rest) {
+        (How::Joined, rest) => run_text(&joined(rest), depth, finds),
+        (How::TextOrWords, [text]) => run_word(Some(text), depth, finds),
+        // `flock FILE -c 'commands'`.
+        (How::Words, [first, rest @ ..]) if matches!(first.text.as_slice(), b"-c" | b"--command") => {
+            run_word(rest.first(), depth, finds);
+        }
+        (How::Words | How::TextOrWords | How::BehindDashes, rest) => return run(rest, depth + 1, finds),
     }
-    run(rest, depth + 1, finds)
+    false
 }
 
-impl Wrapper {
-    /// Skips options, assignments and the words that the wrapper keeps for itself.
-    fn skip_own<'a>(&self, args: &'a [Word], finds: &mut Finds) -> &'a [Word] {
-        let mut own_words = self.own_words;
-        let mut at = 0;
-        while let Some(word) = args.get(at) {
-            let text = word.text.as_slice();
-            if word.expands && own_words == 0 && !word.is_assignment() {
-                // It may be an option or the program: unknown either way, and what follows is looked at too.
-                finds.unknown(&word.raw);
-                at += 1;
-            } else if text == b"--" {
-                return args.get(at + 1 + own_words..).unwrap_or_default();
-            } else if text == b"-" && self.names.contains(&"env") {
-                at += 1;
-            } else if text.len() > 1 && text.starts_with(b"-") {
-                at += self.option_words(text);
-            } else if word.is_assignment() {
-                at += 1;
-            } else if own_words > 0 {
-                own_words -= 1;
-                at += 1;
-                // After a word of its own, `-c` belongs to what follows.
-                if own_words == 0 {
-                    return args.get(at..).unwrap_or_default();
-                }
-            } else {
-                break;
+/// Skips options, assignments and the words that the wrapper keeps for itself.
+fn skip_own<'a>(wrapper: &Wrapper, args: &'a [Word], finds: &mut Finds) -> &'a [Word] {
+    let mut own_words = wrapper.own_words;
+    let mut at = 0;
+    while let Some(word) = args.get(at) {
+        let text = word.text.as_slice();
+        if word.expands && own_words == 0 && !word.is_assignment() {
+            // It may be an option or the program: unknown either way, and what follows is looked at too.
+            finds.unknown(&word.raw);
+            at += 1;
+        } else if text == b"--" {
+            return args.get(at + 1 + own_words..).unwrap_or_default();
+        } else if text == b"-" && wrapper.names.contains(&"env") {
+            at += 1;
+        } else if text.len() > 1 && text.starts_with(b"-") {
+            at += wrapper.option_words(text);
+        } else if word.is_assignment() {
+            at += 1;
+        } else if own_words > 0 {
+            own_words -= 1;
+            at += 1;
+            // After a word of its own, `-c` belongs to what follows.
+            if own_words == 0 {
+                return args.get(at..).unwrap_or_default();
             }
+        } else {
+            break;
         }
-        args.get(at..).unwrap_or_default()
     }
+    args.get(at..).unwrap_or_default()
+}
 
-    /// How many words an option takes, itself among them.
-    fn option_words(&self, text: &[u8]) -> usize {
-        if let Some(name) = text.strip_prefix(b"--") {
-            return if self.long.iter().any(|long| long.as_bytes() == name) { 2 } else { 1 };
+/// What follows the first `--`.
+fn behind_dashes(args: &[Word]) -> &[Word] {
+    let at = args.iter().position(|word| word.text == b"--").unwrap_or(args.len());
+    args.get(at + 1..).unwrap_or_default()
+}
+
+/// Whether `screen` is asked for a screen that is there, and starts nothing.
+fn attaches(options: &[&[u8]]) -> bool {
+    let holds =
+        |letters: &[u8]| options.iter().any(|option| option.iter().any(|byte| letters.contains(byte)));
+    holds(b"rRxXlwdD") && !holds(b"m")
+}
+
+/// What a debugger runs: all behind `--args`; or the program it looks at, where it is told to run that.
+fn debugged(args: &[Word]) -> &[Word] {
+    const WITH_VALUE: &[&str] = &[
+        "ex",
+        "eval-command",
+        "iex",
+        "init-eval-command",
+        "x",
+        "command",
+        "ix",
+        "init-command",
+        "c",
+        "core",
+        "p",
+        "pid",
+        "s",
+        "symbols",
+        "e",
+        "exec",
+        "d",
+        "directory",
+        "cd",
+        "tty",
+        "data-directory",
+    ];
+    const RUNS: &[&[u8]] = &[b"r", b"run", b"start", b"starti"];
+    let mut runs = false;
+    let mut at = 0;
+    while let Some(option) = args.get(at).and_then(|word| word.text.strip_prefix(b"-")) {
+        let option = option.strip_prefix(b"-").unwrap_or(option);
+        let takes_value = WITH_VALUE.iter().any(|name| name.as_bytes() == option);
+        runs |= option == b"args" || option.strip_prefix(b"ex=").is_some_and(|value| RUNS.contains(&value));
+        if takes_value {
+            runs |= args.get(at + 1).is_some_and(|value| RUNS.contains(&value.text.as_slice()));
         }
-        let letters = text.get(1..).unwrap_or_default();
-        match letters.iter().position(|letter| self.short.as_bytes().contains(letter)) {
-            Some(at) if at + 1 == letters.len() => 2,
-            _ => 1,
-        }
+        at += 1 + usize::from(takes_value);
+    }
+    args.get(at..).filter(|_| runs).unwrap_or_default()
+}
+
+/// `parallel rm -f {} ::: a b`, `parallel 'rm {}'`, `parallel ::: 'rm a' 'rm b'`.
+fn run_parallel(name: &str, args: &[Word], depth: usize, finds: &mut Finds) {
+    let at = args.iter().position(|word| word.text.starts_with(b":::")).unwrap_or(args.len());
+    let (command, inputs) = args.split_at_checked(at).unwrap_or((args, &[]));
+    let named = finds.count();
+    run_wrapped(name, command, depth, finds);
+    if finds.count() == named {
+        let texts = inputs.iter().filter(|word| !word.text.starts_with(b":::"));
+        texts.for_each(|word| run_word(Some(word), depth, finds));
     }
 }
 
@@ -270,27 +250,35 @@ fn joined(words: &[Word]) -> Word {
     all
 }
 
-/// What `env -S` splits and runs: the next word, or the rest of the option's own.
-fn split_string(args: &[Word]) -> Option<Word> {
-    let attached = args.iter().find_map(|word| {
-        let option = word.text.strip_prefix(b"--split-string=").or_else(|| word.text.strip_prefix(b"-S"))?;
-        let text = option.to_vec();
-        (!text.is_empty()).then(|| Word { raw: text.clone(), text, ..word.clone() })
-    });
-    attached.or_else(|| option_value(args, b'S').cloned())
+/// The commands that a program is given as the text of an option.
+fn text_of(name: &str, args: &[Word]) -> Option<Word> {
+    match name {
+        // It runs the words that follow, whose options are none of its own.
+        "runuser" if option_value(args, b'u', "user").is_some() => None,
+        "env" => {
+            let wrapper = WRAPPERS.iter().find(|wrapper| wrapper.names.contains(&"env"))?;
+            let own = wrapper.options_len(args) + 1;
+            option_value(args.get(..own).unwrap_or(args), b'S', "split-string")
+        }
+        _ => option_value(args, b'c', "command"),
+    }
 }
 
-/// The word after a short option, or the rest of the option's own word.
-fn option_value(args: &[Word], letter: u8) -> Option<&Word> {
-    let long: &[u8] = match letter {
-        b'c' => b"--command",
-        _ => b"--split-string",
-    };
-    let is_option = |word: &Word| match word.text.as_slice() {
-        text if text == long => true,
-        [b'-', rest @ ..] => !rest.starts_with(b"-") && rest.last() == Some(&letter),
-        _ => false,
-    };
-    let at = args.iter().position(is_option)?;
-    args.get(at + 1)
+/// The text of an option: the rest of its own word, or the next one.
+fn option_value(args: &[Word], letter: u8, long: &str) -> Option<Word> {
+    let own = args.iter().position(|word| word.text == b"--").unwrap_or(args.len());
+    args.iter().take(own).enumerate().find_map(|(at, word)| {
+        let attached = match word.text.strip_prefix(b"--") {
+            Some(option) => option.strip_prefix(long.as_bytes())?.strip_prefix(b"=").unwrap_or_default(),
+            None => match word.text.strip_prefix(b"-")? {
+                [first, rest @ ..] if *first == letter => rest,
+                letters if letters.ends_with(&[letter]) => &[],
+                _ => return None,
+            },
+        };
+        if attached.is_empty() {
+            return args.get(at + 1).cloned();
+        }
+        Some(Word { raw: attached.to_vec(), text: attached.to_vec(), ..word.clone() })
+    })
 }
