@@ -24,6 +24,7 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
+use super::quote::{ansi_quote, path_word, quote, quoted_word};
 use super::scan::Nonce;
 
 /// The signal that stops a command: no program sends it, and its default action ends what `exec` put in
@@ -40,6 +41,9 @@ pub enum Dialect {
 
 /// A longer command is handed to bash unquoted.
 const QUOTED_BYTES_MAX: usize = 4 << 10;
+
+/// Behind the option letters where the command was not begun: no shell has an option of that name.
+const UNBEGUN: u8 = b'!';
 
 /// One command, ready to be framed.
 #[derive(Debug, Clone, Copy)]
@@ -88,12 +92,15 @@ pub struct Answer {
     pub exit_code: i32,
     /// What the shell holds for its directory: its variable, which a script can set to anything.
     pub cwd: PathBuf,
+    /// Whether the command was begun: not where its first line could not be read.
+    pub begun: bool,
 }
 
 /// What the shell says of itself behind that, for the next command and for a restart.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Report {
-    pub habits: Habits,
+    /// None where the command could not be read: then none were taken up, and those that held before still do.
+    pub habits: Option<Habits>,
     /// The text of `export -p`.
     pub exports: Vec<u8>,
 }
@@ -164,6 +171,19 @@ impl Dialect {
         }
     }
 
+    /// What stands before the command on its first line, and bash shows with that line where it cannot read it. It
+    /// begins with taking back a variable: where that is still set behind the command, none of it was run.
+    pub fn before(self, framed: &Framed<'_>) -> String {
+        let before = framed.before();
+        match self {
+            Dialect::Bash if framed.is_long() || framed.may_be_under_errexit() || !before.is_empty() => {
+                format!("\\builtin unset -v __ctx_long;\\builtin :;{before}")
+            }
+            Dialect::Posix if !before.is_empty() => format!("\\command unset -v __ctx_h;{before}"),
+            Dialect::Bash | Dialect::Posix => before,
+        }
+    }
+
     /// The command that runs a file in the shell itself.
     pub fn source(self, file: &Path) -> String {
         format!("\\command . {}", path_word(file, quote))
@@ -181,14 +201,12 @@ impl Dialect {
 
 fn bash_frame(framed: &Framed<'_>) -> String {
     let nonce = framed.nonce.as_str();
-    let before = framed.before();
-    let long = framed.command.len() > QUOTED_BYTES_MAX;
-    let sourced = framed.may_be_under_errexit();
-    let unset = if long || sourced { "\\builtin unset -v __ctx_long;\\builtin :;" } else { "" };
+    let before = Dialect::Bash.before(framed);
+    let (long, sourced) = (framed.is_long(), framed.may_be_under_errexit());
     let body = if long {
-        format!("{}\"$__ctx_long\"", ansi_quote(&format!("{unset}{before}")))
+        format!("{}\"$__ctx_long\"", ansi_quote(&before))
     } else {
-        ansi_quote(&format!("{unset}{before}{}", framed.command))
+        ansi_quote(&format!("{before}{}", framed.command))
     };
     let Pipes { commands, stdout, stderr } = framed.pipes;
     let stdin = framed.stdin.map_or_else(|| "/dev/null".to_owned(), |path| path_word(path, ansi_quote));
@@ -203,6 +221,8 @@ fn bash_frame(framed: &Framed<'_>) -> String {
         let script = ansi_quote(&format!("{open} \"$__ctx_long\""));
         let script = bash_exec(&format!("<<<{script}"));
         format!("__ctx_long={body};{script}||\\builtin exit 1;\\builtin . /dev/stdin")
+    } else if !(long || before.is_empty()) {
+        format!("__ctx_long=;{open} {body}")
     } else {
         format!("{open} {body}")
     };
@@ -210,8 +230,8 @@ fn bash_frame(framed: &Framed<'_>) -> String {
         "\\builtin printf '\\36%sS' {nonce} >&2;\\builtin printf '\\36%sS' {nonce};{start};\
          {{ __ctx=$? __ctx_o=${{__ctx_o-$-}};\\builtin set +xv;\\builtin enable printf;\
          [[ ${{__ctx_x-}} ]]&&BASH_XTRACEFD=$__ctx_x;\
-         \\builtin printf '\\36%sE%s\\0%s %s %s\\0%s\\0' {nonce} \"$__ctx\" \"$__ctx_o\" \
-         \"${{BASH_XTRACEFD-}}\" \"$SHELLOPTS\" \"${{PWD-}}\" >{out};\\builtin set +o history;\
+         \\builtin printf '\\36%sE%s\\0%s %s %s\\0%s\\0' {nonce} \"$__ctx\" \
+         \"$__ctx_o${{__ctx_long+!}}\" \"${{BASH_XTRACEFD-}}\" \"$SHELLOPTS\" \"${{PWD-}}\" >{out};\\builtin set +o history;\
          \\builtin trap -p ERR DEBUG >{out};\\builtin trap - ERR DEBUG;}}>/dev/null 2>/dev/null{trace};\
          {output}||\\builtin exit \"${{__ctx-1}}\";\
          \\builtin printf '\\36%sE' {nonce} >&2;\\builtin unset -v __ctx_long __ctx_o __ctx_x;\
@@ -245,36 +265,39 @@ fn posix_frame(framed: &Framed<'_>) -> String {
         Some(file) => Dialect::Posix.source(file),
         None => framed.command.to_owned(),
     };
-    let body = quote(&format!("{}{command}", framed.before()));
+    let before = Dialect::Posix.before(framed);
+    let set = if before.is_empty() { "" } else { "__ctx_h=;" };
+    let body = quote(&format!("{before}{command}"));
     let stdin = framed.stdin.map_or_else(|| "/dev/null".to_owned(), |path| path_word(path, quote));
     let out = path_word(&framed.pipes.stdout, quote);
     let err = if framed.merge { "&1".to_owned() } else { path_word(&framed.pipes.stderr, quote) };
     // `command eval`: a syntax error or a stop ends the command, not the shell. Where `__ctx` is still set behind
-    // it, the streams could not be opened and nothing was run.
+    // it, the streams could not be opened and nothing was run; where `__ctx_h` is, its first line could not be read.
     format!(
         "\\command printf '\\36%sS' {nonce} >&2;\\command printf '\\36%sS' {nonce};\
-         {{ \\command unset -v __ctx;\\command eval {body};}}<{stdin} >{out} 2>{err};\
+         {{ \\command unset -v __ctx;{set}\\command eval {body};}}<{stdin} >{out} 2>{err};\
          {{ __ctx=${{__ctx+lost}}$? __ctx_o=${{__ctx_o-$-}};\\command set +xv;\
          case $__ctx in(lost*)\\command exit 1;;esac;\
-         \\command printf '\\36%sE%s\\0%s\\0%s\\0' {nonce} \"$__ctx\" \"$__ctx_o\" \"${{PWD-}}\";}} 2>/dev/null\
+         \\command printf '\\36%sE%s\\0%s\\0%s\\0' {nonce} \"$__ctx\" \"$__ctx_o${{__ctx_h+!}}\" \
+         \"${{PWD-}}\";}} 2>/dev/null\
          ||\\command exit \"${{__ctx-1}}\";\
-         \\command printf '\\36%sE' {nonce} >&2;\\command unset -v __ctx_o;\
+         \\command printf '\\36%sE' {nonce} >&2;\\command unset -v __ctx_o __ctx_h;\
          \\command printf '\\0';\\command export -p;\\command printf '\\36%s.' {nonce}\n"
     )
 }
 
-fn path_word(path: &Path, quote: fn(&str) -> String) -> String {
-    quote(&path.to_string_lossy())
-}
-
 impl Framed<'_> {
+    fn is_long(&self) -> bool {
+        self.command.len() > QUOTED_BYTES_MAX
+    }
+
     /// Whether bash may come to its end by `set -e` in this command.
     fn may_be_under_errexit(&self) -> bool {
         let sets = ["set", "shopt", "source", ".", "eval"];
         self.habits.options.contains('e') || holds_word(self.command, &sets)
     }
 
-    /// What stands before the command on its first line.
+    /// What brings back what held before: the habits and the status.
     fn before(&self) -> String {
         let mut text = self.habits.before();
         let hidden = self.habits.trace.map(|trace| format!(" {trace}>/dev/null")).unwrap_or_default();
@@ -340,39 +363,25 @@ impl Habits {
     }
 }
 
-/// A word of single-quoted pieces and escaped quotes at the beginning of a text, and what follows it.
-fn quoted_word(text: &str) -> Option<(&str, &str)> {
-    let mut end = 0;
-    loop {
-        let rest = text.get(end..)?;
-        if let Some(inner) = rest.strip_prefix('\'') {
-            end += inner.find('\'')? + 2;
-        } else if rest.starts_with("\\'") {
-            end += 2;
-        } else {
-            return (end > 0).then(|| text.split_at(end));
-        }
-    }
-}
-
 impl Answer {
     /// Reads the beginning of what the shell says; `None` where something else was printed into it.
     pub fn parse(bytes: &[u8]) -> Option<Answer> {
-        let [exit_code, _, cwd, _] = fields(bytes)?;
+        let [exit_code, options, cwd, _] = fields(bytes)?;
         let exit_code = std::str::from_utf8(exit_code).ok()?.parse().ok()?;
-        Some(Answer { exit_code, cwd: PathBuf::from(OsStr::from_bytes(cwd)) })
+        let begun = !options.contains(&UNBEGUN);
+        Some(Answer { exit_code, cwd: PathBuf::from(OsStr::from_bytes(cwd)), begun })
     }
 }
 
 impl Report {
     /// Reads all of what the shell says; `None` where something else was printed into it.
     pub fn parse(bytes: &[u8]) -> Option<Report> {
-        Answer::parse(bytes)?;
+        let begun = Answer::parse(bytes)?.begun;
         let [_, options, _, rest] = fields(bytes)?;
         let at = rest.iter().position(|byte| *byte == 0)?;
         let (traps, exports) = rest.split_at_checked(at)?;
         let habits = Habits::read(&String::from_utf8_lossy(options), &String::from_utf8_lossy(traps));
-        Some(Report { habits, exports: exports.get(1..)?.to_vec() })
+        Some(Report { habits: begun.then_some(habits), exports: exports.get(1..)?.to_vec() })
     }
 }
 
@@ -387,33 +396,6 @@ pub(super) fn holds_word(command: &str, words: &[&str]) -> bool {
     let ends_word =
         |byte: &u8| matches!(byte, b'\t'..=b'\r' | b' ' | b'"' | b'&'..=b')' | b';' | b'`' | b'{'..=b'}');
     command.as_bytes().split(ends_word).any(|word| words.iter().any(|wanted| wanted.as_bytes() == word))
-}
-
-/// A word for any POSIX shell.
-fn quote(text: &str) -> String {
-    format!("'{}'", text.replace('\'', r"'\''"))
-}
-
-/// A word for bash, in ASCII whatever the text holds.
-fn ansi_quote(text: &str) -> String {
-    let mut quoted = String::with_capacity(text.len() + text.len() / 16 + 3);
-    quoted.push_str("$'");
-    for byte in text.bytes() {
-        match byte {
-            b'\\' => quoted.push_str(r"\\"),
-            b'\'' => quoted.push_str(r"\'"),
-            b'\n' | b'\t' | b' '..=b'~' => quoted.push(char::from(byte)),
-            // Three octal digits always, so that a digit after it is not taken for a part of it.
-            _ => {
-                quoted.push('\\');
-                for shift in [6, 3, 0] {
-                    quoted.push(char::from(b'0' + ((byte >> shift) & 7)));
-                }
-            }
-        }
-    }
-    quoted.push('\'');
-    quoted
 }
 
 #[cfg(test)]
@@ -449,15 +431,17 @@ mod tests {
     fn a_report_is_read_and_a_spoilt_one_refused() {
         let traps = "trap -- 'echo \"it'\\''s\"' DEBUG\ntrap -- 'echo\nE' ERR\n";
         let bytes = format!("3\0hxBs 9 braceexpand:history:xtrace\0/srv/app\0{traps}\0declare -x A=\"1\"\n");
-        let answer = Answer { exit_code: 3, cwd: "/srv/app".into() };
+        let answer = Answer { exit_code: 3, cwd: "/srv/app".into(), begun: true };
         assert_eq!(Answer::parse(bytes.as_bytes()), Some(answer.clone()));
         assert_eq!(Answer::parse(b"3\0hxBs\0/srv/app\0"), Some(answer), "the rest may come later");
         let report = Report::parse(bytes.as_bytes()).unwrap();
         assert_eq!(
-            report.habits.before(),
+            report.habits.unwrap().before(),
             "\\builtin trap -- 'echo\nE' ERR;\\command set -o history;\\command set -x;{ \\builtin trap -- 'echo \"it'\\''s\"' DEBUG;} 2>/dev/null;"
         );
         assert_eq!(report.exports, b"declare -x A=\"1\"\n");
+        let unread = Report::parse(b"2\0hB!  braceexpand\0/srv/app\0\0").unwrap();
+        assert_eq!(unread.habits, None, "what held before still holds");
         for spoilt in [&b"hello\0\0\0\0"[..], b"0\0h", b"0\0h\0/"] {
             assert_eq!((Answer::parse(spoilt), Report::parse(spoilt)), (None, None));
         }

@@ -311,7 +311,8 @@ impl Driver {
         let Framing { command, file, stdin, merge } = framing;
         let (habits, status, pipes) = (&self.habits, self.status, self.connection.pipes());
         let framed = Framed { nonce: &nonce, command, file, stdin, merge, habits, status, pipes };
-        let frame = self.connection.dialect().frame(&framed);
+        let dialect = self.connection.dialect();
+        let (frame, before) = (dialect.frame(&framed), dialect.before(&framed));
         let cut = std::mem::take(&mut self.cut_report);
         let lane = |stream, late: Option<&mut Late>, buffer: &mut Vec<u8>| {
             let output = OutputStream::new(self.shared.secrets(), plan);
@@ -331,6 +332,9 @@ impl Driver {
             *buffer = std::mem::take(&mut lane.buffer);
             buffer.resize(READ_BYTES_MIN, 0);
             buffer.shrink_to_fit();
+        }
+        if ended.answer.as_ref().is_some_and(|answer| !answer.begun) {
+            ended.hide(|text| text.replace(&before, ""));
         }
         self.answered(&mut ended);
         Ok(ended)
@@ -362,7 +366,11 @@ impl Driver {
 
     pub(super) fn take_over(&mut self, report: Report, stopped: bool) {
         let before = std::mem::take(&mut self.habits);
-        self.habits = if stopped { report.habits.with_debug_trap_of(before) } else { report.habits };
+        self.habits = match report.habits {
+            Some(habits) if stopped => habits.with_debug_trap_of(before),
+            Some(habits) => habits,
+            None => before,
+        };
         if report.exports != self.exports_text
             && let Some(exports) = exports::parse(&report.exports)
         {

@@ -36,6 +36,7 @@ mod log;
 mod named_pipe;
 mod pages;
 mod probe;
+mod quote;
 mod registry;
 mod run;
 mod scan;

@@ -192,7 +192,6 @@ const PIECES: &[&str] = &[
     "# only a comment",
     "exit 3",
     "exec true",
-    "return 5; echo after return",
     "set -e; false; echo never",
 ];
 
@@ -221,6 +220,8 @@ async fn every_piece_alone_does_what_it_does_in_bash() {
     for piece in PIECES {
         check(piece).await;
     }
+    // Alone only: beside `set` and its like a command runs as a sourced script, which `return` ends.
+    check("return 5; echo after return").await;
     // A long script takes another way into the shell.
     let long = format!("{}\necho \"last line $LINENO\"", "x='ü and more'\n".repeat(1000));
     check(&long).await;

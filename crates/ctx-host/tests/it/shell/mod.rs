@@ -4,6 +4,7 @@
 
 mod behaviour;
 mod frame;
+mod habits;
 mod like_bash;
 mod limits;
 mod many;
