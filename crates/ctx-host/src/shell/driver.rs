@@ -12,6 +12,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::Instant;
 
 use super::answer::{Shown, preview};
+use super::assigned::Assigned;
 use super::dialect::{Dialect, Framed, Habits, Report, holds_word};
 use super::entropy::random_bits;
 use super::error::ShellError;
@@ -85,6 +86,7 @@ pub(super) struct Driver {
     exports: Vec<Export>,
     /// What the shell was made with and does not list: names that are none to it, and functions of bash.
     unlisted: Vec<Export>,
+    assigned: Assigned,
     /// Why a command's end is not in the log.
     pub(super) unlogged: Option<LogError>,
 }
@@ -116,6 +118,7 @@ impl Driver {
             exports_text: Vec::new(),
             unlisted: place.env.iter().filter(|export| !is_variable_name(&export.name)).cloned().collect(),
             exports: place.env,
+            assigned: Assigned::default(),
             unlogged: None,
         };
         match driver.handshake().await {
@@ -231,6 +234,9 @@ impl Driver {
         if let Some(code) = self.ended.take().or_else(|| self.connection.has_ended()) {
             self.restart(code).await?;
             restarted = true;
+        }
+        if self.assigned.read(&request.command) {
+            self.learn_secrets();
         }
         let shown_command = preview(&self.shared.shown(&request.command));
         let call = self.begin(&shown_command)?;
@@ -376,8 +382,14 @@ impl Driver {
         {
             self.exports_text = report.exports;
             self.exports = exports;
-            self.shared.status().secrets = Arc::new(secrets_of(self.exports.iter().chain(&self.unlisted)));
+            self.learn_secrets();
         }
+    }
+
+    /// Output from now on is shown without what is secret of all variables that are known.
+    fn learn_secrets(&self) {
+        let all = self.exports.iter().chain(&self.unlisted).chain(self.assigned.iter());
+        self.shared.status().secrets = Arc::new(secrets_of(all));
     }
 
     fn stopped(&mut self, call: u64, reason: Option<StopReason>) {

@@ -17,6 +17,7 @@
 //! inspects its own shell.
 
 mod answer;
+mod assigned;
 mod away;
 mod dialect;
 mod driver;

@@ -159,6 +159,44 @@ async fn a_secret_that_a_command_sets_and_prints_at_once_is_not_shown() {
     }
 }
 
+/// What a command sets a variable to stands in the command: it is known whatever becomes of the shell.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_secret_that_stands_in_a_command_is_not_shown_by_it_nor_by_those_after_it() {
+    for kind in [Kind::Bash, Kind::Dash] {
+        let bench = Bench::new(kind).await;
+        for (n, set) in [
+            "export MY_TOKEN=word-@-77; echo $MY_TOKEN; echo err $MY_TOKEN >&2; exit 3",
+            "MY_TOKEN='word-@-77'; set -e; echo $MY_TOKEN; echo err $MY_TOKEN >&2; false",
+            "MY_TOKEN=\"word-@-77\"; echo $MY_TOKEN; echo err $MY_TOKEN >&2",
+            "MY_TOKEN=word-@-77 sh -c 'echo $MY_TOKEN; echo err $MY_TOKEN >&2; kill -9 $PPID'",
+            "env MY_TOKEN=word-@-77 sh -c 'echo $MY_TOKEN; echo err $MY_TOKEN >&2'",
+        ]
+        .into_iter()
+        .enumerate()
+        {
+            let (secret, call) = (format!("word-{n}-77"), 2 * n as u64 + 1);
+            let result = bench.run(&set.replace("word-@-77", &secret)).await;
+            let after = bench.run(&format!("echo {secret}; echo fine")).await;
+            let seen = format!(
+                "{result:?}{after:?}{}{}{:?}",
+                page(&bench, call, Output::Stdout),
+                page(&bench, call, Output::Stderr),
+                bench.records.0.lock().unwrap()
+            );
+            assert!(!seen.contains(&secret), "{kind:?}: {set}: {seen}");
+            assert!(result.stdout.starts_with("[REDACTED:env:MY_TOKEN]"), "{result:?}");
+            assert!(result.stderr.starts_with("err [REDACTED:"), "{result:?}");
+            assert!(after.stdout.ends_with("\nfine\n"), "{after:?}");
+        }
+        // Neither short nor plain words, nor names that are none of a secret.
+        let plain = bench
+            .out("API_KEY=short; SORT_KEY=created_at; NAME=word-of-mine; echo $API_KEY $SORT_KEY $NAME")
+            .await;
+        assert_eq!(plain, "short created_at word-of-mine\n");
+        bench.end().await;
+    }
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_token_in_colour_is_not_shown_by_what_is_kept() {
     let bench = Bench::new(Kind::Bash).await;

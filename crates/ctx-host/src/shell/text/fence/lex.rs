@@ -2,6 +2,7 @@
 //!
 //! A word knows whether its text is final. The commands inside of its substitutions are read on the way.
 
+use super::Assignment;
 use super::braces::Mark;
 use super::parse::{DEPTH_MAX, End, Parser, read_commands};
 
@@ -34,12 +35,25 @@ impl Word {
 
     /// `NAME=…`, `NAME+=…` or `NAME[…]=…`, with the name outside of quotes.
     pub fn is_assignment(&self) -> bool {
-        let Some(at) = self.raw.iter().position(|byte| *byte == b'=') else { return false };
-        let name = self.raw.get(..at).unwrap_or_default();
+        self.assigned_name().is_some()
+    }
+
+    /// The variable and its value, where both are known.
+    pub fn assignment(&self) -> Option<Assignment> {
+        let name = String::from_utf8_lossy(self.assigned_name()?).into_owned();
+        let text = self.known()?;
+        let at = text.iter().position(|byte| *byte == b'=')?;
+        Some(Assignment { name, value: text.get(at + 1..)?.to_vec() })
+    }
+
+    fn assigned_name(&self) -> Option<&[u8]> {
+        let at = self.raw.iter().position(|byte| *byte == b'=')?;
+        let name = self.raw.get(..at)?;
         let name = name.strip_suffix(b"+").unwrap_or(name);
         let name = name.split(|byte| *byte == b'[').next().unwrap_or(name);
-        name.first().is_some_and(|b| b.is_ascii_alphabetic() || *b == b'_')
-            && name.iter().all(|b| b.is_ascii_alphanumeric() || *b == b'_')
+        let is_name = name.first().is_some_and(|b| b.is_ascii_alphabetic() || *b == b'_')
+            && name.iter().all(|b| b.is_ascii_alphanumeric() || *b == b'_');
+        is_name.then_some(name)
     }
 }
 

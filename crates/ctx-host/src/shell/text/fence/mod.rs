@@ -115,6 +115,18 @@ impl Fence {
     }
 }
 
+/// A variable that a command sets to a text that stands in it: `NAME=text`, also as an argument (`export`, `env`).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Assignment {
+    pub name: String,
+    pub value: Vec<u8>,
+}
+
+/// The variables that a command sets, as far as their values can be told from its text.
+pub fn assignments(command: &str) -> Vec<Assignment> {
+    parse::assignments(command)
+}
+
 /// The programs that a command would run, as far as they can be told from its text.
 pub fn programs(command: &str) -> Vec<Program> {
     parse::programs(command)

@@ -1,4 +1,4 @@
-//! Reads a command as a POSIX shell or bash would, only to find the programs in it.
+//! Reads a command as a POSIX shell or bash would, only to find the programs in it, and the variables that it sets.
 //!
 //! It is tolerant: what a shell would refuse is read as far as it makes sense, and no input makes it fail.
 //! It expands nothing but braces. A word with an expansion in it is unknown, and the commands inside of
@@ -6,8 +6,8 @@
 
 use std::collections::HashSet;
 
-use super::Program;
 use super::lex::{Redirect, Token, Word};
+use super::{Assignment, Program};
 use super::{braces, wrap};
 
 /// Substitutions and strings of commands inside one another, at most.
@@ -23,6 +23,12 @@ pub(super) fn programs(command: &str) -> Vec<Program> {
     finds.into_programs()
 }
 
+pub(super) fn assignments(command: &str) -> Vec<Assignment> {
+    let mut finds = Finds::new();
+    read_commands(command.as_bytes(), 0, &mut finds);
+    finds.assignments
+}
+
 /// Reads a text as commands of their own: the argument of `bash -c`, the inside of backticks.
 pub(super) fn read_commands(source: &[u8], depth: usize, finds: &mut Finds) {
     if depth >= DEPTH_MAX {
@@ -35,13 +41,19 @@ pub(super) fn read_commands(source: &[u8], depth: usize, finds: &mut Finds) {
 pub(super) struct Finds {
     programs: Vec<Program>,
     functions: HashSet<String>,
+    assignments: Vec<Assignment>,
     /// How much more the braces of the command may become.
     brace_bytes_left: usize,
 }
 
 impl Finds {
     fn new() -> Finds {
-        Finds { programs: Vec::new(), functions: HashSet::new(), brace_bytes_left: braces::BYTES_MAX }
+        Finds {
+            programs: Vec::new(),
+            functions: HashSet::new(),
+            assignments: Vec::new(),
+            brace_bytes_left: braces::BYTES_MAX,
+        }
     }
 
     pub fn named(&mut self, name: &str) {
@@ -181,6 +193,7 @@ impl<'a> Parser<'a> {
     }
 
     fn push(&mut self, word: Word, command: &mut Command) {
+        self.finds.assignments.extend(word.assignment());
         command.words.extend(word.braced(&mut self.finds.brace_bytes_left));
     }
 
@@ -244,6 +257,7 @@ impl<'a> Parser<'a> {
         } else if word.is_reserved(b"[[") {
             self.condition();
         } else if word.is_assignment() {
+            self.finds.assignments.extend(word.assignment());
             if word.raw.ends_with(b"=") && self.peek(0) == Some(b'(') {
                 self.array();
             }
