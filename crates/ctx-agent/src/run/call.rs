@@ -39,8 +39,6 @@ pub(super) async fn call(
         };
         // What was shown cannot be taken back, so only a call that said nothing is made again.
         if telling.message.is_none() && tries_again(&error, request, limits, voice).await? {
-            // A paused session calls no model: this waits, or ends, until it is resumed.
-            voice.step().await?;
             continue;
         }
         // What was shown is in the log before the model is asked again with less.
@@ -66,6 +64,8 @@ pub(super) async fn tries_again(
     let (code, message) = (error.code(), error.to_string());
     voice.retrying(Retry { code, message, attempt, attempts_max, wait_ms }).await?;
     tokio::time::sleep(wait).await;
+    // A paused session calls no model: this waits, or ends, until it is resumed.
+    voice.step().await?;
     request.attempt = attempt + 1;
     Ok(true)
 }

@@ -125,7 +125,7 @@ impl Desk {
     async fn set(job: &Job, models: &Models, voice: &Voice<'_>) -> Result<Desk, End> {
         let mut step = voice.step().await?;
         let shown = elide::shown(std::mem::take(&mut step.messages), &step.elided);
-        step.messages = pack::in_order(&shown);
+        step.messages = pack::without_cut_off(pack::in_order(&shown), job.kind == JobKind::Message);
         let prepared = &step.prepared;
         let model = open_model(&prepared.context.model, models)?;
         let settings = &prepared.agent.description.settings;

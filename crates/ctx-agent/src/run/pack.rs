@@ -45,6 +45,31 @@ pub fn in_order(messages: &[Arc<Message>]) -> Vec<Arc<Message>> {
     ordered
 }
 
+/// A conversation without the answers that were cut off and are given anew: in the log, and to whoever reads along, they
+/// stay. An answer that made no calls is its run's last; where another one follows it, it was cut off. `is_asked`: the model
+/// is about to be asked for an answer, and so what the conversation ends with was none.
+pub fn without_cut_off(messages: Vec<Arc<Message>>, is_asked: bool) -> Vec<Arc<Message>> {
+    let is_text = |message: &Message| {
+        message.role == Role::Assistant
+            && message.content.iter().all(|part| matches!(part, Part::Text { .. }))
+    };
+    let mut kept: Vec<Arc<Message>> = Vec::with_capacity(messages.len());
+    // What follows, notices aside.
+    let mut next: Option<Arc<Message>> = None;
+    for message in messages.into_iter().rev() {
+        let is_cut_off = is_text(&message)
+            && next.as_ref().map_or(is_asked, |next| is_text(next) && next.run == message.run);
+        if !is_cut_off {
+            if message.role != Role::System {
+                next = Some(Arc::clone(&message));
+            }
+            kept.push(message);
+        }
+    }
+    kept.reverse();
+    kept
+}
+
 /// The turns of a conversation that is [in order](in_order).
 pub fn pack(messages: &[Arc<Message>]) -> Vec<Turn> {
     let mut turns: Vec<Turn> = Vec::new();

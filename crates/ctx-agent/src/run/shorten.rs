@@ -49,8 +49,27 @@ pub(super) struct Summary {
 
 /// What came of asking for one: the summary or why there is none, and who else took part.
 struct SummedUp {
-    said: Result<Summary, String>,
+    said: Result<Summary, NoSummary>,
     fired: Option<PluginFired>,
+}
+
+/// Why there is no summary.
+enum NoSummary {
+    Because(String),
+    /// Nobody waits for one any more.
+    Stopped,
+}
+
+impl From<String> for NoSummary {
+    fn from(why: String) -> NoSummary {
+        NoSummary::Because(why)
+    }
+}
+
+impl From<Stopped> for NoSummary {
+    fn from(_: Stopped) -> NoSummary {
+        NoSummary::Stopped
+    }
 }
 
 fn settings(desk: &Desk) -> &Settings {
@@ -118,10 +137,10 @@ pub(super) async fn shorten(
             Strategy::Drop => {}
             Strategy::Checkpoint => propose(&mut made, &plan, used, window),
             Strategy::Summarize => {
-                put(&mut made, summarize(desk, job, &plan, voice, bounds).await, &plan, voice);
+                put(&mut made, summarize(desk, job, &plan, voice, bounds).await, &plan, voice)?;
             }
             Strategy::Delegate => {
-                put(&mut made, delegate(desk, job, &plan, models, voice, bounds).await, &plan, voice);
+                put(&mut made, delegate(desk, job, &plan, models, voice, bounds).await, &plan, voice)?;
             }
         }
     }
@@ -179,10 +198,11 @@ fn propose(made: &mut Compaction, plan: &Plan, used: u64, window: u64) {
     made.summary = Some(text);
 }
 
-fn put(made: &mut Compaction, summed_up: SummedUp, plan: &Plan, voice: &Voice<'_>) {
+fn put(made: &mut Compaction, summed_up: SummedUp, plan: &Plan, voice: &Voice<'_>) -> Result<(), Stopped> {
     made.plugins_fired.extend(summed_up.fired);
     let why = match summed_up.said {
-        Err(why) => why,
+        Err(NoSummary::Stopped) => return Err(Stopped),
+        Err(NoSummary::Because(why)) => why,
         Ok(summary) => {
             made.plugin_cost = summary.cost;
             let text = summary.text.trim();
@@ -195,12 +215,13 @@ fn put(made: &mut Compaction, summed_up: SummedUp, plan: &Plan, voice: &Voice<'_
                 made.after_estimate = share(left(used, plan.gain(), Some(text)), window);
                 made.summary_message_id = Some(MessageId(voice.new_id()));
                 made.summary = Some(text.to_owned());
-                return;
+                return Ok(());
             }
         }
     };
     made.fallback_occurred = true;
     made.fallback_reason = Some(why);
+    Ok(())
 }
 
 /// What the messages that go are taken for, without what each costs besides: who repeats them has not summed them up.
@@ -211,11 +232,11 @@ fn said_tokens(plan: &Plan) -> u64 {
 
 async fn timed(
     limit: Duration,
-    work: impl Future<Output = Result<Summary, String>>,
-) -> Result<Summary, String> {
+    work: impl Future<Output = Result<Summary, NoSummary>>,
+) -> Result<Summary, NoSummary> {
     match tokio::time::timeout(limit, work).await {
         Ok(done) => done,
-        Err(_) => Err(format!("it took longer than {} s", limit.as_secs_f64())),
+        Err(_) => Err(format!("it took longer than {} s", limit.as_secs_f64()).into()),
     }
 }
 
@@ -244,16 +265,15 @@ async fn ask(
     limits: &Limits,
     voice: &Voice<'_>,
     bounds: Bounds,
-) -> Result<Summary, String> {
+) -> Result<Summary, NoSummary> {
     let (text, usage) = loop {
         let error = match listen(model, &request, bounds).await {
             Ok(heard) => break heard,
-            Err(Unheard::TooLong) => return Err(bounds.too_long()),
+            Err(Unheard::TooLong) => return Err(bounds.too_long().into()),
             Err(Unheard::Failed(error)) => error,
         };
-        let again = tries_again(&error, &mut request, limits, voice).await;
-        if !again.map_err(|stopped| stopped.to_string())? {
-            return Err(error.to_string());
+        if !tries_again(&error, &mut request, limits, voice).await? {
+            return Err(error.to_string().into());
         }
     };
     let name = request.model.as_str();
@@ -312,7 +332,7 @@ async fn delegate(
 ) -> SummedUp {
     let Some(whom) = &settings(desk).delegate else {
         let why = "the project file names nobody to delegate to".to_owned();
-        return SummedUp { said: Err(why), fired: None };
+        return SummedUp { said: Err(why.into()), fired: None };
     };
     let name = match whom {
         Delegate::Subagent(name) => name.clone(),
@@ -334,7 +354,7 @@ async fn delegated(
     models: &Models,
     voice: &Voice<'_>,
     bounds: Bounds,
-) -> Result<Summary, String> {
+) -> Result<Summary, NoSummary> {
     let agent = &desk.step.prepared.agent;
     match whom {
         Delegate::Subagent(name) => {
@@ -346,7 +366,7 @@ async fn delegated(
         Delegate::Command(command) => {
             let cwd = agent.place_of_commands()?;
             let delegated = Delegated { command, cwd, guard: &job.guard };
-            delegate::command(delegated, &transcript(&plan.messages), bounds).await
+            Ok(delegate::command(delegated, &transcript(&plan.messages), bounds).await?)
         }
     }
 }

@@ -256,6 +256,22 @@ async fn a_summary_waits_out_a_rate_limit_within_its_time() {
     }
 }
 
+#[tokio::test]
+async fn a_summary_is_not_asked_for_again_while_the_session_is_paused() {
+    let root = Root::with_limits(Limits { model_retry_ms: 1, ..Limits::default() });
+    let file = root.dir.path().join("limited.json");
+    std::fs::write(&file, r#"{"script":[{"error":"rate_limit"}]}"#).unwrap();
+    std::fs::write(root.path().join("model/debug/script.d/default"), format!("script={}\n", file.display()))
+        .unwrap();
+    let mut messages: Vec<Message> = exchange(1, 100).into();
+    messages.extend(exchange(2, 10));
+    let mut work = root.job_of("debug/script", messages);
+    work.job.kind = JobKind::Compaction { strategy: Some(Strategy::Summarize) };
+    let retries = "retries EAGAIN after attempt 1 of 5 in 1 ms";
+    let log = Log::paused_at(retries);
+    assert_eq!(told(&root, work, &log).await, format!("{retries}\ncancelled\n"));
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_summary_that_takes_too_long_is_done_without() {
     let root = Root::new();

@@ -139,6 +139,33 @@ fn a_summary_waits_out_a_rate_limit() {
 }
 
 #[test]
+fn a_summary_is_not_asked_for_again_while_the_session_is_paused() {
+    let http = daemon(&[("MODEL_RETRY_MS", "150"), ("MODEL_ATTEMPTS", "3")]);
+    summing_up(&http, json!([{ "error": "rate_limit" }]));
+    let two = || {
+        let id = http.playing();
+        for name in ["first", "second"] {
+            http.done(&id, &filler(name, 400));
+        }
+        id
+    };
+    // On a busy machine all is over before the pause comes: that one does not count.
+    let (id, paused) = until("a pause before the last attempt", || {
+        let id = two();
+        http.call("POST", &path(&id, "compactions"), Some(r#"{"strategy":"summarize"}"#)).json(202);
+        let paused = http.call("POST", &path(&id, "checkpoints"), None);
+        (paused.status == 201).then(|| (id, paused.json(201)))
+    });
+    // Another session's attempts, begun later, are over: this one's would be too.
+    compact(&http, &two(), json!({ "strategy": "summarize" }));
+    summing_up(&http, json!([{ "text": "IN SHORT" }]));
+    http.resume(&id, text(&paused, "id"));
+    http.wait_for(&id, "idle");
+    let made = only(&http, &id);
+    assert_eq!((&made["summary"], &made["fallback_occurred"]), (&json!("IN SHORT"), &json!(false)), "{made}");
+}
+
+#[test]
 fn an_operator_drops_the_oldest_exchanges_by_hand() {
     let http = Http::start();
     let id = http.playing();
@@ -212,6 +239,29 @@ fn an_overflow_in_the_middle_of_an_answer_makes_room_once_and_keeps_what_was_sai
         let cut: Vec<&Value> = ended.iter().filter(|message| message["finish_reason"] == "error").collect();
         assert_eq!(text(cut[0], "text"), "partial ");
     }
+}
+
+#[test]
+fn after_an_overflow_the_model_is_sent_nothing_of_the_answer_that_was_cut_off() {
+    let http = Http::start();
+    summing_up(&http, json!([{ "text": "IN SHORT" }]));
+    let id = http.playing();
+    for number in 0..6 {
+        http.done(&id, &filler(&format!("number {number}"), 800));
+    }
+    let cut = json!([{ "text": "CUT OFF " }, { "error": "overflow", "times": 1 }, { "dump": true }]);
+    let run = http.done(&id, &script(cut));
+    let retried = text(&run["primary_response"], "content").strip_prefix("CUT OFF ").unwrap();
+    let turns = dumped(retried)["messages"].clone();
+    assert_eq!(turns.as_array().unwrap().last().unwrap()["role"], "user", "{turns}");
+    let cut = http.messages(&id, false).iter().filter(|(_, text)| text == "CUT OFF ").count();
+    assert_eq!(cut, 1, "whoever reads along has seen it");
+    // Nor in later runs: what counts is the answer that was given in its place.
+    let turns = http.dump(&id)["messages"].clone();
+    let turns = turns.as_array().unwrap();
+    let answer = turns.iter().rev().find(|turn| turn["role"] == "assistant").unwrap();
+    let parts = answer["content"].as_array().unwrap();
+    assert_eq!((parts.len(), text(&parts[0], "text")), (1, text(&run["primary_response"], "content")));
 }
 
 #[test]
