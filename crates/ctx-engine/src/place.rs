@@ -47,9 +47,8 @@ pub fn dir_name(name: &Name, id: SessionId, state: StateName) -> String {
     if state.is_over() { freed_name(name, id) } else { name.to_string() }
 }
 
-/// A session's own directory once its name is free.
+/// A session's own directory once its name is free. Also of one that is called by its id: the directory tells that it is
+/// over, whatever becomes of the record that does.
 pub fn freed_name(name: &Name, id: SessionId) -> String {
-    // A session called by its id needs no more to be told apart.
-    let id = id.to_string();
-    if name.as_str() == id { id } else { format!("{name}+{id}") }
+    format!("{name}+{id}")
 }

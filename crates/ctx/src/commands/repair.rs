@@ -26,7 +26,7 @@ use crate::root::Root;
 use crate::{index, sessions, words};
 
 pub use copies::{Says, copies};
-pub use meta::Known;
+pub use meta::{Known, Left};
 
 /// An idle session is let go of after five seconds; a little longer is waited for that.
 const PATIENCE: Duration = Duration::from_secs(7);
@@ -56,7 +56,7 @@ pub struct Args {
     /// Do it
     #[arg(long)]
     apply: bool,
-    /// Also mend the format version of a last record: no newer ctx ever wrote to this session
+    /// Also mend what a newer ctx may have written: none ever wrote to this session
     #[arg(long, requires = "session")]
     not_newer: bool,
     /// Print one JSON object for each log that is damaged
@@ -162,6 +162,11 @@ impl Mender<'_> {
             let plan = known.plan(self.journal, self.args.versions());
             plan.map(|plan| Repaired { plan, original: None, set_aside: None })
         };
+        for Left { line, why } in known.left() {
+            let what = format!("{log}, line {line}: {why}");
+            output::say(format_args!("{} {what}", Paint::for_stderr().bold("left as it is:")));
+            output::say(format_args!("  {}", advice::unknown_word(log)));
+        }
         match done {
             Ok(done) if done.plan.is_sound() => Ok(()),
             Ok(done) => {

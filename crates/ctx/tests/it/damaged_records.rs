@@ -51,6 +51,33 @@ fn a_state_with_a_wrong_byte_is_mended() {
 }
 
 #[test]
+fn a_word_that_a_newer_ctx_may_have_added_is_left_and_told_of() {
+    let mut daemon = left_behind();
+    let whole = log(&daemon);
+    let line = line_with(&whole, "\"to\":\"running\"");
+    let newer = with_line(&whole, line, |line| {
+        let text = String::from_utf8(line.to_vec()).unwrap();
+        text.replacen("\"to\":\"running\"", "\"to\":\"hibernating\"", 1).into_bytes()
+    });
+    fs::write(log_path(&daemon), &newer).unwrap();
+    named(&daemon, line);
+    for args in [&["repair", "coder/default", "--apply"][..], &["repair", "--all", "--apply"]] {
+        let done = daemon.ctx(args);
+        assert_eq!((done.code, log(&daemon) == newer), (0, true), "{done:?}");
+        for words in [&format!("line {line}: "), "`hibernating`", "--not-newer"] {
+            assert!(done.stderr.contains(words), "{words} is not in {}", done.stderr);
+        }
+    }
+    daemon.start_again();
+    assert_eq!(daemon.ctx(&["send", "--session", "default", "goes on"]).ok(), "goes on\n");
+    assert_eq!(daemon.stop(), 0);
+    // Whoever knows that no newer ctx was here has it set aside.
+    daemon.ctx(&["repair", "coder/default", "--not-newer", "--apply"]).ok();
+    daemon.ctx(&["doctor"]).ok();
+    assert!(!String::from_utf8(log(&daemon)).unwrap().contains("hibernating"));
+}
+
+#[test]
 fn a_record_that_was_moved_goes_back_to_its_place() {
     // Behind everything of its run, and to the neighbour's place.
     for by in [4, 1] {

@@ -122,6 +122,38 @@ fn an_ended_session_that_lost_its_end_stays_ended_also_when_its_name_is_used_aga
 }
 
 #[test]
+fn an_ended_session_that_is_called_by_its_id_stays_ended_when_it_loses_its_end() {
+    let mut daemon = build().start();
+    send(&daemon, "x", "old");
+    let id = daemon.ctx(&["fork", "coder/x"]).ok().trim().rsplit('/').next().unwrap().to_owned();
+    assert_eq!(id_in(&daemon, &id), id, "a fork that is given no name is called by its id");
+    daemon.ctx(&["end", "--yes", &id]).ok();
+    assert_eq!(said(&daemon, &id), ["old"]);
+    assert_eq!(daemon.stop(), 0);
+    let shelf = fs::read_dir(log_path(&daemon, "x").ancestors().nth(2).unwrap()).unwrap();
+    let mut dirs = shelf.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    spoil_end(&daemon, &dirs.find(|dir| dir.starts_with(&id)).unwrap(), "gone");
+    daemon.start_again();
+    assert_eq!(state_of(&daemon, &id), "ended");
+    assert_eq!(said(&daemon, &id), ["old"]);
+}
+
+#[test]
+fn an_ended_session_of_an_older_ctx_that_is_called_by_its_id_gets_the_name_that_says_so() {
+    let mut daemon = build().start();
+    send(&daemon, "x", "old");
+    let id = daemon.ctx(&["fork", "coder/x"]).ok().trim().rsplit('/').next().unwrap().to_owned();
+    daemon.ctx(&["end", "--yes", &id]).ok();
+    assert_eq!(daemon.stop(), 0);
+    let (now, then) = (log_path(&daemon, &format!("{id}+{id}")), log_path(&daemon, &id));
+    fs::rename(now.parent().unwrap(), then.parent().unwrap()).unwrap();
+    daemon.start_again();
+    assert_eq!(state_of(&daemon, &id), "ended");
+    assert!(now.exists() && !then.exists());
+    assert_eq!(said(&daemon, &id), ["old"]);
+}
+
+#[test]
 fn an_ended_session_whose_end_a_repair_left_out_is_ended_and_shown_again() {
     let mut daemon = build().start();
     let (old, _) = ended_and_live(&daemon);

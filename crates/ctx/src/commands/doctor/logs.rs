@@ -7,12 +7,12 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, SystemTime};
 
-use ctx_journal::repair::{Plan, RepairError, Versions};
+use ctx_journal::repair::{RepairError, Versions};
 use ctx_journal::{FORMAT_VERSION, FileJournal, Journal, JournalError, LogPath};
 
 use super::blobs;
 use super::finding::{Finding, Report, size};
-use crate::commands::repair::{Known, Logs, Says, advice, all_logs, copies};
+use crate::commands::repair::{Known, Left, Logs, Says, advice, all_logs, copies};
 use crate::failure::Failure;
 use crate::progress::Progress;
 use crate::root::Root;
@@ -140,12 +140,17 @@ impl Looker<'_> {
     }
 
     fn read_whole(&self, log: &LogPath) -> Vec<Finding> {
-        let mut planned = self.plan(log);
+        let known = Known::new(self.root, log);
+        let plan = || known.plan(self.journal, Versions::MayBeNewer);
+        let mut planned = plan();
         if self.is_up && planned.as_ref().is_ok_and(|plan| !plan.is_sound()) {
             std::thread::sleep(IN_FLIGHT);
-            planned = self.plan(log);
+            planned = plan();
         }
         let fix = advice::repair(self.root, log);
+        let left = known.left().into_iter().map(|Left { line, why }| {
+            Finding::new(why).at(log.as_str()).line(line).fix(advice::unknown_word(log))
+        });
         match planned {
             Ok(plan) => plan
                 .changes
@@ -154,6 +159,7 @@ impl Looker<'_> {
                     let what = change.why.join("; ");
                     Finding::new(what).at(log.as_str()).line(change.line).fix(fix.clone())
                 })
+                .chain(left)
                 .collect(),
             // It went away while we looked.
             Err(RepairError::Journal(JournalError::NotThere { .. })) => Vec::new(),
@@ -167,10 +173,6 @@ impl Looker<'_> {
             }
             Err(error) => vec![Finding::new(error.to_string())],
         }
-    }
-
-    fn plan(&self, log: &LogPath) -> Result<Plan, RepairError> {
-        Known::new(self.root, log).plan(self.journal, Versions::MayBeNewer)
     }
 
     /// The first line and the last byte: what a crash damages most.

@@ -37,6 +37,17 @@ pub fn newer(log: &LogPath) -> String {
     }
 }
 
+/// About a record that this ctx does not understand, and a newer one may have written.
+pub fn unknown_word(log: &LogPath) -> String {
+    let upgrade = "a newer ctx may have written it: upgrade ctx; until then this record is passed over";
+    match name(log) {
+        Some(name) => format!(
+            "{upgrade}. If none ever wrote here, it is damaged: `ctx repair {name} --not-newer` shows how it would be set aside"
+        ),
+        None => upgrade.to_owned(),
+    }
+}
+
 /// About a log in which nothing can be used.
 pub fn nothing_usable(log: &LogPath) -> String {
     let dir = log.dir();

@@ -62,6 +62,15 @@ impl Whose {
         }
     }
 
+    /// Whether a record is as it should be but for a word that this ctx does not know: a newer one may have added it to a
+    /// closed set, without a type or a version of its own.
+    pub fn has_unknown_word(self, entry: &Entry) -> bool {
+        let Fit::Malformed(why) = self.fit(&entry.kind, &entry.text) else { return false };
+        let word = why.strip_prefix("unknown variant `").and_then(|rest| rest.split('`').next());
+        let is_one = |word: &str| word.bytes().all(|b| matches!(b, b'a'..=b'z' | b'0'..=b'9' | b'_'));
+        word.is_some_and(|word| !word.is_empty() && is_one(word))
+    }
+
     fn fit(self, kind: &str, text: &str) -> Fit {
         match self {
             Whose::Session => match Body::decode(kind, text) {
@@ -197,6 +206,10 @@ mod tests {
         for damaged in [change("state_changed", "endfd"), change("statf_changed", "ended")] {
             assert_eq!(Whose::Session.unfit(&damaged).unwrap().was, Some(sound.text.clone()));
         }
+        for (word, is_one) in [("hibernating", true), ("END!!", false), ("endfd", true)] {
+            assert_eq!(Whose::Session.has_unknown_word(&change("state_changed", word)), is_one, "{word}");
+        }
+        assert_eq!(Whose::Session.unfit(&change("state_changed", "hibernating")).unwrap().was, None);
         let newer = change("from_the_future", "ended");
         assert_eq!((Whose::Session.unfit(&newer), Whose::Session.is_unknown(&newer)), (None, true));
         assert!(!Whose::Session.is_unknown(&sound));

@@ -1,7 +1,8 @@
 //! What is known of a log besides its bytes: the first record of a session's, made anew where it is damaged, see
 //! [`ctx_views::identity`]; and whether its records fit their types.
 
-use std::cell::OnceCell;
+use std::cell::{OnceCell, RefCell};
+use std::collections::BTreeMap;
 use std::io;
 use std::ops::ControlFlow;
 
@@ -22,16 +23,28 @@ pub struct Known<'a> {
     log: &'a LogPath,
     /// It has records of types that this ctx does not know.
     has_newer_types: OnceCell<bool>,
+    /// What the last plan left as it is and why, by where it stands.
+    left: RefCell<BTreeMap<u64, String>>,
+}
+
+/// A record that does not fit its type and is left as it is: a newer ctx may have written it.
+#[derive(Debug, Clone)]
+pub struct Left {
+    /// From 1.
+    pub line: u64,
+    pub why: String,
 }
 
 impl<'a> Known<'a> {
     pub fn new(root: &'a Root, log: &'a LogPath) -> Known<'a> {
-        Known { root, log, has_newer_types: OnceCell::new() }
+        Known { root, log, has_newer_types: OnceCell::new(), left: RefCell::default() }
     }
 
     /// What a repair would do.
     pub fn plan(&self, journal: &FileJournal, versions: Versions) -> Result<Plan, RepairError> {
-        let (first, fits) = (|entry: Option<&Entry>| self.first(entry), |entry: &Entry| self.unfit(entry));
+        self.left.take();
+        let first = |entry: Option<&Entry>| self.first(entry);
+        let fits = |entry: &Entry| self.unfit(entry, versions);
         journal.plan_repair(self.log, words::now(), Judge { first: &first, fits: &fits, versions })
     }
 
@@ -42,21 +55,43 @@ impl<'a> Known<'a> {
         versions: Versions,
         before: &mut dyn FnMut() -> io::Result<()>,
     ) -> Result<Repaired, RepairError> {
-        let (first, fits) = (|entry: Option<&Entry>| self.first(entry), |entry: &Entry| self.unfit(entry));
+        self.left.take();
+        let first = |entry: Option<&Entry>| self.first(entry);
+        let fits = |entry: &Entry| self.unfit(entry, versions);
         journal.repair(self.log, words::now(), Judge { first: &first, fits: &fits, versions }, before)
     }
 
-    /// What does not fit in a record. One that cannot be put right is let be where a newer ctx has written.
-    fn unfit(&self, entry: &Entry) -> Option<Unfit> {
+    /// What the last plan leaves as it is.
+    pub fn left(&self) -> Vec<Left> {
+        let left = self.left.borrow();
+        if left.is_empty() {
+            return Vec::new();
+        }
+        let bytes = std::fs::read(self.root.path.join(self.log.as_str())).unwrap_or_default();
+        let line = |offset: u64| {
+            let before = bytes.get(..usize::try_from(offset).unwrap_or(usize::MAX)).unwrap_or_default();
+            before.iter().filter(|byte| **byte == b'\n').count() as u64 + 1
+        };
+        left.iter().map(|(offset, why)| Left { line: line(*offset), why: why.clone() }).collect()
+    }
+
+    /// What does not fit in a record. One that cannot be put right is let be where a newer ctx may have written it.
+    fn unfit(&self, entry: &Entry, versions: Versions) -> Option<Unfit> {
         let whose = Whose::of(self.log)?;
         if whose == Whose::Session && entry.seq == 0 {
             // Told by what session it is.
             return None;
         }
         let unfit = whose.unfit(entry)?;
-        let is_newer =
-            unfit.was.is_none() && *self.has_newer_types.get_or_init(|| self.find_newer_type(whose));
-        (!is_newer).then_some(unfit)
+        if unfit.was.is_some() {
+            return Some(unfit);
+        }
+        let has_newer_word = versions == Versions::MayBeNewer && whose.has_unknown_word(entry);
+        if has_newer_word || *self.has_newer_types.get_or_init(|| self.find_newer_type(whose)) {
+            self.left.borrow_mut().insert(entry.offset, unfit.why);
+            return None;
+        }
+        Some(unfit)
     }
 
     fn find_newer_type(&self, whose: Whose) -> bool {

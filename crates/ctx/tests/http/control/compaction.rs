@@ -140,7 +140,7 @@ fn a_summary_waits_out_a_rate_limit() {
 
 #[test]
 fn a_summary_is_not_asked_for_again_while_the_session_is_paused() {
-    let http = daemon(&[("MODEL_RETRY_MS", "150"), ("MODEL_ATTEMPTS", "3")]);
+    let http = daemon(&[("MODEL_RETRY_MS", "300"), ("MODEL_ATTEMPTS", "3")]);
     summing_up(&http, json!([{ "error": "rate_limit" }]));
     let two = || {
         let id = http.playing();
@@ -149,15 +149,19 @@ fn a_summary_is_not_asked_for_again_while_the_session_is_paused() {
         }
         id
     };
+    let retries = || http.daemon.log().matches("a model call is made again").count();
     // On a busy machine all is over before the pause comes: that one does not count.
     let (id, paused) = until("a pause before the last attempt", || {
-        let id = two();
+        let (id, before) = (two(), retries());
         http.call("POST", &path(&id, "compactions"), Some(r#"{"strategy":"summarize"}"#)).json(202);
+        until("the first attempt to fail", || (retries() > before).then_some(()));
         let paused = http.call("POST", &path(&id, "checkpoints"), None);
         (paused.status == 201).then(|| (id, paused.json(201)))
     });
+    let before = retries();
     // Another session's attempts, begun later, are over: this one's would be too.
     compact(&http, &two(), json!({ "strategy": "summarize" }));
+    assert_eq!(retries(), before + 2, "a paused session calls no model");
     summing_up(&http, json!([{ "text": "IN SHORT" }]));
     http.resume(&id, text(&paused, "id"));
     http.wait_for(&id, "idle");
