@@ -30,6 +30,8 @@ pub enum DamageKind {
     LongLine { bytes: u64 },
     /// A record of a newer format than this ctx knows, among records that it knows; passed over.
     NewerVersion { version: u64 },
+    /// A record of another format in the middle of a command that began as ours; used as one of ours.
+    WrongVersion { version: u64 },
     /// Records `from..to` are not there.
     Gap { from: u64, to: u64 },
     /// A seq that was there before; the first one was used, this one skipped.
@@ -71,6 +73,9 @@ impl fmt::Display for DamageKind {
                     f,
                     "passed over, format version {version} is newer than this ctx; upgrade ctx to use it"
                 )
+            }
+            DamageKind::WrongVersion { version } => {
+                write!(f, "format version {version} is damaged; used, for the command is ours")
             }
             DamageKind::Gap { from, to } if *to == from + 1 => write!(f, "record {from} is missing"),
             DamageKind::Gap { from, to } => {

@@ -108,6 +108,14 @@ pub(crate) fn with_our_version(line: &[u8]) -> Option<Vec<u8>> {
     parse(&ours).is_ok().then_some(ours)
 }
 
+/// A line of another version as record `seq` of ours. Where that is the next record of a command that began as ours, the
+/// version is damaged: a command is written by one ctx.
+pub(crate) fn as_record_of_ours(line: &[u8], seq: u64) -> Option<Vec<u8>> {
+    let ours = with_our_version(line).filter(|ours| ours.len() == line.len())?;
+    let is_it = parse(&ours).is_ok_and(|(envelope, _, _)| envelope.seq == seq);
+    is_it.then_some(ours)
+}
+
 /// The seq that is due after a record: the next one, unless the record stands for several that are lost.
 pub(crate) fn seq_after(kind: &str, seq: u64, text: &str) -> u64 {
     #[derive(Deserialize)]

@@ -13,15 +13,18 @@
 //!   after it: if that goes on from there, records are missing between; if not, the jump was the mistake,
 //!   and one flipped digit does not make every later record look old.
 //! - A record of a newer format is not damage, and nothing is written behind it: that would take the place of what
-//!   this ctx cannot read. Among records that were written later it is passed over.
+//!   this ctx cannot read. Among records that were written later it is passed over. In the middle of a command that began
+//!   as ours it can be no other ctx's: its version is damaged, and it is used.
 //! - A record of type `lost`, left by a repair, stands for several seqs. How many is only its word: a record
 //!   after it that it claims is lost is used.
 
 use std::ops::{ControlFlow, Range};
 
+use ctx_session::Timestamp;
+
 use crate::Entry;
 use crate::damage::{Damage, DamageKind};
-use crate::format::{self, COMMAND_BYTES_MAX, NotARecord};
+use crate::format::{self, COMMAND_BYTES_MAX, Envelope, NotARecord};
 use crate::lines::{Line, LineForm};
 use crate::path::LogPath;
 
@@ -35,6 +38,22 @@ struct Held {
     batch: u64,
     /// The seq that is due after it.
     next: u64,
+}
+
+impl Held {
+    fn new(line: &Line<'_>, envelope: &Envelope<'_>, time: Timestamp, text: &str) -> Held {
+        let entry = Entry {
+            seq: envelope.seq,
+            time,
+            kind: envelope.kind.to_string(),
+            more: envelope.more,
+            line: line.number,
+            offset: line.offset,
+            text: text.to_owned(),
+        };
+        let next = format::seq_after(&entry.kind, entry.seq, text);
+        Held { batch: envelope.batch(), entry, end: line.end, next }
+    }
 }
 
 pub(crate) struct Scanner {
@@ -127,20 +146,14 @@ impl Scanner {
             LineForm::Unended => DamageKind::BadLine { reason: "cut off".to_owned() },
             LineForm::Whole => match format::parse(line.bytes) {
                 Ok((envelope, time, text)) => {
-                    let entry = Entry {
-                        seq: envelope.seq,
-                        time,
-                        kind: envelope.kind.to_string(),
-                        more: envelope.more,
-                        line: line.number,
-                        offset: line.offset,
-                        text: text.to_owned(),
-                    };
-                    let next = format::seq_after(&entry.kind, entry.seq, text);
-                    return self.record(Held { batch: envelope.batch(), entry, end: line.end, next }, sink);
+                    return self.record(Held::new(&line, &envelope, time, text), sink);
                 }
                 Err(NotARecord::Bad(reason)) => DamageKind::BadLine { reason },
                 Err(NotARecord::NewerVersion(version)) => {
+                    if let Some(ours) = self.goes_on(&line) {
+                        self.report_entry(&ours.entry, DamageKind::WrongVersion { version });
+                        return self.record(ours, sink);
+                    }
                     let newer = Newer { line: line.number, offset: line.offset, version };
                     self.newer_tail.get_or_insert(newer);
                     DamageKind::NewerVersion { version }
@@ -149,6 +162,14 @@ impl Scanner {
         };
         self.report(line.number, line.offset, wrong, format::excerpt(line.bytes));
         ControlFlow::Continue(())
+    }
+
+    /// A record of another version with which a command of ours goes on.
+    fn goes_on(&self, line: &Line<'_>) -> Option<Held> {
+        let before = self.held.last().filter(|before| before.entry.more && self.jumped.is_none())?;
+        let ours = format::as_record_of_ours(line.bytes, before.next)?;
+        let (envelope, time, text) = format::parse(&ours).ok()?;
+        Some(Held::new(line, &envelope, time, text))
     }
 
     fn record(&mut self, record: Held, sink: Sink<'_>) -> ControlFlow<()> {

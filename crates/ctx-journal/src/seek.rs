@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 
 use crate::Entry;
 use crate::disk::{DiskFile, read_full};
-use crate::format::{self, RECORD_BYTES_MAX};
+use crate::format::{self, NotARecord, RECORD_BYTES_MAX};
 use crate::lines::{LineForm, LineReader};
 use crate::scan::Sink;
 
@@ -64,11 +64,13 @@ struct BackLines<'f> {
     /// What was read and not handed out; ends after an LF once the first line was looked for.
     buf: Vec<u8>,
     block: usize,
+    /// A line that was looked at before its turn.
+    peeked: Option<(u64, Vec<u8>)>,
 }
 
 impl<'f> BackLines<'f> {
     fn new(file: &'f dyn DiskFile, limit: u64) -> io::Result<Self> {
-        let mut lines = BackLines { file, base: limit, buf: Vec::new(), block: BLOCK_BYTES };
+        let mut lines = BackLines { file, base: limit, buf: Vec::new(), block: BLOCK_BYTES, peeked: None };
         lines.drop_to_lf()?;
         Ok(lines)
     }
@@ -103,6 +105,9 @@ impl<'f> BackLines<'f> {
 
     /// The line before the last one handed out, with its offset; longer ones than a record may be are left out.
     fn next_line(&mut self) -> io::Result<Option<(u64, Vec<u8>)>> {
+        if let Some(line) = self.peeked.take() {
+            return Ok(Some(line));
+        }
         loop {
             if self.buf.is_empty() && !self.fill()? {
                 return Ok(None);
@@ -128,6 +133,10 @@ impl<'f> BackLines<'f> {
     /// The record before the last one handed out, and the size of the write that it ends.
     fn next_record(&mut self) -> io::Result<Option<(Entry, u64)>> {
         while let Some((offset, line)) = self.next_line()? {
+            let line = match format::parse(&line) {
+                Err(NotARecord::NewerVersion(_)) => self.ended_as_ours(&line)?.unwrap_or(line),
+                Ok(_) | Err(NotARecord::Bad(_)) => line,
+            };
             if let Ok((envelope, time, text)) = format::parse(&line) {
                 let (seq, kind, more) = (envelope.seq, envelope.kind.to_string(), envelope.more);
                 let entry = Entry { seq, time, kind, more, line: 0, offset, text: text.to_owned() };
@@ -135,6 +144,17 @@ impl<'f> BackLines<'f> {
             }
         }
         Ok(None)
+    }
+}
+
+impl BackLines<'_> {
+    /// A line of another version as the record of ours that it is, if the line before it says that its command goes on.
+    fn ended_as_ours(&mut self, line: &[u8]) -> io::Result<Option<Vec<u8>>> {
+        self.peeked = self.next_line()?;
+        let before = self.peeked.as_ref().and_then(|(_, before)| format::parse(before).ok());
+        Ok(before.filter(|(envelope, _, _)| envelope.more).and_then(|(envelope, _, text)| {
+            format::as_record_of_ours(line, format::seq_after(&envelope.kind, envelope.seq, text))
+        }))
     }
 }
 

@@ -244,7 +244,8 @@ impl Reading {
                 | DamageKind::TornTailUncut { .. }
                 | DamageKind::BadLine { .. }
                 | DamageKind::LongLine { .. }
-                | DamageKind::NewerVersion { .. } => {}
+                | DamageKind::NewerVersion { .. }
+                | DamageKind::WrongVersion { .. } => {}
             }
             self.why.entry(found.line).or_insert_with(|| found.kind.to_string());
         }

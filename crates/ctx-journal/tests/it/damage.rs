@@ -212,15 +212,13 @@ fn unknown_types_and_fields_are_kept_as_they_stand() {
 #[test]
 fn a_log_that_a_newer_ctx_wrote_to_last_is_read_but_never_written_to() {
     let newer = |seq| line(seq, "").replace(":1,", ":2,");
-    let more = line(2, r#","more":true"#);
     let ours = [line(0, ""), line(1, "")];
-    let ends: [&[&str]; 8] = [
+    let ends: [&[&str]; 7] = [
         &[&newer(2), &newer(3)],
         // One record, as a rename by a newer ctx leaves it.
         &[&newer(2)],
         &["garbage", &newer(2)],
         &[&newer(2), "garbage"],
-        &[&more, &newer(3)],
         // A repeat of ours behind it is no reason to write in its place.
         &[&newer(2), &line(1, "")],
         // Whatever a newer envelope looks like.
@@ -241,6 +239,37 @@ fn a_log_that_a_newer_ctx_wrote_to_last_is_read_but_never_written_to() {
     assert!(open(&journal).is_err());
     // What a crash of the newer ctx cut off was never acknowledged.
     assert_eq!(recover(&[&lines(&[&ours[0], &ours[1]])[..], &newer(2).as_bytes()[..60]].concat()).0, [0, 1]);
+}
+
+#[test]
+fn a_damaged_version_in_a_command_that_began_as_ours_costs_nothing() {
+    let newer = |text: String| text.replacen(":1,", ":9,", 1);
+    let more = r#","more":true"#;
+    let (first, second) = (line(2, more), line(3, r#","batch":2"#));
+    for after in [&[][..], &[line(4, "")], &["garbage".to_owned(), line(4, "")]] {
+        let all = [&[line(0, ""), line(1, ""), first.clone(), newer(second.clone())], after].concat();
+        let bytes = lines(&all.iter().map(String::as_str).collect::<Vec<_>>());
+        let (seqs_read, told, disk, writer) = recover(&bytes);
+        let wanted: Vec<u64> = (0..4 + u64::from(!after.is_empty())).collect();
+        assert_eq!(seqs_read, wanted);
+        assert!(told[0].starts_with("log:4: format version 9 is damaged"), "{told:?}");
+        writer.append_next(at(0), &command(&["x"])).unwrap();
+        assert!(disk.contents(PATH).unwrap().starts_with(&bytes), "nothing is cut off or changed");
+        drop(writer);
+        let journal = FileJournal::new(std::sync::Arc::new(disk));
+        let (_, entries) = open(&journal).unwrap();
+        assert_eq!(entries[3].text, second, "it is read as it was");
+        let back: Vec<u64> = seqs(&entries).into_iter().rev().collect();
+        assert_eq!(seqs(&read_back(&journal)), back);
+    }
+    // Without an end, the command was never acknowledged.
+    let torn = lines(&[&line(0, ""), &line(1, more), &newer(line(2, more))]);
+    assert_eq!(recover(&torn).0, [0]);
+    // Behind it, a newer ctx may have written.
+    let bytes = lines(&[&line(0, ""), &line(1, more), &newer(line(2, "")), &newer(line(3, ""))]);
+    let (disk, journal) = disk_with(&bytes);
+    assert!(matches!(open(&journal).map(|_| ()).unwrap_err(), JournalError::TooNew { line: 4, .. }));
+    assert_eq!(disk.contents(PATH).unwrap(), bytes);
 }
 
 #[test]

@@ -2,7 +2,7 @@
 //! that loses its connection hundreds of times.
 
 use serde_json::Value;
-use testkit::TestDaemon;
+use testkit::{TestDaemon, until};
 
 use crate::support::{Http, builder};
 
@@ -156,6 +156,10 @@ fn across_kills_of_the_daemon_no_frame_is_missing_in_silence() {
     let mut http = Http::of(fixed);
     let stop = http.daemon.path("stop");
     let client = http.python_begins("drops.py", &["60", stop.to_str().unwrap()]);
+    // Python may take long to start, and a session that is being made does not outlive a kill.
+    until("the client to have its session", || {
+        http.get("/projects/default/sessions")["items"][0]["model_override"].is_string().then_some(())
+    });
     for round in 0..5 {
         std::thread::sleep(std::time::Duration::from_millis(900 + round * 130));
         http.daemon.kill();

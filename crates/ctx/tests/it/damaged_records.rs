@@ -98,40 +98,60 @@ fn a_version_that_is_damaged_among_lines_of_ours_is_mended() {
     row(|bytes| newer(bytes, second(bytes)), second, &[SECOND], &[]);
 }
 
+/// The log with the version of its last record damaged; its number too.
+fn damaged_end(whole: &[u8]) -> (Vec<u8>, usize) {
+    let last = whole.iter().filter(|b| **b == b'\n').count();
+    (newer(whole, last), last)
+}
+
 #[test]
-fn a_version_that_is_damaged_in_the_last_record_is_mended_when_it_cannot_be_a_newer_ctx() {
-    // The last record of a command that began as ours; and a command of its own, where someone has to say so.
-    for (alone, args) in [
-        (false, &["repair", "coder/default", "--apply"][..]),
-        (true, &["repair", "coder/default", "--not-newer", "--apply"]),
-    ] {
-        let mut daemon = left_behind();
-        if alone {
-            daemon.start_again();
-            daemon.ctx(&["rename", "coder/default", "a title"]).ok();
-            assert_eq!(daemon.stop(), 0);
-        }
-        let whole = log(&daemon);
-        let last = whole.iter().filter(|b| **b == b'\n').count();
-        let damaged = newer(&whole, last);
-        fs::write(log_path(&daemon), &damaged).unwrap();
-        named(&daemon, last);
-        // Until then nothing is written behind it, and nothing is cut off.
-        daemon.start_again();
-        assert_ne!(daemon.ctx(&["send", "--session", "default", "too early"]).code, 0);
-        assert_eq!(said(&daemon), all_but(&[]));
-        assert_eq!(daemon.stop(), 0);
-        assert_eq!(log(&daemon), damaged);
-        daemon.ctx(args).ok();
-        assert_eq!(log(&daemon), whole, "as it was");
-        let kept = fs::read_dir(session_dir(&daemon)).unwrap().flatten().map(|entry| entry.path());
-        let mut kept = kept.filter(|path| path.to_string_lossy().contains(".before-repair-"));
-        assert!(kept.any(|path| fs::read(path).unwrap() == damaged), "the original is kept");
-        daemon.ctx(&["doctor"]).ok();
-        daemon.start_again();
-        assert_eq!(daemon.ctx(&["send", "--session", "default", "goes on"]).ok(), "goes on\n");
-        assert_eq!(said(&daemon), and_on(all_but(&[]), &["goes on"]));
-    }
+fn a_damaged_version_in_the_last_record_of_a_run_keeps_nobody_from_going_on() {
+    let mut daemon = left_behind();
+    let whole = log(&daemon);
+    let (damaged, last) = damaged_end(&whole);
+    fs::write(log_path(&daemon), &damaged).unwrap();
+    named(&daemon, last);
+    daemon.start_again();
+    assert_eq!(said(&daemon), all_but(&[]));
+    assert_eq!(daemon.ctx(&["send", "--session", "default", "goes on"]).ok(), "goes on\n");
+    let wanted = and_on(all_but(&[]), &["goes on"]);
+    assert_eq!(said(&daemon), wanted);
+    assert_eq!(daemon.stop(), 0);
+    assert!(log(&daemon).starts_with(&damaged), "nothing was cut off or changed");
+    let rest = log(&daemon)[damaged.len()..].to_vec();
+    named(&daemon, last);
+    daemon.ctx(&["repair", "coder/default", "--apply"]).ok();
+    assert_eq!(log(&daemon), [whole, rest].concat(), "as it was, and what came after");
+    daemon.ctx(&["doctor"]).ok();
+    daemon.start_again();
+    assert_eq!(said(&daemon), wanted);
+}
+
+#[test]
+fn a_version_that_is_damaged_in_a_last_command_of_one_record_is_mended_when_someone_says_so() {
+    let mut daemon = left_behind();
+    daemon.start_again();
+    daemon.ctx(&["rename", "coder/default", "a title"]).ok();
+    assert_eq!(daemon.stop(), 0);
+    let whole = log(&daemon);
+    let (damaged, last) = damaged_end(&whole);
+    fs::write(log_path(&daemon), &damaged).unwrap();
+    named(&daemon, last);
+    // Until then nothing is written behind it, and nothing is cut off.
+    daemon.start_again();
+    assert_ne!(daemon.ctx(&["send", "--session", "default", "too early"]).code, 0);
+    assert_eq!(said(&daemon), all_but(&[]));
+    assert_eq!(daemon.stop(), 0);
+    assert_eq!(log(&daemon), damaged);
+    daemon.ctx(&["repair", "coder/default", "--not-newer", "--apply"]).ok();
+    assert_eq!(log(&daemon), whole, "as it was");
+    let kept = fs::read_dir(session_dir(&daemon)).unwrap().flatten().map(|entry| entry.path());
+    let mut kept = kept.filter(|path| path.to_string_lossy().contains(".before-repair-"));
+    assert!(kept.any(|path| fs::read(path).unwrap() == damaged), "the original is kept");
+    daemon.ctx(&["doctor"]).ok();
+    daemon.start_again();
+    assert_eq!(daemon.ctx(&["send", "--session", "default", "goes on"]).ok(), "goes on\n");
+    assert_eq!(said(&daemon), and_on(all_but(&[]), &["goes on"]));
 }
 
 #[test]
