@@ -5,11 +5,12 @@
 //! program that runs the server.
 
 use std::ffi::{OsStr, OsString};
+use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
 use std::process::{ExitStatus, Stdio};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use rustix::process::{Pid, Signal};
@@ -17,6 +18,7 @@ use tokio::io::AsyncWriteExt;
 use tokio::net::unix::pipe::Sender;
 use tokio::process::{Child, Command};
 
+use super::blocked;
 use super::dialect::{Dialect, Pipes, STOP_SIGNAL};
 use super::error::ShellError;
 use super::family::{Clock, Family, Mark, MarkPrefix, Moment};
@@ -171,6 +173,8 @@ struct Running {
     _commands: NamedPipe,
     /// What `/proc` calls that.
     commands_link: PathBuf,
+    /// Ends of named pipes that its last command waited for when it was stopped.
+    held: Arc<Mutex<Vec<OwnedFd>>>,
 }
 
 impl LocalConnection {
@@ -222,7 +226,9 @@ impl LocalConnection {
         let pid = pid.ok_or_else(|| std::io::Error::other("the shell ended at once"))?;
         self.commands += 1;
         let family = Arc::new(Family::found(self.mark, pid, self.commands));
-        self.running = Some(Running { child, family, ended: None, pid, _commands: commands, commands_link });
+        let held = Arc::default();
+        self.running =
+            Some(Running { child, family, ended: None, pid, _commands: commands, commands_link, held });
         Ok(Streams {
             stdin: Box::new(named_pipe::sender(&write)?),
             stdout: Box::new(self.stdout.reader()?),
@@ -302,6 +308,7 @@ impl Connection for LocalConnection {
         self.moment = self.clock.now();
         if let Some(running) = &self.running {
             running.family.command_starts(self.commands);
+            running.held.lock().unwrap_or_else(PoisonError::into_inner).clear();
         }
     }
 
@@ -320,7 +327,9 @@ impl Connection for LocalConnection {
     }
 
     fn stop(&self, force: Force, patience: Duration) -> Later<'static, usize> {
-        let family = self.running.as_ref().map(|running| Arc::clone(&running.family));
+        let running = self.running.as_ref();
+        let running =
+            running.map(|running| (running.pid, Arc::clone(&running.family), Arc::clone(&running.held)));
         let moment = self.moment;
         let signal = match force {
             Force::Ask => Signal::INT,
@@ -328,8 +337,13 @@ impl Connection for LocalConnection {
             Force::Kill => Signal::KILL,
         };
         Box::pin(async move {
-            let Some(family) = family else { return 0 };
+            let Some((pid, family, held)) = running else { return 0 };
             let work = tokio::task::spawn_blocking(move || {
+                // Where it was asked before, it knows that it is to stop when its `open` ends. A signal breaks that
+                // for a while, so this comes first.
+                if force != Force::Ask {
+                    held.lock().unwrap_or_else(PoisonError::into_inner).extend(blocked::let_through(pid));
+                }
                 // The interpreter first: it must know that it is to stop when its child ends.
                 family.signal_shell(STOP_SIGNAL);
                 family.signal_command(moment, signal, patience)

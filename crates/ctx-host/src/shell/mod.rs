@@ -19,6 +19,7 @@
 mod answer;
 mod assigned;
 mod away;
+mod blocked;
 mod dialect;
 mod driver;
 mod entropy;

@@ -112,6 +112,21 @@ fn what_shells_do_can_be_followed_as_lines_through_a_pipe() {
 }
 
 #[test]
+fn a_command_that_is_followed_is_seen_when_it_starts() {
+    let place = place();
+    let mut host = host(&place);
+    let shell = host.create();
+    let watch = Running::start(&mut place.command(&["watch", "--follow"]));
+    until_watched(&mut host, &shell, &watch);
+    let go = place.path("go");
+    host.exec_soon(&shell, &format!("echo slow; until [ -e '{}' ]; do sleep 0.01; done", go.display()));
+    let seen = up_to(&watch, "$ echo slow;");
+    assert!(!seen.contains("\nslow\n"), "it has not ended: {seen}");
+    std::fs::write(go, "").unwrap();
+    up_to(&watch, "slow\n");
+}
+
+#[test]
 fn what_shells_do_can_be_followed_by_programs() {
     let place = place();
     let mut host = host(&place);

@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "helpers of tests")]
 
 mod behaviour;
+mod blocked;
 mod frame;
 mod habits;
 mod like_bash;
