@@ -54,10 +54,10 @@ fn takes_query(operation: &Operation) -> bool {
 /// Refuses a query where the route takes none.
 pub(super) async fn refuse_unknown(State(without): State<Without>, request: Request, next: Next) -> Response {
     let path = request.extensions().get::<MatchedPath>();
-    if path.is_some_and(|path| without.has(path.as_str(), request.method())) {
-        if let Err(refused) = Asked::<Nothing>::of(request.uri()) {
-            return refused.into_response();
-        }
+    if path.is_some_and(|path| without.has(path.as_str(), request.method()))
+        && let Err(refused) = Asked::<Nothing>::of(request.uri())
+    {
+        return refused.into_response();
     }
     next.run(request).await
 }
