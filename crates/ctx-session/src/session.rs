@@ -137,6 +137,8 @@ pub struct Session {
     client_ids: HashMap<String, RunId>,
     pub(crate) requests: Requests,
     open_tools: BTreeMap<CallId, OpenTool>,
+    /// The newest record that settled a tool.
+    tool_settled: Option<u64>,
     /// What the newest `state_changed` said; not the name of `state` only where a record is damaged.
     logged_state: StateName,
 }
@@ -146,6 +148,7 @@ pub struct Session {
 struct OpenTool {
     run: RunId,
     started: Timestamp,
+    seq: u64,
 }
 
 impl Session {
@@ -171,6 +174,7 @@ impl Session {
             client_ids: HashMap::new(),
             requests: Requests::default(),
             open_tools: BTreeMap::new(),
+            tool_settled: None,
             logged_state: StateName::Idle,
             meta,
         }
@@ -244,6 +248,15 @@ impl Session {
     /// Tools that were started and not settled, with the time they started at.
     pub fn open_tools(&self) -> impl Iterator<Item = (CallId, Timestamp)> + '_ {
         self.open_tools.iter().map(|(call, tool)| (*call, tool.started))
+    }
+
+    /// Whether the turn of a call that was started has come. Those of one answer are started together, for they are of one
+    /// message, and made one after the other; while the session is paused, none is begun.
+    pub fn has_its_turn(&self, call: CallId) -> bool {
+        let Some(tool) = self.open_tools.get(&call) else { return true };
+        let is_first = !self.open_tools.values().any(|other| other.run == tool.run && other.seq < tool.seq);
+        let is_held = self.paused_at().is_some_and(|at| self.tool_settled > Some(at.seq));
+        is_first && !is_held
     }
 
     pub(crate) fn open_tools_of(&self, run: RunId) -> impl Iterator<Item = (CallId, Timestamp)> + '_ {
@@ -321,11 +334,12 @@ impl Session {
                     open.start(started);
                     open.answered = false;
                     self.pending.retain(|pending| pending.call_id != tool.call_id);
-                    self.open_tools.insert(tool.call_id, OpenTool { run, started });
+                    self.open_tools.insert(tool.call_id, OpenTool { run, started, seq: record.seq });
                 }
             }
             Body::ToolFinished(tool) => {
                 self.open_tools.remove(&tool.call_id);
+                self.tool_settled = Some(record.seq);
             }
             Body::RunFinished(end) => {
                 if let Some(run) = self.open_run(end.turn_id) {

@@ -56,9 +56,9 @@ pub struct PendingToolCall {
     pub name: String,
     #[schema(value_type = Object)]
     pub input: Value,
-    /// `pending`: starts on resume; `waiting_approval`: starts when it is allowed; `running`: has no result
+    /// `pending`: its turn comes after the resume; `waiting_approval`: starts when it is allowed; `running`: has no result
     /// yet; `finished`: has one by now.
-    #[schema(schema_with = super::words::pending_call_state)]
+    #[schema(schema_with = super::words::call_state)]
     pub state: String,
 }
 

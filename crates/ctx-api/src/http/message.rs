@@ -88,7 +88,7 @@ pub struct ToolCall {
     pub name: String,
     #[schema(value_type = Object)]
     pub input: Value,
-    /// `running`, `waiting_approval` or `finished`.
+    /// `pending` (its turn has not come), `running`, `waiting_approval` or `finished`.
     #[schema(schema_with = super::words::call_state)]
     pub state: String,
     /// null while it goes on.

@@ -53,10 +53,6 @@ pub(super) fn role() -> Object {
 }
 
 pub(super) fn call_state() -> Object {
-    one_of(&["running", "waiting_approval", "finished"])
-}
-
-pub(super) fn pending_call_state() -> Object {
     one_of(&["pending", "running", "waiting_approval", "finished"])
 }
 

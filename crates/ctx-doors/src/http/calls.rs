@@ -4,10 +4,14 @@ use ctx_session::{CallId, Session};
 
 /// Where a call stands that has started and has no result.
 pub(super) fn open(session: &Session, call: CallId) -> &'static str {
-    if session.control.open_approval_of(call).is_some() { WAITING_APPROVAL } else { RUNNING }
+    match session.control.open_approval_of(call) {
+        Some(_) => WAITING_APPROVAL,
+        None if session.has_its_turn(call) => RUNNING,
+        None => PENDING,
+    }
 }
 
-/// It starts when the session is resumed.
+/// Its turn comes when the calls before it have their results and the session goes on.
 pub(super) const PENDING: &str = "pending";
 /// It has no result yet.
 pub(super) const RUNNING: &str = "running";

@@ -40,6 +40,23 @@ fn create_by_the_operator_pauses_the_session_and_keeps_what_was_going_on() {
 }
 
 #[test]
+fn of_the_calls_of_an_answer_one_has_its_turn_and_none_begins_while_the_session_is_paused() {
+    for (script, in_turn) in [
+        ("post; progress tool=t1,t2", Some("t1")),
+        ("post; progress tool=t1,t2; pause", Some("t1")),
+        ("post; progress tool=t1,t2; pause; progress tool-done=t1", None),
+        ("post; progress tool=t1,t2; pause; progress tool-done=t1; resume k1", Some("t2")),
+        // It had begun when the pause came.
+        ("post; progress tool=t1,t2; progress tool-done=t1; pause", Some("t2")),
+    ] {
+        let world = scene(script);
+        let open = world.session.open_tools().map(|(call, _)| call);
+        let has: Vec<_> = open.filter(|call| world.session.has_its_turn(*call)).collect();
+        assert_eq!(has, in_turn.map(call).into_iter().collect::<Vec<_>>(), "{script}");
+    }
+}
+
+#[test]
 fn create_by_the_model_pauses_likewise_with_its_reason_and_settles_its_call() {
     let world = scene("post; progress tool=t1,t2; model-pause t2 reason=which-target");
     let made = checkpoint(&world, 0);

@@ -171,6 +171,29 @@ fn calls_behind_a_checkpoint_wait_for_the_resume_and_outlive_a_restart() {
     }
 }
 
+#[test]
+fn a_call_whose_turn_has_not_come_is_not_shown_as_running() {
+    let http = asking(&[]);
+    let id = http.playing();
+    let list = json!({ "name": "fs.list", "input": { "path": "/work" } });
+    let begun = http.post(&id, &script(json!([{ "tool": [read_note(), list] }, { "dump": true }])));
+    let approval = until("the approval", || {
+        http.get(&path(&id, "approvals"))["items"].as_array().unwrap().first().cloned()
+    });
+    let states = |calls: &Value| -> Vec<String> {
+        calls.as_array().unwrap().iter().map(|call| text(call, "state").to_owned()).collect()
+    };
+    let of_run = || states(&http.get(&path(&id, &format!("runs/{}", text(&begun, "run_id"))))["tool_calls"]);
+    assert_eq!(of_run(), ["waiting_approval", "pending"]);
+    let made = http.call("POST", &path(&id, "checkpoints"), None).json(201);
+    let shown = http.checkpoint(&id, text(&made, "id"));
+    assert_eq!(states(&shown["pending_tool_calls"]), ["waiting_approval", "pending"]);
+    http.resume(&id, text(&made, "id"));
+    answer(&http, &id, &approval, json!({ "decision": "allow" })).json(200);
+    is_whole(&last_dump(&http, &id));
+    assert_eq!(of_run(), ["finished", "finished"]);
+}
+
 /// docs/decisions: a call and its result are one message, and a rollback does not part them.
 #[test]
 fn the_result_of_a_call_that_was_made_before_a_checkpoint_stays_with_it() {
