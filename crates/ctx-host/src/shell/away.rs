@@ -1,140 +1,179 @@
-//! Two threads for a command that prints faster than it can be worked on in between: one looks at the text, the
-//! other writes to disk. Buffers go round: read, looked at, stored, read into again.
+//! Two threads for a command that prints faster than it can be worked on in between: one reads and looks at what it
+//! has read while that is near, the other writes to disk. The runtime has no part in it: it does not watch the pipe
+//! meanwhile, for that alone would wake it whenever the command prints.
+//!
+//! The threads are given back, and the pipe to the runtime, as soon as the command has ended, is quiet, or is not
+//! waited for any more.
 
 use std::io;
-use std::sync::mpsc::sync_channel;
+use std::os::fd::OwnedFd;
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::time::{Duration, Instant};
 
-use tokio::sync::{OwnedSemaphorePermit, mpsc};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::{Errno, retry_on_intr};
+use tokio::sync::OwnedSemaphorePermit;
 use tokio::task::JoinHandle;
+use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::keep::{Keeper, Pieces};
-use super::lane::{READ_BYTES_MAX, Seen, Work};
+use super::lane::{FAST_READ_BYTES, READ_BYTES_MAX, Seen, Work};
 
 /// Buffers of a stream; when all are full, the command waits.
-const BUFFERS_MAX: usize = 5;
+const BUFFERS_MAX: usize = 4;
 /// Pairs of threads of all shells together, so that their buffers are bounded. A stream that gets none is worked
 /// on in place.
 pub(super) const THREADS_MAX: usize = 16;
+/// A pipe that nothing has come out of for this long is not worth two threads.
+const QUIET: Duration = Duration::from_millis(20);
+/// How long the output of a command is read whose shell is being closed.
+pub(super) const REST_MAX: Duration = Duration::from_millis(100);
 
-/// A buffer that was read into, and how far.
-type Read = (Vec<u8>, usize);
-/// A buffer that was stored, and how far the stream was after it.
-type Stored = (Vec<u8>, Seen);
-
-/// What was looked at, on its way to disk.
-struct Looked {
-    buffer: Vec<u8>,
-    pieces: Pieces,
-    seen: Seen,
+/// A stream that threads work on.
+pub(super) struct Away {
+    threads: JoinHandle<Back>,
+    /// Dropped when nobody waits for more.
+    waits: Option<DropGuard>,
 }
 
-/// The two threads, and the buffers that are not with them.
-pub(super) struct Away {
-    reads: mpsc::Sender<Read>,
-    stored: mpsc::Receiver<Stored>,
-    /// Buffers to read into, and how many more there may be.
-    spare: Vec<Vec<u8>>,
-    unmade: usize,
-    /// Buffers that are with the threads.
-    passed: usize,
-    threads: JoinHandle<(Work, Keeper)>,
-    _permit: OwnedSemaphorePermit,
+/// What the threads give back when they end.
+pub(super) struct Back {
+    pub job: Job,
+    /// How far the stream is; all of it is stored, but for what is held back of a block.
+    pub seen: io::Result<Seen>,
+}
+
+/// What the threads are given.
+pub(super) struct Job {
+    pub pipe: OwnedFd,
+    pub work: Box<Work>,
+    pub keeper: Keeper,
+}
+
+/// What was looked at, on its way to disk.
+#[derive(Default)]
+struct Looked {
+    buffer: Vec<u8>,
+    /// Bytes of the buffer that were read into.
+    read: usize,
+    pieces: Pieces,
 }
 
 impl Away {
-    pub fn start(work: Work, keeper: Keeper, permit: OwnedSemaphorePermit) -> Away {
-        let (reads, waiting) = mpsc::channel(BUFFERS_MAX);
-        let (back, stored) = mpsc::channel(BUFFERS_MAX);
-        let threads = tokio::task::spawn_blocking(move || look_and_store(work, keeper, waiting, &back));
-        Away {
-            reads,
-            stored,
-            spare: Vec::new(),
-            unmade: BUFFERS_MAX - 1,
-            passed: 0,
-            threads,
-            _permit: permit,
-        }
+    pub fn start(mut job: Job, permit: OwnedSemaphorePermit) -> Away {
+        let stop = CancellationToken::new();
+        let waits = Some(stop.clone().drop_guard());
+        let threads = tokio::task::spawn_blocking(move || {
+            let seen = read_and_store(&mut job, &stop);
+            drop(permit);
+            Back { job, seen }
+        });
+        Away { threads, waits }
     }
 
-    /// Hands a full buffer over and gives the next one, an empty one where none is free.
-    pub fn pass(&mut self, buffer: Vec<u8>, count: usize) -> io::Result<Vec<u8>> {
-        // There are no more buffers than there is room for.
-        self.reads.try_send((buffer, count)).map_err(|_| gone())?;
-        self.passed += 1;
-        if let Some(spare) = self.spare.pop() {
-            return Ok(spare);
-        }
-        if self.unmade == 0 {
-            return Ok(Vec::new());
-        }
-        self.unmade -= 1;
-        Ok(vec![0; READ_BYTES_MAX])
+    /// Waits for the threads to end. Nothing is lost when the wait is given up.
+    pub async fn back(&mut self) -> io::Result<Back> {
+        (&mut self.threads).await.map_err(|_| gone())
     }
 
-    /// Waits for a buffer that was stored. Nothing is lost when the wait is given up.
-    pub async fn worked(&mut self) -> io::Result<Stored> {
-        let stored = self.stored.recv().await.ok_or_else(gone)?;
-        self.passed = self.passed.saturating_sub(1);
-        Ok(stored)
-    }
-
-    /// Whether a buffer is with the threads.
-    pub fn is_busy(&self) -> bool {
-        self.passed > 0
-    }
-
-    /// Takes a buffer back that nothing is read into yet.
-    pub fn spare(&mut self, buffer: Vec<u8>) {
-        self.spare.push(buffer);
-    }
-
-    /// Waits until all that was passed on is stored, but for what is held back of a block.
-    pub async fn end(self) -> io::Result<(Work, Keeper)> {
-        let Away { reads, mut stored, threads, .. } = self;
-        drop(reads);
-        while stored.recv().await.is_some() {}
-        threads.await.map_err(|_| gone())
+    /// Has the threads take what stands in the pipe, and end.
+    pub fn stop(&mut self) {
+        self.waits = None;
     }
 }
 
-/// Looks at every read, and has another thread store it meanwhile; the same one, where there is no other.
-fn look_and_store(
-    mut work: Work,
-    mut keeper: Keeper,
-    mut waiting: mpsc::Receiver<Read>,
-    back: &mpsc::Sender<Stored>,
-) -> (Work, Keeper) {
-    let (on, looked) = sync_channel::<Looked>(BUFFERS_MAX);
+/// Has another thread store what this one reads; where there is no other, nothing is read.
+fn read_and_store(job: &mut Job, stop: &CancellationToken) -> io::Result<Seen> {
+    let Job { pipe, work, keeper } = job;
+    let (pass, looked) = sync_channel::<Looked>(BUFFERS_MAX);
+    let (back, free) = sync_channel(BUFFERS_MAX);
     std::thread::scope(|scope| {
-        let disk = &mut keeper;
-        let storing = move || looked.iter().for_each(|looked| store(disk, looked, back));
-        let other = std::thread::Builder::new().name("shell-output".to_owned()).spawn_scoped(scope, storing);
-        while let (true, Some(read)) = (other.is_ok(), waiting.blocking_recv()) {
-            if on.send(look(&mut work, read)).is_err() {
-                break;
+        let storing = move || {
+            for Looked { buffer, pieces, .. } in looked {
+                keeper.keep_blocks(&pieces, &buffer);
+                // Nobody waits for the last ones.
+                drop(back.send(buffer));
+            }
+        };
+        let thread = std::thread::Builder::new().name("shell-output".to_owned());
+        match thread.spawn_scoped(scope, storing) {
+            Ok(_) => Reader { pipe, work, stop, pass, free, unmade: BUFFERS_MAX }.read(),
+            Err(error) => {
+                tracing::debug!(%error, "output is worked on in place");
+                Ok(work.seen())
             }
         }
-        drop(on);
-    });
-    // Where there was no other thread, all is still to be done.
-    while let Some(read) = waiting.blocking_recv() {
-        store(&mut keeper, look(&mut work, read), back);
+    })
+}
+
+/// The thread that reads and looks.
+struct Reader<'a> {
+    pipe: &'a OwnedFd,
+    work: &'a mut Work,
+    stop: &'a CancellationToken,
+    pass: SyncSender<Looked>,
+    /// Buffers that were stored, and how many more there may be.
+    free: Receiver<Vec<u8>>,
+    unmade: usize,
+}
+
+impl Reader<'_> {
+    fn read(mut self) -> io::Result<Seen> {
+        let mut looked = self.fresh()?;
+        let mut give_up = None;
+        loop {
+            let rest = looked.buffer.get_mut(looked.read..).unwrap_or_default();
+            let count = match retry_on_intr(|| rustix::io::read(self.pipe, &mut *rest)) {
+                Ok(count) => count,
+                Err(Errno::AGAIN) if !self.stop.is_cancelled() && self.comes()? => continue,
+                Err(Errno::AGAIN) => break,
+                Err(error) => return Err(error.into()),
+            };
+            let seen = looked.look(self.work, count);
+            let over = self.stop.is_cancelled()
+                && *give_up.get_or_insert_with(|| Instant::now() + REST_MAX) <= Instant::now();
+            if seen.answered || over {
+                break;
+            }
+            // Little is not passed on alone: to wake the other thread costs more than it does.
+            if looked.buffer.len() - looked.read < FAST_READ_BYTES {
+                self.pass.send(looked).map_err(|_| gone())?;
+                looked = self.fresh()?;
+            }
+        }
+        self.pass.send(looked).map_err(|_| gone())?;
+        Ok(self.work.seen())
     }
-    (work, keeper)
+
+    /// A buffer to read into; waits for the disk where all are full.
+    fn fresh(&mut self) -> io::Result<Looked> {
+        let buffer = match self.free.try_recv() {
+            Ok(buffer) => buffer,
+            Err(_) if self.unmade > 0 => {
+                self.unmade -= 1;
+                vec![0; READ_BYTES_MAX]
+            }
+            Err(_) => self.free.recv().map_err(|_| gone())?,
+        };
+        Ok(Looked { buffer, ..Looked::default() })
+    }
+
+    /// Waits for something to read, for a while.
+    fn comes(&self) -> io::Result<bool> {
+        let quiet = Timespec::try_from(QUIET).map_err(io::Error::other)?;
+        let mut pipe = [PollFd::new(self.pipe, PollFlags::IN)];
+        Ok(retry_on_intr(|| poll(&mut pipe, Some(&quiet)))? > 0)
+    }
 }
 
-fn look(work: &mut Work, (buffer, count): Read) -> Looked {
-    let mut pieces = Pieces::default();
-    let read = buffer.get(..count).unwrap_or_default();
-    let seen = work.take(read, &mut |piece| pieces.add(&buffer, piece));
-    Looked { buffer, pieces, seen }
-}
-
-fn store(keeper: &mut Keeper, Looked { buffer, pieces, seen }: Looked, back: &mpsc::Sender<Stored>) {
-    keeper.keep_blocks(&pieces, &buffer);
-    // Nobody waits for it where the shell is being closed.
-    drop(back.blocking_send((buffer, seen)));
+impl Looked {
+    /// Takes what was read behind the rest; no bytes are the end of the stream.
+    fn look(&mut self, work: &mut Work, count: usize) -> Seen {
+        let Looked { buffer, read, pieces } = self;
+        let bytes = buffer.get(*read..*read + count).unwrap_or_default();
+        *read += count;
+        work.take(bytes, &mut |piece| pieces.add(buffer, piece))
+    }
 }
 
 pub(super) fn gone() -> io::Error {

@@ -323,12 +323,12 @@ impl Driver {
         let lane = |stream, late: Option<&mut Late>, buffer: &mut Vec<u8>| {
             let output = OutputStream::new(self.shared.secrets(), plan);
             let before = late.map(|late| std::mem::replace(late, Late::new(&self.shared)));
-            Lane::new(&nonce, stream, output, before, &self.shared, std::mem::take(buffer))
+            Lane::new(&nonce, stream, output, before, &self.shared, std::mem::take(buffer), progress.clone())
         };
         let out = lane(Stream::Stdout, (!cut).then_some(&mut self.late.0), &mut self.buffers.0);
         let err = lane(Stream::Stderr, Some(&mut self.late.1), &mut self.buffers.1);
         let connection = self.connection.as_mut();
-        let run = Run { nonce, frame, connection, streams: &mut self.streams, progress };
+        let run = Run { nonce, frame, connection, streams: &mut self.streams };
         let stops =
             Stops { deadline, cancelled, interrupt: &self.shared.interrupt, closing: &self.shared.closing };
         let mut ended = run.run(out, err, stops).await.map_err(|error| self.closed(&error))?;

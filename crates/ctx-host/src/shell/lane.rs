@@ -1,19 +1,24 @@
 //! One of a command's two streams on its way: from the pipe, past the markers, into what is kept and shown.
 //!
 //! Output is worked on where it is read, which is the shortest way. Where a command prints faster than that,
-//! threads of its own work on it (`away`): reading goes on meanwhile, and other shells do not wait for it.
+//! threads of its own read it and work on it (`away`), and other shells do not wait for it.
 
 use std::io;
 use std::sync::Arc;
 
-use tokio::io::{AsyncRead, AsyncReadExt};
+use tokio::io::AsyncReadExt;
+use tokio::net::unix::pipe::Receiver;
+use tokio::sync::watch;
+use tokio::time::Instant;
 
-use super::away::{Away, gone};
+use super::away::{Away, Back, Job, REST_MAX, gone};
+use super::exec::Progress;
 use super::keep::Keeper;
 use super::late::Late;
 use super::scan::{Nonce, Part, Scanner, Stream};
 use super::shared::Shared;
 use super::text::output::{Finished, OutputStream};
+use super::transport::Source;
 
 /// The first read of a command; most print less.
 pub(super) const READ_BYTES_MIN: usize = 8 << 10;
@@ -23,7 +28,8 @@ pub(super) const READ_BYTES_MAX: usize = 256 << 10;
 const HERE_BYTES_MIN: u64 = 1 << 20;
 /// A read of this size after that says that the command prints faster than we work: only then threads are
 /// worth the way there and back.
-const FAST_READ_BYTES: usize = 64 << 10;
+pub(super) const FAST_READ_BYTES: usize = 64 << 10;
+
 /// How far a stream is.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Seen {
@@ -56,12 +62,15 @@ pub(super) struct Work {
     bytes: u64,
     before: Option<Late>,
     after: Late,
+    stream: Stream,
+    /// Who wants to know how far the command is.
+    progress: Option<watch::Sender<Progress>>,
 }
 
 impl Work {
     /// Takes what was read and hands on what is to be stored; no bytes are the end of the stream.
     pub fn take(&mut self, read: &[u8], store: &mut dyn FnMut(&[u8])) -> Seen {
-        let Work { scanner, output, bytes, before, after } = self;
+        let Work { scanner, output, bytes, before, after, .. } = self;
         let mut sink = |part: Part<'_>| match part {
             Part::Late(part) => {
                 if let Some(before) = before {
@@ -84,6 +93,16 @@ impl Work {
             [] => scanner.finish(&mut sink),
             read => scanner.push(read, &mut sink),
         }
+        if let Some(progress) = &self.progress {
+            progress.send_modify(|progress| match self.stream {
+                Stream::Stdout => progress.stdout_bytes = self.bytes,
+                Stream::Stderr => progress.stderr_bytes = self.bytes,
+            });
+        }
+        self.seen()
+    }
+
+    pub fn seen(&self) -> Seen {
         Seen { bytes: self.bytes, answered: self.scanner.answered() }
     }
 
@@ -106,20 +125,12 @@ impl Work {
 enum Place {
     Here(Box<Work>, Keeper),
     Away(Away),
-    /// Between the two.
-    Moving,
-}
-
-/// What a lane waited for.
-pub(super) enum Got {
-    Read(usize),
-    /// The threads are done with an earlier read.
-    Worked,
+    /// Between the two, or its threads have died.
+    Gone,
 }
 
 /// One of the two streams of a running command.
 pub(super) struct Lane {
-    pub stream: Stream,
     pub seen: Seen,
     buffer: Vec<u8>,
     place: Place,
@@ -133,81 +144,92 @@ impl Lane {
         before: Option<Late>,
         shared: &Arc<Shared>,
         mut buffer: Vec<u8>,
+        progress: Option<watch::Sender<Progress>>,
     ) -> Self {
         buffer.resize(READ_BYTES_MIN, 0);
-        let work =
-            Work { scanner: Scanner::new(nonce, stream), output, bytes: 0, before, after: Late::new(shared) };
+        let (scanner, after) = (Scanner::new(nonce, stream), Late::new(shared));
+        let work = Work { scanner, output, bytes: 0, before, after, stream, progress };
         let place = Place::Here(Box::new(work), Keeper::new(stream, Arc::clone(shared)));
-        Lane { stream, seen: Seen::default(), buffer, place }
+        Lane { seen: Seen::default(), buffer, place }
     }
 
-    /// Waits for bytes, or for the threads. Nothing is lost when the wait is given up.
-    pub async fn next(&mut self, from: &mut (dyn AsyncRead + Send + Unpin)) -> io::Result<Got> {
-        let Place::Away(away) = &mut self.place else {
-            return from.read(&mut self.buffer).await.map(Got::Read);
-        };
-        tokio::select! {
-            read = from.read(&mut self.buffer), if !self.buffer.is_empty() => read.map(Got::Read),
-            worked = away.worked() => {
-                let (buffer, seen) = worked?;
-                self.seen = seen;
-                if self.buffer.is_empty() {
-                    self.buffer = buffer;
-                } else {
-                    away.spare(buffer);
-                }
-                Ok(Got::Worked)
-            }
+    /// Waits for bytes and takes them, or for the threads that do. Nothing is lost when the wait is given up.
+    /// While threads work, they have what `from` reads from.
+    pub async fn next(&mut self, from: &mut Source) -> io::Result<()> {
+        if let Place::Away(away) = &mut self.place {
+            let back = away.back().await;
+            return self.come_back(back, from);
         }
-    }
-
-    /// Whether bytes that were read are still being worked on.
-    pub fn is_behind(&self) -> bool {
-        match &self.place {
-            Place::Here(..) => false,
-            Place::Away(away) => away.is_busy(),
-            Place::Moving => true,
-        }
-    }
-
-    /// Takes what a read has put into the buffer.
-    pub fn took(&mut self, count: usize) -> io::Result<()> {
-        match &mut self.place {
-            Place::Here(work, keeper) => {
-                let read = self.buffer.get(..count).unwrap_or_default();
-                self.seen = work.take(read, &mut |redacted| keeper.keep(redacted));
-                if count == self.buffer.len() {
-                    self.buffer.resize(READ_BYTES_MAX, 0);
-                }
-                let is_fast = self.seen.bytes > HERE_BYTES_MIN && count >= FAST_READ_BYTES;
-                if is_fast && !self.seen.answered {
-                    self.move_away();
-                }
-            }
-            Place::Away(away) => self.buffer = away.pass(std::mem::take(&mut self.buffer), count)?,
-            Place::Moving => {}
+        let count = self.take(from).await?;
+        let is_fast = self.seen.bytes > HERE_BYTES_MIN && count >= FAST_READ_BYTES;
+        if is_fast && !self.seen.answered {
+            self.move_away(from)?;
         }
         Ok(())
     }
 
-    fn move_away(&mut self) {
-        if let Place::Here(work, keeper) = std::mem::replace(&mut self.place, Place::Moving) {
-            self.place = match keeper.try_thread() {
-                Some(permit) => Place::Away(Away::start(*work, keeper, permit)),
-                None => Place::Here(work, keeper),
-            };
-        }
+    /// Whether bytes that were read may still be worked on.
+    pub fn is_behind(&self) -> bool {
+        !matches!(self.place, Place::Here(..))
     }
 
-    /// Ends the stream.
-    pub async fn end(self) -> io::Result<LaneEnd> {
+    /// Waits for bytes and takes them here.
+    async fn take(&mut self, from: &mut Source) -> io::Result<usize> {
+        let count = from.read(&mut self.buffer).await?;
+        let Place::Here(work, keeper) = &mut self.place else { return Err(gone()) };
+        let read = self.buffer.get(..count).unwrap_or_default();
+        self.seen = work.take(read, &mut |redacted| keeper.keep(redacted));
+        if count == self.buffer.len() {
+            self.buffer.resize(READ_BYTES_MAX, 0);
+        }
+        Ok(count)
+    }
+
+    fn move_away(&mut self, from: &mut Source) -> io::Result<()> {
+        self.place = match (std::mem::replace(&mut self.place, Place::Gone), std::mem::take(from)) {
+            (Place::Here(work, keeper), Source::Pipe(pipe)) if let Some(permit) = keeper.try_thread() => {
+                let pipe = pipe.into_nonblocking_fd()?;
+                Place::Away(Away::start(Job { pipe, work, keeper }, permit))
+            }
+            (place, source) => {
+                *from = source;
+                place
+            }
+        };
+        Ok(())
+    }
+
+    fn come_back(&mut self, back: io::Result<Back>, from: &mut Source) -> io::Result<()> {
+        self.place = Place::Gone;
+        let Back { job: Job { pipe, work, keeper }, seen } = back?;
+        *from = Source::Pipe(Receiver::from_owned_fd_unchecked(pipe)?);
+        self.place = Place::Here(work, keeper);
+        self.seen = seen?;
+        Ok(())
+    }
+
+    /// Takes what stands in the pipe, for a while: a program may print without end.
+    pub async fn take_rest(&mut self, from: &mut Source) -> io::Result<()> {
+        if let Place::Away(away) = &mut self.place {
+            away.stop();
+            return self.next(from).await;
+        }
+        let give_up = Instant::now() + REST_MAX;
+        while !self.seen.answered && Instant::now() < give_up {
+            tokio::select! {
+                biased;
+                took = self.take(from) => took.map(drop)?,
+                () = std::future::ready(()) => break,
+            }
+        }
+        Ok(())
+    }
+
+    /// Ends the stream, where no threads have it.
+    pub fn end(self) -> io::Result<LaneEnd> {
         match self.place {
             Place::Here(work, keeper) => Ok(work.end(keeper, self.buffer)),
-            Place::Away(away) => {
-                let (work, keeper) = away.end().await?;
-                Ok(work.end(keeper, Vec::new()))
-            }
-            Place::Moving => Err(gone()),
+            Place::Away(_) | Place::Gone => Err(gone()),
         }
     }
 }

@@ -25,7 +25,7 @@ use super::family::{Clock, Family, Mark, MarkPrefix, Moment};
 use super::named_pipe::{self, Ends, NamedPipe};
 use super::probe;
 use super::scratch::ScratchDir;
-use super::transport::{Connection, Force, Later, Place, Streams, Transport};
+use super::transport::{Connection, Force, Later, Place, Source, Streams, Transport};
 
 /// How long the processes of a destroyed shell may take to vanish after KILL.
 const CLOSE_PATIENCE: Duration = Duration::from_secs(2);
@@ -231,8 +231,8 @@ impl LocalConnection {
             Some(Running { child, family, ended: None, pid, _commands: commands, commands_link, held });
         Ok(Streams {
             stdin: Box::new(named_pipe::sender(&write)?),
-            stdout: Box::new(self.stdout.reader()?),
-            stderr: Box::new(self.stderr.reader()?),
+            stdout: Source::Pipe(self.stdout.reader()?),
+            stderr: Source::Pipe(self.stderr.reader()?),
         })
     }
 }

@@ -10,16 +10,15 @@ use std::io;
 use std::time::Duration;
 
 use tokio::io::AsyncWriteExt;
-use tokio::sync::{Notify, watch};
+use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::dialect::Answer;
-use super::exec::Progress;
-use super::lane::{Got, Lane, LaneEnd};
+use super::lane::{Lane, LaneEnd};
 use super::log::StopReason;
-use super::scan::{Nonce, Stream};
+use super::scan::Nonce;
 use super::transport::{Connection, Force, Streams};
 
 /// What each kind of asking gets before the next: three of them fit well into a second.
@@ -31,9 +30,6 @@ const LOOK_MAX: Duration = Duration::from_secs(2);
 /// One look may come just before the last bytes are worked on: so many in a row, this far apart, do not.
 const LOOKS_IN_A_ROW: u32 = 4;
 const LOOK_AGAIN: Duration = Duration::from_millis(50);
-
-/// How long the output of a command is read whose shell is being closed.
-const REST_MAX: Duration = Duration::from_millis(100);
 
 /// Everything that can end a command early.
 pub(super) struct Stops<'a> {
@@ -89,11 +85,10 @@ pub(super) struct Run<'a> {
     pub frame: Vec<u8>,
     pub connection: &'a mut dyn Connection,
     pub streams: &'a mut Streams,
-    pub progress: Option<watch::Sender<Progress>>,
 }
 
 enum Event {
-    Got(Stream, io::Result<Got>),
+    Got(io::Result<()>),
     Sent(io::Result<usize>),
     Exit(i32),
     Stop(StopReason),
@@ -124,10 +119,8 @@ impl Run<'_> {
             let (look, alive) = (state.looks.next, state.exit.is_none());
             let unsent = self.frame.get(state.sent..).unwrap_or_default();
             let event = tokio::select! {
-                got = out.next(&mut self.streams.stdout), if !out.seen.answered =>
-                    Event::Got(Stream::Stdout, got),
-                got = err.next(&mut self.streams.stderr), if !err.seen.answered =>
-                    Event::Got(Stream::Stderr, got),
+                got = out.next(&mut self.streams.stdout), if !out.seen.answered => Event::Got(got),
+                got = err.next(&mut self.streams.stderr), if !err.seen.answered => Event::Got(got),
                 sent = self.streams.stdin.write(unsent), if !unsent.is_empty() => Event::Sent(sent),
                 code = self.connection.wait(), if alive => Event::Exit(code),
                 left = state.asked() => Event::Asked(left),
@@ -139,9 +132,9 @@ impl Run<'_> {
                 () = closing.cancelled() => Event::Closing,
             };
             match event {
-                Event::Got(stream, got) => {
+                Event::Got(got) => {
                     state.looks.in_a_row = 0;
-                    self.took(if stream == Stream::Stdout { &mut out } else { &mut err }, got)?;
+                    got.map_err(RunError::Lost)?;
                 }
                 Event::Sent(sent) => state.took_sent(sent, self.frame.len()),
                 Event::Exit(code) => self.seal(&mut state, code),
@@ -153,42 +146,14 @@ impl Run<'_> {
                 }
                 Event::Look => self.look(&mut state, out.is_behind() || err.is_behind()),
                 Event::Closing => {
-                    self.take_rest(&mut out, &mut err).await?;
+                    let Streams { stdout, stderr, .. } = &mut *self.streams;
+                    tokio::try_join!(out.take_rest(stdout), err.take_rest(stderr)).map_err(RunError::Lost)?;
                     state.cut = true;
                     break;
                 }
             }
         }
-        Ended::of(out, err, state).await
-    }
-
-    /// Takes what stands in the pipes, for a while: a program may print without end.
-    async fn take_rest(&mut self, out: &mut Lane, err: &mut Lane) -> Result<(), RunError> {
-        let give_up = Instant::now() + REST_MAX;
-        while Instant::now() < give_up {
-            let (stream, got) = tokio::select! {
-                biased;
-                got = out.next(&mut self.streams.stdout), if !out.seen.answered => (Stream::Stdout, got),
-                got = err.next(&mut self.streams.stderr), if !err.seen.answered => (Stream::Stderr, got),
-                () = std::future::ready(()) => break,
-            };
-            self.took(if stream == Stream::Stdout { &mut *out } else { &mut *err }, got)?;
-        }
-        Ok(())
-    }
-
-    fn took(&self, lane: &mut Lane, got: io::Result<Got>) -> Result<(), RunError> {
-        match got.map_err(RunError::Lost)? {
-            Got::Read(count) => lane.took(count).map_err(RunError::Lost)?,
-            Got::Worked => {}
-        }
-        if let Some(progress) = &self.progress {
-            progress.send_modify(|progress| match lane.stream {
-                Stream::Stdout => progress.stdout_bytes = lane.seen.bytes,
-                Stream::Stderr => progress.stderr_bytes = lane.seen.bytes,
-            });
-        }
-        Ok(())
+        Ended::of(out, err, state)
     }
 
     /// Looks whether the interpreter waits for a command although this one's end was not told. Then it gets no
@@ -219,9 +184,9 @@ impl Ended {
         }
     }
 
-    async fn of(out: Lane, err: Lane, state: State) -> Result<Ended, RunError> {
-        let mut stdout = out.end().await.map_err(RunError::Lost)?;
-        let mut stderr = err.end().await.map_err(RunError::Lost)?;
+    fn of(out: Lane, err: Lane, state: State) -> Result<Ended, RunError> {
+        let mut stdout = out.end().map_err(RunError::Lost)?;
+        let mut stderr = err.end().map_err(RunError::Lost)?;
         let unkept = stdout.unkept.take().or(stderr.unkept.take());
         let answer = stdout.scanner.as_ref().and_then(|scanner| Answer::parse(scanner.report()));
         let answer = answer.filter(|_| state.exit.is_none());

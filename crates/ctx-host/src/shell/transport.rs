@@ -7,9 +7,11 @@
 use std::future::Future;
 use std::path::{Path, PathBuf};
 use std::pin::Pin;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
-use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::unix::pipe::Receiver;
 
 use super::dialect::{Dialect, Pipes};
 use super::error::ShellError;
@@ -28,15 +30,41 @@ pub struct Place {
 /// The three byte streams of a running interpreter.
 pub struct Streams {
     pub stdin: Box<dyn AsyncWrite + Send + Unpin>,
-    pub stdout: Box<dyn AsyncRead + Send + Unpin>,
-    pub stderr: Box<dyn AsyncRead + Send + Unpin>,
+    pub stdout: Source,
+    pub stderr: Source,
+}
+
+/// Where an interpreter's output comes from.
+pub enum Source {
+    /// A thread can read it without the runtime.
+    Pipe(Receiver),
+    Other(Box<dyn AsyncRead + Send + Unpin>),
+}
+
+/// A source of nothing.
+impl Default for Source {
+    fn default() -> Source {
+        Source::Other(Box::new(tokio::io::empty()))
+    }
+}
+
+impl AsyncRead for Source {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<std::io::Result<()>> {
+        match self.get_mut() {
+            Source::Pipe(pipe) => Pin::new(pipe).poll_read(cx, buf),
+            Source::Other(other) => Pin::new(other).poll_read(cx, buf),
+        }
+    }
 }
 
 impl Streams {
     /// Streams of nothing, in the place of those that are closed.
     pub fn none() -> Streams {
-        let (stdin, empty) = (Box::new(tokio::io::sink()), tokio::io::empty);
-        Streams { stdin, stdout: Box::new(empty()), stderr: Box::new(empty()) }
+        Streams { stdin: Box::new(tokio::io::sink()), stdout: Source::default(), stderr: Source::default() }
     }
 }
 
