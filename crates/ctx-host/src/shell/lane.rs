@@ -233,3 +233,163 @@ impl Lane {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::shell::shared::Status;
+    use crate::shell::spool::Spool;
+    use crate::shell::text::budget::Plan;
+    use crate::shell::text::redact::Secrets;
+    use rustix::pipe::{fcntl_setpipe_size, pipe};
+    use std::fs::File;
+    use std::io::Write;
+    use std::sync::Mutex;
+    use std::time::Duration;
+    use tokio::sync::{Notify, Semaphore};
+    use tokio_util::sync::CancellationToken;
+
+    const MUCH: usize = 8 << 20;
+
+    struct Bench {
+        lane: Lane,
+        source: Source,
+        /// What the command prints into, which has started.
+        command: File,
+        threads: Arc<Semaphore>,
+        nonce: Nonce,
+        _dir: tempfile::TempDir,
+    }
+
+    impl Bench {
+        fn new(threads: usize) -> Bench {
+            let dir = tempfile::tempdir().unwrap();
+            let status = Status {
+                cwd: String::new(),
+                secrets: Arc::new(Secrets::none()),
+                used: Instant::now(),
+                commands: 1,
+                running: Some(1),
+                waiting: 0,
+            };
+            let shared = Arc::new(Shared {
+                id: "1_local".to_owned(),
+                log: ctx_session::Ulid(1),
+                transport: "local",
+                spool: Mutex::new(Spool::new(dir.path(), 1 << 30)),
+                status: Mutex::new(status),
+                interrupt: Notify::new(),
+                closing: CancellationToken::new(),
+                threads: Arc::new(Semaphore::new(threads)),
+            });
+            shared.spool().begin(1);
+            let (read, write) = pipe().unwrap();
+            fcntl_setpipe_size(&write, 4 * FAST_READ_BYTES).unwrap();
+            let mut command = File::from(write);
+            let nonce = Nonce::new(7);
+            command.write_all(format!("\x1e{}S", nonce.as_str()).as_bytes()).unwrap();
+            let output = OutputStream::new(shared.secrets(), &Plan::default());
+            let lane = Lane::new(&nonce, Stream::Stderr, output, None, &shared, Vec::new(), None);
+            let source = Source::Pipe(Receiver::from_owned_fd(read).unwrap());
+            Bench { lane, source, command, threads: Arc::clone(&shared.threads), nonce, _dir: dir }
+        }
+
+        /// Reads in place until threads do.
+        async fn move_away(&mut self) {
+            while !self.lane.is_behind() {
+                let is_full = || rustix::io::ioctl_fionread(&self.command).unwrap() >= FAST_READ_BYTES as u64;
+                while !is_full() {
+                    tokio::time::sleep(Duration::from_millis(1)).await;
+                }
+                self.lane.next(&mut self.source).await.unwrap();
+            }
+        }
+
+        /// Reads until something holds.
+        async fn read_until(&mut self, holds: impl Fn(&Lane) -> bool) {
+            let reading = async {
+                while !holds(&self.lane) {
+                    self.lane.next(&mut self.source).await.unwrap();
+                }
+            };
+            tokio::time::timeout(Duration::from_secs(60), reading).await.unwrap();
+        }
+    }
+
+    /// Prints from a thread of its own, as much as is wanted or until nobody reads.
+    fn print(command: &File, size: usize) -> std::thread::JoinHandle<()> {
+        let mut command = command.try_clone().unwrap();
+        std::thread::spawn(move || {
+            let line = b"a line of what a command prints\n".repeat(1024);
+            let mut left = size;
+            while left > 0 && command.write_all(&line).is_ok() {
+                left = left.saturating_sub(line.len());
+            }
+        })
+    }
+
+    #[tokio::test]
+    async fn a_command_that_prints_much_gets_threads_until_it_is_quiet_and_again() {
+        let mut bench = Bench::new(1);
+        for turn in 1..=2 {
+            let printing = print(&bench.command, MUCH);
+            bench.move_away().await;
+            bench.read_until(|lane| !lane.is_behind() && lane.seen.bytes == (turn * MUCH) as u64).await;
+            assert_eq!(bench.threads.available_permits(), 1);
+            printing.join().unwrap();
+        }
+        let printing = print(&bench.command, MUCH);
+        bench.move_away().await;
+        printing.join().unwrap();
+        let end = format!("\x1e{}Ebehind the end", bench.nonce.as_str());
+        bench.command.write_all(end.as_bytes()).unwrap();
+        bench.read_until(|lane| lane.seen.answered).await;
+        let mut end = bench.lane.end().unwrap();
+        assert_eq!(end.bytes, (3 * MUCH) as u64);
+        assert!(end.unkept.is_none());
+        assert_eq!(end.after.take().unwrap().text, "behind the end");
+        assert!(matches!(bench.source, Source::Pipe(_)), "the next command reads from it");
+    }
+
+    #[tokio::test]
+    async fn without_threads_output_is_worked_on_in_place() {
+        let mut bench = Bench::new(0);
+        let printing = print(&bench.command, MUCH);
+        bench.read_until(|lane| lane.is_behind() || lane.seen.bytes == MUCH as u64).await;
+        assert!(!bench.lane.is_behind());
+        printing.join().unwrap();
+    }
+
+    #[tokio::test]
+    async fn what_stands_in_the_pipe_is_taken_when_the_shell_is_closed() {
+        let mut bench = Bench::new(1);
+        let printing = print(&bench.command, MUCH);
+        bench.move_away().await;
+        printing.join().unwrap();
+        bench.lane.take_rest(&mut bench.source).await.unwrap();
+        assert_eq!(bench.lane.end().unwrap().bytes, MUCH as u64);
+    }
+
+    #[tokio::test]
+    async fn a_program_without_end_does_not_keep_its_shell_from_being_closed() {
+        let mut bench = Bench::new(1);
+        let printing = print(&bench.command, usize::MAX);
+        bench.move_away().await;
+        let rest = bench.lane.take_rest(&mut bench.source);
+        tokio::time::timeout(Duration::from_secs(30), rest).await.unwrap().unwrap();
+        assert!(!bench.lane.is_behind());
+        drop(bench);
+        printing.join().unwrap();
+    }
+
+    #[tokio::test]
+    async fn threads_end_with_a_lane_that_is_dropped() {
+        let mut bench = Bench::new(1);
+        let printing = print(&bench.command, usize::MAX);
+        bench.move_away().await;
+        drop(bench.lane);
+        let ended = tokio::time::timeout(Duration::from_secs(30), bench.threads.acquire()).await;
+        assert!(ended.unwrap().is_ok());
+        printing.join().unwrap();
+    }
+}

@@ -49,7 +49,7 @@ fn whole(host: &ShellHost, id: &str, stream: Output) -> String {
     whole_of(host, id, 1, stream)
 }
 
-fn whole_of(host: &ShellHost, id: &str, call: u64, stream: Output) -> String {
+pub(super) fn whole_of(host: &ShellHost, id: &str, call: u64, stream: Output) -> String {
     let (mut text, mut at) = (String::new(), Some(0));
     while let Some(offset) = at {
         let request = OutputRequest { call, stream, offset, limit: Some(256 << 10), grep: None };

@@ -9,6 +9,7 @@ mod habits;
 mod like_bash;
 mod limits;
 mod many;
+mod much;
 mod processes;
 mod secrets;
 mod sequence;
