@@ -250,6 +250,9 @@ mod tests {
     use tokio_util::sync::CancellationToken;
 
     const MUCH: usize = 8 << 20;
+    const LINE: &[u8] = b"a line of what a command prints\n";
+    /// Takes us longer to look at than anybody to print, so that there is always something to read.
+    const REDRAWN: &[u8] = b"\r\r\r\r\r\r\r\r";
 
     struct Bench {
         lane: Lane,
@@ -317,13 +320,12 @@ mod tests {
     }
 
     /// Prints from a thread of its own, as much as is wanted or until nobody reads.
-    fn print(command: &File, size: usize) -> std::thread::JoinHandle<()> {
-        let mut command = command.try_clone().unwrap();
+    fn print(command: &File, line: &[u8], size: usize) -> std::thread::JoinHandle<()> {
+        let (mut command, lines) = (command.try_clone().unwrap(), line.repeat((32 << 10) / line.len()));
         std::thread::spawn(move || {
-            let line = b"a line of what a command prints\n".repeat(1024);
             let mut left = size;
-            while left > 0 && command.write_all(&line).is_ok() {
-                left = left.saturating_sub(line.len());
+            while left > 0 && command.write_all(&lines).is_ok() {
+                left = left.saturating_sub(lines.len());
             }
         })
     }
@@ -332,13 +334,13 @@ mod tests {
     async fn a_command_that_prints_much_gets_threads_until_it_is_quiet_and_again() {
         let mut bench = Bench::new(1);
         for turn in 1..=2 {
-            let printing = print(&bench.command, MUCH);
+            let printing = print(&bench.command, LINE, MUCH);
             bench.move_away().await;
             bench.read_until(|lane| !lane.is_behind() && lane.seen.bytes == (turn * MUCH) as u64).await;
             assert_eq!(bench.threads.available_permits(), 1);
             printing.join().unwrap();
         }
-        let printing = print(&bench.command, MUCH);
+        let printing = print(&bench.command, LINE, MUCH);
         bench.move_away().await;
         printing.join().unwrap();
         let end = format!("\x1e{}Ebehind the end", bench.nonce.as_str());
@@ -354,7 +356,7 @@ mod tests {
     #[tokio::test]
     async fn without_threads_output_is_worked_on_in_place() {
         let mut bench = Bench::new(0);
-        let printing = print(&bench.command, MUCH);
+        let printing = print(&bench.command, LINE, MUCH);
         bench.read_until(|lane| lane.is_behind() || lane.seen.bytes == MUCH as u64).await;
         assert!(!bench.lane.is_behind());
         printing.join().unwrap();
@@ -363,7 +365,7 @@ mod tests {
     #[tokio::test]
     async fn what_stands_in_the_pipe_is_taken_when_the_shell_is_closed() {
         let mut bench = Bench::new(1);
-        let printing = print(&bench.command, MUCH);
+        let printing = print(&bench.command, LINE, MUCH);
         bench.move_away().await;
         printing.join().unwrap();
         bench.lane.take_rest(&mut bench.source).await.unwrap();
@@ -373,7 +375,7 @@ mod tests {
     #[tokio::test]
     async fn a_program_without_end_does_not_keep_its_shell_from_being_closed() {
         let mut bench = Bench::new(1);
-        let printing = print(&bench.command, usize::MAX);
+        let printing = print(&bench.command, REDRAWN, usize::MAX);
         bench.move_away().await;
         let rest = bench.lane.take_rest(&mut bench.source);
         tokio::time::timeout(Duration::from_secs(30), rest).await.unwrap().unwrap();
@@ -385,7 +387,7 @@ mod tests {
     #[tokio::test]
     async fn threads_end_with_a_lane_that_is_dropped() {
         let mut bench = Bench::new(1);
-        let printing = print(&bench.command, usize::MAX);
+        let printing = print(&bench.command, REDRAWN, usize::MAX);
         bench.move_away().await;
         drop(bench.lane);
         let ended = tokio::time::timeout(Duration::from_secs(30), bench.threads.acquire()).await;
