@@ -25,7 +25,7 @@ const BUFFERS_MAX: usize = 4;
 /// on in place.
 pub(super) const THREADS_MAX: usize = 16;
 /// A pipe that nothing has come out of for this long is not worth two threads.
-const QUIET: Duration = Duration::from_millis(20);
+const QUIET: Timespec = Timespec { tv_sec: 0, tv_nsec: 20_000_000 };
 /// How long the output of a command is read whose shell is being closed.
 pub(super) const REST_MAX: Duration = Duration::from_millis(100);
 
@@ -39,7 +39,7 @@ pub(super) struct Away {
 /// What the threads give back when they end.
 pub(super) struct Back {
     pub job: Job,
-    /// How far the stream is; all of it is stored, but for what is held back of a block.
+    /// How far the stream is; all of it is stored.
     pub seen: io::Result<Seen>,
 }
 
@@ -65,6 +65,8 @@ impl Away {
         let waits = Some(stop.clone().drop_guard());
         let threads = tokio::task::spawn_blocking(move || {
             let seen = read_and_store(&mut job, &stop);
+            // What was held back of a block is not held back from whoever reads a quiet command's output.
+            job.keeper.keep(&[]);
             drop(permit);
             Back { job, seen }
         });
@@ -160,9 +162,8 @@ impl Reader<'_> {
 
     /// Waits for something to read, for a while.
     fn comes(&self) -> io::Result<bool> {
-        let quiet = Timespec::try_from(QUIET).map_err(io::Error::other)?;
         let mut pipe = [PollFd::new(self.pipe, PollFlags::IN)];
-        Ok(retry_on_intr(|| poll(&mut pipe, Some(&quiet)))? > 0)
+        Ok(retry_on_intr(|| poll(&mut pipe, Some(&QUIET)))? > 0)
     }
 }
 

@@ -210,11 +210,12 @@ impl Lane {
 
     /// Takes what stands in the pipe, for a while: a program may print without end.
     pub async fn take_rest(&mut self, from: &mut Source) -> io::Result<()> {
+        let give_up = Instant::now() + REST_MAX;
         if let Place::Away(away) = &mut self.place {
             away.stop();
-            return self.next(from).await;
+            self.next(from).await?;
         }
-        let give_up = Instant::now() + REST_MAX;
+        // Threads that had come to their end already did not see what came since.
         while !self.seen.answered && Instant::now() < give_up {
             tokio::select! {
                 biased;
@@ -249,7 +250,8 @@ mod tests {
     use tokio::sync::{Notify, Semaphore};
     use tokio_util::sync::CancellationToken;
 
-    const MUCH: usize = 8 << 20;
+    /// Does not end with a block of the spool.
+    const MUCH: usize = (8 << 20) + (32 << 10);
     const LINE: &[u8] = b"a line of what a command prints\n";
     /// Takes us longer to look at than anybody to print, so that there is always something to read.
     const REDRAWN: &[u8] = b"\r\r\r\r\r\r\r\r";
@@ -259,7 +261,7 @@ mod tests {
         source: Source,
         /// What the command prints into, which has started.
         command: File,
-        threads: Arc<Semaphore>,
+        shared: Arc<Shared>,
         nonce: Nonce,
         _dir: tempfile::TempDir,
     }
@@ -294,7 +296,7 @@ mod tests {
             let output = OutputStream::new(shared.secrets(), &Plan::default());
             let lane = Lane::new(&nonce, Stream::Stderr, output, None, &shared, Vec::new(), None);
             let source = Source::Pipe(Receiver::from_owned_fd(read).unwrap());
-            Bench { lane, source, command, threads: Arc::clone(&shared.threads), nonce, _dir: dir }
+            Bench { lane, source, command, shared, nonce, _dir: dir }
         }
 
         /// Reads in place until threads do.
@@ -337,7 +339,9 @@ mod tests {
             let printing = print(&bench.command, LINE, MUCH);
             bench.move_away().await;
             bench.read_until(|lane| !lane.is_behind() && lane.seen.bytes == (turn * MUCH) as u64).await;
-            assert_eq!(bench.threads.available_permits(), 1);
+            assert_eq!(bench.shared.threads.available_permits(), 1);
+            let stored = bench.shared.spool().end(Stream::Stderr);
+            assert!(stored + (16 << 10) > bench.lane.seen.bytes, "a quiet command's output can be read");
             printing.join().unwrap();
         }
         let printing = print(&bench.command, LINE, MUCH);
@@ -390,7 +394,7 @@ mod tests {
         let printing = print(&bench.command, REDRAWN, usize::MAX);
         bench.move_away().await;
         drop(bench.lane);
-        let ended = tokio::time::timeout(Duration::from_secs(30), bench.threads.acquire()).await;
+        let ended = tokio::time::timeout(Duration::from_secs(30), bench.shared.threads.acquire()).await;
         assert!(ended.unwrap().is_ok());
         printing.join().unwrap();
     }
