@@ -53,7 +53,8 @@ fn takes_query(operation: &Operation) -> bool {
 
 /// Refuses a query where the route takes none.
 pub(super) async fn refuse_unknown(State(without): State<Without>, request: Request, next: Next) -> Response {
-    let path = request.extensions().get::<MatchedPath>();
+    // Most requests have none at all.
+    let path = request.uri().query().and_then(|_| request.extensions().get::<MatchedPath>());
     if path.is_some_and(|path| without.has(path.as_str(), request.method()))
         && let Err(refused) = Asked::<Nothing>::of(request.uri())
     {
