@@ -17,8 +17,7 @@ use super::keep::Keeper;
 use super::late::Late;
 use super::scan::{Nonce, Part, Scanner, Stream};
 use super::shared::Shared;
-use super::text::output::{Finished, OutputStream, Shown};
-use super::text::redact::Redactor;
+use super::text::output::{Finished, OutputStream};
 use super::transport::Source;
 
 /// The first read of a command; most print less.
@@ -56,16 +55,10 @@ pub(super) struct LaneEnd {
     pub buffer: Vec<u8>,
 }
 
-/// What is done with the bytes that were read: two steps, which two threads may take.
+/// What is done with the bytes that were read.
 pub(super) struct Work {
-    pub look: Look,
-    pub shown: Shown,
-}
-
-/// The first step: which bytes are the command's, and which of them must not be stored.
-pub(super) struct Look {
     scanner: Scanner,
-    redactor: Redactor,
+    output: OutputStream,
     bytes: u64,
     before: Option<Late>,
     after: Late,
@@ -74,10 +67,10 @@ pub(super) struct Look {
     progress: Option<watch::Sender<Progress>>,
 }
 
-impl Look {
-    /// Takes what was read and hands on what is left of it; no bytes are the end of the stream.
-    pub fn take(&mut self, read: &[u8], redacted: &mut dyn FnMut(&[u8])) -> Seen {
-        let Look { scanner, redactor, bytes, before, after, .. } = self;
+impl Work {
+    /// Takes what was read and hands on what is to be stored; no bytes are the end of the stream.
+    pub fn take(&mut self, read: &[u8], store: &mut dyn FnMut(&[u8])) -> Seen {
+        let Work { scanner, output, bytes, before, after, .. } = self;
         let mut sink = |part: Part<'_>| match part {
             Part::Late(part) => {
                 if let Some(before) = before {
@@ -85,15 +78,15 @@ impl Look {
                 }
             }
             Part::After(part) => {
-                after.comes_after(redactor.is_inside());
+                after.comes_after(output.is_inside());
                 after.push(part);
             }
             Part::Body(part) => {
                 if *bytes == 0 && before.as_ref().is_some_and(Late::is_inside) {
-                    redactor.go_on_inside();
+                    output.go_on_inside();
                 }
                 *bytes += part.len() as u64;
-                redactor.push_to(part, redacted);
+                output.push(part, store);
             }
         };
         match read {
@@ -112,24 +105,20 @@ impl Look {
     pub fn seen(&self) -> Seen {
         Seen { bytes: self.bytes, answered: self.scanner.answered() }
     }
-}
 
-impl Work {
-    /// Takes what was read, and hands on what is to be stored.
-    fn take(&mut self, read: &[u8], store: &mut dyn FnMut(&[u8])) -> Seen {
-        let Work { look, shown } = self;
-        look.take(read, &mut |redacted| {
-            store(redacted);
-            shown.push(redacted);
-        })
-    }
-
-    fn end(self, mut keeper: Keeper, buffer: Vec<u8>) -> LaneEnd {
-        let Work { look: Look { scanner, redactor, bytes, before, mut after, .. }, shown } = self;
-        after.comes_after(redactor.is_inside());
-        let finished = shown.finish(redactor);
+    fn end(mut self, mut keeper: Keeper, buffer: Vec<u8>) -> LaneEnd {
+        self.after.comes_after(self.output.is_inside());
+        let finished = self.output.finish();
         keeper.keep(&finished.rest);
-        LaneEnd { finished, bytes, before, after, scanner: Some(scanner), unkept: keeper.unkept, buffer }
+        LaneEnd {
+            finished,
+            bytes: self.bytes,
+            before: self.before,
+            after: self.after,
+            scanner: Some(self.scanner),
+            unkept: keeper.unkept,
+            buffer,
+        }
     }
 }
 
@@ -159,8 +148,7 @@ impl Lane {
     ) -> Self {
         buffer.resize(READ_BYTES_MIN, 0);
         let (scanner, after) = (Scanner::new(nonce, stream), Late::new(shared));
-        let (redactor, shown) = output.steps();
-        let work = Work { look: Look { scanner, redactor, bytes: 0, before, after, stream, progress }, shown };
+        let work = Work { scanner, output, bytes: 0, before, after, stream, progress };
         let place = Place::Here(Box::new(work), Keeper::new(stream, Arc::clone(shared)));
         Lane { seen: Seen::default(), buffer, place }
     }
