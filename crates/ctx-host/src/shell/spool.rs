@@ -17,6 +17,10 @@ use super::scan::Stream;
 /// The calls whose place is remembered.
 const CALLS_MAX: usize = 10_000;
 
+/// Blocks that are set aside at once, for a write of at least so much.
+const RESERVE_BYTES: u64 = 8 << 20;
+const RESERVE_SIZE_MIN: u64 = 64 << 10;
+
 /// What a shell's commands have printed.
 #[derive(Debug)]
 pub struct Spool {
@@ -37,6 +41,8 @@ struct Tape {
     /// Made when the first byte comes: most shells never print to one of the streams.
     file: Option<Arc<File>>,
     end: u64,
+    /// Up to here the disk has set blocks aside.
+    reserved: u64,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -182,6 +188,7 @@ impl Spool {
             return Ok(());
         }
         let start = span.start + span.len;
+        tape.reserve(start, size);
         if let Err(error) = tape.file(&self.dir).and_then(|file| write_all_at(file, pieces, start)) {
             span.lost += size;
             return Err(error);
@@ -238,6 +245,18 @@ impl Tape {
             Some(file) => Ok(file),
             empty => Ok(empty.insert(Arc::new(nameless(dir)?))),
         }
+    }
+
+    /// Sets blocks aside for much output, which is cheaper than one by one. What is left of them is for the next call.
+    fn reserve(&mut self, start: u64, size: u64) {
+        let is_much = size >= RESERVE_SIZE_MIN && start + size > self.reserved;
+        let Some(file) = self.file.as_ref().filter(|_| is_much) else { return };
+        let from = start.max(self.reserved);
+        // Not every file system can, and a full disk says so when it is written to.
+        self.reserved = match fallocate(file.as_ref(), FallocateFlags::KEEP_SIZE, from, RESERVE_BYTES) {
+            Ok(()) => from + RESERVE_BYTES,
+            Err(_) => u64::MAX,
+        };
     }
 
     /// Frees the disk blocks of a span; the bytes around it stay where they are.

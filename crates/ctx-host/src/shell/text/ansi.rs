@@ -14,6 +14,23 @@ const LINE_CHARS_MAX: usize = 32 * 1024;
 /// Whole lines are looked for in blocks of this size, so that a line that is not plain costs one block.
 const PLAIN_BYTES_MAX: usize = 256 * 1024;
 
+/// A piece of clean text.
+#[derive(Debug, Clone, Copy)]
+pub enum Clean<'a> {
+    /// Lines that are ASCII: nobody has to look at each of their bytes again.
+    Ascii(&'a [u8]),
+    Text(&'a str),
+}
+
+impl<'a> Clean<'a> {
+    pub fn text(self) -> &'a str {
+        match self {
+            Clean::Ascii(bytes) => std::str::from_utf8(bytes).unwrap_or_default(),
+            Clean::Text(text) => text,
+        }
+    }
+}
+
 /// The streaming cleaner.
 pub struct Cleaner {
     state: State,
@@ -73,18 +90,18 @@ impl Cleaner {
 
     /// Takes the next bytes and appends the lines that are final.
     pub fn push(&mut self, bytes: &[u8], out: &mut String) {
-        self.push_to(bytes, &mut |text| out.push_str(text));
+        self.push_to(bytes, &mut |clean| out.push_str(clean.text()));
     }
 
     /// Takes the next bytes and hands on the lines that are final; plain ones are not copied.
-    pub fn push_to(&mut self, bytes: &[u8], sink: &mut dyn FnMut(&str)) {
+    pub fn push_to(&mut self, bytes: &[u8], sink: &mut dyn FnMut(Clean<'_>)) {
         let mut made = std::mem::take(&mut self.made);
         let mut rest = bytes;
         while !rest.is_empty() {
             let (lines, after) = self.plain_lines(rest);
-            if !lines.is_empty() {
+            if let Some(lines) = lines {
                 if !made.is_empty() {
-                    sink(&made);
+                    sink(Clean::Text(&made));
                     made.clear();
                 }
                 sink(lines);
@@ -95,7 +112,7 @@ impl Cleaner {
             };
         }
         if !made.is_empty() {
-            sink(&made);
+            sink(Clean::Text(&made));
             made.clear();
         }
         self.made = made;
@@ -114,23 +131,21 @@ impl Cleaner {
     }
 
     /// Whole lines without anything special, which most output is made of, and what comes after them.
-    fn plain_lines<'a>(&self, bytes: &'a [u8]) -> (&'a str, &'a [u8]) {
+    fn plain_lines<'a>(&self, bytes: &'a [u8]) -> (Option<Clean<'a>>, &'a [u8]) {
         if self.state != State::Ground || !self.line.is_blank() || !self.partial.is_empty() {
-            return ("", bytes);
+            return (None, bytes);
         }
         let block = bytes.get(..PLAIN_BYTES_MAX).unwrap_or(bytes);
-        let plain = block.get(..plain_len(block)).unwrap_or_default();
-        let len = memchr::memrchr(b'\n', plain).map_or(0, |at| at + 1);
-        let (lines, rest) = bytes.split_at_checked(len).unwrap_or((&[], bytes));
-        match std::str::from_utf8(lines) {
-            Ok(text) => (text, rest),
-            Err(error) => {
-                let good = lines.get(..error.valid_up_to()).unwrap_or_default();
-                let len = memchr::memrchr(b'\n', good).map_or(0, |at| at + 1);
-                let (lines, rest) = bytes.split_at_checked(len).unwrap_or((&[], bytes));
-                (std::str::from_utf8(lines).unwrap_or_default(), rest)
-            }
+        let ascii = whole_lines(block, ascii_len(block));
+        if !ascii.is_empty() {
+            return (Some(Clean::Ascii(ascii)), bytes.get(ascii.len()..).unwrap_or_default());
         }
+        let lines = whole_lines(block, plain_len(block));
+        let text = std::str::from_utf8(lines).unwrap_or_else(|error| {
+            std::str::from_utf8(whole_lines(lines, error.valid_up_to())).unwrap_or_default()
+        });
+        let rest = bytes.get(text.len()..).unwrap_or_default();
+        (Some(text).filter(|text| !text.is_empty()).map(Clean::Text), rest)
     }
 
     /// Text and single control bytes, up to the next escape.
@@ -274,18 +289,35 @@ fn is_control(byte: u8) -> bool {
     byte < 0x20 || byte == 0x7f
 }
 
-/// How many bytes from the beginning on hold no control byte but the ends of lines and tabs, counted in
-/// blocks, because a block is checked in a few vector instructions.
+/// The whole lines among the first `len` bytes.
+fn whole_lines(bytes: &[u8], len: usize) -> &[u8] {
+    let plain = bytes.get(..len).unwrap_or_default();
+    plain.get(..memchr::memrchr(b'\n', plain).map_or(0, |at| at + 1)).unwrap_or_default()
+}
+
+/// How many bytes from the beginning on are ASCII without control bytes but the ends of lines and tabs.
+fn ascii_len(bytes: &[u8]) -> usize {
+    // As a signed number, a byte beyond ASCII is less than any other.
+    len_without(bytes, |byte| {
+        (byte.cast_signed() < 0x20) & (byte != b'\n') & (byte != b'\t') | (byte == 0x7f)
+    })
+}
+
+/// How many bytes from the beginning on hold no control byte but the ends of lines and tabs.
 fn plain_len(bytes: &[u8]) -> usize {
-    let is_special = |byte: &u8| (*byte < 0x20) & (*byte != b'\n') & (*byte != b'\t') | (*byte == 0x7f);
-    let mut len = 0;
-    for block in bytes.chunks(64) {
-        if block.iter().fold(false, |any, byte| any | is_special(byte)) {
-            return len + block.iter().position(is_special).unwrap_or(0);
-        }
-        len += block.len();
-    }
-    len
+    len_without(bytes, |byte| (byte < 0x20) & (byte != b'\n') & (byte != b'\t') | (byte == 0x7f))
+}
+
+/// Counted in blocks, because a block is checked in a few vector instructions.
+#[inline]
+fn len_without(bytes: &[u8], is_special: impl Fn(u8) -> bool) -> usize {
+    let (blocks, rest) = bytes.as_chunks::<64>();
+    let any = |block: &[u8; 64]| block.iter().fold(false, |any, byte| any | is_special(*byte));
+    let (at, tail) = match blocks.iter().position(any) {
+        Some(index) => (index * 64, bytes.get(index * 64..).unwrap_or_default()),
+        None => (bytes.len() - rest.len(), rest),
+    };
+    at + tail.iter().position(|byte| is_special(*byte)).unwrap_or(tail.len())
 }
 
 fn is_string(state: State) -> bool {

@@ -52,7 +52,7 @@ impl OutputStream {
         let OutputStream { redactor, cleaner, collector, .. } = self;
         redactor.push_to(bytes, &mut |piece| {
             store(piece);
-            cleaner.push_to(piece, &mut |text| collector.push(text));
+            cleaner.push_to(piece, &mut |clean| collector.push_clean(clean));
         });
     }
 

@@ -30,6 +30,14 @@ impl Counter {
         self.open = !text.ends_with('\n');
     }
 
+    pub fn count_ascii(&mut self, bytes: &[u8]) {
+        if let Some(last) = bytes.last() {
+            self.ends += memchr::memchr_iter(b'\n', bytes).count() as u64;
+            self.chars += bytes.len() as u64;
+            self.open = *last != b'\n';
+        }
+    }
+
     pub fn lines(&self) -> u64 {
         self.ends + u64::from(self.open)
     }
@@ -81,6 +89,20 @@ impl Window {
         }
     }
 
+    /// The same for ASCII, of which only the end is looked at where there is too much.
+    pub fn push_ascii(&mut self, bytes: &[u8]) {
+        let split = bytes.len().checked_sub(self.tail_bound.chars).and_then(|at| bytes.split_at_checked(at));
+        let (last, end) = match split {
+            Some(([.., last], end)) if self.head_full => (Some(char::from(*last)), end),
+            _ => (None, bytes),
+        };
+        let end = std::str::from_utf8(end).unwrap_or_default();
+        match last {
+            Some(last) => self.set_tail(last, end),
+            None => self.push(end),
+        }
+    }
+
     /// Takes what fits into the head and gives back the rest.
     fn fill_head<'a>(&mut self, text: &'a str) -> &'a str {
         let len = chars_end(text, self.head_left.chars).min(lines_end(text, self.head_left.lines));
@@ -94,13 +116,10 @@ impl Window {
     }
 
     fn fill_tail(&mut self, text: &str) {
-        if let Some((before, end)) = last_ascii(text, self.tail_bound.chars) {
-            // What was gathered before is too old now, and so is the beginning of this.
-            self.dropped = before.chars().next_back();
-            self.tail.clear();
-            self.tail.push_str(end);
-            self.tail_chars = end.len();
-            return;
+        if let Some((before, end)) = last_ascii(text, self.tail_bound.chars)
+            && let Some(last) = before.chars().next_back()
+        {
+            return self.set_tail(last, end);
         }
         self.tail.push_str(text);
         self.tail_chars += chars(text);
@@ -108,6 +127,14 @@ impl Window {
         if self.tail_chars > self.tail_bound.chars.saturating_mul(3).saturating_add(TAIL_SLACK_CHARS) {
             self.drop_front(chars_end(&self.tail, self.tail_chars - self.tail_bound.chars));
         }
+    }
+
+    /// What was gathered before is too old now, and so is what stands before this ASCII, with `last` at its end.
+    fn set_tail(&mut self, last: char, end: &str) {
+        self.dropped = Some(last);
+        self.tail.clear();
+        self.tail.push_str(end);
+        self.tail_chars = end.len();
     }
 
     /// Drops the first `len` bytes of the tail.
