@@ -1,5 +1,5 @@
 //! Two threads for a command that prints faster than it can be worked on in between: one reads and looks at what it
-//! has read while that is near, the other writes to disk. The runtime has no part in it: it does not watch the pipe
+//! has read while that is near, the other writes to disk and gathers what is shown. The runtime has no part in it: it does not watch the pipe
 //! meanwhile, for that alone would wake it whenever the command prints.
 //!
 //! The threads are given back, and the pipe to the runtime, as soon as the command has ended, is quiet, or is not
@@ -17,7 +17,7 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::keep::{Keeper, Pieces};
-use super::lane::{FAST_READ_BYTES, READ_BYTES_MAX, Seen, Work};
+use super::lane::{FAST_READ_BYTES, Look, READ_BYTES_MAX, Seen, Work};
 
 /// Buffers of a stream; when all are full, the command waits.
 const BUFFERS_MAX: usize = 4;
@@ -87,22 +87,24 @@ impl Away {
 /// Has another thread store what this one reads; where there is no other, nothing is read.
 fn read_and_store(job: &mut Job, stop: &CancellationToken) -> io::Result<Seen> {
     let Job { pipe, work, keeper } = job;
+    let Work { look, shown } = &mut **work;
     let (pass, looked) = sync_channel::<Looked>(BUFFERS_MAX);
     let (back, free) = sync_channel(BUFFERS_MAX);
     std::thread::scope(|scope| {
         let storing = move || {
             for Looked { buffer, pieces, .. } in looked {
                 keeper.keep_blocks(&pieces, &buffer);
+                pieces.slices(&buffer).for_each(|piece| shown.push(piece));
                 // Nobody waits for the last ones.
                 drop(back.send(buffer));
             }
         };
         let thread = std::thread::Builder::new().name("shell-output".to_owned());
         match thread.spawn_scoped(scope, storing) {
-            Ok(_) => Reader { pipe, work, stop, pass, free, unmade: BUFFERS_MAX }.read(),
+            Ok(_) => Reader { pipe, look, stop, pass, free, unmade: BUFFERS_MAX }.read(),
             Err(error) => {
                 tracing::debug!(%error, "output is worked on in place");
-                Ok(work.seen())
+                Ok(look.seen())
             }
         }
     })
@@ -111,7 +113,7 @@ fn read_and_store(job: &mut Job, stop: &CancellationToken) -> io::Result<Seen> {
 /// The thread that reads and looks.
 struct Reader<'a> {
     pipe: &'a OwnedFd,
-    work: &'a mut Work,
+    look: &'a mut Look,
     stop: &'a CancellationToken,
     pass: SyncSender<Looked>,
     /// Buffers that were stored, and how many more there may be.
@@ -131,7 +133,7 @@ impl Reader<'_> {
                 Err(Errno::AGAIN) => break,
                 Err(error) => return Err(error.into()),
             };
-            let seen = looked.look(self.work, count);
+            let seen = looked.look(self.look, count);
             let over = self.stop.is_cancelled()
                 && *give_up.get_or_insert_with(|| Instant::now() + REST_MAX) <= Instant::now();
             if seen.answered || over {
@@ -144,7 +146,7 @@ impl Reader<'_> {
             }
         }
         self.pass.send(looked).map_err(|_| gone())?;
-        Ok(self.work.seen())
+        Ok(self.look.seen())
     }
 
     /// A buffer to read into; waits for the disk where all are full.
@@ -169,11 +171,11 @@ impl Reader<'_> {
 
 impl Looked {
     /// Takes what was read behind the rest; no bytes are the end of the stream.
-    fn look(&mut self, work: &mut Work, count: usize) -> Seen {
+    fn look(&mut self, look: &mut Look, count: usize) -> Seen {
         let Looked { buffer, read, pieces } = self;
         let bytes = buffer.get(*read..*read + count).unwrap_or_default();
         *read += count;
-        work.take(bytes, &mut |piece| pieces.add(buffer, piece))
+        look.take(bytes, &mut |piece| pieces.add(buffer, piece))
     }
 }
 

@@ -39,7 +39,7 @@ impl Pieces {
         }
     }
 
-    fn slices<'a>(&'a self, buffer: &'a [u8]) -> impl Iterator<Item = &'a [u8]> {
+    pub fn slices<'a>(&'a self, buffer: &'a [u8]) -> impl Iterator<Item = &'a [u8]> {
         self.0.iter().map(move |piece| match piece {
             Piece::Read(range) => buffer.get(range.clone()).unwrap_or_default(),
             Piece::Made(bytes) => bytes,

@@ -17,7 +17,8 @@ use super::keep::Keeper;
 use super::late::Late;
 use super::scan::{Nonce, Part, Scanner, Stream};
 use super::shared::Shared;
-use super::text::output::{Finished, OutputStream};
+use super::text::output::{Finished, OutputStream, Shown};
+use super::text::redact::Redactor;
 use super::transport::Source;
 
 /// The first read of a command; most print less.
@@ -55,10 +56,16 @@ pub(super) struct LaneEnd {
     pub buffer: Vec<u8>,
 }
 
-/// What is done with the bytes that were read.
+/// What is done with the bytes that were read: two steps, which two threads may take.
 pub(super) struct Work {
+    pub look: Look,
+    pub shown: Shown,
+}
+
+/// The first step: which bytes are the command's, and which of them must not be stored.
+pub(super) struct Look {
     scanner: Scanner,
-    output: OutputStream,
+    redactor: Redactor,
     bytes: u64,
     before: Option<Late>,
     after: Late,
@@ -67,10 +74,10 @@ pub(super) struct Work {
     progress: Option<watch::Sender<Progress>>,
 }
 
-impl Work {
-    /// Takes what was read and hands on what is to be stored; no bytes are the end of the stream.
-    pub fn take(&mut self, read: &[u8], store: &mut dyn FnMut(&[u8])) -> Seen {
-        let Work { scanner, output, bytes, before, after, .. } = self;
+impl Look {
+    /// Takes what was read and hands on what is left of it; no bytes are the end of the stream.
+    pub fn take(&mut self, read: &[u8], redacted: &mut dyn FnMut(&[u8])) -> Seen {
+        let Look { scanner, redactor, bytes, before, after, .. } = self;
         let mut sink = |part: Part<'_>| match part {
             Part::Late(part) => {
                 if let Some(before) = before {
@@ -78,15 +85,15 @@ impl Work {
                 }
             }
             Part::After(part) => {
-                after.comes_after(output.is_inside());
+                after.comes_after(redactor.is_inside());
                 after.push(part);
             }
             Part::Body(part) => {
                 if *bytes == 0 && before.as_ref().is_some_and(Late::is_inside) {
-                    output.go_on_inside();
+                    redactor.go_on_inside();
                 }
                 *bytes += part.len() as u64;
-                output.push(part, store);
+                redactor.push_to(part, redacted);
             }
         };
         match read {
@@ -105,20 +112,24 @@ impl Work {
     pub fn seen(&self) -> Seen {
         Seen { bytes: self.bytes, answered: self.scanner.answered() }
     }
+}
 
-    fn end(mut self, mut keeper: Keeper, buffer: Vec<u8>) -> LaneEnd {
-        self.after.comes_after(self.output.is_inside());
-        let finished = self.output.finish();
+impl Work {
+    /// Takes what was read, and hands on what is to be stored.
+    fn take(&mut self, read: &[u8], store: &mut dyn FnMut(&[u8])) -> Seen {
+        let Work { look, shown } = self;
+        look.take(read, &mut |redacted| {
+            store(redacted);
+            shown.push(redacted);
+        })
+    }
+
+    fn end(self, mut keeper: Keeper, buffer: Vec<u8>) -> LaneEnd {
+        let Work { look: Look { scanner, redactor, bytes, before, mut after, .. }, shown } = self;
+        after.comes_after(redactor.is_inside());
+        let finished = shown.finish(redactor);
         keeper.keep(&finished.rest);
-        LaneEnd {
-            finished,
-            bytes: self.bytes,
-            before: self.before,
-            after: self.after,
-            scanner: Some(self.scanner),
-            unkept: keeper.unkept,
-            buffer,
-        }
+        LaneEnd { finished, bytes, before, after, scanner: Some(scanner), unkept: keeper.unkept, buffer }
     }
 }
 
@@ -148,7 +159,9 @@ impl Lane {
     ) -> Self {
         buffer.resize(READ_BYTES_MIN, 0);
         let (scanner, after) = (Scanner::new(nonce, stream), Late::new(shared));
-        let work = Work { scanner, output, bytes: 0, before, after, stream, progress };
+        let (redactor, shown) = output.steps();
+        let work =
+            Work { look: Look { scanner, redactor, bytes: 0, before, after, stream, progress }, shown };
         let place = Place::Here(Box::new(work), Keeper::new(stream, Arc::clone(shared)));
         Lane { seen: Seen::default(), buffer, place }
     }

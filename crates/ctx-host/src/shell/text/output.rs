@@ -11,8 +11,13 @@ use super::redact::{Redactor, Secrets, redact_text};
 
 /// A stream that is being read. It holds what the budget may show, and a few KiB.
 pub struct OutputStream {
-    secrets: Arc<Secrets>,
     redactor: Redactor,
+    shown: Shown,
+}
+
+/// What is shown of a stream whose secrets were taken out.
+pub struct Shown {
+    secrets: Arc<Secrets>,
     cleaner: Cleaner,
     collector: Collector,
 }
@@ -31,9 +36,7 @@ impl OutputStream {
     pub fn new(secrets: Arc<Secrets>, plan: &Plan) -> OutputStream {
         OutputStream {
             redactor: Redactor::new(Arc::clone(&secrets)),
-            secrets,
-            cleaner: Cleaner::new(),
-            collector: Collector::new(plan),
+            shown: Shown { secrets, cleaner: Cleaner::new(), collector: Collector::new(plan) },
         }
     }
 
@@ -49,17 +52,35 @@ impl OutputStream {
 
     /// Takes the next bytes of the program and hands on the redacted bytes to store, piece by piece.
     pub fn push(&mut self, bytes: &[u8], store: &mut dyn FnMut(&[u8])) {
-        let OutputStream { redactor, cleaner, collector, .. } = self;
+        let OutputStream { redactor, shown } = self;
         redactor.push_to(bytes, &mut |piece| {
             store(piece);
-            cleaner.push_to(piece, &mut |clean| collector.push_clean(clean));
+            shown.push(piece);
         });
     }
 
+    /// The two steps, for whoever takes them apart: what the first hands on goes to the second.
+    pub fn steps(self) -> (Redactor, Shown) {
+        (self.redactor, self.shown)
+    }
+
     /// Ends the stream.
-    pub fn finish(mut self) -> Finished {
+    pub fn finish(self) -> Finished {
+        self.shown.finish(self.redactor)
+    }
+}
+
+impl Shown {
+    /// Takes the next redacted bytes.
+    pub fn push(&mut self, redacted: &[u8]) {
+        let Shown { cleaner, collector, .. } = self;
+        cleaner.push_to(redacted, &mut |clean| collector.push_clean(clean));
+    }
+
+    /// Ends the stream; the redactor may still hold the end of it.
+    pub fn finish(mut self, mut redactor: Redactor) -> Finished {
         let (mut rest, mut text) = (Vec::new(), String::new());
-        self.redactor.finish(&mut rest);
+        redactor.finish(&mut rest);
         self.cleaner.push(&rest, &mut text);
         self.cleaner.finish(&mut text);
         self.collector.push(&text);
@@ -67,6 +88,6 @@ impl OutputStream {
         if self.cleaner.changed() {
             kept.text = redact_text(&self.secrets, &kept.text);
         }
-        Finished { rest, kept, redactions: self.redactor.redactions() }
+        Finished { rest, kept, redactions: redactor.redactions() }
     }
 }
