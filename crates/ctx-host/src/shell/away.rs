@@ -24,8 +24,10 @@ const BUFFERS_MAX: usize = 4;
 /// Pairs of threads of all shells together, so that their buffers are bounded. A stream that gets none is worked
 /// on in place.
 pub(super) const THREADS_MAX: usize = 16;
-/// A pipe that nothing has come out of for this long is not worth two threads.
+/// A pipe that nothing has come out of for this long is not worth two threads, and neither is one that has been read empty
+/// and has not filled a buffer in this time.
 const QUIET: Timespec = Timespec { tv_sec: 0, tv_nsec: 20_000_000 };
+const SLOW: Duration = Duration::from_millis(20);
 /// How long the output of a command is read whose shell is being closed.
 pub(super) const REST_MAX: Duration = Duration::from_millis(100);
 
@@ -54,8 +56,9 @@ pub(super) struct Job {
 #[derive(Default)]
 struct Looked {
     buffer: Vec<u8>,
-    /// Bytes of the buffer that were read into.
+    /// Bytes of the buffer that were read into, and since when.
     read: usize,
+    since: Option<Instant>,
     pieces: Pieces,
 }
 
@@ -129,7 +132,9 @@ impl Reader<'_> {
             let rest = looked.buffer.get_mut(looked.read..).unwrap_or_default();
             let count = match retry_on_intr(|| rustix::io::read(self.pipe, &mut *rest)) {
                 Ok(count) => count,
-                Err(Errno::AGAIN) if !self.stop.is_cancelled() && self.comes()? => continue,
+                Err(Errno::AGAIN) if !self.stop.is_cancelled() && !looked.is_slow() && self.comes()? => {
+                    continue;
+                }
                 Err(Errno::AGAIN) => break,
                 Err(error) => return Err(error.into()),
             };
@@ -170,9 +175,14 @@ impl Reader<'_> {
 }
 
 impl Looked {
+    fn is_slow(&self) -> bool {
+        self.since.is_some_and(|since| since.elapsed() >= SLOW)
+    }
+
     /// Takes what was read behind the rest; no bytes are the end of the stream.
     fn look(&mut self, look: &mut Look, count: usize) -> Seen {
-        let Looked { buffer, read, pieces } = self;
+        let Looked { buffer, read, since, pieces } = self;
+        since.get_or_insert_with(Instant::now);
         let bytes = buffer.get(*read..*read + count).unwrap_or_default();
         *read += count;
         look.take(bytes, &mut |piece| pieces.add(buffer, piece))

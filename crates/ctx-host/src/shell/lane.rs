@@ -5,6 +5,7 @@
 
 use std::io;
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::io::AsyncReadExt;
 use tokio::net::unix::pipe::Receiver;
@@ -30,6 +31,9 @@ const HERE_BYTES_MIN: u64 = 1 << 20;
 /// A read of this size after that says that the command prints faster than we work: only then threads are
 /// worth the way there and back.
 pub(super) const FAST_READ_BYTES: usize = 64 << 10;
+
+/// More than the runtime needs for a turn.
+const TURN: Duration = Duration::from_millis(2);
 
 /// How far a stream is.
 #[derive(Debug, Clone, Copy, Default)]
@@ -228,12 +232,13 @@ impl Lane {
             away.stop();
             self.next(from).await?;
         }
-        // Threads that had come to their end already did not see what came since.
+        // Threads that had come to their end already did not see what came since, and of a pipe that they gave back the
+        // runtime knows only after its next turn that there is something in it.
         while !self.seen.answered && Instant::now() < give_up {
             tokio::select! {
                 biased;
                 took = self.take(from) => took.map(drop)?,
-                () = std::future::ready(()) => break,
+                () = tokio::time::sleep(TURN) => break,
             }
         }
         Ok(())
@@ -259,7 +264,7 @@ mod tests {
     use std::fs::File;
     use std::io::Write;
     use std::sync::Mutex;
-    use std::time::Duration;
+    use std::sync::atomic::{AtomicBool, Ordering};
     use tokio::sync::{Notify, Semaphore};
     use tokio_util::sync::CancellationToken;
 
@@ -372,6 +377,41 @@ mod tests {
         assert!(end.unkept.is_none());
         assert_eq!(end.after.take().unwrap().text, "behind the end");
         assert!(matches!(bench.source, Source::Pipe(_)), "the next command reads from it");
+    }
+
+    #[tokio::test]
+    async fn a_command_that_only_drips_any_more_keeps_no_threads() {
+        let mut bench = Bench::new(1);
+        let printing = print(&bench.command, LINE, MUCH);
+        bench.move_away().await;
+        let (mut command, drips) = (bench.command.try_clone().unwrap(), Arc::new(AtomicBool::new(true)));
+        let goes_on = Arc::clone(&drips);
+        let dripping = std::thread::spawn(move || {
+            printing.join().unwrap();
+            while goes_on.load(Ordering::Relaxed) {
+                command.write_all(LINE).unwrap();
+                std::thread::sleep(Duration::from_millis(2));
+            }
+        });
+        bench.read_until(|lane| !lane.is_behind() && lane.seen.bytes > MUCH as u64).await;
+        drips.store(false, Ordering::Relaxed);
+        dripping.join().unwrap();
+    }
+
+    #[tokio::test]
+    async fn what_a_pipe_holds_that_threads_gave_back_is_taken_when_the_shell_is_closed() {
+        let mut bench = Bench::new(1);
+        let printing = print(&bench.command, LINE, MUCH);
+        bench.move_away().await;
+        bench.read_until(|lane| !lane.is_behind() && lane.seen.bytes == MUCH as u64).await;
+        printing.join().unwrap();
+        // As if the threads had ended just now.
+        let Source::Pipe(pipe) = std::mem::take(&mut bench.source) else { panic!("a pipe") };
+        let pipe = pipe.into_nonblocking_fd().unwrap();
+        bench.command.write_all(b"last words\n").unwrap();
+        bench.source = Source::Pipe(Receiver::from_owned_fd_unchecked(pipe).unwrap());
+        bench.lane.take_rest(&mut bench.source).await.unwrap();
+        assert_eq!(bench.lane.seen.bytes, MUCH as u64 + 11);
     }
 
     #[tokio::test]

@@ -188,7 +188,9 @@ impl Spool {
             return Ok(());
         }
         let start = span.start + span.len;
-        tape.reserve(start, size);
+        if self.kept + RESERVE_BYTES <= self.bytes_max {
+            tape.reserve(start, size);
+        }
         if let Err(error) = tape.file(&self.dir).and_then(|file| write_all_at(file, pieces, start)) {
             span.lost += size;
             return Err(error);
