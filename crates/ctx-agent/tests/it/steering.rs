@@ -199,17 +199,23 @@ async fn a_compaction_that_was_asked_for_leaves_a_record_also_when_there_is_noth
     }
 }
 
-#[tokio::test]
-async fn a_summary_takes_the_place_of_what_it_sums_up() {
-    let root = Root::new();
+/// Two exchanges whose summary a model gives that follows this script.
+fn summary(root: &Root, script: &str) -> Work {
     let file = root.dir.path().join("summary.json");
-    std::fs::write(&file, r#"{"script":[{"text":"they agreed"},{"usage":{"input":7,"output":2}}]}"#).unwrap();
+    std::fs::write(&file, script).unwrap();
     std::fs::write(root.path().join("model/debug/script.d/default"), format!("script={}\n", file.display()))
         .unwrap();
     let mut messages: Vec<Message> = exchange(1, 100).into();
     messages.extend(exchange(2, 10));
     let mut work = root.job_of("debug/script", messages);
     work.job.kind = JobKind::Compaction { strategy: Some(Strategy::Summarize) };
+    work
+}
+
+#[tokio::test]
+async fn a_summary_takes_the_place_of_what_it_sums_up() {
+    let root = Root::new();
+    let work = summary(&root, r#"{"script":[{"text":"they agreed"},{"usage":{"input":7,"output":2}}]}"#);
     let log = Arc::new(Log::default());
     let outcome = root.run_with(work, &log, CancellationToken::new()).await;
     assert_eq!(outcome, Outcome::Done);
@@ -232,22 +238,12 @@ async fn an_overflow_after_text_makes_room_once_and_the_text_is_kept() {
 #[tokio::test(start_paused = true)]
 async fn a_summary_waits_out_a_rate_limit_within_its_time() {
     let root = Root::new();
-    let file = root.dir.path().join("limited.json");
-    let put = |times: &str| {
-        let script = format!(r#"{{"script":[{{"error":"rate_limit"{times}}},{{"text":"they agreed"}}]}}"#);
-        std::fs::write(&file, script).unwrap();
-    };
-    std::fs::write(root.path().join("model/debug/script.d/default"), format!("script={}\n", file.display()))
-        .unwrap();
     for (times, last) in [
         (r#","times":2"#, r#"compacts 2 by summarize for OperatorManual to "they agreed""#),
         ("", "compacts 0 by summarize for OperatorManual, but "),
     ] {
-        put(times);
-        let mut messages: Vec<Message> = exchange(1, 100).into();
-        messages.extend(exchange(2, 10));
-        let mut work = root.job_of("debug/script", messages);
-        work.job.kind = JobKind::Compaction { strategy: Some(Strategy::Summarize) };
+        let script = format!(r#"{{"script":[{{"error":"rate_limit"{times}}},{{"text":"they agreed"}}]}}"#);
+        let work = summary(&root, &script);
         let log = Arc::new(Log::default());
         root.run_with(work, &log, CancellationToken::new()).await;
         let lines = log.lines();
@@ -259,14 +255,7 @@ async fn a_summary_waits_out_a_rate_limit_within_its_time() {
 #[tokio::test]
 async fn a_summary_is_not_asked_for_again_while_the_session_is_paused() {
     let root = Root::with_limits(Limits { model_retry_ms: 1, ..Limits::default() });
-    let file = root.dir.path().join("limited.json");
-    std::fs::write(&file, r#"{"script":[{"error":"rate_limit"}]}"#).unwrap();
-    std::fs::write(root.path().join("model/debug/script.d/default"), format!("script={}\n", file.display()))
-        .unwrap();
-    let mut messages: Vec<Message> = exchange(1, 100).into();
-    messages.extend(exchange(2, 10));
-    let mut work = root.job_of("debug/script", messages);
-    work.job.kind = JobKind::Compaction { strategy: Some(Strategy::Summarize) };
+    let work = summary(&root, r#"{"script":[{"error":"rate_limit"}]}"#);
     let retries = "retries EAGAIN after attempt 1 of 5 in 1 ms";
     let log = Log::paused_at(retries);
     assert_eq!(told(&root, work, &log).await, format!("{retries}\ncancelled\n"));
