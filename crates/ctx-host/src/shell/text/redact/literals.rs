@@ -6,6 +6,7 @@ use aho_corasick::packed;
 use aho_corasick::{AhoCorasick, Input, MatchKind};
 
 use super::filter::{Anchor, Target};
+use super::masks::{SIEVED_BYTES, Table, next_bit_where};
 
 /// Of a value, as much is looked for at once.
 const BEGINNING_BYTES: usize = 16;
@@ -15,7 +16,7 @@ const RARE_BYTES: usize = 4;
 /// Literals, and how far before each its anchor begins.
 pub(super) struct Literals {
     finder: Finder,
-    back: Vec<usize>,
+    all: Vec<Literal>,
 }
 
 enum Finder {
@@ -72,9 +73,10 @@ fn commonness((_, bytes): &(usize, &[u8; RARE_BYTES])) -> u64 {
 
 /// Looks for all literals at once. With twice as many buckets, where the processor has them, a step is half as long but
 /// far fewer places look like a literal.
-fn packed(texts: &[Vec<u8>]) -> Option<packed::Searcher> {
-    let build =
-        |buckets: Option<bool>| packed::Config::new().only_teddy_fat(buckets).builder().extend(texts).build();
+fn packed<'a>(texts: impl Iterator<Item = &'a Vec<u8>> + Clone) -> Option<packed::Searcher> {
+    let build = |buckets: Option<bool>| {
+        packed::Config::new().only_teddy_fat(buckets).builder().extend(texts.clone()).build()
+    };
     build(Some(true)).or_else(|| build(None))
 }
 
@@ -93,19 +95,39 @@ impl Literals {
         (Literals::new(most), Literals::new(hidden))
     }
 
-    fn new(literals: Vec<Literal>) -> Literals {
-        let (texts, back): (Vec<_>, Vec<_>) =
-            literals.into_iter().map(|literal| (literal.text, literal.back)).unzip();
-        let finder = match packed(&texts) {
+    fn new(all: Vec<Literal>) -> Literals {
+        let texts = || all.iter().map(|literal| &literal.text);
+        let finder = match packed(texts()) {
             Some(searcher) => Finder::Packed(searcher),
-            None if texts.is_empty() => Finder::Nothing,
+            None if all.is_empty() => Finder::Nothing,
             None => {
                 // As the packed searcher: the first to begin is told, not the first to end.
-                let built = AhoCorasick::builder().match_kind(MatchKind::LeftmostFirst).build(&texts);
+                let built = AhoCorasick::builder().match_kind(MatchKind::LeftmostFirst).build(texts());
                 built.map_or(Finder::Nothing, Finder::Automaton)
             }
         };
-        Literals { finder, back }
+        Literals { finder, all }
+    }
+
+    /// The first bytes of all literals, for a sieve: eight groups of them, with a bit for each.
+    pub fn sieve(sets: [&Literals; 2]) -> [Table; SIEVED_BYTES] {
+        let mut all: Vec<&[u8]> =
+            sets.iter().flat_map(|set| &set.all).map(|literal| literal.text.as_slice()).collect();
+        all.sort_unstable();
+        let mut tables = [[0; 128]; SIEVED_BYTES];
+        let group_len = all.len().div_ceil(8).max(1);
+        for (group, bit) in all.chunks(group_len).zip((0..8).map(|index| 1u8 << index)) {
+            for text in group {
+                for (place, table) in tables.iter_mut().enumerate() {
+                    match text.get(place) {
+                        Some(byte) => set_bit(table, *byte, bit),
+                        // Anything may follow what is shorter.
+                        None => table.iter_mut().for_each(|bits| *bits |= bit),
+                    }
+                }
+            }
+        }
+        tables
     }
 
     /// Where the next literal stands, and where its anchor begins.
@@ -115,12 +137,22 @@ impl Literals {
             Finder::Automaton(automaton) => automaton.find(Input::new(bytes).range(from..)),
             Finder::Nothing => None,
         }?;
-        let back = self.back.get(found.pattern().as_usize()).copied().unwrap_or(0);
+        let back = self.all.get(found.pattern().as_usize()).map_or(0, |literal| literal.back);
         Some((found.start(), found.start().saturating_sub(back)))
     }
 
     /// The next anchor that begins within a range; `at` is how far was looked.
-    pub fn next_from(&self, bytes: &[u8], at: &mut usize, range: Range<usize>) -> Option<usize> {
+    /// Where places were sieved (`sieved`), only these are looked at.
+    pub fn next_from(
+        &self,
+        bytes: &[u8],
+        sieved: &[u64],
+        at: &mut usize,
+        range: Range<usize>,
+    ) -> Option<usize> {
+        if !sieved.is_empty() {
+            return self.next_sieved(bytes, sieved, at, range);
+        }
         while let Some((found, anchor)) = self.next(bytes, *at) {
             *at = found + 1;
             if range.contains(&anchor) {
@@ -128,5 +160,29 @@ impl Literals {
             }
         }
         None
+    }
+
+    fn next_sieved(
+        &self,
+        bytes: &[u8],
+        sieved: &[u64],
+        at: &mut usize,
+        range: Range<usize>,
+    ) -> Option<usize> {
+        let mut anchor = None;
+        let found = next_bit_where(sieved, *at, |at| {
+            let here = bytes.get(at..).unwrap_or_default();
+            let literal = self.all.iter().find(|literal| here.starts_with(&literal.text));
+            anchor = literal.map(|literal| at.saturating_sub(literal.back)).filter(|at| range.contains(at));
+            anchor.is_some()
+        })?;
+        *at = found + 1;
+        anchor
+    }
+}
+
+fn set_bit(table: &mut Table, byte: u8, bit: u8) {
+    if let Some(bits) = table.get_mut(usize::from(byte & 0x7f)) {
+        *bits |= bit;
     }
 }

@@ -6,8 +6,8 @@
 
 use super::filter::{Anchor, Filter, Target};
 use super::literals::Literals;
-use super::masks::{MARK_BYTES_MAX, Masks, WORD_BYTES_MIN, is_mark, is_word, next_bit_where};
-use super::name_ends::NameEnds;
+use super::masks::{MARK_BYTES_MAX, Masks, Sieve, WORD_BYTES_MIN, is_mark, is_word, next_bit_where};
+use super::name_ends::{NameEnds, OPTION_BYTES_MAX, around, at_dashes, at_separator, begins_anchor};
 use super::rules::{Check, RULES};
 use super::shape::{Class, Left, Part};
 
@@ -16,10 +16,6 @@ use super::shape::{Class, Left, Part};
 const EXACT_BYTES: usize = 160;
 /// A window shorter than this is not worth its maps.
 const MAPPED_BYTES_MIN: usize = 512;
-/// What may stand between a name and its separator, at most.
-const GAP_BYTES_MAX: usize = 96;
-/// An option's name, at most.
-const OPTION_BYTES_MAX: usize = 64;
 
 /// How an anchor is found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -42,6 +38,7 @@ pub(super) struct Candidates {
     /// Values that a literal of ours would hide.
     hidden: Literals,
     ends: NameEnds,
+    sieve: Sieve,
 }
 
 impl Candidates {
@@ -49,13 +46,10 @@ impl Candidates {
         let words: Vec<Anchor<'_>> =
             anchors.iter().filter(|anchor| way(anchor) == Way::Word).copied().collect();
         let (literals, hidden) = Literals::of(anchors.iter().filter(|anchor| way(anchor) == Way::Literal));
-        Candidates {
-            exact: Filter::new(anchors),
-            words: Filter::new(&words),
-            literals,
-            hidden,
-            ends: NameEnds::new(),
-        }
+        let ends = NameEnds::new();
+        let [own, behind] = ends.own();
+        let sieve = Sieve { ends: ends.ends(), own, behind, literals: Literals::sieve([&literals, &hidden]) };
+        Candidates { exact: Filter::new(anchors), words: Filter::new(&words), literals, hidden, ends, sieve }
     }
 
     /// The anchors that may begin with these two bytes.
@@ -153,11 +147,14 @@ pub(super) struct Search<'a> {
 impl<'a> Search<'a> {
     /// Looks from `from` on. The masks are made for this window.
     pub fn new(candidates: &'a Candidates, masks: &'a mut Masks, bytes: &'a [u8], from: usize) -> Search<'a> {
-        let mapped = bytes.len() >= MAPPED_BYTES_MIN;
-        if mapped {
-            masks.map(bytes);
+        if bytes.len() >= MAPPED_BYTES_MIN {
+            masks.map(bytes, &candidates.sieve);
         }
-        let exact_from = if mapped { bytes.len() - EXACT_BYTES } else { 0 };
+        Search::with(candidates, masks, bytes, from)
+    }
+
+    fn with(candidates: &'a Candidates, masks: &'a Masks, bytes: &'a [u8], from: usize) -> Search<'a> {
+        let exact_from = if bytes.len() >= MAPPED_BYTES_MIN { bytes.len() - EXACT_BYTES } else { 0 };
         let nowhere = Look::from(0);
         let mut search = Search {
             candidates,
@@ -274,13 +271,13 @@ impl<'a> Search<'a> {
     }
 
     fn next_literal(&mut self) -> Option<usize> {
-        let Search { candidates, bytes, floor, exact_from, .. } = *self;
-        candidates.literals.next_from(bytes, &mut self.literals.at, floor..exact_from)
+        let Search { candidates, masks, bytes, floor, exact_from, .. } = *self;
+        candidates.literals.next_from(bytes, &masks.literals, &mut self.literals.at, floor..exact_from)
     }
 
     fn next_hidden(&mut self) -> Option<usize> {
-        let Search { candidates, bytes, floor, exact_from, .. } = *self;
-        candidates.hidden.next_from(bytes, &mut self.hidden.at, floor..exact_from)
+        let Search { candidates, masks, bytes, floor, exact_from, .. } = *self;
+        candidates.hidden.next_from(bytes, &masks.literals, &mut self.hidden.at, floor..exact_from)
     }
 
     fn next_exact(&mut self) -> Option<usize> {
@@ -290,148 +287,23 @@ impl<'a> Search<'a> {
     }
 }
 
-/// Two bytes before a separator, itself, and the byte behind it; zeros where there is nothing.
-#[inline]
-fn around(bytes: &[u8], at: usize) -> [u8; 4] {
-    let four = at.checked_sub(2).and_then(|from| bytes.get(from..)).and_then(<[u8]>::first_chunk);
-    four.copied().unwrap_or_else(|| {
-        let byte = |at: Option<usize>| at.and_then(|at| bytes.get(at)).copied().unwrap_or(0);
-        [byte(at.checked_sub(2)), byte(at.checked_sub(1)), byte(Some(at)), byte(Some(at + 1))]
-    })
-}
-
-/// Whether an anchor begins with the separator itself: of a URL, a bot's token, a port, a hash.
-#[inline]
-fn begins_anchor(bytes: &[u8], at: usize, separator: u8, next: u8) -> bool {
-    match (separator, next) {
-        (b':', b'/') => bytes.get(at..at + 3) == Some(b"://"),
-        (b':', b'A') => bytes.get(at..at + 3) == Some(b":AA"),
-        (b':', b'*') => bytes.get(at..at + 3) == Some(b":*:"),
-        // A port of four or five digits.
-        (b':', b'1'..=b'9') => bytes.get(at + 5) == Some(&b':') || bytes.get(at + 6) == Some(&b':'),
-        (b'$', b'1' | b'5' | b'6' | b'7' | b'y') => bytes.get(at + 2) == Some(&b'$'),
-        (b'$', b'2' | b'a' | b'g') => {
-            matches!(bytes.get(at + 2..at + 4), Some(b"a$" | b"b$" | b"x$" | b"y$" | b"pr"))
-        }
-        _ => false,
-    }
-}
-
-/// The anchor that ends before the separator at `at`, or with it.
-#[inline]
-fn at_separator(bytes: &[u8], at: usize) -> Option<usize> {
-    match bytes.get(..at)? {
-        [.., b's', b'i', b'g'] if bytes.get(at) == Some(&b'=') => Some(at - 3),
-        // Names end with letters of few kinds.
-        [.., b'd' | b'e' | b's' | b't' | b'n' | b'l' | b'h' | b'y' | b'k' | b'w']
-        | [.., b'D' | b'E' | b'S' | b'T' | b'N' | b'L' | b'H' | b'Y' | b'W'] => ends_name(bytes, at),
-        [.., b' ' | b'\t' | b'"' | b'\'' | b'`' | b'\\' | b']' | b'0'..=b'9' | b'm' | b'K'] => {
-            ends_name(bytes, name_end(bytes, at))
-        }
-        _ => None,
-    }
-}
-
-/// The anchor of an option or a key block whose last two dashes stand at `at`.
-fn at_dashes(bytes: &[u8], at: usize) -> Option<usize> {
-    let name = bytes.get(at + 2..)?;
-    if name.get(..6).is_some_and(|word| word.eq_ignore_ascii_case(b"begin ")) {
-        return Some(at + 1);
-    }
-    let name = name.get(..OPTION_BYTES_MAX).unwrap_or(name);
-    let len = name.iter().take_while(|byte| Class::Url.has(**byte)).count();
-    let end = at + 2 + len;
-    // A number may end it.
-    let digits = bytes.get(..end)?.iter().rev().take(3).take_while(|byte| byte.is_ascii_digit()).count();
-    ends_name(bytes, end - digits)
-}
-
-/// Where the name before a separator ends: what may stand between the two is skipped.
-fn name_end(bytes: &[u8], separator: usize) -> usize {
-    let least = separator.saturating_sub(GAP_BYTES_MAX);
-    let mut before = bytes.get(least..separator).unwrap_or_default();
-    loop {
-        before = match before {
-            [rest @ .., b' ' | b'\t' | b'"' | b'\'' | b'`' | b'\\' | b']' | b'0'..=b'9'] => rest,
-            [.., b'm' | b'K'] => match colour_len(before) {
-                Some(len) => before.get(..before.len() - len).unwrap_or_default(),
-                None => break,
-            },
-            _ => break,
-        }
-    }
-    least + before.len()
-}
-
-/// The length of the colour sequence that ends here.
-fn colour_len(before: &[u8]) -> Option<usize> {
-    let (_, rest) = before.split_last()?;
-    let numbers = rest.iter().rev().take_while(|byte| byte.is_ascii_digit() || **byte == b';').count();
-    let head = rest.get(..rest.len() - numbers)?;
-    head.ends_with(b"\x1b[").then_some(numbers + 3)
-}
-
-/// The anchor that ends at `end`.
-#[inline]
-fn ends_name(bytes: &[u8], end: usize) -> Option<usize> {
-    let before = bytes.get(..end)?;
-    names_with_end(*before.last_chunk()?).iter().find_map(|anchor| {
-        let start = end.checked_sub(anchor.len())?;
-        before.get(start..)?.eq_ignore_ascii_case(anchor).then_some(start)
-    })
-}
-
-/// The anchors of the names before separators that end with these two letters.
-#[inline]
-fn names_with_end([first, last]: [u8; 2]) -> &'static [&'static [u8]] {
-    match &[first | 0x20, last | 0x20] {
-        b"rd" => &[b"sword"],
-        b"wd" => &[b"wd"],
-        b"se" => &[b"phrase", b"_base"],
-        b"ss" => &[b"ss"],
-        b"et" => &[b"cret"],
-        b"en" => &[b"oken"],
-        b"al" => &[b"redential"],
-        b"ls" => &[b"redentials"],
-        b"th" => &[b"_auth"],
-        b"ey" => &[b"ey"],
-        b"on" => &[b"zation"],
-        b"sk" => &[b"psk", b"_sk"],
-        b"at" => &[b"_pat"],
-        b"pw" => &[b"_pw"],
-        b"ds" => &[b"creds"],
-        _ => &[],
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::super::literals::Literal;
     use super::super::rules::Rule;
     use super::*;
+    use proptest::prelude::*;
 
-    #[test]
-    fn every_name_before_a_separator_is_known_by_its_end() {
-        for rule in RULES {
-            if let Check::Pair(_) | Check::Authorization = rule.check {
-                let anchor = rule.anchor.as_bytes();
-                let end = *anchor.last_chunk().unwrap();
-                assert!(names_with_end(end).contains(&anchor), "{}", rule.anchor);
-                let text = format!("{}=", rule.anchor.to_uppercase());
-                assert_eq!(at_separator(text.as_bytes(), anchor.len()), Some(0), "{text}");
-                let &[second, last] = text.as_bytes()[..anchor.len()].last_chunk().unwrap();
-                assert!(NameEnds::new().may_be(second, last), "{text}");
-            }
-        }
+    fn rules() -> impl Iterator<Item = (&'static Rule, Anchor<'static>)> {
+        RULES.iter().enumerate().map(|(index, rule)| {
+            let (bytes, thirds) = (rule.anchor.as_bytes(), super::super::filter::Thirds::Any);
+            (rule, Anchor { bytes, fold: rule.fold, thirds, target: Target::Rule(index) })
+        })
     }
 
     /// The anchors of rules that are found by literals, and these.
     fn literals() -> Vec<(&'static Rule, Literal)> {
-        let all = RULES.iter().enumerate().map(|(index, rule)| {
-            let (bytes, thirds) = (rule.anchor.as_bytes(), super::super::filter::Thirds::Any);
-            (rule, Anchor { bytes, fold: rule.fold, thirds, target: Target::Rule(index) })
-        });
-        let of_literals = all.filter(|(_, anchor)| way(anchor) == Way::Literal);
+        let of_literals = rules().filter(|(_, anchor)| way(anchor) == Way::Literal);
         of_literals.map(|(rule, anchor)| (rule, Literal::of(&anchor))).collect()
     }
 
@@ -451,6 +323,77 @@ mod tests {
         for (rule, literal) in &all {
             assert!(!rule.fold, "{}", rule.anchor);
             assert!(!all.iter().any(|(_, other)| other.hides(literal)), "{} is hidden", rule.anchor);
+        }
+    }
+
+    /// Names, what stands between them and their separators, beginnings of tokens and literals, and what looks like it.
+    const PIECES: [&str; 40] = [
+        "password",
+        "PASSWD",
+        "api_key",
+        "secret",
+        "token",
+        "sig",
+        "npm_auth",
+        "x_pat",
+        "creds",
+        "credentials",
+        "id",
+        "session",
+        "limit",
+        "=",
+        ":",
+        " ",
+        "\t",
+        "\"",
+        "'",
+        "\\",
+        "]",
+        "42",
+        "\u{1b}[0m",
+        "\u{1b}[1;31m",
+        "m",
+        "://",
+        ":AA",
+        "$2a$",
+        "$6$",
+        "--",
+        "---",
+        "BEGIN ",
+        "é",
+        "\u{17f}",
+        "Cookie: ",
+        "curl ",
+        "machine ",
+        "ghp_",
+        "\n",
+        "quite-a-Secret-77",
+    ];
+
+    fn places(candidates: &Candidates, masks: &Masks, bytes: &[u8]) -> Vec<usize> {
+        let mut search = Search::with(candidates, masks, bytes, 0);
+        std::iter::from_fn(|| search.next()).collect()
+    }
+
+    proptest! {
+        #[test]
+        fn every_processor_leads_to_the_same_places(
+            pieces in prop::collection::vec((0..PIECES.len(), 1usize..4), 200..600),
+        ) {
+            let text: String = pieces.iter().map(|(piece, times)| PIECES[*piece].repeat(*times)).collect();
+            let value = Anchor {
+                bytes: b"quite-a-Secret-77",
+                fold: false,
+                thirds: super::super::filter::Thirds::Any,
+                target: Target::Literal(0),
+            };
+            let anchors: Vec<Anchor<'_>> = rules().map(|(_, anchor)| anchor).chain([value]).collect();
+            let candidates = Candidates::new(&anchors);
+            let ways = Masks::of_every_way(text.as_bytes(), &candidates.sieve);
+            let plain = places(&candidates, &ways[0].1, text.as_bytes());
+            for (way, masks) in &ways {
+                prop_assert_eq!(&places(&candidates, masks, text.as_bytes()), &plain, "{}", way);
+            }
         }
     }
 }

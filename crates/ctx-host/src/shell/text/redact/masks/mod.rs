@@ -6,6 +6,8 @@
 
 #[cfg(target_arch = "x86_64")]
 mod avx2;
+#[cfg(target_arch = "x86_64")]
+mod avx512;
 mod plain;
 
 /// Every shape that is told by its own bytes alone goes on for at least this many bytes of a word.
@@ -24,13 +26,37 @@ const AROUND_BYTES: usize = EDGE_BYTES + BLOCK_BYTES + 32;
 pub(super) struct Masks {
     /// Where a token may begin that goes on as a word for [`WORD_BYTES_MIN`] bytes.
     pub tokens: Vec<u64>,
-    /// `=`, `:`, `>` and `$`.
+    /// `=`, `:`, `>` and `$`: all of them, or those that the sieve lets through.
     pub separators: Vec<u64>,
     /// The last two of two or more dashes.
     pub dashes: Vec<u64>,
+    /// Where a literal may stand; nothing where the processor cannot sieve.
+    pub literals: Vec<u64>,
 }
 
+/// Eight bits for each ASCII byte. Any other is looked up as if it had no highest bit.
+pub(super) type Table = [u8; 128];
+
+/// What stands around a place that is worth a look. More than that may be let through.
+pub(super) struct Sieve {
+    /// The last two bytes of a name that a separator may follow; they have a bit in common.
+    pub ends: [Table; 2],
+    /// A separator that begins something and the byte behind it; they have one of two bits in common.
+    pub own: Table,
+    pub behind: Table,
+    /// The first bytes of literals; they have a bit in common.
+    pub literals: [Table; SIEVED_BYTES],
+}
+
+/// The bit for what may stand between a name and its separator, in the table of last bytes.
+pub(super) const GAP_BIT: u8 = 1 << 7;
+/// Of a literal, as many bytes are sieved.
+pub(super) const SIEVED_BYTES: usize = 4;
+/// The bits for separators that begin something.
+pub(super) const OWN_BITS: [u8; 2] = [1 << 6, 1 << 7];
+
 /// What the bytes of a block are.
+#[derive(Default)]
 struct Kinds {
     words: u64,
     separators: u64,
@@ -59,12 +85,26 @@ pub(super) fn is_mark(byte: u8) -> bool {
 
 impl Masks {
     /// Maps a window. What lies past its end counts as nothing.
-    pub fn map(&mut self, bytes: &[u8]) {
+    pub fn map(&mut self, bytes: &[u8], sieve: &Sieve) {
         #[cfg(target_arch = "x86_64")]
-        if avx2::map(self, bytes) {
+        if avx512::map(self, bytes, sieve) || avx2::map(self, bytes) {
             return;
         }
         self.map_with(bytes, plain::kinds, plain::around);
+    }
+
+    /// The maps of every way that this processor can, for tests.
+    #[cfg(test)]
+    pub fn of_every_way(bytes: &[u8], sieve: &Sieve) -> Vec<(&'static str, Masks)> {
+        let mut all = vec![("plain", Masks::default())];
+        all[0].1.map_with(bytes, plain::kinds, plain::around);
+        #[cfg(target_arch = "x86_64")]
+        {
+            let (mut avx2, mut avx512) = (Masks::default(), Masks::default());
+            all.extend(avx2::map(&mut avx2, bytes).then_some(("avx2", avx2)));
+            all.extend(avx512::map(&mut avx512, bytes, sieve).then_some(("avx512", avx512)));
+        }
+        all
     }
 
     #[inline(always)]
@@ -80,59 +120,45 @@ impl Masks {
             map.clear();
             map.resize(count, 0);
         }
+        self.literals.clear();
         let mut last = [0; BLOCK_BYTES];
         for (slot, byte) in last.iter_mut().zip(rest) {
             *slot = *byte;
         }
         let maps = self.tokens.iter_mut().zip(&mut self.separators).zip(&mut self.dashes).enumerate();
-        let mut after = After::default();
+        let mut next = Kinds::default();
         for (index, ((tokens, separators), dashes)) in maps.rev() {
             let kinds = kinds(blocks.get(index).unwrap_or(&last));
             *separators = kinds.separators;
-            *dashes = after.last_pairs(kinds.dashes);
-            *tokens = match after.long(kinds.words) {
+            *dashes = last_pairs(kinds.dashes, next.dashes);
+            *tokens = match long_runs(kinds.words, next.words) {
                 0 => 0,
                 long => long & token_starts(bytes, index * BLOCK_BYTES, &around),
             };
+            next = kinds;
         }
     }
 }
 
-/// What is known of the bytes after a block.
-#[derive(Default)]
-struct After {
-    /// The bytes of a word that it begins with, up to a whole block.
-    word: u32,
-    dashes: u64,
+/// The bits that begin a run of [`WORD_BYTES_MIN`] bits, which may go on in the next block.
+#[inline(always)]
+fn long_runs(bits: u64, next: u64) -> u64 {
+    let twice = |(bits, next): (u64, u64), by: u32| (bits & shifted(bits, next, by), next & next >> by);
+    let four = twice(twice((bits, next), 1), 2);
+    let sixteen = twice(twice(four, 4), 8);
+    sixteen.0 & shifted(four.0, four.1, 16)
 }
 
-impl After {
-    /// The bits that begin a run of [`WORD_BYTES_MIN`] bits.
-    #[inline(always)]
-    fn long(&mut self, bits: u64) -> u64 {
-        let two = bits & bits >> 1;
-        let four = two & two >> 2;
-        let eight = four & four >> 4;
-        let sixteen = eight & eight >> 8;
-        let mut long = sixteen & four >> 16;
-        // A run that goes on in the next block.
-        let here = bits.leading_ones();
-        if here > 0 && here + self.word >= WORD_BYTES_MIN as u32 {
-            let begin = 64 - here;
-            let end = (64 + self.word - WORD_BYTES_MIN as u32).min(63);
-            long |= (u64::MAX >> (63 - end)) & (u64::MAX << begin);
-        }
-        self.word = if bits == u64::MAX { 64 } else { bits.trailing_ones() };
-        long
-    }
+/// The bits as far back as told, those of the next block behind them.
+#[inline(always)]
+fn shifted(bits: u64, next: u64, by: u32) -> u64 {
+    bits >> by | next << (64 - by)
+}
 
-    /// The bits that are followed by one more and then by none.
-    #[inline(always)]
-    fn last_pairs(&mut self, bits: u64) -> u64 {
-        let (next, second) = (bits >> 1 | self.dashes << 63, bits >> 2 | self.dashes << 62);
-        self.dashes = bits;
-        bits & next & !second
-    }
+/// The bits that are followed by one more and then by none.
+#[inline(always)]
+fn last_pairs(bits: u64, next: u64) -> u64 {
+    bits & shifted(bits, next, 1) & !shifted(bits, next, 2)
 }
 
 /// Where in the block at `from` a token may begin: at the edge of a name or number, or before a mark.
@@ -142,11 +168,17 @@ fn token_starts(bytes: &[u8], from: usize, look: impl Fn(&[u8; AROUND_BYTES]) ->
     let around = from.checked_sub(EDGE_BYTES).and_then(|start| bytes.get(start..)?.first_chunk());
     let Some(Around { names, marks, escaped: false }) = around.map(look) else { return u64::MAX };
     let behind_names = (names >> (EDGE_BYTES - 1)) as u64;
-    let mut before_marks = marks >> (EDGE_BYTES + 1);
-    for shift in [1, 2, 4, 2] {
-        before_marks |= before_marks >> shift;
+    !behind_names | before_marks((marks >> EDGE_BYTES) as u64, (marks >> (EDGE_BYTES + BLOCK_BYTES)) as u64)
+}
+
+/// The bits with a mark at most [`MARK_BYTES_MAX`] bits behind them.
+#[inline(always)]
+fn before_marks(marks: u64, next: u64) -> u64 {
+    let (mut before, mut next) = (shifted(marks, next, 1), next >> 1);
+    for by in [1, 2, 4, 2] {
+        (before, next) = (before | shifted(before, next, by), next | next >> by);
     }
-    !behind_names | before_marks as u64
+    before
 }
 
 /// The first bit from `from` on that is wanted.
@@ -221,13 +253,15 @@ mod tests {
             }
         }
 
+        /// Separators and literals are sieved on some, which the tests of `search` look at.
         #[test]
         fn every_processor_says_the_same(text in TEXT) {
-            let (mut here, plain) = (Masks::default(), plain(text.as_bytes()));
-            here.map(text.as_bytes());
-            prop_assert_eq!(here.tokens, plain.tokens);
-            prop_assert_eq!(here.separators, plain.separators);
-            prop_assert_eq!(here.dashes, plain.dashes);
+            let none = Sieve { ends: [[0; 128]; 2], own: [0; 128], behind: [0; 128], literals: [[0; 128]; 4] };
+            let plain = plain(text.as_bytes());
+            for (way, masks) in Masks::of_every_way(text.as_bytes(), &none) {
+                prop_assert_eq!(bits(&masks.tokens), bits(&plain.tokens), "{}", way);
+                prop_assert_eq!(bits(&masks.dashes), bits(&plain.dashes), "{}", way);
+            }
         }
     }
 
