@@ -71,12 +71,17 @@ const fn shape(
 
 /// A prefix nobody else uses: it is looked for inside words too.
 const fn prefixed(kind: &'static str, anchor: &'static str, parts: &'static [Part]) -> Rule {
-    shape(kind, anchor, Left::Any, parts, Need::Digit)
+    shape(kind, anchor, Left::Any, parts, Need::Random)
 }
 
 /// A short prefix: only where a word may begin.
 const fn word(kind: &'static str, anchor: &'static str, parts: &'static [Part]) -> Rule {
-    shape(kind, anchor, Left::Edge, parts, Need::Digit)
+    shape(kind, anchor, Left::Edge, parts, Need::Random)
+}
+
+/// Sixteen capitals and digits: of thirty such ids one has no digit, and no word is written so.
+const fn aws_id(anchor: &'static str) -> Rule {
+    shape("aws-access-key", anchor, Left::Edge, &[Run(Upper, 16, 16)], Need::Nothing)
 }
 
 const fn around(kind: &'static str, anchor: &'static str, check: Check) -> Rule {
@@ -100,7 +105,6 @@ const fn pgpass(anchor: &'static str) -> Rule {
     around("pgpass-password", anchor, Check::PgPass)
 }
 
-const AWS_ID: &[Part] = &[Run(Upper, 16, 16)];
 const HEX32: &[Part] = &[Run(Hex, 32, 32)];
 const HEX40: &[Part] = &[Run(Hex, 40, 40)];
 const HEX64: &[Part] = &[Run(Hex, 64, 64)];
@@ -115,10 +119,10 @@ const DISCORD: &[Part] = &[Run(Url, 20, 30), Lit("."), Run(Url, 6, 7), Lit("."),
 /// Every rule, the more particular first where two begin alike.
 pub(super) const RULES: &[Rule] = &[
     // Clouds
-    word("aws-access-key", "AKIA", AWS_ID),
-    word("aws-access-key", "ASIA", AWS_ID),
-    word("aws-access-key", "ABIA", AWS_ID),
-    word("aws-access-key", "ACCA", AWS_ID),
+    aws_id("AKIA"),
+    aws_id("ASIA"),
+    aws_id("ABIA"),
+    aws_id("ACCA"),
     word("aws-bedrock-key", "ABSK", &[Run(Base64, 100, 272)]),
     word("google-api-key", "AIza", &[Open(Url, 35)]),
     word("google-oauth-token", "ya29.", &[Open(Dotted, 20)]),
@@ -237,7 +241,7 @@ pub(super) const RULES: &[Rule] = &[
     prefixed("tailscale-key", "tskey-", URL20),
     prefixed("grafana-token", "glsa_", &[Open(Word, 32)]),
     prefixed("grafana-token", "glc_eyJ", &[Open(Base64, 32)]),
-    word("newrelic-key", "NRAK-", &[Open(Upper, 27)]),
+    shape("newrelic-key", "NRAK-", Left::Edge, &[Open(Upper, 27)], Need::Nothing),
     prefixed("sentry-token", "sntrys_", &[Open(Base64, 40)]),
     prefixed("sentry-token", "sntryu_", HEX64),
     prefixed("dynatrace-token", "dt0c01.", &[Run(Upper, 24, 24), Lit("."), Open(Upper, 64)]),

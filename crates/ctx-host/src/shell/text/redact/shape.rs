@@ -183,7 +183,7 @@ pub(super) enum Left {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Need {
     Nothing,
-    Digit,
+    Random,
 }
 
 /// The end of a shape that matched, and the class of an open end.
@@ -234,9 +234,25 @@ pub(super) fn match_parts(
     let body = view.slice(pos, to);
     let enough = match need {
         Need::Nothing => true,
-        Need::Digit => body.iter().any(u8::is_ascii_digit),
+        Need::Random => is_random(body),
     };
     Ok(enough.then_some(Matched { to, open }))
+}
+
+/// No name in code goes on for so long without anything between its words.
+const NAME_BYTES_MAX: usize = 29;
+
+/// Whether what follows a telling prefix is random rather than words: `hf_` is followed by letters alone, and three of
+/// a hundred tokens of twenty letters and digits have no digit.
+pub(super) fn is_random(body: &[u8]) -> bool {
+    let count = |is: fn(&u8) -> bool| body.iter().filter(|byte| is(byte)).count();
+    let (capitals, letters) = (count(u8::is_ascii_uppercase), count(u8::is_ascii_alphabetic));
+    let mut names = body.split(|byte| !byte.is_ascii_alphabetic());
+    if count(u8::is_ascii_digit) > 0 || names.any(|name| name.len() > NAME_BYTES_MAX) {
+        return true;
+    }
+    // Of `dockerAccessToken` every fifth letter is a capital, of a random text every second.
+    capitals < letters && capitals * 10 >= letters * 3
 }
 
 /// Whether a word may begin at `pos`. What an escape sequence, a `\n` in JSON or a `%3D` in a URL ends
