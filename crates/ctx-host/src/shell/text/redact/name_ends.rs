@@ -13,6 +13,7 @@ pub(super) const OPTION_BYTES_MAX: usize = 64;
 
 /// The tables.
 pub(super) struct NameEnds {
+    third: [u8; 256],
     second: [u8; 256],
     last: [u8; 256],
     separator: [u8; 256],
@@ -21,25 +22,34 @@ pub(super) struct NameEnds {
 
 /// The end of a colour sequence, which may stand there too; what it has in common with names of the same bit is rare.
 const COLOUR: u8 = 1;
-/// The last two letters of every name before a separator. Those of a row share a bit, so they share letters where
+/// The last three letters of every name before a separator. Those of a row share a bit, so they share letters where
 /// that can be, and what else such letters make is rare.
-const NAME_ENDS: [&[&[u8; 2]]; 7] = [
-    &[b"rd", b"wd", b"pw"],
-    &[b"ss", b"ls", b"ds", b"sk"],
-    &[b"et", b"at"],
-    &[b"en", b"on"],
-    &[b"se", b"ey"],
-    &[b"al", b"th"],
-    &[b"ig"],
+const NAME_ENDS: [&[&[u8; 3]]; 7] = [
+    &[b"ord", b"swd", b"pwd", b"_pw"],
+    &[b"ass", b"als"],
+    &[b"eds", b"psk", b"_sk"],
+    &[b"ret", b"pat"],
+    &[b"ken", b"ion"],
+    &[b"ase", b"key"],
+    &[b"ial", b"uth", b"sig"],
 ];
 /// The separators that begin anchors, and what follows them there.
-const OWN: [(u8, &[u8]); 2] = [(b':', b"/A*123456789"), (b'$', b"12567ayg")];
+const OWN: [(u8, &[u8], u8); 3] =
+    [(b':', b"/A*", OWN_BITS[0]), (b'$', b"12567ayg", OWN_BITS[1]), (b':', b"123456789", PORT)];
+/// A port, which a sieve knows by the separator behind it.
+const PORT: u8 = 1;
 
 impl NameEnds {
     pub fn new() -> NameEnds {
-        let mut ends = NameEnds { second: [0; 256], last: [0; 256], separator: [0; 256], next: [0; 256] };
+        let none = [0; 256];
+        // Any byte may stand before the end of a colour sequence.
+        let mut ends =
+            NameEnds { third: [COLOUR; 256], second: none, last: none, separator: none, next: none };
         for (index, row) in NAME_ENDS.into_iter().enumerate() {
-            for (case, [second, last]) in cases().flat_map(|case| row.iter().map(move |end| (case, *end))) {
+            for (case, [third, second, last]) in
+                cases().flat_map(|case| row.iter().map(move |end| (case, *end)))
+            {
+                put(&mut ends.third, case(third), 1 << index);
                 put(&mut ends.second, case(second), 1 << index);
                 put(&mut ends.last, case(last), 1 << index);
             }
@@ -53,7 +63,7 @@ impl NameEnds {
         for byte in *b"[;0123456789" {
             put(&mut ends.second, byte, COLOUR);
         }
-        for ((separator, nexts), bit) in OWN.into_iter().zip(OWN_BITS) {
+        for (separator, nexts, bit) in OWN {
             put(&mut ends.separator, separator, bit);
             for next in nexts {
                 put(&mut ends.next, *next, bit);
@@ -62,14 +72,14 @@ impl NameEnds {
         ends
     }
 
-    /// The two, for a sieve.
-    pub fn ends(&self) -> [Table; 2] {
-        [ascii(&self.second), ascii(&self.last)]
+    /// What stands at the end of a name, for a sieve.
+    pub fn ends(&self) -> [Table; 3] {
+        [ascii(&self.third), ascii(&self.second), ascii(&self.last)]
     }
 
     /// A separator that begins an anchor, and what stands behind it.
     pub fn own(&self) -> [Table; 2] {
-        [ascii(&self.separator), ascii(&self.next)]
+        [&self.separator, &self.next].map(|table| ascii(table).map(|bits| bits & !PORT))
     }
 
     /// Whether a name may end with these two.
@@ -198,45 +208,62 @@ fn ends_name(bytes: &[u8], end: usize) -> Option<usize> {
     })
 }
 
-/// The anchors of the names before separators that end with these two letters.
+/// The anchors of the names before separators that end with these three letters.
 #[inline]
-fn names_with_end([first, last]: [u8; 2]) -> &'static [&'static [u8]] {
-    match &[first | 0x20, last | 0x20] {
-        b"rd" => &[b"sword"],
-        b"wd" => &[b"wd"],
-        b"se" => &[b"phrase", b"_base"],
-        b"ss" => &[b"ss"],
-        b"et" => &[b"cret"],
-        b"en" => &[b"oken"],
-        b"al" => &[b"redential"],
-        b"ls" => &[b"redentials"],
-        b"th" => &[b"_auth"],
-        b"ey" => &[b"ey"],
-        b"on" => &[b"zation"],
-        b"sk" => &[b"psk", b"_sk"],
-        b"at" => &[b"_pat"],
-        b"pw" => &[b"_pw"],
-        b"ds" => &[b"creds"],
+fn names_with_end(end: [u8; 3]) -> &'static [&'static [u8]] {
+    match &end.map(|byte| byte.to_ascii_lowercase()) {
+        b"ord" => &[b"sword"],
+        b"swd" | b"pwd" => &[b"wd"],
+        b"ase" => &[b"phrase", b"_base"],
+        b"ass" => &[b"ss"],
+        b"ret" => &[b"cret"],
+        b"ken" => &[b"oken"],
+        b"ial" => &[b"redential"],
+        b"als" => &[b"redentials"],
+        b"uth" => &[b"_auth"],
+        b"key" => &[b"ey"],
+        b"ion" => &[b"zation"],
+        b"psk" => &[b"psk"],
+        b"_sk" => &[b"_sk"],
+        b"pat" => &[b"_pat"],
+        b"_pw" => &[b"_pw"],
+        b"eds" => &[b"creds"],
         _ => &[],
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::rules::{Check, RULES};
+    use super::super::masks::Masks;
+    use super::super::rules::{Check, PairName, RULES};
+    use super::super::search::Candidates;
     use super::*;
+
+    /// What stands before the anchor of a name.
+    fn befores(check: Check) -> Vec<&'static str> {
+        match check {
+            Check::Pair(PairName::Password { before }) => before.to_vec(),
+            Check::Pair(PairName::Secret { before }) => vec![before],
+            Check::Pair(PairName::Pass) => vec!["pa"],
+            Check::Pair(PairName::Key) => vec!["k"],
+            Check::Pair(PairName::Short) | Check::Authorization => vec![""],
+            _ => vec![],
+        }
+    }
 
     #[test]
     fn every_name_before_a_separator_is_known_by_its_end() {
-        for rule in RULES {
-            if let Check::Pair(_) | Check::Authorization = rule.check {
-                let anchor = rule.anchor.as_bytes();
-                let end = *anchor.last_chunk().unwrap();
-                assert!(names_with_end(end).contains(&anchor), "{}", rule.anchor);
-                let text = format!("{}=", rule.anchor.to_uppercase());
-                assert_eq!(at_separator(text.as_bytes(), anchor.len()), Some(0), "{text}");
-                let &[second, last] = text.as_bytes()[..anchor.len()].last_chunk().unwrap();
-                assert!(NameEnds::new().may_be(second, last), "{text}");
+        let sieve = Candidates::new(&[]).sieve;
+        for (rule, before) in
+            RULES.iter().flat_map(|rule| befores(rule.check).into_iter().map(move |b| (rule, b)))
+        {
+            let text = format!("x{before}{}=", rule.anchor).to_uppercase();
+            let end = text.len() - 1;
+            assert_eq!(at_separator(text.as_bytes(), end), Some(end - rule.anchor.len()), "{text}");
+            let &[second, last] = text.as_bytes()[..end].last_chunk().unwrap();
+            assert!(NameEnds::new().may_be(second, last), "{text}");
+            for (way, masks) in Masks::of_every_way(text.as_bytes(), &sieve) {
+                assert_eq!(masks.separators.first(), Some(&(1 << end)), "{way}: {text}");
             }
         }
     }

@@ -38,7 +38,7 @@ pub(super) struct Candidates {
     /// Values that a literal of ours would hide.
     hidden: Literals,
     ends: NameEnds,
-    sieve: Sieve,
+    pub(super) sieve: Sieve,
 }
 
 impl Candidates {
@@ -327,7 +327,7 @@ mod tests {
     }
 
     /// Names, what stands between them and their separators, beginnings of tokens and literals, and what looks like it.
-    const PIECES: [&str; 40] = [
+    const PIECES: [&str; 43] = [
         "password",
         "PASSWD",
         "api_key",
@@ -368,6 +368,9 @@ mod tests {
         "ghp_",
         "\n",
         "quite-a-Secret-77",
+        ":5432:",
+        ":65001:",
+        "key",
     ];
 
     fn places(candidates: &Candidates, masks: &Masks, bytes: &[u8]) -> Vec<usize> {

@@ -2,13 +2,13 @@
 //! processor can. So there is room for more: separators and literals are sieved by the bytes around them.
 
 use std::arch::x86_64::{
-    __m512i, _mm512_maskz_permutex2var_epi8, _mm512_movepi8_mask, _mm512_permutex2var_epi8, _mm512_set1_epi8,
-    _mm512_ternarylogic_epi64, _mm512_test_epi8_mask,
+    __m512i, _mm512_and_si512, _mm512_maskz_permutex2var_epi8, _mm512_movepi8_mask, _mm512_permutex2var_epi8,
+    _mm512_set1_epi8, _mm512_ternarylogic_epi64, _mm512_test_epi8_mask,
 };
 
 use super::{
     BLOCK_BYTES, EDGE_BYTES, Masks, SIEVED_BYTES, Sieve, Table, before_marks, is_mark, is_word, last_pairs,
-    long_runs,
+    long_runs, shifted,
 };
 
 /// What a byte may be. The last two bits are the sieve's, for separators that begin anchors.
@@ -19,8 +19,8 @@ const ESCAPE: u8 = 1 << 3;
 const DASH: u8 = 1 << 4;
 const SEPARATOR: u8 = 1 << 5;
 
-/// A block with what stands around it: one byte before and three behind.
-const PIECE_BYTES: usize = 1 + BLOCK_BYTES + 3;
+/// A block with what stands around it: two bytes before and three behind.
+const PIECE_BYTES: usize = 2 + BLOCK_BYTES + 3;
 
 /// Blocks that are looked at before what they are is put together: the one is work for vectors, the other is not.
 const ROW: usize = 16;
@@ -140,7 +140,9 @@ impl Row {
         for (place, separators) in separators.iter_mut().enumerate() {
             let here = place + 1;
             let behind_names = gap.behind_names(self.ends[here], self.gaps[here]);
-            *separators = self.separators[here] & (self.begins[here] | behind_names);
+            let (all, next) = (self.separators[here], self.separators[here + 1]);
+            let ports = shifted(all, next, 5) | shifted(all, next, 6);
+            *separators = all & (self.begins[here] | ports | behind_names);
         }
     }
 
@@ -183,7 +185,7 @@ struct WideTable {
 
 struct WideSieve {
     kinds: WideTable,
-    ends: [WideTable; 2],
+    ends: [WideTable; 3],
     behind: WideTable,
     literals: [WideTable; SIEVED_BYTES],
 }
@@ -217,10 +219,10 @@ impl WideSieve {
     #[inline]
     fn new(sieve: &Sieve) -> WideSieve {
         let [a, b, c, d] = &sieve.literals;
-        let [second, last] = &sieve.ends;
+        let [third, second, last] = &sieve.ends;
         WideSieve {
             kinds: WideTable::new(&kinds_of_bytes(&sieve.own)),
-            ends: [WideTable::new(second), WideTable::new(last)],
+            ends: [WideTable::new(third), WideTable::new(second), WideTable::new(last)],
             behind: WideTable::new(&sieve.behind),
             literals: [WideTable::new(a), WideTable::new(b), WideTable::new(c), WideTable::new(d)],
         }
@@ -231,7 +233,7 @@ impl WideSieve {
     #[inline]
     fn look(&self, bytes: &[u8], index: usize, place: usize, row: &mut Row) {
         let from = index * BLOCK_BYTES;
-        match from.checked_sub(1).and_then(|from| bytes.get(from..)?.first_chunk()) {
+        match from.checked_sub(2).and_then(|from| bytes.get(from..)?.first_chunk()) {
             Some(piece) => self.look_at(piece, 0, place, row),
             None => {
                 let (piece, missing) = piece_at_end(bytes, from);
@@ -244,7 +246,7 @@ impl WideSieve {
     #[inline]
     #[expect(clippy::indexing_slicing, reason = "the place is one of the arrays")]
     fn look_at(&self, piece: &[u8; PIECE_BYTES], missing: u64, place: usize, row: &mut Row) {
-        let block = at::<1>(piece);
+        let block = at::<2>(piece);
         let kinds = self.kinds.look_ascii(block);
         let is = |kind: u8| _mm512_test_epi8_mask(kinds, _mm512_set1_epi8(kind.cast_signed()));
         row.words[place] = !is(OTHER);
@@ -253,15 +255,16 @@ impl WideSieve {
         row.escapes[place] = is(ESCAPE) | missing;
         row.dashes[place] = is(DASH);
         row.separators[place] = is(SEPARATOR);
-        let [second, last] = &self.ends;
-        let last = last.look(block);
-        row.begins[place] = _mm512_test_epi8_mask(kinds, self.behind.look(at::<2>(piece)));
-        row.ends[place] = _mm512_test_epi8_mask(second.look(at::<0>(piece)), last);
+        let [third, second, last] = &self.ends;
+        let (third, second, last) =
+            (third.look(at::<0>(piece)), second.look(at::<1>(piece)), last.look(block));
+        row.begins[place] = _mm512_test_epi8_mask(kinds, self.behind.look(at::<3>(piece)));
+        row.ends[place] = _mm512_test_epi8_mask(_mm512_and_si512(third, second), last);
         row.gaps[place] = _mm512_movepi8_mask(last);
         let [a, b, c, d] = &self.literals;
-        let (a, b, c) = (a.look(block), b.look(at::<2>(piece)), c.look(at::<3>(piece)));
+        let (a, b, c) = (a.look(block), b.look(at::<3>(piece)), c.look(at::<4>(piece)));
         let three = _mm512_ternarylogic_epi64::<0x80>(a, b, c);
-        row.literals[place] = _mm512_test_epi8_mask(three, d.look(at::<4>(piece)));
+        row.literals[place] = _mm512_test_epi8_mask(three, d.look(at::<5>(piece)));
     }
 }
 
@@ -277,7 +280,7 @@ fn at<const FROM: usize>(piece: &[u8; PIECE_BYTES]) -> __m512i {
 #[cold]
 fn piece_at_end(bytes: &[u8], from: usize) -> ([u8; PIECE_BYTES], u64) {
     let mut piece = [0; PIECE_BYTES];
-    let (skipped, start) = (1usize.saturating_sub(from), from.saturating_sub(1));
+    let (skipped, start) = (2usize.saturating_sub(from), from.saturating_sub(2));
     for (slot, byte) in piece.iter_mut().skip(skipped).zip(bytes.get(start..).unwrap_or_default()) {
         *slot = *byte;
     }

@@ -39,9 +39,10 @@ pub(super) type Table = [u8; 128];
 
 /// What stands around a place that is worth a look. More than that may be let through.
 pub(super) struct Sieve {
-    /// The last two bytes of a name that a separator may follow; they have a bit in common.
-    pub ends: [Table; 2],
-    /// A separator that begins something and the byte behind it; they have one of two bits in common.
+    /// The last bytes of a name that a separator may follow; they have a bit in common.
+    pub ends: [Table; 3],
+    /// A separator that begins something and the byte behind it; they have one of two bits in common. Where another
+    /// separator follows after four or five bytes, as behind a port, nothing else is asked for.
     pub own: Table,
     pub behind: Table,
     /// The first bytes of literals; they have a bit in common.
@@ -256,7 +257,7 @@ mod tests {
         /// Separators and literals are sieved on some, which the tests of `search` look at.
         #[test]
         fn every_processor_says_the_same(text in TEXT) {
-            let none = Sieve { ends: [[0; 128]; 2], own: [0; 128], behind: [0; 128], literals: [[0; 128]; 4] };
+            let none = Sieve { ends: [[0; 128]; 3], own: [0; 128], behind: [0; 128], literals: [[0; 128]; 4] };
             let plain = plain(text.as_bytes());
             for (way, masks) in Masks::of_every_way(text.as_bytes(), &none) {
                 prop_assert_eq!(bits(&masks.tokens), bits(&plain.tokens), "{}", way);
