@@ -11,6 +11,9 @@ use ctx_session::Code;
 use crate::config::Shells;
 use crate::failure::Failure;
 
+/// The longest policy file.
+const POLICY_BYTES_MAX: u64 = 1 << 20;
+
 /// What the MCP server calls itself.
 pub fn server_name() -> ServerName {
     ServerName { name: "ctx".to_owned(), version: env!("CARGO_PKG_VERSION").to_owned() }
@@ -46,6 +49,33 @@ pub fn check_policy_path(settings: &Shells) -> Result<(), Failure> {
 
 /// A policy that cannot be read stops the server: without it, commands would run that must not.
 fn policy(path: &Path) -> Result<Policy, Failure> {
-    let text = std::fs::read_to_string(path).map_err(|error| Failure::io(path.display(), error))?;
-    Policy::parse(&text).map_err(|error| Failure::new(Code::Ebadmsg, format!("{}: {error}", path.display())))
+    let wrong = |message: String| Failure::new(Code::Ebadmsg, format!("{}: {message}", path.display()));
+    let bytes = whole_file(path)
+        .map_err(|error| Failure::io(path.display(), error))?
+        .map_err(|why| wrong(why.to_owned()))?;
+    let text = std::str::from_utf8(&bytes).map_err(|error| {
+        let before = bytes.get(..error.valid_up_to()).unwrap_or_default();
+        let line = 1 + before.iter().filter(|byte| **byte == b'\n').count();
+        wrong(format!("line {line} of the policy: it is not UTF-8"))
+    })?;
+    Policy::parse(text).map_err(|error| wrong(error.to_string()))
+}
+
+/// What a file holds, or why it is none that holds a policy. Others can be opened without an end, or never end.
+fn whole_file(path: &Path) -> std::io::Result<Result<Vec<u8>, &'static str>> {
+    use std::io::Read;
+    use std::os::unix::fs::OpenOptionsExt;
+    // A pipe with nobody at its other end would be waited for.
+    let flags = rustix::fs::OFlags::NONBLOCK | rustix::fs::OFlags::NOCTTY;
+    let flags = i32::try_from(flags.bits()).unwrap_or_default();
+    let file = std::fs::OpenOptions::new().read(true).custom_flags(flags).open(path)?;
+    if !file.metadata()?.is_file() {
+        return Ok(Err("it is not a regular file; a policy is a text file with `allow` and `deny` lines"));
+    }
+    let mut bytes = Vec::new();
+    file.take(POLICY_BYTES_MAX + 1).read_to_end(&mut bytes)?;
+    if u64::try_from(bytes.len()).unwrap_or(u64::MAX) > POLICY_BYTES_MAX {
+        return Ok(Err("it is longer than 1 MiB, and no policy is"));
+    }
+    Ok(Ok(bytes))
 }

@@ -4,6 +4,7 @@ mod shell;
 mod text_ansi;
 mod text_budget;
 mod text_fence;
+mod text_fence_unsure;
 mod text_output;
 mod text_redact;
 mod text_redact_blobs;

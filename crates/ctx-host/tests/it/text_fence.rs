@@ -6,17 +6,17 @@ use ctx_host::shell::text::fence::{Fence, Policy, Program, Refused, programs};
 use proptest::prelude::*;
 
 /// The names a command would run, `?` for what cannot be known, `f()` for its own functions.
-fn names(command: &str) -> String {
+pub fn names(command: &str) -> String {
     let name = |program: Program| match program {
         Program::Named(name) => name,
         Program::Function(name) => format!("{name}()"),
-        Program::Unknown(_) => "?".to_owned(),
+        Program::Glob(_) | Program::Unknown(_) => "?".to_owned(),
     };
     programs(command).into_iter().map(name).collect::<Vec<_>>().join(" ")
 }
 
 #[track_caller]
-fn check(command: &str, want: &str) {
+pub fn check(command: &str, want: &str) {
     assert_eq!(names(command), want, "{command}");
 }
 
@@ -262,7 +262,7 @@ fn ordinary_commands_are_not_taken_for_others() {
     }
 }
 
-fn fence(policy: &str, allow: &[&str], deny: &[&str]) -> Fence {
+pub fn fence(policy: &str, allow: &[&str], deny: &[&str]) -> Fence {
     let list = |entries: &[&str]| entries.iter().map(|entry| (*entry).to_owned()).collect::<Vec<_>>();
     Fence::new(Policy::parse(policy).unwrap(), &list(allow), &list(deny)).unwrap()
 }

@@ -93,6 +93,48 @@ fn a_policy_that_cannot_hold_stops_the_server() {
 }
 
 #[test]
+fn a_policy_with_a_line_that_matches_nothing_stops_the_server_by_file_line_and_reason() {
+    let place = place();
+    let file = place.path("policy");
+    for (line, why) in [
+        (b"deny \"rm\"".as_slice(), "quotes"),
+        (b"deny [a-z]*", "only `*` and `?` are patterns"),
+        (b"deny rm\0", "'\\0'"),
+        (b"deny r\xffm", "not UTF-8"),
+    ] {
+        std::fs::write(&file, [b"# programs\nallow ls\n", line, b"\n"].concat()).unwrap();
+        let said = place.ctx(&["mcp", "--policy", file.to_str().unwrap()]).stderr;
+        assert!(
+            said.contains(file.to_str().unwrap()) && said.contains("line 3") && said.contains(why),
+            "{said}"
+        );
+    }
+    std::fs::write(&file, "deny rm\n").unwrap();
+    let said = Host::with(place.command(&["mcp", "--policy"]).arg(&file))
+        .refused("session_create", json!({"deny": ["\"rm\""]}));
+    assert!(said.starts_with("EINVAL") && said.contains("quotes"), "{said}");
+}
+
+#[test]
+fn a_policy_that_is_no_text_file_stops_the_server_at_once() {
+    let place = place();
+    let (pipe, long) = (place.path("pipe"), place.path("long"));
+    let made = std::process::Command::new("mkfifo").arg(&pipe).status().unwrap();
+    assert!(made.success());
+    std::fs::write(&long, "deny rm\n".repeat(200_000)).unwrap();
+    for (file, why) in [
+        (pipe.to_str().unwrap(), "not a regular file"),
+        (long.to_str().unwrap(), "longer than 1 MiB"),
+        ("/dev/zero", "not a regular file"),
+        ("/", "not a regular file"),
+    ] {
+        let ended = place.ctx(&["mcp", "--policy", file]);
+        assert!(ended.code != 0, "{file}: {ended:?}");
+        assert!(ended.stderr.contains(file) && ended.stderr.contains(why), "{file}: {ended:?}");
+    }
+}
+
+#[test]
 fn numbers_that_make_no_sense_are_refused() {
     let place = place();
     configure(&place, "[shells]\nmax = 0\n");

@@ -45,7 +45,7 @@ impl Word {
         let whole = Span { marks: 0..self.marks.len(), text: 0..self.text.len() };
         let mut braces = Braces { text: &self.text, marks: &self.marks, bytes_left };
         let Ok(pieces) = braces.words(whole, 0) else {
-            self.expands = true;
+            (self.expands, self.globs) = (true, false);
             return vec![self];
         };
         if let [piece] = pieces.as_slice()
@@ -57,6 +57,7 @@ impl Word {
             raw: if piece.unknown { self.raw.clone() } else { piece.text.clone() },
             text: piece.text,
             expands: piece.unknown,
+            globs: piece.unknown && self.globs,
             quoted: true,
             marks: Vec::new(),
         };

@@ -17,6 +17,8 @@ pub(super) struct Word {
     pub raw: Vec<u8>,
     /// Whether an expansion may change the text.
     pub expands: bool,
+    /// Whether that can only be one to the names of files.
+    pub globs: bool,
     /// Whether any part was quoted: then it is no reserved word.
     pub quoted: bool,
     /// The braces outside of quotes and the expansions, each at its place in the text.
@@ -148,7 +150,7 @@ impl Parser<'_> {
     pub fn word(&mut self) -> Option<Word> {
         let start = self.pos;
         let mut word = Word::default();
-        let mut expands = false;
+        let (mut expands, mut globs) = (false, true);
         while let Some(byte) = self.peek(0) {
             match byte {
                 b' ' | b'\t' | b'\r' | b'\n' | b';' | b'&' | b'|' | b'(' | b')' => break,
@@ -179,10 +181,11 @@ impl Parser<'_> {
             }
             if std::mem::take(&mut word.expands) {
                 expands = true;
+                globs &= matches!(byte, b'*' | b'?' | b'[');
                 word.marks.push((word.text.len(), Mark::Unknown));
             }
         }
-        word.expands = expands;
+        (word.expands, word.globs) = (expands, expands && globs);
         word.raw = self.source.get(start..self.pos.min(self.source.len())).unwrap_or_default().to_vec();
         // A stray byte that begins no word is skipped, so that every call moves on.
         if self.pos == start {

@@ -9,6 +9,7 @@ mod braces;
 mod lex;
 mod parse;
 mod policy;
+mod singular;
 mod wrap;
 mod wrappers;
 
@@ -21,6 +22,8 @@ pub enum Program {
     Named(String),
     /// A function that the command itself defines: no program, but its name may be denied.
     Function(String),
+    /// A name with a pattern in it, which becomes a file that is there: `/bin/r?`.
+    Glob(String),
     /// Not known before it runs: `$X`, `eval "$code"`.
     Unknown(String),
 }
@@ -59,6 +62,10 @@ pub enum Refused {
     )]
     NotAllowed { program: String, allow: String },
     #[error(
+        "`{text}` may become a program that is denied (`{denied}`); write the program's name out, without `*`, `?` and `[`"
+    )]
+    MayBeDenied { text: String, denied: String },
+    #[error(
         "what `{text}` runs cannot be known before it runs, and this shell may run only named programs; write the name out"
     )]
     Unknown { text: String },
@@ -91,28 +98,38 @@ impl Fence {
     }
 
     fn check_program(&self, program: &Program) -> Result<(), Refused> {
-        if let Some(line) = self.policy.denies(program) {
+        if let Some((line, pattern)) = self.policy.denies(program) {
             return Err(match program {
                 Program::Named(name) | Program::Function(name) => {
                     Refused::ByPolicy { program: name.clone(), line }
                 }
+                Program::Glob(text) => may_be_denied(text, pattern),
                 Program::Unknown(text) => Refused::Unknown { text: text.clone() },
             });
         }
-        let is_in = |list: &[Pattern]| list.iter().any(|pattern| pattern.matches(program));
-        match program {
-            Program::Named(name) | Program::Function(name) if is_in(&self.deny) => {
+        let denied = self.deny.iter().find(|pattern| pattern.may_match(program));
+        let is_allowed =
+            || self.allow.is_empty() || self.allow.iter().any(|pattern| pattern.matches(program));
+        match (program, denied) {
+            (Program::Named(name) | Program::Function(name), Some(_)) => {
                 Err(Refused::Denied { program: name.clone() })
             }
-            Program::Function(_) => Ok(()),
-            Program::Named(_) | Program::Unknown(_) if self.allow.is_empty() || is_in(&self.allow) => Ok(()),
-            Program::Named(name) => {
+            (Program::Glob(text), Some(pattern)) => Err(may_be_denied(text, pattern)),
+            (Program::Function(_), None) => Ok(()),
+            (Program::Named(_) | Program::Glob(_) | Program::Unknown(_), None) if is_allowed() => Ok(()),
+            (Program::Named(name), None) => {
                 let names: Vec<&str> = self.allow.iter().map(Pattern::as_str).collect();
                 Err(Refused::NotAllowed { program: name.clone(), allow: names.join(", ") })
             }
-            Program::Unknown(text) => Err(Refused::Unknown { text: text.clone() }),
+            (Program::Glob(text), None) | (Program::Unknown(text), _) => {
+                Err(Refused::Unknown { text: text.clone() })
+            }
         }
     }
+}
+
+fn may_be_denied(text: &str, pattern: &Pattern) -> Refused {
+    Refused::MayBeDenied { text: text.to_owned(), denied: pattern.as_str().to_owned() }
 }
 
 /// A variable that a command sets to a text that stands in it: `NAME=text`, also as an argument (`export`, `env`).

@@ -60,6 +60,15 @@ impl Finds {
         self.add(Program::Named(name.to_owned()));
     }
 
+    /// A word in the place of a program that is not what it will be.
+    pub fn unknown_word(&mut self, word: &Word) {
+        match word.globs {
+            // Cut, it would be another pattern.
+            true => self.add(Program::Glob(String::from_utf8_lossy(&word.text).into_owned())),
+            false => self.unknown(&word.raw),
+        }
+    }
+
     pub fn unknown(&mut self, text: &[u8]) {
         let text = String::from_utf8_lossy(text);
         let mut shown: String = text.chars().take(SHOWN_CHARS_MAX).collect();
@@ -72,6 +81,11 @@ impl Finds {
     /// How many programs were found.
     pub fn count(&self) -> usize {
         self.programs.len()
+    }
+
+    /// What was found since there were so many.
+    pub fn since(&self, count: usize) -> &[Program] {
+        self.programs.get(count..).unwrap_or_default()
     }
 
     fn add(&mut self, program: Program) {

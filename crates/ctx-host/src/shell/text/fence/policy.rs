@@ -13,6 +13,14 @@ pub enum PatternError {
     Empty,
     #[error("it has more than one word; give the program's name alone")]
     Words,
+    #[error("it has quotes, which would be part of the name; leave them out")]
+    Quotes,
+    #[error("only `*` and `?` are patterns here; write one line for each name, or use `?` for one character")]
+    Brackets,
+    #[error("it has {0:?}, which is in no program's name")]
+    Char(char),
+    #[error("it ends with a slash; name a program, or all of a directory with `/*`")]
+    Directory,
 }
 
 /// The operator's rules. The first line that matches a program decides; what no line matches is allowed.
@@ -45,6 +53,12 @@ impl Pattern {
         if text.contains(char::is_whitespace) {
             return Err(PatternError::Words);
         }
+        if text.ends_with('/') {
+            return Err(PatternError::Directory);
+        }
+        // `[` is a program, alone or behind its directory.
+        let rest = if base_name(text) == "[" { text.trim_end_matches('[') } else { text };
+        rest.chars().try_for_each(name_char)?;
         Ok(Pattern(text.to_owned()))
     }
 
@@ -52,21 +66,98 @@ impl Pattern {
         &self.0
     }
 
-    /// Whether the pattern speaks of this program. Of an unknown one only `*` does.
+    /// Whether the pattern speaks of this program, whatever it turns out to be. Of an unknown one only `*` does.
     pub fn matches(&self, program: &Program) -> bool {
         match program {
             Program::Named(name) | Program::Function(name) => {
-                let subject = if self.0.contains('/') { name } else { base_name(name) };
-                glob(self.0.as_bytes(), subject.as_bytes())
+                glob(self.0.as_bytes(), self.part_of(name).as_bytes())
             }
-            Program::Unknown(_) => self.0.chars().all(|c| c == '*'),
+            Program::Glob(_) | Program::Unknown(_) => self.0.chars().all(|c| c == '*'),
         }
+    }
+
+    /// Whether the pattern speaks of something that this program may turn out to be. Of one that is wholly unknown,
+    /// again only `*` does.
+    pub fn may_match(&self, program: &Program) -> bool {
+        match program {
+            Program::Glob(text) => {
+                overlap(self.0.as_bytes(), without_brackets(self.part_of(text)).as_bytes())
+            }
+            Program::Named(_) | Program::Function(_) | Program::Unknown(_) => self.matches(program),
+        }
+    }
+
+    /// What of a program's name the pattern is compared with.
+    fn part_of<'a>(&self, name: &'a str) -> &'a str {
+        if self.0.contains('/') { name } else { base_name(name) }
+    }
+}
+
+/// What may stand in a pattern. A line that matches nothing would let run what it was written against.
+fn name_char(char: char) -> Result<(), PatternError> {
+    match char {
+        '"' | '\'' | '`' => Err(PatternError::Quotes),
+        '[' | ']' | '{' | '}' => Err(PatternError::Brackets),
+        '\\' | '$' | ';' | '|' | '&' | '<' | '>' | '(' | ')' | ',' | '!' => Err(PatternError::Char(char)),
+        char if char.is_control() => Err(PatternError::Char(char)),
+        _ => Ok(()),
     }
 }
 
 /// The last part of a path.
 pub(super) fn base_name(path: &str) -> &str {
     path.rsplit('/').next().unwrap_or(path)
+}
+
+/// A shell's pattern with one `?` for each of its `[…]`, which may become no more than that.
+fn without_brackets(pattern: &str) -> String {
+    let (mut out, mut rest) = (String::new(), pattern);
+    while let Some((before, inside)) = rest.split_once('[') {
+        out.push_str(before);
+        // A `]` right at the beginning, or behind a `!`, closes nothing.
+        let first = usize::from(inside.starts_with(['!', '^']));
+        let from = first + usize::from(inside.get(first..).is_some_and(|rest| rest.starts_with(']')));
+        match inside.get(from..).and_then(|text| text.split_once(']')) {
+            Some((_, after)) => {
+                out.push('?');
+                rest = after;
+            }
+            None => {
+                out.push('[');
+                rest = inside;
+            }
+        }
+    }
+    out + rest
+}
+
+/// Whether there is a text that both patterns match.
+fn overlap(a: &[u8], b: &[u8]) -> bool {
+    const STEPS_MAX: usize = 1 << 20;
+    if a.len().saturating_mul(b.len()) > STEPS_MAX {
+        return true;
+    }
+    let end = vec![false; b.len() + 1];
+    // Whether the rest of `a` and the rest of `b` from each place on overlap; from the end of `a` backwards.
+    let mut below = end.clone();
+    for i in (0..=a.len()).rev() {
+        let mut row = end.clone();
+        for j in (0..=b.len()).rev() {
+            let at = |row: &[bool], j: usize| row.get(j).copied().unwrap_or_default();
+            let (next_a, next_b, both) = (at(&below, j), at(&row, j + 1), at(&below, j + 1));
+            let meets = match (a.get(i), b.get(j)) {
+                (None, None) => true,
+                (Some(b'*'), _) | (_, Some(b'*')) => next_a || next_b,
+                (Some(x), Some(y)) => (x == y || *x == b'?' || *y == b'?') && both,
+                (None, Some(_)) | (Some(_), None) => false,
+            };
+            if let Some(cell) = row.get_mut(j) {
+                *cell = meets;
+            }
+        }
+        below = row;
+    }
+    below.first().copied().unwrap_or_default()
 }
 
 /// `*` for any text, `?` for one byte. Without backtracking further than the last star.
@@ -127,9 +218,14 @@ impl Policy {
         self.rules.is_empty()
     }
 
-    /// The line that denies this program.
-    pub(super) fn denies(&self, program: &Program) -> Option<usize> {
-        let rule = self.rules.iter().find(|rule| rule.pattern.matches(program))?;
-        (!rule.allows).then_some(rule.line)
+    /// The line that denies this program, and its pattern. Where it is not known what the program will be, every
+    /// line counts that denies one of those it may be.
+    pub(super) fn denies(&self, program: &Program) -> Option<(usize, &Pattern)> {
+        let decides = |rule: &&Rule| match rule.allows {
+            true => rule.pattern.matches(program),
+            false => rule.pattern.may_match(program),
+        };
+        let rule = self.rules.iter().find(decides)?;
+        (!rule.allows).then_some((rule.line, &rule.pattern))
     }
 }

@@ -4,9 +4,13 @@
 use super::lex::Word;
 use super::parse::{DEPTH_MAX, Finds, read_commands};
 use super::policy::base_name;
+use super::singular;
 use super::wrappers::{How, WRAPPERS, Wrapper};
 
-const SHELLS: &[&str] = &["bash", "sh", "dash", "zsh", "ksh", "mksh", "ash", "rbash", "fish"];
+const SHELLS: &[&str] = &[
+    "bash", "sh", "dash", "zsh", "ksh", "mksh", "ash", "rbash", "fish", "csh", "tcsh", "yash", "posh",
+    "lksh", "oksh", "pdksh", "rksh", "hush", "osh",
+];
 const FIND_EXECS: &[&[u8]] =
     &[b"-exec", b"-execdir", b"-ok", b"-okdir", b"-x", b"-X", b"--exec", b"--exec-batch"];
 
@@ -15,7 +19,7 @@ const FIND_EXECS: &[&[u8]] =
 pub(super) fn run(words: &[Word], depth: usize, finds: &mut Finds) -> bool {
     let Some((first, args)) = words.split_first() else { return false };
     let Some(text) = first.known() else {
-        finds.unknown(&first.raw);
+        finds.unknown_word(first);
         return false;
     };
     let text = String::from_utf8_lossy(text).into_owned();
@@ -38,6 +42,10 @@ pub(super) fn run(words: &[Word], depth: usize, finds: &mut Finds) -> bool {
         "tmux" => args.split(|word| word.text == b";").for_each(|part| {
             run_wrapped(name, part, depth, finds);
         }),
+        "source" | "." => return args.first().is_some_and(singular::is_stdin),
+        "mapfile" | "readarray" | "compgen" => run_word(singular::callback(args).as_ref(), depth, finds),
+        "setarch" => return run(singular::behind_arch(args), depth + 1, finds),
+        "hyperfine" => singular::measured(args).iter().for_each(|word| run_word(Some(word), depth, finds)),
         "parallel" | "sem" => run_parallel(name, args, depth, finds),
         "command" if args.first().is_some_and(|word| matches!(word.text.as_slice(), b"-v" | b"-V")) => {}
         _ if SHELLS.contains(&name) => return run_shell(args, depth, finds),
@@ -78,7 +86,7 @@ fn skip_own<'a>(wrapper: &Wrapper, args: &'a [Word], finds: &mut Finds) -> &'a [
         let text = word.text.as_slice();
         if word.expands && own_words == 0 && !word.is_assignment() {
             // It may be an option or the program: unknown either way, and what follows is looked at too.
-            finds.unknown(&word.raw);
+            finds.unknown_word(word);
             at += 1;
         } else if text == b"--" {
             return args.get(at + 1 + own_words..).unwrap_or_default();
@@ -189,10 +197,17 @@ fn run_shell(args: &[Word], depth: usize, finds: &mut Finds) -> bool {
         }
     }
     if takes_text {
+        let before = finds.count();
         run_word(args.get(at), depth, finds);
+        // Behind the text are `$0`, `$1` and so on, and it may be one of them that it runs.
+        let first = singular::first_parameter(finds.since(before));
+        match first.and_then(|first| args.get(at + 1 + first..)).unwrap_or_default() {
+            [word] => run_word(Some(word), depth, finds),
+            words => drop(run(words, depth + 1, finds)),
+        }
         return false;
     }
-    args.get(at).is_none()
+    args.get(at).is_none_or(singular::is_stdin)
 }
 
 /// The commands after each `-exec` and its like.
@@ -265,7 +280,7 @@ fn text_of(name: &str, args: &[Word]) -> Option<Word> {
 }
 
 /// The text of an option: the rest of its own word, or the next one.
-fn option_value(args: &[Word], letter: u8, long: &str) -> Option<Word> {
+pub(super) fn option_value(args: &[Word], letter: u8, long: &str) -> Option<Word> {
     let own = args.iter().position(|word| word.text == b"--").unwrap_or(args.len());
     args.iter().take(own).enumerate().find_map(|(at, word)| {
         let attached = match word.text.strip_prefix(b"--") {
