@@ -12,12 +12,12 @@ use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::Instant;
 
 use super::answer::{Shown, preview};
-use super::assigned::Assigned;
 use super::dialect::{Dialect, Framed, Habits, Report, holds_word};
 use super::entropy::random_bits;
 use super::error::ShellError;
 use super::exec::{ExecRequest, ExecResult, Progress};
 use super::exports::{self, Export, is_variable_name};
+use super::known::Known;
 use super::lane::{Lane, READ_BYTES_MIN};
 use super::late::Late;
 use super::limits::ShellLimits;
@@ -29,7 +29,6 @@ use super::settle::{SETTLE_AFTER, Unsettled};
 use super::shared::Shared;
 use super::text::budget::Plan;
 use super::text::output::OutputStream;
-use super::text::redact::Secrets;
 use super::transport::{Connection, Place, Streams};
 
 /// What a new interpreter gets to answer its first frame.
@@ -86,7 +85,7 @@ pub(super) struct Driver {
     exports: Vec<Export>,
     /// What the shell was made with and does not list: names that are none to it, and functions of bash.
     unlisted: Vec<Export>,
-    assigned: Assigned,
+    known: Known,
     /// Why a command's end is not in the log.
     pub(super) unlogged: Option<LogError>,
 }
@@ -99,6 +98,7 @@ impl Driver {
         log: Arc<dyn ShellLog>,
         mut connection: Box<dyn Connection>,
         place: Place,
+        known: Known,
     ) -> Result<Driver, ShellError> {
         let streams = connection.start(&place)?;
         let mut driver = Driver {
@@ -118,7 +118,7 @@ impl Driver {
             exports_text: Vec::new(),
             unlisted: place.env.iter().filter(|export| !is_variable_name(&export.name)).cloned().collect(),
             exports: place.env,
-            assigned: Assigned::default(),
+            known,
             unlogged: None,
         };
         match driver.handshake().await {
@@ -235,7 +235,7 @@ impl Driver {
             self.restart(code).await?;
             restarted = true;
         }
-        if self.assigned.read(&request.command) {
+        if self.known.read(&request.command) {
             self.learn_secrets();
         }
         let shown_command = preview(&self.shared.shown(&request.command));
@@ -382,14 +382,16 @@ impl Driver {
         {
             self.exports_text = report.exports;
             self.exports = exports;
-            self.learn_secrets();
+            if self.known.export(&self.exports) {
+                self.learn_secrets();
+            }
         }
     }
 
-    /// Output from now on is shown without what is secret of all variables that are known.
+    /// Output from now on is shown without what is known by now.
     fn learn_secrets(&self) {
-        let all = self.exports.iter().chain(&self.unlisted).chain(self.assigned.iter());
-        self.shared.status().secrets = Arc::new(secrets_of(all));
+        let secrets = Arc::new(self.known.secrets());
+        self.shared.status().secrets = secrets;
     }
 
     fn stopped(&mut self, call: u64, reason: Option<StopReason>) {
@@ -488,10 +490,6 @@ impl<'a> Framing<'a> {
 fn may_export(command: &str) -> bool {
     let exports = ["export", "declare", "typeset", "source", ".", "eval", "set"];
     holds_word(command, &exports)
-}
-
-pub(super) fn secrets_of<'a>(env: impl IntoIterator<Item = &'a Export>) -> Secrets {
-    Secrets::from_env(env.into_iter().map(|export| (export.name.as_str(), export.value.as_slice())))
 }
 
 /// The directory itself, or the nearest one above it that is still there.

@@ -14,13 +14,14 @@ use tokio_util::sync::CancellationToken;
 
 use super::answer::preview;
 use super::away::THREADS_MAX;
-use super::driver::{Driver, Order, Settings, secrets_of};
+use super::driver::{Driver, Order, Settings};
 use super::entropy::random_bits;
 use super::error::ShellError;
 use super::exec::{ExecRequest, ExecResult, Progress};
 use super::exports::{Export, is_variable_name};
 use super::family::MarkPrefix;
 use super::guard::Guard;
+use super::known::Known;
 use super::limits::ShellLimits;
 use super::local::{LocalTransport, RunAs};
 use super::log::{ShellLog, ShellRecord};
@@ -73,6 +74,11 @@ impl HostConfig {
             app: app.to_owned(),
             run_as: None,
         }
+    }
+
+    fn exports(&self) -> Vec<Export> {
+        let export = |(name, value): &(String, Vec<u8>)| Export { name: name.clone(), value: value.clone() };
+        self.env.iter().map(export).collect()
     }
 
     fn path(&self) -> std::ffi::OsString {
@@ -143,7 +149,8 @@ pub(super) struct Inner {
     guard: tokio::sync::Mutex<Option<Guard>>,
     /// Threads for shells that print much.
     threads: Arc<Semaphore>,
-    /// What every shell inherits and must not be shown.
+    /// What every shell inherits and must not be shown, whatever a caller sets instead.
+    known: Known,
     secrets: Arc<Secrets>,
 }
 
@@ -164,8 +171,11 @@ impl ShellHost {
         let local = LocalTransport::new(config.program.as_deref(), &config.path(), marks, scratch.clone())?;
         let local = local.of_user(config.run_as.as_ref().map(|user| (user.uid, user.gid)));
         let registry = Registry::new(bits as u64);
+        let mut known = Known::default();
+        known.give(&config.exports());
         let inner = Inner {
-            secrets: Arc::new(Secrets::from_env(config.env.iter().map(|(name, value)| (name, value)))),
+            secrets: Arc::new(known.secrets()),
+            known,
             limits: Arc::new(config.limits.clone()),
             scratch,
             config,
@@ -194,6 +204,7 @@ impl ShellHost {
         let place = self.inner.place(&request)?;
         let fence = self.inner.fence(&request)?;
         self.inner.ready().await?;
+        let (known, secrets) = self.inner.known_of(&place);
         let slot = Slot::take(&self.inner, now())?;
         let (n, log) = (slot.n, slot.log);
         let transport: &dyn Transport = &self.inner.local;
@@ -204,7 +215,7 @@ impl ShellHost {
             spool: Mutex::new(Spool::new(&self.inner.config.spool_dir, self.inner.limits.output_bytes_max)),
             status: Mutex::new(Status {
                 cwd: place.cwd.to_string_lossy().into_owned(),
-                secrets: Arc::new(secrets_of(&place.env)),
+                secrets,
                 used: Instant::now(),
                 commands: 0,
                 running: None,
@@ -215,9 +226,9 @@ impl ShellHost {
             threads: Arc::clone(&self.inner.threads),
         });
         let connection = transport.connect(n)?;
+        let shell_log = Arc::clone(&self.inner.log);
         let driver =
-            Driver::start(Arc::clone(&shared), settings, Arc::clone(&self.inner.log), connection, place)
-                .await?;
+            Driver::start(Arc::clone(&shared), settings, shell_log, connection, place, known).await?;
         let created = ShellRecord::Created {
             shell: shared.id.clone(),
             transport: shared.transport.to_owned(),
@@ -380,12 +391,7 @@ impl Inner {
         if self.config.run_as.is_none() && !cwd.is_dir() {
             return Err(ShellError::invalid("cwd", format!("cwd `{}` is not a directory", cwd.display())));
         }
-        let mut env: Vec<Export> = self
-            .config
-            .env
-            .iter()
-            .map(|(name, value)| Export { name: name.clone(), value: value.clone() })
-            .collect();
+        let mut env = self.config.exports();
         for (name, value) in &request.env {
             if !is_variable_name(name) || value.contains('\0') {
                 return Err(ShellError::invalid(
@@ -400,6 +406,16 @@ impl Inner {
             env.push(Export { name: name.clone(), value: value.clone().into_bytes() });
         }
         Ok(Place { cwd, env })
+    }
+
+    /// What must not be shown of a shell that is made here. Most are made with nothing new.
+    fn known_of(&self, place: &Place) -> (Known, Arc<Secrets>) {
+        let mut known = self.known.clone();
+        let secrets = match known.give(&place.env) {
+            true => Arc::new(known.secrets()),
+            false => Arc::clone(&self.secrets),
+        };
+        (known, secrets)
     }
 
     fn fence(&self, request: &CreateRequest) -> Result<Fence, ShellError> {

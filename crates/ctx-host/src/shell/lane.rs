@@ -19,7 +19,7 @@ use super::late::Late;
 use super::scan::{Nonce, Part, Scanner, Stream};
 use super::shared::Shared;
 use super::text::output::{Finished, OutputStream, Shown};
-use super::text::redact::Redactor;
+use super::text::redact::{Cut, Redactor};
 use super::transport::Source;
 
 /// The first read of a command; most print less.
@@ -89,12 +89,16 @@ impl Look {
                 }
             }
             Part::After(part) => {
-                after.comes_after(redactor.is_inside());
+                if after.is_empty() {
+                    after.comes_after(cut(redactor, *bytes, before.as_ref()));
+                }
                 after.push(part);
             }
             Part::Body(part) => {
-                if *bytes == 0 && before.as_ref().is_some_and(Late::is_inside) {
-                    redactor.go_on_inside();
+                if *bytes == 0
+                    && let Some(before) = before
+                {
+                    redactor.go_on(before.cut().of_command());
                 }
                 *bytes += part.len() as u64;
                 redactor.push_to(part, redacted);
@@ -118,6 +122,17 @@ impl Look {
     }
 }
 
+/// How a command's output breaks off. What a job has begun before may go on after a command that printed something
+/// else, or nothing at all.
+fn cut(redactor: &Redactor, bytes: u64, before: Option<&Late>) -> Cut {
+    let cut = redactor.cut();
+    match before {
+        Some(before) if bytes == 0 => before.cut(),
+        Some(before) if cut.is_none() => before.cut().of_command(),
+        Some(_) | None => cut,
+    }
+}
+
 impl Work {
     /// Takes what was read, and hands on what is to be stored.
     fn take(&mut self, read: &[u8], store: &mut dyn FnMut(&[u8])) -> Seen {
@@ -130,7 +145,9 @@ impl Work {
 
     fn end(self, mut keeper: Keeper, buffer: Vec<u8>) -> LaneEnd {
         let Work { look: Look { scanner, redactor, bytes, before, mut after, .. }, shown } = self;
-        after.comes_after(redactor.is_inside());
+        if after.is_empty() {
+            after.comes_after(cut(&redactor, bytes, before.as_ref()));
+        }
         let finished = shown.finish(redactor);
         keeper.keep(&finished.rest);
         LaneEnd { finished, bytes, before, after, scanner: Some(scanner), unkept: keeper.unkept, buffer }

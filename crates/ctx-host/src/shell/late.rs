@@ -7,44 +7,47 @@ use std::sync::Arc;
 use super::shared::Shared;
 use super::text::budget::{Kept, Plan};
 use super::text::output::OutputStream;
+use super::text::redact::Cut;
 
 /// Late output of one stream.
 pub(super) struct Late {
     shared: Arc<Shared>,
     /// Made when the first byte comes: most commands leave nothing behind.
     output: Option<OutputStream>,
-    /// What was printed before it on the same stream broke off inside of a secret.
-    goes_on: bool,
+    /// How what was printed before it on the same stream broke off.
+    before: Cut,
 }
 
 impl Late {
     pub fn new(shared: &Arc<Shared>) -> Late {
-        Late { shared: Arc::clone(shared), output: None, goes_on: false }
+        Late { shared: Arc::clone(shared), output: None, before: Cut::default() }
     }
 
     pub fn push(&mut self, bytes: &[u8]) {
         if bytes.is_empty() {
             return;
         }
-        let Late { shared, output, goes_on } = self;
+        let Late { shared, output, before } = self;
         let output = output.get_or_insert_with(|| {
             let mut output = OutputStream::new(shared.secrets(), &Plan::default());
-            if *goes_on {
-                output.go_on_inside();
-            }
+            output.go_on(std::mem::take(before));
             output
         });
         output.push(bytes, &mut |redacted| keep(shared, redacted));
     }
 
-    /// Whether what comes next on the same stream may belong to a private key that has begun.
-    pub fn is_inside(&self) -> bool {
-        self.output.as_ref().map_or(self.goes_on, OutputStream::is_inside)
+    /// How it breaks off, for what comes next on the same stream.
+    pub fn cut(&self) -> Cut {
+        self.output.as_ref().map_or_else(|| self.before.clone(), OutputStream::cut)
     }
 
-    /// Takes note of how the stream before this one ended.
-    pub fn comes_after(&mut self, is_inside: bool) {
-        self.goes_on = is_inside;
+    /// Takes note of how the stream before this one broke off.
+    pub fn comes_after(&mut self, cut: Cut) {
+        self.before = cut;
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.output.is_none()
     }
 
     /// Takes what came on the same stream after this.
@@ -62,7 +65,7 @@ impl Late {
 
     /// What has come so far.
     pub fn take(&mut self) -> Option<Kept> {
-        self.goes_on = self.is_inside();
+        self.before = self.cut();
         let finished = self.output.take()?.finish();
         keep(&self.shared, &finished.rest);
         Some(finished.kept)

@@ -17,7 +17,6 @@
 //! inspects its own shell.
 
 mod answer;
-mod assigned;
 mod away;
 mod blocked;
 mod dialect;
@@ -30,6 +29,7 @@ mod family;
 mod guard;
 mod host;
 mod keep;
+mod known;
 mod lane;
 mod late;
 mod limits;

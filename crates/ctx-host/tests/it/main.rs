@@ -8,5 +8,6 @@ mod text_fence_unsure;
 mod text_output;
 mod text_redact;
 mod text_redact_blobs;
+mod text_redact_cut;
 mod text_redact_env;
 mod text_redact_keys;

@@ -50,6 +50,37 @@ fn colours_titles_and_links_go() {
 }
 
 #[test]
+fn controls_of_eight_bits_are_what_they_are_in_seven() {
+    check("x\u{9b}31my\u{9b}0m\n", "xy\n");
+    check("downloading\r\u{9b}2Kdone\n", "done\n");
+    check("\u{9d}0;title\x07a\u{9d}0;title\u{9c}b\u{9d}0;title\x1b\\c\x1b]0;é title\u{9c}d\n", "abcd\n");
+    check("\u{90}1$tq\u{9c}x\u{9f}apc\u{9c}y\u{9e}pm\u{9c}z\u{98}sos\u{9c}\n", "xyz\n");
+    check("a\u{80}\u{85}b\u{8d}\u{99}c\n", "abc\n");
+    check("a\u{9d}never\nb\n", "a\nb\n");
+    check("a\u{9d}x\u{9b}31mb\n", "ab\n");
+    check("\u{9b}3\u{9b}1mx\u{9b}3éy\n", "xéy\n");
+    // Other characters of the same first byte, and what is cut off.
+    check("«\u{a0}§°é»\n", "«\u{a0}§°é»\n");
+    check("\x1b]0;«t»\x07x\n", "x\n");
+    check(b"a\xc2\nb\xc2\xc2\x9b1mc\x9b\n", "a\u{fffd}\nb\u{fffd}c\u{fffd}\n");
+    for before in [4093, 4094, 4095, 4096, 4097] {
+        let text = "é".repeat(before / 2) + if before % 2 == 1 { "x" } else { "" };
+        check(format!("{text}\u{9b}31my\n"), &format!("{text}y\n"));
+    }
+}
+
+#[test]
+fn many_controls_of_eight_bits_take_no_longer_than_others() {
+    for text in ["é\u{9b}31m", "é\u{9b}31m\n", "é\x1b[31m\u{9b}31m\n"] {
+        let started = std::time::Instant::now();
+        clean(text.repeat(100_000).as_bytes());
+        let took = started.elapsed();
+        // Where each of them looked through all that follows, it would be minutes.
+        assert!(took < std::time::Duration::from_secs(20), "{took:?}");
+    }
+}
+
+#[test]
 fn a_redrawn_line_keeps_its_last_state() {
     check("  1%\r 50%\r100%\n", "100%\n");
     check("10%\r20%", "20%");
@@ -153,6 +184,10 @@ fn terminalish() -> impl Strategy<Value = Vec<u8>> {
         "\x1bP",
         "\x1b\\",
         "\x1b[J",
+        "\u{9b}2D",
+        "\u{9d}0;t",
+        "\u{9c}",
+        "\u{a0}",
     ]);
     let any = prop::collection::vec(any::<u8>(), 0..6);
     prop::collection::vec(prop_oneof![6 => piece.prop_map(|p| p.as_bytes().to_vec()), 1 => any], 0..60)
@@ -170,7 +205,8 @@ proptest! {
     #[test]
     fn no_escape_and_as_many_lines_come_out(bytes in terminalish()) {
         let text = clean(&bytes);
-        prop_assert!(!text.contains(['\x1b', '\r', '\x08']));
+        let is_left = |char: char| !char.is_control() || "\n\t\x0b\x0c".contains(char);
+        prop_assert!(text.chars().all(is_left));
         let ends = |bytes: &[u8]| bytes.iter().filter(|byte| **byte == b'\n').count();
         prop_assert_eq!(ends(text.as_bytes()), ends(&bytes));
     }

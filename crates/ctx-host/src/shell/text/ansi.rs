@@ -2,17 +2,24 @@
 //!
 //! Escape sequences go, by the state table of a real terminal parser. A line that was redrawn keeps its
 //! last state: carriage return, backspace, the cursor's moves within a line and erasing are followed;
-//! moves to other lines are not, since there is no screen here. Blank lines are kept. Bytes that are no
+//! moves to other lines are not, since there is no screen here. Blank lines are kept. The controls from U+0080 to U+009F
+//! are what the two characters are that stand for them in 7 bits: U+009B is ESC [. Bytes that are no
 //! UTF-8, and NUL, become U+FFFD. A lone escape that swallows a whole stream would hide output, so a
 //! sequence with a string in it ends at the latest with its line.
 
-use anstyle_parse::state::{Action, State, state_change};
+mod line;
 
-/// The part of a line that can still be redrawn. What a longer line pushes out of it is final.
-const LINE_CHARS_MAX: usize = 32 * 1024;
+use anstyle_parse::state::{Action, State, state_change};
+use line::Line;
+
+/// The first byte of a control from U+0080 to U+009F, and of other characters.
+const C1_LEAD: u8 = 0xc2;
 
 /// Whole lines are looked for in blocks of this size, so that a line that is not plain costs one block.
 const PLAIN_BYTES_MAX: usize = 256 * 1024;
+
+/// Controls are looked for in pieces of this size there.
+const PIECE_BYTES: usize = 4 * 1024;
 
 /// A piece of clean text.
 #[derive(Debug, Clone, Copy)]
@@ -38,6 +45,8 @@ pub struct Cleaner {
     line: Line,
     /// The beginning of a character that was cut off by the end of a read.
     partial: Vec<u8>,
+    /// The last byte of a string in a sequence may have been the first of a control that ends it.
+    in_c1: bool,
     changed: bool,
     /// Text that is not handed on as it came.
     made: String,
@@ -50,19 +59,6 @@ struct Params {
     values: [u16; 2],
     index: usize,
     private: bool,
-}
-
-/// The line being drawn.
-#[derive(Default)]
-struct Line {
-    text: String,
-    /// How many characters `text` has.
-    chars: usize,
-    /// Where the next character goes; never beyond `chars` by more than the spaces it would need.
-    cursor: usize,
-    /// `text` as cells, while the line is being redrawn.
-    cells: Vec<char>,
-    redrawn: bool,
 }
 
 impl Default for Cleaner {
@@ -78,6 +74,7 @@ impl Cleaner {
             params: Params::default(),
             line: Line::default(),
             partial: Vec::new(),
+            in_c1: false,
             changed: false,
             made: String::new(),
         }
@@ -128,6 +125,7 @@ impl Cleaner {
         self.line.flush(out);
         self.line.end();
         self.state = State::Ground;
+        self.in_c1 = false;
     }
 
     /// Whole lines without anything special, which most output is made of, and what comes after them.
@@ -153,9 +151,12 @@ impl Cleaner {
         if let Some(rest) = self.finish_char(bytes, out) {
             return rest;
         }
-        let len = bytes.iter().position(|byte| is_control(*byte)).unwrap_or(bytes.len());
-        let (text, rest) = bytes.split_at_checked(len).unwrap_or((bytes, &[]));
+        let (text, rest) = bytes.split_at_checked(text_len(bytes)).unwrap_or((bytes, &[]));
         self.text(text, rest.is_empty(), out);
+        if let [C1_LEAD, second, after @ ..] = rest {
+            self.c1(*second, out);
+            return after;
+        }
         let Some((control, after)) = rest.split_first() else { return rest };
         if *control != 0 {
             self.control(*control, out);
@@ -176,6 +177,10 @@ impl Cleaner {
         let mut joined = std::mem::take(&mut self.partial);
         joined.push(*byte);
         match std::str::from_utf8(&joined) {
+            Ok(_) if is_c1(&joined) => {
+                self.c1(*byte, out);
+                Some(rest)
+            }
             Ok(text) => {
                 self.print(text, out);
                 Some(rest)
@@ -246,11 +251,18 @@ impl Cleaner {
         }
     }
 
+    /// A control from U+0080 to U+009F, by its second byte: an escape with the character it stands for.
+    fn c1(&mut self, second: u8, out: &mut String) {
+        self.control(0x1b, out);
+        self.sequence(&[second & 0x1f | 0x40], out);
+    }
+
     /// The inside of an escape sequence.
     fn sequence<'a>(&mut self, bytes: &'a [u8], out: &mut String) -> &'a [u8] {
         let Some((byte, rest)) = bytes.split_first() else { return bytes };
         if *byte == b'\n' {
             self.state = State::Ground;
+            self.in_c1 = false;
             return bytes;
         }
         // A byte of a character inside a string is a part of the string; anywhere else it ends the sequence.
@@ -259,8 +271,13 @@ impl Cleaner {
                 self.state = State::Ground;
                 return bytes;
             }
+            let in_c1 = std::mem::replace(&mut self.in_c1, *byte == C1_LEAD);
+            if in_c1 && is_c1(&[C1_LEAD, *byte]) {
+                self.c1(*byte, out);
+            }
             return rest;
         }
+        self.in_c1 = false;
         let (next, action) = state_change(self.state, *byte);
         if *byte == 0x1b {
             self.params = Params::default();
@@ -289,6 +306,20 @@ fn is_control(byte: u8) -> bool {
     byte < 0x20 || byte == 0x7f
 }
 
+/// Whether a character is a control from U+0080 to U+009F.
+fn is_c1(bytes: &[u8]) -> bool {
+    matches!(bytes, [C1_LEAD, 0x80..=0x9f])
+}
+
+/// Where the first of them is. Its first byte is never within a character.
+fn c1_at(bytes: &[u8]) -> Option<usize> {
+    memchr::memchr_iter(C1_LEAD, bytes).find(|at| is_c1_at(bytes, *at))
+}
+
+fn is_c1_at(bytes: &[u8], at: usize) -> bool {
+    bytes.get(at..at + 2).is_some_and(is_c1)
+}
+
 /// The whole lines among the first `len` bytes.
 fn whole_lines(bytes: &[u8], len: usize) -> &[u8] {
     let plain = bytes.get(..len).unwrap_or_default();
@@ -303,9 +334,27 @@ fn ascii_len(bytes: &[u8]) -> usize {
     })
 }
 
-/// How many bytes from the beginning on hold no control byte but the ends of lines and tabs.
+/// How many bytes from the beginning on hold no control but the ends of lines and tabs.
 fn plain_len(bytes: &[u8]) -> usize {
-    len_without(bytes, |byte| (byte < 0x20) & (byte != b'\n') & (byte != b'\t') | (byte == 0x7f))
+    let is_special = |byte| (byte < 0x20) & (byte != b'\n') & (byte != b'\t') | (byte == 0x7f);
+    // In pieces: each of the two looks goes past what the other would find.
+    for from in (0..bytes.len()).step_by(PIECE_BYTES) {
+        let rest = bytes.get(from..).unwrap_or_default();
+        let piece = rest.get(..PIECE_BYTES).unwrap_or(rest);
+        let len = len_without(piece, is_special);
+        // One byte more: a control has two.
+        let c1 = c1_at(rest.get(..=len).unwrap_or(rest));
+        if c1.is_some() || len < piece.len() {
+            return from + c1.unwrap_or(len);
+        }
+    }
+    bytes.len()
+}
+
+/// How many bytes from the beginning on are text.
+fn text_len(bytes: &[u8]) -> usize {
+    let is_special = |at: usize, byte| is_control(byte) || (byte == C1_LEAD && is_c1_at(bytes, at));
+    bytes.iter().enumerate().position(|(at, byte)| is_special(at, *byte)).unwrap_or(bytes.len())
 }
 
 /// Counted in blocks, because a block is checked in a few vector instructions.
@@ -340,144 +389,6 @@ impl Params {
 
     fn first(&self) -> usize {
         self.values.first().copied().unwrap_or(0).into()
-    }
-}
-
-impl Line {
-    fn print(&mut self, text: &str, out: &mut String) {
-        if self.cursor == self.chars && !self.redrawn {
-            self.append(text, out);
-        } else {
-            self.overwrite(text, out);
-        }
-    }
-
-    /// The common case: text at the end of the line. What does not fit is made final.
-    fn append(&mut self, text: &str, out: &mut String) {
-        let mut rest = text;
-        while !rest.is_empty() {
-            let room = LINE_CHARS_MAX - self.chars.min(LINE_CHARS_MAX);
-            let (chars, len) = prefix(rest, room);
-            let (now, later) = rest.split_at_checked(len).unwrap_or((rest, ""));
-            self.text.push_str(now);
-            self.chars += chars;
-            self.cursor = self.chars;
-            rest = later;
-            if !rest.is_empty() {
-                out.push_str(&self.text);
-                self.end();
-            }
-        }
-    }
-
-    fn overwrite(&mut self, text: &str, out: &mut String) {
-        self.use_cells();
-        for char in text.chars() {
-            if self.cursor >= LINE_CHARS_MAX {
-                out.extend(self.cells.drain(..));
-                self.cursor = 0;
-            }
-            while self.cells.len() < self.cursor {
-                self.cells.push(' ');
-            }
-            match self.cells.get_mut(self.cursor) {
-                Some(cell) => *cell = char,
-                None => self.cells.push(char),
-            }
-            self.cursor += 1;
-        }
-        self.chars = self.cells.len();
-    }
-
-    /// Erasing and moving within the line.
-    fn move_cursor(&mut self, action: u8, params: &Params) {
-        if params.private {
-            return;
-        }
-        let count = params.first().max(1);
-        match action {
-            b'C' => self.cursor = (self.cursor + count).min(LINE_CHARS_MAX - 1),
-            b'D' => self.cursor = self.cursor.saturating_sub(count),
-            b'G' | b'`' => self.cursor = (count - 1).min(LINE_CHARS_MAX - 1),
-            b'K' | b'J' => self.erase(params.first()),
-            b'P' => self.delete(count),
-            _ => {}
-        }
-    }
-
-    fn is_blank(&self) -> bool {
-        self.chars == 0 && self.cursor == 0 && !self.redrawn
-    }
-
-    fn erase(&mut self, part: usize) {
-        if part == 0 && self.cursor >= self.chars {
-            return;
-        }
-        self.use_cells();
-        match part {
-            0 => self.cells.truncate(self.cursor),
-            1 => {
-                for cell in self.cells.iter_mut().take(self.cursor + 1) {
-                    *cell = ' ';
-                }
-            }
-            _ => self.cells.clear(),
-        }
-        self.chars = self.cells.len();
-    }
-
-    fn delete(&mut self, count: usize) {
-        self.use_cells();
-        let from = self.cursor.min(self.cells.len());
-        let to = (from + count).min(self.cells.len());
-        self.cells.drain(from..to);
-        self.chars = self.cells.len();
-    }
-
-    fn use_cells(&mut self) {
-        if !self.redrawn {
-            self.cells.clear();
-            self.cells.extend(self.text.chars());
-            self.redrawn = true;
-        }
-    }
-
-    fn new_line(&mut self, out: &mut String) {
-        self.flush(out);
-        out.push('\n');
-        self.end();
-    }
-
-    /// Writes the line's last state. Spaces that blanked an older state are no text.
-    fn flush(&mut self, out: &mut String) {
-        if self.redrawn {
-            let len = self.cells.iter().rposition(|cell| *cell != ' ').map_or(0, |at| at + 1);
-            out.extend(self.cells.iter().take(len));
-        } else {
-            out.push_str(&self.text);
-        }
-    }
-
-    fn end(&mut self) {
-        self.text.clear();
-        self.cells.clear();
-        self.chars = 0;
-        self.cursor = 0;
-        self.redrawn = false;
-    }
-}
-
-/// How many characters of `text`, at most `max`, and how many bytes they are.
-fn prefix(text: &str, max: usize) -> (usize, usize) {
-    if text.len() <= max {
-        return (text.chars().count(), text.len());
-    }
-    if text.as_bytes().get(..max).is_some_and(<[u8]>::is_ascii) {
-        return (max, max);
-    }
-    match text.char_indices().nth(max) {
-        Some((len, _)) => (max, len),
-        None => (text.chars().count(), text.len()),
     }
 }
 

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use super::ansi::Cleaner;
 use super::budget::{Collector, Kept, Plan};
-use super::redact::{Redactor, Secrets, redact_text};
+use super::redact::{Cut, Redactor, Secrets, redact_text};
 
 /// A stream that is being read. It holds what the budget may show, and a few KiB.
 pub struct OutputStream {
@@ -40,14 +40,14 @@ impl OutputStream {
         }
     }
 
-    /// Whether a stream that ends here breaks off inside of a private key.
-    pub fn is_inside(&self) -> bool {
-        self.redactor.is_inside()
+    /// How a stream that ends here breaks off.
+    pub fn cut(&self) -> Cut {
+        self.redactor.cut()
     }
 
-    /// A stream that may go on with the private key that another broke off inside of.
-    pub fn go_on_inside(&mut self) {
-        self.redactor.go_on_inside();
+    /// A stream that begins where another broke off.
+    pub fn go_on(&mut self, cut: Cut) {
+        self.redactor.go_on(cut);
     }
 
     /// Takes the next bytes of the program and hands on the redacted bytes to store, piece by piece.

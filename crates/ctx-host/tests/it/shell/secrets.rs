@@ -318,3 +318,129 @@ async fn a_secret_that_the_shell_does_not_list_is_still_known() {
     }
     host.shutdown().await;
 }
+
+/// A host whose operator has a secret, and a shell that was asked for with more variables.
+async fn of_operator(kind: Kind, env: &[(&str, &str)]) -> Bench {
+    let dir = tempfile::tempdir().unwrap();
+    let mut config = config(kind, dir.path());
+    config.env.push(("DEPLOY_TOKEN".to_owned(), b"operatorvalue4711x".to_vec()));
+    let records = Arc::new(Records::default());
+    let host = ShellHost::new(config, records.clone()).unwrap();
+    let env = env.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+    let id = host.create(CreateRequest { env, ..CreateRequest::default() }).await.unwrap();
+    Bench { host, id, dir, records }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_secret_stays_one_when_its_variable_is_gone() {
+    for kind in [Kind::Bash, Kind::Dash] {
+        for env in [&[][..], &[("DEPLOY_TOKEN", "y")], &[("DEPLOY_TOKEN", "another-value-9")]] {
+            let bench = of_operator(kind, env).await;
+            for (name, value) in [
+                ("operator", "operatorvalue4711x"),
+                ("caller", "callervalue4712x"),
+                ("computed", "computed-4713-x"),
+            ] {
+                std::fs::write(bench.path(name), value).unwrap();
+            }
+            bench.run("export MY_TOKEN=callervalue4712x; export LATER_TOKEN=$(cat computed)").await;
+            for (n, change) in [
+                ":",
+                "unset DEPLOY_TOKEN MY_TOKEN LATER_TOKEN",
+                "export DEPLOY_TOKEN=x MY_TOKEN=x LATER_TOKEN=x",
+                "export DEPLOY_TOKEN=other-4714-x MY_TOKEN=other-4714-x",
+                "unset DEPLOY_TOKEN",
+                "exit 3",
+            ]
+            .into_iter()
+            .enumerate()
+            {
+                bench.run(change).await;
+                let shown = bench.run("cat operator; echo; cat caller computed >&2; pwd >/dev/null").await;
+                let kept = page(&bench, shown.call, Output::Stdout);
+                let seen = format!("{shown:?}{kept}{:?}", bench.records.0.lock().unwrap());
+                for value in ["operatorvalue4711x", "callervalue4712x", "computed-4713-x"] {
+                    assert!(!seen.contains(value), "{kind:?} {env:?} after {n} `{change}`: {seen}");
+                }
+                assert_eq!(shown.stdout, "[REDACTED:env:DEPLOY_TOKEN]\n", "{shown:?}");
+                assert_eq!(shown.stderr, "[REDACTED:env:MY_TOKEN][REDACTED:env:LATER_TOKEN]", "{shown:?}");
+            }
+            bench.end().await;
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_operator_s_secrets_are_known_in_every_shell_and_a_shell_s_own_in_it_alone() {
+    let bench = of_operator(Kind::Bash, &[("MY_TOKEN", "callervalue4712x")]).await;
+    let other = bench.host.create(CreateRequest::default()).await.unwrap();
+    let both = "unset DEPLOY_TOKEN MY_TOKEN; echo operatorvalue4711x callervalue4712x";
+    let first = bench.run(both).await;
+    assert_eq!(first.stdout, "[REDACTED:env:DEPLOY_TOKEN] [REDACTED:env:MY_TOKEN]\n");
+    let second = bench.host.exec(&other, command(both), None).await.unwrap();
+    assert_eq!(second.stdout, "[REDACTED:env:DEPLOY_TOKEN] callervalue4712x\n");
+    bench.end().await;
+}
+
+/// A job prints the beginning of a secret, and the rest when its command has its answer: with a command in between
+/// that prints nothing, or something, or with none.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_token_that_a_command_s_end_cuts_in_two_is_not_shown_in_halves() {
+    for kind in [Kind::Bash, Kind::Dash] {
+        for stream in ["", " >&2"] {
+            for between in [None, Some(":"), Some("echo hi; echo ho >&2")] {
+                let bench = Bench::new(kind).await;
+                let job = "printf ghp_abcdefghijklmnop; touch half; until [ -e go ]; do sleep 0.01; done; echo qrstuvwxyz0123456789; echo after; touch whole";
+                std::fs::write(bench.path("job"), job).unwrap();
+                let first =
+                    bench.run(&format!("sh ./job{stream} & until [ -e half ]; do sleep 0.01; done")).await;
+                if let Some(between) = between {
+                    let plain = bench.run(between).await;
+                    assert!(plain.stdout == "hi\n" || between == ":", "{plain:?}");
+                }
+                std::fs::write(bench.path("go"), "").unwrap();
+                eventually("the job", || bench.path("whole").exists()).await;
+                let last = bench.run(":").await;
+                let after = bench.run(":").await;
+                let late = format!("{}{}", last.late_output, after.late_output);
+                // On stdout, what comes into the middle of the shell's own report goes with that.
+                if !stream.is_empty() {
+                    assert_eq!(late, "[REDACTED:github-token]\nafter\n", "{kind:?} {between:?}: {first:?}");
+                }
+                let seen = format!("{first:?}{last:?}{after:?}{:?}", bench.records.0.lock().unwrap());
+                let kept = format!(
+                    "{}{}",
+                    page(&bench, last.call, Output::Late),
+                    page(&bench, after.call, Output::Late)
+                );
+                assert!(!seen.contains("qrstuvwxyz") && !kept.contains("qrstuvwxyz"), "{seen} {kept}");
+                bench.end().await;
+            }
+        }
+    }
+}
+
+/// The same between two times that late output is told.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_secret_that_is_cut_between_late_outputs_is_not_shown_in_halves() {
+    for kind in [Kind::Bash, Kind::Dash] {
+        let bench = of_operator(kind, &[]).await;
+        let wait = |name: &str| format!("until [ -e {name} ]; do sleep 0.01; done");
+        let job = format!(
+            "{}; printf operatorval; touch half; {}; echo ue4711x; echo after; touch whole",
+            wait("begin"),
+            wait("go")
+        );
+        bench.run(&format!("{{ {job}; }} >&2 &")).await;
+        std::fs::write(bench.path("begin"), "").unwrap();
+        eventually("the half", || bench.path("half").exists()).await;
+        let (one, two) = (bench.run(":").await, bench.run(":").await);
+        assert_eq!(format!("{}{}", one.late_output, two.late_output), "operatorval");
+        std::fs::write(bench.path("go"), "").unwrap();
+        eventually("the job", || bench.path("whole").exists()).await;
+        let (three, four) = (bench.run(":").await, bench.run(":").await);
+        let late = format!("{}{}", three.late_output, four.late_output);
+        assert_eq!(late, "[REDACTED:env:DEPLOY_TOKEN]\nafter\n", "{kind:?}");
+        bench.end().await;
+    }
+}

@@ -7,6 +7,7 @@
 
 mod around;
 mod block;
+mod cut;
 mod env;
 mod files;
 mod filter;
@@ -23,6 +24,8 @@ mod words;
 use std::ops::Range;
 use std::sync::Arc;
 
+pub use cut::Cut;
+use cut::Lead;
 use filter::{Anchor, Target, Thirds};
 use masks::Masks;
 use rules::{Check, RULES, Rule};
@@ -83,14 +86,13 @@ impl Secrets {
                 continue;
             }
             for value in [value].into_iter().chain(env::secret_lines(value)) {
-                if literals.iter().all(|literal| literal.value != value) {
-                    let value = value.get(..LITERAL_BYTES_MAX).unwrap_or(value).to_vec();
-                    literals.push(Literal { marker: format!("[REDACTED:env:{name}]"), value });
-                }
+                let value = value.get(..LITERAL_BYTES_MAX).unwrap_or(value).to_vec();
+                literals.push(Literal { marker: format!("[REDACTED:env:{name}]"), value });
             }
         }
-        // Of two values where one begins the other, the longer is tried first.
-        literals.sort_by_key(|literal| std::cmp::Reverse(literal.value.len()));
+        // Of two values where one begins the other, the longer is tried first; of the same one, the first name stays.
+        literals.sort_by(|a, b| b.value.len().cmp(&a.value.len()).then_with(|| a.value.cmp(&b.value)));
+        literals.dedup_by(|later, first| later.value == first.value);
         Secrets::build(literals)
     }
 
@@ -224,8 +226,12 @@ pub struct Redactor {
     /// Where the next secret is looked for.
     next: usize,
     swallow: Option<Swallow>,
+    /// The kind of what is swallowed, or was last.
+    swallowed: &'static str,
     /// Whether the mark of what is swallowed is still due: it began in another stream.
     unmarked: bool,
+    /// What a secret may have begun with in another stream, until that is settled.
+    lead: Option<Lead>,
     redactions: u64,
     /// What is certain, until it is handed on.
     certain: Vec<Piece>,
@@ -252,7 +258,9 @@ impl Redactor {
             done: 0,
             next: 0,
             swallow: None,
+            swallowed: "secret",
             unmarked: false,
+            lead: None,
             redactions: 0,
             certain: Vec::new(),
             base: 0,
@@ -266,6 +274,9 @@ impl Redactor {
 
     /// Takes the next bytes and hands on what is certain by now; most of it is not copied.
     pub fn push_to(&mut self, bytes: &[u8], sink: Sink<'_>) {
+        if let Some(lead) = self.lead.take() {
+            return self.push_to_lead(lead, bytes, sink);
+        }
         let mut rest = bytes;
         while !rest.is_empty() {
             let held = self.work.len();
@@ -335,25 +346,12 @@ impl Redactor {
 
     /// Ends the stream: appends what was held back. The redactor may be used for another stream.
     pub fn finish(&mut self, out: &mut Vec<u8>) {
+        self.finish_lead(&mut |piece| out.extend_from_slice(piece));
         let work = std::mem::take(&mut self.work);
         self.scan(View { bytes: &work, last: true });
         self.hand_on(&work, &mut |piece| out.extend_from_slice(piece));
         (self.done, self.next) = (0, 0);
         (self.swallow, self.unmarked) = (None, false);
-    }
-
-    /// Whether a stream that ends here breaks off inside of a private key, whose next lines may come in another.
-    pub fn is_inside(&self) -> bool {
-        let mut ended = Redactor::new(Arc::clone(&self.secrets));
-        (ended.done, ended.next) = (self.done, self.next);
-        (ended.swallow, ended.unmarked) = (self.swallow.clone(), self.unmarked);
-        ended.scan(View { bytes: &self.work, last: true });
-        matches!(ended.swallow, Some(Swallow::Block(_)))
-    }
-
-    /// Goes on, at the beginning of a stream, with a private key that another broke off inside of.
-    pub fn go_on_inside(&mut self) {
-        (self.swallow, self.unmarked) = (Some(Swallow::block()), true);
     }
 
     /// How many secrets were replaced.
@@ -363,7 +361,7 @@ impl Redactor {
 
     /// How many bytes are held back.
     pub fn held(&self) -> usize {
-        self.work.len() - self.done
+        self.lead.as_ref().map_or(0, Lead::held) + self.work.len() - self.done
     }
 
     fn scan(&mut self, view: View<'_>) {
@@ -411,7 +409,7 @@ impl Redactor {
         self.done += taken.bytes;
         self.next = self.done;
         if self.unmarked && taken.bytes > 0 {
-            self.certain.push(Piece::Mark(Kind::Rule("private-key")));
+            self.certain.push(Piece::Mark(Kind::Rule(self.swallowed)));
             self.redactions += 1;
             self.unmarked = false;
         }
@@ -446,7 +444,15 @@ impl Redactor {
         self.done = self.done.max(found.to);
         self.next = self.done;
         self.swallow = found.rest;
+        if let Kind::Rule(kind) = found.kind {
+            self.swallowed = kind;
+        }
     }
+}
+
+/// Whether a variable is a secret, by its name and its value.
+pub fn is_secret_variable(name: &str, value: &[u8]) -> bool {
+    env::is_secret(name, value.trim_ascii())
 }
 
 /// Redacts a whole piece of bytes.

@@ -1,0 +1,165 @@
+//! A secret that the end of a stream cuts in two: with the command that printed it, or where late output was told.
+//!
+//! What was held back at such an end has been handed on. What comes after it on the same pipe is told how the stream
+//! broke off, and hides the rest of a secret that both make together, or of one that was hidden.
+
+use std::sync::Arc;
+
+use super::shape::{More, View};
+use super::swallow::Swallow;
+use super::{Found, Kind, Piece, Redactor, Secrets, Sink};
+
+/// How a stream broke off.
+#[derive(Debug, Clone, Default)]
+pub struct Cut(Option<Open>);
+
+#[derive(Debug, Clone)]
+enum Open {
+    /// Inside of a secret that was replaced.
+    Inside { swallow: Swallow, kind: &'static str },
+    /// With what may be the beginning of one; `replaced` says that it looks like a secret as it is.
+    Begun { lead: Lead, replaced: bool },
+}
+
+/// The end of another stream, where a secret may begin, and what was held back for it since.
+#[derive(Debug, Clone)]
+pub(super) struct Lead {
+    bytes: Vec<u8>,
+    /// From here on a secret may begin.
+    from: usize,
+    /// Up to here it is of the other stream.
+    before: usize,
+}
+
+impl Cut {
+    /// What of it holds for a new command, which mostly prints something of its own: a secret that was hidden as a
+    /// whole takes nothing from it.
+    pub fn of_command(&self) -> Cut {
+        match &self.0 {
+            Some(Open::Inside { swallow: Swallow::Block(_), .. } | Open::Begun { replaced: false, .. }) => {
+                self.clone()
+            }
+            Some(Open::Inside { .. } | Open::Begun { .. }) | None => Cut::default(),
+        }
+    }
+
+    pub fn is_none(&self) -> bool {
+        self.0.is_none()
+    }
+}
+
+impl Lead {
+    /// How many bytes of its own stream it holds.
+    pub fn held(&self) -> usize {
+        self.bytes.len() - self.before
+    }
+}
+
+impl Redactor {
+    /// How a stream that ends here breaks off.
+    pub fn cut(&self) -> Cut {
+        if let Some(lead) = &self.lead {
+            let replaced = self.secrets.goes_on(lead, true).is_ok_and(|found| found.is_some());
+            let lead = Lead { before: lead.bytes.len(), ..lead.clone() };
+            return Cut(Some(Open::Begun { lead, replaced }));
+        }
+        // Most streams end with their last line.
+        if self.swallow.is_none() && self.next >= self.work.len() {
+            return Cut::default();
+        }
+        // The next line tells whether it goes on, whatever the last piece of a line looks like.
+        if let Some(Swallow::Block(_)) = self.swallow {
+            return Cut(Some(Open::Inside { swallow: Swallow::block(), kind: self.swallowed }));
+        }
+        let mut ended = Redactor::new(Arc::clone(&self.secrets));
+        (ended.done, ended.next) = (self.done, self.next);
+        (ended.swallow, ended.swallowed) = (self.swallow.clone(), self.swallowed);
+        ended.scan(View { bytes: &self.work, last: true });
+        let kind = ended.swallowed;
+        Cut(match ended.swallow {
+            Some(Swallow::Block(_)) => Some(Open::Inside { swallow: Swallow::block(), kind }),
+            Some(swallow) if self.swallow.is_some() => Some(Open::Inside { swallow, kind }),
+            _ if self.next < self.work.len() => {
+                let lead = Lead { bytes: self.work.clone(), from: self.next, before: self.work.len() };
+                let replaced = matches!(ended.certain.last(), Some(Piece::Mark(_)));
+                Some(Open::Begun { lead, replaced })
+            }
+            _ => None,
+        })
+    }
+
+    /// Goes on, at the beginning of a stream, where another broke off.
+    pub fn go_on(&mut self, cut: Cut) {
+        match cut.0 {
+            Some(Open::Inside { swallow, kind }) => {
+                (self.swallow, self.swallowed, self.unmarked) = (Some(swallow), kind, true);
+            }
+            Some(Open::Begun { lead, .. }) => self.lead = Some(lead),
+            None => {}
+        }
+    }
+
+    /// Takes bytes while it is open whether they go on with a secret.
+    pub(super) fn push_to_lead(&mut self, mut lead: Lead, bytes: &[u8], sink: Sink<'_>) {
+        lead.bytes.extend_from_slice(bytes);
+        match self.secrets.goes_on(&lead, false) {
+            Err(More) => self.lead = Some(lead),
+            Ok(found) => self.leave(&lead, found, sink),
+        }
+    }
+
+    /// There will be no more bytes.
+    pub(super) fn finish_lead(&mut self, sink: Sink<'_>) {
+        if let Some(lead) = self.lead.take() {
+            let found = self.secrets.goes_on(&lead, true).ok().flatten();
+            self.leave(&lead, found, sink);
+        }
+    }
+
+    /// Hides what goes on with a secret. What follows is a stream like any other: the end of the one before is no
+    /// part of its words.
+    fn leave(&mut self, lead: &Lead, found: Option<Found>, sink: Sink<'_>) {
+        let mut from = lead.before;
+        if let Some(Found { from: begin, to, kind, rest }) = found {
+            sink(lead.bytes.get(from..begin).unwrap_or_default());
+            from = to;
+            self.unmarked = to == lead.before;
+            if !self.unmarked {
+                self.certain.push(Piece::Mark(kind));
+                self.hand_on(&[], sink);
+                self.redactions += 1;
+            }
+            self.swallow = rest;
+            if let Kind::Rule(kind) = kind {
+                self.swallowed = kind;
+            }
+        }
+        self.push_to(lead.bytes.get(from..).unwrap_or_default(), sink);
+    }
+}
+
+impl Secrets {
+    /// The secret that begins in the other stream and ends in this one, or reaches the end of the other and may go on.
+    fn goes_on(&self, lead: &Lead, last: bool) -> Result<Option<Found>, More> {
+        let view = View { bytes: &lead.bytes, last };
+        let mut pos = lead.from;
+        while pos < lead.before {
+            let Some(mut found) = self.confirm(view, pos)? else {
+                pos += 1;
+                continue;
+            };
+            if found.to > lead.before {
+                return Ok(Some(found));
+            }
+            if let Some(rest) = &mut found.rest {
+                let taken = rest.take(view.slice(found.to, lead.before), false);
+                if !taken.over {
+                    return Ok(Some(Found { from: lead.before, to: lead.before, ..found }));
+                }
+                found.to += taken.bytes;
+            }
+            pos = found.to.max(pos + 1);
+        }
+        Ok(None)
+    }
+}
