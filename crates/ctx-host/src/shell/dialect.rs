@@ -26,10 +26,7 @@ use std::path::{Path, PathBuf};
 
 use super::quote::{ansi_quote, path_word, quote, quoted_word};
 use super::scan::Nonce;
-
-/// The signal that stops a command: no program sends it, and its default action ends what `exec` put in
-/// the shell's place.
-pub const STOP_SIGNAL: rustix::process::Signal = rustix::process::Signal::STKFLT;
+use super::stop::{BASH_STOP, POSIX_STOP, STOP_SIGNAL, TRACE_TO_STDERR};
 
 /// How the shell at the other end wants to be talked to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -105,34 +102,6 @@ pub struct Report {
     pub exports: Vec<u8>,
 }
 
-/// Behind the name of a file to redirect to: nothing, but a trace with a descriptor of its own goes to stderr from
-/// here on. Expanding a redirection is the one thing that a trace does not show.
-macro_rules! trace_to_stderr {
-    () => {
-        r#""${BASH_XTRACEFD:+${-:(__ctx_x=${__ctx_x-BASH_XTRACEFD},BASH_XTRACEFD=2,0):0}}""#
-    };
-}
-
-/// Skips one command after another, up to the frame's own. With the status 2, which is that of a bad test, bash also
-/// returns from the function or sourced script that it is in; elsewhere it must leave its loops.
-macro_rules! skip {
-    () => {
-        r#"case $BASH_COMMAND in(__ctx=*)\builtin trap - DEBUG;\builtin shopt -u extdebug;;(*)[[ ${BASH_SOURCE[1]+x} ]]||\builtin break 9999;[ x x ];;esac 2>/dev/null"#
-    };
-}
-
-/// bash judges the end of a child before it runs this: under `set -e` the shell is lost by then, unless it returns from a
-/// function or a sourced script. So what may be under `set -e` is run as such a script.
-const BASH_STOP: &str = concat!(
-    r#"{ [[ ! ${__ctx+x} ]]&&{ __ctx_o=$-;\builtin set +exv;\builtin shopt -s extdebug;\builtin trap '"#,
-    skip!(),
-    r#"' DEBUG;\builtin :;};} >/dev/null 2>/dev/null"#,
-    trace_to_stderr!()
-);
-
-const POSIX_STOP: &str =
-    r#"{ case ${__ctx+x} in(x);;(*)__ctx_o=$-;\command set +exv;${9999?};;esac;} 2>/dev/null"#;
-
 impl Dialect {
     /// The first lines a new shell gets.
     pub fn setup(self) -> String {
@@ -153,30 +122,12 @@ impl Dialect {
         self == Dialect::Posix && command.len() > QUOTED_BYTES_MAX
     }
 
-    /// Takes out of what a stopped command printed what `set -v` has shown of the stop.
-    pub fn without_stop(self, stderr: String) -> String {
-        match self {
-            Dialect::Bash if stderr.contains(BASH_STOP) => {
-                [BASH_STOP, skip!()].iter().fold(stderr, |text, own| {
-                    text.replace(
-                        &format!(
-                            "{own}
-"
-                        ),
-                        "",
-                    )
-                })
-            }
-            Dialect::Bash | Dialect::Posix => stderr,
-        }
-    }
-
     /// What stands before the command on its first line, and bash shows with that line where it cannot read it. It
     /// begins with taking back a variable: where that is still set behind the command, none of it was run.
     pub fn before(self, framed: &Framed<'_>) -> String {
         let before = framed.before();
         match self {
-            Dialect::Bash if framed.is_long() || framed.may_be_under_errexit() || !before.is_empty() => {
+            Dialect::Bash if framed.is_long() || framed.is_script() || !before.is_empty() => {
                 format!("\\builtin unset -v __ctx_long;\\builtin :;{before}")
             }
             Dialect::Posix if !before.is_empty() => format!("\\command unset -v __ctx_h;{before}"),
@@ -202,7 +153,7 @@ impl Dialect {
 fn bash_frame(framed: &Framed<'_>) -> String {
     let nonce = framed.nonce.as_str();
     let before = Dialect::Bash.before(framed);
-    let (long, sourced) = (framed.is_long(), framed.may_be_under_errexit());
+    let (long, sourced) = (framed.is_long(), framed.is_script());
     let body = if long {
         format!("{}\"$__ctx_long\"", ansi_quote(&before))
     } else {
@@ -212,7 +163,7 @@ fn bash_frame(framed: &Framed<'_>) -> String {
     let stdin = framed.stdin.map_or_else(|| "/dev/null".to_owned(), |path| path_word(path, ansi_quote));
     let merge = if framed.merge { " 2>&1" } else { "" };
     let [commands, out, err] = [commands, stdout, stderr].map(|path| path_word(path, ansi_quote));
-    let trace = trace_to_stderr!();
+    let trace = TRACE_TO_STDERR;
     let (input, output) =
         (bash_exec(&format!("<{stdin}{merge}")), bash_exec(&format!("<{commands} >{out} 2>{err}")));
     // The `:` is for `$_`, which would be the frame's word otherwise.
@@ -234,7 +185,7 @@ fn bash_frame(framed: &Framed<'_>) -> String {
          \"$__ctx_o${{__ctx_long+!}}\" \"${{BASH_XTRACEFD-}}\" \"$SHELLOPTS\" \"${{PWD-}}\" >{out};\\builtin set +o history;\
          \\builtin trap -p ERR DEBUG >{out};\\builtin trap - ERR DEBUG;}}>/dev/null 2>/dev/null{trace};\
          {output}||\\builtin exit \"${{__ctx-1}}\";\
-         \\builtin printf '\\36%sE' {nonce} >&2;\\builtin unset -v __ctx_long __ctx_o __ctx_x;\
+         \\builtin printf '\\36%sE' {nonce} >&2;\\builtin unset -v __ctx_long __ctx_o __ctx_x __ctx_d;\
          \\builtin printf '\\0';\\builtin export -p;\\builtin printf '\\36%s.' {nonce}"
     );
     // The expansion in the redirection sets bash's line counter back: a redirection is the one place where
@@ -244,7 +195,7 @@ fn bash_frame(framed: &Framed<'_>) -> String {
     if long {
         let command = framed.command;
         let bytes = command.len();
-        let read = format!("LC_ALL=C \\builtin read -rN{bytes} __ctx_long");
+        let read = format!("{{ LC_ALL=C \\builtin read -rN{bytes} __ctx_long;}} 2>/dev/null");
         format!("\\builtin read -rN{count} __ctx;{read};{run}\n{text}{command}")
     } else {
         format!("\\builtin read -rN{count} __ctx;{run}\n{text}")
@@ -291,10 +242,15 @@ impl Framed<'_> {
         self.command.len() > QUOTED_BYTES_MAX
     }
 
-    /// Whether bash may come to its end by `set -e` in this command.
-    fn may_be_under_errexit(&self) -> bool {
-        let sets = ["set", "shopt", "source", ".", "eval"];
-        self.habits.options.contains('e') || holds_word(self.command, &sets)
+    /// Whether bash could not be stopped in this command but by a return: where it may come to its end by `set -e`, and
+    /// where it may wait for a descriptor that a builtin reads by its number.
+    fn is_script(&self) -> bool {
+        // A `select` that was told to break ends by its input, and the break would hit the frame.
+        let sets = ["set", "shopt", "source", ".", "eval", "select"];
+        let reads = ["read", "mapfile", "readarray"];
+        self.habits.options.contains('e')
+            || holds_word(self.command, &sets)
+            || (self.command.contains('u') && holds_word(self.command, &reads))
     }
 
     /// What brings back what held before: the habits and the status.
@@ -348,7 +304,13 @@ impl Habits {
         let mut habits = Habits { options, history, trace, ..Habits::default() };
         let mut rest = traps;
         // Anything that is not exactly what `trap -p` prints is never given back to a shell.
-        while let Some((action, after)) = rest.strip_prefix("trap -- ").and_then(quoted_word) {
+        while let Some(trap) = rest.strip_prefix("trap -- ") {
+            // What is not set is listed as well in posix mode.
+            if let Some(after) = trap.strip_prefix("- ERR\n").or_else(|| trap.strip_prefix("- DEBUG\n")) {
+                rest = after;
+                continue;
+            }
+            let Some((action, after)) = quoted_word(trap) else { break };
             if let Some(after) = after.strip_prefix(" ERR\n") {
                 habits.err_trap = Some(action.to_owned());
                 rest = after;

@@ -19,12 +19,13 @@ use tokio::net::unix::pipe::Sender;
 use tokio::process::{Child, Command};
 
 use super::blocked;
-use super::dialect::{Dialect, Pipes, STOP_SIGNAL};
+use super::dialect::{Dialect, Pipes};
 use super::error::ShellError;
 use super::family::{Clock, Family, Mark, MarkPrefix, Moment};
 use super::named_pipe::{self, Ends, NamedPipe};
 use super::probe;
 use super::scratch::ScratchDir;
+use super::stop::STOP_SIGNAL;
 use super::transport::{Connection, Force, Later, Place, Source, Streams, Transport};
 
 /// How long the processes of a destroyed shell may take to vanish after KILL.

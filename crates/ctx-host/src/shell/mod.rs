@@ -46,6 +46,7 @@ mod scratch;
 mod settle;
 mod shared;
 mod spool;
+mod stop;
 pub mod text;
 mod told;
 mod transport;

@@ -10,6 +10,7 @@ use super::driver::Driver;
 use super::exec::{BudgetReport, EXIT_INTERRUPTED, EXIT_TIMED_OUT, ExecResult};
 use super::log::{ShellRecord, StopReason};
 use super::run::Ended;
+use super::stop::without_stop;
 
 /// How long the last output of a shell is read: a program may print without end.
 const LAST_WORDS_MAX: Duration = Duration::from_millis(100);
@@ -26,7 +27,7 @@ impl Driver {
         let late = self.late_output();
         let (stdout, mut stderr) = (ended.stdout.finished.kept, ended.stderr.finished.kept);
         if ended.stopped.is_some() {
-            stderr.text = self.connection.dialect().without_stop(stderr.text);
+            stderr.text = without_stop(self.connection.dialect(), stderr.text);
         }
         let truncated = stdout.truncated || stderr.truncated || late.truncated;
         let notes = Notes { stopped: ended.stopped, late_cut: late.truncated, unkept: ended.unkept.as_ref() };

@@ -14,3 +14,4 @@ mod processes;
 mod secrets;
 mod sequence;
 mod support;
+mod wedged;
