@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use super::broken::Broken;
 use super::log::StopReason;
 use super::text::budget;
 
@@ -14,8 +15,8 @@ pub(super) struct Shown {
     /// Whether a budget was asked for.
     pub asked: bool,
     pub restarted: bool,
-    /// The command kept its shell from telling its end.
-    pub broke_frame: bool,
+    /// The command left a shell that cannot run another.
+    pub broken: Option<Broken>,
     pub timeout: Duration,
     pub duration: Duration,
 }
@@ -44,13 +45,9 @@ pub(super) fn hint(
              background with its output in a file"
         ));
     }
-    if shown.broke_frame {
-        hints.push(
-            "the command left a shell that cannot run another: options such as `set -n`, limits on open files, \
-             or a function that is named `builtin` or `command` do that"
-                .to_owned(),
-        );
-    }
+    hints.extend(
+        shown.broken.map(|why| format!("the command left a shell that cannot run another: {}", why.words())),
+    );
     if shown.restarted {
         hints.push(
             "the shell had ended and was started anew: cwd and exported variables are back, functions, \

@@ -24,6 +24,7 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
+use super::broken::{NO_EXEC, NOWHERE};
 use super::quote::{ansi_quote, path_word, quote, quoted_word};
 use super::scan::Nonce;
 use super::stop::{BASH_STOP, POSIX_STOP, STOP_SIGNAL, TRACE_TO_STDERR};
@@ -57,6 +58,8 @@ pub struct Framed<'a> {
     /// What `$?` is at first: the exit code of the command before.
     pub status: i32,
     pub pipes: &'a Pipes,
+    /// With no more pages of data than this bash holds few variables.
+    pub few_pages: u64,
 }
 
 /// The names under which an interpreter opens its three streams.
@@ -67,6 +70,8 @@ pub struct Pipes {
     /// What its commands print into.
     pub stdout: PathBuf,
     pub stderr: PathBuf,
+    /// A file that bash may write to and read back.
+    pub names: Option<PathBuf>,
 }
 
 /// What a command may switch on that would otherwise act on the frame: put aside between commands.
@@ -159,18 +164,19 @@ fn bash_frame(framed: &Framed<'_>) -> String {
     } else {
         ansi_quote(&format!("{before}{}", framed.command))
     };
-    let Pipes { commands, stdout, stderr } = framed.pipes;
+    let Pipes { commands, stdout, stderr, names } = framed.pipes;
+    let list = bash_list(names.as_deref(), framed.few_pages);
     let stdin = framed.stdin.map_or_else(|| "/dev/null".to_owned(), |path| path_word(path, ansi_quote));
     let merge = if framed.merge { " 2>&1" } else { "" };
     let [commands, out, err] = [commands, stdout, stderr].map(|path| path_word(path, ansi_quote));
     let trace = TRACE_TO_STDERR;
-    let (input, output) =
-        (bash_exec(&format!("<{stdin}{merge}")), bash_exec(&format!("<{commands} >{out} 2>{err}")));
+    let input = bash_exec(&format!("<{stdin}{merge}"), "&2", "1");
+    let output = bash_exec(&format!("<{commands} >{out} 2>{err}"), &err, CODE);
     // The `:` is for `$_`, which would be the frame's word otherwise.
     let open = format!("{input}||\\builtin exit 1;\\builtin unset -v __ctx;\\builtin :;\\builtin eval");
     let start = if sourced {
         let script = ansi_quote(&format!("{open} \"$__ctx_long\""));
-        let script = bash_exec(&format!("<<<{script}"));
+        let script = bash_exec(&format!("<<<{script}"), "&2", "1");
         format!("__ctx_long={body};{script}||\\builtin exit 1;\\builtin . /dev/stdin")
     } else if !(long || before.is_empty()) {
         format!("__ctx_long=;{open} {body}")
@@ -183,10 +189,10 @@ fn bash_frame(framed: &Framed<'_>) -> String {
          [[ ${{__ctx_x-}} ]]&&BASH_XTRACEFD=$__ctx_x;\
          \\builtin printf '\\36%sE%s\\0%s %s %s\\0%s\\0' {nonce} \"$__ctx\" \
          \"$__ctx_o${{__ctx_long+!}}\" \"${{BASH_XTRACEFD-}}\" \"$SHELLOPTS\" \"${{PWD-}}\" >{out};\\builtin set +o history;\
-         \\builtin trap -p ERR DEBUG >{out};\\builtin trap - ERR DEBUG;}}>/dev/null 2>/dev/null{trace};\
-         {output}||\\builtin exit \"${{__ctx-1}}\";\
-         \\builtin printf '\\36%sE' {nonce} >&2;\\builtin unset -v __ctx_long __ctx_o __ctx_x __ctx_d;\
-         \\builtin printf '\\0';\\builtin export -p;\\builtin printf '\\36%s.' {nonce}"
+         \\builtin trap -p ERR DEBUG >{out};\\builtin trap - ERR DEBUG;}}<&\"$((__ctx_c=$?,0))\" >{NOWHERE} 2>{NOWHERE}{trace};\
+         {output}||\\builtin exit {CODE};\
+         \\builtin printf '\\36%sE' {nonce} >&2;\\builtin unset -v __ctx_long __ctx_o __ctx_x __ctx_d __ctx_c;\
+         \\builtin printf '\\0';{list};\\builtin printf '\\36%s.' {nonce}"
     );
     // The expansion in the redirection sets bash's line counter back: a redirection is the one place where
     // an assignment to LINENO outlives its command, and the next command's first line is line 1.
@@ -202,11 +208,31 @@ fn bash_frame(framed: &Framed<'_>) -> String {
     }
 }
 
-/// Redirects the shell itself. `command` keeps a failure from ending the shell; where it is a function, it would keep
-/// the redirection to itself.
-fn bash_exec(redirection: &str) -> String {
+/// Lists the exported variables. `export -p` takes time by the square of the number of all variables, so that some
+/// thousands are felt; to ask for the names and then for each is slower for few and fast for any number. What that
+/// does not list is unset.
+fn bash_list(names: Option<&Path>, few_pages: u64) -> String {
+    let Some(names) = names else { return "\\builtin export -p".to_owned() };
+    let names = path_word(names, ansi_quote);
     format!(
-        "{{ \\builtin declare -F command >/dev/null&&\\exec {redirection}||\\command exec {redirection};}}"
+        "{{ IFS=' ' \\builtin read -ra __ctx_n </proc/self/statm&&((${{__ctx_n[5]}}>{few_pages}))&&\
+         {{ \\builtin compgen -e;\\builtin printf '\\0';}} 1<>{names}&&\
+         IFS=$'\\n' \\builtin read -rd '' -a __ctx_n <{names}&&\\builtin declare -p \"${{__ctx_n[@]}}\";}} 2>/dev/null\
+         ||\\builtin export -p;\\builtin unset -v __ctx_n"
+    )
+}
+
+/// The command's exit code for a shell that cannot go on. It is noted while a redirection is expanded, which needs no
+/// descriptor and is not traced.
+const CODE: &str = "\"${__ctx_c-1}\"";
+
+/// Redirects the shell itself. `command` keeps a failure from ending the shell; where it is a function, it would keep
+/// the redirection to itself. Where both are functions there is no way, and the shell ends.
+fn bash_exec(redirection: &str, stderr: &str, code: &str) -> String {
+    format!(
+        "{{ \\builtin declare -F command >{NOWHERE}&&{{ \\builtin declare -F exec >{NOWHERE}&&{{ \
+         \\builtin printf '%s\\n' '{NOWHERE}: {NO_EXEC}' >{stderr};\\builtin exit {code};}};\\exec {redirection};}}\
+         ||\\command exec {redirection};}}"
     )
 }
 
@@ -230,9 +256,9 @@ fn posix_frame(framed: &Framed<'_>) -> String {
          {{ __ctx=${{__ctx+lost}}$? __ctx_o=${{__ctx_o-$-}};\\command set +xv;\
          case $__ctx in(lost*)\\command exit 1;;esac;\
          \\command printf '\\36%sE%s\\0%s\\0%s\\0' {nonce} \"$__ctx\" \"$__ctx_o${{__ctx_h+!}}\" \
-         \"${{PWD-}}\";}} 2>/dev/null\
-         ||\\command exit \"${{__ctx-1}}\";\
-         \\command printf '\\36%sE' {nonce} >&2;\\command unset -v __ctx_o __ctx_h;\
+         \"${{PWD-}}\";}}<&$(((__ctx_c=$?)*0)) 2>{NOWHERE}\
+         ||\\command exit {CODE};\
+         \\command printf '\\36%sE' {nonce} >&2;\\command unset -v __ctx_o __ctx_h __ctx_c;\
          \\command printf '\\0';\\command export -p;\\command printf '\\36%s.' {nonce}\n"
     )
 }
@@ -368,10 +394,12 @@ mod tests {
     fn a_frame_for_bash_counts_the_bytes_it_sends() {
         let nonce = Nonce::new(7);
         let habits = Habits::default();
-        let pipes =
-            Pipes {
-                commands: "/run/ü/in".into(), stdout: "/run/ü/out".into(), stderr: "/run/ü/err".into()
-            };
+        let pipes = Pipes {
+            commands: "/run/ü/in".into(),
+            stdout: "/run/ü/out".into(),
+            stderr: "/run/ü/err".into(),
+            names: Some("/run/ü/names".into()),
+        };
         let framed = Framed {
             nonce: &nonce,
             command: "echo 'grüße'\n",
@@ -381,6 +409,7 @@ mod tests {
             habits: &habits,
             status: 3,
             pipes: &pipes,
+            few_pages: 9,
         };
         let frame = String::from_utf8(Dialect::Bash.frame(&framed)).unwrap();
         let (first, text) = frame.split_once('\n').unwrap();

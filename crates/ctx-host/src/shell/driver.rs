@@ -7,12 +7,12 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::io::AsyncReadExt;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::Instant;
 
 use super::answer::{Shown, preview};
-use super::dialect::{Dialect, Framed, Habits, Report, holds_word};
+use super::dialect::{Framed, Habits, Report, holds_word};
 use super::entropy::random_bits;
 use super::error::ShellError;
 use super::exec::{ExecRequest, ExecResult, Progress};
@@ -30,9 +30,6 @@ use super::shared::Shared;
 use super::text::budget::Plan;
 use super::text::output::OutputStream;
 use super::transport::{Connection, Place, Streams};
-
-/// What a new interpreter gets to answer its first frame.
-const HANDSHAKE_MAX: Duration = Duration::from_secs(20);
 
 /// What a shell was made with.
 #[derive(Debug, Clone)]
@@ -76,15 +73,15 @@ pub(super) struct Driver {
     pub(super) cut_report: bool,
     /// What is read into, for stdout and stderr.
     pub(super) buffers: (Vec<u8>, Vec<u8>),
-    habits: Habits,
+    pub(super) habits: Habits,
     /// What `$?` is when the next command starts.
-    status: i32,
+    pub(super) status: i32,
     /// Where the interpreter is.
-    cwd: PathBuf,
+    pub(super) cwd: PathBuf,
     exports_text: Vec<u8>,
-    exports: Vec<Export>,
+    pub(super) exports: Vec<Export>,
     /// What the shell was made with and does not list: names that are none to it, and functions of bash.
-    unlisted: Vec<Export>,
+    pub(super) unlisted: Vec<Export>,
     known: Known,
     /// Why a command's end is not in the log.
     pub(super) unlogged: Option<LogError>,
@@ -227,8 +224,9 @@ impl Driver {
         request: ExecRequest,
         plan: Option<Plan>,
         progress: Option<watch::Sender<Progress>>,
-        gone: std::pin::Pin<&mut (dyn Future<Output = ()> + Send)>,
+        mut gone: std::pin::Pin<&mut (dyn Future<Output = ()> + Send)>,
     ) -> Result<ExecResult, ShellError> {
+        let asked_at = Instant::now();
         let mut restarted = false;
         self.settle().await?;
         if let Some(code) = self.ended.take().or_else(|| self.connection.has_ended()) {
@@ -254,13 +252,20 @@ impl Driver {
             merge: request.merge,
         };
         let known = self.shared.secrets();
-        let mut ended = self.frame(framing, progress, &plan, started + timeout, gone).await?;
+        let deadline = started + timeout;
+        let mut ended = self.frame(framing, progress.clone(), &plan, deadline, gone.as_mut()).await?;
+        let mut broken = self.why_broken(&request.command, &mut ended);
+        if ended.came_too_late() {
+            self.restart_after(ended).await?;
+            restarted = true;
+            ended = self.frame(framing, progress, &plan, deadline, gone).await?;
+            broken = self.why_broken(&request.command, &mut ended).or(broken);
+        }
         drop((stdin, file));
-        let duration = started.elapsed();
         if ended.cut {
             // What is still to come on stdout may be the frame's.
             self.cut_report |= ended.answer.is_none();
-            self.record_cut(call, ended, duration);
+            self.record_cut(call, ended, asked_at.elapsed());
             return Err(self.closed(&RunError::Closing));
         }
         if may_export(&request.command) {
@@ -270,13 +275,12 @@ impl Driver {
             ended.hide(|text| self.shared.shown(text));
         }
         self.stopped(call, ended.stopped);
-        let broke_frame = ended.broke_frame;
         let (mut lost, exit) = (None, ended.exit);
         if let Some(code) = exit {
             restarted = true;
             lost = self.restart(code).await.err();
         }
-        let shown = Shown { asked, restarted, broke_frame, timeout, duration };
+        let shown = Shown { asked, restarted, broken, timeout, duration: asked_at.elapsed() };
         let mut result = self.result(call, shown_command, ended, shown);
         self.status = if exit.is_some() { 0 } else { result.exit_code };
         if let Some(error) = lost {
@@ -305,7 +309,7 @@ impl Driver {
     }
 
     /// Runs one frame and takes over what the shell reports of itself.
-    async fn frame(
+    pub(super) async fn frame(
         &mut self,
         framing: Framing<'_>,
         progress: Option<watch::Sender<Progress>>,
@@ -315,8 +319,9 @@ impl Driver {
     ) -> Result<Ended, ShellError> {
         let nonce = Nonce::new(random_bits());
         let Framing { command, file, stdin, merge } = framing;
+        let few_pages = self.connection.few_pages();
         let (habits, status, pipes) = (&self.habits, self.status, self.connection.pipes());
-        let framed = Framed { nonce: &nonce, command, file, stdin, merge, habits, status, pipes };
+        let framed = Framed { nonce: &nonce, command, file, stdin, merge, habits, status, pipes, few_pages };
         let dialect = self.connection.dialect();
         let (frame, before) = (dialect.frame(&framed), dialect.before(&framed));
         let cut = std::mem::take(&mut self.cut_report);
@@ -400,71 +405,8 @@ impl Driver {
         }
     }
 
-    /// A new interpreter in the same place, with the variables exported as of the last completed command.
-    async fn restart(&mut self, exit_code: i32) -> Result<(), ShellError> {
-        let (env, large) = exports::that_fit(self.restart_env());
-        let place = Place { cwd: nearest_dir(&self.cwd), env };
-        self.ended = None;
-        self.habits = Habits::default();
-        self.status = 0;
-        let lost =
-            |error: ShellError| ShellError::Closed { id: self.shared.id.clone(), why: error.to_string() };
-        self.streams = self.connection.start(&place).map_err(lost)?;
-        self.handshake().await?;
-        if !large.is_empty() {
-            let script = self.put_scratch(&exports::script(&large))?;
-            self.run_quietly(&self.connection.dialect().source(script.path())).await?;
-        }
-        let cwd = self.shared.shown_cwd();
-        self.record(&ShellRecord::Restarted { exit_code, cwd });
-        Ok(())
-    }
-
-    /// bash counts its own depth up when it starts; the new one takes the place of the old.
-    fn restart_env(&self) -> Vec<Export> {
-        let mut env = self.exports.clone();
-        let listed = |export: &&Export| !self.exports.iter().any(|other| other.name == export.name);
-        env.extend(self.unlisted.iter().filter(listed).cloned());
-        for export in env.iter_mut().filter(|export| export.name == "SHLVL") {
-            let level: Option<i64> =
-                std::str::from_utf8(&export.value).ok().and_then(|text| text.parse().ok());
-            if let (Some(level), Dialect::Bash) = (level, self.connection.dialect()) {
-                export.value = (level - 1).to_string().into_bytes();
-            }
-        }
-        env
-    }
-
-    /// Sets a new interpreter up and runs an empty command in it.
-    async fn handshake(&mut self) -> Result<(), ShellError> {
-        let setup = self.connection.dialect().setup();
-        let written = self.streams.stdin.write_all(setup.as_bytes()).await;
-        written.map_err(|error| self.closed(&RunError::Lost(error)))?;
-        self.run_quietly(":").await
-    }
-
-    /// Runs a command of our own, in a new interpreter.
-    async fn run_quietly(&mut self, command: &str) -> Result<(), ShellError> {
-        let deadline = Instant::now() + HANDSHAKE_MAX;
-        let nobody = std::pin::pin!(std::future::pending());
-        let ended = self.frame(Framing::of(command), None, &Plan::default(), deadline, nobody).await?;
-        self.late.0.join(ended.stdout.after);
-        self.late.1.join(ended.stderr.after);
-        match (ended.answer, ended.stopped, ended.exit) {
-            (Some(_), None, None) => self.settle().await,
-            _ if ended.cut => Err(self.closed(&RunError::Closing)),
-            (_, _, exit) => Err(ShellError::Closed {
-                id: self.shared.id.clone(),
-                why: match exit {
-                    Some(code) => format!("its interpreter ended at once with exit code {code}"),
-                    None => "its interpreter does not answer".to_owned(),
-                },
-            }),
-        }
-    }
-
     /// Puts bytes where the interpreter can open them.
-    fn put_scratch(&self, bytes: &[u8]) -> Result<Scratch, ShellError> {
+    pub(super) fn put_scratch(&self, bytes: &[u8]) -> Result<Scratch, ShellError> {
         let dir = &self.settings.scratch;
         Scratch::put(dir, bytes).map_err(|source| ShellError::Spool { path: dir.path.clone(), source })
     }
@@ -472,7 +414,7 @@ impl Driver {
 
 /// A command and how it gets its input and output.
 #[derive(Clone, Copy)]
-struct Framing<'a> {
+pub(super) struct Framing<'a> {
     command: &'a str,
     file: Option<&'a Path>,
     stdin: Option<&'a Path>,
@@ -480,7 +422,7 @@ struct Framing<'a> {
 }
 
 impl<'a> Framing<'a> {
-    fn of(command: &'a str) -> Self {
+    pub(super) fn of(command: &'a str) -> Self {
         Framing { command, file: None, stdin: None, merge: false }
     }
 }
@@ -490,9 +432,4 @@ impl<'a> Framing<'a> {
 fn may_export(command: &str) -> bool {
     let exports = ["export", "declare", "typeset", "source", ".", "eval", "set"];
     holds_word(command, &exports)
-}
-
-/// The directory itself, or the nearest one above it that is still there.
-fn nearest_dir(cwd: &Path) -> PathBuf {
-    cwd.ancestors().find(|dir| dir.is_dir()).unwrap_or(Path::new("/")).to_owned()
 }

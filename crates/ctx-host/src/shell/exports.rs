@@ -25,8 +25,13 @@ pub fn that_fit(mut exports: Vec<Export>) -> (Vec<Export>, Vec<Export>) {
     let mut bytes = 0;
     exports.into_iter().partition(|export| {
         bytes += export.name.len() + export.value.len() + 2;
-        export.value.len() <= VALUE_BYTES_MAX && bytes <= ALL_BYTES_MAX
+        export.value.len() <= VALUE_BYTES_MAX && bytes <= ALL_BYTES_MAX && !is_lost_at_a_start(&export.name)
     })
+}
+
+/// What a shell does not take over from its environment, or not in silence: it warns of a locale that is not there.
+fn is_lost_at_a_start(name: &str) -> bool {
+    matches!(name, "IFS" | "PS1" | "PS2" | "PS4" | "LANG") || name.starts_with("LC_")
 }
 
 /// Whether shells take this for a variable's name.
@@ -89,6 +94,11 @@ impl Reader<'_> {
             return Some(None);
         }
         self.expect(b'=')?;
+        // No program is given an array.
+        if self.expect(b'(').is_some() {
+            self.skip_array()?;
+            return Some(None);
+        }
         let value = self.value()?;
         self.expect(b'\n')?;
         Some(Some(Export { name, value }))
@@ -136,6 +146,27 @@ impl Reader<'_> {
                 [] => return None,
                 [byte, ..] if is_plain(*byte) => value.push(self.next()?),
                 _ => return None,
+            }
+        }
+    }
+
+    /// `[0]="a" [key]=$'b' )` up to the end of its line.
+    fn skip_array(&mut self) -> Option<()> {
+        let mut unused = Vec::new();
+        loop {
+            match self.rest {
+                [b')', ..] => {
+                    self.expect(b')')?;
+                    return self.expect(b'\n');
+                }
+                [b'"', ..] => self.double_quoted(&mut unused)?,
+                [b'\'', ..] => self.single_quoted(&mut unused)?,
+                [b'$', b'\'', ..] => {
+                    self.expect(b'$')?;
+                    self.ansi_quoted(&mut unused)?;
+                }
+                [] | [b'\n', ..] => return None,
+                _ => self.next().map(drop)?,
             }
         }
     }
@@ -224,6 +255,8 @@ mod tests {
         let export = |name: &str, len| Export { name: name.to_owned(), value: vec![b'\''; len] };
         let small = vec![export("A", 3), export("PATH", 100)];
         assert_eq!(that_fit(small.clone()), (small, vec![]));
+        let (fit, told) = that_fit(vec![export("IFS", 1), export("A", 1), export("LC_ALL", 2)]);
+        assert_eq!((fit, told), (vec![export("A", 1)], vec![export("IFS", 1), export("LC_ALL", 2)]));
         let (fit, large) = that_fit(vec![export("BIG", 200_000), export("SMALL", 9)]);
         assert_eq!((fit, &large), (vec![export("SMALL", 9)], &vec![export("BIG", 200_000)]));
         assert_eq!(parse_script(&script(&large)), large);
@@ -240,7 +273,7 @@ mod tests {
 
     #[test]
     fn bash_and_dash_lists_are_read() {
-        let bash = "declare -x A=\"1\"\ndeclare -rx B=\"a \\\"b\\\" \\$c \\`d\\` \\\\e\"\ndeclare -x UNSET\ndeclare -x C=$'x\\ny\\001\\'z'\n";
+        let bash = "declare -x A=\"1\"\ndeclare -rx B=\"a \\\"b\\\" \\$c \\`d\\` \\\\e\"\ndeclare -x UNSET\ndeclare -ax L=([0]=\"1)\" [1]=$'\\n')\ndeclare -Ax M=([\"a b\"]=\"c\" )\ndeclare -x C=$'x\\ny\\001\\'z'\n";
         let want = [("A", "1"), ("B", "a \"b\" $c `d` \\e"), ("C", "x\ny\u{1}'z")];
         assert_eq!(pairs(bash).unwrap(), want.map(|(a, b)| (a.to_owned(), b.to_owned())));
         let dash = "export A='1'\nexport B='it'\"'\"'s'\nexport UNSET\nexport C='two\nlines'\n";

@@ -24,12 +24,15 @@ use super::error::ShellError;
 use super::family::{Clock, Family, Mark, MarkPrefix, Moment};
 use super::named_pipe::{self, Ends, NamedPipe};
 use super::probe;
-use super::scratch::ScratchDir;
+use super::scratch::{Scratch, ScratchDir};
 use super::stop::STOP_SIGNAL;
 use super::transport::{Connection, Force, Later, Place, Source, Streams, Transport};
 
 /// How long the processes of a destroyed shell may take to vanish after KILL.
 const CLOSE_PATIENCE: Duration = Duration::from_secs(2);
+
+/// A shell with no more pages than this beyond its first holds less than a thousand variables more.
+const FEW_PAGES: u64 = 64;
 
 /// The shells of this machine.
 #[derive(Debug)]
@@ -105,7 +108,12 @@ impl Transport for LocalTransport {
             user: self.user,
             mark: self.marks.mark(n),
             scratch: self.scratch.clone(),
-            pipes: Pipes { commands: PathBuf::new(), stdout: stdout.name(), stderr: stderr.name() },
+            pipes: Pipes {
+                commands: PathBuf::new(),
+                stdout: stdout.name(),
+                stderr: stderr.name(),
+                names: None,
+            },
             stdout,
             stderr,
             running: None,
@@ -176,6 +184,10 @@ struct Running {
     commands_link: PathBuf,
     /// Ends of named pipes that its last command waited for when it was stopped.
     held: Arc<Mutex<Vec<OwnedFd>>>,
+    /// Where it notes the names of its variables.
+    _names: Option<Scratch>,
+    /// The memory that it had for its data at first, in pages.
+    data_pages: Option<u64>,
 }
 
 impl LocalConnection {
@@ -216,6 +228,8 @@ impl LocalConnection {
         }
         let mut commands = NamedPipe::open(&self.scratch, self.user)?;
         self.pipes.commands = commands.name();
+        let names = Scratch::put(&self.scratch, b"").ok().filter(|file| file.path().to_str().is_some());
+        self.pipes.names = names.as_ref().map(|file| file.path().to_owned());
         let Ends { read, write } = commands.let_go()?;
         let commands_link = std::fs::read_link(named_pipe::path_of(&write))?;
         let mut command = self.command(place);
@@ -228,8 +242,17 @@ impl LocalConnection {
         self.commands += 1;
         let family = Arc::new(Family::found(self.mark, pid, self.commands));
         let held = Arc::default();
-        self.running =
-            Some(Running { child, family, ended: None, pid, _commands: commands, commands_link, held });
+        self.running = Some(Running {
+            child,
+            family,
+            ended: None,
+            pid,
+            _commands: commands,
+            commands_link,
+            held,
+            _names: names,
+            data_pages: None,
+        });
         Ok(Streams {
             stdin: Box::new(named_pipe::sender(&write)?),
             stdout: Source::Pipe(self.stdout.reader()?),
@@ -318,6 +341,15 @@ impl Connection for LocalConnection {
         self.running
             .as_ref()
             .is_some_and(|running| probe::is_reading(running.pid, &running.commands_link) && nothing_unread())
+    }
+
+    fn few_pages(&mut self) -> u64 {
+        let Some(running) = &mut self.running else { return i64::MAX.cast_unsigned() };
+        if running.data_pages.is_none() {
+            running.data_pages = probe::data_pages(running.pid);
+        }
+        // bash counts with a sign.
+        running.data_pages.map_or(i64::MAX.cast_unsigned(), |pages| pages + FEW_PAGES)
     }
 
     fn cwd(&self, said: &Path) -> PathBuf {

@@ -19,6 +19,7 @@
 mod answer;
 mod away;
 mod blocked;
+mod broken;
 mod dialect;
 mod driver;
 mod entropy;
@@ -40,6 +41,7 @@ mod pages;
 mod probe;
 mod quote;
 mod registry;
+mod restart;
 mod run;
 mod scan;
 mod scratch;

@@ -31,6 +31,12 @@ fn read_from(call: &str) -> Option<u32> {
     u32::from_str_radix(words.next()?.strip_prefix("0x")?, 16).ok()
 }
 
+/// How much memory a process has for its data, in pages.
+pub(super) fn data_pages(pid: Pid) -> Option<u64> {
+    let sizes = std::fs::read_to_string(format!("/proc/{}/statm", pid.as_raw_nonzero())).ok()?;
+    sizes.split_whitespace().nth(5)?.parse().ok()
+}
+
 /// Where a process really is, by the name it has for it where that is true: a script may have come there by a
 /// link, and may have set `PWD` to anything.
 pub(super) fn cwd(pid: Pid, said: &Path) -> PathBuf {

@@ -18,7 +18,7 @@ use tokio_util::sync::CancellationToken;
 use super::dialect::Answer;
 use super::lane::{Lane, LaneEnd};
 use super::log::StopReason;
-use super::scan::Nonce;
+use super::scan::{Nonce, Scanner};
 use super::transport::{Connection, Force, Streams};
 
 /// What each kind of asking gets before the next: three of them fit well into a second.
@@ -45,6 +45,8 @@ pub(super) struct Stops<'a> {
 pub(super) struct Ended {
     /// What the shell said; missing where it died.
     pub answer: Option<Answer>,
+    /// The command's exit code, where the shell told it, also where it died behind that.
+    pub told: Option<i32>,
     /// The exit code of the interpreter, where that has ended.
     pub exit: Option<i32>,
     pub stopped: Option<StopReason>,
@@ -177,6 +179,12 @@ impl Run<'_> {
 }
 
 impl Ended {
+    /// Whether the interpreter had ended before it came to the command.
+    pub fn came_too_late(&self) -> bool {
+        let started = self.stdout.scanner.as_ref().is_some_and(Scanner::started);
+        self.exit.is_some() && self.stopped.is_none() && !self.cut && !started
+    }
+
     /// Takes out of what is shown what turned out to be a secret.
     pub fn hide(&mut self, shown: impl Fn(&str) -> String) {
         for lane in [&mut self.stdout, &mut self.stderr] {
@@ -189,11 +197,12 @@ impl Ended {
         let mut stderr = err.end().map_err(RunError::Lost)?;
         let unkept = stdout.unkept.take().or(stderr.unkept.take());
         let answer = stdout.scanner.as_ref().and_then(|scanner| Answer::parse(scanner.report()));
+        let told = answer.as_ref().map(|answer| answer.exit_code);
         let answer = answer.filter(|_| state.exit.is_none());
         let stopped = state.stopping.as_ref().map(|stopping| stopping.reason);
-        let broke_frame = state.looks.broken;
-        let State { exit, cut, .. } = state;
-        Ok(Ended { answer, exit, stopped, broke_frame, cut, stdout, stderr, unkept })
+        let State { exit, cut, looks, .. } = state;
+        let broke_frame = looks.broken || (exit.is_some() && told.is_some());
+        Ok(Ended { answer, told, exit, stopped, broke_frame, cut, stdout, stderr, unkept })
     }
 }
 

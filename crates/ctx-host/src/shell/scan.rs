@@ -80,16 +80,23 @@ pub struct Scanner {
     /// The beginning of a possible marker at the end of the last read.
     carry: Vec<u8>,
     report: Vec<u8>,
+    started: bool,
 }
 
 impl Scanner {
     pub fn new(nonce: &Nonce, stream: Stream) -> Self {
-        Scanner { mark: nonce.mark(), stream, phase: Phase::Late, carry: Vec::new(), report: Vec::new() }
+        let mark = nonce.mark();
+        Scanner { mark, stream, phase: Phase::Late, carry: Vec::new(), report: Vec::new(), started: false }
     }
 
     /// Whether the end marker is in.
     pub fn done(&self) -> bool {
         self.phase == Phase::Done
+    }
+
+    /// Whether the start marker is in: where it is not, nothing of the command was run.
+    pub fn started(&self) -> bool {
+        self.started
     }
 
     /// Whether the command has ended: on stdout that is when its exit code and directory are in; what the
@@ -132,6 +139,7 @@ impl Scanner {
                     let (before, rest) = bytes.split_at(at);
                     self.emit(before, sink);
                     bytes = rest.get(MARK_LEN + 1..).unwrap_or_default();
+                    self.started |= !sealed;
                     self.phase = if sealed { Phase::Done } else { self.next_phase() };
                 }
                 Found::Beginning { at } => {

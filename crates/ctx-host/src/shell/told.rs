@@ -6,6 +6,8 @@ use tokio::io::AsyncReadExt;
 use tokio::time::Instant;
 
 use super::answer::{Notes, Shown, hint, preview};
+use super::broken::{self, Broken};
+use super::dialect::holds_word;
 use super::driver::Driver;
 use super::exec::{BudgetReport, EXIT_INTERRUPTED, EXIT_TIMED_OUT, ExecResult};
 use super::log::{ShellRecord, StopReason};
@@ -17,7 +19,7 @@ const LAST_WORDS_MAX: Duration = Duration::from_millis(100);
 
 impl Driver {
     pub(super) fn result(&mut self, call: u64, command: String, ended: Ended, shown: Shown) -> ExecResult {
-        let code = ended.answer.as_ref().map(|answer| answer.exit_code).or(ended.exit).unwrap_or(1);
+        let code = ended.told.or(ended.exit).unwrap_or(1);
         let exit_code = match ended.stopped {
             Some(StopReason::TimedOut) => EXIT_TIMED_OUT,
             Some(StopReason::Interrupted | StopReason::Cancelled) => EXIT_INTERRUPTED,
@@ -56,6 +58,22 @@ impl Driver {
             result.hint = Some(result.hint.map_or(said.clone(), |hint| format!("{hint}; {said}")));
         }
         result
+    }
+
+    /// Why the command left a shell that cannot run another, where it did. What the shell said of that is not shown.
+    pub(super) fn why_broken(&self, command: &str, ended: &mut Ended) -> Option<Broken> {
+        ended.exit?;
+        let pipes = self.connection.pipes();
+        let said = [&ended.stderr, &ended.stdout]
+            .into_iter()
+            .find_map(|lane| broken::reason(&lane.finished.kept.text, pipes));
+        if said.is_some() {
+            ended.hide(|text| broken::without(text, pipes));
+        }
+        // dash closes its stderr before it can say so.
+        let limited = || holds_word(command, &["ulimit"]) && !holds_word(command, &["exit", "exec"]);
+        let guessed = || limited().then_some(Broken::OpenFiles);
+        said.or_else(guessed).or(ended.broke_frame.then_some(Broken::Silent))
     }
 
     /// What was printed since the command before, on both streams.

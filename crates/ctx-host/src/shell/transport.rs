@@ -118,6 +118,9 @@ pub trait Connection: Send + Sync {
     /// of the last one was not told by then, it never will be.
     fn awaits_command(&self) -> bool;
 
+    /// How many pages of data the interpreter can have without holding many more variables than when it started.
+    fn few_pages(&mut self) -> u64;
+
     /// Where the interpreter is, by what it says of it; what it says may be wrong.
     fn cwd(&self, said: &Path) -> PathBuf;
 

@@ -14,4 +14,5 @@ mod processes;
 mod secrets;
 mod sequence;
 mod support;
+mod unseen;
 mod wedged;

@@ -1,0 +1,97 @@
+//! A new interpreter in the place of one that has ended: what it is started with, and what it is told afterwards.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use tokio::io::AsyncWriteExt;
+use tokio::time::Instant;
+
+use super::dialect::{Dialect, Habits};
+use super::driver::{Driver, Framing};
+use super::error::ShellError;
+use super::exports::{self, Export};
+use super::log::ShellRecord;
+use super::run::{Ended, RunError};
+use super::text::budget::Plan;
+use super::transport::Place;
+
+/// What a new interpreter gets to answer its first frame.
+const HANDSHAKE_MAX: Duration = Duration::from_secs(20);
+
+impl Driver {
+    /// The interpreter had ended before it came to the command: another is to run it.
+    pub(super) async fn restart_after(&mut self, ended: Ended) -> Result<(), ShellError> {
+        self.late.0.join(ended.stdout.after);
+        self.late.1.join(ended.stderr.after);
+        self.restart(ended.exit.unwrap_or(1)).await
+    }
+
+    /// A new interpreter in the same place, with the variables exported as of the last completed command.
+    pub(super) async fn restart(&mut self, exit_code: i32) -> Result<(), ShellError> {
+        let (env, large) = exports::that_fit(self.restart_env());
+        let place = Place { cwd: nearest_dir(&self.cwd), env };
+        self.ended = None;
+        self.habits = Habits::default();
+        self.status = 0;
+        let lost =
+            |error: ShellError| ShellError::Closed { id: self.shared.id.clone(), why: error.to_string() };
+        self.streams = self.connection.start(&place).map_err(lost)?;
+        self.handshake().await?;
+        if !large.is_empty() {
+            let script = self.put_scratch(&exports::script(&large))?;
+            let source = self.connection.dialect().source(script.path());
+            self.run_quietly(&format!("{source} 2>/dev/null")).await?;
+        }
+        let cwd = self.shared.shown_cwd();
+        self.record(&ShellRecord::Restarted { exit_code, cwd });
+        Ok(())
+    }
+
+    /// bash counts its own depth up when it starts; the new one takes the place of the old.
+    fn restart_env(&self) -> Vec<Export> {
+        let mut env = self.exports.clone();
+        let listed = |export: &&Export| !self.exports.iter().any(|other| other.name == export.name);
+        env.extend(self.unlisted.iter().filter(listed).cloned());
+        for export in env.iter_mut().filter(|export| export.name == "SHLVL") {
+            let level: Option<i64> =
+                std::str::from_utf8(&export.value).ok().and_then(|text| text.parse().ok());
+            if let (Some(level), Dialect::Bash) = (level, self.connection.dialect()) {
+                export.value = (level - 1).to_string().into_bytes();
+            }
+        }
+        env
+    }
+
+    /// Sets a new interpreter up and runs an empty command in it.
+    pub(super) async fn handshake(&mut self) -> Result<(), ShellError> {
+        let setup = self.connection.dialect().setup();
+        let written = self.streams.stdin.write_all(setup.as_bytes()).await;
+        written.map_err(|error| self.closed(&RunError::Lost(error)))?;
+        self.run_quietly(":").await
+    }
+
+    /// Runs a command of our own, in a new interpreter.
+    async fn run_quietly(&mut self, command: &str) -> Result<(), ShellError> {
+        let deadline = Instant::now() + HANDSHAKE_MAX;
+        let nobody = std::pin::pin!(std::future::pending());
+        let ended = self.frame(Framing::of(command), None, &Plan::default(), deadline, nobody).await?;
+        self.late.0.join(ended.stdout.after);
+        self.late.1.join(ended.stderr.after);
+        match (ended.answer, ended.stopped, ended.exit) {
+            (Some(_), None, None) => self.settle().await,
+            _ if ended.cut => Err(self.closed(&RunError::Closing)),
+            (_, _, exit) => Err(ShellError::Closed {
+                id: self.shared.id.clone(),
+                why: match exit {
+                    Some(code) => format!("its interpreter ended at once with exit code {code}"),
+                    None => "its interpreter does not answer".to_owned(),
+                },
+            }),
+        }
+    }
+}
+
+/// The directory itself, or the nearest one above it that is still there.
+fn nearest_dir(cwd: &Path) -> PathBuf {
+    cwd.ancestors().find(|dir| dir.is_dir()).unwrap_or(Path::new("/")).to_owned()
+}
