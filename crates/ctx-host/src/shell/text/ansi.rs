@@ -18,8 +18,8 @@ const C1_LEAD: u8 = 0xc2;
 /// Whole lines are looked for in blocks of this size, so that a line that is not plain costs one block.
 const PLAIN_BYTES_MAX: usize = 256 * 1024;
 
-/// Controls are looked for in pieces of this size there.
-const PIECE_BYTES: usize = 4 * 1024;
+/// Controls are looked for in pieces of this size: of two kinds, each look goes past what the other would find.
+const PIECE_BYTES: usize = 1024;
 
 /// A piece of clean text.
 #[derive(Debug, Clone, Copy)]
@@ -151,8 +151,13 @@ impl Cleaner {
         if let Some(rest) = self.finish_char(bytes, out) {
             return rest;
         }
-        let (text, rest) = bytes.split_at_checked(text_len(bytes)).unwrap_or((bytes, &[]));
-        self.text(text, rest.is_empty(), out);
+        let piece = bytes.get(..PIECE_BYTES).unwrap_or(bytes);
+        let (text, rest) = bytes.split_at_checked(text_len(piece)).unwrap_or((bytes, &[]));
+        let at_end = text.len() == piece.len();
+        self.text(text, at_end, out);
+        if at_end {
+            return rest;
+        }
         if let [C1_LEAD, second, after @ ..] = rest {
             self.c1(*second, out);
             return after;
@@ -252,6 +257,7 @@ impl Cleaner {
     }
 
     /// A control from U+0080 to U+009F, by its second byte: an escape with the character it stands for.
+    #[cold]
     fn c1(&mut self, second: u8, out: &mut String) {
         self.control(0x1b, out);
         self.sequence(&[second & 0x1f | 0x40], out);
@@ -313,11 +319,11 @@ fn is_c1(bytes: &[u8]) -> bool {
 
 /// Where the first of them is. Its first byte is never within a character.
 fn c1_at(bytes: &[u8]) -> Option<usize> {
-    memchr::memchr_iter(C1_LEAD, bytes).find(|at| is_c1_at(bytes, *at))
-}
-
-fn is_c1_at(bytes: &[u8], at: usize) -> bool {
-    bytes.get(at..at + 2).is_some_and(is_c1)
+    // The two bytes side by side, for a look in vector instructions: some texts have many others of this first byte.
+    let pairs = bytes.iter().zip(bytes.get(1..).unwrap_or_default());
+    let any = pairs.fold(false, |any, (first, second)| any | ((*first == C1_LEAD) & (*second < 0xa0)));
+    let mut leads = any.then(|| memchr::memchr_iter(C1_LEAD, bytes)).into_iter().flatten();
+    leads.find(|at| bytes.get(*at..*at + 2).is_some_and(is_c1))
 }
 
 /// The whole lines among the first `len` bytes.
@@ -337,7 +343,6 @@ fn ascii_len(bytes: &[u8]) -> usize {
 /// How many bytes from the beginning on hold no control but the ends of lines and tabs.
 fn plain_len(bytes: &[u8]) -> usize {
     let is_special = |byte| (byte < 0x20) & (byte != b'\n') & (byte != b'\t') | (byte == 0x7f);
-    // In pieces: each of the two looks goes past what the other would find.
     for from in (0..bytes.len()).step_by(PIECE_BYTES) {
         let rest = bytes.get(from..).unwrap_or_default();
         let piece = rest.get(..PIECE_BYTES).unwrap_or(rest);
@@ -353,8 +358,20 @@ fn plain_len(bytes: &[u8]) -> usize {
 
 /// How many bytes from the beginning on are text.
 fn text_len(bytes: &[u8]) -> usize {
-    let is_special = |at: usize, byte| is_control(byte) || (byte == C1_LEAD && is_c1_at(bytes, at));
-    bytes.iter().enumerate().position(|(at, byte)| is_special(at, *byte)).unwrap_or(bytes.len())
+    let at = bytes.iter().position(|byte| is_control(*byte) || *byte == C1_LEAD);
+    let at = at.unwrap_or(bytes.len());
+    if bytes.get(at) == Some(&C1_LEAD) {
+        at + text_len_from_lead(bytes.get(at..).unwrap_or_default())
+    } else {
+        at
+    }
+}
+
+/// The same where the first byte may be one of a control.
+#[inline(never)]
+fn text_len_from_lead(bytes: &[u8]) -> usize {
+    let len = bytes.iter().position(|byte| is_control(*byte)).unwrap_or(bytes.len());
+    c1_at(bytes.get(..len).unwrap_or_default()).unwrap_or(len)
 }
 
 /// Counted in blocks, because a block is checked in a few vector instructions.
