@@ -2,7 +2,7 @@
 //! read by `ctx shells`, `ctx watch` and the daemon's API.
 //!
 //! A root that is there and ours to write holds them under `.state/shell`; otherwise they are in the user's own
-//! state directory. Readers look in both.
+//! state directory, or, where that cannot be written either, in one that does not last. Readers look in all.
 
 use std::collections::HashMap;
 use std::ops::ControlFlow;
@@ -33,12 +33,36 @@ pub struct Shelf {
 }
 
 impl Shelf {
-    /// Where a new shell's log goes.
+    /// Where a new shell's log goes. The operator is told of a place that does not last: shells work without their
+    /// logs, and most who start a server look at no other directory.
     pub fn for_writing(root: &Root) -> Result<Shelf, Failure> {
-        let ours = rustix::fs::access(&root.path, rustix::fs::Access::WRITE_OK).is_ok();
-        let dir = if ours { root.path.clone() } else { state_dir()? };
-        private_dir(&dir)?;
-        Shelf::at(dir, ours)
+        let Err(no_root) = writable(&root.path) else { return Shelf::at(root.path.clone(), true) };
+        let own = state_dir().ok();
+        let no_state = match own.as_deref().map(|dir| private_dir(dir).and_then(|()| writable(dir))) {
+            Some(Ok(())) => return Shelf::at(own.unwrap_or_default(), false),
+            Some(Err(error)) => error.to_string(),
+            None => "neither XDG_STATE_HOME nor HOME is set".to_owned(),
+        };
+        let state = own.unwrap_or_else(|| PathBuf::from("the state directory"));
+        let neither = format!("{} ({no_root}) nor {} ({no_state})", root.path.display(), state.display());
+        let dir = passing_dir();
+        match private_dir(&dir).and_then(|()| is_private(&dir)) {
+            Ok(()) => {
+                output::say(format!(
+                    "warning: the logs of shells are in {}, which does not last: neither {neither} can be written; name a directory with --root",
+                    dir.display()
+                ));
+                Shelf::at(dir, false)
+            }
+            Err(error) => {
+                let message = format!(
+                    "no directory for shells: neither {neither} nor {} ({error}) can be written",
+                    dir.display()
+                );
+                Err(Failure::new(Code::Eacces, message)
+                    .hint("name a directory of your own with --root or CTX_ROOT"))
+            }
+        }
     }
 
     /// The shelf of a root that is ours.
@@ -52,16 +76,18 @@ impl Shelf {
         if root.path.join(IN_ROOT).is_dir() {
             shelves.push(Shelf::at(root.path.clone(), true)?);
         }
-        let own = state_dir()?;
-        if own.join(IN_STATE).is_dir() {
-            shelves.push(Shelf::at(own, false)?);
+        for own in own_dirs() {
+            if own.join(IN_STATE).is_dir() {
+                shelves.push(Shelf::at(own, false)?);
+            }
         }
         Ok(shelves)
     }
 
     /// The directories in which those are or will be, each log in one of its own.
-    pub fn places(root: &Root) -> Result<[PathBuf; 2], Failure> {
-        Ok([root.path.join(IN_ROOT), state_dir()?.join(IN_STATE)])
+    pub fn places(root: &Root) -> Vec<PathBuf> {
+        let own = own_dirs().into_iter().map(|dir| dir.join(IN_STATE));
+        std::iter::once(root.path.join(IN_ROOT)).chain(own).collect()
     }
 
     fn at(dir: PathBuf, in_root: bool) -> Result<Shelf, Failure> {
@@ -159,10 +185,39 @@ fn state_dir() -> Result<PathBuf, Failure> {
     Ok(xdg("XDG_STATE_HOME", ".local/state")?.join("ctx"))
 }
 
-fn private_dir(dir: &Path) -> Result<(), Failure> {
+/// Where logs may be besides the root. One that anyone else could have made is none of ours.
+fn own_dirs() -> Vec<PathBuf> {
+    let passing = Some(passing_dir()).filter(|dir| is_private(dir).is_ok());
+    state_dir().ok().into_iter().chain(passing).collect()
+}
+
+/// Where there is no other: it is gone when the user logs out, or when the machine starts anew.
+fn passing_dir() -> PathBuf {
+    let runtime = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
+    let base = runtime.filter(|dir| dir.is_absolute() && writable(dir).is_ok());
+    let name = format!("ctx-{}", rustix::process::getuid().as_raw());
+    base.unwrap_or_else(std::env::temp_dir).join(name)
+}
+
+fn writable(dir: &Path) -> std::io::Result<()> {
+    Ok(rustix::fs::access(dir, rustix::fs::Access::WRITE_OK | rustix::fs::Access::EXEC_OK)?)
+}
+
+/// Others can write where this one is, and its name is no secret.
+fn is_private(dir: &Path) -> std::io::Result<()> {
+    use std::os::unix::fs::MetadataExt;
+    let meta = std::fs::symlink_metadata(dir)?;
+    let ours = meta.is_dir() && meta.uid() == rustix::process::getuid().as_raw() && meta.mode() & 0o077 == 0;
+    if ours {
+        Ok(())
+    } else {
+        Err(std::io::Error::other("it is there, and is no private directory of this user"))
+    }
+}
+
+fn private_dir(dir: &Path) -> std::io::Result<()> {
     use std::os::unix::fs::DirBuilderExt;
-    let made = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(dir);
-    made.map_err(|error| Failure::io(dir.display(), error))
+    std::fs::DirBuilder::new().recursive(true).mode(0o700).create(dir)
 }
 
 /// Writes the records of one server's shells.

@@ -1,28 +1,47 @@
 //! Requests line by line. One that cannot be taken is answered, and not merely dropped.
 //!
-//! The SDK's own transport drops a line that is too long or no JSON without a word, so that its caller waits for ever.
-//! Here the reading is ours and the writing the SDK's.
+//! The SDK's own transport drops a line that is too long or no JSON without a word, so that its caller waits for ever,
+//! and reads on whether its answers are taken or not. Here reading stops while the outbox is full, and while more
+//! requests are under way than commands can explain.
 
+use std::collections::HashSet;
 use std::io;
 use std::pin::Pin;
+use std::sync::Arc;
 
 use rmcp::RoleServer;
-use rmcp::model::ErrorData;
+use rmcp::model::{ClientNotification, ErrorData, JsonRpcMessage, ProtocolVersion, RequestId, ServerResult};
 use rmcp::service::{RxJsonRpcMessage, TxJsonRpcMessage};
 use rmcp::transport::Transport;
-use rmcp::transport::async_rw::AsyncRwTransport;
 use serde_json::error::Category;
-use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncWrite, BufReader, Empty};
+use serde_json::{Value, json};
+use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncWrite, AsyncWriteExt, BufReader};
+use tokio::sync::Mutex;
 
+use super::outbox::Outbox;
 use super::outline::Outline;
+
+/// What one host may ask for.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct LineLimits {
+    /// The longest line.
+    pub bytes_max: usize,
+    /// Requests under way. More than can wait for commands, so that one that stops a command is read.
+    pub unanswered_max: usize,
+}
 
 /// Lines in, lines out, for the server. Whoever waits for a message may stop waiting at any time: what was read by
 /// then is kept.
-pub(super) struct LineTransport<R, W: AsyncWrite> {
+pub(super) struct LineTransport<R, W> {
     input: BufReader<R>,
-    /// For its writing alone.
-    output: AsyncRwTransport<RoleServer, Empty, W>,
-    bytes_max: usize,
+    /// `None` when it was closed. Whoever comes first writes first.
+    output: Arc<Mutex<Option<W>>>,
+    outbox: Outbox,
+    limits: LineLimits,
+    /// The requests that were handed out and have neither an answer nor been cancelled.
+    unanswered: HashSet<RequestId>,
+    /// Whether the protocol that was agreed on leaves out an id that is not known; JSON-RPC says null.
+    omits_id: bool,
     /// The present line so far; nothing of one that is too long.
     line: Vec<u8>,
     /// Its bytes so far, also those that were not kept.
@@ -39,11 +58,14 @@ where
     R: AsyncRead + Send + Unpin,
     W: AsyncWrite + Send + Unpin + 'static,
 {
-    pub fn new(input: R, output: W, bytes_max: usize) -> Self {
+    pub fn new(input: R, output: W, outbox: Outbox, limits: LineLimits) -> Self {
         LineTransport {
             input: BufReader::new(input),
-            output: AsyncRwTransport::new_server(tokio::io::empty(), output),
-            bytes_max,
+            output: Arc::new(Mutex::new(Some(output))),
+            outbox,
+            limits,
+            unanswered: HashSet::new(),
+            omits_id: false,
             line: Vec::new(),
             bytes: 0,
             outline: Outline::default(),
@@ -62,7 +84,7 @@ where
             let part = there.get(..end.unwrap_or(there.len())).unwrap_or_default();
             self.outline.take(part);
             self.bytes = self.bytes.saturating_add(part.len());
-            if self.bytes <= self.bytes_max {
+            if self.bytes <= self.limits.bytes_max {
                 self.line.extend_from_slice(part);
             } else {
                 self.line = Vec::new();
@@ -81,8 +103,8 @@ where
         let refused = |error, outline: Outline| {
             Some(Err(TxJsonRpcMessage::<RoleServer>::error(error, outline.request_id())))
         };
-        if bytes > self.bytes_max {
-            return refused(too_long(self.bytes_max), outline);
+        if bytes > self.limits.bytes_max {
+            return refused(too_long(self.limits.bytes_max), outline);
         }
         let line = self.line.trim_ascii();
         let parsed = (!line.is_empty()).then(|| parse(line));
@@ -92,6 +114,55 @@ where
             Err(Wrong::Message) if outline.is_notice() => None,
             Err(wrong) => refused(wrong.into(), outline),
         }
+    }
+}
+
+impl<R, W> LineTransport<R, W> {
+    /// Keeps count of the requests that come in, and of those that nobody waits for any more.
+    fn note_received(&mut self, message: &RxJsonRpcMessage<RoleServer>) {
+        match message {
+            JsonRpcMessage::Request(request) => drop(self.unanswered.insert(request.id.clone())),
+            JsonRpcMessage::Notification(notice) => {
+                if let ClientNotification::CancelledNotification(cancelled) = &notice.notification
+                    && let Some(id) = &cancelled.params.request_id
+                {
+                    self.unanswered.remove(id);
+                }
+            }
+            JsonRpcMessage::Response(_) | JsonRpcMessage::Error(_) => {}
+        }
+    }
+
+    /// Keeps count of the answers that go out, and learns which protocol was agreed on.
+    fn note_sent(&mut self, message: &TxJsonRpcMessage<RoleServer>) {
+        match message {
+            JsonRpcMessage::Response(answer) => {
+                self.unanswered.remove(&answer.id);
+                if let ServerResult::InitializeResult(hello) = &answer.result {
+                    self.omits_id = hello.protocol_version.as_str() >= ProtocolVersion::V_2025_11_25.as_str();
+                }
+            }
+            JsonRpcMessage::Error(error) => {
+                error.id.as_ref().map(|id| self.unanswered.remove(id));
+            }
+            JsonRpcMessage::Request(_) | JsonRpcMessage::Notification(_) => {}
+        }
+    }
+
+    /// A message as its line.
+    fn line_of(&self, message: &TxJsonRpcMessage<RoleServer>) -> io::Result<Vec<u8>> {
+        let mut line = match message {
+            JsonRpcMessage::Error(error) if error.id.is_none() && !self.omits_id => {
+                let mut value = serde_json::to_value(message)?;
+                if let Value::Object(fields) = &mut value {
+                    fields.insert("id".to_owned(), json!(null));
+                }
+                serde_json::to_vec(&value)?
+            }
+            _ => serde_json::to_vec(message)?,
+        };
+        line.push(b'\n');
+        Ok(line)
     }
 }
 
@@ -145,7 +216,28 @@ where
         &mut self,
         item: TxJsonRpcMessage<RoleServer>,
     ) -> impl Future<Output = Result<(), io::Error>> + Send + 'static {
-        self.output.send(item)
+        self.note_sent(&item);
+        let line = self.line_of(&item);
+        drop(item);
+        let (output, outbox) = (Arc::clone(&self.output), self.outbox.clone());
+        let waiting = outbox.put(line.as_ref().map_or(0, Vec::len));
+        async move {
+            let line = line?;
+            let mut output = output.lock().await;
+            let output = output.as_mut().ok_or(io::ErrorKind::NotConnected)?;
+            let mut rest = line.as_slice();
+            while !rest.is_empty() {
+                let count = output.write(rest).await?;
+                if count == 0 {
+                    return Err(io::ErrorKind::WriteZero.into());
+                }
+                outbox.wrote(count);
+                rest = rest.get(count..).unwrap_or_default();
+            }
+            output.flush().await?;
+            drop(waiting);
+            Ok(())
+        }
     }
 
     async fn receive(&mut self) -> Option<RxJsonRpcMessage<RoleServer>> {
@@ -157,6 +249,11 @@ where
                     tracing::debug!(%error, "the MCP host does not read refusals any more");
                 }
             }
+            self.outbox.has_room().await;
+            if self.unanswered.len() >= self.limits.unanswered_max {
+                // Whoever waits for this sends the answers too, and asks again after each.
+                std::future::pending::<()>().await;
+            }
             match self.read_line().await {
                 Ok(true) => {}
                 Ok(false) => return None,
@@ -166,8 +263,11 @@ where
                 }
             }
             match self.take_message() {
-                Some(Ok(message)) => return Some(message),
-                Some(Err(refusal)) => self.refusal = Some(Box::pin(self.output.send(refusal))),
+                Some(Ok(message)) => {
+                    self.note_received(&message);
+                    return Some(message);
+                }
+                Some(Err(refusal)) => self.refusal = Some(Box::pin(self.send(refusal))),
                 None => {}
             }
         }
@@ -177,21 +277,126 @@ where
         if let Some(refusal) = self.refusal.take() {
             refusal.await?;
         }
-        self.output.close().await
+        drop(self.output.lock().await.take());
+        Ok(())
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::outbox::WAITING_BYTES_MAX;
     use super::*;
-    use serde_json::{Value, json};
-    use tokio::io::{AsyncBufReadExt, AsyncWriteExt, duplex};
+    use tokio::io::duplex;
+
+    fn outbox() -> Outbox {
+        Outbox::new(Arc::new(tokio::sync::watch::Sender::new(false)))
+    }
+
+    fn limits(bytes_max: usize) -> LineLimits {
+        LineLimits { bytes_max, unanswered_max: 3 }
+    }
+
+    fn request(id: u32) -> String {
+        format!("{}\n", json!({"jsonrpc": "2.0", "id": id, "method": "ping"}))
+    }
+
+    fn answer(id: u32, text: &str) -> TxJsonRpcMessage<RoleServer> {
+        let error = ErrorData::internal_error(text.to_owned(), None);
+        TxJsonRpcMessage::<RoleServer>::error(error, Some(RequestId::Number(id.into())))
+    }
+
+    /// The id of the next message; `None` where nothing is read.
+    async fn next<R, W>(transport: &mut LineTransport<R, W>) -> Option<RequestId>
+    where
+        R: AsyncRead + Send + Unpin,
+        W: AsyncWrite + Send + Unpin + 'static,
+    {
+        let mut receiving = std::pin::pin!(transport.receive());
+        let polled = std::future::poll_fn(|cx| std::task::Poll::Ready(receiving.as_mut().poll(cx))).await;
+        match polled {
+            std::task::Poll::Ready(Some(JsonRpcMessage::Request(request))) => Some(request.id),
+            std::task::Poll::Ready(other) => panic!("no request: {other:?}"),
+            std::task::Poll::Pending => None,
+        }
+    }
+
+    #[tokio::test]
+    async fn nothing_is_read_while_too_much_waits_and_all_goes_on_when_the_host_reads() {
+        let (mut host, input) = duplex(1 << 16);
+        let (output, mut answers) = duplex(64);
+        let mut transport = LineTransport::new(input, output, outbox(), limits(1 << 20));
+        host.write_all([request(1), request(2)].concat().as_bytes()).await.unwrap();
+        assert_eq!(next(&mut transport).await, Some(RequestId::Number(1)));
+        let long = "x".repeat(WAITING_BYTES_MAX);
+        let sending = tokio::spawn(transport.send(answer(1, &long)));
+        assert_eq!(next(&mut transport).await, None, "the host has read nothing");
+        let mut line = String::new();
+        BufReader::new(&mut answers).read_line(&mut line).await.unwrap();
+        sending.await.unwrap().unwrap();
+        assert!(line.len() > WAITING_BYTES_MAX);
+        assert_eq!(next(&mut transport).await, Some(RequestId::Number(2)));
+    }
+
+    #[tokio::test]
+    async fn an_answer_that_nobody_can_take_does_not_stop_the_reading_for_ever() {
+        let (mut host, input) = duplex(1 << 16);
+        let (output, answers) = duplex(64);
+        let mut transport = LineTransport::new(input, output, outbox(), limits(1 << 20));
+        host.write_all(request(2).as_bytes()).await.unwrap();
+        let sending = tokio::spawn(transport.send(answer(1, &"x".repeat(WAITING_BYTES_MAX))));
+        drop(answers);
+        sending.await.unwrap().unwrap_err();
+        assert_eq!(next(&mut transport).await, Some(RequestId::Number(2)));
+    }
+
+    #[tokio::test]
+    async fn only_so_many_requests_are_under_way_and_answers_and_cancellations_make_room() {
+        let (mut host, input) = duplex(1 << 16);
+        let (output, _answers) = duplex(1 << 16);
+        let mut transport = LineTransport::new(input, output, outbox(), limits(1 << 20));
+        let cancel =
+            json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 2}});
+        let lines = [request(1), request(2), format!("{cancel}\n"), request(3), request(4), request(5)];
+        host.write_all(lines.concat().as_bytes()).await.unwrap();
+        assert_eq!(next(&mut transport).await, Some(RequestId::Number(1)));
+        assert_eq!(next(&mut transport).await, Some(RequestId::Number(2)));
+        assert!(matches!(transport.receive().await, Some(JsonRpcMessage::Notification(_))));
+        assert_eq!(next(&mut transport).await, Some(RequestId::Number(3)));
+        assert_eq!(next(&mut transport).await, Some(RequestId::Number(4)), "one was cancelled");
+        assert_eq!(next(&mut transport).await, None, "three are under way");
+        transport.send(answer(3, "done")).await.unwrap();
+        assert_eq!(next(&mut transport).await, Some(RequestId::Number(5)));
+    }
+
+    #[tokio::test]
+    async fn an_id_that_is_not_known_is_null_or_left_out_as_the_protocol_has_it() {
+        for (version, id) in
+            [(None, Some(Value::Null)), (Some("2025-06-18"), Some(Value::Null)), (Some("2025-11-25"), None)]
+        {
+            let (_host, input) = duplex(64);
+            let (output, answers) = duplex(1 << 16);
+            let mut transport = LineTransport::new(input, output, outbox(), limits(1 << 20));
+            if let Some(version) = version {
+                let hello = json!({"protocolVersion": version, "capabilities": {}, "serverInfo": {"name": "x", "version": "1"}});
+                let hello = json!({"jsonrpc": "2.0", "id": 1, "result": hello});
+                transport.send(serde_json::from_value(hello).unwrap()).await.unwrap();
+            }
+            let nobody = TxJsonRpcMessage::<RoleServer>::error(ErrorData::parse_error("no JSON", None), None);
+            transport.send(nobody).await.unwrap();
+            transport.close().await.unwrap();
+            let (mut lines, mut last) = (BufReader::new(answers).lines(), Value::Null);
+            while let Some(line) = lines.next_line().await.unwrap() {
+                last = serde_json::from_str(&line).unwrap();
+            }
+            assert_eq!(last.get("id").cloned(), id, "{version:?}: {last}");
+        }
+    }
 
     /// What comes in and what goes out, for these lines.
     async fn talk(bytes_max: usize, lines: Vec<Vec<u8>>) -> (Vec<Value>, Vec<Value>) {
         let (mut host, input) = duplex(64);
         let (output, answers) = duplex(1 << 16);
-        let mut transport = LineTransport::new(input, output, bytes_max);
+        let mut transport = LineTransport::new(input, output, outbox(), limits(bytes_max));
         let say = async {
             for line in lines {
                 host.write_all(&line).await.unwrap();

@@ -8,6 +8,7 @@ mod args;
 pub mod hosts;
 mod http;
 mod lines;
+mod outbox;
 mod outline;
 mod schema;
 mod server;

@@ -1,12 +1,14 @@
 //! The MCP server: each tool call becomes one call on the shells.
 
+use std::borrow::Cow;
 use std::time::{Duration, Instant};
 
 use ctx_host::shell::{ExecRequest, ExecResult, Progress, ShellError, ShellHost};
 use rmcp::model::{
     CallToolRequestParams, CallToolResponse, CallToolResult, ContentBlock, CustomRequest, CustomResult,
-    ErrorCode, Implementation, JsonObject, ListToolsResult, PaginatedRequestParams,
-    ProgressNotificationParam, ProgressToken, ServerCapabilities, ServerConfig, Tool,
+    ErrorCode, Implementation, InitializeRequestParams, InitializeResult, JsonObject, ListToolsResult,
+    PaginatedRequestParams, ProgressNotificationParam, ProgressToken, ProtocolVersion, ServerCapabilities,
+    ServerConfig, Tool,
 };
 use rmcp::service::RequestContext;
 use rmcp::{ErrorData, Peer, RoleServer, ServerHandler};
@@ -16,6 +18,8 @@ use serde_json::{Value, json};
 use tokio::sync::watch;
 
 use super::args::{CreateArgs, ExecArgs, NoArgs, OutputArgs, SessionArgs};
+use super::lines::LineLimits;
+use super::outbox::Outbox;
 use super::schema::ToolName;
 use super::uses::{Hold, Uses};
 
@@ -24,6 +28,17 @@ const PROGRESS_EVERY: Duration = Duration::from_secs(1);
 
 /// The methods of this server that have params which may not fit.
 const METHODS_WITH_PARAMS: [&str; 4] = ["initialize", "tools/list", "tools/call", "server/discover"];
+
+/// Requests other than commands that may be under way.
+const OTHERS_MAX: usize = 1024;
+
+/// The protocols that are spoken. Not 2025-03-26: it is the one with batches, which the SDK does not know.
+const PROTOCOLS: &[ProtocolVersion] = &[
+    ProtocolVersion::V_2024_11_05,
+    ProtocolVersion::V_2025_06_18,
+    ProtocolVersion::V_2025_11_25,
+    ProtocolVersion::V_2026_07_28,
+];
 
 const INSTRUCTIONS: &str = "Stateful shells. Open one with session_create, run commands in it with session_exec \
 (cd, variables and functions carry over), close it with session_destroy. Long output is cut: read the rest with \
@@ -44,6 +59,8 @@ pub struct McpServer {
     name: ServerName,
     /// Over HTTP: which sessions have a call under way.
     uses: Uses,
+    /// Over stdio: what waits to be written.
+    outbox: Outbox,
 }
 
 /// What a tool call comes to.
@@ -79,7 +96,12 @@ impl Failure {
 
 impl McpServer {
     pub fn new(host: ShellHost, name: ServerName) -> Self {
-        McpServer { host, name, uses: Uses::default() }
+        let outbox = Outbox::new(host.hold());
+        McpServer { host, name, uses: Uses::default(), outbox }
+    }
+
+    pub(super) fn outbox(&self) -> &Outbox {
+        &self.outbox
     }
 
     pub(super) fn uses(&self) -> &Uses {
@@ -99,11 +121,14 @@ impl McpServer {
         Some(self.uses.hold(session.into()))
     }
 
-    /// The longest request that may hold a command and its stdin within their limits: a byte of text takes up to
-    /// six in JSON.
-    pub(super) fn request_bytes_max(&self) -> usize {
+    /// The longest request may hold a command and its stdin within their limits: a byte of text takes up to six in
+    /// JSON. All commands that may wait can be under way, and others besides.
+    pub(super) fn line_limits(&self) -> LineLimits {
         let limits = self.host.limits();
-        6 * (limits.command_bytes_max + limits.stdin_bytes_max) + (1 << 20)
+        LineLimits {
+            bytes_max: 6 * (limits.command_bytes_max + limits.stdin_bytes_max) + (1 << 20),
+            unanswered_max: limits.shells_max.saturating_mul(limits.waiting_max + 1) + OTHERS_MAX,
+        }
     }
 
     async fn call(
@@ -137,10 +162,15 @@ impl McpServer {
             }
             ToolName::Output => {
                 let (id, request) = parse::<OutputArgs>(arguments)?.split();
+                let turn = tokio::select! {
+                    turn = self.outbox.page_turn() => turn,
+                    () = context.ct.cancelled() => return Err(Failure::Cancelled),
+                };
                 let host = self.host.clone();
                 // A pattern may have to look through a gigabyte: not on a thread that serves others.
                 let work = tokio::task::spawn_blocking(move || host.output(&id, &request));
                 let page = work.await.map_err(|error| Failure::Internal(error.to_string()))??;
+                turn.until_answered(context.ct);
                 value(&page)
             }
             ToolName::Interrupt => {
@@ -217,6 +247,25 @@ fn value<T: Serialize>(answer: &T) -> Outcome {
 }
 
 impl ServerHandler for McpServer {
+    fn supported_protocol_versions(&self) -> Cow<'static, [ProtocolVersion]> {
+        Cow::Borrowed(PROTOCOLS)
+    }
+
+    /// A host of an older protocol than we speak is offered the one before, which it knows; others our newest.
+    async fn initialize(
+        &self,
+        request: InitializeRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<InitializeResult, ErrorData> {
+        let is_older = request.protocol_version.as_str() < ProtocolVersion::V_2025_06_18.as_str();
+        let mut info = self.negotiate_initialize(&request)?;
+        if is_older {
+            info.protocol_version = ProtocolVersion::V_2024_11_05;
+        }
+        context.peer.set_peer_info(request);
+        Ok(info)
+    }
+
     fn get_info(&self) -> ServerConfig {
         let mut info = ServerConfig::new(ServerCapabilities::builder().enable_tools().build());
         info.server_info = Implementation::new(self.name.name.clone(), self.name.version.clone());
@@ -346,6 +395,19 @@ mod tests {
         let text: Value = serde_json::from_str(ran["content"][0]["text"].as_str().unwrap()).unwrap();
         assert_eq!(text, ran["structuredContent"], "the text says the same");
         caller.host.shutdown().await;
+    }
+
+    #[tokio::test]
+    async fn a_protocol_with_batches_is_not_agreed_on() {
+        for (asked, agreed) in [
+            ("2024-11-05", "2024-11-05"),
+            ("2025-03-26", "2024-11-05"),
+            ("2025-11-25", "2025-11-25"),
+            ("2029-01-01", "2025-11-25"),
+        ] {
+            let mut caller = Caller::new();
+            assert_eq!(caller.hello(asked).await["protocolVersion"], agreed, "{asked}");
+        }
     }
 
     #[tokio::test]

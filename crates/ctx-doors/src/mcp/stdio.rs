@@ -5,10 +5,12 @@ use std::time::Duration;
 
 use ctx_host::shell::{HostConfig, ShellError, ShellHost, ShellLog};
 use rmcp::ServiceExt;
+use rustix::event::{PollFd, PollFlags, Timespec};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
 use super::lines::LineTransport;
+use super::outbox::Outbox;
 use super::server::{McpServer, ServerName};
 use super::streams::stdio;
 
@@ -44,9 +46,9 @@ async fn serve(server: McpServer) -> Result<(), McpError> {
     let mut hangup = signal(SignalKind::hangup())?;
     let ended = CancellationToken::new();
     let (input, output) = stdio(ended.clone())?;
-    let line_max = server.request_bytes_max();
+    let (limits, outbox) = (server.line_limits(), server.outbox().clone());
     let serving = async {
-        let transport = LineTransport::new(input, output, line_max);
+        let transport = LineTransport::new(input, output, outbox.clone(), limits);
         let running = server
             .serve(transport)
             .await
@@ -59,15 +61,46 @@ async fn serve(server: McpServer) -> Result<(), McpError> {
     };
     tokio::select! {
         served = serving => served,
-        () = host_is_gone(ended) => Ok(()),
+        () = host_is_gone(ended, &outbox) => Ok(()),
         _ = terminate.recv() => Ok(()),
         _ = interrupt.recv() => Ok(()),
         _ = hangup.recv() => Ok(()),
     }
 }
 
-/// Ready a moment after the end of stdin. The SDK's own wait for answers is longer than hosts are patient.
-async fn host_is_gone(ended: CancellationToken) {
-    ended.cancelled().await;
+/// Ready a moment after the end of stdin, unless the host still reads what waits for it. The SDK's own wait for
+/// answers is longer than hosts are patient.
+async fn host_is_gone(ended: CancellationToken, outbox: &Outbox) {
+    tokio::select! {
+        () = ended.cancelled() => {}
+        () = hung_up(outbox) => {}
+    }
+    while !is_stuck(outbox).await && !outbox.is_empty() {}
+}
+
+/// Ready when the host has closed stdin and reads nothing. Its end is not read then, for the outbox is full.
+async fn hung_up(outbox: &Outbox) {
+    loop {
+        outbox.is_full().await;
+        if is_stuck(outbox).await && stdin_is_closed() {
+            return;
+        }
+    }
+}
+
+/// Whether nothing was written for a while.
+async fn is_stuck(outbox: &Outbox) -> bool {
+    let before = outbox.written();
     tokio::time::sleep(LAST_ANSWERS).await;
+    outbox.written() == before
+}
+
+/// Whether nobody writes to stdin any more; what was written may still be unread.
+fn stdin_is_closed() -> bool {
+    let stdin = std::io::stdin();
+    let mut polled = [PollFd::new(&stdin, PollFlags::RDHUP)];
+    let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
+    let seen = rustix::event::poll(&mut polled, Some(&at_once));
+    seen.is_ok_and(|count| count > 0)
+        && polled.iter().any(|fd| fd.revents().intersects(PollFlags::HUP | PollFlags::RDHUP))
 }

@@ -156,15 +156,15 @@ impl Driver {
     }
 
     async fn route(&mut self, orders: &mut mpsc::Receiver<Order>) -> End {
-        let closing = self.shared.closing.clone();
+        let shared = Arc::clone(&self.shared);
         loop {
             let idle_until = self.shared.status().used + self.settings.limits.idle_max;
             let due = self.unsettled.as_ref().map(|unsettled| unsettled.due);
             let (out, err) = (&mut self.buffers.0, &mut self.buffers.1);
             tokio::select! {
                 biased;
-                () = closing.cancelled() => return End::Destroyed,
-                order = orders.recv() => match order {
+                () = shared.closing.cancelled() => return End::Destroyed,
+                order = async { shared.may_begin().await; orders.recv().await } => match order {
                     Some(order) => if let Some(end) = self.serve_order(order).await { return end },
                     None => return End::Destroyed,
                 },

@@ -149,6 +149,8 @@ pub(super) struct Inner {
     guard: tokio::sync::Mutex<Option<Guard>>,
     /// Threads for shells that print much.
     threads: Arc<Semaphore>,
+    /// Whether no command may begin.
+    hold: Arc<watch::Sender<bool>>,
     /// What every shell inherits and must not be shown, whatever a caller sets instead.
     known: Known,
     secrets: Arc<Secrets>,
@@ -185,6 +187,7 @@ impl ShellHost {
             registry: Mutex::new(registry),
             guard: tokio::sync::Mutex::new(None),
             threads: Arc::new(Semaphore::new(THREADS_MAX)),
+            hold: Arc::new(watch::Sender::new(false)),
         };
         Ok(ShellHost { inner: Arc::new(inner) })
     }
@@ -196,6 +199,11 @@ impl ShellHost {
 
     pub fn limits(&self) -> &ShellLimits {
         &self.inner.limits
+    }
+
+    /// While this is true no shell begins a command; those that run go on. For whoever cannot take more results.
+    pub fn hold(&self) -> Arc<watch::Sender<bool>> {
+        Arc::clone(&self.inner.hold)
     }
 
     /// Makes a shell on this machine and returns its id.
@@ -224,6 +232,7 @@ impl ShellHost {
             interrupt: Notify::new(),
             closing: CancellationToken::new(),
             threads: Arc::clone(&self.inner.threads),
+            hold: self.inner.hold.subscribe(),
         });
         let connection = transport.connect(n)?;
         let shell_log = Arc::clone(&self.inner.log);

@@ -321,6 +321,7 @@ mod tests {
                 interrupt: Notify::new(),
                 closing: CancellationToken::new(),
                 threads: Arc::new(Semaphore::new(threads)),
+                hold: tokio::sync::watch::channel(false).1,
             });
             shared.spool().begin(1);
             let (read, write) = pipe().unwrap();

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use ctx_session::Ulid;
-use tokio::sync::{Notify, Semaphore};
+use tokio::sync::{Notify, Semaphore, watch};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
@@ -21,6 +21,8 @@ pub(super) struct Shared {
     pub closing: CancellationToken,
     /// The server's threads for much output.
     pub threads: Arc<Semaphore>,
+    /// Whether no command may begin.
+    pub hold: watch::Receiver<bool>,
 }
 
 #[derive(Clone)]
@@ -36,6 +38,12 @@ pub(super) struct Status {
 }
 
 impl Shared {
+    /// Ready when a command may begin.
+    pub async fn may_begin(&self) {
+        // Without the host there is nobody to hold anything.
+        drop(self.hold.clone().wait_for(|hold| !hold).await);
+    }
+
     pub fn status(&self) -> MutexGuard<'_, Status> {
         self.status.lock().unwrap_or_else(PoisonError::into_inner)
     }

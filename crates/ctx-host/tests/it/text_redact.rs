@@ -584,7 +584,7 @@ const LOOK_ALIKES: &[&str] = &[
     "echo $1$2 $6$7 $5$\nawk '{print $1$5$2}' x\n$2b$ $y$ $y$j9T$ $6$salt$ $1$abc$tooshort costs $5$ or $6$\n$2y$10$short\n",
     "PASS: test_login_2 (0.01s)\n# pass 12\npass: 34 of 56\npass = True\npass=2\nif pass == 1: pass\n# PASS:  31\n",
     "curl https://example.org/a:b -o x1 -u\ncurl -u $USER:$PASS x\ncurl -u tom https://x\ncurl --user-agent a1:b2 x\n",
-    "mysql -P 3306 -h db -p shop\nmysql --port=3306\nmysqld: ready\ndocker login -p $TOKEN r\nsshpass -p \"$PASSWORD\" ssh x\n",
+    "mysql -P 3306 -h db -p shop\nmysql --port=3306\nmysql -port=3306\nmysqld: ready\ndocker login -p $TOKEN r\nsshpass -p \"$PASSWORD\" ssh x\n",
     "define('APP_DEBUG', true);\ndefine('DB_NAME', 'shop_2');\ndefine('DB_PASSWORD', getenv('X1'));\n#define(x1, y2)\n",
     "Set-Cookie: lang=en; Path=/\nCookie: theme=dark; lang=en\ncookie: true\nCookie: string;\nset-cookie: consent=yes\n",
     "{\"auth\": \"basic\", \"auth\": \"oauth2password\"} \"auth\": {\"user\": 1} \"auth\": \"dXNlcm5hbWVvbmx5\"\n",

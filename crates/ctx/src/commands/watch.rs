@@ -42,11 +42,11 @@ pub fn run(args: Args, root: &Root) -> Result<(), Failure> {
     }
     // Asked for before the first look: what happens in between is told.
     let mut news = News { notices: Notices::new()?, dirs: HashSet::new(), is_whole: true };
-    news.ask(root)?;
+    news.ask(root);
     watch.look(root, false)?;
     loop {
         news.notices.wait(if news.is_whole { LOOK_AGAIN } else { LOOK_OFTEN })?;
-        news.ask(root)?;
+        news.ask(root);
         watch.look(root, true)?;
     }
 }
@@ -61,8 +61,8 @@ struct News {
 
 impl News {
     /// Asks for news of all that may change: the places where logs come to be, and the logs that are written.
-    fn ask(&mut self, root: &Root) -> Result<(), Failure> {
-        for place in Shelf::places(root)? {
+    fn ask(&mut self, root: &Root) {
+        for place in Shelf::places(root) {
             if let Some(there) = place.ancestors().find(|path| path.is_dir()) {
                 self.watch(there);
             }
@@ -76,7 +76,6 @@ impl News {
                 }
             }
         }
-        Ok(())
     }
 
     fn watch(&mut self, dir: &Path) {

@@ -16,3 +16,4 @@ mod long;
 mod record;
 mod sdk;
 mod settings;
+mod slow;

@@ -204,3 +204,47 @@ fn variables_of_a_shell_change_nothing_that_the_operator_set() {
     );
     assert!(!std::path::Path::new("/tmp/elsewhere").exists());
 }
+
+#[test]
+fn where_nothing_can_be_written_shells_work_and_their_logs_are_where_the_server_says() {
+    let place = place();
+    let tmp = place.path("tmp");
+    std::fs::create_dir(&tmp).unwrap();
+    let nowhere = |args: &[&str]| {
+        let mut command = place.command(args);
+        command.env("HOME", "/proc/nowhere").env("CTX_ROOT", "/proc/nowhere/root").env("TMPDIR", &tmp);
+        command.env_remove("XDG_STATE_HOME").env_remove("XDG_CONFIG_HOME").env_remove("XDG_RUNTIME_DIR");
+        command
+    };
+    let stderr = place.path("stderr");
+    let mut host = Host::with(nowhere(&["mcp"]).stderr(std::fs::File::create(&stderr).unwrap()));
+    let shell = host.create();
+    assert_eq!(host.exec(&shell, "echo works")["stdout"], "works\n");
+    let said = std::fs::read_to_string(&stderr).unwrap();
+    let dir = tmp.join(format!("ctx-{}", rustix::process::getuid().as_raw()));
+    for wanted in [
+        "warning",
+        dir.to_str().unwrap(),
+        "does not last",
+        "/proc/nowhere/root",
+        "/proc/nowhere/.local",
+        "--root",
+    ] {
+        assert!(said.contains(wanted), "{wanted}: {said}");
+    }
+    let listed = nowhere(&["shells"]).output().unwrap();
+    assert!(String::from_utf8_lossy(&listed.stdout).contains("1_local"), "{listed:?}");
+    let mode = std::os::unix::fs::PermissionsExt::mode(&std::fs::metadata(&dir).unwrap().permissions());
+    assert_eq!(mode & 0o777, 0o700);
+
+    // What someone else has put there is not used.
+    drop(host);
+    std::fs::remove_dir_all(&dir).unwrap();
+    std::os::unix::fs::symlink(place.home(), &dir).unwrap();
+    let refused = nowhere(&["mcp"]).stdin(std::process::Stdio::null()).output().unwrap();
+    let said = String::from_utf8_lossy(&refused.stderr);
+    for wanted in [dir.to_str().unwrap(), "no private directory", "/proc/nowhere/root", "hint:", "--root"] {
+        assert!(said.contains(wanted), "{wanted}: {said}");
+    }
+    assert_eq!(refused.status.code(), Some(13));
+}

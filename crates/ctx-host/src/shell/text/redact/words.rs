@@ -116,7 +116,9 @@ fn option(view: View<'_>, pos: usize, words: Words) -> Result<Option<Found>, Mor
             Ok(Value::at(view, skip_space(view, end)?)?.map(Value::found))
         }
         Words::Option | Words::GluedOption if view.at(pos + 1)? == Some(letter) => {
-            Ok(Value::at(view, pos + 2)?.map(Value::found))
+            // `-port=3306` is the option of some clients, and no password.
+            let is_port = |value: &Value| view.slice(value.from, value.to).starts_with(b"ort=");
+            Ok(Value::at(view, pos + 2)?.filter(|value| !is_port(value)).map(Value::found))
         }
         _ => Ok(None),
     }
