@@ -58,7 +58,11 @@ fn policy(path: &Path) -> Result<Policy, Failure> {
         let line = 1 + before.iter().filter(|byte| **byte == b'\n').count();
         wrong(format!("line {line} of the policy: it is not UTF-8"))
     })?;
-    Policy::parse(text).map_err(|error| wrong(error.to_string()))
+    let policy = Policy::parse(text).map_err(|error| wrong(error.to_string()))?;
+    match policy.is_open() {
+        true => Err(wrong("it has no rule; write `allow *` if all programs may run".to_owned())),
+        false => Ok(policy),
+    }
 }
 
 /// What a file holds, or why it is none that holds a policy. Others can be opened without an end, or never end.

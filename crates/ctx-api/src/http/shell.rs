@@ -34,8 +34,9 @@ pub struct NewShell {
     /// Variables to set besides the inherited ones.
     #[schema(value_type = std::collections::HashMap<String, String>)]
     pub env: BTreeMap<String, String>,
-    /// Programs that may run; empty: any that the operator's policy allows.
-    pub allow: Vec<String>,
+    /// Programs that may run. Default: any that the operator's policy allows.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub allow: Option<Vec<String>>,
     /// Programs that may not run.
     pub deny: Vec<String>,
     /// What to show of each command's output.

@@ -161,7 +161,7 @@ impl From<CreateArgs> for CreateRequest {
         CreateRequest {
             cwd: args.cwd,
             env: args.env.unwrap_or_default().into_iter().collect(),
-            allow: args.allow.unwrap_or_default(),
+            allow: args.allow,
             deny: args.deny.unwrap_or_default(),
             output_budget: args.output_budget.map(Budget::from),
             timeout: args.timeout_secs.map(seconds),

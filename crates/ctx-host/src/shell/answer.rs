@@ -1,13 +1,10 @@
-//! What a result says in words, and what of it goes into the log.
+//! What a result says in words.
 
 use std::time::Duration;
 
 use super::broken::Broken;
 use super::log::StopReason;
 use super::text::budget;
-
-/// How much of a text, from its beginning and from its end, goes into the log.
-const PREVIEW_BYTES: usize = 4 << 10;
 
 /// What a result says besides the output.
 #[derive(Debug, Clone, Copy)]
@@ -65,28 +62,4 @@ pub(super) fn hint(
         notes.unkept.map(|error| format!("not all of the output could be kept for session_output: {error}")),
     );
     (!hints.is_empty()).then(|| hints.join("; "))
-}
-
-/// The beginning and the end of a text, for the log.
-pub(super) fn preview(text: &str) -> String {
-    if text.len() <= 2 * PREVIEW_BYTES {
-        return text.to_owned();
-    }
-    let head = text.get(..text.floor_char_boundary(PREVIEW_BYTES)).unwrap_or_default();
-    let tail = text.get(text.ceil_char_boundary(text.len() - PREVIEW_BYTES)..).unwrap_or_default();
-    format!("{head}\n[… {} bytes …]\n{tail}", text.len() - head.len() - tail.len())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_preview_shows_both_ends_of_a_long_text_and_all_of_a_short_one() {
-        assert_eq!(preview("short"), "short");
-        let long = format!("begin {} end", "ä".repeat(10_000));
-        let shown = preview(&long);
-        assert!(shown.starts_with("begin ") && shown.ends_with(" end") && shown.contains("bytes"));
-        assert!(shown.len() < 2 * PREVIEW_BYTES + 100);
-    }
 }

@@ -11,7 +11,7 @@ use tokio::io::AsyncReadExt;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::Instant;
 
-use super::answer::{Shown, preview};
+use super::answer::Shown;
 use super::dialect::{Framed, Habits, Report, holds_word};
 use super::entropy::random_bits;
 use super::error::ShellError;
@@ -28,7 +28,7 @@ use super::scratch::{Scratch, ScratchDir};
 use super::settle::{SETTLE_AFTER, Unsettled};
 use super::shared::Shared;
 use super::text::budget::Plan;
-use super::text::output::OutputStream;
+use super::text::{ends::Ends, output::OutputStream};
 use super::transport::{Connection, Place, Streams};
 
 /// What a shell was made with.
@@ -236,7 +236,7 @@ impl Driver {
         if self.known.read(&request.command) {
             self.learn_secrets();
         }
-        let shown_command = preview(&self.shared.shown(&request.command));
+        let shown_command = Ends::of(&self.shared.shown(&request.command)).text();
         let call = self.begin(&shown_command)?;
         let started = Instant::now();
         let timeout = request.timeout.unwrap_or(self.settings.timeout);

@@ -12,7 +12,6 @@ use tokio::sync::{Notify, Semaphore, oneshot, watch};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::answer::preview;
 use super::away::THREADS_MAX;
 use super::driver::{Driver, Order, Settings};
 use super::entropy::random_bits;
@@ -31,6 +30,7 @@ use super::scratch::{ScratchDir, private_dir};
 use super::shared::{Shared, Status};
 use super::spool::{Gone, Output, Spool};
 use super::text::budget::{Budget, Plan};
+use super::text::ends::Ends;
 use super::text::fence::{Fence, Policy};
 use super::text::redact::{Secrets, redact_text};
 use super::transport::{Place, Transport};
@@ -92,8 +92,8 @@ impl HostConfig {
 pub struct CreateRequest {
     pub cwd: Option<String>,
     pub env: Vec<(String, String)>,
-    /// Programs that may run; any, where the list is empty.
-    pub allow: Vec<String>,
+    /// Programs that may run; any, where there is no list.
+    pub allow: Option<Vec<String>>,
     /// Programs that may not.
     pub deny: Vec<String>,
     pub output_budget: Option<Budget>,
@@ -428,7 +428,7 @@ impl Inner {
     }
 
     fn fence(&self, request: &CreateRequest) -> Result<Fence, ShellError> {
-        Fence::new(self.config.policy.clone(), &request.allow, &request.deny)
+        Fence::new(self.config.policy.clone(), request.allow.as_deref(), &request.deny)
             .map_err(|error| ShellError::invalid("allow, deny", error.to_string()))
     }
 
@@ -436,7 +436,7 @@ impl Inner {
     fn admit(&self, entry: &Entry, command: &str) -> Result<(), ShellError> {
         let Err(refused) = entry.fence.check(command) else { return Ok(()) };
         let reason = entry.shared.shown(&refused.to_string());
-        let command = preview(&entry.shared.shown(command));
+        let command = Ends::of(&entry.shared.shown(command)).text();
         let record = ShellRecord::ExecRefused { command, reason: reason.clone() };
         if let Err(error) = self.log.record(entry.shared.log, &record) {
             tracing::warn!(shell = %entry.shared.id, %error, "a refused command was not recorded");

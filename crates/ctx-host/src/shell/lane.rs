@@ -393,7 +393,7 @@ mod tests {
         let mut end = bench.lane.end().unwrap();
         assert_eq!(end.bytes, (3 * MUCH) as u64);
         assert!(end.unkept.is_none());
-        assert_eq!(end.after.take().unwrap().text, "behind the end");
+        assert_eq!(end.after.take().unwrap().kept.text, "behind the end");
         assert!(matches!(bench.source, Source::Pipe(_)), "the next command reads from it");
     }
 

@@ -5,8 +5,8 @@
 use std::sync::Arc;
 
 use super::shared::Shared;
-use super::text::budget::{Kept, Plan};
-use super::text::output::OutputStream;
+use super::text::budget::Plan;
+use super::text::output::{Finished, OutputStream};
 use super::text::redact::Cut;
 
 /// Late output of one stream.
@@ -56,19 +56,19 @@ impl Late {
             None => *self = after,
             // It is in the spool already.
             Some(output) => {
-                if let Some(kept) = after.take() {
-                    output.push(kept.text.as_bytes(), &mut |_| {});
+                if let Some(finished) = after.take() {
+                    output.push(finished.kept.text.as_bytes(), &mut |_| {});
                 }
             }
         }
     }
 
     /// What has come so far.
-    pub fn take(&mut self) -> Option<Kept> {
+    pub fn take(&mut self) -> Option<Finished> {
         self.before = self.cut();
         let finished = self.output.take()?.finish();
         keep(&self.shared, &finished.rest);
-        Some(finished.kept)
+        Some(finished)
     }
 }
 

@@ -185,10 +185,11 @@ impl Ended {
         self.exit.is_some() && self.stopped.is_none() && !self.cut && !started
     }
 
-    /// Takes out of what is shown what turned out to be a secret.
+    /// Takes out of what is shown and recorded what turned out to be a secret.
     pub fn hide(&mut self, shown: impl Fn(&str) -> String) {
         for lane in [&mut self.stdout, &mut self.stderr] {
             lane.finished.kept.text = shown(&lane.finished.kept.text);
+            lane.finished.ends.change(&shown);
         }
     }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 use tokio::io::AsyncReadExt;
 use tokio::time::Instant;
 
-use super::answer::{Notes, Shown, hint, preview};
+use super::answer::{Notes, Shown, hint};
 use super::broken::{self, Broken};
 use super::dialect::holds_word;
 use super::driver::Driver;
@@ -13,6 +13,7 @@ use super::exec::{BudgetReport, EXIT_INTERRUPTED, EXIT_TIMED_OUT, ExecResult};
 use super::log::{ShellRecord, StopReason};
 use super::run::Ended;
 use super::stop::without_stop;
+use super::text::{ends::Ends, output::Finished};
 
 /// How long the last output of a shell is read: a program may print without end.
 const LAST_WORDS_MAX: Duration = Duration::from_millis(100);
@@ -28,8 +29,11 @@ impl Driver {
         let timed_out = ended.stopped == Some(StopReason::TimedOut);
         let late = self.late_output();
         let (stdout, mut stderr) = (ended.stdout.finished.kept, ended.stderr.finished.kept);
+        let mut printed = (ended.stdout.finished.ends, ended.stderr.finished.ends);
         if ended.stopped.is_some() {
-            stderr.text = without_stop(self.connection.dialect(), stderr.text);
+            let dialect = self.connection.dialect();
+            stderr.text = without_stop(dialect, stderr.text);
+            printed.1.change(|text| without_stop(dialect, text.to_owned()));
         }
         let truncated = stdout.truncated || stderr.truncated || late.truncated;
         let notes = Notes { stopped: ended.stopped, late_cut: late.truncated, unkept: ended.unkept.as_ref() };
@@ -52,7 +56,7 @@ impl Driver {
         };
         self.late.0 = ended.stdout.after;
         self.late.1 = ended.stderr.after;
-        self.record_finished(&result, ended.stdout.bytes, ended.stderr.bytes);
+        self.record_finished(&result, (&printed.0, ended.stdout.bytes), (&printed.1, ended.stderr.bytes));
         if let Some(error) = self.unlogged.take() {
             let said = format!("the end of this command is not in the shell's log: {error}");
             result.hint = Some(result.hint.map_or(said.clone(), |hint| format!("{hint}; {said}")));
@@ -66,7 +70,11 @@ impl Driver {
         let pipes = self.connection.pipes();
         let said = [&ended.stderr, &ended.stdout]
             .into_iter()
-            .find_map(|lane| broken::reason(&lane.finished.kept.text, pipes));
+            .find_map(|lane| {
+                // A budget may hide it from the caller.
+                let Finished { kept, ends, .. } = &lane.finished;
+                broken::reason(&kept.text, pipes).or_else(|| broken::reason(&ends.text(), pipes))
+            });
         if said.is_some() {
             ended.hide(|text| broken::without(text, pipes));
         }
@@ -78,27 +86,35 @@ impl Driver {
 
     /// What was printed since the command before, on both streams.
     fn late_output(&mut self) -> LateOutput {
-        let (mut text, mut truncated) = (String::new(), false);
-        for kept in [self.late.0.take(), self.late.1.take()].into_iter().flatten() {
-            text.push_str(&kept.text);
-            truncated |= kept.truncated;
+        let (mut text, mut recorded, mut truncated) = (String::new(), String::new(), false);
+        for mut finished in [self.late.0.take(), self.late.1.take()].into_iter().flatten() {
+            text.push_str(&finished.kept.text);
+            truncated |= finished.kept.truncated;
+            finished.ends.change(|text| self.shared.shown(text));
+            recorded.push_str(&finished.ends.text());
         }
         let text = self.shared.shown(&text);
         self.shared.spool().tell_late();
-        if !text.is_empty() {
-            self.record(&ShellRecord::LateOutput { text: preview(&text) });
+        if !recorded.is_empty() {
+            self.record(&ShellRecord::LateOutput { text: recorded });
         }
         LateOutput { text, truncated }
     }
 
-    fn record_finished(&mut self, result: &ExecResult, stdout_bytes: u64, stderr_bytes: u64) {
+    /// The log has what was printed by its own bounds: whoever asked for little is not who reads it.
+    fn record_finished(
+        &mut self,
+        result: &ExecResult,
+        (stdout, stdout_bytes): (&Ends, u64),
+        (stderr, stderr_bytes): (&Ends, u64),
+    ) {
         self.record(&ShellRecord::ExecFinished {
             call: result.call,
             exit_code: result.exit_code,
             duration_ms: result.duration_ms,
             cwd: result.cwd.clone(),
-            stdout: preview(&result.stdout),
-            stderr: preview(&result.stderr),
+            stdout: stdout.text(),
+            stderr: stderr.text(),
             stdout_bytes,
             stderr_bytes,
             truncated: result.truncated,
@@ -115,8 +131,8 @@ impl Driver {
         self.record(&ShellRecord::ExecCut {
             call,
             duration_ms: u64::try_from(duration.as_millis()).unwrap_or(u64::MAX),
-            stdout: preview(&ended.stdout.finished.kept.text),
-            stderr: preview(&ended.stderr.finished.kept.text),
+            stdout: ended.stdout.finished.ends.text(),
+            stderr: ended.stderr.finished.ends.text(),
             stdout_bytes: ended.stdout.bytes,
             stderr_bytes: ended.stderr.bytes,
         });

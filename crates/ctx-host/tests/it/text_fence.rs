@@ -264,7 +264,12 @@ fn ordinary_commands_are_not_taken_for_others() {
 
 pub fn fence(policy: &str, allow: &[&str], deny: &[&str]) -> Fence {
     let list = |entries: &[&str]| entries.iter().map(|entry| (*entry).to_owned()).collect::<Vec<_>>();
-    Fence::new(Policy::parse(policy).unwrap(), &list(allow), &list(deny)).unwrap()
+    Fence::new(
+        Policy::parse(policy).unwrap(),
+        (!allow.is_empty()).then(|| list(allow)).as_deref(),
+        &list(deny),
+    )
+    .unwrap()
 }
 
 #[test]
@@ -348,9 +353,11 @@ fn bad_lines_and_entries_are_named() {
         assert_eq!(error.line, line, "{text:?}");
         assert!(error.to_string().contains(&format!("line {line}")), "{error}");
     }
-    let error = Fence::new(Policy::open(), &["a b".to_owned()], &[]).unwrap_err().to_string();
+    let error = Fence::new(Policy::open(), Some(&["a b".to_owned()]), &[]).unwrap_err().to_string();
     assert!(error.contains("allow list") && error.contains("a b"), "{error}");
-    assert!(Fence::new(Policy::open(), &[], &[String::new()]).is_err());
+    assert!(Fence::new(Policy::open(), None, &[String::new()]).is_err());
+    let error = Fence::new(Policy::open(), Some(&[]), &[]).unwrap_err().to_string();
+    assert!(error.contains("nothing could run"), "{error}");
 }
 
 #[test]

@@ -12,6 +12,7 @@ mod support;
 
 mod ends;
 mod guide;
+mod injected;
 mod long;
 mod record;
 mod sdk;

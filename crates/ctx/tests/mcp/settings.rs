@@ -83,9 +83,14 @@ fn a_policy_that_cannot_hold_stops_the_server() {
     let missing = place.path("missing");
     let bad = place.path("bad");
     std::fs::write(&bad, "deny rm\nforbid everything\n").unwrap();
-    for (file, wanted) in
-        [(missing.to_str().unwrap(), "missing"), (bad.to_str().unwrap(), "2"), ("a/b", "absolute")]
-    {
+    let empty = place.path("empty");
+    std::fs::write(&empty, "# nothing yet\n\n").unwrap();
+    for (file, wanted) in [
+        (missing.to_str().unwrap(), "missing"),
+        (bad.to_str().unwrap(), "2"),
+        (empty.to_str().unwrap(), "has no rule; write `allow *`"),
+        ("a/b", "absolute"),
+    ] {
         configure(&place, &format!("[shells]\npolicy_file = {file:?}\n"));
         let ended = place.ctx(&["mcp"]);
         assert!(ended.code != 0 && ended.stderr.contains(wanted), "{ended:?}");

@@ -36,6 +36,13 @@ impl<'a> Clean<'a> {
             Clean::Text(text) => text,
         }
     }
+
+    pub fn bytes(self) -> &'a [u8] {
+        match self {
+            Clean::Ascii(bytes) => bytes,
+            Clean::Text(text) => text.as_bytes(),
+        }
+    }
 }
 
 /// The streaming cleaner.

@@ -4,6 +4,7 @@
 
 pub mod ansi;
 pub mod budget;
+pub mod ends;
 pub mod fence;
 pub mod output;
 pub mod redact;

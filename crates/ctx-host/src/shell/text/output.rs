@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use super::ansi::Cleaner;
 use super::budget::{Collector, Kept, Plan};
+use super::ends::{Ends, Gatherer};
 use super::redact::{Cut, Redactor, Secrets, redact_text};
 
 /// A stream that is being read. It holds what the budget may show, and a few KiB.
@@ -20,6 +21,7 @@ pub struct Shown {
     secrets: Arc<Secrets>,
     cleaner: Cleaner,
     collector: Collector,
+    ends: Gatherer,
 }
 
 /// A stream that has ended.
@@ -28,6 +30,8 @@ pub struct Finished {
     /// The last redacted bytes to store.
     pub rest: Vec<u8>,
     pub kept: Kept,
+    /// For the log, which does not follow the budget.
+    pub ends: Ends,
     /// Secrets that were replaced in the stored bytes.
     pub redactions: u64,
 }
@@ -36,7 +40,12 @@ impl OutputStream {
     pub fn new(secrets: Arc<Secrets>, plan: &Plan) -> OutputStream {
         OutputStream {
             redactor: Redactor::new(Arc::clone(&secrets)),
-            shown: Shown { secrets, cleaner: Cleaner::new(), collector: Collector::new(plan) },
+            shown: Shown {
+                secrets,
+                cleaner: Cleaner::new(),
+                collector: Collector::new(plan),
+                ends: Gatherer::default(),
+            },
         }
     }
 
@@ -73,8 +82,11 @@ impl OutputStream {
 impl Shown {
     /// Takes the next redacted bytes.
     pub fn push(&mut self, redacted: &[u8]) {
-        let Shown { cleaner, collector, .. } = self;
-        cleaner.push_to(redacted, &mut |clean| collector.push_clean(clean));
+        let Shown { cleaner, collector, ends, .. } = self;
+        cleaner.push_to(redacted, &mut |clean| {
+            ends.push(clean.bytes());
+            collector.push_clean(clean);
+        });
     }
 
     /// Ends the stream; the redactor may still hold the end of it.
@@ -84,10 +96,12 @@ impl Shown {
         self.cleaner.push(&rest, &mut text);
         self.cleaner.finish(&mut text);
         self.collector.push(&text);
-        let mut kept = self.collector.finish();
+        self.ends.push(text.as_bytes());
+        let (mut kept, mut ends) = (self.collector.finish(), self.ends.finish());
         if self.cleaner.changed() {
             kept.text = redact_text(&self.secrets, &kept.text);
+            ends.change(|text| redact_text(&self.secrets, text));
         }
-        Finished { rest, kept, redactions: redactor.redactions() }
+        Finished { rest, kept, ends, redactions: redactor.redactions() }
     }
 }

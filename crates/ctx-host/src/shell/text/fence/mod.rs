@@ -40,6 +40,8 @@ pub struct Fence {
 /// Why a fence cannot be built.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum FenceError {
+    #[error("the allow list is empty, so nothing could run: leave it out, or name the programs that may run")]
+    AllowsNothing,
     #[error("the entry {entry:?} of the allow list is not a program name: {reason}")]
     Allow { entry: String, reason: PatternError },
     #[error("the entry {entry:?} of the deny list is not a program name: {reason}")]
@@ -72,8 +74,13 @@ pub enum Refused {
 }
 
 impl Fence {
-    /// A policy, narrowed by an allow and a deny list. An empty allow list allows all names.
-    pub fn new(policy: Policy, allow: &[String], deny: &[String]) -> Result<Fence, FenceError> {
+    /// A policy, narrowed by an allow list, where there is one, and a deny list.
+    pub fn new(policy: Policy, allow: Option<&[String]>, deny: &[String]) -> Result<Fence, FenceError> {
+        // Taken for no list at all, it would open what it was to close.
+        let allow = match allow {
+            Some([]) => return Err(FenceError::AllowsNothing),
+            allow => allow.unwrap_or_default(),
+        };
         let pattern = |entry: &String| Pattern::parse(entry).map_err(|reason| (entry.clone(), reason));
         let allow: Result<Vec<Pattern>, _> = allow.iter().map(pattern).collect();
         let deny: Result<Vec<Pattern>, _> = deny.iter().map(pattern).collect();

@@ -214,7 +214,8 @@ impl Policy {
         Ok(Policy { rules })
     }
 
-    pub(super) fn is_open(&self) -> bool {
+    /// Whether it has no rule.
+    pub fn is_open(&self) -> bool {
         self.rules.is_empty()
     }
 
