@@ -285,8 +285,20 @@ def bash_kb():
     return kb
 
 
-def row(work, ours, beside, ratio, target):
+missed = []
+
+
+def row(work, ours, beside, ratio, target, met=True):
+    """Prints a row; a target that is not met is marked in it, and told again at the end."""
+    if not met:
+        missed.append(f"{work}: {ratio or ours}, {target} wanted")
+        target += ", missed"
     print(f"| {work} | {ours} | {beside} | {ratio} | {target} |", flush=True)
+
+
+def kilobytes(value):
+    """Memory for one more shell: what was freed meanwhile may be more than what it takes."""
+    return "not measurable" if value <= 0 else f"{value:.0f} KB"
 
 
 def milliseconds(value):
@@ -313,6 +325,7 @@ def main():
     finally:
         ours.close()
         execkit.close()
+    print("\n".join(["missed targets:", *missed]) if missed else "every target is met", file=sys.stderr)
 
 
 def compare(ours, execkit):
@@ -320,8 +333,8 @@ def compare(ours, execkit):
     row("`ctx mcp` without a shell, memory", f"{idle[0] / 1e3:.1f} MB", f"execkit {idle[1] / 1e3:.1f} MB", f"{idle[0] / idle[1]:.2f}", "")
     empty = measure_empty(ours, execkit)
     mine = milliseconds(empty["ours"])
-    row("`session_exec` of `:`, p50", mine, f"execkit {milliseconds(empty['execkit'])}", f"{empty['execkit'] / empty['ours']:.1f}× faster", "20×")
-    row("`session_exec` of `:`, p50", mine, f"bash, same frame {milliseconds(empty['framed'])}", f"{empty['ours'] / empty['framed']:.2f}", "at most 3")
+    row("`session_exec` of `:`, p50", mine, f"execkit {milliseconds(empty['execkit'])}", f"{empty['execkit'] / empty['ours']:.1f}× faster", "20×", empty["execkit"] / empty["ours"] >= 20)
+    row("`session_exec` of `:`, p50", mine, f"bash, same frame {milliseconds(empty['framed'])}", f"{empty['ours'] / empty['framed']:.2f}", "at most 3", empty["ours"] / empty["framed"] <= 3)
     row("`session_exec` of `:`, p50", mine, f"bash, the shortest frame {milliseconds(empty['bash'])}", f"{empty['ours'] / empty['bash']:.2f}", "")
     with tempfile.TemporaryDirectory() as folder:
         path = os.path.join(folder, "build.log")
@@ -333,16 +346,16 @@ def compare(ours, execkit):
         ]:
             output, best = measure_output(ours, execkit, command)
             mine = milliseconds(output["ours"])
-            row(f"50 MB of output: {name}", mine, f"bash and a pipe reader {milliseconds(output['bash'])}", f"{output['ours'] / output['bash']:.2f} (best rounds {best:.2f})", "at most 2")
+            row(f"50 MB of output: {name}", mine, f"bash and a pipe reader {milliseconds(output['bash'])}", f"{output['ours'] / output['bash']:.2f} (best rounds {best:.2f})", "at most 2", output["ours"] / output["bash"] <= 2)
             if output["execkit"]:
                 row(f"50 MB of output: {name}", mine, f"execkit {milliseconds(output['execkit'])}", f"{output['execkit'] / output['ours']:.1f}× faster", "")
     peak = ours.memory_kb("VmHWM"), execkit.memory_kb("VmHWM")
     row("largest memory after 50 MB", f"{peak[0] / 1e3:.1f} MB", f"execkit {peak[1] / 1e3:.1f} MB", f"{peak[0] / peak[1]:.2f}", "bounded")
     many, theirs = measure_many(ours), measure_many(execkit)
-    row("64 shells busy at once, the slowest", milliseconds(many["slowest"]), f"its turn {milliseconds(many['turn'])}", f"{many['slowest'] / many['turn']:.2f}", "at most 2")
+    row("64 shells busy at once, the slowest", milliseconds(many["slowest"]), f"its turn {milliseconds(many['turn'])}", f"{many['slowest'] / many['turn']:.2f}", "at most 2", many["slowest"] / many["turn"] <= 2)
     row("64 shells busy at once, the slowest", milliseconds(many["slowest"]), f"execkit {milliseconds(theirs['slowest'])}", f"{theirs['slowest'] / many['slowest']:.1f}× faster", "")
     row("`:` in 64 shells at once", f"{many['rate']:.0f}/s", f"execkit {theirs['rate']:.0f}/s", f"{many['rate'] / theirs['rate']:.1f}×", "")
-    row("server memory for one more shell", f"{many['per_shell_kb']:.0f} KB", f"execkit {theirs['per_shell_kb']:.0f} KB, bash itself {bash_kb()} KB", "", "at most 200 KB")
+    row("server memory for one more shell", kilobytes(many["per_shell_kb"]), f"execkit {kilobytes(theirs['per_shell_kb'])}, bash itself {bash_kb()} KB", "", "at most 200 KB", many["per_shell_kb"] <= 200)
 
 
 main()

@@ -3,7 +3,7 @@
     python tests/python/mcp_shells.py SERVER [ARG...]      e.g. target/debug/ctx mcp
     python tests/python/mcp_shells.py URL                  streamable HTTP, with the token in $CTX_TOKEN
 
-Speaks the newest protocol through `server/discover` and the older one through `initialize`. Every structured
+Speaks the newest protocol through `server/discover`, and the older ones through `initialize`: the SDK's own, and 2025-06-18. Every structured
 result is validated against the tool's output schema, by the SDK and once more here.
 """
 
@@ -15,10 +15,12 @@ import time
 
 import anyio
 import jsonschema
+import mcp.client.session
 from mcp import ClientSession, StdioServerParameters, stdio_client
 from mcp.client.streamable_http import streamable_http_client
 from mcp.shared._httpx_utils import create_mcp_http_client
 
+OLDER = "2025-06-18"
 TOOLS = ["session_create", "session_exec", "session_list", "session_destroy", "session_output", "session_interrupt"]
 
 
@@ -148,9 +150,13 @@ async def drive(server, hello):
 
 
 def main():
-    for hello in ["initialize", "discover"]:
+    newest = mcp.client.session.LATEST_HANDSHAKE_VERSION
+    for hello, offers in [("initialize", newest), ("initialize", OLDER), ("discover", newest)]:
         started = time.monotonic()
+        # What the SDK offers a server is not to be chosen otherwise.
+        mcp.client.session.LATEST_HANDSHAKE_VERSION = offers
         version = anyio.run(drive, sys.argv[1:], hello)
+        assert hello == "discover" or version == offers, (version, offers)
         print(f"{hello}: protocol {version}, {time.monotonic() - started:.1f} s")
 
 

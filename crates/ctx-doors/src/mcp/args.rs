@@ -27,13 +27,15 @@ pub struct CreateArgs {
     pub cwd: Option<String>,
     /// Environment variables to set besides the inherited ones.
     pub env: Option<BTreeMap<String, String>>,
-    /// If given, only these programs may run (by name, e.g. ["git", "ls"]).
+    /// If given, only these programs may run (by name, e.g. ["git", "ls"]); at least one.
+    #[schemars(length(min = 1))]
     pub allow: Option<Vec<String>>,
     /// Programs that must not run (by name, e.g. ["rm"]). A guard against accidents.
     pub deny: Option<Vec<String>>,
     /// What to show of each command's output unless session_exec says otherwise.
     pub output_budget: Option<BudgetArgs>,
-    /// Seconds a command may take unless session_exec says otherwise. Default: 120.
+    /// Seconds a command may take unless session_exec says otherwise. Default: 120; at most 21600.
+    #[schemars(range(max = 21_600))]
     pub timeout_secs: Option<f64>,
 }
 
@@ -47,7 +49,9 @@ pub struct ExecArgs {
     pub command: String,
     /// What to show of the output. The rest is not lost: read it with session_output.
     pub budget: Option<BudgetArgs>,
-    /// Seconds before the command is stopped (exit code 124); the shell lives on. Fractions are allowed.
+    /// Seconds before the command is stopped (exit code 124); the shell lives on. Fractions are allowed. Default:
+    /// the shell's own, which is 120 unless session_create said otherwise; at most 21600.
+    #[schemars(range(max = 21_600))]
     pub timeout_secs: Option<f64>,
     /// Text for the command's stdin. Without it there is no input: nothing can wait for an answer.
     pub stdin: Option<String>,
@@ -71,6 +75,7 @@ pub struct BudgetArgs {
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct KeepArgs {
+    /// Which end of the output: tail for the last lines, head for the first, head_tail for both.
     pub mode: KeepModeArg,
     /// Lines to keep; with head_tail, at each end.
     pub n: u64,
@@ -87,9 +92,10 @@ pub enum KeepModeArg {
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct GrepArgs {
-    /// A regular expression.
+    /// A regular expression (Rust syntax: no look-around, no backreferences), at most 4096 bytes.
     pub pattern: String,
-    /// Lines of context around each match.
+    /// Lines of context around each match. Default: 0; at most 1000.
+    #[schemars(range(max = 1_000))]
     pub context: Option<u64>,
 }
 
@@ -126,6 +132,7 @@ pub struct OutputArgs {
     /// The byte to start at: 0, or `next_offset` of the page before.
     pub offset: Option<u64>,
     /// Bytes of a page. Default: 32768; at most 262144.
+    #[schemars(range(min = 1, max = 262_144))]
     pub limit: Option<NonZeroU64>,
     /// Show only lines that match this regular expression, each with its line number.
     pub grep: Option<String>,

@@ -10,6 +10,7 @@ mod http;
 mod lines;
 mod outbox;
 mod outline;
+mod parse;
 mod schema;
 mod server;
 mod stdio;

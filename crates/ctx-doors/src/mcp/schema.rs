@@ -218,14 +218,31 @@ fn input_of<T: JsonSchema>() -> JsonObject {
         _ => JsonObject::new(),
     };
     object.remove("title");
+    object.values_mut().for_each(without_formats);
     object.entry("type").or_insert_with(|| json!("object"));
     object.entry("properties").or_insert_with(|| json!({}));
     object
 }
 
+/// Takes out the formats that only Rust knows, `uint64` and its like: some hosts refuse a schema for them.
+fn without_formats(schema: &mut Value) {
+    match schema {
+        Value::Object(fields) => {
+            if fields.get("format").is_some_and(Value::is_string) {
+                fields.remove("format");
+            }
+            fields.values_mut().for_each(without_formats);
+        }
+        Value::Array(values) => values.iter_mut().for_each(without_formats),
+        _ => {}
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use ctx_host::shell::text::budget::CONTEXT_MAX;
+    use ctx_host::shell::{PAGE_BYTES_MAX, ShellLimits};
 
     #[test]
     fn every_tool_has_both_schemas_and_refuses_what_it_does_not_know() {
@@ -240,15 +257,65 @@ mod tests {
         }
     }
 
+    /// Every object of a schema, however deep.
+    fn visit(schema: &Value, see: &mut dyn FnMut(&JsonObject)) {
+        match schema {
+            Value::Object(fields) => {
+                see(fields);
+                fields.values().for_each(|value| visit(value, see));
+            }
+            Value::Array(values) => values.iter().for_each(|value| visit(value, see)),
+            _ => {}
+        }
+    }
+
     #[test]
-    fn every_argument_says_what_it_is_for() {
+    fn every_argument_says_what_it_is_for_at_any_depth() {
+        let mut seen = Vec::new();
         for name in ToolName::ALL {
-            let schema = Value::Object(name.input());
-            let properties = schema["properties"].as_object().unwrap();
-            for (argument, schema) in properties {
-                assert!(schema.get("description").is_some(), "{name:?} {argument}: {schema}");
+            visit(&Value::Object(name.input()), &mut |object| {
+                let properties = object.get("properties").and_then(Value::as_object).into_iter().flatten();
+                for (argument, schema) in properties {
+                    assert!(schema.get("description").is_some(), "{name:?} {argument}: {schema}");
+                    seen.push(argument.clone());
+                }
+            });
+        }
+        assert!(["keep", "mode", "context"].iter().all(|nested| seen.iter().any(|one| one == nested)));
+    }
+
+    #[test]
+    fn no_schema_has_a_format_that_json_schema_does_not_know() {
+        for tool in ToolName::ALL {
+            for schema in [Value::Object(tool.input()), tool.output()] {
+                visit(&schema, &mut |object| assert_eq!(object.get("format"), None, "{tool:?}: {object:?}"));
             }
         }
+    }
+
+    #[test]
+    fn the_bounds_in_the_schemas_are_those_that_hold() {
+        let limits = ShellLimits::default();
+        let timeout = limits.timeout_max.as_secs();
+        for (tool, path, max) in [
+            (ToolName::Create, "/properties/timeout_secs", timeout),
+            (ToolName::Exec, "/properties/timeout_secs", timeout),
+            (ToolName::Output, "/properties/limit", PAGE_BYTES_MAX as u64),
+        ] {
+            let schema = Value::Object(tool.input());
+            let found = schema.pointer(path).unwrap();
+            assert_eq!(found["maximum"].as_f64(), Some(max as f64), "{tool:?} {found}");
+            assert!(found["description"].as_str().unwrap().contains(&format!("at most {max}")), "{found}");
+        }
+        let default = format!("is {} unless", limits.timeout_default.as_secs());
+        let schema = Value::Object(ToolName::Exec.input());
+        assert!(schema["properties"]["timeout_secs"]["description"].as_str().unwrap().contains(&default));
+        let mut context = None;
+        visit(&schema, &mut |object| {
+            let found = object.get("properties").and_then(|properties| properties.get("context"));
+            context = found.cloned().or(context.take());
+        });
+        assert_eq!(context.unwrap()["maximum"], CONTEXT_MAX);
     }
 
     #[test]

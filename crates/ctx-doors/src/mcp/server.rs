@@ -13,13 +13,13 @@ use rmcp::model::{
 use rmcp::service::RequestContext;
 use rmcp::{ErrorData, Peer, RoleServer, ServerHandler};
 use serde::Serialize;
-use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use tokio::sync::watch;
 
 use super::args::{CreateArgs, ExecArgs, NoArgs, OutputArgs, SessionArgs};
 use super::lines::LineLimits;
 use super::outbox::Outbox;
+use super::parse::{BadArguments, only_local, parse};
 use super::schema::ToolName;
 use super::uses::{Hold, Uses};
 
@@ -81,6 +81,12 @@ impl From<ShellError> for Failure {
     }
 }
 
+impl From<BadArguments> for Failure {
+    fn from(bad: BadArguments) -> Self {
+        Failure::Arguments(bad.0)
+    }
+}
+
 impl Failure {
     fn into_result(self, host: &ShellHost) -> CallToolResult {
         let text = match self {
@@ -139,6 +145,7 @@ impl McpServer {
     ) -> Outcome {
         match tool {
             ToolName::Create => {
+                only_local(&arguments)?;
                 let args: CreateArgs = parse(arguments)?;
                 if args.cwd.as_deref() == Some("") {
                     let message = "cwd: it is empty; leave it out for the server's own directory";
@@ -229,17 +236,6 @@ impl Teller {
             tracing::debug!(%error, "a progress notification was not sent");
         }
     }
-}
-
-fn parse<T: DeserializeOwned>(arguments: JsonObject) -> Result<T, Failure> {
-    serde_path_to_error::deserialize(Value::Object(arguments)).map_err(|error| {
-        let place = error.path().to_string();
-        let inner = error.into_inner();
-        Failure::Arguments(match place.as_str() {
-            "." => inner.to_string(),
-            field => format!("{field}: {inner}"),
-        })
-    })
 }
 
 fn value<T: Serialize>(answer: &T) -> Outcome {
@@ -419,7 +415,12 @@ mod tests {
             ("session_create", json!({}), "EBUSY"),
             ("session_create", json!({"shells_max": 99}), "EINVAL"),
             ("session_create", json!({"policy": "/dev/null"}), "EINVAL"),
-            ("session_create", json!({"transport": "ssh", "host": "-oProxyCommand=x"}), "EINVAL"),
+            (
+                "session_create",
+                json!({"transport": "ssh", "host": "-oProxyCommand=x"}),
+                "EINVAL: transport: this version has only `local`",
+            ),
+            ("session_create", json!({"allow": []}), "EINVAL: the allow list is empty"),
             ("session_exec", json!({"session_id": "1_local", "command": "true", "log": "/tmp/x"}), "EINVAL"),
             ("session_exec", json!({"session_id": "1_local"}), "EINVAL"),
             (
@@ -431,12 +432,17 @@ mod tests {
             ("session_exec", json!({"session_id": "9_local", "command": "true"}), "ENOENT"),
             ("session_output", json!({"session_id": "1_local", "call": 7}), "ENOENT"),
             ("session_output", json!({"session_id": "1_local", "call": 1, "grep": "("}), "EINVAL"),
+            (
+                "session_exec",
+                json!({"session_id": "1_local", "command": "x".repeat((1 << 20) + 1)}),
+                "EMSGSIZE: the command",
+            ),
             ("session_list", json!({"all": true}), "EINVAL"),
         ] {
             let answer = caller.tool(tool, arguments.clone()).await;
             let text = answer["content"][0]["text"].as_str().unwrap();
-            assert_eq!(answer["isError"], true, "{tool} {arguments}");
-            assert!(text.starts_with(&format!("{code}: ")), "{tool} {arguments}: {text}");
+            assert_eq!(answer["isError"], true, "{tool} {text}");
+            assert!(text.starts_with(code), "{tool}: {text}, not {code}");
         }
         let unknown = caller.ask("tools/call", json!({"name": "session_sudo", "arguments": {}})).await;
         assert!(unknown["error"]["code"].is_i64());
@@ -468,9 +474,28 @@ mod tests {
         let mut page = json!({"session_id": "1_local", "call": 1, "stream": null, "offset": null,
                               "limit": null, "grep": null});
         assert_eq!(caller.tool("session_output", page.clone()).await["structuredContent"]["text"], "hi\n");
-        page["limit"] = json!(0);
-        let refused = caller.tool("session_output", page).await["content"][0]["text"].to_string();
-        assert!(refused.contains("EINVAL: limit: "), "{refused}");
+        for limit in [json!(0), json!(262_145), json!(1.5), json!("7")] {
+            page["limit"] = limit;
+            let refused = caller.tool("session_output", page.clone()).await["content"][0]["text"].to_string();
+            assert!(refused.contains("EINVAL: limit"), "{refused}");
+        }
+        caller.host.shutdown().await;
+    }
+
+    #[tokio::test]
+    async fn a_whole_number_may_be_written_with_a_point() {
+        let mut caller = Caller::new();
+        caller.hello("2025-11-25").await;
+        let budget = json!({"keep": {"mode": "head", "n": 3.0}, "max_chars": 1e3,
+                            "grep": {"pattern": "2", "context": 1.0}});
+        caller.tool("session_create", json!({"timeout_secs": 60.0, "output_budget": budget})).await;
+        let ran = caller.tool("session_exec", json!({"session_id": "1_local", "command": "seq 9"})).await;
+        assert_eq!(ran["structuredContent"]["stdout"], "1\n2\n3\n", "{ran}");
+        let page = json!({"session_id": "1_local", "call": 1.0, "offset": 2.0, "limit": 4.0});
+        let page = caller.tool("session_output", page).await;
+        assert_eq!(page["structuredContent"]["text"], "2\n3\n", "{page}");
+        let half = caller.tool("session_output", json!({"session_id": "1_local", "call": 1.5})).await;
+        assert!(half["content"][0]["text"].as_str().unwrap().starts_with("EINVAL: call: "), "{half}");
         caller.host.shutdown().await;
     }
 

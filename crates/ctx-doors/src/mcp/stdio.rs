@@ -28,25 +28,27 @@ pub enum McpError {
 /// What commands that still run get when stdin has ended, for the answers of a host that only wrote.
 const LAST_ANSWERS: Duration = Duration::from_secs(1);
 
-/// Serves until stdin closes or a signal asks to stop; then every shell is ended.
+/// Serves until stdin closes or a signal asks to stop; then every shell is ended. `waits` is called when it is ready.
 pub async fn serve_stdio(
     config: HostConfig,
     name: ServerName,
     log: Arc<dyn ShellLog>,
+    waits: impl FnOnce(),
 ) -> Result<(), McpError> {
-    let host = ShellHost::new(config, log)?;
-    let served = serve(McpServer::new(host.clone(), name)).await;
+    let host = ShellHost::tried(config, log).await?;
+    let served = serve(McpServer::new(host.clone(), name), waits).await;
     host.shutdown().await;
     served
 }
 
-async fn serve(server: McpServer) -> Result<(), McpError> {
+async fn serve(server: McpServer, waits: impl FnOnce()) -> Result<(), McpError> {
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
     let mut hangup = signal(SignalKind::hangup())?;
     let ended = CancellationToken::new();
     let (input, output) = stdio(ended.clone())?;
     let (limits, outbox) = (server.line_limits(), server.outbox().clone());
+    waits();
     let serving = async {
         let transport = LineTransport::new(input, output, outbox.clone(), limits);
         let running = server

@@ -21,8 +21,8 @@ pub enum ShellError {
         field: &'static str,
         message: String,
     },
-    #[error("the command is {bytes} bytes long; at most {max} are allowed: put it in a file and run that")]
-    TooLong { bytes: usize, max: usize },
+    #[error("{what} is {bytes} bytes long; at most {max} are allowed: put it in a file and name that")]
+    TooLong { what: &'static str, bytes: usize, max: usize },
     #[error("{message}")]
     Denied { message: String },
     #[error("{max} shells are open, which is the limit: destroy one with session_destroy")]
@@ -35,6 +35,10 @@ pub enum ShellError {
     Start { cwd: PathBuf, source: std::io::Error },
     #[error("the shell {} is not a program that can be run: name another with --shell", path.display())]
     NoProgram { path: PathBuf },
+    #[error(
+        "{} does not run commands as a POSIX shell does ({why}): name another with --shell", path.display()
+    )]
+    NotAShell { path: PathBuf, why: String },
     #[error("neither bash nor sh was found in PATH: install bash")]
     NoInterpreter,
     #[error("the output could not be kept in {}: {source}", path.display())]
@@ -57,9 +61,10 @@ impl ShellError {
             ShellError::Denied { .. } => Code::Eacces,
             ShellError::TooMany { .. } | ShellError::Crowded { .. } => Code::Ebusy,
             ShellError::Closed { .. } => Code::Ehostdown,
-            ShellError::Start { .. } | ShellError::NoProgram { .. } | ShellError::NoInterpreter => {
-                Code::Enoexec
-            }
+            ShellError::Start { .. }
+            | ShellError::NoProgram { .. }
+            | ShellError::NotAShell { .. }
+            | ShellError::NoInterpreter => Code::Enoexec,
             ShellError::Spool { source, .. } if source.kind() == std::io::ErrorKind::StorageFull => {
                 Code::Enospc
             }

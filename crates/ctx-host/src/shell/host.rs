@@ -23,7 +23,7 @@ use super::guard::Guard;
 use super::known::Known;
 use super::limits::ShellLimits;
 use super::local::{LocalTransport, RunAs};
-use super::log::{ShellLog, ShellRecord};
+use super::log::{NoLog, ShellLog, ShellRecord};
 use super::pages::{self, PAGE_BYTES_DEFAULT, PAGE_BYTES_MAX, Page, PageRequest};
 use super::registry::{Entry, Registry, Slot};
 use super::scratch::{ScratchDir, private_dir};
@@ -192,6 +192,20 @@ impl ShellHost {
         Ok(ShellHost { inner: Arc::new(inner) })
     }
 
+    /// A host whose program was named and has shown that it is a shell; the default ones are.
+    pub async fn tried(config: HostConfig, log: Arc<dyn ShellLog>) -> Result<ShellHost, ShellError> {
+        if let Some(path) = config.program.clone() {
+            let trial = ShellHost::new(config.clone(), Arc::new(NoLog))?;
+            let made = trial.create(CreateRequest::default()).await;
+            trial.shutdown().await;
+            made.map_err(|error| match error {
+                ShellError::Closed { why, .. } => ShellError::NotAShell { path, why },
+                other => other,
+            })?;
+        }
+        ShellHost::new(config, log)
+    }
+
     /// Text as it may leave us: an error repeats what a caller has said.
     pub fn shown(&self, text: &str) -> String {
         redact_text(&self.inner.secrets, text)
@@ -315,7 +329,15 @@ impl ShellHost {
         };
         let kept = || entry.shared.spool().kept(request.call, request.stream).map_err(gone);
         let output = kept()?;
-        let limit = request.limit.unwrap_or(PAGE_BYTES_DEFAULT).clamp(4, PAGE_BYTES_MAX);
+        let limit = request.limit.unwrap_or(PAGE_BYTES_DEFAULT);
+        if limit > PAGE_BYTES_MAX {
+            return Err(ShellError::invalid(
+                "limit",
+                format!("limit is {limit}, but at most {PAGE_BYTES_MAX}"),
+            ));
+        }
+        // A page has room for any character.
+        let limit = limit.max(4);
         let page = PageRequest { stream: request.stream, offset: request.offset, limit, grep: grep.as_ref() };
         let dir = &self.inner.config.spool_dir;
         let page = pages::read(&output, request.call, page, &|text| entry.shared.shown(text))
@@ -454,15 +476,11 @@ impl Inner {
         }
         let max = self.limits.command_bytes_max;
         if request.command.len() > max {
-            return Err(ShellError::TooLong { bytes: request.command.len(), max });
+            return Err(ShellError::TooLong { what: "the command", bytes: request.command.len(), max });
         }
-        let stdin = request.stdin.as_ref().map_or(0, Vec::len);
-        if stdin > self.limits.stdin_bytes_max {
-            let max = self.limits.stdin_bytes_max;
-            return Err(ShellError::invalid(
-                "stdin",
-                format!("stdin is {stdin} bytes long; at most {max} are allowed"),
-            ));
+        let (stdin, max) = (request.stdin.as_ref().map_or(0, Vec::len), self.limits.stdin_bytes_max);
+        if stdin > max {
+            return Err(ShellError::TooLong { what: "stdin", bytes: stdin, max });
         }
         self.timeout(request.timeout)?;
         request.budget.as_ref().map(compile).transpose()

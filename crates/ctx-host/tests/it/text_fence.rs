@@ -206,12 +206,41 @@ fn programs_behind_a_verb_or_in_another_terminal() {
     check("pkexec --user tom rm x; runuser -u tom -- grep -c rm x", "pkexec rm runuser grep");
 }
 
+#[test]
+fn programs_of_packages_environments_and_new_containers() {
+    check("docker run --rm -it -v a:b -e A=1 --network host image rm x", "docker rm");
+    check("podman run -p 80:80 image sh -c 'rm x'; docker container run image rm", "podman sh rm docker rm");
+    check(
+        "docker run --rm --entrypoint rm image -rf x; docker run --entrypoint=sh image -c 'rm x'",
+        "docker rm docker sh rm",
+    );
+    check("docker compose -f a.yml run --rm web rm x", "docker rm");
+    check("npx -y rimraf@5 x; npx --package=a -- rimraf x", "npx rimraf npx rimraf");
+    check("npx -c 'rm x && b'; npm exec -- rm x; npm exec --call='rm x'", "npx rm b npm rm npm rm");
+    check("npx eslint -c rm.js .", "npx eslint");
+    check("npx @angular/cli@17 new", "npx @angular/cli");
+    check(
+        "pnpm dlx rm x; pnpm exec rm; yarn dlx -p a rm; bunx rm@1; bun x rm",
+        "pnpm rm pnpm rm yarn rm bunx rm bun rm",
+    );
+    check("uvx ruff@latest check; uvx --from black blackd; uv tool run rm", "uvx ruff uvx blackd uv rm");
+    check("uv run --with rich rm x; uv --project p run -- rm; poetry run rm x", "uv rm uv rm poetry rm");
+    check("pipx run black==24.1 .; pipx run --spec a rm", "pipx black pipx rm");
+    check("mise exec node@20 -- rm x; mise x -c 'rm x'; direnv exec . rm x", "mise rm mise rm direnv rm");
+    check("nix run nixpkgs#rm -- x; nix shell nixpkgs#a nixpkgs#b -c rm x", "nix rm nix rm");
+    check("nix develop --command bash -c 'rm x'; nix-shell -p a --run 'rm x'", "nix bash rm nix-shell rm");
+    check("cargo watch -s 'rm x'; cargo watch -x check -- rm x", "cargo rm cargo rm");
+    check("bundle exec rm x; pyenv exec rm; conda run -n env rm x", "bundle rm pyenv rm conda rm");
+    check("watchexec -e rs -- rm x; aws-vault exec work -- rm", "watchexec rm aws-vault rm");
+}
+
 /// Commands that run no program but the one that they name.
 #[test]
 fn ordinary_commands_are_not_taken_for_others() {
     let alone = [
         "docker ps -a",
-        "docker run --rm -it -v a:b image rm x",
+        "docker run --rm -it -v a:b image",
+        "docker build -t rm .",
         "docker compose up -d",
         "docker logs exec",
         "podman rm -f web",
@@ -245,6 +274,15 @@ fn ordinary_commands_are_not_taken_for_others() {
         "curl -d {\"rm\":1,\"b\":2} host",
         "awk '{print $1,$2}' x",
         "ssh-agent -s",
+        "npm install rm",
+        "yarn rm",
+        "uv pip install rm",
+        "uv sync",
+        "nix build rm",
+        "nix develop",
+        "mise use rm",
+        "cargo build --bin rm",
+        "poetry add rm",
         "make rm",
         "npm run rm",
         "cargo run -- rm",

@@ -1,8 +1,13 @@
 //! `ctx mcp`: the MCP server on stdio, and how to tell a host of it.
 
+use std::ffi::OsStr;
+use std::io::IsTerminal;
 use std::num::NonZeroU32;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
+
+use clap::ValueEnum;
+use clap::builder::PossibleValue;
 
 use ctx_doors::mcp::hosts::Host;
 use ctx_doors::mcp::{McpError, serve_stdio};
@@ -30,16 +35,16 @@ pub struct Args {
     #[command(subcommand)]
     command: Option<Sub>,
     /// Shells at once [default: shells.max of the config file, 64]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", global = true)]
     max_shells: Option<NonZeroU32>,
     /// Close a shell that had no command for so long [default: shells.idle_secs, 1800]
-    #[arg(long, value_name = "SECONDS")]
+    #[arg(long, value_name = "SECONDS", global = true)]
     idle_secs: Option<NonZeroU32>,
     /// A file with `allow` and `deny` lines: which programs may run [default: shells.policy_file]
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", global = true)]
     policy: Option<PathBuf>,
     /// The program to run as a shell [default: shells.program; bash, else sh]
-    #[arg(long, value_name = "PROGRAM")]
+    #[arg(long, value_name = "PROGRAM", global = true)]
     shell: Option<PathBuf>,
     #[command(flatten)]
     file: FileArg,
@@ -48,30 +53,70 @@ pub struct Args {
 #[derive(Debug, clap::Subcommand)]
 enum Sub {
     /// Print how to add this server to a host
+    ///
+    /// What to run or to paste, with the path of this program in it. The options become part of it.
     Config {
-        /// claude-code, codex, cursor, vscode, gemini or opencode
-        #[arg(value_name = "HOST")]
-        host: String,
+        /// The host that is to start the server
+        #[arg(value_name = "HOST", ignore_case = true)]
+        host: HostWord,
     },
+}
+
+/// A host as people name it.
+#[derive(Debug, Clone, Copy)]
+struct HostWord(Host);
+
+impl ValueEnum for HostWord {
+    fn value_variants<'a>() -> &'a [HostWord] {
+        &[
+            HostWord(Host::ClaudeCode),
+            HostWord(Host::Codex),
+            HostWord(Host::Cursor),
+            HostWord(Host::VsCode),
+            HostWord(Host::Gemini),
+            HostWord(Host::Opencode),
+        ]
+    }
+
+    fn to_possible_value(&self) -> Option<PossibleValue> {
+        Some(PossibleValue::new(self.0.name()).aliases(self.0.other_names()))
+    }
 }
 
 /// `given`: the root, where one was asked for.
 pub fn run(args: Args, given: Option<PathBuf>) -> Result<(), Failure> {
     match &args.command {
-        Some(Sub::Config { host }) => config(host, &args, given),
+        Some(Sub::Config { host }) => config(host.0, &args, given),
         None => serve(args, &Root::of_client(given)?),
     }
 }
 
-fn config(host: &str, args: &Args, root: Option<PathBuf>) -> Result<(), Failure> {
+fn config(host: Host, args: &Args, root: Option<PathBuf>) -> Result<(), Failure> {
     use std::io::Write;
-    let host = Host::parse(host).map_err(|error| Failure::new(Code::Einval, error.to_string()))?;
-    let program = std::env::current_exe().map_err(|error| Failure::io("this program's path", error))?;
+    let program = own_path()?;
     let setup = host.setup(&program.to_string_lossy(), &server_args(args, root)?);
     let mut out = output::stdout();
     write!(out, "{setup}")?;
     out.flush()?;
     Ok(())
+}
+
+/// This program as it was called: a link to it stays right when another version is installed behind it.
+fn own_path() -> Result<PathBuf, Failure> {
+    let real = std::env::current_exe().map_err(|error| Failure::io("this program's path", error))?;
+    let called = std::env::args_os().next().map(PathBuf::from);
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    Ok(called.and_then(|called| as_called(&called, &path, &real)).unwrap_or(real))
+}
+
+/// The place of a program that was called by this name, where that leads to the file that runs.
+fn as_called(called: &Path, path: &OsStr, real: &Path) -> Option<PathBuf> {
+    let is_it =
+        |place: &PathBuf| place.canonicalize().is_ok_and(|there| Some(there) == real.canonicalize().ok());
+    if called.components().count() > 1 {
+        return std::path::absolute(called).ok().filter(is_it);
+    }
+    std::env::split_paths(path).map(|dir| dir.join(called)).filter(|place| place.is_absolute()).find(is_it)
 }
 
 /// What the server is to be started with: the options that were given here. A host starts it in another directory.
@@ -115,9 +160,18 @@ fn serve(args: Args, root: &Root) -> Result<(), Failure> {
     let settings = settings(args)?;
     let shelf = Shelf::for_writing(root)?;
     let config = host_config(shelf.spool_dir(), &settings)?;
+    let say_at_a_terminal = || {
+        if std::io::stdin().is_terminal() {
+            output::say(
+                "ctx mcp: waiting for an MCP host on stdin; `ctx mcp config HOST` says how to set one up",
+            );
+        }
+    };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let served =
-        runtime.block_on(serve_stdio(config, server_name(), Arc::new(JournalShellLog::new(Arc::new(shelf)))));
+    let log = Arc::new(JournalShellLog::new(Arc::new(shelf)));
+    let served = runtime.block_on(serve_stdio(config, server_name(), log, say_at_a_terminal));
+    // A thread may sit in a read from a terminal, which nothing but a key ends. All shells are ended already.
+    runtime.shutdown_background();
     served.map_err(|error| {
         let code = match &error {
             McpError::Shell(error) => error.code(),
@@ -147,6 +201,33 @@ mod tests {
     use ctx_host::shell::ShellLimits;
 
     use super::*;
+
+    #[test]
+    fn every_host_can_be_named() {
+        assert!(HostWord::value_variants().iter().map(|word| word.0).eq(Host::ALL));
+        for (name, host) in
+            [("Claude", Host::ClaudeCode), ("VS Code", Host::VsCode), ("gemini-cli", Host::Gemini)]
+        {
+            assert_eq!(HostWord::from_str(name, true).unwrap().0, host, "{name}");
+        }
+    }
+
+    #[test]
+    fn a_program_keeps_the_name_it_was_called_by_where_that_leads_to_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let at = |name: &str| dir.path().join(name);
+        std::fs::create_dir_all(at("v1")).unwrap();
+        std::fs::create_dir_all(at("bin")).unwrap();
+        std::fs::write(at("v1/ctx"), "").unwrap();
+        std::fs::write(at("ctx"), "another").unwrap();
+        std::os::unix::fs::symlink(at("v1/ctx"), at("bin/ctx")).unwrap();
+        let path = std::env::join_paths([PathBuf::from("relative"), at(""), at("bin")]).unwrap();
+        let called = |name: PathBuf| as_called(&name, &path, &at("v1/ctx"));
+        assert_eq!(called("ctx".into()), Some(at("bin/ctx")), "found in PATH, behind another of that name");
+        assert_eq!(called(at("bin/ctx")), Some(at("bin/ctx")));
+        assert_eq!(called(at("ctx")), None, "another program");
+        assert_eq!(called("nothing".into()), None);
+    }
 
     #[test]
     fn the_config_and_the_host_have_the_same_defaults() {

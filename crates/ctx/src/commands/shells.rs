@@ -49,6 +49,10 @@ enum Sub {
         id: String,
     },
     /// Find commands and outputs that hold a text
+    ///
+    /// Looks in commands, refused ones too, and in the beginning and the end of what was printed (4 KiB each). Each
+    /// line says the log, the number of the command (`-` where it has none) and where the text was found. Leaves with
+    /// 1 when nothing is found.
     Search {
         /// What to look for; upper and lower case are alike
         #[arg(value_name = "TEXT")]
@@ -109,29 +113,37 @@ fn summarise(shelf: &Shelf, log: &LogPath) -> Result<Summary, Failure> {
     Ok(summary)
 }
 
+/// The logs of all shelves, oldest first: their ids are in the order of their time.
+fn all_logs(shelves: &[Shelf]) -> Result<Vec<(&Shelf, LogPath)>, Failure> {
+    let mut all = Vec::new();
+    for shelf in shelves {
+        all.extend(shelf.logs()?.into_iter().map(|log| (shelf, log)));
+    }
+    all.sort_by(|a, b| id_of(&a.1).cmp(id_of(&b.1)));
+    Ok(all)
+}
+
 fn list(shelves: &[Shelf], as_json: bool) -> Result<(), Failure> {
     let paint = Paint::for_stdout();
     let now = words::now();
     let mut rows = Vec::new();
-    for shelf in shelves {
-        for log in shelf.logs()? {
-            let found = summarise(shelf, &log)?;
-            if as_json {
-                output::json(&json!({
-                    "log": id_of(&log), "session_id": found.shell, "transport": found.transport,
-                    "state": found.state, "cwd": found.cwd, "commands": found.commands,
-                    "created_at": found.created, "updated_at": found.updated,
-                }))?;
-            } else {
-                rows.push(vec![
-                    Cell::new(id_of(&log)),
-                    Cell::new(found.shell),
-                    Cell::new(found.state),
-                    Cell::new(words::age(now, found.updated)),
-                    Cell::new(found.commands.to_string()),
-                    Cell::new(output::one_line(&found.cwd)),
-                ]);
-            }
+    for (shelf, log) in all_logs(shelves)? {
+        let found = summarise(shelf, &log)?;
+        if as_json {
+            output::json(&json!({
+                "log": id_of(&log), "session_id": found.shell, "transport": found.transport,
+                "state": found.state, "cwd": found.cwd, "commands": found.commands,
+                "created_at": found.created, "updated_at": found.updated,
+            }))?;
+        } else {
+            rows.push(vec![
+                Cell::new(id_of(&log)),
+                Cell::new(found.shell),
+                Cell::new(found.state),
+                Cell::new(words::age(now, found.updated)),
+                Cell::new(found.commands.to_string()),
+                Cell::new(output::one_line(&found.cwd)),
+            ]);
         }
     }
     if as_json {
@@ -170,11 +182,8 @@ fn show(shelves: &[Shelf], id: &str, as_json: bool) -> Result<(), Failure> {
 
 fn find<'a>(shelves: &'a [Shelf], id: &str) -> Result<(&'a Shelf, LogPath), Failure> {
     let wanted = id.to_ascii_uppercase();
-    let mut found = Vec::new();
-    for shelf in shelves {
-        let logs = shelf.logs()?.into_iter().filter(|log| id_of(log).starts_with(&wanted));
-        found.extend(logs.map(|log| (shelf, log)));
-    }
+    let mut found = all_logs(shelves)?;
+    found.retain(|(_, log)| id_of(log).starts_with(&wanted));
     if found.is_empty()
         && let Some(newest) = named(shelves, id)?
     {
@@ -192,12 +201,7 @@ fn find<'a>(shelves: &'a [Shelf], id: &str) -> Result<(&'a Shelf, LogPath), Fail
 
 /// The newest shell that had this name in its server.
 fn named<'a>(shelves: &'a [Shelf], name: &str) -> Result<Option<(&'a Shelf, LogPath)>, Failure> {
-    let mut logs = Vec::new();
-    for shelf in shelves {
-        logs.extend(shelf.logs()?.into_iter().map(|log| (shelf, log)));
-    }
-    logs.sort_by(|a, b| id_of(&b.1).cmp(id_of(&a.1)));
-    for (shelf, log) in logs {
+    for (shelf, log) in all_logs(shelves)?.into_iter().rev() {
         if summarise(shelf, &log)?.shell == name {
             return Ok(Some((shelf, log)));
         }
@@ -209,44 +213,56 @@ fn search(shelves: &[Shelf], text: &str, as_json: bool) -> Result<(), Failure> {
     let wanted = text.to_lowercase();
     let paint = Paint::for_stdout();
     let mut out = output::stdout();
-    let mut written = Ok(());
-    for shelf in shelves {
-        for log in shelf.logs()? {
-            shelf.read(&log, 0, &mut |entry| {
-                for (call, field, line) in matches(entry, &wanted) {
-                    let shown = if as_json {
-                        let found = json!({"log": id_of(&log), "call": call, "field": field, "line": line});
-                        format!("{found}\n")
-                    } else {
-                        let place = format!("{} {call} {field}:", id_of(&log));
-                        format!(
-                            "{} {}\n",
-                            paint.dim(&place),
-                            words::shorten(&output::plain(line.trim_end()), COMMAND_CHARS)
-                        )
-                    };
-                    if written.is_ok() {
-                        written = out.write_all(shown.as_bytes());
-                    }
+    let (mut written, mut hits) = (Ok(()), 0_usize);
+    for (shelf, log) in all_logs(shelves)? {
+        shelf.read(&log, 0, &mut |entry| {
+            for hit in matches(entry, &wanted) {
+                hits += 1;
+                if written.is_ok() {
+                    written = out.write_all(hit.shown(id_of(&log), as_json, paint).as_bytes());
                 }
-            })?;
-        }
+            }
+        })?;
     }
     written?;
     out.flush()?;
+    if hits == 0 {
+        output::say("nothing found");
+        return Err(Failure::Told { exit: 1 });
+    }
     Ok(())
 }
 
+/// A line that holds what was looked for.
+struct Hit {
+    /// The number of its command. What was refused, and what jobs printed in between, has none.
+    call: Option<u64>,
+    field: &'static str,
+    line: String,
+}
+
+impl Hit {
+    fn shown(&self, log: &str, as_json: bool, paint: Paint) -> String {
+        let Hit { call, field, line } = self;
+        if as_json {
+            return format!("{}\n", json!({"log": log, "call": call, "field": field, "line": line}));
+        }
+        let call = call.map_or_else(|| "-".to_owned(), |call| call.to_string());
+        let line = words::shorten(&output::plain(line.trim_end()), COMMAND_CHARS);
+        format!("{} {line}\n", paint.dim(&format!("{log} {call} {field}:")))
+    }
+}
+
 /// The lines of a record that hold a text.
-fn matches(entry: &Entry, wanted: &str) -> Vec<(u64, &'static str, String)> {
+fn matches(entry: &Entry, wanted: &str) -> Vec<Hit> {
     let (call, fields) = match parse(entry) {
-        Some(ShellRecord::ExecStarted { call, command, .. }) => (call, vec![("command", command)]),
+        Some(ShellRecord::ExecStarted { call, command, .. }) => (Some(call), vec![("command", command)]),
         Some(
             ShellRecord::ExecFinished { call, stdout, stderr, .. }
             | ShellRecord::ExecCut { call, stdout, stderr, .. },
-        ) => (call, vec![("stdout", stdout), ("stderr", stderr)]),
-        Some(ShellRecord::ExecRefused { command, .. }) => (0, vec![("refused", command)]),
-        Some(ShellRecord::LateOutput { text }) => (0, vec![("late", text)]),
+        ) => (Some(call), vec![("stdout", stdout), ("stderr", stderr)]),
+        Some(ShellRecord::ExecRefused { command, .. }) => (None, vec![("refused", command)]),
+        Some(ShellRecord::LateOutput { text }) => (None, vec![("late", text)]),
         Some(
             ShellRecord::Created { .. }
             | ShellRecord::Interrupted { .. }
@@ -255,11 +271,12 @@ fn matches(entry: &Entry, wanted: &str) -> Vec<(u64, &'static str, String)> {
             | ShellRecord::Reaped { .. }
             | ShellRecord::Lost { .. },
         )
-        | None => (0, Vec::new()),
+        | None => (None, Vec::new()),
     };
-    let hit = |line: &&str| line.to_lowercase().contains(wanted);
+    let holds = |line: &&str| line.to_lowercase().contains(wanted);
+    let hit = |field, line: &str| Hit { call, field, line: line.to_owned() };
     fields
         .iter()
-        .flat_map(|(field, text)| text.lines().filter(hit).map(move |line| (call, *field, line.to_owned())))
+        .flat_map(|(field, text)| text.lines().filter(holds).map(move |line| hit(*field, line)))
         .collect()
 }

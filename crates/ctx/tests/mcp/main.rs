@@ -18,3 +18,4 @@ mod record;
 mod sdk;
 mod settings;
 mod slow;
+mod terminal;

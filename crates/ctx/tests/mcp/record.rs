@@ -61,7 +61,8 @@ fn the_commands_of_a_shell_are_listed_shown_and_found() {
 
     let found = shells(&place, &["search", "needle"]);
     assert_eq!(found, format!("{log} 2 command: cd / && echo Needle\n{log} 2 stdout: Needle\n"));
-    assert_eq!(shells(&place, &["search", &secret()]), "", "there is no secret to be found");
+    let none = place.ctx(&["shells", "search", &secret()]).fails(1);
+    assert!(none.contains("nothing found"), "there is no secret to be found: {none}");
 
     // And afterwards.
     host.call("session_destroy", serde_json::json!({"session_id": shell}));
@@ -226,7 +227,7 @@ fn a_request_is_answered_however_long_its_input_is() {
         "session_exec",
         json!({"session_id": shell, "command": "wc -c", "stdin": "x".repeat((16 << 20) + 1)}),
     );
-    assert!(said.starts_with("EINVAL: stdin is 16777217 bytes long"), "{said}");
+    assert!(said.starts_with("EMSGSIZE: stdin is 16777217 bytes long"), "{said}");
     let null = host.call("session_exec", json!({"session_id": shell, "command": "echo x", "merge": null}));
     assert_eq!(null["stdout"], "x\n");
 }
@@ -311,4 +312,40 @@ fn a_command_without_an_end_is_not_shown_as_one_that_was_silent() {
     std::fs::write(&file, spoilt.join("\n") + "\n").unwrap();
     let shown = place.ctx(&["shells", "show", &log]);
     assert!(shown.stderr.contains("line 3 is damaged"), "{shown:?}");
+}
+
+#[test]
+fn the_newest_shell_is_listed_last_wherever_its_log_is() {
+    let place = place();
+    // Without a root of its own, a server keeps its logs in the user's state directory.
+    let own = place.home().join("no-root");
+    let mut elsewhere = Host::with(place.command(&["mcp"]).env("CTX_ROOT", &own));
+    elsewhere.create();
+    let mut in_root = Host::start(&place);
+    in_root.create();
+    elsewhere.create();
+    in_root.create();
+    let listed = place.ctx(&["shells", "list", "--json"]).ok();
+    let listed: Vec<Value> = listed.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let names: Vec<&str> = listed.iter().map(|shell| shell["session_id"].as_str().unwrap()).collect();
+    assert_eq!(names, ["1_local", "1_local", "2_local", "2_local"]);
+    let logs: Vec<&str> = listed.iter().map(|shell| shell["log"].as_str().unwrap()).collect();
+    assert!(logs.is_sorted(), "{logs:?}");
+    let table = place.ctx(&["shells"]).ok();
+    let in_table: Vec<&str> = table.lines().skip(1).filter_map(|row| row.split_whitespace().next()).collect();
+    assert_eq!(in_table, logs);
+}
+
+#[test]
+fn a_refused_command_is_found_and_has_no_number() {
+    let place = place();
+    let mut host = host(&place);
+    let made = host.call("session_create", json!({"deny": ["shred"]}));
+    host.refused("session_exec", json!({"session_id": made["session_id"], "command": "shred plans"}));
+    let found = place.ctx(&["shells", "search", "shred"]).ok();
+    let (log, rest) = found.split_once(' ').unwrap();
+    assert_eq!((log.len(), rest), (26, "- refused: shred plans\n"), "{found}");
+    let found: Value =
+        serde_json::from_str(&place.ctx(&["shells", "search", "shred", "--json"]).ok()).unwrap();
+    assert_eq!((&found["call"], &found["field"]), (&Value::Null, &json!("refused")));
 }

@@ -253,3 +253,51 @@ fn where_nothing_can_be_written_shells_work_and_their_logs_are_where_the_server_
     }
     assert_eq!(refused.status.code(), Some(13));
 }
+
+#[test]
+fn a_program_that_is_no_shell_is_refused_at_the_start() {
+    let place = place();
+    for (program, wanted) in [("/nope", "/nope"), ("cat", "cat does not run commands as a POSIX shell does")]
+    {
+        let said = place.ctx(&["mcp", "--shell", program]).fails(1);
+        assert!(said.contains(wanted) && said.contains("name another with --shell"), "{said}");
+    }
+    configure(&place, "[shells]\nprogram = \"python3\"\n");
+    let said = place.ctx(&["mcp"]).fails(1);
+    assert!(said.contains("python3 does not run commands"), "{said}");
+    assert_eq!(place.ctx(&["shells", "list", "--json"]).ok(), "", "the trial is in no log");
+}
+
+#[test]
+fn options_of_the_set_up_may_stand_behind_it() {
+    let place = place();
+    let before = place.ctx(&["mcp", "--max-shells", "3", "--policy", "/p", "config", "codex"]).ok();
+    let behind = place.ctx(&["mcp", "config", "codex", "--max-shells", "3", "--policy", "/p"]).ok();
+    assert!(before.contains(r#""--max-shells", "3", "--policy", "/p""#), "{before}");
+    assert_eq!(before, behind);
+    let said = place.ctx(&["mcp", "config", "emacs"]).fails(2);
+    assert!(
+        said.contains("[possible values: claude-code, codex, cursor, vscode, gemini, opencode]"),
+        "{said}"
+    );
+    let completions = place.ctx(&["completions", "bash"]).ok();
+    assert!(completions.contains("claude-code codex cursor vscode gemini opencode"), "HOST is completed");
+}
+
+#[test]
+fn the_set_up_names_the_link_that_was_called() {
+    let place = place();
+    let bin = place.path("bin");
+    std::fs::create_dir(&bin).unwrap();
+    let link = bin.join("ctx");
+    std::os::unix::fs::symlink(crate::support::CTX, &link).unwrap();
+    let path = format!("{}:{}", bin.display(), std::env::var("PATH").unwrap());
+    for called in ["ctx", link.to_str().unwrap(), "../bin/ctx"] {
+        let mut command = std::process::Command::new("sh");
+        command.args(["-c", "\"$0\" mcp config codex", called]).env("PATH", &path).current_dir(&bin);
+        let said = testkit::finish(command.env("HOME", place.home()).env_remove("CTX_ROOT")).ok();
+        let printed = said.lines().find_map(|line| line.strip_prefix("command = ")).unwrap();
+        let printed: std::path::PathBuf = serde_json::from_str(printed).unwrap();
+        assert!(printed.is_absolute() && printed.is_symlink(), "{called}: {said}");
+    }
+}

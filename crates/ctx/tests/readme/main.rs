@@ -57,6 +57,8 @@ fn the_readmes_examples_do_what_they_say() {
         "a second conversation",
         "coder/plan",
         "coder/default",
+        "claude mcp add --scope user ctx -- ",
+        "no shells yet",
         "hello from a script",
         "\"type\":\"done\"",
     ] {

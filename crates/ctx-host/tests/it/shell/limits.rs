@@ -24,8 +24,14 @@ async fn there_are_no_more_shells_than_the_operator_allows() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_is_out_of_bounds_is_refused_and_changes_nothing() {
-    let bench = Bench::with(Kind::Bash, |limits| limits.command_bytes_max = 1000).await;
+    let bench = Bench::with(Kind::Bash, |limits| {
+        (limits.command_bytes_max, limits.stdin_bytes_max) = (1000, 2000);
+    })
+    .await;
     let long = ExecRequest { command: "x".repeat(1001), ..ExecRequest::default() };
+    assert_eq!(bench.try_run(long).await.unwrap_err().code(), Code::Emsgsize);
+    let stdin = Some(vec![b'x'; 2001]);
+    let long = ExecRequest { command: "cat".to_owned(), stdin, ..ExecRequest::default() };
     assert_eq!(bench.try_run(long).await.unwrap_err().code(), Code::Emsgsize);
     for timeout in [Duration::ZERO, Duration::MAX] {
         let request =

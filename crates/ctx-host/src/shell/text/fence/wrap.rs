@@ -34,7 +34,7 @@ pub(super) fn run(words: &[Word], depth: usize, finds: &mut Finds) -> bool {
         "trap" => run_word(args.iter().find(|word| !word.text.starts_with(b"-")), depth, finds),
         "alias" => args.iter().for_each(|word| run_alias(word, depth, finds)),
         "find" | "fd" | "fdfind" => run_find(args, depth, finds),
-        "su" | "runuser" | "script" | "sg" | "env" if text_of(name, args).is_some() => {
+        "su" | "runuser" | "script" | "sg" | "env" | "nix-shell" if text_of(name, args).is_some() => {
             run_word(text_of(name, args).as_ref(), depth, finds);
         }
         "gdb" => return run(debugged(args), depth + 1, finds),
@@ -59,12 +59,22 @@ fn run_wrapped(name: &str, args: &[Word], depth: usize, finds: &mut Finds) -> bo
     let mut wrappers = WRAPPERS.iter().filter(|wrapper| wrapper.names.contains(&name));
     let found = wrappers.find_map(|wrapper| Some((wrapper, wrapper.after_verb(args)?)));
     let Some((wrapper, args)) = found else { return false };
+    let own = args.get(..wrapper.options_len(args) + 1).unwrap_or(args);
+    if let Some(text) = wrapper.text.and_then(|(letter, long)| option_value(own, letter, long)) {
+        run_word(Some(&text), depth, finds);
+        return false;
+    }
+    // What a container runs instead of its own program.
+    if let Some(program) = option_value(own, 0, "entrypoint") {
+        let words = [&[program], skip_own(wrapper, args, finds)].concat();
+        return run(&words, depth + 1, finds);
+    }
     if name == "screen" && attaches(&wrapper.options(args)) {
         return false;
     }
     let rest = match wrapper.how {
-        How::BehindDashes => behind_dashes(args),
-        How::Words | How::Joined | How::TextOrWords => skip_own(wrapper, args, finds),
+        How::Behind(words) => behind(args, words),
+        How::Words | How::Joined | How::TextOrWords | How::Package => skip_own(wrapper, args, finds),
     };
     match (wrapper.how, rest) {
         (How::Joined, rest) => run_text(&joined(rest), depth, finds),
@@ -73,7 +83,8 @@ fn run_wrapped(name: &str, args: &[Word], depth: usize, finds: &mut Finds) -> bo
         (How::Words, [first, rest @ ..]) if matches!(first.text.as_slice(), b"-c" | b"--command") => {
             run_word(rest.first(), depth, finds);
         }
-        (How::Words | How::TextOrWords | How::BehindDashes, rest) => return run(rest, depth + 1, finds),
+        (How::Package, rest) => return run(&of_package(rest), depth + 1, finds),
+        (How::Words | How::TextOrWords | How::Behind(_), rest) => return run(rest, depth + 1, finds),
     }
     false
 }
@@ -94,7 +105,7 @@ fn skip_own<'a>(wrapper: &Wrapper, args: &'a [Word], finds: &mut Finds) -> &'a [
             at += 1;
         } else if text.len() > 1 && text.starts_with(b"-") {
             at += wrapper.option_words(text);
-        } else if word.is_assignment() {
+        } else if word.is_assignment() && wrapper.how != How::Package {
             at += 1;
         } else if own_words > 0 {
             own_words -= 1;
@@ -110,10 +121,24 @@ fn skip_own<'a>(wrapper: &Wrapper, args: &'a [Word], finds: &mut Finds) -> &'a [
     args.get(at..).unwrap_or_default()
 }
 
-/// What follows the first `--`.
-fn behind_dashes(args: &[Word]) -> &[Word] {
-    let at = args.iter().position(|word| word.text == b"--").unwrap_or(args.len());
+/// What follows the first of some words.
+fn behind<'a>(args: &'a [Word], words: &[&str]) -> &'a [Word] {
+    let is_one = |word: &Word| words.iter().any(|one| one.as_bytes() == word.text);
+    let at = args.iter().position(is_one).unwrap_or(args.len());
     args.get(at + 1..).unwrap_or_default()
+}
+
+/// The program of a package and its arguments: without the version, and without where the package comes from.
+fn of_package(words: &[Word]) -> Vec<Word> {
+    let mut words = words.to_vec();
+    if let Some(first) = words.first_mut() {
+        let from = first.text.iter().position(|byte| *byte == b'#').map_or(0, |at| at + 1);
+        first.text.drain(..from);
+        let scope = usize::from(first.text.starts_with(b"@"));
+        let version = first.text.iter().skip(scope).position(|byte| matches!(byte, b'@' | b'='));
+        first.text.truncate(version.map_or(first.text.len(), |at| at + scope));
+    }
+    words
 }
 
 /// Whether `screen` is asked for a screen that is there, and starts nothing.
@@ -275,6 +300,7 @@ fn text_of(name: &str, args: &[Word]) -> Option<Word> {
             let own = wrapper.options_len(args) + 1;
             option_value(args.get(..own).unwrap_or(args), b'S', "split-string")
         }
+        "nix-shell" => option_value(args, 0, "run").or_else(|| option_value(args, 0, "command")),
         _ => option_value(args, b'c', "command"),
     }
 }

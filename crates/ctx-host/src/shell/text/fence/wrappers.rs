@@ -14,6 +14,8 @@ pub(super) struct Wrapper {
     long: &'static [&'static str],
     /// Words of its own before the program.
     pub own_words: usize,
+    /// The option whose value is a text for a shell, by its letter and its name.
+    pub text: Option<(u8, &'static str)>,
     pub how: How,
 }
 
@@ -26,16 +28,30 @@ pub(super) enum How {
     Joined,
     /// One is given to a shell, more are a program and its arguments.
     TextOrWords,
-    /// The program stands behind `--`.
-    BehindDashes,
+    /// The program stands behind the first of these words.
+    Behind(&'static [&'static str]),
+    /// The first is a package, whose program has its name: `eslint@9`, `black==24.1`.
+    Package,
 }
+
+const DASHES: How = How::Behind(&["--"]);
 
 const fn plain(
     names: &'static [&'static str],
     short: &'static str,
     long: &'static [&'static str],
 ) -> Wrapper {
-    Wrapper { names, verbs: &[], short, long, own_words: 0, how: How::Words }
+    Wrapper { names, verbs: &[], short, long, own_words: 0, text: None, how: How::Words }
+}
+
+/// A runner of packages, with the verbs behind which it runs one.
+const fn packages(
+    names: &'static [&'static str],
+    verbs: &'static [&'static [&'static str]],
+    short: &'static str,
+    long: &'static [&'static str],
+) -> Wrapper {
+    Wrapper { verbs, how: How::Package, ..plain(names, short, long) }
 }
 
 /// A command of tmux that runs a program, with the options of tmux itself.
@@ -65,6 +81,98 @@ const DOCKER_OPTIONS: &[&str] = &[
     "progress",
     "parallel",
 ];
+
+/// The options of `docker run` and `docker compose run` that take the next word.
+const DOCKER_RUN_OPTIONS: &[&str] = &[
+    "add-host",
+    "annotation",
+    "attach",
+    "cap-add",
+    "cap-drop",
+    "cidfile",
+    "config",
+    "connection",
+    "context",
+    "cpu-shares",
+    "cpus",
+    "cpuset-cpus",
+    "detach-keys",
+    "device",
+    "dns",
+    "entrypoint",
+    "env",
+    "env-file",
+    "expose",
+    "file",
+    "gpus",
+    "group-add",
+    "health-cmd",
+    "host",
+    "hostname",
+    "ip",
+    "ipc",
+    "label",
+    "link",
+    "log-driver",
+    "log-level",
+    "log-opt",
+    "mac-address",
+    "memory",
+    "memory-swap",
+    "mount",
+    "name",
+    "net",
+    "network",
+    "network-alias",
+    "pid",
+    "pids-limit",
+    "platform",
+    "pod",
+    "profile",
+    "project-directory",
+    "project-name",
+    "publish",
+    "pull",
+    "restart",
+    "runtime",
+    "security-opt",
+    "shm-size",
+    "stop-signal",
+    "stop-timeout",
+    "sysctl",
+    "tmpfs",
+    "ulimit",
+    "url",
+    "user",
+    "userns",
+    "uts",
+    "volume",
+    "volumes-from",
+    "workdir",
+];
+
+const UV_OPTIONS: &[&str] = &[
+    "from",
+    "with",
+    "with-editable",
+    "with-requirements",
+    "python",
+    "extra",
+    "group",
+    "only-group",
+    "env-file",
+    "package",
+    "project",
+    "directory",
+    "index",
+    "index-url",
+    "default-index",
+    "module",
+    "config-file",
+    "cache-dir",
+];
+
+const NIX_OPTIONS: &[&str] = &["file", "include", "expr", "inputs-from", "option", "override-input"];
 
 pub(super) const WRAPPERS: &[Wrapper] = &[
     plain(
@@ -192,12 +300,86 @@ pub(super) const WRAPPERS: &[Wrapper] = &[
         )
     },
     Wrapper {
-        verbs: &[&["exec"]],
-        how: How::BehindDashes,
+        verbs: &[&["exec"], &["run"]],
+        how: DASHES,
         ..plain(
             &["kubectl", "oc", "lxc", "incus"],
             "ncs",
             &["namespace", "context", "cluster", "kubeconfig", "user", "server"],
+        )
+    },
+    Wrapper {
+        verbs: &[&["run"], &["container", "run"], &["create"], &["container", "create"]],
+        own_words: 1,
+        ..plain(&["docker", "podman", "nerdctl"], "acehHlmpuvw", DOCKER_RUN_OPTIONS)
+    },
+    Wrapper {
+        verbs: &[&["compose", "run"], &["run"]],
+        own_words: 1,
+        ..plain(&["docker", "docker-compose", "podman-compose"], "efHlpuvw", DOCKER_RUN_OPTIONS)
+    },
+    Wrapper {
+        text: Some((b'c', "call")),
+        ..packages(&["npx"], &[], "pcw", &["package", "call", "workspace", "loglevel"])
+    },
+    Wrapper {
+        text: Some((b'c', "call")),
+        ..packages(&["npm"], &[&["exec"], &["x"]], "pcwC", &["package", "call", "workspace", "prefix"])
+    },
+    packages(&["pnpm"], &[&["dlx"], &["exec"]], "CF", &["package", "dir", "filter", "allow-build"]),
+    packages(&["pnpx", "bunx"], &[], "p", &["package"]),
+    packages(&["yarn"], &[&["dlx"], &["exec"]], "p", &["package", "cwd"]),
+    packages(&["bun"], &[&["x"]], "p", &["package", "cwd"]),
+    packages(&["uvx"], &[], "pw", UV_OPTIONS),
+    packages(&["uv"], &[&["tool", "run"]], "pw", UV_OPTIONS),
+    packages(&["pipx"], &[&["run"]], "", &["spec", "python", "pip-args", "index-url"]),
+    packages(&["nix"], &[&["run"]], "fI", NIX_OPTIONS),
+    Wrapper { verbs: &[&["run"]], ..plain(&["uv"], "pwm", UV_OPTIONS) },
+    Wrapper {
+        verbs: &[&["run"]],
+        ..plain(&["poetry", "pdm", "pipenv", "rye"], "CPp", &["directory", "project", "python", "venv"])
+    },
+    Wrapper {
+        verbs: &[&["run"]],
+        ..plain(&["conda", "mamba", "micromamba"], "npr", &["name", "prefix", "cwd", "root-prefix"])
+    },
+    Wrapper {
+        verbs: &[&["exec"]],
+        ..plain(&["bundle", "rbenv", "pyenv", "nodenv", "asdf"], "", &["gemfile"])
+    },
+    Wrapper { verbs: &[&["exec"]], own_words: 1, ..plain(&["direnv"], "", &[]) },
+    Wrapper {
+        verbs: &[&["exec"], &["x"]],
+        text: Some((b'c', "command")),
+        how: DASHES,
+        ..plain(&["mise", "rtx"], "cCEj", &["command", "cd", "env", "jobs"])
+    },
+    Wrapper {
+        verbs: &[&["shell"], &["develop"]],
+        how: How::Behind(&["-c", "--command"]),
+        ..plain(&["nix"], "fI", NIX_OPTIONS)
+    },
+    Wrapper {
+        verbs: &[&["watch"]],
+        text: Some((b's', "shell")),
+        how: DASHES,
+        ..plain(&["cargo"], "sxwiCdF", &["shell", "exec", "watch", "ignore", "workdir", "delay", "features"])
+    },
+    Wrapper {
+        verbs: &[&["run"], &["exec"]],
+        how: DASHES,
+        ..plain(
+            &["op", "doppler", "infisical", "aws-vault", "chamber", "dotenv"],
+            "pcefd",
+            &["project", "config", "env-file", "env", "duration", "region", "account"],
+        )
+    },
+    Wrapper {
+        how: How::Joined,
+        ..plain(
+            &["watchexec"],
+            "weifds",
+            &["watch", "exts", "ignore", "filter", "debounce", "signal", "shell", "workdir"],
         )
     },
     Wrapper { verbs: &[&["netns", "exec"]], own_words: 1, ..plain(&["ip"], "nfb", &[]) },

@@ -1,0 +1,49 @@
+//! From the JSON of a tool call to its arguments, or to words that say what is wrong with them.
+
+use rmcp::model::JsonObject;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+/// Arguments that a tool does not take, in words for a model.
+#[derive(Debug)]
+pub(super) struct BadArguments(pub String);
+
+/// What comes with another transport is not looked at: that there is none is what its caller needs to know.
+pub(super) fn only_local(arguments: &JsonObject) -> Result<(), BadArguments> {
+    match arguments.get("transport").and_then(Value::as_str) {
+        None | Some("local") => Ok(()),
+        Some(other) => Err(BadArguments(format!(
+            "transport: this version has only `local`, not `{other}`; for another machine, run ssh in a local shell"
+        ))),
+    }
+}
+
+/// To JSON Schema, and to many a caller, 2.0 is an integer.
+fn with_whole_numbers(value: Value) -> Value {
+    const WHOLE_MAX: f64 = 9_007_199_254_740_992.0;
+    match value {
+        Value::Number(number) => match number.as_f64() {
+            Some(float) if number.is_f64() && float.fract() == 0.0 && float.abs() <= WHOLE_MAX => {
+                Value::from(float as i64)
+            }
+            _ => Value::Number(number),
+        },
+        Value::Array(values) => values.into_iter().map(with_whole_numbers).collect(),
+        Value::Object(fields) => {
+            Value::Object(fields.into_iter().map(|(key, value)| (key, with_whole_numbers(value))).collect())
+        }
+        Value::Null | Value::Bool(_) | Value::String(_) => value,
+    }
+}
+
+pub(super) fn parse<T: DeserializeOwned>(arguments: JsonObject) -> Result<T, BadArguments> {
+    let arguments = with_whole_numbers(Value::Object(arguments));
+    serde_path_to_error::deserialize(arguments).map_err(|error| {
+        let place = error.path().to_string();
+        let inner = error.into_inner();
+        BadArguments(match place.as_str() {
+            "." => inner.to_string(),
+            field => format!("{field}: {inner}"),
+        })
+    })
+}
