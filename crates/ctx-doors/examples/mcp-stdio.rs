@@ -13,7 +13,7 @@ fn main() -> ExitCode {
     };
     let config = HostConfig::from_process(std::env::temp_dir().join("ctx-mcp-stdio"), "ctx example");
     let name = ServerName { name: "ctx".to_owned(), version: env!("CARGO_PKG_VERSION").to_owned() };
-    match runtime.block_on(serve_stdio(config, name, Arc::new(NoLog))) {
+    match runtime.block_on(serve_stdio(config, name, Arc::new(NoLog), || {})) {
         Ok(()) => ExitCode::SUCCESS,
         Err(_) => ExitCode::from(69),
     }
