@@ -68,13 +68,11 @@ impl Driver {
     pub(super) fn why_broken(&self, command: &str, ended: &mut Ended) -> Option<Broken> {
         ended.exit?;
         let pipes = self.connection.pipes();
-        let said = [&ended.stderr, &ended.stdout]
-            .into_iter()
-            .find_map(|lane| {
-                // A budget may hide it from the caller.
-                let Finished { kept, ends, .. } = &lane.finished;
-                broken::reason(&kept.text, pipes).or_else(|| broken::reason(&ends.text(), pipes))
-            });
+        let said = [&ended.stderr, &ended.stdout].into_iter().find_map(|lane| {
+            // A budget may hide it from the caller.
+            let Finished { kept, ends, .. } = &lane.finished;
+            broken::reason(&kept.text, pipes).or_else(|| broken::reason(&ends.text(), pipes))
+        });
         if said.is_some() {
             ended.hide(|text| broken::without(text, pipes));
         }
