@@ -11,3 +11,4 @@ mod text_redact_blobs;
 mod text_redact_cut;
 mod text_redact_env;
 mod text_redact_keys;
+mod text_redact_values;

@@ -45,7 +45,7 @@ pub(crate) struct Sample {
     pub secret: String,
 }
 
-fn sample(kind: &'static str, before: &str, secret: String, after: &str) -> Sample {
+pub(crate) fn sample(kind: &'static str, before: &str, secret: String, after: &str) -> Sample {
     Sample { kind, line: format!("{before}{secret}{after}"), secret }
 }
 
@@ -77,6 +77,13 @@ fn token_rows() -> Vec<TokenRow> {
         ("supabase-token", vec!["sb_", "secret_"], URL, 31),
         ("private-key", vec!["LS0tLS1CRUdJTi", "BSU0EgUFJJVkFURSBLRVkt"], BASE64, 400),
         ("private-key", vec!["LS0tLS1CRUdJTi", "BQUklWQVRFIEtFWS0t"], BASE64, 400),
+        ("private-key", vec!["LS0tLS1CRUdJTi", "BFTkNSWVBURUQgUFJJVkFURSBLRVktLS0tLQ"], BASE64, 400),
+        ("cerebras-key", vec!["cs", "k-"], ALNUM, 48),
+        ("tavily-key", vec!["tv", "ly-"], ALNUM, 32),
+        ("tavily-key", vec!["tv", "ly-dev-"], URL, 32),
+        ("grafana-token", vec!["gl", "c_eyJvIjoiMTIzNDU2Ii"], BASE64, 140),
+        ("grafana-token", vec!["gl", "c_"], ALNUM, 44),
+        ("sentry-token", vec!["sn", "trys_eyJpYXQiOjE2"], BASE64, 140),
         ("npm-token", vec!["np", "m_"], ALNUM, 36),
         ("pypi-token", vec!["py", "pi-AgE"], URL, 150),
         ("rubygems-token", vec!["ruby", "gems_"], HEX, 48),
@@ -152,6 +159,12 @@ fn parted(l: &mut Letters) -> Vec<Sample> {
     let sendgrid = format!("{}{}.{}", concat!("S", "G."), l.take(URL, 22), l.take(URL, 43));
     let postman = format!("{}{}-{}", concat!("PM", "AK-"), l.take(HEX, 24), l.take(HEX, 34));
     let airtable = format!("{}{}.{}", concat!("pa", "t"), l.take(ALNUM, 14), l.take(HEX, 64));
+    let uuid = |l: &mut Letters| [8, 4, 4, 4, 12].map(|count| l.take(HEX, count)).join("-");
+    let hubspot = format!("{}{}", concat!("pa", "t-na1-"), uuid(l));
+    let langfuse = format!("{}{}", concat!("sk", "-lf-"), uuid(l));
+    let pinecone = format!("{}{}_{}", concat!("pc", "sk_"), l.take(ALNUM, 6), l.take(ALNUM, 63));
+    let resend = format!("{}{}_{}", concat!("r", "e_"), l.take(ALNUM, 8), l.take(ALNUM, 24));
+    let mapbox = format!("{}{}.{}", concat!("sk", ".eyJ"), l.take(URL, 80), l.take(URL, 22));
     let webhook = format!("{}/{}", l.take("0123456789", 18), l.take(URL, 68));
     vec![
         sample("jwt", "token ", jwt(l), "\n"),
@@ -160,6 +173,13 @@ fn parted(l: &mut Letters) -> Vec<Sample> {
         sample("sendgrid-key", "mail ", sendgrid, "\n"),
         sample("postman-key", "", postman, "\n"),
         sample("airtable-token", "", airtable, "\n"),
+        sample("hubspot-token", "", hubspot, "\n"),
+        sample("langfuse-key", "trace ", langfuse, " ok\n"),
+        sample("pinecone-key", "", pinecone, "\n"),
+        sample("resend-key", "'", resend, "'\n"),
+        sample("mapbox-token", "?access=", mapbox, "\n"),
+        sample("mailchimp-key", "mail ", format!("{}-us12", l.take(HEX, 32)), "\n"),
+        sample("mailchimp-key", "\"", format!("{}-us6", l.take(HEX, 32)), "\"\n"),
         sample("telegram-token", "bot 123456789:", format!("{}{}", concat!("A", "A"), l.take(URL, 33)), "\n"),
         sample("discord-webhook", concat!("https://discord.co", "m/api/webhooks/"), webhook, "\n"),
         sample(
@@ -337,6 +357,7 @@ pub(crate) fn corpus() -> &'static [Sample] {
         samples.extend(blocks(&mut l));
         samples.extend(entries(&mut l));
         samples.extend(given(&mut l));
+        samples.extend(crate::text_redact_values::samples());
         samples
     });
     &CORPUS
@@ -388,7 +409,7 @@ fn a_secret_cut_at_any_place_across_two_reads_is_replaced_alike() {
 }
 
 /// Ordinary lines before and after a text, so many that it is looked at in bulk and not byte by byte.
-fn among_much(text: &str) -> String {
+pub(crate) fn among_much(text: &str) -> String {
     let line = "   Compiling serde_derive v1.0.229 (/home/tom/src/index/serde_derive-1.0.229)\n";
     format!("{}{text}\n{}", line.repeat(8), line.repeat(8))
 }
@@ -707,6 +728,16 @@ fn near_secrets() -> impl Strategy<Value = Vec<u8>> {
         Just("$1$salt$".to_owned()),
         "[$]1[$][a-z]{8}[$][A-Za-z0-9./]{22}",
         Just("&sig=".to_owned()),
+        Just("DB_PASSWORD=x1".to_owned()),
+        Just("MY_PASSWORD: ".to_owned()),
+        Just("redis-cli -a ".to_owned()),
+        Just("<password>".to_owned()),
+        Just("correct horse 9 ".to_owned()),
+        Just("&user=".to_owned()),
+        Just("-us12".to_owned()),
+        "[a-f0-9]{32}",
+        "[A-Za-z]{10,24}",
+        "[&;,<>@]{1,2}",
         Just("-----------".to_owned()),
         "[A-Za-z0-9]{1,40}",
         "[ =:\"'\\\\\n\r\t<>@/.-]{1,3}",

@@ -14,6 +14,8 @@ const BEARER_BYTES_MIN: usize = 16;
 /// Bytes of a header value that are weighed.
 const WEIGH_BYTES: usize = 64;
 const LABEL_BYTES_MAX: usize = 48;
+/// Of a key in base64, as many bytes hold its first line.
+const ENCODED_BYTES: usize = 64;
 
 /// Schemes whose value is a credential.
 const SCHEMES: &[&str] =
@@ -49,6 +51,16 @@ pub(super) fn authorization(view: View<'_>, start: usize, pos: usize) -> Result<
     Ok((value.iter().any(u8::is_ascii_digit) && !is_constant).then_some(found))
 }
 
+/// A private key in base64 once more, as in a kubeconfig; `pos` is after what its first dashes and `BEGIN` read as. A
+/// certificate begins alike.
+pub(super) fn encoded_key(view: View<'_>, start: usize, pos: usize) -> Result<Option<Found>, More> {
+    let to = pos + view.run(pos, Class::Base64, ENCODED_BYTES)?;
+    let first_line = decoded(view.slice(start, to));
+    let is_key = memchr::memmem::find(&first_line, b"PRIVATE KEY").is_some();
+    let rest = Some(Swallow::Class(Class::Base64));
+    Ok(is_key.then_some(Found { from: start, to, kind: Kind::Rule("private-key"), rest }))
+}
+
 /// `Bearer …` wherever it stands; `pos` is after the space.
 pub(super) fn bearer(view: View<'_>, start: usize, pos: usize) -> Result<Option<Found>, More> {
     if !view.before(start, 1).eq_ignore_ascii_case(b"b") {
@@ -72,20 +84,20 @@ fn header_value(view: View<'_>, pos: usize, kind: &'static str, min: usize) -> R
     Ok(Some(Found { from: pos, to: pos + len, kind: Kind::Rule(kind), rest }))
 }
 
-/// `scheme://user:password@host`; `pos` is after the slashes. The user stays readable.
+/// `scheme://user:password@host`; `pos` is after the slashes. The user stays readable. A password may have an `@` itself,
+/// so the last one counts before the host ends.
 pub(super) fn url_user(view: View<'_>, pos: usize) -> Result<Option<Found>, More> {
-    let mut colon = None;
-    for len in 0..USERINFO_BYTES_MAX {
-        let at = pos + len;
+    let (mut colon, mut host) = (None, None);
+    for at in pos..pos + USERINFO_BYTES_MAX {
         match view.at(at)? {
             Some(b':') if colon.is_none() => colon = Some(at),
-            Some(b'@') => return Ok(user_info(view, pos, colon, at)),
+            Some(b'@') => host = Some(at),
             Some(byte) if Class::Bare.has(byte) && !matches!(byte, b'/' | b'?' | b'#' | b'(' | b')') => {}
             Some(b'&' | b',' | b';') => {}
-            _ => return Ok(None),
+            _ => break,
         }
     }
-    Ok(None)
+    Ok(host.and_then(|host| user_info(view, pos, colon.filter(|colon| *colon < host), host)))
 }
 
 fn user_info(view: View<'_>, pos: usize, colon: Option<usize>, at: usize) -> Option<Found> {
@@ -185,4 +197,24 @@ fn skip_colour(view: View<'_>, pos: usize) -> Result<Option<usize>, More> {
         }
     }
     Ok(None)
+}
+
+/// The bytes that base64 stands for; only whole groups of four.
+pub(super) fn decoded(text: &[u8]) -> Vec<u8> {
+    let digit = |byte: u8| match byte {
+        b'A'..=b'Z' => Some(u32::from(byte - b'A')),
+        b'a'..=b'z' => Some(u32::from(byte - b'a') + 26),
+        b'0'..=b'9' => Some(u32::from(byte - b'0') + 52),
+        b'+' => Some(62),
+        b'/' => Some(63),
+        _ => None,
+    };
+    let mut bytes = Vec::with_capacity(text.len());
+    for group in text.as_chunks::<4>().0 {
+        let digits: Vec<u32> = group.iter().copied().map_while(digit).collect();
+        let bits = digits.iter().enumerate().fold(0, |bits, (at, digit)| bits | digit << (18 - 6 * at));
+        let [_, all @ ..] = bits.to_be_bytes();
+        bytes.extend(all.iter().take(digits.len().saturating_sub(1)));
+    }
+    bytes
 }

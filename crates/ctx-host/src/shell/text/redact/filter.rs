@@ -5,7 +5,8 @@
 //! pair its rank leads to the few anchors that begin so.
 
 use super::pair::may_follow_name;
-use super::shape::Class;
+use super::rules::{Check, Rule};
+use super::shape::{Class, Part};
 
 /// What an anchor leads to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -27,6 +28,21 @@ pub(super) struct Anchor<'a> {
     pub target: Target,
 }
 
+impl Anchor<'static> {
+    /// The beginning of a rule of the table.
+    pub fn of(index: usize, rule: &'static Rule) -> Anchor<'static> {
+        let thirds = match rule.check {
+            Check::Pair(_) => Thirds::OfName,
+            Check::PgPass => Thirds::OfClass(Class::Digit),
+            Check::Shape { parts: [Part::Run(class, ..) | Part::Open(class, _), ..], .. } => {
+                Thirds::OfClass(*class)
+            }
+            _ => Thirds::Any,
+        };
+        Anchor { bytes: rule.anchor.as_bytes(), fold: rule.fold, thirds, target: Target::Rule(index) }
+    }
+}
+
 /// The bytes that may follow an anchor of two.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Thirds {
@@ -43,6 +59,14 @@ impl Thirds {
             Thirds::OfName => may_follow_name(byte),
             Thirds::OfClass(class) => class.has(byte),
         }
+    }
+
+    fn all(self) -> impl Iterator<Item = u8> + Clone {
+        (0..=u8::MAX).filter(move |byte| self.has(*byte))
+    }
+
+    fn pairs(self) -> Vec<(u8, u8)> {
+        self.all().flat_map(|first| self.all().map(move |second| (first, second))).collect()
     }
 }
 
@@ -64,8 +88,13 @@ impl Filter {
         let mut pairs: Vec<(u16, Target)> = Vec::new();
         let mut threes = Box::new([0; 1024]);
         for anchor in anchors {
-            let [first, second, rest @ ..] = anchor.bytes else { continue };
-            for (a, b) in pairs_of(*first, *second, anchor.fold) {
+            let (beginnings, rest) = match anchor.bytes {
+                [first, second, rest @ ..] => (pairs_of(*first, *second, anchor.fold), rest),
+                // Whatever its first part may begin with.
+                [] => (anchor.thirds.pairs(), &[][..]),
+                _ => continue,
+            };
+            for (a, b) in beginnings {
                 pairs.push((pair(a, b), anchor.target));
                 for c in thirds(rest, anchor) {
                     set(&mut threes, three(a, b, c));
@@ -164,7 +193,7 @@ fn pairs_of(first: u8, second: u8, fold: bool) -> Vec<(u8, u8)> {
 fn thirds(rest: &[u8], anchor: &Anchor<'_>) -> Vec<u8> {
     match rest.first() {
         Some(third) => cases(*third, anchor.fold),
-        None => (0..=u8::MAX).filter(|byte| anchor.thirds.has(*byte)).collect(),
+        None => anchor.thirds.all().collect(),
     }
 }
 

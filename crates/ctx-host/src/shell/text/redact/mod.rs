@@ -6,19 +6,23 @@
 //! It finds what has a known shape or name and the values it was told; it is no proof that no secret passes.
 
 mod around;
+mod bare;
 mod block;
 mod cut;
 mod env;
 mod files;
 mod filter;
+mod letters;
 mod literals;
 mod masks;
 mod name_ends;
 mod pair;
+mod phrase;
 mod rules;
 mod search;
 mod shape;
 mod swallow;
+mod value;
 mod words;
 
 use std::ops::Range;
@@ -30,7 +34,7 @@ use filter::{Anchor, Target, Thirds};
 use masks::Masks;
 use rules::{Check, RULES, Rule};
 use search::{Candidates, Search};
-use shape::{BACK_BYTES, Class, Left, More, Part, View, is_edge, is_inside_blob, match_parts};
+use shape::{BACK_BYTES, Left, More, View, is_edge, is_inside_blob, match_parts};
 use swallow::Swallow;
 
 /// Bytes looked at at once; they and their maps stay in the nearest caches.
@@ -103,19 +107,7 @@ impl Secrets {
             thirds: Thirds::Any,
             target: Target::Literal(index),
         });
-        let of_rules = RULES.iter().enumerate().map(|(index, rule)| Anchor {
-            bytes: rule.anchor.as_bytes(),
-            fold: rule.fold,
-            thirds: match rule.check {
-                Check::Pair(_) => Thirds::OfName,
-                Check::PgPass => Thirds::OfClass(Class::Digit),
-                Check::Shape { parts: [Part::Run(class, ..) | Part::Open(class, _), ..], .. } => {
-                    Thirds::OfClass(*class)
-                }
-                _ => Thirds::Any,
-            },
-            target: Target::Rule(index),
-        });
+        let of_rules = RULES.iter().enumerate().map(|(index, rule)| Anchor::of(index, rule));
         let anchors: Vec<Anchor<'_>> = of_literals.chain(of_rules).collect();
         let candidates = Candidates::new(&anchors);
         Secrets { literals, candidates }
@@ -174,6 +166,7 @@ impl Secrets {
             Check::Bearer => around::bearer(view, pos, after),
             Check::UrlUser => around::url_user(view, after),
             Check::PemBlock => around::pem_block(view, pos, after),
+            Check::EncodedKey => around::encoded_key(view, pos, after),
             Check::PuttyBlock => around::putty_block(view, after),
             Check::Netrc if is_edge(view, pos) => files::netrc(view, pos, after),
             Check::Netrc => Ok(None),

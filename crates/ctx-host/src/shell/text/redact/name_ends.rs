@@ -28,7 +28,7 @@ const NAME_ENDS: [&[&[u8; 3]]; 7] = [
     &[b"ord", b"swd", b"pwd", b"_pw"],
     &[b"ass", b"als"],
     &[b"eds", b"psk", b"_sk"],
-    &[b"ret", b"pat"],
+    &[b"ret", b"pat", b"ata"],
     &[b"ken", b"ion"],
     &[b"ase", b"key"],
     &[b"ial", b"uth", b"sig"],
@@ -150,8 +150,8 @@ pub(super) fn at_separator(bytes: &[u8], at: usize) -> Option<usize> {
     match bytes.get(..at)? {
         [.., b's', b'i', b'g'] if bytes.get(at) == Some(&b'=') => Some(at - 3),
         // Names end with letters of few kinds.
-        [.., b'd' | b'e' | b's' | b't' | b'n' | b'l' | b'h' | b'y' | b'k' | b'w']
-        | [.., b'D' | b'E' | b'S' | b'T' | b'N' | b'L' | b'H' | b'Y' | b'W'] => ends_name(bytes, at),
+        [.., b'a' | b'd' | b'e' | b's' | b't' | b'n' | b'l' | b'h' | b'y' | b'k' | b'w']
+        | [.., b'A' | b'D' | b'E' | b'S' | b'T' | b'N' | b'L' | b'H' | b'Y' | b'W'] => ends_name(bytes, at),
         [.., b' ' | b'\t' | b'"' | b'\'' | b'`' | b'\\' | b']' | b'0'..=b'9' | b'm' | b'K'] => {
             ends_name(bytes, name_end(bytes, at))
         }
@@ -226,6 +226,7 @@ fn names_with_end(end: [u8; 3]) -> &'static [&'static [u8]] {
         b"psk" => &[b"psk"],
         b"_sk" => &[b"_sk"],
         b"pat" => &[b"_pat"],
+        b"ata" => &[b"-data"],
         b"_pw" => &[b"_pw"],
         b"eds" => &[b"creds"],
         _ => &[],

@@ -4,18 +4,24 @@
 //! or a plain word of prose stays. How strict the look is depends on how sure the pair is: `PASSWORD=x1y2`
 //! in an environment is one, `token: unexpected` in a message is none.
 
+use std::ops::Range;
+
 use super::around::{quote_at, skip_quote, skip_space};
+use super::phrase::is_phrase;
 use super::rules::PairName;
 use super::shape::{Class, More, View};
 use super::swallow::{Quote, Swallow};
-use super::{Found, Kind};
+use super::value::{Joint, SECRET_BYTES_MIN, Strength, is_own_name, is_placeholder, is_secret};
+use super::{Found, Kind, bare};
 
 /// Bytes of a value that are weighed.
 const WEIGH_BYTES: usize = 128;
-const PASSWORD_BYTES_MIN: usize = 4;
-const SECRET_BYTES_MIN: usize = 8;
-/// Letters alone are a secret only from this length on, except in a shouted name.
-const LETTERS_BYTES_MIN: usize = 12;
+/// A plain word in a setting, at least.
+const PLAIN_BYTES_MIN: usize = 8;
+
+/// Names that are of a secret and of nothing else.
+const CERTAIN: &[&str] =
+    &["password", "passwd", "passphrase", "pwd", "secret", "client_secret", "clientsecret"];
 
 /// What stands before `key` in the names of secret keys.
 const KEY_NAMES: &[&str] = &[
@@ -77,102 +83,99 @@ const HARMLESS: &[&str] = &[
     "allow",
 ];
 
-/// The longest of [`WORDS`].
-const WORD_BYTES_MAX: usize = 10;
-
-/// Values that stand for something else.
-const WORDS: &[&str] = &[
-    "null",
-    "none",
-    "nil",
-    "undefined",
-    "true",
-    "false",
-    "string",
-    "number",
-    "boolean",
-    "object",
-    "required",
-    "optional",
-    "password",
-    "passwd",
-    "passphrase",
-    "secret",
-    "token",
-    "value",
-    "default",
-    "example",
-    "redacted",
-    "hidden",
-    "masked",
-    "empty",
-    "unset",
-    "missing",
-    "invalid",
-    "expired",
-    "prompt",
-    "stdin",
-    "disabled",
-    "enabled",
-    "bytes",
-    "option",
-    "self",
-    "this",
-    "changeme",
-    "bearer",
-    "basic",
-];
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Strength {
-    Password,
-    Secret,
-}
-
-/// How name and value are joined.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Joint {
-    /// No space on either side of a `=`.
-    tight: bool,
-    /// The name is an environment variable's: capitals only.
-    shouted: bool,
-    quote: Option<Quote>,
-    /// `<password>…</password>`.
-    tag: bool,
-    /// Joined by a `=`.
-    equals: bool,
-    /// A space stands before the value.
-    spaced: bool,
-    /// The name stands in quotes.
-    name_quoted: bool,
-}
-
 /// Confirms a pair; the anchor lies from `start` to `pos`.
 pub(super) fn pair(view: View<'_>, start: usize, pos: usize, name: PairName) -> Result<Option<Found>, More> {
     let Some(strength) = strength(view, start, name) else { return Ok(None) };
     let Some((joint, from)) = joint(view, start, pos)? else { return Ok(None) };
-    let len = value_len(view, from, joint.quote)?;
+    let len = match joint.end() {
+        Some(end) => {
+            let len = value_len(view, from, Some(end))?;
+            let value = view.slice(from, from + len);
+            let is_one =
+                is_secret(value, strength, joint) || is_phrase_of(view, start..pos, name, value, joint);
+            is_one.then_some(len)
+        }
+        None => bare_len(view, start, from, strength, joint)?,
+    };
+    let Some(len) = len else { return Ok(None) };
     let value = view.slice(from, from + len);
     // What is dear comes last: most values are told by less.
-    if !is_secret(value, strength, joint)
-        || !is_sure_enough(view, start, name, value, joint)
-        || is_harmless_name(identifier(view, start))
-    {
+    if !is_sure_enough(view, start, name, value, joint) || is_harmless_name(identifier(view, start)) {
         return Ok(None);
     }
-    if joint.quote.is_none() && !joint.tight && !joint.tag {
+    if joint.end().is_none() && !joint.tight {
         // `name: Type = value` is a declaration.
         let after = skip_space(view, from + len)?;
         if after > from + len && view.at(after)? == Some(b'=') {
             return Ok(None);
         }
     }
-    let rest = match joint.quote {
-        Some(quote) => Swallow::quoted(quote),
-        None => Swallow::Class(Class::Bare),
-    };
+    let rest = joint.end().map_or(Swallow::Bare, Swallow::quoted);
     let kind = kind(view, start, pos, name);
     Ok(Some(Found { from, to: from + len, kind: Kind::Rule(kind), rest: Some(rest) }))
+}
+
+/// The length of a secret without quotes. What stands before the first separator tells whether it is one, so that code
+/// with a list of names stays; only the value of a variable may be short there and go on behind it (`DB_PASSWORD=a&b1c2`).
+fn bare_len(
+    view: View<'_>,
+    start: usize,
+    from: usize,
+    strength: Strength,
+    joint: Joint,
+) -> Result<Option<usize>, More> {
+    let len = view.run(from, Class::Bare, WEIGH_BYTES)?;
+    let head = view.slice(from, from + len);
+    if is_secret(head, strength, joint) || is_plain_password(view, start, from + len, head, strength, joint)?
+    {
+        return bare::len(view, from, WEIGH_BYTES).map(Some);
+    }
+    if !joint.tight || !joint.shouted || is_placeholder(head) {
+        return Ok(None);
+    }
+    let len = bare::len(view, from, WEIGH_BYTES)?;
+    let value = view.slice(from, from + len);
+    let is_one = value.iter().any(u8::is_ascii_digit) && is_secret(value, strength, joint);
+    Ok(is_one.then_some(len))
+}
+
+/// `POSTGRES_PASSWORD: plain-word`, alone in its line: the setting of a container or a pipeline. In other names a word is
+/// a type or prose.
+fn is_plain_password(
+    view: View<'_>,
+    start: usize,
+    end: usize,
+    value: &[u8],
+    strength: Strength,
+    joint: Joint,
+) -> Result<bool, More> {
+    let is_setting = strength == Strength::Password && joint.shouted && joint.spaced && !joint.equals;
+    let is_word = |byte: &u8| byte.is_ascii_lowercase() || matches!(byte, b'-' | b'_');
+    if !is_setting
+        || value.len() < PLAIN_BYTES_MIN
+        || !value.iter().all(is_word)
+        || !identifier(view, start).contains(&b'_')
+        || is_placeholder(value)
+        || is_own_name(value)
+    {
+        return Ok(false);
+    }
+    Ok(matches!(view.at(skip_space(view, end)?)?, None | Some(b'\n' | b'\r' | b'#')))
+}
+
+/// A phrase with blanks, behind a name of what people choose: tokens and keys have none.
+fn is_phrase_of(view: View<'_>, anchor: Range<usize>, name: PairName, value: &[u8], joint: Joint) -> bool {
+    let may_be = match name {
+        PairName::Password { .. } => true,
+        PairName::Pass => !is_bare_pass(view.before(anchor.start, 3)),
+        PairName::Secret { before } => before == "se",
+        PairName::Short | PairName::Key => false,
+    };
+    may_be && value.contains(&b' ') && {
+        let name = [identifier(view, anchor.start), view.slice(anchor.start, anchor.end)].concat();
+        let name = String::from_utf8_lossy(&name).to_ascii_lowercase().replace('-', "_");
+        is_phrase(value, joint.shouted || CERTAIN.contains(&name.trim_start_matches('_')))
+    }
 }
 
 /// What names that are short, or of other things too, ask of a value beyond that.
@@ -327,15 +330,14 @@ fn kind(view: View<'_>, start: usize, pos: usize, name: PairName) -> &'static st
 
 /// How many bytes of a value are weighed: up to its quote, or up to what ends a bare one.
 pub(super) fn value_len(view: View<'_>, from: usize, quote: Option<Quote>) -> Result<usize, More> {
+    let Some(quote) = quote else { return bare::len(view, from, WEIGH_BYTES) };
     let mut len = 0;
     while len < WEIGH_BYTES {
         let Some(byte) = view.at(from + len)? else { break };
-        let (inside, step) = match quote {
-            Some(quote) if byte == b'\\' && !quote.escaped => {
-                (view.at(from + len + 1)?.is_some_and(|b| b != b'\n'), 2)
-            }
-            Some(quote) => (byte != quote.byte && !matches!(byte, b'\n' | b'\\'), 1),
-            None => (Class::Bare.has(byte), 1),
+        let (inside, step) = if byte == b'\\' && !quote.escaped {
+            (view.at(from + len + 1)?.is_some_and(|b| b != b'\n'), 2)
+        } else {
+            (byte != quote.byte && !matches!(byte, b'\n' | b'\\'), 1)
         };
         if !inside {
             break;
@@ -343,120 +345,4 @@ pub(super) fn value_len(view: View<'_>, from: usize, quote: Option<Quote>) -> Re
         len += step;
     }
     Ok(len)
-}
-
-/// Whether a value after a telling name is a secret rather than code, a placeholder or prose.
-fn is_secret(value: &[u8], strength: Strength, joint: Joint) -> bool {
-    // A trailing bracket or full stop belongs to the sentence or the code around the value.
-    let value = if joint.quote.is_none() { trim_end(value) } else { value };
-    let min = match strength {
-        Strength::Password => PASSWORD_BYTES_MIN,
-        Strength::Secret if joint.shouted && joint.tight => PASSWORD_BYTES_MIN,
-        Strength::Secret => SECRET_BYTES_MIN,
-    };
-    let is_hex = value.starts_with(b"0x") && value.len() < 16;
-    if value.len() < min || is_hex || is_placeholder(value) || is_path(value) || is_code(value, joint) {
-        return false;
-    }
-    let sure = joint.tight || joint.quote.is_some() || joint.tag;
-    let letters = value.iter().all(u8::is_ascii_alphabetic);
-    let name_like =
-        value.iter().all(|b| b.is_ascii_alphabetic() || matches!(b, b'_' | b'-' | b'.' | b':' | b'/'));
-    match strength {
-        Strength::Password if sure => true,
-        Strength::Secret if joint.shouted && sure => true,
-        Strength::Password | Strength::Secret if !sure => !name_like && value.iter().any(u8::is_ascii_digit),
-        Strength::Password | Strength::Secret => {
-            if letters {
-                value.len() >= LETTERS_BYTES_MIN && !is_camel(value)
-            } else {
-                !name_like
-            }
-        }
-    }
-}
-
-fn trim_end(value: &[u8]) -> &[u8] {
-    let len = value
-        .iter()
-        .rev()
-        .take_while(|b| matches!(b, b')' | b']' | b'}' | b'.' | b':' | b'!' | b'?'))
-        .count();
-    value.get(..value.len() - len).unwrap_or_default()
-}
-
-fn is_camel(value: &[u8]) -> bool {
-    value.windows(2).any(|two| matches!(two, [a, b] if a.is_ascii_lowercase() && b.is_ascii_uppercase()))
-}
-
-pub(super) fn is_placeholder(value: &[u8]) -> bool {
-    let first = value.first().copied().unwrap_or(b' ');
-    let same = value.iter().all(|b| b.eq_ignore_ascii_case(&first));
-    let is_word = || {
-        value.len() <= WORD_BYTES_MAX && WORDS.iter().any(|word| value.eq_ignore_ascii_case(word.as_bytes()))
-    };
-    same || matches!(first, b'$' | b'%' | b'<' | b'{' | b'(' | b'[' | b'*' | b'@' | b'|' | b'=' | b'\\')
-        || value.starts_with(b"-----")
-        || value.windows(3).any(|three| matches!(three, b"..." | b"***" | b"://"))
-        || is_word()
-}
-
-fn is_path(value: &[u8]) -> bool {
-    let rooted = [&b"/"[..], b"./", b"../", b"~/"].iter().any(|root| value.starts_with(root));
-    let is_random = value.iter().any(u8::is_ascii_digit)
-        && value.iter().any(u8::is_ascii_uppercase)
-        && value.iter().any(u8::is_ascii_lowercase)
-        && !value.contains(&b'.');
-    rooted && !is_random
-}
-
-/// Calls, indexes, member access, types, generics.
-fn is_code(value: &[u8], joint: Joint) -> bool {
-    if joint.quote.is_some() {
-        // Prose or a template in a string.
-        return value.contains(&b' ') || value.windows(2).any(|two| matches!(two, b"${" | b"{{" | b"%s"));
-    }
-    if joint.tag {
-        return value.iter().any(|b| matches!(b, b'(' | b')' | b'{' | b'}' | b'*' | b':'));
-    }
-    if (!joint.tight && (is_constant(value) || is_number(value))) || is_own_name(value) {
-        return true;
-    }
-    let call = value.iter().position(|b| matches!(b, b'(' | b'[' | b'{'));
-    if let Some(at) = call {
-        let head = value.get(..at).unwrap_or_default();
-        if head.iter().all(|b| Class::Dotted.has(*b) || matches!(b, b':' | b'$' | b'!' | b'?')) {
-            return true;
-        }
-    }
-    let dotted = value.contains(&b'.')
-        && value.iter().all(|b| b.is_ascii_alphabetic() || matches!(b, b'_' | b'.' | b'$' | b'?'));
-    let path = value.windows(2).any(|two| two == b"::") || value.windows(2).any(|two| two == b"=>");
-    let star = matches!(value.first(), Some(b'&' | b'!' | b'+' | b'?'))
-        && value.get(1..).is_some_and(|rest| rest.iter().all(|b| b.is_ascii_alphabetic()));
-    dotted || path || star
-}
-
-/// A name as code has them: `WIN32_ERROR`, `__u32`, `node.dot2_token`, `IKEEXT_0`.
-fn is_constant(value: &[u8]) -> bool {
-    let is_name = value.iter().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'.'));
-    let shouted = value.contains(&b'_') && !value.iter().any(u8::is_ascii_lowercase);
-    let member = value.contains(&b'.')
-        && value.split(|b| *b == b'.').all(|part| part.first().is_some_and(u8::is_ascii_alphabetic));
-    let numbered = matches!(value, [.., b'_', digit] if digit.is_ascii_digit());
-    is_name && (shouted || member || numbered || value.starts_with(b"_"))
-}
-
-/// `password=db_password`: the value is a variable with such a name itself.
-fn is_own_name(value: &[u8]) -> bool {
-    let is_name = value.iter().all(|b| b.is_ascii_alphabetic() || *b == b'_');
-    let ends = [&b"password"[..], b"passwd", b"passphrase", b"token", b"secret", b"key"]
-        .iter()
-        .any(|name| value.ends_with(name));
-    is_name && ends && value.contains(&b'_')
-}
-
-/// `4i32`, `1_000`.
-fn is_number(value: &[u8]) -> bool {
-    value.first().is_some_and(u8::is_ascii_digit) && value.len() < 8
 }

@@ -8,7 +8,8 @@ use super::shape::Part::{Lit, Open, Run};
 use super::shape::{Left, Need, Part};
 use super::words::Words;
 
-/// One shape of a secret.
+/// One shape of a secret. Without an anchor it begins with any two bytes of its first part, and is told by the fixed
+/// piece behind that.
 pub(super) struct Rule {
     pub kind: &'static str,
     pub anchor: &'static str,
@@ -34,6 +35,8 @@ pub(super) enum Check {
     Bearer,
     UrlUser,
     PemBlock,
+    /// A block in base64 once more.
+    EncodedKey,
     /// A private key as PuTTY keeps one.
     PuttyBlock,
     /// An entry of a `.netrc` up to its password.
@@ -116,6 +119,35 @@ const BCRYPT: &[Part] = &[Run(Digit, 2, 2), Lit("$"), Run(Crypt, 53, 53)];
 const YESCRYPT: &[Part] = &[Run(Crypt, 1, 16), Lit("$"), Run(Crypt, 1, 86), Lit("$"), Run(Crypt, 43, 43)];
 const DISCORD: &[Part] = &[Run(Url, 20, 30), Lit("."), Run(Url, 6, 7), Lit("."), Open(Url, 27)];
 
+/// JSON in base64: its beginning has neither `+` nor `/`.
+const JSON_BASE64: &[Part] = &[Run(Alnum, 16, 16), Open(Base64, 24)];
+const UUID: &[Part] = &[
+    Run(Hex, 8, 8),
+    Lit("-"),
+    Run(Hex, 4, 4),
+    Lit("-"),
+    Run(Hex, 4, 4),
+    Lit("-"),
+    Run(Hex, 4, 4),
+    Lit("-"),
+    Run(Hex, 12, 12),
+];
+/// A region, and as a UUID.
+const HUBSPOT: &[Part] = &[
+    Run(Alnum, 3, 4),
+    Lit("-"),
+    Run(Alnum, 8, 8),
+    Lit("-"),
+    Run(Alnum, 4, 4),
+    Lit("-"),
+    Run(Alnum, 4, 4),
+    Lit("-"),
+    Run(Alnum, 4, 4),
+    Lit("-"),
+    Run(Alnum, 12, 12),
+];
+const MAPBOX: &[Part] = &[Run(Url, 16, 1024), Lit("."), Open(Url, 16)];
+
 /// Every rule, the more particular first where two begin alike.
 pub(super) const RULES: &[Rule] = &[
     // Clouds
@@ -181,6 +213,10 @@ pub(super) const RULES: &[Rule] = &[
     word("replicate-token", "r8_", &[Open(Alnum, 37)]),
     prefixed("nvidia-key", "nvapi-", &[Open(Url, 60)]),
     prefixed("langsmith-key", "lsv2_", &[Open(Word, 40)]),
+    word("langfuse-key", "sk-lf-", UUID),
+    word("cerebras-key", "csk-", &[Open(Alnum, 40)]),
+    prefixed("tavily-key", "tvly-", &[Open(Url, 24)]),
+    prefixed("pinecone-key", "pcsk_", &[Run(Alnum, 4, 8), Lit("_"), Open(Alnum, 40)]),
     // Chat and mail
     word("slack-token", "xoxb-", &[Open(Url, 20)]),
     word("slack-token", "xoxp-", &[Open(Url, 20)]),
@@ -215,6 +251,9 @@ pub(super) const RULES: &[Rule] = &[
     word("mailgun-key", "key-", HEX32),
     word("brevo-key", "xkeysib-", &[Run(Hex, 64, 64), Lit("-"), Open(Alnum, 16)]),
     word("twilio-key", "SK", HEX32),
+    // Without the second `_` it is a refund of Stripe's, which is no secret.
+    word("resend-key", "re_", &[Run(Alnum, 8, 8), Lit("_"), Open(Alnum, 20)]),
+    word("mailchimp-key", "", &[Run(Hex, 32, 32), Lit("-us"), Run(Digit, 1, 2)]),
     // Money and shops
     word("stripe-key", "sk_live_", &[Open(Alnum, 16)]),
     word("stripe-key", "sk_test_", &[Open(Alnum, 16)]),
@@ -240,9 +279,9 @@ pub(super) const RULES: &[Rule] = &[
     prefixed("doppler-token", "dp.st.", &[Open(Dotted, 40)]),
     prefixed("tailscale-key", "tskey-", URL20),
     prefixed("grafana-token", "glsa_", &[Open(Word, 32)]),
-    prefixed("grafana-token", "glc_eyJ", &[Open(Base64, 32)]),
+    word("grafana-token", "glc_", JSON_BASE64),
     shape("newrelic-key", "NRAK-", Left::Edge, &[Open(Upper, 27)], Need::Nothing),
-    prefixed("sentry-token", "sntrys_", &[Open(Base64, 40)]),
+    prefixed("sentry-token", "sntrys_", JSON_BASE64),
     prefixed("sentry-token", "sntryu_", HEX64),
     prefixed("dynatrace-token", "dt0c01.", &[Run(Upper, 24, 24), Lit("."), Open(Upper, 64)]),
     prefixed("buildkite-token", "bkua_", HEX40),
@@ -258,6 +297,9 @@ pub(super) const RULES: &[Rule] = &[
     word("notion-token", "ntn_", &[Open(Alnum, 40)]),
     word("notion-token", "secret_", &[Run(Alnum, 43, 43)]),
     prefixed("postman-key", "PMAK-", &[Run(Hex, 24, 24), Lit("-"), Run(Hex, 34, 34)]),
+    word("hubspot-token", "pat-", HUBSPOT),
+    word("mapbox-token", "sk.eyJ", MAPBOX),
+    word("mapbox-token", "tk.eyJ", MAPBOX),
     prefixed("figma-token", "figd_", &[Open(Url, 40)]),
     prefixed("atlassian-token", "ATATT3", &[Open(Tilde, 100)]),
     word("airtable-token", "pat", &[Run(Alnum, 14, 14), Lit("."), Run(Hex, 64, 64)]),
@@ -267,11 +309,6 @@ pub(super) const RULES: &[Rule] = &[
     word("jwt", "eyJ", &[Run(Url, 8, 4096), Lit(".eyJ"), Open(Dotted, 8)]),
     word("jwt", "eyJ", &[Run(Url, 8, 4096), Lit(".."), Open(Dotted, 24)]),
     word("jwt", "eyJ", &[Run(Url, 8, 4096), Lit("."), Run(Url, 40, 2048), Lit("."), Open(Dotted, 16)]),
-    // A private key in base64 once more, as in a kubeconfig: the four ways its first line can read.
-    prefixed("private-key", "LS0tLS1CRUdJTiBSU0EgUFJJVkFURSBLRVkt", &[Open(Base64, 40)]),
-    prefixed("private-key", "LS0tLS1CRUdJTiBFQyBQUklWQVRFIEtFWS0t", &[Open(Base64, 40)]),
-    prefixed("private-key", "LS0tLS1CRUdJTiBQUklWQVRFIEtFWS0t", &[Open(Base64, 40)]),
-    prefixed("private-key", "LS0tLS1CRUdJTiBPUEVOU1NIIFBSSVZBVEUg", &[Open(Base64, 40)]),
     // Hashes of passwords, as in /etc/shadow and in password files of web servers
     crypt("$1$", MD5_CRYPT),
     crypt("$apr1$", MD5_CRYPT),
@@ -289,6 +326,7 @@ pub(super) const RULES: &[Rule] = &[
     // Told by what stands around it
     words("password", "curl ", Words::User),
     words("password", "sshpass ", Words::Option),
+    words("password", "redis-cli ", Words::AuthOption),
     words("password", "docker login ", Words::Option),
     words("password", "podman login ", Words::Option),
     words("password", "mysql", Words::GluedOption),
@@ -310,6 +348,7 @@ pub(super) const RULES: &[Rule] = &[
     pgpass(":8"),
     pgpass(":9"),
     around("private-key", "-BEGIN ", Check::PemBlock),
+    Rule { kind: "private-key", anchor: "LS0tLS1CRUdJTi", fold: false, check: Check::EncodedKey },
     Rule { kind: "private-key", anchor: "Private-Lines:", fold: false, check: Check::PuttyBlock },
     around("authorization", "zation", Check::Authorization),
     Rule { kind: "bearer-token", anchor: "earer ", fold: false, check: Check::Bearer },
@@ -324,6 +363,7 @@ pub(super) const RULES: &[Rule] = &[
     pair("secret", "_pat", PairName::Short),
     pair("secret", "_pw", PairName::Short),
     pair("secret", "creds", PairName::Short),
+    pair("secret", "-data", PairName::Secret { before: "client-key" }),
     pair("secret", "_base", PairName::Secret { before: "secret_key" }),
     pair("secret", "cret", PairName::Secret { before: "se" }),
     pair("token", "oken", PairName::Secret { before: "t" }),

@@ -8,7 +8,7 @@ use super::filter::{Anchor, Filter, Target};
 use super::literals::Literals;
 use super::masks::{MARK_BYTES_MAX, Masks, Sieve, WORD_BYTES_MIN, is_mark, is_word, next_bit_where};
 use super::name_ends::{NameEnds, OPTION_BYTES_MAX, around, at_dashes, at_separator, begins_anchor};
-use super::rules::{Check, RULES};
+use super::rules::{Check, RULES, Rule};
 use super::shape::{Class, Left, Part};
 
 /// Near to its end a window is looked at byte by byte. No separator is farther from its name, no anchor
@@ -34,6 +34,8 @@ pub(super) struct Candidates {
     exact: Filter,
     /// The anchors of long words.
     words: Filter,
+    /// Of rules without an anchor, the fixed piece, and how far behind the beginning of a long word it stands.
+    middles: Vec<(usize, &'static [u8])>,
     literals: Literals,
     /// Values that a literal of ours would hide.
     hidden: Literals,
@@ -43,13 +45,25 @@ pub(super) struct Candidates {
 
 impl Candidates {
     pub fn new(anchors: &[Anchor<'_>]) -> Candidates {
-        let words: Vec<Anchor<'_>> =
-            anchors.iter().filter(|anchor| way(anchor) == Way::Word).copied().collect();
+        let words: Vec<Anchor<'_>> = anchors
+            .iter()
+            .filter(|anchor| way(anchor) == Way::Word && !anchor.bytes.is_empty())
+            .copied()
+            .collect();
+        let middles = RULES.iter().filter(|rule| rule.anchor.is_empty()).filter_map(middle).collect();
         let (literals, hidden) = Literals::of(anchors.iter().filter(|anchor| way(anchor) == Way::Literal));
         let ends = NameEnds::new();
         let [own, behind] = ends.own();
         let sieve = Sieve { ends: ends.ends(), own, behind, literals: Literals::sieve([&literals, &hidden]) };
-        Candidates { exact: Filter::new(anchors), words: Filter::new(&words), literals, hidden, ends, sieve }
+        Candidates {
+            exact: Filter::new(anchors),
+            words: Filter::new(&words),
+            middles,
+            literals,
+            hidden,
+            ends,
+            sieve,
+        }
     }
 
     /// The anchors that may begin with these two bytes.
@@ -60,6 +74,23 @@ impl Candidates {
     /// Whether an anchor may begin with this byte, the second not being known yet.
     pub fn may_begin(&self, byte: u8) -> bool {
         self.exact.may_begin(byte)
+    }
+
+    #[inline]
+    fn has_middle(&self, bytes: &[u8], at: usize) -> bool {
+        self.middles
+            .iter()
+            .any(|(behind, text)| bytes.get(at + behind..).is_some_and(|rest| rest.starts_with(text)))
+    }
+}
+
+/// The fixed piece of a shape behind a first part of one length.
+fn middle(rule: &Rule) -> Option<(usize, &'static [u8])> {
+    match rule.check {
+        Check::Shape { parts: [Part::Run(_, min, max), Part::Lit(text), ..], .. } if min == max => {
+            Some((*min, text.as_bytes()))
+        }
+        _ => None,
     }
 }
 
@@ -74,9 +105,12 @@ fn way(anchor: &Anchor<'_>) -> Way {
             Way::Word
         }
         Check::Shape { .. } if rule.anchor == "sig=" || rule.anchor.starts_with('$') => Way::Joint,
-        Check::Shape { .. } | Check::Bearer | Check::Netrc | Check::PuttyBlock | Check::Words(_) => {
-            Way::Literal
-        }
+        Check::Shape { .. }
+        | Check::Bearer
+        | Check::Netrc
+        | Check::PuttyBlock
+        | Check::EncodedKey
+        | Check::Words(_) => Way::Literal,
         Check::AfterDigits { .. }
         | Check::Pair(_)
         | Check::Authorization
@@ -222,7 +256,7 @@ impl<'a> Search<'a> {
         let Search { candidates, masks, bytes, exact_from, .. } = *self;
         let at = next_bit_where(&masks.tokens, self.words.at, |at| {
             let three = bytes.get(at..).and_then(<[u8]>::first_chunk);
-            three.is_some_and(|three| candidates.words.matches(three))
+            three.is_some_and(|three| candidates.words.matches(three)) || candidates.has_middle(bytes, at)
         })?;
         self.words.at = at + 1;
         (at < exact_from).then_some(at)
@@ -290,15 +324,11 @@ impl<'a> Search<'a> {
 #[cfg(test)]
 mod tests {
     use super::super::literals::Literal;
-    use super::super::rules::Rule;
     use super::*;
     use proptest::prelude::*;
 
     fn rules() -> impl Iterator<Item = (&'static Rule, Anchor<'static>)> {
-        RULES.iter().enumerate().map(|(index, rule)| {
-            let (bytes, thirds) = (rule.anchor.as_bytes(), super::super::filter::Thirds::Any);
-            (rule, Anchor { bytes, fold: rule.fold, thirds, target: Target::Rule(index) })
-        })
+        RULES.iter().enumerate().map(|(index, rule)| (rule, Anchor::of(index, rule)))
     }
 
     /// The anchors of rules that are found by literals, and these.
@@ -323,6 +353,13 @@ mod tests {
         for (rule, literal) in &all {
             assert!(!rule.fold, "{}", rule.anchor);
             assert!(!all.iter().any(|(_, other)| other.hides(literal)), "{} is hidden", rule.anchor);
+        }
+    }
+
+    #[test]
+    fn what_has_no_anchor_is_told_by_a_fixed_piece() {
+        for rule in RULES.iter().filter(|rule| rule.anchor.is_empty()) {
+            assert!(middle(rule).is_some_and(|(_, text)| text.len() >= 3), "{}", rule.kind);
         }
     }
 

@@ -1,5 +1,6 @@
 //! What is taken away after a secret was recognised: the rest of it, however long, without holding it.
 
+use super::bare;
 use super::block::Block;
 use super::shape::{Class, View};
 
@@ -11,6 +12,8 @@ const QUOTED_BYTES_MAX: usize = 64 * 1024;
 pub(super) enum Swallow {
     /// All that follows of a class.
     Class(Class),
+    /// A value without quotes.
+    Bare,
     /// Up to a closing quote, the end of the line, or a limit.
     Quoted(Quoted),
     Block(Block),
@@ -30,6 +33,7 @@ impl Swallow {
         let ended_by = |taken: usize| Taken { bytes: taken, over: taken < bytes.len() };
         match self {
             Swallow::Class(class) => ended_by(bytes.iter().take_while(|byte| class.has(**byte)).count()),
+            Swallow::Bare => bare::rest(View { bytes, last }),
             Swallow::Quoted(quoted) => ended_by(quoted.take(bytes)),
             Swallow::Block(block) => block.take(View { bytes, last }),
         }

@@ -1,10 +1,11 @@
 //! Secrets that a command line or a line of a settings file gives away: `curl -u`, `mysql -p`, cookies and the like.
 
-use super::around::{quote_at, skip_quote, skip_space};
+use super::around::{decoded, quote_at, skip_quote, skip_space};
 use super::env::is_secret_name;
-use super::pair::{is_placeholder, value_len};
+use super::pair::value_len;
 use super::shape::{Class, More, View};
 use super::swallow::Swallow;
+use super::value::is_placeholder;
 use super::{Found, Kind};
 
 /// A command is looked at so far.
@@ -27,6 +28,8 @@ pub(super) enum Words {
     Option,
     /// Without a blank only: with one it is a question.
     GluedOption,
+    /// `-a password`.
+    AuthOption,
     /// The next word.
     Next,
     /// `('NAME', 'value')`.
@@ -39,7 +42,7 @@ pub(super) enum Words {
 /// Confirms what a word announces; it lies from `start` to `pos`.
 pub(super) fn words(view: View<'_>, start: usize, pos: usize, words: Words) -> Result<Option<Found>, More> {
     match words {
-        Words::User | Words::Option | Words::GluedOption => command(view, pos, words),
+        Words::User | Words::Option | Words::GluedOption | Words::AuthOption => command(view, pos, words),
         Words::Next => {
             let value = Value::at(view, skip_space(view, pos)?)?;
             Ok(value.filter(|value| value.has_digit(view)).map(Value::found))
@@ -61,7 +64,7 @@ impl Value {
     /// The value at `pos`, unless it stands for one.
     fn at(view: View<'_>, pos: usize) -> Result<Option<Value>, More> {
         let (quote, from) = quote_at(view, pos)?.map_or((None, pos), |(quote, from)| (Some(quote), from));
-        let rest = quote.map_or(Swallow::Class(Class::Bare), Swallow::quoted);
+        let rest = quote.map_or(Swallow::Bare, Swallow::quoted);
         let to = from + value_len(view, from, quote)?;
         let value = view.slice(from, to);
         let is_one = value.len() >= PASSWORD_BYTES_MIN && !is_placeholder(value);
@@ -96,7 +99,11 @@ fn command(view: View<'_>, pos: usize, words: Words) -> Result<Option<Found>, Mo
 
 /// The value of the option whose dash stands at `pos`.
 fn option(view: View<'_>, pos: usize, words: Words) -> Result<Option<Found>, More> {
-    let letter = if words == Words::User { b'u' } else { b'p' };
+    let letter = match words {
+        Words::User => b'u',
+        Words::AuthOption => b'a',
+        _ => b'p',
+    };
     if words == Words::User && view.starts(pos, b"--user", false)? {
         let at = pos + 6;
         return match view.at(at)? {
@@ -112,7 +119,7 @@ fn option(view: View<'_>, pos: usize, words: Words) -> Result<Option<Found>, Mor
         // Short options may stand together: `curl -sSu user:password`.
         Words::User if ends_with_it && has_blank => user(view, skip_space(view, end)?),
         Words::User if view.at(pos + 1)? == Some(letter) => user(view, pos + 2),
-        Words::Option if letters == 1 && ends_with_it && has_blank => {
+        Words::Option | Words::AuthOption if letters == 1 && ends_with_it && has_blank => {
             Ok(Value::at(view, skip_space(view, end)?)?.map(Value::found))
         }
         Words::Option | Words::GluedOption if view.at(pos + 1)? == Some(letter) => {
@@ -193,24 +200,4 @@ fn docker_auth(view: View<'_>, pos: usize) -> Result<Option<Found>, More> {
     let is_text = text.len() > 4 && text.iter().all(|byte| byte.is_ascii_graphic());
     let rest = Some(Swallow::quoted(quote));
     Ok((is_pair && is_text).then_some(Found { from, to, kind: Kind::Rule("docker-auth"), rest }))
-}
-
-/// The bytes that base64 stands for; only whole groups of four.
-fn decoded(text: &[u8]) -> Vec<u8> {
-    let digit = |byte: u8| match byte {
-        b'A'..=b'Z' => Some(u32::from(byte - b'A')),
-        b'a'..=b'z' => Some(u32::from(byte - b'a') + 26),
-        b'0'..=b'9' => Some(u32::from(byte - b'0') + 52),
-        b'+' => Some(62),
-        b'/' => Some(63),
-        _ => None,
-    };
-    let mut bytes = Vec::with_capacity(text.len());
-    for group in text.as_chunks::<4>().0 {
-        let digits: Vec<u32> = group.iter().copied().map_while(digit).collect();
-        let bits = digits.iter().enumerate().fold(0, |bits, (at, digit)| bits | digit << (18 - 6 * at));
-        let [_, all @ ..] = bits.to_be_bytes();
-        bytes.extend(all.iter().take(digits.len().saturating_sub(1)));
-    }
-    bytes
 }
