@@ -17,6 +17,8 @@ const RARE_BYTES: usize = 4;
 pub(super) struct Literals {
     finder: Finder,
     all: Vec<Literal>,
+    /// The beginning of each, which is compared as one number.
+    beginnings: Vec<u32>,
 }
 
 enum Finder {
@@ -106,7 +108,8 @@ impl Literals {
                 built.map_or(Finder::Nothing, Finder::Automaton)
             }
         };
-        Literals { finder, all }
+        let beginnings = all.iter().map(|literal| beginning(&literal.text)).collect();
+        Literals { finder, all, beginnings }
     }
 
     /// The first bytes of all literals, for a sieve: eight groups of them, with a bit for each.
@@ -172,13 +175,22 @@ impl Literals {
         let mut anchor = None;
         let found = next_bit_where(sieved, *at, |at| {
             let here = bytes.get(at..).unwrap_or_default();
-            let literal = self.all.iter().find(|literal| here.starts_with(&literal.text));
-            anchor = literal.map(|literal| at.saturating_sub(literal.back)).filter(|at| range.contains(at));
+            let begins = beginning(here);
+            let mut all = self.beginnings.iter().zip(&self.all);
+            let literal = all.find(|(own, literal)| **own == begins && here.starts_with(&literal.text));
+            anchor =
+                literal.map(|(_, literal)| at.saturating_sub(literal.back)).filter(|at| range.contains(at));
             anchor.is_some()
         })?;
         *at = found + 1;
         anchor
     }
+}
+
+/// The first bytes of a text; no literal has fewer.
+#[inline]
+fn beginning(text: &[u8]) -> u32 {
+    text.first_chunk().map_or(0, |four| u32::from_ne_bytes(*four))
 }
 
 fn set_bit(table: &mut Table, byte: u8, bit: u8) {

@@ -174,6 +174,7 @@ pub(super) fn at_dashes(bytes: &[u8], at: usize) -> Option<usize> {
 }
 
 /// Where the name before a separator ends: what may stand between the two is skipped.
+#[inline]
 fn name_end(bytes: &[u8], separator: usize) -> usize {
     let least = separator.saturating_sub(GAP_BYTES_MAX);
     let mut before = bytes.get(least..separator).unwrap_or_default();

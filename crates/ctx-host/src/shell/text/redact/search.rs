@@ -8,7 +8,7 @@ use super::filter::{Anchor, Filter, Target};
 use super::literals::Literals;
 use super::masks::{MARK_BYTES_MAX, Masks, Sieve, WORD_BYTES_MIN, is_mark, is_word, next_bit_where};
 use super::name_ends::{NameEnds, OPTION_BYTES_MAX, around, at_dashes, at_separator, begins_anchor};
-use super::rules::{Check, RULES, Rule};
+use super::rules::{Check, RULES};
 use super::shape::{Class, Left, Part};
 
 /// Near to its end a window is looked at byte by byte. No separator is farther from its name, no anchor
@@ -16,6 +16,9 @@ use super::shape::{Class, Left, Part};
 const EXACT_BYTES: usize = 160;
 /// A window shorter than this is not worth its maps.
 const MAPPED_BYTES_MIN: usize = 512;
+
+/// The fixed piece of the rule that has no anchor, and how far behind its beginning it stands.
+const MIDDLE: (usize, &[u8]) = (32, b"-us");
 
 /// How an anchor is found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -34,8 +37,6 @@ pub(super) struct Candidates {
     exact: Filter,
     /// The anchors of long words.
     words: Filter,
-    /// Of rules without an anchor, the fixed piece, and how far behind the beginning of a long word it stands.
-    middles: Vec<(usize, &'static [u8])>,
     literals: Literals,
     /// Values that a literal of ours would hide.
     hidden: Literals,
@@ -50,20 +51,11 @@ impl Candidates {
             .filter(|anchor| way(anchor) == Way::Word && !anchor.bytes.is_empty())
             .copied()
             .collect();
-        let middles = RULES.iter().filter(|rule| rule.anchor.is_empty()).filter_map(middle).collect();
         let (literals, hidden) = Literals::of(anchors.iter().filter(|anchor| way(anchor) == Way::Literal));
         let ends = NameEnds::new();
         let [own, behind] = ends.own();
         let sieve = Sieve { ends: ends.ends(), own, behind, literals: Literals::sieve([&literals, &hidden]) };
-        Candidates {
-            exact: Filter::new(anchors),
-            words: Filter::new(&words),
-            middles,
-            literals,
-            hidden,
-            ends,
-            sieve,
-        }
+        Candidates { exact: Filter::new(anchors), words: Filter::new(&words), literals, hidden, ends, sieve }
     }
 
     /// The anchors that may begin with these two bytes.
@@ -75,23 +67,13 @@ impl Candidates {
     pub fn may_begin(&self, byte: u8) -> bool {
         self.exact.may_begin(byte)
     }
-
-    #[inline]
-    fn has_middle(&self, bytes: &[u8], at: usize) -> bool {
-        self.middles
-            .iter()
-            .any(|(behind, text)| bytes.get(at + behind..).is_some_and(|rest| rest.starts_with(text)))
-    }
 }
 
-/// The fixed piece of a shape behind a first part of one length.
-fn middle(rule: &Rule) -> Option<(usize, &'static [u8])> {
-    match rule.check {
-        Check::Shape { parts: [Part::Run(_, min, max), Part::Lit(text), ..], .. } if min == max => {
-            Some((*min, text.as_bytes()))
-        }
-        _ => None,
-    }
+/// Whether the fixed piece of the rule without an anchor stands where it would if the rule began at `at`.
+#[inline]
+fn has_middle(bytes: &[u8], at: usize) -> bool {
+    bytes.get(at + MIDDLE.0) == Some(&b'-')
+        && bytes.get(at + MIDDLE.0..).is_some_and(|rest| rest.starts_with(MIDDLE.1))
 }
 
 fn way(anchor: &Anchor<'_>) -> Way {
@@ -256,7 +238,7 @@ impl<'a> Search<'a> {
         let Search { candidates, masks, bytes, exact_from, .. } = *self;
         let at = next_bit_where(&masks.tokens, self.words.at, |at| {
             let three = bytes.get(at..).and_then(<[u8]>::first_chunk);
-            three.is_some_and(|three| candidates.words.matches(three)) || candidates.has_middle(bytes, at)
+            three.is_some_and(|three| candidates.words.matches(three)) || has_middle(bytes, at)
         })?;
         self.words.at = at + 1;
         (at < exact_from).then_some(at)
@@ -324,6 +306,7 @@ impl<'a> Search<'a> {
 #[cfg(test)]
 mod tests {
     use super::super::literals::Literal;
+    use super::super::rules::Rule;
     use super::*;
     use proptest::prelude::*;
 
@@ -357,10 +340,14 @@ mod tests {
     }
 
     #[test]
-    fn what_has_no_anchor_is_told_by_a_fixed_piece() {
-        for rule in RULES.iter().filter(|rule| rule.anchor.is_empty()) {
-            assert!(middle(rule).is_some_and(|(_, text)| text.len() >= 3), "{}", rule.kind);
-        }
+    fn the_rule_without_an_anchor_has_the_fixed_piece_it_is_told_by() {
+        let mut all = RULES.iter().filter(|rule| rule.anchor.is_empty()).map(|rule| rule.check);
+        let Some(Check::Shape { parts: [Part::Run(_, min, max), Part::Lit(text), ..], .. }) = all.next()
+        else {
+            panic!("no such rule");
+        };
+        assert_eq!((*min, *max, text.as_bytes()), (MIDDLE.0, MIDDLE.0, MIDDLE.1));
+        assert!(all.next().is_none());
     }
 
     /// Names, what stands between them and their separators, beginnings of tokens and literals, and what looks like it.

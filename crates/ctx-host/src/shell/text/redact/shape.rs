@@ -37,10 +37,22 @@ impl<'a> View<'a> {
     }
 
     /// Whether the bytes at `pos` are `text`; `fold` ignores ASCII case.
+    #[inline]
     pub fn starts(self, pos: usize, text: &[u8], fold: bool) -> Result<bool, More> {
         if let Some(bytes) = self.bytes.get(pos..pos + text.len()) {
+            // The last byte tells most others apart.
+            let is_last =
+                |(byte, want): (&u8, &u8)| byte == want || (fold && byte.eq_ignore_ascii_case(want));
+            if !bytes.last().zip(text.last()).is_none_or(is_last) {
+                return Ok(false);
+            }
             return Ok(if fold { bytes.eq_ignore_ascii_case(text) } else { bytes == text });
         }
+        self.starts_at_end(pos, text, fold)
+    }
+
+    /// The same where the bytes at hand are fewer.
+    fn starts_at_end(self, pos: usize, text: &[u8], fold: bool) -> Result<bool, More> {
         for (offset, want) in text.iter().enumerate() {
             let Some(byte) = self.at(pos + offset)? else { return Ok(false) };
             let same = if fold { byte.eq_ignore_ascii_case(want) } else { byte == *want };

@@ -196,6 +196,7 @@ fn is_constant(value: &[u8]) -> bool {
 }
 
 /// `password=db_password`: the value is a variable with such a name itself.
+#[inline]
 pub(super) fn is_own_name(value: &[u8]) -> bool {
     let is_name = value.iter().all(|b| b.is_ascii_alphabetic() || *b == b'_');
     let ends = [&b"password"[..], b"passwd", b"passphrase", b"token", b"secret", b"key"]
