@@ -381,15 +381,17 @@ pub(crate) fn in_pieces(secrets: &Arc<Secrets>, pieces: &[&[u8]]) -> Vec<u8> {
 fn every_secret_of_the_corpus_is_replaced_and_named() {
     let secrets = Arc::new(Secrets::none());
     let mut kinds = BTreeSet::new();
+    let mut wrong = Vec::new();
     for sample in corpus() {
         let text = one_shot(&secrets, &sample.line);
-        assert!(!text.contains(&sample.secret), "{} got through: {}", sample.kind, sample.line);
         let end = &sample.secret[sample.secret.len() - 6..];
-        assert!(!text.contains(end), "the end of {} got through: {} -> {text}", sample.kind, sample.line);
         let marker = format!("[REDACTED:{}]", sample.kind);
-        assert!(text.contains(&marker), "no {marker} in {text}, from {}", sample.line);
+        if text.contains(&sample.secret) || text.contains(end) || !text.contains(&marker) {
+            wrong.push(format!("{}: {} -> {text}", sample.kind, sample.line));
+        }
         kinds.insert(sample.kind);
     }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
     assert!(kinds.len() >= 60, "{} kinds", kinds.len());
 }
 
