@@ -3,6 +3,8 @@
 //! A look past the end of the window is `More`: nobody may decide on bytes that have not come yet, so
 //! that cutting the input at another place never changes the outcome. It knows no particular service.
 
+use super::letters::are_random;
+
 /// The decision needs bytes that have not come yet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct More;
@@ -264,7 +266,7 @@ pub(super) fn is_random(body: &[u8]) -> bool {
         return true;
     }
     // Of `dockerAccessToken` every fifth letter is a capital, of a random text every second.
-    capitals < letters && capitals * 10 >= letters * 3
+    (capitals < letters && capitals * 10 >= letters * 3) || are_random(body)
 }
 
 /// Whether a word may begin at `pos`. What an escape sequence, a `\n` in JSON or a `%3D` in a URL ends
