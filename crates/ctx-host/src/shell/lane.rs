@@ -128,7 +128,7 @@ fn cut(redactor: &Redactor, bytes: u64, before: Option<&Late>) -> Cut {
     let cut = redactor.cut();
     match before {
         Some(before) if bytes == 0 => before.cut(),
-        Some(before) if cut.is_none() => before.cut().of_command(),
+        Some(before) if cut.is_none() => before.cut().past_command(),
         Some(_) | None => cut,
     }
 }

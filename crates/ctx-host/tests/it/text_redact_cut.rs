@@ -61,10 +61,30 @@ fn of_a_token_that_is_cut_one_half_is_hidden() {
     let value = [("DEPLOY_TOKEN", "operatorvalue4711x")];
     let hidden = ["a operatorva", "[REDACTED:env:DEPLOY_TOKEN] b\n"];
     check(&value, &["a operatorva", "lue4711x b\n"], &hidden, &hidden);
-    let hidden = ["password=", "[REDACTED:password]\n"];
-    check(&[], &["password=", "hunter2hunter3\n"], &hidden, &hidden);
-    let hidden = ["password: ", "\"[REDACTED:password]\"\n"];
-    check(&[], &["password: ", "\"hunter2hunter3\"\n"], &hidden, &hidden);
+    let hidden = ["password=hun", "[REDACTED:password]\n"];
+    check(&[], &["password=hun", "ter2hunter3\n"], &hidden, &hidden);
+}
+
+#[test]
+fn what_a_program_asks_takes_nothing_from_the_next_command() {
+    let value = ["password=", "hunter2hunter3\n"];
+    check(&[], &value, &["password=", "[REDACTED:password]\n"], &value);
+    let value = ["Password: ", "\"hunter2hunter3\"\n"];
+    check(&[], &value, &["Password: ", "\"[REDACTED:password]\"\n"], &value);
+}
+
+#[test]
+fn behind_a_command_that_printed_something_only_late_output_goes_on() {
+    let secrets = Arc::new(Secrets::none());
+    let mut first = Redactor::new(Arc::clone(&secrets));
+    first.push(b"ghp_abcdefghijklmnop", &mut Vec::new());
+    let cut = first.cut().past_command();
+    assert!(cut.of_command().is_none() && !cut.past_command().is_none());
+    let mut late = Redactor::new(secrets);
+    late.go_on(cut.past_command());
+    let mut out = Vec::new();
+    late.push(b"qrstuvwxyz0123456789\n", &mut out);
+    assert_eq!(out, b"[REDACTED:github-token]\n");
 }
 
 #[test]
@@ -72,7 +92,7 @@ fn what_goes_on_with_a_hidden_secret_is_hidden_in_late_output_and_a_new_command_
     let token = "ghp_abcdefghijklmnopqrstuvwxyz0123456789";
     let mark = "[REDACTED:github-token]";
     check(&[], &[token, "ABCDEF\nhi\n"], &[mark, &format!("{mark}\nhi\n")], &[mark, "ABCDEF\nhi\n"]);
-    let long = token.repeat(1) + &"7xY".repeat(40);
+    let long = format!("{token}{}", "7xY".repeat(40));
     check(&[], &[&long, "7xY7xY\nhi\n"], &[mark, &format!("{mark}\nhi\n")], &[mark, "7xY7xY\nhi\n"]);
     let mark = "password=\"[REDACTED:password]";
     let late = [mark, "[REDACTED:password]\" hi\n"];

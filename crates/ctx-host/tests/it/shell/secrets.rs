@@ -444,3 +444,16 @@ async fn a_secret_that_is_cut_between_late_outputs_is_not_shown_in_halves() {
         bench.end().await;
     }
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_a_command_leaves_open_takes_nothing_from_the_commands_after_the_next() {
+    for kind in [Kind::Bash, Kind::Dash] {
+        let bench = Bench::new(kind).await;
+        let open = bench.run("printf ghp_abcdefghijklmnop; printf 'Password: ' >&2").await;
+        assert_eq!((open.stdout.as_str(), open.stderr.as_str()), ("ghp_abcdefghijklmnop", "Password: "));
+        let next = bench.run("echo hi; echo h0-h0-h0 >&2").await;
+        assert_eq!((next.stdout.as_str(), next.stderr.as_str()), ("hi\n", "h0-h0-h0\n"));
+        assert_eq!(bench.out("echo qrstuvwxyz0123456789abcd").await, "qrstuvwxyz0123456789abcd\n");
+        bench.end().await;
+    }
+}

@@ -11,7 +11,11 @@ use super::{Found, Kind, Piece, Redactor, Secrets, Sink};
 
 /// How a stream broke off.
 #[derive(Debug, Clone, Default)]
-pub struct Cut(Option<Open>);
+pub struct Cut {
+    open: Option<Open>,
+    /// Something else was printed since.
+    passed: bool,
+}
 
 #[derive(Debug, Clone)]
 enum Open {
@@ -29,22 +33,42 @@ pub(super) struct Lead {
     from: usize,
     /// Up to here it is of the other stream.
     before: usize,
+    /// A name at its end is none of what comes now: `Password: ` is what a program asks.
+    begun: bool,
 }
 
 impl Cut {
-    /// What of it holds for a new command, which mostly prints something of its own: a secret that was hidden as a
-    /// whole takes nothing from it.
+    /// What of it holds for a new command, which mostly prints something of its own: only where the end of what was
+    /// printed before is the beginning of a secret itself, and was shown.
     pub fn of_command(&self) -> Cut {
-        match &self.0 {
+        match &self.open {
+            _ if self.passed => Cut::default(),
+            Some(Open::Inside { swallow: Swallow::Block(_), .. }) => self.clone(),
+            Some(Open::Begun { lead, replaced: false }) => {
+                Cut::from(Open::Begun { lead: Lead { begun: true, ..lead.clone() }, replaced: false })
+            }
+            Some(Open::Inside { .. } | Open::Begun { .. }) | None => Cut::default(),
+        }
+    }
+
+    /// What of it holds behind a command that has printed something: a job may go on with it, another command not.
+    pub fn past_command(&self) -> Cut {
+        match &self.open {
             Some(Open::Inside { swallow: Swallow::Block(_), .. } | Open::Begun { replaced: false, .. }) => {
-                self.clone()
+                Cut { passed: true, ..self.clone() }
             }
             Some(Open::Inside { .. } | Open::Begun { .. }) | None => Cut::default(),
         }
     }
 
     pub fn is_none(&self) -> bool {
-        self.0.is_none()
+        self.open.is_none()
+    }
+}
+
+impl From<Open> for Cut {
+    fn from(open: Open) -> Cut {
+        Cut { open: Some(open), passed: false }
     }
 }
 
@@ -60,8 +84,8 @@ impl Redactor {
     pub fn cut(&self) -> Cut {
         if let Some(lead) = &self.lead {
             let replaced = self.secrets.goes_on(lead, true).is_ok_and(|found| found.is_some());
-            let lead = Lead { before: lead.bytes.len(), ..lead.clone() };
-            return Cut(Some(Open::Begun { lead, replaced }));
+            let lead = Lead { before: lead.bytes.len(), begun: false, ..lead.clone() };
+            return Cut::from(Open::Begun { lead, replaced });
         }
         // Most streams end with their last line.
         if self.swallow.is_none() && self.next >= self.work.len() {
@@ -69,28 +93,31 @@ impl Redactor {
         }
         // The next line tells whether it goes on, whatever the last piece of a line looks like.
         if let Some(Swallow::Block(_)) = self.swallow {
-            return Cut(Some(Open::Inside { swallow: Swallow::block(), kind: self.swallowed }));
+            return Cut::from(Open::Inside { swallow: Swallow::block(), kind: self.swallowed });
         }
         let mut ended = Redactor::new(Arc::clone(&self.secrets));
         (ended.done, ended.next) = (self.done, self.next);
         (ended.swallow, ended.swallowed) = (self.swallow.clone(), self.swallowed);
         ended.scan(View { bytes: &self.work, last: true });
         let kind = ended.swallowed;
-        Cut(match ended.swallow {
-            Some(Swallow::Block(_)) => Some(Open::Inside { swallow: Swallow::block(), kind }),
-            Some(swallow) if self.swallow.is_some() => Some(Open::Inside { swallow, kind }),
+        match ended.swallow {
+            Some(Swallow::Block(_)) => Cut::from(Open::Inside { swallow: Swallow::block(), kind }),
+            Some(swallow) if self.swallow.is_some() => Cut::from(Open::Inside { swallow, kind }),
             _ if self.next < self.work.len() => {
-                let lead = Lead { bytes: self.work.clone(), from: self.next, before: self.work.len() };
+                let (bytes, before) = (self.work.clone(), self.work.len());
                 let replaced = matches!(ended.certain.last(), Some(Piece::Mark(_)));
-                Some(Open::Begun { lead, replaced })
+                Cut::from(Open::Begun {
+                    lead: Lead { bytes, from: self.next, before, begun: false },
+                    replaced,
+                })
             }
-            _ => None,
-        })
+            _ => Cut::default(),
+        }
     }
 
     /// Goes on, at the beginning of a stream, where another broke off.
     pub fn go_on(&mut self, cut: Cut) {
-        match cut.0 {
+        match cut.open {
             Some(Open::Inside { swallow, kind }) => {
                 (self.swallow, self.swallowed, self.unmarked) = (Some(swallow), kind, true);
             }
@@ -149,7 +176,11 @@ impl Secrets {
                 continue;
             };
             if found.to > lead.before {
-                return Ok(Some(found));
+                if !lead.begun || found.from < lead.before {
+                    return Ok(Some(found));
+                }
+                pos += 1;
+                continue;
             }
             if let Some(rest) = &mut found.rest {
                 let taken = rest.take(view.slice(found.to, lead.before), false);
