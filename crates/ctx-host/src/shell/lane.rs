@@ -42,6 +42,15 @@ pub(super) struct Seen {
     pub bytes: u64,
     /// Whether the command has ended on this stream, and its exit code is known where this stream tells it.
     pub answered: bool,
+    /// Whether all is in that a shell has printed which has died.
+    pub sealed: bool,
+}
+
+impl Seen {
+    /// Whether nothing is to come that is worth waiting for.
+    pub fn is_all(self, shell_has_ended: bool) -> bool {
+        if shell_has_ended { self.sealed } else { self.answered }
+    }
 }
 
 /// A stream that has ended, or whose command has.
@@ -118,7 +127,7 @@ impl Look {
     }
 
     pub fn seen(&self) -> Seen {
-        Seen { bytes: self.bytes, answered: self.scanner.answered() }
+        Seen { bytes: self.bytes, answered: self.scanner.answered(), sealed: self.scanner.sealed() }
     }
 }
 
@@ -144,10 +153,11 @@ impl Work {
     }
 
     fn end(self, mut keeper: Keeper, buffer: Vec<u8>) -> LaneEnd {
-        let Work { look: Look { scanner, redactor, bytes, before, mut after, .. }, shown } = self;
+        let Work { look: Look { mut scanner, redactor, bytes, before, mut after, .. }, shown } = self;
         if after.is_empty() {
             after.comes_after(cut(&redactor, bytes, before.as_ref()));
         }
+        after.push(&scanner.rest());
         let finished = shown.finish(redactor);
         keeper.keep(&finished.rest);
         LaneEnd { finished, bytes, before, after, scanner: Some(scanner), unkept: keeper.unkept, buffer }

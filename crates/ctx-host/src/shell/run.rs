@@ -115,14 +115,19 @@ impl Run<'_> {
             sent = self.streams.stdin.write(&self.frame) => state.took_sent(sent, self.frame.len()),
             () = std::future::ready(()) => {}
         }
-        while !(out.seen.answered && err.seen.answered && state.nothing_left()) {
+        loop {
+            let ended = state.exit.is_some();
+            let (has_out, has_err) = (out.seen.is_all(ended), err.seen.is_all(ended));
+            if has_out && has_err && state.nothing_left() {
+                break;
+            }
             let free = state.stopping.is_none();
             let next = state.stopping.as_ref().map_or(deadline, |stopping| stopping.next);
-            let (look, alive) = (state.looks.next, state.exit.is_none());
+            let (look, alive) = (state.looks.next, !ended);
             let unsent = self.frame.get(state.sent..).unwrap_or_default();
             let event = tokio::select! {
-                got = out.next(&mut self.streams.stdout), if !out.seen.answered => Event::Got(got),
-                got = err.next(&mut self.streams.stderr), if !err.seen.answered => Event::Got(got),
+                got = out.next(&mut self.streams.stdout), if !has_out => Event::Got(got),
+                got = err.next(&mut self.streams.stderr), if !has_err => Event::Got(got),
                 sent = self.streams.stdin.write(unsent), if !unsent.is_empty() => Event::Sent(sent),
                 code = self.connection.wait(), if alive => Event::Exit(code),
                 left = state.asked() => Event::Asked(left),

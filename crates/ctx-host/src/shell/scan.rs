@@ -81,12 +81,14 @@ pub struct Scanner {
     carry: Vec<u8>,
     report: Vec<u8>,
     started: bool,
+    sealed: bool,
 }
 
 impl Scanner {
     pub fn new(nonce: &Nonce, stream: Stream) -> Self {
         let mark = nonce.mark();
-        Scanner { mark, stream, phase: Phase::Late, carry: Vec::new(), report: Vec::new(), started: false }
+        let (phase, carry, report) = (Phase::Late, Vec::new(), Vec::new());
+        Scanner { mark, stream, phase, carry, report, started: false, sealed: false }
     }
 
     /// Whether the end marker is in.
@@ -97,6 +99,16 @@ impl Scanner {
     /// Whether the start marker is in: where it is not, nothing of the command was run.
     pub fn started(&self) -> bool {
         self.started
+    }
+
+    /// Whether all is in that a dead shell has printed.
+    pub fn sealed(&self) -> bool {
+        self.sealed
+    }
+
+    /// What is carried behind the end: output, where no more of a marker comes.
+    pub fn rest(&mut self) -> Vec<u8> {
+        if self.done() { std::mem::take(&mut self.carry) } else { Vec::new() }
     }
 
     /// Whether the command has ended: on stdout that is when its exit code and directory are in; what the
@@ -130,16 +142,17 @@ impl Scanner {
         let rest = std::mem::take(&mut self.carry);
         self.emit(&rest, sink);
         self.phase = Phase::Done;
+        self.sealed = true;
     }
 
     fn scan(&mut self, mut bytes: &[u8], sink: &mut dyn FnMut(Part<'_>)) {
-        while self.phase != Phase::Done {
+        while !self.sealed {
             match self.find(bytes) {
                 Found::Marker { at, sealed } => {
                     let (before, rest) = bytes.split_at(at);
                     self.emit(before, sink);
                     bytes = rest.get(MARK_LEN + 1..).unwrap_or_default();
-                    self.started |= !sealed;
+                    (self.started, self.sealed) = (self.started || !sealed, sealed);
                     self.phase = if sealed { Phase::Done } else { self.next_phase() };
                 }
                 Found::Beginning { at } => {
@@ -160,7 +173,7 @@ impl Scanner {
             match rest.split_at_checked(MARK_LEN) {
                 Some((mark, after)) if mark == self.mark => match after.first() {
                     Some(&SEAL_TAG) => return Found::Marker { at, sealed: true },
-                    Some(tag) if *tag == self.tag() => return Found::Marker { at, sealed: false },
+                    Some(tag) if Some(*tag) == self.tag() => return Found::Marker { at, sealed: false },
                     Some(_) => (),
                     None => return Found::Beginning { at },
                 },
@@ -173,11 +186,12 @@ impl Scanner {
     }
 
     /// The tag that ends the present phase.
-    fn tag(&self) -> u8 {
+    fn tag(&self) -> Option<u8> {
         match self.phase {
-            Phase::Late => b'S',
-            Phase::Body => b'E',
-            Phase::Report | Phase::Done => b'.',
+            Phase::Late => Some(b'S'),
+            Phase::Body => Some(b'E'),
+            Phase::Report => Some(b'.'),
+            Phase::Done => None,
         }
     }
 
@@ -266,6 +280,8 @@ mod tests {
     fn a_seal_ends_a_stream_wherever_it_is() {
         let seal = Nonce::new(BITS).seal();
         assert_eq!(run(Stream::Stdout, &[b"x", &seal]), (b"x".to_vec(), vec![], vec![], true));
+        let behind = [stdout_of(b"", b"all", b"", b"late"), seal.clone(), b"er".to_vec()].concat();
+        assert_eq!(run(Stream::Stdout, &[&behind]), (b"later".to_vec(), b"all".to_vec(), vec![], true));
         let cut = [&mark(b'S')[..], b"half", &seal].concat();
         assert_eq!(run(Stream::Stdout, &[&cut]), (vec![], b"half".to_vec(), vec![], true));
     }

@@ -36,6 +36,7 @@ impl Driver {
         if let Err(error) = self.read_report(&mut unsettled.scanner).await {
             return Err(self.closed(&error));
         }
+        self.late.0.push(&unsettled.scanner.rest());
         match Report::parse(unsettled.scanner.report()) {
             Some(report) if unsettled.scanner.done() => self.take_over(report, unsettled.stopped),
             // It died in the middle of it: what held before still holds.

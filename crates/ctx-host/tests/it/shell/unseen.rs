@@ -69,7 +69,8 @@ async fn functions_in_the_place_of_exec_are_noticed_at_once(kind: Kind) {
         let started = Instant::now();
         let result = bench.run(command).await;
         assert_eq!((result.exit_code, result.shell_restarted), (4, true), "{result:?}");
-        assert_eq!((result.stdout.as_str(), result.stderr.as_str()), ("", ""), "{result:?}");
+        let seen = [&result.stdout, &result.stderr, &result.late_output].map(String::as_str);
+        assert_eq!(seen, ["", "", ""], "{result:?}");
         if !command.starts_with("set") {
             assert!(result.hint.unwrap().contains("`exec`"), "{command}");
         }
@@ -91,7 +92,8 @@ async fn a_locale_that_is_not_there_is_nobody_s_output(kind: Kind) {
         assert_eq!((result.stderr.as_str(), result.late_output.as_str()), ("", ""), "{result:?}");
     }
     assert_state(&bench).await;
-    bench.run("exit 3").await;
+    let ended = bench.run("exit 3").await;
+    assert_eq!((ended.stderr.as_str(), ended.late_output.as_str()), ("", ""), "{ended:?}");
     let result = bench.run("echo $LC_ALL $LANG").await;
     let seen = (result.stdout.as_str(), result.stderr.as_str(), result.late_output.as_str());
     assert_eq!(seen, ("xx_YY.UTF-8 xx_YY.UTF-8\n", "", ""));
@@ -134,9 +136,15 @@ async fn a_command_that_comes_as_the_shell_ends_is_run_in_the_next(kind: Kind) {
     let bench = Bench::new(kind).await;
     bench.out("export A=kept").await;
     for round in 0..40 {
-        bench.run("set -t").await;
+        let set = bench.run("set -t").await;
+        assert_eq!(
+            (set.stdout.as_str(), set.late_output.as_str(), set.exit_code),
+            ("", "", 0),
+            "{round}: {set:?}"
+        );
         let result = bench.run("echo a $A; (exit 3)").await;
         assert_eq!((result.stdout.as_str(), result.exit_code), ("a kept\n", 3), "{round}: {result:?}");
+        assert_eq!((result.stderr.as_str(), result.late_output.as_str()), ("", ""), "{round}: {result:?}");
     }
     // It ends when it is to read the next command.
     for round in 0..10 {
