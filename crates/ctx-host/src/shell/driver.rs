@@ -233,6 +233,8 @@ impl Driver {
             self.restart(code).await?;
             restarted = true;
         }
+        // The shell's housekeeping is a part of what its caller waits for.
+        let waited = asked_at.elapsed();
         if self.known.read(&request.command) {
             self.learn_secrets();
         }
@@ -265,7 +267,7 @@ impl Driver {
         if ended.cut {
             // What is still to come on stdout may be the frame's.
             self.cut_report |= ended.answer.is_none();
-            self.record_cut(call, ended, asked_at.elapsed());
+            self.record_cut(call, ended, waited + started.elapsed());
             return Err(self.closed(&RunError::Closing));
         }
         if may_export(&request.command) {
@@ -280,7 +282,7 @@ impl Driver {
             restarted = true;
             lost = self.restart(code).await.err();
         }
-        let shown = Shown { asked, restarted, broken, timeout, duration: asked_at.elapsed() };
+        let shown = Shown { asked, restarted, broken, timeout, duration: waited + started.elapsed() };
         let mut result = self.result(call, shown_command, ended, shown);
         self.status = if exit.is_some() { 0 } else { result.exit_code };
         if let Some(error) = lost {
