@@ -1,8 +1,6 @@
 //! The fence where a name is not plain: patterns in the place of a program, programs that stand in unusual places, and
 //! lines of a policy that would match nothing.
 
-#![expect(clippy::unwrap_used, reason = "helpers of tests")]
-
 use ctx_host::shell::text::fence::{Policy, Refused};
 
 use crate::text_fence::{check, fence};

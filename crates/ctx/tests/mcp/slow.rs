@@ -149,6 +149,15 @@ fn a_host_that_closes_stdin_and_reads_nothing_does_not_keep_the_server() {
         let page = json!({"session_id": "1_local", "call": 1, "limit": 262_144});
         slow.say(call(10 + n, "session_output", page).as_bytes());
     }
+    // The server has stopped reading when it takes no more; its stdin has no end that it could come to.
+    let blanks = [b' '; 1 << 16];
+    let stdin = slow.stdin.as_mut().unwrap();
+    rustix::fs::fcntl_setfl(&*stdin, rustix::fs::OFlags::NONBLOCK).unwrap();
+    let mut taken = 0;
+    settled(|| {
+        taken += stdin.write(&blanks).unwrap_or(0);
+        taken
+    });
     slow.stdin = None;
     until("the end of the server", || slow.child.try_wait().unwrap());
 }
