@@ -11,17 +11,29 @@ use super::text::budget;
 pub(super) struct Shown {
     /// Whether a budget was asked for.
     pub asked: bool,
-    pub restarted: bool,
+    /// Where a new interpreter has taken the place of the old.
+    pub restarted: Option<Anew>,
     /// The command left a shell that cannot run another.
     pub broken: Option<Broken>,
     pub timeout: Duration,
     pub duration: Duration,
 }
 
+/// Where a new interpreter was started.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Anew {
+    /// Where the one before was.
+    Here,
+    /// That directory is gone, and it is the nearest one above.
+    Elsewhere,
+}
+
 /// What went other than a caller may think.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Notes<'a> {
     pub stopped: Option<StopReason>,
+    /// Where the shell is now.
+    pub cwd: &'a str,
     /// Whether late output is not shown in full.
     pub late_cut: bool,
     /// Why not all of the output is on disk.
@@ -45,12 +57,17 @@ pub(super) fn hint(
     hints.extend(
         shown.broken.map(|why| format!("the command left a shell that cannot run another: {}", why.words())),
     );
-    if shown.restarted {
-        hints.push(
-            "the shell had ended and was started anew: cwd and exported variables are back, functions, \
-             aliases and other variables are not"
-                .to_owned(),
-        );
+    if let Some(anew) = shown.restarted {
+        let back = match anew {
+            Anew::Here => "cwd and exported variables are back".to_owned(),
+            Anew::Elsewhere => {
+                let cwd = notes.cwd;
+                format!("its directory is gone, so that it is in {cwd} now; exported variables are back")
+            }
+        };
+        hints.push(format!(
+            "the shell had ended and was started anew: {back}, functions, aliases and other variables are not"
+        ));
     }
     hints.extend(budget::hint(stdout, stderr));
     if notes.late_cut {

@@ -24,10 +24,11 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use super::broken::{NO_EXEC, NOWHERE};
-use super::quote::{ansi_quote, path_word, quote, quoted_word};
+use super::bash_frame::{self, QUOTED_BYTES_MAX};
+use super::broken::NOWHERE;
+use super::quote::{path_word, quote, quoted_word};
 use super::scan::Nonce;
-use super::stop::{BASH_STOP, POSIX_STOP, STOP_SIGNAL, TRACE_TO_STDERR};
+use super::stop::{BASH_STOP, POSIX_STOP, STOP_SIGNAL};
 
 /// How the shell at the other end wants to be talked to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -36,9 +37,6 @@ pub enum Dialect {
     /// dash, ash and any other POSIX shell.
     Posix,
 }
-
-/// A longer command is handed to bash unquoted.
-const QUOTED_BYTES_MAX: usize = 4 << 10;
 
 /// Behind the option letters where the command was not begun: no shell has an option of that name.
 const UNBEGUN: u8 = b'!';
@@ -86,6 +84,8 @@ pub struct Habits {
     /// The quoted actions of bash's ERR and DEBUG traps.
     err_trap: Option<String>,
     debug_trap: Option<String>,
+    /// Whether bash has an EXIT trap. That one stays where it is.
+    exit_trap: bool,
 }
 
 /// What the shell says first after a command: all that its caller waits for.
@@ -130,13 +130,12 @@ impl Dialect {
     /// What stands before the command on its first line, and bash shows with that line where it cannot read it. It
     /// begins with taking back a variable: where that is still set behind the command, none of it was run.
     pub fn before(self, framed: &Framed<'_>) -> String {
-        let before = framed.before();
         match self {
-            Dialect::Bash if framed.is_long() || framed.is_script() || !before.is_empty() => {
-                format!("\\builtin unset -v __ctx_long;\\builtin :;{before}")
-            }
-            Dialect::Posix if !before.is_empty() => format!("\\command unset -v __ctx_h;{before}"),
-            Dialect::Bash | Dialect::Posix => before,
+            Dialect::Bash => bash_frame::before(framed),
+            Dialect::Posix => match framed.before() {
+                before if before.is_empty() => before,
+                before => format!("\\command unset -v __ctx_h;{before}"),
+            },
         }
     }
 
@@ -148,93 +147,16 @@ impl Dialect {
     /// The bytes that run a command.
     pub fn frame(self, framed: &Framed<'_>) -> Vec<u8> {
         match self {
-            Dialect::Bash => bash_frame(framed),
+            Dialect::Bash => bash_frame::frame(framed),
             Dialect::Posix => posix_frame(framed),
         }
         .into_bytes()
     }
 }
 
-fn bash_frame(framed: &Framed<'_>) -> String {
-    let nonce = framed.nonce.as_str();
-    let before = Dialect::Bash.before(framed);
-    let (long, sourced) = (framed.is_long(), framed.is_script());
-    let body = if long {
-        format!("{}\"$__ctx_long\"", ansi_quote(&before))
-    } else {
-        ansi_quote(&format!("{before}{}", framed.command))
-    };
-    let Pipes { commands, stdout, stderr, names } = framed.pipes;
-    let list = bash_list(names.as_deref(), framed.few_pages);
-    let stdin = framed.stdin.map_or_else(|| "/dev/null".to_owned(), |path| path_word(path, ansi_quote));
-    let merge = if framed.merge { " 2>&1" } else { "" };
-    let [commands, out, err] = [commands, stdout, stderr].map(|path| path_word(path, ansi_quote));
-    let trace = TRACE_TO_STDERR;
-    let input = bash_exec(&format!("<{stdin}{merge}"), "&2", "1");
-    let output = bash_exec(&format!("<{commands} >{out} 2>{err}"), &err, CODE);
-    // The `:` is for `$_`, which would be the frame's word otherwise.
-    let open = format!("{input}||\\builtin exit 1;\\builtin unset -v __ctx;\\builtin :;\\builtin eval");
-    let start = if sourced {
-        let script = ansi_quote(&format!("{open} \"$__ctx_long\""));
-        let script = bash_exec(&format!("<<<{script}"), "&2", "1");
-        format!("__ctx_long={body};{script}||\\builtin exit 1;\\builtin . /dev/stdin")
-    } else if !(long || before.is_empty()) {
-        format!("__ctx_long=;{open} {body}")
-    } else {
-        format!("{open} {body}")
-    };
-    let text = format!(
-        "\\builtin printf '\\36%sS' {nonce} >&2;\\builtin printf '\\36%sS' {nonce};{start};\
-         {{ __ctx=$? __ctx_o=${{__ctx_o-$-}};\\builtin set +xv;\\builtin enable printf;\
-         [[ ${{__ctx_x-}} ]]&&BASH_XTRACEFD=$__ctx_x;\
-         \\builtin printf '\\36%sE%s\\0%s %s %s\\0%s\\0' {nonce} \"$__ctx\" \
-         \"$__ctx_o${{__ctx_long+!}}\" \"${{BASH_XTRACEFD-}}\" \"$SHELLOPTS\" \"${{PWD-}}\" >{out};\\builtin set +o history;\
-         \\builtin trap -p ERR DEBUG >{out};\\builtin trap - ERR DEBUG;}}<&\"$((__ctx_c=$?,0))\" >{NOWHERE} 2>{NOWHERE}{trace};\
-         {output}||\\builtin exit {CODE};\
-         \\builtin printf '\\36%sE' {nonce} >&2;\\builtin unset -v __ctx_long __ctx_o __ctx_x __ctx_d __ctx_c;\
-         \\builtin printf '\\0';{list};\\builtin printf '\\36%s.' {nonce}"
-    );
-    // The expansion in the redirection sets bash's line counter back: a redirection is the one place where
-    // an assignment to LINENO outlives its command, and the next command's first line is line 1.
-    let run = "{ \\builtin eval \"$__ctx\";}<&\"$((LINENO=0,0))\"";
-    let count = text.len();
-    if long {
-        let command = framed.command;
-        let bytes = command.len();
-        let read = format!("{{ LC_ALL=C \\builtin read -rN{bytes} __ctx_long;}} 2>/dev/null");
-        format!("\\builtin read -rN{count} __ctx;{read};{run}\n{text}{command}")
-    } else {
-        format!("\\builtin read -rN{count} __ctx;{run}\n{text}")
-    }
-}
-
-/// Lists the exported variables. `export -p` takes time by the square of the number of all variables, so that some
-/// thousands are felt; to ask for the names and then for each is slower for few and fast for any number. What that
-/// does not list is unset.
-fn bash_list(names: Option<&Path>, few_pages: u64) -> String {
-    let Some(names) = names else { return "\\builtin export -p".to_owned() };
-    let names = path_word(names, ansi_quote);
-    format!(
-        "{{ IFS=' ' \\builtin read -ra __ctx_n </proc/self/statm&&((${{__ctx_n[5]}}>{few_pages}))&&\
-         {{ \\builtin compgen -e;\\builtin printf '\\0';}} 1<>{names}&&\
-         IFS=$'\\n' \\builtin read -rd '' -a __ctx_n <{names}&&\\builtin declare -p \"${{__ctx_n[@]}}\";}} 2>/dev/null\
-         ||\\builtin export -p;\\builtin unset -v __ctx_n"
-    )
-}
-
 /// The command's exit code for a shell that cannot go on. It is noted while a redirection is expanded, which needs no
 /// descriptor and is not traced.
-const CODE: &str = "\"${__ctx_c-1}\"";
-
-/// Redirects the shell itself. `command` keeps a failure from ending the shell; where it is a function, it would keep
-/// the redirection to itself. Where both are functions there is no way, and the shell ends.
-fn bash_exec(redirection: &str, stderr: &str, code: &str) -> String {
-    format!(
-        "{{ \\builtin declare -F command >{NOWHERE}&&{{ \\builtin declare -F exec >{NOWHERE}&&{{ \
-         \\builtin printf '%s\\n' '{NOWHERE}: {NO_EXEC}' >{stderr};\\builtin exit {code};}};\\exec {redirection};}}\
-         ||\\command exec {redirection};}}"
-    )
-}
+pub(super) const CODE: &str = "\"${__ctx_c-1}\"";
 
 fn posix_frame(framed: &Framed<'_>) -> String {
     let nonce = framed.nonce.as_str();
@@ -244,11 +166,12 @@ fn posix_frame(framed: &Framed<'_>) -> String {
     };
     let before = Dialect::Posix.before(framed);
     let set = if before.is_empty() { "" } else { "__ctx_h=;" };
-    let body = quote(&format!("{before}{command}"));
+    let body = quote(&format!("\\command eval {}", quote(&format!("{before}{command}"))));
     let stdin = framed.stdin.map_or_else(|| "/dev/null".to_owned(), |path| path_word(path, quote));
     let out = path_word(&framed.pipes.stdout, quote);
     let err = if framed.merge { "&1".to_owned() } else { path_word(&framed.pipes.stderr, quote) };
-    // `command eval`: a syntax error or a stop ends the command, not the shell. Where `__ctx` is still set behind
+    // `command eval`: a syntax error or a stop ends the command, not the shell. Twice, because a stop that breaks an
+    // `open` of `exec` ends the inner one before it is known. Where `__ctx` is still set behind
     // it, the streams could not be opened and nothing was run; where `__ctx_h` is, its first line could not be read.
     format!(
         "\\command printf '\\36%sS' {nonce} >&2;\\command printf '\\36%sS' {nonce};\
@@ -264,23 +187,8 @@ fn posix_frame(framed: &Framed<'_>) -> String {
 }
 
 impl Framed<'_> {
-    fn is_long(&self) -> bool {
-        self.command.len() > QUOTED_BYTES_MAX
-    }
-
-    /// Whether bash could not be stopped in this command but by a return: where it may come to its end by `set -e`, and
-    /// where it may wait for a descriptor that a builtin reads by its number.
-    fn is_script(&self) -> bool {
-        // A `select` that was told to break ends by its input, and the break would hit the frame.
-        let sets = ["set", "shopt", "source", ".", "eval", "select"];
-        let reads = ["read", "mapfile", "readarray"];
-        self.habits.options.contains('e')
-            || holds_word(self.command, &sets)
-            || (self.command.contains('u') && holds_word(self.command, &reads))
-    }
-
     /// What brings back what held before: the habits and the status.
-    fn before(&self) -> String {
+    pub(super) fn before(&self) -> String {
         let mut text = self.habits.before();
         let hidden = self.habits.trace.map(|trace| format!(" {trace}>/dev/null")).unwrap_or_default();
         // Neither of them is a failure to `set -e` and to an ERR trap.
@@ -295,6 +203,18 @@ impl Framed<'_> {
 }
 
 impl Habits {
+    pub(super) fn has_option(&self, letter: char) -> bool {
+        self.options.contains(letter)
+    }
+
+    pub(super) fn has_history(&self) -> bool {
+        self.history
+    }
+
+    pub(super) fn has_exit_trap(&self) -> bool {
+        self.exit_trap
+    }
+
     /// After a stop, which uses the DEBUG trap for itself: the one that held before the command holds again.
     pub fn with_debug_trap_of(self, before: Habits) -> Habits {
         Habits { debug_trap: before.debug_trap, ..self }
@@ -332,7 +252,8 @@ impl Habits {
         // Anything that is not exactly what `trap -p` prints is never given back to a shell.
         while let Some(trap) = rest.strip_prefix("trap -- ") {
             // What is not set is listed as well in posix mode.
-            if let Some(after) = trap.strip_prefix("- ERR\n").or_else(|| trap.strip_prefix("- DEBUG\n")) {
+            let unset = ["- ERR\n", "- DEBUG\n", "- EXIT\n"];
+            if let Some(after) = unset.iter().find_map(|unset| trap.strip_prefix(unset)) {
                 rest = after;
                 continue;
             }
@@ -342,6 +263,9 @@ impl Habits {
                 rest = after;
             } else if let Some(after) = after.strip_prefix(" DEBUG\n") {
                 habits.debug_trap = Some(action.to_owned());
+                rest = after;
+            } else if let Some(after) = after.strip_prefix(" EXIT\n") {
+                habits.exit_trap = true;
                 rest = after;
             } else {
                 break;
@@ -445,7 +369,7 @@ mod tests {
             "",
             "trap -- 'a'; rm -rf /; echo 'b' DEBUG\n",
             "hello trap -- 'x' DEBUG\n",
-            "trap -- 'x' EXIT\n",
+            "trap -- 'x' USR1\n",
             "trap -- x DEBUG\n",
             "trap -- 'x'$(rm) DEBUG\n",
             "trap -- 'x DEBUG\n",

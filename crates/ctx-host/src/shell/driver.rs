@@ -11,7 +11,7 @@ use tokio::io::AsyncReadExt;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::Instant;
 
-use super::answer::Shown;
+use super::answer::{Anew, Shown};
 use super::dialect::{Framed, Habits, Report, holds_word};
 use super::entropy::random_bits;
 use super::error::ShellError;
@@ -227,11 +227,10 @@ impl Driver {
         mut gone: std::pin::Pin<&mut (dyn Future<Output = ()> + Send)>,
     ) -> Result<ExecResult, ShellError> {
         let asked_at = Instant::now();
-        let mut restarted = false;
+        let mut restarted = None;
         self.settle().await?;
         if let Some(code) = self.ended.take().or_else(|| self.connection.has_ended()) {
-            self.restart(code).await?;
-            restarted = true;
+            restarted = Some(self.restart(code).await?);
         }
         // The shell's housekeeping is a part of what its caller waits for.
         let waited = asked_at.elapsed();
@@ -258,8 +257,7 @@ impl Driver {
         let mut ended = self.frame(framing, progress.clone(), &plan, deadline, gone.as_mut()).await?;
         let mut broken = self.why_broken(&request.command, &mut ended);
         if ended.came_too_late() {
-            self.restart_after(ended).await?;
-            restarted = true;
+            restarted = Some(self.restart_after(ended).await?);
             ended = self.frame(framing, progress, &plan, deadline, gone).await?;
             broken = self.why_broken(&request.command, &mut ended).or(broken);
         }
@@ -279,8 +277,9 @@ impl Driver {
         self.stopped(call, ended.stopped);
         let (mut lost, exit) = (None, ended.exit);
         if let Some(code) = exit {
-            restarted = true;
-            lost = self.restart(code).await.err();
+            let anew = self.restart(code).await;
+            restarted = Some(*anew.as_ref().unwrap_or(&Anew::Here));
+            lost = anew.err();
         }
         let shown = Shown { asked, restarted, broken, timeout, duration: waited + started.elapsed() };
         let mut result = self.result(call, shown_command, ended, shown);

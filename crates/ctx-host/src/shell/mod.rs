@@ -18,6 +18,7 @@
 
 mod answer;
 mod away;
+mod bash_frame;
 mod blocked;
 mod broken;
 mod dialect;

@@ -6,6 +6,7 @@ use std::time::Duration;
 use tokio::io::AsyncWriteExt;
 use tokio::time::Instant;
 
+use super::answer::Anew;
 use super::dialect::{Dialect, Habits};
 use super::driver::{Driver, Framing};
 use super::error::ShellError;
@@ -20,16 +21,17 @@ const HANDSHAKE_MAX: Duration = Duration::from_secs(20);
 
 impl Driver {
     /// The interpreter had ended before it came to the command: another is to run it.
-    pub(super) async fn restart_after(&mut self, ended: Ended) -> Result<(), ShellError> {
+    pub(super) async fn restart_after(&mut self, ended: Ended) -> Result<Anew, ShellError> {
         self.late.0.join(ended.stdout.after);
         self.late.1.join(ended.stderr.after);
         self.restart(ended.exit.unwrap_or(1)).await
     }
 
     /// A new interpreter in the same place, with the variables exported as of the last completed command.
-    pub(super) async fn restart(&mut self, exit_code: i32) -> Result<(), ShellError> {
+    pub(super) async fn restart(&mut self, exit_code: i32) -> Result<Anew, ShellError> {
         let (env, large) = exports::that_fit(self.restart_env());
         let place = Place { cwd: nearest_dir(&self.cwd), env };
+        let anew = if place.cwd == self.cwd { Anew::Here } else { Anew::Elsewhere };
         self.ended = None;
         self.habits = Habits::default();
         self.status = 0;
@@ -44,7 +46,7 @@ impl Driver {
         }
         let cwd = self.shared.shown_cwd();
         self.record(&ShellRecord::Restarted { exit_code, cwd });
-        Ok(())
+        Ok(anew)
     }
 
     /// bash counts its own depth up when it starts; the new one takes the place of the old.

@@ -36,7 +36,8 @@ impl Driver {
             printed.1.change(|text| without_stop(dialect, text.to_owned()));
         }
         let truncated = stdout.truncated || stderr.truncated || late.truncated;
-        let notes = Notes { stopped: ended.stopped, late_cut: late.truncated, unkept: ended.unkept.as_ref() };
+        let (cwd, unkept) = (self.shared.shown_cwd(), ended.unkept.as_ref());
+        let notes = Notes { stopped: ended.stopped, cwd: &cwd, late_cut: late.truncated, unkept };
         let hint = hint(&stdout.report, &stderr.report, notes, shown);
         let report = BudgetReport { stdout: stdout.report, stderr: stderr.report };
         let mut result = ExecResult {
@@ -46,10 +47,10 @@ impl Driver {
             stderr: stderr.text,
             exit_code,
             duration_ms: u64::try_from(shown.duration.as_millis()).unwrap_or(u64::MAX),
-            cwd: self.shared.shown_cwd(),
+            cwd,
             truncated,
             timed_out,
-            shell_restarted: shown.restarted,
+            shell_restarted: shown.restarted.is_some(),
             late_output: late.text,
             budget: (shown.asked || truncated).then_some(report),
             hint,

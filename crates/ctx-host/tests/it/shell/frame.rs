@@ -173,9 +173,9 @@ async fn a_stop_shows_nothing_of_the_frame(kind: Kind) {
     bench.run("set -x").await;
     let result = bench.run_for("while :; do sleep 60; done", 300).await;
     assert!(result.timed_out && !result.shell_restarted, "{result:?}");
-    assert_eq!(result.stderr.replace('+', ""), " :\n sleep 60\n");
+    assert_eq!(result.stderr, "+ :\n+ sleep 60\n");
     let result = bench.run("echo traced").await;
-    assert_eq!(result.stderr.trim_start_matches('+'), " echo traced\n", "tracing goes on");
+    assert_eq!(result.stderr, "+ echo traced\n", "tracing goes on");
     bench.run("set +x").await;
     bench.run("set -v").await;
     let result = bench.run_for("while :; do sleep 60; done", 300).await;
@@ -188,8 +188,8 @@ async fn a_stop_shows_nothing_of_the_frame(kind: Kind) {
         bench.run("echo two").await;
         bench.run("set +x; unset BASH_XTRACEFD").await;
         let traced = std::fs::read_to_string(bench.path("trace")).unwrap();
-        let lines: Vec<&str> = traced.lines().map(|line| line.trim_start_matches(['+', ' '])).collect();
-        assert_eq!(lines, ["echo one", "false", ":", "sleep 60", "echo two", "set +x"]);
+        let lines: Vec<&str> = traced.lines().collect();
+        assert_eq!(lines, ["+ echo one", "+ false", "+ :", "+ sleep 60", "+ echo two", "+ set +x"]);
         assert_eq!(bench.out("echo over").await, "over\n");
     }
     bench.end().await;
@@ -254,7 +254,7 @@ async fn the_status_of_a_command_is_there_for_the_next(kind: Kind) {
     }
     bench.run("set -x; (exit 6)").await;
     let result = bench.run("echo $?").await;
-    assert_eq!((result.stdout.as_str(), result.stderr.trim_start_matches('+')), ("6\n", " echo 6\n"));
+    assert_eq!((result.stdout.as_str(), result.stderr.as_str()), ("6\n", "+ echo 6\n"));
     bench.run("set +x; exit 7").await;
     assert_eq!(bench.out("echo $?").await, "0\n", "a new shell begins anew");
     bench.end().await;

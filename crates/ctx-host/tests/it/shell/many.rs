@@ -2,7 +2,7 @@
 
 use ctx_host::shell::{CreateRequest, ExecRequest, Output, OutputRequest, ShellHost};
 
-use super::support::{Bench, Kind, Records, config};
+use super::support::{Bench, Kind, Records, alive, config};
 
 const SHELLS: usize = 64;
 /// About 2.2 MB on stdout and 0.7 MB on stderr of every shell.
@@ -46,7 +46,7 @@ fn alone(test: &str) {
 }
 
 fn whole(host: &ShellHost, id: &str, stream: Output) -> String {
-    whole_of(host, id, 1, stream)
+    whole_of(host, id, 2, stream)
 }
 
 pub(super) fn whole_of(host: &ShellHost, id: &str, call: u64, stream: Output) -> String {
@@ -89,6 +89,13 @@ async fn sixty_four(kind: Kind) {
         ids.push(host.create(CreateRequest::default()).await.unwrap());
     }
     assert!(host.create(CreateRequest::default()).await.is_err(), "64 is the limit");
+    let mut pids: Vec<i32> = Vec::new();
+    for id in &ids {
+        let command = "sleep 600 & echo $$ $!".to_owned();
+        let said = host.exec(id, ExecRequest { command, ..ExecRequest::default() }, None).await.unwrap();
+        pids.extend(said.stdout.split_whitespace().map(|pid| pid.parse::<i32>().unwrap()));
+    }
+    assert!(pids.len() == 2 * SHELLS && pids.iter().all(|pid| alive(*pid)), "{pids:?}");
     reset_peak();
     let before = memory_mb("VmRSS");
     let runs: Vec<_> = ids
@@ -115,6 +122,7 @@ async fn sixty_four(kind: Kind) {
         assert!(whole(&host, id, Output::Stderr) == expected(n, "stderr", 3), "stderr of shell {n}");
     }
     host.shutdown().await;
+    assert!(pids.iter().all(|pid| !alive(*pid)), "processes are left: {pids:?}");
 }
 
 #[test]

@@ -15,4 +15,5 @@ mod secrets;
 mod sequence;
 mod support;
 mod unseen;
+mod ways;
 mod wedged;

@@ -1,5 +1,6 @@
 //! A host with one kind of shell, and the few words the tests use.
 
+use std::hash::BuildHasher;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -9,6 +10,8 @@ use ctx_host::shell::{
     ShellLog, ShellRecord,
 };
 use ctx_session::Ulid;
+use proptest::prelude::*;
+use proptest::test_runner::{RngSeed, TestRunner};
 
 /// The shells every row of the behaviour table is tested on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -98,6 +101,28 @@ impl Bench {
     pub async fn end(self) {
         self.host.shutdown().await;
     }
+}
+
+/// Names the seed of the random tests; without it each run takes a new one, and tells it where it fails.
+const SEED_VARIABLE: &str = "CTX_TEST_SEED";
+
+/// Runs a property with a seed that can be given again.
+pub fn for_random<S: Strategy>(cases: u32, strategy: &S, property: impl Fn(S::Value)) {
+    let given = std::env::var(SEED_VARIABLE).ok().map(|seed| seed.parse().unwrap());
+    let seed: u64 = given.unwrap_or_else(|| std::hash::RandomState::new().hash_one(()));
+    let config = ProptestConfig {
+        cases,
+        failure_persistence: None,
+        max_shrink_iters: 100,
+        rng_seed: RngSeed::Fixed(seed),
+        ..ProptestConfig::default()
+    };
+    let outcome = TestRunner::new(config).run(strategy, |value| {
+        property(value);
+        Ok(())
+    });
+    let said = outcome.map_err(|error| format!("again with {SEED_VARIABLE}={seed}: {error}"));
+    assert!(said.is_ok(), "{}", said.unwrap_err());
 }
 
 /// Waits for something that no event announces; fails when it does not come.

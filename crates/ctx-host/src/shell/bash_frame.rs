@@ -1,0 +1,273 @@
+//! The frame around a command of bash: the ways into the shell, and what stands before and behind the command.
+//!
+//! The rules that it keeps are those of `dialect`. There are three ways, because no one of them does for all:
+//!
+//! - By `eval`, where nothing can tell the difference. It takes any text, and is the fastest.
+//! - As a sourced script, where `set -e` may be on: the end of a child that was stopped would end the shell otherwise.
+//! - As lines of the shell's own script, where a trace or an EXIT trap would show that the command runs in an `eval`:
+//!   the one by its depth, the other by `$BASH_COMMAND`. What cannot be read would end the shell there, so the text is
+//!   read as the body of two functions first, and goes by `eval` where either fails.
+
+use std::path::Path;
+
+use super::broken::{NO_EXEC, NOWHERE};
+use super::dialect::{CODE, Framed, Pipes, holds_word};
+use super::quote::{ansi_quote, path_word};
+use super::stop::TRACE_TO_STDERR;
+
+/// A longer command is handed to bash unquoted.
+pub(super) const QUOTED_BYTES_MAX: usize = 4 << 10;
+
+/// How a command comes to run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Way {
+    Eval,
+    Sourced,
+    Script,
+}
+
+impl Way {
+    fn of(framed: &Framed<'_>) -> Way {
+        if ends_by_return(framed) {
+            Way::Sourced
+        } else if is_shown(framed) && may_stand_in_the_script(framed) {
+            Way::Script
+        } else {
+            Way::Eval
+        }
+    }
+}
+
+/// Whether bash could not be stopped in this command but by a return: where it may come to its end by `set -e`, and
+/// where it may wait for a descriptor that a builtin reads by its number.
+fn ends_by_return(framed: &Framed<'_>) -> bool {
+    // A `select` that was told to break ends by its input, and the break would hit the frame.
+    let sets = ["shopt", "source", "eval", "select"];
+    let reads = ["read", "mapfile", "readarray"];
+    framed.habits.has_option('e')
+        || holds_word(framed.command, &sets)
+        || has_dot_command(framed.command)
+        || may_set(framed.command, 'e', "errexit")
+        || (framed.command.contains('u') && holds_word(framed.command, &reads))
+}
+
+/// Whether something may show what the command runs in.
+fn is_shown(framed: &Framed<'_>) -> bool {
+    let Framed { habits, command, .. } = framed;
+    let traps_exit =
+        || holds_word(command, &["trap"]) && (command.contains("EXIT") || holds_word(command, &["0"]));
+    habits.has_option('x') || habits.has_exit_trap() || may_set(command, 'x', "xtrace") || traps_exit()
+}
+
+/// Not where bash shows or remembers the lines that it reads, or where a line may change how the next are read.
+fn may_stand_in_the_script(framed: &Framed<'_>) -> bool {
+    let Framed { habits, command, .. } = framed;
+    let shows_lines = habits.has_option('v') || may_set(command, 'v', "verbose");
+    let remembers = habits.has_history() || command.contains("history");
+    !(is_long(framed) || shows_lines || remembers || holds_word(command, &["alias", "unalias"]))
+}
+
+fn is_long(framed: &Framed<'_>) -> bool {
+    framed.command.len() > QUOTED_BYTES_MAX
+}
+
+/// Whether a `.` may stand where a command begins. That of `find . -name x` does not.
+fn has_dot_command(command: &str) -> bool {
+    let openers = ["then", "do", "else", "elif", "if", "while", "until", "time", "builtin", "command"];
+    command.match_indices(['.']).any(|(at, _)| {
+        let (before, after) =
+            (command.get(..at).unwrap_or_default(), command.get(at + 1..).unwrap_or_default());
+        let word = before.trim_end_matches([' ', '\t']);
+        let begins = word.is_empty()
+            || word.ends_with(['\n', ';', '&', '|', '(', ')', '{', '`', '!', '"', '\''])
+            || word.len() < before.len() && openers.iter().any(|opener| word.ends_with(opener));
+        begins && after.starts_with([' ', '\t', '"', '\'', '$'])
+    })
+}
+
+/// Whether a `set` in a command may switch this option on, as far as that can be told without a parser.
+fn may_set(command: &str, letter: char, name: &str) -> bool {
+    let is_word_end =
+        |byte: Option<char>| byte.is_none_or(|byte| !byte.is_alphanumeric() && !"_-./=".contains(byte));
+    command.match_indices("set").any(|(at, word)| {
+        let (before, rest) = (command.get(..at), command.get(at + word.len()..).unwrap_or_default());
+        let is_set =
+            is_word_end(before.and_then(|text| text.chars().next_back())) && is_word_end(rest.chars().next());
+        let arguments = rest.split([';', '\n', '&', '|', ')']).next().unwrap_or_default();
+        let unknown = arguments.contains(['$', '`', '"', '\'', '\\', '{', '*', '?']);
+        let has_letter = |word: &str| word.starts_with('-') && word.contains(letter);
+        is_set && (unknown || arguments.contains(name) || arguments.split_whitespace().any(has_letter))
+    })
+}
+
+/// What stands before the command, on a line of its own: so bash shows nothing of it with a line that it cannot read,
+/// and `set -v` shows all of the command. Not in a sourced script, where `set -e` would end the shell behind such a line:
+/// there it is on the command's first line, and begins with taking back a variable. Where that is still set behind the
+/// command, none of it was run.
+pub(super) fn before(framed: &Framed<'_>) -> String {
+    let (before, take_back) = (framed.before(), "\\builtin unset -v __ctx_long;\\builtin :;");
+    match Way::of(framed) {
+        Way::Sourced => format!("{take_back}{before}"),
+        Way::Eval if !is_long(framed) => format!("{before}\n"),
+        Way::Eval | Way::Script => format!("{take_back}{before}\n"),
+    }
+}
+
+pub(super) fn frame(framed: &Framed<'_>) -> String {
+    let (way, before, long) = (Way::of(framed), before(framed), is_long(framed));
+    let open = open(framed);
+    let quoted = || match long {
+        true => format!("{}\"$__ctx_long\"", ansi_quote(&before)),
+        false => ansi_quote(&format!("{before}{}", framed.command)),
+    };
+    let start = match way {
+        Way::Script => return in_script(framed, &before),
+        Way::Sourced => {
+            let script = ansi_quote(&format!("{open};\\builtin eval \"$__ctx_long\""));
+            let script = exec(&format!("<<<{script}"), "&2", "1");
+            format!("__ctx_long={};{script}||\\builtin exit 1;\\builtin . /dev/stdin", quoted())
+        }
+        Way::Eval => format!("{open};\\builtin eval {}", quoted()),
+    };
+    let text = format!("{};{start};{}", marks(framed), behind(framed));
+    if long {
+        let read = read_long(framed.command.len());
+        run(&text, &format!("{read};"), framed.command)
+    } else {
+        run(&text, "", "")
+    }
+}
+
+/// The command as lines of the script that the shell reads, between the beginning of the frame and its end.
+fn in_script(framed: &Framed<'_>, before: &str) -> String {
+    let command = framed.command;
+    let lines = format!("{before}{command}\n");
+    // No text leaves both bodies before their ends. It is tried in a subshell, which leaves nothing behind, and quoted
+    // as one line, because the frame's lines count before the command's.
+    let [braces, parentheses] = [("{", "}"), ("(", ")")]
+        .map(|(begin, end)| ansi_quote(&format!("__ctx_f(){begin}\n{command}\n{end}")).replace('\n', "\\n"));
+    let open = open(framed);
+    let text = format!(
+        "{};if (\\builtin eval {braces}&&\\builtin eval {parentheses}) 2>/dev/null;\
+         then {open};else {};{open};\\builtin eval \"$__ctx_long\";fi",
+        marks(framed),
+        read_long(lines.len()),
+    );
+    // The empty line is for what could not be read: behind it bash takes no brace for the beginning of a group.
+    run(&text, "", &format!("{lines}\n{};{{ \\builtin :;}}{LINES_BACK}\n", behind(framed)))
+}
+
+/// Says on both streams that the command starts.
+fn marks(framed: &Framed<'_>) -> String {
+    let nonce = framed.nonce.as_str();
+    format!("\\builtin printf '\\36%sS' {nonce} >&2;\\builtin printf '\\36%sS' {nonce}")
+}
+
+/// Gives the command its input. The `:` is for `$_`, which would be the frame's word otherwise.
+fn open(framed: &Framed<'_>) -> String {
+    let stdin = framed.stdin.map_or_else(|| "/dev/null".to_owned(), |path| path_word(path, ansi_quote));
+    let merge = if framed.merge { " 2>&1" } else { "" };
+    let input = exec(&format!("<{stdin}{merge}"), "&2", "1");
+    format!("{input}||\\builtin exit 1;\\builtin unset -v __ctx;\\builtin :")
+}
+
+/// Reads what is too long to be quoted. In the C locale characters and bytes count alike.
+fn read_long(bytes: usize) -> String {
+    format!("{{ LC_ALL=C \\builtin read -rN{bytes} __ctx_long;}} 2>/dev/null")
+}
+
+/// Tells the command's end, and what the next one needs.
+fn behind(framed: &Framed<'_>) -> String {
+    let nonce = framed.nonce.as_str();
+    let Pipes { commands, stdout, stderr, names } = framed.pipes;
+    let list = list(names.as_deref(), framed.few_pages);
+    let [commands, out, err] = [commands, stdout, stderr].map(|path| path_word(path, ansi_quote));
+    let output = exec(&format!("<{commands} >{out} 2>{err}"), &err, CODE);
+    let trace = TRACE_TO_STDERR;
+    format!(
+        "{{ __ctx=$? __ctx_o=${{__ctx_o-$-}};\\builtin set +xv;\\builtin enable printf;\
+         [[ ${{__ctx_x-}} ]]&&BASH_XTRACEFD=$__ctx_x;\
+         \\builtin printf '\\36%sE%s\\0%s %s %s\\0%s\\0' {nonce} \"$__ctx\" \
+         \"$__ctx_o${{__ctx_long+!}}\" \"${{BASH_XTRACEFD-}}\" \"$SHELLOPTS\" \"${{PWD-}}\" >{out};\\builtin set +o history;\
+         \\builtin trap -p ERR DEBUG EXIT >{out};\\builtin trap - ERR DEBUG;}}<&\"$((__ctx_c=$?,0))\" >{NOWHERE} 2>{NOWHERE}{trace};\
+         {output}||\\builtin exit {CODE};\
+         \\builtin printf '\\36%sE' {nonce} >&2;\\builtin unset -v __ctx_long __ctx_o __ctx_x __ctx_d __ctx_c;\
+         \\builtin printf '\\0';{list};\\builtin printf '\\36%s.' {nonce}"
+    )
+}
+
+/// Lists the exported variables. `export -p` takes time by the square of the number of all variables, so that some
+/// thousands are felt; to ask for the names and then for each is slower for few and fast for any number. What that
+/// does not list is unset.
+fn list(names: Option<&Path>, few_pages: u64) -> String {
+    let Some(names) = names else { return "\\builtin export -p".to_owned() };
+    let names = path_word(names, ansi_quote);
+    format!(
+        "{{ IFS=' ' \\builtin read -ra __ctx_n </proc/self/statm&&((${{__ctx_n[5]}}>{few_pages}))&&\
+         {{ \\builtin compgen -e;\\builtin printf '\\0';}} 1<>{names}&&\
+         IFS=$'\\n' \\builtin read -rd '' -a __ctx_n <{names}&&\\builtin declare -p \"${{__ctx_n[@]}}\";}} 2>/dev/null\
+         ||\\builtin export -p;\\builtin unset -v __ctx_n"
+    )
+}
+
+/// Behind a group: sets bash's line counter back. A redirection is the one place where an assignment to LINENO outlives
+/// its command. The next line is line 0 then: there the frame's own stands, and the command's first line is line 1.
+const LINES_BACK: &str = r#"<&"$((LINENO=-1,0))""#;
+
+/// The line that has a text read in bulk and run, the text, and what comes behind it.
+fn run(text: &str, then: &str, behind: &str) -> String {
+    let count = text.len();
+    format!(
+        "\\builtin read -rN{count} __ctx;{then}{{ \\builtin eval \"$__ctx\";}}{LINES_BACK}\n{text}{behind}"
+    )
+}
+
+/// Redirects the shell itself. `command` keeps a failure from ending the shell; where it is a function, it would keep
+/// the redirection to itself. Where both are functions there is no way, and the shell ends.
+fn exec(redirection: &str, stderr: &str, code: &str) -> String {
+    format!(
+        "{{ \\builtin declare -F command >{NOWHERE}&&{{ \\builtin declare -F exec >{NOWHERE}&&{{ \
+         \\builtin printf '%s\\n' '{NOWHERE}: {NO_EXEC}' >{stderr};\\builtin exit {code};}};\\exec {redirection};}}\
+         ||\\command exec {redirection};}}"
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_dot_that_sources_is_told_from_a_directory() {
+        for command in
+            [". ./env", "a; . x", "if . x; then", "[ -f x ] && . x", "command . x", "(. x)", "\n. \"$f\""]
+        {
+            assert!(has_dot_command(command), "{command}");
+        }
+        for command in
+            ["find . -name x", "ls .", "[[ abc =~ b(.) ]]", "echo a. b", "cd ..; ls", "./run x", ".. x", ""]
+        {
+            assert!(!has_dot_command(command), "{command}");
+        }
+    }
+
+    #[test]
+    fn what_a_set_switches_on_is_told_from_its_words() {
+        for (command, letter) in [
+            ("set -e", 'e'),
+            ("a; set -eux; b", 'e'),
+            ("set -o errexit", 'e'),
+            ("set -u -e", 'e'),
+            ("set $OPTIONS", 'e'),
+            ("{ set -e;}", 'e'),
+            ("set \"$@\"", 'x'),
+            ("builtin set -xv\necho", 'x'),
+        ] {
+            assert!(may_set(command, letter, "errexit"), "{command}");
+        }
+        for command in
+            ["set -x; echo -e", "set +e", "offset -e", "setenv -e", "set -- a b", "x=set; y", "reset -e", ""]
+        {
+            assert!(!may_set(command, 'e', "errexit"), "{command}");
+        }
+    }
+}
