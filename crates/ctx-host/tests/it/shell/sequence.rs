@@ -230,9 +230,9 @@ const COMMANDS: &[&str] = &[
     "read line; echo \"[$line]\" $?",
     "cat <<EOF\nheredoc $x $?\nEOF",
     "while read n; do echo n $n; done <<< $'1\\n2'",
-    "{ { set +x; } 2>/dev/null; while [ ! -e go ]; do sleep 0.01; done; echo from the job \"$A\"; } & job=$!",
+    "{ { set +x; } 2>/dev/null; while [ ! -e go ]; do sleep 0.01; done; echo from the job \"${A-}\"; } & job=$!",
     "touch go; wait ${job-}; echo waited $?; rm -f go",
-    "{ { set +x; } 2>/dev/null; sleep 0.05; echo late \"$A\"; rm -f \"${CTX_ASK%ask}work/pending\"; } &",
+    "{ { set +x; } 2>/dev/null; sleep 0.05; echo late \"${A-}\"; rm -f \"${CTX_ASK%ask}work/pending\"; } &",
     // Killed before it is up, a job of bash may still run the shell's own traps.
     "{ { set +x; } 2>/dev/null; touch up; exec sleep 300; } & (until [ -e up ]; do sleep 0.01; done) 2>/dev/null; \
      rm -f up; kill $!; wait $! 2>/dev/null; echo $?",

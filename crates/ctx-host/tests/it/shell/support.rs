@@ -114,6 +114,7 @@ pub fn for_random<S: Strategy>(cases: u32, strategy: &S, property: impl Fn(S::Va
         cases,
         failure_persistence: None,
         max_shrink_iters: 100,
+        max_shrink_time: 20_000,
         rng_seed: RngSeed::Fixed(seed),
         ..ProptestConfig::default()
     };
