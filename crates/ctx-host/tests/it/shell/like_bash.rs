@@ -131,7 +131,9 @@ async fn framed(bench: &Bench, id: &str, script: &str) -> Seen {
     let stdout = base64.map_or_else(|| stdout.into_bytes(), |text| unbase64(&text));
     let evaluated = script.contains("alias") || ends_open(script);
     let depth = if is_sourced(script) { 3 } else { 2 * usize::from(evaluated) };
-    let stderr = without_depth(&normal(&page(Output::Stderr).0), depth);
+    // Of a sourced script's first line only the answer is without the frame's words where it cannot be read.
+    let stderr = if ends_open(script) { result.stderr } else { page(Output::Stderr).0 };
+    let stderr = without_depth(&normal(&stderr), depth);
     Seen { stdout: Bytes(stdout), stderr, exit_code: result.exit_code, left }
 }
 

@@ -69,20 +69,9 @@ fn depth(line: &str) -> Option<usize> {
     rest.starts_with(' ').then_some(line.len() - rest.len())
 }
 
-/// Without any depth: a signal that ends the shell has its EXIT trap run wherever it is, and under `set -e` that
-/// is in a sourced script.
+/// Without any depth, which one command has from `eval`, the other from a sourced script: `like_bash` compares it.
 fn flat(stderr: &str) -> String {
     stderr.lines().map(|line| format!("{}\n", &line[depth(line).unwrap_or(1) - 1..])).collect()
-}
-
-/// A trace as deep as it is, wherever the frame begins: one command by `eval`, the other as a line of a script.
-fn without_depth(stderr: &str) -> String {
-    let frame = stderr.lines().filter_map(depth).min().unwrap_or(1) - 1;
-    let lines = stderr.lines().map(|line| match depth(line) {
-        Some(_) => format!("{}\n", &line[frame..]),
-        None => format!("{line}\n"),
-    });
-    lines.collect()
 }
 
 /// One bash whose script comes to it piece by piece, as the commands of a shell do.
@@ -136,7 +125,7 @@ async fn framed(bench: &Bench, commands: &[&str], work: &Path) -> Seen {
         let result = bench.try_run(request).await.unwrap();
         stdout.push_str(&result.late_output);
         stdout.push_str(&whole(bench, at + 1, Output::Stdout));
-        stderr.push_str(&without_depth(&whole(bench, at + 1, Output::Stderr)));
+        stderr.push_str(&whole(bench, at + 1, Output::Stderr));
         if result.shell_restarted {
             return Seen { stdout, stderr: normal_lines(&stderr), left: Err(result.exit_code) };
         }
@@ -170,9 +159,7 @@ async fn check(commands: &[&str]) -> Seen {
     let inside = Bench { id: bench.host.create(request).await.unwrap(), ..bench };
     let mut got = framed(&inside, commands, &work).await;
     inside.end().await;
-    if commands.iter().any(|command| command.contains("set -e")) {
-        (got.stderr, want.stderr) = (flat(&got.stderr), flat(&want.stderr));
-    }
+    (got.stderr, want.stderr) = (flat(&got.stderr), flat(&want.stderr));
     assert_eq!(got, want, "{commands:#?}");
     got
 }
