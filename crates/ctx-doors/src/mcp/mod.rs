@@ -5,6 +5,7 @@
 //! configuration; arguments that a tool does not know are refused.
 
 mod args;
+mod failure;
 pub mod hosts;
 mod http;
 mod lines;

@@ -3,10 +3,10 @@
 use std::borrow::Cow;
 use std::time::{Duration, Instant};
 
-use ctx_host::shell::{ExecRequest, ExecResult, Progress, ShellError, ShellHost};
+use ctx_host::shell::{ExecRequest, ExecResult, Progress, ShellHost};
 use rmcp::model::{
-    CallToolRequestParams, CallToolResponse, CallToolResult, ContentBlock, CustomRequest, CustomResult,
-    ErrorCode, Implementation, InitializeRequestParams, InitializeResult, JsonObject, ListToolsResult,
+    CallToolRequestParams, CallToolResponse, CallToolResult, CustomRequest, CustomResult, ErrorCode,
+    Implementation, InitializeRequestParams, InitializeResult, JsonObject, ListToolsResult,
     PaginatedRequestParams, ProgressNotificationParam, ProgressToken, ProtocolVersion, ServerCapabilities,
     ServerConfig, Tool,
 };
@@ -17,9 +17,10 @@ use serde_json::{Value, json};
 use tokio::sync::watch;
 
 use super::args::{CreateArgs, ExecArgs, NoArgs, OutputArgs, SessionArgs};
+use super::failure::Failure;
 use super::lines::LineLimits;
 use super::outbox::Outbox;
-use super::parse::{BadArguments, only_local, parse};
+use super::parse::{only_local, parse};
 use super::schema::ToolName;
 use super::uses::{Hold, Uses};
 
@@ -65,40 +66,6 @@ pub struct McpServer {
 
 /// What a tool call comes to.
 type Outcome = Result<Value, Failure>;
-
-/// Why a tool call has no result; a model reads it and can do better.
-enum Failure {
-    Arguments(String),
-    Shell(ShellError),
-    Internal(String),
-    /// Nobody waits for the answer any more.
-    Cancelled,
-}
-
-impl From<ShellError> for Failure {
-    fn from(error: ShellError) -> Self {
-        Failure::Shell(error)
-    }
-}
-
-impl From<BadArguments> for Failure {
-    fn from(bad: BadArguments) -> Self {
-        Failure::Arguments(bad.0)
-    }
-}
-
-impl Failure {
-    fn into_result(self, host: &ShellHost) -> CallToolResult {
-        let text = match self {
-            Failure::Arguments(message) => format!("EINVAL: {message}"),
-            Failure::Shell(error) => format!("{}: {error}", error.code()),
-            Failure::Internal(message) => format!("EIO: {message}"),
-            Failure::Cancelled => "EINTR: the request was cancelled".to_owned(),
-        };
-        // It may repeat what the caller said, or where a shell is.
-        CallToolResult::error(vec![ContentBlock::text(host.shown(&text))])
-    }
-}
 
 impl McpServer {
     pub fn new(host: ShellHost, name: ServerName) -> Self {

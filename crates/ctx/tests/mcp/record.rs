@@ -321,6 +321,7 @@ fn the_newest_shell_is_listed_last_wherever_its_log_is() {
     let own = place.home().join("no-root");
     let mut elsewhere = Host::with(place.command(&["mcp"]).env("CTX_ROOT", &own));
     elsewhere.create();
+    std::fs::create_dir_all(place.root()).unwrap();
     let mut in_root = Host::start(&place);
     in_root.create();
     elsewhere.create();
