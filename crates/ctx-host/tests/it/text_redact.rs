@@ -127,6 +127,15 @@ fn token_rows() -> Vec<TokenRow> {
         ("figma-token", vec!["fi", "gd_"], URL, 43),
         ("atlassian-token", vec!["ATA", "TT3"], URL, 180),
         ("age-key", vec!["AGE-", "SECRET-KEY-1"], UPPER, 58),
+        ("fly-token", vec!["fo", "1_"], URL, 43),
+        ("tencent-secret-id", vec!["AK", "ID"], ALNUM, 32),
+        ("vercel-token", vec!["vercel", "_blob_rw_"], ALNUM, 48),
+        ("vercel-token", vec!["vc", "p_"], ALNUM, 56),
+        ("dropbox-token", vec!["s", "l."], URL, 135),
+        ("neon-key", vec!["na", "pi_"], ALNUM, 64),
+        ("jfrog-token", vec!["cmVm", "dGtu"], ALNUM, 56),
+        ("fireworks-key", vec!["f", "w_"], ALNUM, 24),
+        ("posthog-key", vec!["ph", "x_"], URL, 43),
     ]
 }
 
