@@ -63,9 +63,10 @@ fn what_begins_a_secret_is_nothing_in_the_midst_of_base64() {
             "github_", "glagent", "dckr_", "LS0t", "hooks.", "AGE-", "CCI", "sk-or-", "sk-ant", "sk-proj",
             "sk_", "rk_",
         ];
-        let long = long
-            .iter()
-            .chain(&["lin_api_", "pscale_", "sb_sec", "sntry", "tskey", "rubygems", "pypi-", "secret_"]);
+        let long = long.iter().chain(&[
+            "cmVm", "lin_api_", "pscale_", "sb_sec", "sntry", "tskey", "rubygems", "pypi-", "secret_",
+            "vercel_",
+        ]);
         if !is_shape || long.clone().any(|long| sample.secret.starts_with(long)) {
             continue;
         }
