@@ -9,7 +9,7 @@ use super::literals::Literals;
 use super::masks::{MARK_BYTES_MAX, Masks, Sieve, WORD_BYTES_MIN, is_mark, is_word, next_bit_where};
 use super::name_ends::{NameEnds, OPTION_BYTES_MAX, around, at_dashes, at_separator, begins_anchor};
 use super::rules::{Check, RULES};
-use super::shape::{Class, Left, Part};
+use super::shape::{Class, Left, Part, View, is_edge};
 
 /// Near to its end a window is looked at byte by byte. No separator is farther from its name, no anchor
 /// longer.
@@ -35,6 +35,8 @@ enum Way {
 pub(super) struct Candidates {
     /// Every anchor.
     exact: Filter,
+    /// Every anchor that is not empty.
+    anchored: Filter,
     /// The anchors of long words.
     words: Filter,
     literals: Literals,
@@ -55,7 +57,17 @@ impl Candidates {
         let ends = NameEnds::new();
         let [own, behind] = ends.own();
         let sieve = Sieve { ends: ends.ends(), own, behind, literals: Literals::sieve([&literals, &hidden]) };
-        Candidates { exact: Filter::new(anchors), words: Filter::new(&words), literals, hidden, ends, sieve }
+        let anchored: Vec<Anchor<'_>> =
+            anchors.iter().filter(|anchor| !anchor.bytes.is_empty()).copied().collect();
+        Candidates {
+            exact: Filter::new(anchors),
+            anchored: Filter::new(&anchored),
+            words: Filter::new(&words),
+            literals,
+            hidden,
+            ends,
+            sieve,
+        }
     }
 
     /// The anchors that may begin with these two bytes.
@@ -297,9 +309,17 @@ impl<'a> Search<'a> {
     }
 
     fn next_exact(&mut self) -> Option<usize> {
-        let at = self.candidates.exact.next(self.bytes, self.exact.at)?;
-        self.exact.at = at + 1;
-        Some(at)
+        let Search { candidates, bytes, .. } = *self;
+        loop {
+            let at = candidates.exact.next(bytes, self.exact.at)?;
+            self.exact.at = at + 1;
+            let three = bytes.get(at..).and_then(<[u8]>::first_chunk);
+            let is_anchor = three.is_none_or(|three| candidates.anchored.matches(three));
+            // A rule without an anchor may begin with nearly anything, but not inside of a word.
+            if is_anchor || is_edge(View { bytes, last: false }, at) {
+                return Some(at);
+            }
+        }
     }
 }
 
