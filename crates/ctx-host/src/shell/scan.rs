@@ -280,7 +280,7 @@ mod tests {
     fn a_seal_ends_a_stream_wherever_it_is() {
         let seal = Nonce::new(BITS).seal();
         assert_eq!(run(Stream::Stdout, &[b"x", &seal]), (b"x".to_vec(), vec![], vec![], true));
-        let behind = [stdout_of(b"", b"all", b"", b"late"), seal.clone(), b"er".to_vec()].concat();
+        let behind = [stdout_of(b"", b"all", b"", b"late"), seal.clone(), b"r".to_vec()].concat();
         assert_eq!(run(Stream::Stdout, &[&behind]), (b"later".to_vec(), b"all".to_vec(), vec![], true));
         let cut = [&mark(b'S')[..], b"half", &seal].concat();
         assert_eq!(run(Stream::Stdout, &[&cut]), (vec![], b"half".to_vec(), vec![], true));

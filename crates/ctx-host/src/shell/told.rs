@@ -78,7 +78,11 @@ impl Driver {
             ended.hide(|text| broken::without(text, pipes));
         }
         // dash closes its stderr before it can say so.
-        let limited = || holds_word(command, &["ulimit"]) && !holds_word(command, &["exit", "exec"]);
+        let limited = || {
+            holds_word(command, &["ulimit"])
+                && command.contains("-n")
+                && !holds_word(command, &["exit", "exec", "kill"])
+        };
         let guessed = || limited().then_some(Broken::OpenFiles);
         said.or_else(guessed).or(ended.broke_frame.then_some(Broken::Silent))
     }
