@@ -184,6 +184,8 @@ fn behind(framed: &Framed<'_>) -> String {
     let [commands, out, err] = [commands, stdout, stderr].map(|path| path_word(path, ansi_quote));
     let output = exec(&format!("<{commands} >{out} 2>{err}"), &err, CODE);
     let trace = TRACE_TO_STDERR;
+    // A stop that comes late may break its wait for room in a full pipe; then nothing of it was written.
+    let end = format!("\\builtin printf '\\36%sE' {nonce} >&2");
     format!(
         "{{ __ctx=$? __ctx_o=${{__ctx_o-$-}};\\builtin set +xv;\\builtin enable printf;\
          [[ ${{__ctx_x-}} ]]&&BASH_XTRACEFD=$__ctx_x;\
@@ -191,7 +193,7 @@ fn behind(framed: &Framed<'_>) -> String {
          \"$__ctx_o${{__ctx_long+!}}\" \"${{BASH_XTRACEFD-}}\" \"$SHELLOPTS\" \"${{PWD-}}\" >{out};\\builtin set +o history;\
          \\builtin trap -p ERR DEBUG EXIT >{out};\\builtin trap - ERR DEBUG;}}<&\"$((__ctx_c=$?,0))\" >{NOWHERE} 2>{NOWHERE}{trace};\
          {output}||\\builtin exit {CODE};\
-         \\builtin printf '\\36%sE' {nonce} >&2;\\builtin unset -v __ctx_long __ctx_o __ctx_x __ctx_d __ctx_c;\
+         {end} 2>&-||{end};\\builtin unset -v __ctx_long __ctx_o __ctx_x __ctx_d __ctx_c;\
          \\builtin printf '\\0';{list};\\builtin printf '\\36%s.' {nonce}"
     )
 }
