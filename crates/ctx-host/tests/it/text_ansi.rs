@@ -1,9 +1,10 @@
 //! Plain text out of terminal output: sequences go, the last state of a redrawn line stays.
 
-#![expect(clippy::indexing_slicing, reason = "helpers of tests")]
+#![expect(clippy::indexing_slicing, clippy::unwrap_used, reason = "helpers of tests")]
 
 use ctx_host::shell::text::ansi::{Cleaner, clean};
 use proptest::prelude::*;
+use rustix::time::{ClockId, clock_gettime};
 
 #[track_caller]
 fn check(bytes: impl AsRef<[u8]>, want: &str) {
@@ -69,14 +70,40 @@ fn controls_of_eight_bits_are_what_they_are_in_seven() {
     }
 }
 
+/// The CPU time of this thread alone: other work on the machine does not count.
+fn cpu_time_of(unit: &[u8]) -> std::time::Duration {
+    let bytes = unit.repeat(200_000 / unit.len());
+    let now = || {
+        let now = clock_gettime(ClockId::ThreadCPUTime);
+        std::time::Duration::new(now.tv_sec.try_into().unwrap(), now.tv_nsec.try_into().unwrap())
+    };
+    let rounds = (0..3).map(|_| {
+        let started = now();
+        clean(&bytes);
+        now() - started
+    });
+    rounds.min().unwrap()
+}
+
 #[test]
-fn many_controls_of_eight_bits_take_no_longer_than_others() {
-    for text in ["é\u{9b}31m", "é\u{9b}31m\n", "é\x1b[31m\u{9b}31m\n"] {
-        let started = std::time::Instant::now();
-        clean(text.repeat(100_000).as_bytes());
-        let took = started.elapsed();
-        // Where each of them looked through all that follows, it would be minutes.
-        assert!(took < std::time::Duration::from_secs(20), "{took:?}");
+fn no_control_takes_much_longer_than_another() {
+    // Strings of a sequence are skipped byte by byte.
+    let least = cpu_time_of("\u{9d}".as_bytes());
+    let texts: [&[u8]; 9] = [
+        "\u{9b}".as_bytes(),
+        "\u{85}".as_bytes(),
+        "x\u{85}".as_bytes(),
+        "\u{a0}\u{9b}".as_bytes(),
+        "é\u{9b}31m".as_bytes(),
+        "é\u{9b}31m\n".as_bytes(),
+        "é\x1b[31m\u{9b}31m\n".as_bytes(),
+        b"\xff\n",
+        b"un caf\xe9 et du th\xe9\n",
+    ];
+    for text in texts {
+        let took = cpu_time_of(text);
+        // Where each of them looked at all that follows, or at a KiB of it, it would be far more.
+        assert!(took < least * 30, "{text:?}: {took:?}, where a string takes {least:?}");
     }
 }
 
@@ -115,6 +142,39 @@ fn backspace_and_cursor_moves_within_the_line() {
     check("abc\x1b[1GX\n", "Xbc\n");
     check("a\x1b[3Cb\n", "a   b\n");
     check("one\x1b[Atwo\n", "onetwo\n");
+}
+
+#[test]
+fn the_cursor_moves_as_far_as_the_width_of_a_terminal_and_anywhere_within_the_text() {
+    for column in [80, 132, 200, 500, 511] {
+        let want = format!("{}ok\n", " ".repeat(column));
+        check(format!("\x1b[{column}Cok\n"), &want);
+        check(format!("\x1b[{}Gok\n", column + 1), &want);
+        check(format!("x\x08\x1b[{column}Cok\x1b[1G \n"), &want);
+    }
+    for far in ["\x1b[512C", "\x1b[32767C", "\x1b[65535G", "\x1b[300C\x1b[300C", "\x1b[999`"] {
+        check(format!("{far}ok\n"), &format!("{}ok\n", " ".repeat(511)));
+    }
+    let long = "é".repeat(2000);
+    check(format!("{long}\r\x1b[1500CX\n"), &format!("{}X{}\n", "é".repeat(1500), "é".repeat(499)));
+    check(format!("{long}\x1b[9999Cend\x1b[9999G.\n"), &format!("{long}end.\n"));
+    // A move to the right is none to the left where the text was erased.
+    check(format!("{long}\x1b[2K\x1b[3Cend\n"), &format!("{}end\n", " ".repeat(2000)));
+}
+
+#[test]
+fn a_cursor_that_moves_far_makes_little_text_in_small_pieces() {
+    for unit in ["\x1b[32767Ca\n", "\x1b[32767Ca", "\x1b[512Ga\n", "a\x1b[2K\x1b[999Cb\r\n", "\0"] {
+        let bytes = unit.repeat((256 << 10) / unit.len());
+        let (mut total, mut largest) = (0, 0);
+        Cleaner::new().push_to(bytes.as_bytes(), &mut |clean| {
+            total += clean.bytes().len();
+            largest = largest.max(clean.bytes().len());
+        });
+        assert!(total <= 65 * bytes.len(), "{unit:?}: {total} bytes of text out of {}", bytes.len());
+        // What is held back, and a line that may still be redrawn.
+        assert!(largest < 256 << 10, "{unit:?}: a piece of {largest} bytes");
+    }
 }
 
 #[test]
@@ -188,6 +248,10 @@ fn terminalish() -> impl Strategy<Value = Vec<u8>> {
         "\u{9d}0;t",
         "\u{9c}",
         "\u{a0}",
+        "\u{85}",
+        "\x1b[400C",
+        "\x1b[9999G",
+        "\0\0",
     ]);
     let any = prop::collection::vec(any::<u8>(), 0..6);
     prop::collection::vec(prop_oneof![6 => piece.prop_map(|p| p.as_bytes().to_vec()), 1 => any], 0..60)

@@ -18,8 +18,17 @@ const C1_LEAD: u8 = 0xc2;
 /// Whole lines are looked for in blocks of this size, so that a line that is not plain costs one block.
 const PLAIN_BYTES_MAX: usize = 256 * 1024;
 
-/// Controls are looked for in pieces of this size: of two kinds, each look goes past what the other would find.
+/// The least of it, after bytes that are no text: the next line is likely to have some too.
+const PLAIN_BYTES_MIN: usize = 64;
+
+/// Controls are looked for in pieces of up to this size: of two kinds, each look goes past what the other would find.
 const PIECE_BYTES: usize = 1024;
+
+/// The first of those pieces. Each is four times the one before, so that a control that is near costs little.
+const PIECE_BYTES_MIN: usize = 32;
+
+/// Text that was made is handed on when there is this much: a push may make far more text than it has bytes.
+const MADE_BYTES: usize = 64 * 1024;
 
 /// A piece of clean text.
 #[derive(Debug, Clone, Copy)]
@@ -57,6 +66,8 @@ pub struct Cleaner {
     changed: bool,
     /// Text that is not handed on as it came.
     made: String,
+    /// How many bytes are looked at for whole lines.
+    plain_bytes: usize,
 }
 
 /// The numbers of a control sequence.
@@ -84,6 +95,7 @@ impl Cleaner {
             in_c1: false,
             changed: false,
             made: String::new(),
+            plain_bytes: PLAIN_BYTES_MIN,
         }
     }
 
@@ -103,11 +115,10 @@ impl Cleaner {
         let mut rest = bytes;
         while !rest.is_empty() {
             let (lines, after) = self.plain_lines(rest);
+            if lines.is_some() || made.len() >= MADE_BYTES {
+                hand_on(&mut made, sink);
+            }
             if let Some(lines) = lines {
-                if !made.is_empty() {
-                    sink(Clean::Text(&made));
-                    made.clear();
-                }
                 sink(lines);
             }
             rest = match self.state {
@@ -115,10 +126,7 @@ impl Cleaner {
                 _ => self.sequence(after, &mut made),
             };
         }
-        if !made.is_empty() {
-            sink(Clean::Text(&made));
-            made.clear();
-        }
+        hand_on(&mut made, sink);
         self.made = made;
     }
 
@@ -136,8 +144,11 @@ impl Cleaner {
     }
 
     /// Whole lines without anything special, which most output is made of, and what comes after them.
-    fn plain_lines<'a>(&self, bytes: &'a [u8]) -> (Option<Clean<'a>>, &'a [u8]) {
+    fn plain_lines<'a>(&mut self, bytes: &'a [u8]) -> (Option<Clean<'a>>, &'a [u8]) {
         if self.state != State::Ground || !self.line.is_blank() || !self.partial.is_empty() {
+            return (None, bytes);
+        }
+        if bytes.get(..2).is_some_and(is_c1) {
             return (None, bytes);
         }
         let block = bytes.get(..PLAIN_BYTES_MAX).unwrap_or(bytes);
@@ -145,8 +156,11 @@ impl Cleaner {
         if !ascii.is_empty() {
             return (Some(Clean::Ascii(ascii)), bytes.get(ascii.len()..).unwrap_or_default());
         }
+        let block = block.get(..self.plain_bytes).unwrap_or(block);
         let lines = whole_lines(block, plain_len(block));
+        self.plain_bytes = (self.plain_bytes * 4).min(PLAIN_BYTES_MAX);
         let text = std::str::from_utf8(lines).unwrap_or_else(|error| {
+            self.plain_bytes = PLAIN_BYTES_MIN;
             std::str::from_utf8(whole_lines(lines, error.valid_up_to())).unwrap_or_default()
         });
         let rest = bytes.get(text.len()..).unwrap_or_default();
@@ -174,7 +188,7 @@ impl Cleaner {
             self.control(*control, out);
             return after;
         }
-        let zeros = rest.iter().take_while(|byte| **byte == 0).count();
+        let zeros = rest.iter().take(PIECE_BYTES).take_while(|byte| **byte == 0).count();
         self.changed = true;
         self.print(&"\u{fffd}".repeat(zeros), out);
         rest.get(zeros..).unwrap_or_default()
@@ -315,6 +329,13 @@ impl Cleaner {
     }
 }
 
+fn hand_on(made: &mut String, sink: &mut dyn FnMut(Clean<'_>)) {
+    if !made.is_empty() {
+        sink(Clean::Text(made));
+        made.clear();
+    }
+}
+
 fn is_control(byte: u8) -> bool {
     byte < 0x20 || byte == 0x7f
 }
@@ -350,15 +371,24 @@ fn ascii_len(bytes: &[u8]) -> usize {
 /// How many bytes from the beginning on hold no control but the ends of lines and tabs.
 fn plain_len(bytes: &[u8]) -> usize {
     let is_special = |byte| (byte < 0x20) & (byte != b'\n') & (byte != b'\t') | (byte == 0x7f);
-    for from in (0..bytes.len()).step_by(PIECE_BYTES) {
+    len_without_c1(bytes, |piece| len_without(piece, is_special))
+}
+
+/// How many bytes from the beginning on hold no control from U+0080 to U+009F, nor what ends `len_of` a piece.
+#[inline]
+fn len_without_c1(bytes: &[u8], len_of: impl Fn(&[u8]) -> usize) -> usize {
+    let (mut from, mut size) = (0, PIECE_BYTES_MIN);
+    while from < bytes.len() {
         let rest = bytes.get(from..).unwrap_or_default();
-        let piece = rest.get(..PIECE_BYTES).unwrap_or(rest);
-        let len = len_without(piece, is_special);
+        let piece = rest.get(..size).unwrap_or(rest);
+        let len = len_of(piece);
         // One byte more: a control has two.
         let c1 = c1_at(rest.get(..=len).unwrap_or(rest));
         if c1.is_some() || len < piece.len() {
             return from + c1.unwrap_or(len);
         }
+        from += len;
+        size = (size * 4).min(PIECE_BYTES);
     }
     bytes.len()
 }
@@ -377,8 +407,10 @@ fn text_len(bytes: &[u8]) -> usize {
 /// The same where the first byte may be one of a control.
 #[inline(never)]
 fn text_len_from_lead(bytes: &[u8]) -> usize {
-    let len = bytes.iter().position(|byte| is_control(*byte)).unwrap_or(bytes.len());
-    c1_at(bytes.get(..len).unwrap_or_default()).unwrap_or(len)
+    if bytes.get(..2).is_some_and(is_c1) {
+        return 0;
+    }
+    len_without_c1(bytes, |piece| piece.iter().position(|byte| is_control(*byte)).unwrap_or(piece.len()))
 }
 
 /// Counted in blocks, because a block is checked in a few vector instructions.

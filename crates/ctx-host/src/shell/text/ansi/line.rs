@@ -5,6 +5,10 @@ use super::Params;
 /// The part of a line that can still be redrawn. What a longer line pushes out of it is final.
 const LINE_CHARS_MAX: usize = 32 * 1024;
 
+/// How far to the right the cursor moves where the line has no text yet. A terminal stops it at its width, and there
+/// is none here: this is wider than one, and a few bytes that move the cursor make no more spaces than this.
+const COLUMNS_MAX: usize = 512;
+
 /// The line being drawn.
 #[derive(Default)]
 pub(super) struct Line {
@@ -55,8 +59,8 @@ impl Line {
                 out.extend(self.cells.drain(..));
                 self.cursor = 0;
             }
-            while self.cells.len() < self.cursor {
-                self.cells.push(' ');
+            if self.cells.len() < self.cursor {
+                self.cells.resize(self.cursor, ' ');
             }
             match self.cells.get_mut(self.cursor) {
                 Some(cell) => *cell = char,
@@ -74,13 +78,18 @@ impl Line {
         }
         let count = params.first().max(1);
         match action {
-            b'C' => self.cursor = (self.cursor + count).min(LINE_CHARS_MAX - 1),
+            b'C' => self.cursor = (self.cursor + count).min(self.column_max().max(self.cursor)),
             b'D' => self.cursor = self.cursor.saturating_sub(count),
-            b'G' | b'`' => self.cursor = (count - 1).min(LINE_CHARS_MAX - 1),
+            b'G' | b'`' => self.cursor = (count - 1).min(self.column_max()),
             b'K' | b'J' => self.erase(params.first()),
             b'P' => self.delete(count),
             _ => {}
         }
+    }
+
+    /// Where a move to the right ends at the latest: within the text of the line it may go anywhere.
+    fn column_max(&self) -> usize {
+        self.chars.max(COLUMNS_MAX - 1)
     }
 
     pub fn is_blank(&self) -> bool {
@@ -130,7 +139,7 @@ impl Line {
     pub fn flush(&mut self, out: &mut String) {
         if self.redrawn {
             let len = self.cells.iter().rposition(|cell| *cell != ' ').map_or(0, |at| at + 1);
-            out.extend(self.cells.iter().take(len));
+            push_cells(self.cells.get(..len).unwrap_or_default(), out);
         } else {
             out.push_str(&self.text);
         }
@@ -142,6 +151,22 @@ impl Line {
         self.chars = 0;
         self.cursor = 0;
         self.redrawn = false;
+    }
+}
+
+/// Most cells are ASCII, and a run of them is written at once.
+fn push_cells(cells: &[char], out: &mut String) {
+    out.reserve(cells.len());
+    for run in cells.chunks(64) {
+        let mut bytes = [0; 64];
+        for (byte, cell) in bytes.iter_mut().zip(run) {
+            // What is beyond ASCII becomes a byte that is no text alone.
+            *byte = u8::try_from(*cell).unwrap_or(u8::MAX);
+        }
+        match bytes.get(..run.len()).filter(|bytes| bytes.is_ascii()).map(std::str::from_utf8) {
+            Some(Ok(text)) => out.push_str(text),
+            _ => out.extend(run),
+        }
     }
 }
 
