@@ -3,8 +3,9 @@
 //! It only routes. A command's life is in `run`, its words are in `dialect`, its processes are behind the
 //! transport's connection.
 
+use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use tokio::io::AsyncReadExt;
@@ -26,7 +27,7 @@ use super::run::{Ended, Run, RunError, Stops};
 use super::scan::{Nonce, Stream};
 use super::scratch::{Scratch, ScratchDir};
 use super::settle::{SETTLE_AFTER, Unsettled};
-use super::shared::Shared;
+use super::shared::{Seat, Shared};
 use super::text::budget::Plan;
 use super::text::{ends::Ends, output::OutputStream};
 use super::transport::{Connection, Place, Streams};
@@ -48,6 +49,8 @@ pub(super) struct Order {
     pub plan: Option<Plan>,
     pub progress: Option<watch::Sender<Progress>>,
     pub reply: oneshot::Sender<Result<ExecResult, ShellError>>,
+    /// Its caller's, who gives it up with the command.
+    pub seat: Weak<Seat>,
 }
 
 /// Why a shell came to its end.
@@ -64,6 +67,8 @@ pub(super) struct Driver {
     pub log: Arc<dyn ShellLog>,
     pub(super) connection: Box<dyn Connection>,
     pub(super) streams: Streams,
+    /// Commands that wait for their turn, or until any may begin.
+    queue: VecDeque<Order>,
     /// The interpreter ended outside of a command, with this exit code.
     pub(super) ended: Option<i32>,
     pub(super) late: (Late, Late),
@@ -105,6 +110,7 @@ impl Driver {
             log,
             connection,
             streams,
+            queue: VecDeque::new(),
             ended: None,
             unsettled: None,
             cut_report: false,
@@ -141,7 +147,10 @@ impl Driver {
             End::Reaped { .. } => "it was idle for too long".to_owned(),
             End::Lost { reason } => reason.clone(),
         };
-        while let Some(order) = orders.recv().await {
+        while let Some(order) = match self.queue.pop_front() {
+            Some(order) => Some(order),
+            None => orders.recv().await,
+        } {
             let closed = ShellError::Closed { id: self.shared.id.clone(), why: why.clone() };
             drop(order.reply.send(Err(closed)));
         }
@@ -164,10 +173,13 @@ impl Driver {
             tokio::select! {
                 biased;
                 () = shared.closing.cancelled() => return End::Destroyed,
-                order = async { shared.may_begin().await; orders.recv().await } => match order {
-                    Some(order) => if let Some(end) = self.serve_order(order).await { return end },
+                order = orders.recv() => match order {
+                    Some(order) => self.enqueue(order),
                     None => return End::Destroyed,
                 },
+                () = shared.may_begin(), if !self.queue.is_empty() =>
+                    if let Some(order) = self.queue.pop_front()
+                        && let Some(end) = self.serve_order(order).await { return end },
                 read = self.streams.stdout.read(out), if due.is_none() => match read {
                     Ok(count @ 1..) => self.late.0.push(self.buffers.0.get(..count).unwrap_or_default()),
                     Ok(0) | Err(_) => return End::Lost { reason: "its stdout was closed".to_owned() },
@@ -179,16 +191,32 @@ impl Driver {
                 code = self.connection.wait(), if self.ended.is_none() => self.ended = Some(code),
                 () = tokio::time::sleep_until(due.unwrap_or(idle_until)), if due.is_some() =>
                     if let Err(error) = self.settle().await { return self.end_of(&error) },
-                () = tokio::time::sleep_until(idle_until) => {
+                () = tokio::time::sleep_until(idle_until) => if !self.is_awaited() {
                     return End::Reaped { idle: self.settings.limits.idle_max };
                 }
             }
         }
     }
 
+    /// Takes a command into the queue, which keeps none that nobody waits for.
+    fn enqueue(&mut self, order: Order) {
+        self.queue.retain(|order| !order.reply.is_closed());
+        self.queue.push_back(order);
+    }
+
+    /// Whether a command waits, since none may begin; then the shell is in use.
+    fn is_awaited(&mut self) -> bool {
+        self.queue.retain(|order| !order.reply.is_closed());
+        if self.queue.is_empty() {
+            return false;
+        }
+        self.shared.status().used = Instant::now();
+        true
+    }
+
     async fn serve_order(&mut self, order: Order) -> Option<End> {
-        let Order { request, plan, progress, mut reply } = order;
-        self.shared.status().waiting -= 1;
+        let Order { request, plan, progress, mut reply, seat } = order;
+        seat.upgrade().inspect(|seat| seat.leave());
         if reply.is_closed() {
             return None;
         }

@@ -27,7 +27,7 @@ use super::log::{NoLog, ShellLog, ShellRecord};
 use super::pages::{self, PAGE_BYTES_DEFAULT, PAGE_BYTES_MAX, Page, PageRequest};
 use super::registry::{Entry, Registry, Slot};
 use super::scratch::{ScratchDir, private_dir};
-use super::shared::{Shared, Status};
+use super::shared::{Seat, Shared, Status};
 use super::spool::{Gone, Output, Spool};
 use super::text::budget::{Budget, Plan};
 use super::text::ends::Ends;
@@ -279,17 +279,14 @@ impl ShellHost {
         let entry = self.inner.entry(id)?;
         let plan = self.inner.check(&request)?;
         self.inner.admit(&entry, &request.command)?;
-        {
-            let mut status = entry.shared.status();
-            if status.waiting >= self.inner.limits.waiting_max {
-                return Err(ShellError::Crowded { id: id.to_owned(), waiting: status.waiting });
-            }
-            status.waiting += 1;
-        }
+        let seat = Seat::take(&entry.shared, self.inner.limits.waiting_max)
+            .map_err(|waiting| ShellError::Crowded { id: id.to_owned(), waiting })?;
+        let seat = Arc::new(seat);
         let (reply, answer) = oneshot::channel();
         let closed = || ShellError::Closed { id: id.to_owned(), why: "it was destroyed".to_owned() };
-        let order = Order { request, plan, progress, reply };
-        entry.orders.try_send(order).map_err(|_| closed())?;
+        let order = Order { request, plan, progress, reply, seat: Arc::downgrade(&seat) };
+        // There is room, unless commands that were given up are still in the way.
+        entry.orders.send(order).await.map_err(|_| closed())?;
         answer.await.map_err(|_| closed())?
     }
 

@@ -1,5 +1,6 @@
 //! What callers and the driver see of a shell together: where it is, what it does, what must not be shown of it.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use ctx_session::Ulid;
@@ -64,5 +65,36 @@ impl Shared {
 
     pub fn spool(&self) -> MutexGuard<'_, Spool> {
         self.spool.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A command's place among those that wait for a shell. It is left once: when the command begins, or when its caller
+/// does not wait any more.
+pub(super) struct Seat {
+    shared: Arc<Shared>,
+    is_left: AtomicBool,
+}
+
+impl Seat {
+    /// How many wait, where there is no place.
+    pub fn take(shared: &Arc<Shared>, waiting_max: usize) -> Result<Seat, usize> {
+        let mut status = shared.status();
+        if status.waiting >= waiting_max {
+            return Err(status.waiting);
+        }
+        status.waiting += 1;
+        Ok(Seat { shared: Arc::clone(shared), is_left: AtomicBool::new(false) })
+    }
+
+    pub fn leave(&self) {
+        if !self.is_left.swap(true, Ordering::Relaxed) {
+            self.shared.status().waiting -= 1;
+        }
+    }
+}
+
+impl Drop for Seat {
+    fn drop(&mut self) {
+        self.leave();
     }
 }

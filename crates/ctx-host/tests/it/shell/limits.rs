@@ -5,7 +5,7 @@ use std::time::Duration;
 use ctx_host::shell::{CreateRequest, ExecRequest, ShellHost, ShellRecord};
 use ctx_session::Code;
 
-use super::support::{Bench, Kind, Records, config};
+use super::support::{Bench, Kind, Records, config, eventually};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn there_are_no_more_shells_than_the_operator_allows() {
@@ -123,4 +123,45 @@ async fn the_log_tells_a_shell_s_life_in_order() {
     let want = "shell_created shell_exec_started shell_exec_finished shell_exec_started shell_interrupted \
                 shell_exec_finished shell_exec_started shell_restarted shell_exec_finished shell_destroyed";
     assert_eq!(types.join(" "), want.split_whitespace().collect::<Vec<_>>().join(" "));
+}
+
+fn echo() -> ExecRequest {
+    ExecRequest { command: "echo here".to_owned(), ..ExecRequest::default() }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_shell_that_a_command_waits_for_is_not_idle_while_none_may_begin() {
+    let bench = Bench::with(Kind::Bash, |limits| limits.idle_max = Duration::from_millis(500)).await;
+    bench.host.hold().send_replace(true);
+    let mut waits = Box::pin(bench.try_run(echo()));
+    let early = tokio::time::timeout(Duration::from_secs(2), &mut waits).await;
+    assert!(early.is_err(), "it was not to begin: {early:?}");
+    bench.host.hold().send_replace(false);
+    assert_eq!(waits.await.unwrap().stdout, "here\n");
+
+    bench.host.hold().send_replace(true);
+    let given_up = tokio::time::timeout(Duration::from_millis(10), bench.try_run(echo())).await;
+    assert!(given_up.is_err(), "it was not to begin: {given_up:?}");
+    eventually("the end of a shell that nobody waits for", || bench.host.list().is_empty()).await;
+    bench.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn commands_that_were_given_up_keep_no_place_while_none_may_begin() {
+    let bench = Bench::with(Kind::Bash, |limits| limits.waiting_max = 2).await;
+    bench.host.hold().send_replace(true);
+    for n in 0..5 {
+        let given_up = tokio::time::timeout(Duration::ZERO, bench.try_run(echo())).await;
+        assert!(given_up.is_err(), "command {n}: {given_up:?}");
+    }
+    let crowd = tokio::time::timeout(Duration::from_millis(200), async {
+        tokio::join!(bench.try_run(echo()), bench.try_run(echo()), async {
+            assert_eq!(bench.try_run(echo()).await.unwrap_err().code(), Code::Ebusy, "two wait");
+        })
+    });
+    assert!(crowd.await.is_err(), "they were not to begin");
+    bench.host.hold().send_replace(false);
+    assert_eq!(bench.try_run(echo()).await.unwrap().stdout, "here\n");
+    assert_eq!(bench.host.list()[0].commands, 1, "those that were given up did not run");
+    bench.end().await;
 }
