@@ -1,6 +1,7 @@
 //! The MCP server: each tool call becomes one call on the shells.
 
 use std::borrow::Cow;
+use std::convert::Infallible;
 use std::time::{Duration, Instant};
 
 use ctx_host::shell::{ExecRequest, ExecResult, Progress, ShellHost};
@@ -15,6 +16,7 @@ use rmcp::{ErrorData, Peer, RoleServer, ServerHandler};
 use serde::Serialize;
 use serde_json::{Value, json};
 use tokio::sync::watch;
+use tokio::time::MissedTickBehavior;
 
 use super::args::{CreateArgs, ExecArgs, NoArgs, OutputArgs, SessionArgs};
 use super::failure::Failure;
@@ -170,18 +172,14 @@ impl McpServer {
         let (sender, seen) = watch::channel(Progress::default());
         let teller = Teller { peer: context.peer, token, started: Instant::now(), seen };
         let command = self.host.exec(id, request, Some(sender));
-        let mut ticks = tokio::time::interval(PROGRESS_EVERY);
-        tokio::pin!(command);
-        loop {
-            tokio::select! {
-                result = &mut command => {
-                    teller.tell().await;
-                    return Ok(result?);
-                }
-                _ = ticks.tick() => teller.tell().await,
-                () = context.ct.cancelled() => return Err(Failure::Cancelled),
-            }
-        }
+        let result = tokio::select! {
+            result = command => result,
+            never = teller.tell_on() => match never {},
+            () = context.ct.cancelled() => return Err(Failure::Cancelled),
+        };
+        // A host that does not read is not waited for; what was handed over still comes before the answer.
+        drop(tokio::time::timeout(PROGRESS_EVERY, teller.tell()).await);
+        Ok(result?)
     }
 }
 
@@ -194,6 +192,16 @@ struct Teller {
 }
 
 impl Teller {
+    /// Tells again and again; while a notification is stuck there is no other.
+    async fn tell_on(&self) -> Infallible {
+        let mut ticks = tokio::time::interval(PROGRESS_EVERY);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            ticks.tick().await;
+            self.tell().await;
+        }
+    }
+
     async fn tell(&self) {
         let Progress { stdout_bytes, stderr_bytes } = *self.seen.borrow();
         let elapsed = self.started.elapsed().as_secs_f64();

@@ -12,7 +12,7 @@ use tokio_util::sync::CancellationToken;
 use super::lines::LineTransport;
 use super::outbox::Outbox;
 use super::server::{McpServer, ServerName};
-use super::streams::stdio;
+use super::streams::{stdio, stdout_is_closed};
 
 /// Why the server could not serve.
 #[derive(Debug, thiserror::Error)]
@@ -28,7 +28,7 @@ pub enum McpError {
 /// What commands that still run get when stdin has ended, for the answers of a host that only wrote.
 const LAST_ANSWERS: Duration = Duration::from_secs(1);
 
-/// Serves until stdin closes or a signal asks to stop; then every shell is ended. `waits` is called when it is ready.
+/// Serves until stdin closes, stdout cannot be written any more or a signal asks to stop; then every shell is ended. `waits` is called when it is ready.
 pub async fn serve_stdio(
     config: HostConfig,
     name: ServerName,
@@ -70,12 +70,13 @@ async fn serve(server: McpServer, waits: impl FnOnce()) -> Result<(), McpError> 
     }
 }
 
-/// Ready a moment after the end of stdin, unless the host still reads what waits for it. The SDK's own wait for
-/// answers is longer than hosts are patient.
+/// Ready a moment after the end of stdin or stdout, unless the host still reads what waits for it. The SDK's own wait
+/// for answers is longer than hosts are patient.
 async fn host_is_gone(ended: CancellationToken, outbox: &Outbox) {
     tokio::select! {
         () = ended.cancelled() => {}
         () = hung_up(outbox) => {}
+        () = stdout_is_closed() => {}
     }
     while !is_stuck(outbox).await && !outbox.is_empty() {}
 }

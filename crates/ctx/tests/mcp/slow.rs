@@ -1,6 +1,7 @@
 //! A host that does not read: the server waits for it and does not grow, and everything comes when it reads again.
 
 use std::io::{BufRead, BufReader, Write};
+use std::path::Path;
 use std::process::{Child, ChildStdin, ChildStdout, Stdio};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
@@ -160,4 +161,55 @@ fn a_host_that_closes_stdin_and_reads_nothing_does_not_keep_the_server() {
     });
     slow.stdin = None;
     until("the end of the server", || slow.child.try_wait().unwrap());
+}
+
+/// The process whose pid a command writes to a file.
+fn written_pid(path: &Path) -> String {
+    until("a pid", || {
+        let text = std::fs::read_to_string(path).ok()?;
+        text.ends_with('\n').then(|| text.trim().to_owned())
+    })
+}
+
+fn is_gone(pid: &str) -> bool {
+    !Path::new("/proc").join(pid).exists()
+}
+
+#[test]
+fn a_cancelled_command_is_stopped_though_its_progress_is_not_read() {
+    let place = place();
+    let mut slow = Slow::start(&place);
+    slow.say(call(2, "session_create", json!({})).as_bytes());
+    slow.hear();
+    // More than the pipe holds, and far less than makes the server stop reading.
+    let (third, pid) = (place.path("third"), place.path("pid"));
+    let print = "head -c 90000 /dev/zero | tr '\\0' 'x' | fold";
+    for (id, command) in [(3, print), (4, print), (5, &format!("touch {}", third.display()))] {
+        slow.say(call(id, "session_exec", json!({"session_id": "1_local", "command": command})).as_bytes());
+    }
+    until("the third command", || third.exists().then_some(()));
+    let command = format!("sh -c 'echo $$ >{}; exec sleep 600'", pid.display());
+    let arguments = json!({"session_id": "1_local", "command": command});
+    let exec = json!({"name": "session_exec", "arguments": arguments, "_meta": {"progressToken": "p"}});
+    slow.say(request(9, "tools/call", exec).as_bytes());
+    let pid = written_pid(&pid);
+    let cancel = json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 9}});
+    slow.say(format!("{cancel}\n").as_bytes());
+    until("the command's end", || is_gone(&pid).then_some(()));
+}
+
+#[test]
+fn a_host_that_reads_no_more_does_not_keep_the_server_with_its_stdin() {
+    let place = place();
+    let mut slow = Slow::start(&place);
+    slow.say(call(2, "session_create", json!({})).as_bytes());
+    slow.hear();
+    let pid = place.path("pid");
+    let command = format!("sleep 300 & echo $! >{}; wait", pid.display());
+    slow.say(call(3, "session_exec", json!({"session_id": "1_local", "command": command})).as_bytes());
+    let pid = written_pid(&pid);
+    slow.stdout = None;
+    until("the end of the server", || slow.child.try_wait().unwrap());
+    until("the end of its job", || is_gone(&pid).then_some(()));
+    assert!(slow.stdin.is_some(), "its stdin was open");
 }
