@@ -297,7 +297,11 @@ impl Driver {
             return Err(self.closed(&RunError::Closing));
         }
         if may_export(&request.command) {
-            self.settle().await?;
+            // What jobs print into the report comes behind this command's output, not behind what was before it.
+            std::mem::swap(&mut self.late.0, &mut ended.stdout.after);
+            let settled = self.settle().await;
+            std::mem::swap(&mut self.late.0, &mut ended.stdout.after);
+            settled?;
         }
         if !Arc::ptr_eq(&known, &self.shared.secrets()) {
             ended.hide(|text| self.shared.shown(text));
@@ -404,7 +408,7 @@ impl Driver {
         ShellError::Closed { id: self.shared.id.clone(), why: error.to_string() }
     }
 
-    pub(super) fn take_over(&mut self, report: Report, stopped: bool) {
+    pub(super) fn take_over(&mut self, report: Report, stopped: bool, spoilt: bool) {
         let before = std::mem::take(&mut self.habits);
         self.habits = match report.habits {
             Some(habits) if stopped => habits.with_debug_trap_of(before),
@@ -412,9 +416,17 @@ impl Driver {
             None => before,
         };
         if report.exports != self.exports_text
-            && let Some(exports) = exports::parse(&report.exports)
+            && let Some(mut exports) = exports::parse(&report.exports)
         {
-            self.exports_text = report.exports;
+            if spoilt {
+                // What is not listed may be what could not be read: it stays until the next report says more.
+                let listed = |name: &str| exports.iter().any(|export| export.name == name);
+                self.exports.retain(|export| !listed(&export.name));
+                exports.append(&mut self.exports);
+                self.exports_text.clear();
+            } else {
+                self.exports_text = report.exports;
+            }
             self.exports = exports;
             if self.known.export(&self.exports) {
                 self.learn_secrets();

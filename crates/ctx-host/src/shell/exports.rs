@@ -1,7 +1,7 @@
 //! Reads what `export -p` prints, strictly: a restart gives the new shell these variables.
 //!
-//! Nothing here is ever handed to a shell as code. Where a background job printed into the middle of the
-//! list, the list does not parse, and the one before it stays in force.
+//! Nothing here is ever handed to a shell as code. What background jobs printed into the middle of the list was taken
+//! out of it before (`report`); a list that still does not parse leaves the one before it in force.
 
 /// One exported variable. A variable that is exported but unset is left out.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -69,13 +69,29 @@ pub fn parse(printed: &[u8]) -> Option<Vec<Export>> {
     Some(exports)
 }
 
+/// The length of the statement of such a list that stands at the beginning.
+pub fn statement(printed: &[u8]) -> Option<usize> {
+    let mut reader = Reader { rest: printed };
+    reader.line()?;
+    Some(printed.len() - reader.rest.len())
+}
+
+/// Whether a statement with a quoted value begins here, whether it can be read to its end or not.
+pub fn begins_value(printed: &[u8]) -> bool {
+    let mut reader = Reader { rest: printed };
+    let named = reader.head().and_then(|()| reader.name());
+    named.is_some()
+        && reader.expect(b'=').is_some()
+        && matches!(reader.rest, [b'"' | b'\'' | b'(', ..] | [b'$', b'\'', ..])
+}
+
 struct Reader<'a> {
     rest: &'a [u8],
 }
 
 impl Reader<'_> {
-    /// `declare -x NAME="value"`, `export NAME='value'`, or either without a value.
-    fn line(&mut self) -> Option<Option<Export>> {
+    /// `declare -x ` or `export `.
+    fn head(&mut self) -> Option<()> {
         let word = self.word();
         match word.as_slice() {
             b"declare" | b"typeset" => {
@@ -84,11 +100,16 @@ impl Reader<'_> {
                 if flags.first() != Some(&b'-') {
                     return None;
                 }
-                self.expect(b' ')?;
+                self.expect(b' ')
             }
-            b"export" => self.expect(b' ')?,
-            _ => return None,
+            b"export" => self.expect(b' '),
+            _ => None,
         }
+    }
+
+    /// `declare -x NAME="value"`, `export NAME='value'`, or either without a value.
+    fn line(&mut self) -> Option<Option<Export>> {
+        self.head()?;
         let name = self.name()?;
         if self.expect(b'\n').is_some() {
             return Some(None);

@@ -42,6 +42,7 @@ mod pages;
 mod probe;
 mod quote;
 mod registry;
+mod report;
 mod restart;
 mod run;
 mod scan;

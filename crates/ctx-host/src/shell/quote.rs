@@ -35,15 +35,20 @@ pub(super) fn path_word(path: &Path, quote: fn(&str) -> String) -> String {
 
 /// A word of single-quoted pieces and escaped quotes at the beginning of a text, and what follows it.
 pub(super) fn quoted_word(text: &str) -> Option<(&str, &str)> {
+    text.split_at_checked(quoted_len(text.as_bytes())?)
+}
+
+/// The length of such a word.
+pub(super) fn quoted_len(text: &[u8]) -> Option<usize> {
     let mut end = 0;
     loop {
         let rest = text.get(end..)?;
-        if let Some(inner) = rest.strip_prefix('\'') {
-            end += inner.find('\'')? + 2;
-        } else if rest.starts_with("\\'") {
+        if let Some(inner) = rest.strip_prefix(b"'") {
+            end += memchr::memchr(b'\'', inner)? + 2;
+        } else if rest.starts_with(b"\\'") {
             end += 2;
         } else {
-            return (end > 0).then(|| text.split_at(end));
+            return (end > 0).then_some(end);
         }
     }
 }

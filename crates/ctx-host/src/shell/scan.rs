@@ -5,6 +5,8 @@
 //! output of a shell that has died. The nonce is fresh for every frame, so output that merely looks like a
 //! marker is output.
 
+use super::report::{Split, split};
+
 /// The byte every marker begins with.
 const MARK_BYTE: u8 = 0x1e;
 /// The mark byte and 32 digits.
@@ -67,7 +69,7 @@ pub enum Part<'a> {
     Late(&'a [u8]),
     /// Printed by the command.
     Body(&'a [u8]),
-    /// Printed behind the end: late output of the next frame.
+    /// Printed behind the end, or by jobs into the report: late output of the next frame.
     After(&'a [u8]),
 }
 
@@ -80,6 +82,8 @@ pub struct Scanner {
     /// The beginning of a possible marker at the end of the last read.
     carry: Vec<u8>,
     report: Vec<u8>,
+    /// Whether a part of the report could not be read.
+    spoilt: bool,
     started: bool,
     sealed: bool,
 }
@@ -88,7 +92,7 @@ impl Scanner {
     pub fn new(nonce: &Nonce, stream: Stream) -> Self {
         let mark = nonce.mark();
         let (phase, carry, report) = (Phase::Late, Vec::new(), Vec::new());
-        Scanner { mark, stream, phase, carry, report, started: false, sealed: false }
+        Scanner { mark, stream, phase, carry, report, spoilt: false, started: false, sealed: false }
     }
 
     /// Whether the end marker is in.
@@ -126,6 +130,11 @@ impl Scanner {
         &self.report
     }
 
+    /// Whether something in the report could not be read, so that the next one is to be believed rather.
+    pub fn spoilt(&self) -> bool {
+        self.spoilt
+    }
+
     /// Takes the next bytes of the stream and hands out what they hold.
     pub fn push(&mut self, bytes: &[u8], sink: &mut dyn FnMut(Part<'_>)) {
         if self.carry.is_empty() {
@@ -141,7 +150,7 @@ impl Scanner {
     pub fn finish(&mut self, sink: &mut dyn FnMut(Part<'_>)) {
         let rest = std::mem::take(&mut self.carry);
         self.emit(&rest, sink);
-        self.phase = Phase::Done;
+        self.enter(Phase::Done, false, sink);
         self.sealed = true;
     }
 
@@ -153,7 +162,8 @@ impl Scanner {
                     self.emit(before, sink);
                     bytes = rest.get(MARK_LEN + 1..).unwrap_or_default();
                     (self.started, self.sealed) = (self.started || !sealed, sealed);
-                    self.phase = if sealed { Phase::Done } else { self.next_phase() };
+                    let next = if sealed { Phase::Done } else { self.next_phase() };
+                    self.enter(next, !sealed, sink);
                 }
                 Found::Beginning { at } => {
                     let (before, rest) = bytes.split_at(at);
@@ -200,6 +210,15 @@ impl Scanner {
             (Phase::Late, _) => Phase::Body,
             (Phase::Body, Stream::Stdout) => Phase::Report,
             (Phase::Body, Stream::Stderr) | (Phase::Report | Phase::Done, _) => Phase::Done,
+        }
+    }
+
+    /// Behind the report, what jobs have printed into it is handed out.
+    fn enter(&mut self, next: Phase, whole: bool, sink: &mut dyn FnMut(Part<'_>)) {
+        if std::mem::replace(&mut self.phase, next) == Phase::Report {
+            let Split { own, foreign, spoilt } = split(&self.report, whole);
+            (self.report, self.spoilt) = (own, spoilt);
+            self.emit(&foreign, sink);
         }
     }
 

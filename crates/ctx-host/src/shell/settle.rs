@@ -36,11 +36,19 @@ impl Driver {
         if let Err(error) = self.read_report(&mut unsettled.scanner).await {
             return Err(self.closed(&error));
         }
-        self.late.0.push(&unsettled.scanner.rest());
-        match Report::parse(unsettled.scanner.report()) {
-            Some(report) if unsettled.scanner.done() => self.take_over(report, unsettled.stopped),
+        let Unsettled { mut scanner, stopped, .. } = unsettled;
+        if !scanner.done() {
             // It died in the middle of it: what held before still holds.
-            _ => self.cut_report = true,
+            let late = &mut self.late.0;
+            scanner.finish(&mut |part| match part {
+                Part::Late(bytes) | Part::Body(bytes) | Part::After(bytes) => late.push(bytes),
+            });
+            self.cut_report = true;
+            return Ok(());
+        }
+        self.late.0.push(&scanner.rest());
+        if let Some(report) = Report::parse(scanner.report()) {
+            self.take_over(report, stopped, scanner.spoilt());
         }
         Ok(())
     }

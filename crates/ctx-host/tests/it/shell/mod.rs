@@ -6,6 +6,7 @@ mod behaviour;
 mod blocked;
 mod frame;
 mod habits;
+mod jobs;
 mod like_bash;
 mod limits;
 mod many;

@@ -1,0 +1,71 @@
+//! What background jobs print while their shell tells its report: none of it is lost, and none of it spoils the report.
+
+use super::support::{Bench, Kind};
+
+/// Calls of one test: a job's output meets the report in about every other.
+const ROUNDS: usize = 40;
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_job_that_prints_into_the_report_is_heard_once_and_exports_survive() {
+    for kind in [Kind::Bash, Kind::Dash] {
+        let bench = Bench::new(kind).await;
+        let mut heard = String::new();
+        for round in 0..ROUNDS {
+            for command in [format!("export Q=q{round}; (echo JOB{round}.) & :"), "true".to_owned()] {
+                let result = bench.run(&command).await;
+                heard.push_str(&result.stdout);
+                heard.push_str(&result.late_output);
+            }
+        }
+        for command in ["wait", ":"] {
+            let result = bench.run(command).await;
+            heard.push_str(&result.stdout);
+            heard.push_str(&result.late_output);
+        }
+        let mut lines: Vec<&str> = heard.lines().collect();
+        let mut want: Vec<String> = (0..ROUNDS).map(|round| format!("JOB{round}.")).collect();
+        lines.sort_unstable();
+        want.sort_unstable();
+        assert_eq!(lines, want, "{kind:?}");
+        bench.end().await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_export_is_known_although_jobs_print_into_the_report() {
+    let bench = Bench::new(Kind::Bash).await;
+    for round in 0..ROUNDS {
+        let value = format!("t0ken{round}Zq8Lw2Xv");
+        std::fs::write(bench.path("tok"), &value).unwrap();
+        let job = "(for n in 1 2 3 4 5 6 7 8; do echo job; done) & ";
+        let shown = bench.run(&format!("{job}export API_TOKEN=$(cat tok); {job}echo v-$API_TOKEN")).await;
+        assert!(!format!("{shown:?}").contains(&value), "{round}: {shown:?}");
+        bench.run("wait").await;
+        if round % 8 == 0 {
+            bench.run(&format!("export KEPT={round}; {job}:")).await;
+            bench.run("exit 3").await;
+            assert_eq!(bench.out("echo $KEPT").await, format!("{round}\n"));
+        }
+    }
+    bench.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_key_that_begins_in_the_report_is_kept() {
+    let lines: Vec<String> = (0..40).map(|n| format!("{n:02}kA9/zQ").repeat(8)).collect();
+    let (open, close) = ("-----BEGIN RSA PRIVATE KEY-----", "-----END RSA PRIVATE KEY-----");
+    let bench = Bench::new(Kind::Bash).await;
+    std::fs::write(bench.path("key"), format!("{open}\n{}\n{close}\n", lines.join("\n"))).unwrap();
+    for round in 0..ROUNDS {
+        let mut seen = String::new();
+        let job = "export Q=1; (read -r line <key; echo \"$line\"; sleep 0.01; tail -n +2 key) & :";
+        for command in [job, "true", "wait", ":"] {
+            let result = bench.run(command).await;
+            seen.push_str(&format!("{}{}", result.stdout, result.late_output));
+        }
+        for line in &lines {
+            assert!(!seen.contains(line.as_str()), "{round}: {line} in {seen}");
+        }
+    }
+    bench.end().await;
+}
