@@ -297,11 +297,7 @@ impl Driver {
             return Err(self.closed(&RunError::Closing));
         }
         if may_export(&request.command) {
-            // What jobs print into the report comes behind this command's output, not behind what was before it.
-            std::mem::swap(&mut self.late.0, &mut ended.stdout.after);
-            let settled = self.settle().await;
-            std::mem::swap(&mut self.late.0, &mut ended.stdout.after);
-            settled?;
+            self.settle_behind(&mut ended.stdout.after).await?;
         }
         if !Arc::ptr_eq(&known, &self.shared.secrets()) {
             ended.hide(|text| self.shared.shown(text));

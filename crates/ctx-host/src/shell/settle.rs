@@ -11,6 +11,7 @@ use tokio::time::Instant;
 use super::dialect::Report;
 use super::driver::Driver;
 use super::error::ShellError;
+use super::late::Late;
 use super::run::RunError;
 use super::scan::{Part, Scanner};
 
@@ -51,6 +52,14 @@ impl Driver {
             self.take_over(report, stopped, scanner.spoilt());
         }
         Ok(())
+    }
+
+    /// The same while the command's output is not told: what jobs print into the report comes behind that.
+    pub(super) async fn settle_behind(&mut self, after: &mut Late) -> Result<(), ShellError> {
+        std::mem::swap(&mut self.late.0, after);
+        let settled = self.settle().await;
+        std::mem::swap(&mut self.late.0, after);
+        settled
     }
 
     async fn read_report(&mut self, scanner: &mut Scanner) -> Result<(), RunError> {
