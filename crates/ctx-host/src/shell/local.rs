@@ -188,6 +188,8 @@ struct Running {
     _names: Option<Scratch>,
     /// The memory that it had for its data at first, in pages.
     data_pages: Option<u64>,
+    /// Whether it was given a frame: the first is answered when all of it is there.
+    has_started: bool,
 }
 
 impl LocalConnection {
@@ -252,6 +254,7 @@ impl LocalConnection {
             held,
             _names: names,
             data_pages: None,
+            has_started: false,
         });
         Ok(Streams {
             stdin: Box::new(named_pipe::sender(&write)?),
@@ -345,9 +348,11 @@ impl Connection for LocalConnection {
 
     fn few_pages(&mut self) -> u64 {
         let Some(running) = &mut self.running else { return i64::MAX.cast_unsigned() };
-        if running.data_pages.is_none() {
+        // While it is starting, it has less than it will have without a variable of the user's.
+        if running.has_started && running.data_pages.is_none() {
             running.data_pages = probe::data_pages(running.pid);
         }
+        running.has_started = true;
         // bash counts with a sign.
         running.data_pages.map_or(i64::MAX.cast_unsigned(), |pages| pages + FEW_PAGES)
     }
