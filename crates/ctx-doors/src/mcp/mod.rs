@@ -5,12 +5,14 @@
 //! configuration; arguments that a tool does not know are refused.
 
 mod args;
+mod exec;
 mod failure;
 pub mod hosts;
 mod http;
 mod lines;
 mod outbox;
 mod outline;
+mod output;
 mod parse;
 mod schema;
 mod server;

@@ -13,6 +13,8 @@ use tokio_util::sync::CancellationToken;
 pub(super) const WAITING_BYTES_MAX: usize = 8 << 20;
 /// Pages of output that are read at once.
 const PAGES_MAX: usize = 4;
+/// Outputs that are searched at once. A search may take long, and no page waits for it.
+const SEARCHES_MAX: usize = 4;
 /// An answer is on its way to the outbox for no longer than this, also when it is lost.
 const HANDED_OVER: Duration = Duration::from_secs(1);
 
@@ -28,6 +30,16 @@ struct Inner {
     /// Whether so much waits that nothing new may begin; the shells look at it too.
     full: Arc<watch::Sender<bool>>,
     pages: Arc<Semaphore>,
+    searches: Arc<Semaphore>,
+}
+
+/// What a long answer is made by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Work {
+    /// Reading a page.
+    Page,
+    /// Looking through a whole output.
+    Search,
 }
 
 /// An answer that waits, until it is dropped.
@@ -36,18 +48,23 @@ pub(super) struct Waiting {
     bytes: usize,
 }
 
-/// The turn to read a page.
-pub(super) struct PageTurn(
+/// The turn to make a long answer.
+pub(super) struct Turn(
     #[expect(dead_code, reason = "held, and given back when dropped")] Option<OwnedSemaphorePermit>,
 );
 
 impl Outbox {
     /// `full` is set by this outbox, and by nobody else.
     pub fn new(full: Arc<watch::Sender<bool>>) -> Outbox {
-        let (waiting, written) = (AtomicUsize::new(0), AtomicU64::new(0));
-        Outbox {
-            inner: Arc::new(Inner { waiting, written, full, pages: Arc::new(Semaphore::new(PAGES_MAX)) }),
-        }
+        let turns = |count| Arc::new(Semaphore::new(count));
+        let inner = Inner {
+            waiting: AtomicUsize::new(0),
+            written: AtomicU64::new(0),
+            full,
+            pages: turns(PAGES_MAX),
+            searches: turns(SEARCHES_MAX),
+        };
+        Outbox { inner: Arc::new(inner) }
     }
 
     /// Notes that so many bytes wait.
@@ -80,10 +97,14 @@ impl Outbox {
     }
 
     /// Waits for the turn to make a long answer.
-    pub async fn page_turn(&self) -> PageTurn {
-        let permit = Arc::clone(&self.inner.pages).acquire_owned().await;
+    pub async fn turn(&self, work: Work) -> Turn {
+        let turns = match work {
+            Work::Page => &self.inner.pages,
+            Work::Search => &self.inner.searches,
+        };
+        let permit = Arc::clone(turns).acquire_owned().await;
         self.has_room().await;
-        PageTurn(permit.ok())
+        Turn(permit.ok())
     }
 
     /// `full` is looked at and set under its lock, so that the last to change the count has the last word.
@@ -107,7 +128,7 @@ impl Drop for Waiting {
     }
 }
 
-impl PageTurn {
+impl Turn {
     /// Gives the turn back when the answer is among those that wait: then its request is over.
     pub fn until_answered(self, request: CancellationToken) {
         tokio::spawn(async move {

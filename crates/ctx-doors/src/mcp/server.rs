@@ -1,22 +1,18 @@
 //! The MCP server: each tool call becomes one call on the shells.
 
 use std::borrow::Cow;
-use std::convert::Infallible;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use ctx_host::shell::{ExecRequest, ExecResult, Progress, ShellHost};
+use ctx_host::shell::ShellHost;
 use rmcp::model::{
     CallToolRequestParams, CallToolResponse, CallToolResult, CustomRequest, CustomResult, ErrorCode,
     Implementation, InitializeRequestParams, InitializeResult, JsonObject, ListToolsResult,
-    PaginatedRequestParams, ProgressNotificationParam, ProgressToken, ProtocolVersion, ServerCapabilities,
-    ServerConfig, Tool,
+    PaginatedRequestParams, ProtocolVersion, ServerCapabilities, ServerConfig, Tool,
 };
 use rmcp::service::RequestContext;
-use rmcp::{ErrorData, Peer, RoleServer, ServerHandler};
+use rmcp::{ErrorData, RoleServer, ServerHandler};
 use serde::Serialize;
 use serde_json::{Value, json};
-use tokio::sync::watch;
-use tokio::time::MissedTickBehavior;
 
 use super::args::{CreateArgs, ExecArgs, NoArgs, OutputArgs, SessionArgs};
 use super::failure::Failure;
@@ -25,9 +21,6 @@ use super::outbox::Outbox;
 use super::parse::{only_local, parse};
 use super::schema::ToolName;
 use super::uses::{Hold, Uses};
-
-/// How often a caller that asked for progress hears of it.
-const PROGRESS_EVERY: Duration = Duration::from_secs(1);
 
 /// The methods of this server that have params which may not fit.
 const METHODS_WITH_PARAMS: [&str; 4] = ["initialize", "tools/list", "tools/call", "server/discover"];
@@ -58,7 +51,7 @@ pub struct ServerName {
 /// The door to a host's shells.
 #[derive(Clone)]
 pub struct McpServer {
-    host: ShellHost,
+    pub(super) host: ShellHost,
     name: ServerName,
     /// Over HTTP: which sessions have a call under way.
     uses: Uses,
@@ -138,77 +131,12 @@ impl McpServer {
             }
             ToolName::Output => {
                 let (id, request) = parse::<OutputArgs>(arguments)?.split();
-                let turn = tokio::select! {
-                    turn = self.outbox.page_turn() => turn,
-                    () = context.ct.cancelled() => return Err(Failure::Cancelled),
-                };
-                let host = self.host.clone();
-                // A pattern may have to look through a gigabyte: not on a thread that serves others.
-                let work = tokio::task::spawn_blocking(move || host.output(&id, &request));
-                let page = work.await.map_err(|error| Failure::Internal(error.to_string()))??;
-                turn.until_answered(context.ct);
-                value(&page)
+                value(&self.output(id, request, context.ct).await?)
             }
             ToolName::Interrupt => {
                 let args: SessionArgs = parse(arguments)?;
                 value(&self.host.interrupt(&args.session_id)?)
             }
-        }
-    }
-
-    /// Runs a command; tells of its progress where asked to, and stops it when the request is cancelled.
-    async fn exec(
-        &self,
-        id: &str,
-        request: ExecRequest,
-        context: RequestContext<RoleServer>,
-    ) -> Result<ExecResult, Failure> {
-        let Some(token) = context.meta.get_progress_token() else {
-            return tokio::select! {
-                result = self.host.exec(id, request, None) => Ok(result?),
-                () = context.ct.cancelled() => Err(Failure::Cancelled),
-            };
-        };
-        let (sender, seen) = watch::channel(Progress::default());
-        let teller = Teller { peer: context.peer, token, started: Instant::now(), seen };
-        let command = self.host.exec(id, request, Some(sender));
-        let result = tokio::select! {
-            result = command => result,
-            never = teller.tell_on() => match never {},
-            () = context.ct.cancelled() => return Err(Failure::Cancelled),
-        };
-        // A host that does not read is not waited for; what was handed over still comes before the answer.
-        drop(tokio::time::timeout(PROGRESS_EVERY, teller.tell()).await);
-        Ok(result?)
-    }
-}
-
-/// Sends progress notifications for one command.
-struct Teller {
-    peer: Peer<RoleServer>,
-    token: ProgressToken,
-    started: Instant,
-    seen: watch::Receiver<Progress>,
-}
-
-impl Teller {
-    /// Tells again and again; while a notification is stuck there is no other.
-    async fn tell_on(&self) -> Infallible {
-        let mut ticks = tokio::time::interval(PROGRESS_EVERY);
-        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        loop {
-            ticks.tick().await;
-            self.tell().await;
-        }
-    }
-
-    async fn tell(&self) {
-        let Progress { stdout_bytes, stderr_bytes } = *self.seen.borrow();
-        let elapsed = self.started.elapsed().as_secs_f64();
-        let message = format!("{elapsed:.1} s, {stdout_bytes} bytes of stdout, {stderr_bytes} of stderr");
-        let note = ProgressNotificationParam::new(self.token.clone(), elapsed).with_message(message);
-        if let Err(error) = self.peer.notify_progress(note).await {
-            tracing::debug!(%error, "a progress notification was not sent");
         }
     }
 }

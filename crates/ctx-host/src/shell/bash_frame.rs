@@ -2,7 +2,8 @@
 //!
 //! The rules that it keeps are those of `dialect`. There are three ways, because no one of them does for all:
 //!
-//! - By `eval`, where nothing can tell the difference. It takes any text, and is the fastest.
+//! - By `eval`, where nothing can tell the difference. It is the fastest. A text that bash may not survive (`readable`)
+//!   is tried in a subshell first, and stays in one where it cannot be read.
 //! - As a sourced script, where `set -e` may be on: the end of a child that was stopped would end the shell otherwise.
 //! - As lines of the shell's own script, where a trace or an EXIT trap would show that the command runs in an `eval`:
 //!   the one by its depth, the other by `$BASH_COMMAND`. What cannot be read would end the shell there, so the text is
@@ -11,17 +12,26 @@
 use std::path::Path;
 
 use super::broken::{NO_EXEC, NOWHERE};
-use super::dialect::{CODE, Framed, Pipes, holds_word};
+use super::dialect::{CODE, Framed, SHADOWED, UNBEGUN, WITH_JOBS, Word, holds_word};
 use super::quote::{ansi_quote, path_word};
+use super::readable::{is_doubtful, is_torn};
 use super::stop::TRACE_TO_STDERR;
 
 /// A longer command is handed to bash unquoted.
 pub(super) const QUOTED_BYTES_MAX: usize = 4 << 10;
 
+/// A longer command is not read twice, but where it surely cannot be read.
+const TRIED_BYTES_MAX: usize = 64 << 10;
+
+/// A text that was put aside.
+const LONG: &str = "\"$__ctx_long\"";
+
 /// How a command comes to run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Way {
     Eval,
+    /// The same, where it can be read.
+    Tried,
     Sourced,
     Script,
 }
@@ -32,6 +42,8 @@ impl Way {
             Way::Sourced
         } else if is_shown(framed) && may_stand_in_the_script(framed) {
             Way::Script
+        } else if is_to_be_tried(framed.command) {
+            Way::Tried
         } else {
             Way::Eval
         }
@@ -65,6 +77,15 @@ fn may_stand_in_the_script(framed: &Framed<'_>) -> bool {
     let shows_lines = habits.has_option('v') || may_set(command, 'v', "verbose");
     let remembers = habits.has_history() || command.contains("history");
     !(is_long(framed) || shows_lines || remembers || holds_word(command, &["alias", "unalias"]))
+}
+
+fn is_to_be_tried(command: &str) -> bool {
+    is_torn(command) || command.len() <= TRIED_BYTES_MAX && is_doubtful(command)
+}
+
+/// Whether bash has all of the frame before it comes to the command.
+pub(super) fn is_read_before_run(framed: &Framed<'_>) -> bool {
+    Way::of(framed) != Way::Script
 }
 
 fn is_long(framed: &Framed<'_>) -> bool {
@@ -105,11 +126,11 @@ fn may_set(command: &str, letter: char, name: &str) -> bool {
 /// there it is on the command's first line, and begins with taking back a variable. Where that is still set behind the
 /// command, none of it was run.
 pub(super) fn before(framed: &Framed<'_>) -> String {
-    let (before, take_back) = (framed.before(), "\\builtin unset -v __ctx_long;\\builtin :;");
+    let (before, take_back) = (framed.before("\\builtin"), "\\builtin unset -v __ctx_long;\\builtin :;");
     match Way::of(framed) {
         Way::Sourced => format!("{take_back}{before}"),
         Way::Eval if !is_long(framed) => format!("{before}\n"),
-        Way::Eval | Way::Script => format!("{take_back}{before}\n"),
+        Way::Eval | Way::Tried | Way::Script => format!("{take_back}{before}\n"),
     }
 }
 
@@ -117,19 +138,20 @@ pub(super) fn frame(framed: &Framed<'_>) -> String {
     let (way, before, long) = (Way::of(framed), before(framed), is_long(framed));
     let open = open(framed);
     let quoted = || match long {
-        true => format!("{}\"$__ctx_long\"", ansi_quote(&before)),
+        true => format!("{}{LONG}", ansi_quote(&before)),
         false => ansi_quote(&format!("{before}{}", framed.command)),
     };
     let start = match way {
         Way::Script => return in_script(framed, &before),
         Way::Sourced => {
-            let script = ansi_quote(&format!("{open};\\builtin eval \"$__ctx_long\""));
-            let script = exec(&format!("<<<{script}"), "&2", "1");
+            let script = ansi_quote(&format!("{open};\\builtin eval {LONG}"));
+            let script = exec(framed, &format!("<<<{script}"));
             format!("__ctx_long={};{script}||\\builtin exit 1;\\builtin . /dev/stdin", quoted())
         }
+        Way::Tried => format!("{open};__ctx_long={};{}", one_line(&quoted()), tried(framed.command)),
         Way::Eval => format!("{open};\\builtin eval {}", quoted()),
     };
-    let text = format!("{};{start};{}", marks(framed), behind(framed));
+    let text = format!("{}{start};{}", marks(framed), behind(framed));
     if long {
         let read = read_long(framed.command.len());
         run(&text, &format!("{read};"), framed.command)
@@ -142,32 +164,59 @@ pub(super) fn frame(framed: &Framed<'_>) -> String {
 fn in_script(framed: &Framed<'_>, before: &str) -> String {
     let command = framed.command;
     let lines = format!("{before}{command}\n");
-    // No text leaves both bodies before their ends. It is tried in a subshell, which leaves nothing behind, and quoted
-    // as one line, because the frame's lines count before the command's.
-    let [braces, parentheses] = [("{", "}"), ("(", ")")]
-        .map(|(begin, end)| ansi_quote(&format!("__ctx_f(){begin}\n{command}\n{end}")).replace('\n', "\\n"));
-    let open = open(framed);
+    // No text leaves both bodies before their ends.
+    let body = one_line(&ansi_quote(command));
+    let [braces, parentheses] = [("{", "}"), ("(", ")")].map(|ends| reads_as_function(ends, &body));
+    let eval = if is_doubtful(command) { tried(command) } else { format!("\\builtin eval {LONG}") };
+    let (open, read) = (open(framed), read_long(lines.len()));
     let text = format!(
-        "{};if (\\builtin eval {braces}&&\\builtin eval {parentheses}) 2>/dev/null;\
-         then {open};else {};{open};\\builtin eval \"$__ctx_long\";fi",
+        "{}{{ {braces}&&{parentheses};}} 2>/dev/null&&{{ {open};}}||{{ {read};{open};{eval};}}",
         marks(framed),
-        read_long(lines.len()),
     );
     // The empty line is for what could not be read: behind it bash takes no brace for the beginning of a group.
     run(&text, "", &format!("{lines}\n{};{{ \\builtin :;}}{LINES_BACK}\n", behind(framed)))
 }
 
-/// Says on both streams that the command starts.
+/// Runs a text that was put aside. It is left to a subshell, which bash may end, where it cannot be read because of a
+/// substitution: that is where one has no end, or where the status is not the 2 of other texts that cannot be read.
+fn tried(command: &str) -> String {
+    let reads = reads(LONG);
+    let fits = if is_torn(command) { "" } else { "{ (($?==2))&&[[ $__ctx_r != *\"matching \\`)'\"* ]];}||" };
+    format!(
+        "__ctx_r=$(LC_ALL=C;{reads} 2>&1)||{fits}\\builtin printf -v __ctx_long '(\\\\builtin eval %q)' {LONG};\
+         \\builtin unset -v __ctx_r;\\builtin eval {LONG}"
+    )
+}
+
+/// The same quoted text: lines of the frame would count before those of the command.
+fn one_line(quoted: &str) -> String {
+    quoted.replace('\n', "\\n")
+}
+
+/// Succeeds where a text can be read. None of it runs. To stand in a subshell, where nothing runs any more behind it.
+fn reads(text: &str) -> String {
+    format!("\\builtin eval $'\\\\builtin set -n\\n'{text}")
+}
+
+/// The same where it is read as the body of a function, in a subshell of its own.
+fn reads_as_function((begin, end): (&str, &str), body: &str) -> String {
+    format!("({}$'\\n{end}')", reads(&format!("$'__ctx_f(){begin}\\n'{body}")))
+}
+
+/// Says on the streams where that is not said that the command starts.
 fn marks(framed: &Framed<'_>) -> String {
     let nonce = framed.nonce.as_str();
-    format!("\\builtin printf '\\36%sS' {nonce} >&2;\\builtin printf '\\36%sS' {nonce}")
+    let mark = format!("\\builtin printf '\\36%sS' {nonce}");
+    let stderr = if framed.marked.stderr { String::new() } else { format!("{mark} >&2;") };
+    let stdout = if framed.marked.stdout { String::new() } else { format!("{mark};") };
+    stderr + &stdout
 }
 
 /// Gives the command its input. The `:` is for `$_`, which would be the frame's word otherwise.
 fn open(framed: &Framed<'_>) -> String {
     let stdin = framed.stdin.map_or_else(|| "/dev/null".to_owned(), |path| path_word(path, ansi_quote));
     let merge = if framed.merge { " 2>&1" } else { "" };
-    let input = exec(&format!("<{stdin}{merge}"), "&2", "1");
+    let input = exec(framed, &format!("<{stdin}{merge}"));
     format!("{input}||\\builtin exit 1;\\builtin unset -v __ctx;\\builtin :")
 }
 
@@ -179,34 +228,35 @@ fn read_long(bytes: usize) -> String {
 /// Tells the command's end, and what the next one needs.
 fn behind(framed: &Framed<'_>) -> String {
     let nonce = framed.nonce.as_str();
-    let Pipes { commands, stdout, stderr, names } = framed.pipes;
-    let list = list(names.as_deref(), framed.few_pages);
-    let [commands, out, err] = [commands, stdout, stderr].map(|path| path_word(path, ansi_quote));
-    let output = exec(&format!("<{commands} >{out} 2>{err}"), &err, CODE);
-    let trace = TRACE_TO_STDERR;
-    // A stop that comes late may break its wait for room in a full pipe; then nothing of it was written.
-    let end = format!("\\builtin printf '\\36%sE' {nonce} >&2");
+    let list = list(framed.pipes.names.as_deref().filter(|_| framed.holds_much));
+    let (dir, [commands, out, err]) = framed.pipes.in_dir();
+    // bash is the slower the more it reads.
+    let word = |name: &str| format!("\"$__ctx_p\"{}", ansi_quote(name));
+    let (dir, commands, out, err) = (ansi_quote(dir), word(commands), word(out), word(err));
+    let streams = format!("<{commands} >{out} 2>{err}");
+    let (shadowed, trace) = (exec_by_name(&streams, &err, CODE), TRACE_TO_STDERR);
     format!(
-        "{{ __ctx=$? __ctx_o=${{__ctx_o-$-}};\\builtin set +xv;\\builtin enable printf;\
-         [[ ${{__ctx_x-}} ]]&&BASH_XTRACEFD=$__ctx_x;\
+        "{{ __ctx=$? __ctx_f=0 __ctx_o=${{__ctx_o-$-}} __ctx_p={dir};\\builtin set +xv;\\builtin enable printf;\
+         [[ ${{__ctx_x-}} ]]&&BASH_XTRACEFD=$__ctx_x;\\builtin declare -F command&&__ctx_f={SHADOWED};\
          \\builtin printf '\\36%sE%s\\0%s %s %s\\0%s\\0' {nonce} \"$__ctx\" \
-         \"$__ctx_o${{__ctx_long+!}}\" \"${{BASH_XTRACEFD-}}\" \"$SHELLOPTS\" \"${{PWD-}}\" >{out};\\builtin set +o history;\
-         \\builtin trap -p ERR DEBUG EXIT >{out};\\builtin trap - ERR DEBUG;}}<&\"$((__ctx_c=$?,0))\" >{NOWHERE} 2>{NOWHERE}{trace};\
-         {output}||\\builtin exit {CODE};\
-         {end} 2>&-||{end};\\builtin unset -v __ctx_long __ctx_o __ctx_x __ctx_d __ctx_c;\
-         \\builtin printf '\\0';{list};\\builtin printf '\\36%s.' {nonce}"
+         \"$__ctx_o$__ctx_f${{!+{WITH_JOBS}}}${{__ctx_long+{UNBEGUN}}}\" \"${{BASH_XTRACEFD-}}\" \"$SHELLOPTS\" \"${{PWD-}}\" >{out};\
+         [[ $SHELLOPTS == *history* ]]&&\\builtin set +o history;\
+         \\builtin trap -p ERR DEBUG EXIT >{out};\\builtin trap - ERR DEBUG;}}\
+         >{NOWHERE}\"${{-:(__ctx_c=$?,0):0}}\" 2>{NOWHERE}{trace};\
+         {{ ((${{__ctx_f-0}}))&&{{ {shadowed};}}||\\command exec {streams};}}||\\builtin exit {CODE};\
+         \\builtin printf '\\0';\\builtin unset -v __ctx_long __ctx_o __ctx_x __ctx_d __ctx_c __ctx_p __ctx_f;\
+         {list};\\builtin printf '\\36%s.' {nonce}"
     )
 }
 
 /// Lists the exported variables. `export -p` takes time by the square of the number of all variables, so that some
 /// thousands are felt; to ask for the names and then for each is slower for few and fast for any number. What that
 /// does not list is unset.
-fn list(names: Option<&Path>, few_pages: u64) -> String {
+fn list(names: Option<&Path>) -> String {
     let Some(names) = names else { return "\\builtin export -p".to_owned() };
     let names = path_word(names, ansi_quote);
     format!(
-        "{{ IFS=' ' \\builtin read -ra __ctx_n </proc/self/statm&&((${{__ctx_n[5]}}>{few_pages}))&&\
-         {{ \\builtin compgen -e;\\builtin printf '\\0';}} 1<>{names}&&\
+        "{{ {{ \\builtin compgen -e;\\builtin printf '\\0';}} 1<>{names}&&\
          IFS=$'\\n' \\builtin read -rd '' -a __ctx_n <{names}&&\\builtin declare -p \"${{__ctx_n[@]}}\";}} 2>/dev/null\
          ||\\builtin export -p;\\builtin unset -v __ctx_n"
     )
@@ -224,13 +274,26 @@ fn run(text: &str, then: &str, behind: &str) -> String {
     )
 }
 
-/// Redirects the shell itself. `command` keeps a failure from ending the shell; where it is a function, it would keep
-/// the redirection to itself. Where both are functions there is no way, and the shell ends.
-fn exec(redirection: &str, stderr: &str, code: &str) -> String {
+/// Redirects the shell itself before a command. `command` keeps a failure from ending the shell; where it is a function, it
+/// would keep the redirection to itself.
+fn exec(framed: &Framed<'_>, redirection: &str) -> String {
+    match framed.habits.command() {
+        Word::Builtin => format!("\\command exec {redirection}"),
+        Word::Function => format!("{{ {};}}", exec_by_name(redirection, "&2", "1")),
+        Word::Unknown => {
+            let shadowed = exec_by_name(redirection, "&2", "1");
+            format!(
+                "{{ \\builtin declare -F command >{NOWHERE}&&{{ {shadowed};}}||\\command exec {redirection};}}"
+            )
+        }
+    }
+}
+
+/// The same where `command` is a function. Where `exec` is one too there is no way, and the shell ends.
+fn exec_by_name(redirection: &str, stderr: &str, code: &str) -> String {
     format!(
-        "{{ \\builtin declare -F command >{NOWHERE}&&{{ \\builtin declare -F exec >{NOWHERE}&&{{ \
-         \\builtin printf '%s\\n' '{NOWHERE}: {NO_EXEC}' >{stderr};\\builtin exit {code};}};\\exec {redirection};}}\
-         ||\\command exec {redirection};}}"
+        "\\builtin declare -F exec >{NOWHERE}&&{{ \\builtin printf \"%s\\n\" \"{NOWHERE}: {NO_EXEC}\" >{stderr};\
+         \\builtin exit {code};}};\\exec {redirection}"
     )
 }
 

@@ -66,9 +66,9 @@ pub fn without(printed: &str, pipes: &Pipes) -> String {
 }
 
 fn is_of_frame(line: &str, pipes: &Pipes) -> bool {
-    let Pipes { commands, stdout, stderr, names: _ } = pipes;
+    let (_, names) = pipes.in_dir();
     let named = |name: &str| !name.is_empty() && line.contains(&format!("{name}: "));
-    named(NOWHERE) || [commands, stdout, stderr].into_iter().any(|path| named(&path.to_string_lossy()))
+    named(NOWHERE) || names.into_iter().any(named)
 }
 
 #[cfg(test)]

@@ -38,8 +38,15 @@ pub enum Dialect {
     Posix,
 }
 
-/// Behind the option letters where the command was not begun: no shell has an option of that name.
-const UNBEGUN: u8 = b'!';
+/// Among the option letters where the command was not begun: no shell has an option of that name.
+pub(super) const UNBEGUN: char = '!';
+/// Likewise, where `command` is a function.
+pub(super) const SHADOWED: char = '1';
+/// Likewise, where it has ever had a background job.
+pub(super) const WITH_JOBS: char = '2';
+
+/// No file of anybody else has a random name of this length.
+const TELLING_NAME: usize = 16;
 
 /// One command, ready to be framed.
 #[derive(Debug, Clone, Copy)]
@@ -56,8 +63,17 @@ pub struct Framed<'a> {
     /// What `$?` is at first: the exit code of the command before.
     pub status: i32,
     pub pipes: &'a Pipes,
-    /// With no more pages of data than this bash holds few variables.
-    pub few_pages: u64,
+    /// Whether the shell may hold so many variables that listing them takes care.
+    pub holds_much: bool,
+    /// Where the start is marked already; the shell marks the others.
+    pub marked: Marked,
+}
+
+/// Streams of a command whose start we have marked.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Marked {
+    pub stdout: bool,
+    pub stderr: bool,
 }
 
 /// The names under which an interpreter opens its three streams.
@@ -70,6 +86,18 @@ pub struct Pipes {
     pub stderr: PathBuf,
     /// A file that bash may write to and read back.
     pub names: Option<PathBuf>,
+}
+
+impl Pipes {
+    /// A directory, and what leads from there to the three of them. It is none where they are not told by that alone.
+    pub(super) fn in_dir(&self) -> (&str, [&str; 3]) {
+        let Pipes { commands, stdout, stderr, names: _ } = self;
+        let paths = [commands, stdout, stderr].map(|path| path.to_str().unwrap_or_default());
+        let [first, ..] = paths;
+        let dir = first.rfind('/').and_then(|at| first.get(..=at)).unwrap_or_default();
+        let in_dir = paths.map(|path| path.strip_prefix(dir).unwrap_or_default());
+        if in_dir.iter().all(|name| name.len() >= TELLING_NAME) { (dir, in_dir) } else { ("", paths) }
+    }
 }
 
 /// What a command may switch on that would otherwise act on the frame: put aside between commands.
@@ -86,6 +114,19 @@ pub struct Habits {
     debug_trap: Option<String>,
     /// Whether bash has an EXIT trap. That one stays where it is.
     exit_trap: bool,
+    command: Word,
+    /// Whether the shell may still have something to say of a process of before.
+    talks: bool,
+}
+
+/// What the word `command` means to bash.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) enum Word {
+    /// It has not said yet.
+    #[default]
+    Unknown,
+    Builtin,
+    Function,
 }
 
 /// What the shell says first after a command: all that its caller waits for.
@@ -132,7 +173,7 @@ impl Dialect {
     pub fn before(self, framed: &Framed<'_>) -> String {
         match self {
             Dialect::Bash => bash_frame::before(framed),
-            Dialect::Posix => match framed.before() {
+            Dialect::Posix => match framed.before("\\command") {
                 before if before.is_empty() => before,
                 before => format!("\\command unset -v __ctx_h;{before}"),
             },
@@ -142,6 +183,12 @@ impl Dialect {
     /// The command that runs a file in the shell itself.
     pub fn source(self, file: &Path) -> String {
         format!("\\command . {}", path_word(file, quote))
+    }
+
+    /// Whether we may mark where the command's output starts, which is faster: not where the shell may say something of
+    /// its own before, nor where how much it has read of the frame does not tell whether the command has begun.
+    pub fn may_be_marked(self, framed: &Framed<'_>) -> bool {
+        self == Dialect::Bash && framed.habits.is_quiet() && bash_frame::is_read_before_run(framed)
     }
 
     /// The bytes that run a command.
@@ -181,22 +228,23 @@ fn posix_frame(framed: &Framed<'_>) -> String {
          \\command printf '\\36%sE%s\\0%s\\0%s\\0' {nonce} \"$__ctx\" \"$__ctx_o${{__ctx_h+!}}\" \
          \"${{PWD-}}\";}}<&$(((__ctx_c=$?)*0)) 2>{NOWHERE}\
          ||\\command exit {CODE};\
-         \\command printf '\\36%sE' {nonce} >&2;\\command unset -v __ctx_o __ctx_h __ctx_c;\
-         \\command printf '\\0';\\command export -p;\\command printf '\\36%s.' {nonce}\n"
+         \\command printf '\\0';\\command unset -v __ctx_o __ctx_h __ctx_c;\
+         \\command export -p;\\command printf '\\36%s.' {nonce}\n"
     )
 }
 
 impl Framed<'_> {
-    /// What brings back what held before: the habits and the status.
-    pub(super) fn before(&self) -> String {
-        let mut text = self.habits.before();
+    /// What brings back what held before: the habits and the status. The word is what leads to a builtin.
+    pub(super) fn before(&self, word: &str) -> String {
+        let mut text = self.habits.before(word);
         let hidden = self.habits.trace.map(|trace| format!(" {trace}>/dev/null")).unwrap_or_default();
         // Neither of them is a failure to `set -e` and to an ERR trap.
         match self.status {
             0 => {}
-            1 => text.push_str(&format!("{{ ! \\command :;}} >/dev/null 2>&1{hidden};")),
-            status => text
-                .push_str(&format!("{{ (\\command exit {status})&&\\command :;}} >/dev/null 2>&1{hidden};")),
+            1 => text.push_str(&format!("{{ {word} false&&{word} :;}} >/dev/null 2>&1{hidden};")),
+            status => {
+                text.push_str(&format!("{{ ({word} exit {status})&&{word} :;}} >/dev/null 2>&1{hidden};"));
+            }
         }
         text
     }
@@ -215,23 +263,33 @@ impl Habits {
         self.exit_trap
     }
 
-    /// After a stop, which uses the DEBUG trap for itself: the one that held before the command holds again.
+    /// Whether bash says nothing of its own before it comes to the next command.
+    pub(super) fn is_quiet(&self) -> bool {
+        self.command != Word::Unknown && !self.talks
+    }
+
+    pub(super) fn command(&self) -> Word {
+        self.command
+    }
+
+    /// After a stop, which uses the DEBUG trap for itself: the one that held before the command holds again. bash will
+    /// say what it has lost.
     pub fn with_debug_trap_of(self, before: Habits) -> Habits {
-        Habits { debug_trap: before.debug_trap, ..self }
+        Habits { debug_trap: before.debug_trap, talks: true, ..self }
     }
 
     /// What switches them on again, to stand on the command's first line. In this order none of them sees
     /// the others being switched on.
-    fn before(&self) -> String {
+    fn before(&self, word: &str) -> String {
         let mut text = String::new();
         if let Some(action) = &self.err_trap {
             text.push_str(&format!("\\builtin trap -- {action} ERR;"));
         }
         if self.history {
-            text.push_str("\\command set -o history;");
+            text.push_str(&format!("{word} set -o history;"));
         }
         if !self.options.is_empty() {
-            text.push_str(&format!("\\command set -{};", self.options));
+            text.push_str(&format!("{word} set -{};", self.options));
         }
         if let Some(action) = &self.debug_trap {
             text.push_str(&format!("{{ \\builtin trap -- {action} DEBUG;}} 2>/dev/null;"));
@@ -247,7 +305,9 @@ impl Habits {
         let history = words.next().is_some_and(|names| names.split(':').any(|name| name == "history"));
         // A command is stopped without `set -e`, which holds again afterwards.
         let options = letters.chars().filter(|letter| "exv".contains(*letter)).collect();
-        let mut habits = Habits { options, history, trace, ..Habits::default() };
+        let command = if letters.contains(SHADOWED) { Word::Function } else { Word::Builtin };
+        let talks = letters.contains(WITH_JOBS);
+        let mut habits = Habits { options, history, trace, command, talks, ..Habits::default() };
         let mut rest = traps;
         // Anything that is not exactly what `trap -p` prints is never given back to a shell.
         while let Some(trap) = rest.strip_prefix("trap -- ") {
@@ -280,7 +340,7 @@ impl Answer {
     pub fn parse(bytes: &[u8]) -> Option<Answer> {
         let [exit_code, options, cwd, _] = fields(bytes)?;
         let exit_code = std::str::from_utf8(exit_code).ok()?.parse().ok()?;
-        let begun = !options.contains(&UNBEGUN);
+        let begun = !options.contains(&(UNBEGUN as u8));
         Some(Answer { exit_code, cwd: PathBuf::from(OsStr::from_bytes(cwd)), begun })
     }
 }
@@ -333,7 +393,8 @@ mod tests {
             habits: &habits,
             status: 3,
             pipes: &pipes,
-            few_pages: 9,
+            holds_much: true,
+            marked: Marked::default(),
         };
         let frame = String::from_utf8(Dialect::Bash.frame(&framed)).unwrap();
         let (first, text) = frame.split_once('\n').unwrap();
@@ -351,8 +412,8 @@ mod tests {
         assert_eq!(Answer::parse(b"3\0hxBs\0/srv/app\0"), Some(answer), "the rest may come later");
         let report = Report::parse(bytes.as_bytes()).unwrap();
         assert_eq!(
-            report.habits.unwrap().before(),
-            "\\builtin trap -- 'echo\nE' ERR;\\command set -o history;\\command set -x;{ \\builtin trap -- 'echo \"it'\\''s\"' DEBUG;} 2>/dev/null;"
+            report.habits.unwrap().before("\\builtin"),
+            "\\builtin trap -- 'echo\nE' ERR;\\builtin set -o history;\\builtin set -x;{ \\builtin trap -- 'echo \"it'\\''s\"' DEBUG;} 2>/dev/null;"
         );
         assert_eq!(report.exports, b"declare -x A=\"1\"\n");
         let unread = Report::parse(b"2\0hB!  braceexpand\0/srv/app\0\0").unwrap();
@@ -374,7 +435,7 @@ mod tests {
             "trap -- 'x'$(rm) DEBUG\n",
             "trap -- 'x DEBUG\n",
         ] {
-            assert_eq!(Habits::read("", not), Habits::default(), "{not}");
+            assert_eq!(Habits::read("", not), Habits::read("", ""), "{not}");
         }
     }
 }

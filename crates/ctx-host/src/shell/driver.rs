@@ -13,7 +13,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::Instant;
 
 use super::answer::{Anew, Shown};
-use super::dialect::{Framed, Habits, Report, holds_word};
+use super::dialect::{Framed, Habits, Marked, holds_word};
 use super::entropy::random_bits;
 use super::error::ShellError;
 use super::exec::{ExecRequest, ExecResult, Progress};
@@ -83,7 +83,8 @@ pub(super) struct Driver {
     pub(super) status: i32,
     /// Where the interpreter is.
     pub(super) cwd: PathBuf,
-    exports_text: Vec<u8>,
+    /// What the last report said behind its answer.
+    pub(super) told: Vec<u8>,
     pub(super) exports: Vec<Export>,
     /// What the shell was made with and does not list: names that are none to it, and functions of bash.
     pub(super) unlisted: Vec<Export>,
@@ -118,7 +119,7 @@ impl Driver {
             habits: Habits::default(),
             status: 0,
             cwd: place.cwd,
-            exports_text: Vec::new(),
+            told: Vec::new(),
             unlisted: place.env.iter().filter(|export| !is_variable_name(&export.name)).cloned().collect(),
             exports: place.env,
             known,
@@ -348,10 +349,23 @@ impl Driver {
     ) -> Result<Ended, ShellError> {
         let nonce = Nonce::new(random_bits());
         let Framing { command, file, stdin, merge } = framing;
-        let few_pages = self.connection.few_pages();
+        let holds_much = self.connection.holds_much();
         let (habits, status, pipes) = (&self.habits, self.status, self.connection.pipes());
-        let framed = Framed { nonce: &nonce, command, file, stdin, merge, habits, status, pipes, few_pages };
+        let mut framed = Framed {
+            nonce: &nonce,
+            command,
+            file,
+            stdin,
+            merge,
+            habits,
+            status,
+            pipes,
+            holds_much,
+            marked: Marked::default(),
+        };
         let dialect = self.connection.dialect();
+        let begun = self.begin_streams(&mut framed);
+        let marked = framed.marked.stdout;
         let (frame, before) = (dialect.frame(&framed), dialect.before(&framed));
         let cut = std::mem::take(&mut self.cut_report);
         let lane = |stream, late: Option<&mut Late>, buffer: &mut Vec<u8>| {
@@ -359,10 +373,15 @@ impl Driver {
             let before = late.map(|late| std::mem::replace(late, Late::new(&self.shared)));
             Lane::new(&nonce, stream, output, before, &self.shared, std::mem::take(buffer), progress.clone())
         };
-        let out = lane(Stream::Stdout, (!cut).then_some(&mut self.late.0), &mut self.buffers.0);
-        let err = lane(Stream::Stderr, Some(&mut self.late.1), &mut self.buffers.1);
+        let mut out = lane(Stream::Stdout, (!cut).then_some(&mut self.late.0), &mut self.buffers.0);
+        let mut err = lane(Stream::Stderr, Some(&mut self.late.1), &mut self.buffers.1);
+        for (lane, begun) in [(&mut out, begun.stdout), (&mut err, begun.stderr)] {
+            if begun {
+                lane.begin();
+            }
+        }
         let connection = self.connection.as_mut();
-        let run = Run { nonce, frame, connection, streams: &mut self.streams };
+        let run = Run { nonce, frame, marked, connection, streams: &mut self.streams };
         let stops =
             Stops { deadline, cancelled, interrupt: &self.shared.interrupt, closing: &self.shared.closing };
         let mut ended = run.run(out, err, stops).await.map_err(|error| self.closed(&error))?;
@@ -378,6 +397,19 @@ impl Driver {
         }
         self.answered(&mut ended);
         Ok(ended)
+    }
+
+    /// Says where the command's output starts, as far as the shell need not, and which streams start empty.
+    fn begin_streams(&self, framed: &mut Framed<'_>) -> Marked {
+        if !self.connection.dialect().may_be_marked(framed) {
+            return Marked::default();
+        }
+        let begins = |stream| self.connection.is_drained(stream);
+        let is_marked = |stream| self.connection.mark(stream, framed.nonce.start()).is_none();
+        let begun = Marked { stdout: begins(Stream::Stdout), stderr: begins(Stream::Stderr) };
+        let stdout = begun.stdout || is_marked(Stream::Stdout);
+        framed.marked = Marked { stdout, stderr: begun.stderr || is_marked(Stream::Stderr) };
+        begun
     }
 
     /// Takes over what the shell has said so far; the rest is for [`Driver::settle`].
@@ -396,7 +428,10 @@ impl Driver {
             }
             let (due, stopped) = (Instant::now() + SETTLE_AFTER, ended.stopped.is_some());
             let scanner = ended.stdout.scanner.take();
-            self.unsettled = scanner.map(|scanner| Unsettled { scanner, stopped, due });
+            self.unsettled = scanner.map(|mut scanner| {
+                scanner.expect(std::mem::take(&mut self.told));
+                Unsettled { scanner, stopped, due }
+            });
         }
     }
 
@@ -404,29 +439,26 @@ impl Driver {
         ShellError::Closed { id: self.shared.id.clone(), why: error.to_string() }
     }
 
-    pub(super) fn take_over(&mut self, report: Report, stopped: bool, spoilt: bool) {
+    pub(super) fn take_habits(&mut self, told: Option<Habits>, stopped: bool) {
         let before = std::mem::take(&mut self.habits);
-        self.habits = match report.habits {
+        self.habits = match told {
             Some(habits) if stopped => habits.with_debug_trap_of(before),
             Some(habits) => habits,
             None => before,
         };
-        if report.exports != self.exports_text
-            && let Some(mut exports) = exports::parse(&report.exports)
-        {
-            if spoilt {
-                // What is not listed may be what could not be read: it stays until the next report says more.
-                let listed = |name: &str| exports.iter().any(|export| export.name == name);
-                self.exports.retain(|export| !listed(&export.name));
-                exports.append(&mut self.exports);
-                self.exports_text.clear();
-            } else {
-                self.exports_text = report.exports;
-            }
-            self.exports = exports;
-            if self.known.export(&self.exports) {
-                self.learn_secrets();
-            }
+    }
+
+    pub(super) fn take_exports(&mut self, text: &[u8], spoilt: bool) {
+        let Some(mut exports) = exports::parse(text) else { return };
+        if spoilt {
+            // What is not listed may be what could not be read: it stays until the next report says more.
+            let listed = |name: &str| exports.iter().any(|export| export.name == name);
+            self.exports.retain(|export| !listed(&export.name));
+            exports.append(&mut self.exports);
+        }
+        self.exports = exports;
+        if self.known.export(&self.exports) {
+            self.learn_secrets();
         }
     }
 

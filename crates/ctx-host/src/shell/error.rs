@@ -73,6 +73,10 @@ impl ShellError {
         }
     }
 
+    pub(crate) fn destroyed(id: &str) -> Self {
+        ShellError::Closed { id: id.to_owned(), why: "it was destroyed".to_owned() }
+    }
+
     pub(crate) fn invalid(field: &'static str, message: impl Into<String>) -> Self {
         ShellError::Invalid { field, message: message.into() }
     }

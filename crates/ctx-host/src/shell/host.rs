@@ -1,18 +1,16 @@
 //! All shells of one server: made, found, listed and ended here, within the operator's limits.
 
-use std::os::unix::ffi::OsStringExt;
-use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use ctx_session::{Timestamp, Ulid};
-use regex::bytes::{Regex, RegexBuilder};
 use serde::Serialize;
 use tokio::sync::{Notify, Semaphore, oneshot, watch};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::away::THREADS_MAX;
+use super::config::HostConfig;
 use super::driver::{Driver, Order, Settings};
 use super::entropy::random_bits;
 use super::error::ShellError;
@@ -22,70 +20,17 @@ use super::family::MarkPrefix;
 use super::guard::Guard;
 use super::known::Known;
 use super::limits::ShellLimits;
-use super::local::{LocalTransport, RunAs};
+use super::local::LocalTransport;
 use super::log::{NoLog, ShellLog, ShellRecord};
-use super::pages::{self, PAGE_BYTES_DEFAULT, PAGE_BYTES_MAX, Page, PageRequest};
 use super::registry::{Entry, Registry, Slot};
 use super::scratch::{ScratchDir, private_dir};
 use super::shared::{Seat, Shared, Status};
-use super::spool::{Gone, Output, Spool};
+use super::spool::Spool;
 use super::text::budget::{Budget, Plan};
 use super::text::ends::Ends;
-use super::text::fence::{Fence, Policy};
+use super::text::fence::Fence;
 use super::text::redact::{Secrets, redact_text};
 use super::transport::{Place, Transport};
-
-/// The longest pattern for reading output.
-const PATTERN_BYTES_MAX: usize = 1 << 10;
-const REGEX_BYTES_MAX: usize = 1 << 20;
-
-/// What the operator decides. Nothing of it can be reached through a tool's arguments.
-#[derive(Debug, Clone)]
-pub struct HostConfig {
-    pub limits: ShellLimits,
-    /// The program to run as a shell; bash, else sh, where none is named.
-    pub program: Option<PathBuf>,
-    /// What shells inherit.
-    pub env: Vec<(String, Vec<u8>)>,
-    /// Where shells start when nothing else is asked for.
-    pub cwd: PathBuf,
-    /// Where output is kept on disk while its shell lives.
-    pub spool_dir: PathBuf,
-    /// Which programs may run, whatever a caller asks for.
-    pub policy: Policy,
-    /// Name and version of the program, for the log.
-    pub app: String,
-    /// The user whose shells these are, where that is not the one we run as.
-    pub run_as: Option<RunAs>,
-}
-
-impl HostConfig {
-    /// The usual limits, this process's environment and directory.
-    pub fn from_process(spool_dir: PathBuf, app: &str) -> HostConfig {
-        let env = std::env::vars_os()
-            .filter_map(|(name, value)| name.into_string().ok().map(|name| (name, value.into_vec())));
-        HostConfig {
-            limits: ShellLimits::default(),
-            program: None,
-            env: env.collect(),
-            cwd: std::env::current_dir().unwrap_or_else(|_| PathBuf::from("/")),
-            spool_dir,
-            policy: Policy::open(),
-            app: app.to_owned(),
-            run_as: None,
-        }
-    }
-
-    fn exports(&self) -> Vec<Export> {
-        let export = |(name, value): &(String, Vec<u8>)| Export { name: name.clone(), value: value.clone() };
-        self.env.iter().map(export).collect()
-    }
-
-    fn path(&self) -> std::ffi::OsString {
-        let path = self.env.iter().find(|(name, _)| name == "PATH").map(|(_, value)| value.clone());
-        std::ffi::OsString::from_vec(path.unwrap_or_else(|| b"/usr/local/bin:/usr/bin:/bin".to_vec()))
-    }
-}
 
 /// What a new shell should be like.
 #[derive(Debug, Clone, Default)]
@@ -122,24 +67,14 @@ pub struct Interrupted {
     pub call: Option<u64>,
 }
 
-/// Which piece of which output to read.
-#[derive(Debug, Clone)]
-pub struct OutputRequest {
-    pub call: u64,
-    pub stream: Output,
-    pub offset: u64,
-    pub limit: Option<usize>,
-    pub grep: Option<String>,
-}
-
 /// A cheap handle on all shells of a server.
 #[derive(Clone)]
 pub struct ShellHost {
-    inner: Arc<Inner>,
+    pub(super) inner: Arc<Inner>,
 }
 
 pub(super) struct Inner {
-    config: HostConfig,
+    pub config: HostConfig,
     pub limits: Arc<ShellLimits>,
     log: Arc<dyn ShellLog>,
     local: LocalTransport,
@@ -283,7 +218,7 @@ impl ShellHost {
             .map_err(|waiting| ShellError::Crowded { id: id.to_owned(), waiting })?;
         let seat = Arc::new(seat);
         let (reply, answer) = oneshot::channel();
-        let closed = || ShellError::Closed { id: id.to_owned(), why: "it was destroyed".to_owned() };
+        let closed = || ShellError::destroyed(id);
         let order = Order { request, plan, progress, reply, seat: Arc::downgrade(&seat) };
         // There is room, unless commands that were given up are still in the way.
         entry.orders.send(order).await.map_err(|_| closed())?;
@@ -311,38 +246,6 @@ impl ShellHost {
         Ok(Interrupted { interrupted: call.is_some(), call })
     }
 
-    /// Reads from the whole output of an earlier command.
-    pub fn output(&self, id: &str, request: &OutputRequest) -> Result<Page, ShellError> {
-        let entry = self.inner.entry(id)?;
-        let grep = request.grep.as_deref().map(pattern).transpose()?;
-        let gone = |gone| ShellError::NoOutput {
-            id: id.to_owned(),
-            call: request.call,
-            why: match gone {
-                Gone::Never => "calls are counted from 1",
-                Gone::NotYet => "this shell has not run that many commands",
-                Gone::GivenUp => "it was given up for newer output",
-            },
-        };
-        let kept = || entry.shared.spool().kept(request.call, request.stream).map_err(gone);
-        let output = kept()?;
-        let limit = request.limit.unwrap_or(PAGE_BYTES_DEFAULT);
-        if limit > PAGE_BYTES_MAX {
-            return Err(ShellError::invalid(
-                "limit",
-                format!("limit is {limit}, but at most {PAGE_BYTES_MAX}"),
-            ));
-        }
-        // A page has room for any character.
-        let limit = limit.max(4);
-        let page = PageRequest { stream: request.stream, offset: request.offset, limit, grep: grep.as_ref() };
-        let dir = &self.inner.config.spool_dir;
-        let page = pages::read(&output, request.call, page, &|text| entry.shared.shown(text))
-            .map_err(|source| ShellError::Spool { path: dir.clone(), source })?;
-        // It may have been given up while it was read.
-        kept().map(|_| page)
-    }
-
     /// Ends all shells, and makes no more.
     pub async fn shutdown(&self) {
         let entries: Vec<Entry> = {
@@ -367,7 +270,7 @@ impl Inner {
         self.registry.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn entry(&self, id: &str) -> Result<Entry, ShellError> {
+    pub fn entry(&self, id: &str) -> Result<Entry, ShellError> {
         let shown = || id.chars().take(100).collect();
         let registry = self.registry();
         registry.shells.get(id).cloned().ok_or_else(|| match registry.was_reaped(id) {
@@ -491,14 +394,4 @@ fn now() -> Timestamp {
 
 fn compile(budget: &Budget) -> Result<Plan, ShellError> {
     budget.plan().map_err(|error| ShellError::invalid("budget", error.to_string()))
-}
-
-fn pattern(text: &str) -> Result<Regex, ShellError> {
-    if text.is_empty() || text.len() > PATTERN_BYTES_MAX {
-        return Err(ShellError::invalid("grep", format!("grep must have 1 to {PATTERN_BYTES_MAX} bytes")));
-    }
-    RegexBuilder::new(text)
-        .size_limit(REGEX_BYTES_MAX)
-        .build()
-        .map_err(|error| ShellError::invalid("grep", format!("grep is not a regular expression: {error}")))
 }

@@ -90,6 +90,17 @@ pub(super) struct Look {
 impl Look {
     /// Takes what was read and hands on what is left of it; no bytes are the end of the stream.
     pub fn take(&mut self, read: &[u8], redacted: &mut dyn FnMut(&[u8])) -> Seen {
+        self.scan(redacted, |scanner, sink| match read {
+            [] => scanner.finish(sink),
+            read => scanner.push(read, sink),
+        })
+    }
+
+    fn scan(
+        &mut self,
+        redacted: &mut dyn FnMut(&[u8]),
+        step: impl FnOnce(&mut Scanner, &mut dyn FnMut(Part<'_>)),
+    ) -> Seen {
         let Look { scanner, redactor, bytes, before, after, .. } = self;
         let mut sink = |part: Part<'_>| match part {
             Part::Late(part) => {
@@ -113,10 +124,7 @@ impl Look {
                 redactor.push_to(part, redacted);
             }
         };
-        match read {
-            [] => scanner.finish(&mut sink),
-            read => scanner.push(read, &mut sink),
-        }
+        step(scanner, &mut sink);
         if let Some(progress) = &self.progress {
             progress.send_modify(|progress| match self.stream {
                 Stream::Stdout => progress.stdout_bytes = self.bytes,
@@ -145,8 +153,21 @@ fn cut(redactor: &Redactor, bytes: u64, before: Option<&Late>) -> Cut {
 impl Work {
     /// Takes what was read, and hands on what is to be stored.
     fn take(&mut self, read: &[u8], store: &mut dyn FnMut(&[u8])) -> Seen {
+        self.step(store, |look, redacted| look.take(read, redacted))
+    }
+
+    /// The command has ended, and all that it printed was taken.
+    fn finish(&mut self, store: &mut dyn FnMut(&[u8])) -> Seen {
+        self.step(store, |look, redacted| look.scan(redacted, |scanner, sink| scanner.end(sink)))
+    }
+
+    fn step(
+        &mut self,
+        store: &mut dyn FnMut(&[u8]),
+        step: impl FnOnce(&mut Look, &mut dyn FnMut(&[u8])) -> Seen,
+    ) -> Seen {
         let Work { look, shown } = self;
-        look.take(read, &mut |redacted| {
+        step(look, &mut |redacted| {
             store(redacted);
             shown.push(redacted);
         })
@@ -195,6 +216,20 @@ impl Lane {
             Work { look: Look { scanner, redactor, bytes: 0, before, after, stream, progress }, shown };
         let place = Place::Here(Box::new(work), Keeper::new(stream, Arc::clone(shared)));
         Lane { seen: Seen::default(), buffer, place }
+    }
+
+    /// The command starts here: nothing stands in the pipe.
+    pub fn begin(&mut self) {
+        if let Place::Here(work, _) = &mut self.place {
+            work.look.scanner.begin();
+        }
+    }
+
+    /// The command has ended, and nothing stands in the pipe. Not where threads have it.
+    pub fn finish(&mut self) -> bool {
+        let Place::Here(work, keeper) = &mut self.place else { return false };
+        self.seen = work.finish(&mut |redacted| keeper.keep(redacted));
+        true
     }
 
     /// Waits for bytes and takes them, or for the threads that do. Nothing is lost when the wait is given up.

@@ -23,7 +23,8 @@ use super::dialect::{Dialect, Pipes};
 use super::error::ShellError;
 use super::family::{Clock, Family, Mark, MarkPrefix, Moment};
 use super::named_pipe::{self, Ends, NamedPipe};
-use super::probe;
+use super::probe::{self, DataPages};
+use super::scan::Stream;
 use super::scratch::{Scratch, ScratchDir};
 use super::stop::STOP_SIGNAL;
 use super::transport::{Connection, Force, Later, Place, Source, Streams, Transport};
@@ -128,7 +129,8 @@ impl Transport for LocalTransport {
 fn outputs(scratch: &ScratchDir, user: Option<(u32, u32)>) -> std::io::Result<(NamedPipe, NamedPipe)> {
     let stdout = NamedPipe::open(scratch, user)?;
     stdout.widen();
-    Ok((stdout, NamedPipe::open(scratch, user)?))
+    // Only stderr is marked at every end; where stdout is not empty at a start, the shell marks that.
+    Ok((stdout, NamedPipe::open(scratch, user)?.with_marks()?))
 }
 
 /// A program's file in a search path; a name with a slash is the file itself.
@@ -179,20 +181,29 @@ struct Running {
     ended: Option<i32>,
     pid: Pid,
     /// What it reads its commands from: only its name, so that there is an end to read when we close ours.
-    _commands: NamedPipe,
+    commands: NamedPipe,
     /// What `/proc` calls that.
     commands_link: PathBuf,
     /// Ends of named pipes that its last command waited for when it was stopped.
     held: Arc<Mutex<Vec<OwnedFd>>>,
     /// Where it notes the names of its variables.
     _names: Option<Scratch>,
-    /// The memory that it had for its data at first, in pages.
-    data_pages: Option<u64>,
-    /// Whether it was given a frame: the first is answered when all of it is there.
+    /// The memory that it has for its data.
+    data: Option<DataPages>,
+    /// How much that was at first: when it had answered its first frame, and had no variable of the user's.
+    data_at_first: Option<u64>,
+    /// Whether it was given a frame.
     has_started: bool,
 }
 
 impl LocalConnection {
+    fn pipe(&self, stream: Stream) -> &NamedPipe {
+        match stream {
+            Stream::Stdout => &self.stdout,
+            Stream::Stderr => &self.stderr,
+        }
+    }
+
     fn command(&self, place: &Place) -> Command {
         let mut command = match &self.program.setsid {
             Some(setsid) => {
@@ -249,11 +260,12 @@ impl LocalConnection {
             family,
             ended: None,
             pid,
-            _commands: commands,
+            commands,
             commands_link,
             held,
             _names: names,
-            data_pages: None,
+            data: DataPages::of(pid),
+            data_at_first: None,
             has_started: false,
         });
         Ok(Streams {
@@ -316,14 +328,21 @@ impl Connection for LocalConnection {
         running.ended
     }
 
-    fn seal(&self, mark: Vec<u8>) -> Later<'static, ()> {
-        let ends = (self.stdout.writer(), self.stderr.writer());
-        Box::pin(async move {
-            let (out, err) = tokio::join!(write_behind(ends.0, &mark), write_behind(ends.1, &mark));
-            if let Err(error) = out.and(err) {
-                tracing::warn!(%error, "the end of a shell's output could not be marked");
+    fn is_drained(&self, stream: Stream) -> bool {
+        self.pipe(stream).is_empty()
+    }
+
+    fn mark(&self, stream: Stream, mark: Vec<u8>) -> Option<Later<'static, ()>> {
+        let pipe = self.pipe(stream);
+        if pipe.put(&mark) {
+            return None;
+        }
+        let end = pipe.writer();
+        Some(Box::pin(async move {
+            if let Err(error) = write_behind(end, &mark).await {
+                tracing::warn!(%error, "a shell's output could not be marked");
             }
-        })
+        }))
     }
 
     fn pipes(&self) -> &Pipes {
@@ -346,15 +365,17 @@ impl Connection for LocalConnection {
             .is_some_and(|running| probe::is_reading(running.pid, &running.commands_link) && nothing_unread())
     }
 
-    fn few_pages(&mut self) -> u64 {
-        let Some(running) = &mut self.running else { return i64::MAX.cast_unsigned() };
-        // While it is starting, it has less than it will have without a variable of the user's.
-        if running.has_started && running.data_pages.is_none() {
-            running.data_pages = probe::data_pages(running.pid);
+    fn left_unread(&self) -> bool {
+        self.running.as_ref().is_some_and(|running| running.commands.left_unread())
+    }
+
+    fn holds_much(&mut self) -> bool {
+        let Some(running) = &mut self.running else { return false };
+        if !std::mem::replace(&mut running.has_started, true) {
+            return false;
         }
-        running.has_started = true;
-        // bash counts with a sign.
-        running.data_pages.map_or(i64::MAX.cast_unsigned(), |pages| pages + FEW_PAGES)
+        let Some(now) = running.data.as_ref().and_then(DataPages::now) else { return false };
+        now > *running.data_at_first.get_or_insert(now) + FEW_PAGES
     }
 
     fn cwd(&self, said: &Path) -> PathBuf {
@@ -435,5 +456,31 @@ mod tests {
             let error = transport(Some(program), path).unwrap_err().to_string();
             assert!(error.contains(program), "{error}");
         }
+    }
+
+    #[tokio::test]
+    async fn only_a_bash_with_thousands_of_variables_holds_much() {
+        use tokio::io::AsyncReadExt;
+        let dir = tempfile::tempdir().unwrap();
+        let scratch = ScratchDir { path: dir.path().join("scratch"), reader: None };
+        let path = OsStr::new("/usr/bin:/bin");
+        let transport =
+            LocalTransport::new(Some(Path::new("bash")), path, MarkPrefix::new(1), scratch).unwrap();
+        let mut connection = transport.connect(1).unwrap();
+        let place = Place { cwd: dir.path().to_owned(), env: Vec::new() };
+        let mut streams = connection.start(&place).unwrap();
+        let mut held = vec![connection.holds_much()];
+        for script in [
+            "",
+            "export A=1; f() { echo; }; x=$(seq 500);",
+            "for ((n=0;n<5000;n++));do export V$n=value;done;",
+        ] {
+            streams.stdin.write_all(format!("{script}echo done\n").as_bytes()).await.unwrap();
+            let mut line = [0; 5];
+            streams.stdout.read_exact(&mut line).await.unwrap();
+            held.push(connection.holds_much());
+        }
+        connection.close().await;
+        assert_eq!(held, [false, false, false, true]);
     }
 }

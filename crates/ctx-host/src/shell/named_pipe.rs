@@ -21,6 +21,8 @@ const PIPE_BYTES: usize = 256 << 10;
 pub(super) struct NamedPipe {
     place: Place,
     ends: Option<Ends>,
+    /// A writing end that never waits.
+    marks: Option<OwnedFd>,
 }
 
 /// Both ends of a pipe.
@@ -49,7 +51,7 @@ impl NamedPipe {
                 let held = read.try_clone()?;
                 let name = format!("/proc/{}/fd/{}", std::process::id(), held.as_fd().as_raw_fd());
                 let place = Place::Ours { name: PathBuf::from(name), _held: held };
-                Ok(NamedPipe { place, ends: Some(Ends { read, write }) })
+                Ok(NamedPipe { place, ends: Some(Ends { read, write }), marks: None })
             }
             made => made,
         }
@@ -57,12 +59,12 @@ impl NamedPipe {
 
     fn with_file(scratch: &ScratchDir, user: Option<(u32, u32)>) -> std::io::Result<NamedPipe> {
         scratch.make()?;
-        let path = scratch.path.join(format!("{:032x}", random_bits()));
+        let path = scratch.path.join(format!("{:016x}", random_bits() as u64));
         if path.to_str().is_none() {
             return Err(std::io::Error::other("its name is not UTF-8, and a frame is"));
         }
         rustix::fs::mkfifoat(rustix::fs::CWD, &path, Mode::RUSR | Mode::WUSR)?;
-        let mut pipe = NamedPipe { place: Place::File(path.clone()), ends: None };
+        let mut pipe = NamedPipe { place: Place::File(path.clone()), ends: None, marks: None };
         // Without waiting, so that the first end needs no other; what a program gets must wait.
         let first = open(&path, OFlags::RDONLY | OFlags::NONBLOCK)?;
         let write = open(&path, OFlags::WRONLY)?;
@@ -85,6 +87,7 @@ impl NamedPipe {
 
     /// Hands both ends over; from then on the pipe is as open as its new owners keep it.
     pub fn let_go(&mut self) -> std::io::Result<Ends> {
+        self.marks = None;
         self.ends.take().ok_or_else(gone)
     }
 
@@ -101,6 +104,19 @@ impl NamedPipe {
         (named.st_dev, named.st_ino) == (held.st_dev, held.st_ino)
     }
 
+    /// The same pipe, ready for marks.
+    pub fn with_marks(mut self) -> std::io::Result<NamedPipe> {
+        self.marks = Some(reopen(&self.ends()?.write, OFlags::WRONLY)?);
+        Ok(self)
+    }
+
+    /// Writes a mark, all of it or nothing. Not where there is no room for it, or the pipe is not ready for marks.
+    pub fn put(&self, mark: &[u8]) -> bool {
+        self.marks
+            .as_ref()
+            .is_some_and(|end| rustix::io::write(end, mark).is_ok_and(|count| count == mark.len()))
+    }
+
     pub fn widen(&self) {
         let widened = self.ends.as_ref().map(|ends| fcntl_setpipe_size(&ends.write, PIPE_BYTES));
         if !matches!(widened, Some(Ok(_))) {
@@ -111,6 +127,13 @@ impl NamedPipe {
     /// Whether nothing in it waits to be read.
     pub fn is_empty(&self) -> bool {
         self.ends.as_ref().is_some_and(|ends| ioctl_fionread(&ends.read).is_ok_and(|bytes| bytes == 0))
+    }
+
+    /// Whether something in it was not read by those whom it was handed to.
+    pub fn left_unread(&self) -> bool {
+        open(&self.name(), OFlags::RDONLY | OFlags::NONBLOCK)
+            .and_then(ioctl_fionread)
+            .is_ok_and(|bytes| bytes > 0)
     }
 
     /// The end that a child prints into.

@@ -18,6 +18,8 @@ const LINE_BYTES_MAX: usize = 64 << 10;
 const READ_BYTES: usize = 256 << 10;
 /// How much of a line is looked at beyond the ends of a page.
 const AROUND_BYTES: u64 = 16 << 10;
+/// After so many bytes at most, a search asks whether it is still wanted.
+const ASK_BYTES: usize = 16 << 10;
 
 /// What to read of a call's output.
 #[derive(Debug, Clone, Copy)]
@@ -58,6 +60,22 @@ fn is_zero(count: &u64) -> bool {
 /// Text as it may be shown now.
 type Shown<'a> = &'a dyn Fn(&str) -> String;
 
+/// Whether anybody still waits for the page.
+pub(super) type Wanted<'a> = &'a dyn Fn() -> bool;
+
+/// Why there is no page.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum PageError {
+    #[error(transparent)]
+    Read(#[from] io::Error),
+    #[error("nobody waits for the page any more")]
+    Unwanted,
+}
+
+fn ask(is_wanted: Wanted<'_>) -> Result<(), PageError> {
+    if is_wanted() { Ok(()) } else { Err(PageError::Unwanted) }
+}
+
 /// Reads one page.
 ///
 /// The kept bytes are redacted, but a secret may be torn apart in them by colours, or have become one since:
@@ -67,7 +85,8 @@ pub(super) fn read(
     call: u64,
     request: PageRequest<'_>,
     shown: Shown<'_>,
-) -> io::Result<Page> {
+    is_wanted: Wanted<'_>,
+) -> Result<Page, PageError> {
     let span = kept.span;
     let offset = request.offset.min(span.len);
     let mut page = Page {
@@ -104,7 +123,7 @@ pub(super) fn read(
             end
         }
         Some(pattern) => {
-            let end = grep(kept, request.limit, offset, pattern, &mut page.text)?;
+            let end = grep(kept, &request, pattern, &mut page.text, is_wanted)?;
             if let Some(hidden) = hidden(page.text.as_bytes(), shown) {
                 page.text = hidden;
             }
@@ -154,10 +173,17 @@ fn cut_at_char(bytes: &mut Vec<u8>, offset: u64, total: u64) {
 }
 
 /// Collects matching lines until the page is full; returns where the next page begins.
-fn grep(kept: &KeptOutput, limit: usize, offset: u64, pattern: &Regex, text: &mut String) -> io::Result<u64> {
+fn grep(
+    kept: &KeptOutput,
+    request: &PageRequest<'_>,
+    pattern: &Regex,
+    text: &mut String,
+    is_wanted: Wanted<'_>,
+) -> Result<u64, PageError> {
     let span = kept.span;
-    let mut number = lines_before(kept, offset)? + 1;
-    let mut at = offset;
+    let mut at = request.offset.min(span.len);
+    let mut number = lines_before(kept, at, is_wanted)? + 1;
+    let mut unasked = 0;
     while at < span.len {
         let bytes = kept.read(at, READ_BYTES)?;
         let last = at + bytes.len() as u64 == span.len;
@@ -167,11 +193,16 @@ fn grep(kept: &KeptOutput, limit: usize, offset: u64, pattern: &Regex, text: &mu
             if !whole {
                 break;
             }
+            unasked += line.len();
+            if unasked >= ASK_BYTES {
+                ask(is_wanted)?;
+                unasked = 0;
+            }
             let seen = line.get(..LINE_BYTES_MAX).unwrap_or(line);
             let seen = as_shown(seen.strip_suffix(b"\n").unwrap_or(seen));
             if pattern.is_match(&seen) {
                 let shown = format!("{number}:{}\n", String::from_utf8_lossy(&seen));
-                if !text.is_empty() && text.len() + shown.len() > limit {
+                if !text.is_empty() && text.len() + shown.len() > request.limit {
                     return Ok(at + taken);
                 }
                 text.push_str(&shown);
@@ -190,10 +221,11 @@ fn as_shown(line: &[u8]) -> Cow<'_, [u8]> {
     if is_plain { Cow::Borrowed(line) } else { Cow::Owned(clean(line).into_bytes()) }
 }
 
-fn lines_before(kept: &KeptOutput, offset: u64) -> io::Result<u64> {
+fn lines_before(kept: &KeptOutput, offset: u64, is_wanted: Wanted<'_>) -> Result<u64, PageError> {
     let mut lines = 0;
     let mut at = 0;
     while at < offset {
+        ask(is_wanted)?;
         let want = READ_BYTES.min(usize::try_from(offset - at).unwrap_or(READ_BYTES));
         let bytes = kept.read(at, want)?;
         if bytes.is_empty() {
@@ -236,7 +268,7 @@ mod tests {
         let grep = grep.map(|pattern| Regex::new(pattern).unwrap());
         let request = PageRequest { stream: Output::Stdout, offset, limit, grep: grep.as_ref() };
         let shown = |text: &str| text.replace("secret", "[gone]");
-        read(&spool.kept(1, Output::Stdout).unwrap(), 1, request, &shown).unwrap()
+        read(&spool.kept(1, Output::Stdout).unwrap(), 1, request, &shown, &|| true).unwrap()
     }
 
     #[test]
@@ -300,6 +332,25 @@ mod tests {
             at = page.next_offset;
         }
         assert_eq!(found, "7:line 7\n49999:line 49999\n");
+    }
+
+    #[test]
+    fn a_search_ends_soon_after_nobody_wants_it_any_more() {
+        let (_dir, spool) = spool_with(&b"a line of some length\n".repeat(1 << 17));
+        let pattern = Regex::new("^b").unwrap();
+        let kept = spool.kept(1, Output::Stdout).unwrap();
+        // From the beginning, and from the end, where the lines before are counted first.
+        for (offset, asked_max) in [(0, 3), (kept.span.len, 3)] {
+            let request = PageRequest { stream: Output::Stdout, offset, limit: 100, grep: Some(&pattern) };
+            let asked = std::cell::Cell::new(0);
+            let is_wanted = || {
+                asked.set(asked.get() + 1);
+                asked.get() < asked_max
+            };
+            let read = read(&kept, 1, request, &str::to_owned, &is_wanted);
+            assert!(matches!(read, Err(PageError::Unwanted)), "{read:?}");
+            assert_eq!(asked.get(), asked_max, "it does nothing more");
+        }
     }
 
     #[test]

@@ -1,8 +1,9 @@
 //! What `/proc` tells of an interpreter that its own words do not.
 
 use std::ffi::OsStr;
+use std::fs::File;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 use rustix::process::Pid;
@@ -31,29 +32,39 @@ fn read_from(call: &str) -> Option<u32> {
     u32::from_str_radix(words.next()?.strip_prefix("0x")?, 16).ok()
 }
 
-/// How much memory a process has for its data, in pages.
-pub(super) fn data_pages(pid: Pid) -> Option<u64> {
-    let sizes = std::fs::read_to_string(format!("/proc/{}/statm", pid.as_raw_nonzero())).ok()?;
-    sizes.split_whitespace().nth(5)?.parse().ok()
+/// The memory of a process for its data. It is looked at before every command, so its file is kept open.
+pub(super) struct DataPages(File);
+
+impl DataPages {
+    pub fn of(pid: Pid) -> Option<DataPages> {
+        File::open(format!("/proc/{}/statm", pid.as_raw_nonzero())).ok().map(DataPages)
+    }
+
+    /// In pages; nothing where the process has ended.
+    pub fn now(&self) -> Option<u64> {
+        let mut text = [0; 128];
+        let count = self.0.read_at(&mut text, 0).ok()?;
+        let sizes = std::str::from_utf8(text.get(..count)?).ok()?;
+        sizes.split_whitespace().nth(5)?.parse().ok()
+    }
 }
 
 /// Where a process really is, by the name it has for it where that is true: a script may have come there by a
 /// link, and may have set `PWD` to anything.
 pub(super) fn cwd(pid: Pid, said: &Path) -> PathBuf {
     let link = PathBuf::from(format!("/proc/{}/cwd", pid.as_raw_nonzero()));
+    let Ok(real) = std::fs::read_link(&link) else { return said.to_owned() };
+    // Mostly they are the same, and to compare names takes less than to look both up.
+    if real == said {
+        return real;
+    }
     let place = |path: &Path| std::fs::metadata(path).map(|meta| (meta.dev(), meta.ino()));
     let is_it = || match (place(said), place(&link)) {
         (Ok(said), Ok(real)) => said == real,
         (_, Err(_)) => true,
         (Err(_), Ok(_)) => false,
     };
-    if said.is_absolute() && is_it() {
-        return said.to_owned();
-    }
-    match std::fs::read_link(&link) {
-        Ok(real) => without_note(&real),
-        Err(_) => said.to_owned(),
-    }
+    if said.is_absolute() && is_it() { said.to_owned() } else { without_note(&real) }
 }
 
 /// The name of a directory that was removed, without what `/proc` notes behind it.

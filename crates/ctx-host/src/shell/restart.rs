@@ -77,8 +77,11 @@ impl Driver {
         let deadline = Instant::now() + HANDSHAKE_MAX;
         let nobody = std::pin::pin!(std::future::pending());
         let ended = self.frame(Framing::of(command), None, &Plan::default(), deadline, nobody).await?;
-        self.late.0.join(ended.stdout.after);
-        self.late.1.join(ended.stderr.after);
+        for (late, lane) in [(&mut self.late.0, ended.stdout), (&mut self.late.1, ended.stderr)] {
+            // It prints nothing itself: what came meanwhile is a job's.
+            late.push(lane.finished.kept.text.as_bytes());
+            late.join(lane.after);
+        }
         match (ended.answer, ended.stopped, ended.exit) {
             (Some(_), None, None) => self.settle().await,
             _ if ended.cut => Err(self.closed(&RunError::Closing)),

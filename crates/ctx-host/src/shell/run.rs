@@ -18,8 +18,8 @@ use tokio_util::sync::CancellationToken;
 use super::dialect::Answer;
 use super::lane::{Lane, LaneEnd};
 use super::log::StopReason;
-use super::scan::{Nonce, Scanner};
-use super::transport::{Connection, Force, Streams};
+use super::scan::{Nonce, Scanner, Stream};
+use super::transport::{Connection, Force, Later, Streams};
 
 /// What each kind of asking gets before the next: three of them fit well into a second.
 const STOP_PATIENCE: Duration = Duration::from_millis(250);
@@ -54,6 +54,8 @@ pub(super) struct Ended {
     pub broke_frame: bool,
     /// The shell is being closed: how the command would have ended is not known.
     pub cut: bool,
+    /// The interpreter has ended without having read the command.
+    pub unread: bool,
     pub stdout: LaneEnd,
     pub stderr: LaneEnd,
     /// Why not all of the output is on disk.
@@ -81,10 +83,30 @@ struct Stopping {
     killed: bool,
 }
 
+impl Stopping {
+    /// Waits for how many processes are left.
+    async fn asked(stopping: &mut Option<Stopping>) -> usize {
+        match stopping.as_mut().and_then(|stopping| stopping.asked.as_mut()) {
+            Some(asked) => asked.await.unwrap_or(0),
+            None => std::future::pending().await,
+        }
+    }
+}
+
+/// Brings a mark into its pipe, while the reader makes room.
+async fn marks(marking: &mut Option<Later<'static, ()>>) {
+    match marking {
+        Some(later) => later.await,
+        None => std::future::pending().await,
+    }
+}
+
 /// A command that runs.
 pub(super) struct Run<'a> {
     pub nonce: Nonce,
     pub frame: Vec<u8>,
+    /// Whether the start on stdout is marked already.
+    pub marked: bool,
     pub connection: &'a mut dyn Connection,
     pub streams: &'a mut Streams,
 }
@@ -95,6 +117,7 @@ enum Event {
     Exit(i32),
     Stop(StopReason),
     Asked(usize),
+    Marked,
     Harder,
     Look,
     Closing,
@@ -103,8 +126,7 @@ enum Event {
 impl Run<'_> {
     /// Runs the command to its end.
     pub async fn run(mut self, mut out: Lane, mut err: Lane, stops: Stops<'_>) -> Result<Ended, RunError> {
-        let mut state =
-            State { sent: 0, exit: None, stopping: None, looks: Looks::new(Instant::now()), cut: false };
+        let mut state = State::new();
         let Stops { deadline, mut cancelled, interrupt, closing } = stops;
         let interrupted = interrupt.notified();
         tokio::pin!(interrupted);
@@ -117,6 +139,11 @@ impl Run<'_> {
         }
         loop {
             let ended = state.exit.is_some();
+            if out.seen.answered && !ended && !std::mem::replace(&mut state.marked_end, true) {
+                let is_all_in = self.connection.is_drained(Stream::Stderr) && err.finish();
+                let mark = || self.connection.mark(Stream::Stderr, self.nonce.end());
+                state.marking = if is_all_in { None } else { mark() };
+            }
             let (has_out, has_err) = (out.seen.is_all(ended), err.seen.is_all(ended));
             if has_out && has_err && state.nothing_left() {
                 break;
@@ -130,7 +157,8 @@ impl Run<'_> {
                 got = err.next(&mut self.streams.stderr), if !has_err => Event::Got(got),
                 sent = self.streams.stdin.write(unsent), if !unsent.is_empty() => Event::Sent(sent),
                 code = self.connection.wait(), if alive => Event::Exit(code),
-                left = state.asked() => Event::Asked(left),
+                left = Stopping::asked(&mut state.stopping) => Event::Asked(left),
+                () = marks(&mut state.marking) => Event::Marked,
                 () = tokio::time::sleep_until(next) =>
                     if free { Event::Stop(StopReason::TimedOut) } else { Event::Harder },
                 () = tokio::time::sleep_until(look), if free && alive => Event::Look,
@@ -147,6 +175,7 @@ impl Run<'_> {
                 Event::Exit(code) => self.seal(&mut state, code),
                 Event::Stop(reason) => state.begin_stop(reason, self.connection),
                 Event::Asked(left) => state.asked_and_left(left),
+                Event::Marked => state.marking = None,
                 Event::Harder => {
                     let running = !(out.seen.answered && err.seen.answered);
                     state.stop_harder(self.connection, running);
@@ -178,8 +207,14 @@ impl Run<'_> {
     /// The interpreter has ended: marks the end of what it printed.
     fn seal(&self, state: &mut State, code: i32) {
         state.exit = Some(code);
+        state.unread = self.marked && (state.refused || self.connection.left_unread());
         state.sent = self.frame.len();
-        tokio::spawn(self.connection.seal(self.nonce.seal()));
+        state.marking = None;
+        for stream in [Stream::Stdout, Stream::Stderr] {
+            if let Some(later) = self.connection.mark(stream, self.nonce.seal()) {
+                tokio::spawn(later);
+            }
+        }
     }
 }
 
@@ -187,7 +222,7 @@ impl Ended {
     /// Whether the interpreter had ended before it came to the command.
     pub fn came_too_late(&self) -> bool {
         let started = self.stdout.scanner.as_ref().is_some_and(Scanner::started);
-        self.exit.is_some() && self.stopped.is_none() && !self.cut && !started
+        self.exit.is_some() && self.stopped.is_none() && !self.cut && (!started || self.unread)
     }
 
     /// Takes out of what is shown and recorded what turned out to be a secret.
@@ -206,9 +241,9 @@ impl Ended {
         let told = answer.as_ref().map(|answer| answer.exit_code);
         let answer = answer.filter(|_| state.exit.is_none());
         let stopped = state.stopping.as_ref().map(|stopping| stopping.reason);
-        let State { exit, cut, looks, .. } = state;
+        let State { exit, cut, unread, looks, .. } = state;
         let broke_frame = looks.broken || (exit.is_some() && told.is_some());
-        Ok(Ended { answer, told, exit, stopped, broke_frame, cut, stdout, stderr, unkept })
+        Ok(Ended { answer, told, exit, stopped, broke_frame, cut, unread, stdout, stderr, unkept })
     }
 }
 
@@ -259,21 +294,36 @@ struct State {
     stopping: Option<Stopping>,
     looks: Looks,
     cut: bool,
+    /// Whether the interpreter was gone before it was sent all.
+    refused: bool,
+    unread: bool,
+    /// Whether the end of stderr is marked, or about to be.
+    marked_end: bool,
+    /// The mark that there was no room for.
+    marking: Option<Later<'static, ()>>,
 }
 
 impl State {
+    fn new() -> State {
+        let looks = Looks::new(Instant::now());
+        State {
+            sent: 0,
+            exit: None,
+            stopping: None,
+            looks,
+            cut: false,
+            refused: false,
+            unread: false,
+            marked_end: false,
+            marking: None,
+        }
+    }
+
     /// Whether no stop is under way that has still something to end.
     fn nothing_left(&self) -> bool {
         self.stopping
             .as_ref()
             .is_none_or(|stopping| stopping.killed || (stopping.asked.is_none() && stopping.left == 0))
-    }
-
-    async fn asked(&mut self) -> usize {
-        match self.stopping.as_mut().and_then(|stopping| stopping.asked.as_mut()) {
-            Some(asked) => asked.await.unwrap_or(0),
-            None => std::future::pending().await,
-        }
     }
 
     fn asked_and_left(&mut self, left: usize) {
@@ -287,7 +337,7 @@ impl State {
         match sent {
             Ok(count) => self.sent += count,
             // The interpreter has closed its stdin, so it is ending; its exit says the rest.
-            Err(_) => self.sent = all,
+            Err(_) => (self.sent, self.refused) = (all, true),
         }
     }
 

@@ -2,8 +2,9 @@
 //!
 //! A marker is the byte 0x1e, the frame's nonce in 32 hexadecimal digits, and a tag: `S` where the
 //! command's output starts, `E` where it ends, `.` where the shell's own report ends; `X` is put behind the
-//! output of a shell that has died. The nonce is fresh for every frame, so output that merely looks like a
-//! marker is output.
+//! output of a shell that has died. The shell itself writes the first three, but for the `E` of stderr: we do, when
+//! stdout has ended, by which time all is in the pipe that the command printed. Mostly we write the `S` too, before we
+//! send the frame. Where the pipe is empty neither is needed. The nonce is fresh for every frame, so output that merely looks like a marker is output.
 
 use super::report::{Split, split};
 
@@ -11,6 +12,8 @@ use super::report::{Split, split};
 const MARK_BYTE: u8 = 0x1e;
 /// The mark byte and 32 digits.
 const MARK_LEN: usize = 33;
+const START_TAG: u8 = b'S';
+const END_TAG: u8 = b'E';
 /// Ends a stream in whatever phase it is.
 const SEAL_TAG: u8 = b'X';
 /// More than any environment holds; a report that grows past it is cut, and the restart uses the one before.
@@ -30,11 +33,23 @@ impl Nonce {
         &self.0
     }
 
+    /// What stands before a command's output.
+    pub fn start(&self) -> Vec<u8> {
+        self.tagged(START_TAG)
+    }
+
+    /// What stands behind it.
+    pub fn end(&self) -> Vec<u8> {
+        self.tagged(END_TAG)
+    }
+
     /// What ends both streams of a shell that has died.
     pub fn seal(&self) -> Vec<u8> {
-        let mut bytes = self.mark().to_vec();
-        bytes.push(SEAL_TAG);
-        bytes
+        self.tagged(SEAL_TAG)
+    }
+
+    fn tagged(&self, tag: u8) -> Vec<u8> {
+        [&self.mark()[..], &[tag]].concat()
     }
 
     fn mark(&self) -> [u8; MARK_LEN] {
@@ -82,6 +97,8 @@ pub struct Scanner {
     /// The beginning of a possible marker at the end of the last read.
     carry: Vec<u8>,
     report: Vec<u8>,
+    /// What the report before said behind its answer: the same again holds nothing else.
+    expected: Vec<u8>,
     /// Whether a part of the report could not be read.
     spoilt: bool,
     started: bool,
@@ -91,8 +108,37 @@ pub struct Scanner {
 impl Scanner {
     pub fn new(nonce: &Nonce, stream: Stream) -> Self {
         let mark = nonce.mark();
-        let (phase, carry, report) = (Phase::Late, Vec::new(), Vec::new());
-        Scanner { mark, stream, phase, carry, report, spoilt: false, started: false, sealed: false }
+        let (phase, carry, report, expected) = (Phase::Late, Vec::new(), Vec::new(), Vec::new());
+        Scanner { mark, stream, phase, carry, report, expected, spoilt: false, started: false, sealed: false }
+    }
+
+    /// The command's output starts here, without a mark.
+    pub fn begin(&mut self) {
+        (self.phase, self.started) = (Phase::Body, true);
+    }
+
+    /// The command's output has ended, without a mark. Only where no report follows.
+    pub fn end(&mut self, sink: &mut dyn FnMut(Part<'_>)) {
+        let rest = std::mem::take(&mut self.carry);
+        self.emit(&rest, sink);
+        self.phase = Phase::Done;
+    }
+
+    /// Most reports say what the one before said, and to compare is faster than to take apart.
+    pub fn expect(&mut self, before: Vec<u8>) {
+        self.expected = before;
+    }
+
+    pub fn is_as_expected(&self) -> bool {
+        behind_answer(&self.report).is_some_and(|told| told == self.expected)
+    }
+
+    /// What is expected of the next report.
+    pub fn into_expected(self) -> Vec<u8> {
+        if self.is_as_expected() {
+            return self.expected;
+        }
+        behind_answer(&self.report).filter(|_| !self.spoilt).unwrap_or_default().to_vec()
     }
 
     /// Whether the end marker is in.
@@ -115,12 +161,14 @@ impl Scanner {
         if self.done() { std::mem::take(&mut self.carry) } else { Vec::new() }
     }
 
-    /// Whether the command has ended: on stdout that is when its exit code and directory are in; what the
-    /// shell reports behind them is for the next command.
+    /// Whether the command has ended: on stdout that is when its exit code and directory are in, and the shell has its
+    /// streams back, so that it can run another. What it reports behind that is for the next command.
     pub fn answered(&self) -> bool {
         match self.phase {
             Phase::Late | Phase::Body => false,
-            Phase::Report => memchr::memchr_iter(0, &self.report).nth(2).is_some(),
+            Phase::Report => {
+                behind_answer(&self.report).is_some_and(|rest| memchr::memchr(0, rest).is_some())
+            }
             Phase::Done => true,
         }
     }
@@ -160,9 +208,10 @@ impl Scanner {
                 Found::Marker { at, sealed } => {
                     let (before, rest) = bytes.split_at(at);
                     self.emit(before, sink);
+                    let ends = rest.get(MARK_LEN) != Some(&START_TAG);
                     bytes = rest.get(MARK_LEN + 1..).unwrap_or_default();
                     (self.started, self.sealed) = (self.started || !sealed, sealed);
-                    let next = if sealed { Phase::Done } else { self.next_phase() };
+                    let next = if sealed { Phase::Done } else { self.next_phase(ends) };
                     self.enter(next, !sealed, sink);
                 }
                 Found::Beginning { at } => {
@@ -183,7 +232,7 @@ impl Scanner {
             match rest.split_at_checked(MARK_LEN) {
                 Some((mark, after)) if mark == self.mark => match after.first() {
                     Some(&SEAL_TAG) => return Found::Marker { at, sealed: true },
-                    Some(tag) if Some(*tag) == self.tag() => return Found::Marker { at, sealed: false },
+                    Some(tag) if self.is_ended_by(*tag) => return Found::Marker { at, sealed: false },
                     Some(_) => (),
                     None => return Found::Beginning { at },
                 },
@@ -195,18 +244,19 @@ impl Scanner {
         Found::Nothing
     }
 
-    /// The tag that ends the present phase.
-    fn tag(&self) -> Option<u8> {
+    /// Whether a tag ends the present phase. A shell whose stderr was replaced marks no start there.
+    fn is_ended_by(&self, tag: u8) -> bool {
         match self.phase {
-            Phase::Late => Some(b'S'),
-            Phase::Body => Some(b'E'),
-            Phase::Report => Some(b'.'),
-            Phase::Done => None,
+            Phase::Late => tag == START_TAG || tag == END_TAG && self.stream == Stream::Stderr,
+            Phase::Body => tag == END_TAG,
+            Phase::Report => tag == b'.',
+            Phase::Done => false,
         }
     }
 
-    fn next_phase(&self) -> Phase {
+    fn next_phase(&self, ends: bool) -> Phase {
         match (self.phase, self.stream) {
+            (Phase::Late, _) if ends => Phase::Done,
             (Phase::Late, _) => Phase::Body,
             (Phase::Body, Stream::Stdout) => Phase::Report,
             (Phase::Body, Stream::Stderr) | (Phase::Report | Phase::Done, _) => Phase::Done,
@@ -216,6 +266,9 @@ impl Scanner {
     /// Behind the report, what jobs have printed into it is handed out.
     fn enter(&mut self, next: Phase, whole: bool, sink: &mut dyn FnMut(Part<'_>)) {
         if std::mem::replace(&mut self.phase, next) == Phase::Report {
+            if whole && self.is_as_expected() {
+                return;
+            }
             let Split { own, foreign, spoilt } = split(&self.report, whole);
             (self.report, self.spoilt) = (own, spoilt);
             self.emit(&foreign, sink);
@@ -236,6 +289,12 @@ impl Scanner {
             }
         }
     }
+}
+
+/// What the shell says behind the exit code, the options and the directory, which it writes at once.
+fn behind_answer(report: &[u8]) -> Option<&[u8]> {
+    let end = memchr::memchr_iter(0, report).nth(2)?;
+    report.get(end + 1..)
 }
 
 enum Found {
@@ -293,6 +352,14 @@ mod tests {
     fn stderr_ends_with_its_end_marker() {
         let bytes = [&mark(b'S')[..], b"oops", &mark(b'E')].concat();
         assert_eq!(run(Stream::Stderr, &[&bytes]), (vec![], b"oops".to_vec(), vec![], true));
+    }
+
+    #[test]
+    fn stderr_that_was_replaced_ends_without_a_start() {
+        let bytes = [b"job\n", &mark(b'E')[..], b"later"].concat();
+        assert_eq!(run(Stream::Stderr, &[&bytes]), (b"job\nlater".to_vec(), vec![], vec![], true));
+        let printed = [&mark(b'E')[..], b"x"].concat();
+        assert_eq!(run(Stream::Stdout, &[&printed]), (printed, vec![], vec![], false), "there it is output");
     }
 
     #[test]

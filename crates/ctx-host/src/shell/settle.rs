@@ -48,9 +48,13 @@ impl Driver {
             return Ok(());
         }
         self.late.0.push(&scanner.rest());
-        if let Some(report) = Report::parse(scanner.report()) {
-            self.take_over(report, stopped, scanner.spoilt());
+        if let Some(Report { habits, exports }) = Report::parse(scanner.report()) {
+            self.take_habits(habits, stopped);
+            if !scanner.is_as_expected() {
+                self.take_exports(&exports, scanner.spoilt());
+            }
         }
+        self.told = scanner.into_expected();
         Ok(())
     }
 

@@ -16,6 +16,7 @@ use tokio::net::unix::pipe::Receiver;
 use super::dialect::{Dialect, Pipes};
 use super::error::ShellError;
 use super::exports::Export;
+use super::scan::Stream;
 
 /// A future of a trait that must stay usable as `dyn`.
 pub type Later<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
@@ -107,9 +108,12 @@ pub trait Connection: Send + Sync {
     /// The same, where it has ended already.
     fn has_ended(&mut self) -> Option<i32>;
 
-    /// Puts a mark behind everything the ended interpreter has printed on both streams.
-    /// A transport whose streams end by themselves does nothing.
-    fn seal(&self, mark: Vec<u8>) -> Later<'static, ()>;
+    /// Whether everything that was printed on a stream was read. Then it needs no mark.
+    fn is_drained(&self, stream: Stream) -> bool;
+
+    /// Puts a mark behind everything that was printed on a stream. Where there is no room for it now, what is returned
+    /// does so later.
+    fn mark(&self, stream: Stream, mark: Vec<u8>) -> Option<Later<'static, ()>>;
 
     /// Remembers what is alive: it is older than the command that starts now.
     fn command_starts(&mut self);
@@ -118,8 +122,11 @@ pub trait Connection: Send + Sync {
     /// of the last one was not told by then, it never will be.
     fn awaits_command(&self) -> bool;
 
-    /// How many pages of data the interpreter can have without holding many more variables than when it started.
-    fn few_pages(&mut self) -> u64;
+    /// Whether something that was sent to the interpreter, which has ended, was not read by it.
+    fn left_unread(&self) -> bool;
+
+    /// Whether the interpreter may hold many more variables than when it started.
+    fn holds_much(&mut self) -> bool;
 
     /// Where the interpreter is, by what it says of it; what it says may be wrong.
     fn cwd(&self, said: &Path) -> PathBuf;

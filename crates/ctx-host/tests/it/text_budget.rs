@@ -24,43 +24,42 @@ fn shown(json: &str, text: &str) -> (String, String) {
     (kept.text, serde_json::to_string(&kept.report).unwrap())
 }
 
+/// Text and report under a budget are these.
+#[track_caller]
+fn check(json: &str, text: &str, want: (&str, &str)) {
+    let (text, report) = shown(json, text);
+    assert_eq!((text.as_str(), report.as_str()), want, "{json}");
+}
+
 fn lines(from: u32, to: u32) -> String {
     (from..=to).map(|n| format!("{n}\n")).collect()
 }
 
 #[test]
 fn the_last_lines() {
-    let (text, report) = shown(r#"{"keep":{"mode":"tail","n":200}}"#, &lines(1, 4123));
-    assert_eq!(text, lines(3924, 4123));
-    assert_eq!(report, r#"{"mode":"tail","lines_total":4123,"lines_kept":200}"#);
-    let (text, _) = shown(r#"{"keep":{"mode":"tail","n":2}}"#, "a\nb\nc");
-    assert_eq!(text, "b\nc");
-    let (text, report) = shown(r#"{"keep":{"mode":"tail","n":0}}"#, "a\nb\n");
-    assert_eq!((text.as_str(), report.as_str()), ("", r#"{"mode":"tail","lines_total":2,"lines_kept":0}"#));
+    let last = lines(3924, 4123);
+    let report = r#"{"mode":"tail","lines_total":4123,"lines_kept":200}"#;
+    check(r#"{"keep":{"mode":"tail","n":200}}"#, &lines(1, 4123), (&last, report));
+    let report = r#"{"mode":"tail","lines_total":3,"lines_kept":2}"#;
+    check(r#"{"keep":{"mode":"tail","n":2}}"#, "a\nb\nc", ("b\nc", report));
+    let report = r#"{"mode":"tail","lines_total":2,"lines_kept":0}"#;
+    check(r#"{"keep":{"mode":"tail","n":0}}"#, "a\nb\n", ("", report));
 }
 
 #[test]
 fn the_first_lines() {
-    let (text, report) = shown(r#"{"keep":{"mode":"head","n":3}}"#, &lines(1, 100));
-    assert_eq!(text, "1\n2\n3\n");
-    assert_eq!(report, r#"{"mode":"head","lines_total":100,"lines_kept":3}"#);
-    let (text, report) = shown(r#"{"keep":{"mode":"head","n":30}}"#, "a\n\nb");
-    assert_eq!(
-        (text.as_str(), report.as_str()),
-        ("a\n\nb", r#"{"mode":"head","lines_total":3,"lines_kept":3}"#)
-    );
+    let report = r#"{"mode":"head","lines_total":100,"lines_kept":3}"#;
+    check(r#"{"keep":{"mode":"head","n":3}}"#, &lines(1, 100), ("1\n2\n3\n", report));
+    let report = r#"{"mode":"head","lines_total":3,"lines_kept":3}"#;
+    check(r#"{"keep":{"mode":"head","n":30}}"#, "a\n\nb", ("a\n\nb", report));
 }
 
 #[test]
 fn both_ends_and_nothing_between() {
-    let (text, report) = shown(r#"{"keep":{"mode":"head_tail","n":2}}"#, &lines(1, 100));
-    assert_eq!(text, "1\n2\n99\n100\n");
-    assert_eq!(report, r#"{"mode":"head_tail","lines_total":100,"lines_kept":4}"#);
-    let (text, report) = shown(r#"{"keep":{"mode":"head_tail","n":2}}"#, "a\nb\nc\n");
-    assert_eq!(
-        (text.as_str(), report.as_str()),
-        ("a\nb\nc\n", r#"{"mode":"head_tail","lines_total":3,"lines_kept":3}"#)
-    );
+    let report = r#"{"mode":"head_tail","lines_total":100,"lines_kept":4}"#;
+    check(r#"{"keep":{"mode":"head_tail","n":2}}"#, &lines(1, 100), ("1\n2\n99\n100\n", report));
+    let report = r#"{"mode":"head_tail","lines_total":3,"lines_kept":3}"#;
+    check(r#"{"keep":{"mode":"head_tail","n":2}}"#, "a\nb\nc\n", ("a\nb\nc\n", report));
 }
 
 #[test]

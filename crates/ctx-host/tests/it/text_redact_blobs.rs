@@ -7,7 +7,7 @@ use std::sync::Arc;
 use ctx_host::shell::text::redact::{Secrets, redact_bytes};
 use proptest::prelude::*;
 
-use crate::text_redact::{BASE64, Letters, URL, corpus};
+use crate::text_redact_corpus::{ALNUM, BASE64, Letters, UPPER, URL, corpus, in_pieces};
 
 /// Random bytes as base64, from a seed.
 fn blob(seed: u64, alphabet: &str, len: usize) -> Vec<u8> {
@@ -132,8 +132,7 @@ fn a_list_of_tokens_is_no_blob() {
         (concat!("AT", "BB"), 32),
         (concat!("AK", "Cp"), 69),
     ] {
-        let tokens: Vec<String> =
-            (0..5).map(|_| format!("{prefix}{}", l.take(crate::text_redact::ALNUM, len))).collect();
+        let tokens: Vec<String> = (0..5).map(|_| format!("{prefix}{}", l.take(ALNUM, len))).collect();
         for between in ["\n", "\r\n", " ", ",", ", "] {
             let out = redact_bytes(&secrets, tokens.join(between).as_bytes());
             let out = String::from_utf8_lossy(&out).into_owned();
@@ -148,8 +147,8 @@ fn a_token_after_a_line_of_base64_is_no_part_of_it() {
     let secrets = Arc::new(Secrets::none());
     let mut l = Letters(5);
     let tokens = [
-        format!("{}{}", concat!("gh", "p_"), l.take(crate::text_redact::ALNUM, 36)),
-        format!("{}{}", concat!("AK", "IA"), l.take(crate::text_redact::UPPER, 16)),
+        format!("{}{}", concat!("gh", "p_"), l.take(ALNUM, 36)),
+        format!("{}{}", concat!("AK", "IA"), l.take(UPPER, 16)),
     ];
     for (width, token) in
         [60, 64, 72, 76].into_iter().flat_map(|width| tokens.iter().map(move |t| (width, t)))
@@ -162,11 +161,7 @@ fn a_token_after_a_line_of_base64_is_no_part_of_it() {
             assert!(out.starts_with(&line) && !out.contains(token.as_str()), "{width}: {out}");
             for at in 0..text.len() {
                 let (head, tail) = text.as_bytes().split_at(at);
-                assert_eq!(
-                    crate::text_redact::in_pieces(&secrets, &[head, tail]),
-                    out.as_bytes(),
-                    "cut at {at}"
-                );
+                assert_eq!(in_pieces(&secrets, &[head, tail]), out.as_bytes(), "cut at {at}");
             }
         }
     }
@@ -176,8 +171,8 @@ fn a_token_after_a_line_of_base64_is_no_part_of_it() {
 fn a_token_in_a_long_path_is_no_blob() {
     let secrets = Arc::new(Secrets::none());
     let mut l = Letters(6);
-    let hub = format!("{}{}", concat!("gh", "p_"), l.take(crate::text_redact::ALNUM, 36));
-    let cloud = format!("{}{}", concat!("AK", "IA"), l.take(crate::text_redact::UPPER, 16));
+    let hub = format!("{}{}", concat!("gh", "p_"), l.take(ALNUM, 36));
+    let cloud = format!("{}{}", concat!("AK", "IA"), l.take(UPPER, 16));
     for (path, token) in [
         ("/Users/Alice/Work2024/Deploy-Keys/", &hub),
         ("/Users/Alice/Work2024/DeployKeys/All/", &hub),

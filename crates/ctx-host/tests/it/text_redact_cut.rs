@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use ctx_host::shell::text::redact::{Cut, Redactor, Secrets};
 
-use crate::text_redact::corpus;
+use crate::text_redact_corpus::corpus;
 
 /// What follows on the pipe.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

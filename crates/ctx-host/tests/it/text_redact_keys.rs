@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use ctx_host::shell::text::redact::{Secrets, redact_text};
 
-use crate::text_redact::{BASE64, Letters, in_pieces};
+use crate::text_redact_corpus::{BASE64, Letters, in_pieces};
 
 /// A key: its label, and the lines between the two rules.
 struct Key {

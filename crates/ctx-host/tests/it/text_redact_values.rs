@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use ctx_host::shell::text::redact::{Secrets, redact_bytes, redact_text};
 
-use crate::text_redact::{BASE64, Letters, Sample, among_much, in_pieces, sample};
+use crate::text_redact_corpus::{BASE64, Letters, Sample, among_much, in_pieces, sample};
 
 /// Secrets that people choose, and what is joined to its name loosely.
 pub(crate) fn samples() -> Vec<Sample> {

@@ -30,7 +30,7 @@ pub struct Args {
     /// Go on with what happens next, and leave out what was before
     #[arg(short, long)]
     follow: bool,
-    /// The records as they are in the logs, one a line
+    /// The records of the logs, one a line, each with the id of its `log`
     #[arg(long)]
     json: bool,
 }
@@ -124,7 +124,7 @@ impl Watch {
                 let mut text = String::new();
                 let transcript = &mut seen.transcript;
                 seen.next = shelf.read(&log, seen.next, &mut |entry| match self.json {
-                    true => text.extend([entry.text.as_str(), "\n"]),
+                    true => text.push_str(&with_log(&entry.text, id_of(&log))),
                     false => text.push_str(&transcript.record(entry)),
                 })?;
                 seen.size = size;
@@ -143,6 +143,12 @@ impl Watch {
         out.flush()?;
         Ok(())
     }
+}
+
+/// A record as it is in its log, a JSON object, that says which log that is: those of several come mixed.
+fn with_log(record: &str, log: &str) -> String {
+    let body = record.strip_prefix('{').unwrap_or(record);
+    format!("{{\"log\":\"{log}\",{body}\n")
 }
 
 impl Seen {

@@ -63,6 +63,14 @@ fn all_gone(pids: &[i32]) {
     until("the end of all processes", || pids.iter().all(|pid| !alive(*pid)).then_some(()));
 }
 
+/// The server ends by itself, and leaves no process behind.
+#[track_caller]
+fn ended_well(host: &mut Host, pids: &[i32]) {
+    let status = host.ended();
+    assert!(status.success(), "{status}");
+    all_gone(pids);
+}
+
 /// What `ctx shells` says of the one shell.
 fn state(place: &Place) -> String {
     let listed: Value = serde_json::from_str(&place.ctx(&["shells", "list", "--json"]).ok()).unwrap();
@@ -86,9 +94,7 @@ fn the_end_of_the_host_ends_the_server_and_every_process() {
     let (mut host, pids) = busy(&place);
     assert_eq!(state(&place), "open");
     host.hang_up();
-    let status = until("the server's end", || host.server.child.try_wait().unwrap());
-    assert!(status.success(), "{status}");
-    all_gone(&pids);
+    ended_well(&mut host, &pids);
     assert_eq!(state(&place), "destroyed");
 }
 
@@ -102,7 +108,7 @@ fn a_command_that_still_runs_does_not_hold_up_the_end() {
     until("the command's start", || started.exists().then_some(()));
     let since = Instant::now();
     host.hang_up();
-    until("the server's end", || host.server.child.try_wait().unwrap());
+    host.ended();
     // Hosts are patient for two or three seconds, then they kill.
     assert!(since.elapsed() < Duration::from_secs(4), "it took {:?}", since.elapsed());
 }
@@ -126,7 +132,7 @@ fn a_host_over_sockets_is_served_and_its_end_seen() {
     let long = host.exec(&shell, "head -c 90000 /dev/zero | tr '\\0' y");
     assert_eq!(long["stdout"].as_str().unwrap().len(), 90_000);
     host.hang_up();
-    let status = until("the server's end", || host.server.child.try_wait().unwrap());
+    let status = host.ended();
     assert!(status.success(), "{status}");
     assert_eq!(state(&place), "destroyed");
 }
@@ -136,9 +142,7 @@ fn a_server_that_is_asked_to_stop_ends_every_process() {
     let place = place();
     let (mut host, pids) = busy(&place);
     kill_process(Pid::from_child(&host.server.child), Signal::TERM).unwrap();
-    let status = until("the server's end", || host.server.child.try_wait().unwrap());
-    assert!(status.success(), "{status}");
-    all_gone(&pids);
+    ended_well(&mut host, &pids);
 }
 
 /// A server that has no descriptor left, with the processes below it.
@@ -168,9 +172,7 @@ fn a_server_without_descriptors_ends_with_its_host_and_leaves_no_process() {
     let place = place();
     let (mut host, pids) = exhausted(&place);
     host.hang_up();
-    let status = until("the server's end", || host.server.child.try_wait().unwrap());
-    assert!(status.success(), "{status}");
-    all_gone(&pids);
+    ended_well(&mut host, &pids);
 }
 
 #[test]
@@ -178,7 +180,5 @@ fn a_server_without_descriptors_can_be_asked_to_stop() {
     let place = place();
     let (mut host, pids) = exhausted(&place);
     kill_process(Pid::from_child(&host.server.child), Signal::TERM).unwrap();
-    let status = until("the server's end", || host.server.child.try_wait().unwrap());
-    assert!(status.success(), "{status}");
-    all_gone(&pids);
+    ended_well(&mut host, &pids);
 }

@@ -16,6 +16,7 @@ mod injected;
 mod long;
 mod record;
 mod sdk;
+mod searches;
 mod settings;
 mod slow;
 mod terminal;

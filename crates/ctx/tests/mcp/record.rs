@@ -145,6 +145,23 @@ fn what_shells_do_can_be_followed_by_programs() {
     assert!(finished["stdout"].as_str().unwrap().starts_with("out [REDACTED:"), "{finished}");
 }
 
+#[test]
+fn a_program_that_follows_several_shells_can_tell_them_apart() {
+    let place = place();
+    let mut host = host(&place);
+    let shell = host.create();
+    let watch = Running::start(&mut place.command(&["watch", "--follow", "--json"]));
+    until_watched(&mut host, &shell, &watch);
+    let other = host.create();
+    host.exec(&other, "echo of the second");
+    host.exec(&shell, "echo of the first");
+    let listed = host.call("session_list", json!({}));
+    for (row, command) in [(1, "echo of the second"), (0, "echo of the first")] {
+        let record: Value = serde_json::from_str(up_to(&watch, command).lines().last().unwrap()).unwrap();
+        assert_eq!(record["log"], listed["sessions"][row]["log"], "{record}");
+    }
+}
+
 /// How often a program has gone to sleep.
 fn sleeps(pid: u32) -> u64 {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
@@ -266,7 +283,7 @@ fn what_was_printed_before_a_shell_s_end_is_in_its_log() {
                 }
             } else {
                 host.hang_up();
-                until("the server's end", || host.server.child.try_wait().unwrap());
+                host.ended();
             }
             let late = shells(&place, &["show", &first]);
             assert!(late.contains("late output]\nLATELY [REDACTED:"), "{program}, {ends}: {late}");

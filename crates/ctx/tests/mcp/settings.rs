@@ -25,6 +25,13 @@ fn room(mut host: Host) -> usize {
     4
 }
 
+/// A policy that denies `rm`, besides other settings of shells.
+fn configure_without_rm(place: &Place, others: &str) {
+    let policy = place.path("policy");
+    std::fs::write(&policy, "deny rm\n").unwrap();
+    configure(place, &format!("[shells]\n{others}policy_file = {policy:?}\n"));
+}
+
 #[test]
 fn an_option_goes_before_the_environment_and_that_before_the_file() {
     let place = place();
@@ -55,11 +62,18 @@ fn the_settings_are_shown_with_where_they_came_from() {
 }
 
 #[test]
+fn unless_it_is_set_there_are_64_shells_and_idle_ones_are_closed_after_half_an_hour() {
+    let place = place();
+    let shown: Value = serde_json::from_str(&place.ctx(&["config", "show", "--json"]).ok()).unwrap();
+    let settings = shown["settings"].as_array().unwrap().iter();
+    let of = |key| settings.clone().find(|setting| setting["key"] == key).unwrap()["value"].clone();
+    assert_eq!((of("shells.max"), of("shells.idle_secs")), (json!(64), json!(1800)));
+}
+
+#[test]
 fn the_policy_of_the_config_file_holds_and_no_shell_widens_it() {
     let place = place();
-    let policy = place.path("policy");
-    std::fs::write(&policy, "deny rm\n").unwrap();
-    configure(&place, &format!("[shells]\npolicy_file = {:?}\n", policy.display().to_string()));
+    configure_without_rm(&place, "");
     let mut host = Host::start(&place);
     let made = host.call("session_create", json!({"allow": ["rm", "echo"]}));
     let said =
@@ -183,9 +197,7 @@ fn the_program_that_was_set_is_the_shell() {
 #[test]
 fn variables_of_a_shell_change_nothing_that_the_operator_set() {
     let place = place();
-    let policy = place.path("policy");
-    std::fs::write(&policy, "deny rm\n").unwrap();
-    configure(&place, &format!("[shells]\nmax = 2\npolicy_file = {:?}\n", policy.display().to_string()));
+    configure_without_rm(&place, "max = 2\n");
     let mut host = Host::start(&place);
     let env = json!({
         "CTX_SHELLS_MAX": "100", "CTX_SHELLS_IDLE_SECS": "1", "CTX_SHELLS_POLICY_FILE": "", "CTX_SHELLS_PROGRAM": "/bin/false",

@@ -31,6 +31,22 @@ impl Slow {
         slow
     }
 
+    fn with_shell(place: &testkit::Place) -> Slow {
+        let mut slow = Slow::start(place);
+        slow.say(call(2, "session_create", json!({})).as_bytes());
+        slow.hear();
+        slow
+    }
+
+    /// With a shell whose first command has printed more than a page.
+    fn with_output(place: &testkit::Place) -> Slow {
+        let mut slow = Slow::with_shell(place);
+        let print = "head -c 300000 /dev/zero | tr '\\0' 'x' | fold";
+        slow.say(call(3, "session_exec", json!({"session_id": "1_local", "command": print})).as_bytes());
+        slow.hear();
+        slow
+    }
+
     fn say(&mut self, line: &[u8]) {
         self.stdin.as_mut().unwrap().write_all(line).unwrap();
     }
@@ -39,6 +55,11 @@ impl Slow {
         let mut line = String::new();
         self.stdout.as_mut().unwrap().read_line(&mut line).unwrap();
         serde_json::from_str(&line).unwrap()
+    }
+
+    /// Ready when the server has ended by itself.
+    fn ended(&mut self) {
+        until("the end of the server", || self.child.try_wait().unwrap());
     }
 
     /// What it holds in memory, in MiB.
@@ -93,12 +114,7 @@ fn settled<N: PartialEq + Copy>(mut number: impl FnMut() -> N) -> N {
 #[test]
 fn a_host_that_reads_nothing_is_not_read_and_gets_every_answer_when_it_reads_again() {
     let place = place();
-    let mut slow = Slow::start(&place);
-    slow.say(call(2, "session_create", json!({})).as_bytes());
-    slow.hear();
-    let print = "head -c 300000 /dev/zero | tr '\\0' 'x' | fold";
-    slow.say(call(3, "session_exec", json!({"session_id": "1_local", "command": print})).as_bytes());
-    slow.hear();
+    let mut slow = Slow::with_output(&place);
     let before = slow.memory();
     let page = |id| call(id, "session_output", json!({"session_id": "1_local", "call": 1, "limit": 262_144}));
     let all = 300;
@@ -116,9 +132,7 @@ fn a_host_that_reads_nothing_is_not_read_and_gets_every_answer_when_it_reads_aga
 #[test]
 fn commands_of_a_host_that_reads_nothing_wait_and_all_run_when_it_reads() {
     let place = place();
-    let mut slow = Slow::start(&place);
-    slow.say(call(2, "session_create", json!({})).as_bytes());
-    slow.hear();
+    let mut slow = Slow::with_shell(&place);
     let marks = place.path("marks");
     let print = format!("echo x >> {}; head -c 900000 /dev/zero | tr '\\0' 'x' | fold", marks.display());
     let budget = json!({"max_chars": 1_000_000});
@@ -140,12 +154,7 @@ fn commands_of_a_host_that_reads_nothing_wait_and_all_run_when_it_reads() {
 #[test]
 fn a_host_that_closes_stdin_and_reads_nothing_does_not_keep_the_server() {
     let place = place();
-    let mut slow = Slow::start(&place);
-    slow.say(call(2, "session_create", json!({})).as_bytes());
-    slow.hear();
-    let print = "head -c 300000 /dev/zero | tr '\\0' 'x' | fold";
-    slow.say(call(3, "session_exec", json!({"session_id": "1_local", "command": print})).as_bytes());
-    slow.hear();
+    let mut slow = Slow::with_output(&place);
     for n in 0..60 {
         let page = json!({"session_id": "1_local", "call": 1, "limit": 262_144});
         slow.say(call(10 + n, "session_output", page).as_bytes());
@@ -160,7 +169,7 @@ fn a_host_that_closes_stdin_and_reads_nothing_does_not_keep_the_server() {
         taken
     });
     slow.stdin = None;
-    until("the end of the server", || slow.child.try_wait().unwrap());
+    slow.ended();
 }
 
 /// The process whose pid a command writes to a file.
@@ -178,9 +187,7 @@ fn is_gone(pid: &str) -> bool {
 #[test]
 fn a_cancelled_command_is_stopped_though_its_progress_is_not_read() {
     let place = place();
-    let mut slow = Slow::start(&place);
-    slow.say(call(2, "session_create", json!({})).as_bytes());
-    slow.hear();
+    let mut slow = Slow::with_shell(&place);
     // More than the pipe holds, and far less than makes the server stop reading.
     let (third, pid) = (place.path("third"), place.path("pid"));
     let print = "head -c 90000 /dev/zero | tr '\\0' 'x' | fold";
@@ -201,15 +208,13 @@ fn a_cancelled_command_is_stopped_though_its_progress_is_not_read() {
 #[test]
 fn a_host_that_reads_no_more_does_not_keep_the_server_with_its_stdin() {
     let place = place();
-    let mut slow = Slow::start(&place);
-    slow.say(call(2, "session_create", json!({})).as_bytes());
-    slow.hear();
+    let mut slow = Slow::with_shell(&place);
     let pid = place.path("pid");
     let command = format!("sleep 300 & echo $! >{}; wait", pid.display());
     slow.say(call(3, "session_exec", json!({"session_id": "1_local", "command": command})).as_bytes());
     let pid = written_pid(&pid);
     slow.stdout = None;
-    until("the end of the server", || slow.child.try_wait().unwrap());
+    slow.ended();
     until("the end of its job", || is_gone(&pid).then_some(()));
     assert!(slow.stdin.is_some(), "its stdin was open");
 }

@@ -3,11 +3,11 @@
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{Receiver, TryRecvError, sync_channel};
 
 use serde_json::{Value, json};
-use testkit::{DEADLINE, Place};
+use testkit::{DEADLINE, Place, until};
 
 pub const CTX: &str = env!("CARGO_BIN_EXE_ctx");
 
@@ -167,8 +167,28 @@ impl Host {
 
     /// Starts a command and does not wait for its end.
     pub fn exec_soon(&mut self, shell: &str, command: &str) {
-        let arguments = json!({"session_id": shell, "command": command});
-        self.send("tools/call", json!({"name": "session_exec", "arguments": arguments}));
+        self.tool_soon("session_exec", json!({"session_id": shell, "command": command}));
+    }
+
+    /// Calls a tool and does not wait for its answer; returns the request's id.
+    pub fn tool_soon(&mut self, name: &str, arguments: Value) -> u64 {
+        self.send("tools/call", json!({"name": name, "arguments": arguments}))
+    }
+
+    /// Takes a request back.
+    pub fn cancel(&mut self, request: u64) {
+        let params = json!({"requestId": request, "reason": "not needed"});
+        self.say(&json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": params}));
+    }
+
+    /// The next answer, whichever it is.
+    pub fn answer(&self) -> Value {
+        serde_json::from_str(&self.server.line()).expect("a line is JSON")
+    }
+
+    /// How the server ended, when it has.
+    pub fn ended(&mut self) -> ExitStatus {
+        until("the server's end", || self.server.child.try_wait().expect("its status"))
     }
 
     /// The host is gone: nobody writes to the server any more.

@@ -242,6 +242,10 @@ async fn the_status_of_a_command_is_there_for_the_next(kind: Kind) {
         bench.run(&format!("(exit {code})")).await;
         assert_eq!(bench.out("echo $?").await, format!("{code}\n"));
         assert_eq!(bench.out("echo $?").await, "0\n");
+        if kind == Kind::Bash {
+            bench.run(&format!("(exit {code})")).await;
+            assert_eq!(bench.out("echo ${PIPESTATUS[@]}").await, format!("{code}\n"));
+        }
     }
     bench.run("echo 'open").await;
     assert_eq!(bench.out("echo $?").await, "2\n");
@@ -301,6 +305,11 @@ async fn a_function_named_command_keeps_nothing_from_running(kind: Kind) {
         let seen = (second.stdout.as_str(), second.stderr.as_str(), second.shell_restarted);
         assert_eq!(seen, ("kept\n", "err\n", false), "{options}: {second:?}");
     }
+    // Nor is it called for the frame.
+    bench.run("command() { echo called >>calls; }; set -x; false").await;
+    assert_eq!(bench.run("echo $?; (exit 7)").await.stderr, "+ echo 1\n+ exit 7\n");
+    assert_eq!(bench.run("echo $?").await.stdout, "7\n");
+    assert!(!bench.path("calls").exists());
     bench.end().await;
 }
 

@@ -15,6 +15,7 @@ mod processes;
 mod secrets;
 mod sequence;
 mod support;
+mod table;
 mod unseen;
 mod ways;
 mod wedged;

@@ -10,7 +10,7 @@ use ctx_host::shell::{
 use ctx_session::Ulid;
 
 use super::support::{Bench, Kind, Records, config, eventually};
-use crate::text_redact::{Sample, corpus};
+use crate::text_redact_corpus::{Sample, corpus};
 
 fn command(command: impl Into<String>) -> ExecRequest {
     ExecRequest { command: command.into(), ..ExecRequest::default() }

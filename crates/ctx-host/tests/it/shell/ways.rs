@@ -8,6 +8,8 @@ rows![
     every_way_into_bash_counts_lines_alike,
     an_exit_trap_sees_the_command_that_ended_the_shell,
     what_cannot_be_read_is_shown_as_it_was_given,
+    a_substitution_that_cannot_be_read_leaves_a_sound_shell,
+    what_stands_behind_a_line_that_cannot_be_read_does_not_run,
 ];
 
 /// By `eval`, as a sourced script, as lines of the shell's own script, and by `eval` because it cannot be read.
@@ -21,7 +23,8 @@ async fn every_way_into_bash_counts_lines_alike(kind: Kind) {
     for before in
         ["true", "set -x", "set -e", "trap 'true' EXIT", "false", "set -x\n\n", "trap : DEBUG ERR", "set -v"]
     {
-        for command in [lines, &long] {
+        let torn = lines.replace("(false)", ": '('; (false)");
+        for command in [lines, &long, &torn] {
             bench.run(before).await;
             let command =
                 if before == "set -e" { command.replace("(false)", ":") } else { command.to_owned() };
@@ -99,6 +102,56 @@ async fn what_cannot_be_read_is_shown_as_it_was_given(kind: Kind) {
             !whole.is_empty() && !whole.contains("unset") && !whole.contains("command"),
             "{before}: {whole}"
         );
+    }
+    bench.end().await;
+}
+
+/// bash 5.2 destroys its memory when it reads one without an end for the second time, and ends itself on others.
+async fn a_substitution_that_cannot_be_read_leaves_a_sound_shell(kind: Kind) {
+    let bench = Bench::new(kind).await;
+    let long = format!("# {}\necho $(ls", "x".repeat(5_000));
+    for before in ["true", "trap 'true' EXIT", "set -x"] {
+        bench.run(before).await;
+        let torn = ["echo $(ls", "$(", "cat <(", "x=1\ny=$(", "echo $( ( ", &long, "echo $(if)", "x=$(for)"]
+            .into_iter()
+            .chain([
+                "x=$(fi) y",
+                "echo $(a; }) b",
+                "echo $(grep a (b)) c",
+                "echo ')' $(ls",
+                "echo ')' $(a '",
+            ]);
+        let torn: Vec<&str> = torn.collect();
+        for torn in torn.repeat(3) {
+            if kind == Kind::Dash && torn.contains('<') {
+                continue;
+            }
+            let result = bench.run(torn).await;
+            assert!(matches!(result.exit_code, 1 | 2) && !result.shell_restarted, "{torn}: {result:?}");
+            assert!(!result.stderr.is_empty() && !result.stderr.contains("free"), "{torn}: {result:?}");
+            assert!(!result.stderr.contains("__ctx"), "{torn}: {result:?}");
+        }
+        let fill = "for i in {1..50}; do y=\"a$i$y\"; done; unset y; echo alive";
+        assert_eq!(bench.run(fill).await.stdout, "alive\n");
+    }
+    // What only looks like one runs in the shell itself.
+    bench.run("set +x; kept='('; also=$(if true; then echo yes; fi)").await;
+    assert_eq!(bench.out("echo \"$kept $also\"").await, "( yes\n");
+    bench.end().await;
+}
+
+/// Not even where that is found out by trying, and where a brace ends too early what it is tried in.
+async fn what_stands_behind_a_line_that_cannot_be_read_does_not_run(kind: Kind) {
+    let bench = Bench::new(kind).await;
+    for before in ["true", "set -x", "trap 'true' EXIT"] {
+        bench.run(before).await;
+        for substitution in ["$(for i in 1; do echo $i; done)", "$(pwd)"] {
+            let command = format!("echo a\n}}\n: >ran; echo ran\nx={substitution}");
+            let result = bench.run(&command).await;
+            let seen = (result.stdout.as_str(), result.exit_code, result.shell_restarted);
+            assert_eq!(seen, ("a\n", 2, false), "{before}: {result:?}");
+            assert!(!bench.path("ran").exists(), "{before}: {substitution}");
+        }
     }
     bench.end().await;
 }

@@ -35,6 +35,13 @@ impl Word {
         !self.quoted && !self.expands && self.text == text
     }
 
+    /// The word as if it were only this part of its text; nothing where that is empty and will stay so.
+    pub fn cut_to(&self, part: &[u8]) -> Option<Word> {
+        let raw = if self.expands { &self.raw } else { part };
+        let is_there = self.expands || !part.is_empty();
+        is_there.then(|| Word { raw: raw.to_vec(), text: part.to_vec(), ..self.clone() })
+    }
+
     /// `NAME=…`, `NAME+=…` or `NAME[…]=…`, with the name outside of quotes.
     pub fn is_assignment(&self) -> bool {
         self.assigned_name().is_some()

@@ -6,11 +6,13 @@
 //! run anything, and only the cage holds against that.
 
 mod braces;
+mod given;
 mod lex;
 mod parse;
 mod policy;
 mod singular;
 mod wrap;
+mod wrapper;
 mod wrappers;
 
 pub use policy::{Pattern, PatternError, Policy, PolicyError};

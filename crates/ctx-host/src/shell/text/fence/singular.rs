@@ -4,6 +4,7 @@
 use super::Program;
 use super::lex::Word;
 use super::wrap::option_value;
+use super::wrapper::{Wrapper, plain};
 
 /// Whether a shell that is given this file reads its standard input.
 pub(super) fn is_stdin(word: &Word) -> bool {
@@ -127,8 +128,7 @@ pub(super) fn measured(args: &[Word]) -> Vec<Word> {
         let text = String::from_utf8_lossy(&word.text);
         let attached = COMMANDS.iter().find_map(|(_, long)| text.strip_prefix(long)?.strip_prefix('='));
         if let Some(attached) = attached {
-            let part = attached.as_bytes().to_vec();
-            commands.push(Word { raw: part.clone(), text: part, ..word.clone() });
+            commands.extend(word.cut_to(attached.as_bytes()));
         } else if COMMANDS.iter().any(|(short, long)| text == *short || text == *long) {
             commands.extend(behind.first().cloned());
             rest = behind.get(1..).unwrap_or_default();
@@ -139,4 +139,115 @@ pub(super) fn measured(args: &[Word]) -> Vec<Word> {
         }
     }
     commands
+}
+
+/// What `bwrap` runs: behind its options, which take up to three words.
+pub(super) fn in_bubble(args: &[Word]) -> &[Word] {
+    const ALONE: &[&str] = &[
+        "unshare-all",
+        "share-net",
+        "unshare-user",
+        "unshare-user-try",
+        "unshare-ipc",
+        "unshare-pid",
+        "unshare-net",
+        "unshare-uts",
+        "unshare-cgroup",
+        "unshare-cgroup-try",
+        "disable-userns",
+        "assert-userns-disabled",
+        "clearenv",
+        "new-session",
+        "die-with-parent",
+        "as-pid-1",
+        "level-prefix",
+        "help",
+        "version",
+    ];
+    const PAIRS: &[&str] = &[
+        "setenv",
+        "bind",
+        "bind-try",
+        "dev-bind",
+        "dev-bind-try",
+        "ro-bind",
+        "ro-bind-try",
+        "bind-fd",
+        "ro-bind-fd",
+        "file",
+        "bind-data",
+        "ro-bind-data",
+        "symlink",
+        "chmod",
+    ];
+    let mut rest = args;
+    while let Some(option) = rest.first().and_then(|word| word.text.strip_prefix(b"--")) {
+        let is_one_of = |names: &[&str]| names.iter().any(|name| name.as_bytes() == option);
+        let words = match option {
+            b"" => return rest.get(1..).unwrap_or_default(),
+            b"overlay" => 4,
+            _ if is_one_of(PAIRS) => 3,
+            _ if is_one_of(ALONE) => 1,
+            _ => 2,
+        };
+        rest = rest.get(words..).unwrap_or_default();
+    }
+    rest
+}
+
+/// The shell that `capsh` gives what stands behind `--`; nothing without that.
+pub(super) fn shell_of_capsh(args: &[Word]) -> Vec<Word> {
+    let Some(at) = args.iter().position(|word| word.text == b"--") else { return Vec::new() };
+    let (own, given) = args.split_at_checked(at).unwrap_or_default();
+    let named = own.iter().find_map(|word| word.cut_to(word.text.strip_prefix(b"--shell=")?));
+    let shell =
+        named.unwrap_or_else(|| Word { text: b"bash".to_vec(), raw: b"bash".to_vec(), ..Word::default() });
+    [&[shell], given.get(1..).unwrap_or_default()].concat()
+}
+
+/// The programs that `start-stop-daemon` may start, each with its arguments; none where it stops or looks.
+pub(super) fn daemons(args: &[Word]) -> Vec<Vec<Word>> {
+    const OWN: Wrapper = plain(
+        &["start-stop-daemon"],
+        "xapnugckrdNPIRO",
+        &[
+            "exec",
+            "startas",
+            "pidfile",
+            "ppid",
+            "pid",
+            "name",
+            "user",
+            "group",
+            "chuid",
+            "chroot",
+            "chdir",
+            "nicelevel",
+            "procsched",
+            "iosched",
+            "umask",
+            "retry",
+            "output",
+            "signal",
+            "notify-timeout",
+        ],
+    );
+    let own = args.split(|word| word.text == b"--").next().unwrap_or_default();
+    let given = args.get(own.len() + 1..).unwrap_or_default();
+    let starts = OWN.options(own).iter().any(|option| match option.strip_prefix(b"--") {
+        Some(long) => long == b"start",
+        None => option.contains(&b'S'),
+    });
+    if !starts {
+        return Vec::new();
+    }
+    let programs = [(b'x', "exec"), (b'a', "startas")];
+    let programs = programs.into_iter().flat_map(|(letter, long)| OWN.values(own, Some(letter), long));
+    programs.map(|program| [&[program], given].concat()).collect()
+}
+
+/// The text that `entr -s` gives to a shell; nothing without `-s`.
+pub(super) fn entr_text(args: &[Word]) -> Option<&Word> {
+    let options = args.iter().take_while(|word| word.text.starts_with(b"-"));
+    options.clone().any(|word| word.text.contains(&b's')).then(|| args.get(options.count()))?
 }

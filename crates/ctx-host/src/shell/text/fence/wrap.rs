@@ -1,11 +1,14 @@
 //! Programs that run other programs: where in their arguments the other one stands. Those that differ only in
 //! their options are in `wrappers`.
 
+use super::Program;
+use super::given;
 use super::lex::Word;
 use super::parse::{DEPTH_MAX, Finds, read_commands};
 use super::policy::base_name;
 use super::singular;
-use super::wrappers::{How, WRAPPERS, Wrapper};
+use super::wrapper::{How, Wrapper};
+use super::wrappers::WRAPPERS;
 
 const SHELLS: &[&str] = &[
     "bash", "sh", "dash", "zsh", "ksh", "mksh", "ash", "rbash", "fish", "csh", "tcsh", "yash", "posh",
@@ -47,9 +50,18 @@ pub(super) fn run(words: &[Word], depth: usize, finds: &mut Finds) -> bool {
         "setarch" => return run(singular::behind_arch(args), depth + 1, finds),
         "hyperfine" => singular::measured(args).iter().for_each(|word| run_word(Some(word), depth, finds)),
         "parallel" | "sem" => run_parallel(name, args, depth, finds),
+        "bwrap" => return run(singular::in_bubble(args), depth + 1, finds),
+        "capsh" => return run(&singular::shell_of_capsh(args), depth + 1, finds),
+        "start-stop-daemon" => singular::daemons(args).iter().for_each(|words| {
+            run(words, depth + 1, finds);
+        }),
+        "entr" if singular::entr_text(args).is_some() => run_word(singular::entr_text(args), depth, finds),
         "command" if args.first().is_some_and(|word| matches!(word.text.as_slice(), b"-v" | b"-V")) => {}
         _ if SHELLS.contains(&name) => return run_shell(args, depth, finds),
-        _ => return run_wrapped(name, args, depth, finds),
+        _ => {
+            given::commands(name, args).iter().for_each(|word| run_word(Some(word), depth, finds));
+            return run_wrapped(name, args, depth, finds);
+        }
     }
     false
 }
@@ -188,13 +200,15 @@ fn debugged(args: &[Word]) -> &[Word] {
     args.get(at..).filter(|_| runs).unwrap_or_default()
 }
 
-/// `parallel rm -f {} ::: a b`, `parallel 'rm {}'`, `parallel ::: 'rm a' 'rm b'`.
+/// `parallel rm -f {} ::: a b`, `parallel 'rm {}'`, `parallel ::: 'rm a' 'rm b'`, `parallel {} ::: 'rm a'`.
 fn run_parallel(name: &str, args: &[Word], depth: usize, finds: &mut Finds) {
     let at = args.iter().position(|word| word.text.starts_with(b":::")).unwrap_or(args.len());
     let (command, inputs) = args.split_at_checked(at).unwrap_or((args, &[]));
     let named = finds.count();
     run_wrapped(name, command, depth, finds);
-    if finds.count() == named {
+    let found = finds.since(named).first();
+    // Each input is a command, where none is named or the input stands in its place.
+    if found.is_none_or(|first| matches!(first, Program::Named(name) if name.starts_with("{}"))) {
         let texts = inputs.iter().filter(|word| !word.text.starts_with(b":::"));
         texts.for_each(|word| run_word(Some(word), depth, finds));
     }
@@ -317,9 +331,6 @@ pub(super) fn option_value(args: &[Word], letter: u8, long: &str) -> Option<Word
                 _ => return None,
             },
         };
-        if attached.is_empty() {
-            return args.get(at + 1).cloned();
-        }
-        Some(Word { raw: attached.to_vec(), text: attached.to_vec(), ..word.clone() })
+        word.cut_to(attached).or_else(|| args.get(at + 1).cloned())
     })
 }

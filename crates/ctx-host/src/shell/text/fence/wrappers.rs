@@ -1,48 +1,9 @@
 //! The table of programs that run what stands in their arguments: their verbs, their options and their own words.
-//! How the rest is read is in `wrap`.
+//! How these are told apart is in `wrapper`, how the rest is read in `wrap`.
 
-use super::lex::Word;
-
-/// A program that runs its arguments, after its own options.
-pub(super) struct Wrapper {
-    pub names: &'static [&'static str],
-    /// The words before which it runs nothing: `docker exec`, `git bisect run`. None where it always does.
-    verbs: &'static [&'static [&'static str]],
-    /// Short options that take a value.
-    short: &'static str,
-    /// Long options that take a value as the next word.
-    long: &'static [&'static str],
-    /// Words of its own before the program.
-    pub own_words: usize,
-    /// The option whose value is a text for a shell, by its letter and its name.
-    pub text: Option<(u8, &'static str)>,
-    pub how: How,
-}
-
-/// What becomes of the words behind its own.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum How {
-    /// They are a program and its arguments.
-    Words,
-    /// They are joined and given to a shell.
-    Joined,
-    /// One is given to a shell, more are a program and its arguments.
-    TextOrWords,
-    /// The program stands behind the first of these words.
-    Behind(&'static [&'static str]),
-    /// The first is a package, whose program has its name: `eslint@9`, `black==24.1`.
-    Package,
-}
+use super::wrapper::{How, Wrapper, plain};
 
 const DASHES: How = How::Behind(&["--"]);
-
-const fn plain(
-    names: &'static [&'static str],
-    short: &'static str,
-    long: &'static [&'static str],
-) -> Wrapper {
-    Wrapper { names, verbs: &[], short, long, own_words: 0, text: None, how: How::Words }
-}
 
 /// A runner of packages, with the verbs behind which it runs one.
 const fn packages(
@@ -209,7 +170,6 @@ pub(super) const WRAPPERS: &[Wrapper] = &[
             "busybox",
             "toybox",
             "valgrind",
-            "entr",
             "chronic",
             "ifne",
             "eatmydata",
@@ -242,13 +202,21 @@ pub(super) const WRAPPERS: &[Wrapper] = &[
     plain(&["sshpass"], "pfdP", &[]),
     plain(&["ssh-agent"], "aEOPt", &[]),
     plain(&["screen"], "cehpsStT", &[]),
+    plain(&["caffeinate"], "tw", &[]),
+    plain(&["daemonize"], "ceoplLuE", &[]),
+    plain(
+        &["proot"],
+        "rbmqwvkipRS",
+        &["rootfs", "bind", "mount", "qemu", "pwd", "cwd", "verbose", "kernel-release", "change-id", "port"],
+    ),
+    Wrapper { how: How::TextOrWords, ..plain(&["entr"], "", &[]) },
     plain(
         &["xargs"],
-        "InPLdasEJR",
-        &["replace", "max-args", "max-procs", "max-lines", "delimiter", "arg-file", "max-chars", "eof"],
+        "InPLdasEJRS",
+        &["max-args", "max-procs", "delimiter", "arg-file", "max-chars", "process-slot-var"],
     ),
     Wrapper {
-        how: How::TextOrWords,
+        how: How::Joined,
         ..plain(
             &["parallel", "sem"],
             "jnNIaSLdPE",
@@ -415,51 +383,3 @@ pub(super) const WRAPPERS: &[Wrapper] = &[
     tmux(&[&["run-shell"], &["run"], &["pipe-pane"], &["pipep"]], "LSTfdt"),
     tmux(&[&["display-popup"], &["popup"]], "LSTfbcdehstwxy"),
 ];
-
-impl Wrapper {
-    /// The words behind its verb; `None` where it has verbs and this is none of them.
-    pub fn after_verb<'a>(&self, args: &'a [Word]) -> Option<&'a [Word]> {
-        if self.verbs.is_empty() {
-            return Some(args);
-        }
-        let behind = |verb: &&[&str]| {
-            verb.iter().try_fold(args, |rest, step| {
-                let (word, after) = rest.get(self.options_len(rest)..)?.split_first()?;
-                (word.known()? == step.as_bytes()).then_some(after)
-            })
-        };
-        self.verbs.iter().find_map(behind)
-    }
-
-    /// Its options, without their values.
-    pub fn options<'a>(&self, args: &'a [Word]) -> Vec<&'a [u8]> {
-        let mut options = Vec::new();
-        let mut at = 0;
-        while let Some(text) = args.get(at).map(|word| word.text.as_slice()).filter(|text| is_option(text)) {
-            options.push(text);
-            at += self.option_words(text);
-        }
-        options
-    }
-
-    /// How many words its options take at the beginning of these.
-    pub fn options_len(&self, args: &[Word]) -> usize {
-        self.options(args).into_iter().map(|text| self.option_words(text)).sum()
-    }
-
-    /// How many words an option takes, itself among them.
-    pub fn option_words(&self, text: &[u8]) -> usize {
-        if let Some(name) = text.strip_prefix(b"--") {
-            return if self.long.iter().any(|long| long.as_bytes() == name) { 2 } else { 1 };
-        }
-        let letters = text.get(1..).unwrap_or_default();
-        match letters.iter().position(|letter| self.short.as_bytes().contains(letter)) {
-            Some(at) if at + 1 == letters.len() => 2,
-            _ => 1,
-        }
-    }
-}
-
-fn is_option(text: &[u8]) -> bool {
-    text.len() > 1 && text.starts_with(b"-") && text != b"--"
-}

@@ -153,37 +153,32 @@ impl Literals {
         at: &mut usize,
         range: Range<usize>,
     ) -> Option<usize> {
-        if !sieved.is_empty() {
-            return self.next_sieved(bytes, sieved, at, range);
-        }
-        while let Some((found, anchor)) = self.next(bytes, *at) {
-            *at = found + 1;
-            if range.contains(&anchor) {
-                return Some(anchor);
+        if sieved.is_empty() {
+            while let Some((found, anchor)) = self.next(bytes, *at) {
+                *at = found + 1;
+                if range.contains(&anchor) {
+                    return Some(anchor);
+                }
             }
+            return None;
         }
-        None
-    }
-
-    fn next_sieved(
-        &self,
-        bytes: &[u8],
-        sieved: &[u64],
-        at: &mut usize,
-        range: Range<usize>,
-    ) -> Option<usize> {
         let mut anchor = None;
         let found = next_bit_where(sieved, *at, |at| {
-            let here = bytes.get(at..).unwrap_or_default();
-            let begins = beginning(here);
-            let mut all = self.beginnings.iter().zip(&self.all);
-            let literal = all.find(|(own, literal)| **own == begins && here.starts_with(&literal.text));
-            anchor =
-                literal.map(|(_, literal)| at.saturating_sub(literal.back)).filter(|at| range.contains(at));
+            anchor = self.anchor_of(bytes, at).filter(|anchor| range.contains(anchor));
             anchor.is_some()
         })?;
         *at = found + 1;
         anchor
+    }
+
+    /// Where the anchor of the literal begins that stands at this place.
+    #[inline]
+    fn anchor_of(&self, bytes: &[u8], at: usize) -> Option<usize> {
+        let here = bytes.get(at..).unwrap_or_default();
+        let begins = beginning(here);
+        let mut all = self.beginnings.iter().zip(&self.all);
+        let (_, literal) = all.find(|(own, literal)| **own == begins && here.starts_with(&literal.text))?;
+        Some(at.saturating_sub(literal.back))
     }
 }
 

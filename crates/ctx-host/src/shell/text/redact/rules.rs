@@ -5,7 +5,7 @@
 
 use super::shape::Class::{Alnum, Base64, Crypt, Digit, Dotted, Hex, Percent, Tilde, Upper, Url, Word};
 use super::shape::Part::{Lit, Open, Run};
-use super::shape::{Left, Need, Part};
+use super::shape::{Class, Left, Need, Part};
 use super::words::Words;
 
 /// One shape of a secret. Without an anchor it begins with any two bytes of its first part, and is told by the fixed
@@ -108,6 +108,12 @@ const fn pgpass(anchor: &'static str) -> Rule {
     around("pgpass-password", anchor, Check::PgPass)
 }
 
+/// The five groups of a UUID, of some letters.
+const fn uuid_of(class: Class) -> [Part; 9] {
+    let (dash, four) = (Lit("-"), Run(class, 4, 4));
+    [Run(class, 8, 8), dash, four, dash, four, dash, four, dash, Run(class, 12, 12)]
+}
+
 const HEX32: &[Part] = &[Run(Hex, 32, 32)];
 const HEX40: &[Part] = &[Run(Hex, 40, 40)];
 const HEX64: &[Part] = &[Run(Hex, 64, 64)];
@@ -121,31 +127,12 @@ const DISCORD: &[Part] = &[Run(Url, 20, 30), Lit("."), Run(Url, 6, 7), Lit("."),
 
 /// JSON in base64: its beginning has neither `+` nor `/`.
 const JSON_BASE64: &[Part] = &[Run(Alnum, 16, 16), Open(Base64, 24)];
-const UUID: &[Part] = &[
-    Run(Hex, 8, 8),
-    Lit("-"),
-    Run(Hex, 4, 4),
-    Lit("-"),
-    Run(Hex, 4, 4),
-    Lit("-"),
-    Run(Hex, 4, 4),
-    Lit("-"),
-    Run(Hex, 12, 12),
-];
+const UUID: &[Part] = &uuid_of(Hex);
 /// A region, and as a UUID.
-const HUBSPOT: &[Part] = &[
-    Run(Alnum, 3, 4),
-    Lit("-"),
-    Run(Alnum, 8, 8),
-    Lit("-"),
-    Run(Alnum, 4, 4),
-    Lit("-"),
-    Run(Alnum, 4, 4),
-    Lit("-"),
-    Run(Alnum, 4, 4),
-    Lit("-"),
-    Run(Alnum, 12, 12),
-];
+const HUBSPOT: &[Part] = &{
+    let [a, b, c, d, e, f, g, h, i] = uuid_of(Alnum);
+    [Run(Alnum, 3, 4), Lit("-"), a, b, c, d, e, f, g, h, i]
+};
 const MAPBOX: &[Part] = &[Run(Url, 16, 1024), Lit("."), Open(Url, 16)];
 
 /// Every rule, the more particular first where two begin alike.

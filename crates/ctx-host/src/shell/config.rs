@@ -1,0 +1,57 @@
+//! What the operator decides about the shells of a server.
+
+use std::os::unix::ffi::OsStringExt;
+use std::path::PathBuf;
+
+use super::exports::Export;
+use super::limits::ShellLimits;
+use super::local::RunAs;
+use super::text::fence::Policy;
+
+/// What the operator decides. Nothing of it can be reached through a tool's arguments.
+#[derive(Debug, Clone)]
+pub struct HostConfig {
+    pub limits: ShellLimits,
+    /// The program to run as a shell; bash, else sh, where none is named.
+    pub program: Option<PathBuf>,
+    /// What shells inherit.
+    pub env: Vec<(String, Vec<u8>)>,
+    /// Where shells start when nothing else is asked for.
+    pub cwd: PathBuf,
+    /// Where output is kept on disk while its shell lives.
+    pub spool_dir: PathBuf,
+    /// Which programs may run, whatever a caller asks for.
+    pub policy: Policy,
+    /// Name and version of the program, for the log.
+    pub app: String,
+    /// The user whose shells these are, where that is not the one we run as.
+    pub run_as: Option<RunAs>,
+}
+
+impl HostConfig {
+    /// The usual limits, this process's environment and directory.
+    pub fn from_process(spool_dir: PathBuf, app: &str) -> HostConfig {
+        let env = std::env::vars_os()
+            .filter_map(|(name, value)| name.into_string().ok().map(|name| (name, value.into_vec())));
+        HostConfig {
+            limits: ShellLimits::default(),
+            program: None,
+            env: env.collect(),
+            cwd: std::env::current_dir().unwrap_or_else(|_| PathBuf::from("/")),
+            spool_dir,
+            policy: Policy::open(),
+            app: app.to_owned(),
+            run_as: None,
+        }
+    }
+
+    pub(super) fn exports(&self) -> Vec<Export> {
+        let export = |(name, value): &(String, Vec<u8>)| Export { name: name.clone(), value: value.clone() };
+        self.env.iter().map(export).collect()
+    }
+
+    pub(super) fn path(&self) -> std::ffi::OsString {
+        let path = self.env.iter().find(|(name, _)| name == "PATH").map(|(_, value)| value.clone());
+        std::ffi::OsString::from_vec(path.unwrap_or_else(|| b"/usr/local/bin:/usr/bin:/bin".to_vec()))
+    }
+}

@@ -1,0 +1,93 @@
+//! The fence: what the lists of a shell and the operator's policy refuse, and that the policy is never widened.
+
+use ctx_host::shell::text::fence::{Fence, Policy, Refused};
+
+use crate::text_fence::fence;
+
+#[test]
+fn a_denied_program_is_refused_however_it_is_called() {
+    let fence = fence("", &[], &["rm", "shut*"]);
+    for command in [
+        "rm x",
+        "a && rm",
+        "$(rm)",
+        "a | xargs rm",
+        "bash -c 'rm'",
+        "sudo rm",
+        "/bin/rm",
+        "r''m",
+        "shutdown -h",
+    ] {
+        assert!(matches!(fence.check(command), Err(Refused::Denied { .. })), "{command}");
+    }
+    for command in ["ls", "$X", "eval \"$x\"", "echo rm", "git rm x", "cat rm"] {
+        assert_eq!(fence.check(command), Ok(()), "{command}");
+    }
+    let message = fence.check("sudo rm x").unwrap_err().to_string();
+    assert!(message.contains("`rm`") && message.contains("deny list"), "{message}");
+}
+
+#[test]
+fn an_allow_list_lets_through_what_it_names_and_nothing_unknown() {
+    let fence = fence("", &["ls", "git", "cd", "if*"], &[]);
+    for command in [
+        "ls",
+        "cd x && git status",
+        "X=1 ls",
+        "/usr/bin/git log",
+        "if ls; then git x; fi",
+        "f() { ls; }; f",
+        "[[ a ]] && ls",
+    ] {
+        assert_eq!(fence.check(command), Ok(()), "{command}");
+    }
+    for command in ["rm", "ls | wc", "ls; $X", "git log $(id)", "echo x", "bash -c ls", "sudo ls"] {
+        assert!(fence.check(command).is_err(), "{command}");
+    }
+    let message = fence.check("ls; \"$X\" y").unwrap_err().to_string();
+    assert!(message.contains("$X") && message.contains("cannot be known"), "{message}");
+}
+
+#[test]
+fn the_first_line_of_the_policy_that_matches_decides() {
+    let policy = "# programs\nallow git\ndeny g*\n\ndeny /opt/*\n  deny\trm\n";
+    let fence = fence(policy, &[], &[]);
+    assert_eq!(fence.check("git status; ls; $X"), Ok(()));
+    assert_eq!(fence.check("gcc x"), Err(Refused::ByPolicy { program: "gcc".into(), line: 3 }));
+    assert_eq!(
+        fence.check("/opt/bin/tool"),
+        Err(Refused::ByPolicy { program: "/opt/bin/tool".into(), line: 5 })
+    );
+    assert_eq!(fence.check("ls && rm x"), Err(Refused::ByPolicy { program: "rm".into(), line: 6 }));
+}
+
+#[test]
+fn a_policy_that_ends_with_deny_star_is_an_allow_list() {
+    let fence = fence("allow ls\nallow git\ndeny *\n", &[], &[]);
+    assert_eq!(fence.check("ls && git log"), Ok(()));
+    assert!(matches!(fence.check("ls && id"), Err(Refused::ByPolicy { line: 3, .. })));
+    assert!(matches!(fence.check("$X"), Err(Refused::Unknown { .. })));
+}
+
+#[test]
+fn the_caller_can_only_narrow_the_policy() {
+    let wide = fence("deny rm\n", &["rm", "ls", "*"], &[]);
+    assert!(matches!(wide.check("rm x"), Err(Refused::ByPolicy { .. })));
+    let narrow = fence("allow *\n", &["ls"], &["ls"]);
+    assert!(narrow.check("ls").is_err(), "the deny list holds against the allow list");
+    assert!(narrow.check("id").is_err());
+}
+
+#[test]
+fn bad_lines_and_entries_are_named() {
+    for (text, line) in [("allow ls\npermit x\n", 2), ("deny\n", 1), ("\n\nallow a b\n", 3)] {
+        let error = Policy::parse(text).unwrap_err();
+        assert_eq!(error.line, line, "{text:?}");
+        assert!(error.to_string().contains(&format!("line {line}")), "{error}");
+    }
+    let error = Fence::new(Policy::open(), Some(&["a b".to_owned()]), &[]).unwrap_err().to_string();
+    assert!(error.contains("allow list") && error.contains("a b"), "{error}");
+    assert!(Fence::new(Policy::open(), None, &[String::new()]).is_err());
+    let error = Fence::new(Policy::open(), Some(&[]), &[]).unwrap_err().to_string();
+    assert!(error.contains("nothing could run"), "{error}");
+}
