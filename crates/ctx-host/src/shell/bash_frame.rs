@@ -178,12 +178,15 @@ fn in_script(framed: &Framed<'_>, before: &str) -> String {
 }
 
 /// Runs a text that was put aside. It is left to a subshell, which bash may end, where it cannot be read because of a
-/// substitution: that is where one has no end, or where the status is not the 2 of other texts that cannot be read.
+/// substitution: that is where one has no end, or where the status is not the 2 of other texts that cannot be read. A
+/// script that bash gives up for a syntax error ends with 2, the subshell with 1.
 fn tried(command: &str) -> String {
     let reads = reads(LONG);
     let fits = if is_torn(command) { "" } else { "{ (($?==2))&&[[ $__ctx_r != *\"matching \\`)'\"* ]];}||" };
+    let code = "'||(\\builtin exit $(($?==1?2:$?)))'";
     format!(
-        "__ctx_r=$(LC_ALL=C;{reads} 2>&1)||{fits}\\builtin printf -v __ctx_long '(\\\\builtin eval %q)' {LONG};\
+        "__ctx_r=$(LC_ALL=C;{reads} 2>&1)||{fits}{{ \\builtin printf -v __ctx_long '(\\\\builtin eval %q)' {LONG};\
+         [[ $__ctx_r != *'syntax error'* ]]||__ctx_long+={code};}};\
          \\builtin unset -v __ctx_r;\\builtin eval {LONG}"
     )
 }

@@ -4,6 +4,7 @@
 //! when the log is opened: it says for each session and project how far it has told of it, and what its log has
 //! beyond that is appended. Purging a session leaves its lines, and adds one (`purged`).
 
+mod catch_up;
 mod control;
 mod map;
 mod project;
@@ -200,7 +201,7 @@ impl Audit {
         lock(&self.behind.error).clone()
     }
 
-    /// Writes what waits and stops. What is behind is told at the next start.
+    /// Tells what happened since the start and stops. What a crash left out before may wait for the next start.
     pub fn close(&self) {
         lock(&self.to_writer).take();
         if let Some(writer) = lock(&self.writer).take() {

@@ -1,22 +1,19 @@
 //! The thread that writes the audit log: commits as they come, and in between what a crash left out.
 
 use std::collections::{HashMap, HashSet, VecDeque};
-use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender};
 use std::time::Duration;
 
 use ctx_journal::{Committed, Entry, Journal, JournalError, LogPath, LogWriter};
-use ctx_session::project::{Decoded, Project, ProjectBody, ProjectRecord};
-use ctx_session::{Body, Name, Record, Session, SessionId, Timestamp};
+use ctx_session::{Name, SessionId, Timestamp};
 use serde::{Deserialize, Serialize};
 
 use super::map::{AuditEvent, EventName, RecordOf};
-use super::standing::{Lines, Look, Standing, Told};
+use super::standing::{Lines, Standing, Told};
 use super::told::{Kept, Line};
-use super::{AuditOptions, Behind, KIND, Purged, Work, events, lock, project_events};
-use crate::db::{project_logs, project_of_log};
-use crate::files::record_of;
+use super::{AuditOptions, Behind, KIND, Purged, Work, lock};
+use crate::db::project_logs;
 
 const OPENED: &str = r#"{"type":"audit_opened"}"#;
 /// How soon what could not be told is tried again.
@@ -43,25 +40,27 @@ impl RecordOf {
 
 /// The thread's own.
 pub(super) struct Writer {
-    journal: Arc<dyn Journal>,
-    options: AuditOptions,
-    behind: Arc<Behind>,
+    pub(super) journal: Arc<dyn Journal>,
+    pub(super) options: AuditOptions,
+    pub(super) behind: Arc<Behind>,
     /// None until it could be opened, and after a failure.
     writer: Option<Box<dyn LogWriter>>,
-    told: HashMap<Whose, Told>,
+    pub(super) told: HashMap<Whose, Told>,
     /// The last line, if there is one, and how many lines came since what they told was kept.
     last: Option<Line>,
     unkept: u64,
     /// Whether logs may be read for what has not been told.
     may_read: bool,
     /// All lines, while there are logs that are not those that were told of.
-    lines: Option<Lines>,
+    pub(super) lines: Option<Lines>,
     /// Logs to be read for what has not been told.
-    queue: VecDeque<LogPath>,
+    pub(super) queue: VecDeque<LogPath>,
     /// Those that could not be; they go back into the queue after a while.
-    failed: Vec<LogPath>,
+    pub(super) failed: Vec<LogPath>,
     /// Both.
-    pending: HashSet<LogPath>,
+    pub(super) pending: HashSet<LogPath>,
+    /// Those of them that something happened to while this writer was there.
+    pub(super) owed: HashSet<LogPath>,
     settling: Vec<SyncSender<()>>,
 }
 
@@ -80,6 +79,7 @@ impl Writer {
             queue: VecDeque::new(),
             failed: Vec::new(),
             pending: HashSet::new(),
+            owed: HashSet::new(),
             settling: Vec::new(),
         }
     }
@@ -92,7 +92,7 @@ impl Writer {
         }
         loop {
             let dropped = std::mem::take(&mut *lock(&self.behind.logs));
-            dropped.into_iter().for_each(|log| self.queue_up(log));
+            dropped.into_iter().for_each(|log| self.owe(log));
             let wait = match (self.queue.is_empty() || !self.may_read, self.failed.is_empty()) {
                 (false, _) => Duration::ZERO,
                 (true, false) => RETRY,
@@ -107,7 +107,7 @@ impl Writer {
             }
             match work.recv_timeout(wait) {
                 Ok(Work::Commit { log, through, time, events }) => self.commit(log, through, time, &events),
-                Ok(Work::Behind(log)) => self.queue_up(log),
+                Ok(Work::Behind(log)) => self.owe(log),
                 Ok(Work::Opened(log)) => self.compare(log),
                 Ok(Work::Read) => self.may_read = true,
                 Ok(Work::Last(log, done)) => drop(done.try_send(self.tell_last(&log))),
@@ -126,6 +126,7 @@ impl Writer {
                 self.keep_told();
             }
         }
+        self.tell_owed();
         self.keep_told();
     }
 
@@ -150,13 +151,13 @@ impl Writer {
         }
     }
 
-    fn queue_up(&mut self, log: LogPath) {
+    pub(super) fn queue_up(&mut self, log: LogPath) {
         if self.pending.insert(log.clone()) {
             self.queue.push_back(log);
         }
     }
 
-    fn note(&self, error: &dyn std::fmt::Display) {
+    pub(super) fn note(&self, error: &dyn std::fmt::Display) {
         *lock(&self.behind.error) = Some(error.to_string());
     }
 
@@ -168,7 +169,7 @@ impl Writer {
     }
 
     /// Takes the log up, reading how far each log has been told of; makes it when there is none.
-    fn open(&mut self) -> Result<(), JournalError> {
+    pub(super) fn open(&mut self) -> Result<(), JournalError> {
         if self.writer.is_some() {
             return Ok(());
         }
@@ -228,7 +229,7 @@ impl Writer {
         // Where an earlier commit of this log waits, the log has this one too.
         let waits = self.pending.contains(&log) || self.writer.is_none();
         if waits || self.is_out_of_line(events, through, time) || !self.append(events, through, time, None) {
-            self.queue_up(log);
+            self.owe(log);
         }
     }
 
@@ -253,7 +254,7 @@ impl Writer {
 
     /// Appends the events of a commit that have not been told of: those after the last that was, or where the log is
     /// not the one that was told of, those without a line. False when that failed.
-    fn append(
+    pub(super) fn append(
         &mut self,
         events: &[AuditEvent],
         through: u64,
@@ -303,29 +304,6 @@ impl Writer {
         self.unkept += written.next.saturating_sub(written.first);
     }
 
-    /// Tells what is missing of one log; when none is left to try, tries those again that failed.
-    fn catch_up(&mut self) {
-        let Some(log) = self.queue.pop_front() else {
-            self.queue.extend(self.failed.drain(..));
-            return;
-        };
-        let caught_up = self.open().and_then(|()| match project_of_log(&log) {
-            Some(slug) => self.catch_up_project(&log, slug),
-            None => self.catch_up_session(&log),
-        });
-        match caught_up {
-            Ok(true) | Err(JournalError::NotThere { .. }) => {
-                self.pending.remove(&log);
-            }
-            Ok(false) => self.failed.push(log),
-            Err(error) => {
-                self.note(&error);
-                self.failed.push(log);
-                self.lines = None;
-            }
-        }
-    }
-
     /// Tells everything that a log has, now.
     fn tell_last(&mut self, log: &LogPath) -> Result<(), String> {
         let told = self.open().and_then(|()| self.catch_up_session(log));
@@ -334,7 +312,7 @@ impl Writer {
             false => return Err(lock(&self.behind.error).clone().unwrap_or_default()),
         }
         // There is nothing more to read in it.
-        self.pending.remove(log);
+        self.is_done_with(log);
         self.queue.retain(|other| other != log);
         self.failed.retain(|other| other != log);
         Ok(())
@@ -368,114 +346,6 @@ impl Writer {
         self.writer = None;
         error.to_string()
     }
-
-    /// All lines of the audit log, if a log turned out to be another than the one that was told of.
-    fn lines_for(&mut self, standing: Standing) -> Result<Option<Lines>, JournalError> {
-        match standing {
-            Standing::Told | Standing::More => return Ok(None),
-            Standing::Other => {}
-        }
-        if let Some(lines) = self.lines.replace(Lines::default()) {
-            return Ok(Some(lines));
-        }
-        self.lines = None;
-        let mut lines = Lines::default();
-        self.journal.read(&self.options.log, 0, &mut |entry| {
-            if let Some((whose, seq, event)) = told_by(&entry) {
-                lines.add(whose, seq, entry.time, event);
-            }
-            ControlFlow::Continue(())
-        })?;
-        self.lines = Some(Lines::default());
-        Ok(Some(lines))
-    }
-
-    /// Reads a session's log as far as needed, and tells what has not been told. False when that failed.
-    fn catch_up_session(&mut self, log: &LogPath) -> Result<bool, JournalError> {
-        let standing = self.standing(log)?;
-        if standing == Standing::Told {
-            return Ok(true);
-        }
-        let known = self.lines_for(standing)?;
-        let mut session: Option<Session> = None;
-        let mut commit: Vec<Record> = Vec::new();
-        let mut ok = true;
-        let journal = Arc::clone(&self.journal);
-        journal.read(log, 0, &mut |entry| {
-            let record = record_of(&entry);
-            match (&record, &mut session) {
-                (Some(record), Some(session)) => session.apply(record),
-                (Some(Record { seq, time, body: Body::SessionMeta(meta) }), none) => {
-                    *none = Some(Session::new((**meta).clone(), *seq, *time));
-                }
-                (_, None) | (None, _) => {}
-            }
-            commit.extend(record);
-            if entry.more {
-                return ControlFlow::Continue(());
-            }
-            let commit = std::mem::take(&mut commit);
-            if let (Some(session), Some(last)) = (&session, commit.last()) {
-                ok = self.append(&events(session, &commit), last.seq, last.time, known.as_ref());
-            }
-            if ok { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
-        })?;
-        self.keep_lines(known);
-        Ok(ok)
-    }
-
-    /// Keeps all lines for the next log, with those that were added since.
-    fn keep_lines(&mut self, known: Option<Lines>) {
-        if let Some(mut known) = known {
-            known.extend(self.lines.take().unwrap_or_default());
-            self.lines = Some(known);
-        }
-    }
-
-    /// The same for a project, whose log is short.
-    fn catch_up_project(&mut self, log: &LogPath, slug: Name) -> Result<bool, JournalError> {
-        let mut look = Look::new(self.told.get(&Whose::Project(slug.clone())).copied());
-        self.journal.read_back(log, &mut |entry| look.take(&entry))?;
-        let known = self.lines_for(look.finish())?;
-        let mut project = Project::new(slug);
-        let mut commit: Vec<ProjectRecord> = Vec::new();
-        let mut ok = true;
-        let journal = Arc::clone(&self.journal);
-        journal.read(log, 0, &mut |entry| {
-            if let Decoded::Known(body) = ProjectBody::decode(&entry.kind, &entry.text) {
-                let record = ProjectRecord { seq: entry.seq, time: entry.time, body };
-                project.apply(&record);
-                commit.push(record);
-            }
-            if entry.more {
-                return ControlFlow::Continue(());
-            }
-            let commit = std::mem::take(&mut commit);
-            if let Some(last) = commit.last() {
-                ok = self.append(&project_events(&project, &commit), last.seq, last.time, known.as_ref());
-            }
-            if ok { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
-        })?;
-        self.keep_lines(known);
-        Ok(ok)
-    }
-
-    /// How a session's log stands to what has been told of it. Reads its two ends alone.
-    fn standing(&self, log: &LogPath) -> Result<Standing, JournalError> {
-        let mut look: Option<Look> = None;
-        self.journal.ends(log, &mut |first, entry| {
-            look.get_or_insert_with(|| Look::new(self.told_of(first))).take(&entry)
-        })?;
-        Ok(look.map_or(Standing::Told, |look| look.finish()))
-    }
-
-    /// What has been told of a session whose log begins like this; None: not even the first, or nobody knows.
-    fn told_of(&self, first: Option<&Entry>) -> Option<Told> {
-        match first.and_then(record_of).map(|record| record.body) {
-            Some(Body::SessionMeta(meta)) => self.told.get(&Whose::Session(meta.session_id)).copied(),
-            Some(_) | None => None,
-        }
-    }
 }
 
 /// The audit log, taken up.
@@ -501,7 +371,7 @@ fn to_line(event: &AuditEvent) -> String {
 }
 
 /// Which record of which log a line tells of, and what.
-fn told_by(entry: &Entry) -> Option<(Whose, u64, EventName)> {
+pub(super) fn told_by(entry: &Entry) -> Option<(Whose, u64, EventName)> {
     #[derive(Deserialize)]
     struct Line {
         event: EventName,

@@ -666,3 +666,15 @@ fn logs_are_not_read_before_it_is_time() {
     audit.settle();
     assert_eq!(ids(), [new.life.session.id(), old.life.session.id()]);
 }
+
+#[test]
+fn a_stop_tells_what_happened_since_the_start_also_where_the_log_waits_to_be_read() {
+    let root = Root::new();
+    let (mut touched, untouched) = (Watched::new(&root, 1), Watched::new(&root, 2));
+    let audit = Audit::start(root.journal.clone(), options(&root)).unwrap();
+    touched.step(&post(true), Some(&audit));
+    audit.close();
+    assert_eq!(told(&root), touched.deeds, "nobody said that logs may be read");
+    drop(start(&root));
+    assert_eq!(told(&root).len(), touched.deeds.len() + untouched.deeds.len());
+}
