@@ -19,6 +19,8 @@ CALLS_PER_ROUND = 25
 ROUNDS = 12
 OUTPUT_BYTES = 50_000_000
 OUTPUT_ROUNDS = 20
+LONG_BYTES = 200_000
+LONG_ROUNDS = 15
 SHELLS = 64
 # About 30 ms of work for one core, in the shell itself.
 BUSY = "i=0; while [ $i -lt 6000 ]; do i=$((i+1)); done"
@@ -221,6 +223,26 @@ def measure_empty(ours, execkit):
     return {name: statistics.median(all_times) for name, all_times in times.items()}
 
 
+def measure_long(ours, execkit):
+    """The median time of a command of 200 KB, and of bash with the same text as a script."""
+    line = "x='some text that a script might hold, ü and € and all'; : \"$x\"\n"
+    command = line * (LONG_BYTES // len(line.encode()) + 1)
+    our_shell, their_shell = ours.shell(), execkit.shell()
+    with tempfile.NamedTemporaryFile(suffix=".sh") as script:
+        script.write(command.encode())
+        script.flush()
+        work = {
+            "bash": lambda: subprocess.run(["bash", script.name], check=True),
+            "ours": lambda: ours.exec(our_shell, command),
+            "execkit": lambda: execkit.exec(their_shell, command),
+        }
+        rounds = {"bash": LONG_ROUNDS, "ours": LONG_ROUNDS, "execkit": 1}
+        times = {name: [seconds(one) for _ in range(rounds[name])] for name, one in work.items()}
+    ours.call("session_destroy", {"session_id": our_shell})
+    execkit.call("session_destroy", {"session_id": their_shell})
+    return {name: statistics.median(all_times) for name, all_times in times.items()}
+
+
 def build_log(path):
     """Ordinary build output, 50 MB."""
     lines = [
@@ -359,6 +381,10 @@ def compare(ours, execkit):
     row("`session_exec` of `:`, p50", mine, f"execkit {milliseconds(empty['execkit'])}", f"{empty['execkit'] / empty['ours']:.1f}× faster", "20×", empty["execkit"] / empty["ours"] >= 20)
     row("`session_exec` of `:`, p50", mine, f"bash, same frame {milliseconds(empty['framed'])}", f"{empty['ours'] / empty['framed']:.2f}", "at most 3", empty["ours"] / empty["framed"] <= 3)
     row("`session_exec` of `:`, p50", mine, f"bash, the shortest frame {milliseconds(empty['bash'])}", f"{empty['ours'] / empty['bash']:.2f}", "")
+    long = measure_long(ours, execkit)
+    mine = milliseconds(long["ours"])
+    row("a command of 200 KB, p50", mine, f"bash, the same as a script {milliseconds(long['bash'])}", f"{long['ours'] / long['bash']:.2f}", "at most 2", long["ours"] / long["bash"] <= 2)
+    row("a command of 200 KB, p50", mine, f"execkit {milliseconds(long['execkit'])}", f"{long['execkit'] / long['ours']:.1f}× faster", "")
     with tempfile.TemporaryDirectory() as folder:
         path = os.path.join(folder, "build.log")
         build_log(path)

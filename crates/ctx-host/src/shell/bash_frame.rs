@@ -12,7 +12,7 @@
 use std::path::Path;
 
 use super::broken::{NO_EXEC, NOWHERE};
-use super::dialect::{CODE, Framed, SHADOWED, UNBEGUN, WITH_JOBS, Word, holds_word};
+use super::dialect::{CODE, Framed, Habits, SHADOWED, UNBEGUN, WITH_JOBS, Word, holds_word};
 use super::quote::{ansi_quote, path_word};
 use super::readable::{is_doubtful, is_torn};
 use super::stop::TRACE_TO_STDERR;
@@ -28,7 +28,7 @@ const LONG: &str = "\"$__ctx_long\"";
 
 /// How a command comes to run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Way {
+pub(super) enum Way {
     Eval,
     /// The same, where it can be read.
     Tried,
@@ -37,12 +37,13 @@ enum Way {
 }
 
 impl Way {
-    fn of(framed: &Framed<'_>) -> Way {
-        if ends_by_return(framed) {
+    /// Looks through the whole command, some times.
+    pub(super) fn of(habits: &Habits, command: &str) -> Way {
+        if ends_by_return(habits, command) {
             Way::Sourced
-        } else if is_shown(framed) && may_stand_in_the_script(framed) {
+        } else if is_shown(habits, command) && may_stand_in_the_script(habits, command) {
             Way::Script
-        } else if is_to_be_tried(framed.command) {
+        } else if is_to_be_tried(command) {
             Way::Tried
         } else {
             Way::Eval
@@ -52,31 +53,29 @@ impl Way {
 
 /// Whether bash could not be stopped in this command but by a return: where it may come to its end by `set -e`, and
 /// where it may wait for a descriptor that a builtin reads by its number.
-fn ends_by_return(framed: &Framed<'_>) -> bool {
+fn ends_by_return(habits: &Habits, command: &str) -> bool {
     // A `select` that was told to break ends by its input, and the break would hit the frame.
     let sets = ["shopt", "source", "eval", "select"];
     let reads = ["read", "mapfile", "readarray"];
-    framed.habits.has_option('e')
-        || holds_word(framed.command, &sets)
-        || has_dot_command(framed.command)
-        || may_set(framed.command, 'e', "errexit")
-        || (framed.command.contains('u') && holds_word(framed.command, &reads))
+    habits.has_option('e')
+        || holds_word(command, &sets)
+        || has_dot_command(command)
+        || may_set(command, 'e', "errexit")
+        || (command.contains('u') && holds_word(command, &reads))
 }
 
 /// Whether something may show what the command runs in.
-fn is_shown(framed: &Framed<'_>) -> bool {
-    let Framed { habits, command, .. } = framed;
+fn is_shown(habits: &Habits, command: &str) -> bool {
     let traps_exit =
         || holds_word(command, &["trap"]) && (command.contains("EXIT") || holds_word(command, &["0"]));
     habits.has_option('x') || habits.has_exit_trap() || may_set(command, 'x', "xtrace") || traps_exit()
 }
 
 /// Not where bash shows or remembers the lines that it reads, or where a line may change how the next are read.
-fn may_stand_in_the_script(framed: &Framed<'_>) -> bool {
-    let Framed { habits, command, .. } = framed;
+fn may_stand_in_the_script(habits: &Habits, command: &str) -> bool {
     let shows_lines = habits.has_option('v') || may_set(command, 'v', "verbose");
     let remembers = habits.has_history() || command.contains("history");
-    !(is_long(framed) || shows_lines || remembers || holds_word(command, &["alias", "unalias"]))
+    !(is_long(command) || shows_lines || remembers || holds_word(command, &["alias", "unalias"]))
 }
 
 fn is_to_be_tried(command: &str) -> bool {
@@ -85,11 +84,11 @@ fn is_to_be_tried(command: &str) -> bool {
 
 /// Whether bash has all of the frame before it comes to the command.
 pub(super) fn is_read_before_run(framed: &Framed<'_>) -> bool {
-    Way::of(framed) != Way::Script
+    framed.way != Way::Script
 }
 
-fn is_long(framed: &Framed<'_>) -> bool {
-    framed.command.len() > QUOTED_BYTES_MAX
+fn is_long(command: &str) -> bool {
+    command.len() > QUOTED_BYTES_MAX
 }
 
 /// Whether a `.` may stand where a command begins. That of `find . -name x` does not.
@@ -127,21 +126,21 @@ fn may_set(command: &str, letter: char, name: &str) -> bool {
 /// command, none of it was run.
 pub(super) fn before(framed: &Framed<'_>) -> String {
     let (before, take_back) = (framed.before("\\builtin"), "\\builtin unset -v __ctx_long;\\builtin :;");
-    match Way::of(framed) {
+    match framed.way {
         Way::Sourced => format!("{take_back}{before}"),
-        Way::Eval if !is_long(framed) => format!("{before}\n"),
+        Way::Eval if !is_long(framed.command) => format!("{before}\n"),
         Way::Eval | Way::Tried | Way::Script => format!("{take_back}{before}\n"),
     }
 }
 
 pub(super) fn frame(framed: &Framed<'_>) -> String {
-    let (way, before, long) = (Way::of(framed), before(framed), is_long(framed));
+    let (before, long) = (before(framed), is_long(framed.command));
     let open = open(framed);
     let quoted = || match long {
         true => format!("{}{LONG}", ansi_quote(&before)),
         false => ansi_quote(&format!("{before}{}", framed.command)),
     };
-    let start = match way {
+    let start = match framed.way {
         Way::Script => return in_script(framed, &before),
         Way::Sourced => {
             let script = ansi_quote(&format!("{open};\\builtin eval {LONG}"));

@@ -24,7 +24,7 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use super::bash_frame::{self, QUOTED_BYTES_MAX};
+use super::bash_frame::{self, QUOTED_BYTES_MAX, Way};
 use super::broken::NOWHERE;
 use super::quote::{path_word, quote, quoted_word};
 use super::scan::Nonce;
@@ -60,6 +60,8 @@ pub struct Framed<'a> {
     /// Both streams into stdout, in the order of arrival.
     pub merge: bool,
     pub habits: &'a Habits,
+    /// From [`Dialect::way`].
+    pub way: Way,
     /// What `$?` is at first: the exit code of the command before.
     pub status: i32,
     pub pipes: &'a Pipes,
@@ -166,6 +168,14 @@ impl Dialect {
     /// Whether the shell runs a command of this length faster from a file: a POSIX shell has no bulk read.
     pub fn wants_file(self, command: &str) -> bool {
         self == Dialect::Posix && command.len() > QUOTED_BYTES_MAX
+    }
+
+    /// How a command comes to run. A POSIX shell has one way.
+    pub fn way(self, habits: &Habits, command: &str) -> Way {
+        match self {
+            Dialect::Bash => Way::of(habits, command),
+            Dialect::Posix => Way::Eval,
+        }
     }
 
     /// What stands before the command on its first line, and bash shows with that line where it cannot read it. It
@@ -365,9 +375,17 @@ fn fields(bytes: &[u8]) -> Option<[&[u8]; 4]> {
 
 /// Whether one of these words stands in a command, as far as that can be told without a parser.
 pub(super) fn holds_word(command: &str, words: &[&str]) -> bool {
-    let ends_word =
-        |byte: &u8| matches!(byte, b'\t'..=b'\r' | b' ' | b'"' | b'&'..=b')' | b';' | b'`' | b'{'..=b'}');
-    command.as_bytes().split(ends_word).any(|word| words.iter().any(|wanted| wanted.as_bytes() == word))
+    let bytes = command.as_bytes();
+    let is_edge = |at: Option<usize>| {
+        at.and_then(|at| bytes.get(at)).is_none_or(
+            |byte| matches!(byte, b'\t'..=b'\r' | b' ' | b'"' | b'&'..=b')' | b';' | b'`' | b'{'..=b'}'),
+        )
+    };
+    // A long command is looked through for many words.
+    words.iter().any(|word| {
+        memchr::memmem::find_iter(bytes, word.as_bytes())
+            .any(|at| is_edge(at.checked_sub(1)) && is_edge(at.checked_add(word.len())))
+    })
 }
 
 #[cfg(test)]
@@ -391,6 +409,7 @@ mod tests {
             stdin: None,
             merge: false,
             habits: &habits,
+            way: Dialect::Bash.way(&habits, "echo 'grüße'\n"),
             status: 3,
             pipes: &pipes,
             holds_much: true,
@@ -401,6 +420,19 @@ mod tests {
         let count: usize = first.split("-rN").nth(1).unwrap().split(' ').next().unwrap().parse().unwrap();
         assert_eq!(count, text.len());
         assert!(text.is_ascii());
+    }
+
+    #[test]
+    fn words_are_told_from_what_holds_their_letters() {
+        for command in
+            ["set", "set -e", "a;set", "x\nset\n", "reset; set", "(set)", "\"set\"", "`set`", "a|set"]
+        {
+            assert!(holds_word(command, &["other", "set"]), "{command}");
+        }
+        for command in ["", "reset", "sets", "set-x", "/set", "se t", "offset=1", "$set"] {
+            assert!(!holds_word(command, &["other", "set"]), "{command}");
+        }
+        assert!(holds_word("a; . x", &["."]) && !holds_word("cd ..; ./x", &["."]));
     }
 
     #[test]

@@ -349,7 +349,7 @@ impl Driver {
     ) -> Result<Ended, ShellError> {
         let nonce = Nonce::new(random_bits());
         let Framing { command, file, stdin, merge } = framing;
-        let holds_much = self.connection.holds_much();
+        let (dialect, holds_much) = (self.connection.dialect(), self.connection.holds_much());
         let (habits, status, pipes) = (&self.habits, self.status, self.connection.pipes());
         let mut framed = Framed {
             nonce: &nonce,
@@ -358,12 +358,12 @@ impl Driver {
             stdin,
             merge,
             habits,
+            way: dialect.way(habits, command),
             status,
             pipes,
             holds_much,
             marked: Marked::default(),
         };
-        let dialect = self.connection.dialect();
         let begun = self.begin_streams(&mut framed);
         let marked = framed.marked.stdout;
         let (frame, before) = (dialect.frame(&framed), dialect.before(&framed));

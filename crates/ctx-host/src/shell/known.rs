@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 
 use super::exports::Export;
 use super::text::fence;
-use super::text::redact::{Secrets, is_secret_variable};
+use super::text::redact::{Secrets, is_secret_name, is_secret_variable};
 
 /// A shorter value is never taken for a secret.
 const VALUE_BYTES_MIN: usize = 8;
@@ -46,8 +46,8 @@ impl Known {
     /// where the command ends the shell and nobody can ask for it any more. Says whether it sets a secret that was not
     /// known.
     pub fn read(&mut self, command: &str) -> bool {
-        // Few commands set anything, and all of them are waited for.
-        if !command.contains('=') {
+        // Few commands set a secret, and all of them are waited for.
+        if !may_set_secret(command) {
             return false;
         }
         let mut news = false;
@@ -97,6 +97,17 @@ fn is_secret(export: &Export) -> bool {
     is_secret_variable(&export.name, &export.value)
 }
 
+/// Whether a `NAME=`, `NAME+=` or `NAME[…]=` in a command may be that of a secret.
+fn may_set_secret(command: &str) -> bool {
+    memchr::memchr_iter(b'=', command.as_bytes()).any(|at| {
+        let before = command.get(..at).unwrap_or_default();
+        let before = before.strip_suffix('+').unwrap_or(before);
+        let is_of_name = |c: char| c.is_ascii_alphanumeric() || c == '_';
+        let name = before.get(before.trim_end_matches(is_of_name).len()..).unwrap_or_default();
+        before.ends_with(']') || !name.is_empty() && is_secret_name(name)
+    })
+}
+
 fn size_of(export: &Export) -> usize {
     export.name.len() + export.value.len()
 }
@@ -127,6 +138,24 @@ mod tests {
         assert!(known.export(&[export("TOKEN", "another value 2")]));
         for value in ["given-value-1", "a long value 1", "another value 2"] {
             assert!(hides(&known, value), "{value}");
+        }
+    }
+
+    #[test]
+    fn whatever_sets_a_secret_is_read() {
+        for command in [
+            "API_TOKEN=some-value-1",
+            "x=1; export API_TOKEN='some-value-1'",
+            "API_TOKEN+=some-value-1 run",
+            "bash -c 'API_TOKEN=some-value-1'",
+            "declare -x a=b API_TOKEN=\"some-value-1\"",
+        ] {
+            assert!(Known::default().read(command), "{command}");
+        }
+        for command in
+            ["a=some-value-1; b==c", "=", "ä=some-value-1", "[ a = b ]", "API_TOKEN = some-value-1"]
+        {
+            assert!(!Known::default().read(command), "{command}");
         }
     }
 

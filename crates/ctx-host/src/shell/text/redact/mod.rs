@@ -448,6 +448,11 @@ pub fn is_secret_variable(name: &str, value: &[u8]) -> bool {
     env::is_secret(name, value.trim_ascii())
 }
 
+/// Whether a variable of this name may be one.
+pub fn is_secret_name(name: &str) -> bool {
+    env::is_secret_name(name)
+}
+
 /// Redacts a whole piece of bytes.
 pub fn redact_bytes(secrets: &Arc<Secrets>, bytes: &[u8]) -> Vec<u8> {
     let mut redactor = Redactor::new(Arc::clone(secrets));
