@@ -28,9 +28,13 @@ impl Notices {
         inotify::add_watch(&self.fd, path, flags).map(drop)
     }
 
-    /// Wants to know what comes into a directory, and which files in it grow.
+    /// Wants to know what comes into a directory, and which files in it grow or lose their writer.
     pub fn of_dir(&self, path: &Path) -> rustix::io::Result<()> {
-        let flags = WatchFlags::CREATE | WatchFlags::MOVED_TO | WatchFlags::MODIFY | WatchFlags::ONLYDIR;
+        let flags = WatchFlags::CREATE
+            | WatchFlags::MOVED_TO
+            | WatchFlags::MODIFY
+            | WatchFlags::CLOSE_WRITE
+            | WatchFlags::ONLYDIR;
         inotify::add_watch(&self.fd, path, flags).map(drop)
     }
 

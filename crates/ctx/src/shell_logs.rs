@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use ctx_host::shell::{LogError, ShellLog, ShellRecord};
-use ctx_journal::{Damage, DamageKind, Entry, FileJournal, Journal, LogPath, LogWriter, Owner};
+use ctx_journal::{Damage, DamageKind, Entry, FileJournal, Journal, JournalError, LogPath, LogWriter, Owner};
 use ctx_session::{Code, Timestamp, Ulid};
 
 use crate::failure::Failure;
@@ -36,7 +36,9 @@ impl Shelf {
     /// Where a new shell's log goes. The operator is told of a place that does not last: shells work without their
     /// logs, and most who start a server look at no other directory.
     pub fn for_writing(root: &Root) -> Result<Shelf, Failure> {
-        let Err(no_root) = writable(&root.path) else { return Shelf::at(root.path.clone(), true) };
+        let Err(no_root) = writable(&root.path).and_then(|()| holds_no_link(&root.path)) else {
+            return Shelf::at(root.path.clone(), true);
+        };
         let own = state_dir().ok();
         let no_state = match own.as_deref().map(|dir| private_dir(dir).and_then(|()| writable(dir))) {
             Some(Ok(())) => return Shelf::at(own.unwrap_or_default(), false),
@@ -104,31 +106,64 @@ impl Shelf {
         LogPath::new(format!("{}/{log}/{LOG_NAME}", self.prefix)).map_err(|error| said(&error))
     }
 
-    /// The logs on this shelf, oldest first.
+    /// The logs on this shelf, oldest first: also those that cannot be read, which hide no others.
     pub fn logs(&self) -> Result<Vec<LogPath>, Failure> {
-        let listed = self.journal.list(&format!("{}/*", self.prefix));
-        let mut logs = listed.map_err(|error| Failure::new(Code::Eio, error.to_string()))?;
-        logs.sort_by(|a, b| a.as_str().cmp(b.as_str()));
-        Ok(logs)
+        let dir = self.dir.join(self.prefix);
+        let failed = |error| Failure::io(dir.display(), error);
+        let mut ids = Vec::new();
+        for entry in std::fs::read_dir(&dir).map_err(failed)? {
+            let name = entry.map_err(failed)?.file_name();
+            let id = name.to_str().filter(|name| name.parse::<Ulid>().is_ok());
+            let is_there = |id: &&str| match std::fs::symlink_metadata(dir.join(id).join(LOG_NAME)) {
+                Err(error) => {
+                    !matches!(error.kind(), std::io::ErrorKind::NotFound | std::io::ErrorKind::NotADirectory)
+                }
+                Ok(_) => true,
+            };
+            ids.extend(id.filter(is_there).map(str::to_owned));
+        }
+        ids.sort();
+        let log = |id: &String| LogPath::new(format!("{}/{id}/{LOG_NAME}", self.prefix)).ok();
+        Ok(ids.iter().filter_map(log).collect())
     }
 
     /// Hands out a log's records from a seq on, and returns the seq after the last.
     pub fn read(&self, log: &LogPath, from: u64, on_record: &mut dyn FnMut(&Entry)) -> Result<u64, Failure> {
+        self.entries(log, from, on_record).map_err(|error| Failure::new(Code::Eio, error.to_string()))
+    }
+
+    /// The same where one log is one of many: one that cannot be read is said to be left out.
+    pub fn read_or_tell(&self, log: &LogPath, from: u64, on_record: &mut dyn FnMut(&Entry)) -> Option<u64> {
+        let read = self.entries(log, from, on_record);
+        read.inspect_err(|error| output::say(format!("a shell's log is left out: {error}"))).ok()
+    }
+
+    fn entries(
+        &self,
+        log: &LogPath,
+        from: u64,
+        on_record: &mut dyn FnMut(&Entry),
+    ) -> Result<u64, JournalError> {
         let mut next = from;
-        let read = self.journal.read(log, from, &mut |entry| {
+        let damage = self.journal.read(log, from, &mut |entry| {
             next = entry.seq + 1;
             on_record(&entry);
             ControlFlow::Continue(())
-        });
-        match read {
-            Ok(damage) => {
-                if from == 0 {
-                    self.tell_damage(log, &damage);
-                }
-                Ok(next)
-            }
-            Err(error) => Err(Failure::new(Code::Eio, error.to_string())),
+        })?;
+        if from == 0 {
+            self.tell_damage(log, &damage);
         }
+        Ok(next)
+    }
+
+    /// The first of a log's records that tells what is wanted, and what. None too where it cannot be read.
+    pub fn first<T>(&self, log: &LogPath, pick: impl Fn(&Entry) -> Option<T>) -> Option<T> {
+        let mut found = None;
+        let read = self.journal.read(log, 0, &mut |entry| {
+            found = pick(&entry);
+            if found.is_some() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        });
+        read.ok().and(found)
     }
 
     /// Says which lines are missing in what is shown.
@@ -201,6 +236,16 @@ fn passing_dir() -> PathBuf {
 
 fn writable(dir: &Path) -> std::io::Result<()> {
     Ok(rustix::fs::access(dir, rustix::fs::Access::WRITE_OK | rustix::fs::Access::EXEC_OK)?)
+}
+
+/// The journal follows no links.
+fn holds_no_link(root: &Path) -> std::io::Result<()> {
+    let is_link = |path: &&Path| std::fs::symlink_metadata(path).is_ok_and(|meta| meta.is_symlink());
+    let shelf = root.join(IN_ROOT);
+    match shelf.ancestors().take_while(|path| *path != root).find(is_link) {
+        Some(link) => Err(std::io::Error::other(format!("{} is a link", link.display()))),
+        None => Ok(()),
+    }
 }
 
 /// Others can write where this one is, and its name is no secret.

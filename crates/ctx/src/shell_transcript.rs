@@ -13,6 +13,8 @@ pub struct ShellTranscript {
     paint: Paint,
     /// The command whose end has not come yet.
     running: Option<u64>,
+    /// Whether the shell was opened and its end has not come yet.
+    open: bool,
 }
 
 /// A record's body; what a later version wrote is passed over.
@@ -23,7 +25,7 @@ pub fn parse(entry: &Entry) -> Option<ShellRecord> {
 
 impl ShellTranscript {
     pub fn new(paint: Paint) -> ShellTranscript {
-        ShellTranscript { paint, running: None }
+        ShellTranscript { paint, running: None, open: false }
     }
 
     /// What the next record adds.
@@ -38,9 +40,10 @@ impl ShellTranscript {
             ShellRecord::ExecFinished { .. } | ShellRecord::ExecCut { .. } => self.running = None,
             ShellRecord::Destroyed { .. } | ShellRecord::Reaped { .. } | ShellRecord::Lost { .. } => {
                 text = self.without_end("");
+                self.open = false;
             }
-            ShellRecord::Created { .. }
-            | ShellRecord::ExecRefused { .. }
+            ShellRecord::Created { .. } => self.open = true,
+            ShellRecord::ExecRefused { .. }
             | ShellRecord::Interrupted { .. }
             | ShellRecord::Restarted { .. }
             | ShellRecord::LateOutput { .. } => {}
@@ -49,12 +52,20 @@ impl ShellTranscript {
         text
     }
 
+    /// Whether the shell is there, if there is somebody who writes its log.
+    pub fn is_open(&self) -> bool {
+        self.open
+    }
+
     /// What is to be said behind the last record; a log that somebody writes to may go on.
     pub fn end(mut self, has_writer: bool) -> String {
-        if has_writer && self.running.is_some() {
-            return format!("{}\n", self.paint.dim("[it is still running]"));
+        match (has_writer, self.running.is_some(), self.open) {
+            (true, true, _) => format!("{}\n", self.paint.dim("[it is still running]")),
+            (true, false, _) => String::new(),
+            (false, true, _) => self.without_end(": its server was killed"),
+            (false, false, true) => format!("{}\n", self.paint.dim("[lost: its server was killed]")),
+            (false, false, false) => String::new(),
         }
-        self.without_end(": its server was killed")
     }
 
     /// Says of a command without an end that it has none: it looks like one that printed nothing otherwise.

@@ -106,8 +106,9 @@ impl Host {
             Host::Opencode => {
                 let all = json_list(words);
                 let first = format!(r#"{{ "type": "local", "command": {all}, "enabled": true }}"#);
-                let second =
-                    format!(r#"{{ "servers": {{ "{SERVER}": {{ "type": "local", "command": {all} }} }} }}"#);
+                let wait_each = format!(r#""timeout": {{ "request": {WAIT_SECS}000 }}"#);
+                let second = with(&format!(r#"{{ "type": "local", "command": {all} }}"#), &wait_each);
+                let second = format!(r#"{{ "servers": {{ "{SERVER}": {second} }} }}"#);
                 Setup {
                     command: None,
                     file: "opencode.json in the project, or ~/.config/opencode/opencode.json",
@@ -238,7 +239,8 @@ tool_timeout_sec = 21660"#;
         assert_eq!(value.pointer("/mcp/ctx/command"), Some(&json!(["/x/ctx", "mcp"])));
         let (version, text) = setup.other.clone().unwrap();
         let value: Value = serde_json::from_str(&text).unwrap();
-        let server = json!({"type": "local", "command": ["/x/ctx", "mcp"]});
+        let wait = json!({"request": WAIT_SECS * 1000});
+        let server = json!({"type": "local", "command": ["/x/ctx", "mcp"], "timeout": wait});
         assert_eq!(
             value,
             json!({"mcp": {"servers": {"ctx": server}}}),

@@ -40,10 +40,24 @@ pub(super) fn parse<T: DeserializeOwned>(arguments: JsonObject) -> Result<T, Bad
     let arguments = with_whole_numbers(Value::Object(arguments));
     serde_path_to_error::deserialize(arguments).map_err(|error| {
         let place = error.path().to_string();
-        let inner = error.into_inner();
+        let inner = in_words_of_json(&error.into_inner().to_string());
         BadArguments(match place.as_str() {
-            "." => inner.to_string(),
+            "." => inner,
             field => format!("{field}: {inner}"),
         })
     })
+}
+
+/// What serde says it expected, in words that are not Rust's.
+fn in_words_of_json(said: &str) -> String {
+    let Some((before, expected)) = said.rsplit_once("expected ") else { return said.to_owned() };
+    let word = match expected {
+        "u64" | "u32" | "usize" | "a nonzero u64" => "a whole number",
+        "f64" => "a number",
+        "a sequence" => "a list",
+        "a map" => "an object",
+        text if text.starts_with("struct ") => "an object",
+        other => other,
+    };
+    format!("{before}expected {word}")
 }

@@ -218,7 +218,10 @@ fn input_of<T: JsonSchema>() -> JsonObject {
         _ => JsonObject::new(),
     };
     object.remove("title");
-    object.values_mut().for_each(without_formats);
+    object.values_mut().for_each(|schema| {
+        without_formats(schema);
+        without_nulls(schema);
+    });
     object.entry("type").or_insert_with(|| json!("object"));
     object.entry("properties").or_insert_with(|| json!({}));
     object
@@ -234,6 +237,35 @@ fn without_formats(schema: &mut Value) {
             fields.values_mut().for_each(without_formats);
         }
         Value::Array(values) => values.iter_mut().for_each(without_formats),
+        _ => {}
+    }
+}
+
+/// Says of an argument that may be left out what it is otherwise. That null is taken as well is not said: Gemini refuses
+/// every request of a host whose tools have a list of types, or a choice of schemas, for an argument.
+fn without_nulls(schema: &mut Value) {
+    match schema {
+        Value::Object(fields) => {
+            if let Some(Value::Array(kinds)) = fields.get("type")
+                && let [kind, Value::String(null)] = kinds.as_slice()
+                && null == "null"
+            {
+                let kind = kind.clone();
+                fields.insert("type".to_owned(), kind);
+            }
+            if let Some(Value::Array(choice)) = fields.get("anyOf")
+                && let [Value::Object(one), null] = choice.as_slice()
+                && *null == json!({"type": "null"})
+            {
+                let one = one.clone();
+                fields.remove("anyOf");
+                for (key, value) in one {
+                    fields.entry(key).or_insert(value);
+                }
+            }
+            fields.values_mut().for_each(without_nulls);
+        }
+        Value::Array(values) => values.iter_mut().for_each(without_nulls),
         _ => {}
     }
 }
@@ -290,6 +322,24 @@ mod tests {
             for schema in [Value::Object(tool.input()), tool.output()] {
                 visit(&schema, &mut |object| assert_eq!(object.get("format"), None, "{tool:?}: {object:?}"));
             }
+        }
+    }
+
+    /// Gemini knows no other.
+    #[test]
+    fn every_argument_is_of_one_type() {
+        for tool in ToolName::ALL {
+            visit(&Value::Object(tool.input()), &mut |object| {
+                let is_of_one = |schema: &Value| schema.get("type").is_some_and(Value::is_string);
+                let properties = object.get("properties").and_then(Value::as_object).into_iter().flatten();
+                for (argument, schema) in properties {
+                    assert!(is_of_one(schema), "{tool:?} {argument}: {schema}");
+                    assert!(schema["type"] != "array" || is_of_one(&schema["items"]), "{tool:?}: {schema}");
+                }
+                for word in ["anyOf", "oneOf", "allOf", "default"] {
+                    assert_eq!(object.get(word), None, "{tool:?}: {object:?}");
+                }
+            });
         }
     }
 

@@ -114,6 +114,11 @@ impl McpServer {
                     return Err(Failure::Arguments(message.to_owned()));
                 }
                 let id = self.host.create(args.into()).await?;
+                if context.ct.is_cancelled() {
+                    // Nobody is told its name.
+                    self.host.destroy(&id).await?;
+                    return Err(Failure::Cancelled);
+                }
                 Ok(json!({ "session_id": id }))
             }
             ToolName::Exec => {

@@ -318,6 +318,8 @@ impl Inner {
         // Joined with nothing, a path would end in a slash.
         let cwd = request.cwd.as_ref().filter(|cwd| !cwd.is_empty());
         let cwd = cwd.map_or_else(|| self.config.cwd.clone(), |cwd| self.config.cwd.join(cwd));
+        // As the shell will say it: without `.` and needless slashes, with `..` and links as they are.
+        let cwd: std::path::PathBuf = cwd.components().collect();
         // Whether another user's directory is there is theirs to find out, when their shell starts in it.
         if self.config.run_as.is_none() && !cwd.is_dir() {
             return Err(ShellError::invalid("cwd", format!("cwd `{}` is not a directory", cwd.display())));

@@ -65,7 +65,7 @@ pub(super) struct Ended {
 /// Why there is no result.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum RunError {
-    #[error("the shell is being closed")]
+    #[error("it was destroyed, or its server stops")]
     Closing,
     #[error("the connection to the shell was lost: {0}")]
     Lost(io::Error),

@@ -4,7 +4,7 @@ use std::io::Write;
 
 use ctx_host::shell::ShellRecord;
 use ctx_journal::{Entry, LogPath};
-use ctx_session::{Code, Timestamp};
+use ctx_session::{Code, Timestamp, Ulid};
 use serde_json::json;
 
 use crate::failure::Failure;
@@ -81,9 +81,12 @@ struct Summary {
     updated: Timestamp,
 }
 
-fn summarise(shelf: &Shelf, log: &LogPath) -> Result<Summary, Failure> {
-    let mut summary = Summary { state: "open", ..Summary::default() };
-    shelf.read(log, 0, &mut |entry| {
+/// None where the log cannot be read, which is told.
+fn summarise(shelf: &Shelf, log: &LogPath) -> Option<Summary> {
+    // A log without a record was made when its id was.
+    let made: Timestamp = id_of(log).parse::<Ulid>().map(Ulid::timestamp).unwrap_or_default();
+    let mut summary = Summary { state: "open", created: made, updated: made, ..Summary::default() };
+    shelf.read_or_tell(log, 0, &mut |entry| {
         summary.updated = entry.time;
         match parse(entry) {
             Some(ShellRecord::Created { shell, transport, cwd, .. }) => {
@@ -110,7 +113,7 @@ fn summarise(shelf: &Shelf, log: &LogPath) -> Result<Summary, Failure> {
     if summary.state == "open" && !shelf.has_writer(log) {
         summary.state = "lost";
     }
-    Ok(summary)
+    Some(summary)
 }
 
 /// The logs of all shelves, oldest first: their ids are in the order of their time.
@@ -128,7 +131,7 @@ fn list(shelves: &[Shelf], as_json: bool) -> Result<(), Failure> {
     let now = words::now();
     let mut rows = Vec::new();
     for (shelf, log) in all_logs(shelves)? {
-        let found = summarise(shelf, &log)?;
+        let Some(found) = summarise(shelf, &log) else { continue };
         if as_json {
             output::json(&json!({
                 "log": id_of(&log), "session_id": found.shell, "transport": found.transport,
@@ -201,12 +204,14 @@ fn find<'a>(shelves: &'a [Shelf], id: &str) -> Result<(&'a Shelf, LogPath), Fail
 
 /// The newest shell that had this name in its server.
 fn named<'a>(shelves: &'a [Shelf], name: &str) -> Result<Option<(&'a Shelf, LogPath)>, Failure> {
-    for (shelf, log) in all_logs(shelves)?.into_iter().rev() {
-        if summarise(shelf, &log)?.shell == name {
-            return Ok(Some((shelf, log)));
-        }
-    }
-    Ok(None)
+    let is_named = |(shelf, log): &(&Shelf, LogPath)| {
+        let created = shelf.first(log, |entry| match parse(entry) {
+            Some(ShellRecord::Created { shell, .. }) => Some(shell),
+            _ => None,
+        });
+        created.as_deref() == Some(name)
+    };
+    Ok(all_logs(shelves)?.into_iter().rfind(is_named))
 }
 
 fn search(shelves: &[Shelf], text: &str, as_json: bool) -> Result<(), Failure> {
@@ -215,14 +220,14 @@ fn search(shelves: &[Shelf], text: &str, as_json: bool) -> Result<(), Failure> {
     let mut out = output::stdout();
     let (mut written, mut hits) = (Ok(()), 0_usize);
     for (shelf, log) in all_logs(shelves)? {
-        shelf.read(&log, 0, &mut |entry| {
+        shelf.read_or_tell(&log, 0, &mut |entry| {
             for hit in matches(entry, &wanted) {
                 hits += 1;
                 if written.is_ok() {
                     written = out.write_all(hit.shown(id_of(&log), as_json, paint).as_bytes());
                 }
             }
-        })?;
+        });
     }
     written?;
     out.flush()?;

@@ -5,6 +5,8 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use ctx_journal::LogPath;
+
 use crate::failure::Failure;
 use crate::notices::Notices;
 use crate::output::{self, Paint};
@@ -99,6 +101,8 @@ struct Seen {
     /// The seq to go on with.
     next: u64,
     transcript: ShellTranscript,
+    /// Whether its server was killed.
+    is_lost: bool,
 }
 
 struct Watch {
@@ -116,21 +120,8 @@ impl Watch {
         for shelf in Shelf::for_reading(root)? {
             for log in shelf.logs()? {
                 let key = shelf.dir.join(log.as_str()).to_string_lossy().into_owned();
-                let size = shelf.size(&log);
                 let seen = self.seen.entry(key).or_insert_with(Seen::nothing);
-                if size == seen.size {
-                    continue;
-                }
-                let mut text = String::new();
-                let transcript = &mut seen.transcript;
-                seen.next = shelf.read(&log, seen.next, &mut |entry| match self.json {
-                    true => text.push_str(&with_log(&entry.text, id_of(&log))),
-                    false => text.push_str(&transcript.record(entry)),
-                })?;
-                seen.size = size;
-                if !self.follow && !self.json {
-                    text.push_str(&seen.transcript.clone().end(shelf.has_writer(&log)));
-                }
+                let text = seen.news(&shelf, &log, self.json, self.follow);
                 if print && !text.is_empty() {
                     if !self.json && self.last != id_of(&log) {
                         writeln!(out, "{}", Paint::for_stdout().bold(&format!("== {} ==", id_of(&log))))?;
@@ -153,6 +144,30 @@ fn with_log(record: &str, log: &str) -> String {
 
 impl Seen {
     fn nothing() -> Seen {
-        Seen { size: 0, next: 0, transcript: ShellTranscript::new(Paint::for_stdout()) }
+        Seen { size: 0, next: 0, transcript: ShellTranscript::new(Paint::for_stdout()), is_lost: false }
+    }
+
+    /// What a log has more than when it was looked at last.
+    fn news(&mut self, shelf: &Shelf, log: &LogPath, json: bool, follow: bool) -> String {
+        let mut text = String::new();
+        let (size, is_open) = (shelf.size(log), self.transcript.is_open() && !self.is_lost);
+        if size == self.size && !is_open {
+            return text;
+        }
+        // Asked for before the log is read: who is gone by now has written all there is.
+        let has_writer = shelf.has_writer(log);
+        if size != self.size {
+            let transcript = &mut self.transcript;
+            let next = shelf.read_or_tell(log, self.next, &mut |entry| match json {
+                true => text.push_str(&with_log(&entry.text, id_of(log))),
+                false => text.push_str(&transcript.record(entry)),
+            });
+            (self.next, self.size) = (next.unwrap_or(self.next), size);
+        }
+        self.is_lost = self.transcript.is_open() && !has_writer;
+        if !json && (self.is_lost || !follow) {
+            text.push_str(&self.transcript.clone().end(has_writer));
+        }
+        text
     }
 }

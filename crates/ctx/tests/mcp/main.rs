@@ -14,6 +14,7 @@ mod ends;
 mod guide;
 mod injected;
 mod long;
+mod lost;
 mod record;
 mod sdk;
 mod searches;

@@ -329,6 +329,8 @@ fn a_command_without_an_end_is_not_shown_as_one_that_was_silent() {
     std::fs::write(&file, spoilt.join("\n") + "\n").unwrap();
     let shown = place.ctx(&["shells", "show", &log]);
     assert!(shown.stderr.contains("line 3 is damaged"), "{shown:?}");
+    let shown = place.ctx(&["shells", "show", "1_local"]);
+    assert_eq!(shown.stderr.matches("damaged").count(), 1, "{shown:?}");
 }
 
 #[test]
