@@ -127,7 +127,8 @@ pub struct OutputArgs {
     pub session_id: String,
     /// The number of the command: `call` in the result of session_exec.
     pub call: u64,
-    /// Which stream. Default: stdout.
+    /// Which stream. Default: stdout. late_output is what background jobs printed before the command, where the result
+    /// cut it off.
     pub stream: Option<StreamArg>,
     /// The byte to start at: 0, or `next_offset` of the page before.
     pub offset: Option<u64>,

@@ -220,7 +220,7 @@ fn input_of<T: JsonSchema>() -> JsonObject {
     object.remove("title");
     object.values_mut().for_each(|schema| {
         without_formats(schema);
-        without_nulls(schema);
+        of_one_type(schema);
     });
     object.entry("type").or_insert_with(|| json!("object"));
     object.entry("properties").or_insert_with(|| json!({}));
@@ -241,9 +241,10 @@ fn without_formats(schema: &mut Value) {
     }
 }
 
-/// Says of an argument that may be left out what it is otherwise. That null is taken as well is not said: Gemini refuses
-/// every request of a host whose tools have a list of types, or a choice of schemas, for an argument.
-fn without_nulls(schema: &mut Value) {
+/// Says of an argument that may be left out what it is otherwise, and of a word which ones there are. That null is taken
+/// as well is not said: Gemini refuses every request of a host whose tools have a list of types, or a choice of schemas,
+/// for an argument.
+fn of_one_type(schema: &mut Value) {
     match schema {
         Value::Object(fields) => {
             if let Some(Value::Array(kinds)) = fields.get("type")
@@ -263,11 +264,27 @@ fn without_nulls(schema: &mut Value) {
                     fields.entry(key).or_insert(value);
                 }
             }
-            fields.values_mut().for_each(without_nulls);
+            let words = fields.get("oneOf").and_then(Value::as_array).and_then(|choice| words_of(choice));
+            if let Some(words) = words {
+                fields.remove("oneOf");
+                fields.insert("type".to_owned(), json!("string"));
+                fields.insert("enum".to_owned(), Value::Array(words));
+            }
+            fields.values_mut().for_each(of_one_type);
         }
-        Value::Array(values) => values.iter_mut().for_each(without_nulls),
+        Value::Array(values) => values.iter_mut().for_each(of_one_type),
         _ => {}
     }
+}
+
+/// The words of a choice that is one between words.
+fn words_of(choice: &[Value]) -> Option<Vec<Value>> {
+    let words = choice.iter().map(|one| match (one.get("const"), one.get("enum")) {
+        (Some(word), _) => Some(vec![word.clone()]),
+        (None, Some(Value::Array(words))) => Some(words.clone()),
+        (None, _) => None,
+    });
+    words.collect::<Option<Vec<_>>>().map(|words| words.concat())
 }
 
 #[cfg(test)]
