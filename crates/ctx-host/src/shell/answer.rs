@@ -38,6 +38,8 @@ pub(super) struct Notes<'a> {
     pub late_cut: bool,
     /// Why not all of the output is on disk.
     pub unkept: Option<&'a std::io::Error>,
+    /// Whether bash could not read a `[[` and has not said so.
+    pub unsaid: bool,
 }
 
 pub(super) fn hint(
@@ -68,6 +70,9 @@ pub(super) fn hint(
         hints.push(format!(
             "the shell had ended and was started anew: {back}, functions, aliases and other variables are not"
         ));
+    }
+    if notes.unsaid {
+        hints.push("bash says nothing of some mistakes inside of `[[ … ]]`: look there".to_owned());
     }
     hints.extend(budget::hint(stdout, stderr));
     if notes.late_cut {

@@ -143,20 +143,26 @@ pub(super) fn frame(framed: &Framed<'_>) -> String {
     let start = match framed.way {
         Way::Script => return in_script(framed, &before),
         Way::Sourced => {
-            let script = ansi_quote(&format!("{open};\\builtin eval {LONG}"));
+            let script = ansi_quote(&format!("{open};{}", eval(framed.command)));
             let script = exec(framed, &format!("<<<{script}"));
             format!("__ctx_long={};{script}||\\builtin exit 1;\\builtin . /dev/stdin", quoted())
         }
-        Way::Tried => format!("{open};__ctx_long={};{}", one_line(&quoted()), tried(framed.command)),
+        Way::Tried => format!("{open};__ctx_long={};{}", one_line(&quoted()), eval(framed.command)),
         Way::Eval => format!("{open};\\builtin eval {}", quoted()),
     };
     let text = format!("{}{start};{}", marks(framed), behind(framed));
     if long {
         let read = read_long(framed.command.len());
-        run(&text, &format!("{read};"), framed.command)
+        run(framed, &text, &format!("{read};"), framed.command)
     } else {
-        run(&text, "", "")
+        run(framed, &text, "", "")
     }
+}
+
+/// The end of the frame, for a bash that has left the command and the frame with it: an error in an expression, such as
+/// that in `a[x.y]=1`, has it go on with the next line of its script.
+pub(super) fn rescue(framed: &Framed<'_>) -> String {
+    format!("{};{{ \\builtin :;}}{LINES_BACK}\n", behind(framed))
 }
 
 /// The command as lines of the script that the shell reads, between the beginning of the frame and its end.
@@ -166,25 +172,37 @@ fn in_script(framed: &Framed<'_>, before: &str) -> String {
     // No text leaves both bodies before their ends.
     let body = one_line(&ansi_quote(command));
     let [braces, parentheses] = [("{", "}"), ("(", ")")].map(|ends| reads_as_function(ends, &body));
-    let eval = if is_doubtful(command) { tried(command) } else { format!("\\builtin eval {LONG}") };
+    let eval = eval(command);
     let (open, read) = (open(framed), read_long(lines.len()));
     let text = format!(
-        "{}{{ {braces}&&{parentheses};}} 2>/dev/null&&{{ {open};}}||{{ {read};{open};{eval};}}",
+        "{}{{ {braces}&&{parentheses};}} 2>/dev/null&&{{ {open};}}||{{ {read};{open};\
+         {eval}||{{ (($?==2))&&\\builtin eval ')';}} 2>/dev/null;}}",
         marks(framed),
     );
     // The empty line is for what could not be read: behind it bash takes no brace for the beginning of a group.
-    run(&text, "", &format!("{lines}\n{};{{ \\builtin :;}}{LINES_BACK}\n", behind(framed)))
+    run(framed, &text, "", &format!("{lines}\n{}", rescue(framed)))
 }
 
-/// Runs a text that was put aside. It is left to a subshell, which bash may end, where it cannot be read because of a
+/// Runs a text that was put aside.
+fn eval(command: &str) -> String {
+    if is_to_be_tried(command) { tried(command) } else { format!("\\builtin eval {LONG}") }
+}
+
+/// The same for one that bash may not survive. It is left to a subshell, which bash may end, where it cannot be read because of a
 /// substitution: that is where one has no end, or where the status is not the 2 of other texts that cannot be read. A
 /// script that bash gives up for a syntax error ends with 2, the subshell with 1.
 fn tried(command: &str) -> String {
     let reads = reads(LONG);
     let fits = if is_torn(command) { "" } else { "{ (($?==2))&&[[ $__ctx_r != *\"matching \\`)'\"* ]];}||" };
+    // What it switches on itself counts for its later lines.
+    let other = if command.contains("extglob") {
+        format!("(\\builtin shopt -s extglob;{reads}) 2>/dev/null||")
+    } else {
+        String::new()
+    };
     let code = "'||(\\builtin exit $(($?==1?2:$?)))'";
     format!(
-        "__ctx_r=$(LC_ALL=C;{reads} 2>&1)||{fits}{{ \\builtin printf -v __ctx_long '(\\\\builtin eval %q)' {LONG};\
+        "__ctx_r=$(LC_ALL=C;{reads} 2>&1)||{fits}{other}{{ \\builtin printf -v __ctx_long '(\\\\builtin eval %q)' {LONG};\
          [[ $__ctx_r != *'syntax error'* ]]||__ctx_long+={code};}};\
          \\builtin unset -v __ctx_r;\\builtin eval {LONG}"
     )
@@ -268,11 +286,20 @@ fn list(names: Option<&Path>) -> String {
 /// its command. The next line is line 0 then: there the frame's own stands, and the command's first line is line 1.
 const LINES_BACK: &str = r#"<&"$((LINENO=-1,0))""#;
 
+/// A text that cannot be read for another reason than most. bash takes it for the end of whatever it was in: where it
+/// gives up a text in the middle of a `[[` or a `case`, it would read the next one as if it was still there.
+const CLEARS: &str = r"\builtin set +e;\builtin eval ')' 2>/dev/null";
+
 /// The line that has a text read in bulk and run, the text, and what comes behind it.
-fn run(text: &str, then: &str, behind: &str) -> String {
+fn run(framed: &Framed<'_>, text: &str, then: &str, behind: &str) -> String {
     let count = text.len();
+    // A POSIX bash would end by it, as it does by what is to be cleared.
+    let clears = match framed.misread && !framed.habits.is_posix() {
+        true => format!("{CLEARS}\n{{ \\builtin :;}}{LINES_BACK}\n"),
+        false => String::new(),
+    };
     format!(
-        "\\builtin read -rN{count} __ctx;{then}{{ \\builtin eval \"$__ctx\";}}{LINES_BACK}\n{text}{behind}"
+        "{clears}\\builtin read -rN{count} __ctx;{then}{{ \\builtin eval \"$__ctx\";}}{LINES_BACK}\n{text}{behind}"
     )
 }
 

@@ -44,7 +44,7 @@ impl Broken {
 pub fn reason(printed: &str, pipes: &Pipes) -> Option<Broken> {
     let said = printed.lines().find(|line| is_of_frame(line, pipes))?;
     Some(match said {
-        said if said.contains(NO_EXEC) => Broken::Functions,
+        said if said.ends_with(NO_EXEC) => Broken::Functions,
         said if said.contains("restricted") => Broken::Restricted,
         said if said.contains("open files") => Broken::OpenFiles,
         _ => Broken::Silent,

@@ -67,6 +67,8 @@ pub struct Framed<'a> {
     pub pipes: &'a Pipes,
     /// Whether the shell may hold so many variables that listing them takes care.
     pub holds_much: bool,
+    /// Whether the shell may not have read the command before to its end.
+    pub misread: bool,
     /// Where the start is marked already; the shell marks the others.
     pub marked: Marked,
 }
@@ -109,6 +111,8 @@ pub struct Habits {
     options: String,
     /// Whether bash remembers lines.
     history: bool,
+    /// Whether bash is a POSIX shell, which ends by what it cannot read.
+    posix: bool,
     /// The descriptor that bash traces into, where that is not stderr.
     trace: Option<u32>,
     /// The quoted actions of bash's ERR and DEBUG traps.
@@ -201,6 +205,20 @@ impl Dialect {
         self == Dialect::Bash && framed.habits.is_quiet() && bash_frame::is_read_before_run(framed)
     }
 
+    /// The bytes that have a shell tell the command's end which has left its frame. A POSIX shell leaves none.
+    pub fn rescue(self, framed: &Framed<'_>) -> Option<Vec<u8>> {
+        match self {
+            Dialect::Bash => Some(bash_frame::rescue(framed).into_bytes()),
+            Dialect::Posix => None,
+        }
+    }
+
+    /// Whether the shell may have given up a text in the middle: that is status 2, but for one that the command had it
+    /// read besides.
+    pub fn may_misread(self, way: Way, exit_code: i32) -> bool {
+        self == Dialect::Bash && (exit_code == 2 || way == Way::Sourced)
+    }
+
     /// The bytes that run a command.
     pub fn frame(self, framed: &Framed<'_>) -> Vec<u8> {
         match self {
@@ -269,6 +287,10 @@ impl Habits {
         self.history
     }
 
+    pub(super) fn is_posix(&self) -> bool {
+        self.posix
+    }
+
     pub(super) fn has_exit_trap(&self) -> bool {
         self.exit_trap
     }
@@ -312,12 +334,13 @@ impl Habits {
         let mut words = options.splitn(3, ' ');
         let letters = words.next().unwrap_or_default();
         let trace = words.next().and_then(|descriptor| descriptor.parse().ok());
-        let history = words.next().is_some_and(|names| names.split(':').any(|name| name == "history"));
+        let names = words.next().unwrap_or_default();
+        let [history, posix] = ["history", "posix"].map(|name| names.split(':').any(|other| other == name));
         // A command is stopped without `set -e`, which holds again afterwards.
         let options = letters.chars().filter(|letter| "exv".contains(*letter)).collect();
         let command = if letters.contains(SHADOWED) { Word::Function } else { Word::Builtin };
         let talks = letters.contains(WITH_JOBS);
-        let mut habits = Habits { options, history, trace, command, talks, ..Habits::default() };
+        let mut habits = Habits { options, history, posix, trace, command, talks, ..Habits::default() };
         let mut rest = traps;
         // Anything that is not exactly what `trap -p` prints is never given back to a shell.
         while let Some(trap) = rest.strip_prefix("trap -- ") {
@@ -413,6 +436,7 @@ mod tests {
             status: 3,
             pipes: &pipes,
             holds_much: true,
+            misread: false,
             marked: Marked::default(),
         };
         let frame = String::from_utf8(Dialect::Bash.frame(&framed)).unwrap();

@@ -81,6 +81,8 @@ pub(super) struct Driver {
     pub(super) habits: Habits,
     /// What `$?` is when the next command starts.
     pub(super) status: i32,
+    /// Whether the interpreter may not have read the last command to its end.
+    pub(super) misread: bool,
     /// Where the interpreter is.
     pub(super) cwd: PathBuf,
     /// What the last report said behind its answer.
@@ -118,6 +120,7 @@ impl Driver {
             buffers: (vec![0; READ_BYTES_MIN], vec![0; READ_BYTES_MIN]),
             habits: Habits::default(),
             status: 0,
+            misread: false,
             cwd: place.cwd,
             told: Vec::new(),
             unlisted: place.env.iter().filter(|export| !is_variable_name(&export.name)).cloned().collect(),
@@ -362,11 +365,14 @@ impl Driver {
             status,
             pipes,
             holds_much,
+            misread: self.misread,
             marked: Marked::default(),
         };
+        let way = framed.way;
         let begun = self.begin_streams(&mut framed);
         let marked = framed.marked.stdout;
-        let (frame, before) = (dialect.frame(&framed), dialect.before(&framed));
+        let (frame, rescue, before) =
+            (dialect.frame(&framed), dialect.rescue(&framed), dialect.before(&framed));
         let cut = std::mem::take(&mut self.cut_report);
         let lane = |stream, late: Option<&mut Late>, buffer: &mut Vec<u8>| {
             let output = OutputStream::new(self.shared.secrets(), plan);
@@ -381,7 +387,7 @@ impl Driver {
             }
         }
         let connection = self.connection.as_mut();
-        let run = Run { nonce, frame, marked, connection, streams: &mut self.streams };
+        let run = Run { nonce, frame, rescue, marked, connection, streams: &mut self.streams };
         let stops =
             Stops { deadline, cancelled, interrupt: &self.shared.interrupt, closing: &self.shared.closing };
         let mut ended = run.run(out, err, stops).await.map_err(|error| self.closed(&error))?;
@@ -392,7 +398,8 @@ impl Driver {
             buffer.resize(READ_BYTES_MIN, 0);
             buffer.shrink_to_fit();
         }
-        if ended.answer.as_ref().is_some_and(|answer| !answer.begun) {
+        self.misread = ended.told.is_some_and(|code| dialect.may_misread(way, code));
+        if ended.answer.as_ref().is_none_or(|answer| !answer.begun) && before.contains("__ctx") {
             ended.hide(|text| text.replace(&before, ""));
         }
         self.answered(&mut ended);

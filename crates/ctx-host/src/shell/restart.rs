@@ -34,7 +34,7 @@ impl Driver {
         let anew = if place.cwd == self.cwd { Anew::Here } else { Anew::Elsewhere };
         self.ended = None;
         self.habits = Habits::default();
-        self.status = 0;
+        (self.status, self.misread) = (0, false);
         let lost =
             |error: ShellError| ShellError::Closed { id: self.shared.id.clone(), why: error.to_string() };
         self.streams = self.connection.start(&place).map_err(lost)?;

@@ -105,6 +105,8 @@ async fn marks(marking: &mut Option<Later<'static, ()>>) {
 pub(super) struct Run<'a> {
     pub nonce: Nonce,
     pub frame: Vec<u8>,
+    /// What has a shell tell the command's end that has left the frame, if anything does. Sent once.
+    pub rescue: Option<Vec<u8>>,
     /// Whether the start on stdout is marked already.
     pub marked: bool,
     pub connection: &'a mut dyn Connection,
@@ -192,14 +194,20 @@ impl Run<'_> {
         Ended::of(out, err, state)
     }
 
-    /// Looks whether the interpreter waits for a command although this one's end was not told. Then it gets no
-    /// other: it ends like a script that has come to its end, and is made anew.
+    /// Looks whether the interpreter waits for a command although this one's end was not told. Then it is asked for the
+    /// end. If it waits still it gets no other: it ends like a script that has come to its end, and is made anew.
     /// While output is still being worked on, its end may be in there.
     fn look(&mut self, state: &mut State, is_behind: bool) {
         let waits = !is_behind && state.sent == self.frame.len() && self.connection.awaits_command();
         match state.looks.took(waits, Instant::now()) {
             Look::Fine => {}
-            Look::Broken => self.streams.stdin = Box::new(tokio::io::sink()),
+            Look::Broken => match self.rescue.take() {
+                Some(rescue) => {
+                    self.frame.extend(rescue);
+                    state.looks = Looks::new(Instant::now());
+                }
+                None => self.streams.stdin = Box::new(tokio::io::sink()),
+            },
             Look::BrokenForLong => self.connection.kill_interpreter(),
         }
     }

@@ -37,7 +37,9 @@ impl Driver {
         }
         let truncated = stdout.truncated || stderr.truncated || late.truncated;
         let (cwd, unkept) = (self.shared.shown_cwd(), ended.unkept.as_ref());
-        let notes = Notes { stopped: ended.stopped, cwd: &cwd, late_cut: late.truncated, unkept };
+        let is_silent = stdout.report.lines_total == 0 && stderr.report.lines_total == 0;
+        let unsaid = exit_code == 2 && is_silent && command.contains("[[");
+        let notes = Notes { stopped: ended.stopped, cwd: &cwd, late_cut: late.truncated, unkept, unsaid };
         let hint = hint(&stdout.report, &stderr.report, notes, shown);
         let report = BudgetReport { stdout: stdout.report, stderr: stderr.report };
         let mut result = ExecResult {

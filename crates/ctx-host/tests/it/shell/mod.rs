@@ -10,6 +10,7 @@ mod jobs;
 mod like_bash;
 mod limits;
 mod many;
+mod mistakes;
 mod much;
 mod processes;
 mod secrets;

@@ -20,9 +20,20 @@ async fn every_way_into_bash_counts_lines_alike(kind: Kind) {
     let bench = Bench::new(kind).await;
     let lines = "echo $LINENO\necho $LINENO; f() { echo $LINENO; }\nf\n(false)";
     let long = format!("{lines}\n# {}", "x".repeat(5_000));
-    for before in
-        ["true", "set -x", "set -e", "trap 'true' EXIT", "false", "set -x\n\n", "trap : DEBUG ERR", "set -v"]
-    {
+    let befores = [
+        "true",
+        "set -x",
+        "set -e",
+        "trap 'true' EXIT",
+        "false",
+        "(exit 2)",
+        "set -x\n\n",
+        "trap : DEBUG ERR",
+        "set -v",
+        "[[ a && ]]",
+        "eval :",
+    ];
+    for before in befores {
         let torn = lines.replace("(false)", ": '('; (false)");
         for command in [lines, &long, &torn] {
             bench.run(before).await;
