@@ -17,7 +17,8 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::keep::{Keeper, Pieces};
-use super::lane::{FAST_READ_BYTES, Look, READ_BYTES_MAX, Seen, Work};
+use super::lane::{FAST_READ_BYTES, READ_BYTES_MAX};
+use super::work::{Look, Seen, Work};
 
 /// Buffers of a stream; when all are full, the command waits.
 const BUFFERS_MAX: usize = 4;

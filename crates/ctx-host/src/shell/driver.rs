@@ -4,7 +4,7 @@
 //! transport's connection.
 
 use std::collections::VecDeque;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -13,23 +13,22 @@ use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::Instant;
 
 use super::answer::{Anew, Shown};
-use super::dialect::{Framed, Habits, Marked, holds_word};
-use super::entropy::random_bits;
+use super::dialect::{Habits, holds_word};
 use super::error::ShellError;
 use super::exec::{ExecRequest, ExecResult, Progress};
 use super::exports::{self, Export, is_variable_name};
+use super::framing::Framing;
 use super::known::Known;
-use super::lane::{Lane, READ_BYTES_MIN};
+use super::lane::READ_BYTES_MIN;
 use super::late::Late;
 use super::limits::ShellLimits;
 use super::log::{LogError, ShellLog, ShellRecord, StopReason};
-use super::run::{Ended, Run, RunError, Stops};
-use super::scan::{Nonce, Stream};
+use super::run::RunError;
 use super::scratch::{Scratch, ScratchDir};
-use super::settle::{SETTLE_AFTER, Unsettled};
+use super::settle::Unsettled;
 use super::shared::{Seat, Shared};
 use super::text::budget::Plan;
-use super::text::{ends::Ends, output::OutputStream};
+use super::text::ends::Ends;
 use super::transport::{Connection, Place, Streams};
 
 /// What a shell was made with.
@@ -341,107 +340,6 @@ impl Driver {
         Ok(call)
     }
 
-    /// Runs one frame and takes over what the shell reports of itself.
-    pub(super) async fn frame(
-        &mut self,
-        framing: Framing<'_>,
-        progress: Option<watch::Sender<Progress>>,
-        plan: &Plan,
-        deadline: Instant,
-        cancelled: std::pin::Pin<&mut (dyn Future<Output = ()> + Send)>,
-    ) -> Result<Ended, ShellError> {
-        let nonce = Nonce::new(random_bits());
-        let Framing { command, file, stdin, merge } = framing;
-        let (dialect, holds_much) = (self.connection.dialect(), self.connection.holds_much());
-        let (habits, status, pipes) = (&self.habits, self.status, self.connection.pipes());
-        let mut framed = Framed {
-            nonce: &nonce,
-            command,
-            file,
-            stdin,
-            merge,
-            habits,
-            way: dialect.way(habits, command),
-            status,
-            pipes,
-            holds_much,
-            misread: self.misread,
-            marked: Marked::default(),
-        };
-        let way = framed.way;
-        let begun = self.begin_streams(&mut framed);
-        let marked = framed.marked.stdout;
-        let (frame, rescue, before) =
-            (dialect.frame(&framed), dialect.rescue(&framed), dialect.before(&framed));
-        let cut = std::mem::take(&mut self.cut_report);
-        let lane = |stream, late: Option<&mut Late>, buffer: &mut Vec<u8>| {
-            let output = OutputStream::new(self.shared.secrets(), plan);
-            let before = late.map(|late| std::mem::replace(late, Late::new(&self.shared)));
-            Lane::new(&nonce, stream, output, before, &self.shared, std::mem::take(buffer), progress.clone())
-        };
-        let mut out = lane(Stream::Stdout, (!cut).then_some(&mut self.late.0), &mut self.buffers.0);
-        let mut err = lane(Stream::Stderr, Some(&mut self.late.1), &mut self.buffers.1);
-        for (lane, begun) in [(&mut out, begun.stdout), (&mut err, begun.stderr)] {
-            if begun {
-                lane.begin();
-            }
-        }
-        let connection = self.connection.as_mut();
-        let run = Run { nonce, frame, rescue, marked, connection, streams: &mut self.streams };
-        let stops =
-            Stops { deadline, cancelled, interrupt: &self.shared.interrupt, closing: &self.shared.closing };
-        let mut ended = run.run(out, err, stops).await.map_err(|error| self.closed(&error))?;
-        for (lane, buffer) in
-            [(&mut ended.stdout, &mut self.buffers.0), (&mut ended.stderr, &mut self.buffers.1)]
-        {
-            *buffer = std::mem::take(&mut lane.buffer);
-            buffer.resize(READ_BYTES_MIN, 0);
-            buffer.shrink_to_fit();
-        }
-        self.misread = ended.told.is_some_and(|code| dialect.may_misread(way, code));
-        if ended.answer.as_ref().is_none_or(|answer| !answer.begun) && before.contains("__ctx") {
-            ended.hide(|text| text.replace(&before, ""));
-        }
-        self.answered(&mut ended);
-        Ok(ended)
-    }
-
-    /// Says where the command's output starts, as far as the shell need not, and which streams start empty.
-    fn begin_streams(&self, framed: &mut Framed<'_>) -> Marked {
-        if !self.connection.dialect().may_be_marked(framed) {
-            return Marked::default();
-        }
-        let begins = |stream| self.connection.is_drained(stream);
-        let is_marked = |stream| self.connection.mark(stream, framed.nonce.start()).is_none();
-        let begun = Marked { stdout: begins(Stream::Stdout), stderr: begins(Stream::Stderr) };
-        let stdout = begun.stdout || is_marked(Stream::Stdout);
-        framed.marked = Marked { stdout, stderr: begun.stderr || is_marked(Stream::Stderr) };
-        begun
-    }
-
-    /// Takes over what the shell has said so far; the rest is for [`Driver::settle`].
-    fn answered(&mut self, ended: &mut Ended) {
-        let before = (ended.stdout.before.take(), ended.stderr.before.take());
-        for (late, before) in [(&mut self.late.0, before.0), (&mut self.late.1, before.1)] {
-            if let Some(before) = before {
-                *late = before;
-            }
-        }
-        if let Some(answer) = &ended.answer {
-            let cwd = self.connection.cwd(&answer.cwd);
-            if cwd != self.cwd {
-                self.shared.status().cwd = cwd.to_string_lossy().into_owned();
-                self.cwd = cwd;
-            }
-            let (due, stopped) = (Instant::now() + SETTLE_AFTER, ended.stopped.is_some());
-            let scanner = ended.stdout.scanner.take();
-            self.unsettled = scanner.map(|mut scanner| {
-                scanner.expect(std::mem::take(&mut self.told));
-                Unsettled { scanner, stopped, due }
-            });
-        }
-    }
-
     pub(super) fn closed(&self, error: &RunError) -> ShellError {
         ShellError::Closed { id: self.shared.id.clone(), why: error.to_string() }
     }
@@ -485,21 +383,6 @@ impl Driver {
     pub(super) fn put_scratch(&self, bytes: &[u8]) -> Result<Scratch, ShellError> {
         let dir = &self.settings.scratch;
         Scratch::put(dir, bytes).map_err(|source| ShellError::Spool { path: dir.path.clone(), source })
-    }
-}
-
-/// A command and how it gets its input and output.
-#[derive(Clone, Copy)]
-pub(super) struct Framing<'a> {
-    command: &'a str,
-    file: Option<&'a Path>,
-    stdin: Option<&'a Path>,
-    merge: bool,
-}
-
-impl<'a> Framing<'a> {
-    pub(super) fn of(command: &'a str) -> Self {
-        Framing { command, file: None, stdin: None, merge: false }
     }
 }
 

@@ -29,6 +29,7 @@ mod error;
 mod exec;
 mod exports;
 mod family;
+mod framing;
 mod guard;
 mod host;
 mod keep;
@@ -57,6 +58,7 @@ mod stop;
 pub mod text;
 mod told;
 mod transport;
+mod work;
 
 pub use config::HostConfig;
 pub use error::ShellError;

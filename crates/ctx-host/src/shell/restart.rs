@@ -8,9 +8,10 @@ use tokio::time::Instant;
 
 use super::answer::Anew;
 use super::dialect::{Dialect, Habits};
-use super::driver::{Driver, Framing};
+use super::driver::Driver;
 use super::error::ShellError;
 use super::exports::{self, Export};
+use super::framing::Framing;
 use super::log::ShellRecord;
 use super::run::{Ended, RunError};
 use super::text::budget::Plan;

@@ -16,10 +16,11 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::dialect::Answer;
-use super::lane::{Lane, LaneEnd};
+use super::lane::Lane;
 use super::log::StopReason;
 use super::scan::{Nonce, Scanner, Stream};
 use super::transport::{Connection, Force, Later, Streams};
+use super::work::LaneEnd;
 
 /// What each kind of asking gets before the next: three of them fit well into a second.
 const STOP_PATIENCE: Duration = Duration::from_millis(250);
