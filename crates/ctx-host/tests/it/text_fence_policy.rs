@@ -91,3 +91,40 @@ fn bad_lines_and_entries_are_named() {
     let error = Fence::new(Policy::open(), Some(&[]), &[]).unwrap_err().to_string();
     assert!(error.contains("nothing could run"), "{error}");
 }
+
+#[test]
+fn a_line_that_an_earlier_one_leaves_nothing_to_decide_is_an_error() {
+    for (text, lines) in [
+        ("allow *\ndeny rm\n", [1, 2]),
+        ("# all\ndeny **\n\nallow /bin/ls\n", [2, 4]),
+        ("allow git\ndeny g*\nallow gcc\n", [2, 3]),
+        ("allow g*\ndeny git\n", [1, 2]),
+        ("deny rm\nallow rm\n", [1, 2]),
+        ("deny rm\nallow ls\ndeny rm\n", [1, 3]),
+        ("deny rm\nallow /bin/rm\n", [1, 2]),
+        ("deny r?\nallow */rm\n", [1, 2]),
+        ("deny /opt/*\nallow /opt/bin/x*\n", [1, 2]),
+        ("deny a*c\nallow ab*c\n", [1, 2]),
+    ] {
+        let [before, line] = lines;
+        let error = Policy::parse(text).unwrap_err();
+        assert_eq!(error.line, line, "{text:?}");
+        let said = error.to_string();
+        assert!(
+            said.contains("first line that matches") && said.contains(&format!("line {before} ")),
+            "{said}"
+        );
+    }
+    for text in [
+        "allow git\ndeny g*\ndeny rm\n",
+        "allow ls\nallow git\ndeny *\n",
+        "deny r?\nallow r*\nallow rmdir/*\n",
+        "allow /bin/rm\ndeny rm\n",
+        "deny /opt/*\nallow x\n",
+        "deny g*\nallow /opt/g*\nallow /opt/?git\n",
+    ] {
+        assert!(Policy::parse(text).is_ok(), "{text:?}");
+    }
+    let long: String = (0..100_000).map(|n| format!("deny x{n}\n")).collect();
+    assert!(Policy::parse(&long).is_ok());
+}

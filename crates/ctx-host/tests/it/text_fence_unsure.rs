@@ -50,11 +50,6 @@ fn a_pattern_is_as_unknown_as_a_variable_under_an_allow_list() {
             assert!(fence.check(command).is_err(), "{command}");
         }
     }
-    assert_eq!(
-        fence("allow *\ndeny rm\n", &[], &[]).check("/bin/r?"),
-        Ok(()),
-        "the first line lets all through"
-    );
     assert!(fence("", &[], &["*"]).check("$X").is_err(), "nothing may run");
 }
 
@@ -123,7 +118,7 @@ fn a_line_that_would_match_nothing_is_an_error_and_says_why() {
             assert!(error.to_string().contains(why), "{line:?}: {error}");
         }
     }
-    let odd = "deny [\nallow /usr/bin/[\ndeny g++\nallow x.y-z_1@2:3+~%=\ndeny ü*\n";
+    let odd = "allow /usr/bin/[\ndeny [\ndeny g++\nallow x.y-z_1@2:3+~%=\ndeny ü*\n";
     let fence = fence(odd, &[], &[]);
     assert!(fence.check("[ -f x ]").is_err() && fence.check("g++ x").is_err());
     assert_eq!(fence.check("test -f x"), Ok(()));

@@ -120,6 +120,7 @@ fn a_policy_with_a_line_that_matches_nothing_stops_the_server_by_file_line_and_r
         (b"deny [a-z]*", "only `*` and `?` are patterns"),
         (b"deny rm\0", "'\\0'"),
         (b"deny r\xffm", "not UTF-8"),
+        (b"deny ls", "line 2 (`allow ls`)"),
     ] {
         std::fs::write(&file, [b"# programs\nallow ls\n", line, b"\n"].concat()).unwrap();
         let said = place.ctx(&["mcp", "--policy", file.to_str().unwrap()]).stderr;
@@ -129,9 +130,15 @@ fn a_policy_with_a_line_that_matches_nothing_stops_the_server_by_file_line_and_r
         );
     }
     std::fs::write(&file, "deny rm\n").unwrap();
-    let said = Host::with(place.command(&["mcp", "--policy"]).arg(&file))
-        .refused("session_create", json!({"deny": ["\"rm\""]}));
+    let mut host = Host::with(place.command(&["mcp", "--policy"]).arg(&file));
+    let said = host.refused("session_create", json!({"deny": ["\"rm\""]}));
     assert!(said.starts_with("EINVAL") && said.contains("quotes"), "{said}");
+    let shell = host.create();
+    for command in ["bash -euo pipefail -c 'rm x'", "bash -euo pipefail <<'EOF'\nrm x\nEOF"] {
+        let said = host.refused("session_exec", json!({"session_id": shell, "command": command}));
+        assert!(said.contains("`rm` is denied"), "{said}");
+    }
+    assert_eq!(host.exec(&shell, "declare -a files=(rm mv); trap - EXIT")["exit_code"], 0);
 }
 
 #[test]

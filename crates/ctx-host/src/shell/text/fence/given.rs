@@ -244,8 +244,10 @@ impl Giver {
         let mut words = Vec::new();
         for letter in &bundle.text {
             let option = [b'-', *letter];
-            words.extend(bundle.cut_to(&option));
-            if self.of.option_words(&option) > 1 {
+            let Some(option) = bundle.cut_to(&option) else { continue };
+            let takes_value = self.of.option_words(&option) > 1;
+            words.push(option);
+            if takes_value {
                 let (value, behind) = rest.split_first()?;
                 words.push(value.clone());
                 rest = behind;

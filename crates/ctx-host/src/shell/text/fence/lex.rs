@@ -8,6 +8,8 @@ use super::parse::{DEPTH_MAX, End, Parser, read_commands};
 
 /// A longer arithmetic expression is read as commands.
 const ARITHMETIC_BYTES_MAX: usize = 1024;
+/// A longer choice, `@(a|b)`, is none.
+const CHOICE_BYTES_MAX: usize = 1024;
 
 /// A word after the quotes are gone.
 #[derive(Debug, Clone, Default)]
@@ -31,6 +33,14 @@ impl Word {
         (!self.expands).then_some(&self.text)
     }
 
+    /// What stands behind the last slash, where nothing is put in there: `rm` of `"$HOME"/bin/rm`.
+    pub fn literal_base(&self) -> Option<&[u8]> {
+        let from = self.text.iter().rposition(|byte| *byte == b'/')? + 1;
+        let unknown = |(at, mark): &(usize, Mark)| *mark == Mark::Unknown && *at >= from;
+        let is_known = !self.marks.is_empty() && !self.marks.iter().any(unknown);
+        self.text.get(from..).filter(|base| is_known && !base.is_empty() && !self.text.starts_with(b"-"))
+    }
+
     pub fn is_reserved(&self, text: &[u8]) -> bool {
         !self.quoted && !self.expands && self.text == text
     }
@@ -39,7 +49,8 @@ impl Word {
     pub fn cut_to(&self, part: &[u8]) -> Option<Word> {
         let raw = if self.expands { &self.raw } else { part };
         let is_there = self.expands || !part.is_empty();
-        is_there.then(|| Word { raw: raw.to_vec(), text: part.to_vec(), ..self.clone() })
+        let cut = || Word { raw: raw.to_vec(), text: part.to_vec(), marks: Vec::new(), ..self.clone() };
+        is_there.then(cut)
     }
 
     /// `NAME=…`, `NAME+=…` or `NAME[…]=…`, with the name outside of quotes.
@@ -167,6 +178,7 @@ impl Parser<'_> {
                     self.list(End::Paren);
                 }
                 b'<' | b'>' => break,
+                b'?' | b'*' | b'+' | b'@' | b'!' if self.choice(&mut word) => {}
                 b'\'' => self.single_quotes(&mut word),
                 b'"' => self.double_quotes(&mut word),
                 b'\\' => self.escape(&mut word),
@@ -188,8 +200,11 @@ impl Parser<'_> {
             }
             if std::mem::take(&mut word.expands) {
                 expands = true;
-                globs &= matches!(byte, b'*' | b'?' | b'[');
-                word.marks.push((word.text.len(), Mark::Unknown));
+                globs &= !matches!(byte, b'$' | b'`' | b'"' | b'<' | b'>');
+                // Those inside of quotes are noted there.
+                if byte != b'"' {
+                    word.marks.push((word.text.len(), Mark::Unknown));
+                }
             }
         }
         (word.expands, word.globs) = (expands, expands && globs);
@@ -199,6 +214,28 @@ impl Parser<'_> {
             self.pos += 1;
         }
         (self.pos <= self.source.len()).then_some(word)
+    }
+
+    /// Reads `@(a|b)` and its like, and says whether it is one. No command is in there but in substitutions: a shell
+    /// without such patterns refuses the text.
+    fn choice(&mut self, word: &mut Word) -> bool {
+        if self.peek(1) != Some(b'(') {
+            return false;
+        }
+        let inside = self.source.get(self.pos + 2..).unwrap_or_default();
+        // `f@()` defines a function.
+        let Some(len) = choice_len(inside).filter(|len| *len > 0) else { return false };
+        let inside = inside.get(..len).unwrap_or_default();
+        self.pos += len + 3;
+        if self.depth < DEPTH_MAX {
+            Parser::new(inside, self.depth + 1, self.finds).expansions();
+        } else {
+            self.finds.unknown(inside);
+        }
+        // To be a pattern of names it need not be read any closer.
+        word.text.push(b'*');
+        word.expands = true;
+        true
     }
 
     fn take(&mut self, word: &mut Word) {
@@ -250,8 +287,18 @@ impl Parser<'_> {
                     }
                     self.pos += 2;
                 }
-                b'$' => self.dollar(word, true),
-                b'`' => self.backticks(word, true),
+                b'$' | b'`' => {
+                    let before = std::mem::take(&mut word.expands);
+                    if byte == b'$' {
+                        self.dollar(word, true)
+                    } else {
+                        self.backticks(word, true)
+                    }
+                    if word.expands {
+                        word.marks.push((word.text.len(), Mark::Unknown));
+                    }
+                    word.expands |= before;
+                }
                 _ => self.take(word),
             }
         }
@@ -394,6 +441,24 @@ impl Parser<'_> {
         let char = char::from_u32(value).unwrap_or('\u{fffd}');
         word.text.extend_from_slice(char.encode_utf8(&mut [0; 4]).as_bytes());
     }
+}
+
+/// How long the inside of `@(…)` is, if it ends in its line.
+fn choice_len(source: &[u8]) -> Option<usize> {
+    let mut open = 0usize;
+    let mut bytes = source.iter().enumerate().take(CHOICE_BYTES_MAX);
+    while let Some((at, byte)) = bytes.next() {
+        match byte {
+            b'(' => open += 1,
+            b')' if open == 0 => return Some(at),
+            b')' => open -= 1,
+            b'\\' => drop(bytes.next()),
+            b'\'' | b'"' => drop(bytes.find(|(_, end)| *end == byte)),
+            b'\n' => return None,
+            _ => {}
+        }
+    }
+    None
 }
 
 /// How long the inside of `((…))` is, if it ends as one.

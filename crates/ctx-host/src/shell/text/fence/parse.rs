@@ -29,12 +29,16 @@ pub(super) fn assignments(command: &str) -> Vec<Assignment> {
     finds.assignments
 }
 
-/// Reads a text as commands of their own: the argument of `bash -c`, the inside of backticks.
-pub(super) fn read_commands(source: &[u8], depth: usize, finds: &mut Finds) {
+/// Reads a text as commands of their own: the argument of `bash -c`, the inside of backticks. The answer is whether
+/// one of them is a shell that reads its commands from standard input.
+pub(super) fn read_commands(source: &[u8], depth: usize, finds: &mut Finds) -> bool {
     if depth >= DEPTH_MAX {
-        return finds.unknown(source);
+        finds.unknown(source);
+        return false;
     }
-    Parser::new(source, depth, finds).list(End::Text);
+    let mut parser = Parser::new(source, depth, finds);
+    parser.list(End::Text);
+    parser.reads_stdin
 }
 
 /// What was found so far.
@@ -138,12 +142,14 @@ pub(super) struct Parser<'a> {
     pub pos: usize,
     pub depth: usize,
     here_docs: Vec<HereDoc>,
+    /// Whether one of its commands is a shell that reads its commands from standard input.
+    reads_stdin: bool,
     pub finds: &'a mut Finds,
 }
 
 impl<'a> Parser<'a> {
     pub fn new(source: &'a [u8], depth: usize, finds: &'a mut Finds) -> Parser<'a> {
-        Parser { source, pos: 0, depth, here_docs: Vec::new(), finds }
+        Parser { source, pos: 0, depth, here_docs: Vec::new(), reads_stdin: false, finds }
     }
 
     pub fn peek(&self, ahead: usize) -> Option<u8> {
@@ -166,6 +172,9 @@ impl<'a> Parser<'a> {
         let mut saw_esac = true;
         let mut subshells = 0usize;
         loop {
+            if command.words.is_empty() {
+                self.skip_not();
+            }
             match self.token() {
                 Token::End => break,
                 Token::Operator(")") if end == End::Paren && subshells == 0 => break,
@@ -191,7 +200,14 @@ impl<'a> Parser<'a> {
                     }
                     self.first_word(word, &mut command);
                 }
-                Token::Word(word) => self.push(word, &mut command),
+                Token::Word(word) => {
+                    let begins_array = self.begins_array(&word);
+                    self.push(word, &mut command);
+                    // Where no array may stand, a shell refuses the text.
+                    if begins_array {
+                        self.array();
+                    }
+                }
             }
         }
         self.finish(&mut command);
@@ -214,15 +230,13 @@ impl<'a> Parser<'a> {
     /// The end of a simple command: its programs are told.
     fn finish(&mut self, command: &mut Command) {
         let reads_stdin = wrap::run(&command.words, self.depth, self.finds);
+        self.reads_stdin |= reads_stdin;
         if reads_stdin {
             for doc in self.here_docs.iter_mut().skip(command.here_docs) {
                 doc.is_code = true;
             }
             for word in &command.strings {
-                match word.known() {
-                    Some(text) => read_commands(text, self.depth, self.finds),
-                    None => self.finds.unknown(&word.raw),
-                }
+                wrap::run_word(Some(word), self.depth, self.finds);
             }
         }
         *command = self.new_command();
@@ -272,7 +286,7 @@ impl<'a> Parser<'a> {
             self.condition();
         } else if word.is_assignment() {
             self.finds.assignments.extend(word.assignment());
-            if word.raw.ends_with(b"=") && self.peek(0) == Some(b'(') {
+            if self.begins_array(&word) {
                 self.array();
             }
         } else {
@@ -343,7 +357,18 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// `NAME=( words )`.
+    /// `!(rm x)` where a command begins is a subshell. Elsewhere it is a pattern.
+    fn skip_not(&mut self) {
+        self.skip_blanks();
+        self.pos += usize::from(self.looking_at(b"!("));
+    }
+
+    /// Whether the word was the beginning of `NAME=( words )`, also as an argument of `declare` and its like.
+    fn begins_array(&self, word: &Word) -> bool {
+        self.peek(0) == Some(b'(') && word.raw.ends_with(b"=") && word.is_assignment()
+    }
+
+    /// The words of `NAME=( words )`.
     fn array(&mut self) {
         self.pos += 1;
         loop {
@@ -375,14 +400,7 @@ impl<'a> Parser<'a> {
             if doc.is_code {
                 read_commands(&body, self.depth, self.finds);
             } else if !doc.quoted {
-                let mut parser = Parser {
-                    source: &body,
-                    pos: 0,
-                    depth: self.depth,
-                    here_docs: Vec::new(),
-                    finds: self.finds,
-                };
-                parser.expansions();
+                Parser::new(&body, self.depth, self.finds).expansions();
             }
         }
     }

@@ -1,5 +1,7 @@
 //! Patterns for program names, and the operator's policy file made of them.
 
+use std::collections::HashMap;
+
 use super::Program;
 
 /// A name with `*` and `?`. With a slash in it, it is compared with the path as it was written.
@@ -38,7 +40,7 @@ struct Rule {
 
 /// A line of a policy file that cannot be read.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("line {line} of the policy: {reason}; write `allow PATTERN` or `deny PATTERN`")]
+#[error("line {line} of the policy: {reason}")]
 pub struct PolicyError {
     pub line: usize,
     pub reason: String,
@@ -72,7 +74,7 @@ impl Pattern {
             Program::Named(name) | Program::Function(name) => {
                 glob(self.0.as_bytes(), self.part_of(name).as_bytes())
             }
-            Program::Glob(_) | Program::Unknown(_) => self.0.chars().all(|c| c == '*'),
+            Program::Glob(_) | Program::Unknown(_) => self.is_star(),
         }
     }
 
@@ -85,6 +87,26 @@ impl Pattern {
             }
             Program::Named(_) | Program::Function(_) | Program::Unknown(_) => self.matches(program),
         }
+    }
+
+    /// Whether it speaks of every program that the other one speaks of. `false` also where that is not simple to tell.
+    fn covers(&self, other: &Pattern) -> bool {
+        if self.is_star() {
+            return true;
+        }
+        match (self.0.contains('/'), other.0.contains('/')) {
+            (true, false) => false,
+            // The name behind the last slash is known where no star or question mark stands for one.
+            (false, true) => {
+                let name = base_name(&other.0);
+                !name.contains(['*', '?']) && glob(self.0.as_bytes(), name.as_bytes())
+            }
+            (true, true) | (false, false) => glob(self.0.as_bytes(), other.0.as_bytes()),
+        }
+    }
+
+    fn is_star(&self) -> bool {
+        self.0.chars().all(|c| c == '*')
     }
 
     /// What of a program's name the pattern is compared with.
@@ -160,7 +182,8 @@ fn overlap(a: &[u8], b: &[u8]) -> bool {
     below.first().copied().unwrap_or_default()
 }
 
-/// `*` for any text, `?` for one byte. Without backtracking further than the last star.
+/// `*` for any text, `?` for one byte but a star, which is more than one in a pattern that is compared. Without
+/// backtracking further than the last star.
 fn glob(pattern: &[u8], text: &[u8]) -> bool {
     let (mut p, mut t) = (0, 0);
     let mut star: Option<(usize, usize)> = None;
@@ -170,7 +193,7 @@ fn glob(pattern: &[u8], text: &[u8]) -> bool {
                 star = Some((p + 1, t));
                 p += 1;
             }
-            Some(byte) if *byte == b'?' || text.get(t) == Some(byte) => {
+            Some(byte) if (*byte == b'?' && text.get(t) != Some(&b'*')) || text.get(t) == Some(byte) => {
                 p += 1;
                 t += 1;
             }
@@ -193,15 +216,18 @@ impl Policy {
         Policy::default()
     }
 
-    /// Reads `allow PATTERN` and `deny PATTERN` lines; blank lines and `#` comments are skipped.
+    /// Reads `allow PATTERN` and `deny PATTERN` lines; blank lines and `#` comments are skipped. A line that an earlier
+    /// one leaves nothing to decide is an error: it would not do what it was written for.
     pub fn parse(text: &str) -> Result<Policy, PolicyError> {
         let mut rules = Vec::new();
+        let mut earlier = Earlier::default();
         for (index, line) in text.lines().enumerate() {
             let (number, line) = (index + 1, line.trim());
             if line.is_empty() || line.starts_with('#') {
                 continue;
             }
-            let error = |reason: String| PolicyError { line: number, reason };
+            const WRITE: &str = "write `allow PATTERN` or `deny PATTERN`";
+            let error = |reason: String| PolicyError { line: number, reason: format!("{reason}; {WRITE}") };
             let (word, rest) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
             let allows = match word {
                 "allow" => true,
@@ -209,7 +235,12 @@ impl Policy {
                 other => return Err(error(format!("{other:?} is neither allow nor deny"))),
             };
             let pattern = Pattern::parse(rest).map_err(|reason| error(format!("bad pattern: {reason}")))?;
-            rules.push(Rule { line: number, allows, pattern });
+            if let Some(before) = earlier.covering(&pattern) {
+                return Err(PolicyError { line: number, reason: never_decides(line, before) });
+            }
+            let rule = Rule { line: number, allows, pattern };
+            earlier.add(&rule);
+            rules.push(rule);
         }
         Ok(Policy { rules })
     }
@@ -229,4 +260,37 @@ impl Policy {
         let rule = self.rules.iter().find(decides)?;
         (!rule.allows).then_some((rule.line, &rule.pattern))
     }
+}
+
+/// The rules so far, so that a long file is read in time.
+#[derive(Default)]
+struct Earlier {
+    names: HashMap<String, Rule>,
+    patterns: Vec<Rule>,
+}
+
+impl Earlier {
+    fn add(&mut self, rule: &Rule) {
+        match rule.pattern.0.contains(['*', '?']) {
+            true => self.patterns.push(rule.clone()),
+            false => drop(self.names.insert(rule.pattern.0.clone(), rule.clone())),
+        }
+    }
+
+    /// The first rule that speaks of all that this pattern speaks of.
+    fn covering(&self, pattern: &Pattern) -> Option<&Rule> {
+        let names = [pattern.as_str(), base_name(pattern.as_str())];
+        let names = names.into_iter().filter_map(|name| self.names.get(name));
+        let covering = names.chain(&self.patterns).filter(|rule| rule.pattern.covers(pattern));
+        covering.min_by_key(|rule| rule.line)
+    }
+}
+
+fn never_decides(line: &str, before: &Rule) -> String {
+    let (word, pattern, at) =
+        (if before.allows { "allow" } else { "deny" }, before.pattern.as_str(), before.line);
+    format!(
+        "`{line}` never decides anything, because the first line that matches a program does, and line {at} \
+         (`{word} {pattern}`) matches all that it does; put it before line {at}, or leave it out"
+    )
 }

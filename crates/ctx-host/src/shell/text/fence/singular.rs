@@ -6,6 +6,94 @@ use super::lex::Word;
 use super::wrap::option_value;
 use super::wrapper::{Wrapper, plain};
 
+/// The options of a shell, before its script.
+pub(super) struct ShellOptions {
+    /// How many words they take.
+    pub words: usize,
+    /// `-c`: a text follows.
+    pub takes_text: bool,
+    /// `-s`: what follows are parameters.
+    pub reads_stdin: bool,
+}
+
+pub(super) fn shell_options(args: &[Word]) -> ShellOptions {
+    /// Long options, which bash also knows with one dash.
+    const LONG: &[&str] =
+        &["login", "norc", "noprofile", "noediting", "posix", "restricted", "verbose", "debugger"];
+    let mut options = ShellOptions { words: 0, takes_text: false, reads_stdin: false };
+    while let Some(word) = args.get(options.words) {
+        let text = word.text.as_slice();
+        let long = text.strip_prefix(b"--").or_else(|| text.strip_prefix(b"-")).unwrap_or_default();
+        options.words += match text {
+            b"--" | b"-" => {
+                options.words += 1;
+                break;
+            }
+            _ if matches!(long, b"rcfile" | b"init-file") => 2,
+            _ if text.starts_with(b"--") || LONG.iter().any(|name| name.as_bytes() == long) => 1,
+            [sign @ (b'-' | b'+'), letters @ ..] => {
+                options.takes_text |= *sign == b'-' && letters.contains(&b'c');
+                options.reads_stdin |= *sign == b'-' && letters.contains(&b's');
+                // `-euo pipefail`: each of these takes a word.
+                1 + letters.iter().filter(|letter| matches!(letter, b'o' | b'O')).count()
+            }
+            _ => break,
+        };
+    }
+    options
+}
+
+/// What `ssh` runs on the host.
+pub(super) struct Remote<'a> {
+    /// A text for the shell there, in words.
+    pub command: &'a [Word],
+    /// That shell reads standard input.
+    pub reads_stdin: bool,
+}
+
+/// `ssh -p 22 host -t rm x`: options stand before the host and behind it.
+pub(super) fn remote(args: &[Word]) -> Remote<'_> {
+    const OWN: Wrapper = plain(&["ssh"], "BbcDEeFIiJLlmOopPQRSWw", &[]);
+    /// Nothing is run with these, or standard input is not read: `-N`, `-n`, `-W`, `-O`, `-Q`, `-G`, `-V`.
+    const ALONE: &[u8] = b"NnWOQGV";
+    let dashes = |args: &[Word]| usize::from(args.first().is_some_and(|word| word.text == b"--"));
+    let (mut rest, mut is_alone) = (args, false);
+    for behind_host in [false, true] {
+        is_alone |=
+            OWN.options(rest).iter().any(|option| OWN.letters(option).any(|letter| ALONE.contains(&letter)));
+        rest = rest.get(OWN.options_len(rest)..).unwrap_or_default();
+        rest = rest.get(dashes(rest) + usize::from(!behind_host)..).unwrap_or_default();
+    }
+    Remote { command: rest, reads_stdin: rest.is_empty() && !is_alone }
+}
+
+/// The commands of `trap`; nothing where it prints some, or sets signals back.
+pub(super) fn trapped(args: &[Word]) -> Option<&Word> {
+    let args = match args {
+        [first, rest @ ..] if first.text == b"--" => rest,
+        args => args,
+    };
+    let [action, _, ..] = args else { return None };
+    let is_signal = !action.text.is_empty() && action.text.iter().all(u8::is_ascii_digit);
+    (!action.text.starts_with(b"-") && !is_signal).then_some(action)
+}
+
+/// Whether a program that was given none starts a shell, which reads standard input.
+pub(super) fn starts_shell(name: &str, options: &[&[u8]]) -> bool {
+    let holds = |letters: &[u8], long: &[&[u8]]| {
+        options.iter().any(|option| match option.strip_prefix(b"--") {
+            Some(name) => long.contains(&name),
+            None => option.iter().any(|letter| letters.contains(letter)),
+        })
+    };
+    match name {
+        "sudo" => holds(b"is", &[b"login", b"shell"]),
+        "doas" => holds(b"s", &[]),
+        "chroot" | "unshare" | "nsenter" | "runuser" => true,
+        _ => false,
+    }
+}
+
 /// Whether a shell that is given this file reads its standard input.
 pub(super) fn is_stdin(word: &Word) -> bool {
     matches!(word.known(), Some(b"/dev/stdin" | b"/dev/fd/0" | b"/proc/self/fd/0"))

@@ -21,8 +21,11 @@ const FIND_EXECS: &[&[u8]] =
 /// from standard input.
 pub(super) fn run(words: &[Word], depth: usize, finds: &mut Finds) -> bool {
     let Some((first, args)) = words.split_first() else { return false };
-    let Some(text) = first.known() else {
+    if first.expands {
         finds.unknown_word(first);
+    }
+    // `"$BIN"/rm` is no known program, but one that is called `rm`.
+    let Some(text) = first.known().or_else(|| first.literal_base().filter(|_| !first.globs)) else {
         return false;
     };
     let text = String::from_utf8_lossy(text).into_owned();
@@ -33,33 +36,45 @@ pub(super) fn run(words: &[Word], depth: usize, finds: &mut Finds) -> bool {
     }
     let name = base_name(&text);
     match name {
-        "eval" => run_text(&joined(args), depth, finds),
-        "trap" => run_word(args.iter().find(|word| !word.text.starts_with(b"-")), depth, finds),
+        "eval" => return run_text(&joined(args), depth, finds),
+        "trap" => {
+            run_word(singular::trapped(args), depth, finds);
+        }
         "alias" => args.iter().for_each(|word| run_alias(word, depth, finds)),
         "find" | "fd" | "fdfind" => run_find(args, depth, finds),
         "su" | "runuser" | "script" | "sg" | "env" | "nix-shell" if text_of(name, args).is_some() => {
-            run_word(text_of(name, args).as_ref(), depth, finds);
+            return run_word(text_of(name, args).as_ref(), depth, finds);
         }
+        "su" => return true,
+        "ssh" => return run_ssh(args, depth, finds),
         "gdb" => return run(debugged(args), depth + 1, finds),
         // One command after another, each with words of its own.
         "tmux" => args.split(|word| word.text == b";").for_each(|part| {
             run_wrapped(name, part, depth, finds);
         }),
         "source" | "." => return args.first().is_some_and(singular::is_stdin),
-        "mapfile" | "readarray" | "compgen" => run_word(singular::callback(args).as_ref(), depth, finds),
+        "mapfile" | "readarray" | "compgen" => {
+            run_word(singular::callback(args).as_ref(), depth, finds);
+        }
         "setarch" => return run(singular::behind_arch(args), depth + 1, finds),
-        "hyperfine" => singular::measured(args).iter().for_each(|word| run_word(Some(word), depth, finds)),
+        "hyperfine" => run_each(&singular::measured(args), depth, finds),
         "parallel" | "sem" => run_parallel(name, args, depth, finds),
         "bwrap" => return run(singular::in_bubble(args), depth + 1, finds),
         "capsh" => return run(&singular::shell_of_capsh(args), depth + 1, finds),
         "start-stop-daemon" => singular::daemons(args).iter().for_each(|words| {
             run(words, depth + 1, finds);
         }),
-        "entr" if singular::entr_text(args).is_some() => run_word(singular::entr_text(args), depth, finds),
+        "entr" if singular::entr_text(args).is_some() => {
+            run_word(singular::entr_text(args), depth, finds);
+        }
+        // It reads that itself.
+        "xargs" => {
+            run_wrapped(name, args, depth, finds);
+        }
         "command" if args.first().is_some_and(|word| matches!(word.text.as_slice(), b"-v" | b"-V")) => {}
         _ if SHELLS.contains(&name) => return run_shell(args, depth, finds),
         _ => {
-            given::commands(name, args).iter().for_each(|word| run_word(Some(word), depth, finds));
+            run_each(&given::commands(name, args), depth, finds);
             return run_wrapped(name, args, depth, finds);
         }
     }
@@ -73,8 +88,7 @@ fn run_wrapped(name: &str, args: &[Word], depth: usize, finds: &mut Finds) -> bo
     let Some((wrapper, args)) = found else { return false };
     let own = args.get(..wrapper.options_len(args) + 1).unwrap_or(args);
     if let Some(text) = wrapper.text.and_then(|(letter, long)| option_value(own, letter, long)) {
-        run_word(Some(&text), depth, finds);
-        return false;
+        return run_word(Some(&text), depth, finds);
     }
     // What a container runs instead of its own program.
     if let Some(program) = option_value(own, 0, "entrypoint") {
@@ -89,16 +103,23 @@ fn run_wrapped(name: &str, args: &[Word], depth: usize, finds: &mut Finds) -> bo
         How::Words | How::Joined | How::TextOrWords | How::Package => skip_own(wrapper, args, finds),
     };
     match (wrapper.how, rest) {
+        (How::Words, []) => singular::starts_shell(name, &wrapper.options(args)),
         (How::Joined, rest) => run_text(&joined(rest), depth, finds),
         (How::TextOrWords, [text]) => run_word(Some(text), depth, finds),
         // `flock FILE -c 'commands'`.
         (How::Words, [first, rest @ ..]) if matches!(first.text.as_slice(), b"-c" | b"--command") => {
-            run_word(rest.first(), depth, finds);
+            run_word(rest.first(), depth, finds)
         }
-        (How::Package, rest) => return run(&of_package(rest), depth + 1, finds),
-        (How::Words | How::TextOrWords | How::Behind(_), rest) => return run(rest, depth + 1, finds),
+        (How::Package, rest) => run(&of_package(rest), depth + 1, finds),
+        (How::Words | How::TextOrWords | How::Behind(_), rest) => run(rest, depth + 1, finds),
     }
-    false
+}
+
+/// `ssh -p 22 host -t rm x`: options before and behind the host, then a text for the shell there. Without one, that shell
+/// reads standard input.
+fn run_ssh(args: &[Word], depth: usize, finds: &mut Finds) -> bool {
+    let singular::Remote { command, reads_stdin } = singular::remote(args);
+    reads_stdin || run_text(&joined(command), depth, finds)
 }
 
 /// Skips options, assignments and the words that the wrapper keeps for itself.
@@ -107,7 +128,9 @@ fn skip_own<'a>(wrapper: &Wrapper, args: &'a [Word], finds: &mut Finds) -> &'a [
     let mut at = 0;
     while let Some(word) = args.get(at) {
         let text = word.text.as_slice();
-        if word.expands && own_words == 0 && !word.is_assignment() {
+        if word.expands && own_words == 0 && word.literal_base().is_some() {
+            break;
+        } else if word.expands && own_words == 0 && !word.is_assignment() && !word.raw.starts_with(b"-") {
             // It may be an option or the program: unknown either way, and what follows is looked at too.
             finds.unknown_word(word);
             at += 1;
@@ -116,7 +139,7 @@ fn skip_own<'a>(wrapper: &Wrapper, args: &'a [Word], finds: &mut Finds) -> &'a [
         } else if text == b"-" && wrapper.names.contains(&"env") {
             at += 1;
         } else if text.len() > 1 && text.starts_with(b"-") {
-            at += wrapper.option_words(text);
+            at += wrapper.option_words(word);
         } else if word.is_assignment() && wrapper.how != How::Package {
             at += 1;
         } else if own_words > 0 {
@@ -210,43 +233,27 @@ fn run_parallel(name: &str, args: &[Word], depth: usize, finds: &mut Finds) {
     // Each input is a command, where none is named or the input stands in its place.
     if found.is_none_or(|first| matches!(first, Program::Named(name) if name.starts_with("{}"))) {
         let texts = inputs.iter().filter(|word| !word.text.starts_with(b":::"));
-        texts.for_each(|word| run_word(Some(word), depth, finds));
+        texts.for_each(|word| {
+            run_word(Some(word), depth, finds);
+        });
     }
 }
 
 /// `bash -c '…'`, `bash -lc '…'`; without `-c` and without a script it reads standard input.
 fn run_shell(args: &[Word], depth: usize, finds: &mut Finds) -> bool {
-    let mut takes_text = false;
-    let mut at = 0;
-    while let Some(word) = args.get(at) {
-        let text = word.text.as_slice();
-        match text {
-            b"-o" | b"+o" | b"-O" | b"+O" | b"--rcfile" | b"--init-file" => at += 2,
-            b"--" | b"-" => {
-                at += 1;
-                break;
-            }
-            b"-s" => return true,
-            _ if text.starts_with(b"--") => at += 1,
-            [b'-' | b'+', letters @ ..] => {
-                takes_text |= letters.contains(&b'c') && text.starts_with(b"-");
-                at += 1;
-            }
-            _ => break,
-        }
-    }
+    let singular::ShellOptions { words: at, takes_text, reads_stdin } = singular::shell_options(args);
     if takes_text {
         let before = finds.count();
-        run_word(args.get(at), depth, finds);
+        let reads_stdin = run_word(args.get(at), depth, finds);
         // Behind the text are `$0`, `$1` and so on, and it may be one of them that it runs.
         let first = singular::first_parameter(finds.since(before));
-        match first.and_then(|first| args.get(at + 1 + first..)).unwrap_or_default() {
-            [word] => run_word(Some(word), depth, finds),
-            words => drop(run(words, depth + 1, finds)),
-        }
-        return false;
+        return reads_stdin
+            | match first.and_then(|first| args.get(at + 1 + first..)).unwrap_or_default() {
+                [word] => run_word(Some(word), depth, finds),
+                words => run(words, depth + 1, finds),
+            };
     }
-    args.get(at).is_none_or(singular::is_stdin)
+    reads_stdin || args.get(at).is_none_or(singular::is_stdin)
 }
 
 /// The commands after each `-exec` and its like.
@@ -265,28 +272,31 @@ fn run_find(args: &[Word], depth: usize, finds: &mut Finds) {
 fn run_alias(word: &Word, depth: usize, finds: &mut Finds) {
     let Some(at) = word.text.iter().position(|byte| *byte == b'=') else { return };
     match word.known().and_then(|text| text.get(at + 1..)) {
-        Some(text) => read_commands(text, depth + 1, finds),
+        Some(text) => {
+            read_commands(text, depth + 1, finds);
+        }
         None => finds.unknown(&word.raw),
     }
 }
 
-/// A word that holds commands.
-fn run_word(word: Option<&Word>, depth: usize, finds: &mut Finds) {
-    match word.map(|word| (word.known(), word)) {
-        Some((Some(text), _)) => read_commands(text, depth + 1, finds),
-        Some((None, word)) => {
-            // What can be read of it is read all the same: `bash -c "rm $x"` runs rm.
-            finds.unknown(&word.raw);
-            read_commands(&word.text, depth + 1, finds);
-        }
-        None => {}
+/// A word that holds commands. The answer is whether one of them is a shell that reads standard input.
+pub(super) fn run_word(word: Option<&Word>, depth: usize, finds: &mut Finds) -> bool {
+    let Some(word) = word else { return false };
+    // What can be read of it is read all the same: `bash -c "rm $x"` runs rm.
+    if word.expands {
+        finds.unknown(&word.raw);
+    }
+    read_commands(&word.text, depth + 1, finds)
+}
+
+fn run_each(words: &[Word], depth: usize, finds: &mut Finds) {
+    for word in words {
+        run_word(Some(word), depth, finds);
     }
 }
 
-fn run_text(words: &Word, depth: usize, finds: &mut Finds) {
-    if !words.raw.is_empty() {
-        run_word(Some(words), depth, finds);
-    }
+fn run_text(words: &Word, depth: usize, finds: &mut Finds) -> bool {
+    !words.raw.is_empty() && run_word(Some(words), depth, finds)
 }
 
 /// The words as one text, as `eval` joins them.

@@ -70,7 +70,7 @@ impl Wrapper {
             if let Some(attached) = self.attached(text, letter, long) {
                 values.extend(word.cut_to(attached).or_else(|| behind.first().cloned()));
             }
-            let len = if is_option(text) { self.option_words(text) } else { 1 };
+            let len = if is_option(text) { self.option_words(word) } else { 1 };
             rest = rest.get(len..).unwrap_or_default();
         }
         values
@@ -92,22 +92,38 @@ impl Wrapper {
 
     /// Its options, without their values.
     pub fn options<'a>(&self, args: &'a [Word]) -> Vec<&'a [u8]> {
-        let mut options = Vec::new();
-        let mut at = 0;
-        while let Some(text) = args.get(at).map(|word| word.text.as_slice()).filter(|text| is_option(text)) {
-            options.push(text);
-            at += self.option_words(text);
-        }
-        options
+        self.split_options(args).0
+    }
+
+    /// The letters of one of its short options, up to the first that takes a value.
+    pub fn letters(&self, option: &[u8]) -> impl Iterator<Item = u8> {
+        let is_value = |letter: &u8| self.short.as_bytes().contains(letter);
+        let until = option.iter().position(is_value).map_or(option.len(), |at| at + 1);
+        option.iter().take(until).skip(1).copied().collect::<Vec<_>>().into_iter()
     }
 
     /// How many words its options take at the beginning of these.
     pub fn options_len(&self, args: &[Word]) -> usize {
-        self.options(args).into_iter().map(|text| self.option_words(text)).sum()
+        self.split_options(args).1
+    }
+
+    fn split_options<'a>(&self, args: &'a [Word]) -> (Vec<&'a [u8]>, usize) {
+        let mut options = Vec::new();
+        let mut at = 0;
+        while let Some(word) = args.get(at).filter(|word| is_option(&word.text)) {
+            options.push(word.text.as_slice());
+            at += self.option_words(word);
+        }
+        (options, at)
     }
 
     /// How many words an option takes, itself among them.
-    pub fn option_words(&self, text: &[u8]) -> usize {
+    pub fn option_words(&self, word: &Word) -> usize {
+        // `-u$USER`: the value is in it.
+        if word.expands {
+            return 1;
+        }
+        let text = word.text.as_slice();
         if let Some(name) = text.strip_prefix(b"--") {
             return if self.long.iter().any(|long| long.as_bytes() == name) { 2 } else { 1 };
         }
