@@ -26,6 +26,16 @@ fn deep_nesting_and_long_commands_end_in_time() {
         "{a,b}".repeat(20_000),
         "{1..8192} ".repeat(20_000),
         "{1..9}; ".repeat(20_000),
+        "ls @(".repeat(20_000),
+        format!("ls {}{}", "@(a|".repeat(200), ")".repeat(200)).repeat(100),
+        "ls @($(".repeat(20_000),
+        "a=(".repeat(20_000),
+        "declare a=( ".repeat(20_000),
+        format!("echo {} {} | bash", "x".repeat(100_000), "| cat ".repeat(20_000)),
+        format!("{} | bash\n", "cat <<E ".repeat(10_000)),
+        "cat <<E | bash | ".repeat(10_000),
+        "{a}>".repeat(20_000),
+        "!(".repeat(40_000),
         format!("{}rm x", "echo hello world; ".repeat(12_000)),
     ];
     for command in deep {
@@ -90,6 +100,13 @@ fn shellish() -> impl Strategy<Value = String> {
         ",",
         "tmux new ",
         "docker exec ",
+        "@(",
+        "!(",
+        "declare a=(",
+        "{fd}>",
+        "ssh host ",
+        "echo rm | ",
+        "time -",
     ]);
     prop::collection::vec(prop_oneof![8 => piece.prop_map(str::to_owned), 1 => any::<String>()], 0..40)
         .prop_map(|p| p.concat())

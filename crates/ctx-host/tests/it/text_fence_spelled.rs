@@ -118,3 +118,66 @@ fn the_options_of_a_container_are_told_from_its_image() {
         "podman rm docker rm",
     );
 }
+
+#[test]
+fn what_echo_and_cat_pipe_into_a_shell_is_read() {
+    check("echo 'rm x' | bash; echo -e 'ls\\nrm x' | sudo bash -s -- a", "echo bash rm echo sudo bash ls rm");
+    check("printf '%s\\n' 'rm x' | sh -eu; echo rm x | ssh host", "printf sh rm echo ssh rm");
+    check("cat <<'E' | bash\nrm x\nE\nls", "cat bash rm ls");
+    check("cat <<'E' | tee x.sh | docker exec -i web bash\nrm x\nE", "cat tee docker bash rm");
+    check("echo 'rm x' | at now; at now <<< 'rm x'; at -l <<< rm", "echo at rm at rm at");
+    check("echo \"$X\" | bash", "echo bash ?");
+    check(
+        "echo y | bash install.sh; echo rm | tee x; echo rm | grep x | bash",
+        "echo bash echo tee echo grep bash",
+    );
+    check(
+        "cat rm | bash; echo rm; bash x; echo rm || bash x; echo rm | xargs bash",
+        "cat bash echo bash echo bash echo xargs bash",
+    );
+    check("cat <<E > x.sh && bash x.sh\nrm\nE", "cat bash");
+}
+
+#[test]
+fn other_ordinary_spellings() {
+    check("time -v rm x; \\time -f %e rm", "time rm time rm");
+    check("exec {fd}>x; exec {fd}<&-; {log}>&2 rm", "exec rm");
+    check("command -pv rm; command -p rm; command -- rm", "command rm command rm");
+    check("sudo -l rm; sudo -e rm; sudo --edit rm; sudo -u el rm", "sudo rm");
+    check(
+        "yarn exec 'rm x && ls'; yarn workspace web exec rm; yarn workspace web add rm",
+        "yarn rm ls yarn rm yarn",
+    );
+    check(
+        "uv run -m pytest rm; uv run pytest -m rm; hatch run rm; tox exec -e py -- rm",
+        "uv pytest hatch rm tox rm",
+    );
+    check(
+        "npx cross-env A=b rm x; dotenv -e f -- rm; dotenvx run -- rm; wait-for-it h:1 -- rm",
+        "npx cross-env rm dotenv rm dotenvx rm wait-for-it rm",
+    );
+    check(
+        "nodemon --watch src --exec 'rm x'; vagrant ssh -c 'rm x'; gcloud compute ssh vm --command='rm x'",
+        "nodemon rm vagrant rm gcloud rm",
+    );
+    check(
+        "ltrace -S rm; lldb -o run -- rm; rr record -n rm; rustup run nightly rm; cpulimit -l 50 -- rm",
+        "ltrace rm lldb rm rr rm rustup rm cpulimit rm",
+    );
+    check(
+        "kubectl debug node/x --image=b -- rm; oc rsh pod rm; adb shell 'rm x'; multipass exec vm -- rm",
+        "kubectl rm oc rm adb rm multipass rm",
+    );
+    check(
+        "env 'A=b c' rm x; sudo -E env \"PATH=$PATH\" \"X=$HOME/ls\" rm; env \"A\"=b rm",
+        "env rm sudo env rm env rm",
+    );
+    check(
+        "xargs -n$N rm; nice -n\"$N\" rm; sudo -u\"$U\" rm; timeout $T rm",
+        "xargs rm nice rm sudo rm timeout rm",
+    );
+    check(
+        "guix shell x -- rm; toolbox run -c x rm; arch-chroot /mnt rm; arch-chroot /mnt <<< 'rm x'",
+        "guix rm toolbox rm arch-chroot rm arch-chroot rm",
+    );
+}

@@ -96,6 +96,21 @@ const GIVERS: &[Giver] = &[
             long("rsh-command"),
         ],
     },
+    Giver {
+        of: plain(&["nodemon"], "xwei", &["exec", "watch", "ext", "ignore", "config", "delay", "signal"]),
+        options: &[short(b'x', "exec")],
+    },
+    Giver {
+        of: Wrapper { verbs: &[&["ssh"]], ..plain(&["vagrant"], "c", &["command"]) },
+        options: &[short(b'c', "command")],
+    },
+    Giver {
+        of: Wrapper {
+            verbs: &[&["compute", "ssh"]],
+            ..plain(&["gcloud"], "", &["command", "zone", "project", "container", "ssh-flag"])
+        },
+        options: &[long("command")],
+    },
     Giver { of: git(&[&["rebase"]], "CcsXx"), options: &[short(b'x', "exec")] },
     Giver { of: git(&[&["difftool"]], "Cctx"), options: &[short(b'x', "extcmd")] },
     Giver {

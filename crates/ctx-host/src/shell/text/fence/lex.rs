@@ -58,6 +58,14 @@ impl Word {
         self.assigned_name().is_some()
     }
 
+    /// `{NAME}`, outside of quotes.
+    fn is_in_braces(&self) -> bool {
+        let name = self.raw.strip_prefix(b"{").and_then(|raw| raw.strip_suffix(b"}"));
+        name.is_some_and(|name| {
+            !name.is_empty() && name.iter().all(|b| b.is_ascii_alphanumeric() || *b == b'_')
+        })
+    }
+
     /// The variable and its value, where both are known.
     pub fn assignment(&self) -> Option<Assignment> {
         let name = String::from_utf8_lossy(self.assigned_name()?).into_owned();
@@ -66,14 +74,13 @@ impl Word {
         Some(Assignment { name, value: text.get(at + 1..)?.to_vec() })
     }
 
+    /// `NAME=…` as a program sees it, also with the name in quotes: `env "A=b c" rm`.
+    pub fn names_variable(&self) -> bool {
+        assigned_name(&self.text).is_some()
+    }
+
     fn assigned_name(&self) -> Option<&[u8]> {
-        let at = self.raw.iter().position(|byte| *byte == b'=')?;
-        let name = self.raw.get(..at)?;
-        let name = name.strip_suffix(b"+").unwrap_or(name);
-        let name = name.split(|byte| *byte == b'[').next().unwrap_or(name);
-        let is_name = name.first().is_some_and(|b| b.is_ascii_alphabetic() || *b == b'_')
-            && name.iter().all(|b| b.is_ascii_alphanumeric() || *b == b'_');
-        is_name.then_some(name)
+        assigned_name(&self.raw)
     }
 }
 
@@ -131,6 +138,7 @@ impl Parser<'_> {
                 b"(" => "(",
                 b")" => ")",
                 b";;" | b";&" | b";;&" => ";;",
+                b"|" | b"|&" => "|",
                 _ => ";",
             });
         }
@@ -139,6 +147,8 @@ impl Parser<'_> {
             return Token::Operator(";");
         }
         match self.word() {
+            // `{fd}>file`: the number of the redirection gets a name.
+            Some(word) if word.is_in_braces() && matches!(self.peek(0), Some(b'<' | b'>')) => self.token(),
             Some(word) => Token::Word(word),
             None => Token::End,
         }
@@ -441,6 +451,17 @@ impl Parser<'_> {
         let char = char::from_u32(value).unwrap_or('\u{fffd}');
         word.text.extend_from_slice(char.encode_utf8(&mut [0; 4]).as_bytes());
     }
+}
+
+/// The name before `=`, where it is one of a variable.
+fn assigned_name(text: &[u8]) -> Option<&[u8]> {
+    let at = text.iter().position(|byte| *byte == b'=')?;
+    let name = text.get(..at)?;
+    let name = name.strip_suffix(b"+").unwrap_or(name);
+    let name = name.split(|byte| *byte == b'[').next().unwrap_or(name);
+    let is_name = name.first().is_some_and(|b| b.is_ascii_alphabetic() || *b == b'_')
+        && name.iter().all(|b| b.is_ascii_alphanumeric() || *b == b'_');
+    is_name.then_some(name)
 }
 
 /// How long the inside of `@(…)` is, if it ends in its line.

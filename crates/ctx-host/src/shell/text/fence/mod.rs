@@ -6,6 +6,7 @@
 //! run anything, and only the cage holds against that.
 
 mod braces;
+mod containers;
 mod given;
 mod lex;
 mod parse;

@@ -7,6 +7,7 @@
 use std::collections::HashSet;
 
 use super::lex::{Redirect, Token, Word};
+use super::singular::{self, Passed};
 use super::{Assignment, Program};
 use super::{braces, wrap};
 
@@ -186,6 +187,7 @@ impl<'a> Parser<'a> {
                     saw_esac = false;
                     break;
                 }
+                Token::Operator("|") => self.pipe(&mut command),
                 Token::Operator("(") => subshells += usize::from(self.opens_subshell(&mut command)),
                 Token::Operator(_) => self.finish(&mut command),
                 Token::Newline => {
@@ -242,6 +244,22 @@ impl<'a> Parser<'a> {
         *command = self.new_command();
     }
 
+    /// The end of a command whose output the next one gets: as far as it is known, it is like a here-string of that.
+    fn pipe(&mut self, command: &mut Command) {
+        match singular::passed_on(&command.words) {
+            Passed::Input => {
+                let (strings, here_docs) = (std::mem::take(&mut command.strings), command.here_docs);
+                self.finish(command);
+                (command.strings, command.here_docs) = (strings, here_docs);
+            }
+            Passed::Words(words) => {
+                self.finish(command);
+                command.strings = words;
+            }
+            Passed::Unknown => self.finish(command),
+        }
+    }
+
     /// `(` begins a subshell, an arithmetic command, or the `()` of a function.
     fn opens_subshell(&mut self, command: &mut Command) -> bool {
         if command.words.len() == 1 {
@@ -271,6 +289,9 @@ impl<'a> Parser<'a> {
             self.skip_blanks();
             if self.looking_at(b"-p") {
                 self.pos += 2;
+            } else if self.peek(0) == Some(b'-') {
+                // Where it is no reserved word, it is the program: `time -v rm`.
+                self.push(word, command);
             }
         } else if word.is_reserved(b"coproc") {
             self.coproc_name();

@@ -3,7 +3,7 @@
 
 use super::Program;
 use super::lex::Word;
-use super::wrap::option_value;
+use super::wrap::{joined, option_value};
 use super::wrapper::{Wrapper, plain};
 
 /// The options of a shell, before its script.
@@ -67,6 +67,35 @@ pub(super) fn remote(args: &[Word]) -> Remote<'_> {
     Remote { command: rest, reads_stdin: rest.is_empty() && !is_alone }
 }
 
+/// What a command gives to the one behind its pipe.
+pub(super) enum Passed {
+    /// What it gets itself.
+    Input,
+    Words(Vec<Word>),
+    Unknown,
+}
+
+/// `echo 'rm x' | bash`, `cat <<EOF | bash`.
+pub(super) fn passed_on(words: &[Word]) -> Passed {
+    let Some((name, args)) = words.split_first() else { return Passed::Unknown };
+    let args = args.iter().filter(|word| !word.text.starts_with(b"-"));
+    match name.known() {
+        Some(b"cat") if args.clone().count() == 0 => Passed::Input,
+        Some(b"tee" | b"envsubst") => Passed::Input,
+        Some(b"echo") => Passed::Words(vec![joined(&args.map(with_lines).collect::<Vec<_>>())]),
+        Some(b"printf") => {
+            Passed::Words(args.filter(|word| !word.text.starts_with(b"%")).map(with_lines).collect())
+        }
+        _ => Passed::Unknown,
+    }
+}
+
+/// The word with ends of lines where `echo -e` and `printf` put them.
+fn with_lines(word: &Word) -> Word {
+    let text = String::from_utf8_lossy(&word.text).replace("\\n", "\n");
+    Word { text: text.into_bytes(), ..word.clone() }
+}
+
 /// The commands of `trap`; nothing where it prints some, or sets signals back.
 pub(super) fn trapped(args: &[Word]) -> Option<&Word> {
     let args = match args {
@@ -89,7 +118,7 @@ pub(super) fn starts_shell(name: &str, options: &[&[u8]]) -> bool {
     match name {
         "sudo" => holds(b"is", &[b"login", b"shell"]),
         "doas" => holds(b"s", &[]),
-        "chroot" | "unshare" | "nsenter" | "runuser" => true,
+        "chroot" | "arch-chroot" | "unshare" | "nsenter" | "runuser" => true,
         _ => false,
     }
 }
@@ -338,4 +367,24 @@ pub(super) fn daemons(args: &[Word]) -> Vec<Vec<Word>> {
 pub(super) fn entr_text(args: &[Word]) -> Option<&Word> {
     let options = args.iter().take_while(|word| word.text.starts_with(b"-"));
     options.clone().any(|word| word.text.contains(&b's')).then(|| args.get(options.count()))?
+}
+
+/// Whether `command` only says what a name is.
+pub(super) fn looks_up(args: &[Word]) -> bool {
+    let options = args
+        .iter()
+        .map_while(|word| word.text.strip_prefix(b"-"))
+        .filter(|letters| !letters.starts_with(b"-"));
+    options.flatten().any(|letter| matches!(letter, b'v' | b'V'))
+}
+
+/// Whether `at` is given a job on its standard input.
+pub(super) fn reads_job(args: &[Word]) -> bool {
+    !args.iter().any(|word| matches!(word.text.as_slice(), b"-f" | b"-l" | b"-d" | b"-r" | b"-c" | b"-V"))
+}
+
+/// Whether `sudo` edits a file, or says what may be run.
+pub(super) fn edits_or_lists(sudo: &Wrapper, option: &[u8]) -> bool {
+    matches!(option, b"--edit" | b"--list")
+        || !option.starts_with(b"--") && sudo.letters(option).any(|letter| matches!(letter, b'e' | b'l'))
 }

@@ -71,7 +71,12 @@ pub(super) fn run(words: &[Word], depth: usize, finds: &mut Finds) -> bool {
         "xargs" => {
             run_wrapped(name, args, depth, finds);
         }
-        "command" if args.first().is_some_and(|word| matches!(word.text.as_slice(), b"-v" | b"-V")) => {}
+        "command" if singular::looks_up(args) => {}
+        // Commands for later.
+        "at" | "batch" => return singular::reads_job(args),
+        "yarn" if args.first().is_some_and(|word| word.text == b"workspace") => {
+            return run_wrapped(name, args.get(2..).unwrap_or_default(), depth, finds);
+        }
         _ if SHELLS.contains(&name) => return run_shell(args, depth, finds),
         _ => {
             run_each(&given::commands(name, args), depth, finds);
@@ -95,7 +100,14 @@ fn run_wrapped(name: &str, args: &[Word], depth: usize, finds: &mut Finds) -> bo
         let words = [&[program], skip_own(wrapper, args, finds)].concat();
         return run(&words, depth + 1, finds);
     }
-    if name == "screen" && attaches(&wrapper.options(args)) {
+    let starts_nothing = match name {
+        "screen" => attaches(&wrapper.options(args)),
+        "sudo" => wrapper.options(args).iter().any(|option| singular::edits_or_lists(wrapper, option)),
+        // What follows are the arguments of a module of Python.
+        "uv" => option_value(own, b'm', "module").is_some(),
+        _ => false,
+    };
+    if starts_nothing {
         return false;
     }
     let rest = match wrapper.how {
@@ -109,6 +121,10 @@ fn run_wrapped(name: &str, args: &[Word], depth: usize, finds: &mut Finds) -> bo
         // `flock FILE -c 'commands'`.
         (How::Words, [first, rest @ ..]) if matches!(first.text.as_slice(), b"-c" | b"--command") => {
             run_word(rest.first(), depth, finds)
+        }
+        // `yarn exec 'rm x && y'`: no package has such a name.
+        (How::Package, rest @ [first, ..]) if first.text.contains(&b' ') => {
+            run_text(&joined(rest), depth, finds)
         }
         (How::Package, rest) => run(&of_package(rest), depth + 1, finds),
         (How::Words | How::TextOrWords | How::Behind(_), rest) => run(rest, depth + 1, finds),
@@ -128,9 +144,10 @@ fn skip_own<'a>(wrapper: &Wrapper, args: &'a [Word], finds: &mut Finds) -> &'a [
     let mut at = 0;
     while let Some(word) = args.get(at) {
         let text = word.text.as_slice();
-        if word.expands && own_words == 0 && word.literal_base().is_some() {
+        let is_unknown = word.expands && own_words == 0 && !word.names_variable();
+        if is_unknown && word.literal_base().is_some() {
             break;
-        } else if word.expands && own_words == 0 && !word.is_assignment() && !word.raw.starts_with(b"-") {
+        } else if is_unknown && !text.starts_with(b"-") {
             // It may be an option or the program: unknown either way, and what follows is looked at too.
             finds.unknown_word(word);
             at += 1;
@@ -140,14 +157,15 @@ fn skip_own<'a>(wrapper: &Wrapper, args: &'a [Word], finds: &mut Finds) -> &'a [
             at += 1;
         } else if text.len() > 1 && text.starts_with(b"-") {
             at += wrapper.option_words(word);
-        } else if word.is_assignment() && wrapper.how != How::Package {
+        } else if word.names_variable() && wrapper.how != How::Package {
             at += 1;
         } else if own_words > 0 {
             own_words -= 1;
             at += 1;
             // After a word of its own, `-c` belongs to what follows.
             if own_words == 0 {
-                return args.get(at..).unwrap_or_default();
+                let dashes = args.get(at).is_some_and(|word| word.text == b"--");
+                return args.get(at + usize::from(dashes)..).unwrap_or_default();
             }
         } else {
             break;
@@ -300,7 +318,7 @@ fn run_text(words: &Word, depth: usize, finds: &mut Finds) -> bool {
 }
 
 /// The words as one text, as `eval` joins them.
-fn joined(words: &[Word]) -> Word {
+pub(super) fn joined(words: &[Word]) -> Word {
     let mut all = Word::default();
     for word in words {
         if !all.raw.is_empty() {

@@ -99,7 +99,7 @@ impl Wrapper {
     pub fn letters(&self, option: &[u8]) -> impl Iterator<Item = u8> {
         let is_value = |letter: &u8| self.short.as_bytes().contains(letter);
         let until = option.iter().position(is_value).map_or(option.len(), |at| at + 1);
-        option.iter().take(until).skip(1).copied().collect::<Vec<_>>().into_iter()
+        option.iter().take(until).skip(1).copied()
     }
 
     /// How many words its options take at the beginning of these.
