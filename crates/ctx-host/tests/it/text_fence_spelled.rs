@@ -181,3 +181,17 @@ fn other_ordinary_spellings() {
         "guix rm toolbox rm arch-chroot rm arch-chroot rm",
     );
 }
+
+#[test]
+fn a_variable_that_is_named_for_options_is_no_host_and_no_image() {
+    check("ssh $SSH_OPTS host rm x; ssh \"${ssh_opts[@]}\" tom@host 'rm x'", "ssh rm ssh rm");
+    check(
+        "docker run \"${docker_args[@]}\" image rm; docker $DOCKER_OPTS exec ${FLAGS} web rm",
+        "docker rm docker rm",
+    );
+    check(
+        "bash $BASH_OPTS -c 'rm x'; timeout $OPTIONS 5 rm; sudo $SUDO_ARGS rm",
+        "bash rm timeout rm sudo ? rm",
+    );
+    check("ssh \"$HOST\" rm; docker run $IMAGE rm; timeout $LIMIT rm", "ssh rm docker rm timeout rm");
+}

@@ -4,7 +4,7 @@
 use super::Program;
 use super::lex::Word;
 use super::wrap::{joined, option_value};
-use super::wrapper::{Wrapper, plain};
+use super::wrapper::{Wrapper, plain, stands_for_options};
 
 /// The options of a shell, before its script.
 pub(super) struct ShellOptions {
@@ -29,6 +29,7 @@ pub(super) fn shell_options(args: &[Word]) -> ShellOptions {
                 options.words += 1;
                 break;
             }
+            _ if stands_for_options(word) => 1,
             _ if matches!(long, b"rcfile" | b"init-file") => 2,
             _ if text.starts_with(b"--") || LONG.iter().any(|name| name.as_bytes() == long) => 1,
             [sign @ (b'-' | b'+'), letters @ ..] => {

@@ -7,7 +7,7 @@ use super::lex::Word;
 use super::parse::{DEPTH_MAX, Finds, read_commands};
 use super::policy::base_name;
 use super::singular;
-use super::wrapper::{How, Wrapper};
+use super::wrapper::{How, Wrapper, stands_for_options};
 use super::wrappers::WRAPPERS;
 
 const SHELLS: &[&str] = &[
@@ -155,7 +155,7 @@ fn skip_own<'a>(wrapper: &Wrapper, args: &'a [Word], finds: &mut Finds) -> &'a [
             return args.get(at + 1 + own_words..).unwrap_or_default();
         } else if text == b"-" && wrapper.names.contains(&"env") {
             at += 1;
-        } else if text.len() > 1 && text.starts_with(b"-") {
+        } else if (text.len() > 1 && text.starts_with(b"-")) || stands_for_options(word) {
             at += wrapper.option_words(word);
         } else if word.names_variable() && wrapper.how != How::Package {
             at += 1;

@@ -110,7 +110,7 @@ impl Wrapper {
     fn split_options<'a>(&self, args: &'a [Word]) -> (Vec<&'a [u8]>, usize) {
         let mut options = Vec::new();
         let mut at = 0;
-        while let Some(word) = args.get(at).filter(|word| is_option(&word.text)) {
+        while let Some(word) = args.get(at).filter(|word| is_option(&word.text) || stands_for_options(word)) {
             options.push(word.text.as_slice());
             at += self.option_words(word);
         }
@@ -133,6 +133,15 @@ impl Wrapper {
             _ => 1,
         }
     }
+}
+
+/// `$SSH_OPTS`, `"${docker_args[@]}"`: a variable whose name says that options are in it.
+pub(super) fn stands_for_options(word: &Word) -> bool {
+    const NAMES: &[&str] = &["opts", "options", "args", "flags"];
+    let raw = String::from_utf8_lossy(&word.raw).to_ascii_lowercase();
+    let name = raw.trim_matches('"').trim_start_matches(['$', '{']).trim_end_matches('}');
+    let name = name.trim_end_matches("[@]").trim_end_matches("[*]");
+    word.expands && word.text.is_empty() && NAMES.iter().any(|end| name.ends_with(end))
 }
 
 fn is_option(text: &[u8]) -> bool {
