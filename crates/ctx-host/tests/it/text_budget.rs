@@ -93,7 +93,7 @@ fn at_most_so_many_characters_in_whole_lines() {
     let (text, _) = shown(r#"{"max_chars":6,"keep":{"mode":"head","n":9}}"#, "aaaa\nbbbb\ncc\n");
     assert_eq!(text, "aaaa\n");
     let (text, _) = shown(r#"{"max_chars":4}"#, "日本語文字列");
-    assert_eq!(text, "日本字列");
+    assert_eq!(text, "日\n字列", "no line that nobody printed");
     let (text, report) = shown(r#"{"max_chars":100}"#, "short\n");
     assert_eq!(
         (text.as_str(), report.as_str()),
@@ -129,6 +129,26 @@ fn one_endless_line_is_cut_in_its_middle() {
     let kept =
         keep(&budget(r#"{"grep":{"pattern":"z","context":3}}"#).plan().unwrap(), &vec![piece.as_str(); 50]);
     assert_eq!(kept.text, "");
+}
+
+#[test]
+fn two_halves_do_not_become_a_line() {
+    let letters = "aaaaaaaaaaaaaaaaaaaaaaa\nb\nc\nd\n";
+    let cut = r#""lines_total":4,"lines_kept":2,"chars_total":30,"chars_kept":4}"#;
+    check(r#"{"max_chars":8}"#, letters, ("c\nd\n", &format!(r#"{{"mode":"all",{cut}"#)));
+    let head_tail = r#"{"max_chars":8,"keep":{"mode":"head_tail","n":2}}"#;
+    check(head_tail, letters, ("c\nd\n", &format!(r#"{{"mode":"head_tail",{cut}"#)));
+    let cut = r#"{"mode":"all","lines_total":10,"lines_kept":1,"chars_total":21,"chars_kept":2}"#;
+    check(r#"{"max_chars":5}"#, &lines(1, 10), ("1\n", cut));
+    let long = format!("{}\nb\nc\nd\n", "x".repeat(60_000));
+    let cut = r#"{"mode":"head_tail","lines_total":4,"lines_kept":2,"chars_total":60007,"chars_kept":4}"#;
+    check(r#"{"keep":{"mode":"head_tail","n":2}}"#, &long, ("c\nd\n", cut));
+    // Nothing but halves is left.
+    let cut = r#"{"mode":"all","lines_total":2,"lines_kept":2,"chars_total":12,"chars_kept":4}"#;
+    check(r#"{"max_chars":4}"#, "aaaaaa\nbbbbb", ("a\nbb", cut));
+    // Where a line says what is missing, the beginning stays.
+    let kept = keep(&Plan::default(), &[&"x".repeat(300_000), "\nb\nc\n"]);
+    assert!(kept.text.starts_with("xxx") && kept.text.ends_with("are missing here ...]\nb\nc\n"));
 }
 
 #[test]
@@ -208,6 +228,14 @@ proptest! {
             let max = budget.max_chars.unwrap_or(100_000);
             prop_assert!(kept.text.chars().count() as u64 <= max);
             prop_assert_eq!(kept.truncated, kept.text.chars().count() < whole.chars().count());
+        }
+        let pieces: Vec<&str> =
+            kept.text.lines().filter(|line| !whole.lines().any(|one| one == *line)).collect();
+        if !pieces.is_empty() {
+            prop_assert!(kept.report.chars_kept.is_some(), "a piece is told to be one: {:?}", kept);
+            prop_assert!(pieces.iter().all(|piece| whole.lines().any(|line| line.contains(piece))), "{:?}", kept);
+            let has_whole = pieces.len() < kept.text.lines().count();
+            prop_assert!(!has_whole || budget.grep.is_some(), "halves and whole lines: {:?}", kept);
         }
         if let Some(keep) = &budget.keep {
             prop_assert!(kept.report.lines_kept <= keep.n * 2);

@@ -240,7 +240,7 @@ impl Collector {
         if let Some(filter) = &mut self.grep {
             filter.finish(&mut self.window);
         }
-        let parts = self.window.finish();
+        let parts = self.window.finish(self.says_missing);
         let kept_lines = Counter::of(&parts.head).lines() + Counter::of(&parts.tail).lines();
         let joins_a_line =
             !parts.missing && !parts.head.is_empty() && !parts.head.ends_with('\n') && !parts.tail.is_empty();

@@ -146,31 +146,55 @@ impl Window {
         self.tail.drain(..len);
     }
 
-    pub fn finish(mut self) -> Parts {
+    /// Ends the text. Half a line goes where a whole one is left; where its caller says what is missing, it may stay.
+    pub fn finish(mut self, says_missing: bool) -> Parts {
         let by_chars = chars_end(&self.tail, self.tail_chars.saturating_sub(self.tail_bound.chars));
         let by_lines = last_lines_start(&self.tail, self.tail_bound.lines);
         self.drop_front(by_chars.max(by_lines));
         let cut_by_chars = self.dropped.is_some_and(|last| {
             let lines = usize::try_from(Counter::of(&self.tail).lines()).unwrap_or(usize::MAX);
             last != '\n'
+                || ends_within_line(&self.head)
                 || lines < self.tail_bound.lines
                 || (self.tail_bound.lines == 0 && self.head_left.lines > 0)
         });
         if let (Some(last), true) = (self.dropped, cut_by_chars) {
-            self.cut_to_lines(last == '\n');
+            self.cut_to_lines(last == '\n', says_missing);
         }
         Parts { head: self.head, tail: self.tail, missing: self.dropped.is_some(), cut_by_chars }
     }
 
-    /// Where characters were cut, half a line at the seam would mislead: it goes, unless it is all there is.
-    fn cut_to_lines(&mut self, tail_begins_a_line: bool) {
-        if let Some(at) = self.head.rfind('\n') {
-            self.head.truncate(at + 1);
+    /// Where characters were cut, half a line at the seam would mislead: it goes, unless halves are all there is. Two of
+    /// them do not become one line.
+    fn cut_to_lines(&mut self, tail_begins_a_line: bool, says_missing: bool) {
+        let head_lines = self.head.rfind('\n').map_or(0, |at| at + 1);
+        let tail_lines = match tail_begins_a_line {
+            true => 0,
+            false => self.tail.find('\n').map_or(self.tail.len(), |at| at + 1),
+        };
+        let (in_head, in_tail) = (head_lines > 0, tail_lines < self.tail.len());
+        if in_head || (in_tail && !says_missing) {
+            self.head.truncate(head_lines);
         }
-        if !tail_begins_a_line && let Some(at) = self.tail.find('\n').filter(|at| at + 1 < self.tail.len()) {
-            self.tail.drain(..=at);
+        if in_tail || (in_head && !says_missing) {
+            self.tail.drain(..tail_lines);
+        }
+        // Nothing is left of its line but the end.
+        if !tail_begins_a_line && self.tail == "\n" && !in_head {
+            self.tail.clear();
+        }
+        if !says_missing && ends_within_line(&self.head) && !self.tail.is_empty() {
+            // In the place of a character: there is room for no more.
+            self.head.pop();
+            if !self.head.is_empty() {
+                self.head.push('\n');
+            }
         }
     }
+}
+
+fn ends_within_line(text: &str) -> bool {
+    !text.is_empty() && !text.ends_with('\n')
 }
 
 /// How many characters a text has.
