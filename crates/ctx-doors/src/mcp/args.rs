@@ -92,7 +92,8 @@ pub enum KeepModeArg {
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct GrepArgs {
-    /// A regular expression (Rust syntax: no look-around, no backreferences), at most 4096 bytes.
+    /// A regular expression (Rust syntax: no look-around, no backreferences), at most 4096 bytes. Of a line that is
+    /// longer than 64 KiB or than max_chars, a piece around the match is shown and marked.
     pub pattern: String,
     /// Lines of context around each match. Default: 0; at most 1000.
     #[schemars(range(max = 1_000))]
@@ -135,7 +136,8 @@ pub struct OutputArgs {
     /// Bytes of a page. Default: 32768; at most 262144.
     #[schemars(range(min = 1, max = 262_144))]
     pub limit: Option<NonZeroU64>,
-    /// Show only lines that match this regular expression, each with its line number.
+    /// Show only lines that match this regular expression (Rust syntax, at most 4096 bytes), each with its line number.
+    /// Of a line that is longer than 64 KiB or than a page, a piece around the match, marked with its offset.
     pub grep: Option<String>,
 }
 

@@ -117,7 +117,7 @@ impl ToolName {
                     "next_offset": count("Where the next page begins; absent at the end."),
                     "total_bytes": count("Bytes of the whole output."),
                     "lost_bytes": count("Bytes beyond what a shell may keep."),
-                    "text": text("The text; with grep, the matching lines with their numbers."),
+                    "text": text("The text; with grep, the matching lines with their numbers, and marked pieces of long ones."),
                     "base64": text("The bytes, where they are not valid UTF-8."),
                 }),
                 &["next_offset", "lost_bytes", "base64"],
@@ -291,6 +291,7 @@ fn words_of(choice: &[Value]) -> Option<Vec<Value>> {
 mod tests {
     use super::*;
     use ctx_host::shell::text::budget::CONTEXT_MAX;
+    use ctx_host::shell::text::pattern::PATTERN_BYTES_MAX;
     use ctx_host::shell::{PAGE_BYTES_MAX, ShellLimits};
 
     #[test]
@@ -383,6 +384,19 @@ mod tests {
             context = found.cloned().or(context.take());
         });
         assert_eq!(context.unwrap()["maximum"], CONTEXT_MAX);
+        let longest = format!("at most {PATTERN_BYTES_MAX} bytes");
+        for (tool, argument) in
+            [(ToolName::Create, "pattern"), (ToolName::Exec, "pattern"), (ToolName::Output, "grep")]
+        {
+            let mut found = Vec::new();
+            visit(&Value::Object(tool.input()), &mut |object| {
+                found.extend(
+                    object.get("properties").and_then(|properties| properties.get(argument)).cloned(),
+                );
+            });
+            assert_eq!(found.len(), 1, "{tool:?}");
+            assert!(found[0]["description"].as_str().unwrap().contains(&longest), "{tool:?} {found:?}");
+        }
     }
 
     #[test]

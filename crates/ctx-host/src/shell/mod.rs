@@ -51,6 +51,7 @@ mod restart;
 mod run;
 mod scan;
 mod scratch;
+mod search;
 mod settle;
 mod shared;
 mod spool;

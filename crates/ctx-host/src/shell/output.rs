@@ -1,15 +1,10 @@
 //! Asking for the whole output of an earlier command. How a page is read is in `pages`, where outputs are kept in `spool`.
 
-use regex::bytes::{Regex, RegexBuilder};
-
 use super::error::ShellError;
 use super::host::ShellHost;
 use super::pages::{self, PAGE_BYTES_DEFAULT, PAGE_BYTES_MAX, Page, PageError, PageRequest};
 use super::spool::{Gone, Output};
-
-/// The longest pattern for reading output.
-const PATTERN_BYTES_MAX: usize = 1 << 10;
-const REGEX_BYTES_MAX: usize = 1 << 20;
+use super::text::pattern::{Pattern, PatternError};
 
 /// Which piece of which output to read.
 #[derive(Debug, Clone)]
@@ -35,7 +30,14 @@ impl ShellHost {
         is_wanted: &dyn Fn() -> bool,
     ) -> Result<Page, ShellError> {
         let entry = self.inner.entry(id)?;
-        let grep = request.grep.as_deref().map(pattern).transpose()?;
+        let grep = request.grep.as_deref().map(Pattern::new).transpose();
+        let grep = grep.map_err(|error| {
+            let why = match error {
+                PatternError::Syntax(drawing) => format!("grep is not a regular expression: {drawing}"),
+                PatternError::Length => format!("grep {error}"),
+            };
+            ShellError::invalid("grep", why)
+        })?;
         let gone = |gone| ShellError::NoOutput {
             id: id.to_owned(),
             call: request.call,
@@ -70,14 +72,4 @@ impl ShellHost {
         // It may have been given up while it was read.
         kept().map(|_| page)
     }
-}
-
-fn pattern(text: &str) -> Result<Regex, ShellError> {
-    if text.is_empty() || text.len() > PATTERN_BYTES_MAX {
-        return Err(ShellError::invalid("grep", format!("grep must have 1 to {PATTERN_BYTES_MAX} bytes")));
-    }
-    RegexBuilder::new(text)
-        .size_limit(REGEX_BYTES_MAX)
-        .build()
-        .map_err(|error| ShellError::invalid("grep", format!("grep is not a regular expression: {error}")))
 }

@@ -1,25 +1,21 @@
 //! Reading an earlier command's whole output, page by page or by pattern.
 
-use std::borrow::Cow;
 use std::io;
 
-use regex::bytes::Regex;
 use serde::Serialize;
 
+use super::search::Search;
 use super::spool::{KeptOutput, Output};
 use super::text::ansi::clean;
+use super::text::pattern::Pattern;
 
 /// Bytes of a page where nothing else was asked for.
 pub const PAGE_BYTES_DEFAULT: usize = 32 << 10;
 /// The largest page.
 pub const PAGE_BYTES_MAX: usize = 256 << 10;
-/// A line is looked at in full up to this length, for a pattern.
-const LINE_BYTES_MAX: usize = 64 << 10;
-const READ_BYTES: usize = 256 << 10;
+pub(super) const READ_BYTES: usize = 256 << 10;
 /// How much of a line is looked at beyond the ends of a page.
-const AROUND_BYTES: u64 = 16 << 10;
-/// After so many bytes at most, a search asks whether it is still wanted.
-const ASK_BYTES: usize = 16 << 10;
+pub(super) const AROUND_BYTES: u64 = 16 << 10;
 
 /// What to read of a call's output.
 #[derive(Debug, Clone, Copy)]
@@ -27,7 +23,7 @@ pub struct PageRequest<'a> {
     pub stream: Output,
     pub offset: u64,
     pub limit: usize,
-    pub grep: Option<&'a Regex>,
+    pub grep: Option<&'a Pattern>,
 }
 
 /// A piece of an earlier command's output.
@@ -45,7 +41,7 @@ pub struct Page {
     /// Bytes that were printed beyond what a shell may keep.
     #[serde(skip_serializing_if = "is_zero")]
     pub lost_bytes: u64,
-    /// The text; with a pattern, the lines that match, each with its line number.
+    /// The text; with a pattern, the lines that match, each with its line number, and pieces of lines that are too long.
     pub text: String,
     /// The bytes in base64, where they are not valid UTF-8.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -58,7 +54,7 @@ fn is_zero(count: &u64) -> bool {
 }
 
 /// Text as it may be shown now.
-type Shown<'a> = &'a dyn Fn(&str) -> String;
+pub(super) type Shown<'a> = &'a dyn Fn(&str) -> String;
 
 /// Whether anybody still waits for the page.
 pub(super) type Wanted<'a> = &'a dyn Fn() -> bool;
@@ -72,7 +68,7 @@ pub(super) enum PageError {
     Unwanted,
 }
 
-fn ask(is_wanted: Wanted<'_>) -> Result<(), PageError> {
+pub(super) fn ask(is_wanted: Wanted<'_>) -> Result<(), PageError> {
     if is_wanted() { Ok(()) } else { Err(PageError::Unwanted) }
 }
 
@@ -123,7 +119,8 @@ pub(super) fn read(
             end
         }
         Some(pattern) => {
-            let end = grep(kept, &request, pattern, &mut page.text, is_wanted)?;
+            let search = Search { kept, request: &request, pattern, shown, is_wanted };
+            let end = search.run(&mut page.text)?;
             if let Some(hidden) = hidden(page.text.as_bytes(), shown) {
                 page.text = hidden;
             }
@@ -172,71 +169,6 @@ fn cut_at_char(bytes: &mut Vec<u8>, offset: u64, total: u64) {
     }
 }
 
-/// Collects matching lines until the page is full; returns where the next page begins.
-fn grep(
-    kept: &KeptOutput,
-    request: &PageRequest<'_>,
-    pattern: &Regex,
-    text: &mut String,
-    is_wanted: Wanted<'_>,
-) -> Result<u64, PageError> {
-    let span = kept.span;
-    let mut at = request.offset.min(span.len);
-    let mut number = lines_before(kept, at, is_wanted)? + 1;
-    let mut unasked = 0;
-    while at < span.len {
-        let bytes = kept.read(at, READ_BYTES)?;
-        let last = at + bytes.len() as u64 == span.len;
-        let mut taken = 0;
-        for line in bytes.split_inclusive(|byte| *byte == b'\n') {
-            let whole = line.ends_with(b"\n") || last || bytes.len() == line.len();
-            if !whole {
-                break;
-            }
-            unasked += line.len();
-            if unasked >= ASK_BYTES {
-                ask(is_wanted)?;
-                unasked = 0;
-            }
-            let seen = line.get(..LINE_BYTES_MAX).unwrap_or(line);
-            let seen = as_shown(seen.strip_suffix(b"\n").unwrap_or(seen));
-            if pattern.is_match(&seen) {
-                let shown = format!("{number}:{}\n", String::from_utf8_lossy(&seen));
-                if !text.is_empty() && text.len() + shown.len() > request.limit {
-                    return Ok(at + taken);
-                }
-                text.push_str(&shown);
-            }
-            number += u64::from(line.ends_with(b"\n"));
-            taken += line.len() as u64;
-        }
-        at += taken;
-    }
-    Ok(span.len)
-}
-
-/// A line as an answer shows it, without colours and what was overwritten.
-fn as_shown(line: &[u8]) -> Cow<'_, [u8]> {
-    let is_plain = line.iter().all(|byte| *byte >= b' ' || *byte == b'\t');
-    if is_plain { Cow::Borrowed(line) } else { Cow::Owned(clean(line).into_bytes()) }
-}
-
-fn lines_before(kept: &KeptOutput, offset: u64, is_wanted: Wanted<'_>) -> Result<u64, PageError> {
-    let mut lines = 0;
-    let mut at = 0;
-    while at < offset {
-        ask(is_wanted)?;
-        let want = READ_BYTES.min(usize::try_from(offset - at).unwrap_or(READ_BYTES));
-        let bytes = kept.read(at, want)?;
-        if bytes.is_empty() {
-            break;
-        }
-        lines += memchr::memchr_iter(b'\n', &bytes).count() as u64;
-        at += bytes.len() as u64;
-    }
-    Ok(lines)
-}
-
 fn base64(bytes: &[u8]) -> String {
     const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     let mut text = String::with_capacity(bytes.len().div_ceil(3) * 4);
@@ -265,7 +197,7 @@ mod tests {
     }
 
     fn page(spool: &Spool, offset: u64, limit: usize, grep: Option<&str>) -> Page {
-        let grep = grep.map(|pattern| Regex::new(pattern).unwrap());
+        let grep = grep.map(|pattern| Pattern::new(pattern).unwrap());
         let request = PageRequest { stream: Output::Stdout, offset, limit, grep: grep.as_ref() };
         let shown = |text: &str| text.replace("secret", "[gone]");
         read(&spool.kept(1, Output::Stdout).unwrap(), 1, request, &shown, &|| true).unwrap()
@@ -337,7 +269,7 @@ mod tests {
     #[test]
     fn a_search_ends_soon_after_nobody_wants_it_any_more() {
         let (_dir, spool) = spool_with(&b"a line of some length\n".repeat(1 << 17));
-        let pattern = Regex::new("^b").unwrap();
+        let pattern = Pattern::new("^b").unwrap();
         let kept = spool.kept(1, Output::Stdout).unwrap();
         // From the beginning, and from the end, where the lines before are counted first.
         for (offset, asked_max) in [(0, 3), (kept.span.len, 3)] {
@@ -351,12 +283,5 @@ mod tests {
             assert!(matches!(read, Err(PageError::Unwanted)), "{read:?}");
             assert_eq!(asked.get(), asked_max, "it does nothing more");
         }
-    }
-
-    #[test]
-    fn one_endless_line_is_searched_without_being_held() {
-        let (_dir, spool) = spool_with(&vec![b'x'; 3 << 20]);
-        let page = page(&spool, 0, 1000, Some("^xx"));
-        assert!(page.text.starts_with("1:xx"));
     }
 }

@@ -125,10 +125,43 @@ fn one_endless_line_is_cut_in_its_middle() {
     assert!(kept.text.contains("characters in 0 lines are missing here"));
     assert_eq!((kept.report.lines_total, kept.report.lines_kept), (1, 1));
     let kept = keep(&budget(r#"{"grep":{"pattern":"yyy"}}"#).plan().unwrap(), &vec![piece.as_str(); 50]);
-    assert_eq!(kept.text.chars().count(), 100_000);
+    assert!(kept.text.starts_with("[characters 1 to 2048 of this line of 52428800, which matches again"));
+    assert!(kept.truncated && kept.report.chars_total == Some(50 << 20), "{:?}", kept.report);
     let kept =
         keep(&budget(r#"{"grep":{"pattern":"z","context":3}}"#).plan().unwrap(), &vec![piece.as_str(); 50]);
     assert_eq!(kept.text, "");
+}
+
+#[test]
+fn a_pattern_sees_the_whole_of_a_long_line() {
+    for bytes in [70_000, 1 << 20] {
+        let text = format!("before\n{}NEEDLE\nafter\n", "x".repeat(bytes - 6));
+        let (kept, report) = shown(r#"{"grep":{"pattern":"NEEDLE$"}}"#, &text);
+        let mark = format!(
+            "[characters {} to {bytes} of this line of {bytes}; session_output with grep tells the offset] xx",
+            bytes - 2047
+        );
+        assert!(kept.starts_with(&mark) && kept.ends_with("xNEEDLE\n"), "{}", &kept[..150]);
+        assert!(report.contains(r#""lines_total":3,"lines_kept":1,"chars_total":"#), "{report}");
+        let (kept, _) = shown(r#"{"grep":{"pattern":"after","context":1}}"#, &text);
+        let mark = format!("[characters 1 to 2048 of this line of {bytes}; ");
+        assert!(kept.starts_with(&mark) && kept.ends_with("x\nafter\n"), "{}", &kept[..150]);
+        let (kept, _) = shown(r#"{"grep":{"pattern":"before","context":1}}"#, &text);
+        assert!(kept.starts_with(&format!("before\n{mark}")) && kept.ends_with("x\n"), "{}", &kept[..150]);
+        assert_eq!(shown(r#"{"grep":{"pattern":"^NEEDLE|x$"}}"#, &text).0, "");
+    }
+}
+
+#[test]
+fn a_match_in_a_line_that_is_too_long_to_show_is_shown() {
+    let text = format!("{}NEEDLE{}\nNEEDLE\n", "x".repeat(5_000), "y".repeat(5_000));
+    let (kept, _) = shown(r#"{"grep":{"pattern":"NEEDLE"},"max_chars":1000}"#, &text);
+    assert!(kept.starts_with("[characters 4847 to 5166 of this line of 10006; "), "{kept}");
+    assert!(kept.contains("xNEEDLEy") && kept.ends_with("y\nNEEDLE\n"), "{kept}");
+    // There is no room for a mark, but the report tells of it.
+    let (kept, report) = shown(r#"{"grep":{"pattern":"NEEDLE"},"max_chars":40}"#, &text);
+    assert_eq!(kept, "xxxxNEEDLEyyyyyyyyyy\nNEEDLE\n");
+    assert!(report.contains(r#""chars_total":10014,"chars_kept":"#), "{report}");
 }
 
 #[test]
@@ -255,5 +288,33 @@ proptest! {
         let all: Vec<&str> = text.split_inclusive('\n').collect();
         let want = all.iter().skip(all.len().saturating_sub(n)).copied().collect::<String>();
         prop_assert_eq!(keep(&plan, &[&text]).text, want);
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 60, ..ProptestConfig::default() })]
+
+    #[test]
+    fn a_long_line_matches_as_a_short_one_does(
+        pattern in prop::sample::select(vec![
+            "NEEDLE", "^N", "E$", r"\bNE", r"E\b", "NE+D.*x", "(?i)needle", r"^\w+$", r"é\b", r"\Bé", "^$", "x{3}", r"\d",
+            "N.*D", "^.*é.*$", r"\b{start}N", "[^x]+x?$",
+        ]),
+        parts in prop::collection::vec(prop::sample::select(vec!["N", "E", "D", "LE", "NEEDLE", "é", " ", "x", "7"]), 0..12),
+        fill in prop::sample::select(vec!["x", "é", " ", "-", "N"]),
+        at in 0usize..13,
+        piece in 1usize..40_000,
+    ) {
+        let at = at.min(parts.len());
+        let line = parts[..at].concat() + &fill.repeat(66_000) + &parts[at..].concat();
+        let plan = budget(&serde_json::json!({"grep": {"pattern": pattern}}).to_string()).plan().unwrap();
+        let (mut pieces, mut rest) = (Vec::new(), line.as_str());
+        while !rest.is_empty() {
+            let (now, later) = rest.split_at(rest.ceil_char_boundary(piece));
+            pieces.push(now);
+            rest = later;
+        }
+        let matches = regex::Regex::new(pattern).unwrap().is_match(&line);
+        prop_assert_eq!(!keep(&plan, &pieces).text.is_empty(), matches, "{} {}", pattern, parts.concat());
     }
 }

@@ -14,6 +14,7 @@ mod ends;
 mod guide;
 mod injected;
 mod long;
+mod long_lines;
 mod lost;
 mod record;
 mod sdk;

@@ -7,4 +7,5 @@ pub mod budget;
 pub mod ends;
 pub mod fence;
 pub mod output;
+pub mod pattern;
 pub mod redact;

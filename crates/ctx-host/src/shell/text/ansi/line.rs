@@ -3,7 +3,7 @@
 use super::Params;
 
 /// The part of a line that can still be redrawn. What a longer line pushes out of it is final.
-const LINE_CHARS_MAX: usize = 32 * 1024;
+pub const LINE_CHARS_MAX: usize = 32 * 1024;
 
 /// How far to the right the cursor moves where the line has no text yet. A terminal stops it at its width, and there
 /// is none here: this is wider than one, and a few bytes that move the cursor make no more spaces than this.

@@ -2,107 +2,125 @@
 
 use std::collections::VecDeque;
 
-use regex::Regex;
-
+use super::super::pattern::{Found, LINE_BYTES_MAX, LongLine, PIECE_BYTES, Pattern, Piece, around};
 use super::window::Window;
 
-/// Of a longer line the pattern sees this much.
-const GREP_LINE_BYTES_MAX: usize = 64 * 1024;
+/// As much as the mark of a piece may take.
+const MARK_CHARS_MAX: usize = 180;
 
-/// Passes on the lines that match, with their context.
+/// Passes on the lines that match, with their context. Of a line that is too long, a piece.
 pub(super) struct Filter {
-    regex: Regex,
+    pattern: Pattern,
     context: usize,
-    /// The line that is being read, while nothing is decided about it.
+    /// The line that is being read.
     line: String,
-    fate: Fate,
+    /// The same, where it is too long to be held.
+    long: Option<Box<LongLine>>,
     /// Lines before, which a match would bring with it.
     before: VecDeque<String>,
     before_bytes: usize,
     before_bytes_max: usize,
     /// Lines that still follow the last match.
     after: usize,
-}
-
-/// What becomes of the rest of a line.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Fate {
-    Open,
-    Passes,
-    Drops,
+    /// The most characters that are shown.
+    chars: usize,
+    has_pieces: bool,
 }
 
 impl Filter {
-    pub fn new(regex: Regex, context: usize, chars: usize) -> Filter {
+    pub fn new(pattern: Pattern, context: usize, chars: usize) -> Filter {
         Filter {
-            regex,
+            pattern,
             context,
             line: String::new(),
-            fate: Fate::Open,
+            long: None,
             before: VecDeque::new(),
             before_bytes: 0,
-            before_bytes_max: chars.saturating_mul(4).max(GREP_LINE_BYTES_MAX * 2),
+            before_bytes_max: chars.saturating_mul(4).max(LINE_BYTES_MAX * 2),
             after: 0,
+            chars,
+            has_pieces: false,
         }
     }
 
     pub fn push(&mut self, text: &str, window: &mut Window) {
         for piece in text.split_inclusive('\n') {
-            self.piece(piece, window);
-            if piece.ends_with('\n') {
-                self.decide(window);
-                self.fate = Fate::Open;
+            let part = piece.strip_suffix('\n');
+            self.read(part.unwrap_or(piece));
+            if part.is_some() {
+                self.end_line("\n", window);
             }
         }
     }
 
-    /// A piece of one line. A line longer than the pattern may see is decided by its beginning.
-    fn piece(&mut self, piece: &str, window: &mut Window) {
-        match self.fate {
-            Fate::Passes => window.push(piece),
-            Fate::Drops => {}
-            Fate::Open => {
-                let room = GREP_LINE_BYTES_MAX.saturating_sub(self.line.len());
-                let at = piece.floor_char_boundary(room);
-                let (now, later) = piece.split_at_checked(at).unwrap_or((piece, ""));
-                self.line.push_str(now);
-                if !later.is_empty() {
-                    self.decide(window);
-                    self.piece(later, window);
+    /// Whether a line was replaced by a piece of it.
+    pub fn has_pieces(&self) -> bool {
+        self.has_pieces
+    }
+
+    fn read(&mut self, part: &str) {
+        if self.long.is_none() && self.line.len() + part.len() <= LINE_BYTES_MAX {
+            return self.line.push_str(part);
+        }
+        let long = self.long.get_or_insert_with(|| Box::new(LongLine::new(&self.pattern, b"")));
+        long.push(&self.line);
+        self.line.clear();
+        long.push(part);
+    }
+
+    fn end_line(&mut self, end: &str, window: &mut Window) {
+        let found = match self.long.take() {
+            Some(long) => long.finish(),
+            None => {
+                let matches = self.pattern.is_match(self.line.as_bytes());
+                if !matches && self.context == 0 {
+                    return self.line.clear();
                 }
+                let line = std::mem::take(&mut self.line);
+                if line.len() <= self.chars || line.chars().count() <= self.chars {
+                    return self.pass(matches, line + end, window);
+                }
+                let mut long = LongLine::new(&self.pattern, b"");
+                long.push(&line);
+                long.finish()
             }
-        }
+        };
+        self.has_pieces = true;
+        let shown = self.shown(&found) + end;
+        self.pass(found.near.is_some(), shown, window);
     }
 
-    fn decide(&mut self, window: &mut Window) {
-        if self.fate != Fate::Open {
-            return;
+    /// What is shown of a line that is too long: where it matches, or its beginning.
+    fn shown(&self, found: &Found) -> String {
+        let piece = found.near.as_ref().unwrap_or(&found.begin);
+        // Two of them fit, at the beginning and at the end of what is shown.
+        let room = (self.chars / 2).max(1);
+        if room < 2 * MARK_CHARS_MAX {
+            return around(&piece.text, piece.place, room).1.to_owned();
         }
-        let line = std::mem::take(&mut self.line);
-        if self.regex.is_match(line.trim_end_matches('\n')) {
+        let (skipped, text) = around(&piece.text, piece.place, PIECE_BYTES.min(room - MARK_CHARS_MAX));
+        mark(found, piece, skipped, text) + text
+    }
+
+    fn pass(&mut self, matches: bool, line: String, window: &mut Window) {
+        if matches {
             for line in self.before.drain(..) {
                 window.push(&line);
             }
             self.before_bytes = 0;
             window.push(&line);
             self.after = self.context;
-            self.fate = Fate::Passes;
         } else if self.after > 0 {
             window.push(&line);
             self.after -= 1;
-            self.fate = Fate::Passes;
         } else {
             self.remember(line);
-            self.fate = Fate::Drops;
         }
     }
 
-    fn remember(&mut self, mut line: String) {
+    fn remember(&mut self, line: String) {
         if self.context == 0 {
             return;
-        }
-        if !line.ends_with('\n') {
-            line.push('\n');
         }
         self.before_bytes += line.len();
         self.before.push_back(line);
@@ -113,9 +131,21 @@ impl Filter {
     }
 
     pub fn finish(&mut self, window: &mut Window) {
-        if !self.line.is_empty() {
-            self.decide(window);
+        if self.long.is_some() || !self.line.is_empty() {
+            self.end_line("", window);
         }
-        self.fate = Fate::Open;
     }
+}
+
+/// Says that a text is a piece of its line, and which.
+fn mark(found: &Found, piece: &Piece, skipped: usize, text: &str) -> String {
+    let count = |text: &str| text.chars().count() as u64;
+    let before = piece.chars_before + count(piece.text.get(..skipped).unwrap_or_default());
+    let (from, to) = (before + 1, before + count(text));
+    let end = piece.bytes_before + (skipped + text.len()) as u64;
+    let again = if found.last_end > Some(end) { ", which matches again behind them" } else { "" };
+    format!(
+        "[characters {from} to {to} of this line of {}{again}; session_output with grep tells the offset] ",
+        found.chars
+    )
 }

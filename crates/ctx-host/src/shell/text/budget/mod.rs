@@ -3,15 +3,16 @@
 //! A budget hides, it does not lose: the whole output stays on disk. `Collector` sees each piece of text
 //! once and holds only what it may show. Lines are filtered by `grep` first, then `keep` chooses among
 //! them, then `max_chars` bounds the result. Where a budget was asked for, the text is what was kept and
-//! nothing else; by default one line between head and tail says how much is missing.
+//! nothing else; by default one line between head and tail says how much is missing. Of a line that matches and is too
+//! long, a piece around the match is shown, and marked as one.
 
 mod grep;
 mod window;
 
-use regex::{Regex, RegexBuilder};
 use serde::{Deserialize, Serialize};
 
 use super::ansi::Clean;
+use super::pattern::{Pattern, PatternError};
 use grep::Filter;
 use window::{Bound, Counter, Window};
 
@@ -21,8 +22,6 @@ pub const CHARS_DEFAULT: u64 = 100_000;
 pub const CHARS_MAX: u64 = 1_000_000;
 /// The most lines of context around a match.
 pub const CONTEXT_MAX: u64 = 1_000;
-const PATTERN_BYTES_MAX: usize = 4_096;
-const REGEX_BYTES_MAX: usize = 1 << 20;
 
 /// What a caller asks for, as in the tool's arguments.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -65,12 +64,8 @@ pub struct Grep {
 /// Why a budget is refused.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum BudgetError {
-    #[error(
-        "budget.grep.pattern is not a regular expression: {reason}; escape special characters with a backslash"
-    )]
-    Pattern { reason: String },
-    #[error("budget.grep.pattern is empty or longer than {PATTERN_BYTES_MAX} bytes; give a shorter one")]
-    PatternLength,
+    #[error("budget.grep.pattern {0}")]
+    Pattern(#[from] PatternError),
     #[error("budget.grep.context is {0}, more than {CONTEXT_MAX} lines; ask for fewer")]
     Context(u64),
     #[error("budget.max_chars is {0}, but must be from 1 to {CHARS_MAX}; read more with session_output")]
@@ -81,7 +76,7 @@ pub enum BudgetError {
 #[derive(Debug, Clone)]
 pub struct Plan {
     mode: Mode,
-    grep: Option<(Regex, usize)>,
+    grep: Option<(Pattern, usize)>,
     chars: usize,
     lines: usize,
     /// Whether a line may be put where something is missing.
@@ -105,7 +100,7 @@ pub struct StreamReport {
     pub mode: Mode,
     pub lines_total: u64,
     pub lines_kept: u64,
-    /// Present when the bound on characters cut something off.
+    /// Present when the bound on characters cut something off, or a line is shown in a piece.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub chars_total: Option<u64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -163,25 +158,14 @@ impl Budget {
 }
 
 impl Grep {
-    fn compile(&self) -> Result<(Regex, usize), BudgetError> {
-        if self.pattern.is_empty() || self.pattern.len() > PATTERN_BYTES_MAX {
-            return Err(BudgetError::PatternLength);
-        }
+    fn compile(&self) -> Result<(Pattern, usize), BudgetError> {
+        let pattern = Pattern::new(&self.pattern)?;
         let context = usize::try_from(self.context).unwrap_or(usize::MAX);
         if self.context > CONTEXT_MAX {
             return Err(BudgetError::Context(self.context));
         }
-        let regex = RegexBuilder::new(&self.pattern)
-            .size_limit(REGEX_BYTES_MAX)
-            .build()
-            .map_err(|error| BudgetError::Pattern { reason: last_line(&error.to_string()) })?;
-        Ok((regex, context))
+        Ok((pattern, context))
     }
-}
-
-/// The last line of the regex crate's drawing is the reason in words.
-fn last_line(message: &str) -> String {
-    message.lines().next_back().unwrap_or_default().trim_start_matches("error: ").to_owned()
 }
 
 /// Collects what a plan keeps of one stream.
@@ -205,7 +189,7 @@ impl Collector {
             ),
         };
         let grep =
-            plan.grep.as_ref().map(|(regex, context)| Filter::new(regex.clone(), *context, plan.chars));
+            plan.grep.as_ref().map(|(pattern, context)| Filter::new(pattern.clone(), *context, plan.chars));
         Collector {
             mode: plan.mode,
             says_missing: plan.says_missing,
@@ -254,7 +238,7 @@ impl Collector {
             chars_total: None,
             chars_kept: None,
         };
-        if parts.cut_by_chars {
+        if parts.cut_by_chars || self.grep.as_ref().is_some_and(Filter::has_pieces) {
             report.chars_total = Some(self.total.chars);
             report.chars_kept = Some(chars_kept);
         }
