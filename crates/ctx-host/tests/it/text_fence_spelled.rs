@@ -126,6 +126,7 @@ fn what_echo_and_cat_pipe_into_a_shell_is_read() {
     check("cat <<'E' | bash\nrm x\nE\nls", "cat bash rm ls");
     check("cat <<'E' | tee x.sh | docker exec -i web bash\nrm x\nE", "cat tee docker bash rm");
     check("echo 'rm x' | at now; at now <<< 'rm x'; at -l <<< rm", "echo at rm at rm at");
+    check("echo 'rm x' |\n  bash; echo 'rm x' | { bash; }", "echo bash rm echo bash rm");
     check("echo \"$X\" | bash", "echo bash ?");
     check(
         "echo y | bash install.sh; echo rm | tee x; echo rm | grep x | bash",

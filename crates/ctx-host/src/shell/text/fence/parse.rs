@@ -191,9 +191,12 @@ impl<'a> Parser<'a> {
                 Token::Operator("(") => subshells += usize::from(self.opens_subshell(&mut command)),
                 Token::Operator(_) => self.finish(&mut command),
                 Token::Newline => {
+                    // Behind a pipe the command is still to come.
+                    let piped = command.words.is_empty().then(|| std::mem::take(&mut command.strings));
                     self.finish(&mut command);
                     self.read_here_docs();
                     command.here_docs = 0;
+                    command.strings = piped.unwrap_or_default();
                 }
                 Token::Redirect(kind) => self.redirect(kind, &mut command),
                 Token::Word(word) if command.words.is_empty() => {
