@@ -100,7 +100,7 @@ fn a_line_that_an_earlier_one_leaves_nothing_to_decide_is_an_error() {
         ("allow git\ndeny g*\nallow gcc\n", [2, 3]),
         ("allow g*\ndeny git\n", [1, 2]),
         ("deny rm\nallow rm\n", [1, 2]),
-        ("deny rm\nallow ls\ndeny rm\n", [1, 3]),
+        ("deny rm\nallow ls\nallow rm\n", [1, 3]),
         ("deny rm\nallow /bin/rm\n", [1, 2]),
         ("deny r?\nallow */rm\n", [1, 2]),
         ("deny /opt/*\nallow /opt/bin/x*\n", [1, 2]),
@@ -122,6 +122,7 @@ fn a_line_that_an_earlier_one_leaves_nothing_to_decide_is_an_error() {
         "allow /bin/rm\ndeny rm\n",
         "deny /opt/*\nallow x\n",
         "deny g*\nallow /opt/g*\nallow /opt/?git\n",
+        "deny rm\nallow ls\ndeny rm\ndeny /bin/rm\n",
     ] {
         assert!(Policy::parse(text).is_ok(), "{text:?}");
     }

@@ -235,7 +235,8 @@ impl Policy {
                 other => return Err(error(format!("{other:?} is neither allow nor deny"))),
             };
             let pattern = Pattern::parse(rest).map_err(|reason| error(format!("bad pattern: {reason}")))?;
-            if let Some(before) = earlier.covering(&pattern) {
+            // One that says the same once more does no harm.
+            if let Some(before) = earlier.covering(&pattern).filter(|before| before.allows != allows) {
                 return Err(PolicyError { line: number, reason: never_decides(line, before) });
             }
             let rule = Rule { line: number, allows, pattern };
