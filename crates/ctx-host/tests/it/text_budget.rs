@@ -122,7 +122,7 @@ fn one_endless_line_is_cut_in_its_middle() {
     let piece = "y".repeat(1 << 20);
     let kept = keep(&Plan::default(), &vec![piece.as_str(); 50]);
     assert!(kept.truncated && kept.text.len() < 100_200, "{}", kept.text.len());
-    assert!(kept.text.contains("characters in 0 lines are missing here"));
+    assert!(kept.text.contains(" characters are missing here"));
     assert_eq!((kept.report.lines_total, kept.report.lines_kept), (1, 1));
     let kept = keep(&budget(r#"{"grep":{"pattern":"yyy"}}"#).plan().unwrap(), &vec![piece.as_str(); 50]);
     assert!(kept.text.starts_with("[characters 1 to 2048 of this line of 52428800, which matches again"));

@@ -254,7 +254,9 @@ impl Collector {
 fn missing_line(report: &StreamReport, chars: u64, at_line_start: bool) -> String {
     let lines = report.lines_total.saturating_sub(report.lines_kept);
     let start = if at_line_start { "" } else { "\n" };
-    format!("{start}[... {chars} characters in {lines} lines are missing here ...]\n")
+    // One long line is cut within, and none is missing.
+    let lines = if lines == 0 { String::new() } else { format!(" in {lines} lines") };
+    format!("{start}[... {chars} characters{lines} are missing here ...]\n")
 }
 
 /// What to do about output that is not shown, for a model to read.
