@@ -17,4 +17,5 @@ mod text_redact_cut;
 mod text_redact_env;
 mod text_redact_keys;
 mod text_redact_random;
+mod text_redact_settings;
 mod text_redact_values;

@@ -173,6 +173,8 @@ fn parted(l: &mut Letters) -> Vec<Sample> {
     let pinecone = format!("{}{}_{}", concat!("pc", "sk_"), l.take(ALNUM, 6), l.take(ALNUM, 63));
     let resend = format!("{}{}_{}", concat!("r", "e_"), l.take(ALNUM, 8), l.take(ALNUM, 24));
     let mapbox = format!("{}{}.{}", concat!("sk", ".eyJ"), l.take(URL, 80), l.take(URL, 22));
+    let sentry =
+        format!("{}{}_{}", concat!("sn", "trys_eyJpYXQiOjE3"), l.take(BASE64, 170), l.take(BASE64, 43));
     let webhook = format!("{}/{}", l.take("0123456789", 18), l.take(URL, 68));
     vec![
         sample("jwt", "token ", jwt(l), "\n"),
@@ -190,6 +192,7 @@ fn parted(l: &mut Letters) -> Vec<Sample> {
         sample("mailchimp-key", "\"", format!("{}-us6", l.take(HEX, 32)), "\"\n"),
         sample("telegram-token", "bot 123456789:", format!("{}{}", concat!("A", "A"), l.take(URL, 33)), "\n"),
         sample("discord-webhook", concat!("https://discord.co", "m/api/webhooks/"), webhook, "\n"),
+        sample("sentry-token", "auth ", sentry, "\n"),
         sample(
             "terraform-token",
             "aB3dE6gH9jK2mN",
@@ -366,6 +369,7 @@ pub(crate) fn corpus() -> &'static [Sample] {
         samples.extend(entries(&mut l));
         samples.extend(given(&mut l));
         samples.extend(crate::text_redact_values::samples());
+        samples.extend(crate::text_redact_settings::samples());
         samples
     });
     &CORPUS

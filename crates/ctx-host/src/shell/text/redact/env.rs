@@ -1,6 +1,6 @@
 //! Which variables of an environment are secrets, by their names and values. Not how they are found in a text.
 
-use super::pair::is_key_of_door;
+use super::name::is_key_of_door;
 
 /// A value shorter than this is no secret: too many words would be struck.
 const VALUE_BYTES_MIN: usize = 8;

@@ -13,8 +13,10 @@ mod env;
 mod files;
 mod filter;
 mod letters;
+mod listed;
 mod literals;
 mod masks;
+mod name;
 mod name_ends;
 mod pair;
 mod phrase;
@@ -157,11 +159,8 @@ impl Secrets {
                 }
                 shaped(match_parts(view, after, parts, shape::Need::Nothing)?, pos + 1, rule.kind)
             }
-            Check::Pair(name) => match pair::pair(view, pos, after, name)? {
-                // What has a shape of its own is called by its own name.
-                Some(found) => Ok(Some(self.shape_at(view, found.from)?.unwrap_or(found))),
-                None => Ok(None),
-            },
+            Check::Pair(name) => self.by_its_shape(view, pair::pair(view, pos, after, name)?),
+            Check::Listed => self.by_its_shape(view, listed::listed(view, pos, after)?),
             Check::Authorization => around::authorization(view, pos, after),
             Check::Bearer => around::bearer(view, pos, after),
             Check::UrlUser => around::url_user(view, after),
@@ -186,6 +185,12 @@ impl Secrets {
             }
         }
         Ok(found)
+    }
+
+    /// What has a shape of its own is called by its own name.
+    fn by_its_shape(&self, view: View<'_>, found: Option<Found>) -> Result<Option<Found>, More> {
+        let Some(found) = found else { return Ok(None) };
+        Ok(Some(self.shape_at(view, found.from)?.unwrap_or(found)))
     }
 
     /// A secret with a shape of its own that begins at `pos`.

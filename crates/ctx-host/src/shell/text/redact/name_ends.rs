@@ -30,7 +30,7 @@ const NAME_ENDS: [&[&[u8; 3]]; 7] = [
     &[b"eds", b"psk", b"_sk"],
     &[b"ret", b"pat", b"ata"],
     &[b"ken", b"ion"],
-    &[b"ase", b"key"],
+    &[b"ase", b"key", b"lue"],
     &[b"ial", b"uth", b"sig"],
 ];
 /// The separators that begin anchors, and what follows them there.
@@ -201,7 +201,7 @@ fn colour_len(before: &[u8]) -> Option<usize> {
 
 /// The anchor that ends at `end`.
 #[inline]
-fn ends_name(bytes: &[u8], end: usize) -> Option<usize> {
+pub(super) fn ends_name(bytes: &[u8], end: usize) -> Option<usize> {
     let before = bytes.get(..end)?;
     names_with_end(*before.last_chunk()?).iter().find_map(|anchor| {
         let start = end.checked_sub(anchor.len())?;
@@ -230,6 +230,7 @@ fn names_with_end(end: [u8; 3]) -> &'static [&'static [u8]] {
         b"ata" => &[b"-data"],
         b"_pw" => &[b"_pw"],
         b"eds" => &[b"creds"],
+        b"lue" => &[b"value"],
         _ => &[],
     }
 }
@@ -248,7 +249,7 @@ mod tests {
             Check::Pair(PairName::Secret { before }) => vec![before],
             Check::Pair(PairName::Pass) => vec!["pa"],
             Check::Pair(PairName::Key) => vec!["k"],
-            Check::Pair(PairName::Short) | Check::Authorization => vec![""],
+            Check::Pair(PairName::Short) | Check::Authorization | Check::Listed => vec![""],
             _ => vec![],
         }
     }

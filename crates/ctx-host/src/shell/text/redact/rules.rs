@@ -31,6 +31,8 @@ pub(super) enum Check {
     },
     /// `name=value`; the anchor ends the name, and `.0` must stand before it.
     Pair(PairName),
+    /// `name: DB_PASSWORD`, then `value: …`: an entry of a list of variables.
+    Listed,
     Authorization,
     Bearer,
     UrlUser,
@@ -58,7 +60,7 @@ pub(super) enum PairName {
     Pass,
     /// `…_pat`, `…_sk`, `…_pw`, `…creds`: short names, where the value must look random.
     Short,
-    /// `…api_key`, `…secret_key` and the like: `key` alone is no secret.
+    /// `…api_key`, `…secret_key` and the like: `key` alone is no secret. Of a variable's other keys the value decides.
     Key,
 }
 
@@ -127,6 +129,8 @@ const DISCORD: &[Part] = &[Run(Url, 20, 30), Lit("."), Run(Url, 6, 7), Lit("."),
 
 /// JSON in base64: its beginning has neither `+` nor `/`.
 const JSON_BASE64: &[Part] = &[Run(Alnum, 16, 16), Open(Base64, 24)];
+/// The same, then `_` and the secret itself.
+const SENTRY: &[Part] = &[Run(Alnum, 16, 16), Open(Percent, 24)];
 const UUID: &[Part] = &uuid_of(Hex);
 /// A region, and as a UUID.
 const HUBSPOT: &[Part] = &{
@@ -276,7 +280,7 @@ pub(super) const RULES: &[Rule] = &[
     prefixed("grafana-token", "glsa_", &[Open(Word, 32)]),
     word("grafana-token", "glc_", JSON_BASE64),
     shape("newrelic-key", "NRAK-", Left::Edge, &[Open(Upper, 27)], Need::Nothing),
-    prefixed("sentry-token", "sntrys_", JSON_BASE64),
+    prefixed("sentry-token", "sntrys_", SENTRY),
     prefixed("sentry-token", "sntryu_", HEX64),
     prefixed("dynatrace-token", "dt0c01.", &[Run(Upper, 24, 24), Lit("."), Open(Upper, 64)]),
     prefixed("buildkite-token", "bkua_", HEX40),
@@ -367,4 +371,5 @@ pub(super) const RULES: &[Rule] = &[
     pair("secret", "redentials", PairName::Secret { before: "c" }),
     pair("secret", "_auth", PairName::Secret { before: "" }),
     pair("key", "ey", PairName::Key),
+    around("secret", "value", Check::Listed),
 ];

@@ -107,6 +107,7 @@ fn way(anchor: &Anchor<'_>) -> Way {
         | Check::Words(_) => Way::Literal,
         Check::AfterDigits { .. }
         | Check::Pair(_)
+        | Check::Listed
         | Check::Authorization
         | Check::UrlUser
         | Check::PgPass

@@ -8,6 +8,8 @@ use super::swallow::Quote;
 
 const PASSWORD_BYTES_MIN: usize = 4;
 pub(super) const SECRET_BYTES_MIN: usize = 8;
+/// The value of a key whose name leaves open what it is of, at least.
+const KEY_BYTES_MIN: usize = 16;
 /// Letters alone are a secret only from this length on, except in a shouted name.
 const LETTERS_BYTES_MIN: usize = 12;
 
@@ -80,6 +82,8 @@ pub(super) struct Joint {
     pub spaced: bool,
     /// The name stands in quotes.
     pub name_quoted: bool,
+    /// `--password value`: nothing but a blank between them.
+    pub option: bool,
 }
 
 /// The end of what stands in a tag.
@@ -122,6 +126,22 @@ pub(super) fn is_secret(value: &[u8], strength: Strength, joint: Joint) -> bool 
             }
         }
     }
+}
+
+/// The value of a key that may be of a table or a cache: random rather than words, numbers or a path.
+pub(super) fn is_random_key(value: &[u8]) -> bool {
+    let is_of_key = |b: &u8| b.is_ascii_alphanumeric() || matches!(b, b'+' | b'/' | b'=' | b'_' | b'-');
+    let words = |min: usize| {
+        let parts = value.split(|b| !b.is_ascii_alphanumeric());
+        parts.filter(|part| part.len() >= min && part.iter().all(u8::is_ascii_lowercase)).count()
+    };
+    value.len() >= KEY_BYTES_MIN
+        && value.iter().all(is_of_key)
+        && value.iter().any(u8::is_ascii_digit)
+        && value.iter().any(u8::is_ascii_alphabetic)
+        && !value.starts_with(b"pk_")
+        && words(5) == 0
+        && words(3) < 2
 }
 
 fn trim_end(value: &[u8]) -> &[u8] {
@@ -167,15 +187,11 @@ fn is_code(value: &[u8], joint: Joint) -> bool {
     if joint.tag {
         return value.iter().any(|b| matches!(b, b'(' | b')' | b'{' | b'}' | b'*' | b':' | b' '));
     }
-    if (!joint.tight && (is_constant(value) || is_number(value))) || is_own_name(value) {
+    if (!joint.tight && ((!joint.option && is_constant(value)) || is_number(value))) || is_own_name(value) {
         return true;
     }
-    let call = value.iter().position(|b| matches!(b, b'(' | b'[' | b'{'));
-    if let Some(at) = call {
-        let head = value.get(..at).unwrap_or_default();
-        if head.iter().all(|b| Class::Dotted.has(*b) || matches!(b, b':' | b'$' | b'!' | b'?')) {
-            return true;
-        }
+    if has_brackets_of_code(value, joint) {
+        return true;
     }
     let dotted = value.contains(&b'.')
         && value.iter().all(|b| b.is_ascii_alphabetic() || matches!(b, b'_' | b'.' | b'$' | b'?'));
@@ -185,6 +201,20 @@ fn is_code(value: &[u8], joint: Joint) -> bool {
     dotted || path || star
 }
 
+/// A call or an index, or the end of a block as in code without blanks: `t}(this`.
+fn has_brackets_of_code(value: &[u8], joint: Joint) -> bool {
+    let bracket = |b: &u8| matches!(b, b'(' | b'[' | b'{' | b')' | b']' | b'}');
+    let Some(at) = value.iter().position(bracket) else { return false };
+    let (head, rest) = value.split_at(at);
+    match rest.first() {
+        Some(b'(' | b'[' | b'{') => {
+            head.iter().all(|b| Class::Dotted.has(*b) || matches!(b, b':' | b'$' | b'!' | b'?'))
+        }
+        // A password in a template ends so too, but is longer.
+        _ => !joint.shouted && head.len() < SECRET_BYTES_MIN && head.iter().all(|b| Class::Dotted.has(*b)),
+    }
+}
+
 /// A name as code has them: `WIN32_ERROR`, `__u32`, `node.dot2_token`, `IKEEXT_0`.
 fn is_constant(value: &[u8]) -> bool {
     let is_name = value.iter().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'.'));
@@ -192,7 +222,18 @@ fn is_constant(value: &[u8]) -> bool {
     let member = value.contains(&b'.')
         && value.split(|b| *b == b'.').all(|part| part.first().is_some_and(u8::is_ascii_alphabetic));
     let numbered = matches!(value, [.., b'_', digit] if digit.is_ascii_digit());
-    is_name && (shouted || member || numbered || value.starts_with(b"_"))
+    is_name && (shouted || member || numbered || value.starts_with(b"_")) && !is_mixed_up(value)
+}
+
+/// Digits among letters twice in a part that no name has so: `Kx7pQ2mZ9w`.
+fn is_mixed_up(value: &[u8]) -> bool {
+    let is_within = |[before, digit, after]: &[u8; 3]| {
+        before.is_ascii_alphabetic() && digit.is_ascii_digit() && after.is_ascii_alphabetic()
+    };
+    let mut parts = value.split(|b| matches!(b, b'_' | b'.'));
+    parts.any(|part| {
+        part.len() >= SECRET_BYTES_MIN && part.array_windows().filter(|w| is_within(w)).count() > 1
+    })
 }
 
 /// `password=db_password`: the value is a variable with such a name itself.

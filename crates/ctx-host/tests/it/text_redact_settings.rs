@@ -1,0 +1,120 @@
+//! Settings of services and deployments: lists of variables, keys of all kinds, values that look like names of code; and
+//! what looks like them.
+
+use std::sync::Arc;
+
+use ctx_host::shell::text::redact::{Secrets, redact_bytes, redact_text};
+
+use crate::text_redact_corpus::{Sample, among_much, in_pieces, sample};
+
+/// A password as people let one be made.
+const MADE: &str = "Kx7pQ2mZ9w";
+
+/// The kind, what stands before the secret, the secret, and what stands behind it.
+type Row = (&'static str, &'static str, &'static str, &'static str);
+
+pub(crate) fn samples() -> Vec<Sample> {
+    let all = [LISTS, KEYS, NAME_LIKE].concat();
+    all.iter()
+        .map(|(kind, before, secret, after)| sample(kind, before, (*secret).to_owned(), after))
+        .collect()
+}
+
+/// A name and its value, as two settings of an entry.
+const LISTS: &[Row] = &[
+    ("password", "        - name: DB_PASSWORD\n          value: ", MADE, "\n        - name: MODE\n"),
+    ("password", "- name: DB_PASSWORD\r\n  value: \"", MADE, "\"\r\n"),
+    ("password", "- name: DB_PASSWORD\n  value: '", "sunshines", "'\n"),
+    ("token", "- name: \"API_TOKEN\"\n  value: ", "abcdEFGH1234", "\n"),
+    ("password", "{\"name\":\"DB_PASSWORD\",\"value\":\"", MADE, "\"},{\"name\":\"A\"}\n"),
+    ("password", "{\\\"name\\\":\\\"DB_PASSWORD\\\",\\\"value\\\":\\\"", MADE, "\\\"}\n"),
+    (
+        "aws-secret-key",
+        "{\n    \"Name\": \"AWS_SECRET_ACCESS_KEY\",\n    \"Value\": \"",
+        "wJalrXUtnFEMI7K7MDENGbPxRfiCYzEXAMPLEKEY",
+        "\"\n},\n",
+    ),
+    (
+        "password",
+        "\"Name\": \"/prod/db/password\",\n\"Type\": \"SecureString\",\n\"Value\": \"",
+        MADE,
+        "\",\n",
+    ),
+    ("password", "    <add key=\"DbPassword\" value=\"", MADE, "\"/>\n"),
+    ("secret", "<add key='ClientSecret'\n     value='", MADE, "' />\n"),
+    ("password", "  name  = \"DB_PASSWORD\"\n  value = \"", MADE, "\"\n"),
+    ("api-key", "- name: FERNET_KEY\n  value: ", "cw_0x689RpI-jtRR7oE8h_eQsKImvJapLeSbXpwF4e4=", "\n"),
+];
+
+/// Keys that are told by their values, in files of variables.
+const KEYS: &[Row] = &[
+    ("api-key", "OPENAI_KEY=", "kZ8xQ2mZ9wKx7pQ2", "\n"),
+    ("api-key", "export ALGOLIA_ADMIN_KEY=", "3f786850e387550fdab836ed7e6dc881", "\n"),
+    ("api-key", "JWT_KEY=\"", "kZ8xQ2mZ9wKx7pQ2mZ9w", "\"\n"),
+    ("api-key", "FERNET_KEY=", "cw_0x689RpI-jtRR7oE8h_eQsKImvJapLeSbXpwF4e4=", "\n"),
+    ("api-key", "SESSION_KEY = '", "kZ8xQ2mZ9wKx7pQ2mZ9w", "'\n"),
+    ("api-key", "LICENSE_KEY=", "ABCD-1234-EFGH-5678", "\n"),
+    ("api-key", "\"LICENSE_KEY\": \"", "0b5c1c52-dead-4a1e-b3ef-0123456789ab", "\",\n"),
+    ("datadog-key", "DD-APPLICATION-KEY: ", "3f786850e387550fdab836ed7e6dc881de23001b", "\n"),
+];
+
+/// Values with a dot or an underscore, as names of code have them.
+const NAME_LIKE: &[Row] = &[
+    ("token", "kubeadm join 10.0.0.1:6443 --token ", "i1ppo0.pj1pn1lxxnq77ogq", " --discovery-x\n"),
+    ("token", "token: ", "i1ppo0.pj1pn1lxxnq77ogq", "\n"),
+    ("token", "token: ", "Kx7pQ2mZ9w.Kx7pQ2mZ9w", "\n"),
+    ("password", "password: ", "_Kx7pQ2mZ9w", "\n"),
+    ("password", "db_password: ", "Ab1_Kx7pQ2mZ9w_4", "\n"),
+    ("password", "--password ", "Ab.Kx7pQ2mZ9w", " -x\n"),
+];
+
+#[test]
+fn settings_without_a_secret_are_not_harmed() {
+    let secrets = Arc::new(Secrets::none());
+    for text in LOOK_ALIKES {
+        assert_eq!(redact_text(&secrets, text), *text);
+        let much = among_much(text);
+        assert_eq!(redact_bytes(&secrets, much.as_bytes()), much.as_bytes());
+    }
+}
+
+#[test]
+fn the_second_part_of_a_token_in_two_is_hidden_too() {
+    let secrets = Arc::new(Secrets::none());
+    let token =
+        format!("{}_{}", concat!("sn", "trys_eyJpYXQiOjE3MTIzNDU2Nzh9Kx7pQ2mZ9wKx7="), "EqV8".repeat(11));
+    let text = format!("auth {token} ok\n");
+    assert_eq!(redact_text(&secrets, &text), "auth [REDACTED:sentry-token] ok\n");
+    for at in 0..text.len() {
+        let (head, tail) = text.as_bytes().split_at(at);
+        assert_eq!(in_pieces(&secrets, &[head, tail]), b"auth [REDACTED:sentry-token] ok\n", "cut at {at}");
+    }
+}
+
+/// Manifests, pipelines, forms, translations, code and summaries.
+const LOOK_ALIKES: &[&str] = &[
+    // Lists of variables
+    "- name: DB_PASSWORD\n  valueFrom:\n    secretKeyRef:\n      name: db-password-1\n      key: password\n",
+    "- name: DB_PASSWORD\n  value: $(OTHER)\n- name: API_TOKEN\n  value: \"${API_TOKEN}\"\n- name: X_TOKEN\n  value: ''\n",
+    "- name: MODE\n  value: abc123def456\n- name: TOKEN_TTL\n  value: 3600\n- name: TOKEN_URL\n  value: \"https://x1.example.org\"\n",
+    "- name: DB_PASSWORD\n  value: {{ .Values.db.password }}\n- name: DB_PASSWORD\n  value: !Ref DbPassword1\n",
+    "- name: PASSWORD_FILE\n  value: /run/secrets/db1\n- name: SECRET_NAME\n  value: my-secret-2\n- name: DB_SECRET\n  value: /a/b1\n",
+    "{\"name\":\"token\",\"value\":token} { name: \"DB_PASSWORD\", value: dbPassword }, {name: \"X_TOKEN\", value: props.token1()}\n",
+    "{\"Name\":\"DB_SECRET\",\"Value\":\"arn:aws:secretsmanager:eu-west-1:1:secret:x1\"} {\"Key\":\"Name\",\"Value\":\"web-12\"}\n",
+    "{\"name\":\"DB_PASSWORD\",\"valueFrom\":\"arn:aws:ssm:eu-west-1:1:parameter/db1\"}\n",
+    "{\"key\":\"password\",\"value\":\"Passwort\"},{\"key\":\"PASSWORD\",\"value\":\"Passwort\"},{\"name\":\"password\",\"value\":\"Contrasena\"}\n",
+    "<input name=\"password\" type=\"password\" value=\"Enter\">\n<option name=\"token\" value=\"none\"> <add key=\"Mode1\" value=\"x1y2z3w4\"/>\n",
+    "fn f(key: &str, value: u32) {}\nlet value = key;\nmap.insert(key, value=1);\nname: token,\nvalue: x1,\n",
+    "struct Pair { name: String, value: String }\nvalue: Some(1)\nkey: token\nvalue: next_token1()\nsubvalue: Kx7pQ2mZ9w\n",
+    // Keys of caches, tables and buckets
+    "CACHE_KEY=linux-cargo-3f786850e387550fdab836ed7e6dc881de23001b\nBUILD_KEY=linux-x86-64-rust-1-95-0-release\n",
+    "PUBLIC_KEY=kZ8xQ2mZ9wKx7pQ2mZ9w\nSTRIPE_KEY=pk_live_kZ8xQ2mZ9wKx7pQ2mZ9w\nRECAPTCHA_SITE_KEY=kZ8xQ2mZ9wKx7pQ2mZ9w\n",
+    "S3_KEY=releases/2024/01/app-1.2.3.tar.gz\nSTORE_KEY=user_profile_v2_2024_01_01\nSORT_KEY=kZ8xQ2mZ9wKx7pQ2mZ9w\n",
+    "GPG_KEY=A035C8C19219BA821ECEA86B64E628F8D684696D\nKEY=3f786850e387550fdab836ed7e6dc881\nkey=3f786850e387550fdab836ed7e6dc881\n",
+    "const ROUTE_KEY = getKey1234567890();\nROUTE_KEY=$ROUTE1234567890abc\nX_KEY = 12345678901234567890\ncache_key=3f786850e387550fdab836ed\n",
+    // Counts and code
+    "Tests: pass=12345 fail=0\npass=12/15 skip=3\npass=100% (12345)\n{pass:12345,fail:0}\nok: pass=1234, fail=1\n",
+    "e.pass=t}(this,function(){return{token:e1,user:2,password:e2}});t.password=n1),e.secret=r[0]},x.token=a1}]\n",
+    "dot2_token: node.dot2_token1,\ntoken: X509_v3.ext2\npassword: _field_1\nflags_token: WIN32_ERROR_2X\nsecret: int8x16_t2.x\n",
+    "the --token option is told by node.js or else\n",
+];
