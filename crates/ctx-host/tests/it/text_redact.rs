@@ -118,6 +118,11 @@ fn words_behind_the_prefix_of_a_token_stay() {
         "xoxb-not-a-real-slack-bot-token-at-all\n",
         "GOCSPX-put-your-client-secret-in-here\n",
         "sk_live_yourPublishableKeyHere\n",
+        "vcr_cassettes_recorded_for_the_api vci_bus vck_table cfk_key cfat_config cfut_unit_tests nfc_reader_service_name\n",
+        "crsr_pointer crsr_left wandb_v1_your_api_key_goes_here_please tgp_v1_your_key_here lin_oauth_callback_handler\n",
+        "sha256~ check(x_sha256~'^[0-9a-f]{64}$') SWMTKN-1-xxx SWMTKN-1-<token> dp.ct.web.page.StepPages GR1348941 glwt-x\n",
+        "https://hooks.slack.com/triggers/... hooks.slack.com/workflows/T1/B2 https://discordapp.com/api/webhooks/<id>/<token>\n",
+        "AQ.Ab8RN6... NRII-xxxx sk_org_live_... sk_3f786850e387550fdab836ed7e6dc881 AQ.Abc IQoJb3JpZ2lu IQoJb3JpZ2luX2Vj...\n",
     ] {
         assert_eq!(redact_text(&secrets, text), text);
     }

@@ -64,8 +64,21 @@ fn what_begins_a_secret_is_nothing_in_the_midst_of_base64() {
             "sk_", "rk_",
         ];
         let long = long.iter().chain(&[
-            "cmVm", "lin_api_", "pscale_", "sb_sec", "sntry", "tskey", "rubygems", "pypi-", "secret_",
+            "cmVm",
+            "lin_api_",
+            "pscale_",
+            "sb_sec",
+            "sntry",
+            "tskey",
+            "rubygems",
+            "pypi-",
+            "secret_",
             "vercel_",
+            "IQoJ",
+            "GR13",
+            "wandb_",
+            "lin_oauth_",
+            "SWMTKN",
         ]);
         if !is_shape || long.clone().any(|long| sample.secret.starts_with(long)) {
             continue;

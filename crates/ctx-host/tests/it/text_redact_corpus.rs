@@ -55,7 +55,7 @@ pub(crate) fn token_rows() -> Vec<TokenRow> {
     vec![
         ("aws-access-key", vec!["AK", "IA"], UPPER, 16),
         ("aws-access-key", vec!["AS", "IA"], UPPER, 16),
-        ("aws-bedrock-key", vec!["AB", "SK"], BASE64, 120),
+        ("aws-bedrock-key", vec!["AB", "SKQmVkcm9ja0FQSUtleS1"], BASE64, 110),
         ("google-api-key", vec!["AI", "za"], URL, 35),
         ("google-oauth-token", vec!["ya", "29."], URL, 60),
         ("google-client-secret", vec!["GOC", "SPX-"], URL, 28),
@@ -135,6 +135,31 @@ pub(crate) fn token_rows() -> Vec<TokenRow> {
         ("jfrog-token", vec!["cmVm", "dGtu"], ALNUM, 56),
         ("fireworks-key", vec!["f", "w_"], ALNUM, 24),
         ("posthog-key", vec!["ph", "x_"], URL, 43),
+        ("google-api-key", vec!["AQ", ".Ab8RN6"], URL, 44),
+        ("aws-session-token", vec!["IQoJb3Jp", "Z2luX2VjEP3//////////wEaCXVzLWVhc3Q"], BASE64, 300),
+        ("vercel-token", vec!["vc", "a_"], ALNUM, 56),
+        ("vercel-token", vec!["vc", "k_"], ALNUM, 56),
+        ("cloudflare-key", vec!["cf", "ut_"], ALNUM, 48),
+        ("cloudflare-key", vec!["cf", "at_"], ALNUM, 48),
+        ("cloudflare-key", vec!["cf", "k_"], ALNUM, 48),
+        ("gitlab-token", vec!["gl", "rtr-"], URL, 26),
+        ("gitlab-token", vec!["gl", "wt-"], URL, 26),
+        ("gitlab-token", vec!["gl", "ffct-"], URL, 26),
+        ("gitlab-token", vec!["GR", "1348941"], URL, 20),
+        ("elevenlabs-key", vec!["s", "k_"], HEX, 48),
+        ("wandb-key", vec!["wan", "db_v1_"], ALNUM, 77),
+        ("together-key", vec!["tg", "p_v1_"], URL, 43),
+        ("cursor-key", vec!["cr", "sr_"], HEX, 64),
+        ("slack-webhook", vec!["https://hooks.sla", "ck.com/triggers/T0"], ALNUM, 40),
+        ("slack-webhook", vec!["https://hooks.sla", "ck.com/workflows/T0"], ALNUM, 40),
+        ("stripe-key", vec!["sk_", "org_live_"], ALNUM, 200),
+        ("doppler-token", vec!["dp.", "ct."], ALNUM, 43),
+        ("doppler-token", vec!["dp.", "sa."], ALNUM, 43),
+        ("newrelic-key", vec!["NR", "II-"], URL, 32),
+        ("netlify-token", vec!["nf", "c_"], ALNUM, 40),
+        ("linear-key", vec!["lin", "_oauth_"], HEX, 64),
+        ("atlassian-token", vec!["ATC", "TT3"], URL, 180),
+        ("openshift-token", vec!["sha", "256~"], URL, 43),
     ]
 }
 
@@ -175,6 +200,8 @@ fn parted(l: &mut Letters) -> Vec<Sample> {
     let mapbox = format!("{}{}.{}", concat!("sk", ".eyJ"), l.take(URL, 80), l.take(URL, 22));
     let sentry =
         format!("{}{}_{}", concat!("sn", "trys_eyJpYXQiOjE3"), l.take(BASE64, 170), l.take(BASE64, 43));
+    let swarm = format!("{}{}-{}", concat!("SWM", "TKN-1-"), l.take(ALNUM, 50), l.take(ALNUM, 25));
+    let atlassian = format!("{}{}=0A1B2C3D", concat!("ATA", "TT3xFfGF0"), l.take(URL, 170));
     let webhook = format!("{}/{}", l.take("0123456789", 18), l.take(URL, 68));
     vec![
         sample("jwt", "token ", jwt(l), "\n"),
@@ -191,7 +218,10 @@ fn parted(l: &mut Letters) -> Vec<Sample> {
         sample("mailchimp-key", "mail ", format!("{}-us12", l.take(HEX, 32)), "\n"),
         sample("mailchimp-key", "\"", format!("{}-us6", l.take(HEX, 32)), "\"\n"),
         sample("telegram-token", "bot 123456789:", format!("{}{}", concat!("A", "A"), l.take(URL, 33)), "\n"),
+        sample("discord-webhook", concat!("https://discordap", "p.com/api/webhooks/"), webhook.clone(), "\n"),
         sample("discord-webhook", concat!("https://discord.co", "m/api/webhooks/"), webhook, "\n"),
+        sample("swarm-token", "--x ", swarm, " 10.0.0.1:2377\n"),
+        sample("atlassian-token", "user ", atlassian, "\n"),
         sample("sentry-token", "auth ", sentry, "\n"),
         sample(
             "terraform-token",

@@ -126,6 +126,7 @@ const MD5_CRYPT: &[Part] = &[Run(Crypt, 1, 8), Lit("$"), Run(Crypt, 22, 22)];
 const BCRYPT: &[Part] = &[Run(Digit, 2, 2), Lit("$"), Run(Crypt, 53, 53)];
 const YESCRYPT: &[Part] = &[Run(Crypt, 1, 16), Lit("$"), Run(Crypt, 1, 86), Lit("$"), Run(Crypt, 43, 43)];
 const DISCORD: &[Part] = &[Run(Url, 20, 30), Lit("."), Run(Url, 6, 7), Lit("."), Open(Url, 27)];
+const WEBHOOK: &[Part] = &[Run(Digit, 15, 22), Lit("/"), Open(Url, 50)];
 
 /// JSON in base64: its beginning has neither `+` nor `/`.
 const JSON_BASE64: &[Part] = &[Run(Alnum, 16, 16), Open(Base64, 24)];
@@ -137,6 +138,8 @@ const HUBSPOT: &[Part] = &{
     let [a, b, c, d, e, f, g, h, i] = uuid_of(Alnum);
     [Run(Alnum, 3, 4), Lit("-"), a, b, c, d, e, f, g, h, i]
 };
+/// A checksum stands at its end, behind a `=`.
+const ATLASSIAN: &[Part] = &[Run(Url, 20, 20), Open(Percent, 80)];
 const MAPBOX: &[Part] = &[Run(Url, 16, 1024), Lit("."), Open(Url, 16)];
 
 /// Every rule, the more particular first where two begin alike.
@@ -146,8 +149,10 @@ pub(super) const RULES: &[Rule] = &[
     aws_id("ASIA"),
     aws_id("ABIA"),
     aws_id("ACCA"),
-    word("aws-bedrock-key", "ABSK", &[Run(Base64, 100, 272)]),
+    word("aws-bedrock-key", "ABSK", &[Run(Alnum, 16, 16), Run(Base64, 84, 256)]),
+    prefixed("aws-session-token", "IQoJb3JpZ2luX2Vj", &[Open(Base64, 100)]),
     word("google-api-key", "AIza", &[Open(Url, 35)]),
+    word("google-api-key", "AQ.Ab8RN6", &[Open(Url, 36)]),
     word("google-oauth-token", "ya29.", &[Open(Dotted, 20)]),
     prefixed("google-client-secret", "GOCSPX-", &[Open(Url, 28)]),
     word("google-refresh-token", "1//0", &[Open(Url, 40)]),
@@ -163,9 +168,16 @@ pub(super) const RULES: &[Rule] = &[
     word("tencent-secret-id", "AKID", &[Run(Alnum, 32, 32)]),
     prefixed("vercel-token", "vercel_blob_rw_", &[Open(Word, 30)]),
     word("vercel-token", "vcp_", &[Open(Alnum, 24)]),
+    word("vercel-token", "vca_", &[Open(Alnum, 24)]),
+    word("vercel-token", "vci_", &[Open(Alnum, 24)]),
+    word("vercel-token", "vcr_", &[Open(Alnum, 24)]),
+    word("vercel-token", "vck_", &[Open(Alnum, 24)]),
     word("dropbox-token", "sl.", &[Open(Dotted, 120)]),
     prefixed("neon-key", "napi_", &[Open(Alnum, 40)]),
     prefixed("cloudflare-key", "v1.0-", &[Run(Hex, 24, 24), Lit("-"), Open(Hex, 100)]),
+    word("cloudflare-key", "cfk_", &[Open(Alnum, 40)]),
+    word("cloudflare-key", "cfut_", &[Open(Alnum, 40)]),
+    word("cloudflare-key", "cfat_", &[Open(Alnum, 40)]),
     // Code hosting and packages
     prefixed("github-token", "ghp_", ALNUM36),
     prefixed("github-token", "gho_", ALNUM36),
@@ -177,12 +189,16 @@ pub(super) const RULES: &[Rule] = &[
     prefixed("gitlab-token", "glptt-", &[Open(Url, 20)]),
     prefixed("gitlab-token", "gldt-", URL20),
     prefixed("gitlab-token", "glrt-", &[Open(Dotted, 20)]),
+    prefixed("gitlab-token", "glrtr-", &[Open(Dotted, 20)]),
     prefixed("gitlab-token", "glcbt-", URL20),
     prefixed("gitlab-token", "glsoat-", URL20),
     prefixed("gitlab-token", "glagent-", URL20),
     prefixed("gitlab-token", "glft-", URL20),
     prefixed("gitlab-token", "glimt-", URL20),
     prefixed("gitlab-token", "gloas-", URL20),
+    prefixed("gitlab-token", "glwt-", URL20),
+    prefixed("gitlab-token", "glffct-", URL20),
+    word("gitlab-token", "GR1348941", URL20),
     word("bitbucket-token", "ATBB", &[Run(Alnum, 32, 32)]),
     word("jfrog-token", "AKCp", &[Run(Alnum, 60, 80)]),
     word("jfrog-token", "cmVmdGtu", &[Run(Alnum, 56, 56)]),
@@ -210,6 +226,10 @@ pub(super) const RULES: &[Rule] = &[
     word("perplexity-key", "pplx-", &[Open(Alnum, 40)]),
     word("fireworks-key", "fw_", &[Open(Alnum, 22)]),
     word("replicate-token", "r8_", &[Open(Alnum, 37)]),
+    word("elevenlabs-key", "sk_", &[Run(Hex, 48, 48)]),
+    prefixed("wandb-key", "wandb_v1_", &[Open(Word, 60)]),
+    prefixed("together-key", "tgp_v1_", &[Open(Url, 40)]),
+    word("cursor-key", "crsr_", HEX64),
     prefixed("nvidia-key", "nvapi-", &[Open(Url, 60)]),
     prefixed("langsmith-key", "lsv2_", &[Open(Word, 40)]),
     word("langfuse-key", "sk-lf-", UUID),
@@ -228,7 +248,10 @@ pub(super) const RULES: &[Rule] = &[
     word("slack-token", "xoxd-", &[Open(Percent, 20)]),
     word("slack-token", "xapp-", &[Open(Url, 20)]),
     prefixed("slack-webhook", "hooks.slack.com/services/", &[Open(Base64, 30)]),
-    prefixed("discord-webhook", "discord.com/api/webhooks/", &[Run(Digit, 15, 22), Lit("/"), Open(Url, 50)]),
+    prefixed("slack-webhook", "hooks.slack.com/workflows/", &[Open(Base64, 30)]),
+    prefixed("slack-webhook", "hooks.slack.com/triggers/", &[Open(Base64, 30)]),
+    prefixed("discord-webhook", "discord.com/api/webhooks/", WEBHOOK),
+    prefixed("discord-webhook", "discordapp.com/api/webhooks/", WEBHOOK),
     word("discord-token", "MT", DISCORD),
     word("discord-token", "Mj", DISCORD),
     word("discord-token", "Mz", DISCORD),
@@ -244,7 +267,7 @@ pub(super) const RULES: &[Rule] = &[
         fold: false,
         check: Check::AfterDigits { parts: &[Run(Url, 32, 34)] },
     },
-    prefixed("fcm-key", "APA91b", &[Open(Url, 100)]),
+    word("fcm-key", "APA91b", &[Open(Url, 100)]),
     word("okta-token", "SSWS ", &[Run(Url, 30, 60)]),
     word("sendgrid-key", "SG.", &[Run(Url, 16, 32), Lit("."), Open(Url, 32)]),
     word("mailgun-key", "key-", HEX32),
@@ -256,6 +279,8 @@ pub(super) const RULES: &[Rule] = &[
     // Money and shops
     word("stripe-key", "sk_live_", &[Open(Alnum, 16)]),
     word("stripe-key", "sk_test_", &[Open(Alnum, 16)]),
+    word("stripe-key", "sk_org_live_", &[Open(Alnum, 16)]),
+    word("stripe-key", "sk_org_test_", &[Open(Alnum, 16)]),
     word("stripe-key", "rk_live_", &[Open(Alnum, 16)]),
     word("stripe-key", "rk_test_", &[Open(Alnum, 16)]),
     word("stripe-webhook-secret", "whsec_", &[Open(Base64, 24)]),
@@ -276,13 +301,18 @@ pub(super) const RULES: &[Rule] = &[
     prefixed("pulumi-token", "pul-", HEX40),
     prefixed("doppler-token", "dp.pt.", &[Open(Alnum, 40)]),
     prefixed("doppler-token", "dp.st.", &[Open(Dotted, 40)]),
+    prefixed("doppler-token", "dp.ct.", &[Open(Alnum, 40)]),
+    prefixed("doppler-token", "dp.sa.", &[Open(Alnum, 40)]),
     prefixed("tailscale-key", "tskey-", URL20),
     prefixed("grafana-token", "glsa_", &[Open(Word, 32)]),
     word("grafana-token", "glc_", JSON_BASE64),
     shape("newrelic-key", "NRAK-", Left::Edge, &[Open(Upper, 27)], Need::Nothing),
+    word("newrelic-key", "NRII-", &[Run(Url, 32, 32)]),
     prefixed("sentry-token", "sntrys_", SENTRY),
     prefixed("sentry-token", "sntryu_", HEX64),
     prefixed("dynatrace-token", "dt0c01.", &[Run(Upper, 24, 24), Lit("."), Open(Upper, 64)]),
+    prefixed("swarm-token", "SWMTKN-1-", &[Run(Alnum, 40, 60), Lit("-"), Open(Alnum, 20)]),
+    word("openshift-token", "sha256~", &[Run(Url, 43, 43)]),
     prefixed("buildkite-token", "bkua_", HEX40),
     prefixed("circleci-token", "CCIPAT_", &[Open(Word, 40)]),
     prefixed("planetscale-token", "pscale_tkn_", URL30),
@@ -290,10 +320,14 @@ pub(super) const RULES: &[Rule] = &[
     prefixed("supabase-token", "sbp_", HEX40),
     prefixed("supabase-token", "sb_secret_", &[Open(Url, 24)]),
     prefixed("netlify-token", "nfp_", &[Open(Alnum, 36)]),
+    word("netlify-token", "nfc_", &[Open(Alnum, 36)]),
+    word("netlify-token", "nfo_", &[Open(Alnum, 36)]),
+    word("netlify-token", "nfu_", &[Open(Alnum, 36)]),
     prefixed("sourcegraph-token", "sgp_", &[Open(Word, 40)]),
     prefixed("posthog-key", "phx_", &[Open(Url, 40)]),
     // Work
     prefixed("linear-key", "lin_api_", &[Open(Alnum, 32)]),
+    prefixed("linear-key", "lin_oauth_", &[Open(Alnum, 32)]),
     word("notion-token", "ntn_", &[Open(Alnum, 40)]),
     word("notion-token", "secret_", &[Run(Alnum, 43, 43)]),
     prefixed("postman-key", "PMAK-", &[Run(Hex, 24, 24), Lit("-"), Run(Hex, 34, 34)]),
@@ -301,10 +335,11 @@ pub(super) const RULES: &[Rule] = &[
     word("mapbox-token", "sk.eyJ", MAPBOX),
     word("mapbox-token", "tk.eyJ", MAPBOX),
     prefixed("figma-token", "figd_", &[Open(Url, 40)]),
-    prefixed("atlassian-token", "ATATT3", &[Open(Tilde, 100)]),
+    word("atlassian-token", "ATATT3", ATLASSIAN),
+    word("atlassian-token", "ATCTT3", ATLASSIAN),
     word("airtable-token", "pat", &[Run(Alnum, 14, 14), Lit("."), Run(Hex, 64, 64)]),
     prefixed("contentful-token", "CFPAT-", &[Open(Url, 40)]),
-    prefixed("1password-token", "ops_eyJ", &[Open(Base64, 100)]),
+    prefixed("1password-token", "ops_eyJ", &[Run(Alnum, 16, 16), Open(Base64, 84)]),
     prefixed("age-key", "AGE-SECRET-KEY-1", &[Run(Upper, 58, 58)]),
     word("jwt", "eyJ", &[Run(Url, 8, 4096), Lit(".eyJ"), Open(Dotted, 8)]),
     word("jwt", "eyJ", &[Run(Url, 8, 4096), Lit(".."), Open(Dotted, 24)]),
