@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use ctx_host::shell::text::redact::{Secrets, redact_bytes, redact_text};
 
-use crate::text_redact_corpus::{Sample, among_much, in_pieces, sample};
+use crate::text_redact_corpus::{ALNUM, BASE64, Letters, Sample, among_much, in_pieces, sample};
 
 /// A password as people let one be made.
 const MADE: &str = "Kx7pQ2mZ9w";
@@ -14,10 +14,14 @@ const MADE: &str = "Kx7pQ2mZ9w";
 type Row = (&'static str, &'static str, &'static str, &'static str);
 
 pub(crate) fn samples() -> Vec<Sample> {
-    let all = [LISTS, KEYS, NAME_LIKE].concat();
-    all.iter()
-        .map(|(kind, before, secret, after)| sample(kind, before, (*secret).to_owned(), after))
-        .collect()
+    let all = [LISTS, KEYS, NAME_LIKE, COMMANDS, CODE].concat();
+    let row = |(kind, before, secret, after): &Row| sample(kind, before, (*secret).to_owned(), after);
+    let mut samples: Vec<Sample> = all.iter().map(row).collect();
+    // As `az storage account keys list` prints one.
+    let mut l = Letters(41);
+    let key = format!("{}+ASt{}==", l.take(BASE64, 76), l.take(ALNUM, 6));
+    samples.push(sample("azure-storage-key", "\"permissions\": \"FULL\",\n\"value\": \"", key, "\"\n"));
+    samples
 }
 
 /// A name and its value, as two settings of an entry.
@@ -66,6 +70,42 @@ const NAME_LIKE: &[Row] = &[
     ("password", "password: ", "_Kx7pQ2mZ9w", "\n"),
     ("password", "db_password: ", "Ab1_Kx7pQ2mZ9w_4", "\n"),
     ("password", "--password ", "Ab.Kx7pQ2mZ9w", " -x\n"),
+];
+
+/// Given to commands, statements and requests, or printed by them.
+const COMMANDS: &[Row] = &[
+    ("password", "CREATE USER tom WITH PASSWORD '", MADE, "';\n"),
+    ("password", "alter user tom with password '", MADE, "';\n"),
+    ("password", "CREATE USER 'tom'@'%' IDENTIFIED BY '", MADE, "';\n"),
+    ("password", "IDENTIFIED WITH mysql_native_password BY '", MADE, "';\n"),
+    ("password", "az login --service-principal -u x -p ", MADE, " --tenant t\n"),
+    ("password", "oc login https://x.example.org:6443 -u tom -p ", MADE, "\n"),
+    ("password", "helm registry login r.example.org -u tom -p ", MADE, "\n"),
+    ("password", "nerdctl login -u tom -p", MADE, " r.example.org\n"),
+    ("password", "openssl enc -d -pass pass:", MADE, " -in x\n"),
+    ("password", "openssl rsa -passin pass:", MADE, "\n"),
+    ("password", "curl -U tom:", MADE, " https://example.org\n"),
+    ("password", "curl -s --proxy-user 'tom:", MADE, "' https://example.org\n"),
+    ("cookie", "curl -b 'lang=en; sid=", "Kx7pQ2mZ9wKx7pQ2mZ9w", "' https://example.org\n"),
+    ("cookie", "curl -sb sid=", "Kx7pQ2mZ9wKx7pQ2mZ9w", " https://example.org\n"),
+    ("cookie", "curl --cookie \"sid=", "Kx7pQ2mZ9wKx7pQ2mZ9w", "\" https://example.org\n"),
+    ("cookie", "{\"Cookie\": \"sid=", "Kx7pQ2mZ9wKx7pQ2mZ9w", "\"}\n"),
+    ("cookie", "{'set-cookie': ['sid=", "Kx7pQ2mZ9wKx7pQ2mZ9w", "; Path=/']}\n"),
+    ("secret", "    \"SecretString\": \"", MADE, "\",\n"),
+    ("password", "\npassword        ", MADE, "\nusername        tom\n"),
+    ("password", "\ndb_password    ", MADE, "\n"),
+];
+
+/// In code, and in what programs print of their settings.
+const CODE: &[Row] = &[
+    ("password", "Config { user: \"tom\", db_password: Some(\"", MADE, "\"), token: None }\n"),
+    ("password", "const PASSWORD: &str = \"", MADE, "\";\n"),
+    ("token", "static TOKEN: &'static str = \"", MADE, "\";\n"),
+    ("password", "    password: str = \"", MADE, "\"\n"),
+    ("password", "    password: Optional[str] = '", MADE, "'\n"),
+    ("password", "password = b'", MADE, "'\n"),
+    ("password", "DBPASS=", MADE, "\n"),
+    ("password", "  dbPass = \"", MADE, "\"\n"),
 ];
 
 #[test]
@@ -117,4 +157,18 @@ const LOOK_ALIKES: &[&str] = &[
     "e.pass=t}(this,function(){return{token:e1,user:2,password:e2}});t.password=n1),e.secret=r[0]},x.token=a1}]\n",
     "dot2_token: node.dot2_token1,\ntoken: X509_v3.ext2\npassword: _field_1\nflags_token: WIN32_ERROR_2X\nsecret: int8x16_t2.x\n",
     "the --token option is told by node.js or else\n",
+    // Statements, commands and requests
+    "the password 'abc123' is wrong\nALTER USER tom WITH PASSWORD '$PASSWORD';\nIDENTIFIED BY '<password>'\nIDENTIFIED BY PASSWORD '*94BD'\n",
+    "PASSWORD 'the 8 characters'\nwith password 'at least 8'\nIDENTIFIED AS 'x1y2'\nIDENTIFIED BY key1\n",
+    "gcloud auth login -p x1y2z3\nuser login -p 8080\nafter login the -p 12345 option\ndocker login -u tom --password-stdin\n",
+    "openssl -passin env:X1 -passout file:/a/b1\nopenssl -pass pass:$PASS\nbypass:12ab pass:test_12\n",
+    "curl -b cookies.txt x\ncurl -b lang=en x\ncurl -U tom x\ncurl --proxy http://p:8080 x\ncurl --cookie-jar c1=d2 x\n",
+    "\"Cookie\": \"lang=en\", cookie: cookie1, setCookie(\"a=b\"), cookies: {a: 1}, \"cookie\": {\"a\": \"x1y2z3w4v5u6t7\"}\n",
+    "\"SecretString\": \"${x}\", \"SecretString\": {\"a\": 1}, SecretString: String, impl From<SecretString> for X1\n",
+    "password        string\npassword        VARCHAR2(20)\npassword    scram-sha-256\npassword  sufficient  pam_unix.so Sha512\n",
+    "the password    Kx7pQ2mZ9w\npassword Kx7pQ2mZ9w\npassword_hash    Kx7pQ2mZ9w\n",
+    "BYPASS=x1y2z3 compass = \"n1e2s3w4\" firstPass = \"x1y2z3\" renderPass=0x12ab34 LOWPASS=440hz9\n",
+    "pub const ERR_PASSWORD: &str = \"bad_password\";\nconst TOKEN: &str = \"x-auth-token\";\npassword: Some(\"secret\")\n",
+    "token: Some(token1), password: String = get1(), password: str = None, token: Token == x1, secret: fn() => \"x1y2z3w4\"\n",
+    "UNRESERVED_PAT = r\"(?:[A-Z0-9]|[a-z]){8}\"\npassword: T = r\"[a-z0-9]\"\n\"value\": \"eyJhIjoxfQ==\", \"value\": \"+ASt==\"\n",
 ];

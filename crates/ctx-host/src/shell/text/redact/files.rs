@@ -1,7 +1,8 @@
 //! Passwords of credential files without a telling separator, told by the whole entry: `.netrc` and `.pgpass`.
 
-use super::shape::{BACK_BYTES, Class, More, View};
+use super::shape::{BACK_BYTES, Class, More, View, is_edge};
 use super::swallow::{Quote, Swallow};
+use super::value::is_placeholder;
 use super::{Found, Kind};
 
 /// Bytes of a password that are weighed.
@@ -12,11 +13,75 @@ const BLANK_BYTES_MAX: usize = 128;
 const FIELD_BYTES_MAX: usize = 64;
 const PASSWORD_BYTES_MAX: usize = 256;
 const PASSWORD_BYTES_MIN: usize = 3;
+/// What stands before the word in a statement or a table is looked at so far.
+const STATEMENT_BYTES: usize = 48;
+/// A value in a table, at least.
+const TABLE_BYTES_MIN: usize = 8;
 /// No database listens below this; line numbers, which look alike, seldom go beyond it.
 const PORT_MIN: u32 = 1024;
 
+/// What may follow `password` without a separator: an entry of a `.netrc`, a statement, a table; `pos` is after it.
+pub(super) fn password(view: View<'_>, start: usize, pos: usize) -> Result<Option<Found>, More> {
+    match view.at(pos)? {
+        Some(b' ' | b'\t') => {}
+        _ => return Ok(None),
+    }
+    if is_edge(view, start)
+        && let Some(found) = netrc(view, start, pos)?
+    {
+        return Ok(Some(found));
+    }
+    match statement(view, start, pos)? {
+        None => table(view, start, pos),
+        found => Ok(found),
+    }
+}
+
+/// `alter user tom with password '…'`.
+fn statement(view: View<'_>, start: usize, pos: usize) -> Result<Option<Found>, More> {
+    let before = view.before(start, STATEMENT_BYTES);
+    let is_one = [&b"with "[..], b"encrypted "].iter().any(|word| before.ends_with(word));
+    if !is_one || !view.starts(pos, b" '", false)? {
+        return Ok(None);
+    }
+    let quote = Quote { byte: b'\'', escaped: false };
+    let from = pos + 2;
+    let len = run_while(view, from, WEIGH_BYTES, |byte| byte != quote.byte && Class::Solid.has(byte))?;
+    let value = view.slice(from, from + len);
+    let is_secret = len >= PASSWORD_BYTES_MIN
+        && value.iter().any(u8::is_ascii_digit)
+        && view.at(from + len)? != Some(b' ')
+        && !is_placeholder(value);
+    let rest = Some(Swallow::quoted(quote));
+    Ok(is_secret.then_some(Found { from, to: from + len, kind: Kind::Rule("password"), rest }))
+}
+
+/// `db_password    Kx7pQ2mZ9w`, a line of these two as `vault kv get` prints them. Tables of settings and columns are
+/// written so too, so only what has capitals, small letters and digits is one.
+fn table(view: View<'_>, start: usize, pos: usize) -> Result<Option<Found>, More> {
+    let before = view.before(start, STATEMENT_BYTES);
+    let name = before.iter().rev().take_while(|byte| Class::Url.has(**byte)).count();
+    let begins_line = match before.get(..before.len() - name) {
+        None | Some([]) => before.len() < STATEMENT_BYTES,
+        Some([.., last]) => *last == b'\n',
+    };
+    if !begins_line {
+        return Ok(None);
+    }
+    let blank = run_while(view, pos, BLANK_BYTES_MAX, |byte| byte == b' ')?;
+    let from = pos + blank;
+    let len = run_while(view, from, WEIGH_BYTES, |byte| Class::Solid.has(byte))?;
+    let ends_line = matches!(view.at(from + len)?, None | Some(b'\n' | b'\r'));
+    let value = view.slice(from, from + len);
+    let has = |is: fn(&u8) -> bool| value.iter().any(is);
+    let is_mixed = has(u8::is_ascii_digit) && has(u8::is_ascii_uppercase) && has(u8::is_ascii_lowercase);
+    let is_of_code = has(|byte| matches!(byte, b'(' | b'[' | b'{' | b'<' | b'$' | b'/'));
+    let is_one = blank > 1 && ends_line && len >= TABLE_BYTES_MIN && is_mixed && !is_of_code;
+    Ok(is_one.then_some(Found { from, to: from + len, kind: Kind::Rule("password"), rest: None }))
+}
+
 /// `machine H login U password P`, on one line or several; `pos` is after the last name.
-pub(super) fn netrc(view: View<'_>, start: usize, pos: usize) -> Result<Option<Found>, More> {
+fn netrc(view: View<'_>, start: usize, pos: usize) -> Result<Option<Found>, More> {
     if !is_netrc_entry(view.before(start, BACK_BYTES)) {
         return Ok(None);
     }

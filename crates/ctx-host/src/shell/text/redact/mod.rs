@@ -167,8 +167,7 @@ impl Secrets {
             Check::PemBlock => around::pem_block(view, pos, after),
             Check::EncodedKey => around::encoded_key(view, pos, after),
             Check::PuttyBlock => around::putty_block(view, after),
-            Check::Netrc if is_edge(view, pos) => files::netrc(view, pos, after),
-            Check::Netrc => Ok(None),
+            Check::Netrc => files::password(view, pos, after),
             Check::Words(kind) => words::words(view, pos, after, kind),
             Check::PgPass => match files::pgpass(view, pos)? {
                 Some(found) => Ok(Some(self.widened(view, after, found)?)),

@@ -1,6 +1,7 @@
 //! Names that tell of a secret: how much they tell, of whose, and what they ask of a value. How name and value are joined
 //! is in `pair`.
 
+use super::letters::are_random;
 use super::name_ends::ends_name;
 use super::phrase::is_phrase;
 use super::rules::{Check, PairName, RULES};
@@ -31,6 +32,10 @@ const KEY_NAMES: &[&str] = &[
     "functions",
     "deploy",
 ];
+
+/// What stands before `pass` in the names of passwords.
+const PASS_NAMES: &[&str] =
+    &["db", "user", "admin", "root", "sql", "pg", "redis", "smtp", "mail", "ftp", "ldap", "mongo", "proxy"];
 
 /// What stands before `KEY` in the names of variables that hold no secret.
 const HARMLESS_KEYS: &[&str] = &[
@@ -125,7 +130,8 @@ impl<'a> Name<'a> {
         match self.name {
             PairName::Pass => {
                 let known = ["_pa", "-pa", ".pa"].iter().any(|text| ends(text));
-                (known || is_bare_pass(before)).then_some(Strength::Password)
+                let is_one = known || is_bare_pass(before) || is_pass_of_door(before);
+                is_one.then_some(Strength::Password)
             }
             PairName::Short => Some(Strength::Secret),
             PairName::Password { before: all } => {
@@ -184,11 +190,15 @@ impl<'a> Name<'a> {
     /// What names that are short, or of other things too, ask of a value beyond that.
     pub fn is_sure_of(self, value: &[u8], joint: Joint) -> bool {
         let has_digit = value.iter().any(u8::is_ascii_digit);
+        if joint.coded && !has_digit && !are_random(value) {
+            return false;
+        }
         match self.name {
             // `PASS: test_2` is a word of test runners, `pass=12` counts; a setting has an equals sign, JSON has quotes.
             PairName::Pass if is_bare_pass(self.view.before(self.start, 3)) => {
                 let is_count = joint.quote.is_none() && !value.iter().any(u8::is_ascii_alphabetic);
-                has_digit && !is_count && (joint.equals || (joint.quote.is_some() && joint.name_quoted))
+                let is_joined = joint.equals || (joint.quote.is_some() && joint.name_quoted);
+                has_digit && !is_count && (is_joined || self.is_of_openssl())
             }
             PairName::Short => has_digit && value.len() >= SECRET_BYTES_MIN,
             PairName::Key if !self.is_of_door() => joint.shouted && is_random_key(value),
@@ -201,6 +211,12 @@ impl<'a> Name<'a> {
             }
             PairName::Password { .. } | PairName::Pass => true,
         }
+    }
+
+    /// `openssl … -passin pass:x`.
+    fn is_of_openssl(self) -> bool {
+        let before = self.view.before(self.start, 12);
+        [&b"-pass pa"[..], b"-passin pa", b"-passout pa"].iter().any(|option| before.ends_with(option))
     }
 
     fn is_of_door(self) -> bool {
@@ -232,6 +248,12 @@ fn is_bare_pass(before: &[u8]) -> bool {
         }
         _ => false,
     }
+}
+
+/// `dbPa`, `SMTPPA`: glued to what has a password, as `bypass` and `compass` are not.
+fn is_pass_of_door(before: &[u8]) -> bool {
+    let name = before.get(..before.len().saturating_sub(2)).unwrap_or_default();
+    ends_with(before, "pa") && PASS_NAMES.iter().any(|owner| ends_with(name, owner))
 }
 
 /// Whether what stands before `key` in a name is told of secrets: `api`, `MY_SECRET`.

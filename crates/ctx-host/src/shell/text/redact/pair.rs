@@ -4,6 +4,8 @@
 //! or a plain word of prose stays. How strict the look is depends on how sure the pair is: `PASSWORD=x1y2`
 //! in an environment is one, `token: unexpected` in a message is none.
 
+use std::ops::Range;
+
 use super::around::{quote_at, skip_quote, skip_space};
 use super::name::{Name, identifier, is_harmless_name, is_shouted};
 use super::rules::PairName;
@@ -14,6 +16,8 @@ use super::{Found, Kind, bare};
 
 /// Bytes of a value that are weighed.
 const WEIGH_BYTES: usize = 128;
+/// A type is looked at so far.
+const TYPE_BYTES_MAX: usize = 32;
 /// A plain word in a setting, at least.
 const PLAIN_BYTES_MIN: usize = 8;
 
@@ -40,7 +44,16 @@ pub(super) fn value_of(
             let is_one = is_secret(value, strength, joint) || name.has_phrase(value, joint);
             is_one.then_some(len)
         }
-        None => bare_len(view, name, from, strength, joint)?,
+        None => {
+            let len = view.run(from, Class::Bare, WEIGH_BYTES)?;
+            if matches!(view.at(from + len)?, Some(b' ' | b'<' | b'&' | b'"' | b'\''))
+                && let Some((quote, from)) = quote_in_code(view, from, joint)?
+            {
+                let joint = Joint { quote: Some(quote), coded: true, ..joint };
+                return value_of(view, name, strength, joint, from);
+            }
+            bare_len(view, name, from..from + len, strength, joint)?
+        }
     };
     let Some(len) = len else { return Ok(None) };
     let value = view.slice(from, from + len);
@@ -64,13 +77,13 @@ pub(super) fn value_of(
 fn bare_len(
     view: View<'_>,
     name: Name<'_>,
-    from: usize,
+    head: Range<usize>,
     strength: Strength,
     joint: Joint,
 ) -> Result<Option<usize>, More> {
-    let len = view.run(from, Class::Bare, WEIGH_BYTES)?;
-    let head = view.slice(from, from + len);
-    if is_secret(head, strength, joint) || is_plain_password(view, name, from + len, head, strength, joint)? {
+    let Range { start: from, end } = head;
+    let head = view.slice(from, end);
+    if is_secret(head, strength, joint) || is_plain_password(view, name, end, head, strength, joint)? {
         return bare::len(view, from, WEIGH_BYTES).map(Some);
     }
     if !joint.tight || !joint.shouted || is_placeholder(head) {
@@ -131,6 +144,7 @@ pub(super) fn joint(view: View<'_>, start: usize, pos: usize) -> Result<Option<(
         spaced: false,
         name_quoted,
         option: false,
+        coded: false,
     };
     let value = match view.at(at)? {
         Some(b'=') => match view.at(at + 1)? {
@@ -164,6 +178,35 @@ pub(super) fn joint(view: View<'_>, start: usize, pos: usize) -> Result<Option<(
         Some((quote, from)) => (Joint { quote: Some(quote), ..joint }, from),
         None => (joint, from),
     }))
+}
+
+/// The quote of a value in code: behind `Some(`, a letter that says what kind of string it is, or a type.
+fn quote_in_code(view: View<'_>, from: usize, joint: Joint) -> Result<Option<(Quote, usize)>, More> {
+    let at = match view.at(from)? {
+        Some(b'S') if view.starts(from, b"Some(", false)? => Some(from + 5),
+        Some(b'b' | b'u') if matches!(view.at(from + 1)?, Some(b'"' | b'\'')) => Some(from + 1),
+        Some(byte) if joint.spaced && !joint.equals && (byte.is_ascii_alphabetic() || byte == b'&') => {
+            declared(view, from)?
+        }
+        _ => None,
+    };
+    at.map_or(Ok(None), |at| quote_at(view, at))
+}
+
+/// Where the value of a declaration begins: behind `&str = `, `Optional[str] = `.
+fn declared(view: View<'_>, from: usize) -> Result<Option<usize>, More> {
+    let is_borrowed = view.at(from)? == Some(b'&') && view.starts(from, b"&'static ", false)?;
+    let from = from + if is_borrowed { 9 } else { 1 };
+    let mut at = from + view.run(from, Class::Word, TYPE_BYTES_MAX)?;
+    let is_of_type = |byte: u8| Class::Word.has(byte) || b"&.:<>?[]|".contains(&byte);
+    while at < from + TYPE_BYTES_MAX && view.at(at)?.is_some_and(is_of_type) {
+        at += 1;
+    }
+    let at = skip_space(view, at)?;
+    if view.at(at)? != Some(b'=') || matches!(view.at(at + 1)?, Some(b'=' | b'>')) {
+        return Ok(None);
+    }
+    skip_space(view, at + 1).map(Some)
 }
 
 /// How many bytes of a value are weighed: up to its quote, or up to what ends a bare one.

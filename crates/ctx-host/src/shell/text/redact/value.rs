@@ -84,6 +84,8 @@ pub(super) struct Joint {
     pub name_quoted: bool,
     /// `--password value`: nothing but a blank between them.
     pub option: bool,
+    /// The quote stands in code: `Some("…")`, `b"…"`, `&str = "…"`.
+    pub coded: bool,
 }
 
 /// The end of what stands in a tag.

@@ -19,6 +19,12 @@ const COOKIE_BYTES_MIN: usize = 12;
 /// A user without a password is taken for a token from this length on.
 const USER_TOKEN_BYTES_MIN: usize = 16;
 
+/// The name of a command before ` login ` is looked for so far.
+const COMMAND_NAME_BYTES_MAX: usize = 16;
+
+/// What takes a password with `login … -p`: `helm registry`, `az acr` and commands.
+const LOGINS: &[&str] = &["docker", "podman", "az", "acr", "oc", "registry", "buildah", "nerdctl", "skopeo"];
+
 /// How a command is given a password.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Words {
@@ -35,6 +41,14 @@ pub(super) enum Words {
     /// `('NAME', 'value')`.
     Define,
     Cookie,
+    /// `docker login -p password`, and other commands that log in so.
+    Login,
+    /// `PASSWORD 'value'` of a statement in SQL.
+    Sql,
+    /// `IDENTIFIED BY 'value'`, also `WITH plugin` before that.
+    Identified,
+    /// `"SecretString": "…"` of the secrets manager of AWS.
+    SecretString,
     /// `"auth": "…"` as in a file of Docker's: user and password in base64.
     DockerAuth,
 }
@@ -47,6 +61,13 @@ pub(super) fn words(view: View<'_>, start: usize, pos: usize, words: Words) -> R
             let value = Value::at(view, skip_space(view, pos)?)?;
             Ok(value.filter(|value| value.has_digit(view)).map(Value::found))
         }
+        Words::Login if is_login(view.before(start, COMMAND_NAME_BYTES_MAX)) => {
+            command(view, pos, Words::Option)
+        }
+        Words::Login => Ok(None),
+        Words::Sql => sql(view, pos - 1),
+        Words::Identified => identified(view, pos),
+        Words::SecretString => secret_string(view, pos),
         Words::Define => define(view, pos),
         Words::Cookie => cookie(view, start, pos),
         Words::DockerAuth => docker_auth(view, pos),
@@ -73,6 +94,10 @@ impl Value {
 
     fn has_digit(&self, view: View<'_>) -> bool {
         view.slice(self.from, self.to).iter().any(u8::is_ascii_digit)
+    }
+
+    fn has_blank(&self, view: View<'_>) -> bool {
+        view.slice(self.from, self.to).contains(&b' ')
     }
 
     fn found(self) -> Found {
@@ -104,21 +129,20 @@ fn option(view: View<'_>, pos: usize, words: Words) -> Result<Option<Found>, Mor
         Words::AuthOption => b'a',
         _ => b'p',
     };
-    if words == Words::User && view.starts(pos, b"--user", false)? {
-        let at = pos + 6;
-        return match view.at(at)? {
-            Some(b' ' | b'=') => user(view, skip_space(view, at + 1)?),
-            _ => Ok(None),
-        };
+    if words == Words::User && view.at(pos + 1)? == Some(b'-') {
+        return long_option(view, pos);
     }
     let letters = view.run(pos + 1, Class::Alnum, 8)?;
     let end = pos + 1 + letters;
-    let ends_with_it = letters > 0 && view.slice(end - 1, end) == [letter];
+    let last = view.slice(pos + 1, end).last().copied();
+    let is_letter = |byte: Option<u8>| byte == Some(letter) || (words == Words::User && byte == Some(b'U'));
+    let ends_with_it = is_letter(last);
     let has_blank = matches!(view.at(end)?, Some(b' ' | b'\t'));
     match words {
         // Short options may stand together: `curl -sSu user:password`.
         Words::User if ends_with_it && has_blank => user(view, skip_space(view, end)?),
-        Words::User if view.at(pos + 1)? == Some(letter) => user(view, pos + 2),
+        Words::User if is_letter(view.at(pos + 1)?) => user(view, pos + 2),
+        Words::User if last == Some(b'b') && has_blank => given_cookies(view, skip_space(view, end)?),
         Words::Option | Words::AuthOption if letters == 1 && ends_with_it && has_blank => {
             Ok(Value::at(view, skip_space(view, end)?)?.map(Value::found))
         }
@@ -129,6 +153,59 @@ fn option(view: View<'_>, pos: usize, words: Words) -> Result<Option<Found>, Mor
         }
         _ => Ok(None),
     }
+}
+
+/// The options of curl that have names.
+fn long_option(view: View<'_>, pos: usize) -> Result<Option<Found>, More> {
+    let end = pos + 2 + view.run(pos + 2, Class::Url, NAME_BYTES_MAX)?;
+    if !matches!(view.at(end)?, Some(b' ' | b'=')) {
+        return Ok(None);
+    }
+    let value = skip_space(view, end + 1)?;
+    match view.slice(pos, end) {
+        b"--user" | b"--proxy-user" => user(view, value),
+        b"--cookie" => given_cookies(view, value),
+        _ => Ok(None),
+    }
+}
+
+/// Whether the word before ` login ` is a command that takes a password.
+fn is_login(before: &[u8]) -> bool {
+    let mut words = before.rsplit(|byte| !Class::Url.has(*byte));
+    words.next().is_some_and(|word| LOGINS.iter().any(|login| word == login.as_bytes()))
+}
+
+/// The value in quotes at `pos` of a statement, where it is none of a text.
+fn sql(view: View<'_>, pos: usize) -> Result<Option<Found>, More> {
+    let value = Value::at(view, pos)?;
+    Ok(value.filter(|value| value.has_digit(view) && !value.has_blank(view)).map(Value::found))
+}
+
+/// `IDENTIFIED WITH plugin BY 'value'`; `pos` is after the first word.
+fn identified(view: View<'_>, pos: usize) -> Result<Option<Found>, More> {
+    let mut at = pos;
+    if view.starts(at, b"WITH ", false)? {
+        at = skip_space(view, at + 5 + view.run(at + 5, Class::Word, NAME_BYTES_MAX)?)?;
+    }
+    let from = skip_space(view, at + 2)?;
+    if !view.starts(at, b"BY ", false)? || quote_at(view, from)?.is_none() {
+        return Ok(None);
+    }
+    Ok(Value::at(view, from)?.filter(|value| !value.has_blank(view)).map(Value::found))
+}
+
+/// A secret that is a text; what is JSON in it is told by its names.
+fn secret_string(view: View<'_>, pos: usize) -> Result<Option<Found>, More> {
+    let colon = skip_space(view, pos)?;
+    if view.at(colon)? != Some(b':') {
+        return Ok(None);
+    }
+    let from = skip_space(view, colon + 1)?;
+    if quote_at(view, from)?.is_none() {
+        return Ok(None);
+    }
+    let found = Value::at(view, from)?.map(Value::found);
+    Ok(found.map(|found| Found { kind: Kind::Rule("secret"), ..found }))
 }
 
 /// `user:password`: the user stays readable.
@@ -160,10 +237,31 @@ fn define(view: View<'_>, pos: usize) -> Result<Option<Found>, More> {
     Ok(if quote_at(view, at)?.is_some() { Value::at(view, at)?.map(Value::found) } else { None })
 }
 
-/// `Cookie: a=b; c=d` and `Set-Cookie: a=b; Path=/`: from the first value on that is none of a setting.
+/// `Cookie: a=b; c=d` and `Set-Cookie: a=b; Path=/`, also in JSON.
 fn cookie(view: View<'_>, start: usize, pos: usize) -> Result<Option<Found>, More> {
     let Some((b'c' | b'C', before)) = view.before(start, 5).split_last() else { return Ok(None) };
     let is_set = before.eq_ignore_ascii_case(b"set-");
+    let colon = skip_quote(view, pos)?;
+    if view.at(colon)? != Some(b':') {
+        return Ok(None);
+    }
+    let mut at = skip_space(view, colon + 1)?;
+    if colon > pos && view.at(at)? == Some(b'[') {
+        at += 1;
+    }
+    cookies(view, skip_quote(view, at)?, is_set)
+}
+
+/// `curl -b 'a=b; c=d'`.
+fn given_cookies(view: View<'_>, pos: usize) -> Result<Option<Found>, More> {
+    let found = cookies(view, skip_quote(view, pos)?, false)?;
+    let is_bare = quote_at(view, pos)?.is_none();
+    let rest = Some(Swallow::Class(if is_bare { Class::Bare } else { Class::Line }));
+    Ok(found.map(|found| Found { rest, ..found }))
+}
+
+/// From the first value on that is none of a setting.
+fn cookies(view: View<'_>, pos: usize, is_set: bool) -> Result<Option<Found>, More> {
     let mut at = pos;
     while at < pos + COMMAND_BYTES_MAX {
         let from = at + view.run(at, Class::Dotted, NAME_BYTES_MAX)? + 1;
