@@ -220,7 +220,7 @@ fn parted(l: &mut Letters) -> Vec<Sample> {
         sample("telegram-token", "bot 123456789:", format!("{}{}", concat!("A", "A"), l.take(URL, 33)), "\n"),
         sample("discord-webhook", concat!("https://discordap", "p.com/api/webhooks/"), webhook.clone(), "\n"),
         sample("discord-webhook", concat!("https://discord.co", "m/api/webhooks/"), webhook, "\n"),
-        sample("swarm-token", "--x ", swarm, " 10.0.0.1:2377\n"),
+        sample("swarm-token", "join ", swarm, " 10.0.0.1:2377\n"),
         sample("atlassian-token", "user ", atlassian, "\n"),
         sample("sentry-token", "auth ", sentry, "\n"),
         sample(
