@@ -176,7 +176,7 @@ fn in_script(framed: &Framed<'_>, before: &str) -> String {
     let (open, read) = (open(framed), read_long(lines.len()));
     let text = format!(
         "{}{{ {braces}&&{parentheses};}} 2>/dev/null&&{{ {open};}}||{{ {read};{open};\
-         {eval}||{{ (($?==2))&&\\builtin eval ')';}} 2>/dev/null;}}",
+         {eval}||{{ (($?==2))&&\\builtin eval ')'&&\\builtin :;}} 2>/dev/null;}}",
         marks(framed),
     );
     // The empty line is for what could not be read: behind it bash takes no brace for the beginning of a group.

@@ -3,6 +3,7 @@
 use super::support::{Bench, Kind, rows};
 
 rows![
+    what_cannot_be_read_is_no_failure_to_a_trap,
     a_mistake_in_a_test_or_a_pattern_ends_with_its_command,
     a_mistake_in_a_file_that_is_read_ends_with_its_command,
     an_expression_that_cannot_be_evaluated_leaves_the_shell,
@@ -65,6 +66,22 @@ async fn a_mistake_in_a_test_or_a_pattern_ends_with_its_command(kind: Kind) {
         bench.run("trap - EXIT").await;
         bench.end().await;
     }
+}
+
+/// As in a script, which ends by it.
+async fn what_cannot_be_read_is_no_failure_to_a_trap(kind: Kind) {
+    if kind == Kind::Dash {
+        return;
+    }
+    let bench = with_state(kind, "trap 'true' EXIT; trap 'echo failed' ERR").await;
+    for command in ["if", "[[ a && ]]", "echo $(fi)", "echo 'a"] {
+        let result = bench.run(command).await;
+        assert_eq!((result.exit_code, result.stdout.as_str()), (2, ""), "{command}: {result:?}");
+    }
+    let result = bench.run("trap 'echo late' ERR EXIT\nif").await;
+    assert_eq!((result.exit_code, result.stdout.as_str()), (2, ""), "{result:?}");
+    bench.run("trap - EXIT ERR").await;
+    bench.end().await;
 }
 
 async fn a_mistake_in_a_file_that_is_read_ends_with_its_command(kind: Kind) {
