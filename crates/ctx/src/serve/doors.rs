@@ -66,11 +66,7 @@ pub(super) fn open(
         shells: shells.clone(),
         pages: KeptPages::default(),
     };
-    let api = settings.root.join(".state/api.sock");
-    let listener = bind(&api, SOCKET_MODE).map_err(|error| cannot(&api, error))?;
-    let door = Door::new(routes);
-    tasks.spawn(door.clone().serve_unix(listener, stop.clone()));
-    tasks.spawn(door.serve_tcp(taken.listener, taken.hosts, taken.is_remote, stop.clone()));
+    // Before the API answers: who has asked it whether the daemon is up finds the agents there.
     let mut agents = Agents {
         dir: settings.root.join("agent"),
         engine: engine.clone(),
@@ -79,6 +75,11 @@ pub(super) fn open(
         tasks: tasks.clone(),
     };
     agents.look(&settings.root)?;
+    let api = settings.root.join(".state/api.sock");
+    let listener = bind(&api, SOCKET_MODE).map_err(|error| cannot(&api, error))?;
+    let door = Door::new(routes);
+    tasks.spawn(door.clone().serve_unix(listener, stop.clone()));
+    tasks.spawn(door.serve_tcp(taken.listener, taken.hosts, taken.is_remote, stop.clone()));
     let root = settings.root.clone();
     tasks.spawn(agents.keep(root.clone(), errands, stop.clone()));
     tasks.spawn(super::tree::keep_status(root, engine.clone(), stop.clone()));
