@@ -66,7 +66,9 @@ pub(super) fn open(
         shells: shells.clone(),
         pages: KeptPages::default(),
     };
-    // Before the API answers: who has asked it whether the daemon is up finds the agents there.
+    let api = settings.root.join(".state/api.sock");
+    let listener = bind(&api, SOCKET_MODE).map_err(|error| cannot(&api, error))?;
+    // The API's socket is there before those of the agents and answers after: who has found one finds the others.
     let mut agents = Agents {
         dir: settings.root.join("agent"),
         engine: engine.clone(),
@@ -75,8 +77,6 @@ pub(super) fn open(
         tasks: tasks.clone(),
     };
     agents.look(&settings.root)?;
-    let api = settings.root.join(".state/api.sock");
-    let listener = bind(&api, SOCKET_MODE).map_err(|error| cannot(&api, error))?;
     let door = Door::new(routes);
     tasks.spawn(door.clone().serve_unix(listener, stop.clone()));
     tasks.spawn(door.serve_tcp(taken.listener, taken.hosts, taken.is_remote, stop.clone()));
