@@ -98,8 +98,8 @@ impl TestDaemon {
         let ours = format!("\"pid\":{},", child.id());
         let takes = |socket: &str| connect(&self.place.root().join(socket)).is_ok();
         announced.is_ok_and(|text| text.contains(&ours))
-            && takes(".state/api.sock")
             && takes("agent/coder.sock")
+            && takes(".state/api.sock")
     }
 
     pub fn pid(&self) -> u32 {
