@@ -105,18 +105,25 @@ fn has_dot_command(command: &str) -> bool {
     })
 }
 
+/// How far behind a `set` its arguments are looked for; a command may be full of that word.
+const SET_BYTES_MAX: usize = 1 << 10;
+
 /// Whether a `set` in a command may switch this option on, as far as that can be told without a parser.
 fn may_set(command: &str, letter: char, name: &str) -> bool {
     let is_word_end =
         |byte: Option<char>| byte.is_none_or(|byte| !byte.is_alphanumeric() && !"_-./=".contains(byte));
     command.match_indices("set").any(|(at, word)| {
         let (before, rest) = (command.get(..at), command.get(at + word.len()..).unwrap_or_default());
-        let is_set =
-            is_word_end(before.and_then(|text| text.chars().next_back())) && is_word_end(rest.chars().next());
-        let arguments = rest.split([';', '\n', '&', '|', ')']).next().unwrap_or_default();
+        if !is_word_end(before.and_then(|text| text.chars().next_back())) || !is_word_end(rest.chars().next())
+        {
+            return false;
+        }
+        let near = rest.get(..rest.floor_char_boundary(SET_BYTES_MAX)).unwrap_or_default();
+        let arguments = near.split([';', '\n', '&', '|', ')']).next().unwrap_or_default();
+        let is_cut = arguments.len() == near.len() && near.len() < rest.len();
         let unknown = arguments.contains(['$', '`', '"', '\'', '\\', '{', '*', '?']);
         let has_letter = |word: &str| word.starts_with('-') && word.contains(letter);
-        is_set && (unknown || arguments.contains(name) || arguments.split_whitespace().any(has_letter))
+        is_cut || unknown || arguments.contains(name) || arguments.split_whitespace().any(has_letter)
     })
 }
 
@@ -160,9 +167,17 @@ pub(super) fn frame(framed: &Framed<'_>) -> String {
 }
 
 /// The end of the frame, for a bash that has left the command and the frame with it: an error in an expression, such as
-/// that in `a[x.y]=1`, has it go on with the next line of its script.
+/// that in `a[x.y]=1`, has it go on with the next line of its script. Where it has not come to the command, and the
+/// frame's own text is still there, it could not run another either, and ends.
 pub(super) fn rescue(framed: &Framed<'_>) -> String {
-    format!("{};{{ \\builtin :;}}{LINES_BACK}\n", behind(framed))
+    let checks =
+        "[[ $__ctx != lost* ]]||\\builtin exit 1;[[ $SHELLOPTS != *history* ]]||\\builtin history -d -1;";
+    line_of(&behind_from(framed, "${__ctx+lost}$?", checks))
+}
+
+/// A text as a line of the script, behind which lines are counted as ever.
+fn line_of(text: &str) -> String {
+    format!("{text};{{ \\builtin :;}}{LINES_BACK}\n")
 }
 
 /// The command as lines of the script that the shell reads, between the beginning of the frame and its end.
@@ -176,11 +191,12 @@ fn in_script(framed: &Framed<'_>, before: &str) -> String {
     let (open, read) = (open(framed), read_long(lines.len()));
     let text = format!(
         "{}{{ {braces}&&{parentheses};}} 2>/dev/null&&{{ {open};}}||{{ {read};{open};\
-         {eval}||{{ (($?==2))&&\\builtin eval ')'&&\\builtin :;}} 2>/dev/null;}}",
+         {eval}||{{ (($?==2))&&{}&&\\builtin :;}} 2>/dev/null;}}",
         marks(framed),
+        clears(framed),
     );
     // The empty line is for what could not be read: behind it bash takes no brace for the beginning of a group.
-    run(framed, &text, "", &format!("{lines}\n{}", rescue(framed)))
+    run(framed, &text, "", &format!("{lines}\n{}", line_of(&behind(framed))))
 }
 
 /// Runs a text that was put aside.
@@ -200,7 +216,7 @@ fn tried(command: &str) -> String {
     } else {
         String::new()
     };
-    let code = "'||(\\builtin exit $(($?==1?2:$?)))'";
+    let code = "'||(\\builtin exit \"$(($?==1?2:$?))\")'";
     format!(
         "__ctx_r=$(LC_ALL=C;{reads} 2>&1)||{fits}{other}{{ \\builtin printf -v __ctx_long '(\\\\builtin eval %q)' {LONG};\
          [[ $__ctx_r != *'syntax error'* ]]||__ctx_long+={code};}};\
@@ -247,6 +263,11 @@ fn read_long(bytes: usize) -> String {
 
 /// Tells the command's end, and what the next one needs.
 fn behind(framed: &Framed<'_>) -> String {
+    behind_from(framed, "$?", "")
+}
+
+/// The same, from another status and with something to be done first.
+fn behind_from(framed: &Framed<'_>, status: &str, first: &str) -> String {
     let nonce = framed.nonce.as_str();
     let list = list(framed.pipes.names.as_deref().filter(|_| framed.holds_much));
     let (dir, [commands, out, err]) = framed.pipes.in_dir();
@@ -256,7 +277,7 @@ fn behind(framed: &Framed<'_>) -> String {
     let streams = format!("<{commands} >{out} 2>{err}");
     let (shadowed, trace) = (exec_by_name(&streams, &err, CODE), TRACE_TO_STDERR);
     format!(
-        "{{ __ctx=$? __ctx_f=0 __ctx_o=${{__ctx_o-$-}} __ctx_p={dir};\\builtin set +xv;\\builtin enable printf;\
+        "{{ __ctx={status} __ctx_f=0 __ctx_o=${{__ctx_o-$-}} __ctx_p={dir};\\builtin set +xv;{first}\\builtin enable printf;\
          [[ ${{__ctx_x-}} ]]&&BASH_XTRACEFD=$__ctx_x;\\builtin declare -F command&&__ctx_f={SHADOWED};\
          \\builtin printf '\\36%sE%s\\0%s %s %s\\0%s\\0' {nonce} \"$__ctx\" \
          \"$__ctx_o$__ctx_f${{!+{WITH_JOBS}}}${{__ctx_long+{UNBEGUN}}}\" \"${{BASH_XTRACEFD-}}\" \"$SHELLOPTS\" \"${{PWD-}}\" >{out};\
@@ -287,15 +308,21 @@ fn list(names: Option<&Path>) -> String {
 const LINES_BACK: &str = r#"<&"$((LINENO=-1,0))""#;
 
 /// A text that cannot be read for another reason than most. bash takes it for the end of whatever it was in: where it
-/// gives up a text in the middle of a `[[` or a `case`, it would read the next one as if it was still there.
-const CLEARS: &str = r"\builtin set +e;\builtin eval ')' 2>/dev/null";
+/// gives up a text in the middle of a `[[` or a `case`, it would read the next one as if it was still there. `command`
+/// keeps a POSIX bash from ending by it.
+fn clears(framed: &Framed<'_>) -> &'static str {
+    match framed.habits.command() {
+        Word::Builtin | Word::Unknown => r"\command eval ')'",
+        Word::Function => r"\builtin eval ')'",
+    }
+}
 
 /// The line that has a text read in bulk and run, the text, and what comes behind it.
 fn run(framed: &Framed<'_>, text: &str, then: &str, behind: &str) -> String {
     let count = text.len();
-    // A POSIX bash would end by it, as it does by what is to be cleared.
-    let clears = match framed.misread && !framed.habits.is_posix() {
-        true => format!("{CLEARS}\n{{ \\builtin :;}}{LINES_BACK}\n"),
+    // Under `set -e` bash would end by it.
+    let clears = match framed.misread {
+        true => format!("\\builtin set +e;{} 2>/dev/null\n{{ \\builtin :;}}{LINES_BACK}\n", clears(framed)),
         false => String::new(),
     };
     format!(
@@ -358,6 +385,12 @@ mod tests {
         ] {
             assert!(may_set(command, letter, "errexit"), "{command}");
         }
+        assert!(may_set(&format!("set {}", "a ".repeat(SET_BYTES_MAX)), 'e', "errexit"), "nobody knows");
+        let many = "\"offset\": 1, ".repeat(80_000);
+        let started = std::time::Instant::now();
+        assert!(!may_set(&many, 'e', "errexit"));
+        assert!(!may_set(&"set a ".repeat(80_000).replace("a set", "a;set"), 'e', "errexit"));
+        assert!(started.elapsed() < std::time::Duration::from_secs(5), "{:?}", started.elapsed());
         for command in
             ["set -x; echo -e", "set +e", "offset -e", "setenv -e", "set -- a b", "x=set; y", "reset -e", ""]
         {

@@ -111,8 +111,6 @@ pub struct Habits {
     options: String,
     /// Whether bash remembers lines.
     history: bool,
-    /// Whether bash is a POSIX shell, which ends by what it cannot read.
-    posix: bool,
     /// The descriptor that bash traces into, where that is not stderr.
     trace: Option<u32>,
     /// The quoted actions of bash's ERR and DEBUG traps.
@@ -206,9 +204,9 @@ impl Dialect {
     }
 
     /// The bytes that have a shell tell the command's end which has left its frame. A POSIX shell leaves none.
-    pub fn rescue(self, framed: &Framed<'_>) -> Option<Vec<u8>> {
+    pub fn rescue(self, framed: &Framed<'_>) -> Option<String> {
         match self {
-            Dialect::Bash => Some(bash_frame::rescue(framed).into_bytes()),
+            Dialect::Bash => Some(bash_frame::rescue(framed)),
             Dialect::Posix => None,
         }
     }
@@ -287,10 +285,6 @@ impl Habits {
         self.history
     }
 
-    pub(super) fn is_posix(&self) -> bool {
-        self.posix
-    }
-
     pub(super) fn has_exit_trap(&self) -> bool {
         self.exit_trap
     }
@@ -334,13 +328,12 @@ impl Habits {
         let mut words = options.splitn(3, ' ');
         let letters = words.next().unwrap_or_default();
         let trace = words.next().and_then(|descriptor| descriptor.parse().ok());
-        let names = words.next().unwrap_or_default();
-        let [history, posix] = ["history", "posix"].map(|name| names.split(':').any(|other| other == name));
+        let history = words.next().is_some_and(|names| names.split(':').any(|name| name == "history"));
         // A command is stopped without `set -e`, which holds again afterwards.
         let options = letters.chars().filter(|letter| "exv".contains(*letter)).collect();
         let command = if letters.contains(SHADOWED) { Word::Function } else { Word::Builtin };
         let talks = letters.contains(WITH_JOBS);
-        let mut habits = Habits { options, history, posix, trace, command, talks, ..Habits::default() };
+        let mut habits = Habits { options, history, trace, command, talks, ..Habits::default() };
         let mut rest = traps;
         // Anything that is not exactly what `trap -p` prints is never given back to a shell.
         while let Some(trap) = rest.strip_prefix("trap -- ") {

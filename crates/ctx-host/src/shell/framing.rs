@@ -82,7 +82,14 @@ impl Driver {
             }
         }
         let connection = self.connection.as_mut();
-        let run = Run { nonce, frame, rescue, marked, connection, streams: &mut self.streams };
+        let run = Run {
+            nonce,
+            frame,
+            rescue: rescue.as_deref().map(str::as_bytes),
+            marked,
+            connection,
+            streams: &mut self.streams,
+        };
         let stops =
             Stops { deadline, cancelled, interrupt: &self.shared.interrupt, closing: &self.shared.closing };
         let mut ended = run.run(out, err, stops).await.map_err(|error| self.closed(&error))?;
@@ -92,6 +99,12 @@ impl Driver {
             *buffer = std::mem::take(&mut lane.buffer);
             buffer.resize(READ_BYTES_MIN, 0);
             buffer.shrink_to_fit();
+        }
+        if ended.rescued
+            && let Some(rescue) = &rescue
+        {
+            // Under `set -v` bash has shown it.
+            ended.hide(|text| text.replace(rescue.as_str(), ""));
         }
         self.misread = ended.told.is_some_and(|code| dialect.may_misread(way, code));
         if ended.answer.as_ref().is_none_or(|answer| !answer.begun) && before.contains("__ctx") {

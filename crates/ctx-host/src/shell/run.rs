@@ -57,6 +57,8 @@ pub(super) struct Ended {
     pub cut: bool,
     /// The interpreter has ended without having read the command.
     pub unread: bool,
+    /// It was asked for the command's end by itself.
+    pub rescued: bool,
     pub stdout: LaneEnd,
     pub stderr: LaneEnd,
     /// Why not all of the output is on disk.
@@ -107,7 +109,7 @@ pub(super) struct Run<'a> {
     pub nonce: Nonce,
     pub frame: Vec<u8>,
     /// What has a shell tell the command's end that has left the frame, if anything does. Sent once.
-    pub rescue: Option<Vec<u8>>,
+    pub rescue: Option<&'a [u8]>,
     /// Whether the start on stdout is marked already.
     pub marked: bool,
     pub connection: &'a mut dyn Connection,
@@ -181,6 +183,10 @@ impl Run<'_> {
                 Event::Marked => state.marking = None,
                 Event::Harder => {
                     let running = !(out.seen.answered && err.seen.answered);
+                    let is_told = out.seen.answered || out.is_behind() || err.is_behind();
+                    if !is_told && state.sent == self.frame.len() && self.connection.awaits_command() {
+                        self.sends_rescue(&mut state);
+                    }
                     state.stop_harder(self.connection, running);
                 }
                 Event::Look => self.look(&mut state, out.is_behind() || err.is_behind()),
@@ -202,15 +208,18 @@ impl Run<'_> {
         let waits = !is_behind && state.sent == self.frame.len() && self.connection.awaits_command();
         match state.looks.took(waits, Instant::now()) {
             Look::Fine => {}
-            Look::Broken => match self.rescue.take() {
-                Some(rescue) => {
-                    self.frame.extend(rescue);
-                    state.looks = Looks::new(Instant::now());
-                }
-                None => self.streams.stdin = Box::new(tokio::io::sink()),
-            },
+            Look::Broken if self.sends_rescue(state) => state.looks = Looks::new(Instant::now()),
+            Look::Broken => self.streams.stdin = Box::new(tokio::io::sink()),
             Look::BrokenForLong => self.connection.kill_interpreter(),
         }
+    }
+
+    /// Asks for the command's end, where that was not asked for yet and can be.
+    fn sends_rescue(&mut self, state: &mut State) -> bool {
+        let rescue = self.rescue.take();
+        self.frame.extend(rescue.unwrap_or_default());
+        state.rescued |= rescue.is_some();
+        rescue.is_some()
     }
 
     /// The interpreter has ended: marks the end of what it printed.
@@ -250,9 +259,9 @@ impl Ended {
         let told = answer.as_ref().map(|answer| answer.exit_code);
         let answer = answer.filter(|_| state.exit.is_none());
         let stopped = state.stopping.as_ref().map(|stopping| stopping.reason);
-        let State { exit, cut, unread, looks, .. } = state;
-        let broke_frame = looks.broken || (exit.is_some() && told.is_some());
-        Ok(Ended { answer, told, exit, stopped, broke_frame, cut, unread, stdout, stderr, unkept })
+        let State { exit, cut, unread, rescued, looks, .. } = state;
+        let broke_frame = looks.broken || (exit.is_some() && (told.is_some() || rescued));
+        Ok(Ended { answer, told, exit, stopped, broke_frame, cut, unread, rescued, stdout, stderr, unkept })
     }
 }
 
@@ -306,6 +315,7 @@ struct State {
     /// Whether the interpreter was gone before it was sent all.
     refused: bool,
     unread: bool,
+    rescued: bool,
     /// Whether the end of stderr is marked, or about to be.
     marked_end: bool,
     /// The mark that there was no room for.
@@ -323,6 +333,7 @@ impl State {
             cut: false,
             refused: false,
             unread: false,
+            rescued: false,
             marked_end: false,
             marking: None,
         }

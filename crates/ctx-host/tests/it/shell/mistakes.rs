@@ -9,6 +9,10 @@ rows![
     an_expression_that_cannot_be_evaluated_leaves_the_shell,
     a_substitution_is_tried_also_where_the_command_reads_others,
     what_switches_extended_patterns_on_is_read_with_them,
+    a_stop_finds_an_expression_that_could_not_be_evaluated,
+    a_shell_that_can_run_no_frame_is_made_anew,
+    nothing_shows_of_how_the_end_was_asked_for,
+    a_posix_bash_reads_the_next_command_too,
 ];
 
 /// What may hold before a command with a mistake: each leads another way into bash.
@@ -152,6 +156,65 @@ async fn a_substitution_is_tried_also_where_the_command_reads_others(kind: Kind)
         bench.run("trap - EXIT").await;
         bench.end().await;
     }
+}
+
+/// Also before anyone has looked whether bash is still in its frame.
+async fn a_stop_finds_an_expression_that_could_not_be_evaluated(kind: Kind) {
+    if kind == Kind::Dash {
+        return;
+    }
+    let bench = with_state(kind, "true").await;
+    for command in
+        ["a[x.y]=1", "shopt -s nullglob; a[x.y]=1", "trap 'true' EXIT\nfor i in 1; do a[x.y]=1; done"]
+    {
+        let result = bench.run_for(command, 40).await;
+        assert!(!result.shell_restarted, "{command}: {result:?}");
+        assert_sound(&bench, command).await;
+    }
+    bench.run("trap - EXIT").await;
+    bench.end().await;
+}
+
+/// The end that it is asked for is none of a command that it has not run.
+async fn a_shell_that_can_run_no_frame_is_made_anew(kind: Kind) {
+    if kind == Kind::Dash {
+        return;
+    }
+    for breaks in ["enable -n eval", "readonly LINENO"] {
+        let bench = with_state(kind, "true").await;
+        bench.run(breaks).await;
+        let first = bench.run("echo first").await;
+        let second = bench.run("echo second").await;
+        assert!(first.shell_restarted || second.shell_restarted, "{breaks}: {first:?} {second:?}");
+        assert_eq!(bench.out("echo third").await, "third\n", "{breaks}");
+        bench.end().await;
+    }
+}
+
+async fn nothing_shows_of_how_the_end_was_asked_for(kind: Kind) {
+    if kind == Kind::Dash {
+        return;
+    }
+    let bench = with_state(kind, "set -o history").await;
+    let result = bench.run("set -v; a[x.y]=1").await;
+    assert!(!result.stderr.contains("__ctx"), "{result:?}");
+    let result = bench.run("a[x.y]=1").await;
+    assert!(!result.stderr.contains("__ctx"), "{result:?}");
+    let history = bench.run("set +v; history").await.stdout;
+    assert_eq!(history.lines().count(), 3, "{history}");
+    assert!(!history.contains("__ctx"), "{history}");
+    bench.end().await;
+}
+
+async fn a_posix_bash_reads_the_next_command_too(kind: Kind) {
+    if kind == Kind::Dash {
+        return;
+    }
+    let bench = with_state(kind, "set -o posix").await;
+    let result = bench.run("[[ a").await;
+    assert_eq!((result.exit_code, result.shell_restarted), (2, false), "{result:?}");
+    assert_sound(&bench, "posix").await;
+    bench.end().await;
 }
 
 async fn what_switches_extended_patterns_on_is_read_with_them(kind: Kind) {
