@@ -120,7 +120,8 @@ impl Search<'_> {
     fn long_line(&self, from: u64, is_rest: bool) -> Result<Long, PageError> {
         let before = if is_rest { self.line_before(from)? } else { Vec::new() };
         let last = before.get(before.len().saturating_sub(BEFORE_BYTES)..).unwrap_or_default();
-        let mut line = LongLine::new(self.pattern, last);
+        // Nobody waits in line behind it, and who does not want it any more can stop it.
+        let mut line = LongLine::new(self.pattern, last, u64::MAX);
         let (mut cleaner, mut at, mut near) = (Cleaner::new(), from, None);
         let ends = loop {
             ask(self.is_wanted)?;

@@ -2,6 +2,8 @@
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests")]
 
+use std::time::{Duration, Instant};
+
 use ctx_host::shell::text::budget::{Budget, Collector, Kept, Plan, StreamReport, hint};
 use expect_test::expect;
 use proptest::prelude::*;
@@ -165,6 +167,47 @@ fn a_match_in_a_line_that_is_too_long_to_show_is_shown() {
 }
 
 #[test]
+fn a_long_line_takes_no_longer_with_a_wide_pattern() {
+    let text = format!("{}NEEDLE\n", "x".repeat(1_100_000));
+    let words = format!("{}NEEDLE\n", "Néé NEED 12 lé-x NEEDL ".repeat(50_000));
+    for pattern in [
+        ".{0,300}NEEDLE",
+        ".{0,80}NEEDLE.{0,80}",
+        ".{0,500}NEEDLE",
+        ".*NEEDLE.*",
+        r".{0,300}NEEDLE\b",
+        "([a-zé]{1,80} ){0,4}NEEDLE",
+    ] {
+        for text in [&text, &words] {
+            let budget = serde_json::json!({"grep": {"pattern": pattern}}).to_string();
+            let begin = Instant::now();
+            let (kept, report) = shown(&budget, text);
+            // In a moment; where each byte led through the whole pattern, it was minutes.
+            assert!(begin.elapsed() < Duration::from_secs(10), "{pattern}: {:?}", begin.elapsed());
+            assert!(kept.contains("NEEDLE") && !report.contains("unsearched"), "{pattern}: {report}");
+        }
+    }
+}
+
+#[test]
+fn a_pattern_that_is_too_much_work_says_what_it_left_out() {
+    // No two places of this text have the same before them.
+    let mut seed = 1u32;
+    let mut letter = || {
+        seed = seed.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        if seed >> 31 == 0 { 'N' } else { 'x' }
+    };
+    let text: String = (0..1_000_000).map(|_| letter()).collect::<String>() + "NEEDLE\nNEEDLE\n";
+    let begin = Instant::now();
+    let kept = keep(&budget(r#"{"grep":{"pattern":"N.{500}D|^NEEDLE"}}"#).plan().unwrap(), &[&text]);
+    assert!(begin.elapsed() < Duration::from_secs(20), "{:?}", begin.elapsed());
+    assert_eq!(kept.text, "NEEDLE\n");
+    assert_eq!((kept.report.lines_kept, kept.report.lines_unsearched), (1, Some(1)));
+    let hint = hint(&kept.report, &keep(&Plan::default(), &[""]).report).unwrap();
+    assert!(hint.contains("of 1 long line only the beginning was searched"), "{hint}");
+}
+
+#[test]
 fn two_halves_do_not_become_a_line() {
     let letters = "aaaaaaaaaaaaaaaaaaaaaaa\nb\nc\nd\n";
     let cut = r#""lines_total":4,"lines_kept":2,"chars_total":30,"chars_kept":4}"#;
@@ -303,7 +346,7 @@ proptest! {
     fn a_long_line_matches_as_a_short_one_does(
         pattern in prop::sample::select(vec![
             "NEEDLE", "^N", "E$", r"\bNE", r"E\b", "NE+D.*x", "(?i)needle", r"^\w+$", r"é\b", r"\Bé", "^$", "x{3}", r"\d",
-            "N.*D", "^.*é.*$", r"\b{start}N", "[^x]+x?$",
+            "N.*D", "^.*é.*$", r"\b{start}N", "[^x]+x?$", ".{0,30}LE", r"^N|\bE{2}\B|(?-u:\b)x$|é{3}$|\b{end}7", "N.{20}D", "x*",
         ]),
         parts in prop::collection::vec(prop::sample::select(vec!["N", "E", "D", "LE", "NEEDLE", "é", " ", "x", "7"]), 0..12),
         fill in prop::sample::select(vec!["x", "é", " ", "-", "N"]),

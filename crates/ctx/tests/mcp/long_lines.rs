@@ -36,6 +36,24 @@ fn a_pattern_is_found_at_the_end_of_a_long_line() {
 }
 
 #[test]
+fn a_wide_pattern_in_a_long_line_holds_nobody_up() {
+    let place = place();
+    let mut host = Host::start(&place);
+    let shell = host.create();
+    let print = "head -c 1100000 /dev/zero | tr '\\0' x; echo NEEDLE";
+    for pattern in [".{0,300}NEEDLE", ".{0,80}NEEDLE.{0,80}"] {
+        let run = json!({"session_id": shell, "command": print, "timeout_secs": 10, "budget": {"grep": {"pattern": pattern}}});
+        let answer = host.call("session_exec", run);
+        assert_eq!(
+            (&answer["exit_code"], &answer["timed_out"]),
+            (&json!(0), &json!(false)),
+            "{pattern}: {answer}"
+        );
+        assert!(answer["stdout"].as_str().unwrap().ends_with("xNEEDLE\n"), "{pattern}");
+    }
+}
+
+#[test]
 fn no_line_is_shown_that_nobody_printed() {
     let place = place();
     let mut host = Host::start(&place);

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use super::super::pattern::{Found, LINE_BYTES_MAX, LongLine, PIECE_BYTES, Pattern, Piece, around};
+use super::super::pattern::{Found, LINE_BYTES_MAX, LongLine, PIECE_BYTES, Pattern, Piece, WORK_MAX, around};
 use super::window::Window;
 
 /// As much as the mark of a piece may take.
@@ -25,6 +25,9 @@ pub(super) struct Filter {
     /// The most characters that are shown.
     chars: usize,
     has_pieces: bool,
+    /// How much more work long lines may be.
+    work: u64,
+    lines_unsearched: u64,
 }
 
 impl Filter {
@@ -40,6 +43,8 @@ impl Filter {
             after: 0,
             chars,
             has_pieces: false,
+            work: WORK_MAX,
+            lines_unsearched: 0,
         }
     }
 
@@ -58,19 +63,28 @@ impl Filter {
         self.has_pieces
     }
 
+    /// Lines that were searched in part, for the rest would be too much work.
+    pub fn lines_unsearched(&self) -> u64 {
+        self.lines_unsearched
+    }
+
     fn read(&mut self, part: &str) {
         if self.long.is_none() && self.line.len() + part.len() <= LINE_BYTES_MAX {
             return self.line.push_str(part);
         }
-        let long = self.long.get_or_insert_with(|| Box::new(LongLine::new(&self.pattern, b"")));
+        let long = self.long.get_or_insert_with(|| Box::new(LongLine::new(&self.pattern, b"", self.work)));
         long.push(&self.line);
         self.line.clear();
         long.push(part);
     }
 
     fn end_line(&mut self, end: &str, window: &mut Window) {
-        let found = match self.long.take() {
-            Some(long) => long.finish(),
+        let (matches, found) = match self.long.take() {
+            Some(long) => {
+                let found = long.finish();
+                self.lines_unsearched += u64::from(found.has_given_up);
+                (found.near.is_some(), found)
+            }
             None => {
                 let matches = self.pattern.is_match(self.line.as_bytes());
                 if !matches && self.context == 0 {
@@ -80,14 +94,15 @@ impl Filter {
                 if line.len() <= self.chars || line.chars().count() <= self.chars {
                     return self.pass(matches, line + end, window);
                 }
-                let mut long = LongLine::new(&self.pattern, b"");
+                let mut long = LongLine::new(&self.pattern, b"", self.work);
                 long.push(&line);
-                long.finish()
+                (matches, long.finish())
             }
         };
+        self.work = self.work.saturating_sub(found.work);
         self.has_pieces = true;
         let shown = self.shown(&found) + end;
-        self.pass(found.near.is_some(), shown, window);
+        self.pass(matches, shown, window);
     }
 
     /// What is shown of a line that is too long: where it matches, or its beginning.

@@ -105,6 +105,9 @@ pub struct StreamReport {
     pub chars_total: Option<u64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub chars_kept: Option<u64>,
+    /// Long lines of which only the beginning was searched, where there are any.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lines_unsearched: Option<u64>,
 }
 
 /// The text that is shown, and what became of the stream.
@@ -237,6 +240,7 @@ impl Collector {
             lines_kept,
             chars_total: None,
             chars_kept: None,
+            lines_unsearched: self.grep.as_ref().map(Filter::lines_unsearched).filter(|lines| *lines > 0),
         };
         if parts.cut_by_chars || self.grep.as_ref().is_some_and(Filter::has_pieces) {
             report.chars_total = Some(self.total.chars);
@@ -274,7 +278,16 @@ pub fn hint(stdout: &StreamReport, stderr: &StreamReport) -> Option<String> {
         return None;
     }
     let all = parts.join(", ");
-    Some(format!(
+    let read = format!(
         "{all}; read the rest with session_output, or narrow the next command with budget.grep or budget.keep"
-    ))
+    );
+    let unsearched = [stdout, stderr].into_iter().filter_map(|report| report.lines_unsearched).sum::<u64>();
+    Some(match unsearched {
+        0 => read,
+        lines => format!(
+            "{read}; the pattern is so much work that of {lines} long {} only the beginning was searched: \
+             session_output with grep searches the whole",
+            if lines == 1 { "line" } else { "lines" },
+        ),
+    })
 }

@@ -1,6 +1,6 @@
 //! A line that is too long to be held: the piece of it where the pattern matches, and how long it is.
 
-use super::seek::{Ends, Seeker};
+use super::seek::{Ends, Seeker, Sought};
 use super::{PIECE_BYTES, Pattern};
 
 /// How much is held on each side of a match: what may be shown, and so much more that a secret which a piece would cut is
@@ -12,6 +12,7 @@ const STEP_BYTES: usize = 16 << 10;
 /// A line that is being read.
 #[derive(Debug)]
 pub struct LongLine {
+    pattern: Pattern,
     seeker: Seeker,
     ends: Ends,
     /// The beginning of the line.
@@ -20,6 +21,7 @@ pub struct LongLine {
     near: Piece,
     bytes: u64,
     chars: u64,
+    work_before: u64,
 }
 
 /// A part of a line.
@@ -43,13 +45,21 @@ pub struct Found {
     pub last_end: Option<u64>,
     pub bytes: u64,
     pub chars: u64,
+    /// How much work it was.
+    pub work: u64,
+    /// Whether that was too much, and the rest of the line was not looked at.
+    pub has_given_up: bool,
 }
 
 impl LongLine {
-    /// A line that begins here, or goes on behind these bytes.
-    pub fn new(pattern: &Pattern, before: &[u8]) -> LongLine {
+    /// A line that begins here, or goes on behind these bytes. Where looking through it is more work than this, it is
+    /// looked at in part.
+    pub fn new(pattern: &Pattern, before: &[u8], work: u64) -> LongLine {
+        let machine = pattern.take_machine();
         LongLine {
-            seeker: Seeker::new(&pattern.nfa, before),
+            pattern: pattern.clone(),
+            work_before: machine.work(),
+            seeker: Seeker::new(machine, before, work),
             ends: Ends::default(),
             begin: String::new(),
             near: Piece::default(),
@@ -108,8 +118,10 @@ impl LongLine {
 
     /// Ends the line.
     pub fn finish(self) -> Found {
-        let LongLine { seeker, begin, mut near, bytes, chars, .. } = self;
-        let ends = seeker.finish();
+        let LongLine { pattern, seeker, begin, mut near, bytes, chars, work_before, .. } = self;
+        let Sought { ends, has_given_up, machine } = seeker.finish();
+        let work = machine.work().saturating_sub(work_before);
+        pattern.keep_machine(machine);
         let place = ends.first.map(|end| end.saturating_sub(near.bytes_before));
         near.place = place.and_then(|place| usize::try_from(place).ok()).unwrap_or(0);
         Found {
@@ -118,6 +130,8 @@ impl LongLine {
             last_end: ends.last,
             bytes,
             chars,
+            work,
+            has_given_up,
         }
     }
 }

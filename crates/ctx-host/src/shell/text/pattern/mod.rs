@@ -4,11 +4,17 @@
 //! `seek`, which sees all of it and holds a few bytes; `long` keeps the place of the match.
 
 mod long;
+mod machine;
 mod seek;
+
+use std::ops::Range;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use regex::bytes::{Regex, RegexBuilder};
 use regex_automata::nfa::thompson::{self, NFA, WhichCaptures};
 use regex_automata::util::syntax;
+
+use machine::Machine;
 
 pub use long::{Found, LongLine, Piece};
 
@@ -18,6 +24,9 @@ pub const PATTERN_BYTES_MAX: usize = 4_096;
 pub const LINE_BYTES_MAX: usize = 64 << 10;
 /// As much as is shown of a line that is not shown whole.
 pub const PIECE_BYTES: usize = 2_048;
+/// What looking through long lines may cost where others wait for it, in places of the pattern that are looked at: less than a
+/// second. Few patterns come near to it, and these only in texts that lead them to ever new states.
+pub const WORK_MAX: u64 = 1 << 25;
 const REGEX_BYTES_MAX: usize = 1 << 20;
 
 /// A pattern that was checked and compiled.
@@ -25,6 +34,8 @@ const REGEX_BYTES_MAX: usize = 1 << 20;
 pub struct Pattern {
     regex: Regex,
     nfa: NFA,
+    /// What was learned from the long line before.
+    machine: Arc<Mutex<Option<Machine>>>,
 }
 
 /// Why a pattern is refused.
@@ -55,12 +66,26 @@ impl Pattern {
             .configure(config)
             .build(text)
             .map_err(|error| PatternError::Syntax(error.to_string()))?;
-        Ok(Pattern { regex, nfa })
+        Ok(Pattern { regex, nfa, machine: Arc::default() })
     }
 
     /// Whether it is in a line that is held.
     pub fn is_match(&self, line: &[u8]) -> bool {
         self.regex.is_match(line)
+    }
+
+    /// Where it is in a text that is held, each behind the one before.
+    pub fn matches(&self, text: &[u8]) -> impl Iterator<Item = Range<usize>> {
+        self.regex.find_iter(text).map(|found| found.range())
+    }
+
+    fn take_machine(&self) -> Machine {
+        let kept = self.machine.lock().unwrap_or_else(PoisonError::into_inner).take();
+        kept.unwrap_or_else(|| Machine::new(&self.nfa))
+    }
+
+    fn keep_machine(&self, machine: Machine) {
+        *self.machine.lock().unwrap_or_else(PoisonError::into_inner) = Some(machine);
     }
 
     /// Where the first match ends.
