@@ -85,6 +85,10 @@ fn programs_of_packages_environments_and_new_containers() {
         "docker rm docker sh rm",
     );
     check("docker compose -f a.yml run --rm web rm x", "docker rm");
+    check(
+        "docker run image -- rm x; docker run image -c 'rm x'; taskset -c 0 rm",
+        "docker rm docker rm taskset rm",
+    );
     check("npx -y rimraf@5 x; npx --package=a -- rimraf x", "npx rimraf npx rimraf");
     check("npx -c 'rm x && b'; npm exec -- rm x; npm exec --call='rm x'", "npx rm b npm rm npm rm");
     check("npx eslint -c rm.js .", "npx eslint");
@@ -218,6 +222,12 @@ fn ordinary_commands_are_not_taken_for_others() {
     let alone = [
         "docker ps -a",
         "docker run --rm -it -v a:b image",
+        "docker run --rm hadolint/hadolint --version",
+        "podman run -i image - -x",
+        "docker compose run --rm web -v rm",
+        "taskset -cp 0 123",
+        "taskset --pid 123",
+        "chrt -r -p 20 123",
         "docker build -t rm .",
         "docker compose up -d",
         "docker logs exec",

@@ -389,3 +389,8 @@ pub(super) fn edits_or_lists(sudo: &Wrapper, option: &[u8]) -> bool {
     matches!(option, b"--edit" | b"--list")
         || !option.starts_with(b"--") && sudo.letters(option).any(|letter| matches!(letter, b'e' | b'l'))
 }
+
+/// Whether `taskset` or `chrt` is given a process rather than a program.
+pub(super) fn asks_process(wrapper: &Wrapper, option: &[u8]) -> bool {
+    option == b"--pid" || !option.starts_with(b"--") && wrapper.letters(option).any(|letter| letter == b'p')
+}

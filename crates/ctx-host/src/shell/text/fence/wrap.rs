@@ -8,7 +8,7 @@ use super::parse::{DEPTH_MAX, Finds, read_commands};
 use super::policy::base_name;
 use super::singular;
 use super::wrapper::{How, Wrapper, stands_for_options};
-use super::wrappers::WRAPPERS;
+use super::wrappers::{CONTAINERS, WRAPPERS};
 
 const SHELLS: &[&str] = &[
     "bash", "sh", "dash", "zsh", "ksh", "mksh", "ash", "rbash", "fish", "csh", "tcsh", "yash", "posh",
@@ -105,6 +105,10 @@ fn run_wrapped(name: &str, args: &[Word], depth: usize, finds: &mut Finds) -> bo
         "sudo" => wrapper.options(args).iter().any(|option| singular::edits_or_lists(wrapper, option)),
         // What follows are the arguments of a module of Python.
         "uv" => option_value(own, b'm', "module").is_some(),
+        // They are asked of a process that runs.
+        "taskset" | "chrt" => {
+            wrapper.options(args).iter().any(|option| singular::asks_process(wrapper, option))
+        }
         _ => false,
     };
     if starts_nothing {
@@ -122,6 +126,8 @@ fn run_wrapped(name: &str, args: &[Word], depth: usize, finds: &mut Finds) -> bo
         (How::Words, [first, rest @ ..]) if matches!(first.text.as_slice(), b"-c" | b"--command") => {
             run_word(rest.first(), depth, finds)
         }
+        // `docker run IMAGE --version`: an option of what the image starts by itself.
+        (How::Words, [first, ..]) if first.text.starts_with(b"-") && CONTAINERS.contains(&name) => false,
         // `yarn exec 'rm x && y'`: no package has such a name.
         (How::Package, rest @ [first, ..]) if first.text.contains(&b' ') => {
             run_text(&joined(rest), depth, finds)

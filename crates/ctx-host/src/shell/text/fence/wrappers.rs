@@ -44,6 +44,9 @@ const UV_OPTIONS: &[&str] = &[
 
 const NIX_OPTIONS: &[&str] = &["file", "include", "expr", "inputs-from", "option", "override-input"];
 
+/// The programs that run containers.
+pub(super) const CONTAINERS: &[&str] = &["docker", "podman", "nerdctl", "docker-compose", "podman-compose"];
+
 pub(super) const WRAPPERS: &[Wrapper] = &[
     plain(
         &["sudo"],
@@ -202,11 +205,7 @@ pub(super) const WRAPPERS: &[Wrapper] = &[
     Wrapper {
         verbs: &[&["exec"], &["container", "exec"], &["compose", "exec"]],
         own_words: 1,
-        ..plain(
-            &["docker", "podman", "nerdctl", "docker-compose", "podman-compose"],
-            "euwcHfp",
-            DOCKER_OPTIONS,
-        )
+        ..plain(CONTAINERS, "euwcHfp", DOCKER_OPTIONS)
     },
     Wrapper {
         verbs: &[&["exec"], &["run"], &["debug"]],
