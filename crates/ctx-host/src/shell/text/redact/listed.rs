@@ -1,16 +1,18 @@
 //! Lists of variables, as of a deployment or a task, where a name and its value are two settings: `name: DB_PASSWORD`, then
 //! `value: …`, in YAML, JSON, XML or HCL.
 
+use std::borrow::Cow;
+
+use super::around::skip_space;
+use super::entry::Entry;
 use super::letters::are_random;
 use super::name::Name;
-use super::pair::{joint, value_of};
+use super::pair::{WEIGH_BYTES, joint, value_of};
 use super::shape::{BACK_BYTES, Class, More, View};
 use super::swallow::Swallow;
 use super::value::Joint;
 use super::{Found, Kind};
 
-/// So many settings before the value are looked at for the name.
-const SETTINGS_MAX: usize = 3;
 const STORAGE_KEY_BYTES: usize = 88;
 
 /// Confirms the value of an entry; `value`, its label, lies from `start` to `pos`.
@@ -33,57 +35,66 @@ fn storage_key(view: View<'_>, start: usize, pos: usize) -> Result<Option<Found>
 
 fn named(view: View<'_>, start: usize, pos: usize) -> Result<Option<Found>, More> {
     // Only what is at hand wherever the reads were cut.
-    let before = view.before(start, BACK_BYTES);
-    let Some((label, text)) = name_before(before) else { return Ok(None) };
-    let Some(name) = Name::of(text) else { return Ok(None) };
+    let before = without_colour(view.before(start, BACK_BYTES));
+    let Some(entry) = Entry::before(&before) else { return Ok(None) };
+    let Some(name) = Name::of(entry.name) else { return Ok(None) };
     let Some(strength) = name.strength() else { return Ok(None) };
     let Some((joint, from)) = joint(view, start, pos)? else { return Ok(None) };
+    if entry.begins_item && !joint.equals {
+        return Ok(None);
+    }
+    let from = if joint.end().is_none() { below(view, from)? } else { from };
     let joint = Joint { shouted: name.is_shouted(), ..joint };
     let found = value_of(view, name, strength, joint, from)?;
-    Ok(found.filter(|found| {
-        let value = view.slice(found.from, found.to);
-        // Forms and translations have such entries too, with words in them, and a value may say where the secret lies.
-        let is_variable = joint.shouted && label.eq_ignore_ascii_case(b"name");
-        let is_random = value.iter().any(u8::is_ascii_digit) || are_random(value);
-        (is_variable || is_random) && !value.starts_with(b"arn:")
-    }))
+    Ok(found.and_then(|found| of_entry(view, &entry, joint, found)))
 }
 
-/// The name that the entry gives before its value, and what that is labelled: `"name": "DB_PASSWORD", "type": "text", "`.
-fn name_before(before: &[u8]) -> Option<(&[u8], &[u8])> {
-    let mut rest = before;
-    // The label begins here, unless it is the end of a longer word.
-    if rest.last().is_some_and(|byte| Class::Dotted.has(*byte)) {
+/// What was found, if it is a value in such an entry.
+fn of_entry(view: View<'_>, entry: &Entry<'_>, joint: Joint, found: Found) -> Option<Found> {
+    let value = view.slice(found.from, found.to);
+    let is_random = value.iter().any(u8::is_ascii_digit) || are_random(value);
+    // A value may say where the secret lies.
+    if !(entry.is_sure(joint.shouted) || is_random) || value.starts_with(b"arn:") {
         return None;
     }
-    for _ in 0..SETTINGS_MAX {
-        let text = last_word(&mut rest)?;
-        rest = trimmed(rest, |byte| matches!(byte, b' ' | b'\t' | b'"' | b'\'' | b'\\'));
-        rest = rest.strip_suffix(b":").or_else(|| rest.strip_suffix(b"="))?;
-        let label = last_word(&mut rest)?;
-        if label.eq_ignore_ascii_case(b"name") || label.eq_ignore_ascii_case(b"key") {
-            return Some((label, text));
-        }
+    if found.rest != Some(Swallow::Bare) || !entry.is_inline() || value.len() >= WEIGH_BYTES {
+        return Some(found);
     }
-    None
+    let brackets = value.iter().rev().take_while(|byte| matches!(byte, b')' | b']' | b'}')).count();
+    let to = found.to - brackets;
+    (!entry.has_code(view.slice(found.from, to))).then_some(Found { to, rest: None, ..found })
 }
 
-/// Takes the last word, and what stands between it and the end: blanks, quotes, a comma.
-fn last_word<'a>(rest: &mut &'a [u8]) -> Option<&'a [u8]> {
-    let text =
-        trimmed(rest, |byte| matches!(byte, b' ' | b'\t' | b'\r' | b'\n' | b'"' | b'\'' | b'\\' | b','));
-    let len = text.iter().rev().take_while(|byte| Class::Dotted.has(**byte) || **byte == b'/').count();
-    let (before, word) = text.split_at(text.len() - len);
-    *rest = before;
-    (len > 0).then_some(word)
+/// Where the value begins that `>-` or `|` of YAML says stands in the next line.
+fn below(view: View<'_>, from: usize) -> Result<usize, More> {
+    if !matches!(view.at(from)?, Some(b'>' | b'|')) {
+        return Ok(from);
+    }
+    let mut at = from + 1;
+    while at < from + 3 && view.at(at)?.is_some_and(|byte| matches!(byte, b'-' | b'+' | b'1'..=b'9')) {
+        at += 1;
+    }
+    at = skip_space(view, at)?;
+    at += usize::from(view.at(at)? == Some(b'\r'));
+    if view.at(at)? != Some(b'\n') {
+        return Ok(from);
+    }
+    // The mark of a diff.
+    at = skip_space(view, at + 1)?;
+    at += usize::from(matches!(view.at(at)?, Some(b'+' | b'-')));
+    skip_space(view, at)
 }
 
-#[inline]
-fn trimmed(mut text: &[u8], is_around: impl Fn(u8) -> bool) -> &[u8] {
-    while let [rest @ .., last] = text
-        && is_around(*last)
-    {
-        text = rest;
+/// The text without the sequences that colour it.
+fn without_colour(text: &[u8]) -> Cow<'_, [u8]> {
+    let Some(first) = memchr::memchr(0x1b, text) else { return Cow::Borrowed(text) };
+    let (plain, coloured) = text.split_at(first);
+    let mut plain = plain.to_vec();
+    for piece in coloured.split(|byte| *byte == 0x1b).skip(1) {
+        let end = piece.iter().position(|byte| matches!(byte, b'm' | b'K')).map_or(0, |at| at + 1);
+        let (sequence, rest) = piece.split_at(end);
+        let is_colour = sequence.iter().all(|byte| matches!(byte, b'[' | b'm' | b'K' | b';' | b'0'..=b'9'));
+        plain.extend_from_slice(if is_colour { rest } else { piece });
     }
-    text
+    Cow::Owned(plain)
 }

@@ -9,6 +9,7 @@ mod around;
 mod bare;
 mod block;
 mod cut;
+mod entry;
 mod env;
 mod files;
 mod filter;

@@ -15,7 +15,7 @@ use super::value::{Joint, Strength, is_own_name, is_placeholder, is_secret};
 use super::{Found, Kind, bare};
 
 /// Bytes of a value that are weighed.
-const WEIGH_BYTES: usize = 128;
+pub(super) const WEIGH_BYTES: usize = 128;
 /// A type is looked at so far.
 const TYPE_BYTES_MAX: usize = 32;
 /// A plain word in a setting, at least.

@@ -108,6 +108,10 @@ pub(super) enum Class {
     Solid,
     /// The rest of a line, up to a quote.
     Line,
+    /// The value of a cookie: as `Bare`, but in code an escape ends it.
+    Cookie,
+    /// All cookies of a line, in the same way.
+    Cookies,
 }
 
 /// A bit for each class that a byte is of: a look into a table is what all of this is made of.
@@ -129,7 +133,7 @@ static CLASSES: [u16; 256] = {
 };
 
 impl Class {
-    const ALL: [Class; 14] = [
+    const ALL: [Class; 16] = [
         Class::Digit,
         Class::Hex,
         Class::Upper,
@@ -144,6 +148,8 @@ impl Class {
         Class::Bare,
         Class::Solid,
         Class::Line,
+        Class::Cookie,
+        Class::Cookies,
     ];
 
     #[inline]
@@ -168,6 +174,8 @@ impl Class {
             Class::Crypt => byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'/'),
             Class::Solid => byte > b' ' && byte != 0x7f,
             Class::Line => byte >= b' ' && !matches!(byte, 0x7f | b'"' | b'\'' | b'`'),
+            Class::Cookie => byte != b'\\' && Class::Bare.is_of(byte),
+            Class::Cookies => byte != b'\\' && Class::Line.is_of(byte),
             Class::Bare => {
                 byte > b' ' && !matches!(byte, 0x7f | b'"' | b'\'' | b'`' | b',' | b';' | b'&' | b'<' | b'>')
             }

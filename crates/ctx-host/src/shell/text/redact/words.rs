@@ -256,7 +256,7 @@ fn cookie(view: View<'_>, start: usize, pos: usize) -> Result<Option<Found>, Mor
 fn given_cookies(view: View<'_>, pos: usize) -> Result<Option<Found>, More> {
     let found = cookies(view, skip_quote(view, pos)?, false)?;
     let is_bare = quote_at(view, pos)?.is_none();
-    let rest = Some(Swallow::Class(if is_bare { Class::Bare } else { Class::Line }));
+    let rest = Some(Swallow::Class(if is_bare { Class::Cookie } else { Class::Cookies }));
     Ok(found.map(|found| Found { rest, ..found }))
 }
 
@@ -268,11 +268,11 @@ fn cookies(view: View<'_>, pos: usize, is_set: bool) -> Result<Option<Found>, Mo
         if from == at + 1 || view.at(from - 1)? != Some(b'=') {
             return Ok(None);
         }
-        let to = from + view.run(from, Class::Bare, WEIGH_BYTES)?;
+        let to = from + view.run(from, Class::Cookie, WEIGH_BYTES)?;
         let value = view.slice(from, to);
         let is_random = value.iter().any(u8::is_ascii_digit) && value.iter().any(u8::is_ascii_alphabetic);
         if value.len() >= COOKIE_BYTES_MIN && is_random && !is_placeholder(value) {
-            let rest = if is_set { Class::Bare } else { Class::Line };
+            let rest = if is_set { Class::Cookie } else { Class::Cookies };
             let rest = Some(Swallow::Class(rest));
             return Ok(Some(Found { from, to, kind: Kind::Rule("cookie"), rest }));
         }
