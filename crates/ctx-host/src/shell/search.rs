@@ -130,8 +130,7 @@ impl Search<'_> {
             let part = bytes.get(..end.unwrap_or(bytes.len())).unwrap_or_default();
             cleaner.push_to(part, &mut |clean| line.push(clean.text()));
             if line.is_found() && near.is_none() {
-                // Text that may still be redrawn comes later: so much of it there is at most.
-                near = Some(at.saturating_sub(LINE_CHARS_MAX as u64).max(from));
+                near = Some(at);
             }
             at += part.len() as u64;
             if end.is_some() || bytes.is_empty() {
@@ -143,7 +142,8 @@ impl Search<'_> {
         line.push(&rest);
         let place = match cleaner.changed() {
             false => Place::Exact(from),
-            true => Place::Near(near.unwrap_or(at).max(from)),
+            // Text that may still be redrawn comes later: so much of it there is at most.
+            true => Place::Near(near.unwrap_or(at).saturating_sub(LINE_CHARS_MAX as u64).max(from)),
         };
         let before = is_rest.then(|| clean(&before));
         Ok(Long { found: line.finish(), size: at - from + u64::from(ends), before, place, ends })
@@ -163,14 +163,19 @@ impl Search<'_> {
         let limit = self.request.limit;
         let again_behind = |end: usize| long.found.last_end > Some(near.bytes_before + end as u64);
         // The mark says where the piece begins, and its length decides that: so it is made twice.
-        let longest = mark(long, near, number, near.place, again_behind(near.place)).len();
+        let end = again_behind(near.place).then_some(near.text.len());
+        let longest = mark(long, near, number, near.place, end).len();
         let room = PIECE_BYTES.min(limit.saturating_sub(longest + 1)).max(PIECE_BYTES_MIN);
         let (skipped, piece) = around(&near.text, near.place, room);
-        let mark = mark(long, near, number, skipped, again_behind(skipped + piece.len()));
         let before = long.before.as_deref().filter(|_| near.bytes_before == 0).unwrap_or_default();
         let wide = format!("{before}{}", near.text);
         let shown = (self.shown)(&wide);
-        if shown == wide {
+        let is_whole = shown == wide;
+        // What stands for a secret takes room, and so less is seen behind the match.
+        let seen = if is_whole { skipped + piece.len() } else { near.place + room / 4 };
+        let more = again_behind(skipped + piece.len()).then(|| self.more_from(near, skipped, seen));
+        let mark = mark(long, near, number, skipped, more);
+        if is_whole {
             return format!("{mark}{piece}\n");
         }
         // A secret that was not known as one, or torn apart: the place is looked for in what is left.
@@ -179,19 +184,34 @@ impl Search<'_> {
         let (_, piece) = around(&shown, place, room);
         format!("{mark}{piece}\n")
     }
+
+    /// Where to go on behind what was seen: behind its last match, or with a later one that its end cuts. A match that is
+    /// longer than what was seen goes on at the end of it, and there is always a step ahead.
+    fn more_from(&self, near: &Piece, skipped: usize, seen: usize) -> usize {
+        let seen = near.text.floor_char_boundary(seen.min(near.text.len()));
+        let text = near.text.get(skipped..seen).unwrap_or_default();
+        let end = match self.pattern.matches(text.as_bytes()).last() {
+            Some(last) if skipped + last.end < seen => skipped + last.end,
+            Some(last) if skipped + last.start > near.place => skipped + last.start,
+            Some(_) => seen,
+            None => near.place,
+        };
+        near.text.ceil_char_boundary(end.max(near.place).max(1))
+    }
 }
 
-/// Says that a text is a piece of its line, which, and how to go on.
-fn mark(long: &Long, near: &Piece, number: u64, skipped: usize, again: bool) -> String {
+/// Says that a text is a piece of its line, which, and from where in the text on there is more.
+fn mark(long: &Long, near: &Piece, number: u64, skipped: usize, more: Option<usize>) -> String {
     let within = |place: usize| near.bytes_before + place as u64;
-    let (place, more) = match long.place {
-        Place::Exact(line) => (
-            format!("at offset {}", line + within(skipped)),
-            format!("; more from offset {} on", line + within(near.place)),
-        ),
-        Place::Near(at) => (format!("near offset {at}"), "; more behind it".to_owned()),
+    let place = match long.place {
+        Place::Exact(line) => format!("at offset {}", line + within(skipped)),
+        Place::Near(at) => format!("near offset {at}"),
     };
-    let more = if again { more.as_str() } else { "" };
+    let more = match (more, long.place) {
+        (Some(more), Place::Exact(line)) => format!("; more from offset {} on", line + within(more)),
+        (Some(_), Place::Near(_)) => "; more behind it".to_owned(),
+        (None, _) => String::new(),
+    };
     let what = if long.before.is_some() { "the rest of a line" } else { "a line" };
     let size = long.size - u64::from(long.ends);
     format!("{number}:[piece {place} of {what} of {size} bytes{more}] ")
@@ -280,6 +300,47 @@ mod tests {
         assert!(second.contains("-NEEDLE-"), "{second}");
         assert_eq!(search(&bytes, 100_000, 1_000, "^NEEDLE").text, "", "no line begins here");
         assert_eq!(search(&bytes, 100_001, 1_000, r"\bEEDLE").text, "", "and no word");
+    }
+
+    /// Goes on from where the marks say for as long as they do; tells how often.
+    fn go_on(bytes: &[u8], pattern: &str, limit: usize) -> usize {
+        let (mut offset, mut pages) = (0, 1);
+        loop {
+            let text = search(bytes, offset, limit, pattern).text;
+            let Some((_, more)) = text.split_once("; more from offset ") else { return pages };
+            let more = more.split(' ').next().unwrap().parse::<u64>().unwrap();
+            assert!(more > offset, "{pattern}: {more} behind {offset}");
+            (offset, pages) = (more, pages + 1);
+        }
+    }
+
+    #[test]
+    fn what_matches_all_over_a_line_is_paged_through_to_its_end() {
+        let words = "ab é secret 12 ".repeat(7_000);
+        for text in ["x".repeat(111_000), "7".repeat(111_000), "é".repeat(55_500), words] {
+            for pattern in
+                [".*", "x*", "[a-z]*", r"\b", r"\d+", r"\w+", "^|é", ".", "(?s-u:.)", r"\B", "$", "^"]
+            {
+                let pages = go_on(text.as_bytes(), pattern, 32 << 10);
+                assert!(pages < 500, "{pattern} in {}: {pages}", &text[..8]);
+            }
+        }
+        let bytes = [&b"-".repeat(70_000)[..], b"NEEDLE", &b"-".repeat(3_000)[..], b"NEEDLE-NEEDLE"].concat();
+        assert_eq!(go_on(&bytes, "NEEDLE", 1_000), 2, "two are shown at once");
+        let cut =
+            [&b"-".repeat(70_000)[..], b"NEEDLE", &b"-".repeat(400)[..], &b"NEEDLE".repeat(200)[..]].concat();
+        let pages = go_on(&cut, "NEEDLE", 1_000);
+        assert!((3..6).contains(&pages), "{pages}");
+    }
+
+    #[test]
+    fn a_match_with_colours_is_not_before_the_place_that_is_told() {
+        for (before, behind) in [(100_000, 20_000), (10, 100_000), (100_000, 0), (300_000, 40_000)] {
+            let bytes = [b"\x1b[1m", &vec![b'x'; before][..], b"NEEDLE", &vec![b'y'; behind][..]].concat();
+            let text = search(&bytes, 0, 1_000, "NEEDLE").text;
+            let near = text.split(' ').nth(3).unwrap().parse::<usize>().unwrap();
+            assert!(near <= before + 4 && before < near + 80_000, "{before}: {}", &text[..80]);
+        }
     }
 
     #[test]
