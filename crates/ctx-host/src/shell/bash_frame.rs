@@ -154,7 +154,7 @@ pub(super) fn frame(framed: &Framed<'_>) -> String {
             let script = exec(framed, &format!("<<<{script}"));
             format!("__ctx_long={};{script}||\\builtin exit 1;\\builtin . /dev/stdin", quoted())
         }
-        Way::Tried => format!("{open};__ctx_long={};{}", one_line(&quoted()), eval(framed.command)),
+        Way::Tried => format!("{open};__ctx_long={};{}", one_line(&quoted()), tried(framed.command)),
         Way::Eval => format!("{open};\\builtin eval {}", quoted()),
     };
     let text = format!("{}{start};{}", marks(framed), behind(framed));

@@ -225,7 +225,9 @@ impl Run<'_> {
     /// The interpreter has ended: marks the end of what it printed.
     fn seal(&self, state: &mut State, code: i32) {
         state.exit = Some(code);
-        state.unread = self.marked && (state.refused || self.connection.left_unread());
+        // Who was asked for the command's end has read the command.
+        let left = state.refused || self.connection.left_unread();
+        state.unread = self.marked && !state.rescued && left;
         state.sent = self.frame.len();
         state.marking = None;
         for stream in [Stream::Stdout, Stream::Stderr] {

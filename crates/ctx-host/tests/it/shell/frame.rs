@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use ctx_host::shell::{CreateRequest, ExecRequest, NoLog, ShellHost};
 
 use super::support::{
-    Bench, Kind, alive, assert_state, assert_stopped, config, eventually, rows, with_state,
+    Bench, Kind, alive, assert_state, assert_stopped, bash_rows, config, eventually, rows, with_state,
 };
 
 rows![
@@ -15,9 +15,7 @@ rows![
     a_stop_spares_what_an_earlier_job_starts,
     a_stop_keeps_set_e,
     a_stop_keeps_a_shell_with_job_control,
-    a_stop_runs_no_debug_trap_of_the_script,
     set_e_changes_nothing_else,
-    printf_may_be_switched_off,
     a_restart_brings_back_what_the_shell_does_not_list,
     a_shell_is_what_it_says_and_not_what_it_is_called,
     a_root_may_have_any_name,
@@ -33,6 +31,8 @@ rows![
     a_removed_pipe_is_made_anew,
     options_in_the_environment_do_not_reach_the_frame,
 ];
+
+bash_rows![a_stop_runs_no_debug_trap_of_the_script, printf_may_be_switched_off,];
 
 async fn a_stop_reaches_a_loop_that_reads_from_a_pipe(kind: Kind) {
     let bench = with_state(kind).await;
@@ -121,9 +121,6 @@ async fn a_stop_keeps_set_e(kind: Kind) {
 }
 
 async fn a_stop_runs_no_debug_trap_of_the_script(kind: Kind) {
-    if kind == Kind::Dash {
-        return;
-    }
     let bench = with_state(kind).await;
     bench.run("trap 'echo DBG' DEBUG").await;
     for (command, shown) in [
@@ -426,9 +423,6 @@ async fn a_guard_that_was_killed_is_replaced() {
 }
 
 async fn printf_may_be_switched_off(kind: Kind) {
-    if kind == Kind::Dash {
-        return;
-    }
     let bench = with_state(kind).await;
     let result = bench.run("enable -n printf; echo off").await;
     assert_eq!((result.stdout.as_str(), result.exit_code, result.shell_restarted), ("off\n", 0, false));

@@ -1,8 +1,8 @@
 //! A command with a mistake in it, of any kind, leaves a sound shell and touches no command after it.
 
-use super::support::{Bench, Kind, rows};
+use super::support::{Bench, Kind, bash_rows};
 
-rows![
+bash_rows![
     what_cannot_be_read_is_no_failure_to_a_trap,
     a_mistake_in_a_test_or_a_pattern_ends_with_its_command,
     a_mistake_in_a_file_that_is_read_ends_with_its_command,
@@ -37,9 +37,6 @@ async fn assert_sound(bench: &Bench, why: &str) {
 }
 
 async fn a_mistake_in_a_test_or_a_pattern_ends_with_its_command(kind: Kind) {
-    if kind == Kind::Dash {
-        return;
-    }
     for before in BEFORE {
         let bench = with_state(kind, before).await;
         for (command, is_silent) in [
@@ -74,9 +71,6 @@ async fn a_mistake_in_a_test_or_a_pattern_ends_with_its_command(kind: Kind) {
 
 /// As in a script, which ends by it.
 async fn what_cannot_be_read_is_no_failure_to_a_trap(kind: Kind) {
-    if kind == Kind::Dash {
-        return;
-    }
     let bench = with_state(kind, "trap 'true' EXIT; trap 'echo failed' ERR").await;
     for command in ["if", "[[ a && ]]", "echo $(fi)", "echo 'a"] {
         let result = bench.run(command).await;
@@ -89,9 +83,6 @@ async fn what_cannot_be_read_is_no_failure_to_a_trap(kind: Kind) {
 }
 
 async fn a_mistake_in_a_file_that_is_read_ends_with_its_command(kind: Kind) {
-    if kind == Kind::Dash {
-        return;
-    }
     for before in BEFORE {
         let bench = with_state(kind, before).await;
         std::fs::write(bench.path("bad.sh"), "[[ a && ]]\n").unwrap();
@@ -108,9 +99,6 @@ async fn a_mistake_in_a_file_that_is_read_ends_with_its_command(kind: Kind) {
 
 /// bash leaves everything that it is in, the frame included, and goes on with its script.
 async fn an_expression_that_cannot_be_evaluated_leaves_the_shell(kind: Kind) {
-    if kind == Kind::Dash {
-        return;
-    }
     for before in ["true", "false", "set -x", "trap 'true' EXIT"] {
         let bench = with_state(kind, before).await;
         for command in [
@@ -136,9 +124,6 @@ async fn an_expression_that_cannot_be_evaluated_leaves_the_shell(kind: Kind) {
 }
 
 async fn a_substitution_is_tried_also_where_the_command_reads_others(kind: Kind) {
-    if kind == Kind::Dash {
-        return;
-    }
     for before in BEFORE {
         let bench = with_state(kind, before).await;
         std::fs::write(bench.path("lib.sh"), "L=1\n").unwrap();
@@ -160,9 +145,6 @@ async fn a_substitution_is_tried_also_where_the_command_reads_others(kind: Kind)
 
 /// Also before anyone has looked whether bash is still in its frame.
 async fn a_stop_finds_an_expression_that_could_not_be_evaluated(kind: Kind) {
-    if kind == Kind::Dash {
-        return;
-    }
     let bench = with_state(kind, "true").await;
     for command in
         ["a[x.y]=1", "shopt -s nullglob; a[x.y]=1", "trap 'true' EXIT\nfor i in 1; do a[x.y]=1; done"]
@@ -177,9 +159,6 @@ async fn a_stop_finds_an_expression_that_could_not_be_evaluated(kind: Kind) {
 
 /// The end that it is asked for is none of a command that it has not run.
 async fn a_shell_that_can_run_no_frame_is_made_anew(kind: Kind) {
-    if kind == Kind::Dash {
-        return;
-    }
     for breaks in ["enable -n eval", "readonly LINENO"] {
         let bench = with_state(kind, "true").await;
         bench.run(breaks).await;
@@ -192,9 +171,6 @@ async fn a_shell_that_can_run_no_frame_is_made_anew(kind: Kind) {
 }
 
 async fn nothing_shows_of_how_the_end_was_asked_for(kind: Kind) {
-    if kind == Kind::Dash {
-        return;
-    }
     let bench = with_state(kind, "set -o history").await;
     let result = bench.run("set -v; a[x.y]=1").await;
     assert!(!result.stderr.contains("__ctx"), "{result:?}");
@@ -207,9 +183,6 @@ async fn nothing_shows_of_how_the_end_was_asked_for(kind: Kind) {
 }
 
 async fn a_posix_bash_reads_the_next_command_too(kind: Kind) {
-    if kind == Kind::Dash {
-        return;
-    }
     let bench = with_state(kind, "set -o posix").await;
     let result = bench.run("[[ a").await;
     assert_eq!((result.exit_code, result.shell_restarted), (2, false), "{result:?}");
@@ -218,9 +191,6 @@ async fn a_posix_bash_reads_the_next_command_too(kind: Kind) {
 }
 
 async fn what_switches_extended_patterns_on_is_read_with_them(kind: Kind) {
-    if kind == Kind::Dash {
-        return;
-    }
     let bench = with_state(kind, "true").await;
     let result = bench.run("kept=1; shopt -s extglob\nx=$(echo +(a|b)); echo \"$x\"").await;
     assert_eq!((result.stdout.as_str(), result.stderr.as_str()), ("+(a|b)\n", ""));

@@ -154,6 +154,14 @@ macro_rules! rows {
 }
 pub(crate) use rows;
 
+/// The same for what only bash has.
+macro_rules! bash_rows {
+    ($($name:ident),* $(,)?) => {
+        mod bash_alone { $( #[tokio::test(flavor = "multi_thread", worker_threads = 2)] async fn $name() { super::$name(super::Kind::Bash).await } )* }
+    };
+}
+pub(crate) use bash_rows;
+
 /// The state that must outlive whatever happens to a command.
 pub async fn with_state(kind: Kind) -> Bench {
     let bench = Bench::new(kind).await;
