@@ -5,18 +5,21 @@ use std::time::{Duration, Instant};
 
 use ctx_host::shell::ExecRequest;
 
-use super::support::{Bench, Kind, assert_state, rows, with_state};
+use super::support::{Bench, Kind, assert_state, bash_rows, rows, with_state};
 
-rows!(
+rows![
     a_shell_that_cannot_go_on_tells_its_command_s_code_and_nothing_of_itself,
-    functions_in_the_place_of_exec_are_noticed_at_once,
     a_locale_that_is_not_there_is_nobody_s_output,
-    posix_mode_keeps_its_traps,
     what_a_shell_does_not_take_from_its_environment_comes_back,
-    a_command_that_comes_as_the_shell_ends_is_run_in_the_next,
     many_variables_slow_nothing_down,
     exports_are_known_however_many_variables_there_are,
-);
+];
+
+bash_rows![
+    functions_in_the_place_of_exec_are_noticed_at_once,
+    posix_mode_keeps_its_traps,
+    a_command_that_comes_as_the_shell_ends_is_run_in_the_next,
+];
 
 async fn a_shell_that_cannot_go_on_tells_its_command_s_code_and_nothing_of_itself(kind: Kind) {
     let bench = Bench::new(kind).await;
@@ -58,9 +61,6 @@ async fn a_shell_that_cannot_go_on_tells_its_command_s_code_and_nothing_of_itsel
 }
 
 async fn functions_in_the_place_of_exec_are_noticed_at_once(kind: Kind) {
-    if kind == Kind::Dash {
-        return;
-    }
     let bench = Bench::new(kind).await;
     bench.out("export A=kept").await;
     for command in
@@ -102,9 +102,6 @@ async fn a_locale_that_is_not_there_is_nobody_s_output(kind: Kind) {
 }
 
 async fn posix_mode_keeps_its_traps(kind: Kind) {
-    if kind == Kind::Dash {
-        return;
-    }
     let bench = with_state(kind).await;
     bench.out("set -o posix").await;
     bench.out("trap 'echo dbg' DEBUG").await;
@@ -131,9 +128,6 @@ async fn what_a_shell_does_not_take_from_its_environment_comes_back(kind: Kind) 
 
 /// `set -t` ends a shell behind the command that sets it, while the next may be on its way.
 async fn a_command_that_comes_as_the_shell_ends_is_run_in_the_next(kind: Kind) {
-    if kind == Kind::Dash {
-        return;
-    }
     let bench = Bench::new(kind).await;
     bench.out("export A=kept").await;
     for round in 0..40 {

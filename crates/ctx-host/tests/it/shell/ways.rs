@@ -2,21 +2,18 @@
 
 use ctx_host::shell::{ExecResult, Output, OutputRequest};
 
-use super::support::{Bench, Kind, rows};
+use super::support::{Bench, Kind, bash_rows, rows};
 
 rows![
-    every_way_into_bash_counts_lines_alike,
-    an_exit_trap_sees_the_command_that_ended_the_shell,
     what_cannot_be_read_is_shown_as_it_was_given,
     a_substitution_that_cannot_be_read_leaves_a_sound_shell,
     what_stands_behind_a_line_that_cannot_be_read_does_not_run,
 ];
 
+bash_rows![every_way_into_bash_counts_lines_alike, an_exit_trap_sees_the_command_that_ended_the_shell,];
+
 /// By `eval`, as a sourced script, as lines of the shell's own script, and by `eval` because it cannot be read.
 async fn every_way_into_bash_counts_lines_alike(kind: Kind) {
-    if kind == Kind::Dash {
-        return;
-    }
     let bench = Bench::new(kind).await;
     let lines = "echo $LINENO\necho $LINENO; f() { echo $LINENO; }\nf\n(false)";
     let long = format!("{lines}\n# {}", "x".repeat(5_000));
@@ -61,9 +58,6 @@ async fn every_way_into_bash_counts_lines_alike(kind: Kind) {
 }
 
 async fn an_exit_trap_sees_the_command_that_ended_the_shell(kind: Kind) {
-    if kind == Kind::Dash {
-        return;
-    }
     let bench = Bench::new(kind).await;
     let result = bench.run("trap 'echo \"[$BASH_COMMAND]\"' EXIT; exit 3").await;
     assert_eq!((result.stdout.as_str(), result.exit_code), ("[exit 3]\n", 3));

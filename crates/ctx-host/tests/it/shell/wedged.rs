@@ -4,14 +4,15 @@ use std::time::{Duration, Instant};
 
 use ctx_host::shell::ExecRequest;
 
-use super::support::{Bench, Kind, assert_state, eventually, pid_in, rows, with_state};
+use super::support::{Bench, Kind, assert_state, bash_rows, eventually, pid_in, rows, with_state};
 
-rows!(
+rows![
     a_read_that_nobody_feeds_is_stopped_by_a_timeout,
     a_read_that_nobody_feeds_is_stopped_by_an_interrupt,
     a_read_that_nobody_feeds_is_stopped_by_a_cancel,
-    a_stop_leaves_options_and_descriptors_as_they_were,
-);
+];
+
+bash_rows![a_stop_leaves_options_and_descriptors_as_they_were,];
 
 /// A shell with silent descriptors: 3 a named pipe, 4 a pipe, 5 a socket, 6 a process substitution, and a coprocess.
 async fn with_silence(kind: Kind) -> (Bench, std::net::TcpListener) {
@@ -135,9 +136,6 @@ async fn a_read_that_nobody_feeds_is_stopped_by_a_cancel(kind: Kind) {
 }
 
 async fn a_stop_leaves_options_and_descriptors_as_they_were(kind: Kind) {
-    if kind == Kind::Dash {
-        return;
-    }
     for (set, ask) in [
         ("shopt -s extdebug", "shopt -q extdebug && echo on"),
         ("set -E", "case $- in *E*) case $- in *T*);; *) echo on;; esac;; esac"),
