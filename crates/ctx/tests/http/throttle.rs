@@ -1,6 +1,7 @@
 //! The seed's list for the concurrency throttle, through HTTP.
 
 use serde_json::json;
+use testkit::until;
 
 use crate::support::{ENDLESS, Http, builder};
 
@@ -71,8 +72,10 @@ fn what_others_run_in_a_project_neither_queues_my_message_nor_is_told_to_me() {
     assert_eq!(post(&third)["state"], "queued", "their own two fill their own limit");
     let limit = call("GET", &format!("/sessions/{third}"), None).json(200)["limit"].clone();
     assert_eq!(limit, json!({ "scope": "per_project", "running": 2, "limit": 2 }));
-    let audit = call("GET", "/audit", None).json(200)["items"].as_array().cloned().unwrap();
-    let queued = audit.iter().find(|event| event["event"] == "session.queued").expect("the audit tells");
+    let queued = until("the audit's line", || {
+        let told = call("GET", "/audit?event=session.queued", None).json(200);
+        told["items"].as_array().and_then(|told| told.first().cloned())
+    });
     assert_eq!(queued["data"]["running_count"], 2, "{queued}");
     // What they were told to do helps.
     assert_eq!(call("POST", &path(&third, "resume"), None).code(409), "EBUSY");

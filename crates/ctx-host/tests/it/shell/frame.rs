@@ -173,7 +173,9 @@ async fn a_stop_shows_nothing_of_the_frame(kind: Kind) {
     bench.run("set -x").await;
     let result = bench.run_for("while :; do sleep 60; done", 300).await;
     assert!(result.timed_out && !result.shell_restarted, "{result:?}");
-    assert_eq!(result.stderr, "+ :\n+ sleep 60\n");
+    // A program that a busy machine let wait for its INT got TERM too, which is told by the shell itself.
+    let traced = result.stderr.strip_suffix("Terminated\n").unwrap_or(&result.stderr);
+    assert_eq!(traced, "+ :\n+ sleep 60\n");
     let result = bench.run("echo traced").await;
     assert_eq!(result.stderr, "+ echo traced\n", "tracing goes on");
     bench.run("set +x").await;
