@@ -15,6 +15,8 @@ pub struct ShellTranscript {
     running: Option<u64>,
     /// Whether the shell was opened and its end has not come yet.
     open: bool,
+    /// The id that its server gave it.
+    shell: String,
 }
 
 /// A record's body; what a later version wrote is passed over.
@@ -25,7 +27,7 @@ pub fn parse(entry: &Entry) -> Option<ShellRecord> {
 
 impl ShellTranscript {
     pub fn new(paint: Paint) -> ShellTranscript {
-        ShellTranscript { paint, running: None, open: false }
+        ShellTranscript { paint, running: None, open: false, shell: String::new() }
     }
 
     /// What the next record adds.
@@ -42,7 +44,10 @@ impl ShellTranscript {
                 text = self.without_end("");
                 self.open = false;
             }
-            ShellRecord::Created { .. } => self.open = true,
+            ShellRecord::Created { shell, .. } => {
+                self.open = true;
+                self.shell = output::one_line(shell);
+            }
             ShellRecord::ExecRefused { .. }
             | ShellRecord::Interrupted { .. }
             | ShellRecord::Restarted { .. }
@@ -55,6 +60,11 @@ impl ShellTranscript {
     /// Whether the shell is there, if there is somebody who writes its log.
     pub fn is_open(&self) -> bool {
         self.open
+    }
+
+    /// The id that the shell's server gave it; nothing until its log says so.
+    pub fn shell(&self) -> &str {
+        &self.shell
     }
 
     /// What is to be said behind the last record; a log that somebody writes to may go on.
@@ -85,7 +95,8 @@ fn shown(record: ShellRecord, time: &str, paint: Paint) -> String {
         }
         ShellRecord::ExecFinished { stdout, stderr, exit_code, duration_ms, timed_out, .. } => {
             let mut text = printed(&stdout, &stderr, paint);
-            if exit_code != 0 || timed_out {
+            // A command that says nothing looks as if it were still running.
+            if exit_code != 0 || timed_out || text.is_empty() {
                 let why = if timed_out { ", timed out" } else { "" };
                 text.push_str(&note(format!("exit code {exit_code}{why}, {duration_ms} ms")));
             }
@@ -108,6 +119,7 @@ fn shown(record: ShellRecord, time: &str, paint: Paint) -> String {
             note(format!("the shell ended with {exit_code}; a new one started in {cwd}"))
         }
         ShellRecord::LateOutput { text } => format!("{}{}", note("late output".to_owned()), with_end(&text)),
+        ShellRecord::Destroyed { commands: 1 } => note("destroyed after 1 command".to_owned()),
         ShellRecord::Destroyed { commands } => note(format!("destroyed after {commands} commands")),
         ShellRecord::Reaped { idle_secs, .. } => note(format!("closed after {idle_secs} idle seconds")),
         ShellRecord::Lost { reason, .. } => note(format!("lost: {reason}")),

@@ -53,7 +53,7 @@ pub struct ExecArgs {
     /// the shell's own, which is 120 unless session_create said otherwise; at most 21600.
     #[schemars(range(max = 21_600))]
     pub timeout_secs: Option<f64>,
-    /// Text for the command's stdin. Without it there is no input: nothing can wait for an answer.
+    /// Text for the command's stdin. Without it there is no input: a program that asks for some sees its end.
     pub stdin: Option<String>,
     /// true: stderr goes into stdout, in the order of arrival.
     pub merge: Option<bool>,

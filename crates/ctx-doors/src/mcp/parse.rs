@@ -52,7 +52,8 @@ pub(super) fn parse<T: DeserializeOwned>(arguments: JsonObject) -> Result<T, Bad
 fn in_words_of_json(said: &str) -> String {
     let Some((before, expected)) = said.rsplit_once("expected ") else { return said.to_owned() };
     let word = match expected {
-        "u64" | "u32" | "usize" | "a nonzero u64" => "a whole number",
+        "u64" | "u32" | "usize" => "a whole number, 0 or more",
+        "a nonzero u64" => "a whole number, 1 or more",
         "f64" => "a number",
         "a sequence" => "a list",
         "a map" => "an object",

@@ -61,8 +61,8 @@ impl ToolName {
                  functions carry over to the next command. Output is redacted, stripped of colours and bounded; \
                  the whole of it stays readable with session_output. A command that runs too long is stopped \
                  with exit code 124 and the shell lives on. If shell_restarted is true the command ended the \
-                 shell: cwd and exported variables are back, the rest is not. late_output is what background \
-                 jobs printed since the last command."
+                 shell: cwd and exported variables are as they were before it, the rest is lost. late_output is \
+                 what background jobs printed since the last command."
             }
             ToolName::List => {
                 "List the open shells: id, cwd, how long each has been idle, how many commands it ran."
@@ -172,7 +172,7 @@ fn exec_output() -> Value {
     object(
         json!({
             "call": count("The command's number in this shell, for session_output."),
-            "command": text("The command, redacted."),
+            "command": text("The command, redacted; of a long one its two ends."),
             "stdout": {"type": "string"},
             "stderr": {"type": "string"},
             "exit_code": {"type": "integer", "description": "124: timed out; 130: interrupted; 128+n: ended by signal n."},

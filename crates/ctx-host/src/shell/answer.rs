@@ -11,8 +11,8 @@ use super::text::budget;
 pub(super) struct Shown {
     /// Whether a budget was asked for.
     pub asked: bool,
-    /// Where a new interpreter has taken the place of the old.
-    pub restarted: Option<Anew>,
+    /// Where a new interpreter has taken the place of the old, and why.
+    pub restarted: Option<(Anew, Cause)>,
     /// The command left a shell that cannot run another.
     pub broken: Option<Broken>,
     pub timeout: Duration,
@@ -26,6 +26,37 @@ pub(super) enum Anew {
     Here,
     /// That directory is gone, and it is the nearest one above.
     Elsewhere,
+}
+
+/// What ended the interpreter before.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Cause {
+    /// Something before this command, which ran in the new one.
+    Before,
+    Command,
+    /// The command, whose shell ends with whatever fails in it (`set -e`).
+    Errexit,
+}
+
+impl Cause {
+    /// Why a command ended its shell. Where it set the option itself, nothing has told of that but its text.
+    pub fn of(command: &str, exit_code: i32, errexit: bool) -> Cause {
+        match exit_code != 0 && (errexit || sets_errexit(command)) {
+            true => Cause::Errexit,
+            false => Cause::Command,
+        }
+    }
+}
+
+fn sets_errexit(command: &str) -> bool {
+    let mut words = command.split(|c: char| c.is_whitespace() || ";&|(){}".contains(c));
+    let is_of_set = |word: &str| word.starts_with('-') && !word.starts_with("--") && word.contains('e');
+    while let Some(word) = words.next() {
+        if word == "set" && words.next().is_some_and(is_of_set) || word == "errexit" {
+            return true;
+        }
+    }
+    false
 }
 
 /// What went other than a caller may think.
@@ -51,30 +82,21 @@ pub(super) fn hint(
     let mut hints = Vec::new();
     if notes.stopped == Some(StopReason::TimedOut) {
         let secs = shown.timeout.as_secs_f64();
+        let seconds = if shown.timeout == Duration::from_secs(1) { "second" } else { "seconds" };
         hints.push(format!(
-            "the command was stopped after {secs} seconds: give a larger timeout_secs, or run it in the \
-             background with its output in a file"
+            "the command was stopped after {secs} {seconds}: give a larger timeout_secs, or run it in the \
+             background with its output in a file; if it waited for an editor or a terminal, there is none \
+             (git commit -m, GIT_EDITOR=true)"
         ));
     }
     hints.extend(
         shown.broken.map(|why| format!("the command left a shell that cannot run another: {}", why.words())),
     );
-    if let Some(anew) = shown.restarted {
-        let back = match anew {
-            Anew::Here => "cwd and exported variables are back".to_owned(),
-            Anew::Elsewhere => {
-                let cwd = notes.cwd;
-                format!("its directory is gone, so that it is in {cwd} now; exported variables are back")
-            }
-        };
-        hints.push(format!(
-            "the shell had ended and was started anew: {back}, functions, aliases and other variables are not"
-        ));
-    }
+    hints.extend(shown.restarted.map(|(anew, cause)| restarted(anew, cause, notes.cwd)));
     if notes.unsaid {
         hints.push("bash says nothing of some mistakes inside of `[[ … ]]`: look there".to_owned());
     }
-    hints.extend(budget::hint(stdout, stderr));
+    hints.extend(budget::hint(stdout, stderr, shown.asked));
     if notes.late_cut {
         hints.push(
             "not all of late_output is shown: session_output with stream late_output has it".to_owned(),
@@ -84,4 +106,39 @@ pub(super) fn hint(
         notes.unkept.map(|error| format!("not all of the output could be kept for session_output: {error}")),
     );
     (!hints.is_empty()).then(|| hints.join("; "))
+}
+
+fn restarted(anew: Anew, cause: Cause, cwd: &str) -> String {
+    let ended = match cause {
+        Cause::Before => "the shell had ended before this command, which ran in a new one",
+        Cause::Command => "the shell ended with this command and was started anew",
+        Cause::Errexit => {
+            "the shell ended with this command, as under `set -e` any failure ends it (say `( set -e; … )` to keep \
+             that to one command), and was started anew"
+        }
+    };
+    let back = match anew {
+        Anew::Here => "cwd and exported variables are as they were before it".to_owned(),
+        Anew::Elsewhere => format!(
+            "its directory is gone, so that it is in {cwd} now; exported variables are as they were before"
+        ),
+    };
+    format!("{ended}: {back}, functions, aliases, options and other variables are gone")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_sets_errexit_is_told_that_it_ended_the_shell() {
+        for command in ["set -e", "set -euo pipefail; ls", "cd x && set -o errexit\nfalse", "{ set -xe;}"] {
+            assert_eq!(Cause::of(command, 1, false), Cause::Errexit, "{command}");
+            assert_eq!(Cause::of(command, 0, false), Cause::Command, "{command}");
+        }
+        for command in ["set -u", "exit 3", "set -- -e", "set +e", "set x -e", "reset -e", "echo errexited"] {
+            assert_eq!(Cause::of(command, 1, false), Cause::Command, "{command}");
+            assert_eq!(Cause::of(command, 1, true), Cause::Errexit, "{command}");
+        }
+    }
 }

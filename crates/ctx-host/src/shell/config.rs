@@ -51,7 +51,12 @@ impl HostConfig {
     }
 
     pub(super) fn path(&self) -> std::ffi::OsString {
-        let path = self.env.iter().find(|(name, _)| name == "PATH").map(|(_, value)| value.clone());
-        std::ffi::OsString::from_vec(path.unwrap_or_else(|| b"/usr/local/bin:/usr/bin:/bin".to_vec()))
+        let path = self.variable("PATH").unwrap_or(b"/usr/local/bin:/usr/bin:/bin");
+        std::ffi::OsString::from_vec(path.to_vec())
+    }
+
+    /// A variable of the server's environment.
+    pub(super) fn variable(&self, name: &str) -> Option<&[u8]> {
+        self.env.iter().find(|(own, _)| own == name).map(|(_, value)| value.as_slice())
     }
 }

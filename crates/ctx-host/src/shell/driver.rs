@@ -12,11 +12,11 @@ use tokio::io::AsyncReadExt;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::Instant;
 
-use super::answer::{Anew, Shown};
+use super::answer::{Anew, Cause, Shown};
 use super::dialect::{Habits, holds_word};
 use super::error::ShellError;
 use super::exec::{ExecRequest, ExecResult, Progress};
-use super::exports::{self, Export, is_variable_name};
+use super::exports::{self, Export, StartFile, is_variable_name};
 use super::framing::Framing;
 use super::known::Known;
 use super::lane::READ_BYTES_MIN;
@@ -39,6 +39,14 @@ pub(super) struct Settings {
     pub limits: Arc<ShellLimits>,
     /// Where a command's stdin, and a long command, is put for the interpreter to read.
     pub scratch: ScratchDir,
+    /// What the server's own `BASH_ENV` says.
+    pub start_file: Option<Vec<u8>>,
+}
+
+impl Settings {
+    pub fn start_file(&self) -> StartFile<'_> {
+        StartFile(self.start_file.as_deref())
+    }
 }
 
 /// A command in the queue.
@@ -104,6 +112,9 @@ impl Driver {
         place: Place,
         known: Known,
     ) -> Result<Driver, ShellError> {
+        let Place { cwd, env } = place;
+        let (later, env) = env.into_iter().partition(|export| settings.start_file().is_anothers(export));
+        let place = Place { cwd, env };
         let streams = connection.start(&place)?;
         let mut driver = Driver {
             late: (Late::new(&shared), Late::new(&shared)),
@@ -127,7 +138,11 @@ impl Driver {
             known,
             unlogged: None,
         };
-        match driver.handshake().await {
+        let ready = match driver.handshake().await {
+            Ok(()) => driver.export(&later).await,
+            Err(error) => Err(error),
+        };
+        match ready {
             Ok(()) => Ok(driver),
             Err(error) => {
                 driver.connection.close().await;
@@ -261,7 +276,7 @@ impl Driver {
         let mut restarted = None;
         self.settle().await?;
         if let Some(code) = self.ended.take().or_else(|| self.connection.has_ended()) {
-            restarted = Some(self.restart(code).await?);
+            restarted = Some((self.restart(code).await?, Cause::Before));
         }
         // The shell's housekeeping is a part of what its caller waits for.
         let waited = asked_at.elapsed();
@@ -288,7 +303,7 @@ impl Driver {
         let mut ended = self.frame(framing, progress.clone(), &plan, deadline, gone.as_mut()).await?;
         let mut broken = self.why_broken(&request.command, &mut ended);
         if ended.came_too_late() {
-            restarted = Some(self.restart_after(ended).await?);
+            restarted = Some((self.restart_after(ended).await?, Cause::Before));
             ended = self.frame(framing, progress, &plan, deadline, gone).await?;
             broken = self.why_broken(&request.command, &mut ended).or(broken);
         }
@@ -308,8 +323,9 @@ impl Driver {
         self.stopped(call, ended.stopped);
         let (mut lost, exit) = (None, ended.exit);
         if let Some(code) = exit {
+            let cause = Cause::of(&request.command, code, self.habits.has_option('e'));
             let anew = self.restart(code).await;
-            restarted = Some(*anew.as_ref().unwrap_or(&Anew::Here));
+            restarted = Some((*anew.as_ref().unwrap_or(&Anew::Here), cause));
             lost = anew.err();
         }
         let shown = Shown { asked, restarted, broken, timeout, duration: waited + started.elapsed() };

@@ -12,6 +12,8 @@ pub struct Export {
 
 /// The variable that the frame holds between commands; `set -a` exports it.
 const FRAME_VARIABLE: &str = "__ctx";
+/// The variable that names the file which bash reads when it starts.
+pub const START_FILE: &str = "BASH_ENV";
 
 /// A larger variable keeps its program from starting: the kernel takes 128 KiB, and its name is a part of that.
 const VALUE_BYTES_MAX: usize = 64 << 10;
@@ -19,14 +21,28 @@ const VALUE_BYTES_MAX: usize = 64 << 10;
 const ALL_BYTES_MAX: usize = 512 << 10;
 
 /// The variables that a new interpreter can be started with, and those that it must be told afterwards.
-pub fn that_fit(mut exports: Vec<Export>) -> (Vec<Export>, Vec<Export>) {
+pub fn that_fit(mut exports: Vec<Export>, own: StartFile<'_>) -> (Vec<Export>, Vec<Export>) {
     // The small ones first: they are what a shell cannot start without.
     exports.sort_by_key(|export| export.value.len());
     let mut bytes = 0;
     exports.into_iter().partition(|export| {
         bytes += export.name.len() + export.value.len() + 2;
-        export.value.len() <= VALUE_BYTES_MAX && bytes <= ALL_BYTES_MAX && !is_lost_at_a_start(&export.name)
+        export.value.len() <= VALUE_BYTES_MAX
+            && bytes <= ALL_BYTES_MAX
+            && !is_lost_at_a_start(&export.name)
+            && !own.is_anothers(export)
     })
+}
+
+/// What the server's own `BASH_ENV` says, if it has one: the one start file that a shell reads. Bash runs what the
+/// variable holds before any command: from who calls tools that would pass the fence, and no log would tell of it.
+#[derive(Debug, Clone, Copy)]
+pub struct StartFile<'a>(pub Option<&'a [u8]>);
+
+impl StartFile<'_> {
+    pub fn is_anothers(self, export: &Export) -> bool {
+        export.name == START_FILE && self.0 != Some(&export.value)
+    }
 }
 
 /// What a shell does not take over from its environment, or not in silence: it warns of a locale that is not there.
@@ -274,15 +290,16 @@ mod tests {
     #[test]
     fn what_is_too_large_for_a_start_is_told_afterwards_and_reads_the_same() {
         let export = |name: &str, len| Export { name: name.to_owned(), value: vec![b'\''; len] };
+        let split = |exports| that_fit(exports, StartFile(None));
         let small = vec![export("A", 3), export("PATH", 100)];
-        assert_eq!(that_fit(small.clone()), (small, vec![]));
-        let (fit, told) = that_fit(vec![export("IFS", 1), export("A", 1), export("LC_ALL", 2)]);
+        assert_eq!(split(small.clone()), (small, vec![]));
+        let (fit, told) = split(vec![export("IFS", 1), export("A", 1), export("LC_ALL", 2)]);
         assert_eq!((fit, told), (vec![export("A", 1)], vec![export("IFS", 1), export("LC_ALL", 2)]));
-        let (fit, large) = that_fit(vec![export("BIG", 200_000), export("SMALL", 9)]);
+        let (fit, large) = split(vec![export("BIG", 200_000), export("SMALL", 9)]);
         assert_eq!((fit, &large), (vec![export("SMALL", 9)], &vec![export("BIG", 200_000)]));
         assert_eq!(parse_script(&script(&large)), large);
         let many: Vec<Export> = (0..40).map(|n| export(&format!("V{n}"), 60_000)).collect();
-        let (fit, large) = that_fit(many);
+        let (fit, large) = split(many);
         assert_eq!((fit.len(), large.len()), (8, 32));
     }
 

@@ -15,7 +15,7 @@ use super::driver::{Driver, Order, Settings};
 use super::entropy::random_bits;
 use super::error::ShellError;
 use super::exec::{ExecRequest, ExecResult, Progress};
-use super::exports::{Export, is_variable_name};
+use super::exports::{Export, START_FILE, is_variable_name};
 use super::family::MarkPrefix;
 use super::guard::Guard;
 use super::known::Known;
@@ -298,6 +298,7 @@ impl Inner {
             timeout: self.timeout(request.timeout)?.unwrap_or(self.limits.timeout_default),
             limits: Arc::clone(&self.limits),
             scratch: self.scratch.clone(),
+            start_file: self.config.variable(START_FILE).map(<[u8]>::to_vec),
         })
     }
 

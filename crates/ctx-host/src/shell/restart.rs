@@ -30,7 +30,7 @@ impl Driver {
 
     /// A new interpreter in the same place, with the variables exported as of the last completed command.
     pub(super) async fn restart(&mut self, exit_code: i32) -> Result<Anew, ShellError> {
-        let (env, large) = exports::that_fit(self.restart_env());
+        let (env, later) = exports::that_fit(self.restart_env(), self.settings.start_file());
         let place = Place { cwd: nearest_dir(&self.cwd), env };
         let anew = if place.cwd == self.cwd { Anew::Here } else { Anew::Elsewhere };
         self.ended = None;
@@ -40,14 +40,20 @@ impl Driver {
             |error: ShellError| ShellError::Closed { id: self.shared.id.clone(), why: error.to_string() };
         self.streams = self.connection.start(&place).map_err(lost)?;
         self.handshake().await?;
-        if !large.is_empty() {
-            let script = self.put_scratch(&exports::script(&large))?;
-            let source = self.connection.dialect().source(script.path());
-            self.run_quietly(&format!("{source} 2>/dev/null")).await?;
-        }
+        self.export(&later).await?;
         let cwd = self.shared.shown_cwd();
         self.record(&ShellRecord::Restarted { exit_code, cwd });
         Ok(anew)
+    }
+
+    /// Exports what an interpreter could not be started with.
+    pub(super) async fn export(&mut self, exports: &[Export]) -> Result<(), ShellError> {
+        if exports.is_empty() {
+            return Ok(());
+        }
+        let script = self.put_scratch(&exports::script(exports))?;
+        let source = self.connection.dialect().source(script.path());
+        self.run_quietly(&format!("{source} 2>/dev/null")).await
     }
 
     /// bash counts its own depth up when it starts; the new one takes the place of the old.

@@ -203,7 +203,7 @@ fn a_pattern_that_is_too_much_work_says_what_it_left_out() {
     assert!(begin.elapsed() < Duration::from_secs(20), "{:?}", begin.elapsed());
     assert_eq!(kept.text, "NEEDLE\n");
     assert_eq!((kept.report.lines_kept, kept.report.lines_unsearched), (1, Some(1)));
-    let hint = hint(&kept.report, &keep(&Plan::default(), &[""]).report).unwrap();
+    let hint = hint(&kept.report, &keep(&Plan::default(), &[""]).report, false).unwrap();
     assert!(hint.contains("of 1 long line only the beginning was searched"), "{hint}");
 }
 
@@ -230,10 +230,12 @@ fn two_halves_do_not_become_a_line() {
 #[test]
 fn the_hint_says_what_to_do() {
     let of = |text: &str| keep(&Plan::default(), &[text]).report;
-    assert_eq!(hint(&of("a\n"), &of("")), None);
+    assert_eq!(hint(&of("a\n"), &of(""), false), None);
     let long = of(&"0123456789\n".repeat(20_000));
     expect!["stdout: 9090 of 20000 lines shown; read the rest with session_output, or narrow the next command with budget.grep or budget.keep"]
-        .assert_eq(&hint(&long, &of("")).unwrap());
+        .assert_eq(&hint(&long, &of(""), false).unwrap());
+    expect!["stdout: 9090 of 20000 lines shown; read the rest with session_output"]
+        .assert_eq(&hint(&long, &of(""), true).unwrap());
 }
 
 #[test]

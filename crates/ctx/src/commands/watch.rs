@@ -124,7 +124,12 @@ impl Watch {
                 let text = seen.news(&shelf, &log, self.json, self.follow);
                 if print && !text.is_empty() {
                     if !self.json && self.last != id_of(&log) {
-                        writeln!(out, "{}", Paint::for_stdout().bold(&format!("== {} ==", id_of(&log))))?;
+                        let shell = format!("{} {}", seen.transcript.shell(), id_of(&log));
+                        writeln!(
+                            out,
+                            "{}",
+                            Paint::for_stdout().bold(&format!("== {} ==", shell.trim_start()))
+                        )?;
                         id_of(&log).clone_into(&mut self.last);
                     }
                     out.write_all(text.as_bytes())?;

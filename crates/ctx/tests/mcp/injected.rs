@@ -76,3 +76,27 @@ fn an_empty_allow_list_opens_no_shell() {
     let said = host.refused("session_exec", json!({"session_id": made["session_id"], "command": "ls"}));
     assert!(said.starts_with("EACCES: "), "{said}");
 }
+
+/// bash runs what `BASH_ENV` holds before any command: neither the fence nor a log would see it.
+#[test]
+fn of_all_start_files_only_the_operators_own_is_read() {
+    let place = place();
+    let file = place.path("operators");
+    std::fs::write(&file, "START=operators\n").unwrap();
+    let mut host = Host::with(place.command(&["mcp"]).env("BASH_ENV", &file));
+    let own = host.create();
+    assert_eq!(host.exec(&own, "echo $START")["stdout"], "operators\n");
+    host.exec(&own, "exit");
+    assert_eq!(host.exec(&own, "echo $START")["stdout"], "operators\n", "also by who comes after it");
+
+    let run = |when: &str| format!("$(touch {})", place.path(when).display());
+    let arguments = json!({"env": {"BASH_ENV": run("made")}, "allow": ["echo", "export", "exit"]});
+    let made = host.call("session_create", arguments);
+    let shell = made["session_id"].as_str().unwrap();
+    let told = host.exec(shell, "echo \"$BASH_ENV $START\"")["stdout"].clone();
+    assert_eq!(told, format!("{} \n", run("made")), "who runs programs gave it to them");
+    host.exec(shell, &format!("export BASH_ENV='{}'", run("again")));
+    assert_eq!(host.exec(shell, "exit 3")["shell_restarted"], true);
+    assert_eq!(host.exec(shell, "echo \"$BASH_ENV\"")["stdout"], format!("{}\n", run("again")));
+    assert!(!place.path("made").exists() && !place.path("again").exists());
+}

@@ -109,7 +109,11 @@ fn what_shells_do_can_be_followed_as_lines_through_a_pipe() {
     let other = host.create();
     host.exec(&other, "echo from the other");
     let seen = up_to(&watch, "\nfrom the other\n");
-    assert!(seen.contains("== ") && seen.contains("2_local opened in "), "{seen}");
+    assert!(seen.contains("== 2_local 01") && seen.contains("2_local opened in "), "{seen}");
+    // So is one that was there before, and of a command that prints nothing its end is told.
+    host.exec(&shell, "true");
+    let seen = up_to(&watch, "exit code 0");
+    assert!(seen.contains("== 1_local 01") && seen.contains("$ true\n"), "{seen}");
 }
 
 #[test]

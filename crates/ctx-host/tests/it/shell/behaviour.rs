@@ -140,7 +140,7 @@ async fn exit_restarts_with_cwd_and_exports(kind: Kind) {
 
 async fn a_restart_says_where_it_is_when_the_cwd_is_gone(kind: Kind) {
     let bench = Bench::new(kind).await;
-    let back = "cwd and exported variables are back";
+    let back = "cwd and exported variables are as they were before it";
     assert!(bench.run("exit 1").await.hint.unwrap().contains(back));
     bench.run("mkdir -p up/gone; cd up/gone; rm -r ../../up").await;
     let result = bench.run("exit 1").await;

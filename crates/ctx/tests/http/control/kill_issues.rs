@@ -1,5 +1,7 @@
 //! `kill -9` around issues: their audit lines, the closing checkpoint, and a session that is bound from the beginning.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use serde_json::{Value, json};
@@ -63,16 +65,20 @@ fn what_is_done_to_issues_is_audited_once_however_often_the_daemon_dies() {
     for round in 0..6 {
         let line = Line::to(&http);
         let at = format!("/issues/{issue}/todos");
+        let added = Arc::new(AtomicUsize::new(0));
+        let counted = Arc::clone(&added);
         let adding = std::thread::spawn(move || {
             for n in 0.. {
                 let body = json!({ "text": format!("todo {round}.{n}") }).to_string();
                 if line.ask("POST", &at, Some(&body)).is_none_or(|response| response.status != 201) {
-                    return n;
+                    return;
                 }
+                counted.store(n, Ordering::Relaxed);
             }
             unreachable!("it goes on until the daemon is gone")
         });
-        std::thread::sleep(Duration::from_millis(20 + round * 37));
+        until("some todos", || (added.load(Ordering::Relaxed) >= 4).then_some(()));
+        std::thread::sleep(Duration::from_millis(round * 37));
         restart(&mut http);
         adding.join().unwrap();
     }

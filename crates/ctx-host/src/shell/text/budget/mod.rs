@@ -264,7 +264,8 @@ fn missing_line(report: &StreamReport, chars: u64, at_line_start: bool) -> Strin
 }
 
 /// What to do about output that is not shown, for a model to read.
-pub fn hint(stdout: &StreamReport, stderr: &StreamReport) -> Option<String> {
+/// Who asked for a budget knows how to narrow.
+pub fn hint(stdout: &StreamReport, stderr: &StreamReport, asked: bool) -> Option<String> {
     let part = |name: &str, report: &StreamReport| {
         let (total, kept) = (report.lines_total, report.lines_kept);
         let less = kept < total || report.chars_kept < report.chars_total;
@@ -278,9 +279,8 @@ pub fn hint(stdout: &StreamReport, stderr: &StreamReport) -> Option<String> {
         return None;
     }
     let all = parts.join(", ");
-    let read = format!(
-        "{all}; read the rest with session_output, or narrow the next command with budget.grep or budget.keep"
-    );
+    let narrow = if asked { "" } else { ", or narrow the next command with budget.grep or budget.keep" };
+    let read = format!("{all}; read the rest with session_output{narrow}");
     let unsearched = [stdout, stderr].into_iter().filter_map(|report| report.lines_unsearched).sum::<u64>();
     Some(match unsearched {
         0 => read,
