@@ -157,10 +157,10 @@ fn a_program_that_follows_several_shells_can_tell_them_apart() {
     let watch = Running::start(&mut place.command(&["watch", "--follow", "--json"]));
     until_watched(&mut host, &shell, &watch);
     let other = host.create();
-    host.exec(&other, "echo of the second");
-    host.exec(&shell, "echo of the first");
     let listed = host.call("session_list", json!({}));
-    for (row, command) in [(1, "echo of the second"), (0, "echo of the first")] {
+    // One after another: what two shells did meanwhile comes in no order.
+    for (row, shell, command) in [(1, &other, "echo of the second"), (0, &shell, "echo of the first")] {
+        host.exec(shell, command);
         let record: Value = serde_json::from_str(up_to(&watch, command).lines().last().unwrap()).unwrap();
         assert_eq!(record["log"], listed["sessions"][row]["log"], "{record}");
     }
