@@ -41,6 +41,8 @@ const INSTRUCTIONS: &str = "Stateful shells. Open one with session_create, run c
 session_output, or ask for less with budget. There is no terminal and no input unless stdin is given, so use flags \
 such as -y or --no-pager instead of answering questions. Put servers in the background with their output in a file.";
 
+const NOT_BASH: &str = " The shell is not bash: arrays, [[ ]], <( ) and set -o pipefail are not there.";
+
 /// What the server calls itself.
 #[derive(Debug, Clone)]
 pub struct ServerName {
@@ -173,7 +175,8 @@ impl ServerHandler for McpServer {
     fn get_info(&self) -> ServerConfig {
         let mut info = ServerConfig::new(ServerCapabilities::builder().enable_tools().build());
         info.server_info = Implementation::new(self.name.name.clone(), self.name.version.clone());
-        info.instructions = Some(INSTRUCTIONS.to_owned());
+        let posix = if self.host.is_bash() { "" } else { NOT_BASH };
+        info.instructions = Some(format!("{INSTRUCTIONS}{posix}"));
         info
     }
 

@@ -11,6 +11,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::away::THREADS_MAX;
 use super::config::HostConfig;
+use super::dialect::Dialect;
 use super::driver::{Driver, Order, Settings};
 use super::entropy::random_bits;
 use super::error::ShellError;
@@ -144,6 +145,11 @@ impl ShellHost {
     /// Text as it may leave us: an error repeats what a caller has said.
     pub fn shown(&self, text: &str) -> String {
         redact_text(&self.inner.secrets, text)
+    }
+
+    /// Whether commands are bash's, and not only those of a POSIX shell.
+    pub fn is_bash(&self) -> bool {
+        self.inner.local.dialect() == Dialect::Bash
     }
 
     pub fn limits(&self) -> &ShellLimits {

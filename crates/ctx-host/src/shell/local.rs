@@ -87,6 +87,10 @@ impl LocalTransport {
     }
 
     /// The program that gives a process a session of its own, where there is one.
+    pub fn dialect(&self) -> Dialect {
+        self.program.dialect
+    }
+
     pub fn setsid(&self) -> Option<&Path> {
         self.program.setsid.as_deref()
     }

@@ -196,6 +196,11 @@ fn the_program_that_was_set_is_the_shell() {
         host.exec(&shell, "echo ${BASH_VERSION:+bash}")["stdout"].as_str().unwrap().trim().to_owned()
     };
     assert_eq!(shell_of(Host::with(&mut place.command(&["mcp", "--shell", "bash"]))), "bash");
+    let told = |program| {
+        let host = Host::with(&mut place.command(&["mcp", "--shell", program]));
+        host.info["instructions"].as_str().unwrap().contains("not bash")
+    };
+    assert_eq!((told("dash"), told("bash")), (true, false), "who writes for bash is told");
     let through_sh = shell_of(Host::start(&place));
     let plain = std::process::Command::new("sh").args(["-c", "echo ${BASH_VERSION:+bash}"]).output().unwrap();
     assert_eq!(through_sh, String::from_utf8(plain.stdout).unwrap().trim());

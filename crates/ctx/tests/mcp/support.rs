@@ -81,6 +81,8 @@ impl Drop for Running {
 /// An MCP host with its server.
 pub struct Host {
     pub server: Running,
+    /// What the server said of itself.
+    pub info: Value,
     stdin: Option<Box<dyn Write>>,
     calls: u64,
 }
@@ -102,11 +104,12 @@ impl Host {
     }
 
     fn greet(server: Running, stdin: Box<dyn Write>) -> Host {
-        let mut host = Host { server, stdin: Some(stdin), calls: 0 };
+        let mut host = Host { server, info: Value::Null, stdin: Some(stdin), calls: 0 };
         let about = json!({"name": "test", "version": "1"});
         let hello = json!({"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": about});
         let answer = host.request("initialize", hello);
         assert_eq!(answer["result"]["serverInfo"]["name"], "ctx", "{answer}");
+        host.info = answer["result"].clone();
         host.say(&json!({"jsonrpc": "2.0", "method": "notifications/initialized"}));
         host
     }
