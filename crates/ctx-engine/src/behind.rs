@@ -174,6 +174,8 @@ impl Behind {
         if let Some(index) = &self.index {
             index.moved(from, to);
         }
+        // What waits to be read of it for the audit log is not where it was any more.
+        self.reopened(to);
     }
 
     /// A fork was made: the audit log begins with its own records.

@@ -670,6 +670,19 @@ fn logs_are_not_read_before_it_is_time() {
 }
 
 #[test]
+fn a_session_that_moves_while_its_log_waits_to_be_read_is_told_to_its_end() {
+    let root = Root::new();
+    let mut session = Watched::new(&root, 1);
+    let audit = Audit::start(root.journal.clone(), options(&root)).unwrap();
+    session.step(&Step::End, Some(&audit));
+    let over = LogPath::new("home/0/agent/coder/session/s1+over/events.jsonl").unwrap();
+    root.journal.rename(&session.log, &over).unwrap();
+    audit.reopened(&over);
+    audit.settle();
+    assert_eq!(told(&root), session.deeds);
+}
+
+#[test]
 fn a_stop_tells_what_happened_since_the_start_also_where_the_log_waits_to_be_read() {
     let root = Root::new();
     let (mut touched, untouched) = (Watched::new(&root, 1), Watched::new(&root, 2));
