@@ -26,6 +26,9 @@ fn sessions_are_found_by_state_agent_directory_and_text() {
     let busy = http.session(r#"{"name":"busy"}"#);
     http.call("PUT", &format!("/sessions/{busy}"), Some(r#"{"model_override":"debug:script"}"#)).json(200);
     http.post(&busy, ENDLESS);
+    // Its run has written what it has to before the next session changes.
+    let records = || http.call("GET", &format!("/sessions/{busy}/records"), None).text;
+    until("the run to begin", || records().contains("assistant_started").then_some(()));
     let over = http.session(r#"{"name":"over"}"#);
     http.call("PUT", &format!("/sessions/{over}"), Some(r#"{"title":"The old one"}"#)).json(200);
     http.call("DELETE", &format!("/sessions/{over}?confirm=true"), None).json(204);

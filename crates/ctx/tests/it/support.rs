@@ -1,5 +1,8 @@
 //! What the tests share: the binary, and a few words for common steps.
 
+use std::io::{BufRead, BufReader};
+use std::process::Stdio;
+
 use testkit::{DaemonBuilder, Place, TestDaemon, until};
 
 pub const CTX: &str = env!("CARGO_BIN_EXE_ctx");
@@ -19,12 +22,16 @@ pub fn build() -> DaemonBuilder {
 /// A message for `debug/script` that takes a minute, unless it is cancelled.
 pub const SLOW: &str = r#"{"script":[{"text":"begun"},{"sleep_ms":60000},{"text":"never"}]}"#;
 
-/// Starts a run that takes a minute and waits until it is going; its id.
+/// Starts a run that takes a minute and waits until it has said something; its id.
 pub fn start_slow(daemon: &TestDaemon, session: &str) -> String {
-    let args = ["send", "--detach", "--model", "debug:script", "--session", session, SLOW];
-    let run = daemon.ctx(&args).ok();
-    wait_state(daemon, session, "running");
-    run.trim().to_owned()
+    let args = ["send", "--json", "--model", "debug:script", "--session", session, SLOW];
+    let mut child = daemon.command(&args).stdin(Stdio::null()).stdout(Stdio::piped()).spawn().unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map(Result::unwrap);
+    let delta = lines.find(|line| line.contains(r#""type":"delta""#)).unwrap();
+    // It goes on without the one who started it.
+    child.kill().unwrap();
+    child.wait().unwrap();
+    json_lines(&delta)[0]["run"].as_str().unwrap().to_owned()
 }
 
 /// Waits until `ctx ls` shows a session of coder in a state.

@@ -72,14 +72,10 @@ fn a_model_pauses_its_own_session_and_is_told_when_it_goes_on() {
 #[test]
 fn what_the_model_asks_for_while_paused_waits_for_the_resume() {
     let http = Http::start();
-    let id = http.playing();
-    let gate = script(json!([
+    let (id, made) = http.paused_midway(&json!([
         { "text": "begun" }, { "sleep_ms": 700 },
         { "tool": { "name": "fs.list", "input": { "path": "/work" } } }, { "text": "listed" }
     ]));
-    http.post(&id, &gate);
-    http.said(&id, "begun");
-    let made = http.call("POST", &path(&id, "checkpoints"), None).json(201);
     let checkpoint = text(&made, "id");
     let calls = until("the call that waits", || {
         let calls = http.checkpoint(&id, checkpoint)["pending_tool_calls"].clone();
@@ -99,10 +95,8 @@ fn what_the_model_asks_for_while_paused_waits_for_the_resume() {
 #[test]
 fn a_run_that_came_to_its_end_while_paused_has_nothing_left_to_do() {
     let http = Http::start();
-    let id = http.playing();
-    http.post(&id, &script(json!([{ "text": "all" }, { "sleep_ms": 400 }, { "text": " of it" }])));
-    http.said(&id, "all");
-    let made = http.call("POST", &path(&id, "checkpoints"), None).json(201);
+    let (id, made) =
+        http.paused_midway(&json!([{ "text": "all" }, { "sleep_ms": 400 }, { "text": " of it" }]));
     until("the answer", || http.of_type(&id, "assistant_finished").pop());
     assert_eq!(http.state(&id), "paused");
     let went = http.resume(&id, text(&made, "id"));

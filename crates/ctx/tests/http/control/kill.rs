@@ -36,10 +36,8 @@ fn a_paused_session_is_paused_after_a_restart_and_goes_on() {
 #[test]
 fn a_pause_in_the_middle_of_an_answer_goes_on_after_a_restart() {
     let mut http = daemon(&[]);
-    let id = http.playing();
-    http.post(&id, &script(json!([{ "text": "once" }, { "sleep_ms": 3_000 }, { "text": " more" }])));
-    http.said(&id, "once");
-    let made = http.call("POST", &path(&id, "checkpoints"), None).json(201);
+    let (id, made) =
+        http.paused_midway(&json!([{ "text": "once" }, { "sleep_ms": 3_000 }, { "text": " more" }]));
     restart(&mut http);
     assert_eq!(http.state(&id), "paused");
     assert_eq!(http.resume(&id, text(&made, "id"))["state"], "running");

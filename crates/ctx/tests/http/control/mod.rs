@@ -22,8 +22,11 @@ pub mod seed;
 mod subagents;
 mod summaries;
 
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::net::UnixStream;
+
 use serde_json::{Value, json};
-use testkit::until;
+use testkit::{DEADLINE, until};
 
 use crate::line::Line;
 use crate::support::{Http, Response, builder};
@@ -78,11 +81,40 @@ impl Http {
         id
     }
 
-    /// Waits until a partial answer is on its way.
-    fn said(&self, id: &str, _text: &str) {
-        until("the run to begin", || {
-            self.records(id).iter().any(|record| record["type"] == "assistant_started").then_some(())
+    /// Waits until a partial answer is on its way, of which no record tells.
+    fn said(&self, id: &str, text: &str) {
+        let mut stream = UnixStream::connect(self.daemon.root().join("agent/coder.sock")).expect("a socket");
+        stream.set_read_timeout(Some(DEADLINE)).expect("a deadline");
+        writeln!(stream, "{}", json!({ "op": "resume", "session": id })).expect("the daemon reads");
+        let frames = BufReader::new(stream).lines().map(|line| line.expect("a frame"));
+        let mut frames = frames.map(|line| serde_json::from_str::<Value>(&line).expect("JSON"));
+        let mut said = String::new();
+        let is_said = frames.any(|frame| {
+            let piece = match frame["type"].as_str() {
+                Some("delta") => &frame["text"],
+                // All is said already.
+                Some("message") => &frame["content"][0]["text"],
+                _ => &Value::Null,
+            };
+            said += piece.as_str().unwrap_or_default();
+            said.contains(text)
         });
+        assert!(is_said, "{text} is not in {said}");
+    }
+
+    /// A session that is paused in the middle of an answer; it and the checkpoint.
+    fn paused_midway(&self, steps: &Value) -> (String, Value) {
+        // On a busy machine the answer may be over before the pause comes: that one does not count.
+        until("a pause in the middle of an answer", || {
+            let id = self.playing();
+            self.post(&id, &script(steps.clone()));
+            self.said(&id, steps[0]["text"].as_str().expect("a text"));
+            let made = self.call("POST", &path(&id, "checkpoints"), None);
+            let records = self.records(&id);
+            let mut before = records.iter().take_while(|record| record["type"] != "checkpoint_created");
+            let is_over = before.any(|record| record["type"] == "assistant_finished");
+            (made.status == 201 && !is_over).then(|| (id, made.json(201)))
+        })
     }
 
     /// A session that its model has paused; it and its checkpoint.
