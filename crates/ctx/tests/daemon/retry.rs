@@ -30,14 +30,18 @@ fn a_retry_of_a_finished_run_gets_start_message_and_done_also_after_a_restart() 
 #[test]
 fn a_retry_while_the_run_goes_on_joins_it() {
     let daemon = Daemon::start();
-    let steps = json!([{"text": "slow "}, {"sleep_ms": 300}, {"text": "answer"}]);
+    let steps = json!([{"text": "slow answer"}, {"sleep_ms": 600_000}]);
     let (mut one, mut two) = (daemon.client(), daemon.client());
     one.play("default", "m", steps.clone());
     let start = one.expect("start");
     // Twice on the same connection, and once on another.
     one.play("default", "m", steps.clone());
     two.play("default", "m", steps);
-    let (one_saw, two_saw) = (one.until_done(), two.until_done());
+    let mut two_saw = two.until("delta");
+    // It ends when both have joined it: what one connection asks for is done in its order.
+    one.ask(json!({"op": "cancel", "id": start["run"]}));
+    let one_saw = one.until_done();
+    two_saw.extend(two.until_done());
     assert_eq!(two_saw[0], start);
     assert_eq!(two_saw[1..], one_saw, "both see the same events");
     assert_eq!(text_of(&two_saw), "slow answer");

@@ -54,7 +54,7 @@ fn a_disk_that_fills_up_during_a_run_stops_it_and_its_end_is_written_when_there_
     let list = json!({"tool": {"name": "fs.list", "input": {"path": "/work"}}});
     let mut steps = vec![json!({"text": "x".repeat(8_000)})];
     for _ in 0..30 {
-        steps.extend([json!({"sleep_ms": 30}), json!({"text": "y".repeat(8_000)}), list.clone()]);
+        steps.extend([json!({"sleep_ms": 200}), json!({"text": "y".repeat(8_000)}), list.clone()]);
     }
     client.play("default", "m", json!(steps));
     client.until("tool_result");
