@@ -90,7 +90,7 @@ fn a_window_that_fills_is_summed_up_before_the_next_call_and_the_run_goes_on() {
 
 #[test]
 fn a_summary_that_is_no_shorter_or_takes_too_long_falls_back_to_dropping() {
-    let http = daemon(&[("COMPACTION_MS", "300")]);
+    let http = daemon(&[]);
     let id = http.playing();
     for name in ["first", "second", "third", "fourth"] {
         http.done(&id, &filler(name, QUARTER));
@@ -100,6 +100,7 @@ fn a_summary_that_is_no_shorter_or_takes_too_long_falls_back_to_dropping() {
     assert!(text(&made, "fallback_reason").contains("not shorter"), "{made}");
     assert!(!sent(&http.dump(&id)).contains("answer to first"));
 
+    let http = daemon(&[("COMPACTION_MS", "300")]);
     summing_up(&http, json!([{ "sleep_ms": 60_000 }, { "text": "never" }]));
     let late = http.playing();
     http.done(&late, &filler("first", 400));
