@@ -2,6 +2,8 @@
 
 use std::os::unix::fs::PermissionsExt;
 
+use testkit::until;
+
 use crate::support::build;
 
 #[test]
@@ -23,7 +25,9 @@ fn open_gives_the_browser_a_private_file_and_prints_the_address_without_one() {
     let mut command = daemon.command(&["open"]);
     command.env("BROWSER", &browser);
     testkit::finish(&mut command).ok();
-    let seen = std::fs::read_to_string(&noted).unwrap();
+    let seen = until("the browser", || {
+        std::fs::read_to_string(&noted).ok().filter(|seen| seen.ends_with("</script>\n"))
+    });
     let (argument, page) = seen.split_once('\n').unwrap();
     assert!(!argument.contains("code"), "{argument}");
     assert_eq!(std::fs::metadata(argument).unwrap().permissions().mode() & 0o777, 0o600);
@@ -60,7 +64,7 @@ fn open_waits_for_no_browser_and_prints_the_address_when_none_takes_it() {
     let opened = open(&format!("/nonexistent/browser:{broken}:{stays}"));
     assert_eq!((opened.code, opened.stdout.as_str()), (0, ""), "{}", opened.stderr);
     assert!(opened.stderr.contains("opened http://127.0.0.1:"), "{}", opened.stderr);
-    let browser: i32 = std::fs::read_to_string(&pid).unwrap().trim().parse().unwrap();
+    let browser: i32 = until("the browser", || std::fs::read_to_string(&pid).ok()).trim().parse().unwrap();
     let browser = rustix::process::Pid::from_raw(browser).unwrap();
     rustix::process::kill_process(browser, rustix::process::Signal::KILL).expect("it goes on by itself");
     for none in ["/nonexistent/browser", &broken, " : "] {

@@ -261,10 +261,12 @@ fn what_was_printed_before_a_shell_s_end_is_in_its_log() {
             let mut host =
                 Host::with(place.command(&["mcp", "--shell", program]).env("DEPLOY_PASSWORD", PASSWORD));
             let shell = host.create();
-            let seen = place.path("seen");
+            let (go, seen) = (place.path("go"), place.path("seen"));
             // A job prints after its command has ended, and no other command comes to tell of it.
             let job = format!("(echo LATELY {}; touch {}) & wait", secret(), seen.display());
-            host.exec(&shell, &format!("sleep 0.2 | {{ cat; {job}; }} & echo x"));
+            let wait = format!("until [ -e {} ]; do sleep 0.01; done", go.display());
+            host.exec(&shell, &format!("{wait} | {{ cat; {job}; }} & echo x"));
+            std::fs::write(&go, "").unwrap();
             until("the job's end", || seen.exists().then_some(()));
             let busy = host.create();
             let printed = place.path("printed");

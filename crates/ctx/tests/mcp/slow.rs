@@ -141,6 +141,7 @@ fn commands_of_a_host_that_reads_nothing_wait_and_all_run_when_it_reads() {
     let all = 30;
     let _open = slow.say_all((0..all).map(|n| exec(10 + n)).collect());
     let ran = || std::fs::read_to_string(&marks).map_or(0, |text| text.lines().count());
+    until("the first command", || (ran() > 0).then_some(()));
     let some = settled(ran);
     assert!((1..20).contains(&some), "{some} commands ran for a host that reads nothing");
     for n in 0..all {
