@@ -15,6 +15,7 @@ mod text_redact_blobs;
 mod text_redact_corpus;
 mod text_redact_cut;
 mod text_redact_env;
+mod text_redact_everyday;
 mod text_redact_keys;
 mod text_redact_random;
 mod text_redact_settings;

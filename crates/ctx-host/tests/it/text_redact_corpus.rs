@@ -400,6 +400,7 @@ pub(crate) fn corpus() -> &'static [Sample] {
         samples.extend(given(&mut l));
         samples.extend(crate::text_redact_values::samples());
         samples.extend(crate::text_redact_settings::samples());
+        samples.extend(crate::text_redact_everyday::samples());
         samples
     });
     &CORPUS

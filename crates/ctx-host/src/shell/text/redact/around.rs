@@ -1,6 +1,7 @@
 //! Secrets that are told by what stands around them: headers, URLs and key blocks.
 
 use super::block;
+use super::name::is_behind_colons;
 use super::shape::{Class, More, View};
 use super::swallow::{Quote, Swallow};
 use super::{Found, Kind};
@@ -9,6 +10,8 @@ use super::{Found, Kind};
 const USERINFO_BYTES_MAX: usize = 1024;
 /// A user without a password is taken for a token from this length on.
 const URL_TOKEN_BYTES_MIN: usize = 20;
+/// What stands in the place of a password where the user is a token.
+const URL_DUMMIES: [&[u8]; 6] = [b"", b"x", b"X", b"x-oauth-basic", b"api_token", b"unused"];
 /// A bearer token, at least.
 const BEARER_BYTES_MIN: usize = 16;
 /// Bytes of a header value that are weighed.
@@ -23,7 +26,7 @@ const SCHEMES: &[&str] =
 
 /// `Authorization: Bearer …`, with or without quotes; `pos` is after the name.
 pub(super) fn authorization(view: View<'_>, start: usize, pos: usize) -> Result<Option<Found>, More> {
-    if !view.before(start, 7).eq_ignore_ascii_case(b"authori") {
+    if !view.before(start, 7).eq_ignore_ascii_case(b"authori") || is_behind_colons(view, start) {
         return Ok(None);
     }
     let pos = skip_quote(view, pos)?;
@@ -84,7 +87,7 @@ fn header_value(view: View<'_>, pos: usize, kind: &'static str, min: usize) -> R
     Ok(Some(Found { from: pos, to: pos + len, kind: Kind::Rule(kind), rest }))
 }
 
-/// `scheme://user:password@host`; `pos` is after the slashes. The user stays readable. A password may have an `@` itself,
+/// `scheme://user:password@host`; `pos` is after the slashes. The user stays readable, unless it is a token itself. A password may have an `@` itself,
 /// so the last one counts before the host ends.
 pub(super) fn url_user(view: View<'_>, pos: usize) -> Result<Option<Found>, More> {
     let (mut colon, mut host) = (None, None);
@@ -101,12 +104,18 @@ pub(super) fn url_user(view: View<'_>, pos: usize) -> Result<Option<Found>, More
 }
 
 fn user_info(view: View<'_>, pos: usize, colon: Option<usize>, at: usize) -> Option<Found> {
+    let is_token = |value: &[u8]| value.len() >= URL_TOKEN_BYTES_MIN && value.iter().any(u8::is_ascii_digit);
     let from = colon.map_or(pos, |colon| colon + 1);
     let value = view.slice(from, at);
+    if let Some(colon) = colon
+        && URL_DUMMIES.contains(&value)
+        && is_token(view.slice(pos, colon))
+    {
+        return Some(Found { from: pos, to: colon, kind: Kind::Rule("url-password"), rest: None });
+    }
     let stands_for_one =
         matches!(value, [] | [b'$' | b'{' | b'%' | b'*' | b'[', ..]) && !is_percent_escape(value);
-    let is_token = value.len() >= URL_TOKEN_BYTES_MIN && value.iter().any(u8::is_ascii_digit);
-    if stands_for_one || (colon.is_none() && !is_token) {
+    if stands_for_one || (colon.is_none() && !is_token(value)) {
         return None;
     }
     Some(Found { from, to: at, kind: Kind::Rule("url-password"), rest: None })

@@ -22,6 +22,7 @@ mod name_ends;
 mod pair;
 mod phrase;
 mod rules;
+mod same_words;
 mod search;
 mod shape;
 mod swallow;

@@ -5,6 +5,7 @@ use super::letters::are_random;
 use super::name_ends::ends_name;
 use super::phrase::is_phrase;
 use super::rules::{Check, PairName, RULES};
+use super::same_words::says_again;
 use super::shape::{Class, View};
 use super::value::{Joint, SECRET_BYTES_MIN, Strength, is_random_key};
 
@@ -167,6 +168,11 @@ impl<'a> Name<'a> {
         identifier(self.view, self.start)
     }
 
+    /// `AWS::IAM::AccessKey`: the name of a type, a part of a longer one. What is assigned to is a variable there, too.
+    pub fn is_of_type(self, joint: Joint) -> bool {
+        !joint.equals && is_behind_colons(self.view, self.start)
+    }
+
     /// Whether it is written as environment variables are.
     pub fn is_shouted(self) -> bool {
         is_shouted(self.view, self.start, self.pos)
@@ -193,6 +199,9 @@ impl<'a> Name<'a> {
         if joint.coded && !has_digit && !are_random(value) {
             return false;
         }
+        if (joint.quote.is_some() && self.is_said_again(value)) || self.is_of_type(joint) {
+            return false;
+        }
         match self.name {
             // `PASS: test_2` is a word of test runners, `pass=12` counts; a setting has an equals sign, JSON has quotes.
             PairName::Pass if is_bare_pass(self.view.before(self.start, 3)) => {
@@ -200,7 +209,12 @@ impl<'a> Name<'a> {
                 let is_joined = joint.equals || (joint.quote.is_some() && joint.name_quoted);
                 has_digit && !is_count && (is_joined || self.is_of_openssl())
             }
-            PairName::Short => has_digit && value.len() >= SECRET_BYTES_MIN,
+            // `date_sk=20241116` is a key of a table, `sk_sk: sk_SK.UTF-8` a language.
+            PairName::Short => {
+                let is_number = || !value.iter().any(u8::is_ascii_alphabetic);
+                let is_of_table = self.text().eq_ignore_ascii_case(b"_sk") && is_number();
+                has_digit && value.len() >= SECRET_BYTES_MIN && !is_of_table && !is_locale(value)
+            }
             PairName::Key if !self.is_of_door() => joint.shouted && is_random_key(value),
             // The name of a secret within a longer name: `arn:aws:secretsmanager:…:secret:Name-1a2b3c`. With a space
             // it is a setting behind the name of its file: `app.yml:3:token: …`.
@@ -211,6 +225,11 @@ impl<'a> Name<'a> {
             }
             PairName::Password { .. } | PairName::Pass => true,
         }
+    }
+
+    /// `ACCESS_TOKEN = "access_token"`: a constant that is called as it reads.
+    fn is_said_again(self, value: &[u8]) -> bool {
+        says_again(&[self.identifier(), self.text()].concat(), value)
     }
 
     /// `openssl … -passin pass:x`.
@@ -238,6 +257,12 @@ impl<'a> Name<'a> {
             (None, PairName::Key) => "api-key",
         }
     }
+}
+
+/// `sk_SK.ISO8859-2`, `de_AT@euro`.
+fn is_locale(value: &[u8]) -> bool {
+    matches!(value, [a, b, b'_', c, d, b'.' | b'@', ..]
+        if [a, b].into_iter().all(u8::is_ascii_lowercase) && [c, d].into_iter().all(u8::is_ascii_uppercase))
 }
 
 /// `pa` before the last two letters, and no name before that.
@@ -289,6 +314,11 @@ fn ends_with(name: &[u8], word: &str) -> bool {
 pub(super) fn is_shouted(view: View<'_>, start: usize, pos: usize) -> bool {
     view.slice(start, pos).iter().all(|b| b.is_ascii_uppercase() || *b == b'_')
         && !identifier(view, start).iter().any(u8::is_ascii_lowercase)
+}
+
+/// Whether two colons stand before the name that ends at `start`.
+pub(super) fn is_behind_colons(view: View<'_>, start: usize) -> bool {
+    view.before(start, identifier(view, start).len() + 2).starts_with(b"::")
 }
 
 /// The name that ends at `start`, as far as it may be looked at.

@@ -264,9 +264,17 @@ pub(super) fn match_parts(
 /// No name in code goes on for so long without anything between its words.
 const NAME_BYTES_MAX: usize = 29;
 
+/// So many different bytes are in every token.
+const KINDS_MIN: u32 = 4;
+
 /// Whether what follows a telling prefix is random rather than words: `hf_` is followed by letters alone, and three of
 /// a hundred tokens of twenty letters and digits have no digit.
 pub(super) fn is_random(body: &[u8]) -> bool {
+    // A row of one or two letters fills a place, or is the zeros of a blob.
+    let kinds = body.iter().fold(0u128, |kinds, byte| kinds | 1 << (byte & 0x7f)).count_ones();
+    if kinds < KINDS_MIN {
+        return false;
+    }
     let count = |is: fn(&u8) -> bool| body.iter().filter(|byte| is(byte)).count();
     let (capitals, letters) = (count(u8::is_ascii_uppercase), count(u8::is_ascii_alphabetic));
     let mut names = body.split(|byte| !byte.is_ascii_alphabetic());
@@ -298,6 +306,9 @@ const CHANCE_BYTES_MAX: usize = 7;
 /// The lengths of the lines that base64 is written in.
 const BLOB_LINES: [usize; 4] = [60, 64, 72, 76];
 
+/// What digests in base64 are labelled, as in the files of packages.
+const DIGESTS: [&[u8]; 6] = [b"sha1", b"sha224", b"sha256", b"sha384", b"sha512", b"md5"];
+
 /// Whether what begins at `pos` stands in the midst of base64, where letters that begin a secret come by chance. A line
 /// of base64 goes on in the next one if that is as long, unless it is a secret of the same kind itself.
 pub(super) fn is_inside_blob(view: View<'_>, pos: usize, anchor: &str) -> Result<bool, More> {
@@ -314,6 +325,9 @@ pub(super) fn is_inside_blob(view: View<'_>, pos: usize, anchor: &str) -> Result
     }
     let before = view.before(pos, BACK_BYTES);
     let here = before.iter().rev().take_while(|byte| is_blob(byte)).count();
+    if is_in_digest(before, here) {
+        return Ok(true);
+    }
     let Some(lines) = before.get(..before.len() - here).and_then(|lines| lines.strip_suffix(b"\n")) else {
         return Ok(false);
     };
@@ -324,6 +338,18 @@ pub(super) fn is_inside_blob(view: View<'_>, pos: usize, anchor: &str) -> Result
         return Ok(false);
     }
     Ok(here + view.run(pos, Class::Base64, len + 1)? == len)
+}
+
+/// `sha256=qaN-`, `sha512-qaN/`: whether the last bytes, so many of them of a blob, are the beginning of a digest.
+fn is_in_digest(before: &[u8], here: usize) -> bool {
+    let (head, word) = before.split_at(before.len() - here);
+    let is_label = |text: &[u8]| DIGESTS.contains(&text);
+    let glued = word.iter().position(|byte| *byte == b'-').and_then(|dash| word.get(..dash));
+    let joined = head.strip_suffix(b"=").or_else(|| head.strip_suffix(b":")).and_then(|head| {
+        let label = head.iter().rev().take_while(|byte| byte.is_ascii_alphanumeric()).count();
+        head.get(head.len() - label..)
+    });
+    glued.is_some_and(is_label) || joined.is_some_and(is_label)
 }
 
 /// Letters of both kinds and digits, or so many capitals as no name has.

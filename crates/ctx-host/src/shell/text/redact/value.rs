@@ -13,6 +13,12 @@ const KEY_BYTES_MIN: usize = 16;
 /// Letters alone are a secret only from this length on, except in a shouted name.
 const LETTERS_BYTES_MIN: usize = 12;
 
+/// A number in hexadecimal is shorter.
+const HEX_BYTES_MAX: usize = 16;
+/// What may stand behind its digits.
+const HEX_SUFFIXES: [&str; 14] =
+    ["", "u", "l", "ul", "ull", "n", "i8", "u8", "i16", "u16", "i32", "u32", "u64", "usize"];
+
 /// The longest of [`WORDS`].
 const WORD_BYTES_MAX: usize = 10;
 
@@ -107,8 +113,12 @@ pub(super) fn is_secret(value: &[u8], strength: Strength, joint: Joint) -> bool 
         Strength::Secret if joint.shouted && joint.tight => PASSWORD_BYTES_MIN,
         Strength::Secret => SECRET_BYTES_MIN,
     };
-    let is_hex = value.starts_with(b"0x") && value.len() < 16;
-    if value.len() < min || is_hex || is_placeholder(value) || is_path(value) || is_code(value, joint) {
+    if value.len() < min
+        || is_hex_number(value)
+        || is_placeholder(value)
+        || is_path(value)
+        || is_code(value, joint)
+    {
         return false;
     }
     let sure = joint.tight || joint.quote.is_some() || joint.tag;
@@ -192,7 +202,7 @@ fn is_code(value: &[u8], joint: Joint) -> bool {
     if (!joint.tight && ((!joint.option && is_constant(value)) || is_number(value))) || is_own_name(value) {
         return true;
     }
-    if has_brackets_of_code(value, joint) {
+    if has_brackets_of_code(value, joint) || matches!(value, [b'q', b'r', b'/' | b'{' | b'!' | b'|', ..]) {
         return true;
     }
     let dotted = value.contains(&b'.')
@@ -246,6 +256,17 @@ pub(super) fn is_own_name(value: &[u8]) -> bool {
         .iter()
         .any(|name| value.ends_with(name));
     is_name && ends && value.contains(&b'_')
+}
+
+/// `0x1F00`, `0xffff_0000u32`; what is longer is no number.
+fn is_hex_number(value: &[u8]) -> bool {
+    let Some(digits) = value.strip_prefix(b"0x").filter(|_| value.len() < HEX_BYTES_MAX) else {
+        return false;
+    };
+    let is_digit = |byte: &u8| byte.is_ascii_hexdigit() || *byte == b'_';
+    let len = digits.iter().take_while(|byte| is_digit(byte)).count();
+    let suffix = digits.get(len..).unwrap_or_default().to_ascii_lowercase();
+    HEX_SUFFIXES.iter().any(|known| suffix == known.as_bytes())
 }
 
 /// `4i32`, `1_000`.

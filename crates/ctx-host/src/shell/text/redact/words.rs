@@ -3,6 +3,7 @@
 use super::around::{decoded, quote_at, skip_quote, skip_space};
 use super::env::is_secret_name;
 use super::pair::value_len;
+use super::same_words::says_again;
 use super::shape::{Class, More, View};
 use super::swallow::Swallow;
 use super::value::is_placeholder;
@@ -82,8 +83,11 @@ struct Value {
 }
 
 impl Value {
-    /// The value at `pos`, unless it stands for one.
+    /// The value at `pos`, unless it stands for one. Behind a backtick a command follows, or the text that speaks of one.
     fn at(view: View<'_>, pos: usize) -> Result<Option<Value>, More> {
+        if view.at(pos)? == Some(b'`') {
+            return Ok(None);
+        }
         let (quote, from) = quote_at(view, pos)?.map_or((None, pos), |(quote, from)| (Some(quote), from));
         let rest = quote.map_or(Swallow::Bare, Swallow::quoted);
         let to = from + value_len(view, from, quote)?;
@@ -234,7 +238,11 @@ fn define(view: View<'_>, pos: usize) -> Result<Option<Found>, More> {
         return Ok(None);
     }
     let at = skip_space(view, comma + 1)?;
-    Ok(if quote_at(view, at)?.is_some() { Value::at(view, at)?.map(Value::found) } else { None })
+    if quote_at(view, at)?.is_none() {
+        return Ok(None);
+    }
+    let is_constant = |value: &Value| says_again(name.as_bytes(), view.slice(value.from, value.to));
+    Ok(Value::at(view, at)?.filter(|value| !is_constant(value)).map(Value::found))
 }
 
 /// `Cookie: a=b; c=d` and `Set-Cookie: a=b; Path=/`, also in JSON.
