@@ -100,9 +100,17 @@ async fn a_timeout_spares_earlier_background_jobs_and_ends_those_of_the_command(
         ["a", "b", "c"].map(|name| pid_in(&bench.path(&format!("deep/{name}.pid"))).unwrap()).to_vec();
     let command = "sleep 300 & echo $! >d.pid; (setsid env -i sh -c 'echo $$ >e.pid; exec sleep 300' &); \
                    sh -c 'trap \"\" INT TERM; echo $$ >f.pid; sleep 300; sleep 300' & sleep 300";
-    let result = bench.run_for(command, 500).await;
-    assert!(result.timed_out && !result.shell_restarted, "{result:?}");
-    let born = ["d", "e", "f"].map(|name| pid_in(&bench.path(&format!("deep/{name}.pid"))).unwrap());
+    let mut millis = 500;
+    let born = loop {
+        let result = bench.run_for(command, millis).await;
+        assert!(result.timed_out && !result.shell_restarted, "{result:?}");
+        let born = ["d", "e", "f"].map(|name| pid_in(&bench.path(&format!("deep/{name}.pid"))));
+        match born {
+            [Some(d), Some(e), Some(f)] => break [d, e, f],
+            // A busy machine needs more time to start them.
+            _ => millis *= 4,
+        }
+    };
     assert!(earlier.iter().all(|pid| alive(*pid)), "{earlier:?}");
     assert!(born.iter().all(|pid| !alive(*pid)), "{born:?}");
     assert_state(&bench).await;
@@ -166,8 +174,9 @@ async fn exec_and_kill_restart(kind: Kind) {
         assert_eq!(bench.out("echo $A").await, "1\n");
     }
     // A shell that dies while nothing runs is replaced when it is needed.
-    bench.run("{ sleep 0.1; kill -9 $$; } &").await;
     let pid: i32 = bench.run("echo $$").await.stdout.trim().parse().unwrap();
+    bench.run("{ until [ -e go ]; do sleep 0.01; done; kill -9 $$; } &").await;
+    std::fs::write(bench.path("go"), "").unwrap();
     eventually("the shell's death", || !alive(pid)).await;
     let result = bench.run("echo $A").await;
     assert_eq!((result.stdout.as_str(), result.shell_restarted), ("1\n", true), "{result:?}");
@@ -376,8 +385,10 @@ async fn a_nul_is_refused(kind: Kind) {
 
 async fn background_output_is_late_output(kind: Kind) {
     let bench = Bench::new(kind).await;
-    let result = bench.run("{ sleep 0.2; echo late; echo later >&2; touch done; } & echo now").await;
+    let job = "until [ -e go ]; do sleep 0.01; done; echo late; echo later >&2; touch done";
+    let result = bench.run(&format!("{{ {job}; }} & echo now")).await;
     assert_eq!((result.stdout.as_str(), result.late_output.as_str()), ("now\n", ""));
+    std::fs::write(bench.path("go"), "").unwrap();
     eventually("the background job", || bench.path("done").exists()).await;
     let result = bench.run("echo next").await;
     assert_eq!((result.stdout.as_str(), result.stderr.as_str()), ("next\n", ""));
@@ -394,14 +405,15 @@ async fn background_output_is_late_output(kind: Kind) {
 async fn commands_take_turns(kind: Kind) {
     let bench = Bench::new(kind).await;
     let other = bench.host.create(Default::default()).await.unwrap();
-    let slow = bench.run("sleep 1; echo slow >>order");
+    // It ends after what another shell does, which therefore waits for none of these.
+    let slow = bench.run("until [ -e go ]; do sleep 0.01; done; echo slow >>order");
     let request = |text: &str| ExecRequest { command: text.to_owned(), ..ExecRequest::default() };
-    let started = Instant::now();
     let elsewhere = async {
         let result = bench.host.exec(&other, request("echo elsewhere"), None).await.unwrap();
-        (result, started.elapsed())
+        std::fs::write(bench.path("go"), "").unwrap();
+        result
     };
-    let (first, second, third, (elsewhere, took)) = tokio::join!(
+    let (first, second, third, elsewhere) = tokio::join!(
         biased;
         slow,
         bench.run("echo second >>order"),
@@ -411,7 +423,6 @@ async fn commands_take_turns(kind: Kind) {
     assert_eq!((first.exit_code, second.exit_code), (0, 0));
     assert_eq!(third.stdout, "slow\nsecond\nthird\n");
     assert_eq!(elsewhere.stdout, "elsewhere\n");
-    assert!(took < Duration::from_millis(900), "another shell waited: {took:?}");
     bench.end().await;
 }
 

@@ -66,19 +66,27 @@ async fn functions_in_the_place_of_exec_are_noticed_at_once(kind: Kind) {
     for command in
         ["exec(){ :; }; command(){ :; }; (exit 4)", "set -e; exec() { :; }; command() { :; }; exit 4"]
     {
-        let started = Instant::now();
-        let result = bench.run(command).await;
-        assert_eq!((result.exit_code, result.shell_restarted), (4, true), "{result:?}");
-        let seen = [&result.stdout, &result.stderr, &result.late_output].map(String::as_str);
-        assert_eq!(seen, ["", "", ""], "{result:?}");
-        if !command.starts_with("set") {
-            assert!(result.hint.unwrap().contains("`exec`"), "{command}");
+        let mut took = Duration::MAX;
+        // Without the mend each takes more than two seconds; on a busy machine one of them may all the same.
+        for _ in 0..5 {
+            let started = Instant::now();
+            let result = bench.run(command).await;
+            assert_eq!((result.exit_code, result.shell_restarted), (4, true), "{result:?}");
+            let seen = [&result.stdout, &result.stderr, &result.late_output].map(String::as_str);
+            assert_eq!(seen, ["", "", ""], "{result:?}");
+            if !command.starts_with("set") {
+                assert!(result.hint.unwrap().contains("`exec`"), "{command}");
+            }
+            let next = bench.run("echo $A; echo err >&2").await;
+            let seen =
+                (next.stdout.as_str(), next.stderr.as_str(), next.late_output.as_str(), next.exit_code);
+            assert_eq!(seen, ("kept\n", "err\n", "", 0), "{next:?}");
+            took = took.min(started.elapsed());
+            if took < Duration::from_secs(2) {
+                break;
+            }
         }
-        let next = bench.run("echo $A; echo err >&2").await;
-        let seen = (next.stdout.as_str(), next.stderr.as_str(), next.late_output.as_str(), next.exit_code);
-        assert_eq!(seen, ("kept\n", "err\n", "", 0), "{next:?}");
-        // Without the mend it takes more than two seconds.
-        assert!(started.elapsed() < Duration::from_secs(2), "{:?}", started.elapsed());
+        assert!(took < Duration::from_secs(2), "{took:?}");
     }
     bench.end().await;
 }
@@ -158,16 +166,17 @@ async fn many_variables_slow_nothing_down(kind: Kind) {
     let define = "n=0; while [ $n -lt 12000 ]; do eval v$n=1; n=$((n+1)); done";
     bench.run(define).await;
     // bash takes half a second for each `export -p` here.
-    let started = Instant::now();
-    let mut hidden = Vec::new();
+    let (mut took, mut hidden) = (Vec::new(), Vec::new());
     for _ in 0..10 {
         let (asked, result) = (Instant::now(), bench.run(":").await);
+        took.push(asked.elapsed());
         hidden.push(asked.elapsed().saturating_sub(Duration::from_millis(result.duration_ms)));
     }
-    // A busy machine may hold up one of them.
+    // A busy machine may hold up some of them.
+    took.sort();
     hidden.sort();
     assert!(hidden[5] < Duration::from_millis(100), "{hidden:?} are not in duration_ms");
-    assert!(started.elapsed() < Duration::from_millis(2500), "{:?}", started.elapsed());
+    assert!(took[5] < Duration::from_millis(250), "{took:?}");
     assert_eq!(bench.out("echo $v11999").await, "1\n");
     assert_state(&bench).await;
     bench.end().await;
