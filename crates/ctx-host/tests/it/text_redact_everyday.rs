@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use ctx_host::shell::text::redact::{Secrets, redact_bytes, redact_text};
 
-use crate::text_redact_corpus::{ALNUM, Letters, Sample, URL, among_much, sample};
+use crate::text_redact_corpus::{ALNUM, HEX, Letters, Sample, URL, among_much, sample};
 
 /// A password as people let one be made.
 const MADE: &str = "Kx7pQ2mZ9wLp";
@@ -18,7 +18,31 @@ pub(crate) fn samples() -> Vec<Sample> {
     SECRETS
         .iter()
         .map(|(kind, before, secret, after)| sample(kind, before, (*secret).to_owned(), after))
+        .chain(tokens())
         .collect()
+}
+
+/// Tokens of services; the prefix is put together here, so that no scanner takes this file for a leak.
+fn tokens() -> Vec<Sample> {
+    let mut l = Letters(67);
+    let rows: [(&'static str, [&str; 2], &str, usize); 9] = [
+        ("jina-key", ["ji", "na_"], ALNUM, 60),
+        ("e2b-key", ["e2", "b_"], HEX, 40),
+        ("firecrawl-key", ["f", "c-"], HEX, 32),
+        ("xata-key", ["xa", "u_"], ALNUM, 43),
+        ("polar-token", ["polar", "_oat_"], ALNUM, 43),
+        ("paddle-key", ["pdl_live", "_apikey_"], ALNUM, 54),
+        ("flutterwave-key", ["FLW", "SECK-"], HEX, 32),
+        ("honeycomb-key", ["hc", "aik_"], ALNUM, 58),
+        ("bitcoin-key", ["xp", "rv"], ALNUM, 107),
+    ];
+    let token = |(kind, prefix, alphabet, count): (&'static str, [&str; 2], &str, usize)| {
+        sample(kind, "found ", format!("{}{}", prefix.concat(), l.take(alphabet, count)), " there\n")
+    };
+    let mut samples: Vec<Sample> = rows.into_iter().map(token).collect();
+    let uuid = [8, 4, 4, 4, 12].map(|count| l.take(HEX, count)).join("-");
+    samples.push(sample("openvsx-token", "found ", format!("{}{uuid}", concat!("ovs", "xat_")), " there\n"));
+    samples
 }
 
 const SECRETS: &[Row] = &[
@@ -32,6 +56,44 @@ const SECRETS: &[Row] = &[
     ("secret", "OSS_SK=", MADE, "\n"),
     ("url-password", "https://", TOKEN, ":@api.example.org/v1\n"),
     ("url-password", "https://", TOKEN, ":x-oauth-basic@git.example.org/x\n"),
+    // YAML
+    ("password", "password: |\n  ", MADE, "\n"),
+    ("password", "db:\r\n  password: >-\r\n    ", MADE, "\r\n"),
+    ("api-key", "+api_key: >-\n+  ", MADE, "\n"),
+    ("password", "password: &a ", MADE, "\n"),
+    ("password", "password: !!str ", MADE, " # of the shop\n"),
+    ("password", "password: !!str \"", MADE, "\"\n"),
+    // Code
+    ("password", "pass: \"", MADE, "\"\n"),
+    ("password", "auth: { user: 'a', pass: '", MADE, "' }\n"),
+    ("password", "var dbPassword string = \"", MADE, "\"\n"),
+    ("password", "password = String::from(\"", MADE, "\");\n"),
+    ("password", "#define WIFI_PASSWORD \"", MADE, "\"\n"),
+    ("password", "os.Setenv(\"DB_PASSWORD\", \"", MADE, "\")\n"),
+    ("password", "props.put('db.password','", MADE, "');\n"),
+    ("password", "db.user(\"tom\").password(\"", MADE, "\")\n"),
+    ("password", "source.setPassword(\"", MADE, "\");\n"),
+    ("api-key", "API_KEY ?= ", MADE, "\n"),
+    ("api-key", "API_KEY?=", MADE, "\n"),
+    ("password", "\n        storePassword \"", MADE, "\"\n"),
+    ("password", "define('NONCE_SALT', '", MADE, "');\n"),
+    // Settings
+    ("password", "SetEnv DB_PASSWORD ", MADE, "\n"),
+    ("password", "    fastcgi_param  DB_PASSWORD  ", MADE, ";\n"),
+    ("password", "ENV DB_PASSWORD ", MADE, "\n"),
+    ("api-key", "<string name=\"api_key\">", MADE, "</string>\n"),
+    ("password", "<entry key='db.password'>", MADE, "</entry>\n"),
+    ("password", "<param type=\"x\" name=\"password\">", MADE, "</param>\n"),
+    ("password", "<key>password</key>\n\t<string>", MADE, "</string>\n"),
+    ("secret", "export REDISCLI_AUTH=", MADE, "\n"),
+    ("api-key", "PresharedKey = ", "Kx7pQ2mZ9wLpKx7pQ2mZ9wLpKx7pQ2mZ9wLpKx7pQ2m=", "\n"),
+    ("api-key", "pre_shared_key: ", MADE, "\n"),
+    // What programs tell people
+    ("api-key", "Your API key: ", MADE, "\n"),
+    ("api-key", "Secret key: ", TOKEN, "\n"),
+    ("api-key", "Unseal Key 1: ", "Kx7pQ2mZ9wLpKx7pQ2mZ9wLpKx7pQ2mZ9wLpKx7pQ2m=", "\n"),
+    ("password", "Password for user tom: ", MADE, "\n"),
+    ("password", "Password for 'elastic': ", MADE, "\n"),
 ];
 
 #[test]
@@ -92,4 +154,18 @@ const LOOK_ALIKES: &[&str] = &[
     "`mysql -p`, `sshpass -p`, `docker login -p` (also of podman), `redis-cli -a` and `curl -u` take one\n",
     "EAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA\nsk-xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx\n",
     "my $Token = qr/[\\x21\\x23-\\x27\\x2A]/;\nmy $secret = qr{^[a-z0-9]+$};\n",
+    // YAML, forms and messages without a secret
+    "password: |\n  The password of the 2nd user.\ntoken: >-\n  see chapter4 of the book\nsecret: |\n  $(cat x1y2z3w4)\n",
+    "fn f(token: &mut Token12345, password: &dyn Pass1) {}\ntoken: &Token12345,\npassword: &a password\nkey: |x1| x1\n",
+    "pass: \"test_login_2\"\npass: 'ok 12'\n{pass: \"12\", fail: \"0\"}\npass: \"2 of 3\"\n",
+    "<string name=\"password\">Passwort</string> <string name=\"enter_password\">Kennwort eingeben</string>\n",
+    "<label for=\"password\">x1y2z3w4</label> <key>password</key><string>Passwort</string> <key>password</key><true/>\n",
+    "#define PASSWORD_MAX 128\n#define ERR_PASSWORD \"bad password\"\n#define TOKEN_PASSWORD 12345678\n#define X_PASSWORD \"%s1\"\n",
+    "Password for user tom: \nPassword for the 2nd user: required\nEnter PASSWORD twice\npassword (again):\nPassword for tom: ${x1}\n",
+    "getString(\"password\", \"Passwort\")\nrow(\"password\", \"VARCHAR(20)\")\nf.password(\"the password\")\nx.setPassword(password1)\n",
+    "get(\"password\", user1)\nlabel.password('auth.password2')\n[\"user\", \"password\", \"email2\"]\nvar password string = \"\"\n",
+    "ENV DB_PASSWORD $X1\nSetEnv PASSWORD_FILE /run/x1\nthe ENV DB_PASSWORD is 1st of all\nENV PASSWORD ${A:-b1}\n",
+    "API key: missing\nAccess key: Alt+1\nSecret key: required in v2.1\nAPI Key: <your key 1>\nprimary key: Kx7pQ2mZ9wLp\n",
+    "password?: string\ntoken ?: Token1234\ntoken ?= $(shell get-token1)\nSERVER_AUTH=12345678\n",
+    "e2b_template_of_the_day fc-cache fc-list fc-match-2 jina_embeddings_v2_base_en xau_ polar_oat_xxx xprv hcaik_x ovsxat_x\n",
 ];

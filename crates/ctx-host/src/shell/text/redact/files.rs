@@ -1,5 +1,6 @@
 //! Passwords of credential files without a telling separator, told by the whole entry: `.netrc` and `.pgpass`.
 
+use super::beside::beside;
 use super::shape::{BACK_BYTES, Class, More, View, is_edge};
 use super::swallow::{Quote, Swallow};
 use super::value::is_placeholder;
@@ -22,6 +23,9 @@ const PORT_MIN: u32 = 1024;
 
 /// What may follow `password` without a separator: an entry of a `.netrc`, a statement, a table; `pos` is after it.
 pub(super) fn password(view: View<'_>, start: usize, pos: usize) -> Result<Option<Found>, More> {
+    if let Some(found) = beside(view, start, pos)? {
+        return Ok(Some(found));
+    }
     match view.at(pos)? {
         Some(b' ' | b'\t') => {}
         _ => return Ok(None),

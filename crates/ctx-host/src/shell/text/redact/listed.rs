@@ -3,7 +3,6 @@
 
 use std::borrow::Cow;
 
-use super::around::skip_space;
 use super::entry::Entry;
 use super::letters::are_random;
 use super::name::Name;
@@ -11,6 +10,7 @@ use super::pair::{WEIGH_BYTES, joint, value_of};
 use super::shape::{BACK_BYTES, Class, More, View};
 use super::swallow::Swallow;
 use super::value::Joint;
+use super::yaml::below;
 use super::{Found, Kind};
 
 const STORAGE_KEY_BYTES: usize = 88;
@@ -63,26 +63,6 @@ fn of_entry(view: View<'_>, entry: &Entry<'_>, joint: Joint, found: Found) -> Op
     let brackets = value.iter().rev().take_while(|byte| matches!(byte, b')' | b']' | b'}')).count();
     let to = found.to - brackets;
     (!entry.has_code(view.slice(found.from, to))).then_some(Found { to, rest: None, ..found })
-}
-
-/// Where the value begins that `>-` or `|` of YAML says stands in the next line.
-fn below(view: View<'_>, from: usize) -> Result<usize, More> {
-    if !matches!(view.at(from)?, Some(b'>' | b'|')) {
-        return Ok(from);
-    }
-    let mut at = from + 1;
-    while at < from + 3 && view.at(at)?.is_some_and(|byte| matches!(byte, b'-' | b'+' | b'1'..=b'9')) {
-        at += 1;
-    }
-    at = skip_space(view, at)?;
-    at += usize::from(view.at(at)? == Some(b'\r'));
-    if view.at(at)? != Some(b'\n') {
-        return Ok(from);
-    }
-    // The mark of a diff.
-    at = skip_space(view, at + 1)?;
-    at += usize::from(matches!(view.at(at)?, Some(b'+' | b'-')));
-    skip_space(view, at)
 }
 
 /// The text without the sequences that colour it.

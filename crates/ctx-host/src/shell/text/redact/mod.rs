@@ -7,6 +7,7 @@
 
 mod around;
 mod bare;
+mod beside;
 mod block;
 mod cut;
 mod entry;
@@ -28,6 +29,7 @@ mod shape;
 mod swallow;
 mod value;
 mod words;
+mod yaml;
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -169,7 +171,11 @@ impl Secrets {
             Check::PemBlock => around::pem_block(view, pos, after),
             Check::EncodedKey => around::encoded_key(view, pos, after),
             Check::PuttyBlock => around::putty_block(view, after),
-            Check::Netrc => files::password(view, pos, after),
+            Check::Beside { before: [] } => files::password(view, pos, after),
+            Check::Beside { before } => match view.before(pos, 1) {
+                [byte] if before.contains(byte) => files::password(view, pos - 1, after),
+                _ => Ok(None),
+            },
             Check::Words(kind) => words::words(view, pos, after, kind),
             Check::PgPass => match files::pgpass(view, pos)? {
                 Some(found) => Ok(Some(self.widened(view, after, found)?)),

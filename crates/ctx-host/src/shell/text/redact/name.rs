@@ -7,7 +7,7 @@ use super::phrase::is_phrase;
 use super::rules::{Check, PairName, RULES};
 use super::same_words::says_again;
 use super::shape::{Class, View};
-use super::value::{Joint, SECRET_BYTES_MIN, Strength, is_random_key};
+use super::value::{Joint, SECRET_BYTES_MIN, Strength, is_made, is_random_key};
 
 /// Names that are of a secret and of nothing else.
 const CERTAIN: &[&str] =
@@ -32,7 +32,13 @@ const KEY_NAMES: &[&str] = &[
     "service",
     "functions",
     "deploy",
+    "preshared",
+    "pre_shared",
+    "pre-shared",
 ];
+
+/// What stands before `key` as a word of its own: `API key: …`. The value must look random there.
+const SPACED_KEY_NAMES: &[&str] = &["api", "secret", "access", "unseal"];
 
 /// What stands before `pass` in the names of passwords.
 const PASS_NAMES: &[&str] =
@@ -139,12 +145,16 @@ impl<'a> Name<'a> {
                 all.iter().any(|text| ends(text)).then_some(Strength::Password)
             }
             // `_auth` is the name of a registry's setting; `SERVER_AUTH` is a constant.
-            PairName::Secret { before: "" } if before.last().is_some_and(u8::is_ascii_alphanumeric) => None,
+            PairName::Secret { before: "" }
+                if before.last().is_some_and(u8::is_ascii_alphanumeric) && !ends("rediscli") =>
+            {
+                None
+            }
             PairName::Secret { before } => ends(before).then_some(Strength::Secret),
             PairName::Key => {
                 let name = before.strip_suffix(b"k").or_else(|| before.strip_suffix(b"K"))?;
                 let name = name.strip_suffix(b"_").or_else(|| name.strip_suffix(b"-")).unwrap_or(name);
-                let is_one = is_key_of_door(name) || self.is_other_key();
+                let is_one = is_key_of_door(name) || self.is_other_key() || is_spaced_key(name);
                 is_one.then_some(Strength::Secret)
             }
         }
@@ -206,7 +216,8 @@ impl<'a> Name<'a> {
             // `PASS: test_2` is a word of test runners, `pass=12` counts; a setting has an equals sign, JSON has quotes.
             PairName::Pass if is_bare_pass(self.view.before(self.start, 3)) => {
                 let is_count = joint.quote.is_none() && !value.iter().any(u8::is_ascii_alphabetic);
-                let is_joined = joint.equals || (joint.quote.is_some() && joint.name_quoted);
+                let is_joined =
+                    joint.equals || (joint.quote.is_some() && (joint.name_quoted || is_made(value)));
                 has_digit && !is_count && (is_joined || self.is_of_openssl())
             }
             // `date_sk=20241116` is a key of a table, `sk_sk: sk_SK.UTF-8` a language.
@@ -215,6 +226,7 @@ impl<'a> Name<'a> {
                 let is_of_table = self.text().eq_ignore_ascii_case(b"_sk") && is_number();
                 has_digit && value.len() >= SECRET_BYTES_MIN && !is_of_table && !is_locale(value)
             }
+            PairName::Key if is_spaced_key(self.before_key()) => is_made(value),
             PairName::Key if !self.is_of_door() => joint.shouted && is_random_key(value),
             // The name of a secret within a longer name: `arn:aws:secretsmanager:…:secret:Name-1a2b3c`. With a space
             // it is a setting behind the name of its file: `app.yml:3:token: …`.
@@ -238,9 +250,14 @@ impl<'a> Name<'a> {
         [&b"-pass pa"[..], b"-passin pa", b"-passout pa"].iter().any(|option| before.ends_with(option))
     }
 
-    fn is_of_door(self) -> bool {
+    /// What stands before the `k` of a key.
+    fn before_key(self) -> &'a [u8] {
         let before = self.view.before(self.start, 24);
-        let name = before.get(..before.len().saturating_sub(1)).unwrap_or_default();
+        before.get(..before.len().saturating_sub(1)).unwrap_or_default()
+    }
+
+    fn is_of_door(self) -> bool {
+        let name = self.before_key();
         is_key_of_door(name.strip_suffix(b"_").or_else(|| name.strip_suffix(b"-")).unwrap_or(name))
     }
 
@@ -284,6 +301,13 @@ fn is_pass_of_door(before: &[u8]) -> bool {
 /// Whether what stands before `key` in a name is told of secrets: `api`, `MY_SECRET`.
 pub(super) fn is_key_of_door(name: &[u8]) -> bool {
     KEY_NAMES.iter().any(|key| ends_with(name, key))
+}
+
+/// `Your API `, `Secret `: before a `key` that is a word of its own.
+fn is_spaced_key(before: &[u8]) -> bool {
+    let Some(name) = before.strip_suffix(b" ") else { return false };
+    let is_one = |key: &&str| ends_with(name, key) && begins_word(name, name.len() - key.len());
+    SPACED_KEY_NAMES.iter().any(is_one)
 }
 
 /// `next_page_`, `progressT`: the name up to the anchor, which begins within its last word.

@@ -54,7 +54,7 @@ impl NameEnds {
                 put(&mut ends.last, case(last), 1 << index);
             }
         }
-        for byte in *b" \t\"'`\\]0123456789" {
+        for byte in *b" \t\"'`\\]?0123456789" {
             put(&mut ends.last, byte, GAP_BIT);
         }
         for byte in *b"mK" {
@@ -152,7 +152,7 @@ pub(super) fn at_separator(bytes: &[u8], at: usize) -> Option<usize> {
         // Names end with letters of few kinds.
         [.., b'a' | b'd' | b'e' | b's' | b't' | b'n' | b'l' | b'h' | b'y' | b'k' | b'w']
         | [.., b'A' | b'D' | b'E' | b'S' | b'T' | b'N' | b'L' | b'H' | b'Y' | b'W'] => ends_name(bytes, at),
-        [.., b' ' | b'\t' | b'"' | b'\'' | b'`' | b'\\' | b']' | b'0'..=b'9' | b'm' | b'K'] => {
+        [.., b' ' | b'\t' | b'"' | b'\'' | b'`' | b'\\' | b']' | b'?' | b'0'..=b'9' | b'm' | b'K'] => {
             ends_name(bytes, name_end(bytes, at))
         }
         _ => None,
@@ -180,7 +180,7 @@ fn name_end(bytes: &[u8], separator: usize) -> usize {
     let mut before = bytes.get(least..separator).unwrap_or_default();
     loop {
         before = match before {
-            [rest @ .., b' ' | b'\t' | b'"' | b'\'' | b'`' | b'\\' | b']' | b'0'..=b'9'] => rest,
+            [rest @ .., b' ' | b'\t' | b'"' | b'\'' | b'`' | b'\\' | b']' | b'?' | b'0'..=b'9'] => rest,
             [.., b'm' | b'K'] => match colour_len(before) {
                 Some(len) => before.get(..before.len() - len).unwrap_or_default(),
                 None => break,

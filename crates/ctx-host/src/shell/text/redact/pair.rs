@@ -12,12 +12,14 @@ use super::rules::PairName;
 use super::shape::{Class, More, View};
 use super::swallow::{Quote, Swallow};
 use super::value::{Joint, Strength, is_own_name, is_placeholder, is_secret};
-use super::{Found, Kind, bare};
+use super::{Found, Kind, bare, yaml};
 
 /// Bytes of a value that are weighed.
 pub(super) const WEIGH_BYTES: usize = 128;
 /// A type is looked at so far.
 const TYPE_BYTES_MAX: usize = 32;
+/// The name in an attribute is looked at so far, with its label.
+const ATTRIBUTE_BYTES_MAX: usize = 64;
 /// A plain word in a setting, at least.
 const PLAIN_BYTES_MIN: usize = 8;
 
@@ -26,7 +28,32 @@ pub(super) fn pair(view: View<'_>, start: usize, pos: usize, name: PairName) -> 
     let name = Name { view, start, pos, name };
     let Some(strength) = name.strength() else { return Ok(None) };
     let Some((joint, from)) = joint(view, start, pos)? else { return Ok(None) };
+    if joint.end().is_none()
+        && !joint.equals
+        && let Some(at) = yaml::value(view, from)?
+        && let Some(found) = value_in_yaml(view, name, strength, joint, at)?
+    {
+        return Ok(Some(found));
+    }
     value_of(view, name, strength, joint, from)
+}
+
+/// Confirms the value at `from`, which something of YAML stands before: it is alone in its line.
+fn value_in_yaml(
+    view: View<'_>,
+    name: Name<'_>,
+    strength: Strength,
+    joint: Joint,
+    from: usize,
+) -> Result<Option<Found>, More> {
+    let (quote, from) = quote_at(view, from)?.map_or((None, from), |(quote, from)| (Some(quote), from));
+    let found = value_of(view, name, strength, Joint { quote, ..joint }, from)?;
+    match found {
+        Some(found) if quote.is_none() && found.to < from + WEIGH_BYTES => {
+            Ok(yaml::ends_line(view, found.to)?.then_some(found))
+        }
+        found => Ok(found),
+    }
 }
 
 /// Confirms the value at `from` of a name that tells so much.
@@ -122,17 +149,23 @@ fn is_plain_password(
 /// Whether a byte may stand after a name: a digit of it, a quote, a separator, space or colour.
 pub(super) fn may_follow_name(byte: u8) -> bool {
     byte.is_ascii_digit()
-        || matches!(byte, b'=' | b':' | b'>' | b']' | b'"' | b'\'' | b'`' | b'\\' | b' ' | b'\t' | 0x1b)
+        || matches!(
+            byte,
+            b'=' | b':' | b'>' | b']' | b'"' | b'\'' | b'`' | b'\\' | b'?' | b' ' | b'\t' | 0x1b
+        )
 }
 
 /// Reads the separator after the name; gives how the two are joined and where the value begins.
 pub(super) fn joint(view: View<'_>, start: usize, pos: usize) -> Result<Option<(Joint, usize)>, More> {
-    let end = pos + view.run(pos, Class::Digit, 3)?;
+    let number = pos + usize::from(is_numbered(view, start) && view.at(pos)? == Some(b' '));
+    let end = number + view.run(number, Class::Digit, 3)?;
     let mut after_name = skip_quote(view, end)?;
     if view.at(after_name)? == Some(b']') {
         after_name += 1;
     }
     let at = skip_space(view, after_name)?;
+    // A variable that is set only where it is not yet: `API_KEY ?= x`.
+    let at = if view.starts(at, b"?=", false)? { at + 1 } else { at };
     let shouted = is_shouted(view, start, pos);
     let name_quoted = after_name > end;
     let mut joint = Joint {
@@ -165,6 +198,11 @@ pub(super) fn joint(view: View<'_>, start: usize, pos: usize) -> Result<Option<(
             joint.tag = true;
             at + 1
         }
+        // A text behind the name: forms and translations have words there.
+        Some(b'>') if name_quoted && is_of_attribute(view, start) => {
+            (joint.tag, joint.coded) = (true, true);
+            at + 1
+        }
         Some(_) if at > end && identifier(view, start).starts_with(b"--") => {
             joint.option = true;
             at
@@ -180,10 +218,24 @@ pub(super) fn joint(view: View<'_>, start: usize, pos: usize) -> Result<Option<(
     }))
 }
 
-/// The quote of a value in code: behind `Some(`, a letter that says what kind of string it is, or a type.
+/// `<string name="api_key">`, `<entry key='db.password'>`.
+fn is_of_attribute(view: View<'_>, start: usize) -> bool {
+    let before = view.before(start, ATTRIBUTE_BYTES_MAX);
+    let name = before.iter().rev().take_while(|byte| Class::Dotted.has(**byte)).count();
+    let before = before.get(..before.len() - name).unwrap_or_default();
+    [&b" name=\""[..], b" key=\"", b" name='", b" key='"].iter().any(|label| before.ends_with(label))
+}
+
+/// `Unseal Key 1: …`, as Vault prints its keys.
+fn is_numbered(view: View<'_>, start: usize) -> bool {
+    view.before(start, 8) == b"Unseal K"
+}
+
+/// The quote of a value in code: behind `Some(`, `String::from(`, a letter that says what kind of string it is, or a type.
 fn quote_in_code(view: View<'_>, from: usize, joint: Joint) -> Result<Option<(Quote, usize)>, More> {
     let at = match view.at(from)? {
         Some(b'S') if view.starts(from, b"Some(", false)? => Some(from + 5),
+        Some(b'S') if view.starts(from, b"String::from(", false)? => Some(from + 13),
         Some(b'b' | b'u') if matches!(view.at(from + 1)?, Some(b'"' | b'\'')) => Some(from + 1),
         Some(byte) if joint.spaced && !joint.equals && (byte.is_ascii_alphabetic() || byte == b'&') => {
             declared(view, from)?

@@ -41,8 +41,10 @@ pub(super) enum Check {
     EncodedKey,
     /// A private key as PuTTY keeps one.
     PuttyBlock,
-    /// An entry of a `.netrc` up to its password.
-    Netrc,
+    /// `password` and a value beside it without a separator, as in a `.netrc`; one of `before` stands before the anchor.
+    Beside {
+        before: &'static [u8],
+    },
     /// A line of a `.pgpass` from its port on.
     PgPass,
     /// A command or a setting that a secret follows.
@@ -236,6 +238,9 @@ pub(super) const RULES: &[Rule] = &[
     word("cerebras-key", "csk-", &[Open(Alnum, 40)]),
     prefixed("tavily-key", "tvly-", &[Open(Url, 24)]),
     prefixed("pinecone-key", "pcsk_", &[Run(Alnum, 4, 8), Lit("_"), Open(Alnum, 40)]),
+    word("jina-key", "jina_", &[Open(Alnum, 40)]),
+    word("e2b-key", "e2b_", HEX40),
+    word("firecrawl-key", "fc-", HEX32),
     // Chat and mail
     word("slack-token", "xoxb-", &[Open(Url, 20)]),
     word("slack-token", "xoxp-", &[Open(Url, 20)]),
@@ -291,6 +296,10 @@ pub(super) const RULES: &[Rule] = &[
     word("square-token", "sq0atp-", &[Open(Url, 22)]),
     word("square-token", "sq0csp-", &[Open(Url, 40)]),
     word("square-token", "EAAA", &[Run(Url, 56, 70)]),
+    prefixed("polar-token", "polar_oat_", URL30),
+    prefixed("paddle-key", "pdl_live_apikey_", &[Open(Word, 40)]),
+    word("flutterwave-key", "FLWSECK-", URL20),
+    word("bitcoin-key", "xprv", &[Run(Alnum, 107, 108)]),
     word("easypost-key", "EZAK", &[Run(Alnum, 54, 54)]),
     // Operations
     word("databricks-token", "dapi", &[Run(Hex, 32, 32)]),
@@ -324,6 +333,9 @@ pub(super) const RULES: &[Rule] = &[
     word("netlify-token", "nfo_", &[Open(Alnum, 36)]),
     word("netlify-token", "nfu_", &[Open(Alnum, 36)]),
     prefixed("sourcegraph-token", "sgp_", &[Open(Word, 40)]),
+    word("honeycomb-key", "hcaik_", &[Open(Alnum, 40)]),
+    word("xata-key", "xau_", &[Open(Alnum, 40)]),
+    prefixed("openvsx-token", "ovsxat_", UUID),
     prefixed("posthog-key", "phx_", &[Open(Url, 40)]),
     // Work
     prefixed("linear-key", "lin_api_", &[Open(Alnum, 32)]),
@@ -373,7 +385,8 @@ pub(super) const RULES: &[Rule] = &[
     words("secret", "\"SecretString\"", Words::SecretString),
     words("cookie", "ookie", Words::Cookie),
     words("docker-auth", "\"auth\"", Words::DockerAuth),
-    Rule { kind: "netrc-password", anchor: "password", fold: false, check: Check::Netrc },
+    Rule { kind: "password", anchor: "assword", fold: false, check: Check::Beside { before: b"pP" } },
+    Rule { kind: "password", anchor: "PASSWORD", fold: false, check: Check::Beside { before: b"" } },
     pgpass(":*:"),
     pgpass(":1"),
     pgpass(":2"),

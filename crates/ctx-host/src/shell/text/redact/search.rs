@@ -101,7 +101,7 @@ fn way(anchor: &Anchor<'_>) -> Way {
         Check::Shape { .. } if rule.anchor == "sig=" || rule.anchor.starts_with('$') => Way::Joint,
         Check::Shape { .. }
         | Check::Bearer
-        | Check::Netrc
+        | Check::Beside { .. }
         | Check::PuttyBlock
         | Check::EncodedKey
         | Check::Words(_) => Way::Literal,

@@ -156,6 +156,19 @@ pub(super) fn is_random_key(value: &[u8]) -> bool {
         && words(3) < 2
 }
 
+/// Whether a value was made by a program: digits among letters of both kinds, or a long row of letters and digits.
+pub(super) fn is_made(value: &[u8]) -> bool {
+    let has = |is: fn(&u8) -> bool| value.iter().any(is);
+    let is_solid = value.iter().all(u8::is_ascii_graphic) && !has(|b| matches!(b, b'(' | b'[' | b'{' | b'<'));
+    let is_mixed = has(u8::is_ascii_uppercase) && has(u8::is_ascii_lowercase);
+    let is_row = value.len() >= KEY_BYTES_MIN && value.iter().all(u8::is_ascii_alphanumeric);
+    value.len() >= SECRET_BYTES_MIN
+        && has(u8::is_ascii_digit)
+        && has(u8::is_ascii_alphabetic)
+        && is_solid
+        && (is_mixed || is_row)
+}
+
 fn trim_end(value: &[u8]) -> &[u8] {
     let len = value
         .iter()

@@ -234,7 +234,8 @@ fn define(view: View<'_>, pos: usize) -> Result<Option<Found>, More> {
     let len = view.run(from, Class::Word, NAME_BYTES_MAX)?;
     let name = String::from_utf8_lossy(view.slice(from, from + len)).into_owned();
     let comma = skip_space(view, skip_quote(view, from + len)?)?;
-    if view.at(comma)? != Some(b',') || !is_secret_name(&name) {
+    let is_telling = is_secret_name(&name) || name.ends_with("_SALT");
+    if view.at(comma)? != Some(b',') || !is_telling {
         return Ok(None);
     }
     let at = skip_space(view, comma + 1)?;
