@@ -30,6 +30,7 @@ pub(super) fn pair(view: View<'_>, start: usize, pos: usize, name: PairName) -> 
     let Some((joint, from)) = joint(view, start, pos)? else { return Ok(None) };
     if joint.end().is_none()
         && !joint.equals
+        && matches!(view.at(from)?, Some(b'>' | b'|' | b'&' | b'!'))
         && let Some(at) = yaml::value(view, from)?
         && let Some(found) = value_in_yaml(view, name, strength, joint, at)?
     {
@@ -157,7 +158,7 @@ pub(super) fn may_follow_name(byte: u8) -> bool {
 
 /// Reads the separator after the name; gives how the two are joined and where the value begins.
 pub(super) fn joint(view: View<'_>, start: usize, pos: usize) -> Result<Option<(Joint, usize)>, More> {
-    let number = pos + usize::from(is_numbered(view, start) && view.at(pos)? == Some(b' '));
+    let number = pos + usize::from(view.at(pos)? == Some(b' ') && is_numbered(view, start));
     let end = number + view.run(number, Class::Digit, 3)?;
     let mut after_name = skip_quote(view, end)?;
     if view.at(after_name)? == Some(b']') {
@@ -165,7 +166,7 @@ pub(super) fn joint(view: View<'_>, start: usize, pos: usize) -> Result<Option<(
     }
     let at = skip_space(view, after_name)?;
     // A variable that is set only where it is not yet: `API_KEY ?= x`.
-    let at = if view.starts(at, b"?=", false)? { at + 1 } else { at };
+    let at = at + usize::from(view.at(at)? == Some(b'?') && view.at(at + 1)? == Some(b'='));
     let shouted = is_shouted(view, start, pos);
     let name_quoted = after_name > end;
     let mut joint = Joint {

@@ -255,8 +255,8 @@ pub(super) const RULES: &[Rule] = &[
     prefixed("slack-webhook", "hooks.slack.com/services/", &[Open(Base64, 30)]),
     prefixed("slack-webhook", "hooks.slack.com/workflows/", &[Open(Base64, 30)]),
     prefixed("slack-webhook", "hooks.slack.com/triggers/", &[Open(Base64, 30)]),
-    prefixed("discord-webhook", "discord.com/api/webhooks/", WEBHOOK),
-    prefixed("discord-webhook", "discordapp.com/api/webhooks/", WEBHOOK),
+    // Of discord.com and discordapp.com.
+    prefixed("discord-webhook", ".com/api/webhooks/", WEBHOOK),
     word("discord-token", "MT", DISCORD),
     word("discord-token", "Mj", DISCORD),
     word("discord-token", "Mz", DISCORD),
@@ -380,6 +380,7 @@ pub(super) const RULES: &[Rule] = &[
     words("password", "requirepass ", Words::Next),
     words("password", "masterauth ", Words::Next),
     words("password", "define(", Words::Define),
+    words("secret", "etenv(", Words::Call),
     words("password", "PASSWORD '", Words::Sql),
     words("password", "IDENTIFIED ", Words::Identified),
     words("secret", "\"SecretString\"", Words::SecretString),

@@ -98,6 +98,21 @@ pub(super) struct Joint {
 const TAG_END: Quote = Quote { byte: b'<', escaped: false };
 
 impl Joint {
+    /// A value in quotes, as an argument of a call.
+    pub fn in_code(quote: Quote) -> Joint {
+        Joint {
+            tight: false,
+            shouted: false,
+            quote: Some(quote),
+            tag: false,
+            equals: false,
+            spaced: false,
+            name_quoted: true,
+            option: false,
+            coded: true,
+        }
+    }
+
     /// What ends the value, where blanks do not.
     pub fn end(self) -> Option<Quote> {
         self.quote.or(self.tag.then_some(TAG_END))

@@ -2,11 +2,12 @@
 
 use super::around::{decoded, quote_at, skip_quote, skip_space};
 use super::env::is_secret_name;
-use super::pair::value_len;
+use super::name::Name;
+use super::pair::{value_len, value_of};
 use super::same_words::says_again;
 use super::shape::{Class, More, View};
 use super::swallow::Swallow;
-use super::value::is_placeholder;
+use super::value::{Joint, is_placeholder};
 use super::{Found, Kind};
 
 /// A command is looked at so far.
@@ -41,6 +42,8 @@ pub(super) enum Words {
     Next,
     /// `('NAME', 'value')`.
     Define,
+    /// `("NAME", "value")` of a call that sets a variable or says what it is where it is not set.
+    Call,
     Cookie,
     /// `docker login -p password`, and other commands that log in so.
     Login,
@@ -70,6 +73,7 @@ pub(super) fn words(view: View<'_>, start: usize, pos: usize, words: Words) -> R
         Words::Identified => identified(view, pos),
         Words::SecretString => secret_string(view, pos),
         Words::Define => define(view, pos),
+        Words::Call => call(view, pos),
         Words::Cookie => cookie(view, start, pos),
         Words::DockerAuth => docker_auth(view, pos),
     }
@@ -244,6 +248,21 @@ fn define(view: View<'_>, pos: usize) -> Result<Option<Found>, More> {
     }
     let is_constant = |value: &Value| says_again(name.as_bytes(), view.slice(value.from, value.to));
     Ok(Value::at(view, at)?.filter(|value| !is_constant(value)).map(Value::found))
+}
+
+/// `os.getenv("API_KEY", "value")`, `os.Setenv(…)`; `pos` is after the bracket.
+fn call(view: View<'_>, pos: usize) -> Result<Option<Found>, More> {
+    let Some((_, from)) = quote_at(view, pos)? else { return Ok(None) };
+    let end = from + view.run(from, Class::Dotted, NAME_BYTES_MAX)?;
+    let comma = skip_space(view, skip_quote(view, end)?)?;
+    if view.at(comma)? != Some(b',') {
+        return Ok(None);
+    }
+    let Some((quote, at)) = quote_at(view, skip_space(view, comma + 1)?)? else { return Ok(None) };
+    let Some(name) = Name::of(view.slice(from, end)) else { return Ok(None) };
+    let Some(strength) = name.strength() else { return Ok(None) };
+    let joint = Joint { shouted: name.is_shouted(), ..Joint::in_code(quote) };
+    value_of(view, name, strength, joint, at)
 }
 
 /// `Cookie: a=b; c=d` and `Set-Cookie: a=b; Path=/`, also in JSON.
