@@ -22,8 +22,11 @@ use super::scan::{Nonce, Scanner, Stream};
 use super::transport::{Connection, Force, Later, Streams};
 use super::work::LaneEnd;
 
-/// What each kind of asking gets before the next: three of them fit well into a second.
+/// What each kind of asking gets before the next.
 const STOP_PATIENCE: Duration = Duration::from_millis(250);
+/// What the interpreter gets to come back when all that it ran is gone. Its variables are lost with it, and on a busy machine
+/// it needs a while; all in all a stop takes less than a second.
+const LAST_PATIENCE: Duration = Duration::from_millis(400);
 
 /// When the interpreter is looked at first; then ever more rarely, up to the second.
 const LOOK_FIRST: Duration = Duration::from_millis(100);
@@ -377,18 +380,18 @@ impl State {
 
     fn stop_harder(&mut self, connection: &dyn Connection, running: bool) {
         let Some(stopping) = &mut self.stopping else { return };
-        stopping.next = Instant::now() + STOP_PATIENCE;
-        stopping.force = match stopping.force {
-            Force::Ask => Force::Insist,
-            Force::Insist => Force::Kill,
+        let (force, patience) = match stopping.force {
+            Force::Ask => (Force::Insist, STOP_PATIENCE),
+            Force::Insist => (Force::Kill, LAST_PATIENCE),
             Force::Kill => {
-                stopping.killed = true;
+                (stopping.killed, stopping.next) = (true, Instant::now() + STOP_PATIENCE);
                 if running {
                     connection.kill_interpreter();
                 }
                 return;
             }
         };
+        (stopping.force, stopping.next) = (force, Instant::now() + patience);
         stopping.asked = Some(tokio::spawn(connection.stop(stopping.force, STOP_PATIENCE)));
     }
 }
