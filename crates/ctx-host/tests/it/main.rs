@@ -19,4 +19,5 @@ mod text_redact_everyday;
 mod text_redact_keys;
 mod text_redact_random;
 mod text_redact_settings;
+mod text_redact_torn;
 mod text_redact_values;

@@ -159,7 +159,7 @@ fn a_key_block_leaves_its_first_line_and_what_follows_it() {
     let (begin, end) =
         (concat!("-----BEGIN RSA PRI", "VATE KEY-----"), concat!("-----END RSA PRI", "VATE KEY-----"));
     let text = format!("x\n{begin}\n{}\n{}\n{end}\nnext line\n", l.take(BASE64, 64), l.take(BASE64, 30));
-    assert_eq!(redact_text(&secrets, &text), format!("x\n{begin}[REDACTED:private-key]\nnext line\n"));
+    assert_eq!(redact_text(&secrets, &text), format!("x\n{begin}[REDACTED:private-key]{end}\nnext line\n"));
     let cut_short = format!("{begin}\n{}\nnext line\n", l.take(BASE64, 64));
     let out = redact_text(&secrets, &cut_short);
     assert!(out.starts_with(&format!("{begin}[REDACTED:private-key]")) && out.ends_with(" line\n"), "{out}");

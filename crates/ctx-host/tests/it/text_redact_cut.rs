@@ -126,7 +126,7 @@ fn a_key_whose_first_line_stands_alone_is_hidden_with_the_next() {
     let lines: Vec<String> = (0..6).map(|n| format!("{n:02}kA9/zQ").repeat(8)).collect();
     let (open, close) = ("-----BEGIN RSA PRIVATE KEY-----\n", "-----END RSA PRIVATE KEY-----\n");
     let key = format!("{}\n{close}after\n", lines.join("\n"));
-    let hidden = [open, "[REDACTED:private-key]\nafter\n"];
+    let hidden = [open, "[REDACTED:private-key]-----END RSA PRIVATE KEY-----\nafter\n"];
     check(&[], &[open, &key], &hidden, &hidden);
 }
 

@@ -7,6 +7,7 @@ mod blocked;
 mod frame;
 mod habits;
 mod jobs;
+mod keys;
 mod like_bash;
 mod limits;
 mod many;

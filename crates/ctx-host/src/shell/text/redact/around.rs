@@ -1,6 +1,6 @@
 //! Secrets that are told by what stands around them: headers, URLs and key blocks.
 
-use super::block;
+use super::block::{self, Body};
 use super::name::is_behind_colons;
 use super::shape::{Class, More, View};
 use super::swallow::{Quote, Swallow};
@@ -14,9 +14,17 @@ const URL_TOKEN_BYTES_MIN: usize = 20;
 const URL_DUMMIES: [&[u8]; 6] = [b"", b"x", b"X", b"x-oauth-basic", b"api_token", b"unused"];
 /// A bearer token, at least.
 const BEARER_BYTES_MIN: usize = 16;
+/// The settings of a header, at most.
+const SETTINGS_BYTES_MAX: usize = 2048;
+/// What signs a request, at least.
+const SIGNATURE_BYTES_MIN: usize = 16;
+/// The signature of a URL, at least.
+const URL_SIGNATURE_BYTES: usize = 64;
 /// Bytes of a header value that are weighed.
 const WEIGH_BYTES: usize = 64;
 const LABEL_BYTES_MAX: usize = 48;
+/// A mark of ours, at most.
+const MARK_BYTES_MAX: usize = 128;
 /// Of a key in base64, as many bytes hold its first line.
 const ENCODED_BYTES: usize = 64;
 
@@ -39,6 +47,9 @@ pub(super) fn authorization(view: View<'_>, start: usize, pos: usize) -> Result<
     for scheme in SCHEMES {
         if view.starts(pos, scheme.as_bytes(), true)? {
             let value = skip_space(view, pos + scheme.len())?;
+            if *scheme == "digest" && view.starts(value, b"username=", true)? {
+                return setting(view, value, b"response=");
+            }
             if value > pos + scheme.len() {
                 return header_value(view, value, "authorization", 6);
             }
@@ -51,7 +62,26 @@ pub(super) fn authorization(view: View<'_>, start: usize, pos: usize) -> Result<
     let value = view.slice(found.from, found.to);
     let is_constant =
         value.iter().all(|b| b.is_ascii_uppercase() || b.is_ascii_digit() || matches!(b, b'_' | b','));
+    // `AWS4-HMAC-SHA256 Credential=…, Signature=…`: the name of a way to sign.
+    if value.ends_with(b"-HMAC-SHA256") {
+        return setting(view, found.to, b"Signature=");
+    }
     Ok((value.iter().any(u8::is_ascii_digit) && !is_constant).then_some(found))
+}
+
+/// The one setting of a header that is a secret: the others say who asks for what. All of it stands on one line.
+fn setting(view: View<'_>, pos: usize, name: &[u8]) -> Result<Option<Found>, More> {
+    for at in pos..pos + SETTINGS_BYTES_MAX {
+        match view.at(at)? {
+            Some(b'\n') | None => break,
+            Some(byte) if name.first() == Some(&byte) && view.starts(at, name, false)? => {
+                let from = skip_quote(view, at + name.len())?;
+                return header_value(view, from, "authorization", SIGNATURE_BYTES_MIN);
+            }
+            Some(_) => {}
+        }
+    }
+    Ok(None)
 }
 
 /// A private key in base64 once more, as in a kubeconfig; `pos` is after what its first dashes and `BEGIN` read as. A
@@ -75,6 +105,23 @@ pub(super) fn bearer(view: View<'_>, start: usize, pos: usize) -> Result<Option<
     Ok(is_token.then_some(found))
 }
 
+/// `X-Amz-Signature=…`, and that of Google: who has the URL needs no other credential; `pos` is after the name.
+pub(super) fn signature(view: View<'_>, start: usize, pos: usize) -> Result<Option<Found>, More> {
+    let before = view.before(start, 6).to_ascii_lowercase();
+    let is_name = before.ends_with(b"x-amz") || before.ends_with(b"x-goog");
+    if !is_name || view.at(pos)? != Some(b'=') {
+        return Ok(None);
+    }
+    let len = view.run(pos + 1, Class::Hex, URL_SIGNATURE_BYTES)?;
+    let found = Found {
+        from: pos + 1,
+        to: pos + 1 + len,
+        kind: Kind::Rule("url-signature"),
+        rest: Some(Swallow::Class(Class::Hex)),
+    };
+    Ok((len == URL_SIGNATURE_BYTES).then_some(found))
+}
+
 /// A run that is a credential, unless it stands for one (`$TOKEN`, `<token>`, `{token}`).
 fn header_value(view: View<'_>, pos: usize, kind: &'static str, min: usize) -> Result<Option<Found>, More> {
     let len = view.run(pos, Class::Bare, WEIGH_BYTES)?;
@@ -91,7 +138,14 @@ fn header_value(view: View<'_>, pos: usize, kind: &'static str, min: usize) -> R
 /// so the last one counts before the host ends.
 pub(super) fn url_user(view: View<'_>, pos: usize) -> Result<Option<Found>, More> {
     let (mut colon, mut host) = (None, None);
-    for at in pos..pos + USERINFO_BYTES_MAX {
+    // The colons of a mark are none of the URL.
+    let mut first = pos;
+    if view.starts(pos, b"[REDACTED:", false)? {
+        while first < pos + MARK_BYTES_MAX && view.at(first)?.is_some_and(|byte| byte != b']') {
+            first += 1;
+        }
+    }
+    for at in first..pos + USERINFO_BYTES_MAX {
         match view.at(at)? {
             Some(b':') if colon.is_none() => colon = Some(at),
             Some(b'@') => host = Some(at),
@@ -107,6 +161,12 @@ fn user_info(view: View<'_>, pos: usize, colon: Option<usize>, at: usize) -> Opt
     let is_token = |value: &[u8]| value.len() >= URL_TOKEN_BYTES_MIN && value.iter().any(u8::is_ascii_digit);
     let from = colon.map_or(pos, |colon| colon + 1);
     let value = view.slice(from, at);
+    if let Some(colon) = colon
+        && URL_DUMMIES.contains(&value)
+        && view.slice(pos, colon).starts_with(b"[REDACTED:")
+    {
+        return None;
+    }
     if let Some(colon) = colon
         && URL_DUMMIES.contains(&value)
         && is_token(view.slice(pos, colon))
@@ -131,29 +191,32 @@ pub(super) fn pem_block(view: View<'_>, start: usize, pos: usize) -> Result<Opti
         return Ok(None);
     }
     let mut len = 0;
-    while len < LABEL_BYTES_MAX
-        && view.at(pos + len)?.is_some_and(|b| b == b' ' || b.is_ascii_uppercase() || b.is_ascii_digit())
+    while len < LABEL_BYTES_MAX && view.at(pos + len)?.is_some_and(|b| b == b' ' || b.is_ascii_alphanumeric())
     {
         len += 1;
     }
     let label = view.slice(pos, pos + len);
     let is_private = label.ends_with(b"PRIVATE KEY") || label.ends_with(b"PRIVATE KEY BLOCK");
-    if !is_private || !view.starts(pos + len, b"-----", false)? {
-        return Ok(None);
-    }
-    let from = pos + len + 5;
-    key_block(view, from)
+    let is_capital = !label.iter().any(u8::is_ascii_lowercase);
+    let body = match label {
+        b"OpenVPN Static key V1" => Body::Hex,
+        _ if is_private && is_capital => Body::Base64,
+        _ => return Ok(None),
+    };
+    if view.starts(pos + len, b"-----", false)? { key_block(view, pos + len + 5, body) } else { Ok(None) }
 }
 
 /// `Private-Lines: 14` of a key of PuTTY's; `pos` is after the colon.
 pub(super) fn putty_block(view: View<'_>, pos: usize) -> Result<Option<Found>, More> {
     let from = skip_space(view, pos)?;
-    key_block(view, from + view.run(from, Class::Digit, 4)?)
+    key_block(view, from + view.run(from, Class::Digit, 4)?, Body::Base64)
 }
 
-fn key_block(view: View<'_>, from: usize) -> Result<Option<Found>, More> {
-    let found = Found { from, to: from, kind: Kind::Rule("private-key"), rest: Some(Swallow::block()) };
-    Ok(block::follows(view, from)?.then_some(found))
+/// A key from `from` on, if one follows there.
+pub(super) fn key_block(view: View<'_>, from: usize, body: Body) -> Result<Option<Found>, More> {
+    let rest = Some(Swallow::block(body));
+    let found = Found { from, to: from, kind: Kind::Rule("private-key"), rest };
+    Ok(block::follows(view, from, body)?.then_some(found))
 }
 
 /// Skips an optional quote with the backslashes that escape it, as in JSON inside JSON.

@@ -43,7 +43,9 @@ impl Cut {
     pub fn of_command(&self) -> Cut {
         match &self.open {
             _ if self.passed => Cut::default(),
-            Some(Open::Inside { swallow: Swallow::Block(_), .. }) => self.clone(),
+            Some(Open::Inside { swallow: swallow @ Swallow::Block(_), kind }) => {
+                Cut::from(Open::Inside { swallow: swallow.of_other(), kind })
+            }
             Some(Open::Begun { lead, replaced: false }) => {
                 Cut::from(Open::Begun { lead: Lead { begun: true, ..lead.clone() }, replaced: false })
             }
@@ -85,33 +87,43 @@ impl Redactor {
         if let Some(lead) = &self.lead {
             let replaced = self.secrets.goes_on(lead, true).is_ok_and(|found| found.is_some());
             let lead = Lead { before: lead.bytes.len(), begun: false, ..lead.clone() };
-            return Cut::from(Open::Begun { lead, replaced });
+            return self.inside_block(&lead).unwrap_or_else(|| Cut::from(Open::Begun { lead, replaced }));
         }
         // Most streams end with their last line.
         if self.swallow.is_none() && self.next >= self.work.len() {
             return Cut::default();
         }
         // The next line tells whether it goes on, whatever the last piece of a line looks like.
-        if let Some(Swallow::Block(_)) = self.swallow {
-            return Cut::from(Open::Inside { swallow: Swallow::block(), kind: self.swallowed });
+        if let Some(block @ Swallow::Block(_)) = &self.swallow {
+            let held = self.work.get(self.done..).unwrap_or_default();
+            let inside = |swallow| Cut::from(Open::Inside { swallow, kind: self.swallowed });
+            return block.broken_off(held).map(inside).unwrap_or_default();
         }
         let mut ended = Redactor::new(Arc::clone(&self.secrets));
         (ended.done, ended.next) = (self.done, self.next);
         (ended.swallow, ended.swallowed) = (self.swallow.clone(), self.swallowed);
         ended.scan(View { bytes: &self.work, last: true });
         let kind = ended.swallowed;
+        let (bytes, before) = (self.work.clone(), self.work.len());
+        let lead = Lead { bytes, from: self.next, before, begun: false };
         match ended.swallow {
-            Some(Swallow::Block(_)) => Cut::from(Open::Inside { swallow: Swallow::block(), kind }),
+            Some(Swallow::Block(_)) => self.inside_block(&lead).unwrap_or_default(),
             Some(swallow) if self.swallow.is_some() => Cut::from(Open::Inside { swallow, kind }),
             _ if self.next < self.work.len() => {
-                let (bytes, before) = (self.work.clone(), self.work.len());
                 let replaced = matches!(ended.certain.last(), Some(Piece::Mark(_)));
-                Cut::from(Open::Begun {
-                    lead: Lead { bytes, from: self.next, before, begun: false },
-                    replaced,
-                })
+                Cut::from(Open::Begun { lead, replaced })
             }
             _ => Cut::default(),
+        }
+    }
+
+    /// Inside of a key's block that begins in the lead.
+    fn inside_block(&self, lead: &Lead) -> Option<Cut> {
+        match self.secrets.goes_on(lead, true) {
+            Ok(Some(Found { rest: Some(swallow @ Swallow::Block(_)), kind: Kind::Rule(kind), .. })) => {
+                Some(Cut::from(Open::Inside { swallow, kind }))
+            }
+            _ => None,
         }
     }
 
@@ -161,7 +173,15 @@ impl Redactor {
                 self.swallowed = kind;
             }
         }
-        self.push_to(lead.bytes.get(from..).unwrap_or_default(), sink);
+        let rest = lead.bytes.get(from..).unwrap_or_default();
+        // The dashes before a word are one row of them.
+        if from == lead.before && self.swallow.is_none() && rest.starts_with(b"-") {
+            let before = lead.bytes.get(..from).unwrap_or_default();
+            let dashes = before.iter().rev().take(4).take_while(|byte| **byte == b'-').count();
+            self.work = vec![b'-'; dashes];
+            (self.done, self.next) = (dashes, dashes);
+        }
+        self.push_to(rest, sink);
     }
 }
 
@@ -176,16 +196,23 @@ impl Secrets {
                 continue;
             };
             if found.to > lead.before {
-                if !lead.begun || found.from < lead.before {
+                // No program asks for a key with the rule that begins one.
+                let is_block = matches!(found.rest, Some(Swallow::Block(_)));
+                if !lead.begun || found.from < lead.before || is_block {
                     return Ok(Some(found));
                 }
                 pos += 1;
                 continue;
             }
             if let Some(rest) = &mut found.rest {
-                let taken = rest.take(view.slice(found.to, lead.before), false);
-                if !taken.over {
-                    return Ok(Some(Found { from: lead.before, to: lead.before, ..found }));
+                let inside = view.slice(found.to, lead.before);
+                let taken = rest.take(inside, false);
+                let held = inside.get(taken.bytes..).unwrap_or_default();
+                if !taken.over
+                    && let Some(rest) = rest.broken_off(held)
+                {
+                    let rest = Some(if lead.begun { rest.of_other() } else { rest });
+                    return Ok(Some(Found { from: lead.before, to: lead.before, rest, ..found }));
                 }
                 found.to += taken.bytes;
             }

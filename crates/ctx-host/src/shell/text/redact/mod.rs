@@ -26,6 +26,7 @@ mod rules;
 mod same_words;
 mod search;
 mod shape;
+mod strip;
 mod swallow;
 mod value;
 mod words;
@@ -34,6 +35,7 @@ mod yaml;
 use std::ops::Range;
 use std::sync::Arc;
 
+use block::Body;
 pub use cut::Cut;
 use cut::Lead;
 use filter::{Anchor, Target, Thirds};
@@ -121,13 +123,24 @@ impl Secrets {
 
     /// The first secret that begins at the anchor at `pos`.
     fn confirm(&self, view: View<'_>, pos: usize) -> Result<Option<Found>, More> {
+        self.confirm_if(view, pos, |_| true)
+    }
+
+    /// The same by some of the rules.
+    #[inline]
+    fn confirm_if(
+        &self,
+        view: View<'_>,
+        pos: usize,
+        is_wanted: impl Fn(&Rule) -> bool,
+    ) -> Result<Option<Found>, More> {
         let (Some(first), Some(second)) = (view.at(pos)?, view.at(pos + 1)?) else { return Ok(None) };
         for target in self.candidates.targets(first, second) {
             let found = match *target {
                 Target::Literal(index) => self.confirm_literal(view, pos, index)?,
                 Target::Rule(index) => match RULES.get(index) {
-                    Some(rule) => self.confirm_rule(view, pos, rule)?,
-                    None => None,
+                    Some(rule) if is_wanted(rule) => self.confirm_rule(view, pos, rule)?,
+                    _ => None,
                 },
             };
             if found.is_some() {
@@ -165,11 +178,13 @@ impl Secrets {
             }
             Check::Pair(name) => self.by_its_shape(view, pair::pair(view, pos, after, name)?),
             Check::Listed => self.by_its_shape(view, listed::listed(view, pos, after)?),
-            Check::Authorization => around::authorization(view, pos, after),
+            Check::Authorization => self.widened(view, after, around::authorization(view, pos, after)?),
             Check::Bearer => around::bearer(view, pos, after),
-            Check::UrlUser => around::url_user(view, after),
+            Check::UrlUser => self.widened(view, after, around::url_user(view, after)?),
             Check::PemBlock => around::pem_block(view, pos, after),
             Check::EncodedKey => around::encoded_key(view, pos, after),
+            Check::Ssh2Block => around::key_block(view, after, Body::Base64),
+            Check::Signature => around::signature(view, pos, after),
             Check::PuttyBlock => around::putty_block(view, after),
             Check::Beside { before: [] } => files::password(view, pos, after),
             Check::Beside { before } => match view.before(pos, 1) {
@@ -177,21 +192,22 @@ impl Secrets {
                 _ => Ok(None),
             },
             Check::Words(kind) => words::words(view, pos, after, kind),
-            Check::PgPass => match files::pgpass(view, pos)? {
-                Some(found) => Ok(Some(self.widened(view, after, found)?)),
-                None => Ok(None),
-            },
+            Check::PgPass => self.widened(view, after, files::pgpass(view, pos)?),
         }
     }
 
-    /// A finding that also takes in what is a secret by itself between `pos` and it.
-    fn widened(&self, view: View<'_>, pos: usize, found: Found) -> Result<Found, More> {
+    /// A finding that also takes in what is a secret by itself between `pos` and it. Only rules look there that do not
+    /// look so far themselves.
+    fn widened(&self, view: View<'_>, pos: usize, found: Option<Found>) -> Result<Option<Found>, More> {
+        let Some(found) = found else { return Ok(None) };
+        let is_near =
+            |rule: &Rule| !matches!(rule.check, Check::PgPass | Check::Authorization | Check::UrlUser);
         for at in pos..found.from {
-            if let Some(inner) = self.confirm(view, at)? {
-                return Ok(Found { from: inner.from.min(found.from), ..found });
+            if let Some(inner) = self.confirm_if(view, at, is_near)? {
+                return Ok(Some(Found { from: inner.from.min(found.from), ..found }));
             }
         }
-        Ok(found)
+        Ok(Some(found))
     }
 
     /// What has a shape of its own is called by its own name.

@@ -30,7 +30,7 @@ const NAME_ENDS: [&[&[u8; 3]]; 7] = [
     &[b"eds", b"psk", b"_sk"],
     &[b"ret", b"pat", b"ata"],
     &[b"ken", b"ion"],
-    &[b"ase", b"key", b"lue"],
+    &[b"ase", b"key", b"lue", b"ure"],
     &[b"ial", b"uth", b"sig"],
 ];
 /// The separators that begin anchors, and what follows them there.
@@ -165,6 +165,9 @@ pub(super) fn at_dashes(bytes: &[u8], at: usize) -> Option<usize> {
     if name.get(..6).is_some_and(|word| word.eq_ignore_ascii_case(b"begin ")) {
         return Some(at + 1);
     }
+    if name.starts_with(b" BEGIN ") {
+        return Some(at + 1);
+    }
     let name = name.get(..OPTION_BYTES_MAX).unwrap_or(name);
     let len = name.iter().take_while(|byte| Class::Url.has(**byte)).count();
     let end = at + 2 + len;
@@ -231,6 +234,7 @@ fn names_with_end(end: [u8; 3]) -> &'static [&'static [u8]] {
         b"_pw" => &[b"_pw"],
         b"eds" => &[b"creds"],
         b"lue" => &[b"value"],
+        b"ure" => &[b"-signature"],
         _ => &[],
     }
 }
@@ -250,6 +254,7 @@ mod tests {
             Check::Pair(PairName::Pass) => vec!["pa"],
             Check::Pair(PairName::Key) => vec!["k"],
             Check::Pair(PairName::Short) | Check::Authorization | Check::Listed => vec![""],
+            Check::Signature => vec!["amz", "goog"],
             _ => vec![],
         }
     }

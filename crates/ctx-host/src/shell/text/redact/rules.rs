@@ -39,6 +39,10 @@ pub(super) enum Check {
     PemBlock,
     /// A block in base64 once more.
     EncodedKey,
+    /// A private key of SSH2, whose rules have blanks behind their dashes.
+    Ssh2Block,
+    /// `X-Amz-Signature=…` in a URL.
+    Signature,
     /// A private key as PuTTY keeps one.
     PuttyBlock,
     /// `password` and a value beside it without a separator, as in a `.netrc`; one of `before` stands before the anchor.
@@ -401,6 +405,13 @@ pub(super) const RULES: &[Rule] = &[
     around("private-key", "-BEGIN ", Check::PemBlock),
     Rule { kind: "private-key", anchor: "LS0tLS1CRUdJTi", fold: false, check: Check::EncodedKey },
     Rule { kind: "private-key", anchor: "Private-Lines:", fold: false, check: Check::PuttyBlock },
+    Rule {
+        kind: "private-key",
+        anchor: "- BEGIN SSH2 ENCRYPTED PRIVATE KEY ----",
+        fold: false,
+        check: Check::Ssh2Block,
+    },
+    around("url-signature", "-signature", Check::Signature),
     around("authorization", "zation", Check::Authorization),
     Rule { kind: "bearer-token", anchor: "earer ", fold: false, check: Check::Bearer },
     Rule { kind: "bearer-token", anchor: "EARER ", fold: false, check: Check::Bearer },

@@ -109,6 +109,8 @@ fn way(anchor: &Anchor<'_>) -> Way {
         | Check::Pair(_)
         | Check::Listed
         | Check::Authorization
+        | Check::Signature
+        | Check::Ssh2Block
         | Check::UrlUser
         | Check::PgPass
         | Check::PemBlock => Way::Joint,
@@ -372,7 +374,7 @@ mod tests {
     }
 
     /// Names, what stands between them and their separators, beginnings of tokens and literals, and what looks like it.
-    const PIECES: [&str; 43] = [
+    const PIECES: [&str; 45] = [
         "password",
         "PASSWD",
         "api_key",
@@ -413,6 +415,8 @@ mod tests {
         "ghp_",
         "\n",
         "quite-a-Secret-77",
+        "-signature",
+        " BEGIN SSH2",
         ":5432:",
         ":65001:",
         "key",

@@ -32,6 +32,11 @@ impl<'a> View<'a> {
         }
     }
 
+    /// What begins at `from`.
+    pub fn from(self, from: usize) -> View<'a> {
+        View { bytes: self.bytes.get(from..).unwrap_or_default(), last: self.last }
+    }
+
     /// Up to `count` bytes that end before `pos`.
     pub fn before(self, pos: usize, count: usize) -> &'a [u8] {
         let count = count.min(BACK_BYTES);

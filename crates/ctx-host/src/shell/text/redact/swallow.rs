@@ -1,7 +1,7 @@
 //! What is taken away after a secret was recognised: the rest of it, however long, without holding it.
 
 use super::bare;
-use super::block::Block;
+use super::block::{Block, Body};
 use super::shape::{Class, View};
 
 /// A quoted value that never ends stops being swallowed here.
@@ -24,8 +24,24 @@ impl Swallow {
         Swallow::Quoted(Quoted { quote, after_backslash: false, left: QUOTED_BYTES_MAX })
     }
 
-    pub fn block() -> Swallow {
-        Swallow::Block(Block::new())
+    pub fn block(body: Body) -> Swallow {
+        Swallow::Block(Block::new(body))
+    }
+
+    /// What is left of it where a stream breaks off that ends with `held`, which was not settled.
+    pub fn broken_off(&self, held: &[u8]) -> Option<Swallow> {
+        match self {
+            Swallow::Block(block) => block.broken_off(held).map(Swallow::Block),
+            other => Some(other.clone()),
+        }
+    }
+
+    /// The same for another program, which mostly prints something of its own.
+    pub fn of_other(&self) -> Swallow {
+        match self {
+            Swallow::Block(block) => Swallow::Block(block.of_other()),
+            other => other.clone(),
+        }
     }
 
     /// How many of these bytes belong to the secret; `last` says that there will be no more.
