@@ -321,8 +321,13 @@ pub(super) fn is_inside_blob(view: View<'_>, pos: usize, anchor: &str) -> Result
     if anchor.len() > CHANCE_BYTES_MAX || !anchor.bytes().all(|byte| is_blob(&byte)) {
         return Ok(false);
     }
-    let before = view.before(pos, BLOB_BYTES);
-    if before.len() == BLOB_BYTES && before.iter().all(is_blob) {
+    // Of twice as many bytes one in fifty thousand has no digit by chance, of so many one in two hundred.
+    let is_long = |bytes: &usize| {
+        let before = view.before(pos, *bytes);
+        before.len() == *bytes && before.iter().all(is_blob)
+    };
+    if let Some(bytes) = [2 * BLOB_BYTES, BLOB_BYTES].iter().find(|bytes| is_long(bytes)) {
+        let before = view.before(pos, *bytes);
         // Both alphabets at once are none: `/home/Tom/My-Work-2024/…` is a path.
         let has =
             |pair: [u8; 2]| before.iter().copied().chain(anchor.bytes()).any(|byte| pair.contains(&byte));
