@@ -114,6 +114,8 @@ impl Driver {
         let session = &core.session;
         self.inner.registry.update(self.id, |summary| {
             summary.follow(session);
+            // What could be written fails no more, before anyone can see it.
+            summary.failing = None;
             // Where the directory is, not where it was to go: it may not have been moved.
             if freed && let Some((_, name)) = core.log().dir().rsplit_once('/') {
                 name.clone_into(&mut summary.dir_name);

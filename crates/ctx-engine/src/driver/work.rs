@@ -283,7 +283,6 @@ impl Driver {
         let (run, outcome, partial) = (work.run, failing.outcome.clone(), work.partial.clone());
         match self.perform_now(Command::FinishRun { run, outcome: outcome.clone(), partial }).await {
             Ok(reply) => {
-                self.inner.registry.update(self.id, |summary| summary.failing = None);
                 self.work_is_over(reply);
                 Ok(())
             }

@@ -12,7 +12,7 @@ use ctx_session::{Body, Name, Record, Session};
 
 use super::standing::{Lines, Look, Standing, Told};
 use super::writer::{Whose, Writer, told_by};
-use super::{events, lock, project_events};
+use super::{events, project_events};
 use crate::db::project_of_log;
 use crate::files::record_of;
 
@@ -57,7 +57,7 @@ impl Writer {
 
     /// Tells before the end what happened while this writer was there: who stops the daemon and reads the log finds it.
     pub(super) fn tell_owed(&mut self) {
-        let dropped = std::mem::take(&mut *lock(&self.behind.logs));
+        let dropped = self.behind.take();
         dropped.into_iter().for_each(|log| self.owe(log));
         self.queue = self.owed.iter().cloned().collect();
         let until = Instant::now() + CLOSING;

@@ -81,8 +81,22 @@ enum Work {
 /// Logs of which not everything has been told, and what stands in the way.
 #[derive(Default)]
 struct Behind {
-    logs: Mutex<HashSet<LogPath>>,
+    logs: Mutex<Untold>,
     error: Mutex<Option<String>>,
+}
+
+#[derive(Default)]
+struct Untold {
+    logs: HashSet<LogPath>,
+    /// Whether the writer knows which logs there were at its start. Until then nobody knows what was told of a log: it
+    /// is read, also for what is handed over.
+    has_list: bool,
+}
+
+impl Behind {
+    fn take(&self) -> HashSet<LogPath> {
+        std::mem::take(&mut lock(&self.logs).logs)
+    }
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -138,11 +152,12 @@ impl Audit {
     }
 
     fn hand_over(&self, log: &LogPath, work: Work) {
+        let mut untold = lock(&self.behind.logs);
         let to_writer = lock(&self.to_writer);
-        match to_writer.as_ref().map(|to_writer| to_writer.try_send(work)) {
+        match to_writer.as_ref().filter(|_| untold.has_list).map(|to_writer| to_writer.try_send(work)) {
             Some(Ok(())) => {}
             Some(Err(TrySendError::Full(_) | TrySendError::Disconnected(_))) | None => {
-                lock(&self.behind.logs).insert(log.clone());
+                untold.logs.insert(log.clone());
             }
         }
     }

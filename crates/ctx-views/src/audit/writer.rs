@@ -87,11 +87,12 @@ impl Writer {
     /// Tells of commits as they come, and of what is behind in between.
     pub fn run(mut self, work: &Receiver<Work>) {
         self.queue_up_all();
+        lock(&self.behind.logs).has_list = true;
         if let Err(error) = self.open() {
             self.note(&error);
         }
         loop {
-            let dropped = std::mem::take(&mut *lock(&self.behind.logs));
+            let dropped = self.behind.take();
             dropped.into_iter().for_each(|log| self.owe(log));
             let wait = match (self.queue.is_empty() || !self.may_read, self.failed.is_empty()) {
                 (false, _) => Duration::ZERO,
