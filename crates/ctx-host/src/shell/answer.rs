@@ -49,14 +49,12 @@ impl Cause {
 }
 
 fn sets_errexit(command: &str) -> bool {
-    let mut words = command.split(|c: char| c.is_whitespace() || ";&|(){}".contains(c));
-    let is_of_set = |word: &str| word.starts_with('-') && !word.starts_with("--") && word.contains('e');
-    while let Some(word) = words.next() {
-        if word == "set" && words.next().is_some_and(is_of_set) || word == "errexit" {
-            return true;
-        }
-    }
-    false
+    let is_option = |word: &&str| word.starts_with('-') && !word.starts_with("--");
+    command.split([';', '&', '|', '(', ')', '{', '}', '\n']).any(|part| {
+        let mut words = part.split_whitespace().skip_while(|word| *word != "set").skip(1);
+        words.clone().take_while(is_option).any(|word| word.contains('e'))
+            || words.any(|word| word == "errexit")
+    })
 }
 
 /// What went other than a caller may think.
@@ -132,7 +130,9 @@ mod tests {
 
     #[test]
     fn who_sets_errexit_is_told_that_it_ended_the_shell() {
-        for command in ["set -e", "set -euo pipefail; ls", "cd x && set -o errexit\nfalse", "{ set -xe;}"] {
+        for command in
+            ["set -e", "set -euo pipefail; ls", "cd x && set -o errexit\nfalse", "{ set -xe;}", "set  -u -e"]
+        {
             assert_eq!(Cause::of(command, 1, false), Cause::Errexit, "{command}");
             assert_eq!(Cause::of(command, 0, false), Cause::Command, "{command}");
         }

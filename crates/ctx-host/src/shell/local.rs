@@ -86,11 +86,11 @@ impl LocalTransport {
         LocalTransport { user, ..self }
     }
 
-    /// The program that gives a process a session of its own, where there is one.
     pub fn dialect(&self) -> Dialect {
         self.program.dialect
     }
 
+    /// The program that gives a process a session of its own, where there is one.
     pub fn setsid(&self) -> Option<&Path> {
         self.program.setsid.as_deref()
     }

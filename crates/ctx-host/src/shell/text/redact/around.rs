@@ -1,7 +1,7 @@
 //! Secrets that are told by what stands around them: headers, URLs and key blocks.
 
 use super::block::{self, Body};
-use super::name::is_behind_colons;
+use super::name::is_of_type;
 use super::shape::{Class, More, View};
 use super::swallow::{Quote, Swallow};
 use super::{Found, Kind};
@@ -34,7 +34,11 @@ const SCHEMES: &[&str] =
 
 /// `Authorization: Bearer …`, with or without quotes; `pos` is after the name.
 pub(super) fn authorization(view: View<'_>, start: usize, pos: usize) -> Result<Option<Found>, More> {
-    if !view.before(start, 7).eq_ignore_ascii_case(b"authori") || is_behind_colons(view, start) {
+    if !view.before(start, 7).eq_ignore_ascii_case(b"authori") {
+        return Ok(None);
+    }
+    // `AWS::Config::AggregationAuthorization`.
+    if view.before(start, 8).first().is_some_and(u8::is_ascii_alphanumeric) && is_of_type(view, start, b"") {
         return Ok(None);
     }
     let pos = skip_quote(view, pos)?;

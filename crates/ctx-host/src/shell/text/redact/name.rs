@@ -180,7 +180,7 @@ impl<'a> Name<'a> {
 
     /// `AWS::IAM::AccessKey`: the name of a type, a part of a longer one. What is assigned to is a variable there, too.
     pub fn is_of_type(self, joint: Joint) -> bool {
-        !joint.equals && is_behind_colons(self.view, self.start)
+        !joint.equals && is_of_type(self.view, self.start, self.text())
     }
 
     /// Whether it is written as environment variables are.
@@ -340,9 +340,15 @@ pub(super) fn is_shouted(view: View<'_>, start: usize, pos: usize) -> bool {
         && !identifier(view, start).iter().any(u8::is_ascii_lowercase)
 }
 
-/// Whether two colons stand before the name that ends at `start`.
-pub(super) fn is_behind_colons(view: View<'_>, start: usize) -> bool {
-    view.before(start, identifier(view, start).len() + 2).starts_with(b"::")
+/// Whether the name that ends at `start` and goes on with `rest` is written as types are, behind two colons. A setting of
+/// Puppet's has small letters there (`mysql::server::root_password`), a constant has capitals.
+pub(super) fn is_of_type(view: View<'_>, start: usize, rest: &[u8]) -> bool {
+    let name = identifier(view, start);
+    let mut letters = name.iter().chain(rest);
+    view.before(start, name.len() + 2).starts_with(b"::")
+        && letters.clone().next().is_some_and(u8::is_ascii_uppercase)
+        && letters.clone().any(u8::is_ascii_lowercase)
+        && letters.all(|byte| *byte != b'_')
 }
 
 /// The name that ends at `start`, as far as it may be looked at.

@@ -1,5 +1,7 @@
 //! Whether a value says its own name again, as constants of code do: `ACCESS_TOKEN = "access_token"`.
 
+use super::letters::are_random;
+
 /// What names of headers and of grants end in; people choose passwords that end in `password`.
 const LAST_WORDS: [&[u8]; 3] = [b"token", b"tokens", b"credentials"];
 
@@ -15,7 +17,7 @@ pub(super) fn says_again(name: &[u8], value: &[u8]) -> bool {
     let ends_alike = value_last.eq_ignore_ascii_case(name_last)
         && LAST_WORDS.iter().any(|last| last.eq_ignore_ascii_case(name_last));
     let (name, value) = (letters(name), letters(value));
-    (has_words && ends_alike)
+    (has_words && ends_alike && !are_random(&value))
         || (name_last.len() < name.len() && memchr::memmem::find(&value, &name).is_some())
 }
 

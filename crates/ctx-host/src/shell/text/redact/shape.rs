@@ -354,7 +354,10 @@ pub(super) fn is_inside_blob(view: View<'_>, pos: usize, anchor: &str) -> Result
 fn is_in_digest(before: &[u8], here: usize) -> bool {
     let (head, word) = before.split_at(before.len() - here);
     let is_label = |text: &[u8]| DIGESTS.contains(&text);
-    let glued = word.iter().position(|byte| *byte == b'-').and_then(|dash| word.get(..dash));
+    // What stands right behind its label may be a token.
+    let glued = word.iter().position(|byte| *byte == b'-').filter(|dash| dash + 1 < here);
+    let glued = glued.and_then(|dash| word.get(..dash));
+    let head = if here == 0 { &[] } else { head };
     let joined = head.strip_suffix(b"=").or_else(|| head.strip_suffix(b":")).and_then(|head| {
         let label = head.iter().rev().take_while(|byte| byte.is_ascii_alphanumeric()).count();
         head.get(head.len() - label..)
