@@ -89,3 +89,19 @@ async fn a_session_log_fails() -> bool {
     assert_eq!(world.told("run.created", "session_seq"), there);
     refused
 }
+
+/// A session that ends as soon as the engine runs: its log is renamed while it waits to be read.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_end_of_a_session_is_told_wherever_its_log_goes() {
+    for _ in 0..ROUNDS {
+        let root = tempfile::tempdir().unwrap();
+        let disk = SimDisk::new();
+        let before = World::showing(disk.clone(), root.path()).await;
+        let id = before.session("default").await;
+        before.engine.shut_down().await;
+        let world = World::showing(disk, root.path()).await;
+        world.engine.end(ME, id).await.unwrap();
+        world.audit_has("session.ended", 1).await;
+        assert_eq!(world.told("session.created", "session"), world.told("session.ended", "session"));
+    }
+}

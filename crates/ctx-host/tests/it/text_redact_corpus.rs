@@ -7,7 +7,7 @@
 
 use std::sync::{Arc, LazyLock};
 
-use ctx_host::shell::text::redact::{Redactor, Secrets};
+use ctx_host::shell::text::redact::{Redactor, Secrets, redact_bytes, redact_text};
 
 pub(crate) const HEX: &str = "0123456789abcdef";
 pub(crate) const UPPER: &str = "ABCDEFGHIJKLMNOPQRSTUVWXYZ234567";
@@ -436,4 +436,14 @@ pub(crate) fn in_pieces(secrets: &Arc<Secrets>, pieces: &[&[u8]]) -> Vec<u8> {
 pub(crate) fn among_much(text: &str) -> String {
     let line = "   Compiling serde_derive v1.0.229 (/home/tom/src/index/serde_derive-1.0.229)\n";
     format!("{}{text}\n{}", line.repeat(8), line.repeat(8))
+}
+
+/// Fails where a text without a secret does not stay as it is, alone or among much.
+pub(crate) fn not_harmed(texts: &[&str]) {
+    let secrets = Arc::new(Secrets::none());
+    for text in texts {
+        assert_eq!(redact_text(&secrets, text), *text);
+        let much = among_much(text);
+        assert_eq!(redact_bytes(&secrets, much.as_bytes()), much.as_bytes());
+    }
 }
