@@ -41,6 +41,8 @@ fn tokens() -> Vec<Sample> {
     };
     let mut samples: Vec<Sample> = rows.into_iter().map(token).collect();
     let uuid = [8, 4, 4, 4, 12].map(|count| l.take(HEX, count)).join("-");
+    let pat = format!("{}{}", concat!("gh", "p_"), l.take(ALNUM, 36));
+    samples.push(sample("github-token", "of sha256:", pat, " and more\n"));
     samples.push(sample("openvsx-token", "found ", format!("{}{uuid}", concat!("ovs", "xat_")), " there\n"));
     samples
 }
@@ -112,6 +114,13 @@ fn a_user_who_is_a_token_goes_and_what_stands_for_the_password_stays() {
     ] {
         assert_eq!(redact_text(&secrets, &text), want);
     }
+}
+
+#[test]
+fn a_constant_is_told_from_random_letters_that_end_alike() {
+    let secrets = Arc::new(Secrets::none());
+    let hidden = redact_text(&secrets, "API_TOKEN=\"xkcdqwpoizmvn-token\"\n");
+    assert_eq!(hidden, "API_TOKEN=\"[REDACTED:token]\"\n");
 }
 
 #[test]
