@@ -3,7 +3,7 @@
 use std::os::unix::ffi::OsStringExt;
 use std::path::PathBuf;
 
-use super::exports::Export;
+use super::frame::exports::Export;
 use super::limits::ShellLimits;
 use super::local::RunAs;
 use super::text::fence::Policy;

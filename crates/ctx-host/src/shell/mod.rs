@@ -9,66 +9,37 @@
 //!  Driver ──── one task per shell: turns, restarts, late output, reaping
 //!     │
 //!  Run ─────── one command: frame in, markers out, stop when asked
-//!     │            dialect: the words of the frame      scan: the markers      lane: one stream
-//!  Connection  a transport's way to its interpreter; local: named_pipe, family (its processes), probe
+//!     │            frame: the words around it    output::markers    output::stream: one stream
+//!  Connection  a transport's way to its interpreter; local: processes and pipes of this machine
 //! ```
 //!
 //! Markers protect against accident and against output that imitates them, not against a command that
 //! inspects its own shell.
 
-mod answer;
-mod away;
-mod bash_frame;
-mod blocked;
-mod broken;
 mod config;
-mod dialect;
-mod driver;
-mod entropy;
 mod error;
 mod exec;
-mod exports;
-mod family;
-mod framing;
-mod guard;
+mod frame;
 mod host;
-mod keep;
-mod known;
-mod lane;
-mod late;
 mod limits;
 mod local;
 mod log;
-mod named_pipe;
 mod output;
-mod pages;
-mod probe;
-mod quote;
-mod readable;
 mod registry;
-mod report;
-mod restart;
-mod run;
-mod scan;
-mod scratch;
-mod search;
-mod settle;
-mod shared;
-mod spool;
-mod stop;
+mod request;
+mod secret_values;
+mod state;
 pub mod text;
-mod told;
 mod transport;
-mod work;
 
 pub use config::HostConfig;
 pub use error::ShellError;
-pub use exec::{BudgetReport, EXIT_INTERRUPTED, EXIT_TIMED_OUT, ExecRequest, ExecResult, Progress};
 pub use host::{CreateRequest, Interrupted, ShellHost, ShellSummary};
 pub use limits::ShellLimits;
 pub use local::RunAs;
 pub use log::{LogError, NoLog, ShellLog, ShellRecord, StopReason};
-pub use output::OutputRequest;
-pub use pages::{PAGE_BYTES_DEFAULT, PAGE_BYTES_MAX, Page};
-pub use scan::Stream;
-pub use spool::Output;
+pub use output::markers::Stream;
+pub use output::pages::{PAGE_BYTES_DEFAULT, PAGE_BYTES_MAX, Page};
+pub use output::read::OutputRequest;
+pub use output::spool::Output;
+pub use request::{BudgetReport, EXIT_INTERRUPTED, EXIT_TIMED_OUT, ExecRequest, ExecResult, Progress};

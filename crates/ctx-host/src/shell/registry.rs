@@ -8,10 +8,10 @@ use ctx_session::{IdSource, Timestamp, Ulid};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
-use super::driver::{Driver, Order};
 use super::error::ShellError;
+use super::exec::driver::{Driver, Order};
 use super::host::{Inner, ShellSummary};
-use super::shared::Shared;
+use super::state::Shared;
 use super::text::fence::Fence;
 
 /// How many shells that were closed for idling are remembered.

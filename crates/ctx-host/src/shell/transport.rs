@@ -13,10 +13,10 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::unix::pipe::Receiver;
 
-use super::dialect::{Dialect, Pipes};
 use super::error::ShellError;
-use super::exports::Export;
-use super::scan::Stream;
+use super::frame::exports::Export;
+use super::frame::{Dialect, Pipes};
+use super::output::markers::Stream;
 
 /// A future of a trait that must stay usable as `dyn`.
 pub type Later<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;

@@ -1,0 +1,426 @@
+//! One command on its way through a shell: the frame goes in, the markers come out, and in between it may
+//! have to be stopped.
+//!
+//! The result is ready when both streams have shown their end marker; what the shell says of itself behind that
+//! is for the next command (`settle`). Nothing here sleeps or polls for it: it waits
+//! for bytes, for the interpreter's end, for a deadline, and for whoever wants the command stopped. Only a
+//! command that breaks its own frame tells nobody: now and then a look at the interpreter finds that out.
+
+use std::io;
+use std::time::Duration;
+
+use tokio::io::AsyncWriteExt;
+use tokio::sync::Notify;
+use tokio::task::JoinHandle;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use crate::shell::frame::Answer;
+use crate::shell::log::StopReason;
+use crate::shell::output::markers::{Nonce, Scanner, Stream};
+use crate::shell::output::pipeline::LaneEnd;
+use crate::shell::output::stream::Lane;
+use crate::shell::transport::{Connection, Force, Later, Streams};
+
+/// What each kind of asking gets before the next.
+const STOP_PATIENCE: Duration = Duration::from_millis(250);
+/// What the interpreter gets to come back when all that it ran is gone. Its variables are lost with it, and on a busy machine
+/// it needs a while; all in all a stop takes less than a second.
+const LAST_PATIENCE: Duration = Duration::from_millis(400);
+
+/// When the interpreter is looked at first; then ever more rarely, up to the second.
+const LOOK_FIRST: Duration = Duration::from_millis(100);
+const LOOK_MAX: Duration = Duration::from_secs(2);
+/// One look may come just before the last bytes are worked on: so many in a row, this far apart, do not.
+const LOOKS_IN_A_ROW: u32 = 4;
+const LOOK_AGAIN: Duration = Duration::from_millis(50);
+
+/// Everything that can end a command early.
+pub(crate) struct Stops<'a> {
+    pub deadline: Instant,
+    /// Ready when the caller has gone away.
+    pub cancelled: std::pin::Pin<&'a mut (dyn Future<Output = ()> + Send)>,
+    pub interrupt: &'a Notify,
+    /// The shell itself is being closed.
+    pub closing: &'a CancellationToken,
+}
+
+/// How a command came to its end.
+pub(crate) struct Ended {
+    /// What the shell said; missing where it died.
+    pub answer: Option<Answer>,
+    /// The command's exit code, where the shell told it, also where it died behind that.
+    pub told: Option<i32>,
+    /// The exit code of the interpreter, where that has ended.
+    pub exit: Option<i32>,
+    pub stopped: Option<StopReason>,
+    /// The command kept the shell from telling its end.
+    pub broke_frame: bool,
+    /// The shell is being closed: how the command would have ended is not known.
+    pub cut: bool,
+    /// The interpreter has ended without having read the command.
+    pub unread: bool,
+    /// It was asked for the command's end by itself.
+    pub rescued: bool,
+    pub stdout: LaneEnd,
+    pub stderr: LaneEnd,
+    /// Why not all of the output is on disk.
+    pub unkept: Option<io::Error>,
+}
+
+/// Why there is no result.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum RunError {
+    #[error("it was destroyed, or its server stops")]
+    Closing,
+    #[error("the connection to the shell was lost: {0}")]
+    Lost(io::Error),
+}
+
+/// A stop that is under way.
+struct Stopping {
+    reason: StopReason,
+    force: Force,
+    /// Signals the processes and counts those that are left.
+    asked: Option<JoinHandle<usize>>,
+    left: usize,
+    next: Instant,
+    /// Nothing is left to try; where the command still ran, its interpreter was killed.
+    killed: bool,
+}
+
+impl Stopping {
+    /// Waits for how many processes are left.
+    async fn asked(stopping: &mut Option<Stopping>) -> usize {
+        match stopping.as_mut().and_then(|stopping| stopping.asked.as_mut()) {
+            Some(asked) => asked.await.unwrap_or(0),
+            None => std::future::pending().await,
+        }
+    }
+}
+
+/// Brings a mark into its pipe, while the reader makes room.
+async fn marks(marking: &mut Option<Later<'static, ()>>) {
+    match marking {
+        Some(later) => later.await,
+        None => std::future::pending().await,
+    }
+}
+
+/// A command that runs.
+pub(crate) struct Run<'a> {
+    pub nonce: Nonce,
+    pub frame: Vec<u8>,
+    /// What has a shell tell the command's end that has left the frame, if anything does. Sent once.
+    pub rescue: Option<&'a [u8]>,
+    /// Whether the start on stdout is marked already.
+    pub marked: bool,
+    pub connection: &'a mut dyn Connection,
+    pub streams: &'a mut Streams,
+}
+
+enum Event {
+    Got(io::Result<()>),
+    Sent(io::Result<usize>),
+    Exit(i32),
+    Stop(StopReason),
+    Asked(usize),
+    Marked,
+    Harder,
+    Look,
+    Closing,
+}
+
+impl Run<'_> {
+    /// Runs the command to its end.
+    pub async fn run(mut self, mut out: Lane, mut err: Lane, stops: Stops<'_>) -> Result<Ended, RunError> {
+        let mut state = State::new();
+        let Stops { deadline, mut cancelled, interrupt, closing } = stops;
+        let interrupted = interrupt.notified();
+        tokio::pin!(interrupted);
+        self.connection.command_starts();
+        // Before anything else is set up: the shell can begin meanwhile.
+        tokio::select! {
+            biased;
+            sent = self.streams.stdin.write(&self.frame) => state.took_sent(sent, self.frame.len()),
+            () = std::future::ready(()) => {}
+        }
+        loop {
+            let ended = state.exit.is_some();
+            if out.seen.answered && !ended && !std::mem::replace(&mut state.marked_end, true) {
+                let is_all_in = self.connection.is_drained(Stream::Stderr) && err.finish();
+                let mark = || self.connection.mark(Stream::Stderr, self.nonce.end());
+                state.marking = if is_all_in { None } else { mark() };
+            }
+            let (has_out, has_err) = (out.seen.is_all(ended), err.seen.is_all(ended));
+            if has_out && has_err && state.nothing_left() {
+                break;
+            }
+            let free = state.stopping.is_none();
+            let next = state.stopping.as_ref().map_or(deadline, |stopping| stopping.next);
+            let (look, alive) = (state.looks.next, !ended);
+            let unsent = self.frame.get(state.sent..).unwrap_or_default();
+            let event = tokio::select! {
+                got = out.next(&mut self.streams.stdout), if !has_out => Event::Got(got),
+                got = err.next(&mut self.streams.stderr), if !has_err => Event::Got(got),
+                sent = self.streams.stdin.write(unsent), if !unsent.is_empty() => Event::Sent(sent),
+                code = self.connection.wait(), if alive => Event::Exit(code),
+                left = Stopping::asked(&mut state.stopping) => Event::Asked(left),
+                () = marks(&mut state.marking) => Event::Marked,
+                () = tokio::time::sleep_until(next) =>
+                    if free { Event::Stop(StopReason::TimedOut) } else { Event::Harder },
+                () = tokio::time::sleep_until(look), if free && alive => Event::Look,
+                () = &mut cancelled, if free => Event::Stop(StopReason::Cancelled),
+                () = &mut interrupted, if free => Event::Stop(StopReason::Interrupted),
+                () = closing.cancelled() => Event::Closing,
+            };
+            match event {
+                Event::Got(got) => {
+                    state.looks.in_a_row = 0;
+                    got.map_err(RunError::Lost)?;
+                }
+                Event::Sent(sent) => state.took_sent(sent, self.frame.len()),
+                Event::Exit(code) => self.seal(&mut state, code),
+                Event::Stop(reason) => state.begin_stop(reason, self.connection),
+                Event::Asked(left) => state.asked_and_left(left),
+                Event::Marked => state.marking = None,
+                Event::Harder => {
+                    let running = !(out.seen.answered && err.seen.answered);
+                    let is_told = out.seen.answered || out.is_behind() || err.is_behind();
+                    if !is_told && state.sent == self.frame.len() && self.connection.awaits_command() {
+                        self.sends_rescue(&mut state);
+                    }
+                    state.stop_harder(self.connection, running);
+                }
+                Event::Look => self.look(&mut state, out.is_behind() || err.is_behind()),
+                Event::Closing => {
+                    let Streams { stdout, stderr, .. } = &mut *self.streams;
+                    tokio::try_join!(out.take_rest(stdout), err.take_rest(stderr)).map_err(RunError::Lost)?;
+                    state.cut = true;
+                    break;
+                }
+            }
+        }
+        Ended::of(out, err, state)
+    }
+
+    /// Looks whether the interpreter waits for a command although this one's end was not told. Then it is asked for the
+    /// end. If it waits still it gets no other: it ends like a script that has come to its end, and is made anew.
+    /// While output is still being worked on, its end may be in there.
+    fn look(&mut self, state: &mut State, is_behind: bool) {
+        let waits = !is_behind && state.sent == self.frame.len() && self.connection.awaits_command();
+        match state.looks.took(waits, Instant::now()) {
+            Look::Fine => {}
+            Look::Broken if self.sends_rescue(state) => state.looks = Looks::new(Instant::now()),
+            Look::Broken => self.streams.stdin = Box::new(tokio::io::sink()),
+            Look::BrokenForLong => self.connection.kill_interpreter(),
+        }
+    }
+
+    /// Asks for the command's end, where that was not asked for yet and can be.
+    fn sends_rescue(&mut self, state: &mut State) -> bool {
+        let rescue = self.rescue.take();
+        self.frame.extend(rescue.unwrap_or_default());
+        state.rescued |= rescue.is_some();
+        rescue.is_some()
+    }
+
+    /// The interpreter has ended: marks the end of what it printed.
+    fn seal(&self, state: &mut State, code: i32) {
+        state.exit = Some(code);
+        // Who was asked for the command's end has read the command.
+        let left = state.refused || self.connection.left_unread();
+        state.unread = self.marked && !state.rescued && left;
+        state.sent = self.frame.len();
+        state.marking = None;
+        for stream in [Stream::Stdout, Stream::Stderr] {
+            if let Some(later) = self.connection.mark(stream, self.nonce.seal()) {
+                tokio::spawn(later);
+            }
+        }
+    }
+}
+
+impl Ended {
+    /// Whether the interpreter had ended before it came to the command.
+    pub fn came_too_late(&self) -> bool {
+        let started = self.stdout.scanner.as_ref().is_some_and(Scanner::started);
+        self.exit.is_some() && self.stopped.is_none() && !self.cut && (!started || self.unread)
+    }
+
+    /// Takes out of what is shown and recorded what turned out to be a secret.
+    pub fn hide(&mut self, shown: impl Fn(&str) -> String) {
+        for lane in [&mut self.stdout, &mut self.stderr] {
+            lane.finished.kept.text = shown(&lane.finished.kept.text);
+            lane.finished.ends.change(&shown);
+        }
+    }
+
+    fn of(out: Lane, err: Lane, state: State) -> Result<Ended, RunError> {
+        let mut stdout = out.end().map_err(RunError::Lost)?;
+        let mut stderr = err.end().map_err(RunError::Lost)?;
+        let unkept = stdout.unkept.take().or(stderr.unkept.take());
+        let answer = stdout.scanner.as_ref().and_then(|scanner| Answer::parse(scanner.report()));
+        let told = answer.as_ref().map(|answer| answer.exit_code);
+        let answer = answer.filter(|_| state.exit.is_none());
+        let stopped = state.stopping.as_ref().map(|stopping| stopping.reason);
+        let State { exit, cut, unread, rescued, looks, .. } = state;
+        let broke_frame = looks.broken || (exit.is_some() && (told.is_some() || rescued));
+        Ok(Ended { answer, told, exit, stopped, broke_frame, cut, unread, rescued, stdout, stderr, unkept })
+    }
+}
+
+/// The looks that were taken at the interpreter.
+struct Looks {
+    next: Instant,
+    pause: Duration,
+    in_a_row: u32,
+    broken: bool,
+}
+
+/// What a look has found.
+#[derive(Debug, PartialEq, Eq)]
+enum Look {
+    Fine,
+    Broken,
+    /// And it did not end when it was told that no command comes.
+    BrokenForLong,
+}
+
+impl Looks {
+    fn new(now: Instant) -> Looks {
+        Looks { next: now + LOOK_FIRST, pause: LOOK_FIRST, in_a_row: 0, broken: false }
+    }
+
+    fn took(&mut self, waits: bool, now: Instant) -> Look {
+        if self.broken {
+            self.next = now + LOOK_MAX;
+            return Look::BrokenForLong;
+        }
+        if !waits {
+            self.in_a_row = 0;
+            self.pause = (self.pause * 2).min(LOOK_MAX);
+            self.next = now + self.pause;
+            return Look::Fine;
+        }
+        self.in_a_row += 1;
+        self.broken = self.in_a_row >= LOOKS_IN_A_ROW;
+        self.next = now + if self.broken { LOOK_MAX } else { LOOK_AGAIN };
+        if self.broken { Look::Broken } else { Look::Fine }
+    }
+}
+
+struct State {
+    /// Bytes of the frame that the shell has taken.
+    sent: usize,
+    exit: Option<i32>,
+    stopping: Option<Stopping>,
+    looks: Looks,
+    cut: bool,
+    /// Whether the interpreter was gone before it was sent all.
+    refused: bool,
+    unread: bool,
+    rescued: bool,
+    /// Whether the end of stderr is marked, or about to be.
+    marked_end: bool,
+    /// The mark that there was no room for.
+    marking: Option<Later<'static, ()>>,
+}
+
+impl State {
+    fn new() -> State {
+        let looks = Looks::new(Instant::now());
+        State {
+            sent: 0,
+            exit: None,
+            stopping: None,
+            looks,
+            cut: false,
+            refused: false,
+            unread: false,
+            rescued: false,
+            marked_end: false,
+            marking: None,
+        }
+    }
+
+    /// Whether no stop is under way that has still something to end.
+    fn nothing_left(&self) -> bool {
+        self.stopping
+            .as_ref()
+            .is_none_or(|stopping| stopping.killed || (stopping.asked.is_none() && stopping.left == 0))
+    }
+
+    fn asked_and_left(&mut self, left: usize) {
+        if let Some(stopping) = &mut self.stopping {
+            stopping.asked = None;
+            stopping.left = left;
+        }
+    }
+
+    fn took_sent(&mut self, sent: io::Result<usize>, all: usize) {
+        match sent {
+            Ok(count) => self.sent += count,
+            // The interpreter has closed its stdin, so it is ending; its exit says the rest.
+            Err(_) => (self.sent, self.refused) = (all, true),
+        }
+    }
+
+    fn begin_stop(&mut self, reason: StopReason, connection: &dyn Connection) {
+        let asked = tokio::spawn(connection.stop(Force::Ask, STOP_PATIENCE));
+        self.stopping = Some(Stopping {
+            reason,
+            force: Force::Ask,
+            asked: Some(asked),
+            left: 0,
+            next: Instant::now() + STOP_PATIENCE,
+            killed: false,
+        });
+    }
+
+    fn stop_harder(&mut self, connection: &dyn Connection, running: bool) {
+        let Some(stopping) = &mut self.stopping else { return };
+        let (force, patience) = match stopping.force {
+            Force::Ask => (Force::Insist, STOP_PATIENCE),
+            Force::Insist => (Force::Kill, LAST_PATIENCE),
+            Force::Kill => {
+                (stopping.killed, stopping.next) = (true, Instant::now() + STOP_PATIENCE);
+                if running {
+                    connection.kill_interpreter();
+                }
+                return;
+            }
+        };
+        (stopping.force, stopping.next) = (force, Instant::now() + patience);
+        stopping.asked = Some(tokio::spawn(connection.stop(stopping.force, STOP_PATIENCE)));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_frame_is_broken_when_the_shell_waits_for_some_looks_in_a_row() {
+        let now = Instant::now();
+        let mut looks = Looks::new(now);
+        let seen: Vec<Look> = [true, true, true, false, true, true, true, true, true]
+            .map(|waits| looks.took(waits, now))
+            .into();
+        let (fine, broken) = seen.split_at(7);
+        assert!(fine.iter().all(|look| *look == Look::Fine));
+        assert_eq!(broken, [Look::Broken, Look::BrokenForLong]);
+    }
+
+    #[test]
+    fn a_long_command_is_looked_at_ever_more_rarely() {
+        let mut looks = Looks::new(Instant::now());
+        let mut count = 0;
+        let end = looks.next + Duration::from_secs(60);
+        while looks.next < end {
+            looks.took(false, looks.next);
+            count += 1;
+        }
+        assert!((30..45).contains(&count), "{count} looks in a minute");
+    }
+}

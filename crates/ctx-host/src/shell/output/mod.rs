@@ -1,0 +1,12 @@
+//! What commands print: from the pipe through the markers and the redaction to the kept output, and back from there.
+
+pub(super) mod background;
+pub(super) mod bulk_reader;
+pub(super) mod markers;
+pub(super) mod pages;
+pub(super) mod pipeline;
+pub(super) mod read;
+mod search;
+pub(super) mod spool;
+mod spool_writer;
+pub(super) mod stream;

@@ -1,0 +1,75 @@
+//! Asking for the whole output of an earlier command. How a page is read is in `pages`, where outputs are kept in `spool`.
+
+use super::pages::{self, PAGE_BYTES_DEFAULT, PAGE_BYTES_MAX, Page, PageError, PageRequest};
+use super::spool::{Gone, Output};
+use crate::shell::error::ShellError;
+use crate::shell::host::ShellHost;
+use crate::shell::text::pattern::{Pattern, PatternError};
+
+/// Which piece of which output to read.
+#[derive(Debug, Clone)]
+pub struct OutputRequest {
+    pub call: u64,
+    pub stream: Output,
+    pub offset: u64,
+    pub limit: Option<usize>,
+    pub grep: Option<String>,
+}
+
+impl ShellHost {
+    /// Reads from the whole output of an earlier command.
+    pub fn output(&self, id: &str, request: &OutputRequest) -> Result<Page, ShellError> {
+        self.output_while(id, request, &|| true)
+    }
+
+    /// The same, while it is wanted: that is asked again and again. A shell that is destroyed meanwhile ends it too.
+    pub fn output_while(
+        &self,
+        id: &str,
+        request: &OutputRequest,
+        is_wanted: &dyn Fn() -> bool,
+    ) -> Result<Page, ShellError> {
+        let entry = self.inner.entry(id)?;
+        let grep = request.grep.as_deref().map(Pattern::new).transpose();
+        let grep = grep.map_err(|error| {
+            let why = match error {
+                PatternError::Syntax(drawing) => format!("grep is not a regular expression: {drawing}"),
+                PatternError::Length => format!("grep {error}"),
+            };
+            ShellError::invalid("grep", why)
+        })?;
+        let gone = |gone| ShellError::NoOutput {
+            id: id.to_owned(),
+            call: request.call,
+            why: match gone {
+                Gone::Never => "calls are counted from 1",
+                Gone::NotYet => "this shell has not run that many commands",
+                Gone::GivenUp => "it was given up for newer output",
+            },
+        };
+        let kept = || entry.shared.spool().kept(request.call, request.stream).map_err(gone);
+        let output = kept()?;
+        let limit = request.limit.unwrap_or(PAGE_BYTES_DEFAULT);
+        if limit > PAGE_BYTES_MAX {
+            return Err(ShellError::invalid(
+                "limit",
+                format!("limit is {limit}, but at most {PAGE_BYTES_MAX}"),
+            ));
+        }
+        // A page has room for any character.
+        let limit = limit.max(4);
+        let page = PageRequest { stream: request.stream, offset: request.offset, limit, grep: grep.as_ref() };
+        let is_closing = || entry.shared.closing.is_cancelled();
+        let shown = |text: &str| entry.shared.shown(text);
+        let page = pages::read(&output, request.call, page, &shown, &|| is_wanted() && !is_closing());
+        let page = page.map_err(|error| match error {
+            PageError::Read(source) => {
+                ShellError::Spool { path: self.inner.config.spool_dir.clone(), source }
+            }
+            PageError::Unwanted if is_closing() => ShellError::destroyed(id),
+            PageError::Unwanted => ShellError::Cancelled,
+        })?;
+        // It may have been given up while it was read.
+        kept().map(|_| page)
+    }
+}

@@ -1,0 +1,100 @@
+//! What callers and the driver see of a shell together: where it is, what it does, what must not be shown of it.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use ctx_session::Ulid;
+use tokio::sync::{Notify, Semaphore, watch};
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use super::output::spool::Spool;
+use super::text::redact::{Secrets, redact_text};
+
+/// A shell, for whoever uses it.
+pub(super) struct Shared {
+    pub id: String,
+    pub log: Ulid,
+    pub transport: &'static str,
+    pub spool: Mutex<Spool>,
+    pub status: Mutex<Status>,
+    pub interrupt: Notify,
+    pub closing: CancellationToken,
+    /// The server's threads for much output.
+    pub threads: Arc<Semaphore>,
+    /// Whether no command may begin.
+    pub hold: watch::Receiver<bool>,
+}
+
+#[derive(Clone)]
+pub(super) struct Status {
+    /// Where the shell is; it may hold a secret, so it is shown by [`Shared::shown_cwd`].
+    pub cwd: String,
+    /// What must not be shown of this shell.
+    pub secrets: Arc<Secrets>,
+    pub used: Instant,
+    pub commands: u64,
+    pub running: Option<u64>,
+    pub waiting: usize,
+}
+
+impl Shared {
+    /// Ready when a command may begin.
+    pub async fn may_begin(&self) {
+        // Without the host there is nobody to hold anything.
+        drop(self.hold.clone().wait_for(|hold| !hold).await);
+    }
+
+    pub fn status(&self) -> MutexGuard<'_, Status> {
+        self.status.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub fn secrets(&self) -> Arc<Secrets> {
+        Arc::clone(&self.status().secrets)
+    }
+
+    /// Text of this shell as it may leave us or be stored.
+    pub fn shown(&self, text: &str) -> String {
+        redact_text(&self.secrets(), text)
+    }
+
+    pub fn shown_cwd(&self) -> String {
+        let cwd = self.status().cwd.clone();
+        self.shown(&cwd)
+    }
+
+    pub fn spool(&self) -> MutexGuard<'_, Spool> {
+        self.spool.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A command's place among those that wait for a shell. It is left once: when the command begins, or when its caller
+/// does not wait any more.
+pub(super) struct Seat {
+    shared: Arc<Shared>,
+    is_left: AtomicBool,
+}
+
+impl Seat {
+    /// How many wait, where there is no place.
+    pub fn take(shared: &Arc<Shared>, waiting_max: usize) -> Result<Seat, usize> {
+        let mut status = shared.status();
+        if status.waiting >= waiting_max {
+            return Err(status.waiting);
+        }
+        status.waiting += 1;
+        Ok(Seat { shared: Arc::clone(shared), is_left: AtomicBool::new(false) })
+    }
+
+    pub fn leave(&self) {
+        if !self.is_left.swap(true, Ordering::Relaxed) {
+            self.shared.status().waiting -= 1;
+        }
+    }
+}
+
+impl Drop for Seat {
+    fn drop(&mut self) {
+        self.leave();
+    }
+}
