@@ -6,8 +6,6 @@ mod text_budget;
 mod text_fence;
 mod text_fence_policy;
 mod text_fence_random;
-mod text_fence_spelled;
-mod text_fence_unsure;
 mod text_fence_wrapped;
 mod text_output;
 mod text_redact;

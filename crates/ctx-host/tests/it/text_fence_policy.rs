@@ -1,8 +1,14 @@
 //! The fence: what the lists of a shell and the operator's policy refuse, and that the policy is never widened.
 
+#![expect(clippy::unwrap_used, reason = "a helper of tests")]
+
 use ctx_host::shell::text::fence::{Fence, Policy, Refused};
 
-use crate::text_fence::fence;
+fn fence(policy: &str, allow: &[&str], deny: &[&str]) -> Fence {
+    let list = |entries: &[&str]| entries.iter().map(|entry| (*entry).to_owned()).collect::<Vec<_>>();
+    let allow = (!allow.is_empty()).then(|| list(allow));
+    Fence::new(Policy::parse(policy).unwrap(), allow.as_deref(), &list(deny)).unwrap()
+}
 
 #[test]
 fn a_denied_program_is_refused_however_it_is_called() {
@@ -46,6 +52,31 @@ fn an_allow_list_lets_through_what_it_names_and_nothing_unknown() {
     }
     let message = fence.check("ls; \"$X\" y").unwrap_err().to_string();
     assert!(message.contains("$X") && message.contains("cannot be known"), "{message}");
+}
+
+#[test]
+fn a_pattern_or_a_variable_passes_a_deny_list_and_is_refused_by_an_allow_list() {
+    let deny = fence("deny shut*\n", &[], &["rm"]);
+    let allow = fence("", &["ls", "rm", "git"], &[]);
+    let policy = fence("allow ls\nallow g*\ndeny *\n", &[], &[]);
+    for command in [
+        "/bin/r?",
+        "r*",
+        "./*",
+        "$X",
+        "{rm,x}",
+        "eval \"$x\"",
+        "bash -c \"$x\"",
+        "ls $(ls",
+        "ls 'x",
+        "coproc ls",
+    ] {
+        assert_eq!(deny.check(command), Ok(()), "{command}");
+        assert!(allow.check(command).is_err() && policy.check(command).is_err(), "{command}");
+    }
+    assert!(deny.check("\"$HOME\"/bin/rm x").is_err(), "its name is known");
+    assert!(allow.check("$HOME/bin/ls").is_err(), "it may be any program of that name");
+    assert!(fence("", &[], &["*"]).check("$X").is_err(), "nothing may run");
 }
 
 #[test]
@@ -128,4 +159,34 @@ fn a_line_that_an_earlier_one_leaves_nothing_to_decide_is_an_error() {
     }
     let long: String = (0..100_000).map(|n| format!("deny x{n}\n")).collect();
     assert!(Policy::parse(&long).is_ok());
+}
+
+#[test]
+fn a_line_that_would_match_nothing_is_an_error_and_says_why() {
+    for (line, why) in [
+        ("deny \"rm\"", "quotes"),
+        ("deny 'rm'", "quotes"),
+        ("deny `rm`", "quotes"),
+        ("deny [a-z]*", "`*` and `?`"),
+        ("deny {rm,mv}", "`*` and `?`"),
+        ("deny rm\0", "'\\0'"),
+        ("deny rm\u{1b}", "'\\u{1b}'"),
+        ("deny rm,mv", "','"),
+        ("deny r\\m", "'\\\\'"),
+        ("deny $HOME/bin/x", "'$'"),
+        ("deny !rm", "'!'"),
+        ("deny rm;mv", "';'"),
+        ("deny /usr/bin/", "slash"),
+        ("deny rm # gone for ever", "more than one word"),
+    ] {
+        for line in [line.to_owned(), line.replacen("deny", "allow", 1)] {
+            let error = Policy::parse(&format!("# first\n{line}\n")).unwrap_err();
+            assert_eq!(error.line, 2, "{line:?}");
+            assert!(error.to_string().contains(why), "{line:?}: {error}");
+        }
+    }
+    let odd = "allow /usr/bin/[\ndeny [\ndeny g++\nallow x.y-z_1@2:3+~%=\ndeny ü*\n";
+    let fence = fence(odd, &[], &[]);
+    assert!(fence.check("[ -f x ]").is_err() && fence.check("g++ x").is_err());
+    assert_eq!(fence.check("test -f x"), Ok(()));
 }

@@ -1,140 +1,113 @@
-//! The fence on deep, long and random commands: it ends in time, fails on none, and reads braces as bash does.
+//! The fence on long, deep and random commands: it ends in time and fails on none.
+
+use std::time::{Duration, Instant};
 
 use ctx_host::shell::text::fence::{Program, programs};
 use proptest::prelude::*;
 
-use crate::text_fence::names;
+/// Each of these, repeated to 1 MB, once cost a reader more than linear time or its stack, or could have.
+const REPEATED: &[&str] = &[
+    "$(",
+    "(",
+    "`",
+    "\\`",
+    "\"$(",
+    "${x:-",
+    "sudo ",
+    "eval ",
+    "bash -c '",
+    "case x in ",
+    "case x in a) ",
+    "{ ",
+    "<(",
+    "a <<E ",
+    "a <<E\n",
+    "$((",
+    "((",
+    "f() ",
+    "{a,",
+    "{a,b}",
+    "@(",
+    "!(",
+    "ls @($(",
+    "a=(",
+    "=()",
+    "a=()",
+    "[[ ",
+    "'",
+    "\"",
+    "\\",
+    "\n",
+    ";",
+    "#",
+    "# a\n",
+    "find . -exec ",
+    "find . -exec a \\; ",
+    "-exec a + ",
+    "env A=b ",
+    "xargs -n 1 ",
+    "docker run ",
+    "npx ",
+    "ssh h ",
+    "parallel a ::: ",
+    "trap 'a' b ",
+    "$x",
+    "\"$x\"",
+    "{fd}>",
+    "1",
+    "1>",
+    "time ",
+    "a b ",
+    "a=b ",
+    "x; ",
+    "é",
+];
 
 #[test]
-fn deep_nesting_and_long_commands_end_in_time() {
-    let deep = [
-        "$(".repeat(40_000),
-        "(".repeat(40_000),
-        "`".repeat(40_001),
-        "\"$(".repeat(20_000),
-        "${x:-".repeat(20_000),
-        "sudo ".repeat(20_000),
-        "case x in ".repeat(20_000),
-        "{ ".repeat(40_000),
-        "<(".repeat(40_000),
-        "a <<E ".repeat(20_000),
-        "$((".repeat(20_000),
-        "((".repeat(30_000),
-        "f() ".repeat(20_000),
-        "{a,".repeat(20_000),
-        format!("{}{}", "{a,".repeat(20_000), "}".repeat(20_000)),
-        "{a,b}".repeat(20_000),
-        "{1..8192} ".repeat(20_000),
-        "{1..9}; ".repeat(20_000),
-        "ls @(".repeat(20_000),
-        format!("ls {}{}", "@(a|".repeat(200), ")".repeat(200)).repeat(100),
-        "ls @($(".repeat(20_000),
-        "a=(".repeat(20_000),
-        "declare a=( ".repeat(20_000),
-        format!("echo {} {} | bash", "x".repeat(100_000), "| cat ".repeat(20_000)),
-        format!("{} | bash\n", "cat <<E ".repeat(10_000)),
-        "cat <<E | bash | ".repeat(10_000),
-        "{a}>".repeat(20_000),
-        "!(".repeat(40_000),
-        format!("{}rm x", "echo hello world; ".repeat(12_000)),
-    ];
-    for command in deep {
-        let start = std::time::Instant::now();
+fn a_megabyte_of_anything_ends_in_time() {
+    const BYTES: usize = 1 << 20;
+    for piece in REPEATED {
+        let command = piece.repeat(BYTES / piece.len());
+        let start = Instant::now();
         let _ = programs(&command);
-        assert!(start.elapsed().as_secs() < 10, "{}", &command[..12]);
+        // Linear time is far below this on a busy machine without optimisation; quadratic time is far above.
+        assert!(start.elapsed() < Duration::from_secs(20), "{piece:?}: {:?}", start.elapsed());
+    }
+}
+
+#[test]
+fn what_follows_a_long_or_deep_part_is_seen_or_the_whole_is_unknown() {
+    for piece in ["a; ", "a && ", "echo $(a) `b`; ", "bash -c 'a'; ", "A=b ", "# x\n", "cat <<E\n$(a)\nE\n"] {
+        let command = format!("{}rm x", piece.repeat(100_000));
+        assert_eq!(programs(&command).last(), Some(&Program::Named("rm".to_owned())), "{piece:?}");
+    }
+    for (open, close) in
+        [("$(", ")"), ("( ", ")"), ("sudo ", ""), ("\"$(", ")\""), ("eval ", ""), ("<(", ")")]
+    {
+        for depth in [5, 5000] {
+            let command = format!("{}rm x{}", open.repeat(depth), close.repeat(depth));
+            let found = programs(&command);
+            let sees = |program: &Program| match program {
+                Program::Named(name) => name == "rm",
+                Program::Unknown(_) => depth > 5,
+                Program::Function(_) => false,
+            };
+            assert!(found.iter().any(sees), "{open:?} {depth}: {found:?}");
+        }
     }
 }
 
 /// Pieces of shell, put together at random.
 fn shellish() -> impl Strategy<Value = String> {
-    let piece = prop::sample::select(vec![
-        "rm",
-        "sudo ",
-        "bash -c ",
-        "$(",
-        ")",
-        "`",
-        "'",
-        "\"",
-        "${",
-        "}",
-        "((",
-        "))",
-        "<<EOF\n",
-        "EOF\n",
-        "\n",
-        ";",
-        "&&",
-        "|",
-        "case x in ",
-        "esac",
-        " in ",
-        ";;",
-        "for ",
-        "do ",
-        "done",
-        "{",
-        "if ",
-        "fi",
-        "\\",
-        "$'",
-        "<(",
-        "[[ ",
-        " ]]",
-        "find . -exec ",
-        "\\;",
-        "x=",
-        "=(",
-        "#",
+    let others = &[
+        "rm", ")", "}", "))", "EOF\n", "&&", "|", "esac", " in ", ";;", "for ", "do ", "done", "if ", "fi",
         " ",
-        "eval ",
-        "é",
-        "*",
-        "$x",
-        "2>",
-        "<<<",
-        "function ",
-        "xargs ",
-        "{a,",
-        "..",
-        ",",
-        "tmux new ",
-        "docker exec ",
-        "@(",
-        "!(",
-        "declare a=(",
-        "{fd}>",
-        "ssh host ",
-        "echo rm | ",
-        "time -",
-    ]);
+    ];
+    let more =
+        &["$'", " ]]", "\\;", "x=", "<<<", "function ", "..", ",", "*", "--", "-c ", "+", "git bisect run "];
+    let piece = prop::sample::select([REPEATED, others, more].concat());
     prop::collection::vec(prop_oneof![8 => piece.prop_map(str::to_owned), 1 => any::<String>()], 0..40)
         .prop_map(|p| p.concat())
-}
-
-/// Words with braces in them, put together at random.
-fn braced() -> impl Strategy<Value = String> {
-    let piece = prop::sample::select(vec![
-        "a", "rm", "{", "}", ",", "{", "}", ",", "..", "1", "c", "{a..c}", "{x,y}",
-    ]);
-    prop::collection::vec(piece, 1..9).prop_map(|pieces| pieces.concat())
-}
-
-proptest! {
-    #![proptest_config(ProptestConfig { cases: 24, failure_persistence: None, ..ProptestConfig::default() })]
-
-    /// The name of a command is the first word that bash makes of what was written.
-    #[test]
-    fn braces_become_what_bash_makes_of_them(words in prop::collection::vec(braced(), 40)) {
-        let words: Vec<String> = words.into_iter().filter(|word| !["{", "}"].contains(&word.as_str())).collect();
-        let script: String = words.iter().map(|word| format!("set -- {word}\nprintf '%s\\n' \"${{1-}}\"\n")).collect();
-        let bash = std::process::Command::new("bash").args(["-c", &script]).output().unwrap();
-        let firsts = String::from_utf8(bash.stdout).unwrap();
-        prop_assert_eq!(firsts.lines().count(), words.len());
-        for (word, first) in words.iter().zip(firsts.lines()) {
-            prop_assert_eq!(names(word), first, "{}", word);
-        }
-    }
 }
 
 proptest! {

@@ -134,7 +134,7 @@ fn a_policy_with_a_line_that_matches_nothing_stops_the_server_by_file_line_and_r
     let said = host.refused("session_create", json!({"deny": ["\"rm\""]}));
     assert!(said.starts_with("EINVAL") && said.contains("quotes"), "{said}");
     let shell = host.create();
-    for command in ["bash -euo pipefail -c 'rm x'", "bash -euo pipefail <<'EOF'\nrm x\nEOF"] {
+    for command in ["bash -euo pipefail -c 'rm x'", "cat <<EOF | xargs rm\nx\nEOF"] {
         let said = host.refused("session_exec", json!({"session_id": shell, "command": command}));
         assert!(said.contains("`rm` is denied"), "{said}");
     }

@@ -58,9 +58,14 @@ async fn the_fence_refuses_what_is_denied_and_the_log_says_so() {
     let bench = Bench::new(Kind::Bash).await;
     let request = CreateRequest { deny: vec!["rm".to_owned()], ..CreateRequest::default() };
     let fenced = bench.host.create(request).await.unwrap();
-    for command in
-        ["rm -rf x", "true && rm x", "echo $(rm x)", "echo x | xargs rm", "{rm,-rf,x}", "tmux new -d 'rm x'"]
-    {
+    for command in [
+        "rm -rf x",
+        "true && rm x",
+        "echo $(rm x)",
+        "echo x | xargs rm",
+        "sudo -u x rm y",
+        "tmux new -d 'rm x'",
+    ] {
         let request = ExecRequest { command: command.to_owned(), ..ExecRequest::default() };
         let error = bench.host.exec(&fenced, request, None).await.unwrap_err();
         assert_eq!(error.code(), Code::Eacces, "{command}");

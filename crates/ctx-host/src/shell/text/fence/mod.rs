@@ -1,35 +1,21 @@
 //! The fence: which programs a command may run, by name.
 //!
-//! The programs of a command are found by reading it as a shell would (`parse`), through the programs that
-//! run others (`wrap`). What a name may do is said by the operator's policy first, then narrowed by what the
-//! caller asked for. It is a guard against accidents, not a wall: a script, an interpreter or a variable can
-//! run anything, and only the cage holds against that.
+//! `programs` finds the names in the text of a command, through the programs that run others. The operator's policy
+//! decides first; the lists of the caller can only narrow it. What cannot be known before it runs is refused by an
+//! allow list and passes a deny list. The fence is a guard against accidents, not a wall: a script or an interpreter
+//! can run anything, and only the cage holds against that.
 
-mod braces;
-mod containers;
-mod given;
-mod lex;
-mod parse;
+mod cursor;
 mod policy;
-mod singular;
-mod wrap;
+mod programs;
+mod read;
+mod table;
+mod word;
 mod wrapper;
-mod wrappers;
 
 pub use policy::{Pattern, PatternError, Policy, PolicyError};
-
-/// A program that a command would run.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Program {
-    /// Known by its name, as it was written: `rm`, `/bin/rm`.
-    Named(String),
-    /// A function that the command itself defines: no program, but its name may be denied.
-    Function(String),
-    /// A name with a pattern in it, which becomes a file that is there: `/bin/r?`.
-    Glob(String),
-    /// Not known before it runs: `$X`, `eval "$code"`.
-    Unknown(String),
-}
+pub use programs::{Program, assignments, programs};
+pub use word::Assignment;
 
 /// The rules for the commands of one shell.
 #[derive(Debug, Clone)]
@@ -67,10 +53,6 @@ pub enum Refused {
     )]
     NotAllowed { program: String, allow: String },
     #[error(
-        "`{text}` may become a program that is denied (`{denied}`); write the program's name out, without `*`, `?` and `[`"
-    )]
-    MayBeDenied { text: String, denied: String },
-    #[error(
         "what `{text}` runs cannot be known before it runs, and this shell may run only named programs; write the name out"
     )]
     Unknown { text: String },
@@ -79,7 +61,7 @@ pub enum Refused {
 impl Fence {
     /// A policy, narrowed by an allow list, where there is one, and a deny list.
     pub fn new(policy: Policy, allow: Option<&[String]>, deny: &[String]) -> Result<Fence, FenceError> {
-        // Taken for no list at all, it would open what it was to close.
+        // An empty list read as no list would allow everything.
         let allow = match allow {
             Some([]) => return Err(FenceError::AllowsNothing),
             allow => allow.unwrap_or_default(),
@@ -108,53 +90,24 @@ impl Fence {
     }
 
     fn check_program(&self, program: &Program) -> Result<(), Refused> {
-        if let Some((line, pattern)) = self.policy.denies(program) {
-            return Err(match program {
-                Program::Named(name) | Program::Function(name) => {
-                    Refused::ByPolicy { program: name.clone(), line }
-                }
-                Program::Glob(text) => may_be_denied(text, pattern),
-                Program::Unknown(text) => Refused::Unknown { text: text.clone() },
-            });
-        }
-        let denied = self.deny.iter().find(|pattern| pattern.may_match(program));
-        let is_allowed =
-            || self.allow.is_empty() || self.allow.iter().any(|pattern| pattern.matches(program));
-        match (program, denied) {
-            (Program::Named(name) | Program::Function(name), Some(_)) => {
-                Err(Refused::Denied { program: name.clone() })
-            }
-            (Program::Glob(text), Some(pattern)) => Err(may_be_denied(text, pattern)),
-            (Program::Function(_), None) => Ok(()),
-            (Program::Named(_) | Program::Glob(_) | Program::Unknown(_), None) if is_allowed() => Ok(()),
-            (Program::Named(name), None) => {
-                let names: Vec<&str> = self.allow.iter().map(Pattern::as_str).collect();
-                Err(Refused::NotAllowed { program: name.clone(), allow: names.join(", ") })
-            }
-            (Program::Glob(text), None) | (Program::Unknown(text), _) => {
+        let denied_by_policy = self.policy.denies(program);
+        let is_denied = self.deny.iter().any(|pattern| pattern.matches(program));
+        let is_allowed = self.allow.is_empty() || self.allow.iter().any(|pattern| pattern.matches(program));
+        match program {
+            Program::Unknown(text) if denied_by_policy.is_some() || is_denied || !is_allowed => {
                 Err(Refused::Unknown { text: text.clone() })
             }
+            Program::Named(name) | Program::Function(name) => match denied_by_policy {
+                Some(line) => Err(Refused::ByPolicy { program: name.clone(), line }),
+                None if is_denied => Err(Refused::Denied { program: name.clone() }),
+                // The allow list does not name functions, but the programs that they run.
+                None if is_allowed || matches!(program, Program::Function(_)) => Ok(()),
+                None => {
+                    let allow: Vec<&str> = self.allow.iter().map(Pattern::as_str).collect();
+                    Err(Refused::NotAllowed { program: name.clone(), allow: allow.join(", ") })
+                }
+            },
+            Program::Unknown(_) => Ok(()),
         }
     }
-}
-
-fn may_be_denied(text: &str, pattern: &Pattern) -> Refused {
-    Refused::MayBeDenied { text: text.to_owned(), denied: pattern.as_str().to_owned() }
-}
-
-/// A variable that a command sets to a text that stands in it: `NAME=text`, also as an argument (`export`, `env`).
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Assignment {
-    pub name: String,
-    pub value: Vec<u8>,
-}
-
-/// The variables that a command sets, as far as their values can be told from its text.
-pub fn assignments(command: &str) -> Vec<Assignment> {
-    parse::assignments(command)
-}
-
-/// The programs that a command would run, as far as they can be told from its text.
-pub fn programs(command: &str) -> Vec<Program> {
-    parse::programs(command)
 }

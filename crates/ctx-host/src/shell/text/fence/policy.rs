@@ -1,14 +1,16 @@
-//! Patterns for program names, and the operator's policy file made of them.
+//! Patterns for program names, and the operator's policy file, which consists of them. How programs are found in a
+//! command is not its business.
 
 use std::collections::HashMap;
 
-use super::Program;
+use super::programs::Program;
+use super::word::base_name;
 
 /// A name with `*` and `?`. With a slash in it, it is compared with the path as it was written.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Pattern(String);
 
-/// Why a pattern is none.
+/// Why a text is not a pattern.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum PatternError {
     #[error("it is empty")]
@@ -68,35 +70,26 @@ impl Pattern {
         &self.0
     }
 
-    /// Whether the pattern speaks of this program, whatever it turns out to be. Of an unknown one only `*` does.
+    /// Whether the pattern matches this program. Only `*` matches an unknown one.
     pub fn matches(&self, program: &Program) -> bool {
         match program {
             Program::Named(name) | Program::Function(name) => {
-                glob(self.0.as_bytes(), self.part_of(name).as_bytes())
+                // A pattern without a slash is compared with the name behind the last one.
+                let compared = if self.0.contains('/') { name } else { base_name(name) };
+                glob(self.0.as_bytes(), compared.as_bytes())
             }
-            Program::Glob(_) | Program::Unknown(_) => self.is_star(),
+            Program::Unknown(_) => self.is_star(),
         }
     }
 
-    /// Whether the pattern speaks of something that this program may turn out to be. Of one that is wholly unknown,
-    /// again only `*` does.
-    pub fn may_match(&self, program: &Program) -> bool {
-        match program {
-            Program::Glob(text) => {
-                overlap(self.0.as_bytes(), without_brackets(self.part_of(text)).as_bytes())
-            }
-            Program::Named(_) | Program::Function(_) | Program::Unknown(_) => self.matches(program),
-        }
-    }
-
-    /// Whether it speaks of every program that the other one speaks of. `false` also where that is not simple to tell.
+    /// Whether it matches every program that the other one matches. `false` also where that is not simple to see.
     fn covers(&self, other: &Pattern) -> bool {
         if self.is_star() {
             return true;
         }
         match (self.0.contains('/'), other.0.contains('/')) {
             (true, false) => false,
-            // The name behind the last slash is known where no star or question mark stands for one.
+            // Only without a star or question mark is the name behind the last slash known.
             (false, true) => {
                 let name = base_name(&other.0);
                 !name.contains(['*', '?']) && glob(self.0.as_bytes(), name.as_bytes())
@@ -108,14 +101,9 @@ impl Pattern {
     fn is_star(&self) -> bool {
         self.0.chars().all(|c| c == '*')
     }
-
-    /// What of a program's name the pattern is compared with.
-    fn part_of<'a>(&self, name: &'a str) -> &'a str {
-        if self.0.contains('/') { name } else { base_name(name) }
-    }
 }
 
-/// What may stand in a pattern. A line that matches nothing would let run what it was written against.
+/// Checks a character of a pattern: a pattern that can match nothing would let run what it was written against.
 fn name_char(char: char) -> Result<(), PatternError> {
     match char {
         '"' | '\'' | '`' => Err(PatternError::Quotes),
@@ -126,64 +114,8 @@ fn name_char(char: char) -> Result<(), PatternError> {
     }
 }
 
-/// The last part of a path.
-pub(super) fn base_name(path: &str) -> &str {
-    path.rsplit('/').next().unwrap_or(path)
-}
-
-/// A shell's pattern with one `?` for each of its `[…]`, which may become no more than that.
-fn without_brackets(pattern: &str) -> String {
-    let (mut out, mut rest) = (String::new(), pattern);
-    while let Some((before, inside)) = rest.split_once('[') {
-        out.push_str(before);
-        // A `]` right at the beginning, or behind a `!`, closes nothing.
-        let first = usize::from(inside.starts_with(['!', '^']));
-        let from = first + usize::from(inside.get(first..).is_some_and(|rest| rest.starts_with(']')));
-        match inside.get(from..).and_then(|text| text.split_once(']')) {
-            Some((_, after)) => {
-                out.push('?');
-                rest = after;
-            }
-            None => {
-                out.push('[');
-                rest = inside;
-            }
-        }
-    }
-    out + rest
-}
-
-/// Whether there is a text that both patterns match.
-fn overlap(a: &[u8], b: &[u8]) -> bool {
-    const STEPS_MAX: usize = 1 << 20;
-    if a.len().saturating_mul(b.len()) > STEPS_MAX {
-        return true;
-    }
-    let end = vec![false; b.len() + 1];
-    // Whether the rest of `a` and the rest of `b` from each place on overlap; from the end of `a` backwards.
-    let mut below = end.clone();
-    for i in (0..=a.len()).rev() {
-        let mut row = end.clone();
-        for j in (0..=b.len()).rev() {
-            let at = |row: &[bool], j: usize| row.get(j).copied().unwrap_or_default();
-            let (next_a, next_b, both) = (at(&below, j), at(&row, j + 1), at(&below, j + 1));
-            let meets = match (a.get(i), b.get(j)) {
-                (None, None) => true,
-                (Some(b'*'), _) | (_, Some(b'*')) => next_a || next_b,
-                (Some(x), Some(y)) => (x == y || *x == b'?' || *y == b'?') && both,
-                (None, Some(_)) | (Some(_), None) => false,
-            };
-            if let Some(cell) = row.get_mut(j) {
-                *cell = meets;
-            }
-        }
-        below = row;
-    }
-    below.first().copied().unwrap_or_default()
-}
-
-/// `*` for any text, `?` for one byte but a star, which is more than one in a pattern that is compared. Without
-/// backtracking further than the last star.
+/// Matches `*` with any text and `?` with one byte, but not with a star: a pattern may be compared with a pattern, whose
+/// star stands for more than one byte. It returns to the last star only, so its time is bounded.
 fn glob(pattern: &[u8], text: &[u8]) -> bool {
     let (mut p, mut t) = (0, 0);
     let mut star: Option<(usize, usize)> = None;
@@ -216,8 +148,8 @@ impl Policy {
         Policy::default()
     }
 
-    /// Reads `allow PATTERN` and `deny PATTERN` lines; blank lines and `#` comments are skipped. A line that an earlier
-    /// one leaves nothing to decide is an error: it would not do what it was written for.
+    /// Reads `allow PATTERN` and `deny PATTERN` lines; blank lines and `#` comments are skipped. A line that can never
+    /// decide, because an earlier one matches the same programs, is an error: it would not do what it was written for.
     pub fn parse(text: &str) -> Result<Policy, PolicyError> {
         let mut rules = Vec::new();
         let mut earlier = Earlier::default();
@@ -235,7 +167,7 @@ impl Policy {
                 other => return Err(error(format!("{other:?} is neither allow nor deny"))),
             };
             let pattern = Pattern::parse(rest).map_err(|reason| error(format!("bad pattern: {reason}")))?;
-            // One that says the same once more does no harm.
+            // A line that repeats what an earlier one says does no harm.
             if let Some(before) = earlier.covering(&pattern).filter(|before| before.allows != allows) {
                 return Err(PolicyError { line: number, reason: never_decides(line, before) });
             }
@@ -246,24 +178,19 @@ impl Policy {
         Ok(Policy { rules })
     }
 
-    /// Whether it has no rule.
+    /// Whether it has no rules.
     pub fn is_open(&self) -> bool {
         self.rules.is_empty()
     }
 
-    /// The line that denies this program, and its pattern. Where it is not known what the program will be, every
-    /// line counts that denies one of those it may be.
-    pub(super) fn denies(&self, program: &Program) -> Option<(usize, &Pattern)> {
-        let decides = |rule: &&Rule| match rule.allows {
-            true => rule.pattern.matches(program),
-            false => rule.pattern.may_match(program),
-        };
-        let rule = self.rules.iter().find(decides)?;
-        (!rule.allows).then_some((rule.line, &rule.pattern))
+    /// The line that denies this program.
+    pub(super) fn denies(&self, program: &Program) -> Option<usize> {
+        let rule = self.rules.iter().find(|rule| rule.pattern.matches(program))?;
+        (!rule.allows).then_some(rule.line)
     }
 }
 
-/// The rules so far, so that a long file is read in time.
+/// The rules so far. Names are found by a map, so that a long file is read in a short time.
 #[derive(Default)]
 struct Earlier {
     names: HashMap<String, Rule>,
@@ -278,7 +205,7 @@ impl Earlier {
         }
     }
 
-    /// The first rule that speaks of all that this pattern speaks of.
+    /// The first rule that matches every program that this pattern matches.
     fn covering(&self, pattern: &Pattern) -> Option<&Rule> {
         let names = [pattern.as_str(), base_name(pattern.as_str())];
         let names = names.into_iter().filter_map(|name| self.names.get(name));

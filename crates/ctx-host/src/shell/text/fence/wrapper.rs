@@ -1,149 +1,211 @@
-//! A program that runs what stands in its arguments, and how its own options are told from that. Which programs do is
-//! in `wrappers`.
+//! How a program that runs others is described, and where in its arguments the other program stands. Which programs
+//! do is said in `table`.
 
-use super::lex::Word;
+use super::word::Word;
 
-/// A program that runs its arguments, after its own options.
+/// Names that are separated by blanks.
+type List = &'static str;
+
+/// A row of the table: one or several programs that take their arguments alike.
 pub(super) struct Wrapper {
-    pub names: &'static [&'static str],
-    /// The words before which it runs nothing: `docker exec`, `git bisect run`. None where it always does.
-    pub verbs: &'static [&'static [&'static str]],
-    /// Short options that take a value.
-    pub short: &'static str,
-    /// Long options that take a value as the next word.
-    pub long: &'static [&'static str],
-    /// Words of its own before the program.
-    pub own_words: usize,
-    /// The option whose value is a text for a shell, by its letter and its name.
-    pub text: Option<(u8, &'static str)>,
-    pub how: How,
+    names: List,
+    /// The verbs after which it runs something, separated by `|`: `exec|compose exec`. Empty if it needs none.
+    verbs: List,
+    /// The letters of the short options that take a value.
+    short: List,
+    /// The long options that take a value as the next word. After `!`, those that take none.
+    long: List,
+    /// The options whose value is a command for a shell.
+    text: List,
+    /// The options with which it runs nothing.
+    stops: List,
+    /// How many words of its own stand before the program.
+    operands: usize,
+    runs: Runs,
 }
 
-/// What becomes of the words behind its own.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum How {
-    /// They are a program and its arguments.
-    Words,
-    /// They are joined and given to a shell.
-    Joined,
-    /// One is given to a shell, more are a program and its arguments.
-    TextOrWords,
-    /// The program stands behind the first of these words.
-    Behind(&'static [&'static str]),
-    /// The first is a package, whose program has its name: `eslint@9`, `black==24.1`.
+/// What the words behind its options and operands are.
+#[derive(Clone, Copy)]
+pub(super) enum Runs {
+    /// A program and its arguments.
+    Program,
+    /// A package, whose program has its name, and the arguments.
     Package,
+    /// A command for a shell, after all words are joined.
+    Text,
+    /// The first is a command for a shell if this flag was given; otherwise it is a file.
+    TextIf(List),
+    /// The first is a command for a shell, and others follow.
+    TextBefore,
+    /// A program and its arguments stand behind the first of these words.
+    After(List),
+    /// Each of these words is followed by a program and its arguments, up to `;` or `+`.
+    Each(List),
 }
 
-/// A program that has options, and then the other program.
-pub(super) const fn plain(
-    names: &'static [&'static str],
-    short: &'static str,
-    long: &'static [&'static str],
-) -> Wrapper {
-    Wrapper { names, verbs: &[], short, long, own_words: 0, text: None, how: How::Words }
+/// What a wrapper runs.
+pub(super) enum Inner<'a> {
+    Program(&'a [Word]),
+    Package(&'a [Word]),
+    Text(Word),
 }
+
+/// What was found in the arguments before the program.
+struct Scan<'a> {
+    flags: Vec<&'a str>,
+    text: Option<Word>,
+    rest: &'a [Word],
+}
+
+/// All words that are not options are the wrapper's own.
+pub(super) const ALL: usize = usize::MAX;
+
+/// A program that has options without values, and then the other program.
+pub(super) const fn row(names: List) -> Wrapper {
+    let (verbs, short, long, text, stops) = ("", "", "", "", "");
+    Wrapper { names, verbs, short, long, text, stops, operands: 0, runs: Runs::Program }
+}
+
+/// Functions that set a column of a row, so that a row names only the columns that it needs.
+macro_rules! columns {
+    ($($name:ident: $kind:ty),*) => {
+        impl Wrapper {
+            $(pub const fn $name(self, $name: $kind) -> Wrapper {
+                Wrapper { $name, ..self }
+            })*
+        }
+    };
+}
+
+columns!(verbs: List, short: List, long: List, text: List, stops: List, operands: usize, runs: Runs);
 
 impl Wrapper {
-    /// The words behind its verb; `None` where it has verbs and this is none of them.
-    pub fn after_verb<'a>(&self, args: &'a [Word]) -> Option<&'a [Word]> {
-        if self.verbs.is_empty() {
-            return Some(args);
+    pub fn names(&self) -> impl Iterator<Item = &'static str> {
+        self.names.split_ascii_whitespace()
+    }
+
+    /// What it runs when it is given these arguments; `None` if this row does not describe them.
+    pub fn inner<'a>(&self, args: &'a [Word]) -> Option<Vec<Inner<'a>>> {
+        let args = self.after_verb(args)?;
+        let found = match self.runs {
+            Runs::After(marks) => {
+                let behind =
+                    args.iter().position(|word| has(marks, &word.text)).and_then(|at| args.get(at + 1..));
+                return Some(behind.map(Inner::Program).into_iter().collect());
+            }
+            Runs::Each(marks) => return Some(each(args, marks)),
+            _ => self.scan(args, self.operands),
+        };
+        if found.flags.iter().any(|flag| has(self.stops, flag)) {
+            return Some(Vec::new());
         }
-        let behind = |verb: &&[&str]| {
-            verb.iter().try_fold(args, |rest, step| {
-                let (word, after) = rest.get(self.options_len(rest)..)?.split_first()?;
-                (word.known()? == step.as_bytes()).then_some(after)
+        if let Some(text) = found.text {
+            return Some(vec![Inner::Text(text)]);
+        }
+        let inner = match (self.runs, found.rest) {
+            (_, []) => return Some(Vec::new()),
+            (Runs::Package, words) => Inner::Package(words),
+            (Runs::Text, words) => {
+                // `parallel` puts the values for the command behind `:::`.
+                let end = words.iter().position(|word| word.text.starts_with(":::")).unwrap_or(words.len());
+                Inner::Text(Word::joined(words.split_at(end).0))
+            }
+            (Runs::TextIf(flag), [text, ..]) if found.flags.contains(&flag) => Inner::Text(text.clone()),
+            (Runs::TextBefore, [text, _, ..]) => Inner::Text(text.clone()),
+            (Runs::TextIf(_) | Runs::TextBefore, _) => return Some(Vec::new()),
+            (_, words) => Inner::Program(words),
+        };
+        Some(vec![inner])
+    }
+
+    /// The arguments behind a verb.
+    fn after_verb<'a>(&self, args: &'a [Word]) -> Option<&'a [Word]> {
+        let behind = |verb: &str| {
+            verb.split_whitespace().try_fold(args, |args, step| {
+                let (word, behind) = self.scan(args, 0).rest.split_first()?;
+                (word.text == step).then_some(behind)
             })
         };
-        self.verbs.iter().find_map(behind)
+        self.verbs.split('|').find_map(behind)
     }
 
-    /// The values of one of its options, wherever they stand before `--`: the rest of its word, or the next one.
-    pub fn values(&self, args: &[Word], letter: Option<u8>, long: &str) -> Vec<Word> {
-        let mut values = Vec::new();
-        let mut rest = args;
-        while let Some((word, behind)) = rest.split_first() {
-            let text = word.text.as_slice();
-            if text == b"--" {
+    /// Reads options and variables, which may also stand between and behind the operands.
+    fn scan<'a>(&self, args: &'a [Word], mut operands: usize) -> Scan<'a> {
+        let mut scan = Scan { flags: Vec::new(), text: None, rest: args };
+        let mut takes_options = true;
+        while let Some((word, behind)) = scan.rest.split_first() {
+            if takes_options && word.text.starts_with('-') {
+                takes_options = word.text != "--";
+                self.option(word, behind, &mut scan);
+            } else if word.sets_variable() && matches!(self.runs, Runs::Program) {
+                scan.rest = behind;
+            } else if operands > 0 {
+                operands -= 1;
+                scan.rest = behind;
+            } else {
                 break;
             }
-            if let Some(attached) = self.attached(text, letter, long) {
-                values.extend(word.cut_to(attached).or_else(|| behind.first().cloned()));
+        }
+        scan
+    }
+
+    /// Reads one option, with its value if it takes one.
+    fn option<'a>(&self, word: &'a Word, behind: &'a [Word], scan: &mut Scan<'a>) {
+        let option = word.text.as_str();
+        let (flag, value) = match option.strip_prefix("--") {
+            Some(long) => match long.split_once('=') {
+                Some((flag, value)) => (flag, Some(value)),
+                None => (long, self.takes_value(long).then_some("")),
+            },
+            None if option == "-" => (option, None),
+            None => {
+                let letters = option.trim_start_matches('-');
+                let at = letters.find(|letter| self.short.contains(letter));
+                let (flags, rest) = letters.split_at(at.unwrap_or(letters.len()));
+                scan.flags.extend(flags.split("").filter(|letter| !letter.is_empty()));
+                let letter_len = rest.chars().next().map_or(0, char::len_utf8);
+                let (flag, value) = rest.split_at(letter_len);
+                (flag, at.map(|_| value))
             }
-            let len = if is_option(text) { self.option_words(word) } else { 1 };
-            rest = rest.get(len..).unwrap_or_default();
+        };
+        scan.flags.push(flag);
+        scan.rest = behind;
+        let value = match value {
+            Some("") => {
+                let value = scan.rest.split_first();
+                scan.rest = value.map_or(&[], |(_, behind)| behind);
+                value.map(|(value, _)| value.clone())
+            }
+            value => value.map(|value| word.part(value)),
+        };
+        if has(self.text, flag) {
+            scan.text = scan.text.take().or(value);
         }
-        values
     }
 
-    /// What follows an option in its own word, where this is that option.
-    fn attached<'a>(&self, text: &'a [u8], letter: Option<u8>, long: &str) -> Option<&'a [u8]> {
-        if let Some(option) = text.strip_prefix(b"--") {
-            return match option.strip_prefix(long.as_bytes())? {
-                [] => Some(&[]),
-                rest => rest.strip_prefix(b"="),
-            };
-        }
-        let letters = text.strip_prefix(b"-")?;
-        let at = letters.iter().position(|letter| self.short.as_bytes().contains(letter))?;
-        let (first, rest) = letters.get(at..)?.split_first()?;
-        (Some(*first) == letter).then_some(rest)
-    }
-
-    /// Its options, without their values.
-    pub fn options<'a>(&self, args: &'a [Word]) -> Vec<&'a [u8]> {
-        self.split_options(args).0
-    }
-
-    /// The letters of one of its short options, up to the first that takes a value.
-    pub fn letters(&self, option: &[u8]) -> impl Iterator<Item = u8> {
-        let is_value = |letter: &u8| self.short.as_bytes().contains(letter);
-        let until = option.iter().position(is_value).map_or(option.len(), |at| at + 1);
-        option.iter().take(until).skip(1).copied()
-    }
-
-    /// How many words its options take at the beginning of these.
-    pub fn options_len(&self, args: &[Word]) -> usize {
-        self.split_options(args).1
-    }
-
-    fn split_options<'a>(&self, args: &'a [Word]) -> (Vec<&'a [u8]>, usize) {
-        let mut options = Vec::new();
-        let mut at = 0;
-        while let Some(word) = args.get(at).filter(|word| is_option(&word.text) || stands_for_options(word)) {
-            options.push(word.text.as_slice());
-            at += self.option_words(word);
-        }
-        (options, at)
-    }
-
-    /// How many words an option takes, itself among them.
-    pub fn option_words(&self, word: &Word) -> usize {
-        // `-u$USER`: the value is in it.
-        if word.expands {
-            return 1;
-        }
-        let text = word.text.as_slice();
-        if let Some(name) = text.strip_prefix(b"--") {
-            return if self.long.iter().any(|long| long.as_bytes() == name) { 2 } else { 1 };
-        }
-        let letters = text.get(1..).unwrap_or_default();
-        match letters.iter().position(|letter| self.short.as_bytes().contains(letter)) {
-            Some(at) if at + 1 == letters.len() => 2,
-            _ => 1,
+    /// Whether the next word is the value of this long option.
+    fn takes_value(&self, long: &str) -> bool {
+        match self.long.strip_prefix('!') {
+            Some(flags) => !long.is_empty() && !has(flags, long),
+            None => has(self.long, long) || has(self.text, long),
         }
     }
 }
 
-/// `$SSH_OPTS`, `"${docker_args[@]}"`: a variable whose name says that options are in it.
-pub(super) fn stands_for_options(word: &Word) -> bool {
-    const NAMES: &[&str] = &["opts", "options", "args", "flags"];
-    let raw = String::from_utf8_lossy(&word.raw).to_ascii_lowercase();
-    let name = raw.trim_matches('"').trim_start_matches(['$', '{']).trim_end_matches('}');
-    let name = name.trim_end_matches("[@]").trim_end_matches("[*]");
-    word.expands && word.text.is_empty() && NAMES.iter().any(|end| name.ends_with(end))
+fn each<'a>(args: &'a [Word], marks: &str) -> Vec<Inner<'a>> {
+    let mut found = Vec::new();
+    let mut rest = args.iter();
+    while rest.any(|word| has(marks, &word.text)) {
+        let words = rest.as_slice();
+        let end = words.iter().position(|word| matches!(word.text.as_str(), ";" | "+"));
+        let (program, behind) = words.split_at(end.unwrap_or(words.len()));
+        found.push(Inner::Program(program));
+        rest = behind.iter();
+    }
+    found
 }
 
-fn is_option(text: &[u8]) -> bool {
-    text.len() > 1 && text.starts_with(b"-") && text != b"--"
+/// Whether a list that is separated by blanks has this entry.
+fn has(list: &str, entry: &str) -> bool {
+    list.split_ascii_whitespace().any(|name| name == entry)
 }
