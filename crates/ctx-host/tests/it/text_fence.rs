@@ -181,6 +181,8 @@ fn what_can_be_read_beside_an_unknown_part_is_read() {
         ("/*/bin/rm x", "? rm"),
         ("\"$DIR/$NAME\" x; $DIR/r$X; $DIR/", "?"),
         ("sudo -u$USER \"$BIN/rm\" x; $VENV/bin/bash -c 'rm x'", "sudo ? rm ? bash rm"),
-        ("timeout $T rm; ssh \"$HOST\" rm; nice -n\"$N\" rm", "timeout rm ssh rm nice rm"),
+        ("timeout \"$T\" rm; ssh \"$HOST\" rm; nice -n$N rm", "timeout rm ssh rm nice rm"),
+        ("timeout $T rm; ssh $OPTS host rm; docker run $IMAGE rm", "timeout ? rm ssh ? host docker ? rm"),
+        ("bash $OPTS -c 'rm x'; bash \"$FILE\" x", "bash ? bash"),
     ]);
 }

@@ -38,10 +38,6 @@ impl<'a> Cursor<'a> {
         self.pos = self.pos.saturating_add(len).min(self.text.len());
     }
 
-    pub fn advance_to_end(&mut self) {
-        self.pos = self.text.len();
-    }
-
     /// Moves over all bytes of a kind.
     pub fn advance_while(&mut self, is_of_kind: fn(u8) -> bool) {
         let other = self.rest().iter().position(|byte| !is_of_kind(*byte));

@@ -81,6 +81,7 @@ impl Finder {
             match inner {
                 Inner::Program(words) => self.command(words, depth + 1),
                 Inner::Package(words) => self.package(words, depth + 1),
+                Inner::Unknown(word) => self.unknown(&word.raw),
                 Inner::Text(word) => {
                     // What can be read of it is read all the same: `bash -c "rm $x"` runs rm.
                     if !word.is_known() {

@@ -19,11 +19,8 @@ pub(super) enum Event {
     Unknown(String),
 }
 
-/// Reports the events of a text, each with its depth.
+/// Reports the events of a text, each with its depth. The caller keeps the depth below `DEPTH_MAX`.
 pub(super) fn read(text: &str, depth: usize, report: &mut dyn FnMut(Event, usize)) {
-    if depth >= DEPTH_MAX {
-        return report(Event::Unknown("commands nested too deeply".to_owned()), depth);
-    }
     Reader { source: Cursor::new(text.as_bytes()), depth, here_docs: Vec::new(), report }.list(false);
 }
 
@@ -478,13 +475,13 @@ impl Reader<'_> {
             }
             self.source.advance(2);
         }
-        read(&String::from_utf8_lossy(&inside), self.depth + 1, &mut *self.report);
+        self.nested(|reader| read(&String::from_utf8_lossy(&inside), reader.depth, reader.report));
     }
 
     /// Reads something that may contain itself.
     fn nested(&mut self, read: impl FnOnce(&mut Self)) {
         if self.depth + 1 >= DEPTH_MAX {
-            self.source.advance_to_end();
+            self.source.advance(usize::MAX);
             return self.report(Event::Unknown("commands nested too deeply".to_owned()));
         }
         self.depth += 1;

@@ -14,7 +14,7 @@ pub(super) fn rows(name: &str) -> &'static [&'static Wrapper] {
     static ROWS: LazyLock<HashMap<&str, Vec<&Wrapper>>> = LazyLock::new(|| {
         let mut rows = HashMap::<&str, Vec<&Wrapper>>::new();
         for row in TABLE {
-            row.names().for_each(|name| rows.entry(name).or_default().push(row));
+            row.names.split_ascii_whitespace().for_each(|name| rows.entry(name).or_default().push(row));
         }
         rows
     });
@@ -24,7 +24,7 @@ pub(super) fn rows(name: &str) -> &'static [&'static Wrapper] {
 #[rustfmt::skip]
 static TABLE: &[Wrapper] = &[
     // Shells and their builtins.
-    row("bash sh dash zsh ksh mksh ash rbash fish csh tcsh").short("oO").long("rcfile init-file").runs(TextIf("c")),
+    row("bash sh dash zsh ksh mksh ash rbash fish csh tcsh yash").short("oO").long("rcfile init-file").runs(TextIf("c")),
     row("eval").runs(Text),
     row("exec").short("a"),
     row("command").stops("v V"),
@@ -47,7 +47,7 @@ static TABLE: &[Wrapper] = &[
     row("taskset chrt").stops("p pid").operands(1),
     row("stdbuf").short("ioe").long("input output error"),
     row("flock").short("wEc").long("timeout wait conflict-exit-code").text("c command").operands(1),
-    row("chroot").long("userspec groups").operands(1),
+    row("chroot arch-chroot").long("userspec groups").operands(1),
     row("unshare nsenter").short("tSGRw").long("target setuid setgid root wd"),
     row("systemd-run").short("upEMHt").long("unit property setenv slice uid gid description"),
     row("prlimit").short("po").long("pid output"),
@@ -55,7 +55,8 @@ static TABLE: &[Wrapper] = &[
     row("proxychains proxychains4").short("f"),
     row("xvfb-run").short("nsfew").long("server-num server-args auth-file error-file"),
     row("sshpass").short("pfdP"),
-    row("strace ltrace").short("eopsuEPIOabSXlnAx").long("output attach trace env user"),
+    row("strace").short("eopsuEPIOabSX").long("output attach trace env user"),
+    row("ltrace").short("aADeFlnopsuwx").long("align output library indent"),
     row("gdb").runs(After("--args")),
     row("perf").verbs("stat|record|trace").short("eopFcCIrxGDmtu").long("event output pid tid freq count cpu repeat call-graph delay"),
     row("script").short("cEIOBmT").text("c command").operands(ALL),
@@ -73,7 +74,7 @@ static TABLE: &[Wrapper] = &[
     // On another machine or in a container.
     row("ssh").short("BbcDEeFIiJLlmOopQRSWw").operands(1).runs(Text),
     row("docker podman nerdctl docker-compose podman-compose").verbs("exec|container exec|compose exec").short("euwcHfp").long("env env-file user workdir detach-keys context host config log-level file project-name index").operands(1),
-    row("docker podman nerdctl docker-compose podman-compose").verbs("run|container run|compose run").short("acehHlmpuvwf").long("! rm detach interactive tty init privileged read-only publish-all quiet no-healthcheck oom-kill-disable sig-proxy no-deps build service-ports use-aliases remove-orphans replace no-hosts").operands(1),
+    row("docker podman nerdctl docker-compose podman-compose").verbs("run|container run|compose run").short("acehHlmpuvwf").long("! rm detach interactive tty init privileged read-only publish-all quiet no-healthcheck oom-kill-disable sig-proxy no-deps build service-ports use-aliases remove-orphans replace no-hosts").text("entrypoint").operands(1),
     row("kubectl oc").verbs("exec").short("ncsf").long("namespace context cluster kubeconfig user server container filename").operands(1),
     row("ip").verbs("netns exec").operands(1),
     // The program of a package.

@@ -36,6 +36,11 @@ impl Word {
         (name_start >= unknown_until && !name.is_empty()).then_some(name)
     }
 
+    /// Whether the word begins with an unquoted expansion, which may become options, several words or none.
+    pub fn may_be_options(&self) -> bool {
+        !self.quoted && self.text.starts_with(HOLE)
+    }
+
     pub fn is_bare(&self, text: &str) -> bool {
         !self.quoted && self.is_known() && self.text == text
     }

@@ -8,7 +8,7 @@ type List = &'static str;
 
 /// A row of the table: one or several programs that take their arguments alike.
 pub(super) struct Wrapper {
-    names: List,
+    pub names: List,
     /// The verbs after which it runs something, separated by `|`: `exec|compose exec`. Empty if it needs none.
     verbs: List,
     /// The letters of the short options that take a value.
@@ -48,12 +48,15 @@ pub(super) enum Inner<'a> {
     Program(&'a [Word]),
     Package(&'a [Word]),
     Text(Word),
+    Unknown(&'a Word),
 }
 
 /// What was found in the arguments before the program.
 struct Scan<'a> {
     flags: Vec<&'a str>,
     text: Option<Word>,
+    /// An operand that may become options or several words.
+    unknown: Option<&'a Word>,
     rest: &'a [Word],
 }
 
@@ -80,42 +83,40 @@ macro_rules! columns {
 columns!(verbs: List, short: List, long: List, text: List, stops: List, operands: usize, runs: Runs);
 
 impl Wrapper {
-    pub fn names(&self) -> impl Iterator<Item = &'static str> {
-        self.names.split_ascii_whitespace()
-    }
-
     /// What it runs when it is given these arguments; `None` if this row does not describe them.
     pub fn inner<'a>(&self, args: &'a [Word]) -> Option<Vec<Inner<'a>>> {
         let args = self.after_verb(args)?;
-        let found = match self.runs {
+        Some(match self.runs {
             Runs::After(marks) => {
-                let behind =
-                    args.iter().position(|word| has(marks, &word.text)).and_then(|at| args.get(at + 1..));
-                return Some(behind.map(Inner::Program).into_iter().collect());
+                let mark = args.iter().position(|word| has(marks, &word.text));
+                mark.and_then(|mark| args.get(mark + 1..)).map(Inner::Program).into_iter().collect()
             }
-            Runs::Each(marks) => return Some(each(args, marks)),
-            _ => self.scan(args, self.operands),
-        };
-        if found.flags.iter().any(|flag| has(self.stops, flag)) {
-            return Some(Vec::new());
-        }
-        if let Some(text) = found.text {
-            return Some(vec![Inner::Text(text)]);
-        }
+            Runs::Each(marks) => each(args, marks),
+            _ => self.behind_options(self.scan(args, self.operands)),
+        })
+    }
+
+    fn behind_options<'a>(&self, mut found: Scan<'a>) -> Vec<Inner<'a>> {
+        let has_flag = |flags: &str| found.flags.iter().any(|flag| has(flags, flag));
         let inner = match (self.runs, found.rest) {
-            (_, []) => return Some(Vec::new()),
-            (Runs::Package, words) => Inner::Package(words),
+            _ if has_flag(self.stops) => None,
+            _ if found.text.is_some() => found.text.take().map(Inner::Text),
+            (_, []) => None,
+            (Runs::TextIf(flag), [text, ..]) if has_flag(flag) => Some(Inner::Text(text.clone())),
+            // What an unquoted variable becomes may be an option.
+            (Runs::TextIf(_), [file, ..]) => file.may_be_options().then_some(Inner::Unknown(file)),
+            (Runs::TextBefore, [text, _, ..]) => Some(Inner::Text(text.clone())),
+            (Runs::TextBefore, _) => None,
+            // `parallel` puts values behind `:::`; without a command before that, they are the commands.
+            (Runs::Text, [values, ..]) if values.text.starts_with(":::") => Some(Inner::Unknown(values)),
             (Runs::Text, words) => {
-                // `parallel` puts the values for the command behind `:::`.
                 let end = words.iter().position(|word| word.text.starts_with(":::")).unwrap_or(words.len());
-                Inner::Text(Word::joined(words.split_at(end).0))
+                Some(Inner::Text(Word::joined(words.split_at(end).0)))
             }
-            (Runs::TextIf(flag), [text, ..]) if found.flags.contains(&flag) => Inner::Text(text.clone()),
-            (Runs::TextBefore, [text, _, ..]) => Inner::Text(text.clone()),
-            (Runs::TextIf(_) | Runs::TextBefore, _) => return Some(Vec::new()),
-            (_, words) => Inner::Program(words),
+            (Runs::Package, words) => Some(Inner::Package(words)),
+            (_, words) => Some(Inner::Program(words)),
         };
-        Some(vec![inner])
+        found.unknown.map(Inner::Unknown).into_iter().chain(inner).collect()
     }
 
     /// The arguments behind a verb.
@@ -131,16 +132,17 @@ impl Wrapper {
 
     /// Reads options and variables, which may also stand between and behind the operands.
     fn scan<'a>(&self, args: &'a [Word], mut operands: usize) -> Scan<'a> {
-        let mut scan = Scan { flags: Vec::new(), text: None, rest: args };
+        let mut scan = Scan { flags: Vec::new(), text: None, unknown: None, rest: args };
         let mut takes_options = true;
         while let Some((word, behind)) = scan.rest.split_first() {
-            if takes_options && word.text.starts_with('-') {
+            if takes_options && word.text.starts_with(['-', '+']) {
                 takes_options = word.text != "--";
                 self.option(word, behind, &mut scan);
             } else if word.sets_variable() && matches!(self.runs, Runs::Program) {
                 scan.rest = behind;
             } else if operands > 0 {
                 operands -= 1;
+                scan.unknown = scan.unknown.or(Some(word).filter(|word| word.may_be_options()));
                 scan.rest = behind;
             } else {
                 break;
@@ -154,12 +156,12 @@ impl Wrapper {
         let option = word.text.as_str();
         let (flag, value) = match option.strip_prefix("--") {
             Some(long) => match long.split_once('=') {
-                Some((flag, value)) => (flag, Some(value)),
+                Some((flag, value)) => (flag, Some(value).filter(|value| !value.is_empty())),
                 None => (long, self.takes_value(long).then_some("")),
             },
             None if option == "-" => (option, None),
             None => {
-                let letters = option.trim_start_matches('-');
+                let letters = option.trim_start_matches(['-', '+']);
                 let at = letters.find(|letter| self.short.contains(letter));
                 let (flags, rest) = letters.split_at(at.unwrap_or(letters.len()));
                 scan.flags.extend(flags.split("").filter(|letter| !letter.is_empty()));
