@@ -10,8 +10,6 @@ use super::frame::exports::Export;
 use super::text::fence;
 use super::text::redact::{Secrets, is_secret_name, is_secret_variable};
 
-/// A shorter value is never taken for a secret.
-const VALUE_BYTES_MIN: usize = 8;
 /// Of a longer one this much is remembered, when it is no longer exported.
 const VALUE_BYTES_MAX: usize = 16 << 10;
 /// How much is remembered of what commands set.
@@ -52,7 +50,7 @@ impl Known {
         }
         let mut news = false;
         for fence::Assignment { name, value } in fence::assignments(command) {
-            news |= value.len() >= VALUE_BYTES_MIN && self.see(&Export { name, value });
+            news |= self.see(&Export { name, value });
         }
         news
     }

@@ -7,47 +7,26 @@ use std::sync::Arc;
 use crate::shell::state::Shared;
 use crate::shell::text::budget::Plan;
 use crate::shell::text::output::{Finished, OutputStream};
-use crate::shell::text::redact::Cut;
 
 /// Late output of one stream.
 pub(crate) struct Late {
     shared: Arc<Shared>,
     /// Made when the first byte comes: most commands leave nothing behind.
     output: Option<OutputStream>,
-    /// How what was printed before it on the same stream broke off.
-    before: Cut,
 }
 
 impl Late {
     pub fn new(shared: &Arc<Shared>) -> Late {
-        Late { shared: Arc::clone(shared), output: None, before: Cut::default() }
+        Late { shared: Arc::clone(shared), output: None }
     }
 
     pub fn push(&mut self, bytes: &[u8]) {
         if bytes.is_empty() {
             return;
         }
-        let Late { shared, output, before } = self;
-        let output = output.get_or_insert_with(|| {
-            let mut output = OutputStream::new(shared.secrets(), &Plan::default());
-            output.go_on(std::mem::take(before));
-            output
-        });
+        let Late { shared, output } = self;
+        let output = output.get_or_insert_with(|| OutputStream::new(shared.secrets(), &Plan::default()));
         output.push(bytes, &mut |redacted| keep(shared, redacted));
-    }
-
-    /// How it breaks off, for what comes next on the same stream.
-    pub fn cut(&self) -> Cut {
-        self.output.as_ref().map_or_else(|| self.before.clone(), OutputStream::cut)
-    }
-
-    /// Takes note of how the stream before this one broke off.
-    pub fn comes_after(&mut self, cut: Cut) {
-        self.before = cut;
-    }
-
-    pub fn is_empty(&self) -> bool {
-        self.output.is_none()
     }
 
     /// Takes what came on the same stream after this.
@@ -65,7 +44,6 @@ impl Late {
 
     /// What has come so far.
     pub fn take(&mut self) -> Option<Finished> {
-        self.before = self.cut();
         let finished = self.output.take()?.finish();
         keep(&self.shared, &finished.rest);
         Some(finished)

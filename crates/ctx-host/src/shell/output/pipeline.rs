@@ -11,7 +11,7 @@ use super::markers::{Part, Scanner, Stream};
 use super::spool_writer::Keeper;
 use crate::shell::request::Progress;
 use crate::shell::text::output::{Finished, Shown};
-use crate::shell::text::redact::{Cut, Redactor};
+use crate::shell::text::redact::Redactor;
 
 /// How far a stream is.
 #[derive(Debug, Clone, Copy, Default)]
@@ -86,18 +86,8 @@ impl Look {
                     before.push(part);
                 }
             }
-            Part::After(part) => {
-                if after.is_empty() {
-                    after.comes_after(cut(redactor, *bytes, before.as_ref()));
-                }
-                after.push(part);
-            }
+            Part::After(part) => after.push(part),
             Part::Body(part) => {
-                if *bytes == 0
-                    && let Some(before) = before
-                {
-                    redactor.go_on(before.cut().of_command());
-                }
                 *bytes += part.len() as u64;
                 redactor.push_to(part, redacted);
             }
@@ -114,17 +104,6 @@ impl Look {
 
     pub fn seen(&self) -> Seen {
         Seen { bytes: self.bytes, answered: self.scanner.answered(), sealed: self.scanner.sealed() }
-    }
-}
-
-/// How a command's output breaks off. What a job has begun before may go on after a command that printed something
-/// else, or nothing at all.
-fn cut(redactor: &Redactor, bytes: u64, before: Option<&Late>) -> Cut {
-    let cut = redactor.cut();
-    match before {
-        Some(before) if bytes == 0 => before.cut(),
-        Some(before) if cut.is_none() => before.cut().past_command(),
-        Some(_) | None => cut,
     }
 }
 
@@ -153,9 +132,6 @@ impl Work {
 
     pub fn end(self, mut keeper: Keeper, buffer: Vec<u8>) -> LaneEnd {
         let Work { look: Look { mut scanner, redactor, bytes, before, mut after, .. }, shown } = self;
-        if after.is_empty() {
-            after.comes_after(cut(&redactor, bytes, before.as_ref()));
-        }
         after.push(&scanner.rest());
         let finished = shown.finish(redactor);
         keeper.keep(&finished.rest);

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use super::ansi::Cleaner;
 use super::budget::{Collector, Kept, Plan};
 use super::ends::{Ends, Gatherer};
-use super::redact::{Cut, Redactor, Secrets, redact_text};
+use super::redact::{Redactor, Secrets, redact_text};
 
 /// A stream that is being read. It holds what the budget may show, and a few KiB.
 pub struct OutputStream {
@@ -47,16 +47,6 @@ impl OutputStream {
                 ends: Gatherer::default(),
             },
         }
-    }
-
-    /// How a stream that ends here breaks off.
-    pub fn cut(&self) -> Cut {
-        self.redactor.cut()
-    }
-
-    /// A stream that begins where another broke off.
-    pub fn go_on(&mut self, cut: Cut) {
-        self.redactor.go_on(cut);
     }
 
     /// Takes the next bytes of the program and hands on the redacted bytes to store, piece by piece.

@@ -50,26 +50,6 @@ async fn an_export_is_known_although_jobs_print_into_the_report() {
     bench.end().await;
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_key_that_begins_in_the_report_is_kept() {
-    let lines: Vec<String> = (0..40).map(|n| format!("{n:02}kA9/zQ").repeat(8)).collect();
-    let (open, close) = ("-----BEGIN RSA PRIVATE KEY-----", "-----END RSA PRIVATE KEY-----");
-    let bench = Bench::new(Kind::Bash).await;
-    std::fs::write(bench.path("key"), format!("{open}\n{}\n{close}\n", lines.join("\n"))).unwrap();
-    for round in 0..ROUNDS {
-        let mut seen = String::new();
-        let job = "export Q=1; (read -r line <key; echo \"$line\"; sleep 0.01; tail -n +2 key) & :";
-        for command in [job, "true", "wait", ":"] {
-            let result = bench.run(command).await;
-            seen.push_str(&format!("{}{}", result.stdout, result.late_output));
-        }
-        for line in &lines {
-            assert!(!seen.contains(line.as_str()), "{round}: {line} in {seen}");
-        }
-    }
-    bench.end().await;
-}
-
 /// The pipes are full whenever somebody looks, also where we mark the end of a command's stderr.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_job_that_floods_both_streams_holds_up_no_command() {

@@ -1,74 +1,82 @@
-//! Which variables of an environment are secrets, by their names and values. Not how they are found in a text.
+//! Which variables of an environment are secrets, by their names and values. How a value is found in a text is not
+//! decided here.
 
-use super::name::is_key_of_door;
+use super::names::is_telling;
 
-/// A value shorter than this is no secret: too many words would be struck.
+/// A shorter value would hide too many words.
 const VALUE_BYTES_MIN: usize = 8;
-/// A line of a value that is struck by itself, at least.
+/// A line of a value with several lines is hidden by itself, if it has so many bytes.
 const LINE_BYTES_MIN: usize = 16;
+/// A value of small letters that is shorter is a word.
+const WORD_BYTES_MAX: usize = 12;
+/// The name of a column or a number is shorter.
+const COLUMN_BYTES_MAX: usize = 24;
+
+/// Names with such a last word say where a secret is, or what it is like.
+const HARMLESS: [&str; 15] = [
+    "FILE",
+    "PATH",
+    "DIR",
+    "SOCK",
+    "ID",
+    "NAME",
+    "TYPE",
+    "URL",
+    "URI",
+    "HOST",
+    "USER",
+    "STORE",
+    "TTL",
+    "LENGTH",
+    "ALGORITHM",
+];
+/// A word of a secret's name ends in one of these,
+const ENDINGS: [&str; 7] = ["KEY", "TOKEN", "SECRET", "PASSWORD", "PASSWD", "PASSPHRASE", "CREDENTIAL"];
+/// or is one of these,
+const WORDS: [&str; 7] = ["PASS", "CREDENTIALS", "KEYS", "TOKENS", "SECRETS", "PASSWORDS", "AUTH"];
+/// or its last word is one of these.
+const LAST_WORDS: [&str; 6] = ["PWD", "PW", "PAT", "SK", "CRED", "CREDS"];
 
 /// Whether a variable is a secret.
 pub(super) fn is_secret(name: &str, value: &[u8]) -> bool {
-    is_secret_name(name) && is_secret_value(value) && !is_plain_key(name, value)
+    is_secret_name(name) && is_secret_value(value) && !is_column(name, value)
 }
 
-/// Whether a variable of this name holds a secret.
+/// Whether a variable of this name may be a secret.
 pub(super) fn is_secret_name(name: &str) -> bool {
     let name = name.to_ascii_uppercase();
-    let mut parts = name.split(|c: char| !c.is_ascii_alphanumeric()).filter(|part| !part.is_empty());
-    let last = parts.clone().next_back().unwrap_or_default();
-    let names_a_place = [
-        "FILE",
-        "PATH",
-        "DIR",
-        "SOCK",
-        "ID",
-        "NAME",
-        "TYPE",
-        "URL",
-        "URI",
-        "HOST",
-        "USER",
-        "STORE",
-        "TTL",
-        "LENGTH",
-        "ALGORITHM",
-    ];
-    if names_a_place.contains(&last) {
+    let words = name.split(|c: char| !c.is_ascii_alphanumeric()).filter(|word| !word.is_empty());
+    let last = words.clone().next_back().unwrap_or_default();
+    if HARMLESS.contains(&last) {
         return false;
     }
-    let telling = ["KEY", "TOKEN", "SECRET", "PASSWORD", "PASSWD", "PASSPHRASE", "CREDENTIAL"];
-    let whole = ["PASS", "CREDENTIALS", "KEYS", "TOKENS", "SECRETS", "PASSWORDS", "AUTH"];
-    let short = ["PWD", "PW", "PAT", "SK", "CRED", "CREDS"];
-    parts.any(|part| telling.iter().any(|word| part.ends_with(word)) || whole.contains(&part))
-        || (short.contains(&last) && name.len() > last.len())
-        || last == "CREDS"
+    let tells = |word: &str| ENDINGS.iter().any(|ending| word.ends_with(ending)) || WORDS.contains(&word);
+    // `PWD` alone is the shell's own.
+    words.clone().any(tells) || LAST_WORDS.contains(&last) && (name.len() > last.len() || last == "CREDS")
 }
 
-/// The lines of a value that has several, each of which may be printed alone or joined to others.
-pub(super) fn secret_lines(value: &[u8]) -> impl Iterator<Item = &[u8]> {
+/// The texts that a value is found by: the value, or its lines, each of which may be printed alone.
+pub(super) fn texts(value: &[u8]) -> impl Iterator<Item = &[u8]> {
     let has_lines = value.contains(&b'\n');
-    let lines = value.split(|byte| *byte == b'\n').filter(move |_| has_lines).map(<[u8]>::trim_ascii);
-    lines.filter(|line| {
-        line.len() >= LINE_BYTES_MIN && line.iter().any(u8::is_ascii_digit) && is_secret_value(line)
+    value.split(|byte| *byte == b'\n').map(<[u8]>::trim_ascii).filter(move |line| {
+        let is_long = line.len() >= LINE_BYTES_MIN && line.iter().any(u8::is_ascii_digit);
+        !has_lines || is_long && is_secret_value(line)
     })
 }
 
-/// `SORT_KEY=created_at`, `PRIMARY_KEY=7`: a key of a table, not of a door.
-fn is_plain_key(name: &str, value: &[u8]) -> bool {
-    let is_column = value.iter().all(|byte| byte.is_ascii_lowercase() || *byte == b'_');
+/// `SORT_KEY=created_at`, `PRIMARY_KEY=7000000000`: a key of a table.
+fn is_column(name: &str, value: &[u8]) -> bool {
+    let is_word = value.iter().all(|byte| byte.is_ascii_lowercase() || *byte == b'_');
     let is_number = value.iter().all(u8::is_ascii_digit);
-    let name = name.to_ascii_uppercase();
-    let is_of_table = name.strip_suffix("_KEY").is_some_and(|of| !is_key_of_door(of.as_bytes()));
-    is_of_table && (is_column || is_number) && value.len() < 24
+    let is_key = name.to_ascii_uppercase().ends_with("_KEY") && !is_telling(name.as_bytes());
+    is_key && (is_word || is_number) && value.len() < COLUMN_BYTES_MAX
 }
 
-/// Whether such a variable's value is one to strike: long enough, and neither a path nor a plain word.
+/// Whether such a variable's value is long enough, and neither a path, nor a plain word, nor one byte over and over.
 fn is_secret_value(value: &[u8]) -> bool {
-    let is_word = value.iter().all(u8::is_ascii_lowercase) && value.len() < 12;
-    let is_path =
-        value.starts_with(b"/") && value.iter().filter(|b| **b == b'/').count() > 1 && !value.contains(&b'=');
-    let first = value.first().copied().unwrap_or(b' ');
-    let is_name = value.starts_with(b"arn:aws");
-    value.len() >= VALUE_BYTES_MIN && !is_word && !is_path && !is_name && !value.iter().all(|b| *b == first)
+    let is_word = value.iter().all(u8::is_ascii_lowercase) && value.len() < WORD_BYTES_MAX;
+    let slashes = value.iter().filter(|byte| **byte == b'/').count();
+    let is_path = value.starts_with(b"/") && slashes > 1 && !value.contains(&b'=');
+    let is_one_byte = value.iter().all(|byte| Some(byte) == value.first());
+    value.len() >= VALUE_BYTES_MIN && !is_word && !is_path && !value.starts_with(b"arn:aws") && !is_one_byte
 }

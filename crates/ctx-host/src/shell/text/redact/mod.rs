@@ -1,91 +1,82 @@
 //! Takes secrets out of a byte stream before anything leaves or is stored.
 //!
-//! `Redactor` is a filter: bytes in, bytes out, each secret replaced by `[REDACTED:kind]`. It holds back
-//! only what may be the beginning of a secret, a few KiB at most, so a secret cut across two reads is
-//! found and a line of 50 MB costs no memory. The outcome does not depend on where the reads were cut.
-//! It finds what has a known shape or name and the values it was told; it is no proof that no secret passes.
+//! `Redactor` is a filter: bytes in, bytes out, each secret replaced by `[REDACTED:kind]`. It looks at whole lines, so
+//! how reads cut the stream changes nothing; only the end of a line that is not complete is held back, and a line
+//! without end is looked at in pieces of 16 KiB. What it finds: the tokens of `table`, the passwords of `options`,
+//! `names` and `credentials`, the keys of `block`, and the values of the variables that `env` takes for secrets. It is
+//! a net for accidents; anything else is shown.
 
-mod around;
-mod bare;
-mod beside;
+#![expect(clippy::indexing_slicing, reason = "every place was found in the text that is sliced with it")]
+
 mod block;
-mod cut;
-mod entry;
+mod credentials;
 mod env;
-mod files;
-mod filter;
-mod letters;
-mod listed;
-mod literals;
-mod masks;
-mod name;
-mod name_ends;
-mod pair;
-mod phrase;
-mod rules;
-mod same_words;
-mod search;
+mod find;
+mod names;
+mod options;
 mod shape;
-mod strip;
-mod swallow;
-mod value;
-mod words;
-mod yaml;
+mod table;
 
-use std::ops::Range;
-use std::sync::Arc;
+use std::cmp::Reverse;
+use std::sync::{Arc, LazyLock};
 
-use block::Body;
-pub use cut::Cut;
-use cut::Lead;
-use filter::{Anchor, Target, Thirds};
-use masks::Masks;
-use rules::{Check, RULES, Rule};
-use search::{Candidates, Search};
-use shape::{BACK_BYTES, Left, More, View, is_edge, is_inside_blob, match_parts};
-use swallow::Swallow;
+use block::{Begun, Block};
+use find::Finder;
+use table::{Row, TABLE};
 
-/// Bytes looked at at once; they and their maps stay in the nearest caches.
-const STEP_BYTES: usize = 32 * 1024;
-/// The beginning of a long piece that is joined to what was held back; the rest is looked at where it lies.
-const SEAM_BYTES: usize = 1024;
-/// Of a longer value the beginning is looked for, and the rest of its line goes with it.
-const LITERAL_BYTES_MAX: usize = 16 * 1024;
+/// A longer line is looked at in pieces. It is also how much is looked at at once.
+const LINE_BYTES_MAX: usize = 16 << 10;
+/// A long line is cut at the last byte in so many that ends a value.
+const CUT_BYTES_MAX: usize = 4 << 10;
+/// A value is searched for by its beginning, then compared.
+const BEGINNING_BYTES: usize = 16;
+/// Of a longer value only this much is known.
+const LITERAL_BYTES_MAX: usize = 4 << 10;
 
-/// The rules and the literal values to look for. Build it once per shell and share it.
+/// The rules that every stream has, by what they begin with.
+struct Rules {
+    finder: Finder,
+    /// The rules whose anchors begin with a byte, with their anchors.
+    by_first_byte: Vec<Vec<(&'static str, Rule)>>,
+}
+
+#[derive(Clone, Copy)]
+enum Rule {
+    Token(&'static Row),
+    Block,
+    Option,
+}
+
+static RULES: LazyLock<Rules> = LazyLock::new(|| {
+    let tokens = TABLE.iter().flat_map(|row| row.fixed.iter().map(move |fixed| (*fixed, Rule::Token(row))));
+    let blocks = block::ANCHORS.into_iter().map(|anchor| (anchor, Rule::Block));
+    let options = options::anchors().map(|anchor| (anchor, Rule::Option));
+    let mut by_first_byte = vec![Vec::new(); 256];
+    for (anchor, rule) in tokens.chain(blocks).chain(options) {
+        by_first_byte[usize::from(anchor.as_bytes()[0])].push((anchor, rule));
+    }
+    let anchors = by_first_byte.iter().flatten().map(|(anchor, _)| anchor.as_bytes());
+    Rules { finder: Finder::new(anchors), by_first_byte }
+});
+
+/// The values to look for besides what the rules find. Build it once per shell and share it.
 pub struct Secrets {
     literals: Vec<Literal>,
-    candidates: Candidates,
+    finder: Finder,
 }
 
 struct Literal {
-    marker: String,
+    mark: String,
     value: Vec<u8>,
 }
 
-/// What a secret was recognised by.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Kind {
-    Rule(&'static str),
-    Literal(usize),
-}
-
-/// A secret from `from` to `to`, and what follows of it.
-#[derive(Debug, Clone, PartialEq, Eq)]
-struct Found {
-    from: usize,
-    to: usize,
-    kind: Kind,
-    rest: Option<Swallow>,
-}
-
 impl Secrets {
-    /// The built-in rules alone.
+    /// The rules alone.
     pub fn none() -> Secrets {
-        Secrets::build(Vec::new())
+        Secrets { literals: Vec::new(), finder: Finder::new([]) }
     }
 
-    /// The built-in rules, and the values of those variables whose names say that they are secret.
+    /// The rules, and the values of those variables whose names say that they are secret.
     pub fn from_env<N, V>(vars: impl IntoIterator<Item = (N, V)>) -> Secrets
     where
         N: AsRef<str>,
@@ -94,178 +85,74 @@ impl Secrets {
         let mut literals: Vec<Literal> = Vec::new();
         for (name, value) in vars {
             let (name, value) = (name.as_ref(), value.as_ref().trim_ascii());
-            if !env::is_secret(name, value) {
-                continue;
-            }
-            for value in [value].into_iter().chain(env::secret_lines(value)) {
-                let value = value.get(..LITERAL_BYTES_MAX).unwrap_or(value).to_vec();
-                literals.push(Literal { marker: format!("[REDACTED:env:{name}]"), value });
+            if env::is_secret(name, value) {
+                let mark = format!("[REDACTED:env:{name}]");
+                let texts = env::texts(value).map(|text| text.get(..LITERAL_BYTES_MAX).unwrap_or(text));
+                literals.extend(texts.map(|text| Literal { mark: mark.clone(), value: text.to_vec() }));
             }
         }
-        // Of two values where one begins the other, the longer is tried first; of the same one, the first name stays.
-        literals.sort_by(|a, b| b.value.len().cmp(&a.value.len()).then_with(|| a.value.cmp(&b.value)));
+        // Of the same value, the first name stays.
+        literals.sort_by(|a, b| a.value.cmp(&b.value));
         literals.dedup_by(|later, first| later.value == first.value);
-        Secrets::build(literals)
+        let beginnings =
+            literals.iter().map(|literal| &literal.value[..literal.value.len().min(BEGINNING_BYTES)]);
+        let finder = Finder::new(beginnings);
+        Secrets { literals, finder }
     }
 
-    fn build(literals: Vec<Literal>) -> Secrets {
-        let of_literals = literals.iter().enumerate().map(|(index, literal)| Anchor {
-            bytes: &literal.value,
-            fold: false,
-            thirds: Thirds::Any,
-            target: Target::Literal(index),
-        });
-        let of_rules = RULES.iter().enumerate().map(|(index, rule)| Anchor::of(index, rule));
-        let anchors: Vec<Anchor<'_>> = of_literals.chain(of_rules).collect();
-        let candidates = Candidates::new(&anchors);
-        Secrets { literals, candidates }
-    }
-
-    /// The first secret that begins at the anchor at `pos`.
-    fn confirm(&self, view: View<'_>, pos: usize) -> Result<Option<Found>, More> {
-        self.confirm_if(view, pos, |_| true)
-    }
-
-    /// The same by some of the rules.
-    #[inline]
-    fn confirm_if(
-        &self,
-        view: View<'_>,
-        pos: usize,
-        is_wanted: impl Fn(&Rule) -> bool,
-    ) -> Result<Option<Found>, More> {
-        let (Some(first), Some(second)) = (view.at(pos)?, view.at(pos + 1)?) else { return Ok(None) };
-        for target in self.candidates.targets(first, second) {
-            let found = match *target {
-                Target::Literal(index) => self.confirm_literal(view, pos, index)?,
-                Target::Rule(index) => match RULES.get(index) {
-                    Some(rule) if is_wanted(rule) => self.confirm_rule(view, pos, rule)?,
-                    _ => None,
-                },
-            };
-            if found.is_some() {
-                return Ok(found);
-            }
-        }
-        Ok(None)
-    }
-
-    fn confirm_literal(&self, view: View<'_>, pos: usize, index: usize) -> Result<Option<Found>, More> {
-        let Some(literal) = self.literals.get(index) else { return Ok(None) };
-        let is_there = view.starts(pos, &literal.value, false)?;
-        let to = pos + literal.value.len();
-        Ok(is_there.then_some(Found { from: pos, to, kind: Kind::Literal(index), rest: None }))
-    }
-
-    fn confirm_rule(&self, view: View<'_>, pos: usize, rule: &Rule) -> Result<Option<Found>, More> {
-        if !view.starts(pos, rule.anchor.as_bytes(), rule.fold)? {
-            return Ok(None);
-        }
-        let after = pos + rule.anchor.len();
-        match rule.check {
-            Check::Shape { left, parts, need } => {
-                if (left == Left::Edge && !is_edge(view, pos)) || is_inside_blob(view, pos, rule.anchor)? {
-                    return Ok(None);
-                }
-                shaped(match_parts(view, after, parts, need)?, pos, rule.kind)
-            }
-            Check::AfterDigits { parts } => {
-                let digits = view.before(pos, 12).iter().rev().take_while(|b| b.is_ascii_digit()).count();
-                if !(8..=10).contains(&digits) {
-                    return Ok(None);
-                }
-                shaped(match_parts(view, after, parts, shape::Need::Nothing)?, pos + 1, rule.kind)
-            }
-            Check::Pair(name) => self.by_its_shape(view, pair::pair(view, pos, after, name)?),
-            Check::Listed => self.by_its_shape(view, listed::listed(view, pos, after)?),
-            Check::Authorization => self.widened(view, after, around::authorization(view, pos, after)?),
-            Check::Bearer => around::bearer(view, pos, after),
-            Check::UrlUser => self.widened(view, after, around::url_user(view, after)?),
-            Check::PemBlock => around::pem_block(view, pos, after),
-            Check::EncodedKey => around::encoded_key(view, pos, after),
-            Check::Ssh2Block => around::key_block(view, after, Body::Base64),
-            Check::Signature => around::signature(view, pos, after),
-            Check::PuttyBlock => around::putty_block(view, after),
-            Check::Beside { before: [] } => files::password(view, pos, after),
-            Check::Beside { before } => match view.before(pos, 1) {
-                [byte] if before.contains(byte) => files::password(view, pos - 1, after),
-                _ => Ok(None),
-            },
-            Check::Words(kind) => words::words(view, pos, after, kind),
-            Check::PgPass => self.widened(view, after, files::pgpass(view, pos)?),
-        }
-    }
-
-    /// A finding that also takes in what is a secret by itself between `pos` and it. Only rules look there that do not
-    /// look so far themselves.
-    fn widened(&self, view: View<'_>, pos: usize, found: Option<Found>) -> Result<Option<Found>, More> {
-        let Some(found) = found else { return Ok(None) };
-        let is_near =
-            |rule: &Rule| !matches!(rule.check, Check::PgPass | Check::Authorization | Check::UrlUser);
-        for at in pos..found.from {
-            if let Some(inner) = self.confirm_if(view, at, is_near)? {
-                return Ok(Some(Found { from: inner.from.min(found.from), ..found }));
-            }
-        }
-        Ok(Some(found))
-    }
-
-    /// What has a shape of its own is called by its own name.
-    fn by_its_shape(&self, view: View<'_>, found: Option<Found>) -> Result<Option<Found>, More> {
-        let Some(found) = found else { return Ok(None) };
-        Ok(Some(self.shape_at(view, found.from)?.unwrap_or(found)))
-    }
-
-    /// A secret with a shape of its own that begins at `pos`.
-    fn shape_at(&self, view: View<'_>, pos: usize) -> Result<Option<Found>, More> {
-        let (Some(first), Some(second)) = (view.at(pos)?, view.at(pos + 1)?) else { return Ok(None) };
-        for target in self.candidates.targets(first, second) {
-            let Target::Rule(index) = *target else { continue };
-            let Some(rule) = RULES.get(index) else { continue };
-            if let Check::Shape { .. } = rule.check
-                && let Some(found) = self.confirm_rule(view, pos, rule)?
-            {
-                return Ok(Some(found));
-            }
-        }
-        Ok(None)
+    /// The longest value that stands at `at`, and where it ends.
+    fn literal_at(&self, text: &[u8], at: usize) -> Option<Found> {
+        let here = &text[at..];
+        let of_values =
+            self.literals.iter().enumerate().filter(|(_, literal)| here.starts_with(&literal.value));
+        let (index, literal) = of_values.max_by_key(|(_, literal)| literal.value.len())?;
+        let to = match literal.value.len() {
+            // Of a longer value only this much was compared: the rest of its line goes with it.
+            LITERAL_BYTES_MAX => memchr::memchr(b'\n', here).map_or(text.len(), |len| at + len),
+            len => at + len,
+        };
+        Some(Found { from: at, to, mark: Mark::Value(index) })
     }
 }
 
-fn shaped(matched: Option<shape::Matched>, from: usize, kind: &'static str) -> Result<Option<Found>, More> {
-    Ok(matched.map(|m| Found { from, to: m.to, kind: Kind::Rule(kind), rest: m.open.map(Swallow::Class) }))
+/// A secret in a text.
+#[derive(Debug, Clone, Copy)]
+struct Found {
+    from: usize,
+    to: usize,
+    mark: Mark,
+}
+
+/// What is shown in a secret's place. Of two that are the same secret, the first in this order is shown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Mark {
+    /// The lines of a key.
+    Lines,
+    /// More lines of a key whose mark stands in the output already.
+    Nothing,
+    /// The value of a variable, by its index.
+    Value(usize),
+    /// The token of a service.
+    Token(&'static str),
+    /// What was found by its name or place.
+    Kind(&'static str),
 }
 
 /// The streaming filter.
 pub struct Redactor {
     secrets: Arc<Secrets>,
-    masks: Masks,
-    /// What was emitted last (for looks to the left), then what is held back.
-    work: Vec<u8>,
-    /// How much of `work` was emitted.
-    done: usize,
-    /// Where the next secret is looked for.
-    next: usize,
-    swallow: Option<Swallow>,
-    /// The kind of what is swallowed, or was last.
-    swallowed: &'static str,
-    /// Whether the mark of what is swallowed is still due: it began in another stream.
-    unmarked: bool,
-    /// What a secret may have begun with in another stream, until that is settled.
-    lead: Option<Lead>,
+    /// The beginning of a line that is not complete.
+    held: Vec<u8>,
+    /// A private key that has begun and not ended.
+    block: Option<Block>,
     redactions: u64,
-    /// What is certain, until it is handed on.
-    certain: Vec<Piece>,
-    /// Where the window that is looked at lies in what its pieces are taken from.
-    base: usize,
+    /// Empty between calls, and kept for their memory.
+    places: Vec<usize>,
+    found: Vec<Found>,
 }
 
-/// A piece of what comes out.
-#[derive(Debug, Clone)]
-enum Piece {
-    Bytes(Range<usize>),
-    Mark(Kind),
-}
+/// Where a secret begins and ends.
+type Span = (usize, usize);
 
 /// Takes what is certain, piece by piece.
 type Sink<'a> = &'a mut dyn FnMut(&[u8]);
@@ -274,17 +161,11 @@ impl Redactor {
     pub fn new(secrets: Arc<Secrets>) -> Redactor {
         Redactor {
             secrets,
-            masks: Masks::default(),
-            work: Vec::new(),
-            done: 0,
-            next: 0,
-            swallow: None,
-            swallowed: "secret",
-            unmarked: false,
-            lead: None,
+            held: Vec::new(),
+            block: None,
             redactions: 0,
-            certain: Vec::new(),
-            base: 0,
+            places: Vec::new(),
+            found: Vec::new(),
         }
     }
 
@@ -295,84 +176,42 @@ impl Redactor {
 
     /// Takes the next bytes and hands on what is certain by now; most of it is not copied.
     pub fn push_to(&mut self, bytes: &[u8], sink: Sink<'_>) {
-        if let Some(lead) = self.lead.take() {
-            return self.push_to_lead(lead, bytes, sink);
-        }
-        let mut rest = bytes;
+        let mut rest = self.complete_held(bytes, sink);
         while !rest.is_empty() {
-            let held = self.work.len();
-            let (seam, after) = rest.split_at(rest.len().min(if held == 0 { 0 } else { SEAM_BYTES }));
-            if !seam.is_empty() {
-                let mut work = std::mem::take(&mut self.work);
-                work.extend_from_slice(seam);
-                self.scan(View { bytes: &work, last: false });
-                self.hand_on(&work, sink);
-                self.work = work;
-                if after.is_empty() || self.done.min(self.next) < held + BACK_BYTES {
-                    let from = self.forget_before();
-                    self.work.drain(..from);
-                    rest = after;
-                    continue;
-                }
-                // All that still matters lies in `rest` itself.
-                self.done -= held;
-                self.next -= held;
-                self.work.clear();
-            }
-            self.scan_in_place(rest, sink);
-            return;
+            // No line that ends in this window is too long, and all of them are looked at in one go.
+            let window = &rest[..rest.len().min(LINE_BYTES_MAX)];
+            let Some(len) = complete_len(window) else {
+                self.held.extend_from_slice(rest);
+                return;
+            };
+            self.redact(&rest[..len], sink);
+            rest = &rest[len..];
         }
     }
 
-    /// Looks at bytes where they lie, window by window, and holds back their end.
-    fn scan_in_place(&mut self, bytes: &[u8], sink: Sink<'_>) {
-        let mut step = STEP_BYTES;
-        loop {
-            let rest = bytes.get(self.base..).unwrap_or_default();
-            let window = rest.get(..step).unwrap_or(rest);
-            self.scan(View { bytes: window, last: false });
-            let from = self.forget_before();
-            // Where more is held back than a window holds, the window grows.
-            step = if from == 0 { step * 2 } else { STEP_BYTES };
-            self.base += from;
-            if window.len() == rest.len() {
-                self.work.extend_from_slice(bytes.get(self.base..).unwrap_or_default());
-                return self.hand_on(bytes, sink);
+    /// Completes the line that is held back, and gives what follows it.
+    fn complete_held<'a>(&mut self, bytes: &'a [u8], sink: Sink<'_>) -> &'a [u8] {
+        let mut rest = bytes;
+        while !self.held.is_empty() && !rest.is_empty() {
+            let room = &rest[..rest.len().min(LINE_BYTES_MAX - self.held.len())];
+            let len = memchr::memchr(b'\n', room).map_or(room.len(), |at| at + 1);
+            self.held.extend_from_slice(&rest[..len]);
+            rest = &rest[len..];
+            if let Some(len) = complete_len(&self.held) {
+                let mut held = std::mem::take(&mut self.held);
+                self.redact(&held[..len], sink);
+                held.drain(..len);
+                self.held = held;
             }
         }
-    }
-
-    /// Hands on what is certain; its pieces lie in `source`.
-    fn hand_on(&mut self, source: &[u8], sink: Sink<'_>) {
-        for piece in self.certain.drain(..) {
-            match piece {
-                Piece::Bytes(range) => sink(source.get(range).unwrap_or_default()),
-                Piece::Mark(Kind::Rule(kind)) => sink(format!("[REDACTED:{kind}]").as_bytes()),
-                Piece::Mark(Kind::Literal(index)) => {
-                    let literal = self.secrets.literals.get(index);
-                    sink(literal.map_or("[REDACTED:env]", |literal| literal.marker.as_str()).as_bytes());
-                }
-            }
-        }
-        self.base = 0;
-    }
-
-    /// Gives up what is neither held back nor near enough to be looked back at; says how much that is.
-    fn forget_before(&mut self) -> usize {
-        let from = self.done.min(self.next).saturating_sub(BACK_BYTES);
-        self.done -= from;
-        self.next -= from;
-        from
+        rest
     }
 
     /// Ends the stream: appends what was held back. The redactor may be used for another stream.
     pub fn finish(&mut self, out: &mut Vec<u8>) {
-        self.finish_lead(&mut |piece| out.extend_from_slice(piece));
-        let work = std::mem::take(&mut self.work);
-        self.scan(View { bytes: &work, last: true });
-        self.hand_on(&work, &mut |piece| out.extend_from_slice(piece));
-        (self.done, self.next) = (0, 0);
-        (self.swallow, self.unmarked) = (None, false);
+        let held = std::mem::take(&mut self.held);
+        self.redact(&held, &mut |piece| out.extend_from_slice(piece));
+        self.block = None;
     }
 
     /// How many secrets were replaced.
@@ -382,93 +221,121 @@ impl Redactor {
 
     /// How many bytes are held back.
     pub fn held(&self) -> usize {
-        self.lead.as_ref().map_or(0, Lead::held) + self.work.len() - self.done
+        self.held.len()
     }
 
-    fn scan(&mut self, view: View<'_>) {
-        let secrets = Arc::clone(&self.secrets);
-        let mut masks = std::mem::take(&mut self.masks);
-        if self.pass_rest(view) {
-            let mut search = Search::new(&secrets.candidates, &mut masks, view.bytes, self.next);
-            self.look(&secrets, view, &mut search);
+    /// Redacts whole lines, or one piece of a long line.
+    fn redact(&mut self, text: &[u8], sink: Sink<'_>) {
+        let mut found = std::mem::take(&mut self.found);
+        let mut from = 0;
+        if let Some(block) = self.block.take() {
+            from = self.take_lines(block, text, 0, &mut found);
         }
-        self.masks = masks;
+        self.find_by_rules(text, from, &mut found);
+        for at in memchr::memchr2_iter(b'=', b':', text) {
+            if let Some((kind, (from, to))) = names::secret_at(text, at) {
+                found.push(Found { from, to, mark: Mark::Kind(kind) });
+            }
+        }
+        if !found.is_empty() {
+            found.sort_unstable_by_key(|found| (found.from, Reverse(found.to), found.mark));
+        }
+        self.hand_on(text, &found, sink);
+        found.clear();
+        self.found = found;
     }
 
-    fn look(&mut self, secrets: &Secrets, view: View<'_>, search: &mut Search<'_>) {
-        loop {
-            let Some(pos) = search.next() else {
-                self.emit_to(self.safe_end(view));
-                self.next = self.done;
-                return;
-            };
-            match secrets.confirm(view, pos) {
-                // What ends before `done` went with the last secret.
-                Ok(Some(found)) if found.to > self.done => {
-                    self.emit_to(found.from);
-                    self.mark(found);
-                    if !self.pass_rest(view) {
-                        return;
+    /// Finds what has an anchor, and the values, from a place on.
+    fn find_by_rules(&mut self, text: &[u8], mut from: usize, found: &mut Vec<Found>) {
+        let mut places = std::mem::take(&mut self.places);
+        RULES.finder.places(text, &mut places);
+        places.sort_unstable();
+        for at in places.drain(..) {
+            // The lines of a key are nobody's token.
+            if at < from {
+                continue;
+            }
+            for (anchor, rule) in &RULES.by_first_byte[usize::from(text[at])] {
+                if !text[at..].starts_with(anchor.as_bytes()) {
+                    continue;
+                }
+                let (span, mark) = match rule {
+                    Rule::Token(row) => (row.token_at(text, at, at + anchor.len()), Mark::Token(row.kind)),
+                    Rule::Option => (options::password_behind(text, at), Mark::Kind("password")),
+                    Rule::Block => {
+                        from = from.max(self.begin_block(text, at, found));
+                        continue;
                     }
-                    search.seek(self.next);
-                }
-                Ok(_) => {}
-                Err(More) => {
-                    self.emit_to(pos);
-                    self.next = pos;
-                    return;
-                }
+                };
+                found.extend(span.map(|(from, to)| Found { from, to, mark }));
             }
         }
+        self.secrets.finder.places(text, &mut places);
+        found.extend(places.drain(..).filter_map(|at| self.secrets.literal_at(text, at)));
+        self.places = places;
     }
 
-    /// Skips the rest of the last secret; `false` when it goes on past the bytes at hand.
-    fn pass_rest(&mut self, view: View<'_>) -> bool {
-        let Some(swallow) = &mut self.swallow else { return true };
-        let rest = view.bytes.get(self.done..).unwrap_or_default();
-        let taken = swallow.take(rest, view.last);
-        self.done += taken.bytes;
-        self.next = self.done;
-        if self.unmarked && taken.bytes > 0 {
-            self.certain.push(Piece::Mark(Kind::Rule(self.swallowed)));
-            self.redactions += 1;
-            self.unmarked = false;
-        }
-        if taken.over {
-            (self.swallow, self.unmarked) = (None, false);
-        }
-        taken.over
+    /// Takes the key behind an anchor; gives where it ends in the text.
+    fn begin_block(&mut self, text: &[u8], at: usize, found: &mut Vec<Found>) -> usize {
+        let Some(Begun { inline, block }) = block::begin(text, at) else { return at };
+        found.extend(inline.map(|(from, to)| Found { from, to, mark: Mark::Kind("private-key") }));
+        block.map_or(at, |(block, from)| self.take_lines(block, text, from, found))
     }
 
-    /// All bytes but a last one that may begin an anchor.
-    fn safe_end(&self, view: View<'_>) -> usize {
-        match view.bytes.last() {
-            Some(byte) if !view.last && self.secrets.candidates.may_begin(*byte) => view.bytes.len() - 1,
-            _ => view.bytes.len(),
+    fn take_lines(&mut self, block: Block, text: &[u8], from: usize, found: &mut Vec<Found>) -> usize {
+        let (to, open) = block.lines(text, from);
+        self.block = open;
+        if to > from {
+            let mark = if block.is_marked { Mark::Nothing } else { Mark::Lines };
+            found.push(Found { from, to, mark });
         }
+        to
     }
 
-    fn emit_to(&mut self, to: usize) {
-        if to > self.done {
-            let (from, to) = (self.base + self.done, self.base + to);
-            match self.certain.last_mut() {
-                Some(Piece::Bytes(last)) if last.end == from => last.end = to,
-                _ => self.certain.push(Piece::Bytes(from..to)),
+    /// Hands on a text with a mark in the place of each secret. What overlaps is one secret.
+    fn hand_on(&mut self, text: &[u8], found: &[Found], sink: Sink<'_>) {
+        let mut done = 0;
+        for Found { from, to, mark } in found {
+            if *from >= done && *to > *from {
+                if *from > done {
+                    sink(&text[done..*from]);
+                }
+                self.redactions += u64::from(*mark != Mark::Nothing);
+                match mark {
+                    Mark::Value(index) => sink(self.secrets.literals[*index].mark.as_bytes()),
+                    Mark::Token(kind) | Mark::Kind(kind) => sink(format!("[REDACTED:{kind}]").as_bytes()),
+                    Mark::Lines => {
+                        let newline = if text[*from..*to].contains(&b'\n') { "\n" } else { "" };
+                        sink(format!("[REDACTED:private-key]{newline}").as_bytes());
+                    }
+                    Mark::Nothing => {}
+                }
             }
+            done = done.max(*to);
         }
-        self.done = self.done.max(to);
+        if done < text.len() {
+            sink(&text[done..]);
+        }
     }
+}
 
-    fn mark(&mut self, found: Found) {
-        self.certain.push(Piece::Mark(found.kind));
-        self.redactions += 1;
-        self.done = self.done.max(found.to);
-        self.next = self.done;
-        self.swallow = found.rest;
-        if let Kind::Rule(kind) = found.kind {
-            self.swallowed = kind;
-        }
+/// How much of a text from the beginning of a line on can be looked at by itself: the lines that end in it, or, where
+/// a line is too long, a piece of it. The piece ends behind what ends a value, if that is near.
+fn complete_len(text: &[u8]) -> Option<usize> {
+    if let Some(newline) = memchr::memrchr(b'\n', text) {
+        return Some(newline + 1);
     }
+    if text.len() < LINE_BYTES_MAX {
+        return None;
+    }
+    let end = &text[LINE_BYTES_MAX - CUT_BYTES_MAX..];
+    let cut = memchr::memrchr3(b',', b';', b'&', end).or_else(|| memchr::memrchr3(b' ', b'"', b'>', end));
+    Some(cut.map_or(LINE_BYTES_MAX, |at| LINE_BYTES_MAX - CUT_BYTES_MAX + at + 1))
+}
+
+/// The kinds of tokens in the table.
+pub fn token_kinds() -> impl Iterator<Item = &'static str> {
+    TABLE.iter().map(|row| row.kind)
 }
 
 /// Whether a variable is a secret, by its name and its value.

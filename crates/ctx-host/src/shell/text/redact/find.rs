@@ -1,0 +1,66 @@
+//! One search for many texts at once. It gives the places where one of them stands; which one is not its matter.
+
+use aho_corasick::packed::{self, Searcher};
+use aho_corasick::{AhoCorasick, Input, MatchKind};
+
+/// So many texts are searched for in one pass: with more, a packed search stops too often at what is none of them.
+const TEXTS_PER_PASS: usize = 56;
+/// With more passes than this an automaton is faster.
+const PASSES_MAX: usize = 8;
+
+pub(super) struct Finder {
+    passes: Vec<Pass>,
+}
+
+enum Pass {
+    /// Many bytes at once, by the vector instructions of the processor.
+    Packed(Searcher),
+    Automaton(AhoCorasick),
+}
+
+impl Finder {
+    pub fn new<'a>(texts: impl IntoIterator<Item = &'a [u8]>) -> Finder {
+        let mut texts: Vec<&[u8]> = texts.into_iter().filter(|text| !text.is_empty()).collect();
+        // A pass looks at as many bytes of each text as the shortest of them has, and is best where texts begin alike.
+        texts.sort_unstable_by_key(|text| (text.len().min(4), *text));
+        texts.dedup();
+        let groups = || texts.chunk_by(|a, b| a.len().min(4) == b.len().min(4));
+        let chunks: Vec<&[&[u8]]> = groups().flat_map(|group| group.chunks(TEXTS_PER_PASS)).collect();
+        let passes: Option<Vec<Pass>> = match chunks.len() {
+            0..=PASSES_MAX => chunks.iter().map(|chunk| packed_pass(chunk)).collect(),
+            _ => None,
+        };
+        Finder { passes: passes.unwrap_or_else(|| automaton_pass(&texts).into_iter().collect()) }
+    }
+
+    /// Adds every place in `text` where one of the texts begins.
+    pub fn places(&self, text: &[u8], places: &mut Vec<usize>) {
+        for pass in &self.passes {
+            let mut at = 0;
+            while let Some(start) = pass.next(text, at) {
+                places.push(start);
+                at = start + 1;
+            }
+        }
+    }
+}
+
+fn packed_pass(texts: &[&[u8]]) -> Option<Pass> {
+    let build = |fat| packed::Config::new().only_teddy_fat(fat).builder().extend(texts).build();
+    build(Some(true)).or_else(|| build(None)).map(Pass::Packed)
+}
+
+/// Processors without such instructions, and very many texts.
+fn automaton_pass(texts: &[&[u8]]) -> Option<Pass> {
+    AhoCorasick::builder().match_kind(MatchKind::LeftmostFirst).build(texts).ok().map(Pass::Automaton)
+}
+
+impl Pass {
+    fn next(&self, text: &[u8], from: usize) -> Option<usize> {
+        let found = match self {
+            Pass::Packed(searcher) => searcher.find_in(text, (from..text.len()).into()),
+            Pass::Automaton(automaton) => automaton.find(Input::new(text).range(from..)),
+        };
+        found.map(|found| found.start())
+    }
+}

@@ -1,0 +1,179 @@
+//! Values beside a name that says that they are secret, and what else is found by a `:` or `=`: headers and URLs.
+//!
+//! A value is a quoted literal, or the whole value of a `NAME=value`, YAML or JSON line. It has at least eight
+//! characters of those that secrets are made of, a letter and a digit; anything else beside such a name is code or prose.
+
+use super::shape::Alphabet;
+use super::{Span, credentials};
+
+const VALUE_BYTES_MIN: usize = 8;
+/// No telling name is longer, without the marks between its words.
+const NAME_BYTES_MAX: usize = 24;
+
+/// The words that names of secrets end in, without the marks between them, and the kind that is shown.
+const ENDINGS: [(&str, &str); 25] = [
+    ("password", "password"),
+    ("passwd", "password"),
+    ("passphrase", "password"),
+    ("secret", "secret"),
+    ("secretkeybase", "secret"),
+    ("token", "token"),
+    ("apikey", "api-key"),
+    ("accesskey", "api-key"),
+    ("accountkey", "api-key"),
+    ("adminkey", "api-key"),
+    ("authkey", "api-key"),
+    ("clientkey", "api-key"),
+    ("cryptkey", "api-key"),
+    ("encryptionkey", "api-key"),
+    ("licensekey", "api-key"),
+    ("masterkey", "api-key"),
+    ("privatekey", "api-key"),
+    ("secretkey", "api-key"),
+    ("servicekey", "api-key"),
+    ("sharedkey", "api-key"),
+    ("signingkey", "api-key"),
+    ("storagekey", "api-key"),
+    ("webhookkey", "api-key"),
+    ("credential", "secret"),
+    ("credentials", "secret"),
+];
+/// Words that tell only as a whole: `db_pass` and `dbPass`, but not `bypass`.
+const WHOLE_WORDS: [&str; 3] = ["pass", "pwd", "psk"];
+
+/// The secret whose name or scheme ends at the `:` or `=` at `at`.
+pub(super) fn secret_at(text: &[u8], at: usize) -> Option<(&'static str, Span)> {
+    if text[at] == b':' && text[at + 1..].starts_with(b"//") {
+        return Some(("url-password", credentials::url_password(text, at)?));
+    }
+    let name = name_before(text, at)?;
+    if let Some(kind) = telling_kind(&text[name.from..name.to]) {
+        return Some((kind, value_behind(text, at, &name)?));
+    }
+    header_behind(text, at, &name)
+}
+
+/// Whether a name ends in a telling word.
+pub(super) fn is_telling(name: &[u8]) -> bool {
+    telling_kind(name).is_some()
+}
+
+/// A name and the quote around it.
+struct Name {
+    from: usize,
+    to: usize,
+    quote: Option<u8>,
+}
+
+/// The name before a separator, if its last letter may end a telling one: most names are sorted out here.
+fn name_before(text: &[u8], at: usize) -> Option<Name> {
+    let mut to = at;
+    // `:=`, `?=` and `+=` of make and Go.
+    if text[at] == b'=' && matches!(text[..to], [.., b':' | b'?' | b'+']) {
+        to -= 1;
+    }
+    to -= text[..to].iter().rev().take_while(|byte| matches!(byte, b' ' | b'\t')).count();
+    // `os.environ["API_TOKEN"] = …`
+    to -= usize::from(text[..to].ends_with(b"]"));
+    let quote = text[..to].last().copied().filter(|byte| matches!(byte, b'"' | b'\''));
+    to -= usize::from(quote.is_some());
+    // A string in a string.
+    to -= usize::from(quote.is_some() && text[..to].ends_with(b"\\"));
+    let last = text[..to].last()?.to_ascii_lowercase();
+    if !matches!(last, b'd' | b'e' | b'k' | b'l' | b'n' | b's' | b't' | b'y') {
+        return None;
+    }
+    let from = to - Alphabet::Url.run_before(text, to);
+    let opening = text[..from].last().copied().filter(|byte| matches!(byte, b'"' | b'\''));
+    Some(Name { from, to, quote: opening.filter(|_| quote.is_none()) })
+}
+
+fn telling_kind(name: &[u8]) -> Option<&'static str> {
+    let mut letters = [0; NAME_BYTES_MAX];
+    let mut start = NAME_BYTES_MAX;
+    for byte in name.iter().rev().filter(|byte| !matches!(byte, b'_' | b'-')).take(NAME_BYTES_MAX) {
+        start -= 1;
+        letters[start] = byte.to_ascii_lowercase();
+    }
+    let letters = &letters[start..];
+    let ending = ENDINGS.iter().find(|(word, _)| letters.ends_with(word.as_bytes()));
+    ending.map(|(_, kind)| *kind).or_else(|| ends_in_whole_word(name).then_some("password"))
+}
+
+fn ends_in_whole_word(name: &[u8]) -> bool {
+    WHOLE_WORDS.iter().any(|word| {
+        let Some(start) = name.len().checked_sub(word.len()) else { return false };
+        let (before, end) = name.split_at(start);
+        let is_camel = end[0].is_ascii_uppercase() && end[1].is_ascii_lowercase();
+        let begins = before.last().is_none_or(|last| !last.is_ascii_alphanumeric() || is_camel);
+        begins && end.eq_ignore_ascii_case(word.as_bytes())
+    })
+}
+
+/// The value behind the separator of a telling name.
+fn value_behind(text: &[u8], at: usize, name: &Name) -> Option<Span> {
+    let mut from = at + 1;
+    match (text[at], text.get(from)?) {
+        // `==`, `::` and the colon of `:=` are no separators.
+        (b'=', b'=') | (b':', b':' | b'=') => return None,
+        (b'=', b'>') => from += 1,
+        _ => {}
+    }
+    let blanks = text[from..].iter().take_while(|byte| matches!(byte, b' ' | b'\t')).count();
+    from += blanks;
+    let backslash = usize::from(text[from..].starts_with(b"\\\"") || text[from..].starts_with(b"\\'"));
+    let quote = text.get(from + backslash).copied().filter(|byte| matches!(byte, b'"' | b'\''));
+    from += if quote.is_some() { backslash + 1 } else { 0 };
+    let to = from + Alphabet::Any.run(text, from);
+    let to = if quote.is_some() { to } else { to - usize::from(text[from..to].ends_with(b".")) };
+    let is_whole = match quote {
+        Some(quote) => text[to..].strip_prefix(b"\\").unwrap_or(&text[to..]).first() == Some(&quote),
+        None => is_whole_value(text, at, name, (to, blanks > 0)),
+    };
+    let value = &text[from..to];
+    let has = |class: fn(&u8) -> bool| value.iter().any(class);
+    let is_secret = value.len() >= VALUE_BYTES_MIN
+        && has(u8::is_ascii_digit)
+        && has(u8::is_ascii_alphabetic)
+        && !value.contains(&b'%');
+    (is_whole && is_secret).then_some((from, to))
+}
+
+/// Whether a value without quotes is all that its setting has: up to the end of the line, or of the word where the
+/// separator is a `=` without blanks around it.
+fn is_whole_value(text: &[u8], at: usize, name: &Name, (to, has_blanks): (usize, bool)) -> bool {
+    let rest = &text[to..];
+    let is_word = text[at] == b'=' && !has_blanks && name.to == at;
+    if is_word {
+        let ends =
+            |byte: &u8| byte.is_ascii_whitespace() || matches!(byte, b'&' | b';' | b'"' | b'\'' | 0x1b);
+        return rest.first().is_none_or(ends);
+    }
+    let blanks = rest.iter().take_while(|byte| matches!(byte, b' ' | b'\t' | b'\r')).count();
+    let line_ends = matches!(rest.get(blanks), None | Some(b'\n'));
+    let line_start = memchr::memrchr(b'\n', &text[..name.from]).map_or(0, |start| start + 1);
+    // `- token: …` of YAML, and `  token = …` of settings.
+    let begins_line =
+        text[line_start..name.from].iter().all(|byte| matches!(byte, b' ' | b'\t' | b'-' | b'"' | b'\''));
+    line_ends && begins_line
+}
+
+/// The credential behind the name of a header.
+fn header_behind(text: &[u8], at: usize, name: &Name) -> Option<(&'static str, Span)> {
+    let header = &text[name.from..name.to];
+    let is = |wanted: &str| header.eq_ignore_ascii_case(wanted.as_bytes());
+    let (is_cookie, is_set) = (is("cookie"), is("set-cookie"));
+    if !is_cookie && !is_set && !is("authorization") && !is("proxy-authorization") {
+        return None;
+    }
+    let mut from = at + 1;
+    from += text[from..].iter().take_while(|byte| **byte == b' ').count();
+    let quote = text.get(from).copied().filter(|byte| matches!(byte, b'"' | b'\''));
+    from += usize::from(quote.is_some());
+    let quote = quote.or(name.quote);
+    if !is_cookie && !is_set {
+        return Some(("authorization", credentials::authorization(text, from, quote)?));
+    }
+    let is_header = text[at] == b':';
+    is_header.then(|| Some(("cookie", credentials::cookie(text, from, quote, is_set)?)))?
+}

@@ -1,0 +1,100 @@
+//! Passwords that are given to well-known programs as options: `curl -u tom:…`, `mysql -p…`, `docker login -p …`,
+//! `sshpass -p …`.
+
+use super::Span;
+use super::shape::{begins_word, is_placeholder};
+
+/// A program and the options that a password follows.
+struct Program {
+    name: &'static str,
+    /// The password is the next word, or stands right behind a short one.
+    options: &'static [&'static str],
+    /// The password stands right behind the option, in the same word.
+    is_joined: bool,
+    /// The word is `user:password`.
+    has_user: bool,
+}
+
+const fn program(name: &'static str, options: &'static [&'static str]) -> Program {
+    Program { name, options, is_joined: false, has_user: false }
+}
+
+static PROGRAMS: [Program; 6] = [
+    Program { has_user: true, ..program("curl ", &["-u", "-U", "--user", "--proxy-user"]) },
+    Program { is_joined: true, ..program("mysql", &["-p"]) },
+    Program { is_joined: true, ..program("mariadb", &["-p"]) },
+    program("docker login ", &["-p", "--password"]),
+    program("podman login ", &["-p", "--password"]),
+    program("sshpass ", &["-p"]),
+];
+const PASSWORD_BYTES_MIN: usize = 6;
+
+pub(super) fn anchors() -> impl Iterator<Item = &'static str> {
+    PROGRAMS.iter().map(|program| program.name)
+}
+
+/// The password on the command line that begins with the program at `at`.
+pub(super) fn password_behind(text: &[u8], at: usize) -> Option<Span> {
+    let program = PROGRAMS.iter().find(|program| text[at..].starts_with(program.name.as_bytes()))?;
+    if !begins_word(text, at) {
+        return None;
+    }
+    let line_end = memchr::memchr(b'\n', &text[at..]).map_or(text.len(), |len| at + len);
+    let mut is_next = false;
+    for (from, to) in words(text, at + program.name.len(), line_end) {
+        let word = &text[from..to];
+        if is_next {
+            return program.password(text, from, to);
+        }
+        let Some(option) = program.options.iter().find(|option| word.starts_with(option.as_bytes())) else {
+            continue;
+        };
+        let value = from + option.len();
+        if word.len() == option.len() {
+            is_next = !program.is_joined;
+        } else if option.len() == 2 || text[value] == b'=' {
+            return program.password(text, value + usize::from(text[value] == b'='), to);
+        }
+    }
+    None
+}
+
+impl Program {
+    /// The password in the word between `from` and `to`, without the quotes around it.
+    fn password(&self, text: &[u8], mut from: usize, mut to: usize) -> Option<Span> {
+        if let [quote @ (b'\'' | b'"'), .., last] = &text[from..to] {
+            from += 1;
+            to -= usize::from(last == quote);
+        }
+        // `mysql -port=3306`
+        if self.is_joined && text[from..to].contains(&b'=') {
+            return None;
+        }
+        if self.has_user {
+            from += memchr::memchr(b':', &text[from..to])? + 1;
+        }
+        let password = &text[from..to];
+        let is_one = password.len() >= PASSWORD_BYTES_MIN && !is_placeholder(password);
+        is_one.then_some((from, to))
+    }
+}
+
+/// The words of a command between two places, as far as blanks and quotes tell them, up to the next command.
+fn words(text: &[u8], mut at: usize, end: usize) -> impl Iterator<Item = (usize, usize)> {
+    std::iter::from_fn(move || {
+        at += text[at..end].iter().take_while(|byte| byte.is_ascii_whitespace()).count();
+        let from = at;
+        let mut quote = None;
+        while at < end {
+            match (quote, text[at]) {
+                (None, byte @ (b'\'' | b'"')) => quote = Some(byte),
+                (Some(open), byte) if open == byte => quote = None,
+                (None, b'|' | b';' | b'&' | b'`' | b')') => break,
+                (None, byte) if byte.is_ascii_whitespace() => break,
+                _ => {}
+            }
+            at += 1;
+        }
+        (at > from).then_some((from, at))
+    })
+}
