@@ -15,8 +15,9 @@ fn check(text: &str, want: &str) {
 #[track_caller]
 fn check_rows(rows: &[(&str, &str)]) {
     for (kind, row) in rows {
-        let (before, rest) = row.split_once('«').unwrap();
-        let (secret, after) = rest.split_once('»').unwrap();
+        let [before, secret, after] = row.split(['«', '»']).collect::<Vec<_>>()[..] else {
+            panic!("{row}")
+        };
         check(&format!("{before}{secret}{after}"), &format!("{before}[REDACTED:{kind}]{after}"));
         check(
             &format!("x\n{before}{secret}{after}\ny\n"),
@@ -133,6 +134,11 @@ fn passwords_in_well_known_options_are_replaced() {
         ("password", "sshpass -p «hunter2» ssh tom@host"),
         ("password", "sshpass -p'«hunter2»' ssh tom@host"),
     ]);
+    let token = format!("ghp_{}", "a1B2c3D4".repeat(5));
+    check(
+        &format!("curl -H 'x: {token}' -u tom:hunter2 {token}\n"),
+        "curl -H 'x: [REDACTED:github-token]' -u tom:[REDACTED:password] [REDACTED:github-token]\n",
+    );
     for text in [
         "curl -u $USER:$PASS x\ncurl -u tom https://x\ncurl --user-agent a1:b2 x\ncurl https://example.org/a:b -o x1\n",
         "mysql -P 3306 -h db -p shop\nmysql --port=3306\nmysql -port=3306\nmysqld: ready\nmysql -p\"$PASSWORD\" shop\n",
@@ -190,7 +196,7 @@ fn half_a_key_takes_nothing_else_with_it_and_neither_do_mentions_and_public_keys
     let want = "-----BEGIN PRIVATE KEY-----\n[REDACTED:private-key]\n";
     check(
         &format!("{half}cat: the file, it is gone\nls\n"),
-        &format!("{want}cat: the file, it is gone\nls\n").as_str(),
+        &format!("{want}cat: the file, it is gone\nls\n"),
     );
     check(half.trim_end(), want);
     let endless = format!("-----BEGIN PRIVATE KEY-----\n{}", format!("{}\n", lines[0]).repeat(2000));

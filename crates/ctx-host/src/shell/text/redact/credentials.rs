@@ -4,6 +4,8 @@ use super::Span;
 use super::shape::{Alphabet, is_placeholder};
 
 const CREDENTIAL_BYTES_MIN: usize = 8;
+/// The value of a header is not looked at further.
+const HEADER_BYTES_MAX: usize = 4 << 10;
 
 /// The password of `scheme://user:password@host`, whose colon stands at `at`.
 pub(super) fn url_password(text: &[u8], at: usize) -> Option<Span> {
@@ -24,7 +26,8 @@ pub(super) fn url_password(text: &[u8], at: usize) -> Option<Span> {
 /// name or the value.
 fn header_end(text: &[u8], from: usize, quote: Option<u8>) -> usize {
     let is_end = |byte: &u8| matches!(byte, b'\n' | b'\r') || Some(*byte) == quote;
-    let end = text[from..].iter().position(is_end).map_or(text.len(), |len| from + len);
+    let limit = text.len().min(from + HEADER_BYTES_MAX);
+    let end = text[from..limit].iter().position(is_end).map_or(limit, |len| from + len);
     // The quote of a string in a string has a backslash before it.
     if quote.is_some() && text[from..end].ends_with(b"\\") { end - 1 } else { end }
 }
@@ -33,7 +36,7 @@ fn header_end(text: &[u8], from: usize, quote: Option<u8>) -> usize {
 pub(super) fn authorization(text: &[u8], from: usize, quote: Option<u8>) -> Option<Span> {
     let end = header_end(text, from, quote);
     let value = &text[from..end];
-    let scheme = Alphabet::Url.run(value, 0);
+    let scheme = Alphabet::Url.run(value, 0, value.len());
     let has_scheme = value.get(scheme) == Some(&b' ');
     let credential = value[if has_scheme { scheme + 1 } else { 0 }..].trim_ascii_start();
     let from = end - credential.len();

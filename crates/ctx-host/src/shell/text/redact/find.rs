@@ -21,9 +21,12 @@ enum Pass {
 impl Finder {
     pub fn new<'a>(texts: impl IntoIterator<Item = &'a [u8]>) -> Finder {
         let mut texts: Vec<&[u8]> = texts.into_iter().filter(|text| !text.is_empty()).collect();
-        // A pass looks at as many bytes of each text as the shortest of them has, and is best where texts begin alike.
-        texts.sort_unstable_by_key(|text| (text.len().min(4), *text));
-        texts.dedup();
+        // Wherever a text stands, there stands one that begins it.
+        texts.sort_unstable();
+        texts.dedup_by(|later, first| later.starts_with(first));
+        // A pass looks at as many bytes of each text as the shortest of them has, at most four, and is best where texts
+        // begin alike.
+        texts.sort_by_key(|text| text.len().min(4));
         let groups = || texts.chunk_by(|a, b| a.len().min(4) == b.len().min(4));
         let chunks: Vec<&[&[u8]]> = groups().flat_map(|group| group.chunks(TEXTS_PER_PASS)).collect();
         let passes: Option<Vec<Pass>> = match chunks.len() {

@@ -251,7 +251,7 @@ impl Redactor {
         RULES.finder.places(text, &mut places);
         places.sort_unstable();
         for at in places.drain(..) {
-            // The lines of a key are nobody's token.
+            // What is in a token or in the lines of a key goes with them.
             if at < from {
                 continue;
             }
@@ -259,15 +259,23 @@ impl Redactor {
                 if !text[at..].starts_with(anchor.as_bytes()) {
                     continue;
                 }
-                let (span, mark) = match rule {
-                    Rule::Token(row) => (row.token_at(text, at, at + anchor.len()), Mark::Token(row.kind)),
-                    Rule::Option => (options::password_behind(text, at), Mark::Kind("password")),
-                    Rule::Block => {
-                        from = from.max(self.begin_block(text, at, found));
-                        continue;
+                match rule {
+                    Rule::Token(row) => {
+                        if let Some((begin, end)) = row.token_at(text, at, at + anchor.len()) {
+                            found.push(Found { from: begin, to: end, mark: Mark::Token(row.kind) });
+                            from = from.max(end);
+                        }
                     }
-                };
-                found.extend(span.map(|(from, to)| Found { from, to, mark }));
+                    Rule::Option => {
+                        let password = options::password_behind(text, at);
+                        found.extend(password.map(|(from, to)| Found {
+                            from,
+                            to,
+                            mark: Mark::Kind("password"),
+                        }));
+                    }
+                    Rule::Block => from = from.max(self.begin_block(text, at, found)),
+                }
             }
         }
         self.secrets.finder.places(text, &mut places);

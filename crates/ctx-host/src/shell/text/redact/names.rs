@@ -7,6 +7,7 @@ use super::shape::Alphabet;
 use super::{Span, credentials};
 
 const VALUE_BYTES_MIN: usize = 8;
+const VALUE_BYTES_MAX: usize = 1 << 10;
 /// No telling name is longer, without the marks between its words.
 const NAME_BYTES_MAX: usize = 24;
 
@@ -124,7 +125,7 @@ fn value_behind(text: &[u8], at: usize, name: &Name) -> Option<Span> {
     let backslash = usize::from(text[from..].starts_with(b"\\\"") || text[from..].starts_with(b"\\'"));
     let quote = text.get(from + backslash).copied().filter(|byte| matches!(byte, b'"' | b'\''));
     from += if quote.is_some() { backslash + 1 } else { 0 };
-    let to = from + Alphabet::Any.run(text, from);
+    let to = from + Alphabet::Any.run(text, from, VALUE_BYTES_MAX);
     let to = if quote.is_some() { to } else { to - usize::from(text[from..to].ends_with(b".")) };
     let is_whole = match quote {
         Some(quote) => text[to..].strip_prefix(b"\\").unwrap_or(&text[to..]).first() == Some(&quote),

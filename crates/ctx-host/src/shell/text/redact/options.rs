@@ -28,6 +28,8 @@ static PROGRAMS: [Program; 6] = [
     program("sshpass ", &["-p"]),
 ];
 const PASSWORD_BYTES_MIN: usize = 6;
+/// The words of a command are not looked at further.
+const COMMAND_BYTES_MAX: usize = 1 << 10;
 
 pub(super) fn anchors() -> impl Iterator<Item = &'static str> {
     PROGRAMS.iter().map(|program| program.name)
@@ -39,7 +41,8 @@ pub(super) fn password_behind(text: &[u8], at: usize) -> Option<Span> {
     if !begins_word(text, at) {
         return None;
     }
-    let line_end = memchr::memchr(b'\n', &text[at..]).map_or(text.len(), |len| at + len);
+    let limit = text.len().min(at + COMMAND_BYTES_MAX);
+    let line_end = memchr::memchr(b'\n', &text[at..limit]).map_or(limit, |len| at + len);
     let mut is_next = false;
     for (from, to) in words(text, at + program.name.len(), line_end) {
         let word = &text[from..to];

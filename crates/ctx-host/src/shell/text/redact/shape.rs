@@ -37,9 +37,9 @@ impl Alphabet {
         }
     }
 
-    /// The length of the run that begins at `at`.
-    pub fn run(self, text: &[u8], at: usize) -> usize {
-        text[at..].iter().take_while(|byte| self.has(**byte)).count()
+    /// The length of the run that begins at `at`, as far as `limit`.
+    pub fn run(self, text: &[u8], at: usize, limit: usize) -> usize {
+        text[at..].iter().take(limit).take_while(|byte| self.has(**byte)).count()
     }
 
     /// The length of the run that ends before `at`.
@@ -77,7 +77,7 @@ pub(super) fn end_of_parts(text: &[u8], mut at: usize, parts: &[Part]) -> Option
         at += match *part {
             Part::Text(fixed) => text[at..].starts_with(fixed.as_bytes()).then_some(fixed.len())?,
             Part::Run(alphabet, min, max) => {
-                let run = alphabet.run(text, at);
+                let run = alphabet.run(text, at, max.saturating_add(1));
                 // The dot behind a token ends a sentence.
                 let dots = text[at..at + run].iter().rev().take_while(|byte| **byte == b'.').count();
                 let run = run - dots;
