@@ -4,7 +4,7 @@ use aho_corasick::packed::{self, Searcher};
 use aho_corasick::{AhoCorasick, Input, MatchKind};
 
 /// So many texts are searched for in one pass: with more, a packed search stops too often at what is none of them.
-const TEXTS_PER_PASS: usize = 56;
+const TEXTS_PER_PASS: usize = 60;
 /// With more passes than this an automaton is faster.
 const PASSES_MAX: usize = 8;
 

@@ -55,7 +55,8 @@ static RULES: LazyLock<Rules> = LazyLock::new(|| {
     for (anchor, rule) in tokens.chain(blocks).chain(options) {
         by_first_byte[usize::from(anchor.as_bytes()[0])].push((anchor, rule));
     }
-    let anchors = by_first_byte.iter().flatten().map(|(anchor, _)| anchor.as_bytes());
+    let of_tokens = TABLE.iter().flat_map(Row::anchors);
+    let anchors = of_tokens.chain(block::ANCHORS).chain(options::anchors()).map(str::as_bytes);
     Rules { finder: Finder::new(anchors), by_first_byte }
 });
 

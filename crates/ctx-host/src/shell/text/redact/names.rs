@@ -39,6 +39,9 @@ const ENDINGS: [(&str, &str); 25] = [
     ("credential", "secret"),
     ("credentials", "secret"),
 ];
+/// What all of these names, and those of headers, end in.
+const LAST_LETTERS: [&[u8; 2]; 12] =
+    [b"al", b"en", b"et", b"ey", b"ie", b"ls", b"on", b"rd", b"se", b"sk", b"ss", b"wd"];
 /// Words that tell only as a whole: `db_pass` and `dbPass`, but not `bypass`.
 const WHOLE_WORDS: [&str; 3] = ["pass", "pwd", "psk"];
 
@@ -66,7 +69,7 @@ struct Name {
     quote: Option<u8>,
 }
 
-/// The name before a separator, if its last letter may end a telling one: most names are sorted out here.
+/// The name before a separator, if its last letters may end a telling one: most names are sorted out here.
 fn name_before(text: &[u8], at: usize) -> Option<Name> {
     let mut to = at;
     // `:=`, `?=` and `+=` of make and Go.
@@ -80,8 +83,8 @@ fn name_before(text: &[u8], at: usize) -> Option<Name> {
     to -= usize::from(quote.is_some());
     // A string in a string.
     to -= usize::from(quote.is_some() && text[..to].ends_with(b"\\"));
-    let last = text[..to].last()?.to_ascii_lowercase();
-    if !matches!(last, b'd' | b'e' | b'k' | b'l' | b'n' | b's' | b't' | b'y') {
+    let last_two = text[..to].last_chunk::<2>()?.map(|byte| byte.to_ascii_lowercase());
+    if !LAST_LETTERS.contains(&&last_two) {
         return None;
     }
     let from = to - Alphabet::Url.run_before(text, to);

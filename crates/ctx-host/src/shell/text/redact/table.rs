@@ -20,6 +20,9 @@ pub(super) struct Row {
     after: &'static [Part],
 }
 
+/// No anchor is shorter.
+const ANCHOR_BYTES_MIN: usize = 3;
+
 const fn row(kind: &'static str, fixed: &'static [&'static str], after: &'static [Part]) -> Row {
     Row { kind, before: None, fixed, after }
 }
@@ -196,6 +199,16 @@ pub(super) static TABLE: &[Row] = &[
 ];
 
 impl Row {
+    /// What the row's tokens are searched by: what all of its fixed texts begin with, if that is long enough to be rare.
+    pub fn anchors(&self) -> Vec<&'static str> {
+        let (first, others) = self.fixed.split_first().unwrap_or((&"", &[]));
+        let is_common = |len: usize| others.iter().all(|other| other.starts_with(&first[..len]));
+        match (0..=first.len()).rev().find(|len| is_common(*len)) {
+            Some(len) if len >= ANCHOR_BYTES_MIN => vec![&first[..len]],
+            _ => self.fixed.to_vec(),
+        }
+    }
+
     /// Where the token begins and ends whose fixed text stands between `at` and `behind`.
     pub fn token_at(&self, text: &[u8], at: usize, behind: usize) -> Option<Span> {
         let from = match &self.before {
