@@ -136,7 +136,7 @@ fn one_endless_line_is_cut_in_its_middle() {
 
 #[test]
 fn a_pattern_sees_the_whole_of_a_long_line() {
-    for bytes in [70_000, 1 << 20] {
+    for bytes in [70_000, 1 << 18] {
         let text = format!("before\n{}NEEDLE\nafter\n", "x".repeat(bytes - 6));
         let (kept, report) = shown(r#"{"grep":{"pattern":"NEEDLE$"}}"#, &text);
         let mark = format!(
@@ -168,8 +168,8 @@ fn a_match_in_a_line_that_is_too_long_to_show_is_shown() {
 
 #[test]
 fn a_long_line_takes_no_longer_with_a_wide_pattern() {
-    let text = format!("{}NEEDLE\n", "x".repeat(1_100_000));
-    let words = format!("{}NEEDLE\n", "Néé NEED 12 lé-x NEEDL ".repeat(50_000));
+    let text = format!("{}NEEDLE\n", "x".repeat(250_000));
+    let words = format!("{}NEEDLE\n", "Néé NEED 12 lé-x NEEDL ".repeat(9_500));
     for pattern in [
         ".{0,300}NEEDLE",
         ".{0,80}NEEDLE.{0,80}",
@@ -190,21 +190,21 @@ fn a_long_line_takes_no_longer_with_a_wide_pattern() {
 }
 
 #[test]
-fn a_pattern_that_is_too_much_work_says_what_it_left_out() {
-    // No two places of this text have the same before them.
+fn a_line_that_is_searched_in_part_says_so() {
+    // No two positions of this text have the same text before them, so the pattern is as much work as any.
     let mut seed = 1u32;
     let mut letter = || {
         seed = seed.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
         if seed >> 31 == 0 { 'N' } else { 'x' }
     };
-    let text: String = (0..1_000_000).map(|_| letter()).collect::<String>() + "NEEDLE\nNEEDLE\n";
+    let text: String = (0..1 << 18).map(|_| letter()).collect::<String>() + "NEEDLE\nNEEDLE\n";
     let begin = Instant::now();
     let kept = keep(&budget(r#"{"grep":{"pattern":"N.{500}D|^NEEDLE"}}"#).plan().unwrap(), &[&text]);
     assert!(begin.elapsed() < Duration::from_secs(20), "{:?}", begin.elapsed());
     assert_eq!(kept.text, "NEEDLE\n");
     assert_eq!((kept.report.lines_kept, kept.report.lines_unsearched), (1, Some(1)));
     let hint = hint(&kept.report, &keep(&Plan::default(), &[""]).report, false).unwrap();
-    assert!(hint.contains("of 1 long line only the beginning was searched"), "{hint}");
+    assert!(hint.contains("only in the first 256 KiB of 1 long line"), "{hint}");
 }
 
 #[test]
