@@ -8,6 +8,7 @@ use tokio::sync::{Notify, Semaphore, watch};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use super::error::ShellError;
 use super::output::spool::Spool;
 use super::text::redact::{Secrets, redact_text};
 
@@ -43,6 +44,11 @@ impl Shared {
     pub async fn may_begin(&self) {
         // Without the host there is nobody to hold anything.
         drop(self.hold.clone().wait_for(|hold| !hold).await);
+    }
+
+    /// The error of a shell that was closed under somebody's hands.
+    pub fn closed(&self, why: &dyn std::fmt::Display) -> ShellError {
+        ShellError::Closed { id: self.id.clone(), why: why.to_string() }
     }
 
     pub fn status(&self) -> MutexGuard<'_, Status> {

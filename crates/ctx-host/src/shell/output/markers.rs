@@ -88,6 +88,14 @@ pub enum Part<'a> {
     After(&'a [u8]),
 }
 
+impl<'a> Part<'a> {
+    pub fn bytes(self) -> &'a [u8] {
+        match self {
+            Part::Late(bytes) | Part::Body(bytes) | Part::After(bytes) => bytes,
+        }
+    }
+}
+
 /// The scanner of one stream of one frame.
 #[derive(Debug)]
 pub struct Scanner {
