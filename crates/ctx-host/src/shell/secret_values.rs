@@ -100,10 +100,10 @@ fn is_secret(export: &Export) -> bool {
 /// Whether a `NAME=`, `NAME+=` or `NAME[…]=` in a command may be that of a secret.
 fn may_set_secret(command: &str) -> bool {
     memchr::memchr_iter(b'=', command.as_bytes()).any(|at| {
-        let before = command.get(..at).unwrap_or_default();
+        let before = &command[..at];
         let before = before.strip_suffix('+').unwrap_or(before);
         let is_of_name = |c: char| c.is_ascii_alphanumeric() || c == '_';
-        let name = before.get(before.trim_end_matches(is_of_name).len()..).unwrap_or_default();
+        let name = &before[before.trim_end_matches(is_of_name).len()..];
         before.ends_with(']') || !name.is_empty() && is_secret_name(name)
     })
 }

@@ -17,7 +17,7 @@ use crate::shell::frame::{Framed, Marked};
 use crate::shell::local::random::random_bits;
 use crate::shell::output::background::Late;
 use crate::shell::output::markers::{Nonce, Stream};
-use crate::shell::output::stream::{Lane, READ_BYTES_MIN};
+use crate::shell::output::stream::{CommandStream, READ_BYTES_MIN};
 use crate::shell::request::Progress;
 use crate::shell::text::budget::Plan;
 use crate::shell::text::output::OutputStream;
@@ -62,7 +62,7 @@ impl FrameRun<'_> {
     pub async fn run(mut self, input: FrameInput<'_>) -> Result<Ended, ShellError> {
         let nonce = Nonce::new(random_bits());
         let texts = self.texts(input, &nonce);
-        let (out, err) = self.lanes(&nonce, texts.empty);
+        let (out, err) = self.streams(&nonce, texts.empty);
         let Interpreter { shared, connection, streams, .. } = &mut *self.interpreter;
         let run = Run {
             nonce,
@@ -125,35 +125,36 @@ impl FrameRun<'_> {
         Texts { way, frame, rescue, before, marked: framed.marked, empty }
     }
 
-    fn lanes(&mut self, nonce: &Nonce, empty: Marked) -> (Lane, Lane) {
+    fn streams(&mut self, nonce: &Nonce, empty: Marked) -> (CommandStream, CommandStream) {
         let Interpreter { shared, buffers, late, has_cut_report, .. } = &mut *self.interpreter;
-        let lane = |stream, is_empty, late: Option<&mut Late>, buffer: &mut Vec<u8>| {
+        let output = |stream, is_empty, late: Option<&mut Late>, buffer: &mut Vec<u8>| {
             let output = OutputStream::new(shared.secrets(), self.plan);
             let before = late.map(|late| std::mem::replace(late, Late::new(shared)));
             let buffer = std::mem::take(buffer);
-            let mut lane = Lane::new(nonce, stream, output, before, shared, buffer, self.progress.clone());
+            let mut output =
+                CommandStream::new(nonce, stream, output, before, shared, buffer, self.progress.clone());
             if is_empty {
-                lane.begin();
+                output.begin();
             }
-            lane
+            output
         };
         // What is left of a report that broke off is nobody's output.
         let is_cut = std::mem::take(has_cut_report);
-        let out = lane(Stream::Stdout, empty.stdout, (!is_cut).then_some(&mut late.0), &mut buffers.0);
-        (out, lane(Stream::Stderr, empty.stderr, Some(&mut late.1), &mut buffers.1))
+        let out = output(Stream::Stdout, empty.stdout, (!is_cut).then_some(&mut late.0), &mut buffers.0);
+        (out, output(Stream::Stderr, empty.stderr, Some(&mut late.1), &mut buffers.1))
     }
 }
 
 /// Takes over what the shell has said so far, and gives the interpreter back what was lent to the streams.
 fn take_answer(ended: &mut Ended, interpreter: &mut Interpreter, memory: &mut Memory) {
     let Interpreter { shared, connection, buffers, late, pending_report, .. } = interpreter;
-    for (lane, buffer, late) in
+    for (output, buffer, late) in
         [(&mut ended.stdout, &mut buffers.0, &mut late.0), (&mut ended.stderr, &mut buffers.1, &mut late.1)]
     {
-        *buffer = std::mem::take(&mut lane.buffer);
+        *buffer = std::mem::take(&mut output.buffer);
         buffer.resize(READ_BYTES_MIN, 0);
         buffer.shrink_to_fit();
-        if let Some(before) = lane.before.take() {
+        if let Some(before) = output.before.take() {
             *late = before;
         }
     }

@@ -42,7 +42,7 @@ pub(crate) async fn read_report(
     if let Some(Report { habits, exports }) = Report::parse(scanner.report()) {
         memory.set_habits(habits, was_stopped);
         if !scanner.is_as_expected() {
-            memory.set_exports(&exports, scanner.spoilt(), &interpreter.shared);
+            memory.set_exports(&exports, scanner.spoilt, &interpreter.shared);
         }
     }
     memory.last_report = scanner.into_expected();

@@ -108,10 +108,10 @@ async fn run_quietly(
     };
     let ended = run.run(FrameInput { command, ..FrameInput::default() }).await?;
     let (out, err) = &mut interpreter.late;
-    for (late, lane) in [(out, ended.stdout), (err, ended.stderr)] {
+    for (late, stream) in [(out, ended.stdout), (err, ended.stderr)] {
         // The command prints nothing itself, so what came meanwhile is a job's.
-        late.push(lane.finished.kept.text.as_bytes());
-        late.join(lane.after);
+        late.push(stream.finished.kept.text.as_bytes());
+        late.join(stream.after);
     }
     let shared = &interpreter.shared;
     match (ended.answer, ended.stopped, ended.exit) {

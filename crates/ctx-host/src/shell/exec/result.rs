@@ -74,9 +74,9 @@ pub(crate) fn result(
 pub(crate) fn failure_of(command: &str, ended: &mut Ended, interpreter: &Interpreter) -> Option<Failure> {
     ended.exit?;
     let pipes = interpreter.connection.pipes();
-    let said = [&ended.stderr, &ended.stdout].into_iter().find_map(|lane| {
+    let said = [&ended.stderr, &ended.stdout].into_iter().find_map(|stream| {
         // A budget may hide it from the caller.
-        let Finished { kept, ends, .. } = &lane.finished;
+        let Finished { kept, ends, .. } = &stream.finished;
         failure::reason(&kept.text, pipes).or_else(|| failure::reason(&ends.text(), pipes))
     });
     if said.is_some() {

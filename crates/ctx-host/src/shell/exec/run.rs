@@ -17,9 +17,9 @@ use tokio_util::sync::CancellationToken;
 
 use crate::shell::frame::Answer;
 use crate::shell::log::StopReason;
-use crate::shell::output::markers::{Nonce, Scanner, Stream};
-use crate::shell::output::pipeline::LaneEnd;
-use crate::shell::output::stream::Lane;
+use crate::shell::output::markers::{Nonce, Stream};
+use crate::shell::output::pipeline::StreamEnd;
+use crate::shell::output::stream::CommandStream;
 use crate::shell::transport::{Connection, Force, Later, Streams};
 
 /// What each kind of asking gets before the next.
@@ -64,8 +64,8 @@ pub(crate) struct Ended {
     pub unread: bool,
     /// It was asked for the command's end by itself.
     pub rescued: bool,
-    pub stdout: LaneEnd,
-    pub stderr: LaneEnd,
+    pub stdout: StreamEnd,
+    pub stderr: StreamEnd,
     /// Why not all of the output is on disk.
     pub unkept: Option<io::Error>,
 }
@@ -121,22 +121,15 @@ pub(crate) struct Run<'a> {
     pub streams: &'a mut Streams,
 }
 
-enum Event {
-    Got(io::Result<()>),
-    Sent(io::Result<usize>),
-    Exit(i32),
-    Stop(StopReason),
-    Asked(usize),
-    Marked,
-    Harder,
-    Check,
-    Closing,
-}
-
 impl Run<'_> {
     /// Runs the command to its end.
     #[expect(clippy::indexing_slicing, reason = "no more is sent than there is")]
-    pub async fn run(mut self, mut out: Lane, mut err: Lane, stops: Stops<'_>) -> Result<Ended, RunError> {
+    pub async fn run(
+        mut self,
+        mut out: CommandStream,
+        mut err: CommandStream,
+        stops: Stops<'_>,
+    ) -> Result<Ended, RunError> {
         let mut state = State::new();
         let Stops { deadline, mut cancelled, interrupt, closing } = stops;
         let interrupted = interrupt.notified();
@@ -150,12 +143,12 @@ impl Run<'_> {
         }
         loop {
             let ended = state.exit.is_some();
-            if out.seen.answered && !ended && !std::mem::replace(&mut state.marked_end, true) {
+            if out.progress.answered && !ended && !std::mem::replace(&mut state.marked_end, true) {
                 let is_all_in = self.connection.is_drained(Stream::Stderr) && err.finish();
                 let mark = || self.connection.mark(Stream::Stderr, self.nonce.end());
                 state.marking = if is_all_in { None } else { mark() };
             }
-            let (has_out, has_err) = (out.seen.is_all(ended), err.seen.is_all(ended));
+            let (has_out, has_err) = (out.progress.is_all(ended), err.progress.is_all(ended));
             if has_out && has_err && state.nothing_left() {
                 break;
             }
@@ -163,40 +156,23 @@ impl Run<'_> {
             let next = state.stopping.as_ref().map_or(deadline, |stopping| stopping.next);
             let (check, alive) = (state.checks.next, !ended);
             let unsent = &self.frame[state.sent..];
-            let event = tokio::select! {
-                got = out.next(&mut self.streams.stdout), if !has_out => Event::Got(got),
-                got = err.next(&mut self.streams.stderr), if !has_err => Event::Got(got),
-                sent = self.streams.stdin.write(unsent), if !unsent.is_empty() => Event::Sent(sent),
-                code = self.connection.wait(), if alive => Event::Exit(code),
-                left = Stopping::asked(&mut state.stopping) => Event::Asked(left),
-                () = marks(&mut state.marking) => Event::Marked,
-                () = tokio::time::sleep_until(next) =>
-                    if free { Event::Stop(StopReason::TimedOut) } else { Event::Harder },
-                () = tokio::time::sleep_until(check), if free && alive => Event::Check,
-                () = &mut cancelled, if free => Event::Stop(StopReason::Cancelled),
-                () = &mut interrupted, if free => Event::Stop(StopReason::Interrupted),
-                () = closing.cancelled() => Event::Closing,
-            };
-            match event {
-                Event::Got(got) => {
-                    state.checks.in_a_row = 0;
-                    got.map_err(RunError::Lost)?;
-                }
-                Event::Sent(sent) => state.took_sent(sent, self.frame.len()),
-                Event::Exit(code) => self.seal(&mut state, code),
-                Event::Stop(reason) => state.begin_stop(reason, self.connection),
-                Event::Asked(left) => state.asked_and_left(left),
-                Event::Marked => state.marking = None,
-                Event::Harder => {
-                    let running = !(out.seen.answered && err.seen.answered);
-                    let is_told = out.seen.answered || out.is_behind() || err.is_behind();
-                    if !is_told && state.sent == self.frame.len() && self.connection.awaits_command() {
-                        self.sends_rescue(&mut state);
-                    }
-                    state.stop_harder(self.connection, running);
-                }
-                Event::Check => self.check(&mut state, out.is_behind() || err.is_behind()),
-                Event::Closing => {
+            tokio::select! {
+                got = out.next(&mut self.streams.stdout), if !has_out => state.got(got)?,
+                got = err.next(&mut self.streams.stderr), if !has_err => state.got(got)?,
+                sent = self.streams.stdin.write(unsent), if !unsent.is_empty() =>
+                    state.took_sent(sent, self.frame.len()),
+                code = self.connection.wait(), if alive => self.seal(&mut state, code),
+                left = Stopping::asked(&mut state.stopping) => state.asked_and_left(left),
+                () = marks(&mut state.marking) => state.marking = None,
+                () = tokio::time::sleep_until(next) => match free {
+                    true => state.begin_stop(StopReason::TimedOut, self.connection),
+                    false => self.stop_harder(&mut state, &out, &err),
+                },
+                () = tokio::time::sleep_until(check), if free && alive =>
+                    self.check(&mut state, out.is_behind() || err.is_behind()),
+                () = &mut cancelled, if free => state.begin_stop(StopReason::Cancelled, self.connection),
+                () = &mut interrupted, if free => state.begin_stop(StopReason::Interrupted, self.connection),
+                () = closing.cancelled() => {
                     let Streams { stdout, stderr, .. } = &mut *self.streams;
                     tokio::try_join!(out.take_rest(stdout), err.take_rest(stderr)).map_err(RunError::Lost)?;
                     state.cut_off = true;
@@ -207,9 +183,20 @@ impl Run<'_> {
         Ended::of(out, err, state)
     }
 
-    /// Checks whether the interpreter waits for a command although this one's end was not told. Then it is asked for the
-    /// end. If it waits still it gets no other: it ends like a script that has come to its end, and is made anew.
-    /// While output is still being worked on, its end may be in there.
+    /// A stop has not helped so far. A shell that waits for a command without having reported this one's end is asked
+    /// for it; output that is still being worked on may hold the end.
+    fn stop_harder(&mut self, state: &mut State, out: &CommandStream, err: &CommandStream) {
+        let may_have_ended = out.progress.answered || out.is_behind() || err.is_behind();
+        if !may_have_ended && state.sent == self.frame.len() && self.connection.awaits_command() {
+            self.sends_rescue(state);
+        }
+        let running = !(out.progress.answered && err.progress.answered);
+        state.stop_harder(self.connection, running);
+    }
+
+    /// Checks whether the interpreter waits for a command although it has not reported the end of this one. Then it is
+    /// asked for the end. If it still waits, its stdin is closed: it ends like a script at its end, and is replaced.
+    /// Output that is still being worked on may hold the end.
     fn check(&mut self, state: &mut State, is_behind: bool) {
         let waits = !is_behind && state.sent == self.frame.len() && self.connection.awaits_command();
         match state.checks.took(waits, Instant::now()) {
@@ -247,22 +234,22 @@ impl Run<'_> {
 impl Ended {
     /// Whether the interpreter had ended before it came to the command.
     pub fn came_too_late(&self) -> bool {
-        let started = self.stdout.scanner.as_ref().is_some_and(Scanner::started);
+        let started = self.stdout.scanner.as_ref().is_some_and(|scanner| scanner.started);
         self.exit.is_some() && self.stopped.is_none() && !self.cut_off && (!started || self.unread)
     }
 
     /// Takes out of what is shown and recorded what turned out to be a secret.
     pub fn hide(&mut self, shown: impl Fn(&str) -> String) {
-        for lane in [&mut self.stdout, &mut self.stderr] {
-            lane.finished.kept.text = shown(&lane.finished.kept.text);
-            lane.finished.ends.change(&shown);
+        for stream in [&mut self.stdout, &mut self.stderr] {
+            stream.finished.kept.text = shown(&stream.finished.kept.text);
+            stream.finished.ends.change(&shown);
         }
     }
 
-    fn of(out: Lane, err: Lane, state: State) -> Result<Ended, RunError> {
+    fn of(out: CommandStream, err: CommandStream, state: State) -> Result<Ended, RunError> {
         let mut stdout = out.end().map_err(RunError::Lost)?;
         let mut stderr = err.end().map_err(RunError::Lost)?;
-        let unkept = stdout.unkept.take().or(stderr.unkept.take());
+        let unkept = stdout.spool_error.take().or(stderr.spool_error.take());
         let answer = stdout.scanner.as_ref().and_then(|scanner| Answer::parse(scanner.report()));
         let code = answer.as_ref().map(|answer| answer.exit_code);
         let answer = answer.filter(|_| state.exit.is_none());
@@ -371,6 +358,11 @@ impl State {
             stopping.asked = None;
             stopping.left = left;
         }
+    }
+
+    fn got(&mut self, got: io::Result<()>) -> Result<(), RunError> {
+        self.checks.in_a_row = 0;
+        got.map_err(RunError::Lost)
     }
 
     fn took_sent(&mut self, sent: io::Result<usize>, all: usize) {

@@ -68,13 +68,13 @@ fn ends_by_return(habits: &Habits, command: &str) -> bool {
 fn is_shown(habits: &Habits, command: &str) -> bool {
     let traps_exit =
         || holds_word(command, &["trap"]) && (command.contains("EXIT") || holds_word(command, &["0"]));
-    habits.has_option('x') || habits.has_exit_trap() || may_set(command, 'x', "xtrace") || traps_exit()
+    habits.has_option('x') || habits.exit_trap || may_set(command, 'x', "xtrace") || traps_exit()
 }
 
 /// Not where bash shows or remembers the lines that it reads, or where a line may change how the next are read.
 fn may_stand_in_the_script(habits: &Habits, command: &str) -> bool {
     let shows_lines = habits.has_option('v') || may_set(command, 'v', "verbose");
-    let remembers = habits.has_history() || command.contains("history");
+    let remembers = habits.history || command.contains("history");
     !(is_long(command) || shows_lines || remembers || holds_word(command, &["alias", "unalias"]))
 }
 
@@ -95,8 +95,7 @@ fn is_long(command: &str) -> bool {
 fn has_dot_command(command: &str) -> bool {
     let openers = ["then", "do", "else", "elif", "if", "while", "until", "time", "builtin", "command"];
     command.match_indices(['.']).any(|(at, _)| {
-        let (before, after) =
-            (command.get(..at).unwrap_or_default(), command.get(at + 1..).unwrap_or_default());
+        let (before, after) = (&command[..at], &command[at + 1..]);
         let word = before.trim_end_matches([' ', '\t']);
         let begins = word.is_empty()
             || word.ends_with(['\n', ';', '&', '|', '(', ')', '{', '`', '!', '"', '\''])
@@ -113,12 +112,11 @@ fn may_set(command: &str, letter: char, name: &str) -> bool {
     let is_word_end =
         |byte: Option<char>| byte.is_none_or(|byte| !byte.is_alphanumeric() && !"_-./=".contains(byte));
     command.match_indices("set").any(|(at, word)| {
-        let (before, rest) = (command.get(..at), command.get(at + word.len()..).unwrap_or_default());
-        if !is_word_end(before.and_then(|text| text.chars().next_back())) || !is_word_end(rest.chars().next())
-        {
+        let (before, rest) = (&command[..at], &command[at + word.len()..]);
+        if !is_word_end(before.chars().next_back()) || !is_word_end(rest.chars().next()) {
             return false;
         }
-        let near = rest.get(..rest.floor_char_boundary(SET_BYTES_MAX)).unwrap_or_default();
+        let near = &rest[..rest.floor_char_boundary(SET_BYTES_MAX)];
         let arguments = near.split([';', '\n', '&', '|', ')']).next().unwrap_or_default();
         let is_cut = arguments.len() == near.len() && near.len() < rest.len();
         let unknown = arguments.contains(['$', '`', '"', '\'', '\\', '{', '*', '?']);
@@ -311,7 +309,7 @@ const LINES_BACK: &str = r#"<&"$((LINENO=-1,0))""#;
 /// gives up a text in the middle of a `[[` or a `case`, it would read the next one as if it was still there. `command`
 /// keeps a POSIX bash from ending by it.
 fn clears(framed: &Framed<'_>) -> &'static str {
-    match framed.habits.command() {
+    match framed.habits.command {
         Word::Builtin | Word::Unknown => r"\command eval ')'",
         Word::Function => r"\builtin eval ')'",
     }
@@ -333,7 +331,7 @@ fn run(framed: &Framed<'_>, text: &str, then: &str, behind: &str) -> String {
 /// Redirects the shell itself before a command. `command` keeps a failure from ending the shell; where it is a function, it
 /// would keep the redirection to itself.
 fn exec(framed: &Framed<'_>, redirection: &str) -> String {
-    match framed.habits.command() {
+    match framed.habits.command {
         Word::Builtin => format!("\\command exec {redirection}"),
         Word::Function => format!("{{ {};}}", exec_by_name(redirection, "&2", "1")),
         Word::Unknown => {

@@ -53,11 +53,10 @@ pub fn reason(printed: &str, pipes: &Pipes) -> Option<Failure> {
 
 /// What was printed, without what the shell said of the frame.
 pub fn without(printed: &str, pipes: &Pipes) -> String {
-    let lines: Vec<&str> = printed.split_inclusive('\n').collect();
     let mut kept = String::with_capacity(printed.len());
-    for (n, line) in lines.iter().enumerate() {
-        let next = lines.get(n + 1).copied().unwrap_or_default();
-        let is_before = line.contains(NO_COPY) && is_of_frame(next, pipes);
+    let mut lines = printed.split_inclusive('\n').peekable();
+    while let Some(line) = lines.next() {
+        let is_before = line.contains(NO_COPY) && lines.peek().is_some_and(|next| is_of_frame(next, pipes));
         if !is_before && !is_of_frame(line, pipes) {
             kept.push_str(line);
         }

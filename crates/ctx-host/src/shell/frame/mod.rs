@@ -106,7 +106,7 @@ impl Pipes {
         let Pipes { commands, stdout, stderr, names: _ } = self;
         let paths = [commands, stdout, stderr].map(|path| path.to_str().unwrap_or_default());
         let [first, ..] = paths;
-        let dir = first.rfind('/').and_then(|at| first.get(..=at)).unwrap_or_default();
+        let dir = first.rfind('/').map_or("", |at| &first[..=at]);
         let in_dir = paths.map(|path| path.strip_prefix(dir).unwrap_or_default());
         if in_dir.iter().all(|name| name.len() >= TELLING_NAME) { (dir, in_dir) } else { ("", paths) }
     }
@@ -289,21 +289,9 @@ impl Habits {
         self.options.contains(letter)
     }
 
-    pub(crate) fn has_history(&self) -> bool {
-        self.history
-    }
-
-    pub(crate) fn has_exit_trap(&self) -> bool {
-        self.exit_trap
-    }
-
     /// Whether bash says nothing of its own before it comes to the next command.
     pub(crate) fn is_quiet(&self) -> bool {
         self.command != Word::Unknown && !self.talks
-    }
-
-    pub(crate) fn command(&self) -> Word {
-        self.command
     }
 
     /// After a stop, which uses the DEBUG trap for itself: the one that held before the command holds again. bash will
@@ -352,18 +340,14 @@ impl Habits {
                 continue;
             }
             let Some((action, after)) = quoted_word(trap) else { break };
-            if let Some(after) = after.strip_prefix(" ERR\n") {
-                habits.err_trap = Some(action.to_owned());
-                rest = after;
-            } else if let Some(after) = after.strip_prefix(" DEBUG\n") {
-                habits.debug_trap = Some(action.to_owned());
-                rest = after;
-            } else if let Some(after) = after.strip_prefix(" EXIT\n") {
-                habits.exit_trap = true;
-                rest = after;
-            } else {
-                break;
+            let Some((name, after)) = after.split_once('\n') else { break };
+            match name {
+                " ERR" => habits.err_trap = Some(action.to_owned()),
+                " DEBUG" => habits.debug_trap = Some(action.to_owned()),
+                " EXIT" => habits.exit_trap = true,
+                _ => break,
             }
+            rest = after;
         }
         habits
     }

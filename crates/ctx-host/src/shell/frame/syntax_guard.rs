@@ -4,6 +4,8 @@
 //! text that may be such a one is tried in a subshell first, which takes time: this tells the many that surely are not.
 //! It is no parser; what it does not know it doubts.
 
+#![expect(clippy::indexing_slicing, reason = "positions come from searches in the same bytes")]
+
 /// Words that a command cannot consist of alone, or that want others behind them.
 const RESERVED: [&str; 20] = [
     "if", "then", "else", "elif", "fi", "case", "esac", "for", "select", "while", "until", "do", "done",
@@ -16,7 +18,7 @@ pub(crate) fn is_doubtful(command: &str) -> bool {
     let starts = memchr::memchr_iter(b'(', bytes).filter(|at| {
         at.checked_sub(1).and_then(|before| bytes.get(before)).is_some_and(|byte| b"$<>".contains(byte))
     });
-    is_torn(command) || starts.into_iter().any(|at| !is_plain(bytes.get(at + 1..).unwrap_or_default()))
+    is_torn(command) || starts.into_iter().any(|at| !is_plain(&bytes[at + 1..]))
 }
 
 /// Whether one may be without its end.
@@ -40,7 +42,7 @@ fn is_plain(text: &[u8]) -> bool {
     if let Some(sum) = text.strip_prefix(b"(") {
         let is_of_sum = |byte: &u8| byte.is_ascii_alphanumeric() || b" _$+-*/%<>=!&|^~?:,".contains(byte);
         let end = sum.iter().position(|byte| !is_of_sum(byte));
-        return end.is_some_and(|end| sum.get(end..).is_some_and(|rest| rest.starts_with(b"))")));
+        return end.is_some_and(|end| sum[end..].starts_with(b"))"));
     }
     let (mut rest, mut last) = (text, Last::Begin);
     loop {
@@ -54,7 +56,7 @@ fn is_plain(text: &[u8]) -> bool {
                 if last != Last::Word || (byte == b'&' && !is_double) {
                     return false;
                 }
-                rest = if is_double { behind.get(1..).unwrap_or_default() } else { behind };
+                rest = if is_double { &behind[1..] } else { behind };
                 last = Last::Operator;
             }
             b'>' | b'<' if last == Last::Operator => return false,
@@ -65,7 +67,7 @@ fn is_plain(text: &[u8]) -> bool {
             }
             _ => {
                 let Some(len) = word(std::slice::from_ref(&byte), behind) else { return false };
-                rest = behind.get(len..).unwrap_or_default();
+                rest = &behind[len..];
                 // A number before a redirection belongs to that, and is no name for the one before.
                 if last == Last::Operator && matches!(rest.first(), Some(b'>' | b'<')) {
                     return false;

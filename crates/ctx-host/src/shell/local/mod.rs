@@ -144,6 +144,16 @@ fn outputs(scratch: &ScratchDir, user: Option<(u32, u32)>) -> std::io::Result<(N
     Ok((stdout, NamedPipe::open(scratch, user)?.with_marks()?))
 }
 
+/// A program that no terminal and no signal to a group reaches.
+fn in_own_session(setsid: Option<&Path>, program: &Path) -> std::process::Command {
+    let mut command = std::process::Command::new(setsid.unwrap_or(program));
+    match setsid {
+        Some(_) => command.arg(program),
+        None => command.process_group(0),
+    };
+    command
+}
+
 /// A program's file in a search path; a name with a slash is the file itself.
 fn find(name: impl AsRef<Path>, path: &OsStr) -> Option<PathBuf> {
     let name = name.as_ref();
@@ -216,18 +226,7 @@ impl LocalConnection {
     }
 
     fn command(&self, place: &Place) -> Command {
-        let mut command = match &self.program.setsid {
-            Some(setsid) => {
-                let mut command = std::process::Command::new(setsid);
-                command.arg(&self.program.path);
-                command
-            }
-            None => {
-                let mut command = std::process::Command::new(&self.program.path);
-                command.process_group(0);
-                command
-            }
-        };
+        let mut command = in_own_session(self.program.setsid.as_deref(), &self.program.path);
         if self.program.dialect == Dialect::Bash {
             // Named as a script, not read as stdin: a bash whose script is its stdin crashes when a command
             // copies descriptor 0 and closes the copy.

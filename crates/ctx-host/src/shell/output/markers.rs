@@ -6,6 +6,8 @@
 //! stdout has ended, by which time all is in the pipe that the command printed. Mostly we write the `S` too, before we
 //! send the frame. Where the pipe is empty neither is needed. The nonce is fresh for every frame, so output that merely looks like a marker is output.
 
+#![expect(clippy::indexing_slicing, reason = "positions come from searches in the same bytes")]
+
 use crate::shell::frame::report::{Split, split};
 
 /// The byte every marker begins with.
@@ -107,10 +109,12 @@ pub struct Scanner {
     report: Vec<u8>,
     /// What the report before said behind its answer: the same again holds nothing else.
     expected: Vec<u8>,
-    /// Whether a part of the report could not be read.
-    spoilt: bool,
-    started: bool,
-    sealed: bool,
+    /// Whether a part of the report could not be read, so that the next one is to be trusted rather.
+    pub spoilt: bool,
+    /// Whether the start marker is in: where it is not, nothing of the command was run.
+    pub started: bool,
+    /// Whether all is in that a dead shell has printed.
+    pub sealed: bool,
 }
 
 impl Scanner {
@@ -154,16 +158,6 @@ impl Scanner {
         self.phase == Phase::Done
     }
 
-    /// Whether the start marker is in: where it is not, nothing of the command was run.
-    pub fn started(&self) -> bool {
-        self.started
-    }
-
-    /// Whether all is in that a dead shell has printed.
-    pub fn sealed(&self) -> bool {
-        self.sealed
-    }
-
     /// What is carried behind the end: output, where no more of a marker comes.
     pub fn rest(&mut self) -> Vec<u8> {
         if self.done() { std::mem::take(&mut self.carry) } else { Vec::new() }
@@ -184,11 +178,6 @@ impl Scanner {
     /// What the shell said of itself behind the end marker, so far.
     pub fn report(&self) -> &[u8] {
         &self.report
-    }
-
-    /// Whether something in the report could not be read, so that the next one is to be believed rather.
-    pub fn spoilt(&self) -> bool {
-        self.spoilt
     }
 
     /// Takes the next bytes of the stream and hands out what they hold.
@@ -217,7 +206,7 @@ impl Scanner {
                     let (before, rest) = bytes.split_at(at);
                     self.emit(before, sink);
                     let ends = rest.get(MARK_LEN) != Some(&START_TAG);
-                    bytes = rest.get(MARK_LEN + 1..).unwrap_or_default();
+                    bytes = &rest[MARK_LEN + 1..];
                     (self.started, self.sealed) = (self.started || !sealed, sealed);
                     let next = if sealed { Phase::Done } else { self.next_phase(ends) };
                     self.enter(next, !sealed, sink);
@@ -236,7 +225,7 @@ impl Scanner {
 
     fn find(&self, bytes: &[u8]) -> Found {
         for at in memchr::memchr_iter(MARK_BYTE, bytes) {
-            let rest = bytes.get(at..).unwrap_or_default();
+            let rest = &bytes[at..];
             match rest.split_at_checked(MARK_LEN) {
                 Some((mark, after)) if mark == self.mark => match after.first() {
                     Some(&SEAL_TAG) => return Found::Marker { at, sealed: true },
@@ -293,7 +282,7 @@ impl Scanner {
             Phase::Body => sink(Part::Body(bytes)),
             Phase::Report => {
                 let room = REPORT_BYTES_MAX.saturating_sub(self.report.len());
-                self.report.extend_from_slice(bytes.get(..room).unwrap_or(bytes));
+                self.report.extend_from_slice(&bytes[..room.min(bytes.len())]);
             }
         }
     }

@@ -7,7 +7,7 @@
 
 use std::borrow::Cow;
 
-use super::pages::{AROUND_BYTES, PageError, PageRequest, READ_BYTES, Shown, Wanted, ask};
+use super::pages::{AROUND_BYTES, PageError, PageRequest, READ_BYTES, Redact, Wanted, ask};
 use super::spool::KeptOutput;
 use crate::shell::text::ansi::{Cleaner, LINE_CHARS_MAX, clean};
 use crate::shell::text::pattern::{EXCERPT_BYTES, Pattern, SEARCHED_BYTES_MAX, SHOWN_BYTES_MAX, around};
@@ -24,7 +24,7 @@ pub(crate) struct Search<'a> {
     pub kept: &'a KeptOutput,
     pub request: &'a PageRequest<'a>,
     pub pattern: &'a Pattern,
-    pub shown: Shown<'a>,
+    pub redact: Redact<'a>,
     pub is_wanted: Wanted<'a>,
 }
 
@@ -130,7 +130,7 @@ impl Search<'_> {
             let bytes = self.kept.read(at, ASK_BYTES)?;
             let end = memchr::memchr(b'\n', &bytes);
             let part = &bytes[..end.unwrap_or(bytes.len())];
-            cleaner.push_to(part, &mut |clean| text.push_str(clean.text()));
+            cleaner.push_to(part, &mut |clean| text.push_str(clean));
             at += part.len() as u64;
             if end.is_some() || bytes.is_empty() {
                 cleaner.finish(&mut text);
@@ -139,9 +139,14 @@ impl Search<'_> {
             }
             if text.len() - start >= SEARCHED_BYTES_MAX {
                 let is_exact = !cleaner.changed();
-                let back = text.floor_char_boundary(text.len() - OVERLAP_BYTES) - start;
-                // The cleaner has not handed out the last few characters that were read.
-                let next = if is_exact { offset + back as u64 } else { at - 2 * OVERLAP_BYTES as u64 };
+                let next = if is_exact {
+                    // The cleaner still holds some text, which the next segment begins with.
+                    let searched = text.floor_char_boundary(text.len() - OVERLAP_BYTES) - start;
+                    offset + searched as u64
+                } else {
+                    cleaner.finish(&mut text);
+                    at - OVERLAP_BYTES as u64
+                };
                 return Ok(Segment { text, start, offset, is_exact, reads, next, ends_line: false });
             }
         }
@@ -164,7 +169,7 @@ impl Search<'_> {
         let longest = segment.note(number, end, next).len();
         let room = EXCERPT_BYTES.min(self.request.limit.saturating_sub(longest + 1)).max(EXCERPT_BYTES_MIN);
         let wide = around(text, end, EXCERPT_BYTES + 2 * AROUND_BYTES as usize);
-        let redacted = (self.shown)(&text[wide.clone()]);
+        let redacted = (self.redact)(&text[wide.clone()]);
         let is_unchanged = redacted == text[wide.clone()];
         let range = around(text, end, room);
         let range = range.start.max(text.ceil_char_boundary(segment.start.min(end)))..range.end;
@@ -278,6 +283,9 @@ mod tests {
             bytes[at / 2 * 2..][..6].copy_from_slice(b"NEEDLE");
             let text = search(&bytes, 0, 32 << 10, "NEEDLE").text;
             assert_eq!((text.matches("NEEDLE").count(), text.lines().count()), (1, 1), "{at}");
+            bytes.splice(..0, *b"\x1b[1m");
+            let text = search(&bytes, 0, 32 << 10, "NEEDLE").text;
+            assert!(text.starts_with("1:[piece ") && text.contains("éNEEDLEé"), "{at}");
         }
     }
 

@@ -11,7 +11,6 @@ mod window;
 
 use serde::{Deserialize, Serialize};
 
-use super::ansi::Clean;
 use super::pattern::{Pattern, PatternError};
 use grep::Filter;
 use window::{Bound, Counter, Window};
@@ -208,17 +207,6 @@ impl Collector {
         match &mut self.grep {
             Some(filter) => filter.push(text, &mut self.window),
             None => self.window.push(text),
-        }
-    }
-
-    /// Takes the next piece, which may be known to be ASCII.
-    pub fn push_clean(&mut self, clean: Clean<'_>) {
-        match (clean, &self.grep) {
-            (Clean::Ascii(lines), None) => {
-                self.total.count_ascii(lines);
-                self.window.push_ascii(lines);
-            }
-            (clean, _) => self.push(clean.text()),
         }
     }
 
