@@ -19,7 +19,7 @@ const BYTES_MAX: usize = 64 << 10;
 const VALUES_MAX: usize = 256;
 
 #[derive(Debug, Clone, Default)]
-pub struct Known {
+pub struct SecretValues {
     /// Of the server's environment, and of the one that the shell was made with.
     given: Vec<Export>,
     /// Exported now, besides those.
@@ -30,7 +30,7 @@ pub struct Known {
     bytes: usize,
 }
 
-impl Known {
+impl SecretValues {
     /// Takes variables that a shell is made with. Says whether one of them is a secret that was not known.
     pub fn give<'a>(&mut self, env: impl IntoIterator<Item = &'a Export>) -> bool {
         let before = self.given.len();
@@ -122,13 +122,13 @@ mod tests {
         Export { name: name.to_owned(), value: value.into() }
     }
 
-    fn hides(known: &Known, value: &str) -> bool {
+    fn hides(known: &SecretValues, value: &str) -> bool {
         !redact_text(&Arc::new(known.secrets()), value).contains(value)
     }
 
     #[test]
     fn the_same_is_no_news_and_what_is_no_secret_neither() {
-        let mut known = Known::default();
+        let mut known = SecretValues::default();
         assert!(known.give(&[export("DEPLOY_TOKEN", "given-value-1"), export("HOME", "/home/somebody")]));
         assert!(!known.give(&[export("DEPLOY_TOKEN", "given-value-1")]));
         assert!(known.read("export TOKEN='a long value 1'; B=short; NAME=some-other-value"));
@@ -150,18 +150,18 @@ mod tests {
             "bash -c 'API_TOKEN=some-value-1'",
             "declare -x a=b API_TOKEN=\"some-value-1\"",
         ] {
-            assert!(Known::default().read(command), "{command}");
+            assert!(SecretValues::default().read(command), "{command}");
         }
         for command in
             ["a=some-value-1; b==c", "=", "ä=some-value-1", "[ a = b ]", "API_TOKEN = some-value-1"]
         {
-            assert!(!Known::default().read(command), "{command}");
+            assert!(!SecretValues::default().read(command), "{command}");
         }
     }
 
     #[test]
     fn the_oldest_are_forgotten_unless_they_were_given_or_are_exported() {
-        let mut known = Known::default();
+        let mut known = SecretValues::default();
         known.give(&[export("DEPLOY_TOKEN", "given-value-1")]);
         known.read("FIRST_TOKEN=first-value-2; SECOND_TOKEN=second-value-3");
         for n in 0..VALUES_MAX {
@@ -177,7 +177,7 @@ mod tests {
 
     #[test]
     fn large_values_do_not_push_out_all_others_and_what_is_remembered_is_bounded() {
-        let mut known = Known::default();
+        let mut known = SecretValues::default();
         known.read("FIRST_TOKEN=first-value-2");
         let huge = format!("begin-of-it-{}", "7xY".repeat(BYTES_MAX));
         assert!(known.read(&format!("HUGE_TOKEN={huge}")));

@@ -25,11 +25,11 @@ use crate::shell::limits::ShellLimits;
 use crate::shell::local::scratch::{Scratch, ScratchDir};
 use crate::shell::log::{ShellLog, ShellRecord};
 use crate::shell::request::{ExecRequest, ExecResult, Progress};
-use crate::shell::secret_values::Known;
-use crate::shell::state::{Seat, Shared};
+use crate::shell::secret_values::SecretValues;
+use crate::shell::state::{Seat, ShellState};
 use crate::shell::text::budget::Plan;
 use crate::shell::text::ends::Ends;
-use crate::shell::transport::{Connection, Place, Streams};
+use crate::shell::transport::{Connection, StartPlace, Streams};
 
 /// What a shell was made with.
 #[derive(Debug, Clone)]
@@ -69,7 +69,7 @@ enum End {
 }
 
 pub(crate) struct Driver {
-    shared: Arc<Shared>,
+    shared: Arc<ShellState>,
     settings: Settings,
     recorder: Recorder,
     interpreter: Interpreter,
@@ -81,17 +81,17 @@ pub(crate) struct Driver {
 impl Driver {
     /// Starts the interpreter and waits until it answers.
     pub async fn start(
-        shared: Arc<Shared>,
+        shared: Arc<ShellState>,
         settings: Settings,
         log: Arc<dyn ShellLog>,
         mut connection: Box<dyn Connection>,
-        place: Place,
-        secret_values: Known,
+        place: StartPlace,
+        secret_values: SecretValues,
     ) -> Result<Driver, ShellError> {
-        let Place { cwd, env } = place;
+        let StartPlace { cwd, env } = place;
         let (later, env): (Vec<_>, Vec<_>) =
             env.into_iter().partition(|export| settings.start_file().is_anothers(export));
-        let place = Place { cwd, env };
+        let place = StartPlace { cwd, env };
         let streams = connection.start(&place)?;
         let mut interpreter = Interpreter::new(Arc::clone(&shared), connection, streams);
         let mut memory = Memory::new(place, secret_values);

@@ -12,15 +12,16 @@ use super::interpreter::{Interpreter, PendingReport};
 use super::memory::Memory;
 use super::run::{Cancelled, Ended, Run, Stops};
 use crate::shell::error::ShellError;
-use crate::shell::frame::bash::Way;
+use crate::shell::frame::bash::EvalMode;
+use crate::shell::frame::marker::Nonce;
 use crate::shell::frame::{Framed, Marked};
 use crate::shell::local::random::random_bits;
-use crate::shell::output::background::Late;
-use crate::shell::output::markers::{Nonce, Stream};
+use crate::shell::output::background::LateOutput;
 use crate::shell::output::stream::{CommandStream, READ_BYTES_MIN};
 use crate::shell::request::Progress;
 use crate::shell::text::budget::Plan;
 use crate::shell::text::output::OutputStream;
+use crate::shell::transport::Stream;
 
 /// If no command comes, the report is read after this long. By then the shell has written all of it, and one read
 /// takes it.
@@ -47,7 +48,7 @@ pub(crate) struct FrameRun<'a> {
 
 /// The texts of a frame.
 struct Texts {
-    way: Way,
+    way: EvalMode,
     frame: Vec<u8>,
     rescue: Option<String>,
     /// What stands before the command on its first line.
@@ -127,9 +128,9 @@ impl FrameRun<'_> {
 
     fn streams(&mut self, nonce: &Nonce, empty: Marked) -> (CommandStream, CommandStream) {
         let Interpreter { shared, buffers, late, has_cut_report, .. } = &mut *self.interpreter;
-        let output = |stream, is_empty, late: Option<&mut Late>, buffer: &mut Vec<u8>| {
+        let output = |stream, is_empty, late: Option<&mut LateOutput>, buffer: &mut Vec<u8>| {
             let output = OutputStream::new(shared.secrets(), self.plan);
-            let before = late.map(|late| std::mem::replace(late, Late::new(shared)));
+            let before = late.map(|late| std::mem::replace(late, LateOutput::new(shared)));
             let buffer = std::mem::take(buffer);
             let mut output =
                 CommandStream::new(nonce, stream, output, before, shared, buffer, self.progress.clone());

@@ -8,17 +8,17 @@ use std::time::Duration;
 use tokio::io::AsyncReadExt;
 use tokio::time::Instant;
 
-use crate::shell::output::background::Late;
+use crate::shell::output::background::LateOutput;
 use crate::shell::output::markers::Scanner;
 use crate::shell::output::stream::READ_BYTES_MIN;
-use crate::shell::state::Shared;
+use crate::shell::state::ShellState;
 use crate::shell::transport::{Connection, Streams};
 
 /// How long the last output of a shell is read: a program may print without end.
 const LAST_OUTPUT_MAX: Duration = Duration::from_millis(100);
 
 pub(crate) struct Interpreter {
-    pub shared: Arc<Shared>,
+    pub shared: Arc<ShellState>,
     pub connection: Box<dyn Connection>,
     pub streams: Streams,
     /// What stdout and stderr are read into.
@@ -26,7 +26,7 @@ pub(crate) struct Interpreter {
     /// The exit code, where the interpreter ended while no command ran.
     pub exit: Option<i32>,
     /// What background jobs printed on stdout and stderr since the last command.
-    pub late: (Late, Late),
+    pub late: (LateOutput, LateOutput),
     /// The last command's report, where it has not been read to its end.
     pub pending_report: Option<PendingReport>,
     /// A report broke off: the rest of it may still be in the pipe, and is nobody's output.
@@ -50,9 +50,9 @@ pub(crate) enum Idle {
 }
 
 impl Interpreter {
-    pub fn new(shared: Arc<Shared>, connection: Box<dyn Connection>, streams: Streams) -> Interpreter {
+    pub fn new(shared: Arc<ShellState>, connection: Box<dyn Connection>, streams: Streams) -> Interpreter {
         Interpreter {
-            late: (Late::new(&shared), Late::new(&shared)),
+            late: (LateOutput::new(&shared), LateOutput::new(&shared)),
             shared,
             connection,
             streams,

@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use crate::shell::frame::exports::{self, Export, StartFile, is_variable_name};
 use crate::shell::frame::{Dialect, Habits};
-use crate::shell::secret_values::Known;
-use crate::shell::state::Shared;
-use crate::shell::transport::Place;
+use crate::shell::secret_values::SecretValues;
+use crate::shell::state::ShellState;
+use crate::shell::transport::StartPlace;
 
 pub(crate) struct Memory {
     pub habits: Habits,
@@ -22,12 +22,12 @@ pub(crate) struct Memory {
     exports: Vec<Export>,
     /// What the shell was made with and does not list: names that are none to it, and functions of bash.
     unlisted: Vec<Export>,
-    secret_values: Known,
+    secret_values: SecretValues,
 }
 
 impl Memory {
-    pub fn new(place: Place, secret_values: Known) -> Memory {
-        let Place { cwd, env } = place;
+    pub fn new(place: StartPlace, secret_values: SecretValues) -> Memory {
+        let StartPlace { cwd, env } = place;
         Memory {
             habits: Habits::default(),
             status: 0,
@@ -41,7 +41,7 @@ impl Memory {
     }
 
     /// Reads a command before it runs. The values of secrets that it sets are hidden from now on.
-    pub fn read_command(&mut self, command: &str, shared: &Shared) {
+    pub fn read_command(&mut self, command: &str, shared: &ShellState) {
         if self.secret_values.read(command) {
             self.hide_secrets(shared);
         }
@@ -58,7 +58,7 @@ impl Memory {
     }
 
     /// Takes over the text of `export -p`, which may be incomplete.
-    pub fn set_exports(&mut self, text: &[u8], is_incomplete: bool, shared: &Shared) {
+    pub fn set_exports(&mut self, text: &[u8], is_incomplete: bool, shared: &ShellState) {
         let Some(mut exports) = exports::parse(text) else { return };
         if is_incomplete {
             // A variable that is not listed stays until the next report says more.
@@ -72,7 +72,7 @@ impl Memory {
         }
     }
 
-    fn hide_secrets(&self, shared: &Shared) {
+    fn hide_secrets(&self, shared: &ShellState) {
         let secrets = Arc::new(self.secret_values.secrets());
         shared.status().secrets = secrets;
     }
@@ -83,10 +83,10 @@ impl Memory {
         (self.status, self.misread) = (0, false);
     }
 
-    /// Where the next interpreter starts, and the variables that it must be told afterwards.
-    pub fn for_restart(&self, dialect: Dialect, start_file: StartFile<'_>) -> (Place, Vec<Export>) {
+    /// Where the next interpreter starts, and the variables to export in it afterwards.
+    pub fn for_restart(&self, dialect: Dialect, start_file: StartFile<'_>) -> (StartPlace, Vec<Export>) {
         let (env, later) = exports::that_fit(self.environment(dialect), start_file);
-        (Place { cwd: nearest_dir(&self.cwd), env }, later)
+        (StartPlace { cwd: nearest_dir(&self.cwd), env }, later)
     }
 
     fn environment(&self, dialect: Dialect) -> Vec<Export> {

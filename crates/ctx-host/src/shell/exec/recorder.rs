@@ -4,17 +4,17 @@ use std::sync::Arc;
 
 use crate::shell::error::ShellError;
 use crate::shell::log::{LogError, ShellLog, ShellRecord};
-use crate::shell::state::Shared;
+use crate::shell::state::ShellState;
 
 pub(crate) struct Recorder {
-    shared: Arc<Shared>,
+    shared: Arc<ShellState>,
     log: Arc<dyn ShellLog>,
     /// Why the last record that could not be written was not.
     error: Option<LogError>,
 }
 
 impl Recorder {
-    pub fn new(shared: Arc<Shared>, log: Arc<dyn ShellLog>) -> Recorder {
+    pub fn new(shared: Arc<ShellState>, log: Arc<dyn ShellLog>) -> Recorder {
         Recorder { shared, log, error: None }
     }
 

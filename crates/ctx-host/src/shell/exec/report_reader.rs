@@ -15,7 +15,7 @@ use super::memory::Memory;
 use super::run::RunError;
 use crate::shell::error::ShellError;
 use crate::shell::frame::Report;
-use crate::shell::output::background::Late;
+use crate::shell::output::background::LateOutput;
 use crate::shell::output::markers::{Part, Scanner};
 
 /// A shell that takes longer for its report than this will not finish it.
@@ -51,7 +51,7 @@ pub(crate) async fn read_report(
 
 /// The same before the command's own output is shown: what jobs print into the report comes after that.
 pub(crate) async fn read_report_behind(
-    after: &mut Late,
+    after: &mut LateOutput,
     interpreter: &mut Interpreter,
     memory: &mut Memory,
 ) -> Result<(), ShellError> {

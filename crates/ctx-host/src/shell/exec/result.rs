@@ -93,13 +93,13 @@ pub(crate) fn failure_of(command: &str, ended: &mut Ended, interpreter: &Interpr
 }
 
 /// What a result shows of late output.
-pub(crate) struct LateOutput {
+pub(crate) struct ShownLateOutput {
     text: String,
     truncated: bool,
 }
 
 /// Takes and records what was printed on both streams since the command before.
-pub(crate) fn take_late_output(interpreter: &mut Interpreter, recorder: &mut Recorder) -> LateOutput {
+pub(crate) fn take_late_output(interpreter: &mut Interpreter, recorder: &mut Recorder) -> ShownLateOutput {
     let Interpreter { shared, late, .. } = interpreter;
     let (mut text, mut recorded, mut truncated) = (String::new(), String::new(), false);
     for mut finished in [late.0.take(), late.1.take()].into_iter().flatten() {
@@ -109,11 +109,11 @@ pub(crate) fn take_late_output(interpreter: &mut Interpreter, recorder: &mut Rec
         recorded.push_str(&finished.ends.text());
     }
     let text = shared.shown(&text);
-    shared.spool().tell_late();
+    shared.spool().assign_late();
     if !recorded.is_empty() {
         recorder.record(&ShellRecord::LateOutput { text: recorded });
     }
-    LateOutput { text, truncated }
+    ShownLateOutput { text, truncated }
 }
 
 /// The log has its own bounds for what was printed, because its readers did not choose the budget.

@@ -16,11 +16,12 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::shell::frame::Answer;
+use crate::shell::frame::marker::Nonce;
 use crate::shell::log::StopReason;
-use crate::shell::output::markers::{Nonce, Stream};
 use crate::shell::output::pipeline::StreamEnd;
 use crate::shell::output::stream::CommandStream;
-use crate::shell::transport::{Connection, Force, Later, Streams};
+use crate::shell::transport::Stream;
+use crate::shell::transport::{BoxFuture, Connection, Force, Streams};
 
 /// What each kind of asking gets before the next.
 const STOP_PATIENCE: Duration = Duration::from_millis(250);
@@ -102,7 +103,7 @@ impl Stopping {
 }
 
 /// Brings a mark into its pipe, while the reader makes room.
-async fn marks(marking: &mut Option<Later<'static, ()>>) {
+async fn marks(marking: &mut Option<BoxFuture<'static, ()>>) {
     match marking {
         Some(later) => later.await,
         None => std::future::pending().await,
@@ -113,7 +114,7 @@ async fn marks(marking: &mut Option<Later<'static, ()>>) {
 pub(crate) struct Run<'a> {
     pub nonce: Nonce,
     pub frame: Vec<u8>,
-    /// What has a shell tell the command's end that has left the frame, if anything does. Sent once.
+    /// What makes a shell that has left the frame report the command's end, if anything does. Sent once.
     pub rescue: Option<&'a [u8]>,
     /// Whether the start on stdout is marked already.
     pub marked: bool,
@@ -326,7 +327,7 @@ struct State {
     /// Whether the end of stderr is marked, or about to be.
     marked_end: bool,
     /// The mark that there was no room for.
-    marking: Option<Later<'static, ()>>,
+    marking: Option<BoxFuture<'static, ()>>,
 }
 
 impl State {

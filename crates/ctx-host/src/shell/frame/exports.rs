@@ -20,7 +20,7 @@ const VALUE_BYTES_MAX: usize = 64 << 10;
 /// The same for all of them together. The kernel takes 2 MiB where nobody has set a smaller stack.
 const ALL_BYTES_MAX: usize = 512 << 10;
 
-/// The variables that a new interpreter can be started with, and those that it must be told afterwards.
+/// The variables that a new interpreter can be started with, and those to export in it afterwards.
 pub fn that_fit(mut exports: Vec<Export>, own: StartFile<'_>) -> (Vec<Export>, Vec<Export>) {
     // The small ones first: they are what a shell cannot start without.
     exports.sort_by_key(|export| export.value.len());
@@ -34,8 +34,8 @@ pub fn that_fit(mut exports: Vec<Export>, own: StartFile<'_>) -> (Vec<Export>, V
     })
 }
 
-/// What the server's own `BASH_ENV` says, if it has one: the one start file that a shell reads. Bash runs what the
-/// variable holds before any command: from who calls tools that would pass the fence, and no log would tell of it.
+/// The server's own `BASH_ENV`, if it has one: the only start file that a shell reads. Bash runs that file before any
+/// command, so one that a caller of tools names would pass the fence and stand in no log.
 #[derive(Debug, Clone, Copy)]
 pub struct StartFile<'a>(pub Option<&'a [u8]>);
 

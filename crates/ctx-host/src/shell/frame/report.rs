@@ -1,9 +1,9 @@
-//! Tells the shell's report from what background jobs print while it is told.
+//! Separates the shell's report from what background jobs print into it.
 //!
 //! Both go into the same pipe. bash writes its report line by line, and a longer line in pieces of one size, so a job's
 //! output stands between statements of the report, or between such pieces. What is not the report's is the job's output.
 //! What may hold a variable's value and cannot be read is neither: it is not shown, and the report is spoilt.
-//! Not told apart is a job that prints just what a shell reports.
+//! A job that prints exactly what a shell reports is taken for the report.
 
 #![expect(clippy::indexing_slicing, reason = "positions come from searches in the same bytes")]
 

@@ -1,8 +1,8 @@
 //! Whether bash can be trusted to survive reading a command.
 //!
 //! Where a substitution cannot be read, bash ends itself (5.2), and where it has no end, bash destroys its memory. So a
-//! text that may be such a one is tried in a subshell first, which takes time: this tells the many that surely are not.
-//! It is no parser; what it does not know it doubts.
+//! text that may be such a one is tried in a subshell first, which takes time. This module
+//! recognizes the many texts that surely are not. It is no parser: a text that it does not know is doubtful.
 
 #![expect(clippy::indexing_slicing, reason = "positions come from searches in the same bytes")]
 
@@ -34,7 +34,7 @@ enum Last {
     Operator,
     /// Nothing yet, which may be all.
     Begin,
-    Word,
+    CommandWord,
 }
 
 /// Whether a substitution that begins here is a list of simple commands, or a sum, and ends.
@@ -53,7 +53,7 @@ fn is_plain(text: &[u8]) -> bool {
             b' ' => {}
             b'|' | b'&' | b';' => {
                 let is_double = byte != b';' && behind.first() == Some(&byte);
-                if last != Last::Word || (byte == b'&' && !is_double) {
+                if last != Last::CommandWord || (byte == b'&' && !is_double) {
                     return false;
                 }
                 rest = if is_double { &behind[1..] } else { behind };
@@ -72,7 +72,7 @@ fn is_plain(text: &[u8]) -> bool {
                 if last == Last::Operator && matches!(rest.first(), Some(b'>' | b'<')) {
                     return false;
                 }
-                last = Last::Word;
+                last = Last::CommandWord;
             }
         }
     }

@@ -1,33 +1,33 @@
 //! What is printed while no command runs: by jobs in the background, mostly.
 //!
-//! It is redacted as it comes, before any of it is cut, and kept in the spool for the call that will tell of it.
+//! It is redacted as it comes, before any of it is cut, and kept in the spool for the next result.
 
 use std::sync::Arc;
 
-use crate::shell::state::Shared;
+use crate::shell::state::ShellState;
 use crate::shell::text::budget::Plan;
 use crate::shell::text::output::{Finished, OutputStream};
 use crate::shell::text::redact::Cut;
 
 /// Late output of one stream.
-pub(crate) struct Late {
-    shared: Arc<Shared>,
+pub(crate) struct LateOutput {
+    shared: Arc<ShellState>,
     /// Made when the first byte comes: most commands leave nothing behind.
     output: Option<OutputStream>,
     /// How what was printed before it on the same stream broke off.
     before: Cut,
 }
 
-impl Late {
-    pub fn new(shared: &Arc<Shared>) -> Late {
-        Late { shared: Arc::clone(shared), output: None, before: Cut::default() }
+impl LateOutput {
+    pub fn new(shared: &Arc<ShellState>) -> LateOutput {
+        LateOutput { shared: Arc::clone(shared), output: None, before: Cut::default() }
     }
 
     pub fn push(&mut self, bytes: &[u8]) {
         if bytes.is_empty() {
             return;
         }
-        let Late { shared, output, before } = self;
+        let LateOutput { shared, output, before } = self;
         let output = output.get_or_insert_with(|| {
             let mut output = OutputStream::new(shared.secrets(), &Plan::default());
             output.go_on(std::mem::take(before));
@@ -51,7 +51,7 @@ impl Late {
     }
 
     /// Takes what came on the same stream after this.
-    pub fn join(&mut self, mut after: Late) {
+    pub fn join(&mut self, mut after: LateOutput) {
         match &mut self.output {
             None => *self = after,
             // It is in the spool already.
@@ -72,7 +72,7 @@ impl Late {
     }
 }
 
-fn keep(shared: &Shared, redacted: &[u8]) {
+fn keep(shared: &ShellState, redacted: &[u8]) {
     if let Err(error) = shared.spool().keep_late(redacted) {
         tracing::warn!(shell = %shared.id, %error, "late output was not kept");
     }

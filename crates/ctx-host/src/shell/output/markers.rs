@@ -1,74 +1,15 @@
 //! Finds a frame's markers in a stream of bytes, wherever the reads happen to cut it.
 //!
-//! A marker is the byte 0x1e, the frame's nonce in 32 hexadecimal digits, and a tag: `S` where the
-//! command's output starts, `E` where it ends, `.` where the shell's own report ends; `X` is put behind the
-//! output of a shell that has died. The shell itself writes the first three, but for the `E` of stderr: we do, when
-//! stdout has ended, by which time all is in the pipe that the command printed. Mostly we write the `S` too, before we
-//! send the frame. Where the pipe is empty neither is needed. The nonce is fresh for every frame, so output that merely looks like a marker is output.
+//! What a marker looks like is in `frame::marker`.
 
 #![expect(clippy::indexing_slicing, reason = "positions come from searches in the same bytes")]
 
+use crate::shell::frame::marker::{END_TAG, MARK_BYTE, MARK_LEN, Nonce, SEAL_TAG, START_TAG};
 use crate::shell::frame::report::{Split, split};
+use crate::shell::transport::Stream;
 
-/// The byte every marker begins with.
-const MARK_BYTE: u8 = 0x1e;
-/// The mark byte and 32 digits.
-const MARK_LEN: usize = 33;
-const START_TAG: u8 = b'S';
-const END_TAG: u8 = b'E';
-/// Ends a stream in whatever phase it is.
-const SEAL_TAG: u8 = b'X';
 /// More than any environment holds; a report that grows past it is cut, and the restart uses the one before.
 const REPORT_BYTES_MAX: usize = 16 << 20;
-
-/// The secret of one frame, in hexadecimal.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Nonce(String);
-
-impl Nonce {
-    /// From 128 random bits.
-    pub fn new(bits: u128) -> Self {
-        Nonce(format!("{bits:032x}"))
-    }
-
-    pub fn as_str(&self) -> &str {
-        &self.0
-    }
-
-    /// What stands before a command's output.
-    pub fn start(&self) -> Vec<u8> {
-        self.tagged(START_TAG)
-    }
-
-    /// What stands behind it.
-    pub fn end(&self) -> Vec<u8> {
-        self.tagged(END_TAG)
-    }
-
-    /// What ends both streams of a shell that has died.
-    pub fn seal(&self) -> Vec<u8> {
-        self.tagged(SEAL_TAG)
-    }
-
-    fn tagged(&self, tag: u8) -> Vec<u8> {
-        [&self.mark()[..], &[tag]].concat()
-    }
-
-    fn mark(&self) -> [u8; MARK_LEN] {
-        let mut mark = [MARK_BYTE; MARK_LEN];
-        for (slot, byte) in mark.iter_mut().skip(1).zip(self.0.bytes()) {
-            *slot = byte;
-        }
-        mark
-    }
-}
-
-/// Which of the two streams is scanned: only stdout carries the shell's report.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Stream {
-    Stdout,
-    Stderr,
-}
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Phase {
@@ -79,7 +20,7 @@ enum Phase {
     Done,
 }
 
-/// A piece of the stream, told apart by the markers around it.
+/// A part of the stream, by the markers around it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Part<'a> {
     /// Printed before the start marker, by jobs of earlier commands.
@@ -142,7 +83,7 @@ impl Scanner {
     }
 
     pub fn is_as_expected(&self) -> bool {
-        behind_answer(&self.report).is_some_and(|told| told == self.expected)
+        behind_answer(&self.report).is_some_and(|report| report == self.expected)
     }
 
     /// What is expected of the next report.

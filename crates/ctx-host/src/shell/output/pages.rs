@@ -57,7 +57,7 @@ fn is_zero(count: &u64) -> bool {
 pub(crate) type Redact<'a> = &'a dyn Fn(&str) -> String;
 
 /// Whether anybody still waits for the page.
-pub(crate) type Wanted<'a> = &'a dyn Fn() -> bool;
+pub(crate) type IsWanted<'a> = &'a dyn Fn() -> bool;
 
 /// Why there is no page.
 #[derive(Debug, thiserror::Error)]
@@ -68,7 +68,7 @@ pub(crate) enum PageError {
     Unwanted,
 }
 
-pub(crate) fn ask(is_wanted: Wanted<'_>) -> Result<(), PageError> {
+pub(crate) fn ask(is_wanted: IsWanted<'_>) -> Result<(), PageError> {
     if is_wanted() { Ok(()) } else { Err(PageError::Unwanted) }
 }
 
@@ -81,7 +81,7 @@ pub(crate) fn read(
     call: u64,
     request: PageRequest<'_>,
     redact: Redact<'_>,
-    is_wanted: Wanted<'_>,
+    is_wanted: IsWanted<'_>,
 ) -> Result<Page, PageError> {
     let span = kept.span;
     let offset = request.offset.min(span.len);
@@ -184,7 +184,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let mut spool = Spool::new(dir.path(), 1 << 30);
         spool.begin(1);
-        spool.keep(crate::shell::output::markers::Stream::Stdout, bytes).unwrap();
+        spool.keep(crate::shell::transport::Stream::Stdout, bytes).unwrap();
         (dir, spool)
     }
 

@@ -6,19 +6,20 @@ use std::io;
 
 use tokio::sync::watch;
 
-use super::background::Late;
-use super::markers::{Part, Scanner, Stream};
+use super::background::LateOutput;
+use super::markers::{Part, Scanner};
 use super::spool_writer::SpoolWriter;
 use crate::shell::request::Progress;
 use crate::shell::text::output::{Finished, Shown};
 use crate::shell::text::redact::{Cut, Redactor};
+use crate::shell::transport::Stream;
 
 /// How far a stream is.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct StreamProgress {
     /// Bytes that the command printed.
     pub bytes: u64,
-    /// Whether the command has ended on this stream, and its exit code is known where this stream tells it.
+    /// Whether the command has ended on this stream, and its exit code is known where this stream carries it.
     pub answered: bool,
     /// Whether all is in that a shell has printed which has died.
     pub sealed: bool,
@@ -36,9 +37,9 @@ pub(crate) struct StreamEnd {
     pub finished: Finished,
     pub bytes: u64,
     /// Printed before the start marker, where that is anybody's output.
-    pub before: Option<Late>,
+    pub before: Option<LateOutput>,
     /// Printed behind the end marker.
-    pub after: Late,
+    pub after: LateOutput,
     /// The shell may still be telling its report.
     pub scanner: Option<Scanner>,
     /// Why not all of the output is on disk.
@@ -71,8 +72,8 @@ pub(crate) struct Intake {
     pub scanner: Scanner,
     pub redactor: Redactor,
     pub bytes: u64,
-    pub before: Option<Late>,
-    pub after: Late,
+    pub before: Option<LateOutput>,
+    pub after: LateOutput,
     pub stream: Stream,
     /// Who wants to know how far the command is.
     pub progress: Option<watch::Sender<Progress>>,
@@ -132,7 +133,7 @@ impl Intake {
 
 /// How a command's output breaks off. What a job has begun before may go on after a command that printed something
 /// else, or nothing at all.
-fn cut(redactor: &Redactor, bytes: u64, before: Option<&Late>) -> Cut {
+fn cut(redactor: &Redactor, bytes: u64, before: Option<&LateOutput>) -> Cut {
     let cut = redactor.cut();
     match before {
         Some(before) if bytes == 0 => before.cut(),

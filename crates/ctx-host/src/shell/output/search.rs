@@ -7,7 +7,7 @@
 
 use std::borrow::Cow;
 
-use super::pages::{AROUND_BYTES, PageError, PageRequest, READ_BYTES, Redact, Wanted, ask};
+use super::pages::{AROUND_BYTES, IsWanted, PageError, PageRequest, READ_BYTES, Redact, ask};
 use super::spool::KeptOutput;
 use crate::shell::text::ansi::{Cleaner, LINE_CHARS_MAX, clean};
 use crate::shell::text::pattern::{EXCERPT_BYTES, Pattern, SEARCHED_BYTES_MAX, SHOWN_BYTES_MAX, around};
@@ -25,7 +25,7 @@ pub(crate) struct Search<'a> {
     pub request: &'a PageRequest<'a>,
     pub pattern: &'a Pattern,
     pub redact: Redact<'a>,
-    pub is_wanted: Wanted<'a>,
+    pub is_wanted: IsWanted<'a>,
 }
 
 /// A part of a long line, as an answer shows it.
@@ -223,7 +223,7 @@ fn as_shown(line: &[u8]) -> Cow<'_, [u8]> {
     if is_plain { Cow::Borrowed(line) } else { Cow::Owned(clean(line).into_bytes()) }
 }
 
-fn lines_before(kept: &KeptOutput, offset: u64, is_wanted: Wanted<'_>) -> Result<u64, PageError> {
+fn lines_before(kept: &KeptOutput, offset: u64, is_wanted: IsWanted<'_>) -> Result<u64, PageError> {
     let mut lines = 0;
     let mut at = 0;
     while at < offset {
@@ -244,7 +244,7 @@ mod tests {
     use super::super::pages::{Page, read};
     use super::super::spool::{Output, Spool};
     use super::*;
-    use crate::shell::output::markers::Stream;
+    use crate::shell::transport::Stream;
 
     fn search(bytes: &[u8], offset: u64, limit: usize, pattern: &str) -> Page {
         let dir = tempfile::tempdir().unwrap();
@@ -316,7 +316,7 @@ mod tests {
         assert_eq!(search(&bytes, 100_001, 1_000, r"\bEEDLE").text, "", "and no word");
     }
 
-    /// Goes on from where the marks say for as long as they do; tells how often.
+    /// Goes on from where the notes say for as long as they do, and counts the pages.
     fn go_on(bytes: &[u8], pattern: &str, limit: usize) -> usize {
         let (mut offset, mut pages) = (0, 1);
         loop {

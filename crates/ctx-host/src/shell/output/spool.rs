@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use rustix::fs::{FallocateFlags, Mode, OFlags, fallocate};
 
-use super::markers::Stream;
+use crate::shell::transport::Stream;
 
 /// The calls whose place is remembered.
 const CALLS_MAX: usize = 10_000;
@@ -25,8 +25,8 @@ pub struct Spool {
     stdout: Tape,
     stderr: Tape,
     late: Tape,
-    /// Late output that no call has told of yet.
-    untold: Span,
+    /// Late output that no result has shown yet.
+    unassigned: Span,
     calls: VecDeque<Call>,
     /// Bytes of all calls that are remembered.
     kept: u64,
@@ -44,7 +44,7 @@ struct Call {
     number: u64,
     stdout: Span,
     stderr: Span,
-    /// What jobs of earlier calls printed, as this call tells of it.
+    /// What jobs of earlier calls printed, as the result of this call shows it.
     late: Span,
 }
 
@@ -102,7 +102,7 @@ impl Spool {
             stdout: Tape::default(),
             stderr: Tape::default(),
             late: Tape::default(),
-            untold: Span::default(),
+            unassigned: Span::default(),
             calls: VecDeque::new(),
             kept: 0,
         }
@@ -118,19 +118,19 @@ impl Spool {
         self.calls.push_back(Call { number, stdout: span(&self.stdout), stderr: span(&self.stderr), late });
     }
 
-    /// The present call tells of all late output so far.
-    pub fn tell_late(&mut self) {
-        let told = std::mem::take(&mut self.untold);
-        self.untold.start = self.late.end;
+    /// The result of the present call shows all late output so far.
+    pub fn assign_late(&mut self) {
+        let late = std::mem::take(&mut self.unassigned);
+        self.unassigned.start = self.late.end;
         if let Some(call) = self.calls.back_mut() {
-            call.late = told;
+            call.late = late;
         }
     }
 
     /// Keeps the next bytes of late output.
     pub fn keep_late(&mut self, bytes: &[u8]) -> io::Result<()> {
         let has_room = self.make_room(bytes.len() as u64);
-        let kept = self.late.append(&self.dir, bytes, has_room, &mut self.untold)?;
+        let kept = self.late.append(&self.dir, bytes, has_room, &mut self.unassigned)?;
         self.kept += kept;
         Ok(())
     }
@@ -275,13 +275,13 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let mut spool = Spool::new(dir.path(), 12);
         spool.begin(1);
-        spool.tell_late();
+        spool.assign_late();
         spool.keep_late(b"a job").unwrap();
         spool.begin(2);
         spool.keep_late(b"!").unwrap();
-        spool.tell_late();
+        spool.assign_late();
         spool.begin(3);
-        spool.tell_late();
+        spool.assign_late();
         let late = |spool: &Spool, call| {
             Ok(String::from_utf8(spool.kept(call, Output::Late)?.read(0, 99).unwrap()).unwrap())
         };
@@ -292,7 +292,7 @@ mod tests {
         spool.keep_late(b"1234567").unwrap();
         assert_eq!(late(&spool, 2), Err(Gone::GivenUp), "its share is bounded as that of any output");
         spool.begin(4);
-        spool.tell_late();
+        spool.assign_late();
         assert_eq!(late(&spool, 4), Ok("1234567".to_owned()));
     }
 
@@ -322,7 +322,7 @@ mod tests {
         let file = Some(Arc::new(File::open("/dev/null").unwrap()));
         (spool.stdout.file, spool.late.file) = (file.clone(), file);
         assert!(spool.keep(Stream::Stdout, b"four").is_err() && spool.keep_late(b"late").is_err());
-        spool.tell_late();
+        spool.assign_late();
         let lost = |output: Output| spool.kept(1, output).unwrap().span.lost;
         assert_eq!([lost(Output::Stdout), lost(Output::Stderr), lost(Output::Late)], [4, 0, 4]);
     }

@@ -5,18 +5,18 @@ use std::sync::Arc;
 
 use tokio::sync::OwnedSemaphorePermit;
 
-use super::markers::Stream;
-use crate::shell::state::Shared;
+use crate::shell::state::ShellState;
+use crate::shell::transport::Stream;
 
 pub(crate) struct SpoolWriter {
     stream: Stream,
-    shared: Arc<Shared>,
+    shared: Arc<ShellState>,
     /// Why not all of the output is on disk. The command goes on: its output is shown, but not all of it is kept.
     pub error: Option<io::Error>,
 }
 
 impl SpoolWriter {
-    pub fn new(stream: Stream, shared: Arc<Shared>) -> SpoolWriter {
+    pub fn new(stream: Stream, shared: Arc<ShellState>) -> SpoolWriter {
         SpoolWriter { stream, shared, error: None }
     }
 

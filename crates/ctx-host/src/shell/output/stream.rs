@@ -12,15 +12,17 @@ use tokio::net::unix::pipe::Receiver;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-use super::background::Late;
+use super::background::LateOutput;
 use super::bulk_reader::{BulkEnd, BulkJob, BulkReader, READ_BYTES_MAX, REST_MAX, threads_gone};
-use super::markers::{Nonce, Scanner, Stream};
+use super::markers::Scanner;
 use super::pipeline::{Intake, Pipeline, Storage, StreamEnd, StreamProgress};
 use super::spool_writer::SpoolWriter;
+use crate::shell::frame::marker::Nonce;
 use crate::shell::request::Progress;
-use crate::shell::state::Shared;
+use crate::shell::state::ShellState;
 use crate::shell::text::output::OutputStream;
 use crate::shell::transport::Source;
+use crate::shell::transport::Stream;
 
 /// The first read of a command; most print less.
 pub(crate) const READ_BYTES_MIN: usize = 8 << 10;
@@ -53,13 +55,13 @@ impl CommandStream {
         nonce: &Nonce,
         stream: Stream,
         output: OutputStream,
-        before: Option<Late>,
-        shared: &Arc<Shared>,
+        before: Option<LateOutput>,
+        shared: &Arc<ShellState>,
         mut buffer: Vec<u8>,
         progress: Option<watch::Sender<Progress>>,
     ) -> Self {
         buffer.resize(READ_BYTES_MIN, 0);
-        let (scanner, after) = (Scanner::new(nonce, stream), Late::new(shared));
+        let (scanner, after) = (Scanner::new(nonce, stream), LateOutput::new(shared));
         let (redactor, shown) = output.steps();
         let intake = Intake { scanner, redactor, bytes: 0, before, after, stream, progress };
         let storage = Storage { spool: SpoolWriter::new(stream, Arc::clone(shared)), shown };
@@ -192,7 +194,7 @@ mod tests {
         source: Source,
         /// What the command prints into, which has started.
         command: File,
-        shared: Arc<Shared>,
+        shared: Arc<ShellState>,
         nonce: Nonce,
         _dir: tempfile::TempDir,
     }
@@ -208,7 +210,7 @@ mod tests {
                 running: Some(1),
                 waiting: 0,
             };
-            let shared = Arc::new(Shared {
+            let shared = Arc::new(ShellState {
                 id: "1_local".to_owned(),
                 log: ctx_session::Ulid(1),
                 transport: "local",
