@@ -161,7 +161,7 @@ fn exec_output() -> Value {
             "lines_kept": count("Lines that are shown."),
             "chars_total": count("Characters that were printed, where some were cut off."),
             "chars_kept": count("Characters that are shown, where some were cut off."),
-            "lines_unsearched": count("Long lines of which grep searched only the beginning, where there are any."),
+            "lines_unsearched": count("Lines of which grep searched only the first 256 KiB, where there are any."),
         }),
         &["chars_total", "chars_kept", "lines_unsearched"],
     );

@@ -25,13 +25,13 @@ use super::output::bulk_reader::THREADS_MAX;
 use super::output::spool::Spool;
 use super::registry::{Entry, Registry, Slot};
 use super::request::{ExecRequest, ExecResult, Progress};
-use super::secret_values::Known;
-use super::state::{Seat, Shared, Status};
+use super::secret_values::SecretValues;
+use super::state::{Seat, ShellState, Status};
 use super::text::budget::{Budget, Plan};
 use super::text::ends::Ends;
 use super::text::fence::Fence;
 use super::text::redact::{Secrets, redact_text};
-use super::transport::{Place, Transport};
+use super::transport::{StartPlace, Transport};
 
 /// What a new shell should be like.
 #[derive(Debug, Clone, Default)]
@@ -88,7 +88,7 @@ pub(super) struct Inner {
     /// Whether no command may begin.
     hold: Arc<watch::Sender<bool>>,
     /// What every shell inherits and must not be shown, whatever a caller sets instead.
-    known: Known,
+    secret_values: SecretValues,
     secrets: Arc<Secrets>,
 }
 
@@ -109,11 +109,11 @@ impl ShellHost {
         let local = LocalTransport::new(config.program.as_deref(), &config.path(), marks, scratch.clone())?;
         let local = local.of_user(config.run_as.as_ref().map(|user| (user.uid, user.gid)));
         let registry = Registry::new(bits as u64);
-        let mut known = Known::default();
-        known.give(&config.exports());
+        let mut secret_values = SecretValues::default();
+        secret_values.give(&config.exports());
         let inner = Inner {
-            secrets: Arc::new(known.secrets()),
-            known,
+            secrets: Arc::new(secret_values.secrets()),
+            secret_values,
             limits: Arc::new(config.limits.clone()),
             scratch,
             config,
@@ -167,11 +167,11 @@ impl ShellHost {
         let place = self.inner.place(&request)?;
         let fence = self.inner.fence(&request)?;
         self.inner.ready().await?;
-        let (known, secrets) = self.inner.known_of(&place);
+        let (secret_values, secrets) = self.inner.secret_values_of(&place);
         let slot = Slot::take(&self.inner, now())?;
         let (n, log) = (slot.n, slot.log);
         let transport: &dyn Transport = &self.inner.local;
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(ShellState {
             id: format!("{n}_{}", transport.label()),
             log,
             transport: transport.name(),
@@ -192,7 +192,7 @@ impl ShellHost {
         let connection = transport.connect(n)?;
         let shell_log = Arc::clone(&self.inner.log);
         let driver =
-            Driver::start(Arc::clone(&shared), settings, shell_log, connection, place, known).await?;
+            Driver::start(Arc::clone(&shared), settings, shell_log, connection, place, secret_values).await?;
         let created = ShellRecord::Created {
             shell: shared.id.clone(),
             transport: shared.transport.to_owned(),
@@ -321,7 +321,7 @@ impl Inner {
         }
     }
 
-    fn place(&self, request: &CreateRequest) -> Result<Place, ShellError> {
+    fn place(&self, request: &CreateRequest) -> Result<StartPlace, ShellError> {
         // Joined with nothing, a path would end in a slash.
         let cwd = request.cwd.as_ref().filter(|cwd| !cwd.is_empty());
         let cwd = cwd.map_or_else(|| self.config.cwd.clone(), |cwd| self.config.cwd.join(cwd));
@@ -345,17 +345,17 @@ impl Inner {
             env.retain(|export| export.name != *name);
             env.push(Export { name: name.clone(), value: value.clone().into_bytes() });
         }
-        Ok(Place { cwd, env })
+        Ok(StartPlace { cwd, env })
     }
 
     /// What must not be shown of a shell that is made here. Most are made with nothing new.
-    fn known_of(&self, place: &Place) -> (Known, Arc<Secrets>) {
-        let mut known = self.known.clone();
-        let secrets = match known.give(&place.env) {
-            true => Arc::new(known.secrets()),
+    fn secret_values_of(&self, place: &StartPlace) -> (SecretValues, Arc<Secrets>) {
+        let mut secret_values = self.secret_values.clone();
+        let secrets = match secret_values.give(&place.env) {
+            true => Arc::new(secret_values.secrets()),
             false => Arc::clone(&self.secrets),
         };
-        (known, secrets)
+        (secret_values, secrets)
     }
 
     fn fence(&self, request: &CreateRequest) -> Result<Fence, ShellError> {

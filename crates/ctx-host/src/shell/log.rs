@@ -1,4 +1,4 @@
-//! What a shell tells its log, and the port through which it tells it.
+//! The records of a shell's log, and the port through which they are written.
 //!
 //! Every text in a record is redacted before it gets here. Who keeps the records, and how, is not this
 //! crate's business: the program wires the port to the journal.

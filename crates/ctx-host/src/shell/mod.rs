@@ -4,13 +4,11 @@
 //! comes out between them is the result: stdout, stderr, exit code and cwd, redacted and bounded.
 //!
 //! ```text
-//!  ShellHost ── create, exec, list, output, interrupt, destroy; the limits
+//!  host ────── create, exec, list, output, interrupt, destroy; the limits
 //!     │ Order (bounded queue per shell)
-//!  Driver ──── one task per shell: turns, restarts, late output, reaping
-//!     │
-//!  Run ─────── one command: frame in, markers out, stop when asked
-//!     │            frame: the words around it    output::markers    output::stream: one stream
-//!  Connection  a transport's way to its interpreter; local: processes and pipes of this machine
+//!  exec ────── one task per shell: commands in their order, restarts, the end
+//!     │            frame: the words around a command     output: what commands print
+//!  transport ─ the way to an interpreter                 local: processes and pipes of this machine
 //! ```
 //!
 //! Markers protect against accident and against output that imitates them, not against a command that
@@ -21,6 +19,7 @@ mod error;
 mod exec;
 mod frame;
 mod host;
+mod kept_output;
 mod limits;
 mod local;
 mod log;
@@ -35,11 +34,11 @@ mod transport;
 pub use config::HostConfig;
 pub use error::ShellError;
 pub use host::{CreateRequest, Interrupted, ShellHost, ShellSummary};
+pub use kept_output::OutputRequest;
 pub use limits::ShellLimits;
 pub use local::RunAs;
 pub use log::{LogError, NoLog, ShellLog, ShellRecord, StopReason};
-pub use output::markers::Stream;
 pub use output::pages::{PAGE_BYTES_DEFAULT, PAGE_BYTES_MAX, Page};
-pub use output::read::OutputRequest;
 pub use output::spool::Output;
 pub use request::{BudgetReport, EXIT_INTERRUPTED, EXIT_TIMED_OUT, ExecRequest, ExecResult, Progress};
+pub use transport::Stream;

@@ -11,7 +11,7 @@ use tokio_util::sync::CancellationToken;
 use super::error::ShellError;
 use super::exec::driver::{Driver, Order};
 use super::host::{Inner, ShellSummary};
-use super::state::Shared;
+use super::state::ShellState;
 use super::text::fence::Fence;
 
 /// How many shells that were closed for idling are remembered.
@@ -59,7 +59,7 @@ impl Registry {
 pub(super) struct Entry {
     pub n: u64,
     pub orders: mpsc::Sender<Order>,
-    pub shared: Arc<Shared>,
+    pub shared: Arc<ShellState>,
     pub fence: Arc<Fence>,
     pub done: CancellationToken,
 }
@@ -106,7 +106,7 @@ impl Slot {
     }
 
     /// Puts a running shell in the place and lets it serve.
-    pub fn fill(self, driver: Driver, shared: Arc<Shared>, fence: Fence) -> Entry {
+    pub fn fill(self, driver: Driver, shared: Arc<ShellState>, fence: Fence) -> Entry {
         let (orders, queue) = mpsc::channel(self.inner.limits.waiting_max.max(1));
         let entry =
             Entry { n: self.n, orders, shared, fence: Arc::new(fence), done: CancellationToken::new() };

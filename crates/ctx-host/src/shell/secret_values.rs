@@ -17,7 +17,7 @@ const BYTES_MAX: usize = 64 << 10;
 const VALUES_MAX: usize = 256;
 
 #[derive(Debug, Clone, Default)]
-pub struct Known {
+pub struct SecretValues {
     /// Of the server's environment, and of the one that the shell was made with.
     given: Vec<Export>,
     /// Exported now, besides those.
@@ -28,7 +28,7 @@ pub struct Known {
     bytes: usize,
 }
 
-impl Known {
+impl SecretValues {
     /// Takes variables that a shell is made with. Says whether one of them is a secret that was not known.
     pub fn give<'a>(&mut self, env: impl IntoIterator<Item = &'a Export>) -> bool {
         let before = self.given.len();
@@ -98,10 +98,10 @@ fn is_secret(export: &Export) -> bool {
 /// Whether a `NAME=`, `NAME+=` or `NAME[…]=` in a command may be that of a secret.
 fn may_set_secret(command: &str) -> bool {
     memchr::memchr_iter(b'=', command.as_bytes()).any(|at| {
-        let before = command.get(..at).unwrap_or_default();
+        let before = &command[..at];
         let before = before.strip_suffix('+').unwrap_or(before);
         let is_of_name = |c: char| c.is_ascii_alphanumeric() || c == '_';
-        let name = before.get(before.trim_end_matches(is_of_name).len()..).unwrap_or_default();
+        let name = &before[before.trim_end_matches(is_of_name).len()..];
         before.ends_with(']') || !name.is_empty() && is_secret_name(name)
     })
 }
@@ -120,13 +120,13 @@ mod tests {
         Export { name: name.to_owned(), value: value.into() }
     }
 
-    fn hides(known: &Known, value: &str) -> bool {
+    fn hides(known: &SecretValues, value: &str) -> bool {
         !redact_text(&Arc::new(known.secrets()), value).contains(value)
     }
 
     #[test]
     fn the_same_is_no_news_and_what_is_no_secret_neither() {
-        let mut known = Known::default();
+        let mut known = SecretValues::default();
         assert!(known.give(&[export("DEPLOY_TOKEN", "given-value-1"), export("HOME", "/home/somebody")]));
         assert!(!known.give(&[export("DEPLOY_TOKEN", "given-value-1")]));
         assert!(known.read("export TOKEN='a long value 1'; B=short; NAME=some-other-value"));
@@ -148,18 +148,18 @@ mod tests {
             "bash -c 'API_TOKEN=some-value-1'",
             "declare -x a=b API_TOKEN=\"some-value-1\"",
         ] {
-            assert!(Known::default().read(command), "{command}");
+            assert!(SecretValues::default().read(command), "{command}");
         }
         for command in
             ["a=some-value-1; b==c", "=", "ä=some-value-1", "[ a = b ]", "API_TOKEN = some-value-1"]
         {
-            assert!(!Known::default().read(command), "{command}");
+            assert!(!SecretValues::default().read(command), "{command}");
         }
     }
 
     #[test]
     fn the_oldest_are_forgotten_unless_they_were_given_or_are_exported() {
-        let mut known = Known::default();
+        let mut known = SecretValues::default();
         known.give(&[export("DEPLOY_TOKEN", "given-value-1")]);
         known.read("FIRST_TOKEN=first-value-2; SECOND_TOKEN=second-value-3");
         for n in 0..VALUES_MAX {
@@ -175,7 +175,7 @@ mod tests {
 
     #[test]
     fn large_values_do_not_push_out_all_others_and_what_is_remembered_is_bounded() {
-        let mut known = Known::default();
+        let mut known = SecretValues::default();
         known.read("FIRST_TOKEN=first-value-2");
         let huge = format!("begin-of-it-{}", "7xY".repeat(BYTES_MAX));
         assert!(known.read(&format!("HUGE_TOKEN={huge}")));

@@ -1,4 +1,4 @@
-//! What callers and the driver see of a shell together: where it is, what it does, what must not be shown of it.
+//! The state of a shell that callers and the driver share: its directory, its commands, its secrets.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -8,11 +8,12 @@ use tokio::sync::{Notify, Semaphore, watch};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use super::error::ShellError;
 use super::output::spool::Spool;
 use super::text::redact::{Secrets, redact_text};
 
 /// A shell, for whoever uses it.
-pub(super) struct Shared {
+pub(super) struct ShellState {
     pub id: String,
     pub log: Ulid,
     pub transport: &'static str,
@@ -28,7 +29,7 @@ pub(super) struct Shared {
 
 #[derive(Clone)]
 pub(super) struct Status {
-    /// Where the shell is; it may hold a secret, so it is shown by [`Shared::shown_cwd`].
+    /// Where the shell is; it may hold a secret, so it is shown by [`ShellState::shown_cwd`].
     pub cwd: String,
     /// What must not be shown of this shell.
     pub secrets: Arc<Secrets>,
@@ -38,11 +39,16 @@ pub(super) struct Status {
     pub waiting: usize,
 }
 
-impl Shared {
+impl ShellState {
     /// Ready when a command may begin.
     pub async fn may_begin(&self) {
         // Without the host there is nobody to hold anything.
         drop(self.hold.clone().wait_for(|hold| !hold).await);
+    }
+
+    /// The error of a shell that was closed under somebody's hands.
+    pub fn closed(&self, why: &dyn std::fmt::Display) -> ShellError {
+        ShellError::Closed { id: self.id.clone(), why: why.to_string() }
     }
 
     pub fn status(&self) -> MutexGuard<'_, Status> {
@@ -71,13 +77,13 @@ impl Shared {
 /// A command's place among those that wait for a shell. It is left once: when the command begins, or when its caller
 /// does not wait any more.
 pub(super) struct Seat {
-    shared: Arc<Shared>,
+    shared: Arc<ShellState>,
     is_left: AtomicBool,
 }
 
 impl Seat {
     /// How many wait, where there is no place.
-    pub fn take(shared: &Arc<Shared>, waiting_max: usize) -> Result<Seat, usize> {
+    pub fn take(shared: &Arc<ShellState>, waiting_max: usize) -> Result<Seat, usize> {
         let mut status = shared.status();
         if status.waiting >= waiting_max {
             return Err(status.waiting);

@@ -16,14 +16,13 @@ use tokio::net::unix::pipe::Receiver;
 use super::error::ShellError;
 use super::frame::exports::Export;
 use super::frame::{Dialect, Pipes};
-use super::output::markers::Stream;
 
 /// A future of a trait that must stay usable as `dyn`.
-pub type Later<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
+pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
 /// Where a command interpreter starts.
 #[derive(Debug, Clone, Default)]
-pub struct Place {
+pub struct StartPlace {
     pub cwd: PathBuf,
     pub env: Vec<Export>,
 }
@@ -69,6 +68,13 @@ impl Streams {
     }
 }
 
+/// One of the two streams that an interpreter and its commands print into.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Stream {
+    Stdout,
+    Stderr,
+}
+
 /// How hard a running command is asked to stop.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Force {
@@ -100,10 +106,10 @@ pub trait Connection: Send + Sync {
     fn pipes(&self) -> &Pipes;
 
     /// Starts the interpreter, again where one ran before. Streams of the one before must be dropped first.
-    fn start(&mut self, place: &Place) -> Result<Streams, ShellError>;
+    fn start(&mut self, place: &StartPlace) -> Result<Streams, ShellError>;
 
     /// The interpreter's exit code, when it ends; 128 and the signal's number where a signal ended it.
-    fn wait(&mut self) -> Later<'_, i32>;
+    fn wait(&mut self) -> BoxFuture<'_, i32>;
 
     /// The same, where it has ended already.
     fn has_ended(&mut self) -> Option<i32>;
@@ -113,13 +119,13 @@ pub trait Connection: Send + Sync {
 
     /// Puts a mark behind everything that was printed on a stream. Where there is no room for it now, what is returned
     /// does so later.
-    fn mark(&self, stream: Stream, mark: Vec<u8>) -> Option<Later<'static, ()>>;
+    fn mark(&self, stream: Stream, mark: Vec<u8>) -> Option<BoxFuture<'static, ()>>;
 
     /// Remembers what is alive: it is older than the command that starts now.
     fn command_starts(&mut self);
 
-    /// Whether the interpreter waits for its next command and all that it has printed was read: where the end
-    /// of the last one was not told by then, it never will be.
+    /// Whether the interpreter waits for its next command and all that it has printed was read: if the end
+    /// of the last one was not reported by then, it never will be.
     fn awaits_command(&self) -> bool;
 
     /// Whether something that was sent to the interpreter, which has ended, was not read by it.
@@ -132,12 +138,12 @@ pub trait Connection: Send + Sync {
     fn cwd(&self, said: &Path) -> PathBuf;
 
     /// Asks the command, and every process that came of it, to stop; waits at most `patience` and
-    /// tells how many processes are left. The interpreter itself lives on.
-    fn stop(&self, force: Force, patience: Duration) -> Later<'static, usize>;
+    /// returns how many processes are left. The interpreter itself lives on.
+    fn stop(&self, force: Force, patience: Duration) -> BoxFuture<'static, usize>;
 
     /// Ends the interpreter, not its background jobs.
     fn kill_interpreter(&self);
 
     /// Ends everything this connection ever started.
-    fn close(&mut self) -> Later<'_, ()>;
+    fn close(&mut self) -> BoxFuture<'_, ()>;
 }

@@ -168,8 +168,8 @@ fn a_cursor_that_moves_far_makes_little_text_in_small_pieces() {
         let bytes = unit.repeat((256 << 10) / unit.len());
         let (mut total, mut largest) = (0, 0);
         Cleaner::new().push_to(bytes.as_bytes(), &mut |clean| {
-            total += clean.bytes().len();
-            largest = largest.max(clean.bytes().len());
+            total += clean.len();
+            largest = largest.max(clean.len());
         });
         assert!(total <= 65 * bytes.len(), "{unit:?}: {total} bytes of text out of {}", bytes.len());
         // What is held back, and a line that may still be redrawn.

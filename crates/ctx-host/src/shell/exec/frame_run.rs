@@ -1,152 +1,173 @@
-//! One frame in a shell: what goes into it, how it is run, and what is taken over of its answer.
+//! Runs one frame in an interpreter, and takes over what the shell answers at once: its directory and its exit code.
 //!
-//! Not here: what a result is made of (`told`), and the report behind the answer (`settle`).
+//! Not here: the report behind the answer (`report_reader`), and what a result is made of (`result`).
 
 use std::path::Path;
+use std::time::Duration;
 
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-use super::driver::Driver;
-use super::report_reader::{SETTLE_AFTER, Unsettled};
-use super::run::{Ended, Run, Stops};
+use super::interpreter::{Interpreter, PendingReport};
+use super::memory::Memory;
+use super::run::{Cancelled, Ended, Run, Stops};
 use crate::shell::error::ShellError;
+use crate::shell::frame::bash::EvalMode;
+use crate::shell::frame::marker::Nonce;
 use crate::shell::frame::{Framed, Marked};
 use crate::shell::local::random::random_bits;
-use crate::shell::output::background::Late;
-use crate::shell::output::markers::{Nonce, Stream};
-use crate::shell::output::stream::{Lane, READ_BYTES_MIN};
+use crate::shell::output::background::LateOutput;
+use crate::shell::output::stream::{CommandStream, READ_BYTES_MIN};
 use crate::shell::request::Progress;
 use crate::shell::text::budget::Plan;
 use crate::shell::text::output::OutputStream;
+use crate::shell::transport::Stream;
 
-/// A command and how it gets its input and output.
-#[derive(Clone, Copy)]
-pub(crate) struct Framing<'a> {
+/// If no command comes, the report is read after this long. By then the shell has written all of it, and one read
+/// takes it.
+const REPORT_AFTER: Duration = Duration::from_millis(2);
+
+/// What a frame runs.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct FrameInput<'a> {
     pub command: &'a str,
     pub file: Option<&'a Path>,
     pub stdin: Option<&'a Path>,
     pub merge: bool,
 }
 
-impl<'a> Framing<'a> {
-    pub(crate) fn of(command: &'a str) -> Self {
-        Framing { command, file: None, stdin: None, merge: false }
-    }
+/// What a frame runs in, and until when.
+pub(crate) struct FrameRun<'a> {
+    pub interpreter: &'a mut Interpreter,
+    pub memory: &'a mut Memory,
+    pub plan: &'a Plan,
+    pub progress: Option<watch::Sender<Progress>>,
+    pub deadline: Instant,
+    pub cancelled: Cancelled<'a>,
 }
 
-impl Driver {
-    /// Runs one frame and takes over what the shell reports of itself.
-    pub(crate) async fn frame(
-        &mut self,
-        framing: Framing<'_>,
-        progress: Option<watch::Sender<Progress>>,
-        plan: &Plan,
-        deadline: Instant,
-        cancelled: std::pin::Pin<&mut (dyn Future<Output = ()> + Send)>,
-    ) -> Result<Ended, ShellError> {
+/// The texts of a frame.
+struct Texts {
+    way: EvalMode,
+    frame: Vec<u8>,
+    rescue: Option<String>,
+    /// What stands before the command on its first line.
+    before: String,
+    /// The streams whose start is marked already.
+    marked: Marked,
+    /// The streams that start empty, and so need no mark.
+    empty: Marked,
+}
+
+impl FrameRun<'_> {
+    pub async fn run(mut self, input: FrameInput<'_>) -> Result<Ended, ShellError> {
         let nonce = Nonce::new(random_bits());
-        let Framing { command, file, stdin, merge } = framing;
-        let (dialect, holds_much) = (self.connection.dialect(), self.connection.holds_much());
-        let (habits, status, pipes) = (&self.habits, self.status, self.connection.pipes());
+        let texts = self.texts(input, &nonce);
+        let (out, err) = self.streams(&nonce, texts.empty);
+        let Interpreter { shared, connection, streams, .. } = &mut *self.interpreter;
+        let run = Run {
+            nonce,
+            frame: texts.frame,
+            rescue: texts.rescue.as_deref().map(str::as_bytes),
+            marked: texts.marked.stdout,
+            connection: connection.as_mut(),
+            streams,
+        };
+        let stops = Stops {
+            deadline: self.deadline,
+            cancelled: self.cancelled,
+            interrupt: &shared.interrupt,
+            closing: &shared.closing,
+        };
+        let mut ended = run.run(out, err, stops).await.map_err(|error| shared.closed(&error))?;
+        let dialect = connection.dialect();
+        if let Some(rescue) = texts.rescue.filter(|_| ended.rescued) {
+            // Under `set -v` bash has shown it.
+            ended.hide(|text| text.replace(rescue.as_str(), ""));
+        }
+        if ended.answer.as_ref().is_none_or(|answer| !answer.begun) && texts.before.contains("__ctx") {
+            ended.hide(|text| text.replace(&texts.before, ""));
+        }
+        self.memory.misread = ended.code.is_some_and(|code| dialect.may_misread(texts.way, code));
+        take_answer(&mut ended, self.interpreter, self.memory);
+        Ok(ended)
+    }
+
+    fn texts(&mut self, input: FrameInput<'_>, nonce: &Nonce) -> Texts {
+        let FrameInput { command, file, stdin, merge } = input;
+        let holds_much = self.interpreter.connection.holds_much();
+        let connection = self.interpreter.connection.as_ref();
+        let (dialect, habits) = (connection.dialect(), &self.memory.habits);
+        let way = dialect.way(habits, command);
         let mut framed = Framed {
-            nonce: &nonce,
+            nonce,
             command,
             file,
             stdin,
             merge,
             habits,
-            way: dialect.way(habits, command),
-            status,
-            pipes,
+            way,
+            status: self.memory.status,
+            pipes: connection.pipes(),
             holds_much,
-            misread: self.misread,
+            misread: self.memory.misread,
             marked: Marked::default(),
         };
-        let way = framed.way;
-        let begun = self.begin_streams(&mut framed);
-        let marked = framed.marked.stdout;
-        let (frame, rescue, before) =
-            (dialect.frame(&framed), dialect.rescue(&framed), dialect.before(&framed));
-        let cut = std::mem::take(&mut self.cut_report);
-        let lane = |stream, late: Option<&mut Late>, buffer: &mut Vec<u8>| {
-            let output = OutputStream::new(self.shared.secrets(), plan);
-            let before = late.map(|late| std::mem::replace(late, Late::new(&self.shared)));
-            Lane::new(&nonce, stream, output, before, &self.shared, std::mem::take(buffer), progress.clone())
-        };
-        let mut out = lane(Stream::Stdout, (!cut).then_some(&mut self.late.0), &mut self.buffers.0);
-        let mut err = lane(Stream::Stderr, Some(&mut self.late.1), &mut self.buffers.1);
-        for (lane, begun) in [(&mut out, begun.stdout), (&mut err, begun.stderr)] {
-            if begun {
-                lane.begin();
-            }
+        let mut empty = Marked::default();
+        if dialect.may_be_marked(&framed) {
+            let is_marked = |stream| connection.mark(stream, nonce.start()).is_none();
+            let is_empty = |stream| connection.is_drained(stream);
+            empty = Marked { stdout: is_empty(Stream::Stdout), stderr: is_empty(Stream::Stderr) };
+            let stdout = empty.stdout || is_marked(Stream::Stdout);
+            framed.marked = Marked { stdout, stderr: empty.stderr || is_marked(Stream::Stderr) };
         }
-        let connection = self.connection.as_mut();
-        let run = Run {
-            nonce,
-            frame,
-            rescue: rescue.as_deref().map(str::as_bytes),
-            marked,
-            connection,
-            streams: &mut self.streams,
-        };
-        let stops =
-            Stops { deadline, cancelled, interrupt: &self.shared.interrupt, closing: &self.shared.closing };
-        let mut ended = run.run(out, err, stops).await.map_err(|error| self.closed(&error))?;
-        for (lane, buffer) in
-            [(&mut ended.stdout, &mut self.buffers.0), (&mut ended.stderr, &mut self.buffers.1)]
-        {
-            *buffer = std::mem::take(&mut lane.buffer);
-            buffer.resize(READ_BYTES_MIN, 0);
-            buffer.shrink_to_fit();
-        }
-        if ended.rescued
-            && let Some(rescue) = &rescue
-        {
-            // Under `set -v` bash has shown it.
-            ended.hide(|text| text.replace(rescue.as_str(), ""));
-        }
-        self.misread = ended.told.is_some_and(|code| dialect.may_misread(way, code));
-        if ended.answer.as_ref().is_none_or(|answer| !answer.begun) && before.contains("__ctx") {
-            ended.hide(|text| text.replace(&before, ""));
-        }
-        self.answered(&mut ended);
-        Ok(ended)
+        let (frame, rescue) = (dialect.frame(&framed), dialect.rescue(&framed));
+        let before = dialect.before(&framed);
+        Texts { way, frame, rescue, before, marked: framed.marked, empty }
     }
 
-    /// Says where the command's output starts, as far as the shell need not, and which streams start empty.
-    fn begin_streams(&self, framed: &mut Framed<'_>) -> Marked {
-        if !self.connection.dialect().may_be_marked(framed) {
-            return Marked::default();
-        }
-        let begins = |stream| self.connection.is_drained(stream);
-        let is_marked = |stream| self.connection.mark(stream, framed.nonce.start()).is_none();
-        let begun = Marked { stdout: begins(Stream::Stdout), stderr: begins(Stream::Stderr) };
-        let stdout = begun.stdout || is_marked(Stream::Stdout);
-        framed.marked = Marked { stdout, stderr: begun.stderr || is_marked(Stream::Stderr) };
-        begun
+    fn streams(&mut self, nonce: &Nonce, empty: Marked) -> (CommandStream, CommandStream) {
+        let Interpreter { shared, buffers, late, has_cut_report, .. } = &mut *self.interpreter;
+        let output = |stream, is_empty, late: Option<&mut LateOutput>, buffer: &mut Vec<u8>| {
+            let output = OutputStream::new(shared.secrets(), self.plan);
+            let before = late.map(|late| std::mem::replace(late, LateOutput::new(shared)));
+            let buffer = std::mem::take(buffer);
+            let mut output =
+                CommandStream::new(nonce, stream, output, before, shared, buffer, self.progress.clone());
+            if is_empty {
+                output.begin();
+            }
+            output
+        };
+        // What is left of a report that broke off is nobody's output.
+        let is_cut = std::mem::take(has_cut_report);
+        let out = output(Stream::Stdout, empty.stdout, (!is_cut).then_some(&mut late.0), &mut buffers.0);
+        (out, output(Stream::Stderr, empty.stderr, Some(&mut late.1), &mut buffers.1))
     }
+}
 
-    /// Takes over what the shell has said so far; the rest is for [`Driver::settle`].
-    fn answered(&mut self, ended: &mut Ended) {
-        let before = (ended.stdout.before.take(), ended.stderr.before.take());
-        for (late, before) in [(&mut self.late.0, before.0), (&mut self.late.1, before.1)] {
-            if let Some(before) = before {
-                *late = before;
-            }
-        }
-        if let Some(answer) = &ended.answer {
-            let cwd = self.connection.cwd(&answer.cwd);
-            if cwd != self.cwd {
-                self.shared.status().cwd = cwd.to_string_lossy().into_owned();
-                self.cwd = cwd;
-            }
-            let (due, stopped) = (Instant::now() + SETTLE_AFTER, ended.stopped.is_some());
-            let scanner = ended.stdout.scanner.take();
-            self.unsettled = scanner.map(|mut scanner| {
-                scanner.expect(std::mem::take(&mut self.told));
-                Unsettled { scanner, stopped, due }
-            });
+/// Takes over what the shell has said so far, and gives the interpreter back what was lent to the streams.
+fn take_answer(ended: &mut Ended, interpreter: &mut Interpreter, memory: &mut Memory) {
+    let Interpreter { shared, connection, buffers, late, pending_report, .. } = interpreter;
+    for (output, buffer, late) in
+        [(&mut ended.stdout, &mut buffers.0, &mut late.0), (&mut ended.stderr, &mut buffers.1, &mut late.1)]
+    {
+        *buffer = std::mem::take(&mut output.buffer);
+        buffer.resize(READ_BYTES_MIN, 0);
+        buffer.shrink_to_fit();
+        if let Some(before) = output.before.take() {
+            *late = before;
         }
     }
+    let Some(answer) = &ended.answer else { return };
+    let cwd = connection.cwd(&answer.cwd);
+    if cwd != memory.cwd {
+        shared.status().cwd = cwd.to_string_lossy().into_owned();
+        memory.cwd = cwd;
+    }
+    let (due, was_stopped) = (Instant::now() + REPORT_AFTER, ended.stopped.is_some());
+    *pending_report = ended.stdout.scanner.take().map(|mut scanner| {
+        scanner.expect(std::mem::take(&mut memory.last_report));
+        PendingReport { scanner, was_stopped, due }
+    });
 }

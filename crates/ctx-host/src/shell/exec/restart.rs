@@ -1,109 +1,144 @@
-//! A new interpreter in the place of one that has ended: what it is started with, and what it is told afterwards.
+//! Sets up a new interpreter: the first one of a shell, or one in the place of an interpreter that has ended.
 
-use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use tokio::io::AsyncWriteExt;
 use tokio::time::Instant;
 
-use super::driver::Driver;
-use super::frame_run::Framing;
-use super::hints::Anew;
-use super::run::{Ended, RunError};
+use super::frame_run::{FrameInput, FrameRun};
+use super::interpreter::Interpreter;
+use super::memory::Memory;
+use super::report_reader::read_report;
+use super::run::RunError;
 use crate::shell::error::ShellError;
-use crate::shell::frame::exports::{self, Export};
-use crate::shell::frame::{Dialect, Habits};
-use crate::shell::log::ShellRecord;
+use crate::shell::frame::exports::{self, Export, StartFile};
+use crate::shell::local::scratch::ScratchDir;
 use crate::shell::text::budget::Plan;
-use crate::shell::transport::Place;
 
-/// What a new interpreter gets to answer its first frame.
+/// The time in which a new interpreter must answer its first frame.
 const HANDSHAKE_MAX: Duration = Duration::from_secs(20);
 
-impl Driver {
-    /// The interpreter had ended before it came to the command: another is to run it.
-    pub(crate) async fn restart_after(&mut self, ended: Ended) -> Result<Anew, ShellError> {
-        self.late.0.join(ended.stdout.after);
-        self.late.1.join(ended.stderr.after);
-        self.restart(ended.exit.unwrap_or(1)).await
-    }
+/// Where a new interpreter was started.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Directory {
+    /// Where the one before was.
+    Same,
+    /// That directory is gone, and this is the nearest one above it.
+    Above,
+}
 
-    /// A new interpreter in the same place, with the variables exported as of the last completed command.
-    pub(crate) async fn restart(&mut self, exit_code: i32) -> Result<Anew, ShellError> {
-        let (env, later) = exports::that_fit(self.restart_env(), self.settings.start_file());
-        let place = Place { cwd: nearest_dir(&self.cwd), env };
-        let anew = if place.cwd == self.cwd { Anew::Here } else { Anew::Elsewhere };
-        self.ended = None;
-        self.habits = Habits::default();
-        (self.status, self.misread) = (0, false);
-        let lost =
-            |error: ShellError| ShellError::Closed { id: self.shared.id.clone(), why: error.to_string() };
-        self.streams = self.connection.start(&place).map_err(lost)?;
-        self.handshake().await?;
-        self.export(&later).await?;
-        let cwd = self.shared.shown_cwd();
-        self.record(&ShellRecord::Restarted { exit_code, cwd });
-        Ok(anew)
-    }
+/// What ended the interpreter before the new one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Cause {
+    /// Something before this command, which ran in the new one.
+    Before,
+    Command,
+    /// The command, whose shell ends with whatever fails in it (`set -e`).
+    Errexit,
+}
 
-    /// Exports what an interpreter could not be started with.
-    pub(crate) async fn export(&mut self, exports: &[Export]) -> Result<(), ShellError> {
-        if exports.is_empty() {
-            return Ok(());
-        }
-        let script = self.put_scratch(&exports::script(exports))?;
-        let source = self.connection.dialect().source(script.path());
-        self.run_quietly(&format!("{source} 2>/dev/null")).await
-    }
-
-    /// bash counts its own depth up when it starts; the new one takes the place of the old.
-    fn restart_env(&self) -> Vec<Export> {
-        let mut env = self.exports.clone();
-        let listed = |export: &&Export| !self.exports.iter().any(|other| other.name == export.name);
-        env.extend(self.unlisted.iter().filter(listed).cloned());
-        for export in env.iter_mut().filter(|export| export.name == "SHLVL") {
-            let level: Option<i64> =
-                std::str::from_utf8(&export.value).ok().and_then(|text| text.parse().ok());
-            if let (Some(level), Dialect::Bash) = (level, self.connection.dialect()) {
-                export.value = (level - 1).to_string().into_bytes();
-            }
-        }
-        env
-    }
-
-    /// Sets a new interpreter up and runs an empty command in it.
-    pub(crate) async fn handshake(&mut self) -> Result<(), ShellError> {
-        let setup = self.connection.dialect().setup();
-        let written = self.streams.stdin.write_all(setup.as_bytes()).await;
-        written.map_err(|error| self.closed(&RunError::Lost(error)))?;
-        self.run_quietly(":").await
-    }
-
-    /// Runs a command of our own, in a new interpreter.
-    async fn run_quietly(&mut self, command: &str) -> Result<(), ShellError> {
-        let deadline = Instant::now() + HANDSHAKE_MAX;
-        let nobody = std::pin::pin!(std::future::pending());
-        let ended = self.frame(Framing::of(command), None, &Plan::default(), deadline, nobody).await?;
-        for (late, lane) in [(&mut self.late.0, ended.stdout), (&mut self.late.1, ended.stderr)] {
-            // It prints nothing itself: what came meanwhile is a job's.
-            late.push(lane.finished.kept.text.as_bytes());
-            late.join(lane.after);
-        }
-        match (ended.answer, ended.stopped, ended.exit) {
-            (Some(_), None, None) => self.settle().await,
-            _ if ended.cut => Err(self.closed(&RunError::Closing)),
-            (_, _, exit) => Err(ShellError::Closed {
-                id: self.shared.id.clone(),
-                why: match exit {
-                    Some(code) => format!("its interpreter ended at once with exit code {code}"),
-                    None => "its interpreter does not answer".to_owned(),
-                },
-            }),
+impl Cause {
+    /// Why a command ended its shell. No report has said that it set the option itself, so its text is read.
+    pub fn of(command: &str, exit_code: i32, errexit: bool) -> Cause {
+        match exit_code != 0 && (errexit || sets_errexit(command)) {
+            true => Cause::Errexit,
+            false => Cause::Command,
         }
     }
 }
 
-/// The directory itself, or the nearest one above it that is still there.
-fn nearest_dir(cwd: &Path) -> PathBuf {
-    cwd.ancestors().find(|dir| dir.is_dir()).unwrap_or(Path::new("/")).to_owned()
+fn sets_errexit(command: &str) -> bool {
+    let is_option = |word: &&str| word.starts_with('-') && !word.starts_with("--");
+    command.split([';', '&', '|', '(', ')', '{', '}', '\n']).any(|part| {
+        let mut words = part.split_whitespace().skip_while(|word| *word != "set").skip(1);
+        words.clone().take_while(is_option).any(|word| word.contains('e'))
+            || words.any(|word| word == "errexit")
+    })
+}
+
+/// Starts an interpreter in the same directory, with the variables exported as of the last completed command.
+pub(crate) async fn restart(
+    interpreter: &mut Interpreter,
+    memory: &mut Memory,
+    start_file: StartFile<'_>,
+    scratch: &ScratchDir,
+) -> Result<Directory, ShellError> {
+    let (place, later) = memory.for_restart(interpreter.connection.dialect(), start_file);
+    let directory = if place.cwd == memory.cwd { Directory::Same } else { Directory::Above };
+    interpreter.exit = None;
+    memory.interpreter_ended();
+    let started = interpreter.connection.start(&place);
+    interpreter.streams = started.map_err(|error| interpreter.shared.closed(&error))?;
+    set_up(interpreter, memory, &later, scratch).await?;
+    Ok(directory)
+}
+
+/// Sends a new interpreter its first lines, and exports what it could not be started with.
+pub(crate) async fn set_up(
+    interpreter: &mut Interpreter,
+    memory: &mut Memory,
+    later: &[Export],
+    scratch: &ScratchDir,
+) -> Result<(), ShellError> {
+    let dialect = interpreter.connection.dialect();
+    let written = interpreter.streams.stdin.write_all(dialect.setup().as_bytes()).await;
+    written.map_err(|error| interpreter.shared.closed(&RunError::Lost(error)))?;
+    run_quietly(interpreter, memory, ":").await?;
+    if later.is_empty() {
+        return Ok(());
+    }
+    let script = scratch.put(&exports::script(later))?;
+    let source = dialect.source(script.path());
+    run_quietly(interpreter, memory, &format!("{source} 2>/dev/null")).await
+}
+
+/// Runs a command of our own, in a new interpreter.
+async fn run_quietly(
+    interpreter: &mut Interpreter,
+    memory: &mut Memory,
+    command: &str,
+) -> Result<(), ShellError> {
+    let run = FrameRun {
+        interpreter: &mut *interpreter,
+        memory: &mut *memory,
+        plan: &Plan::default(),
+        progress: None,
+        deadline: Instant::now() + HANDSHAKE_MAX,
+        cancelled: std::pin::pin!(std::future::pending()),
+    };
+    let ended = run.run(FrameInput { command, ..FrameInput::default() }).await?;
+    let (out, err) = &mut interpreter.late;
+    for (late, stream) in [(out, ended.stdout), (err, ended.stderr)] {
+        // The command prints nothing itself, so what came meanwhile is a job's.
+        late.push(stream.finished.kept.text.as_bytes());
+        late.join(stream.after);
+    }
+    let shared = &interpreter.shared;
+    match (ended.answer, ended.stopped, ended.exit) {
+        (Some(_), None, None) => read_report(interpreter, memory).await,
+        _ if ended.cut_off => Err(shared.closed(&RunError::Closing)),
+        (_, _, Some(code)) => {
+            Err(shared.closed(&format_args!("its interpreter ended at once with exit code {code}")))
+        }
+        (_, _, None) => Err(shared.closed(&"its interpreter does not answer")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_command_that_sets_errexit_is_the_cause_when_it_fails() {
+        for command in
+            ["set -e", "set -euo pipefail; ls", "cd x && set -o errexit\nfalse", "{ set -xe;}", "set  -u -e"]
+        {
+            assert_eq!(Cause::of(command, 1, false), Cause::Errexit, "{command}");
+            assert_eq!(Cause::of(command, 0, false), Cause::Command, "{command}");
+        }
+        for command in ["set -u", "exit 3", "set -- -e", "set +e", "set x -e", "reset -e", "echo errexited"] {
+            assert_eq!(Cause::of(command, 1, false), Cause::Command, "{command}");
+            assert_eq!(Cause::of(command, 1, true), Cause::Errexit, "{command}");
+        }
+    }
 }

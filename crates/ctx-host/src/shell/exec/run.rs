@@ -2,9 +2,9 @@
 //! have to be stopped.
 //!
 //! The result is ready when both streams have shown their end marker; what the shell says of itself behind that
-//! is for the next command (`settle`). Nothing here sleeps or polls for it: it waits
-//! for bytes, for the interpreter's end, for a deadline, and for whoever wants the command stopped. Only a
-//! command that breaks its own frame tells nobody: now and then a look at the interpreter finds that out.
+//! is for the next command (`report_reader`). Nothing here sleeps or polls for it: it waits
+//! for bytes, for the interpreter's end, for a deadline, and for whoever wants the command stopped. A command that
+//! breaks its own frame reports nothing, so the interpreter is checked now and then.
 
 use std::io;
 use std::time::Duration;
@@ -16,11 +16,12 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::shell::frame::Answer;
+use crate::shell::frame::marker::Nonce;
 use crate::shell::log::StopReason;
-use crate::shell::output::markers::{Nonce, Scanner, Stream};
-use crate::shell::output::pipeline::LaneEnd;
-use crate::shell::output::stream::Lane;
-use crate::shell::transport::{Connection, Force, Later, Streams};
+use crate::shell::output::pipeline::StreamEnd;
+use crate::shell::output::stream::CommandStream;
+use crate::shell::transport::Stream;
+use crate::shell::transport::{BoxFuture, Connection, Force, Streams};
 
 /// What each kind of asking gets before the next.
 const STOP_PATIENCE: Duration = Duration::from_millis(250);
@@ -28,18 +29,20 @@ const STOP_PATIENCE: Duration = Duration::from_millis(250);
 /// it needs a while; all in all a stop takes less than a second.
 const LAST_PATIENCE: Duration = Duration::from_millis(400);
 
-/// When the interpreter is looked at first; then ever more rarely, up to the second.
-const LOOK_FIRST: Duration = Duration::from_millis(100);
-const LOOK_MAX: Duration = Duration::from_secs(2);
-/// One look may come just before the last bytes are worked on: so many in a row, this far apart, do not.
-const LOOKS_IN_A_ROW: u32 = 4;
-const LOOK_AGAIN: Duration = Duration::from_millis(50);
+/// When the interpreter is checked first; then ever more rarely, up to the second constant.
+const CHECK_FIRST: Duration = Duration::from_millis(100);
+const CHECK_MAX: Duration = Duration::from_secs(2);
+/// A single check can race with the last bytes of output; four checks 50 ms apart cannot.
+const CHECKS_IN_A_ROW: u32 = 4;
+const CHECK_AGAIN: Duration = Duration::from_millis(50);
+
+/// Ready when the caller has gone away.
+pub(crate) type Cancelled<'a> = std::pin::Pin<&'a mut (dyn Future<Output = ()> + Send)>;
 
 /// Everything that can end a command early.
 pub(crate) struct Stops<'a> {
     pub deadline: Instant,
-    /// Ready when the caller has gone away.
-    pub cancelled: std::pin::Pin<&'a mut (dyn Future<Output = ()> + Send)>,
+    pub cancelled: Cancelled<'a>,
     pub interrupt: &'a Notify,
     /// The shell itself is being closed.
     pub closing: &'a CancellationToken,
@@ -49,21 +52,21 @@ pub(crate) struct Stops<'a> {
 pub(crate) struct Ended {
     /// What the shell said; missing where it died.
     pub answer: Option<Answer>,
-    /// The command's exit code, where the shell told it, also where it died behind that.
-    pub told: Option<i32>,
+    /// The command's exit code, where the shell reported it, also where the shell died after that.
+    pub code: Option<i32>,
     /// The exit code of the interpreter, where that has ended.
     pub exit: Option<i32>,
     pub stopped: Option<StopReason>,
-    /// The command kept the shell from telling its end.
+    /// The command kept the shell from reporting its end.
     pub broke_frame: bool,
     /// The shell is being closed: how the command would have ended is not known.
-    pub cut: bool,
+    pub cut_off: bool,
     /// The interpreter has ended without having read the command.
     pub unread: bool,
     /// It was asked for the command's end by itself.
     pub rescued: bool,
-    pub stdout: LaneEnd,
-    pub stderr: LaneEnd,
+    pub stdout: StreamEnd,
+    pub stderr: StreamEnd,
     /// Why not all of the output is on disk.
     pub unkept: Option<io::Error>,
 }
@@ -100,7 +103,7 @@ impl Stopping {
 }
 
 /// Brings a mark into its pipe, while the reader makes room.
-async fn marks(marking: &mut Option<Later<'static, ()>>) {
+async fn marks(marking: &mut Option<BoxFuture<'static, ()>>) {
     match marking {
         Some(later) => later.await,
         None => std::future::pending().await,
@@ -111,7 +114,7 @@ async fn marks(marking: &mut Option<Later<'static, ()>>) {
 pub(crate) struct Run<'a> {
     pub nonce: Nonce,
     pub frame: Vec<u8>,
-    /// What has a shell tell the command's end that has left the frame, if anything does. Sent once.
+    /// What makes a shell that has left the frame report the command's end, if anything does. Sent once.
     pub rescue: Option<&'a [u8]>,
     /// Whether the start on stdout is marked already.
     pub marked: bool,
@@ -119,21 +122,15 @@ pub(crate) struct Run<'a> {
     pub streams: &'a mut Streams,
 }
 
-enum Event {
-    Got(io::Result<()>),
-    Sent(io::Result<usize>),
-    Exit(i32),
-    Stop(StopReason),
-    Asked(usize),
-    Marked,
-    Harder,
-    Look,
-    Closing,
-}
-
 impl Run<'_> {
     /// Runs the command to its end.
-    pub async fn run(mut self, mut out: Lane, mut err: Lane, stops: Stops<'_>) -> Result<Ended, RunError> {
+    #[expect(clippy::indexing_slicing, reason = "no more is sent than there is")]
+    pub async fn run(
+        mut self,
+        mut out: CommandStream,
+        mut err: CommandStream,
+        stops: Stops<'_>,
+    ) -> Result<Ended, RunError> {
         let mut state = State::new();
         let Stops { deadline, mut cancelled, interrupt, closing } = stops;
         let interrupted = interrupt.notified();
@@ -147,56 +144,39 @@ impl Run<'_> {
         }
         loop {
             let ended = state.exit.is_some();
-            if out.seen.answered && !ended && !std::mem::replace(&mut state.marked_end, true) {
+            if out.progress.answered && !ended && !std::mem::replace(&mut state.marked_end, true) {
                 let is_all_in = self.connection.is_drained(Stream::Stderr) && err.finish();
                 let mark = || self.connection.mark(Stream::Stderr, self.nonce.end());
                 state.marking = if is_all_in { None } else { mark() };
             }
-            let (has_out, has_err) = (out.seen.is_all(ended), err.seen.is_all(ended));
+            let (has_out, has_err) = (out.progress.is_all(ended), err.progress.is_all(ended));
             if has_out && has_err && state.nothing_left() {
                 break;
             }
             let free = state.stopping.is_none();
             let next = state.stopping.as_ref().map_or(deadline, |stopping| stopping.next);
-            let (look, alive) = (state.looks.next, !ended);
-            let unsent = self.frame.get(state.sent..).unwrap_or_default();
-            let event = tokio::select! {
-                got = out.next(&mut self.streams.stdout), if !has_out => Event::Got(got),
-                got = err.next(&mut self.streams.stderr), if !has_err => Event::Got(got),
-                sent = self.streams.stdin.write(unsent), if !unsent.is_empty() => Event::Sent(sent),
-                code = self.connection.wait(), if alive => Event::Exit(code),
-                left = Stopping::asked(&mut state.stopping) => Event::Asked(left),
-                () = marks(&mut state.marking) => Event::Marked,
-                () = tokio::time::sleep_until(next) =>
-                    if free { Event::Stop(StopReason::TimedOut) } else { Event::Harder },
-                () = tokio::time::sleep_until(look), if free && alive => Event::Look,
-                () = &mut cancelled, if free => Event::Stop(StopReason::Cancelled),
-                () = &mut interrupted, if free => Event::Stop(StopReason::Interrupted),
-                () = closing.cancelled() => Event::Closing,
-            };
-            match event {
-                Event::Got(got) => {
-                    state.looks.in_a_row = 0;
-                    got.map_err(RunError::Lost)?;
-                }
-                Event::Sent(sent) => state.took_sent(sent, self.frame.len()),
-                Event::Exit(code) => self.seal(&mut state, code),
-                Event::Stop(reason) => state.begin_stop(reason, self.connection),
-                Event::Asked(left) => state.asked_and_left(left),
-                Event::Marked => state.marking = None,
-                Event::Harder => {
-                    let running = !(out.seen.answered && err.seen.answered);
-                    let is_told = out.seen.answered || out.is_behind() || err.is_behind();
-                    if !is_told && state.sent == self.frame.len() && self.connection.awaits_command() {
-                        self.sends_rescue(&mut state);
-                    }
-                    state.stop_harder(self.connection, running);
-                }
-                Event::Look => self.look(&mut state, out.is_behind() || err.is_behind()),
-                Event::Closing => {
+            let (check, alive) = (state.checks.next, !ended);
+            let unsent = &self.frame[state.sent..];
+            tokio::select! {
+                got = out.next(&mut self.streams.stdout), if !has_out => state.got(got)?,
+                got = err.next(&mut self.streams.stderr), if !has_err => state.got(got)?,
+                sent = self.streams.stdin.write(unsent), if !unsent.is_empty() =>
+                    state.took_sent(sent, self.frame.len()),
+                code = self.connection.wait(), if alive => self.seal(&mut state, code),
+                left = Stopping::asked(&mut state.stopping) => state.asked_and_left(left),
+                () = marks(&mut state.marking) => state.marking = None,
+                () = tokio::time::sleep_until(next) => match free {
+                    true => state.begin_stop(StopReason::TimedOut, self.connection),
+                    false => self.stop_harder(&mut state, &out, &err),
+                },
+                () = tokio::time::sleep_until(check), if free && alive =>
+                    self.check(&mut state, out.is_behind() || err.is_behind()),
+                () = &mut cancelled, if free => state.begin_stop(StopReason::Cancelled, self.connection),
+                () = &mut interrupted, if free => state.begin_stop(StopReason::Interrupted, self.connection),
+                () = closing.cancelled() => {
                     let Streams { stdout, stderr, .. } = &mut *self.streams;
                     tokio::try_join!(out.take_rest(stdout), err.take_rest(stderr)).map_err(RunError::Lost)?;
-                    state.cut = true;
+                    state.cut_off = true;
                     break;
                 }
             }
@@ -204,16 +184,27 @@ impl Run<'_> {
         Ended::of(out, err, state)
     }
 
-    /// Looks whether the interpreter waits for a command although this one's end was not told. Then it is asked for the
-    /// end. If it waits still it gets no other: it ends like a script that has come to its end, and is made anew.
-    /// While output is still being worked on, its end may be in there.
-    fn look(&mut self, state: &mut State, is_behind: bool) {
+    /// A stop has not helped so far. A shell that waits for a command without having reported this one's end is asked
+    /// for it; output that is still being worked on may hold the end.
+    fn stop_harder(&mut self, state: &mut State, out: &CommandStream, err: &CommandStream) {
+        let may_have_ended = out.progress.answered || out.is_behind() || err.is_behind();
+        if !may_have_ended && state.sent == self.frame.len() && self.connection.awaits_command() {
+            self.sends_rescue(state);
+        }
+        let running = !(out.progress.answered && err.progress.answered);
+        state.stop_harder(self.connection, running);
+    }
+
+    /// Checks whether the interpreter waits for a command although it has not reported the end of this one. Then it is
+    /// asked for the end. If it still waits, its stdin is closed: it ends like a script at its end, and is replaced.
+    /// Output that is still being worked on may hold the end.
+    fn check(&mut self, state: &mut State, is_behind: bool) {
         let waits = !is_behind && state.sent == self.frame.len() && self.connection.awaits_command();
-        match state.looks.took(waits, Instant::now()) {
-            Look::Fine => {}
-            Look::Broken if self.sends_rescue(state) => state.looks = Looks::new(Instant::now()),
-            Look::Broken => self.streams.stdin = Box::new(tokio::io::sink()),
-            Look::BrokenForLong => self.connection.kill_interpreter(),
+        match state.checks.took(waits, Instant::now()) {
+            CheckResult::Fine => {}
+            CheckResult::Broken if self.sends_rescue(state) => state.checks = Checks::new(Instant::now()),
+            CheckResult::Broken => self.streams.stdin = Box::new(tokio::io::sink()),
+            CheckResult::StillBroken => self.connection.kill_interpreter(),
         }
     }
 
@@ -244,69 +235,81 @@ impl Run<'_> {
 impl Ended {
     /// Whether the interpreter had ended before it came to the command.
     pub fn came_too_late(&self) -> bool {
-        let started = self.stdout.scanner.as_ref().is_some_and(Scanner::started);
-        self.exit.is_some() && self.stopped.is_none() && !self.cut && (!started || self.unread)
+        let started = self.stdout.scanner.as_ref().is_some_and(|scanner| scanner.started);
+        self.exit.is_some() && self.stopped.is_none() && !self.cut_off && (!started || self.unread)
     }
 
     /// Takes out of what is shown and recorded what turned out to be a secret.
     pub fn hide(&mut self, shown: impl Fn(&str) -> String) {
-        for lane in [&mut self.stdout, &mut self.stderr] {
-            lane.finished.kept.text = shown(&lane.finished.kept.text);
-            lane.finished.ends.change(&shown);
+        for stream in [&mut self.stdout, &mut self.stderr] {
+            stream.finished.kept.text = shown(&stream.finished.kept.text);
+            stream.finished.ends.change(&shown);
         }
     }
 
-    fn of(out: Lane, err: Lane, state: State) -> Result<Ended, RunError> {
+    fn of(out: CommandStream, err: CommandStream, state: State) -> Result<Ended, RunError> {
         let mut stdout = out.end().map_err(RunError::Lost)?;
         let mut stderr = err.end().map_err(RunError::Lost)?;
-        let unkept = stdout.unkept.take().or(stderr.unkept.take());
+        let unkept = stdout.spool_error.take().or(stderr.spool_error.take());
         let answer = stdout.scanner.as_ref().and_then(|scanner| Answer::parse(scanner.report()));
-        let told = answer.as_ref().map(|answer| answer.exit_code);
+        let code = answer.as_ref().map(|answer| answer.exit_code);
         let answer = answer.filter(|_| state.exit.is_none());
         let stopped = state.stopping.as_ref().map(|stopping| stopping.reason);
-        let State { exit, cut, unread, rescued, looks, .. } = state;
-        let broke_frame = looks.broken || (exit.is_some() && (told.is_some() || rescued));
-        Ok(Ended { answer, told, exit, stopped, broke_frame, cut, unread, rescued, stdout, stderr, unkept })
+        let State { exit, cut_off, unread, rescued, checks, .. } = state;
+        let broke_frame = checks.broken || (exit.is_some() && (code.is_some() || rescued));
+        Ok(Ended {
+            answer,
+            code,
+            exit,
+            stopped,
+            broke_frame,
+            cut_off,
+            unread,
+            rescued,
+            stdout,
+            stderr,
+            unkept,
+        })
     }
 }
 
-/// The looks that were taken at the interpreter.
-struct Looks {
+/// The checks of the interpreter, and when the next one is due.
+struct Checks {
     next: Instant,
     pause: Duration,
     in_a_row: u32,
     broken: bool,
 }
 
-/// What a look has found.
+/// What a check has found.
 #[derive(Debug, PartialEq, Eq)]
-enum Look {
+enum CheckResult {
     Fine,
     Broken,
-    /// And it did not end when it was told that no command comes.
-    BrokenForLong,
+    /// It did not end either when its stdin was closed.
+    StillBroken,
 }
 
-impl Looks {
-    fn new(now: Instant) -> Looks {
-        Looks { next: now + LOOK_FIRST, pause: LOOK_FIRST, in_a_row: 0, broken: false }
+impl Checks {
+    fn new(now: Instant) -> Checks {
+        Checks { next: now + CHECK_FIRST, pause: CHECK_FIRST, in_a_row: 0, broken: false }
     }
 
-    fn took(&mut self, waits: bool, now: Instant) -> Look {
+    fn took(&mut self, waits: bool, now: Instant) -> CheckResult {
         if self.broken {
-            self.next = now + LOOK_MAX;
-            return Look::BrokenForLong;
+            self.next = now + CHECK_MAX;
+            return CheckResult::StillBroken;
         }
         if !waits {
             self.in_a_row = 0;
-            self.pause = (self.pause * 2).min(LOOK_MAX);
+            self.pause = (self.pause * 2).min(CHECK_MAX);
             self.next = now + self.pause;
-            return Look::Fine;
+            return CheckResult::Fine;
         }
         self.in_a_row += 1;
-        self.broken = self.in_a_row >= LOOKS_IN_A_ROW;
-        self.next = now + if self.broken { LOOK_MAX } else { LOOK_AGAIN };
-        if self.broken { Look::Broken } else { Look::Fine }
+        self.broken = self.in_a_row >= CHECKS_IN_A_ROW;
+        self.next = now + if self.broken { CHECK_MAX } else { CHECK_AGAIN };
+        if self.broken { CheckResult::Broken } else { CheckResult::Fine }
     }
 }
 
@@ -315,8 +318,8 @@ struct State {
     sent: usize,
     exit: Option<i32>,
     stopping: Option<Stopping>,
-    looks: Looks,
-    cut: bool,
+    checks: Checks,
+    cut_off: bool,
     /// Whether the interpreter was gone before it was sent all.
     refused: bool,
     unread: bool,
@@ -324,18 +327,18 @@ struct State {
     /// Whether the end of stderr is marked, or about to be.
     marked_end: bool,
     /// The mark that there was no room for.
-    marking: Option<Later<'static, ()>>,
+    marking: Option<BoxFuture<'static, ()>>,
 }
 
 impl State {
     fn new() -> State {
-        let looks = Looks::new(Instant::now());
+        let checks = Checks::new(Instant::now());
         State {
             sent: 0,
             exit: None,
             stopping: None,
-            looks,
-            cut: false,
+            checks,
+            cut_off: false,
             refused: false,
             unread: false,
             rescued: false,
@@ -356,6 +359,11 @@ impl State {
             stopping.asked = None;
             stopping.left = left;
         }
+    }
+
+    fn got(&mut self, got: io::Result<()>) -> Result<(), RunError> {
+        self.checks.in_a_row = 0;
+        got.map_err(RunError::Lost)
     }
 
     fn took_sent(&mut self, sent: io::Result<usize>, all: usize) {
@@ -401,26 +409,26 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_frame_is_broken_when_the_shell_waits_for_some_looks_in_a_row() {
+    fn a_frame_is_broken_when_the_shell_waits_for_some_checks_in_a_row() {
         let now = Instant::now();
-        let mut looks = Looks::new(now);
-        let seen: Vec<Look> = [true, true, true, false, true, true, true, true, true]
-            .map(|waits| looks.took(waits, now))
+        let mut checks = Checks::new(now);
+        let seen: Vec<CheckResult> = [true, true, true, false, true, true, true, true, true]
+            .map(|waits| checks.took(waits, now))
             .into();
         let (fine, broken) = seen.split_at(7);
-        assert!(fine.iter().all(|look| *look == Look::Fine));
-        assert_eq!(broken, [Look::Broken, Look::BrokenForLong]);
+        assert!(fine.iter().all(|result| *result == CheckResult::Fine));
+        assert_eq!(broken, [CheckResult::Broken, CheckResult::StillBroken]);
     }
 
     #[test]
-    fn a_long_command_is_looked_at_ever_more_rarely() {
-        let mut looks = Looks::new(Instant::now());
+    fn a_long_command_is_checked_ever_more_rarely() {
+        let mut checks = Checks::new(Instant::now());
         let mut count = 0;
-        let end = looks.next + Duration::from_secs(60);
-        while looks.next < end {
-            looks.took(false, looks.next);
+        let end = checks.next + Duration::from_secs(60);
+        while checks.next < end {
+            checks.took(false, checks.next);
             count += 1;
         }
-        assert!((30..45).contains(&count), "{count} looks in a minute");
+        assert!((30..45).contains(&count), "{count} checks in a minute");
     }
 }

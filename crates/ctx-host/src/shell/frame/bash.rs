@@ -1,8 +1,8 @@
 //! The frame around a command of bash: the ways into the shell, and what stands before and behind the command.
 //!
-//! The rules that it keeps are those of `dialect`. There are three ways, because no one of them does for all:
+//! It keeps the rules of the module above. There are three modes, because none of them suits every command:
 //!
-//! - By `eval`, where nothing can tell the difference. It is the fastest. A text that bash may not survive (`readable`)
+//! - By `eval`, where nothing shows the difference. It is the fastest. A text that bash may not survive (`syntax_guard`)
 //!   is tried in a subshell first, and stays in one where it cannot be read.
 //! - As a sourced script, where `set -e` may be on: the end of a child that was stopped would end the shell otherwise.
 //! - As lines of the shell's own script, where a trace or an EXIT trap would show that the command runs in an `eval`:
@@ -15,7 +15,7 @@ use super::failure::{NO_EXEC, NOWHERE};
 use super::quote::{ansi_quote, path_word};
 use super::stop::TRACE_TO_STDERR;
 use super::syntax_guard::{is_doubtful, is_torn};
-use super::{CODE, Framed, Habits, SHADOWED, UNBEGUN, WITH_JOBS, Word, holds_word};
+use super::{CODE, CommandWord, Framed, Habits, SHADOWED, UNBEGUN, WITH_JOBS, holds_word};
 
 /// A longer command is handed to bash unquoted.
 pub(crate) const QUOTED_BYTES_MAX: usize = 4 << 10;
@@ -28,7 +28,7 @@ const LONG: &str = "\"$__ctx_long\"";
 
 /// How a command comes to run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Way {
+pub(crate) enum EvalMode {
     Eval,
     /// The same, where it can be read.
     Tried,
@@ -36,17 +36,17 @@ pub(crate) enum Way {
     Script,
 }
 
-impl Way {
+impl EvalMode {
     /// Looks through the whole command, some times.
-    pub(crate) fn of(habits: &Habits, command: &str) -> Way {
+    pub(crate) fn of(habits: &Habits, command: &str) -> EvalMode {
         if ends_by_return(habits, command) {
-            Way::Sourced
+            EvalMode::Sourced
         } else if is_shown(habits, command) && may_stand_in_the_script(habits, command) {
-            Way::Script
+            EvalMode::Script
         } else if is_to_be_tried(command) {
-            Way::Tried
+            EvalMode::Tried
         } else {
-            Way::Eval
+            EvalMode::Eval
         }
     }
 }
@@ -54,7 +54,7 @@ impl Way {
 /// Whether bash could not be stopped in this command but by a return: where it may come to its end by `set -e`, and
 /// where it may wait for a descriptor that a builtin reads by its number.
 fn ends_by_return(habits: &Habits, command: &str) -> bool {
-    // A `select` that was told to break ends by its input, and the break would hit the frame.
+    // A `select` that is to break ends by its input, and the break would hit the frame.
     let sets = ["shopt", "source", "eval", "select"];
     let reads = ["read", "mapfile", "readarray"];
     habits.has_option('e')
@@ -68,13 +68,13 @@ fn ends_by_return(habits: &Habits, command: &str) -> bool {
 fn is_shown(habits: &Habits, command: &str) -> bool {
     let traps_exit =
         || holds_word(command, &["trap"]) && (command.contains("EXIT") || holds_word(command, &["0"]));
-    habits.has_option('x') || habits.has_exit_trap() || may_set(command, 'x', "xtrace") || traps_exit()
+    habits.has_option('x') || habits.exit_trap || may_set(command, 'x', "xtrace") || traps_exit()
 }
 
 /// Not where bash shows or remembers the lines that it reads, or where a line may change how the next are read.
 fn may_stand_in_the_script(habits: &Habits, command: &str) -> bool {
     let shows_lines = habits.has_option('v') || may_set(command, 'v', "verbose");
-    let remembers = habits.has_history() || command.contains("history");
+    let remembers = habits.history || command.contains("history");
     !(is_long(command) || shows_lines || remembers || holds_word(command, &["alias", "unalias"]))
 }
 
@@ -84,7 +84,7 @@ fn is_to_be_tried(command: &str) -> bool {
 
 /// Whether bash has all of the frame before it comes to the command.
 pub(crate) fn is_read_before_run(framed: &Framed<'_>) -> bool {
-    framed.way != Way::Script
+    framed.way != EvalMode::Script
 }
 
 fn is_long(command: &str) -> bool {
@@ -95,8 +95,7 @@ fn is_long(command: &str) -> bool {
 fn has_dot_command(command: &str) -> bool {
     let openers = ["then", "do", "else", "elif", "if", "while", "until", "time", "builtin", "command"];
     command.match_indices(['.']).any(|(at, _)| {
-        let (before, after) =
-            (command.get(..at).unwrap_or_default(), command.get(at + 1..).unwrap_or_default());
+        let (before, after) = (&command[..at], &command[at + 1..]);
         let word = before.trim_end_matches([' ', '\t']);
         let begins = word.is_empty()
             || word.ends_with(['\n', ';', '&', '|', '(', ')', '{', '`', '!', '"', '\''])
@@ -108,17 +107,16 @@ fn has_dot_command(command: &str) -> bool {
 /// How far behind a `set` its arguments are looked for; a command may be full of that word.
 const SET_BYTES_MAX: usize = 1 << 10;
 
-/// Whether a `set` in a command may switch this option on, as far as that can be told without a parser.
+/// Whether a `set` in a command may switch this option on, as far as that is visible without a parser.
 fn may_set(command: &str, letter: char, name: &str) -> bool {
     let is_word_end =
         |byte: Option<char>| byte.is_none_or(|byte| !byte.is_alphanumeric() && !"_-./=".contains(byte));
     command.match_indices("set").any(|(at, word)| {
-        let (before, rest) = (command.get(..at), command.get(at + word.len()..).unwrap_or_default());
-        if !is_word_end(before.and_then(|text| text.chars().next_back())) || !is_word_end(rest.chars().next())
-        {
+        let (before, rest) = (&command[..at], &command[at + word.len()..]);
+        if !is_word_end(before.chars().next_back()) || !is_word_end(rest.chars().next()) {
             return false;
         }
-        let near = rest.get(..rest.floor_char_boundary(SET_BYTES_MAX)).unwrap_or_default();
+        let near = &rest[..rest.floor_char_boundary(SET_BYTES_MAX)];
         let arguments = near.split([';', '\n', '&', '|', ')']).next().unwrap_or_default();
         let is_cut = arguments.len() == near.len() && near.len() < rest.len();
         let unknown = arguments.contains(['$', '`', '"', '\'', '\\', '{', '*', '?']);
@@ -134,9 +132,9 @@ fn may_set(command: &str, letter: char, name: &str) -> bool {
 pub(crate) fn before(framed: &Framed<'_>) -> String {
     let (before, take_back) = (framed.before("\\builtin"), "\\builtin unset -v __ctx_long;\\builtin :;");
     match framed.way {
-        Way::Sourced => format!("{take_back}{before}"),
-        Way::Eval if !is_long(framed.command) => format!("{before}\n"),
-        Way::Eval | Way::Tried | Way::Script => format!("{take_back}{before}\n"),
+        EvalMode::Sourced => format!("{take_back}{before}"),
+        EvalMode::Eval if !is_long(framed.command) => format!("{before}\n"),
+        EvalMode::Eval | EvalMode::Tried | EvalMode::Script => format!("{take_back}{before}\n"),
     }
 }
 
@@ -148,14 +146,14 @@ pub(crate) fn frame(framed: &Framed<'_>) -> String {
         false => ansi_quote(&format!("{before}{}", framed.command)),
     };
     let start = match framed.way {
-        Way::Script => return in_script(framed, &before),
-        Way::Sourced => {
+        EvalMode::Script => return in_script(framed, &before),
+        EvalMode::Sourced => {
             let script = ansi_quote(&format!("{open};{}", eval(framed.command)));
             let script = exec(framed, &format!("<<<{script}"));
             format!("__ctx_long={};{script}||\\builtin exit 1;\\builtin . /dev/stdin", quoted())
         }
-        Way::Tried => format!("{open};__ctx_long={};{}", one_line(&quoted()), tried(framed.command)),
-        Way::Eval => format!("{open};\\builtin eval {}", quoted()),
+        EvalMode::Tried => format!("{open};__ctx_long={};{}", one_line(&quoted()), tried(framed.command)),
+        EvalMode::Eval => format!("{open};\\builtin eval {}", quoted()),
     };
     let text = format!("{}{start};{}", marks(framed), behind(framed));
     if long {
@@ -311,9 +309,9 @@ const LINES_BACK: &str = r#"<&"$((LINENO=-1,0))""#;
 /// gives up a text in the middle of a `[[` or a `case`, it would read the next one as if it was still there. `command`
 /// keeps a POSIX bash from ending by it.
 fn clears(framed: &Framed<'_>) -> &'static str {
-    match framed.habits.command() {
-        Word::Builtin | Word::Unknown => r"\command eval ')'",
-        Word::Function => r"\builtin eval ')'",
+    match framed.habits.command {
+        CommandWord::Builtin | CommandWord::Unknown => r"\command eval ')'",
+        CommandWord::Function => r"\builtin eval ')'",
     }
 }
 
@@ -333,10 +331,10 @@ fn run(framed: &Framed<'_>, text: &str, then: &str, behind: &str) -> String {
 /// Redirects the shell itself before a command. `command` keeps a failure from ending the shell; where it is a function, it
 /// would keep the redirection to itself.
 fn exec(framed: &Framed<'_>, redirection: &str) -> String {
-    match framed.habits.command() {
-        Word::Builtin => format!("\\command exec {redirection}"),
-        Word::Function => format!("{{ {};}}", exec_by_name(redirection, "&2", "1")),
-        Word::Unknown => {
+    match framed.habits.command {
+        CommandWord::Builtin => format!("\\command exec {redirection}"),
+        CommandWord::Function => format!("{{ {};}}", exec_by_name(redirection, "&2", "1")),
+        CommandWord::Unknown => {
             let shadowed = exec_by_name(redirection, "&2", "1");
             format!(
                 "{{ \\builtin declare -F command >{NOWHERE}&&{{ {shadowed};}}||\\command exec {redirection};}}"

@@ -20,7 +20,7 @@ const VALUE_BYTES_MAX: usize = 64 << 10;
 /// The same for all of them together. The kernel takes 2 MiB where nobody has set a smaller stack.
 const ALL_BYTES_MAX: usize = 512 << 10;
 
-/// The variables that a new interpreter can be started with, and those that it must be told afterwards.
+/// The variables that a new interpreter can be started with, and those to export in it afterwards.
 pub fn that_fit(mut exports: Vec<Export>, own: StartFile<'_>) -> (Vec<Export>, Vec<Export>) {
     // The small ones first: they are what a shell cannot start without.
     exports.sort_by_key(|export| export.value.len());
@@ -34,8 +34,8 @@ pub fn that_fit(mut exports: Vec<Export>, own: StartFile<'_>) -> (Vec<Export>, V
     })
 }
 
-/// What the server's own `BASH_ENV` says, if it has one: the one start file that a shell reads. Bash runs what the
-/// variable holds before any command: from who calls tools that would pass the fence, and no log would tell of it.
+/// The server's own `BASH_ENV`, if it has one: the only start file that a shell reads. Bash runs that file before any
+/// command, so one that a caller of tools names would pass the fence and stand in no log.
 #[derive(Debug, Clone, Copy)]
 pub struct StartFile<'a>(pub Option<&'a [u8]>);
 
@@ -148,7 +148,9 @@ impl Reader<'_> {
     }
 
     fn expect(&mut self, byte: u8) -> Option<()> {
-        (self.rest.first() == Some(&byte)).then(|| self.rest = self.rest.get(1..).unwrap_or_default())
+        let (_, rest) = self.rest.split_first().filter(|(first, _)| **first == byte)?;
+        self.rest = rest;
+        Some(())
     }
 
     fn take_while(&mut self, keep: impl Fn(u8) -> bool) -> Vec<u8> {
@@ -174,48 +176,40 @@ impl Reader<'_> {
         loop {
             match self.rest {
                 [b'\n', ..] => return Some(value),
-                [b'"', ..] => self.double_quoted(&mut value)?,
-                [b'\'', ..] => self.single_quoted(&mut value)?,
-                [b'$', b'\'', ..] => {
-                    self.expect(b'$')?;
-                    self.ansi_quoted(&mut value)?;
-                }
-                [] => return None,
                 [byte, ..] if is_plain(*byte) => value.push(self.next()?),
-                _ => return None,
+                _ => self.quoted(&mut value)?,
             }
         }
     }
 
     /// `[0]="a" [key]=$'b' )` up to the end of its line.
     fn skip_array(&mut self) -> Option<()> {
-        let mut unused = Vec::new();
         loop {
             match self.rest {
                 [b')', ..] => {
                     self.expect(b')')?;
                     return self.expect(b'\n');
                 }
-                [b'"', ..] => self.double_quoted(&mut unused)?,
-                [b'\'', ..] => self.single_quoted(&mut unused)?,
-                [b'$', b'\'', ..] => {
-                    self.expect(b'$')?;
-                    self.ansi_quoted(&mut unused)?;
-                }
-                [] | [b'\n', ..] => return None,
+                [b'"' | b'\'', ..] | [b'$', b'\'', ..] => self.quoted(&mut Vec::new())?,
+                [b'\n', ..] => return None,
                 _ => self.next().map(drop)?,
             }
         }
     }
 
-    fn single_quoted(&mut self, value: &mut Vec<u8>) -> Option<()> {
-        self.expect(b'\'')?;
-        value.extend(self.take_while(|byte| byte != b'\''));
-        self.expect(b'\'')
+    fn quoted(&mut self, value: &mut Vec<u8>) -> Option<()> {
+        match self.next()? {
+            b'"' => self.double_quoted(value),
+            b'\'' => {
+                value.extend(self.take_while(|byte| byte != b'\''));
+                self.expect(b'\'')
+            }
+            b'$' if self.next()? == b'\'' => self.ansi_quoted(value),
+            _ => None,
+        }
     }
 
     fn double_quoted(&mut self, value: &mut Vec<u8>) -> Option<()> {
-        self.expect(b'"')?;
         loop {
             match self.next()? {
                 b'"' => return Some(()),
@@ -231,14 +225,10 @@ impl Reader<'_> {
     }
 
     fn ansi_quoted(&mut self, value: &mut Vec<u8>) -> Option<()> {
-        self.expect(b'\'')?;
         loop {
             match self.next()? {
                 b'\'' => return Some(()),
-                b'\\' => {
-                    let byte = self.escape()?;
-                    value.push(byte);
-                }
+                b'\\' => value.push(self.escape()?),
                 byte => value.push(byte),
             }
         }
@@ -258,13 +248,9 @@ impl Reader<'_> {
             first @ b'0'..=b'7' => {
                 let mut code = u32::from(first - b'0');
                 for _ in 0..2 {
-                    match self.rest.first() {
-                        Some(digit @ b'0'..=b'7') => {
-                            code = code * 8 + u32::from(digit - b'0');
-                            self.next();
-                        }
-                        _ => break,
-                    }
+                    let Some((digit @ b'0'..=b'7', rest)) = self.rest.split_first() else { break };
+                    code = code * 8 + u32::from(digit - b'0');
+                    self.rest = rest;
                 }
                 u8::try_from(code).ok()?
             }

@@ -16,7 +16,7 @@ pub const NO_EXEC: &str = "exec and command are functions";
 
 /// Why a shell cannot run another command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Broken {
+pub enum Failure {
     OpenFiles,
     Restricted,
     Functions,
@@ -24,15 +24,15 @@ pub enum Broken {
     Silent,
 }
 
-impl Broken {
+impl Failure {
     pub fn words(self) -> &'static str {
         match self {
-            Broken::OpenFiles => "it may open too few files (`ulimit -n`)",
-            Broken::Restricted => "it is restricted (`set -r`)",
-            Broken::Functions => {
+            Failure::OpenFiles => "it may open too few files (`ulimit -n`)",
+            Failure::Restricted => "it is restricted (`set -r`)",
+            Failure::Functions => {
                 "`exec` and `command` are functions in it, and the shell is kept by one of the two"
             }
-            Broken::Silent => {
+            Failure::Silent => {
                 "options such as `set -n` and `set -t`, limits on open files, or a function that is named \
                  `builtin` or `command` do that"
             }
@@ -41,23 +41,22 @@ impl Broken {
 }
 
 /// Why the frame could not go on, where the shell has said so among what it printed.
-pub fn reason(printed: &str, pipes: &Pipes) -> Option<Broken> {
+pub fn reason(printed: &str, pipes: &Pipes) -> Option<Failure> {
     let said = printed.lines().find(|line| is_of_frame(line, pipes))?;
     Some(match said {
-        said if said.ends_with(NO_EXEC) => Broken::Functions,
-        said if said.contains("restricted") => Broken::Restricted,
-        said if said.contains("open files") => Broken::OpenFiles,
-        _ => Broken::Silent,
+        said if said.ends_with(NO_EXEC) => Failure::Functions,
+        said if said.contains("restricted") => Failure::Restricted,
+        said if said.contains("open files") => Failure::OpenFiles,
+        _ => Failure::Silent,
     })
 }
 
 /// What was printed, without what the shell said of the frame.
 pub fn without(printed: &str, pipes: &Pipes) -> String {
-    let lines: Vec<&str> = printed.split_inclusive('\n').collect();
     let mut kept = String::with_capacity(printed.len());
-    for (n, line) in lines.iter().enumerate() {
-        let next = lines.get(n + 1).copied().unwrap_or_default();
-        let is_before = line.contains(NO_COPY) && is_of_frame(next, pipes);
+    let mut lines = printed.split_inclusive('\n').peekable();
+    while let Some(line) = lines.next() {
+        let is_before = line.contains(NO_COPY) && lines.peek().is_some_and(|next| is_of_frame(next, pipes));
         if !is_before && !is_of_frame(line, pipes) {
             kept.push_str(line);
         }
@@ -81,14 +80,14 @@ mod tests {
             Pipes { commands: "/s/in".into(), stdout: "/s/out".into(), stderr: "/s/err".into(), names: None };
         let said = "mine\nbash: redirection error: cannot duplicate fd: Too many open files\n\
                     bash: line 1: /dev/./null: Too many open files\nbash: line 1: /s/err: Too many open files\n";
-        assert_eq!(reason(said, &pipes), Some(Broken::OpenFiles));
+        assert_eq!(reason(said, &pipes), Some(Failure::OpenFiles));
         assert_eq!(without(said, &pipes), "mine\n");
         let mine = "bash: redirection error: cannot duplicate fd: Too many open files\n/dev/null: no\n\n";
         assert_eq!((reason(mine, &pipes), without(mine, &pipes).as_str()), (None, mine));
         let dash = "dash: 1: cannot create /dev/./null: Too many open files\n";
-        assert_eq!((reason(dash, &pipes), without(dash, &pipes).as_str()), (Some(Broken::OpenFiles), ""));
+        assert_eq!((reason(dash, &pipes), without(dash, &pipes).as_str()), (Some(Failure::OpenFiles), ""));
         let restricted = "bash: line 1: /dev/./null: restricted: cannot redirect output";
-        assert_eq!(reason(restricted, &pipes), Some(Broken::Restricted));
-        assert_eq!(reason(&format!("{NOWHERE}: {NO_EXEC}"), &pipes), Some(Broken::Functions));
+        assert_eq!(reason(restricted, &pipes), Some(Failure::Restricted));
+        assert_eq!(reason(&format!("{NOWHERE}: {NO_EXEC}"), &pipes), Some(Failure::Functions));
     }
 }

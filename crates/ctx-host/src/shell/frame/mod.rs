@@ -23,6 +23,7 @@
 pub(super) mod bash;
 pub(super) mod exports;
 pub(super) mod failure;
+pub(super) mod marker;
 pub(super) mod quote;
 pub(super) mod report;
 pub(super) mod stop;
@@ -32,11 +33,11 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use self::bash::{QUOTED_BYTES_MAX, Way};
+use self::bash::{EvalMode, QUOTED_BYTES_MAX};
 use self::failure::NOWHERE;
+use self::marker::Nonce;
 use self::quote::{path_word, quote, quoted_word};
 use self::stop::{BASH_STOP, POSIX_STOP, STOP_SIGNAL};
-use super::output::markers::Nonce;
 
 /// How the shell at the other end wants to be talked to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -53,7 +54,7 @@ pub(crate) const SHADOWED: char = '1';
 /// Likewise, where it has ever had a background job.
 pub(crate) const WITH_JOBS: char = '2';
 
-/// No file of anybody else has a random name of this length.
+/// A random name of this length belongs to nobody else.
 const TELLING_NAME: usize = 16;
 
 /// One command, ready to be framed.
@@ -69,7 +70,7 @@ pub struct Framed<'a> {
     pub merge: bool,
     pub habits: &'a Habits,
     /// From [`Dialect::way`].
-    pub way: Way,
+    pub way: EvalMode,
     /// What `$?` is at first: the exit code of the command before.
     pub status: i32,
     pub pipes: &'a Pipes,
@@ -101,12 +102,12 @@ pub struct Pipes {
 }
 
 impl Pipes {
-    /// A directory, and what leads from there to the three of them. It is none where they are not told by that alone.
+    /// A directory, and the names of the three in it. It is empty if the names are too short to be only ours.
     pub(crate) fn in_dir(&self) -> (&str, [&str; 3]) {
         let Pipes { commands, stdout, stderr, names: _ } = self;
         let paths = [commands, stdout, stderr].map(|path| path.to_str().unwrap_or_default());
         let [first, ..] = paths;
-        let dir = first.rfind('/').and_then(|at| first.get(..=at)).unwrap_or_default();
+        let dir = first.rfind('/').map_or("", |at| &first[..=at]);
         let in_dir = paths.map(|path| path.strip_prefix(dir).unwrap_or_default());
         if in_dir.iter().all(|name| name.len() >= TELLING_NAME) { (dir, in_dir) } else { ("", paths) }
     }
@@ -126,14 +127,14 @@ pub struct Habits {
     debug_trap: Option<String>,
     /// Whether bash has an EXIT trap. That one stays where it is.
     exit_trap: bool,
-    command: Word,
+    command: CommandWord,
     /// Whether the shell may still have something to say of a process of before.
     talks: bool,
 }
 
 /// What the word `command` means to bash.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) enum Word {
+pub(crate) enum CommandWord {
     /// It has not said yet.
     #[default]
     Unknown,
@@ -181,10 +182,10 @@ impl Dialect {
     }
 
     /// How a command comes to run. A POSIX shell has one way.
-    pub fn way(self, habits: &Habits, command: &str) -> Way {
+    pub fn way(self, habits: &Habits, command: &str) -> EvalMode {
         match self {
-            Dialect::Bash => Way::of(habits, command),
-            Dialect::Posix => Way::Eval,
+            Dialect::Bash => EvalMode::of(habits, command),
+            Dialect::Posix => EvalMode::Eval,
         }
     }
 
@@ -205,13 +206,13 @@ impl Dialect {
         format!("\\command . {}", path_word(file, quote))
     }
 
-    /// Whether we may mark where the command's output starts, which is faster: not where the shell may say something of
-    /// its own before, nor where how much it has read of the frame does not tell whether the command has begun.
+    /// Whether we may mark where the command's output starts, which is faster. Not allowed when the shell may print
+    /// something of its own before, or when the bytes that bash has read do not show whether the command started.
     pub fn may_be_marked(self, framed: &Framed<'_>) -> bool {
         self == Dialect::Bash && framed.habits.is_quiet() && bash::is_read_before_run(framed)
     }
 
-    /// The bytes that have a shell tell the command's end which has left its frame. A POSIX shell leaves none.
+    /// The bytes that make a shell report the command's end after it has left the frame. A POSIX shell never leaves it.
     pub fn rescue(self, framed: &Framed<'_>) -> Option<String> {
         match self {
             Dialect::Bash => Some(bash::rescue(framed)),
@@ -221,8 +222,8 @@ impl Dialect {
 
     /// Whether the shell may have given up a text in the middle: that is status 2, but for one that the command had it
     /// read besides.
-    pub fn may_misread(self, way: Way, exit_code: i32) -> bool {
-        self == Dialect::Bash && (exit_code == 2 || way == Way::Sourced)
+    pub fn may_misread(self, way: EvalMode, exit_code: i32) -> bool {
+        self == Dialect::Bash && (exit_code == 2 || way == EvalMode::Sourced)
     }
 
     /// The bytes that run a command.
@@ -289,21 +290,9 @@ impl Habits {
         self.options.contains(letter)
     }
 
-    pub(crate) fn has_history(&self) -> bool {
-        self.history
-    }
-
-    pub(crate) fn has_exit_trap(&self) -> bool {
-        self.exit_trap
-    }
-
     /// Whether bash says nothing of its own before it comes to the next command.
     pub(crate) fn is_quiet(&self) -> bool {
-        self.command != Word::Unknown && !self.talks
-    }
-
-    pub(crate) fn command(&self) -> Word {
-        self.command
+        self.command != CommandWord::Unknown && !self.talks
     }
 
     /// After a stop, which uses the DEBUG trap for itself: the one that held before the command holds again. bash will
@@ -339,7 +328,7 @@ impl Habits {
         let history = words.next().is_some_and(|names| names.split(':').any(|name| name == "history"));
         // A command is stopped without `set -e`, which holds again afterwards.
         let options = letters.chars().filter(|letter| "exv".contains(*letter)).collect();
-        let command = if letters.contains(SHADOWED) { Word::Function } else { Word::Builtin };
+        let command = if letters.contains(SHADOWED) { CommandWord::Function } else { CommandWord::Builtin };
         let talks = letters.contains(WITH_JOBS);
         let mut habits = Habits { options, history, trace, command, talks, ..Habits::default() };
         let mut rest = traps;
@@ -352,18 +341,14 @@ impl Habits {
                 continue;
             }
             let Some((action, after)) = quoted_word(trap) else { break };
-            if let Some(after) = after.strip_prefix(" ERR\n") {
-                habits.err_trap = Some(action.to_owned());
-                rest = after;
-            } else if let Some(after) = after.strip_prefix(" DEBUG\n") {
-                habits.debug_trap = Some(action.to_owned());
-                rest = after;
-            } else if let Some(after) = after.strip_prefix(" EXIT\n") {
-                habits.exit_trap = true;
-                rest = after;
-            } else {
-                break;
+            let Some((name, after)) = after.split_once('\n') else { break };
+            match name {
+                " ERR" => habits.err_trap = Some(action.to_owned()),
+                " DEBUG" => habits.debug_trap = Some(action.to_owned()),
+                " EXIT" => habits.exit_trap = true,
+                _ => break,
             }
+            rest = after;
         }
         habits
     }
@@ -397,7 +382,7 @@ fn fields(bytes: &[u8]) -> Option<[&[u8]; 4]> {
     Some([fields.next()?, fields.next()?, fields.next()?, fields.next()?])
 }
 
-/// Whether one of these words stands in a command, as far as that can be told without a parser.
+/// Whether one of these words stands in a command, as far as that is visible without a parser.
 pub(crate) fn holds_word(command: &str, words: &[&str]) -> bool {
     let bytes = command.as_bytes();
     let is_edge = |at: Option<usize>| {

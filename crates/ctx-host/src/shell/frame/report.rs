@@ -1,9 +1,11 @@
-//! Tells the shell's report from what background jobs print while it is told.
+//! Separates the shell's report from what background jobs print into it.
 //!
 //! Both go into the same pipe. bash writes its report line by line, and a longer line in pieces of one size, so a job's
 //! output stands between statements of the report, or between such pieces. What is not the report's is the job's output.
 //! What may hold a variable's value and cannot be read is neither: it is not shown, and the report is spoilt.
-//! Not told apart is a job that prints just what a shell reports.
+//! A job that prints exactly what a shell reports is taken for the report.
+
+#![expect(clippy::indexing_slicing, reason = "positions come from searches in the same bytes")]
 
 use super::exports;
 use super::quote::quoted_len;
@@ -33,28 +35,28 @@ pub fn split(report: &[u8], whole: bool) -> Split {
     };
     let (answer, mut rest) = report.split_at(answer + 1);
     split.own.extend_from_slice(answer);
-    let mut place = Place { traps: true, word: word_of(rest) };
+    let mut reader = ReportReader { traps: true, word: word_of(rest) };
     while !rest.is_empty() {
-        let (piece, len) = place.next(rest);
+        let (section, len) = reader.next(rest);
         let taken;
-        (taken, rest) = rest.split_at_checked(len).unwrap_or((rest, &[]));
-        match piece {
-            Piece::Own => split.own.extend_from_slice(taken),
-            Piece::Foreign if whole || !rest.is_empty() || taken.ends_with(b"\n") => {
+        (taken, rest) = rest.split_at(len);
+        match section {
+            Section::Own => split.own.extend_from_slice(taken),
+            Section::Foreign if whole || !rest.is_empty() || taken.ends_with(b"\n") => {
                 split.foreign.extend_from_slice(taken);
             }
-            Piece::Foreign => {}
-            Piece::Torn { own, foreign } => {
+            Section::Foreign => {}
+            Section::Torn { own, foreign } => {
                 split.own.extend(own);
                 split.foreign.extend_from_slice(foreign);
             }
-            Piece::Spoilt => split.spoilt = true,
+            Section::Spoilt => split.spoilt = true,
         }
     }
     split
 }
 
-enum Piece<'a> {
+enum Section<'a> {
     Own,
     Foreign,
     /// A statement with a job's lines between two pieces of it.
@@ -65,47 +67,46 @@ enum Piece<'a> {
     Spoilt,
 }
 
-/// Where in a report we are.
-struct Place {
+/// Reads a report section by section.
+struct ReportReader {
     /// The traps come first, and end with a zero byte.
     traps: bool,
     /// What every statement of the list of variables begins with.
     word: &'static [u8],
 }
 
-impl Place {
+impl ReportReader {
     /// What stands at the beginning, and how long it is.
-    fn next<'a>(&mut self, rest: &'a [u8]) -> (Piece<'a>, usize) {
+    fn next<'a>(&mut self, rest: &'a [u8]) -> (Section<'a>, usize) {
         if self.traps && rest.first() == Some(&0) {
             self.traps = false;
-            return (Piece::Own, 1);
+            return (Section::Own, 1);
         }
         if self.traps {
             return match trap(rest) {
-                Some(len) => (Piece::Own, len),
-                None => (Piece::Foreign, self.foreign(rest)),
+                Some(len) => (Section::Own, len),
+                None => (Section::Foreign, self.foreign(rest)),
             };
         }
         if !rest.starts_with(self.word) {
-            return (Piece::Foreign, self.foreign(rest));
+            return (Section::Foreign, self.foreign(rest));
         }
         let line = line_len(rest);
         match exports::statement(rest) {
             // A dash writes a value of several lines as it is, and so did bash of old.
-            Some(len) if len <= line || self.word == b"export " || line <= PIECE_BYTES => (Piece::Own, len),
+            Some(len) if len <= line || self.word == b"export " || line <= PIECE_BYTES => (Section::Own, len),
             Some(_) | None if exports::begins_value(rest) => match torn(rest) {
                 Some(torn) => torn,
-                None => (Piece::Spoilt, self.until_next_statement(rest)),
+                None => (Section::Spoilt, self.until_next_statement(rest)),
             },
-            Some(_) | None => (Piece::Foreign, line),
+            Some(_) | None => (Section::Foreign, line),
         }
     }
 
     /// The length of a job's output: up to the end of the line, or to a statement that begins in it.
     fn foreign(&self, rest: &[u8]) -> usize {
-        let line = rest.get(..line_len(rest)).unwrap_or(rest);
         let begins = |at: &usize| {
-            let here = rest.get(*at..).unwrap_or_default();
+            let here = &rest[*at..];
             match self.traps {
                 true => here.first() == Some(&0) || trap(here).is_some(),
                 false => {
@@ -114,12 +115,13 @@ impl Place {
                 }
             }
         };
-        (1..line.len()).find(begins).unwrap_or(line.len())
+        let len = line_len(rest);
+        (1..len).find(begins).unwrap_or(len)
     }
 
     fn until_next_statement(&self, rest: &[u8]) -> usize {
         let line_ends = memchr::memchr_iter(b'\n', rest).map(|at| at + 1);
-        let begins = |at: &usize| rest.get(*at..).is_some_and(|here| here.starts_with(self.word));
+        let begins = |at: &usize| rest[*at..].starts_with(self.word);
         line_ends.into_iter().find(begins).unwrap_or(rest.len())
     }
 }
@@ -148,7 +150,7 @@ fn trap(rest: &[u8]) -> Option<usize> {
 
 /// A statement that is one without some lines that begin where bash has ended a write. The last such place before them
 /// is taken, so that nothing of the value is shown.
-fn torn(rest: &[u8]) -> Option<(Piece<'_>, usize)> {
+fn torn(rest: &[u8]) -> Option<(Section<'_>, usize)> {
     let at = (line_len(rest).checked_sub(1)? / PIECE_BYTES) * PIECE_BYTES;
     let (head, behind) = rest.split_at_checked(at).filter(|(head, _)| !head.is_empty())?;
     memchr::memchr_iter(b'\n', behind).take(LINES_IN_A_VALUE_MAX).find_map(|end| {
@@ -157,7 +159,7 @@ fn torn(rest: &[u8]) -> Option<(Piece<'_>, usize)> {
         let own = [head, tail].concat();
         let len = at + foreign.len() + tail.len();
         let is_one = exports::statement(&own) == Some(own.len());
-        is_one.then_some((Piece::Torn { own, foreign }, len))
+        is_one.then_some((Section::Torn { own, foreign }, len))
     })
 }
 

@@ -1,8 +1,10 @@
 //! Whether bash can be trusted to survive reading a command.
 //!
 //! Where a substitution cannot be read, bash ends itself (5.2), and where it has no end, bash destroys its memory. So a
-//! text that may be such a one is tried in a subshell first, which takes time: this tells the many that surely are not.
-//! It is no parser; what it does not know it doubts.
+//! text that may be such a one is tried in a subshell first, which takes time. This module
+//! recognizes the many texts that surely are not. It is no parser: a text that it does not know is doubtful.
+
+#![expect(clippy::indexing_slicing, reason = "positions come from searches in the same bytes")]
 
 /// Words that a command cannot consist of alone, or that want others behind them.
 const RESERVED: [&str; 20] = [
@@ -16,7 +18,7 @@ pub(crate) fn is_doubtful(command: &str) -> bool {
     let starts = memchr::memchr_iter(b'(', bytes).filter(|at| {
         at.checked_sub(1).and_then(|before| bytes.get(before)).is_some_and(|byte| b"$<>".contains(byte))
     });
-    is_torn(command) || starts.into_iter().any(|at| !is_plain(bytes.get(at + 1..).unwrap_or_default()))
+    is_torn(command) || starts.into_iter().any(|at| !is_plain(&bytes[at + 1..]))
 }
 
 /// Whether one may be without its end.
@@ -32,7 +34,7 @@ enum Last {
     Operator,
     /// Nothing yet, which may be all.
     Begin,
-    Word,
+    CommandWord,
 }
 
 /// Whether a substitution that begins here is a list of simple commands, or a sum, and ends.
@@ -40,7 +42,7 @@ fn is_plain(text: &[u8]) -> bool {
     if let Some(sum) = text.strip_prefix(b"(") {
         let is_of_sum = |byte: &u8| byte.is_ascii_alphanumeric() || b" _$+-*/%<>=!&|^~?:,".contains(byte);
         let end = sum.iter().position(|byte| !is_of_sum(byte));
-        return end.is_some_and(|end| sum.get(end..).is_some_and(|rest| rest.starts_with(b"))")));
+        return end.is_some_and(|end| sum[end..].starts_with(b"))"));
     }
     let (mut rest, mut last) = (text, Last::Begin);
     loop {
@@ -51,10 +53,10 @@ fn is_plain(text: &[u8]) -> bool {
             b' ' => {}
             b'|' | b'&' | b';' => {
                 let is_double = byte != b';' && behind.first() == Some(&byte);
-                if last != Last::Word || (byte == b'&' && !is_double) {
+                if last != Last::CommandWord || (byte == b'&' && !is_double) {
                     return false;
                 }
-                rest = if is_double { behind.get(1..).unwrap_or_default() } else { behind };
+                rest = if is_double { &behind[1..] } else { behind };
                 last = Last::Operator;
             }
             b'>' | b'<' if last == Last::Operator => return false,
@@ -65,12 +67,12 @@ fn is_plain(text: &[u8]) -> bool {
             }
             _ => {
                 let Some(len) = word(std::slice::from_ref(&byte), behind) else { return false };
-                rest = behind.get(len..).unwrap_or_default();
+                rest = &behind[len..];
                 // A number before a redirection belongs to that, and is no name for the one before.
                 if last == Last::Operator && matches!(rest.first(), Some(b'>' | b'<')) {
                     return false;
                 }
-                last = Last::Word;
+                last = Last::CommandWord;
             }
         }
     }

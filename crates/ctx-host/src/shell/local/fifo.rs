@@ -19,22 +19,22 @@ const PIPE_BYTES: usize = 256 << 10;
 
 #[derive(Debug)]
 pub(crate) struct NamedPipe {
-    place: Place,
-    ends: Option<Ends>,
+    place: PipeName,
+    ends: Option<PipeEnds>,
     /// A writing end that never waits.
     marks: Option<OwnedFd>,
 }
 
 /// Both ends of a pipe.
 #[derive(Debug)]
-pub(crate) struct Ends {
+pub(crate) struct PipeEnds {
     pub read: OwnedFd,
     pub write: OwnedFd,
 }
 
 /// How a pipe is found.
 #[derive(Debug)]
-enum Place {
+enum PipeName {
     /// A file, which goes with the pipe.
     File(PathBuf),
     /// What `/proc` calls an end that we hold, which only our own user can open.
@@ -50,8 +50,8 @@ impl NamedPipe {
                 let (read, write) = pipe_with(PipeFlags::CLOEXEC)?;
                 let held = read.try_clone()?;
                 let name = format!("/proc/{}/fd/{}", std::process::id(), held.as_fd().as_raw_fd());
-                let place = Place::Ours { name: PathBuf::from(name), _held: held };
-                Ok(NamedPipe { place, ends: Some(Ends { read, write }), marks: None })
+                let place = PipeName::Ours { name: PathBuf::from(name), _held: held };
+                Ok(NamedPipe { place, ends: Some(PipeEnds { read, write }), marks: None })
             }
             made => made,
         }
@@ -64,7 +64,7 @@ impl NamedPipe {
             return Err(std::io::Error::other("its name is not UTF-8, and a frame is"));
         }
         rustix::fs::mkfifoat(rustix::fs::CWD, &path, Mode::RUSR | Mode::WUSR)?;
-        let mut pipe = NamedPipe { place: Place::File(path.clone()), ends: None, marks: None };
+        let mut pipe = NamedPipe { place: PipeName::File(path.clone()), ends: None, marks: None };
         // Without waiting, so that the first end needs no other; what a program gets must wait.
         let first = open(&path, OFlags::RDONLY | OFlags::NONBLOCK)?;
         let write = open(&path, OFlags::WRONLY)?;
@@ -73,31 +73,33 @@ impl NamedPipe {
         if let Some((uid, _)) = user {
             rustix::fs::fchown(&write, Some(rustix::fs::Uid::from_raw(uid)), None)?;
         }
-        pipe.ends = Some(Ends { read, write });
+        pipe.ends = Some(PipeEnds { read, write });
         Ok(pipe)
     }
 
     /// The name that leads to either end.
     pub fn name(&self) -> PathBuf {
         match &self.place {
-            Place::File(path) => path.clone(),
-            Place::Ours { name, .. } => name.clone(),
+            PipeName::File(path) => path.clone(),
+            PipeName::Ours { name, .. } => name.clone(),
         }
     }
 
     /// Hands both ends over; from then on the pipe is as open as its new owners keep it.
-    pub fn let_go(&mut self) -> std::io::Result<Ends> {
+    pub fn let_go(&mut self) -> std::io::Result<PipeEnds> {
         self.marks = None;
         self.ends.take().ok_or_else(gone)
     }
 
-    fn ends(&self) -> std::io::Result<&Ends> {
+    fn ends(&self) -> std::io::Result<&PipeEnds> {
         self.ends.as_ref().ok_or_else(gone)
     }
 
     /// Whether the name still leads to the ends that are held.
     pub fn is_there(&self) -> bool {
-        let (Place::File(file), Some(ends)) = (&self.place, &self.ends) else { return self.ends.is_some() };
+        let (PipeName::File(file), Some(ends)) = (&self.place, &self.ends) else {
+            return self.ends.is_some();
+        };
         let (Ok(named), Ok(held)) = (rustix::fs::stat(file), rustix::fs::fstat(&ends.write)) else {
             return false;
         };
@@ -152,7 +154,7 @@ impl NamedPipe {
 
 impl Drop for NamedPipe {
     fn drop(&mut self) {
-        if let Place::File(file) = &self.place
+        if let PipeName::File(file) = &self.place
             && let Err(error) = std::fs::remove_file(file)
         {
             tracing::debug!(%error, "a shell's pipe was gone already");
@@ -228,7 +230,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let scratch = ScratchDir { path: dir.path().join("scratch"), reader: None };
         let mut pipe = NamedPipe::open(&scratch, None).unwrap();
-        let Ends { read, write } = pipe.let_go().unwrap();
+        let PipeEnds { read, write } = pipe.let_go().unwrap();
         let mut named = std::fs::File::open(pipe.name()).unwrap();
         drop((read, write));
         assert_eq!(std::io::Read::read(&mut named, &mut [0; 1]).unwrap(), 0);

@@ -13,6 +13,7 @@ use tokio::task::JoinHandle;
 use tokio::time::Instant;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
+use super::in_own_session;
 use super::process_tree::{MARK_DIGITS_BEHIND, MarkPrefix};
 
 /// `$1` is the marks' prefix and `$3` how many digits follow, `$2` the directory with the stdin of commands. All are stopped before any is
@@ -85,18 +86,7 @@ impl Guard {
 
 impl Recipe {
     fn spawn(&self) -> std::io::Result<Child> {
-        let mut command = match &self.setsid {
-            Some(setsid) => {
-                let mut command = Command::new(setsid);
-                command.arg("sh");
-                command
-            }
-            None => {
-                let mut command = Command::new("sh");
-                command.process_group(0);
-                command
-            }
-        };
+        let mut command = Command::from(in_own_session(self.setsid.as_deref(), Path::new("sh")));
         command.args(["-c", SCRIPT, "ctx-guard", &self.prefix]).arg(&self.scratch);
         command.arg(MARK_DIGITS_BEHIND.to_string());
         command.current_dir("/").stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());

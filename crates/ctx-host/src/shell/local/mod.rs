@@ -26,15 +26,15 @@ use tokio::io::AsyncWriteExt;
 use tokio::net::unix::pipe::Sender;
 use tokio::process::{Child, Command};
 
-use self::fifo::{Ends, NamedPipe};
-use self::process_tree::{Clock, Family, Mark, MarkPrefix, Moment};
+use self::fifo::{NamedPipe, PipeEnds};
+use self::process_tree::{Clock, Mark, MarkPrefix, Moment, ProcessTree};
 use self::procfs::DataPages;
 use self::scratch::{Scratch, ScratchDir};
 use super::error::ShellError;
 use super::frame::stop::STOP_SIGNAL;
 use super::frame::{Dialect, Pipes};
-use super::output::markers::Stream;
-use super::transport::{Connection, Force, Later, Place, Source, Streams, Transport};
+use super::transport::Stream;
+use super::transport::{BoxFuture, Connection, Force, Source, StartPlace, Streams, Transport};
 
 /// How long the processes of a destroyed shell may take to vanish after KILL.
 const CLOSE_PATIENCE: Duration = Duration::from_secs(2);
@@ -144,6 +144,16 @@ fn outputs(scratch: &ScratchDir, user: Option<(u32, u32)>) -> std::io::Result<(N
     Ok((stdout, NamedPipe::open(scratch, user)?.with_marks()?))
 }
 
+/// A program that no terminal and no signal to a group reaches.
+fn in_own_session(setsid: Option<&Path>, program: &Path) -> std::process::Command {
+    let mut command = std::process::Command::new(setsid.unwrap_or(program));
+    match setsid {
+        Some(_) => command.arg(program),
+        None => command.process_group(0),
+    };
+    command
+}
+
 /// A program's file in a search path; a name with a slash is the file itself.
 fn find(name: impl AsRef<Path>, path: &OsStr) -> Option<PathBuf> {
     let name = name.as_ref();
@@ -188,7 +198,7 @@ struct LocalConnection {
 
 struct Running {
     child: Child,
-    family: Arc<Family>,
+    processes: Arc<ProcessTree>,
     ended: Option<i32>,
     pid: Pid,
     /// What it reads its commands from: only its name, so that there is an end to read when we close ours.
@@ -215,19 +225,8 @@ impl LocalConnection {
         }
     }
 
-    fn command(&self, place: &Place) -> Command {
-        let mut command = match &self.program.setsid {
-            Some(setsid) => {
-                let mut command = std::process::Command::new(setsid);
-                command.arg(&self.program.path);
-                command
-            }
-            None => {
-                let mut command = std::process::Command::new(&self.program.path);
-                command.process_group(0);
-                command
-            }
-        };
+    fn command(&self, place: &StartPlace) -> Command {
+        let mut command = in_own_session(self.program.setsid.as_deref(), &self.program.path);
         if self.program.dialect == Dialect::Bash {
             // Named as a script, not read as stdin: a bash whose script is its stdin crashes when a command
             // copies descriptor 0 and closes the copy.
@@ -244,7 +243,7 @@ impl LocalConnection {
         Command::from(command)
     }
 
-    fn try_start(&mut self, place: &Place) -> std::io::Result<Streams> {
+    fn try_start(&mut self, place: &StartPlace) -> std::io::Result<Streams> {
         if !(self.stdout.is_there() && self.stderr.is_there()) {
             (self.stdout, self.stderr) = outputs(&self.scratch, self.user)?;
             self.pipes.stdout = self.stdout.name();
@@ -254,7 +253,7 @@ impl LocalConnection {
         self.pipes.commands = commands.name();
         let names = Scratch::put(&self.scratch, b"").ok().filter(|file| file.path().to_str().is_some());
         self.pipes.names = names.as_ref().map(|file| file.path().to_owned());
-        let Ends { read, write } = commands.let_go()?;
+        let PipeEnds { read, write } = commands.let_go()?;
         let commands_link = std::fs::read_link(fifo::path_of(&write))?;
         let mut command = self.command(place);
         command.stdin(Stdio::from(read));
@@ -264,11 +263,11 @@ impl LocalConnection {
         let pid = child.id().and_then(|id| i32::try_from(id).ok()).and_then(Pid::from_raw);
         let pid = pid.ok_or_else(|| std::io::Error::other("the shell ended at once"))?;
         self.commands += 1;
-        let family = Arc::new(Family::found(self.mark, pid, self.commands));
+        let processes = Arc::new(ProcessTree::found(self.mark, pid, self.commands));
         let held = Arc::default();
         self.running = Some(Running {
             child,
-            family,
+            processes,
             ended: None,
             pid,
             commands,
@@ -291,7 +290,7 @@ async fn write_behind(end: std::io::Result<Sender>, bytes: &[u8]) -> std::io::Re
     end?.write_all(bytes).await
 }
 
-/// Ends an interpreter by our own hold on it, also where its family could not be found, and reaps it.
+/// Ends an interpreter by our own hold on it, also where its processes could not be found, and reaps it.
 async fn end(child: &mut Child) {
     if let Err(error) = child.start_kill() {
         tracing::debug!(%error, "the closed shell's interpreter was gone already");
@@ -315,11 +314,11 @@ impl Connection for LocalConnection {
         self.program.dialect
     }
 
-    fn start(&mut self, place: &Place) -> Result<Streams, ShellError> {
+    fn start(&mut self, place: &StartPlace) -> Result<Streams, ShellError> {
         self.try_start(place).map_err(|source| ShellError::Start { cwd: place.cwd.clone(), source })
     }
 
-    fn wait(&mut self) -> Later<'_, i32> {
+    fn wait(&mut self) -> BoxFuture<'_, i32> {
         Box::pin(async {
             let Some(running) = &mut self.running else { return std::future::pending().await };
             if let Some(code) = running.ended {
@@ -343,7 +342,7 @@ impl Connection for LocalConnection {
         self.pipe(stream).is_empty()
     }
 
-    fn mark(&self, stream: Stream, mark: Vec<u8>) -> Option<Later<'static, ()>> {
+    fn mark(&self, stream: Stream, mark: Vec<u8>) -> Option<BoxFuture<'static, ()>> {
         let pipe = self.pipe(stream);
         if pipe.put(&mark) {
             return None;
@@ -364,7 +363,7 @@ impl Connection for LocalConnection {
         self.commands += 1;
         self.moment = self.clock.now();
         if let Some(running) = &self.running {
-            running.family.command_starts(self.commands);
+            running.processes.command_starts(self.commands);
             running.held.lock().unwrap_or_else(PoisonError::into_inner).clear();
         }
     }
@@ -396,10 +395,10 @@ impl Connection for LocalConnection {
         }
     }
 
-    fn stop(&self, force: Force, patience: Duration) -> Later<'static, usize> {
+    fn stop(&self, force: Force, patience: Duration) -> BoxFuture<'static, usize> {
         let running = self.running.as_ref();
         let running =
-            running.map(|running| (running.pid, Arc::clone(&running.family), Arc::clone(&running.held)));
+            running.map(|running| (running.pid, Arc::clone(&running.processes), Arc::clone(&running.held)));
         let moment = self.moment;
         let signal = match force {
             Force::Ask => Signal::INT,
@@ -407,7 +406,7 @@ impl Connection for LocalConnection {
             Force::Kill => Signal::KILL,
         };
         Box::pin(async move {
-            let Some((pid, family, held)) = running else { return 0 };
+            let Some((pid, processes, held)) = running else { return 0 };
             let work = tokio::task::spawn_blocking(move || {
                 // Where it was asked before, it knows that it is to stop when its `open` ends. A signal breaks that
                 // for a while, so this comes first.
@@ -417,8 +416,8 @@ impl Connection for LocalConnection {
                         .extend(fifo_unblock::let_through(pid));
                 }
                 // The interpreter first: it must know that it is to stop when its child ends.
-                family.signal_shell(STOP_SIGNAL);
-                family.signal_command(moment, signal, patience)
+                processes.signal_shell(STOP_SIGNAL);
+                processes.signal_command(moment, signal, patience)
             });
             work.await.unwrap_or(0)
         })
@@ -426,17 +425,17 @@ impl Connection for LocalConnection {
 
     fn kill_interpreter(&self) {
         if let Some(running) = &self.running {
-            running.family.signal_shell(Signal::KILL);
+            running.processes.signal_shell(Signal::KILL);
         }
     }
 
-    fn close(&mut self) -> Later<'_, ()> {
+    fn close(&mut self) -> BoxFuture<'_, ()> {
         Box::pin(async {
             // Ours first: to find the processes takes descriptors, and there may be no others left.
             drop((self.stdout.let_go(), self.stderr.let_go()));
             let Some(mut running) = self.running.take() else { return };
-            let family = Arc::clone(&running.family);
-            let left = tokio::task::spawn_blocking(move || family.end(CLOSE_PATIENCE)).await.unwrap_or(0);
+            let processes = Arc::clone(&running.processes);
+            let left = tokio::task::spawn_blocking(move || processes.end(CLOSE_PATIENCE)).await.unwrap_or(0);
             if left > 0 {
                 tracing::warn!(left, "processes of a closed shell did not end");
             }
@@ -480,7 +479,7 @@ mod tests {
         let transport =
             LocalTransport::new(Some(Path::new("bash")), path, MarkPrefix::new(1), scratch).unwrap();
         let mut connection = transport.connect(1).unwrap();
-        let place = Place { cwd: dir.path().to_owned(), env: Vec::new() };
+        let place = StartPlace { cwd: dir.path().to_owned(), env: Vec::new() };
         let mut streams = connection.start(&place).unwrap();
         let mut held = vec![connection.holds_much()];
         for script in [

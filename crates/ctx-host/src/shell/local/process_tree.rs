@@ -3,7 +3,7 @@
 //! A process belongs to a shell by descent or by its mark. The mark is a value of the resource limit for
 //! real-time processor time, which no ordinary program uses: every child inherits it, through `setsid`,
 //! double forks, `env -i` and closed descriptors alike, and an unprivileged process cannot raise it again.
-//! It can be lowered, and is with every command: so a process also tells in which command its line left the
+//! It can be lowered, and is with every command: so the mark also shows in which command its line left the
 //! shell, and what an earlier background job starts is not taken for a part of the present command.
 //! What runs in another process namespace is the cage's business, not this module's.
 
@@ -23,9 +23,9 @@ use rustix::process::{
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct MarkPrefix(u64);
 
-/// How many commands of a shell are told apart. Those beyond are, by their time of birth.
+/// How many commands of a shell have marks of their own. Those beyond are known by their time of birth.
 const COMMANDS_PER_SHELL: u64 = 1_000_000;
-/// How many shells one prefix can tell apart.
+/// How many shells have marks of their own under one prefix.
 const SHELLS_PER_PREFIX: u64 = 100_000;
 const MARKS_PER_PREFIX: u64 = SHELLS_PER_PREFIX * COMMANDS_PER_SHELL;
 /// What follows the prefix in a mark.
@@ -129,7 +129,7 @@ impl Moment {
 
 /// The processes of one shell.
 #[derive(Debug)]
-pub struct Family {
+pub struct ProcessTree {
     mark: Mark,
     /// The shell itself.
     shell: Pid,
@@ -139,20 +139,20 @@ pub struct Family {
     command: AtomicU64,
 }
 
-/// A process of a shell, and the command in which its line left the shell, where its mark tells.
+/// A process of a shell, and the command in which its line left the shell, where its mark shows that.
 #[derive(Debug, Clone, Copy)]
 struct Member {
     process: Process,
     command: Option<u64>,
 }
 
-impl Family {
-    /// The family of a shell that was just started: marks it as of its first command.
-    pub fn found(mark: Mark, shell: Pid, command: u64) -> Family {
+impl ProcessTree {
+    /// The processes of a shell that was just started: marks it as of its first command.
+    pub fn found(mark: Mark, shell: Pid, command: u64) -> ProcessTree {
         let started = read_process(shell.as_raw_nonzero().get()).map_or(0, |process| process.started);
-        let family = Family { mark, shell, started, command: AtomicU64::new(0) };
-        family.command_starts(command);
-        family
+        let tree = ProcessTree { mark, shell, started, command: AtomicU64::new(0) };
+        tree.command_starts(command);
+        tree
     }
 
     /// Marks what the shell starts from now on as parts of this command.
@@ -178,22 +178,22 @@ impl Family {
             .map(|process| Member { process, command: self.command_of(process.pid) })
             .collect();
         let shell = self.shell.as_raw_nonzero().get();
-        let mut family: HashSet<i32> = self.shell_process().map(|process| process.pid).into_iter().collect();
-        family.extend(all.iter().filter(|member| member.command.is_some()).map(|member| member.process.pid));
+        let mut ours: HashSet<i32> = self.shell_process().map(|process| process.pid).into_iter().collect();
+        ours.extend(all.iter().filter(|member| member.command.is_some()).map(|member| member.process.pid));
         let mut children: HashMap<i32, Vec<i32>> = HashMap::new();
         for Member { process, .. } in &all {
             children.entry(process.parent).or_default().push(process.pid);
         }
-        let mut queue: Vec<i32> = family.iter().copied().collect();
+        let mut queue: Vec<i32> = ours.iter().copied().collect();
         while let Some(parent) = queue.pop() {
             let born = children.get(&parent).map(Vec::as_slice).unwrap_or_default();
-            queue.extend(born.iter().filter(|child| family.insert(**child)));
+            queue.extend(born.iter().filter(|child| ours.insert(**child)));
         }
-        let ours = |member: &Member| {
+        let is_ours = |member: &Member| {
             let Process { pid, dead, .. } = member.process;
-            family.contains(&pid) && pid != shell && !dead
+            ours.contains(&pid) && pid != shell && !dead
         };
-        all.into_iter().filter(ours).collect()
+        all.into_iter().filter(is_ours).collect()
     }
 
     fn command_of(&self, pid: i32) -> Option<u64> {
@@ -243,7 +243,7 @@ impl Family {
         })
     }
 
-    /// Ends the whole family, the shell included. Returns how many could not be ended.
+    /// Ends all processes, the shell included. Returns how many could not be ended.
     pub fn end(&self, patience: Duration) -> usize {
         let deadline = Instant::now() + patience;
         let mut stopped: HashSet<(i32, u64)> = HashSet::new();
@@ -279,7 +279,7 @@ impl Family {
     }
 }
 
-/// The command that runs, and how its processes are told from those of earlier ones.
+/// The command that runs, and how its processes differ from those of earlier ones.
 struct Present {
     command: u64,
     moment: Moment,

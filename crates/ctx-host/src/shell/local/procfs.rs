@@ -1,4 +1,4 @@
-//! What `/proc` tells of an interpreter that its own words do not.
+//! What `/proc` shows of an interpreter that it does not report itself.
 
 use std::ffi::OsStr;
 use std::fs::File;

@@ -4,6 +4,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use super::random::random_bits;
+use crate::shell::error::ShellError;
 
 /// Where such files go, and who must be able to read them.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -20,6 +21,11 @@ impl ScratchDir {
         use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
         std::fs::DirBuilder::new().recursive(true).mode(0o711).create(&self.path)?;
         std::fs::set_permissions(&self.path, std::fs::Permissions::from_mode(0o711))
+    }
+
+    /// Puts bytes into a new file that the interpreter can open.
+    pub fn put(&self, bytes: &[u8]) -> Result<Scratch, ShellError> {
+        Scratch::put(self, bytes).map_err(|source| ShellError::Spool { path: self.path.clone(), source })
     }
 }
 

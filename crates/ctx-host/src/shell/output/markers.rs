@@ -1,72 +1,15 @@
 //! Finds a frame's markers in a stream of bytes, wherever the reads happen to cut it.
 //!
-//! A marker is the byte 0x1e, the frame's nonce in 32 hexadecimal digits, and a tag: `S` where the
-//! command's output starts, `E` where it ends, `.` where the shell's own report ends; `X` is put behind the
-//! output of a shell that has died. The shell itself writes the first three, but for the `E` of stderr: we do, when
-//! stdout has ended, by which time all is in the pipe that the command printed. Mostly we write the `S` too, before we
-//! send the frame. Where the pipe is empty neither is needed. The nonce is fresh for every frame, so output that merely looks like a marker is output.
+//! What a marker looks like is in `frame::marker`.
 
+#![expect(clippy::indexing_slicing, reason = "positions come from searches in the same bytes")]
+
+use crate::shell::frame::marker::{END_TAG, MARK_BYTE, MARK_LEN, Nonce, SEAL_TAG, START_TAG};
 use crate::shell::frame::report::{Split, split};
+use crate::shell::transport::Stream;
 
-/// The byte every marker begins with.
-const MARK_BYTE: u8 = 0x1e;
-/// The mark byte and 32 digits.
-const MARK_LEN: usize = 33;
-const START_TAG: u8 = b'S';
-const END_TAG: u8 = b'E';
-/// Ends a stream in whatever phase it is.
-const SEAL_TAG: u8 = b'X';
 /// More than any environment holds; a report that grows past it is cut, and the restart uses the one before.
 const REPORT_BYTES_MAX: usize = 16 << 20;
-
-/// The secret of one frame, in hexadecimal.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Nonce(String);
-
-impl Nonce {
-    /// From 128 random bits.
-    pub fn new(bits: u128) -> Self {
-        Nonce(format!("{bits:032x}"))
-    }
-
-    pub fn as_str(&self) -> &str {
-        &self.0
-    }
-
-    /// What stands before a command's output.
-    pub fn start(&self) -> Vec<u8> {
-        self.tagged(START_TAG)
-    }
-
-    /// What stands behind it.
-    pub fn end(&self) -> Vec<u8> {
-        self.tagged(END_TAG)
-    }
-
-    /// What ends both streams of a shell that has died.
-    pub fn seal(&self) -> Vec<u8> {
-        self.tagged(SEAL_TAG)
-    }
-
-    fn tagged(&self, tag: u8) -> Vec<u8> {
-        [&self.mark()[..], &[tag]].concat()
-    }
-
-    fn mark(&self) -> [u8; MARK_LEN] {
-        let mut mark = [MARK_BYTE; MARK_LEN];
-        for (slot, byte) in mark.iter_mut().skip(1).zip(self.0.bytes()) {
-            *slot = byte;
-        }
-        mark
-    }
-}
-
-/// Which of the two streams is scanned: only stdout carries the shell's report.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Stream {
-    Stdout,
-    Stderr,
-}
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Phase {
@@ -77,7 +20,7 @@ enum Phase {
     Done,
 }
 
-/// A piece of the stream, told apart by the markers around it.
+/// A part of the stream, by the markers around it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Part<'a> {
     /// Printed before the start marker, by jobs of earlier commands.
@@ -86,6 +29,14 @@ pub enum Part<'a> {
     Body(&'a [u8]),
     /// Printed behind the end, or by jobs into the report: late output of the next frame.
     After(&'a [u8]),
+}
+
+impl<'a> Part<'a> {
+    pub fn bytes(self) -> &'a [u8] {
+        match self {
+            Part::Late(bytes) | Part::Body(bytes) | Part::After(bytes) => bytes,
+        }
+    }
 }
 
 /// The scanner of one stream of one frame.
@@ -99,10 +50,12 @@ pub struct Scanner {
     report: Vec<u8>,
     /// What the report before said behind its answer: the same again holds nothing else.
     expected: Vec<u8>,
-    /// Whether a part of the report could not be read.
-    spoilt: bool,
-    started: bool,
-    sealed: bool,
+    /// Whether a part of the report could not be read, so that the next one is to be trusted rather.
+    pub spoilt: bool,
+    /// Whether the start marker is in: where it is not, nothing of the command was run.
+    pub started: bool,
+    /// Whether all is in that a dead shell has printed.
+    pub sealed: bool,
 }
 
 impl Scanner {
@@ -130,7 +83,7 @@ impl Scanner {
     }
 
     pub fn is_as_expected(&self) -> bool {
-        behind_answer(&self.report).is_some_and(|told| told == self.expected)
+        behind_answer(&self.report).is_some_and(|report| report == self.expected)
     }
 
     /// What is expected of the next report.
@@ -144,16 +97,6 @@ impl Scanner {
     /// Whether the end marker is in.
     pub fn done(&self) -> bool {
         self.phase == Phase::Done
-    }
-
-    /// Whether the start marker is in: where it is not, nothing of the command was run.
-    pub fn started(&self) -> bool {
-        self.started
-    }
-
-    /// Whether all is in that a dead shell has printed.
-    pub fn sealed(&self) -> bool {
-        self.sealed
     }
 
     /// What is carried behind the end: output, where no more of a marker comes.
@@ -176,11 +119,6 @@ impl Scanner {
     /// What the shell said of itself behind the end marker, so far.
     pub fn report(&self) -> &[u8] {
         &self.report
-    }
-
-    /// Whether something in the report could not be read, so that the next one is to be believed rather.
-    pub fn spoilt(&self) -> bool {
-        self.spoilt
     }
 
     /// Takes the next bytes of the stream and hands out what they hold.
@@ -209,7 +147,7 @@ impl Scanner {
                     let (before, rest) = bytes.split_at(at);
                     self.emit(before, sink);
                     let ends = rest.get(MARK_LEN) != Some(&START_TAG);
-                    bytes = rest.get(MARK_LEN + 1..).unwrap_or_default();
+                    bytes = &rest[MARK_LEN + 1..];
                     (self.started, self.sealed) = (self.started || !sealed, sealed);
                     let next = if sealed { Phase::Done } else { self.next_phase(ends) };
                     self.enter(next, !sealed, sink);
@@ -228,7 +166,7 @@ impl Scanner {
 
     fn find(&self, bytes: &[u8]) -> Found {
         for at in memchr::memchr_iter(MARK_BYTE, bytes) {
-            let rest = bytes.get(at..).unwrap_or_default();
+            let rest = &bytes[at..];
             match rest.split_at_checked(MARK_LEN) {
                 Some((mark, after)) if mark == self.mark => match after.first() {
                     Some(&SEAL_TAG) => return Found::Marker { at, sealed: true },
@@ -285,7 +223,7 @@ impl Scanner {
             Phase::Body => sink(Part::Body(bytes)),
             Phase::Report => {
                 let room = REPORT_BYTES_MAX.saturating_sub(self.report.len());
-                self.report.extend_from_slice(bytes.get(..room).unwrap_or(bytes));
+                self.report.extend_from_slice(&bytes[..room.min(bytes.len())]);
             }
         }
     }

@@ -5,7 +5,6 @@ pub(super) mod bulk_reader;
 pub(super) mod markers;
 pub(super) mod pages;
 pub(super) mod pipeline;
-pub(super) mod read;
 mod search;
 pub(super) mod spool;
 mod spool_writer;

@@ -53,11 +53,11 @@ fn is_zero(count: &u64) -> bool {
     *count == 0
 }
 
-/// Text as it may be shown now.
-pub(crate) type Shown<'a> = &'a dyn Fn(&str) -> String;
+/// Takes out of a text what may not be shown now.
+pub(crate) type Redact<'a> = &'a dyn Fn(&str) -> String;
 
 /// Whether anybody still waits for the page.
-pub(crate) type Wanted<'a> = &'a dyn Fn() -> bool;
+pub(crate) type IsWanted<'a> = &'a dyn Fn() -> bool;
 
 /// Why there is no page.
 #[derive(Debug, thiserror::Error)]
@@ -68,7 +68,7 @@ pub(crate) enum PageError {
     Unwanted,
 }
 
-pub(crate) fn ask(is_wanted: Wanted<'_>) -> Result<(), PageError> {
+pub(crate) fn ask(is_wanted: IsWanted<'_>) -> Result<(), PageError> {
     if is_wanted() { Ok(()) } else { Err(PageError::Unwanted) }
 }
 
@@ -80,8 +80,8 @@ pub(crate) fn read(
     kept: &KeptOutput,
     call: u64,
     request: PageRequest<'_>,
-    shown: Shown<'_>,
-    is_wanted: Wanted<'_>,
+    redact: Redact<'_>,
+    is_wanted: IsWanted<'_>,
 ) -> Result<Page, PageError> {
     let span = kept.span;
     let offset = request.offset.min(span.len);
@@ -104,26 +104,18 @@ pub(crate) fn read(
             let mut bytes = kept.read(offset, request.limit)?;
             cut_at_char(&mut bytes, offset, span.len);
             let end = offset + bytes.len() as u64;
-            if let Some(hidden) = hidden(&lines_around(kept, offset, end)?, shown) {
-                page.text = hidden;
-                page.next_offset = (end < span.len).then_some(end);
-                return Ok(page);
-            }
-            match String::from_utf8(bytes) {
-                Ok(text) => page.text = text,
-                Err(error) => {
-                    page.text = String::from_utf8_lossy(error.as_bytes()).into_owned();
-                    page.base64 = Some(base64(error.as_bytes()));
-                }
+            page.text = String::from_utf8_lossy(&bytes).into_owned();
+            match hidden(&lines_around(kept, offset, end)?, redact) {
+                Some(hidden) => page.text = hidden,
+                None if page.text.as_bytes() != bytes => page.base64 = Some(base64(&bytes)),
+                None => {}
             }
             end
         }
         Some(pattern) => {
-            let search = Search { kept, request: &request, pattern, shown, is_wanted };
+            let search = Search { kept, request: &request, pattern, redact, is_wanted };
             let end = search.run(&mut page.text)?;
-            if let Some(hidden) = hidden(page.text.as_bytes(), shown) {
-                page.text = hidden;
-            }
+            page.text = hidden(page.text.as_bytes(), redact).unwrap_or(page.text);
             end
         }
     };
@@ -132,10 +124,10 @@ pub(crate) fn read(
 }
 
 /// The text without the secrets that show in it only when it is clean; nothing where it has none.
-fn hidden(bytes: &[u8], shown: Shown<'_>) -> Option<String> {
+fn hidden(bytes: &[u8], redact: Redact<'_>) -> Option<String> {
     let clean = clean(bytes);
-    let shown = shown(&clean);
-    (shown != clean).then_some(shown)
+    let redacted = redact(&clean);
+    (redacted != clean).then_some(redacted)
 }
 
 /// A page and the rest of the lines that it begins and ends in.
@@ -192,7 +184,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let mut spool = Spool::new(dir.path(), 1 << 30);
         spool.begin(1);
-        spool.keep(crate::shell::output::markers::Stream::Stdout, bytes).unwrap();
+        spool.keep(crate::shell::transport::Stream::Stdout, bytes).unwrap();
         (dir, spool)
     }
 

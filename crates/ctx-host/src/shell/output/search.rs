@@ -1,46 +1,48 @@
 //! Looking for a pattern in the whole output of an earlier command.
+//!
+//! Lines are searched one by one. A line that does not fit into a read is searched in segments that overlap, so a match
+//! is found if it is not longer than the overlap or lies within one segment. Of a long line an excerpt is shown.
+
+#![expect(clippy::indexing_slicing, reason = "the end comes from a search in the same bytes")]
 
 use std::borrow::Cow;
 
-use super::pages::{AROUND_BYTES, PageError, PageRequest, READ_BYTES, Shown, Wanted, ask};
+use super::pages::{AROUND_BYTES, IsWanted, PageError, PageRequest, READ_BYTES, Redact, ask};
 use super::spool::KeptOutput;
 use crate::shell::text::ansi::{Cleaner, LINE_CHARS_MAX, clean};
-use crate::shell::text::pattern::{Found, LINE_BYTES_MAX, LongLine, PIECE_BYTES, Pattern, Piece, around};
+use crate::shell::text::pattern::{EXCERPT_BYTES, Pattern, SEARCHED_BYTES_MAX, SHOWN_BYTES_MAX, around};
 
-/// After so many bytes at most, a search asks whether it is still wanted.
+/// After this many bytes at most, a search asks whether anybody still waits for it.
 const ASK_BYTES: usize = 16 << 10;
-/// A piece has at least so many bytes besides its mark, whatever the limit of the page is.
-const PIECE_BYTES_MIN: usize = 16;
-/// What stands before a line that is not read from its beginning: enough for any character.
-const BEFORE_BYTES: usize = 4;
+/// An excerpt has at least this many bytes besides its note, whatever the limit of the page is.
+const EXCERPT_BYTES_MIN: usize = 16;
+/// How far the next segment of a line reaches back into the one before.
+const OVERLAP_BYTES: usize = 4 << 10;
 
 /// A search under way.
 pub(crate) struct Search<'a> {
     pub kept: &'a KeptOutput,
     pub request: &'a PageRequest<'a>,
     pub pattern: &'a Pattern,
-    pub shown: Shown<'a>,
-    pub is_wanted: Wanted<'a>,
+    pub redact: Redact<'a>,
+    pub is_wanted: IsWanted<'a>,
 }
 
-/// A line that is not shown whole.
-struct Long {
-    found: Found,
-    /// Bytes of it in the output, with its end.
-    size: u64,
-    /// What stands before it where it is the rest of one.
-    before: Option<String>,
-    place: Place,
-    ends: bool,
-}
-
-/// Where the match is in the output.
-#[derive(Clone, Copy)]
-enum Place {
-    /// The line begins here, and each of its bytes is shown.
-    Exact(u64),
-    /// Colours and the like are not shown, so that only this is known.
-    Near(u64),
+/// A part of a long line, as an answer shows it.
+struct Segment {
+    /// The part, behind some text that stands before it in the same line.
+    text: String,
+    /// Where the part begins in `text`.
+    start: usize,
+    /// Where the part begins in the output.
+    offset: u64,
+    /// Whether each byte of the part is shown, so that positions in `text` are positions in the output.
+    is_exact: bool,
+    /// The length of `text` after each read, and the offset of the next read.
+    reads: Vec<(usize, u64)>,
+    /// Where the search goes on, and whether the line has ended there.
+    next: u64,
+    ends_line: bool,
 }
 
 impl Search<'_> {
@@ -50,7 +52,7 @@ impl Search<'_> {
         let mut at = self.request.offset.min(total);
         let mut number = lines_before(self.kept, at, self.is_wanted)? + 1;
         let mut unasked = 0;
-        let mut is_rest = at > 0 && at < total && self.kept.read(at - 1, 1)? != b"\n";
+        let mut is_within_line = at > 0 && at < total && self.kept.read(at - 1, 1)? != b"\n";
         while at < total {
             let bytes = self.kept.read(at, READ_BYTES)?;
             if bytes.is_empty() {
@@ -60,7 +62,7 @@ impl Search<'_> {
             let mut taken = 0;
             for line in bytes.split_inclusive(|byte| *byte == b'\n') {
                 let ends = line.ends_with(b"\n");
-                if is_rest || line.len() > LINE_BYTES_MAX || !(ends || last) {
+                if is_within_line || line.len() > SHOWN_BYTES_MAX || !(ends || last) {
                     break;
                 }
                 unasked += line.len();
@@ -76,17 +78,18 @@ impl Search<'_> {
                 number += u64::from(ends);
                 taken += line.len() as u64;
             }
+            at += taken;
             if taken == 0 {
-                let long = self.long_line(at, is_rest)?;
-                let found = long.found.near.as_ref().map(|near| self.piece(&long, near, number));
-                if found.is_some_and(|found| !self.add(text, &found)) {
+                let segment = self.segment(at, is_within_line)?;
+                let end = self.pattern.match_end(segment.text.as_bytes(), segment.start);
+                if end.is_some_and(|end| !self.add(text, &self.excerpt(&segment, end, number))) {
                     return Ok(at);
                 }
-                number += u64::from(long.ends);
-                taken = long.size;
-                is_rest = false;
+                number += u64::from(segment.ends_line);
+                // A match that was shown is not shown again, where it lies in the overlap.
+                let shown_to = end.filter(|_| segment.is_exact).map_or(0, |end| segment.offset_of(end));
+                (at, is_within_line) = (segment.next.max(shown_to), !segment.ends_line);
             }
-            at += taken;
         }
         Ok(total)
     }
@@ -100,7 +103,7 @@ impl Search<'_> {
         has_room
     }
 
-    /// A line that is held, as it is shown where it matches.
+    /// A line that was read whole, as it is shown where it matches.
     fn line(&self, line: &[u8], at: u64, number: u64) -> Result<Option<String>, PageError> {
         let seen = as_shown(line.strip_suffix(b"\n").unwrap_or(line));
         if !self.pattern.is_match(&seen) {
@@ -110,46 +113,46 @@ impl Search<'_> {
         if shown.len() <= self.request.limit {
             return Ok(Some(shown));
         }
-        let long = self.long_line(at, false)?;
-        // What is no text may match as it was printed, and not as it is shown.
-        let near = long.found.near.as_ref().unwrap_or(&long.found.begin);
-        Ok(Some(self.piece(&long, near, number)))
+        let segment = self.segment(at, false)?;
+        // Bytes that are no text may match as they were printed, and not as they are shown.
+        let end = self.pattern.match_end(segment.text.as_bytes(), 0).unwrap_or(0);
+        Ok(Some(self.excerpt(&segment, end, number)))
     }
 
-    /// Looks through a line of any length, as an answer shows it.
-    fn long_line(&self, from: u64, is_rest: bool) -> Result<Long, PageError> {
-        let before = if is_rest { self.line_before(from)? } else { Vec::new() };
-        let last = before.get(before.len().saturating_sub(BEFORE_BYTES)..).unwrap_or_default();
-        // Nobody waits in line behind it, and who does not want it any more can stop it.
-        let mut line = LongLine::new(self.pattern, last, u64::MAX);
-        let (mut cleaner, mut at, mut near) = (Cleaner::new(), from, None);
-        let ends = loop {
+    /// Reads the rest of a line from an offset on, or as much of it as is searched at once.
+    fn segment(&self, offset: u64, is_within_line: bool) -> Result<Segment, PageError> {
+        let mut text = if is_within_line { clean(&self.line_before(offset)?) } else { String::new() };
+        let (start, mut at, mut reads) = (text.len(), offset, Vec::new());
+        let mut cleaner = Cleaner::new();
+        loop {
             ask(self.is_wanted)?;
+            reads.push((text.len(), at));
             let bytes = self.kept.read(at, ASK_BYTES)?;
             let end = memchr::memchr(b'\n', &bytes);
-            let part = bytes.get(..end.unwrap_or(bytes.len())).unwrap_or_default();
-            cleaner.push_to(part, &mut |clean| line.push(clean.text()));
-            if line.is_found() && near.is_none() {
-                near = Some(at);
-            }
+            let part = &bytes[..end.unwrap_or(bytes.len())];
+            cleaner.push_to(part, &mut |clean| text.push_str(clean));
             at += part.len() as u64;
             if end.is_some() || bytes.is_empty() {
-                break end.is_some();
+                cleaner.finish(&mut text);
+                let (next, is_exact) = (at + u64::from(end.is_some()), !cleaner.changed());
+                return Ok(Segment { text, start, offset, is_exact, reads, next, ends_line: true });
             }
-        };
-        let mut rest = String::new();
-        cleaner.finish(&mut rest);
-        line.push(&rest);
-        let place = match cleaner.changed() {
-            false => Place::Exact(from),
-            // Text that may still be redrawn comes later: so much of it there is at most.
-            true => Place::Near(near.unwrap_or(at).saturating_sub(LINE_CHARS_MAX as u64).max(from)),
-        };
-        let before = is_rest.then(|| clean(&before));
-        Ok(Long { found: line.finish(), size: at - from + u64::from(ends), before, place, ends })
+            if text.len() - start >= SEARCHED_BYTES_MAX {
+                let is_exact = !cleaner.changed();
+                let next = if is_exact {
+                    // The cleaner still holds some text, which the next segment begins with.
+                    let searched = text.floor_char_boundary(text.len() - OVERLAP_BYTES) - start;
+                    offset + searched as u64
+                } else {
+                    cleaner.finish(&mut text);
+                    at - OVERLAP_BYTES as u64
+                };
+                return Ok(Segment { text, start, offset, is_exact, reads, next, ends_line: false });
+            }
+        }
     }
 
-    /// What a line has before this place in it, at least as much as a secret may have.
+    /// What a line has before this offset, at least as much as a secret may have.
     fn line_before(&self, at: u64) -> Result<Vec<u8>, PageError> {
         let from = at.saturating_sub(AROUND_BYTES);
         let mut bytes = self.kept.read(from, usize::try_from(at - from).unwrap_or(0))?;
@@ -158,63 +161,60 @@ impl Search<'_> {
         Ok(bytes)
     }
 
-    /// A piece of a long line around its first match, within the page and marked as a piece.
-    fn piece(&self, long: &Long, near: &Piece, number: u64) -> String {
-        let limit = self.request.limit;
-        let again_behind = |end: usize| long.found.last_end > Some(near.bytes_before + end as u64);
-        // The mark says where the piece begins, and its length decides that: so it is made twice.
-        let end = again_behind(near.place).then_some(near.text.len());
-        let longest = mark(long, near, number, near.place, end).len();
-        let room = PIECE_BYTES.min(limit.saturating_sub(longest + 1)).max(PIECE_BYTES_MIN);
-        let (skipped, piece) = around(&near.text, near.place, room);
-        let before = long.before.as_deref().filter(|_| near.bytes_before == 0).unwrap_or_default();
-        let wide = format!("{before}{}", near.text);
-        let shown = (self.shown)(&wide);
-        let is_whole = shown == wide;
+    /// The text around a match that ends at `end`, within the page, with a note that says where it is.
+    fn excerpt(&self, segment: &Segment, end: usize, number: u64) -> String {
+        let text = &segment.text;
+        // The note says where the excerpt begins, and its length decides that: so it is made twice.
+        let next = self.next_match(segment, end, end).map(|_| text.len());
+        let longest = segment.note(number, end, next).len();
+        let room = EXCERPT_BYTES.min(self.request.limit.saturating_sub(longest + 1)).max(EXCERPT_BYTES_MIN);
+        let wide = around(text, end, EXCERPT_BYTES + 2 * AROUND_BYTES as usize);
+        let redacted = (self.redact)(&text[wide.clone()]);
+        let is_unchanged = redacted == text[wide.clone()];
+        let range = around(text, end, room);
+        let range = range.start.max(text.ceil_char_boundary(segment.start.min(end)))..range.end;
         // What stands for a secret takes room, and so less is seen behind the match.
-        let seen = if is_whole { skipped + piece.len() } else { near.place + room / 4 };
-        let more = again_behind(skipped + piece.len()).then(|| self.more_from(near, skipped, seen));
-        let mark = mark(long, near, number, skipped, more);
-        if is_whole {
-            return format!("{mark}{piece}\n");
+        let seen_to = if is_unchanged { range.end } else { text.floor_char_boundary(end + room / 4) };
+        let note = segment.note(number, range.start, self.next_match(segment, end, seen_to));
+        if is_unchanged {
+            return format!("{note}{}\n", &text[range]);
         }
-        // A secret that was not known as one, or torn apart: the place is looked for in what is left.
-        let place =
-            self.pattern.match_end(shown.as_bytes()).unwrap_or(before.len() + near.place).min(shown.len());
-        let (_, piece) = around(&shown, place, room);
-        format!("{mark}{piece}\n")
+        // The text has a secret that was not known as one when it was kept, or that escape sequences had torn apart.
+        let end = self.pattern.match_end(redacted.as_bytes(), 0).unwrap_or(end - wide.start);
+        format!("{note}{}\n", &redacted[around(&redacted, end.min(redacted.len()), room)])
     }
 
-    /// Where to go on behind what was seen: behind its last match, or with a later one that its end cuts. A match that is
-    /// longer than what was seen goes on at the end of it, and there is always a step ahead.
-    fn more_from(&self, near: &Piece, skipped: usize, seen: usize) -> usize {
-        let seen = near.text.floor_char_boundary(seen.min(near.text.len()));
-        let text = near.text.get(skipped..seen).unwrap_or_default();
-        let end = match self.pattern.matches(text.as_bytes()).last() {
-            Some(last) if skipped + last.end < seen => skipped + last.end,
-            Some(last) if skipped + last.start > near.place => skipped + last.start,
-            Some(_) => seen,
-            None => near.place,
-        };
-        near.text.ceil_char_boundary(end.max(near.place).max(1))
+    /// Where to go on for the next match that does not end in what was seen. It is always a step ahead.
+    fn next_match(&self, segment: &Segment, end: usize, seen_to: usize) -> Option<usize> {
+        let text = &segment.text;
+        let next = self.pattern.matches(text.as_bytes(), end).find(|found| found.end > seen_to)?;
+        let from = if next.start > end { next.start } else { seen_to.max(segment.start + 1) };
+        Some(text.ceil_char_boundary(from))
     }
 }
 
-/// Says that a text is a piece of its line, which, and from where in the text on there is more.
-fn mark(long: &Long, near: &Piece, number: u64, skipped: usize, more: Option<usize>) -> String {
-    let within = |place: usize| near.bytes_before + place as u64;
-    let place = match long.place {
-        Place::Exact(line) => format!("at offset {}", line + within(skipped)),
-        Place::Near(at) => format!("near offset {at}"),
-    };
-    let more = match (more, long.place) {
-        (Some(more), Place::Exact(line)) => format!("; more from offset {} on", line + within(more)),
-        (Some(_), Place::Near(_)) => "; more behind it".to_owned(),
-        (None, _) => String::new(),
-    };
-    let what = if long.before.is_some() { "the rest of a line" } else { "a line" };
-    let size = long.size - u64::from(long.ends);
-    format!("{number}:[piece {place} of {what} of {size} bytes{more}] ")
+impl Segment {
+    /// Where a position in the text is in the output, where that is exact.
+    fn offset_of(&self, position: usize) -> u64 {
+        self.offset + position.saturating_sub(self.start) as u64
+    }
+
+    /// Says that a text is an excerpt of a line, where it begins, and where the next match is.
+    fn note(&self, number: u64, start: usize, next_match: Option<usize>) -> String {
+        let place = if self.is_exact {
+            format!("at offset {}", self.offset_of(start))
+        } else {
+            let read = self.reads.iter().rfind(|(len, _)| *len <= start).map_or(self.offset, |(_, at)| *at);
+            // The cleaner hands out text that may still be redrawn later: at most this much.
+            format!("near offset {}", read.saturating_sub(LINE_CHARS_MAX as u64).max(self.offset))
+        };
+        let more = match next_match {
+            Some(next) if self.is_exact => format!("; more from offset {} on", self.offset_of(next)),
+            Some(_) => "; more behind it".to_owned(),
+            None => String::new(),
+        };
+        format!("{number}:[piece {place} of a long line{more}] ")
+    }
 }
 
 /// A line as an answer shows it, without colours and what was overwritten.
@@ -223,7 +223,7 @@ fn as_shown(line: &[u8]) -> Cow<'_, [u8]> {
     if is_plain { Cow::Borrowed(line) } else { Cow::Owned(clean(line).into_bytes()) }
 }
 
-fn lines_before(kept: &KeptOutput, offset: u64, is_wanted: Wanted<'_>) -> Result<u64, PageError> {
+fn lines_before(kept: &KeptOutput, offset: u64, is_wanted: IsWanted<'_>) -> Result<u64, PageError> {
     let mut lines = 0;
     let mut at = 0;
     while at < offset {
@@ -244,7 +244,7 @@ mod tests {
     use super::super::pages::{Page, read};
     use super::super::spool::{Output, Spool};
     use super::*;
-    use crate::shell::output::markers::Stream;
+    use crate::shell::transport::Stream;
 
     fn search(bytes: &[u8], offset: u64, limit: usize, pattern: &str) -> Page {
         let dir = tempfile::tempdir().unwrap();
@@ -267,12 +267,25 @@ mod tests {
         for bytes in [65_000, 65_536, 65_537, 70_000, 262_143, 262_144, 262_145, 3 << 20] {
             let page = search(&long(bytes), 0, 32 << 10, "NEEDLE$");
             let (piece, last) = page.text.split_once('\n').unwrap();
-            let mark = format!("1:[piece at offset {} of a line of {bytes} bytes] xxx", bytes - 2048);
+            let mark = format!("1:[piece at offset {} of a long line] xxx", bytes - 2048);
             assert!(piece.starts_with(&mark), "{bytes}: {}", &piece[..100]);
             assert!(piece.ends_with("xxNEEDLE"), "{bytes}");
             assert_eq!((last, page.next_offset), ("2:last NEEDLE\n", None), "{bytes}");
             assert_eq!(search(&long(bytes), 0, 32 << 10, "^NEEDLE|NEEDL$|\\bNEEDLE x").text, "", "{bytes}");
-            assert!(search(&long(bytes), 0, 32 << 10, "^x+NEEDLE$").text.contains("xNEEDLE\n"), "{bytes}");
+        }
+        assert!(search(&long(SEARCHED_BYTES_MAX), 0, 32 << 10, "^x+NEEDLE$").text.contains("xNEEDLE\n"));
+    }
+
+    #[test]
+    fn a_match_between_two_segments_is_found_once() {
+        for at in (SEARCHED_BYTES_MAX - 6_000..SEARCHED_BYTES_MAX + 20_000).step_by(997) {
+            let mut bytes = "é".repeat(SEARCHED_BYTES_MAX).into_bytes();
+            bytes[at / 2 * 2..][..6].copy_from_slice(b"NEEDLE");
+            let text = search(&bytes, 0, 32 << 10, "NEEDLE").text;
+            assert_eq!((text.matches("NEEDLE").count(), text.lines().count()), (1, 1), "{at}");
+            bytes.splice(..0, *b"\x1b[1m");
+            let text = search(&bytes, 0, 32 << 10, "NEEDLE").text;
+            assert!(text.starts_with("1:[piece ") && text.contains("éNEEDLEé"), "{at}");
         }
     }
 
@@ -294,15 +307,16 @@ mod tests {
             bytes[at..at + 6].copy_from_slice(b"NEEDLE");
         }
         let first = search(&bytes, 0, 1_000, "NEEDLE").text;
-        assert!(first.contains("of a line of 300000 bytes; more from offset 100006 on] --"), "{first}");
-        let second = search(&bytes, 100_006, 1_000, "NEEDLE").text;
-        assert!(second.contains("of the rest of a line of 199994 bytes] --"), "{second}");
-        assert!(second.contains("-NEEDLE-"), "{second}");
+        assert!(first.contains("of a long line; more from offset 200000 on] --"), "{first}");
+        for offset in [100_006, 200_000] {
+            let second = search(&bytes, offset, 1_000, "NEEDLE").text;
+            assert!(second.contains("of a long line] ") && second.contains("NEEDLE-"), "{second}");
+        }
         assert_eq!(search(&bytes, 100_000, 1_000, "^NEEDLE").text, "", "no line begins here");
         assert_eq!(search(&bytes, 100_001, 1_000, r"\bEEDLE").text, "", "and no word");
     }
 
-    /// Goes on from where the marks say for as long as they do; tells how often.
+    /// Goes on from where the notes say for as long as they do, and counts the pages.
     fn go_on(bytes: &[u8], pattern: &str, limit: usize) -> usize {
         let (mut offset, mut pages) = (0, 1);
         loop {

@@ -5,21 +5,17 @@
 
 use std::collections::VecDeque;
 use std::fs::File;
-use std::io::{self, IoSlice};
+use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use rustix::fs::{FallocateFlags, Mode, OFlags, fallocate};
 
-use super::markers::Stream;
+use crate::shell::transport::Stream;
 
 /// The calls whose place is remembered.
 const CALLS_MAX: usize = 10_000;
-
-/// Blocks that are set aside at once, for a write of at least so much.
-const RESERVE_BYTES: u64 = 8 << 20;
-const RESERVE_SIZE_MIN: u64 = 64 << 10;
 
 /// What a shell's commands have printed.
 #[derive(Debug)]
@@ -29,8 +25,8 @@ pub struct Spool {
     stdout: Tape,
     stderr: Tape,
     late: Tape,
-    /// Late output that no call has told of yet.
-    untold: Span,
+    /// Late output that no result has shown yet.
+    unassigned: Span,
     calls: VecDeque<Call>,
     /// Bytes of all calls that are remembered.
     kept: u64,
@@ -41,8 +37,6 @@ struct Tape {
     /// Made when the first byte comes: most shells never print to one of the streams.
     file: Option<Arc<File>>,
     end: u64,
-    /// Up to here the disk has set blocks aside.
-    reserved: u64,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -50,7 +44,7 @@ struct Call {
     number: u64,
     stdout: Span,
     stderr: Span,
-    /// What jobs of earlier calls printed, as this call tells of it.
+    /// What jobs of earlier calls printed, as the result of this call shows it.
     late: Span,
 }
 
@@ -108,7 +102,7 @@ impl Spool {
             stdout: Tape::default(),
             stderr: Tape::default(),
             late: Tape::default(),
-            untold: Span::default(),
+            unassigned: Span::default(),
             calls: VecDeque::new(),
             kept: 0,
         }
@@ -124,81 +118,41 @@ impl Spool {
         self.calls.push_back(Call { number, stdout: span(&self.stdout), stderr: span(&self.stderr), late });
     }
 
-    /// The present call tells of all late output so far.
-    pub fn tell_late(&mut self) {
-        let told = std::mem::take(&mut self.untold);
-        self.untold.start = self.late.end;
+    /// The result of the present call shows all late output so far.
+    pub fn assign_late(&mut self) {
+        let late = std::mem::take(&mut self.unassigned);
+        self.unassigned.start = self.late.end;
         if let Some(call) = self.calls.back_mut() {
-            call.late = told;
+            call.late = late;
         }
     }
 
     /// Keeps the next bytes of late output.
     pub fn keep_late(&mut self, bytes: &[u8]) -> io::Result<()> {
-        let size = bytes.len() as u64;
-        while self.kept + size > self.bytes_max && self.calls.len() > 1 {
-            self.give_up_oldest();
-        }
-        if self.kept + size > self.bytes_max {
-            self.untold.lost += size;
-            return Ok(());
-        }
-        let end = self.late.end;
-        let mut pieces = [IoSlice::new(bytes)];
-        if let Err(error) = self.late.file(&self.dir).and_then(|file| write_all_at(file, &mut pieces, end)) {
-            self.untold.lost += size;
-            return Err(error);
-        }
-        self.late.end += size;
-        self.untold.len += size;
-        self.kept += size;
+        let has_room = self.make_room(bytes.len() as u64);
+        let kept = self.late.append(&self.dir, bytes, has_room, &mut self.unassigned)?;
+        self.kept += kept;
         Ok(())
     }
 
-    /// Where the next bytes of a stream go.
-    pub fn end(&self, stream: Stream) -> u64 {
-        match stream {
-            Stream::Stdout => self.stdout.end,
-            Stream::Stderr => self.stderr.end,
-        }
-    }
-
-    /// Keeps the next bytes of the present call.
+    /// Keeps the next bytes of the present call, all of them or none.
     pub fn keep(&mut self, stream: Stream, bytes: &[u8]) -> io::Result<()> {
-        self.keep_all(stream, &mut [IoSlice::new(bytes)])
-    }
-
-    /// Keeps the next bytes of the present call, in several pieces; all of them or none.
-    pub fn keep_all(&mut self, stream: Stream, pieces: &mut [IoSlice<'_>]) -> io::Result<()> {
-        let size: u64 = pieces.iter().map(|piece| piece.len() as u64).sum();
-        if size == 0 {
-            return Ok(());
-        }
-        while self.kept + size > self.bytes_max && self.calls.len() > 1 {
-            self.give_up_oldest();
-        }
-        let full = self.kept + size > self.bytes_max;
+        let has_room = self.make_room(bytes.len() as u64);
         let Some(call) = self.calls.back_mut() else { return Ok(()) };
         let (tape, span) = match stream {
             Stream::Stdout => (&mut self.stdout, &mut call.stdout),
             Stream::Stderr => (&mut self.stderr, &mut call.stderr),
         };
-        if full {
-            span.lost += size;
-            return Ok(());
-        }
-        let start = span.start + span.len;
-        if self.kept + RESERVE_BYTES <= self.bytes_max {
-            tape.reserve(start, size);
-        }
-        if let Err(error) = tape.file(&self.dir).and_then(|file| write_all_at(file, pieces, start)) {
-            span.lost += size;
-            return Err(error);
-        }
-        span.len += size;
-        self.kept += size;
-        tape.end = span.start + span.len;
+        self.kept += tape.append(&self.dir, bytes, has_room, span)?;
         Ok(())
+    }
+
+    /// Gives up older calls until there is room for so many bytes, where there can be.
+    fn make_room(&mut self, size: u64) -> bool {
+        while self.kept + size > self.bytes_max && self.calls.len() > 1 {
+            self.give_up_oldest();
+        }
+        self.kept + size <= self.bytes_max
     }
 
     fn give_up_oldest(&mut self) {
@@ -249,16 +203,17 @@ impl Tape {
         }
     }
 
-    /// Sets blocks aside for much output, which is cheaper than one by one. What is left of them is for the next call.
-    fn reserve(&mut self, start: u64, size: u64) {
-        let is_much = size >= RESERVE_SIZE_MIN && start + size > self.reserved;
-        let Some(file) = self.file.as_ref().filter(|_| is_much) else { return };
-        let from = start.max(self.reserved);
-        // Not every file system can, and a full disk says so when it is written to.
-        self.reserved = match fallocate(file.as_ref(), FallocateFlags::KEEP_SIZE, from, RESERVE_BYTES) {
-            Ok(()) => from + RESERVE_BYTES,
-            Err(_) => u64::MAX,
+    /// Appends bytes to the tape and to the span at its end, and returns how many were kept: all of them or none.
+    fn append(&mut self, dir: &Path, bytes: &[u8], has_room: bool, span: &mut Span) -> io::Result<u64> {
+        let (size, end) = (bytes.len() as u64, self.end);
+        let kept = match has_room && size > 0 {
+            true => self.file(dir).and_then(|file| file.write_all_at(bytes, end)).map(|()| size),
+            false => Ok(0),
         };
+        let len = *kept.as_ref().unwrap_or(&0);
+        (span.len, span.lost) = (span.len + len, span.lost + size - len);
+        self.end += len;
+        kept
     }
 
     /// Frees the disk blocks of a span; the bytes around it stay where they are.
@@ -270,18 +225,6 @@ impl Tape {
             }
         }
     }
-}
-
-fn write_all_at(file: &File, mut pieces: &mut [IoSlice<'_>], mut offset: u64) -> io::Result<()> {
-    while !pieces.is_empty() {
-        let written = rustix::io::retry_on_intr(|| rustix::io::pwritev(file, pieces, offset))?;
-        if written == 0 {
-            return Err(io::ErrorKind::WriteZero.into());
-        }
-        IoSlice::advance_slices(&mut pieces, written);
-        offset += written as u64;
-    }
-    Ok(())
 }
 
 /// A file without a name, for this process alone.
@@ -332,13 +275,13 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let mut spool = Spool::new(dir.path(), 12);
         spool.begin(1);
-        spool.tell_late();
+        spool.assign_late();
         spool.keep_late(b"a job").unwrap();
         spool.begin(2);
         spool.keep_late(b"!").unwrap();
-        spool.tell_late();
+        spool.assign_late();
         spool.begin(3);
-        spool.tell_late();
+        spool.assign_late();
         let late = |spool: &Spool, call| {
             Ok(String::from_utf8(spool.kept(call, Output::Late)?.read(0, 99).unwrap()).unwrap())
         };
@@ -349,7 +292,7 @@ mod tests {
         spool.keep_late(b"1234567").unwrap();
         assert_eq!(late(&spool, 2), Err(Gone::GivenUp), "its share is bounded as that of any output");
         spool.begin(4);
-        spool.tell_late();
+        spool.assign_late();
         assert_eq!(late(&spool, 4), Ok("1234567".to_owned()));
     }
 
@@ -379,7 +322,7 @@ mod tests {
         let file = Some(Arc::new(File::open("/dev/null").unwrap()));
         (spool.stdout.file, spool.late.file) = (file.clone(), file);
         assert!(spool.keep(Stream::Stdout, b"four").is_err() && spool.keep_late(b"late").is_err());
-        spool.tell_late();
+        spool.assign_late();
         let lost = |output: Output| spool.kept(1, output).unwrap().span.lost;
         assert_eq!([lost(Output::Stdout), lost(Output::Stderr), lost(Output::Late)], [4, 0, 4]);
     }

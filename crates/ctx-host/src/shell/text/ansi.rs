@@ -7,6 +7,8 @@
 //! UTF-8, and NUL, become U+FFFD. A lone escape that swallows a whole stream would hide output, so a
 //! sequence with a string in it ends at the latest with its line.
 
+#![expect(clippy::indexing_slicing, reason = "lengths are of the same slices")]
+
 mod line;
 
 use anstyle_parse::state::{Action, State, state_change};
@@ -17,44 +19,17 @@ pub(crate) use line::LINE_CHARS_MAX;
 /// The first byte of a control from U+0080 to U+009F, and of other characters.
 const C1_LEAD: u8 = 0xc2;
 
-/// Whole lines are looked for in blocks of this size, so that a line that is not plain costs one block.
+/// Whole lines are looked for in blocks of up to this size.
 const PLAIN_BYTES_MAX: usize = 256 * 1024;
 
-/// The least of it, after bytes that are no text: the next line is likely to have some too.
+/// The smallest block, after a control or bytes that are no text: the next line is likely to have some too.
 const PLAIN_BYTES_MIN: usize = 64;
 
-/// Controls are looked for in pieces of up to this size: of two kinds, each look goes past what the other would find.
+/// Controls in a line are looked for in pieces of this size: of two kinds, each search goes past what the other finds.
 const PIECE_BYTES: usize = 1024;
-
-/// The first of those pieces. Each is four times the one before, so that a control that is near costs little.
-const PIECE_BYTES_MIN: usize = 32;
 
 /// Text that was made is handed on when there is this much: a push may make far more text than it has bytes.
 const MADE_BYTES: usize = 64 * 1024;
-
-/// A piece of clean text.
-#[derive(Debug, Clone, Copy)]
-pub enum Clean<'a> {
-    /// Lines that are ASCII: nobody has to look at each of their bytes again.
-    Ascii(&'a [u8]),
-    Text(&'a str),
-}
-
-impl<'a> Clean<'a> {
-    pub fn text(self) -> &'a str {
-        match self {
-            Clean::Ascii(bytes) => std::str::from_utf8(bytes).unwrap_or_default(),
-            Clean::Text(text) => text,
-        }
-    }
-
-    pub fn bytes(self) -> &'a [u8] {
-        match self {
-            Clean::Ascii(bytes) => bytes,
-            Clean::Text(text) => text.as_bytes(),
-        }
-    }
-}
 
 /// The streaming cleaner.
 pub struct Cleaner {
@@ -108,19 +83,19 @@ impl Cleaner {
 
     /// Takes the next bytes and appends the lines that are final.
     pub fn push(&mut self, bytes: &[u8], out: &mut String) {
-        self.push_to(bytes, &mut |clean| out.push_str(clean.text()));
+        self.push_to(bytes, &mut |clean| out.push_str(clean));
     }
 
     /// Takes the next bytes and hands on the lines that are final; plain ones are not copied.
-    pub fn push_to(&mut self, bytes: &[u8], sink: &mut dyn FnMut(Clean<'_>)) {
+    pub fn push_to(&mut self, bytes: &[u8], sink: &mut dyn FnMut(&str)) {
         let mut made = std::mem::take(&mut self.made);
         let mut rest = bytes;
         while !rest.is_empty() {
             let (lines, after) = self.plain_lines(rest);
-            if lines.is_some() || made.len() >= MADE_BYTES {
+            if !lines.is_empty() || made.len() >= MADE_BYTES {
                 hand_on(&mut made, sink);
             }
-            if let Some(lines) = lines {
+            if !lines.is_empty() {
                 sink(lines);
             }
             rest = match self.state {
@@ -146,27 +121,25 @@ impl Cleaner {
     }
 
     /// Whole lines without anything special, which most output is made of, and what comes after them.
-    fn plain_lines<'a>(&mut self, bytes: &'a [u8]) -> (Option<Clean<'a>>, &'a [u8]) {
+    fn plain_lines<'a>(&mut self, bytes: &'a [u8]) -> (&'a str, &'a [u8]) {
         if self.state != State::Ground || !self.line.is_blank() || !self.partial.is_empty() {
-            return (None, bytes);
+            return ("", bytes);
         }
-        if bytes.get(..2).is_some_and(is_c1) {
-            return (None, bytes);
+        let block = &bytes[..bytes.len().min(PLAIN_BYTES_MAX)];
+        let mut lines = whole_lines(&block[..ascii_len(block)]);
+        if lines.is_empty() {
+            let block = &block[..block.len().min(self.plain_bytes)];
+            let len = plain_len(block);
+            let is_plain = len == block.len();
+            self.plain_bytes =
+                if is_plain { (self.plain_bytes * 4).min(PLAIN_BYTES_MAX) } else { PLAIN_BYTES_MIN };
+            lines = whole_lines(&block[..len]);
         }
-        let block = bytes.get(..PLAIN_BYTES_MAX).unwrap_or(bytes);
-        let ascii = whole_lines(block, ascii_len(block));
-        if !ascii.is_empty() {
-            return (Some(Clean::Ascii(ascii)), bytes.get(ascii.len()..).unwrap_or_default());
-        }
-        let block = block.get(..self.plain_bytes).unwrap_or(block);
-        let lines = whole_lines(block, plain_len(block));
-        self.plain_bytes = (self.plain_bytes * 4).min(PLAIN_BYTES_MAX);
         let text = std::str::from_utf8(lines).unwrap_or_else(|error| {
             self.plain_bytes = PLAIN_BYTES_MIN;
-            std::str::from_utf8(whole_lines(lines, error.valid_up_to())).unwrap_or_default()
+            std::str::from_utf8(whole_lines(&lines[..error.valid_up_to()])).unwrap_or_default()
         });
-        let rest = bytes.get(text.len()..).unwrap_or_default();
-        (Some(text).filter(|text| !text.is_empty()).map(Clean::Text), rest)
+        (text, &bytes[text.len()..])
     }
 
     /// Text and single control bytes, up to the next escape.
@@ -174,8 +147,8 @@ impl Cleaner {
         if let Some(rest) = self.finish_char(bytes, out) {
             return rest;
         }
-        let piece = bytes.get(..PIECE_BYTES).unwrap_or(bytes);
-        let (text, rest) = bytes.split_at_checked(text_len(piece)).unwrap_or((bytes, &[]));
+        let piece = &bytes[..bytes.len().min(PIECE_BYTES)];
+        let (text, rest) = bytes.split_at(text_len(piece));
         let at_end = text.len() == piece.len();
         self.text(text, at_end, out);
         if at_end {
@@ -193,7 +166,7 @@ impl Cleaner {
         let zeros = rest.iter().take(PIECE_BYTES).take_while(|byte| **byte == 0).count();
         self.changed = true;
         self.print(&"\u{fffd}".repeat(zeros), out);
-        rest.get(zeros..).unwrap_or_default()
+        &rest[zeros..]
     }
 
     /// Completes a character that was cut off by the last read, if one was.
@@ -234,7 +207,7 @@ impl Cleaner {
                 Ok(text) => return self.print(text, out),
                 Err(error) => error,
             };
-            let (good, bad) = rest.split_at_checked(error.valid_up_to()).unwrap_or((rest, &[]));
+            let (good, bad) = rest.split_at(error.valid_up_to());
             self.print(std::str::from_utf8(good).unwrap_or_default(), out);
             match error.error_len() {
                 None if at_end => {
@@ -244,7 +217,7 @@ impl Cleaner {
                 len => {
                     self.changed = true;
                     self.print("\u{fffd}", out);
-                    rest = bad.get(len.unwrap_or(bad.len())..).unwrap_or_default();
+                    rest = &bad[len.unwrap_or(bad.len())..];
                 }
             }
         }
@@ -331,9 +304,9 @@ impl Cleaner {
     }
 }
 
-fn hand_on(made: &mut String, sink: &mut dyn FnMut(Clean<'_>)) {
+fn hand_on(made: &mut String, sink: &mut dyn FnMut(&str)) {
     if !made.is_empty() {
-        sink(Clean::Text(made));
+        sink(made);
         made.clear();
     }
 }
@@ -349,17 +322,12 @@ fn is_c1(bytes: &[u8]) -> bool {
 
 /// Where the first of them is. Its first byte is never within a character.
 fn c1_at(bytes: &[u8]) -> Option<usize> {
-    // The two bytes side by side, for a look in vector instructions: some texts have many others of this first byte.
-    let pairs = bytes.iter().zip(bytes.get(1..).unwrap_or_default());
-    let any = pairs.fold(false, |any, (first, second)| any | ((*first == C1_LEAD) & (*second < 0xa0)));
-    let mut leads = any.then(|| memchr::memchr_iter(C1_LEAD, bytes)).into_iter().flatten();
-    leads.find(|at| bytes.get(*at..*at + 2).is_some_and(is_c1))
+    memchr::memchr_iter(C1_LEAD, bytes).find(|at| bytes[*at..].get(..2).is_some_and(is_c1))
 }
 
-/// The whole lines among the first `len` bytes.
-fn whole_lines(bytes: &[u8], len: usize) -> &[u8] {
-    let plain = bytes.get(..len).unwrap_or_default();
-    plain.get(..memchr::memrchr(b'\n', plain).map_or(0, |at| at + 1)).unwrap_or_default()
+/// The whole lines at the beginning.
+fn whole_lines(bytes: &[u8]) -> &[u8] {
+    &bytes[..memchr::memrchr(b'\n', bytes).map_or(0, |at| at + 1)]
 }
 
 /// How many bytes from the beginning on are ASCII without control bytes but the ends of lines and tabs.
@@ -373,46 +341,14 @@ fn ascii_len(bytes: &[u8]) -> usize {
 /// How many bytes from the beginning on hold no control but the ends of lines and tabs.
 fn plain_len(bytes: &[u8]) -> usize {
     let is_special = |byte| (byte < 0x20) & (byte != b'\n') & (byte != b'\t') | (byte == 0x7f);
-    len_without_c1(bytes, |piece| len_without(piece, is_special))
-}
-
-/// How many bytes from the beginning on hold no control from U+0080 to U+009F, nor what ends `len_of` a piece.
-#[inline]
-fn len_without_c1(bytes: &[u8], len_of: impl Fn(&[u8]) -> usize) -> usize {
-    let (mut from, mut size) = (0, PIECE_BYTES_MIN);
-    while from < bytes.len() {
-        let rest = bytes.get(from..).unwrap_or_default();
-        let piece = rest.get(..size).unwrap_or(rest);
-        let len = len_of(piece);
-        // One byte more: a control has two.
-        let c1 = c1_at(rest.get(..=len).unwrap_or(rest));
-        if c1.is_some() || len < piece.len() {
-            return from + c1.unwrap_or(len);
-        }
-        from += len;
-        size = (size * 4).min(PIECE_BYTES);
-    }
-    bytes.len()
+    let len = len_without(bytes, is_special);
+    c1_at(&bytes[..len]).unwrap_or(len)
 }
 
 /// How many bytes from the beginning on are text.
 fn text_len(bytes: &[u8]) -> usize {
-    let at = bytes.iter().position(|byte| is_control(*byte) || *byte == C1_LEAD);
-    let at = at.unwrap_or(bytes.len());
-    if bytes.get(at) == Some(&C1_LEAD) {
-        at + text_len_from_lead(bytes.get(at..).unwrap_or_default())
-    } else {
-        at
-    }
-}
-
-/// The same where the first byte may be one of a control.
-#[inline(never)]
-fn text_len_from_lead(bytes: &[u8]) -> usize {
-    if bytes.get(..2).is_some_and(is_c1) {
-        return 0;
-    }
-    len_without_c1(bytes, |piece| piece.iter().position(|byte| is_control(*byte)).unwrap_or(piece.len()))
+    let ends = |at: &usize| is_control(bytes[*at]) || bytes[*at..].get(..2).is_some_and(is_c1);
+    (0..bytes.len()).find(ends).unwrap_or(bytes.len())
 }
 
 /// Counted in blocks, because a block is checked in a few vector instructions.
@@ -421,7 +357,7 @@ fn len_without(bytes: &[u8], is_special: impl Fn(u8) -> bool) -> usize {
     let (blocks, rest) = bytes.as_chunks::<64>();
     let any = |block: &[u8; 64]| block.iter().fold(false, |any, byte| any | is_special(*byte));
     let (at, tail) = match blocks.iter().position(any) {
-        Some(index) => (index * 64, bytes.get(index * 64..).unwrap_or_default()),
+        Some(index) => (index * 64, &bytes[index * 64..]),
         None => (bytes.len() - rest.len(), rest),
     };
     at + tail.iter().position(|byte| is_special(*byte)).unwrap_or(tail.len())

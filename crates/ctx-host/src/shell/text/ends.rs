@@ -2,6 +2,8 @@
 //!
 //! More is gathered than is shown, so that a secret that is found later on is found whole where the text is cut.
 
+#![expect(clippy::indexing_slicing, reason = "lengths are of the same slices")]
+
 /// How much of a text, from its beginning and from its end, goes into the log.
 const SHOWN_BYTES: usize = 4 << 10;
 /// What is looked at beyond that.
@@ -32,15 +34,12 @@ impl Gatherer {
     pub fn push(&mut self, text: &[u8]) {
         self.bytes += text.len() as u64;
         let room = GATHERED_BYTES.saturating_sub(self.head.len());
-        let (now, later) = text.split_at_checked(room).unwrap_or((text, &[]));
+        let (now, later) = text.split_at(room.min(text.len()));
         self.head.extend_from_slice(now);
-        match later.len().checked_sub(GATHERED_BYTES).and_then(|from| later.get(from..)) {
-            Some(end) => {
-                self.tail.clear();
-                self.tail.extend_from_slice(end);
-            }
-            None => self.tail.extend_from_slice(later),
+        if later.len() > GATHERED_BYTES {
+            self.tail.clear();
         }
+        self.tail.extend_from_slice(&later[later.len().saturating_sub(GATHERED_BYTES)..]);
         // Dropping seldom makes it cheap.
         if self.tail.len() > 4 * GATHERED_BYTES {
             self.tail.drain(..self.tail.len() - GATHERED_BYTES);
@@ -54,9 +53,9 @@ impl Gatherer {
             return Ends { head: lossy(self.head), tail: None, bytes: self.bytes };
         }
         let from = self.tail.len().saturating_sub(GATHERED_BYTES);
-        let tail = self.tail.get(from..).unwrap_or_default();
+        let tail = &self.tail[from..];
         let begun = tail.iter().take_while(|byte| **byte & 0xc0 == 0x80).count();
-        let tail = lossy(tail.get(begun..).unwrap_or_default().to_vec());
+        let tail = lossy(tail[begun..].to_vec());
         if let Err(error) = std::str::from_utf8(&self.head) {
             self.head.truncate(error.valid_up_to());
         }
@@ -100,11 +99,11 @@ impl Ends {
 }
 
 fn first(text: &str, len: usize) -> &str {
-    text.get(..text.floor_char_boundary(len)).unwrap_or_default()
+    &text[..text.floor_char_boundary(len)]
 }
 
 fn last(text: &str, len: usize) -> &str {
-    text.get(text.ceil_char_boundary(text.len().saturating_sub(len))..).unwrap_or_default()
+    &text[text.ceil_char_boundary(text.len().saturating_sub(len))..]
 }
 
 #[cfg(test)]

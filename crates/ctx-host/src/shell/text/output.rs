@@ -74,8 +74,8 @@ impl Shown {
     pub fn push(&mut self, redacted: &[u8]) {
         let Shown { cleaner, collector, ends, .. } = self;
         cleaner.push_to(redacted, &mut |clean| {
-            ends.push(clean.bytes());
-            collector.push_clean(clean);
+            ends.push(clean.as_bytes());
+            collector.push(clean);
         });
     }
 

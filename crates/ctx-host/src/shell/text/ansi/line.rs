@@ -40,7 +40,7 @@ impl Line {
         while !rest.is_empty() {
             let room = LINE_CHARS_MAX - self.chars.min(LINE_CHARS_MAX);
             let (chars, len) = prefix(rest, room);
-            let (now, later) = rest.split_at_checked(len).unwrap_or((rest, ""));
+            let (now, later) = rest.split_at(len);
             self.text.push_str(now);
             self.chars += chars;
             self.cursor = self.chars;
@@ -139,7 +139,7 @@ impl Line {
     pub fn flush(&mut self, out: &mut String) {
         if self.redrawn {
             let len = self.cells.iter().rposition(|cell| *cell != ' ').map_or(0, |at| at + 1);
-            push_cells(self.cells.get(..len).unwrap_or_default(), out);
+            push_cells(&self.cells[..len], out);
         } else {
             out.push_str(&self.text);
         }

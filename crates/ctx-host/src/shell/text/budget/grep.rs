@@ -2,20 +2,20 @@
 
 use std::collections::VecDeque;
 
-use super::super::pattern::{Found, LINE_BYTES_MAX, LongLine, PIECE_BYTES, Pattern, Piece, WORK_MAX, around};
+use super::super::pattern::{EXCERPT_BYTES, Pattern, SEARCHED_BYTES_MAX, SHOWN_BYTES_MAX, around};
 use super::window::Window;
 
-/// As much as the mark of a piece may take.
-const MARK_CHARS_MAX: usize = 180;
+/// As much as the note before an excerpt may take.
+const NOTE_CHARS_MAX: usize = 180;
 
-/// Passes on the lines that match, with their context. Of a line that is too long, a piece.
+/// Passes on the lines that match, with their context. Of a line that is too long it passes on an excerpt.
 pub(super) struct Filter {
     pattern: Pattern,
     context: usize,
-    /// The line that is being read.
+    /// The line that is being read, as far as it is searched.
     line: String,
-    /// The same, where it is too long to be held.
-    long: Option<Box<LongLine>>,
+    /// Characters of the line beyond that.
+    unsearched_chars: u64,
     /// Lines before, which a match would bring with it.
     before: VecDeque<String>,
     before_bytes: usize,
@@ -24,9 +24,7 @@ pub(super) struct Filter {
     after: usize,
     /// The most characters that are shown.
     chars: usize,
-    has_pieces: bool,
-    /// How much more work long lines may be.
-    work: u64,
+    has_excerpts: bool,
     lines_unsearched: u64,
 }
 
@@ -36,14 +34,13 @@ impl Filter {
             pattern,
             context,
             line: String::new(),
-            long: None,
+            unsearched_chars: 0,
             before: VecDeque::new(),
             before_bytes: 0,
-            before_bytes_max: chars.saturating_mul(4).max(LINE_BYTES_MAX * 2),
+            before_bytes_max: chars.saturating_mul(4).max(SHOWN_BYTES_MAX * 2),
             after: 0,
             chars,
-            has_pieces: false,
-            work: WORK_MAX,
+            has_excerpts: false,
             lines_unsearched: 0,
         }
     }
@@ -58,63 +55,61 @@ impl Filter {
         }
     }
 
-    /// Whether a line was replaced by a piece of it.
-    pub fn has_pieces(&self) -> bool {
-        self.has_pieces
+    /// Whether a line was replaced by an excerpt.
+    pub fn has_excerpts(&self) -> bool {
+        self.has_excerpts
     }
 
-    /// Lines that were searched in part, for the rest would be too much work.
+    /// Lines of which only the beginning was searched.
     pub fn lines_unsearched(&self) -> u64 {
         self.lines_unsearched
     }
 
     fn read(&mut self, part: &str) {
-        if self.long.is_none() && self.line.len() + part.len() <= LINE_BYTES_MAX {
-            return self.line.push_str(part);
-        }
-        let long = self.long.get_or_insert_with(|| Box::new(LongLine::new(&self.pattern, b"", self.work)));
-        long.push(&self.line);
-        self.line.clear();
-        long.push(part);
+        let room = if self.unsearched_chars == 0 { SEARCHED_BYTES_MAX - self.line.len() } else { 0 };
+        let (searched, rest) = part.split_at(part.floor_char_boundary(room));
+        self.line.push_str(searched);
+        self.unsearched_chars += rest.chars().count() as u64;
     }
 
     fn end_line(&mut self, end: &str, window: &mut Window) {
-        let (matches, found) = match self.long.take() {
-            Some(long) => {
-                let found = long.finish();
-                self.lines_unsearched += u64::from(found.has_given_up);
-                (found.near.is_some(), found)
-            }
-            None => {
-                let matches = self.pattern.is_match(self.line.as_bytes());
-                if !matches && self.context == 0 {
-                    return self.line.clear();
-                }
-                let line = std::mem::take(&mut self.line);
-                if line.len() <= self.chars || line.chars().count() <= self.chars {
-                    return self.pass(matches, line + end, window);
-                }
-                let mut long = LongLine::new(&self.pattern, b"", self.work);
-                long.push(&line);
-                (matches, long.finish())
-            }
-        };
-        self.work = self.work.saturating_sub(found.work);
-        self.has_pieces = true;
-        let shown = self.shown(&found) + end;
-        self.pass(matches, shown, window);
+        let unsearched = std::mem::take(&mut self.unsearched_chars);
+        self.lines_unsearched += u64::from(unsearched > 0);
+        let matches = self.pattern.is_match(self.line.as_bytes());
+        if !matches && self.context == 0 {
+            return self.line.clear();
+        }
+        let line = std::mem::take(&mut self.line);
+        let fits = || line.len() <= self.chars || line.chars().count() <= self.chars;
+        if unsearched == 0 && line.len() <= SHOWN_BYTES_MAX && fits() {
+            return self.pass(matches, line + end, window);
+        }
+        self.has_excerpts = true;
+        let excerpt = self.excerpt(&line, unsearched) + end;
+        self.pass(matches, excerpt, window);
     }
 
-    /// What is shown of a line that is too long: where it matches, or its beginning.
-    fn shown(&self, found: &Found) -> String {
-        let piece = found.near.as_ref().unwrap_or(&found.begin);
-        // Two of them fit, at the beginning and at the end of what is shown.
+    /// What is shown of a line that is too long: the text around its first match, or its beginning.
+    fn excerpt(&self, line: &str, unsearched: u64) -> String {
+        let position = self.pattern.match_end(line.as_bytes(), 0).unwrap_or(0);
+        // Two excerpts fit into what is shown, one at its beginning and one at its end.
         let room = (self.chars / 2).max(1);
-        if room < 2 * MARK_CHARS_MAX {
-            return around(&piece.text, piece.place, room).1.to_owned();
+        if room < 2 * NOTE_CHARS_MAX {
+            return line[around(line, position, room)].to_owned();
         }
-        let (skipped, text) = around(&piece.text, piece.place, PIECE_BYTES.min(room - MARK_CHARS_MAX));
-        mark(found, piece, skipped, text) + text
+        let range = around(line, position, EXCERPT_BYTES.min(room - NOTE_CHARS_MAX));
+        let count = |text: &str| text.chars().count() as u64;
+        let before = count(&line[..range.start]);
+        let to = before + count(&line[range.clone()]);
+        let all = to + count(&line[range.end..]) + unsearched;
+        let matches_again =
+            range.end < line.len() && self.pattern.match_end(line.as_bytes(), range.end).is_some();
+        let again = if matches_again { ", which matches again behind them" } else { "" };
+        format!(
+            "[characters {} to {to} of this line of {all}{again}; session_output with grep tells the offset] {}",
+            before + 1,
+            &line[range]
+        )
     }
 
     fn pass(&mut self, matches: bool, line: String, window: &mut Window) {
@@ -146,21 +141,8 @@ impl Filter {
     }
 
     pub fn finish(&mut self, window: &mut Window) {
-        if self.long.is_some() || !self.line.is_empty() {
+        if !self.line.is_empty() {
             self.end_line("", window);
         }
     }
-}
-
-/// Says that a text is a piece of its line, and which.
-fn mark(found: &Found, piece: &Piece, skipped: usize, text: &str) -> String {
-    let count = |text: &str| text.chars().count() as u64;
-    let before = piece.chars_before + count(piece.text.get(..skipped).unwrap_or_default());
-    let (from, to) = (before + 1, before + count(text));
-    let end = piece.bytes_before + (skipped + text.len()) as u64;
-    let again = if found.last_end > Some(end) { ", which matches again behind them" } else { "" };
-    format!(
-        "[characters {from} to {to} of this line of {}{again}; session_output with grep tells the offset] ",
-        found.chars
-    )
 }

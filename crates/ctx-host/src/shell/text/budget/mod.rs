@@ -4,14 +4,13 @@
 //! once and holds only what it may show. Lines are filtered by `grep` first, then `keep` chooses among
 //! them, then `max_chars` bounds the result. Where a budget was asked for, the text is what was kept and
 //! nothing else; by default one line between head and tail says how much is missing. Of a line that matches and is too
-//! long, a piece around the match is shown, and marked as one.
+//! long, an excerpt around the match is shown, with a note that says so.
 
 mod grep;
 mod window;
 
 use serde::{Deserialize, Serialize};
 
-use super::ansi::Clean;
 use super::pattern::{Pattern, PatternError};
 use grep::Filter;
 use window::{Bound, Counter, Window};
@@ -100,7 +99,7 @@ pub struct StreamReport {
     pub mode: Mode,
     pub lines_total: u64,
     pub lines_kept: u64,
-    /// Present when the bound on characters cut something off, or a line is shown in a piece.
+    /// Present when the bound on characters cut something off, or a line is shown as an excerpt.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub chars_total: Option<u64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -211,17 +210,6 @@ impl Collector {
         }
     }
 
-    /// Takes the next piece, which may be known to be ASCII.
-    pub fn push_clean(&mut self, clean: Clean<'_>) {
-        match (clean, &self.grep) {
-            (Clean::Ascii(lines), None) => {
-                self.total.count_ascii(lines);
-                self.window.push_ascii(lines);
-            }
-            (clean, _) => self.push(clean.text()),
-        }
-    }
-
     /// Ends the stream.
     pub fn finish(mut self) -> Kept {
         if let Some(filter) = &mut self.grep {
@@ -242,7 +230,7 @@ impl Collector {
             chars_kept: None,
             lines_unsearched: self.grep.as_ref().map(Filter::lines_unsearched).filter(|lines| *lines > 0),
         };
-        if parts.cut_by_chars || self.grep.as_ref().is_some_and(Filter::has_pieces) {
+        if parts.cut_by_chars || self.grep.as_ref().is_some_and(Filter::has_excerpts) {
             report.chars_total = Some(self.total.chars);
             report.chars_kept = Some(chars_kept);
         }
@@ -285,8 +273,8 @@ pub fn hint(stdout: &StreamReport, stderr: &StreamReport, asked: bool) -> Option
     Some(match unsearched {
         0 => read,
         lines => format!(
-            "{read}; the pattern is so much work that of {lines} long {} only the beginning was searched: \
-             session_output with grep searches the whole",
+            "{read}; the pattern was looked for only in the first 256 KiB of {lines} long {}: session_output with grep \
+             searches the whole",
             if lines == 1 { "line" } else { "lines" },
         ),
     })

@@ -30,14 +30,6 @@ impl Counter {
         self.open = !text.ends_with('\n');
     }
 
-    pub fn count_ascii(&mut self, bytes: &[u8]) {
-        if let Some(last) = bytes.last() {
-            self.ends += memchr::memchr_iter(b'\n', bytes).count() as u64;
-            self.chars += bytes.len() as u64;
-            self.open = *last != b'\n';
-        }
-    }
-
     pub fn lines(&self) -> u64 {
         self.ends + u64::from(self.open)
     }
@@ -89,24 +81,10 @@ impl Window {
         }
     }
 
-    /// The same for ASCII, of which only the end is looked at where there is too much.
-    pub fn push_ascii(&mut self, bytes: &[u8]) {
-        let split = bytes.len().checked_sub(self.tail_bound.chars).and_then(|at| bytes.split_at_checked(at));
-        let (last, end) = match split {
-            Some(([.., last], end)) if self.head_full => (Some(char::from(*last)), end),
-            _ => (None, bytes),
-        };
-        let end = std::str::from_utf8(end).unwrap_or_default();
-        match last {
-            Some(last) => self.set_tail(last, end),
-            None => self.push(end),
-        }
-    }
-
     /// Takes what fits into the head and gives back the rest.
     fn fill_head<'a>(&mut self, text: &'a str) -> &'a str {
         let len = chars_end(text, self.head_left.chars).min(lines_end(text, self.head_left.lines));
-        let (now, rest) = text.split_at_checked(len).unwrap_or((text, ""));
+        let (now, rest) = text.split_at(len);
         self.head.push_str(now);
         let counter = Counter::of(now);
         self.head_left.chars -= usize::try_from(counter.chars).unwrap_or(0).min(self.head_left.chars);
@@ -116,10 +94,13 @@ impl Window {
     }
 
     fn fill_tail(&mut self, text: &str) {
-        if let Some((before, end)) = last_ascii(text, self.tail_bound.chars)
-            && let Some(last) = before.chars().next_back()
-        {
-            return self.set_tail(last, end);
+        if let Some((before, end)) = last_ascii(text, self.tail_bound.chars) {
+            // What was gathered before is too old now.
+            self.dropped = before.chars().next_back();
+            self.tail.clear();
+            self.tail.push_str(end);
+            self.tail_chars = end.len();
+            return;
         }
         self.tail.push_str(text);
         self.tail_chars += chars(text);
@@ -129,17 +110,9 @@ impl Window {
         }
     }
 
-    /// What was gathered before is too old now, and so is what stands before this ASCII, with `last` at its end.
-    fn set_tail(&mut self, last: char, end: &str) {
-        self.dropped = Some(last);
-        self.tail.clear();
-        self.tail.push_str(end);
-        self.tail_chars = end.len();
-    }
-
     /// Drops the first `len` bytes of the tail.
     fn drop_front(&mut self, len: usize) {
-        let gone = self.tail.get(..len).unwrap_or_default();
+        let gone = &self.tail[..len];
         let Some(last) = gone.chars().next_back() else { return };
         self.tail_chars -= gone.chars().count();
         self.dropped = Some(last);
@@ -219,26 +192,13 @@ fn chars_end(text: &str, n: usize) -> usize {
 
 /// Where the first `n` lines of a text end.
 fn lines_end(text: &str, n: usize) -> usize {
-    if n == 0 {
-        return 0;
-    }
-    text.bytes()
-        .enumerate()
-        .filter(|(_, byte)| *byte == b'\n')
-        .nth(n - 1)
-        .map_or(text.len(), |(at, _)| at + 1)
+    let Some(last) = n.checked_sub(1) else { return 0 };
+    memchr::memchr_iter(b'\n', text.as_bytes()).nth(last).map_or(text.len(), |at| at + 1)
 }
 
 /// Where the last `n` lines of a text begin.
 fn last_lines_start(text: &str, n: usize) -> usize {
+    let Some(last) = n.checked_sub(1) else { return text.len() };
     let body = text.strip_suffix('\n').unwrap_or(text);
-    if n == 0 {
-        return text.len();
-    }
-    body.bytes()
-        .rev()
-        .enumerate()
-        .filter(|(_, byte)| *byte == b'\n')
-        .nth(n - 1)
-        .map_or(0, |(back, _)| body.len() - back)
+    memchr::memrchr_iter(b'\n', body.as_bytes()).nth(last).map_or(0, |at| at + 1)
 }

@@ -1,10 +1,10 @@
 //! Asking for the whole output of an earlier command. How a page is read is in `pages`, where outputs are kept in `spool`.
 
-use super::pages::{self, PAGE_BYTES_DEFAULT, PAGE_BYTES_MAX, Page, PageError, PageRequest};
-use super::spool::{Gone, Output};
-use crate::shell::error::ShellError;
-use crate::shell::host::ShellHost;
-use crate::shell::text::pattern::{Pattern, PatternError};
+use super::error::ShellError;
+use super::host::ShellHost;
+use super::output::pages::{self, PAGE_BYTES_DEFAULT, PAGE_BYTES_MAX, Page, PageError, PageRequest};
+use super::output::spool::{Gone, Output};
+use super::text::pattern::{Pattern, PatternError};
 
 /// Which piece of which output to read.
 #[derive(Debug, Clone)]
