@@ -13,7 +13,6 @@ use ctx_session::record::{Context, Decoded, SessionMeta, Source};
 use ctx_session::rules::Given;
 use ctx_session::{Body, Command, IdSource, Limits, Record, Refusal, Session, Timestamp};
 use ctx_views::files::{PackFile, SessionFiles};
-use ctx_views::identity::Place;
 
 use crate::behind::Behind;
 use crate::port::Recorded;
@@ -160,11 +159,6 @@ impl Core {
         &self.log
     }
 
-    /// Moves the log with its directory.
-    pub fn rename(&self, to: &LogPath) -> Result<(), JournalError> {
-        self.journal.rename(&self.log, to)
-    }
-
     /// Whether the session's files show less than its log has.
     pub fn is_stale(&self) -> bool {
         self.files.as_ref().is_some_and(SessionFiles::is_stale)
@@ -182,14 +176,11 @@ impl Core {
     }
 
     /// Follows its directory to another name.
-    pub fn moved(&mut self, log: LogPath, dir: &Path) {
-        if let Some(behind) = &self.behind {
-            behind.moved(&self.log, &log);
+    pub fn follow_to(&mut self, log: LogPath) {
+        if let Some(files) = &mut self.files {
+            files.moved_to(Path::new(log.dir()));
         }
         self.log = log;
-        if let Some(files) = &mut self.files {
-            files.moved_to(dir);
-        }
     }
 
     /// Makes bodies durable, applies them and shows them. On error nothing has changed.
@@ -212,19 +203,19 @@ impl Core {
         Ok(records)
     }
 
-    /// Settles what an earlier daemon, or a failing disk, left open.
+    /// Settles what an earlier daemon, or a failing disk, left open. A session that is known to be over stays so.
     pub fn recover(
         &mut self,
         cause: Interruption,
         now: Timestamp,
         ids: &mut IdSource,
         limits: &Limits,
+        was_over: bool,
     ) -> Result<Vec<Record>, CommitError> {
         let mut given = Given { now, ids, limits };
         let mut settled = self.perform(&Command::Recover { cause }, &mut given)?;
         // Damage took the record that ended it; its name may be another's by now.
-        if Place::of(&self.log).is_some_and(|place| place.is_freed()) && !self.session.state.name().is_over()
-        {
+        if was_over && !self.session.state.name().is_over() {
             let end = Command::End { by: self.session.meta.owner, partial: None };
             settled.extend(self.perform(&end, &mut given)?);
         }

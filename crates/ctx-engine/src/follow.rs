@@ -104,21 +104,22 @@ fn read_log(
     newest: u64,
     cursor: Option<EventId>,
 ) -> Result<Vec<Event>, Refusal> {
-    let (journal, log) = inner.log_of(id)?;
-    let mut events = Vec::new();
-    let mut bytes = 0;
-    let read = journal.read(&log, from, &mut |entry| {
-        if entry.seq > newest || events.len() >= BATCH || bytes > BATCH_BYTES {
-            return ControlFlow::Break(());
-        }
-        bytes += entry.text.len();
-        if cursor.is_none_or(|cursor| EventId::record(entry.seq) > cursor)
-            && let Some(record) = read_record(&log, &entry)
-        {
-            events.push(Event::Record(Arc::new(record)));
-        }
-        ControlFlow::Continue(())
-    });
-    read.map_err(|error| journal_refusal(&error))?;
-    Ok(events)
+    inner.with_log(id, |journal, log| {
+        let mut events = Vec::new();
+        let mut bytes = 0;
+        let read = journal.read(log, from, &mut |entry| {
+            if entry.seq > newest || events.len() >= BATCH || bytes > BATCH_BYTES {
+                return ControlFlow::Break(());
+            }
+            bytes += entry.text.len();
+            if cursor.is_none_or(|cursor| EventId::record(entry.seq) > cursor)
+                && let Some(record) = read_record(log, &entry)
+            {
+                events.push(Event::Record(Arc::new(record)));
+            }
+            ControlFlow::Continue(())
+        });
+        read.map_err(|error| journal_refusal(&error))?;
+        Ok(events)
+    })
 }

@@ -7,7 +7,7 @@ use std::cell::Cell;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ctx_journal::{Fork as JournalFork, ForkEnds, JournalError, LogPath};
+use ctx_journal::{Fork as JournalFork, ForkEnds, LogPath};
 use ctx_session::record::{Scope, SessionMeta};
 use ctx_session::request::RequestKey;
 use ctx_session::rules::Fork;
@@ -20,8 +20,6 @@ use crate::inner::Inner;
 use crate::place::Shelf;
 use crate::registry::Summary;
 
-/// How often a source is looked for again that was moved while it was copied.
-const TRIES: usize = 3;
 /// What follows behind a fork reads all of it. It begins when the answer is out, which it would get in the way of.
 const FOLLOW_AFTER: Duration = Duration::from_millis(50);
 
@@ -115,7 +113,7 @@ struct Copied {
     log: LogPath,
 }
 
-/// Copies the log, looking for it again when the source was ended and moved meanwhile.
+/// Copies the log to where an ended session of that name may still be.
 async fn copy(
     inner: &Arc<Inner>,
     source: &Summary,
@@ -129,27 +127,23 @@ async fn copy(
         Shelf::of(&meta).ok_or_else(|| Refusal::invalid("scope", "a fork needs a place to be kept"))?;
     let to = shelf.log(meta.name.as_str()).map_err(bad)?;
     let owner = inner.owner_of(&meta);
-    let mut tried = 0;
-    loop {
-        let (journal, from) = inner.log_of(source.id())?;
-        let (to, fork, source) = (to.clone(), fork.clone(), source.meta.clone());
-        let copying = tokio::task::spawn_blocking(move || {
-            let wish = JournalFork { from: &from, at, to: &to, owner, time };
-            // The journal finds the place; the records say which it is.
-            let place = Cell::new(0);
-            let seq = journal.fork(&wish, &|seq| {
+    inner.free_directory(&meta).await?;
+    let (inner, fork, source) = (inner.clone(), fork.clone(), source.meta.clone());
+    let copying = tokio::task::spawn_blocking(move || {
+        // The journal finds the place; the records say which it is.
+        let place = Cell::new(0);
+        let seq = inner.with_log(source.session_id, |journal, from| {
+            let wish = JournalFork { from, at, to: &to, owner, time };
+            let made = journal.fork(&wish, &|seq| {
                 place.set(seq);
                 let (meta, last) = fork.records(&source, seq);
                 ForkEnds { first: Body::SessionMeta(Box::new(meta)).to_json(), last: last.to_json() }
-            })?;
-            let (meta, body) = fork.records(&source, place.get());
-            Ok(Copied { meta, last: Record { seq, time, body }, log: to })
-        });
-        match copying.await {
-            Ok(Ok(made)) => return Ok(made),
-            Ok(Err(JournalError::NotThere { .. })) if tried < TRIES => tried += 1,
-            Ok(Err(error)) => return Err(journal_refusal(&error)),
-            Err(error) => return Err(Refusal::new(Code::Eio, format!("copying a log broke: {error}"))),
-        }
-    }
+            });
+            made.map_err(|error| journal_refusal(&error))
+        })?;
+        let (meta, body) = fork.records(&source, place.get());
+        Ok(Copied { meta, last: Record { seq, time, body }, log: to })
+    });
+    let broke = |error| Refusal::new(Code::Eio, format!("copying a log broke: {error}"));
+    copying.await.map_err(broke)?
 }

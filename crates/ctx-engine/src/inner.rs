@@ -145,7 +145,8 @@ impl Inner {
         opened.inspect_err(|error| tracing::warn!(dir, %error, "session files cannot be shown")).ok()
     }
 
-    /// The journal and the log of a session, wherever its directory is now.
+    /// The journal and the log of a session. Who does not stand for its driver asks [`Inner::with_log`], which keeps the
+    /// directory where it is.
     pub fn log_of(&self, id: SessionId) -> Result<(Arc<dyn Journal>, LogPath), Refusal> {
         let gone = || Refusal::new(Code::Enoent, format!("there is no session {id}"));
         let summary = self.registry.get(id).ok_or_else(gone)?;

@@ -26,6 +26,7 @@ mod purge;
 mod read;
 mod recent;
 pub mod registry;
+mod rename;
 mod restart;
 mod shelves;
 pub mod start;

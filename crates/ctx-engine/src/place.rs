@@ -2,7 +2,7 @@
 
 use ctx_journal::{BadLogPath, LogPath};
 use ctx_session::record::{Scope, SessionMeta};
-use ctx_session::{Name, SessionId, StateName};
+use ctx_session::{Name, SessionId};
 
 /// The `session/` directory that a session's directory lies in; index files are kept per shelf.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -42,13 +42,8 @@ impl Shelf {
     }
 }
 
-/// What a session's directory is called: its name, or `<name>+<ulid>` once the name is free again.
-pub fn dir_name(name: &Name, id: SessionId, state: StateName) -> String {
-    if state.is_over() { freed_name(name, id) } else { name.to_string() }
-}
-
-/// A session's own directory once its name is free. Also of one that is called by its id: the directory tells that it is
-/// over, whatever becomes of the record that does.
+/// What the directory of a session that is over is called once another session uses its name. Until then it is called by
+/// the name alone, like that of any session.
 pub fn freed_name(name: &Name, id: SessionId) -> String {
     format!("{name}+{id}")
 }

@@ -22,13 +22,15 @@ impl Engine {
         may_purge(summary.state)?;
         let engine = self.clone();
         // A task of its own: a client that goes must not leave half of this done.
-        let purged = tokio::spawn(async move { engine.purge_over(caller, summary).await }).await;
+        let purged = tokio::spawn(async move { engine.purge_over(caller, id).await }).await;
         purged.map_err(|error| Refusal::new(Code::Eio, format!("purging a session broke: {error}")))?
     }
 
-    async fn purge_over(&self, caller: Caller, summary: Summary) -> Result<(), Refusal> {
+    async fn purge_over(&self, caller: Caller, id: SessionId) -> Result<(), Refusal> {
         let inner = &self.inner;
-        let id = summary.id();
+        // A new session can have its name while it is removed.
+        inner.rename_over(id).await?;
+        let summary = self.find(caller, id)?;
         let (journal, log) = inner.log_of(id)?;
         // Nobody finds it from here on, so nobody loads it again once its driver has left.
         inner.registry.remove(id);

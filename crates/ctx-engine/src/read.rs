@@ -2,7 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
+use std::sync::Arc;
 
+use ctx_journal::{Entry, Journal, LogPath};
 use ctx_session::{Body, CallId, Code, Record, Refusal, SessionId};
 
 use crate::core::{journal_refusal, read_record};
@@ -37,10 +39,9 @@ impl Engine {
     ) -> Result<Piece, Refusal> {
         self.find(caller, id)?;
         let inner = self.inner.clone();
-        blocking(move || {
-            let (journal, log) = inner.log_of(id)?;
+        reading(inner, id, move |journal, log| {
             let mut piece = Piece { text: String::new(), next: None };
-            let read = journal.read(&log, from, &mut |entry| {
+            let read = journal.read(log, from, &mut |entry| {
                 if piece.text.len() >= bytes {
                     piece.next = Some(entry.seq);
                     return ControlFlow::Break(());
@@ -65,14 +66,13 @@ impl Engine {
     ) -> Result<Vec<Record>, Refusal> {
         self.find(caller, id)?;
         let inner = self.inner.clone();
-        blocking(move || {
-            let (journal, log) = inner.log_of(id)?;
+        reading(inner, id, move |journal, log| {
             let mut records = Vec::new();
-            let read = journal.read(&log, from, &mut |entry| {
+            let read = journal.read(log, from, &mut |entry| {
                 if to.is_some_and(|to| entry.seq > to) {
                     return ControlFlow::Break(());
                 }
-                records.extend(read_record(&log, &entry));
+                records.extend(read_record(log, &entry));
                 ControlFlow::Continue(())
             });
             read.map_err(|error| journal_refusal(&error))?;
@@ -90,11 +90,10 @@ impl Engine {
     ) -> Result<BTreeMap<String, String>, Refusal> {
         self.find(caller, id)?;
         let inner = self.inner.clone();
-        blocking(move || {
-            let (journal, log) = inner.log_of(id)?;
+        reading(inner, id, move |journal, log| {
             let mut texts = BTreeMap::new();
             for hash in hashes {
-                match journal.get_blob(&log, &hash) {
+                match journal.get_blob(log, &hash) {
                     Ok(bytes) => {
                         texts.insert(hash, String::from_utf8_lossy(&bytes).into_owned());
                     }
@@ -116,9 +115,8 @@ impl Engine {
     ) -> Result<T, Refusal> {
         self.find(caller, id)?;
         let inner = self.inner.clone();
-        blocking(move || {
-            let (journal, log) = inner.log_of(id)?;
-            let read = journal.read_back(&log, &mut |entry| match read_record(&log, &entry) {
+        reading(inner, id, move |journal, log| {
+            let read = journal.read_back(log, &mut |entry| match read_record(log, &entry) {
                 Some(record) => take(&mut made, record),
                 None => ControlFlow::Continue(()),
             });
@@ -132,29 +130,33 @@ impl Engine {
 impl Inner {
     /// The whole output of a tool call, from the log or from the blob that it was too large for. Blocking.
     pub(crate) fn output_of(&self, id: SessionId, call: CallId) -> Result<String, Refusal> {
-        let (journal, log) = self.log_of(id)?;
-        let mut found = None;
-        let mut look = |entry: ctx_journal::Entry| match read_record(&log, &entry).map(|record| record.body) {
-            Some(Body::ToolFinished(tool)) if tool.call_id == call => {
-                found = Some(tool);
-                ControlFlow::Break(())
-            }
-            // Nothing of a call stands before its start.
-            Some(Body::ToolStarted(tool)) if tool.call_id == call => ControlFlow::Break(()),
-            Some(_) | None => ControlFlow::Continue(()),
-        };
-        journal.read_back(&log, &mut look).map_err(|error| journal_refusal(&error))?;
-        let missing = || Refusal::new(Code::Enoent, format!("no call {call} of this session has an output"));
-        let tool = found.ok_or_else(missing)?;
-        let Some(blob) = tool.blob else { return Ok(tool.output) };
-        let bytes = journal.get_blob(&log, &blob.sha256).map_err(|error| journal_refusal(&error))?;
-        Ok(String::from_utf8_lossy(&bytes).into_owned())
+        self.with_log(id, |journal, log| {
+            let mut found = None;
+            let mut look = |entry: Entry| match read_record(log, &entry).map(|record| record.body) {
+                Some(Body::ToolFinished(tool)) if tool.call_id == call => {
+                    found = Some(tool);
+                    ControlFlow::Break(())
+                }
+                // Nothing of a call stands before its start.
+                Some(Body::ToolStarted(tool)) if tool.call_id == call => ControlFlow::Break(()),
+                Some(_) | None => ControlFlow::Continue(()),
+            };
+            journal.read_back(log, &mut look).map_err(|error| journal_refusal(&error))?;
+            let missing =
+                || Refusal::new(Code::Enoent, format!("no call {call} of this session has an output"));
+            let tool = found.ok_or_else(missing)?;
+            let Some(blob) = tool.blob else { return Ok(tool.output) };
+            let bytes = journal.get_blob(log, &blob.sha256).map_err(|error| journal_refusal(&error))?;
+            Ok(String::from_utf8_lossy(&bytes).into_owned())
+        })
     }
 }
 
-async fn blocking<T: Send + 'static>(
-    work: impl FnOnce() -> Result<T, Refusal> + Send + 'static,
+async fn reading<T: Send + 'static>(
+    inner: Arc<Inner>,
+    id: SessionId,
+    read: impl FnOnce(&dyn Journal, &LogPath) -> Result<T, Refusal> + Send + 'static,
 ) -> Result<T, Refusal> {
-    let done = tokio::task::spawn_blocking(work).await;
+    let done = tokio::task::spawn_blocking(move || inner.with_log(id, read)).await;
     done.unwrap_or_else(|error| Err(Refusal::new(Code::Eio, format!("reading a log broke: {error}"))))
 }

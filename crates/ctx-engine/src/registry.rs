@@ -2,16 +2,21 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Bound;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 use ctx_session::record::{Failure, Scope, SessionMeta};
 use ctx_session::{Code, Name, Refusal, Session, SessionId, StateName, Timestamp};
 
 use crate::lists::Details;
-use crate::place::{Shelf, dir_name};
+use crate::place::Shelf;
+
+/// Keeps a session's directory where it is: whoever reads its log without its driver holds it shared, and whoever gives the
+/// directory another name holds it alone. Otherwise a reader could find nothing there, or the log of the session that has
+/// the name now.
+pub type PlaceLock = Arc<RwLock<()>>;
 
 /// What is known of a session without loading it.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone)]
 pub struct Summary {
     pub meta: Arc<SessionMeta>,
     pub state: StateName,
@@ -20,8 +25,9 @@ pub struct Summary {
     pub updated_at: Timestamp,
     /// When a message was last posted; the newest of a shelf is its current session.
     pub posted_at: Option<Timestamp>,
-    /// The directory's name in its shelf.
+    /// The directory's name in its shelf. Changes only under `place`.
     pub dir_name: String,
+    pub place: PlaceLock,
     /// Put away: not listed unless asked for.
     pub archived: bool,
     /// A run that has failed, but whose end could not be written yet.
@@ -40,7 +46,8 @@ impl Summary {
             created_at,
             updated_at: created_at,
             posted_at: None,
-            dir_name: dir_name(&meta.name, meta.session_id, StateName::Idle),
+            dir_name: meta.name.to_string(),
+            place: PlaceLock::default(),
             archived: false,
             failing: None,
             next_seq: None,
@@ -178,6 +185,28 @@ impl Registry {
         let tables = self.lock();
         let found = tables.by_name.get(&(space.clone(), name.clone())).copied();
         found.filter(|id| tables.by_id.contains_key(id))
+    }
+
+    /// The session that is over and whose directory still has this name.
+    pub fn over_in(&self, shelf: &Shelf, dir_name: &str) -> Option<SessionId> {
+        let tables = self.lock();
+        let is_it = |summary: &&Summary| {
+            summary.dir_name == dir_name
+                && summary.state.is_over()
+                && Shelf::of(&summary.meta).as_ref() == Some(shelf)
+        };
+        tables.by_id.values().find(is_it).map(Summary::id)
+    }
+
+    /// The directory of the session last posted to that can go on.
+    pub fn current_of(&self, shelf: &Shelf) -> Option<String> {
+        let tables = self.lock();
+        let here = tables.by_id.values().filter(|summary| {
+            summary.posted_at.is_some()
+                && !summary.state.is_over()
+                && Shelf::of(&summary.meta).as_ref() == Some(shelf)
+        });
+        here.max_by_key(|summary| (summary.posted_at, &summary.dir_name)).map(|found| found.dir_name.clone())
     }
 
     /// Changes what is known of a session; its name is free again once it is over.

@@ -11,6 +11,7 @@ use tokio::sync::Notify;
 
 use crate::inner::Inner;
 use crate::place::Shelf;
+use crate::registry::Summary;
 
 /// How long changes are gathered before the files are written.
 const GATHER: Duration = Duration::from_millis(100);
@@ -36,19 +37,18 @@ impl Shelves {
     }
 
     /// Says at once which session of a shelf was last posted to. Blocking.
-    pub fn set_current(&self, inner: &Inner, shelf: &Shelf, dir_name: &str) {
-        self.with_files(inner, shelf, |files| files.write_current(dir_name));
+    pub fn set_current(&self, inner: &Inner, shelf: &Shelf, name: &str) {
+        self.with_files(inner, shelf, |files| files.write_current(Some(name)));
     }
 
-    /// The current session's directory has another name now. Blocking.
-    pub fn moved(&self, inner: &Inner, shelf: &Shelf, from: &str, to: &str) {
-        self.with_files(
-            inner,
-            shelf,
-            |files| {
-                if files.is_current(from) { files.write_current(to) } else { Ok(()) }
-            },
-        );
+    /// A session is over: if it was the current one of its shelf, another is. Blocking.
+    pub fn ended(&self, inner: &Inner, shelf: &Shelf, name: &str) {
+        self.with_files(inner, shelf, |files| {
+            if !files.may_be_current(name) {
+                return Ok(());
+            }
+            files.write_current(inner.registry.current_of(shelf).as_deref())
+        });
     }
 
     fn with_files(
@@ -88,11 +88,13 @@ fn open(inner: &Inner, root: &RootDir, shelf: &Shelf) -> IndexFiles {
     IndexFiles::new(root, Path::new(&shelf.dir()), owner)
 }
 
+/// The sessions that a client can resume by their name.
 fn entries(inner: &Inner, shelf: &Shelf) -> Vec<IndexEntry> {
-    let on_shelf = inner.registry.select(|summary| Shelf::of(&summary.meta).as_ref() == Some(shelf));
-    let entry = |summary: crate::registry::Summary| IndexEntry {
-        is_over: summary.state.is_over(),
-        dir_name: summary.dir_name,
+    let goes_on =
+        |summary: &Summary| !summary.state.is_over() && Shelf::of(&summary.meta).as_ref() == Some(shelf);
+    let on_shelf = inner.registry.select(goes_on);
+    let entry = |summary: Summary| IndexEntry {
+        name: summary.dir_name,
         updated_at: summary.updated_at,
         posted_at: summary.posted_at,
         cwd: summary.cwd,

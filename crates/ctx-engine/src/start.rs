@@ -11,13 +11,13 @@ use std::time::Duration;
 use ctx_journal::{Entry, Journal, JournalError, LogPath};
 use ctx_session::record::Decoded;
 use ctx_session::{Body, Code, Refusal, SessionId, StateName, Timestamp};
-use ctx_views::files::SessionFiles;
+use ctx_views::files::{Meta, SessionFiles};
 use ctx_views::identity::{Identity, Place, first};
 
 use crate::core::journal_refusal;
 use crate::driver::{Ask, Gone};
 use crate::inner::{Inner, lock};
-use crate::place::{Shelf, dir_name, freed_name};
+use crate::place::Shelf;
 use crate::registry::Summary;
 
 /// Where session logs are, one pattern per kind of shelf.
@@ -79,8 +79,7 @@ pub(crate) async fn start(inner: &Arc<Inner>) -> Result<(Found, Vec<SessionId>),
 /// Someone may have copied a session's directory: the one whose log says the name that it has is the session.
 fn originals_first(mut seen: Vec<Seen>) -> Vec<Seen> {
     seen.sort_by_cached_key(|Seen { summary, is_sound, .. }| {
-        let wanted = dir_name(&summary.meta.name, summary.id(), summary.state);
-        (!is_sound, summary.dir_name != wanted, summary.id(), summary.dir_name.clone())
+        (!is_sound, summary.id(), summary.dir_name.clone())
     });
     seen
 }
@@ -175,9 +174,11 @@ fn find_all(inner: &Inner) -> Result<(Vec<Seen>, usize), Refusal> {
 fn look_at(inner: &Inner, log: &LogPath) -> Option<Seen> {
     match find_one(inner, log) {
         Ok(seen) => {
-            let summary = finish_move(&*inner.journal, log.clone(), seen.summary);
-            let agrees = seen.agrees && files_agree(inner, &summary);
-            Some(Seen { summary, agrees, ..seen })
+            let mut seen = Seen { agrees: seen.agrees && files_agree(inner, &seen.summary), ..seen };
+            if !seen.agrees {
+                stay_over(inner, log, &mut seen.summary);
+            }
+            Some(seen)
         }
         Err(why) => {
             tracing::warn!(%log, why, "a session's log cannot be read; `ctx doctor` says more");
@@ -199,12 +200,8 @@ pub(crate) fn find_one(inner: &Inner, log: &LogPath) -> Result<Seen, String> {
     let created_at = head.map(|entry| entry.time).or(end.newest).unwrap_or_else(|| inner.fresh.now());
     let mut summary = Summary::new(Arc::new(meta), created_at);
     summary.state = end.state.unwrap_or(StateName::Idle);
-    // Its name may be another's by now: it must not come back to life with it.
+    // Its name is another's by now: it must not come back to life with it.
     let lost_its_end = place.is_freed() && !summary.state.is_over();
-    if lost_its_end {
-        tracing::warn!(%log, "the record that ended this session is lost; it is ended all the same, as its directory says");
-        summary.state = StateName::Ended;
-    }
     summary.dir_name = place.dir_name;
     summary.archived = end.archived.unwrap_or(false);
     summary.updated_at = end.newest.unwrap_or(created_at);
@@ -273,18 +270,19 @@ impl End {
     }
 }
 
-/// A crash between the end of a session and the move of its directory: the move is made now.
-fn finish_move(journal: &dyn Journal, log: LogPath, mut summary: Summary) -> Summary {
-    let wanted = dir_name(&summary.meta.name, summary.id(), summary.state);
-    if !summary.state.is_over() || summary.dir_name == wanted {
-        return summary;
+/// A session that was over stays over, also where damage took the record of its end: its directory was given up to another
+/// session, or its `meta.json`, which is written after the record, says so.
+fn stay_over(inner: &Inner, log: &LogPath, summary: &mut Summary) {
+    if summary.state.is_over() {
+        return;
     }
-    let to = Shelf::of(&summary.meta).and_then(|shelf| shelf.log(&wanted).ok());
-    let moved = to.map(|to| journal.rename(&log, &to));
-    match moved {
-        Some(Ok(())) => summary.dir_name = freed_name(&summary.meta.name, summary.id()),
-        Some(Err(error)) => tracing::warn!(%log, %error, "the ended session keeps its directory's name"),
-        None => {}
+    let is_freed = Place::of(log).is_some_and(|place| place.is_freed());
+    let was_over = |root| {
+        Meta::read(root, Path::new(log.dir()))
+            .is_some_and(|meta| meta.id == summary.id() && meta.state.is_over())
+    };
+    if is_freed || inner.root.as_ref().is_some_and(was_over) {
+        tracing::warn!(%log, "the record that ended this session is lost; it stays ended, as its directory says");
+        summary.state = StateName::Ended;
     }
-    summary
 }

@@ -353,7 +353,7 @@ pub enum Effect {
     CloseConnection { connection: Ulid, reason: DetachReason },
     /// Every client is told that the session is over, and let go.
     CloseClients,
-    /// The name is free again: the directory becomes `<name>+<ulid>`.
+    /// The name is free again. The directory keeps it until a new session of that name is made.
     FreeName,
 }
 

@@ -1,10 +1,8 @@
 //! The index of one `session/` directory: `index/list`, `index/current` and `index/by-cwd/<hash>`.
 //!
-//! A session is listed as long as its directory exists, by the name of that directory: `<name>` while it can go
-//! on, `<name>+<ulid>` once it has ended or failed. Every line of the index is therefore a directory beside it.
-//! `current` is the session last posted to, over or not, because it is what `ctx history` shows first. A `cwd`
-//! belongs to the session that was last at work there; one that can go on comes before any that is over,
-//! because a client that looks a place up wants to resume.
+//! It names what a client can resume by that name: no session that has ended or failed. Every line of the index is a
+//! directory beside it. `current` is the session last posted to, and a `cwd` belongs to the session that was last at
+//! work there.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap};
@@ -24,17 +22,15 @@ pub const LIST: &str = "list";
 pub const CURRENT: &str = "current";
 pub const BY_CWD: &str = "by-cwd";
 
-/// What the index needs to know of a session.
+/// What the index needs to know of a session that can go on.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct IndexEntry {
-    /// The name of the session's directory.
-    pub dir_name: String,
+    /// The session's name, which is that of its directory.
+    pub name: String,
     pub updated_at: Timestamp,
     /// When the last message was posted to it; none ever: it is not `current`.
     pub posted_at: Option<Timestamp>,
     pub cwd: String,
-    /// Ended or failed.
-    pub is_over: bool,
 }
 
 /// What the files of an index hold.
@@ -59,26 +55,23 @@ pub fn cwd_hash(cwd: &str) -> String {
 /// What the index of these sessions says. Sessions of the same millisecond are ordered by name, later first.
 pub fn contents(entries: &[IndexEntry]) -> IndexContents {
     let mut newest: Vec<&IndexEntry> = entries.iter().collect();
-    newest.sort_by_key(|entry| Reverse((entry.updated_at, entry.dir_name.as_str())));
+    newest.sort_by_key(|entry| Reverse((entry.updated_at, entry.name.as_str())));
 
     let mut list = String::new();
     let mut of_cwd: HashMap<&str, &IndexEntry> = HashMap::new();
     for entry in &newest {
-        list.push_str(&entry.dir_name);
+        list.push_str(&entry.name);
         list.push('\n');
-        let best = of_cwd.entry(&entry.cwd).or_insert(entry);
-        if best.is_over && !entry.is_over {
-            *best = entry;
-        }
+        of_cwd.entry(&entry.cwd).or_insert(entry);
     }
     let current = newest
         .iter()
         .filter(|entry| entry.posted_at.is_some())
-        .max_by_key(|entry| (entry.posted_at, entry.dir_name.as_str()));
+        .max_by_key(|entry| (entry.posted_at, entry.name.as_str()));
     IndexContents {
         list,
-        current: current.map(|entry| line(&entry.dir_name)),
-        by_cwd: of_cwd.into_iter().map(|(cwd, entry)| (cwd_hash(cwd), line(&entry.dir_name))).collect(),
+        current: current.map(|entry| line(&entry.name)),
+        by_cwd: of_cwd.into_iter().map(|(cwd, entry)| (cwd_hash(cwd), line(&entry.name))).collect(),
     }
 }
 
@@ -110,10 +103,11 @@ impl IndexFiles {
     }
 
     /// Says at once which session is current, before the rest of the index follows: what is asked next without
-    /// naming a session must go to this one.
-    pub fn write_current(&mut self, dir_name: &str) -> Result<(), ViewError> {
-        let current = line(dir_name);
-        if self.is_current(dir_name) {
+    /// naming a session must go to this one. None: there is none to go on with.
+    pub fn write_current(&mut self, name: Option<&str>) -> Result<(), ViewError> {
+        let current = name.map(line);
+        let print = current.as_ref().map(|text| fingerprint(text.as_bytes()));
+        if self.written.as_ref().is_some_and(|written| written.current == print) {
             return Ok(());
         }
         let index = self.root.dir(&self.dir)?.make_dir(INDEX, self.owner)?;
@@ -122,15 +116,15 @@ impl IndexFiles {
             Some(written) => written,
             None => Written::found(&index, &by_cwd)?,
         };
-        put_one(&index, CURRENT, Some(&current), &mut written.current, self.owner)?;
+        put_one(&index, CURRENT, current.as_deref(), &mut written.current, self.owner)?;
         self.written = Some(written);
         Ok(())
     }
 
-    /// Whether this session was last written as the current one.
-    pub fn is_current(&self, dir_name: &str) -> bool {
-        let print = fingerprint(line(dir_name).as_bytes());
-        self.written.as_ref().is_some_and(|written| written.current == Some(print))
+    /// Whether this session is the current one as far as is known: what an earlier daemon wrote is not.
+    pub fn may_be_current(&self, name: &str) -> bool {
+        let print = fingerprint(line(name).as_bytes());
+        self.written.as_ref().is_none_or(|written| written.current == Some(print))
     }
 
     /// Makes the files say what these sessions amount to.
@@ -217,40 +211,26 @@ fn put_one(
 mod tests {
     use super::*;
 
-    fn entry(dir_name: &str, updated: u64, posted: Option<u64>, cwd: &str, is_over: bool) -> IndexEntry {
+    fn entry(name: &str, updated: u64, posted: Option<u64>, cwd: &str) -> IndexEntry {
         IndexEntry {
-            dir_name: dir_name.to_owned(),
+            name: name.to_owned(),
             updated_at: Timestamp::from_millis(updated),
             posted_at: posted.map(Timestamp::from_millis),
             cwd: cwd.to_owned(),
-            is_over,
         }
     }
 
     #[test]
     fn the_newest_session_is_listed_first_and_the_last_posted_to_is_current() {
         let said = contents(&[
-            entry("a", 10, Some(9), "/work", false),
-            entry("renamed-later", 30, Some(1), "/x", false),
-            entry("b", 20, None, "/work", false),
+            entry("a", 10, Some(9), "/work"),
+            entry("renamed-later", 30, Some(1), "/x"),
+            entry("b", 20, None, "/work"),
         ]);
         assert_eq!(said.list, "renamed-later\nb\na\n");
         assert_eq!(said.current.as_deref(), Some("a\n"));
         assert_eq!(said.by_cwd[&cwd_hash("/work")], "b\n");
         assert_eq!(said.by_cwd[&cwd_hash("/x")], "renamed-later\n");
-    }
-
-    #[test]
-    fn an_ended_session_stays_listed_but_gives_its_place_to_one_that_can_go_on() {
-        let ended = "default+01K9ZZZZZZZZZZZZZZZZZZZZZZ";
-        let over = entry(ended, 50, Some(40), "/work", true);
-        let alone = contents(std::slice::from_ref(&over));
-        assert_eq!(alone.list, format!("{ended}\n"));
-        assert_eq!(alone.current.unwrap(), format!("{ended}\n"));
-        assert_eq!(alone.by_cwd[&cwd_hash("/work")], format!("{ended}\n"));
-
-        let both = contents(&[over, entry("default", 20, None, "/work", false)]);
-        assert_eq!(both.by_cwd[&cwd_hash("/work")], "default\n");
     }
 
     #[test]

@@ -55,10 +55,14 @@ pub fn find(reader: &Reader, word: &str) -> Result<SessionRef, Failure> {
     if word.contains('/') {
         return Ok(reader.resolve(own_uid(), word)?);
     }
-    if let Ok(agent) = Name::new(word)
-        && let Some(current) = current(reader, &agent)?
-    {
-        return Ok(current);
+    if let Ok(agent) = Name::new(word) {
+        let last = || -> Result<_, Failure> {
+            let sessions = SessionsDir::of_agent(own_uid(), agent.clone());
+            Ok(reader.newest_of_all(&sessions, 1)?.pop())
+        };
+        if let Some(found) = current(reader, &agent)?.map_or_else(last, |found| Ok(Some(found)))? {
+            return Ok(found);
+        }
     }
     reader.resolve(own_uid(), word).map_err(|error| match error {
         ReadError::NotFound { .. } | ReadError::BadName { .. } => Failure::new(
@@ -70,17 +74,12 @@ pub fn find(reader: &Reader, word: &str) -> Result<SessionRef, Failure> {
     })
 }
 
-/// An agent's current session. The index is a moment behind: when the session it names is over, a new one of the
-/// same name is meant if there is one, and when it names none, the newest.
+/// An agent's current session: the one last posted to, else `default`, else the newest that can go on.
 fn current(reader: &Reader, agent: &Name) -> Result<Option<SessionRef>, Failure> {
     let sessions = SessionsDir::of_agent(own_uid(), agent.clone());
     match reader.current(&sessions)? {
-        Some(current) => {
-            let name = plain_name(&current.dir_name);
-            let again = reader.resolve(own_uid(), &format!("{agent}/{name}"));
-            Ok(Some(again.unwrap_or(current)))
-        }
-        None => Ok(reader.newest(&sessions, 1)?.into_iter().next()),
+        Some(current) => Ok(Some(current)),
+        None => Ok(reader.newest(&sessions, 1)?.pop()),
     }
 }
 
@@ -116,7 +115,7 @@ pub fn label(session: &ctx_api::http::Session) -> String {
     session.agent.as_ref().map_or_else(|| name.to_owned(), |agent| format!("{agent}/{name}"))
 }
 
-/// A session that is over keeps its name in front of its id: `default+01K…`.
+/// A session whose name another has now keeps it in front of its id: `default+01K…`.
 pub fn plain_name(dir_name: &str) -> &str {
     match dir_name.rsplit_once('+') {
         Some((name, id)) if id.parse::<Ulid>().is_ok() => name,

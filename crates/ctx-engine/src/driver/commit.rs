@@ -1,15 +1,12 @@
-//! The one way a session changes: decide, append, apply, show, free what is free, publish, start effects.
+//! The one way a session changes: decide, append, apply, show, publish, start effects.
 
-use std::path::Path;
-
-use ctx_journal::LogPath;
 use ctx_session::rules::Given;
-use ctx_session::{Body, Code, Command, Effect, Refusal, StateName};
+use ctx_session::{Answer, Body, Code, Command, Effect, Refusal, StateName};
 
 use super::{Driver, Reply};
 use crate::core::{CommitError, Core};
 use crate::inner::Inner;
-use crate::place::{Shelf, freed_name};
+use crate::place::Shelf;
 
 impl Driver {
     pub(super) fn core_ref(&self) -> Option<&Core> {
@@ -62,18 +59,13 @@ impl Driver {
         };
         let (records, effects) = (decision.records, decision.effects);
         let free_name = effects.contains(&Effect::FreeName);
-        let freed = free_name.then(|| self.freed_place()).flatten();
         let posted = records.iter().any(|body| matches!(body, Body::User(_)));
         let inner = self.inner.clone();
         let committed = self
             .blocking(move |core| {
                 let committed = core.commit(records, now)?;
-                let before = dir_name_of(core.log()).to_owned();
-                if let Some((log, dir)) = freed {
-                    move_directory(core, log, Path::new(&dir));
-                }
                 if posted || free_name {
-                    tell_index(&inner, core, &before, posted);
+                    tell_index(&inner, core, posted);
                 }
                 Ok::<_, CommitError>(committed)
             })
@@ -91,7 +83,7 @@ impl Driver {
         if !records.is_empty() {
             self.release_what_is_over();
             self.follow_pause();
-            self.tell_registry(free_name);
+            self.tell_registry();
             if let Some(core) = self.core_ref() {
                 self.inner.news.tell(&core.session.meta, &records);
             }
@@ -109,30 +101,31 @@ impl Driver {
         }
     }
 
-    fn tell_registry(&self, freed: bool) {
+    fn tell_registry(&self) {
         let Some(core) = self.core_ref() else { return };
         let session = &core.session;
         self.inner.registry.update(self.id, |summary| {
             summary.follow(session);
             // What could be written fails no more, before anyone can see it.
             summary.failing = None;
-            // Where the directory is, not where it was to go: it may not have been moved.
-            if freed && let Some((_, name)) = core.log().dir().rsplit_once('/') {
-                name.clone_into(&mut summary.dir_name);
-            }
         });
         if let Some(shelf) = Shelf::of(&session.meta) {
             self.inner.shelves.touch(shelf);
         }
     }
 
-    /// Where the log goes when its name is free again, and the directory it then is in.
-    fn freed_place(&self) -> Option<(LogPath, String)> {
-        let meta = &self.core_ref()?.session.meta;
-        let shelf = Shelf::of(meta)?;
-        let name = freed_name(&meta.name, meta.session_id);
-        let log = shelf.log(&name).ok()?;
-        Some((log, format!("{}/{name}", shelf.dir())))
+    /// Gives the directory of a session that is over up to a new session of its name.
+    pub(super) async fn rename(&mut self) -> Result<Reply, Refusal> {
+        // What is still written into the directory belongs to this session.
+        self.pack_is_shown().await;
+        let (inner, id) = (self.inner.clone(), self.id);
+        let renamed = self.blocking(move |core| {
+            if let Some(log) = inner.rename_directory(id)? {
+                core.follow_to(log);
+            }
+            Ok(())
+        });
+        renamed.await?.map(|()| Reply::Answer(Answer::Done))
     }
 
     fn start(&mut self, effects: Vec<Effect>) {
@@ -148,7 +141,7 @@ impl Driver {
                     self.inner.connections.close(connection, reason);
                 }
                 Effect::CloseClients => self.live.close(),
-                // Done with the commit, so that the name is free when the end is seen.
+                // The registry knew it with the commit, so that the name is free when the end is seen.
                 Effect::FreeName => {}
             }
         }
@@ -156,32 +149,13 @@ impl Driver {
 }
 
 /// Which session is current is said before anyone is answered: the next command may not name one.
-fn tell_index(inner: &Inner, core: &Core, before: &str, posted: bool) {
-    let Some(shelf) = Shelf::of(&core.session.meta) else { return };
-    let now = dir_name_of(core.log());
-    inner.registry.update(core.session.id(), |summary| {
-        summary.follow(&core.session);
-        now.clone_into(&mut summary.dir_name);
-    });
+fn tell_index(inner: &Inner, core: &Core, posted: bool) {
+    let meta = &core.session.meta;
+    let Some(shelf) = Shelf::of(meta) else { return };
+    inner.registry.update(core.session.id(), |summary| summary.follow(&core.session));
     if posted {
-        inner.shelves.set_current(inner, &shelf, now);
+        inner.shelves.set_current(inner, &shelf, meta.name.as_str());
     } else {
-        inner.shelves.moved(inner, &shelf, before, now);
-    }
-}
-
-/// What a log's directory is called in its shelf.
-fn dir_name_of(log: &LogPath) -> &str {
-    log.dir().rsplit_once('/').map_or("", |(_, name)| name)
-}
-
-/// A directory that could not be moved stays where it is; the next start tries again.
-fn move_directory(core: &mut Core, log: LogPath, dir: &Path) {
-    if *core.log() == log {
-        return;
-    }
-    match core.rename(&log) {
-        Ok(()) => core.moved(log, dir),
-        Err(error) => tracing::warn!(%log, %error, "the ended session keeps its directory's name"),
+        inner.shelves.ended(inner, &shelf, meta.name.as_str());
     }
 }

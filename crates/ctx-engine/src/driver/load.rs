@@ -23,9 +23,12 @@ pub(crate) enum Begin {
     Create { meta: Arc<SessionMeta>, owner: Owner, time: Timestamp, made: Made },
     /// One whose log is there.
     Open,
+    /// One that is over, and whose name is used again: its directory is renamed, and it is loaded only if someone asks for
+    /// it meanwhile.
+    Rename { done: Made },
 }
 
-/// Whoever waits for a new session.
+/// Whoever waits for a new session, or for its directory.
 pub(crate) type Made = oneshot::Sender<Result<(), Refusal>>;
 
 /// Starts a driver; what is sent to it waits until the session is loaded.
@@ -35,18 +38,24 @@ pub(crate) fn spawn(inner: &Arc<Inner>, id: SessionId, begin: Begin) -> DriverLi
     let task_link = link.clone();
     let inner = inner.clone();
     tokio::spawn(async move {
-        let loading = inner.clone();
-        let (made, load): (Option<Made>, Load) = match begin {
+        let (made, loaded) = match begin {
             Begin::Create { meta, owner, time, made } => {
-                (Some(made), Box::new(move || create(&loading, &meta, owner, time)))
+                let loaded = match inner.free_directory(&meta).await {
+                    Ok(()) => blocking(&inner, id, move |inner| create(inner, &meta, owner, time)).await,
+                    Err(refusal) => Err(refusal),
+                };
+                (Some(made), loaded)
             }
-            Begin::Open => (None, Box::new(move || open(&loading, id))),
+            Begin::Open => (None, blocking(&inner, id, move |inner| open(inner, id)).await),
+            Begin::Rename { done } => {
+                let renamed = blocking(&inner, id, move |inner| inner.rename_directory(id)).await;
+                let _ = done.send(renamed.map(drop));
+                if inner.forget_if(id, |link| is_unused(link, &mailbox), || ()) {
+                    return;
+                }
+                (None, blocking(&inner, id, move |inner| open(inner, id)).await)
+            }
         };
-        let loaded = tokio::task::spawn_blocking(load).await;
-        let loaded = loaded.unwrap_or_else(|error| {
-            tracing::error!(session = %id, %error, "loading a session panicked");
-            Err(Refusal::new(Code::Eio, format!("session {id} cannot be loaded: {error}")))
-        });
         match loaded {
             Ok(core) => {
                 if made.is_some() {
@@ -80,7 +89,23 @@ fn show_failing(inner: &Inner, id: SessionId, refusal: &Refusal) {
     inner.registry.update(id, |summary| summary.failing = Some(failure));
 }
 
-type Load = Box<dyn FnOnce() -> Result<Core, Refusal> + Send>;
+async fn blocking<T: Send + 'static>(
+    inner: &Arc<Inner>,
+    id: SessionId,
+    load: impl FnOnce(&Inner) -> Result<T, Refusal> + Send + 'static,
+) -> Result<T, Refusal> {
+    let inner = inner.clone();
+    let loaded = tokio::task::spawn_blocking(move || load(&inner)).await;
+    loaded.unwrap_or_else(|error| {
+        tracing::error!(session = %id, %error, "loading a session panicked");
+        Err(Refusal::new(Code::Eio, format!("session {id} cannot be loaded: {error}")))
+    })
+}
+
+/// Whether nobody is about to ask: two senders are the table's and the driver's own.
+fn is_unused(link: &DriverLink, mailbox: &mpsc::Receiver<Mail>) -> bool {
+    mailbox.is_empty() && link.mailbox.strong_count() <= 2
+}
 
 fn create(inner: &Inner, meta: &Arc<SessionMeta>, owner: Owner, time: Timestamp) -> Result<Core, Refusal> {
     let (journal, log, dir) = place(inner, meta, meta.name.as_str())?;
@@ -112,7 +137,7 @@ fn open(inner: &Inner, id: SessionId) -> Result<Core, Refusal> {
     }
     let recovered = {
         let mut ids = inner.fresh.ids();
-        core.recover(inner.interruption(id), now, &mut ids, &inner.limits)
+        core.recover(inner.interruption(id), now, &mut ids, &inner.limits, summary.state.is_over())
     };
     let recovered = recovered.map_err(|error| error.refusal().clone())?;
     close_detached(inner, &recovered);
@@ -249,9 +274,7 @@ impl Driver {
             return Next::Continue;
         }
         let Driver { inner, mailbox, core, .. } = self;
-        // Two senders are the table's and our own; any other belongs to someone who is about to ask.
-        let unused = |link: &DriverLink| mailbox.is_empty() && link.mailbox.strong_count() <= 2;
-        if inner.forget_if(self.id, unused, || drop(core.take())) {
+        if inner.forget_if(self.id, |link| is_unused(link, mailbox), || drop(core.take())) {
             return Next::Exit;
         }
         self.idle_since = Instant::now();

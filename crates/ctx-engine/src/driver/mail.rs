@@ -107,6 +107,8 @@ pub(crate) enum Ask {
         connection: Ulid,
         reason: DetachReason,
     },
+    /// It is over, and its name is used again: its directory gets another.
+    Rename,
     /// The session as it is.
     Look,
     /// Its live events.
@@ -170,6 +172,7 @@ impl Ask {
             | Ask::Pin { .. }
             | Ask::Attach { .. }
             | Ask::Detach { .. }
+            | Ask::Rename
             | Ask::Look
             | Ask::Live => true,
             // The second time would be answered as if someone else had done the first.

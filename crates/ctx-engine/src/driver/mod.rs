@@ -188,6 +188,7 @@ impl Driver {
                 let partial = self.partial();
                 self.perform(Command::End { by, partial }).await
             }
+            Ask::Rename => self.rename().await,
             Ask::Change(change) => self.perform(Command::Change(change)).await,
             Ask::Checkpoint { by, reason, key } => self.checkpoint(by, reason, key).await,
             Ask::EditPrompt { checkpoint, target, content, by } => {

@@ -280,7 +280,7 @@ async fn checkpoint_against_end() {
             (state == StateName::Ended).then_some(())
         })
         .await;
-        one_order(&world.log(&format!("s{round}+{id}")));
+        one_order(&world.log(&format!("s{round}")));
     }
     assert_eq!(world.engine.counts().borrow().total, 0);
     println!("{paused} of {ROUNDS} were paused first");

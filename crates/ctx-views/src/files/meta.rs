@@ -1,10 +1,15 @@
 //! `meta.json`: what a session is, apart from what was said in it.
 
+use std::path::Path;
+
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use ctx_session::record::{Failure, ForkedFrom};
 use ctx_session::{IssueId, Name, Scope, Session, SessionId, State, StateName};
+
+use super::META;
+use crate::dir::RootDir;
 
 /// The contents of `meta.json`, in the order of its keys. What does not apply is null.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -36,6 +41,12 @@ pub struct Meta {
 }
 
 impl Meta {
+    /// What the file in a session's directory says; nothing if it is not there or cannot be read.
+    pub fn read(root: &RootDir, dir: &Path) -> Option<Meta> {
+        let bytes = root.dir(dir).ok()?.contents(META).ok()??;
+        serde_json::from_slice(&bytes).ok()
+    }
+
     pub fn of(session: &Session) -> Meta {
         let meta = &session.meta;
         Meta {

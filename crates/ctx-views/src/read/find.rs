@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::path::Path;
 
-use ctx_session::{Name, Timestamp, Ulid};
+use ctx_session::{Name, StateName, Timestamp, Ulid};
 
 use super::{Object, Place, ReadError, Reader, SessionRef, SessionsDir};
 use crate::dir::Dir;
@@ -17,19 +17,32 @@ const MODEL_DEPTH_MAX: usize = 4;
 const DEFAULT: &str = "default";
 
 impl Reader {
-    /// The sessions of one directory, newest first, at most `max` of them.
+    /// The sessions of one directory that can go on, newest first, at most `max` of them.
     pub fn newest(&self, sessions: &SessionsDir, max: usize) -> Result<Vec<SessionRef>, ReadError> {
         let Some(dir) = self.root.dir_if_there(&sessions.path())? else { return Ok(Vec::new()) };
+        let goes_on = |name: &String| dir.dir(name).is_ok_and(|session| !is_over(&session));
         let names = match listed(&dir)? {
             // A name that is gone means that the list was written a moment too early.
             Some(names) if names.iter().take(max).all(|name| dir.dir(name).is_ok()) => names,
             Some(_) | None => newest_by_files(&dir)?,
         };
-        let there = names.into_iter().filter(|name| dir.dir(name).is_ok());
-        Ok(there.take(max).map(|name| sessions.session(&name)).collect())
+        Ok(names.into_iter().filter(goes_on).take(max).map(|name| sessions.session(&name)).collect())
     }
 
-    /// The session last posted to; before the first post, the one called `default`, if there is one.
+    /// The same with those that are over. All of their directories are looked at.
+    pub fn newest_of_all(&self, sessions: &SessionsDir, max: usize) -> Result<Vec<SessionRef>, ReadError> {
+        let Some(dir) = self.root.dir_if_there(&sessions.path())? else { return Ok(Vec::new()) };
+        let names = newest_by_files(&dir)?.into_iter();
+        Ok(names.take(max).map(|name| sessions.session(&name)).collect())
+    }
+
+    /// How many sessions a directory has, with those that are over.
+    pub fn count(&self, sessions: &SessionsDir) -> Result<usize, ReadError> {
+        let dir = self.root.dir_if_there(&sessions.path())?;
+        Ok(dir.map(|dir| session_names(&dir)).transpose()?.map_or(0, |names| names.len()))
+    }
+
+    /// The session last posted to of those that can go on; if there is none, the one called `default`, if there is one.
     pub fn current(&self, sessions: &SessionsDir) -> Result<Option<SessionRef>, ReadError> {
         let Some(dir) = self.root.dir_if_there(&sessions.path())? else { return Ok(None) };
         let current = match dir.dir(INDEX) {
@@ -69,7 +82,7 @@ impl Reader {
     }
 
     /// The session that a user means by `agent/name`, `model/provider/model/name`, an id or the beginning of
-    /// one. A name whose session is over is still found while no new session has taken it.
+    /// one. A name means the session that has it now, which may be over, and if none has, the last one that had it.
     pub fn resolve(&self, uid: u32, text: &str) -> Result<SessionRef, ReadError> {
         match text.rsplit_once('/') {
             Some((object, name)) => self.resolve_name(uid, text, object, name),
@@ -134,7 +147,7 @@ impl Reader {
     }
 }
 
-/// A name that stays one directory: sessions that are over have longer names than others.
+/// A name that stays one directory: those of sessions whose name another has now are longer than others.
 fn is_session_name(name: &str) -> bool {
     let plain = name_before_id(name).unwrap_or(name);
     Name::of_session(plain).is_ok()
@@ -175,7 +188,13 @@ fn listed(dir: &Dir) -> Result<Option<Vec<String>>, ViewError> {
     Ok(Some(names.map(str::to_owned).collect()))
 }
 
-/// The same from the sessions' own files.
+/// Whether a session's files say that it is over.
+fn is_over(session: &Dir) -> bool {
+    let mut over = StateName::ALL.into_iter().filter(|state| state.is_over());
+    over.any(|state| session.holds(files::STATE, format!("{}\n", state.file_word()).as_bytes()))
+}
+
+/// The names of all sessions, the newest first by their own files.
 fn newest_by_files(dir: &Dir) -> Result<Vec<String>, ViewError> {
     let updated_at = |name: &str| -> Option<Timestamp> {
         let bytes = dir.dir(name).ok()?.contents(files::UPDATED_AT).ok()??;

@@ -9,13 +9,12 @@ use ctx_views::{IndexEntry, IndexFiles};
 
 use crate::world::{Root, own};
 
-fn entry(dir_name: &str, updated: u64, cwd: &str) -> IndexEntry {
+fn entry(name: &str, updated: u64, cwd: &str) -> IndexEntry {
     IndexEntry {
-        dir_name: dir_name.to_owned(),
+        name: name.to_owned(),
         updated_at: Timestamp::from_millis(updated),
         posted_at: Some(Timestamp::from_millis(updated)),
         cwd: cwd.to_owned(),
-        is_over: false,
     }
 }
 

@@ -281,13 +281,12 @@ fn sessions_of_models_and_spaces_are_found_too() {
     }
 }
 
-fn entry(life: &Life, dir_name: &str) -> IndexEntry {
+fn entry(life: &Life, name: &str) -> IndexEntry {
     IndexEntry {
-        dir_name: dir_name.to_owned(),
+        name: name.to_owned(),
         updated_at: life.session.updated_at,
         posted_at: Some(Timestamp::from_millis(life.session.created_at.as_millis())),
         cwd: life.session.cwd.clone(),
-        is_over: false,
     }
 }
 

@@ -87,12 +87,15 @@ fn an_ended_session_leaves_its_name_to_the_next() {
     let unconfirmed = daemon.api("DELETE", &format!("/sessions/{first}"));
     assert_eq!((unconfirmed.status, unconfirmed.code()), (400, "EINVAL"));
     assert_eq!(daemon.api("DELETE", &format!("/sessions/{first}?confirm=true")).status, 204);
-    let freed = daemon.session(&format!("default+{first}"));
-    assert!(freed.is_dir() && !daemon.session("default").exists());
-    assert_eq!(std::fs::read_to_string(freed.join("state")).unwrap(), "done\n");
-    assert_eq!(daemon.api("GET", &format!("/sessions/{first}")).ok()["state"], "ended");
+    let (own, freed) = (daemon.session("default"), daemon.session(&format!("default+{first}")));
+    assert!(own.is_dir() && !freed.exists(), "it stays where it is until its name is used again");
+    assert_eq!(std::fs::read_to_string(own.join("state")).unwrap(), "done\n");
+    let shown = daemon.api("GET", &format!("/sessions/{first}")).ok();
+    assert_eq!((&shown["state"], &shown["dir"]), (&json!("ended"), &json!("default")));
 
     client.say("default", "m", "second life");
+    assert!(own.is_dir() && freed.is_dir());
+    assert_eq!(std::fs::read_to_string(freed.join("state")).unwrap(), "done\n");
     let second = daemon.log("default").records[0]["session_id"].as_str().unwrap().to_owned();
     assert_ne!(first, second);
     // What is over can be read by its id, and not written.
@@ -117,7 +120,7 @@ fn ending_a_running_session_cancels_its_run_and_tells_its_clients() {
     let id = daemon.shown("default")["id"].as_str().unwrap().to_owned();
     assert_eq!(daemon.api("DELETE", &format!("/sessions/{id}?confirm=true")).status, 204);
     assert_eq!(client.until_done().last().unwrap()["status"], "cancelled");
-    let log = daemon.log(&format!("default+{id}"));
+    let log = daemon.log("default");
     log.every_run_ends_once();
     assert_eq!((log.state(), &log.of_type("cancelled")[0]["reason"]), ("ended", &json!("session_ended")));
     client.say("default", "m", "a new one");

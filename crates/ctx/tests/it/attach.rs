@@ -309,7 +309,9 @@ fn what_is_typed_while_the_daemon_is_away_is_sent_once_when_it_is_back() {
     terminal.wait_for("patience");
     terminal.type_keys("\x04");
     assert_eq!(terminal.wait(), 0);
-    assert_eq!(daemon.ctx(&["history"]).ok().matches("patience").count(), 2, "the message and its echo");
+    let said = || daemon.ctx(&["history"]).ok().matches("patience").count();
+    until("the message and its echo", || (said() >= 2).then_some(()));
+    assert_eq!(said(), 2, "sent once");
     assert!(
         !terminal.shown().contains("> patience"),
         "it stands there as it was typed: {}",

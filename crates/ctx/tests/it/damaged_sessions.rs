@@ -139,18 +139,44 @@ fn an_ended_session_that_is_called_by_its_id_stays_ended_when_it_loses_its_end()
 }
 
 #[test]
-fn an_ended_session_of_an_older_ctx_that_is_called_by_its_id_gets_the_name_that_says_so() {
+fn an_ended_session_that_lost_its_end_stays_ended_while_it_has_its_name() {
+    for how in ["cut", "zeroes", "gone", "changed"] {
+        let mut daemon = build().start();
+        send(&daemon, "x", "old");
+        let old = id_in(&daemon, "x");
+        daemon.ctx(&["end", "--yes", "coder/x"]).ok();
+        assert_eq!(daemon.stop(), 0);
+        spoil_end(&daemon, "x", how);
+        daemon.start_again();
+        assert_eq!(state_of(&daemon, &old), "ended", "{how}");
+        assert_eq!(said(&daemon, &old), ["old"], "{how}");
+        let records = fs::read_to_string(log_path(&daemon, "x")).unwrap();
+        assert!(
+            records.lines().last().unwrap().contains(r#""to":"ended""#),
+            "{how}: its end is in the log again"
+        );
+        send(&daemon, "x", "new");
+        assert_eq!(
+            (said(&daemon, "coder/x"), said(&daemon, &old)),
+            (vec!["new".into()], vec!["old".into()]),
+            "{how}"
+        );
+    }
+}
+
+#[test]
+fn a_log_of_another_session_is_not_over_because_the_files_beside_it_are() {
     let mut daemon = build().start();
     send(&daemon, "x", "old");
-    let id = daemon.ctx(&["fork", "coder/x"]).ok().trim().rsplit('/').next().unwrap().to_owned();
-    daemon.ctx(&["end", "--yes", &id]).ok();
+    send(&daemon, "y", "other");
+    daemon.ctx(&["end", "--yes", "coder/x"]).ok();
     assert_eq!(daemon.stop(), 0);
-    let (now, then) = (log_path(&daemon, &format!("{id}+{id}")), log_path(&daemon, &id));
-    fs::rename(now.parent().unwrap(), then.parent().unwrap()).unwrap();
+    let (x, y) = (log_path(&daemon, "x"), log_path(&daemon, "y"));
+    fs::copy(&y, &x).unwrap();
+    fs::remove_dir_all(y.parent().unwrap()).unwrap();
     daemon.start_again();
-    assert_eq!(state_of(&daemon, &id), "ended");
-    assert!(now.exists() && !then.exists());
-    assert_eq!(said(&daemon, &id), ["old"]);
+    assert_eq!(state_of(&daemon, &id_in(&daemon, "x")), "idle");
+    assert_eq!(said(&daemon, "coder/x"), ["other"]);
 }
 
 #[test]
@@ -216,9 +242,8 @@ fn stays(state: &str, make: impl Fn(&TestDaemon) -> String) {
 #[test]
 fn a_damaged_message_leaves_a_session_ended_archived_paused_or_forked() {
     stays("ended", |daemon| {
-        let id = id_in(daemon, "x");
         daemon.ctx(&["end", "--yes", "coder/x"]).ok();
-        format!("x+{id}")
+        "x".to_owned()
     });
     stays("idle", |daemon| {
         daemon.ctx(&["archive", "coder/x"]).ok();

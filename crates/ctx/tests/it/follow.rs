@@ -3,7 +3,7 @@
 use std::io::{BufRead, BufReader};
 use std::process::Stdio;
 
-use rustix::process::{Pid, Signal, getuid, kill_process};
+use rustix::process::{Pid, Signal, kill_process};
 use testkit::until;
 
 use crate::support::daemon;
@@ -62,7 +62,7 @@ fn a_session_that_is_over_is_not_waited_for() {
     assert!(daemon.ctx(&["log", "-f", "coder"]).ok().contains("idle → ended"));
 }
 
-/// The session's directory has got its last name before the follower reads the end of the log.
+/// The session's directory has got another name, and a new session its own, before the follower reads the end of the log.
 #[test]
 fn a_follower_that_is_late_finds_the_session_under_its_new_name() {
     let daemon = daemon();
@@ -73,12 +73,13 @@ fn a_follower_that_is_late_finds_the_session_under_its_new_name() {
     let pid = Pid::from_raw(i32::try_from(child.id()).unwrap()).unwrap();
     kill_process(pid, Signal::STOP).unwrap();
     daemon.ctx(&["end", "--yes", "coder"]).ok();
-    until("the old name to be gone", || {
-        let sessions = daemon.root().join(format!("home/{}/agent/coder/session", getuid().as_raw()));
-        (!sessions.join("default").exists()).then_some(())
-    });
+    for text in ["second", "third"] {
+        daemon.ctx(&["send", "--session", "default", text]).ok();
+    }
     kill_process(pid, Signal::CONT).unwrap();
-    assert!(lines.any(|line| line.contains("idle → ended")));
+    let rest: Vec<String> = lines.collect();
+    assert!(rest.last().unwrap().contains("idle → ended"), "{rest:?}");
+    assert!(!rest.iter().any(|line| line.contains("third")), "nothing of the new one: {rest:?}");
     assert_eq!(child.wait().unwrap().code(), Some(0));
 }
 

@@ -21,6 +21,7 @@ mod help;
 mod issues;
 mod kept_up;
 mod lifecycle;
+mod old_root;
 mod open;
 mod others;
 mod project;

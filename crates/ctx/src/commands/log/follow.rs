@@ -1,5 +1,5 @@
-//! Waiting for a log to grow. The watch is on the file itself, so it goes along when the session's directory is
-//! renamed at its end; only the name to read by has to be looked up again.
+//! Waiting for a log to grow. The watch is on the file itself, so it goes along when the directory of a session that is
+//! over is renamed for a new one of its name; only the name to read by has to be looked up again.
 
 use std::time::Duration;
 
@@ -43,6 +43,11 @@ impl Follow {
         &mut self,
         read: &mut dyn FnMut(&SessionRef) -> Result<(), Failure>,
     ) -> Result<(), Failure> {
+        // Another session may have the name by now.
+        let is_here = self.reader.meta(&self.session).is_ok_and(|meta| meta.id == self.id);
+        if !is_here && self.moved()? {
+            self.watch_file()?;
+        }
         match read(&self.session) {
             Err(Failure::Said { code: Code::Enoent, .. }) if self.moved()? => {
                 self.watch_file()?;

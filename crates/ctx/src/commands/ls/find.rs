@@ -9,7 +9,7 @@ use ctx_session::record::Failure as SessionFailure;
 use ctx_session::{Name, StateName, Timestamp};
 use ctx_views::db::{IndexReader, ListQuery, SessionItem, Sort};
 use ctx_views::files::Meta;
-use ctx_views::read::{Object, Reader, SessionRef, SessionsDir, Summary};
+use ctx_views::read::{Object, Reader, SessionsDir, Summary};
 
 use super::{Args, SortWord};
 use crate::client::{Api, Query};
@@ -25,9 +25,9 @@ const PATIENCE: usize = 1000;
 /// A session as the list shows it.
 pub struct Row {
     pub meta: Meta,
-    /// As a person names its directory: `coder/default+01K…` when it is over.
+    /// As a person names its directory: `coder/default+01K…` when another session has its name now.
     pub session: String,
-    /// Without the id of one that is over.
+    /// Without that id.
     pub plain_name: String,
     pub cwd: String,
     pub created_at: Timestamp,
@@ -196,13 +196,21 @@ fn newest(
     patience: Option<usize>,
 ) -> Result<Option<Vec<Row>>, Failure> {
     let wanted = limit.saturating_add(1);
-    let is_over = |session: &SessionRef| plain_name(&session.dir_name) != session.dir_name;
     let mut asked = wanted;
+    if wants_over(args) {
+        if patience.is_some_and(|patience| reader.count(sessions).is_ok_and(|count| count > patience)) {
+            return Ok(None);
+        }
+        asked = usize::MAX;
+    }
     loop {
-        let names = reader.newest(sessions, asked)?;
+        let names = match wants_over(args) {
+            true => reader.newest_of_all(sessions, asked)?,
+            false => reader.newest(sessions, asked)?,
+        };
         let all_seen = names.len() < asked;
         let mut kept = Vec::new();
-        for session in names.iter().filter(|session| wants_over(args) || !is_over(session)) {
+        for session in &names {
             // A session that cannot be read does not hide the others.
             match reader.summary(session) {
                 Ok(summary) => kept.extend(Some(Row::of_summary(summary)).filter(|row| fits(args, row))),

@@ -1,0 +1,107 @@
+//! The directory of a session that is over gets another name when its own is used again: `<name>+<ulid>`.
+//!
+//! Ending a session moves nothing, so that whoever looks at it meanwhile finds it. The directory is renamed before the new
+//! session is made; a crash between the two leaves a name that is free. Only the session's driver renames it, or a task
+//! in the place of one, so that it is not loaded from where another session is about to be.
+
+use std::sync::{Arc, PoisonError};
+
+use ctx_journal::{Journal, JournalError, LogPath};
+use ctx_session::record::SessionMeta;
+use ctx_session::{Code, Refusal, SessionId};
+
+use crate::core::journal_refusal;
+use crate::driver::{Ask, Begin, Gone, spawn};
+use crate::inner::{Inner, lock};
+use crate::place::{Shelf, freed_name};
+
+impl Inner {
+    /// Frees the directory that a new session of this name will have, if one that is over still has it.
+    pub(crate) async fn free_directory(self: &Arc<Self>, meta: &SessionMeta) -> Result<(), Refusal> {
+        let over = Shelf::of(meta).and_then(|shelf| self.registry.over_in(&shelf, meta.name.as_str()));
+        match over {
+            Some(over) => self.rename_over(over).await,
+            None => Ok(()),
+        }
+    }
+
+    /// Has the directory of a session that is over renamed, without loading the session. Nothing if it was before.
+    pub(crate) async fn rename_over(self: &Arc<Self>, id: SessionId) -> Result<(), Refusal> {
+        const TRIES: usize = 3;
+        for _ in 0..TRIES {
+            let renamed = match self.driver_or_rename(id) {
+                Ok(link) => link.ask(Ask::Rename).await.map(drop),
+                Err(renamed) => match renamed.await {
+                    Ok(renamed) => renamed.map_err(Gone::Refused),
+                    Err(_) => Err(Gone::Dropped),
+                },
+            };
+            match renamed {
+                Ok(()) => return Ok(()),
+                Err(Gone::Refused(refusal)) => return Err(refusal),
+                Err(Gone::Unloaded | Gone::Dropped) => {}
+            }
+        }
+        Err(Refusal::new(
+            Code::Eio,
+            format!("the directory of session {id}, which is over, cannot be renamed"),
+        ))
+    }
+
+    /// The driver of a session that is loaded, or the end of a renaming that has begun in its place.
+    fn driver_or_rename(
+        self: &Arc<Self>,
+        id: SessionId,
+    ) -> Result<crate::driver::DriverLink, tokio::sync::oneshot::Receiver<Result<(), Refusal>>> {
+        let mut active = lock(&self.active);
+        if let Some(link) = active.get(&id).filter(|link| !link.is_closed()) {
+            return Ok(link.clone());
+        }
+        let (done, renamed) = tokio::sync::oneshot::channel();
+        active.insert(id, spawn(self, id, Begin::Rename { done }));
+        Err(renamed)
+    }
+
+    /// Renames the directory of a session that is over; where its log is now, if it was renamed. To be called by whoever
+    /// stands for the session's driver. Blocking.
+    pub(crate) fn rename_directory(&self, id: SessionId) -> Result<Option<LogPath>, Refusal> {
+        // Purged meanwhile: there is nothing to rename.
+        let Some(summary) = self.registry.get(id) else { return Ok(None) };
+        let freed = freed_name(&summary.meta.name, id);
+        let Some(shelf) = Shelf::of(&summary.meta).filter(|_| summary.state.is_over()) else {
+            return Ok(None);
+        };
+        if summary.dir_name == freed {
+            return Ok(None);
+        }
+        let bad = |error: ctx_journal::BadLogPath| Refusal::new(Code::Eio, error.to_string());
+        let (from, to) = (shelf.log(&summary.dir_name).map_err(bad)?, shelf.log(&freed).map_err(bad)?);
+        let _alone = summary.place.write().unwrap_or_else(PoisonError::into_inner);
+        match self.journal.rename(&from, &to) {
+            Ok(()) => {}
+            Err(error @ JournalError::NotThere { .. }) => {
+                tracing::warn!(session = %id, %error, "a session's log is gone; the session is forgotten");
+                self.registry.remove(id);
+                self.behind.gone(&from);
+                return Ok(None);
+            }
+            Err(error) => return Err(journal_refusal(&error)),
+        }
+        self.behind.moved(&from, &to);
+        self.registry.update(id, |summary| summary.dir_name = freed);
+        Ok(Some(to))
+    }
+
+    /// Reads a session's log, wherever its directory is, which stays there meanwhile. Blocking.
+    pub(crate) fn with_log<T>(
+        &self,
+        id: SessionId,
+        read: impl FnOnce(&dyn Journal, &LogPath) -> Result<T, Refusal>,
+    ) -> Result<T, Refusal> {
+        let gone = || Refusal::new(Code::Enoent, format!("there is no session {id}"));
+        let place = self.registry.get(id).ok_or_else(gone)?.place;
+        let _shared = place.read().unwrap_or_else(PoisonError::into_inner);
+        let (journal, log) = self.log_of(id)?;
+        read(&*journal, &log)
+    }
+}
