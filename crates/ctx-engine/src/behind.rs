@@ -202,7 +202,7 @@ impl Behind {
         let cannot = |why: String| {
             Refusal::new(
                 Code::Eio,
-                format!("nothing was purged, because the audit log cannot tell of it: {why}"),
+                format!("nothing was purged, because the audit log cannot be written: {why}"),
             )
         };
         if let Some(audit) = self.audit.get() {

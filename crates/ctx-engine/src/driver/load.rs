@@ -90,7 +90,7 @@ fn create(inner: &Inner, meta: &Arc<SessionMeta>, owner: Owner, time: Timestamp)
 }
 
 fn open(inner: &Inner, id: SessionId) -> Result<Core, Refusal> {
-    let gone = || Refusal::new(Code::Enoent, format!("there is no session {id}"));
+    let gone = || Refusal::new(Code::Enoent, format!("no session {id}"));
     let summary = inner.registry.get(id).ok_or_else(gone)?;
     let (journal, log, dir) = place(inner, &summary.meta, &summary.dir_name)?;
     let identity = identify(inner, id, &log, &summary)?;

@@ -1,4 +1,4 @@
-//! The files of each session beside its log: whether they say what it says.
+//! Checks that the derived files of each session match its log.
 
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ pub fn look(root: &Root, is_up: bool, looked: &Looked, report: &mut Report) -> R
     let reader = root.reader()?;
     for log in looked.logs.iter().filter(|log| Place::of(log).is_some()) {
         for Disagreement { file, line } in wrong(&reader, log, is_up) {
-            let finding = Finding::new("it says something else than the log").fix(FIX);
+            let finding = Finding::new("its content differs from the log").fix(FIX);
             let finding = finding.at(format!("{}/{file}", log.dir()));
             report.problem(line.into_iter().fold(finding, Finding::line));
         }
