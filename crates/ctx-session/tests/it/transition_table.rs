@@ -319,7 +319,7 @@ fn two_messages_at_once_one_wins_and_one_gets_a_conflict() {
         "post id=a; post id=b",
         expect![[r#"
             post id=a: idle -> running | user, run_created, context, state_changed by message_posted | start r1, broadcast count | m1 r1 running
-            post id=b: refused EBUSY session is running; cancel the run or wait
+            post id=b: refused EBUSY the session is running; cancel the run or wait
         "#]],
     );
 }
