@@ -80,7 +80,7 @@ impl Behind {
             Some(remade @ (Remade::OtherVersion(_) | Remade::Corrupt(_))) => {
                 tracing::warn!(
                     ?remade,
-                    "the index is built anew; lists and search are complete when it is done"
+                    "the index is being rebuilt; lists and search are incomplete until it is done"
                 );
             }
         }

@@ -37,7 +37,7 @@ pub(super) async fn serve(stream: UnixStream, engine: Engine, agent: Name, stop:
     let caller = match caller(&stream) {
         Ok(caller) => caller,
         Err(error) => {
-            tracing::warn!(%agent, %error, "a peer without credentials was turned away");
+            tracing::warn!(%agent, %error, "a connection without peer credentials was closed");
             return;
         }
     };

@@ -152,14 +152,14 @@ fn identify(inner: &Inner, id: SessionId, log: &LogPath, summary: &Summary) -> R
         }
         Err(why) => tracing::warn!(%log, why, "a session's log cannot be read"),
     }
-    let message = format!("session {id} is gone: its directory now holds the log of session {other}");
+    let message = format!("session {id} is missing: its directory now holds the log of session {other}");
     Err(Refusal::new(Code::Enoent, message))
 }
 
 /// Someone removed the session's directory: its name is free again for the next message.
 fn forget_if_gone(inner: &Inner, id: SessionId, log: &LogPath, error: &JournalError) {
     if matches!(error, JournalError::NotThere { .. }) {
-        tracing::warn!(session = %id, %error, "a session's log is gone; the session is forgotten");
+        tracing::warn!(session = %id, %error, "a session's log is missing; the session is removed from the registry");
         inner.registry.remove(id);
         inner.behind.gone(log);
     }

@@ -298,7 +298,10 @@ fn of_two_projects_that_want_one_name_the_second_is_invalid() {
     // Coder has control files of its own.
     second.write(&named("two", "coder"));
     let clash = http.get("/projects/two");
-    assert!(clash["errors"][0]["message"].as_str().unwrap().contains("with its own control files"), "{clash}");
+    assert!(
+        clash["errors"][0]["message"].as_str().unwrap().contains("with its own control files"),
+        "{clash}"
+    );
     second.write(&named("two", "other"));
     assert_eq!(http.get("/projects/two")["state"], "ready");
     assert_eq!(http.daemon.ctx(&["send", "-a", "helper", "hi"]).ok().trim(), "hi");

@@ -14,8 +14,8 @@ use crate::root::Root;
 
 /// How long a daemon may take to show what it has written.
 const IN_FLIGHT: Duration = Duration::from_millis(200);
-const FIX: &str = "nothing is lost, the log has it: the file is written anew when the session is next used; or \
-                   remove it, and the daemon writes it when it starts";
+const FIX: &str = "nothing is lost, the log has it: the file is rewritten when the session is next used; or delete it, and \
+                   the daemon rewrites it at its next start";
 
 pub fn look(root: &Root, is_up: bool, looked: &Looked, report: &mut Report) -> Result<(), Failure> {
     let reader = root.reader()?;

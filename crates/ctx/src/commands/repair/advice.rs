@@ -28,10 +28,10 @@ pub fn by_owner(root: &Root) -> String {
 /// About records that a newer ctx wrote, or that look like it.
 pub fn newer(log: &LogPath) -> String {
     let which = name(log);
-    let upgrade = "upgrade ctx; until then it can be read, and `ctx fork` goes on from what this ctx knows";
+    let upgrade = "upgrade ctx; until then it can be read, and `ctx fork` continues from the records that this ctx knows";
     match which {
         Some(name) => format!(
-            "{upgrade}. If no newer ctx ever wrote here, the version is damaged: `ctx repair {name} --not-newer` shows how it would be mended"
+            "{upgrade}. If no newer ctx ever wrote here, the version is damaged: `ctx repair {name} --not-newer` prints how it would be repaired"
         ),
         None => upgrade.to_owned(),
     }
@@ -42,7 +42,7 @@ pub fn unknown_word(log: &LogPath) -> String {
     let upgrade = "a newer ctx may have written it: upgrade ctx; until then this record is skipped";
     match name(log) {
         Some(name) => format!(
-            "{upgrade}. If none ever wrote here, it is damaged: `ctx repair {name} --not-newer` shows how it would be set aside"
+            "{upgrade}. If none ever wrote here, it is damaged: `ctx repair {name} --not-newer` prints how it would be set aside"
         ),
         None => upgrade.to_owned(),
     }
