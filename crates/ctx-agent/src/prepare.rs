@@ -70,15 +70,15 @@ impl Agent {
                 let prompt = self.prompts.iter().find(|prompt| prompt.target == name);
                 Ok((model.clone(), prompt.map(|prompt| prompt.text.clone()).unwrap_or_default()))
             }
-            Some(Plays::Acp { .. }) => Err(format!("the subagent `{name}` is no model")),
-            None => Err(format!("there is no subagent `{name}`")),
+            Some(Plays::Acp { .. }) => Err(format!("the subagent `{name}` has no model")),
+            None => Err(format!("no subagent `{name}`")),
         }
     }
 
     /// Where a command of the operator's runs. Only the daemon's own user may have one run: it is not caged.
     pub(crate) fn place_of_commands(&self) -> Result<Option<&Path>, String> {
         if rustix::process::geteuid().as_raw() != self.owner {
-            return Err("a command can only be delegated to in sessions of the daemon's own user".to_owned());
+            return Err("only sessions of the daemon's own user can delegate to a command".to_owned());
         }
         Ok(self.description.mounts.first().map(|mount| mount.source.as_path()))
     }
@@ -183,7 +183,7 @@ fn blame_own_model(ask: &Ask<'_>, error: FindError) -> Refusal {
     }
     if ask.snapshot.is_some() {
         let message = format!(
-            "`primary.model` of {PROJECT_FILE}: {error}; mend it and restart the session, or set its model_override"
+            "`primary.model` of {PROJECT_FILE}: {error}; fix it and restart the session, or set its model_override"
         );
         return Refusal::new(Code::Ebadmsg, message);
     }
@@ -217,7 +217,7 @@ fn with_prompts(description: Description, prompts: &[(String, String)]) -> Descr
 fn no_agent(agent: &Name, error: ControlError) -> Refusal {
     match error {
         ControlError::NoDirectory { dir } => {
-            let message = format!("no agent `{agent}`: there is no {dir}");
+            let message = format!("no agent `{agent}`: {dir} does not exist");
             Refusal::new(Code::Enoent, message).blaming("agent")
         }
         other => other.into(),

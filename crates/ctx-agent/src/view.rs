@@ -52,21 +52,21 @@ pub struct Found {
 /// Why a path leads nowhere.
 #[derive(Debug, thiserror::Error)]
 pub enum ViewError {
-    #[error("{path} is not there")]
+    #[error("{path} does not exist")]
     NotThere { path: String },
     #[error(
-        "{path} is not there: its mount source {source_path} does not exist; create it or change the mount table"
+        "{path} does not exist: its mount source {source_path} is missing; create it or change the mount table"
     )]
     SourceGone { path: String, source_path: String },
     #[error("{path} is outside what this agent sees; use a path inside its mounts")]
     Outside { path: String },
-    #[error("{path} may not be read by the daemon's user; change its mode or owner")]
+    #[error("the daemon's user cannot read {path}; change its mode or owner")]
     Denied { path: String },
     #[error("{path} is not absolute; write it as the agent sees it, from / on")]
     NotAbsolute { path: String },
     #[error("{path} is not a directory")]
     NotADirectory { path: String },
-    #[error("{path} leads through too many links")]
+    #[error("{path} has too many symlinks")]
     TooManyLinks { path: String },
     #[error("cannot look up {path}: {source}")]
     Io { path: String, source: std::io::Error },

@@ -1,7 +1,7 @@
 //! The JSONL protocol of `agent/<name>.sock`: one request or frame per line.
 
 use ctx_session::Code;
-use ctx_session::record::RunFinish;
+use ctx_session::record::{LimitHit, RunFinish};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -116,6 +116,9 @@ pub enum Frame {
         session: String,
         session_id: String,
         reason: String,
+        /// The limit that was reached, and how many runs were busy.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        limit: Option<LimitHit>,
     },
     /// The run waits for an operator, until the session is resumed or rolled back.
     Paused {

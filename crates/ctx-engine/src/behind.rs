@@ -80,7 +80,7 @@ impl Behind {
             Some(remade @ (Remade::OtherVersion(_) | Remade::Corrupt(_))) => {
                 tracing::warn!(
                     ?remade,
-                    "the index is built anew; lists and search are complete when it is done"
+                    "the index is being rebuilt; lists and search are incomplete until it is done"
                 );
             }
         }
@@ -202,7 +202,7 @@ impl Behind {
         let cannot = |why: String| {
             Refusal::new(
                 Code::Eio,
-                format!("nothing was purged, because the audit log cannot tell of it: {why}"),
+                format!("nothing was purged, because the audit log cannot be written: {why}"),
             )
         };
         if let Some(audit) = self.audit.get() {

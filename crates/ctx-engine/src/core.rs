@@ -142,7 +142,7 @@ impl Core {
             files.believe();
         }
         for damage in &opened.damage {
-            tracing::warn!(%log, %damage, "the log is damaged here; `ctx repair` can mend it");
+            tracing::warn!(%log, %damage, "the log is damaged here; `ctx repair` can fix it");
         }
         let mut session = session.unwrap_or_else(|| Session::new(meta.clone(), 0, now));
         session.next_seq = opened.writer.next_seq();

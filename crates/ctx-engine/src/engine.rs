@@ -171,7 +171,7 @@ impl Engine {
     pub fn find(&self, caller: Caller, id: SessionId) -> Result<Summary, Refusal> {
         match self.inner.registry.get(id) {
             Some(summary) if self.may_see(caller, summary.meta.owner) => Ok(summary),
-            Some(_) | None => Err(Refusal::new(Code::Enoent, format!("there is no session {id}"))),
+            Some(_) | None => Err(Refusal::new(Code::Enoent, format!("no session {id}"))),
         }
     }
 
@@ -264,7 +264,7 @@ impl Engine {
         let plan = self.plan(caller, &new.agent, None, new.cwd.clone()).await?;
         let own = &plan.prepared.project;
         if new.project.as_ref().is_some_and(|project| project != own) {
-            let message = format!("the agent `{}` is of the project {own}", new.agent);
+            let message = format!("the agent `{}` belongs to project {own}", new.agent);
             return Err(Refusal::invalid("agent", message));
         }
         self.create_planned(caller, new, plan).await

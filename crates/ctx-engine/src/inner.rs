@@ -101,7 +101,8 @@ impl Inner {
 
     pub fn refuse_when_closing(&self) -> Result<(), Refusal> {
         if self.closing.load(Ordering::SeqCst) {
-            let message = "the daemon is stopping; start it again with `ctx serve` and send once more";
+            let message =
+                "the daemon is stopping; start it again with `ctx serve`, then send the message again";
             return Err(Refusal::new(Code::Ehostdown, message));
         }
         Ok(())
@@ -110,7 +111,8 @@ impl Inner {
     /// A daemon that is not root can keep files for its own user alone.
     pub fn serve_user(&self, caller: Caller) -> Result<(), Refusal> {
         if self.daemon_uid != 0 && caller.uid != self.daemon_uid {
-            let message = format!("this daemon serves uid {} alone; run one of your own", self.daemon_uid);
+            let message =
+                format!("this daemon serves only uid {}; start your own with `ctx serve`", self.daemon_uid);
             return Err(Refusal::new(Code::Eacces, message));
         }
         lock(&self.groups).insert(caller.uid, caller.gid);
@@ -148,7 +150,7 @@ impl Inner {
     /// The journal and the log of a session. Who does not stand for its driver asks [`Inner::with_log`], which keeps the
     /// directory where it is.
     pub fn log_of(&self, id: SessionId) -> Result<(Arc<dyn Journal>, LogPath), Refusal> {
-        let gone = || Refusal::new(Code::Enoent, format!("there is no session {id}"));
+        let gone = || Refusal::new(Code::Enoent, format!("no session {id}"));
         let summary = self.registry.get(id).ok_or_else(gone)?;
         let bad = |error: ctx_journal::BadLogPath| Refusal::new(Code::Eio, error.to_string());
         match Shelf::of(&summary.meta) {
@@ -172,13 +174,16 @@ impl Inner {
                 Err(Gone::Refused(refusal)) => return Err(refusal),
                 Err(Gone::Dropped) if !may_repeat => {
                     let message =
-                        "the session was lost while this was done; look at it before you send again";
+                        "the session was closed during this request; check its state before you send again";
                     return Err(Refusal::new(Code::Eio, message));
                 }
                 Err(Gone::Unloaded | Gone::Dropped) => {}
             }
         }
-        Err(Refusal::new(Code::Eio, format!("session {id} cannot be loaded; see the daemon's log")))
+        Err(Refusal::new(
+            Code::Eio,
+            format!("session {id} cannot be loaded; the daemon's log has the reason"),
+        ))
     }
 
     /// The live events of a session.

@@ -50,7 +50,7 @@ pub struct NewIssue {
 }
 
 fn not_there(id: IssueId) -> Refusal {
-    Refusal::new(Code::Enoent, format!("there is no issue {id}"))
+    Refusal::new(Code::Enoent, format!("no issue {id}"))
 }
 
 impl Inner {
@@ -115,7 +115,7 @@ impl Inner {
     /// What a run asks of the bound issue; the answer is for its model. Blocking.
     pub(crate) fn act_on_issue(&self, session: &Bound, act: IssueAct) -> Result<String, Refusal> {
         let Some(id) = session.issue else {
-            let message = "no issue is bound to this session; ask the operator to bind one";
+            let message = "this session has no issue; ask the operator to bind one";
             return Err(Refusal::new(Code::Enoent, message));
         };
         let log = self.project_log(&session.project)?;
@@ -361,7 +361,7 @@ impl Engine {
     ) -> Result<(), Refusal> {
         let (own, found) = self.seen_issue(caller, issue)?;
         if own != *project {
-            let message = format!("the issue is of the project {own}, the session of {project}");
+            let message = format!("the issue belongs to project {own}, the session to {project}");
             return Err(Refusal::invalid("issue_id", message));
         }
         let Some(other) = found.session.filter(|other| Some(*other) != id) else { return Ok(()) };
@@ -373,7 +373,7 @@ impl Engine {
             Err(refusal) => return Err(refusal),
         };
         if session.bound_issue == Some(issue) && !session.state.name().is_over() {
-            let message = format!("the session {other} works on this issue; unbind or end it first");
+            let message = format!("session {other} works on this issue; unbind or end it first");
             return Err(Refusal::new(Code::Ebusy, message));
         }
         Ok(())
@@ -392,7 +392,7 @@ impl Engine {
         checkpoint: CheckpointId,
     ) -> Result<Option<(RunId, RunState)>, Refusal> {
         let Some(issue) = self.look(caller, id).await?.bound_issue else {
-            return Err(Refusal::invalid("resolve", "no issue is bound to this session"));
+            return Err(Refusal::invalid("resolve", "this session has no issue"));
         };
         self.seen_issue(caller, issue)?;
         let session = self.look(caller, id).await?;

@@ -41,7 +41,7 @@ impl fmt::Display for EventId {
 
 /// Why a text is not an event id.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("not an event id: `<seq>.<n>` is expected, as in the `id` of an event")]
+#[error("not an event id: write `<seq>.<n>`, as in the `id` of an event")]
 pub struct NotAnEventId;
 
 impl FromStr for EventId {

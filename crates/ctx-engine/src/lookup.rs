@@ -111,7 +111,7 @@ impl Engine {
         &self,
         query: impl FnOnce(&Queries<'_>) -> Result<T, DbError>,
     ) -> Result<T, Refusal> {
-        let missing = || Refusal::new(Code::Eio, "there is no index; see the daemon's log");
+        let missing = || Refusal::new(Code::Eio, "the index is missing; the daemon's log has the reason");
         let index = self.behind().index().ok_or_else(missing)?;
         index.ask(query).map_err(|error| {
             let refusal = Refusal::new(error.code(), error.to_string());
@@ -135,7 +135,7 @@ impl Engine {
     ) -> Result<(Vec<AuditLine>, Option<u64>), Refusal> {
         let named = |name: &String| {
             let found = EventName::ALL.into_iter().find(|event| event.as_str() == name);
-            found.ok_or_else(|| Refusal::invalid("event", "there is no audit event of that name"))
+            found.ok_or_else(|| Refusal::invalid("event", "unknown audit event"))
         };
         let events = wish.events.iter().map(named).collect::<Result<Vec<_>, _>>()?;
         let is_owner = caller.uid == self.inner.daemon_uid;

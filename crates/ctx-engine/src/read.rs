@@ -143,7 +143,7 @@ impl Inner {
             };
             journal.read_back(log, &mut look).map_err(|error| journal_refusal(&error))?;
             let missing =
-                || Refusal::new(Code::Enoent, format!("no call {call} of this session has an output"));
+                || Refusal::new(Code::Enoent, format!("no tool call {call} with output in this session"));
             let tool = found.ok_or_else(missing)?;
             let Some(blob) = tool.blob else { return Ok(tool.output) };
             let bytes = journal.get_blob(log, &blob.sha256).map_err(|error| journal_refusal(&error))?;

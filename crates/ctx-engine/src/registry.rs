@@ -113,7 +113,7 @@ impl Tables {
         if *holder == meta.session_id {
             return Ok(());
         }
-        let message = format!("the name {} is taken by session {holder}", meta.name);
+        let message = format!("session {holder} has the name {}", meta.name);
         Err(Refusal::new(Code::Eexist, message))
     }
 

@@ -27,7 +27,7 @@ impl Engine {
             return Ok(made);
         }
         if old.meta.scope == Scope::Temp {
-            let message = "a temp session lives as long as its connection: connect again for a new one";
+            let message = "a temp session ends with its connection; connect again for a new one";
             return Err(Refusal::invalid("id", message));
         }
         let engine = self.clone();

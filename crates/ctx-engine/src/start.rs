@@ -195,7 +195,7 @@ pub(crate) fn find_one(inner: &Inner, log: &LogPath) -> Result<Seen, String> {
         inner.journal.ends(log, &mut |_, entry| end.take(&entry)).map_err(|error| error.to_string())?;
     let Identity { meta, flaws, .. } = inner.identify(log, &place, first(&place, head.as_ref()));
     for flaw in &flaws {
-        tracing::warn!(%log, %flaw, "a session's first record is damaged; the session opens all the same; `ctx repair` can mend it");
+        tracing::warn!(%log, %flaw, "a session's first record is damaged; the session opens anyway; `ctx repair` can fix it");
     }
     let created_at = head.map(|entry| entry.time).or(end.newest).unwrap_or_else(|| inner.fresh.now());
     let mut summary = Summary::new(Arc::new(meta), created_at);

@@ -69,10 +69,7 @@ impl fmt::Display for DamageKind {
             DamageKind::BadLine { reason } => write!(f, "skipped, not a record: {reason}"),
             DamageKind::LongLine { bytes } => write!(f, "skipped, {bytes} bytes are too long for a record"),
             DamageKind::NewerVersion { version } => {
-                write!(
-                    f,
-                    "passed over, format version {version} is newer than this ctx; upgrade ctx to use it"
-                )
+                write!(f, "skipped, format version {version} is newer than this ctx; upgrade ctx to use it")
             }
             DamageKind::WrongVersion { version } => {
                 write!(f, "format version {version} is damaged; used, for the command is ours")
@@ -81,9 +78,9 @@ impl fmt::Display for DamageKind {
             DamageKind::Gap { from, to } => {
                 write!(f, "records {from} to {} are missing", to.saturating_sub(1))
             }
-            DamageKind::Repeat { seq } => write!(f, "skipped, record {seq} was there before"),
+            DamageKind::Repeat { seq } => write!(f, "skipped, record {seq} is a duplicate"),
             DamageKind::Misplaced { seq } => {
-                write!(f, "skipped, record {seq} is out of its place")
+                write!(f, "skipped, record {seq} is out of order")
             }
             DamageKind::StraySeq { seq, expected } => {
                 write!(f, "skipped, seq {seq} does not fit where {expected} was due")

@@ -9,26 +9,26 @@ use crate::path::LogPath;
 /// A log could not be made, opened, read, moved or removed.
 #[derive(Debug, thiserror::Error)]
 pub enum JournalError {
-    #[error("{log}: there is no such log")]
+    #[error("{log}: no such log")]
     NotThere { log: LogPath },
-    #[error("{log}: is there already")]
+    #[error("{log}: already exists")]
     AlreadyThere { log: LogPath },
-    #[error("{log}: another writer has it open; stop the other daemon, or wait until it lets go")]
+    #[error("{log}: another process has it open for writing; stop the other daemon, or wait")]
     Locked { log: LogPath },
     #[error(
-        "{log}: line {line} is of format version {version}, and this ctx knows {}: a newer ctx wrote it; upgrade ctx to go on",
+        "{log}: line {line} has format version {version}, and this ctx knows {}: a newer ctx wrote it; upgrade ctx",
         crate::FORMAT_VERSION
     )]
     TooNew { log: LogPath, line: u64, version: u64 },
-    #[error("{log}: no space left on the disk; free some and try again")]
+    #[error("{log}: no space left on the disk; free some space and try again")]
     NoSpace { log: LogPath },
     #[error("{log}: record {index} of the command cannot be stored: {reason}")]
     BadBody { log: LogPath, index: usize, reason: String },
-    #[error("{log}: blob sha256-{sha256} is not there")]
+    #[error("{log}: blob sha256-{sha256} is missing")]
     NoBlob { log: LogPath, sha256: String },
-    #[error("{log}: blob sha256-{sha256} does not have the contents its name says")]
+    #[error("{log}: the content of blob sha256-{sha256} does not match its name")]
     BadBlob { log: LogPath, sha256: String },
-    #[error("{log}: there is no record {seq}; `ctx log` shows those there are")]
+    #[error("{log}: no record {seq}; `ctx log` lists the records")]
     NoRecord { log: LogPath, seq: u64 },
     #[error("{log}: record {seq} is in the middle of a command, which ends with record {end}")]
     InsideCommand { log: LogPath, seq: u64, end: u64 },
@@ -56,7 +56,7 @@ impl JournalError {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum AppendError {
     /// Nothing was written, and the writer can be used again.
-    #[error("{log}: no space left on the disk; free some and try again")]
+    #[error("{log}: no space left on the disk; free some space and try again")]
     NoSpace { log: LogPath },
     /// The disk failed. Whether this command is there is known only after the log was opened again.
     #[error("{log}: {reason}; nothing more is written to it until it is opened again")]

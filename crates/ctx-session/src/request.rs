@@ -31,7 +31,7 @@ impl RequestKey {
             return Ok(false);
         }
         if self.asked != earlier.asked {
-            let message = "this key was used for another request; take a new one";
+            let message = "this key was used for another request; use a new key";
             return Err(Refusal::invalid(KEY_FIELD, message));
         }
         Ok(true)

@@ -21,7 +21,7 @@ use crate::dir::RootDir;
 use crate::error::ViewError;
 use crate::files::{self, Disagreement, Meta, record_of};
 use crate::witness::Sources;
-pub use conversation::{Conversation, Said, Wanted};
+pub use conversation::{Conversation, RemovedBy, Said, Wanted};
 pub use messages::Messages;
 pub use outputs::Outputs;
 pub use place::{Object, Place, SessionRef, SessionsDir};
@@ -46,11 +46,11 @@ pub struct Summary {
 /// A session could not be found or read.
 #[derive(Debug, thiserror::Error)]
 pub enum ReadError {
-    #[error("no session `{text}`; `ctx ls` shows what there is")]
+    #[error("no session \"{text}\"; `ctx ls --all` lists your sessions")]
     NotFound { text: String },
-    #[error("`{text}` could be {}; give more of the id", .matches.join(", "))]
+    #[error("`{text}` matches {}; write more of the id", .matches.join(", "))]
     Ambiguous { text: String, matches: Vec<String> },
-    #[error("`{text}` names no session: write agent/name, an id, or the beginning of one")]
+    #[error("`{text}` is not a session: write agent/name, an id or the beginning of an id")]
     BadName { text: String },
     #[error(transparent)]
     View(#[from] ViewError),

@@ -1,29 +1,39 @@
-//! The command line: what can be typed. Each command's arguments and work are in its own file.
+//! The command line: arguments and dispatch. Each command's arguments and work are in its own file.
 
 use std::path::PathBuf;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
-use crate::commands;
 use crate::failure::Failure;
 use crate::root::Root;
+use crate::{commands, help};
 
 /// Durable sessions for coding agents
 ///
-/// A daemon keeps the conversations, and these commands talk to it. What was said is also in plain files
-/// under the root, so `history`, `latest`, `ls` and `log` work while the daemon is down.
+/// A daemon runs the agents and keeps their conversations; these commands talk to it. Sessions are also plain files
+/// under the root, so `history`, `latest`, `ls`, `log`, `show`, `search` and `export` work while the daemon is down.
 #[derive(Debug, Parser)]
 #[command(name = "ctx", version, max_term_width = 100, disable_help_subcommand = true)]
 #[command(after_help = "\
-Start:
+First steps:
   ctx serve                       in one terminal
   ctx chat                        in another
+  ctx COMMAND --help              options, examples and exit codes of a command
 
-A session is named agent/name (coder/default), by its id, or by a unique beginning of it.
-Exit codes: 0 well, 1 not done, 2 bad input, 13 not allowed, 69 no daemon, 70 internal error.")]
+Name a session as agent/name (coder/default), by its id, or by a unique beginning of the id.
+An agent's name alone means its current session: the one you last sent a message to.
+
+exit codes: 0 success, 1 failed, 2 bad input, 13 not allowed, 69 no daemon, 70 internal error")]
 pub struct Cli {
-    /// The directory that holds the sessions [default: /ctx if usable, else $XDG_DATA_HOME/ctx]
-    #[arg(long, value_name = "DIR", env = "CTX_ROOT", global = true, hide_env_values = true)]
+    /// Directory that holds the sessions [default: /ctx if usable, else $XDG_DATA_HOME/ctx]
+    #[arg(
+        long,
+        value_name = "DIR",
+        env = "CTX_ROOT",
+        global = true,
+        hide_env_values = true,
+        display_order = 900
+    )]
     root: Option<PathBuf>,
 
     #[command(subcommand)]
@@ -79,9 +89,10 @@ enum Command {
     DelegateGuard(commands::guard::Args),
 }
 
-/// Reads the arguments and does what they ask.
+/// Parses the arguments and runs the command. Bad arguments and `--help` print and exit here.
 pub fn run() -> Result<(), Failure> {
-    let Cli { root, command } = Cli::parse();
+    let matches = help::grouped(Cli::command()).get_matches();
+    let Cli { root, command } = Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
     match command {
         Command::Serve(args) => commands::serve::run(args, Root::of_daemon(root)?),
         Command::Send(args) => commands::send::run(args, &Root::of_client(root)?),

@@ -1,4 +1,4 @@
-//! The question before something that cannot be taken back. A script says yes with `--yes`; a person is asked.
+//! Asks for a confirmation before an action that cannot be undone. A script passes `--yes` instead.
 
 use std::io::{BufRead, IsTerminal, Write};
 
@@ -10,7 +10,7 @@ use crate::output;
 /// Goes on if the person at the terminal says so. `doing` begins the sentence of the refusal where there is none.
 pub fn ask(doing: &str, question: impl FnOnce() -> Result<String, Failure>) -> Result<(), Failure> {
     if !std::io::stdin().is_terminal() {
-        return Err(Failure::new(Code::Einval, format!("{doing} has to be confirmed")).hint("give --yes"));
+        return Err(Failure::new(Code::Einval, format!("{doing} needs a confirmation")).hint("pass --yes"));
     }
     let question = question()?;
     let mut stderr = std::io::stderr();
@@ -22,6 +22,6 @@ pub fn ask(doing: &str, question: impl FnOnce() -> Result<String, Failure>) -> R
     if matches!(answer.trim().to_ascii_lowercase().as_str(), "y" | "yes") {
         return Ok(());
     }
-    output::say("left as it is");
+    output::say("nothing was changed");
     Err(Failure::Told { exit: 1 })
 }

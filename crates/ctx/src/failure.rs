@@ -1,6 +1,6 @@
-//! The one error type at the edge: what a command ends with, as an exit code and words for a person.
+//! The error type of the commands: an exit code, a message and a hint.
 //!
-//! Modules below keep their own errors; each is turned into a failure here, once, with a code of the table.
+//! Other modules have their own error types; each is converted into a `Failure` here, with a code of the error table.
 
 use std::io::{self, Write};
 use std::process::ExitCode;
@@ -11,14 +11,14 @@ use ctx_views::read::ReadError;
 
 use crate::output;
 
-/// How a command ended, other than well.
+/// Why a command failed.
 #[derive(Debug)]
 pub enum Failure {
-    /// Something to say: the message, and what to do about it.
+    /// The message, and a hint about what to do next.
     Said { code: Code, message: String, hint: Option<String> },
-    /// All was said already; only the exit code is left.
+    /// The command has printed the reason itself; only the exit code is left.
     Told { exit: u8 },
-    /// Whoever read our output has gone. Nobody is left to tell, and nothing went wrong.
+    /// The reader of our output has closed the pipe. That is not an error.
     ReaderGone,
 }
 
@@ -27,7 +27,7 @@ impl Failure {
         Failure::Said { code, message: message.into(), hint: None }
     }
 
-    /// Adds what to do next.
+    /// Adds a hint about what to do next.
     pub fn hint(self, text: impl Into<String>) -> Failure {
         match self {
             Failure::Said { code, message, .. } => Failure::Said { code, message, hint: Some(text.into()) },
@@ -35,7 +35,7 @@ impl Failure {
         }
     }
 
-    /// Something on this machine did not work: a file, a terminal, a socket.
+    /// An I/O error of a file, a terminal or a socket.
     pub fn io(what: impl std::fmt::Display, error: io::Error) -> Failure {
         let code = match error.kind() {
             io::ErrorKind::BrokenPipe => return Failure::ReaderGone,
@@ -55,11 +55,11 @@ impl Failure {
         }
     }
 
-    /// Says it on stderr, in a few lines, and gives the exit code.
+    /// Prints the message and the hint to stderr and returns the exit code.
     pub fn report(&self) -> ExitCode {
         if let Failure::Said { code, message, hint } = self {
             let paint = output::Paint::for_stderr();
-            // The code belongs to what went wrong, not to the list that may follow it.
+            // The code stands after the first line, not after a list that may follow it.
             let (message, rest) = message.split_once('\n').unwrap_or((message, ""));
             let mut lines =
                 format!("{} {message} {}\n", paint.red("error:"), paint.dim(&format!("({code})")));
@@ -69,7 +69,7 @@ impl Failure {
             if let Some(hint) = hint {
                 lines.push_str(&format!("{} {hint}\n", paint.bold("hint:")));
             }
-            // If stderr is gone too, the exit code has to do.
+            // If stderr is closed too, only the exit code remains.
             let _ = io::stderr().write_all(lines.as_bytes());
         }
         ExitCode::from(self.exit())

@@ -1,5 +1,5 @@
-//! The index database as commands use it: its file, also while no daemon is up; and where the file belongs to someone
-//! else, the daemon, which answers each user about what is theirs.
+//! Access of commands to the index: they read the database file, which needs no daemon; if the file belongs to another user,
+//! they ask the daemon, which answers with the caller's own data.
 
 use std::path::{Path, PathBuf};
 
@@ -45,11 +45,11 @@ pub fn open(root: &Root) -> Result<Index<'_>, Failure> {
         Ok(_) => Ok(Index::File(IndexReader::open(&path)?)),
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
             let hint = if root.is_up() {
-                "the daemon makes it anew in a few seconds: try again"
+                "the daemon rebuilds it within seconds; try again"
             } else {
                 "start the daemon with `ctx serve`, or build the index with `ctx reindex`"
             };
-            Err(Failure::new(Code::Enoent, format!("there is no index yet at {}", path.display())).hint(hint))
+            Err(Failure::new(Code::Enoent, format!("no index yet at {}", path.display())).hint(hint))
         }
         Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied => {
             Ok(Index::Daemon(ask_daemon(root, &path)?))
@@ -63,9 +63,10 @@ pub fn ask_daemon<'a>(root: &'a Root, path: &Path) -> Result<Api<'a>, Failure> {
     if root.is_up() {
         return Ok(Api::new(root));
     }
-    let message = format!("{} is its owner's alone, and no daemon answers in its place", path.display());
+    let message =
+        format!("only its owner can read {}, and no daemon is running to answer for it", path.display());
     Err(Failure::new(Code::Ehostdown, message)
-        .hint("`ctx ls`, `ctx history` and `ctx show` read your sessions themselves"))
+        .hint("`ctx ls`, `ctx history` and `ctx show` work without the daemon"))
 }
 
 impl Index<'_> {
@@ -113,9 +114,7 @@ impl Index<'_> {
         let unread = self.unread()?;
         if unread > 0 {
             let when = if root.is_up() { "the daemon is reading them" } else { "`ctx reindex` reads them" };
-            output::say(format_args!(
-                "the index is not complete: {unread} sessions are still to be read; {when}"
-            ));
+            output::say(format_args!("the index is incomplete: {unread} sessions are not read yet; {when}"));
         }
         Ok(())
     }

@@ -1,4 +1,4 @@
-//! Which issue a person means: a number in a project, an id or the beginning of one; and how issues are shown.
+//! Finds the issue that the user names (a number in a project, an id or the beginning of an id), and formats issues.
 
 use std::io::Write;
 
@@ -23,7 +23,7 @@ impl InProject {
     /// Where its issues are.
     pub fn path(&self) -> Result<String, Failure> {
         let name = Name::new(&self.project).map_err(|rule| {
-            Failure::new(Code::Einval, format!("`{}` is no project: {rule}", self.project))
+            Failure::new(Code::Einval, format!("`{}` is not a project's name: {rule}", self.project))
         })?;
         Ok(format!("/projects/{name}/issues"))
     }
@@ -50,7 +50,7 @@ pub fn find(api: &Api<'_>, project: &InProject, word: &str) -> Result<Issue, Fai
         return api.get(&format!("/issues/{id}"));
     }
     let not_there = || {
-        Failure::new(Code::Enoent, format!("there is no issue {word} in {}", project.project))
+        Failure::new(Code::Enoent, format!("no issue {word} in {}", project.project))
             .hint("`ctx issue ls --all` lists them; -p names another project")
     };
     if let Ok(number) = word.trim_start_matches('#').parse::<u64>() {
@@ -65,7 +65,7 @@ pub fn find(api: &Api<'_>, project: &InProject, word: &str) -> Result<Issue, Fai
     match (found.next(), found.next()) {
         (Some(one), None) => Ok(one),
         (Some(_), Some(_)) => Err(Failure::new(Code::Einval, format!("several issues begin with {word}"))
-            .hint("write more of its id, or its number")),
+            .hint("write more of the id, or the number")),
         (None, _) => Err(not_there()),
     }
 }

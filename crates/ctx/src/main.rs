@@ -6,6 +6,7 @@ mod commands;
 mod config;
 mod confirm;
 mod failure;
+mod help;
 mod index;
 mod issues;
 mod moment;

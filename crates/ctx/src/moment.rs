@@ -35,7 +35,7 @@ impl FromStr for Moment {
     fn from_str(text: &str) -> Result<Moment, String> {
         let text = text.trim();
         span(text).or_else(|| at(text)).ok_or_else(|| {
-            "write a date (2026-11-15, 2026-11-15 06:00) or a time before now (30m, 12h, 7d, 4w)".to_owned()
+            "write a date (2026-11-15, 2026-11-15 06:00) or an age (30m, 12h, 7d, 4w)".to_owned()
         })
     }
 }

@@ -1,4 +1,4 @@
-//! Waiting for files to change, without asking for it over and over. What exactly has changed is not told.
+//! Waits for changes of files with inotify. It does not report what has changed.
 
 use std::os::fd::OwnedFd;
 use std::path::Path;
@@ -22,13 +22,13 @@ impl Notices {
         Ok(Notices { fd })
     }
 
-    /// Wants to know of a file that grows, and of its going.
+    /// Watches a file for growth, removal and renames.
     pub fn of_file(&self, path: &Path) -> rustix::io::Result<()> {
         let flags = WatchFlags::MODIFY | WatchFlags::ATTRIB | WatchFlags::DELETE_SELF | WatchFlags::MOVE_SELF;
         inotify::add_watch(&self.fd, path, flags).map(drop)
     }
 
-    /// Wants to know what comes into a directory, and which files in it grow or lose their writer.
+    /// Watches a directory for new files, and for files in it that grow or are closed.
     pub fn of_dir(&self, path: &Path) -> rustix::io::Result<()> {
         let flags = WatchFlags::CREATE
             | WatchFlags::MOVED_TO
@@ -38,7 +38,7 @@ impl Notices {
         inotify::add_watch(&self.fd, path, flags).map(drop)
     }
 
-    /// Until something has changed, or so much time has gone by, or nobody reads what is printed.
+    /// Waits for a change, for at most this long. Fails if the reader of stdout has closed the pipe.
     pub fn wait(&self, at_most: Duration) -> Result<(), Failure> {
         let failed = |error: Errno| Failure::io("cannot wait for files", error.into());
         let stdout = std::io::stdout();
@@ -51,7 +51,7 @@ impl Notices {
         if output::is_gone(stdout) {
             return Err(Failure::ReaderGone);
         }
-        // The events are only taken away.
+        // The events are drained; their content is not needed.
         let mut bytes = [0u8; 4096];
         loop {
             match rustix::io::read(&self.fd, &mut bytes) {

@@ -1,4 +1,4 @@
-//! Stdout is data, stderr is talk. Colours only where a person looks, and never against NO_COLOR.
+//! Output of the commands: data goes to stdout, messages to stderr. Colours are used only on a terminal, and never if NO_COLOR is set.
 
 use std::io::{self, BufWriter, IsTerminal, StdoutLock, Write};
 use std::time::Duration;
@@ -23,13 +23,13 @@ impl Paint {
         Paint { on: io::stderr().is_terminal() && wanted() }
     }
 
-    /// No colours, whoever looks.
+    /// Never colours.
     #[cfg(test)]
     pub fn off() -> Paint {
         Paint { on: false }
     }
 
-    /// Colours, whoever looks.
+    /// Always colours.
     #[cfg(test)]
     pub fn on() -> Paint {
         Paint { on: true }
@@ -68,27 +68,27 @@ impl Paint {
     }
 }
 
-/// <https://no-color.org>: any value but an empty one means no.
+/// <https://no-color.org>: any value but an empty one disables colours.
 fn wanted() -> bool {
     let no_color = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
     let dumb = std::env::var_os("TERM").is_some_and(|term| term == "dumb");
     !no_color && !dumb
 }
 
-/// Stdout for a command that prints much and stops: buffered, flushed by the caller.
+/// Buffered stdout; the caller flushes it.
 pub fn stdout() -> BufWriter<StdoutLock<'static>> {
     BufWriter::new(io::stdout().lock())
 }
 
-/// A line of talk. That it cannot be said changes nothing.
+/// Prints a line to stderr. An error is ignored: the command works without it.
 pub fn say(line: impl std::fmt::Display) {
     let _ = writeln!(io::stderr(), "{line}");
 }
 
-/// Waits so long for something new to print, unless nobody reads it any more: a pipe tells that only to those who ask.
+/// Sleeps for this time, and fails early if the reader of stdout has closed the pipe, which only a poll can notice.
 pub fn pause(time: Duration) -> Result<(), Failure> {
     let stdout = io::stdout();
-    // Nothing but its going is waited for.
+    // Only errors and hang-ups are polled for.
     let mut watched = [PollFd::new(&stdout, PollFlags::empty())];
     let time = Timespec::try_from(time).ok();
     match rustix::event::poll(&mut watched, time.as_ref()) {
@@ -98,7 +98,7 @@ pub fn pause(time: Duration) -> Result<(), Failure> {
     if watched.iter().any(is_gone) { Err(Failure::ReaderGone) } else { Ok(()) }
 }
 
-/// Whether a poll of stdout says that nobody reads it any more.
+/// Whether a poll of stdout reports that the reader has closed it.
 pub fn is_gone(stdout: &PollFd<'_>) -> bool {
     stdout.revents().intersects(PollFlags::ERR | PollFlags::HUP)
 }
@@ -109,15 +109,15 @@ pub fn width() -> Option<usize> {
     (size.ws_col > 0).then_some(usize::from(size.ws_col))
 }
 
-/// Text from outside, made safe for a terminal: no control character but a line end and a tab goes through, and none
-/// that makes text read in another order than it is in.
+/// Makes text from outside safe for a terminal: replaces control characters except line end and tab, and characters that
+/// change the direction of text.
 pub fn plain(text: &str) -> String {
     let steers = |c: char| c.is_control() && c != '\n' && c != '\t';
     let turns = |c: char| matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
     text.chars().map(|c| if steers(c) || turns(c) { '\u{fffd}' } else { c }).collect()
 }
 
-/// Text from outside where only one line has room: every control character is a space.
+/// Makes text from outside one line: every control character becomes a space.
 pub fn one_line(text: &str) -> String {
     text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
 }

@@ -1,4 +1,4 @@
-//! Which root the commands work on: where sessions are kept and where the daemon is reached.
+//! The root that a command works on: the directory with the sessions and the daemon's socket.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -19,14 +19,14 @@ pub struct Root {
 }
 
 impl Root {
-    /// The root of a client: what was asked for, else `/ctx` if there is one to reach, else the user's own.
+    /// The root of a client: the given one, else `/ctx` if it exists or can be created, else the user's own.
     pub fn of_client(given: Option<PathBuf>) -> Result<Root, Failure> {
         let system = Path::new(SYSTEM_ROOT);
         let there = system.join(".state").exists();
         Root::choose(given, there || may_keep(system))
     }
 
-    /// The root of a daemon: what was asked for, else `/ctx` if it may write there, else the user's own.
+    /// The root of a daemon: the given one, else `/ctx` if it is writable, else the user's own.
     pub fn of_daemon(given: Option<PathBuf>) -> Result<Root, Failure> {
         Root::choose(given, may_keep(Path::new(SYSTEM_ROOT)))
     }
@@ -34,7 +34,7 @@ impl Root {
     fn choose(given: Option<PathBuf>, system: bool) -> Result<Root, Failure> {
         let path = match given {
             Some(path) if path.as_os_str().is_empty() => {
-                return Err(Failure::new(Code::Einval, "the root must not be empty: name a directory"));
+                return Err(Failure::new(Code::Einval, "the root is empty: name a directory"));
             }
             Some(path) => path,
             None if system => PathBuf::from(SYSTEM_ROOT),
@@ -57,7 +57,7 @@ impl Root {
 
     pub fn dir(&self) -> Result<RootDir, Failure> {
         let nothing = |error: &dyn std::fmt::Display| {
-            Failure::new(Code::Enoent, format!("no ctx root here: {error}"))
+            Failure::new(Code::Enoent, format!("no ctx root: {error}"))
                 .hint("start the daemon with `ctx serve`, or name another root with --root or CTX_ROOT")
         };
         RootDir::open(&self.path).map_err(|error| match error.is_not_found() {
@@ -77,9 +77,9 @@ impl Root {
         self.path.join(".state/api.sock")
     }
 
-    /// What to say when nothing answers.
+    /// The failure of a command that needs a daemon when none is running.
     pub fn daemon_down(&self) -> Failure {
-        Failure::new(Code::Ehostdown, format!("no daemon answers at {}", self.path.display()))
+        Failure::new(Code::Ehostdown, format!("no daemon is running at {}", self.path.display()))
             .hint(format!("start one with `ctx serve --root {}`", shell_word(&self.path)))
     }
 }
@@ -97,11 +97,11 @@ pub fn xdg(variable: &str, below_home: &str) -> Result<PathBuf, Failure> {
         (Some(path), _) => Ok(path),
         (None, Some(home)) => Ok(home.join(below_home)),
         (None, None) => Err(Failure::new(Code::Einval, format!("neither {variable} nor HOME is set"))
-            .hint("name the directory yourself with --root or CTX_ROOT")),
+            .hint("name the directory with --root or CTX_ROOT")),
     }
 }
 
-/// A path as it can be typed into a shell.
+/// A path quoted for a shell.
 pub fn shell_word(path: &Path) -> String {
     let text = path.to_string_lossy();
     let plain = |c: char| c.is_ascii_alphanumeric() || "/._-+=:@%,".contains(c);

@@ -1,23 +1,24 @@
-//! Which session a person means: an agent's current one, `agent/name`, an id or the beginning of one.
+//! Finds the session that the user names: `agent/name`, an agent (its current session), an id or the beginning of an id.
 
+use ctx_agent::nearest::nearest;
 use ctx_session::{Code, Name, SessionId, Ulid};
 use ctx_views::read::{ReadError, Reader, SessionRef, SessionsDir};
 
 use crate::failure::Failure;
 use crate::root::Root;
 
-/// The agent that is meant when none is named.
+/// The default agent.
 pub const DEFAULT_AGENT: &str = "coder";
-/// The session that is meant when there is none yet.
+/// The name of an agent's first session.
 pub const DEFAULT_SESSION: &str = "default";
 
-/// Which session, for the commands that read one.
+/// The arguments that name a session, for the commands that read one.
 #[derive(Debug, clap::Args)]
 pub struct Which {
-    /// The agent, or a session: agent/name, an id or the beginning of one
+    /// The agent (its current session), or a session: agent/name, an id or the beginning of an id
     #[arg(value_name = "AGENT", default_value = DEFAULT_AGENT)]
     pub agent: String,
-    /// The agent's session, by name or id [default: the one last posted to, else `default`]
+    /// The agent's session, by name or id [default: the current one, else `default`]
     #[arg(short, long, value_name = "SESSION")]
     pub session: Option<String>,
 }
@@ -27,12 +28,12 @@ impl Which {
     pub fn find(&self, reader: &Reader) -> Result<SessionRef, Failure> {
         match &self.session {
             None => find(reader, &self.agent),
-            Some(session) if session.contains('/') => Ok(reader.resolve(own_uid(), session)?),
+            Some(session) if session.contains('/') => find(reader, session),
             Some(session) => match reader.resolve(own_uid(), &format!("{}/{session}", self.agent)) {
-                // An id says all by itself.
+                // An id needs no agent.
                 Err(ReadError::NotFound { text }) => {
                     let by_id = reader.resolve(own_uid(), session);
-                    by_id.map_err(|_| ReadError::NotFound { text }.into())
+                    by_id.map_err(|_| unknown(reader, &text))
                 }
                 found => Ok(found?),
             },
@@ -47,13 +48,17 @@ pub fn own_uid() -> u32 {
 
 /// An agent's name, checked.
 pub fn agent_name(text: &str) -> Result<Name, Failure> {
-    Name::new(text).map_err(|rule| Failure::new(Code::Einval, format!("`{text}` is no agent: {rule}")))
+    Name::new(text)
+        .map_err(|rule| Failure::new(Code::Einval, format!("`{text}` is not an agent's name: {rule}")))
 }
 
-/// The session that a word means. An agent's name means its current session.
+/// Finds the session that a word names. An agent's name means its current session.
 pub fn find(reader: &Reader, word: &str) -> Result<SessionRef, Failure> {
     if word.contains('/') {
-        return Ok(reader.resolve(own_uid(), word)?);
+        return reader.resolve(own_uid(), word).map_err(|error| match error {
+            ReadError::NotFound { .. } => unknown(reader, word),
+            other => other.into(),
+        });
     }
     if let Ok(agent) = Name::new(word) {
         let last = || -> Result<_, Failure> {
@@ -65,13 +70,60 @@ pub fn find(reader: &Reader, word: &str) -> Result<SessionRef, Failure> {
         }
     }
     reader.resolve(own_uid(), word).map_err(|error| match error {
-        ReadError::NotFound { .. } | ReadError::BadName { .. } => Failure::new(
-            Code::Enoent,
-            format!("there is no session with `{word}` yet, and none with that id"),
-        )
-        .hint("`ctx ls --all` shows what there is; `ctx send` begins one"),
+        ReadError::NotFound { .. } | ReadError::BadName { .. } => unknown(reader, word),
         ReadError::Ambiguous { .. } | ReadError::View(_) => error.into(),
     })
+}
+
+/// Nothing has this name. Suggests the session with that name, else the agent or session with the most similar name.
+fn unknown(reader: &Reader, word: &str) -> Failure {
+    let hint = "`ctx ls --all` lists your sessions; `ctx send` starts one";
+    if Name::new(word).is_ok_and(|agent| reader.is_agent(&agent)) {
+        let message = format!("the agent \"{word}\" has no session yet");
+        return Failure::new(Code::Enoent, message).hint(format!("`ctx send -a {word} hello` starts one"));
+    }
+    let what = if word.contains('/') { "session" } else { "agent or session" };
+    let shown = crate::output::one_line(word);
+    // A suggestion is a courtesy: what cannot be read is not suggested.
+    let suggestion = named(reader).ok().and_then(|all| meant(word, &all));
+    let message = match suggestion {
+        Some(near) => format!("no {what} \"{shown}\"; did you mean {near}?"),
+        None => format!("no {what} \"{shown}\""),
+    };
+    Failure::new(Code::Enoent, message).hint(hint)
+}
+
+/// Every agent with sessions, and every `agent/name`, that the user can read.
+fn named(reader: &Reader) -> Result<Vec<String>, ReadError> {
+    /// Sessions of one agent among which a similar name is looked for.
+    const NEWEST_MAX: usize = 1_000;
+    let mut all = Vec::new();
+    for place in reader.places(own_uid())? {
+        for dir in reader.session_dirs(&place)? {
+            all.push(dir.object.to_string());
+            for session in reader.newest(&dir, NEWEST_MAX)? {
+                all.push(format!("{}/{}", dir.object, plain_name(&session.dir_name)));
+            }
+        }
+    }
+    Ok(all)
+}
+
+/// The name in the list that the user probably meant: the same session name of some agent, else the nearest by edit
+/// distance, where a word without an agent is compared with the session names too.
+fn meant(word: &str, all: &[String]) -> Option<String> {
+    let session_of = |name: &str| name.rsplit_once('/').map(|(_, session)| session.to_owned());
+    let with_session =
+        |session: &str| all.iter().find(|name| session_of(name).as_deref() == Some(session)).cloned();
+    let typed = word.rsplit_once('/').map_or(word, |(_, session)| session);
+    if let Some(same) = with_session(typed) {
+        return Some(same);
+    }
+    if let Some(near) = nearest(word, all.iter().map(String::as_str)) {
+        return Some(near.to_owned());
+    }
+    let sessions: Vec<String> = all.iter().filter_map(|name| session_of(name)).collect();
+    nearest(word, sessions.iter().map(String::as_str)).and_then(with_session)
 }
 
 /// An agent's current session: the one last posted to, else `default`, else the newest that can go on.
@@ -83,7 +135,7 @@ fn current(reader: &Reader, agent: &Name) -> Result<Option<SessionRef>, Failure>
     }
 }
 
-/// The id of the session that a word means. A whole id needs no look at the tree: temp sessions are not in it.
+/// The id of the session that a word names. A whole id is not looked up in the tree, because temp sessions are not in it.
 pub fn find_id(root: &Root, word: &str) -> Result<SessionId, Failure> {
     if let Ok(id) = word.parse::<SessionId>() {
         return Ok(id);
@@ -93,7 +145,7 @@ pub fn find_id(root: &Root, word: &str) -> Result<SessionId, Failure> {
     Ok(reader.meta(&session)?.id)
 }
 
-/// The reader for what only a daemon can do: no root means no daemon either, and that is what the user has to know.
+/// The reader for commands that need the daemon: if there is no root, the message is that no daemon is running.
 pub fn reader_of_daemon(root: &Root) -> Result<Reader, Failure> {
     root.reader().map_err(|failure| match failure.exit() {
         1 => root.daemon_down(),
@@ -101,9 +153,9 @@ pub fn reader_of_daemon(root: &Root) -> Result<Reader, Failure> {
     })
 }
 
-/// The name to post to when none was given: that of the current session, else `default`.
+/// The session that a message without a session goes to: the current one, else `default`.
 pub fn current_name(root: &Root, agent: &Name) -> Result<String, Failure> {
-    // Without a root there is no session yet; posting says whether there is a daemon.
+    // Without a root there is no session yet; the post then fails if there is no daemon.
     let Ok(reader) = root.reader() else { return Ok(DEFAULT_SESSION.to_owned()) };
     Ok(current(&reader, agent)?
         .map_or_else(|| DEFAULT_SESSION.to_owned(), |session| plain_name(&session.dir_name).to_owned()))
@@ -115,7 +167,8 @@ pub fn label(session: &ctx_api::http::Session) -> String {
     session.agent.as_ref().map_or_else(|| name.to_owned(), |agent| format!("{agent}/{name}"))
 }
 
-/// A session whose name another has now keeps it in front of its id: `default+01K…`.
+/// The name without the id that the directory of an ended session gets when its name is used again: `default` of
+/// `default+01K…`.
 pub fn plain_name(dir_name: &str) -> &str {
     match dir_name.rsplit_once('+') {
         Some((name, id)) if id.parse::<Ulid>().is_ok() => name,

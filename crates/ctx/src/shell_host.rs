@@ -41,7 +41,7 @@ pub fn check_policy_path(settings: &Shells) -> Result<(), Failure> {
     match named(&settings.policy_file) {
         Some(path) if !path.is_absolute() => {
             let message = format!("shells.policy_file must be an absolute path, not `{}`", path.display());
-            Err(Failure::new(Code::Einval, message).hint("`ctx config show` says where it is set"))
+            Err(Failure::new(Code::Einval, message).hint("`ctx config show` shows where it is set"))
         }
         Some(_) | None => Ok(()),
     }
@@ -56,7 +56,7 @@ fn policy(path: &Path) -> Result<Policy, Failure> {
     let text = std::str::from_utf8(&bytes).map_err(|error| {
         let before = bytes.get(..error.valid_up_to()).unwrap_or_default();
         let line = 1 + before.iter().filter(|byte| **byte == b'\n').count();
-        wrong(format!("line {line} of the policy: it is not UTF-8"))
+        wrong(format!("line {line} of the policy is not UTF-8"))
     })?;
     let policy = Policy::parse(text).map_err(|error| wrong(error.to_string()))?;
     match policy.is_open() {
@@ -79,7 +79,7 @@ fn whole_file(path: &Path) -> std::io::Result<Result<Vec<u8>, &'static str>> {
     let mut bytes = Vec::new();
     file.take(POLICY_BYTES_MAX + 1).read_to_end(&mut bytes)?;
     if u64::try_from(bytes.len()).unwrap_or(u64::MAX) > POLICY_BYTES_MAX {
-        return Ok(Err("it is longer than 1 MiB, and no policy is"));
+        return Ok(Err("it is longer than 1 MiB, the limit for a policy"));
     }
     Ok(Ok(bytes))
 }

@@ -51,7 +51,7 @@ impl Shelf {
         match private_dir(&dir).and_then(|()| is_private(&dir)) {
             Ok(()) => {
                 output::say(format!(
-                    "warning: the logs of shells are in {}, which does not last: neither {neither} can be written; name a directory with --root",
+                    "warning: the logs of shells are in {}, a temporary directory: neither {neither} can be written; name a directory with --root",
                     dir.display()
                 ));
                 Shelf::at(dir, false)
@@ -256,7 +256,7 @@ fn is_private(dir: &Path) -> std::io::Result<()> {
     if ours {
         Ok(())
     } else {
-        Err(std::io::Error::other("it is there, and is no private directory of this user"))
+        Err(std::io::Error::other("it exists and is not a private directory of this user"))
     }
 }
 

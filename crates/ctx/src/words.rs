@@ -1,15 +1,15 @@
-//! Small things said the same way everywhere: times, ages, and text that has to fit.
+//! Formatting shared by the commands: times, ages, counts and shortened text.
 
 use ctx_session::Timestamp;
 use unicode_width::UnicodeWidthChar;
 
-/// The time now. Only for ages and ids made here; nothing that is kept depends on it.
+/// The current time, for ages and ids. Nothing stored depends on it.
 pub fn now() -> Timestamp {
     let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
     Timestamp::from_millis(u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
 }
 
-/// `2026-11-15 06:00:00Z`: in UTC, as the log has it, and saying so.
+/// `2026-11-15 06:00:00Z`: in UTC, as in the log.
 pub fn date_time(time: Timestamp) -> String {
     let text = time.to_string();
     text.get(..19).unwrap_or(&text).replace('T', " ") + "Z"
@@ -31,10 +31,10 @@ pub fn duration(millis: u64) -> String {
     }
 }
 
-/// One line that takes at most `max` places on a terminal; what is left out shows as `…`.
+/// Shortens text to one line of at most `max` columns; `…` marks a cut.
 pub fn shorten(text: &str, max: usize) -> String {
     let mut line = String::new();
-    // As wide as the line is, and as the longest beginning of it that leaves room for the mark.
+    // The width of the line, and the length of the longest beginning that leaves a column for the mark.
     let (mut wide, mut kept) = (0, 0);
     for c in text.chars().map(|c| if c.is_control() { ' ' } else { c }) {
         wide += c.width().unwrap_or(0);
@@ -52,14 +52,14 @@ pub fn shorten(text: &str, max: usize) -> String {
     line
 }
 
-/// What a compaction does: `4 messages, 2 outputs as references`.
+/// The effect of a compaction: `4 messages, 2 outputs as references`.
 pub fn compaction(superseded: usize, elided: usize) -> String {
     let count = |count: usize, what: &str| {
         let ending = if count == 1 { "" } else { "s" };
         format!("{count} {what}{ending}")
     };
     match (superseded, elided) {
-        (0, 0) => "there was nothing to do".to_owned(),
+        (0, 0) => "nothing to remove".to_owned(),
         (_, 0) => count(superseded, "message"),
         (0, _) => format!(
             "{} as {}",

@@ -18,7 +18,7 @@ use rustix::io::Errno;
 pub enum ControlError {
     #[error("{file}:{line}:{column}: {problem}")]
     BadValue { file: String, line: usize, column: usize, problem: String },
-    #[error("{file} is a link or a special file; put a plain one in its place")]
+    #[error("{file} is a link or a special file; replace it with a regular file")]
     NotAFile { file: String },
     #[error(
         "{file} belongs to uid {owner}; it must belong to the daemon's user or to root: change its owner"
@@ -26,9 +26,9 @@ pub enum ControlError {
     Owner { file: String, owner: u32 },
     #[error("{file} has more than {max} bytes; make it smaller")]
     TooLarge { file: String, max: usize },
-    #[error("{file} is not UTF-8 text from byte {byte} on; write it anew")]
+    #[error("{file} is not UTF-8 from byte {byte} on; rewrite it")]
     NotText { file: String, byte: usize },
-    #[error("there is no {dir}; create it, or use a name that exists")]
+    #[error("{dir} does not exist; create it, or use a name that exists")]
     NoDirectory { dir: String },
     #[error("cannot read {file}: {source}")]
     Io { file: String, source: std::io::Error },

@@ -74,7 +74,7 @@ pub fn control_dir(agent: &Name) -> String {
 pub fn describe(root: &Path, agent: &Name, limits: &Limits) -> Result<Description, ControlError> {
     let dir = ControlDir::open(root, &control_dir(agent), limits.control_file_bytes)?;
     let project = dir.value("project", |text| {
-        Name::new(text).map_err(|rule| format!("`{}` is not a project: {rule}", short(text)))
+        Name::new(text).map_err(|rule| format!("`{}` is not a project's name: {rule}", short(text)))
     })?;
     Ok(Description {
         agent: agent.clone(),

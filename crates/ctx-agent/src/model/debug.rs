@@ -42,7 +42,7 @@ impl Debug {
                 file: format!("{}/id", control.label()),
                 line: 1,
                 column: 1,
-                problem: format!("no debug model `{other}`; there are debug/echo and debug/script"),
+                problem: format!("unknown model {other}; available: debug/echo, debug/script"),
             })),
         }
     }

@@ -1,4 +1,4 @@
-//! Models: what a loop asks of one, what comes back, and how it can go wrong.
+//! The interface of models: request, events and errors.
 //!
 //! A model executes nothing. It is given a request and answers with a stream of events, pulled one at a time:
 //! whoever stops pulling and drops the stream aborts the call.
@@ -113,7 +113,7 @@ pub enum ModelError {
         /// What the provider asks us to wait, when it says so.
         retry_after: Option<Duration>,
     },
-    #[error("the conversation does not fit {model}: {detail}; start a new session or use a larger model")]
+    #[error("the conversation is too long for {model}: {detail}; start a new session or use a larger model")]
     Overflow { model: String, detail: String },
     #[error("the answer of {model} broke off: {detail}; send the message again")]
     BrokenStream { model: String, detail: String },

@@ -1,7 +1,7 @@
 //! Finding a model by name: `provider/model` as in the tree, `provider:model` as in the API, or an alias.
 //!
-//! A model exists when `model/<provider>/<model>.d/` does. Its `driver` says who plays it and its `id` what the driver
-//! calls it. Aliases are symlinks: readlink decides, and no link leaves `model/`.
+//! A model exists when `model/<provider>/<model>.d/` does. Its `driver` names the implementation and its `id` the
+//! driver's own name for it. Aliases are symlinks: readlink decides, and no link leaves `model/`.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -44,11 +44,11 @@ pub struct Models {
 pub enum FindError {
     #[error("`{text}` is not a model: {rule}; write `provider/model`, `provider:model` or an alias")]
     BadName { text: String, rule: BadName },
-    #[error("no model `{name}`: there is no model/{name}.d and no alias of that name")]
-    NotThere { name: String },
-    #[error("the alias model/{name} leads to `{target}`, outside model/; let it point to provider/model")]
+    #[error("unknown model {name}; {}", available(.models))]
+    NotThere { name: String, models: Vec<ModelId> },
+    #[error("the alias model/{name} points to `{target}`, outside model/; it must point to provider/model")]
     Leaves { name: String, target: String },
-    #[error("the alias model/{name} goes round in a circle; let it point to provider/model")]
+    #[error("the alias model/{name} points to itself; it must point to provider/model")]
     Circle { name: String },
     #[error("model/{name}.d/driver: no driver `{driver}` in this version of ctx")]
     NoDriver { name: String, driver: String },
@@ -83,6 +83,23 @@ impl From<FindError> for Refusal {
 impl fmt::Display for ModelId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}/{}", self.provider, self.model)
+    }
+}
+
+impl ModelId {
+    /// The form that people type in commands and project files: `provider:model`.
+    fn as_typed(&self) -> String {
+        format!("{}:{}", self.provider, self.model)
+    }
+}
+
+/// The end of the message about an unknown model.
+fn available(models: &[ModelId]) -> String {
+    match models {
+        [] => "no model is set up under model/".to_owned(),
+        models => {
+            format!("available: {}", models.iter().map(ModelId::as_typed).collect::<Vec<_>>().join(", "))
+        }
     }
 }
 
@@ -159,10 +176,15 @@ impl Models {
         Ok(ids)
     }
 
+    /// No model has this name; the error lists those that exist.
+    fn unknown(&self, name: String) -> FindError {
+        FindError::NotThere { name, models: self.list().unwrap_or_default() }
+    }
+
     fn control(&self, id: &ModelId) -> Result<ControlDir, FindError> {
         let path = format!("model/{id}.d");
         match ControlDir::open(&self.root, &path, self.limits.control_file_bytes) {
-            Err(ControlError::NoDirectory { .. }) => Err(FindError::NotThere { name: id.to_string() }),
+            Err(ControlError::NoDirectory { .. }) => Err(self.unknown(id.as_typed())),
             other => Ok(other?),
         }
     }
@@ -177,7 +199,7 @@ impl Models {
             let Some((depth, target)) = first_link(&top, &at, &shown)? else {
                 return match <[Name; 2]>::try_from(at) {
                     Ok([provider, model]) => Ok(ModelId { provider, model }),
-                    Err(_) => Err(FindError::NotThere { name: shown }),
+                    Err(_) => Err(self.unknown(shown)),
                 };
             };
             let rest = at.split_off(depth + 1);

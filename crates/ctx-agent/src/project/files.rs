@@ -164,12 +164,10 @@ impl Reading {
             start(message)
         })?;
         let Some(place) = directory.to_str() else {
-            return Err(start("the directory's name is not UTF-8 text; use another".to_owned()));
+            return Err(start("the directory's name is not UTF-8; use another directory".to_owned()));
         };
         let text = self.text(&dir, PROJECT_FILE).map_err(|error| match error {
-            NoText::NotThere => {
-                start(format!("there is no {PROJECT_FILE} in {place}; `ctx project init` writes one"))
-            }
+            NoText::NotThere => start(format!("no {PROJECT_FILE} in {place}; `ctx project init` writes one")),
             NoText::Problem(at, message) => vec![problem_at(at, message)],
         })?;
         *slug = slug_of(&text);
@@ -225,7 +223,7 @@ impl Reading {
                 Err(NoText::Problem(_, message)) => return Err(message),
             }
         }
-        Err(format!("there is no prompt {path}, neither in .ctx/ nor in the project's directory"))
+        Err(format!("no prompt {path} in .ctx/ or in the project's directory"))
     }
 
     fn text(&mut self, dir: &OwnedFd, path: &str) -> Result<String, NoText> {
@@ -242,7 +240,7 @@ impl Reading {
                 self.unseen = true;
                 return Err(problem(match error {
                     Errno::XDEV | Errno::LOOP => {
-                        format!("{path} leads out of the project's directory; put the file inside")
+                        format!("{path} is outside of the project's directory; move the file inside")
                     }
                     other => format!("{path} cannot be read: {other}"),
                 }));
@@ -251,7 +249,7 @@ impl Reading {
         let stat = rustix::fs::fstat(&opened).map_err(|error| problem(format!("{path}: {error}")))?;
         self.stamps.push((path.to_owned(), Some(Stamp::of(&stat))));
         if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
-            return Err(problem(format!("{path} is not a plain file")));
+            return Err(problem(format!("{path} is not a regular file")));
         }
         match self.trust {
             Trust::Owner(uid) if stat.st_uid != uid => {
@@ -268,7 +266,7 @@ impl Reading {
         }
         String::from_utf8(bytes).map_err(|error| {
             let at = yaml::place_of(error.as_bytes(), error.utf8_error().valid_up_to());
-            NoText::Problem(at, format!("{path} is not UTF-8 text here; write it anew"))
+            NoText::Problem(at, format!("{path} is not UTF-8 here; rewrite it"))
         })
     }
 }

@@ -47,7 +47,7 @@ pub fn parse(text: &str) -> Result<Parsed, Vec<Problem>> {
         Some(parsed) if reading.complaints.is_empty() => Ok(parsed),
         _ => {
             if reading.complaints.is_empty() {
-                let message = "the file says nothing; begin with `version: 1` and `project: NAME`";
+                let message = "the file is empty; start with `version: 1` and `project: NAME`";
                 reading.complaints.add(At::START, message);
             }
             Err(problems(reading.complaints))
@@ -232,17 +232,17 @@ impl Reading {
                 !rest.is_empty() && mcp.keys().any(|name| name.as_str() == server)
             });
             if tools.iter().any(|known| known == tool) {
-                self.complaints.add(item.at, format!("`{}` is here twice", short(tool)));
+                self.complaints.add(item.at, format!("duplicate `{}`", short(tool)));
             } else if of_server || TOOLS.contains(&tool) {
                 tools.push(tool.to_owned());
             } else {
                 let hint = match nearest(tool, TOOLS.iter().copied()) {
                     Some(near) => format!("did you mean `{near}`?"),
                     None => {
-                        format!("there are {}, and SERVER.TOOL of the servers in `mcp`", TOOLS.join(", "))
+                        format!("the tools are {}, and SERVER.TOOL of the servers in `mcp`", TOOLS.join(", "))
                     }
                 };
-                self.complaints.add(item.at, format!("there is no tool `{}`; {hint}", short(tool)));
+                self.complaints.add(item.at, format!("unknown tool `{}`; {hint}", short(tool)));
             }
         }
         tools
@@ -278,7 +278,7 @@ impl Reading {
             (Strategy::Delegate, Some(_)) | (_, None) => {}
             (Strategy::Drop | Strategy::Summarize | Strategy::Checkpoint, Some(_)) => {
                 let at = fields.key_at("delegate").unwrap_or(node.at);
-                self.complaints.add(at, "`delegate` goes with the strategy `delegate` alone");
+                self.complaints.add(at, "`delegate` is only for the strategy `delegate`");
             }
         }
         Some(made)
@@ -291,8 +291,7 @@ impl Reading {
         if subagents.keys().any(|known| known.as_str() == name) {
             return Some(Delegate::Subagent(name.clone()));
         }
-        let message =
-            format!("there is no subagent `{}`; name one, or write a command as a list", short(name));
+        let message = format!("unknown subagent `{}`; name one, or write a command as a list", short(name));
         self.complaints.add(node.at, message);
         None
     }
@@ -308,13 +307,13 @@ impl Reading {
         let plays = match (model, acp) {
             (Some(_), Some(_)) => {
                 let at = fields.key_at("acp").unwrap_or(node.at);
-                self.complaints.add(at, format!("`{name}` has a model or speaks ACP, not both"));
+                self.complaints.add(at, format!("`{name}` can have `model` or `acp`, not both"));
                 None
             }
             (None, Some(command)) => {
                 if prompt.is_some() {
                     let at = fields.key_at("prompt").unwrap_or(node.at);
-                    self.complaints.add(at, "a program that speaks ACP has a prompt of its own");
+                    self.complaints.add(at, "a program that speaks ACP has its own prompt; remove `prompt`");
                 }
                 command.map(|command| Plays::Acp { command })
             }

@@ -1,5 +1,5 @@
-//! Taking a tree of YAML apart: each step says what it wants and complains of what it finds instead, and reading goes
-//! on, so that all that is wrong with a file is told at once.
+//! Reads values out of a YAML tree. A wrong value is reported and reading continues, so that all errors of a file are
+//! reported at once.
 
 use super::yaml::{At, Kind, Node};
 use crate::describe::control::short;
@@ -144,7 +144,7 @@ impl Complaints {
             };
             match entries.iter().find(|(known, _, _)| known == text) {
                 Some((_, first, _)) => {
-                    let message = format!("`{}` is here twice; first on line {}", short(text), first.line);
+                    let message = format!("duplicate `{}`; first on line {}", short(text), first.line);
                     self.add(key.at, message);
                 }
                 None => entries.push((text, key.at, value)),
@@ -165,7 +165,7 @@ impl Complaints {
                 Some(near) => format!("did you mean `{near}`?"),
                 None => format!("the keys are {}", known.join(", ")),
             };
-            self.add(*at, format!("there is no key `{}`{place}; {hint}", short(key)));
+            self.add(*at, format!("unknown key `{}`{place}; {hint}", short(key)));
             false
         });
         Fields { at: node.at, entries }

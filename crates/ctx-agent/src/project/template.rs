@@ -1,4 +1,4 @@
-//! What `ctx project init` writes: a project file that is right as it stands and says what else there is.
+//! The files that `ctx project init` writes: a valid project file with comments about the other keys, and a prompt.
 
 use ctx_session::Name;
 
@@ -10,25 +10,25 @@ pub fn project_file(project: &Name) -> String {
     // A name of digits alone would be read as a number.
     format!(
         "\
-# A ctx project. `ctx project check` says whether this file is right, `ctx project add` registers it.
-# Sessions keep the file as it was when they began; `ctx restart SESSION` takes up a new one.
+# A ctx project. `ctx project check` validates this file, `ctx project add` registers it.
+# A session keeps the file as it was at its start; `ctx restart SESSION` uses the new one.
 version: 1
 project: \"{project}\"
 
 primary:
-  # name: {project}                  # what the agent is called; default: the project
+  # name: {project}                  # the agent's name; default: the project's name
   model: main                        # provider:model, or an alias under model/
-  prompt: prompts/primary.md         # beside this file, or from the project's directory
-  tools: [fs.read, fs.list, todo]    # leave it out for all there are
+  prompt: prompts/primary.md         # relative to .ctx/ or to the project's directory
+  tools: [fs.read, fs.list, todo]    # leave it out to allow all tools
   # compaction: {{upper: 0.85, lower: 0.60, strategy: summarize}}   # or drop, delegate, checkpoint
-  # max_steps: 64                    # model calls of one run
+  # max_steps: 64                    # model calls per run
 
 # Agents that a run may start for a part of its work.
 # subagents:
 #   tester: {{model: \"debug:script\", terminal: true, cage: {{net: none, memory: 512M, walltime: 10m}}}}
 #   codex: {{acp: [codex-acp], cage: {{net: host}}}}
 
-# allow|ask|deny TOOL [PATTERN], the first that fits holds.
+# allow|ask|deny TOOL [PATTERN]; the first matching rule applies.
 policy:
   - allow fs.read
   - allow fs.list

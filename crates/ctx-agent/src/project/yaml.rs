@@ -112,7 +112,7 @@ pub fn load(text: &str, complaints: &mut Complaints) -> Option<Node> {
         let (event, span) = match event {
             Ok(found) => found,
             Err(error) => {
-                complaints.add(At::of(*error.marker()), format!("this is not YAML: {}", error.info()));
+                complaints.add(At::of(*error.marker()), format!("invalid YAML: {}", error.info()));
                 return None;
             }
         };
@@ -123,7 +123,7 @@ pub fn load(text: &str, complaints: &mut Complaints) -> Option<Node> {
             Event::DocumentStart(_) => {
                 documents += 1;
                 if documents > 1 {
-                    complaints.add(at, "a project file is one document; take what follows `---` out");
+                    complaints.add(at, "a project file is one document; remove what follows `---`");
                     return root;
                 }
                 None
@@ -131,7 +131,7 @@ pub fn load(text: &str, complaints: &mut Complaints) -> Option<Node> {
             Event::Alias(_) => Some(Node { at, kind: Kind::Null }),
             Event::Scalar(text, style, _, _) => Some(Node { at, kind: scalar(&text, style) }),
             Event::SequenceStart(..) | Event::MappingStart(..) if open.len() == DEPTH_MAX => {
-                complaints.add(at, "this is nested too deeply for a project file");
+                complaints.add(at, "nested too deeply for a project file");
                 return None;
             }
             Event::SequenceStart(..) => {
@@ -168,10 +168,10 @@ fn refuse_extras(event: &Event<'_>, at: At, complaints: &mut Complaints) {
         | Event::MappingEnd => (0, false),
     };
     if anchor > 0 {
-        complaints.add(at, "anchors and aliases (& and *) are not for project files; write it out");
+        complaints.add(at, "anchors and aliases (& and *) are not supported; write the value out");
     }
     if tagged {
-        complaints.add(at, "tags (!) are not for project files; write the plain value");
+        complaints.add(at, "tags (!) are not supported; write the plain value");
     }
 }
 

@@ -241,7 +241,7 @@ fn too_many_steps(max: u32, is_the_projects: bool) -> End {
         code: Code::Etimedout,
         reason: "max_steps".to_owned(),
         message: format!(
-            "the run took its {max} steps without coming to an end; send a message to go on, or raise {which}"
+            "the run reached its limit of {max} steps; send a message to continue, or raise {which}"
         ),
     })
 }

@@ -125,7 +125,7 @@ impl Tools {
             None => {
                 let known: Vec<String> = self.specs().into_iter().map(|spec| spec.name).collect();
                 let shown = crate::describe::control::short(name);
-                let message = format!("there is no tool `{shown}`; the tools are {}", known.join(", "));
+                let message = format!("unknown tool `{shown}`; the tools are {}", known.join(", "));
                 Err(ToolError::new(Code::Enoent, message))
             }
         }

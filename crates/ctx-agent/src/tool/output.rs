@@ -63,7 +63,7 @@ impl Tool for OutputRead {
 
     fn plan(&self, input: Value, scope: &Arc<Scope>) -> Result<Plan, ToolError> {
         let Input { call_id, offset, limit } = arguments(&self.spec(), input)?;
-        let bad = || ToolError::new(Code::Einval, format!("`{call_id}` is no id of a tool call"));
+        let bad = || ToolError::new(Code::Einval, format!("`{call_id}` is not the id of a tool call"));
         let call: CallId = call_id.parse().map_err(|_| bad())?;
         if limit == Some(0) {
             return Err(ToolError::new(Code::Einval, "limit counts from 1"));

@@ -96,7 +96,7 @@ fn bytes_that_are_no_text_are_refused() {
     root.control("prompt", b"abc\xff");
     let refusal = root.prepare(None, None).unwrap_err();
     assert_eq!(refusal.code.name(), "EBADMSG");
-    assert!(refusal.message.contains("agent/coder.d/prompt is not UTF-8 text from byte 3 on"), "{refusal}");
+    assert!(refusal.message.contains("agent/coder.d/prompt is not UTF-8 from byte 3 on"), "{refusal}");
 }
 
 #[test]

@@ -97,7 +97,7 @@ fn every_way_to_name_a_place() {
 fn a_mount_whose_source_is_gone_says_which() {
     let dir = tempfile::tempdir().unwrap();
     let error = resolve_cwd(&machine(dir.path()), "/gone").unwrap_err().to_string();
-    assert!(error.contains("its mount source") && error.contains("missing does not exist"), "{error}");
+    assert!(error.contains("its mount source") && error.contains("missing is missing"), "{error}");
 }
 
 #[test]

@@ -78,7 +78,7 @@ fn links_are_followed_inside_model_and_nowhere_else() {
 fn a_name_without_a_model_says_what_is_missing() {
     let root = Root::new();
     let models = root.models();
-    expect!["no model `openai/gpt-4o`: there is no model/openai/gpt-4o.d and no alias of that name"]
+    expect!["unknown model openai:gpt-4o; available: debug:echo, debug:script"]
         .assert_eq(&models.resolve("openai:gpt-4o").unwrap_err().to_string());
     expect!["`a b` is not a model: a name holds only letters, digits and the characters . _ + -; write `provider/model`, `provider:model` or an alias"]
         .assert_eq(&models.resolve("a b").unwrap_err().to_string());
@@ -100,7 +100,11 @@ async fn an_object_of_its_own_has_its_own_parameters() {
 fn a_model_that_is_set_up_wrong_is_refused_with_its_file() {
     for (file, text, expected) in [
         ("driver", "quantum\n", "model/debug/script.d/driver: no driver `quantum`"),
-        ("id", "debug/dance\n", "model/debug/script.d/id:1:1: no debug model `debug/dance`"),
+        (
+            "id",
+            "debug/dance\n",
+            "model/debug/script.d/id:1:1: unknown model debug/dance; available: debug/echo, debug/script",
+        ),
         (
             "default",
             "script=/nowhere.json\n",

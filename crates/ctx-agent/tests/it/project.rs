@@ -88,9 +88,7 @@ fn a_compaction_can_be_delegated() {
     assert_eq!(made("[sum, up]"), Delegate::Command(vec!["sum".to_owned(), "up".to_owned()]));
     complains(
         &with("nobody"),
-        expect![
-            ".ctx/project.yaml:3:54: there is no subagent `nobody`; name one, or write a command as a list"
-        ],
+        expect![".ctx/project.yaml:3:54: unknown subagent `nobody`; name one, or write a command as a list"],
     );
 }
 
@@ -118,20 +116,20 @@ limits: {running_per_project: 0}
         expect![[r#"
             .ctx/project.yaml:1:10: this ctx reads version 1 of project files, not 2
             .ctx/project.yaml:2:10: `my music` cannot be used for `project`: a name holds only letters, digits and the characters . _ + -
-            .ctx/project.yaml:3:1: there is no key `primry`; did you mean `primary`?
+            .ctx/project.yaml:3:1: unknown key `primry`; did you mean `primary`?
             .ctx/project.yaml:6:10: `primary.model` must be a text, not a number; write "5" with quotes
-            .ctx/project.yaml:7:11: there is no tool `fs.raed`; did you mean `fs.read`?
-            .ctx/project.yaml:7:29: `fs.list` is here twice
+            .ctx/project.yaml:7:11: unknown tool `fs.raed`; did you mean `fs.read`?
+            .ctx/project.yaml:7:29: duplicate `fs.list`
             .ctx/project.yaml:8:35: `lower` must be less than `upper`: 0.9 is not less than 0.5
             .ctx/project.yaml:8:50: `compaction.strategy` must be one of drop, summarize, delegate, checkpoint, not `shrink`
             .ctx/project.yaml:9:14: `primary.max_steps` must be a whole number, not a text
-            .ctx/project.yaml:10:3: `max_steps` is here twice; first on line 9
+            .ctx/project.yaml:10:3: duplicate `max_steps`; first on line 9
             .ctx/project.yaml:12:11: `subagents.tester` needs `model` or `acp`
             .ctx/project.yaml:12:22: `subagents.tester.terminal` must be true or false, not a text
             .ctx/project.yaml:12:43: `subagents.tester.cage.net` must be one of none, host, not `all`
             .ctx/project.yaml:12:56: `subagents.tester.cage.memory` must be a size such as 512M: a number and K, M or G
             .ctx/project.yaml:12:72: `subagents.tester.cage.walltime` must be a time such as 10m: a number and ms, s, m or h
-            .ctx/project.yaml:13:23: `subagents.both` has a model or speaks ACP, not both
+            .ctx/project.yaml:13:23: `subagents.both` can have `model` or `acp`, not both
             .ctx/project.yaml:14:10: expected `allow|ask|deny TOOL [PATTERN]`, found `permit`
             .ctx/project.yaml:14:26: `policy` must be a text, not a number; write "7" with quotes
             .ctx/project.yaml:15:25: `mcp.github.command` must be a list: a program and its arguments, not a text
@@ -143,7 +141,7 @@ limits: {running_per_project: 0}
 fn what_is_no_project_file_at_all_says_so() {
     complains(
         "",
-        expect![".ctx/project.yaml:1:1: the file says nothing; begin with `version: 1` and `project: NAME`"],
+        expect![".ctx/project.yaml:1:1: the file is empty; start with `version: 1` and `project: NAME`"],
     );
     complains(
         "just text\n",
@@ -152,12 +150,12 @@ fn what_is_no_project_file_at_all_says_so() {
     complains(
         "a: [1,\n",
         expect![
-            ".ctx/project.yaml:2:1: this is not YAML: while parsing a node, did not find expected node content"
+            ".ctx/project.yaml:2:1: invalid YAML: while parsing a node, did not find expected node content"
         ],
     );
     complains(
         "a: b: c\n",
-        expect![".ctx/project.yaml:1:5: this is not YAML: mapping values are not allowed in this context"],
+        expect![".ctx/project.yaml:1:5: invalid YAML: mapping values are not allowed in this context"],
     );
     complains(
         "\tversion: 1\n",
@@ -167,15 +165,15 @@ fn what_is_no_project_file_at_all_says_so() {
     );
     complains(
         &format!("{LEAST}---\nversion: 1\n"),
-        expect![".ctx/project.yaml:4:1: a project file is one document; take what follows `---` out"],
+        expect![".ctx/project.yaml:4:1: a project file is one document; remove what follows `---`"],
     );
     complains(
         "version: 1\nproject: &p music\nprimary: {name: *p}\nlimits: !!map {}\n",
         expect![[r#"
-        .ctx/project.yaml:2:10: anchors and aliases (& and *) are not for project files; write it out
+        .ctx/project.yaml:2:10: anchors and aliases (& and *) are not supported; write the value out
         .ctx/project.yaml:3:17: `primary.name` must be a text, not nothing
-        .ctx/project.yaml:3:17: anchors and aliases (& and *) are not for project files; write it out
-        .ctx/project.yaml:4:9: tags (!) are not for project files; write the plain value"#]],
+        .ctx/project.yaml:3:17: anchors and aliases (& and *) are not supported; write the value out
+        .ctx/project.yaml:4:9: tags (!) are not supported; write the plain value"#]],
     );
     complains(
         "1: 2\nproject: x\n",
@@ -192,7 +190,7 @@ fn columns_count_characters() {
         "version: 1\nproject: x\nprimary: {name: \"ü\", naem: 1}\n",
         expect![[r#"
         .ctx/project.yaml:3:17: `ü` cannot be used for `primary.name`: a name begins with a letter or a digit
-        .ctx/project.yaml:3:22: there is no key `naem` in `primary`; did you mean `name`?"#]],
+        .ctx/project.yaml:3:22: unknown key `naem` in `primary`; did you mean `name`?"#]],
     );
 }
 
@@ -232,7 +230,7 @@ fn a_prompt_is_beside_the_file_or_in_the_project_and_nowhere_else() {
     put(dir.path(), ".ctx/project.yaml", WITH_PROMPT);
     assert_eq!(
         first_problem(dir.path()),
-        ".ctx/project.yaml:4:11: there is no prompt prompts/a.md, neither in .ctx/ nor in the project's directory"
+        ".ctx/project.yaml:4:11: no prompt prompts/a.md in .ctx/ or in the project's directory"
     );
     let prompt = || {
         let looked = read_project(dir.path(), Trust::Anyone, 4096, Timestamp::from_millis(0));
@@ -250,11 +248,11 @@ fn a_prompt_is_beside_the_file_or_in_the_project_and_nowhere_else() {
         symlink(target, dir.path().join(".ctx/prompts/a.md")).unwrap();
         assert_eq!(
             first_problem(dir.path()),
-            ".ctx/project.yaml:4:11: .ctx/prompts/a.md leads out of the project's directory; put the file inside"
+            ".ctx/project.yaml:4:11: .ctx/prompts/a.md is outside of the project's directory; move the file inside"
         );
     }
     put(dir.path(), ".ctx/project.yaml", &WITH_PROMPT.replace("prompts/a.md", "../../../etc/passwd"));
-    assert!(first_problem(dir.path()).contains("leads out of the project's directory"));
+    assert!(first_problem(dir.path()).contains("is outside of the project's directory"));
     put(dir.path(), ".ctx/project.yaml", &WITH_PROMPT.replace("prompts/a.md", "/etc/passwd"));
     assert!(first_problem(dir.path()).contains("must be a path beneath the project's directory"));
 }
@@ -262,19 +260,19 @@ fn a_prompt_is_beside_the_file_or_in_the_project_and_nowhere_else() {
 #[test]
 fn files_that_cannot_be_read_as_text_are_problems_with_a_place() {
     let dir = tempfile::tempdir().unwrap();
-    assert!(first_problem(dir.path()).contains("there is no .ctx/project.yaml in"));
+    assert!(first_problem(dir.path()).contains("no .ctx/project.yaml in"));
     std::fs::create_dir(dir.path().join(".ctx")).unwrap();
     let file = dir.path().join(".ctx/project.yaml");
     std::fs::write(&file, b"version: 1\nproj\xffect").unwrap();
     assert_eq!(
         first_problem(dir.path()),
-        ".ctx/project.yaml:2:5: .ctx/project.yaml is not UTF-8 text here; write it anew"
+        ".ctx/project.yaml:2:5: .ctx/project.yaml is not UTF-8 here; rewrite it"
     );
     std::fs::write(&file, "x".repeat(5000)).unwrap();
     assert!(first_problem(dir.path()).contains("more than 4096 bytes"));
     std::fs::remove_file(&file).unwrap();
     std::fs::create_dir(&file).unwrap();
-    assert!(first_problem(dir.path()).contains("is not a plain file"));
+    assert!(first_problem(dir.path()).contains("is not a regular file"));
     let gone = dir.path().join("gone");
     assert!(first_problem(&gone).contains("cannot be opened"));
     let nobody = read_project(dir.path(), Trust::Owner(4_000_000), 4096, Timestamp::from_millis(0));

@@ -20,10 +20,10 @@ async fn what_the_model_gets_wrong_goes_back_to_it() {
     assert_eq!(failed.len(), 3, "{told}");
     assert_eq!(
         failed[0],
-        r##"#2 failed "ENOENT: there is no tool `fs.fly`; the tools are fs.read, fs.list, output.read, checkpoint, todo, issue""##
+        r##"#2 failed "ENOENT: unknown tool `fs.fly`; the tools are fs.read, fs.list, output.read, checkpoint, todo, issue""##
     );
     assert!(failed[1].contains("EINVAL: bad arguments for fs.read: unknown field `file`"), "{told}");
-    assert_eq!(failed[2], r##"#6 failed "ENOENT: none is not there""##);
+    assert_eq!(failed[2], r##"#6 failed "ENOENT: none does not exist""##);
     assert!(told.ends_with("done\n"));
 }
 
@@ -77,7 +77,7 @@ async fn a_run_that_never_comes_to_an_end_fails_after_its_steps() {
         #3 finished ToolCalls ""
         #4 calls fs.list {}
         #4 gave "(empty)\n"
-        failed ETIMEDOUT max_steps: the run took its 2 steps without coming to an end; send a message to go on, or raise limits.steps_per_run
+        failed ETIMEDOUT max_steps: the run reached its limit of 2 steps; send a message to continue, or raise limits.steps_per_run
     "##]]
     .assert_eq(&told);
 }
@@ -156,5 +156,5 @@ async fn a_model_that_vanished_since_fails_the_run() {
     std::fs::remove_dir_all(root.path().join("model/debug/echo.d")).unwrap();
     let log = Arc::new(Log::default());
     let outcome = root.run_with(job, &log, CancellationToken::new()).await;
-    assert!(log.text(&outcome).starts_with("failed ENOENT no_such_model: no model `debug/echo`"));
+    assert!(log.text(&outcome).starts_with("failed ENOENT no_such_model: unknown model debug:echo"));
 }

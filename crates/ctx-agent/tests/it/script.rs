@@ -132,7 +132,7 @@ async fn a_model_may_stop_after_a_tool_call_without_a_word() {
 async fn each_error_has_its_code_and_ends_the_run() {
     for (kind, expected) in [
         ("unreachable", "failed EHOSTDOWN unreachable: debug/script cannot be reached"),
-        ("overflow", "failed EOVERFLOW overflow: the conversation does not fit debug/script"),
+        ("overflow", "failed EOVERFLOW overflow: the conversation is too long for debug/script"),
         ("broken_stream", "failed EPIPE broken_stream: the answer of debug/script broke off"),
         ("empty", "failed ENODATA empty: debug/script gave an empty answer"),
     ] {

@@ -39,7 +39,7 @@ async fn a_file_is_read_whole_or_by_lines() {
             r#"failed "EINVAL: offset and limit count from 1""#,
         ),
         (serde_json::json!({"path": "dir"}), r#"failed "EINVAL: dir is a directory; use fs.list""#),
-        (serde_json::json!({"path": "dir/f/x"}), r#"failed "ENOENT: dir/f/x is not there""#),
+        (serde_json::json!({"path": "dir/f/x"}), r#"failed "ENOENT: dir/f/x does not exist""#),
         (serde_json::json!({"path": ""}), r#"failed "EINVAL:  is a directory; use fs.list""#),
     ] {
         assert_eq!(read(&root, input.clone()).await, expected, "{input}");
@@ -126,7 +126,7 @@ async fn a_directory_is_listed_in_order_with_what_is_in_it() {
     assert_eq!(list("a").await, r#"gave "x\n""#);
     assert_eq!(list("/").await, r#"gave "work/\n""#);
     assert_eq!(list("b").await, r#"failed "EINVAL: b is not a directory; use fs.read""#);
-    assert_eq!(list("none").await, r#"failed "ENOENT: none is not there""#);
+    assert_eq!(list("none").await, r#"failed "ENOENT: none does not exist""#);
     assert_eq!(call(&root, "fs.list", serde_json::json!({})).await, list(".").await);
 }
 

@@ -12,7 +12,7 @@ use super::{Api, sessions};
 
 /// An issue's id in a body.
 pub(super) fn issue(field: &'static str, text: &str) -> Result<IssueId, Refusal> {
-    text.parse().map_err(|_| Refusal::invalid(field, "an issue's id is expected"))
+    text.parse().map_err(|_| Refusal::invalid(field, "not an issue's id"))
 }
 
 /// Bind an issue to a session; one that another session works on is refused

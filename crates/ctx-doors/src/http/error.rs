@@ -53,7 +53,7 @@ fn details(refusal: &Refusal) -> Option<serde_json::Value> {
 }
 
 pub(super) fn nothing_there(what: &str) -> ApiError {
-    ApiError(Refusal::new(Code::Enoent, format!("there is no such {what}")))
+    ApiError(Refusal::new(Code::Enoent, format!("no such {what}")))
 }
 
 pub(super) async fn no_route() -> Response {
@@ -61,6 +61,6 @@ pub(super) async fn no_route() -> Response {
 }
 
 pub(super) async fn no_method() -> Response {
-    let refusal = Refusal::invalid("method", "this route does not take that method");
+    let refusal = Refusal::invalid("method", "this route does not support that method");
     answer(StatusCode::METHOD_NOT_ALLOWED, refusal)
 }

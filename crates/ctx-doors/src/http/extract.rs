@@ -1,4 +1,4 @@
-//! What handlers take out of a request. Whatever does not fit is refused in the one error shape.
+//! Extractors for handlers. Invalid input is refused in the common error format.
 
 use std::time::Duration;
 
@@ -23,7 +23,7 @@ impl<S: Send + Sync> FromRequestParts<S> for Who {
     type Rejection = ApiError;
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Answer<Who> {
-        let unknown = || Refusal::new(Code::Ekeyrejected, "who asks is not known");
+        let unknown = || Refusal::new(Code::Ekeyrejected, "the caller is unknown");
         parts.extensions.get::<Who>().copied().ok_or_else(|| ApiError(unknown()))
     }
 }
@@ -97,9 +97,9 @@ fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Refusal> {
         let inner = error.into_inner().to_string();
         let field = blamed(&inner, &place);
         // Not the text itself: it may hold a secret that is written where it does not belong.
-        Refusal::invalid(field, format!("the body does not fit: {inner}"))
+        Refusal::invalid(field, format!("invalid body: {inner}"))
     })?;
-    json.end().map_err(|error| Refusal::invalid("body", format!("the body does not fit: {error}")))?;
+    json.end().map_err(|error| Refusal::invalid("body", format!("invalid body: {error}")))?;
     Ok(value)
 }
 
@@ -135,7 +135,7 @@ fn unreadable(error: &BytesRejection) -> ApiError {
     };
     let refusal = match status {
         StatusCode::PAYLOAD_TOO_LARGE => too_large(),
-        _ => Refusal::invalid("body", "the body broke off"),
+        _ => Refusal::invalid("body", "the connection broke before the end of the body"),
     };
     ApiError(refusal)
 }
@@ -189,7 +189,7 @@ fn unread(error: &axum::Error) -> Refusal {
         }
         cause = error.source();
     }
-    Refusal::invalid("body", "the body broke off")
+    Refusal::invalid("body", "the connection broke before the end of the body")
 }
 
 #[cfg(test)]

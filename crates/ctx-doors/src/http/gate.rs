@@ -38,7 +38,7 @@ pub(super) async fn unix(
     next: Next,
 ) -> Response {
     let Some(caller) = peer else {
-        let refusal = Refusal::new(Code::Ekeyrejected, "the peer of this socket is not known");
+        let refusal = Refusal::new(Code::Ekeyrejected, "the peer of this socket is unknown");
         return ApiError(refusal).into_response();
     };
     request.extensions_mut().insert(Who(caller));
@@ -135,7 +135,7 @@ fn admit(gate: &TcpGate, request: &mut Request) -> Result<(), Refusal> {
 }
 
 fn rejected() -> Refusal {
-    let message = "this needs a token: send `Authorization: Bearer` with one that `ctx token new` prints";
+    let message = "a token is needed: send `Authorization: Bearer` with a token from `ctx token new`";
     Refusal::new(Code::Ekeyrejected, message)
 }
 
@@ -162,7 +162,7 @@ fn check_origin(hosts: &Hosts, headers: &HeaderMap, uri: &Uri) -> Result<(), Ref
     let named = headers.get(HOST).and_then(|host| host.to_str().ok());
     let host = named.or_else(|| uri.authority().map(|authority| authority.as_str()));
     let Some(host) = host.filter(|host| hosts.allows(host)) else {
-        let message = "this Host is not ours; name the daemon by its address or as localhost";
+        let message = "unknown Host; use the daemon's address, localhost or a name given with --host-name";
         return Err(Refusal::new(Code::Eacces, message));
     };
     let Some(origin) = headers.get(ORIGIN) else { return Ok(()) };

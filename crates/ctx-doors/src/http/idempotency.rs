@@ -100,9 +100,9 @@ enum Done {
 }
 
 const SECRET: &str =
-    "this was done, and its answer held a secret, which is not kept; ask for another with a new key";
-const TOO_LONG: &str = "this was done, and its answer was too long to be kept; look at what it did";
-const CROWDED_OUT: &str = "this was done, and its answer had to make room for others; look at what it did";
+    "this request was done; its answer held a secret, which is not stored; use a new key to get another";
+const TOO_LONG: &str = "this request was done; its answer was too long to store; read the result instead";
+const CROWDED_OUT: &str = "this request was done; its answer is no longer stored; read the result instead";
 
 /// None while it is being done.
 type Outcome = Option<Kept>;
@@ -258,7 +258,7 @@ impl Memory {
             }
         }
         if !table.make_room(now) {
-            let message = "too many requests with a key are being done; wait a second";
+            let message = "too many requests with a key are in progress; wait a second";
             return Err(Refusal::new(Code::Eagain, message));
         }
         let (done, outcome) = watch::channel(None);
@@ -329,7 +329,11 @@ pub(super) async fn once(State(memory): State<Memory>, request: Request, next: N
 }
 
 fn lost() -> Response {
-    ApiError(Refusal::new(Code::Eio, "this request broke; look before you send it again")).into_response()
+    ApiError(Refusal::new(
+        Code::Eio,
+        "this request failed inside the daemon; check its effect before you send it again",
+    ))
+    .into_response()
 }
 
 async fn first(

@@ -35,7 +35,7 @@ pub(super) struct IssuesQuery {
 
 fn status_named(word: &str) -> Result<IssueStatus, Refusal> {
     let found = IssueStatus::ALL.into_iter().find(|status| status.as_str() == word);
-    found.ok_or_else(|| Refusal::invalid("status", "a status is open, in_progress, resolved or closed"))
+    found.ok_or_else(|| Refusal::invalid("status", "a status must be open, in_progress, resolved or closed"))
 }
 
 /// The issues of a project that the caller may see, by number

@@ -45,7 +45,7 @@ pub(super) async fn create(
             Caller { uid, gid: found.ok().flatten().unwrap_or(uid) }
         }
         Some(_) => {
-            let message = "only the daemon's owner makes tokens for others";
+            let message = "only the daemon's owner can create tokens for other users";
             return Err(Refusal::new(ctx_session::Code::Eacces, message).into());
         }
     };
@@ -92,7 +92,7 @@ pub(super) async fn login(
     // What was wrong with it is not repeated: it may be a code.
     let wrong = |ApiError(refusal)| match refusal.code {
         ctx_session::Code::Emsgsize => refusal,
-        _ => Refusal::invalid("code", "a login is {\"code\": \"…\"}"),
+        _ => Refusal::invalid("code", "send {\"code\": \"…\"} to log in"),
     };
     let Given(login) = given.map_err(wrong)?;
     let made = api.access.login(&login.code, api.engine.new_id()).await?;

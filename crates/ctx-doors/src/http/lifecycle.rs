@@ -25,18 +25,18 @@ pub(super) async fn fork(
     let source = api.engine.find(caller, place.session)?;
     let meta = &source.meta;
     if meta.project.as_str() != project {
-        let message = format!("session {} is of the project {}", place.session, meta.project);
+        let message = format!("session {} belongs to project {}", place.session, meta.project);
         return Err(Refusal::invalid("resume_from", message).into());
     }
     if new.agent.as_deref().is_some_and(|agent| meta.agent.as_ref().map(Name::as_str) != Some(agent)) {
         return Err(Refusal::invalid("agent", "a fork keeps the agent of its source").into());
     }
     if new.cwd.is_some() {
-        let message = "a fork works where its source did; name another place with the next message";
+        let message = "a fork keeps its source's directory; set another one with the next message";
         return Err(Refusal::invalid("cwd", message).into());
     }
     if new.bound_issue.is_some() {
-        let message = "a fork begins without an issue; bind it with PUT /sessions/:id/bind";
+        let message = "a fork starts without an issue; bind one with PUT /sessions/:id/bind";
         return Err(Refusal::invalid("bound_issue", message).into());
     }
     let at = match (&place.checkpoint, place.seq) {
@@ -97,6 +97,6 @@ fn scope(word: &str) -> Result<Scope, Refusal> {
     match word {
         "private" => Ok(Scope::Private),
         "shared" => Ok(Scope::Shared),
-        _ => Err(Refusal::invalid("scope", "a scope is private or shared")),
+        _ => Err(Refusal::invalid("scope", "a scope must be private or shared")),
     }
 }

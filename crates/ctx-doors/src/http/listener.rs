@@ -1,6 +1,6 @@
-//! Takes connections and serves HTTP on them: a bounded number at a time, none that dawdles over a request's head.
+//! Accepts connections and serves HTTP on them: a bounded number at a time, with a time limit for a request's head.
 //!
-//! Who has one connection too many is told so at once. A WebSocket counts as long as it is open.
+//! A connection over the limit gets an error at once. A WebSocket counts as long as it is open.
 
 use std::convert::Infallible;
 use std::io::IoSlice;
@@ -129,7 +129,7 @@ fn http(head: Duration) -> http1::Builder {
 }
 
 fn too_many(marks: Option<Marks>) -> Response {
-    let message = "the daemon has as many connections as it may; close some, or wait";
+    let message = "the daemon's connection limit is reached; close a connection, or wait";
     let mut response = ApiError(Refusal::new(Code::Ehostdown, message)).into_response();
     if let Some(marks) = marks {
         marks.put_on(&mut response);

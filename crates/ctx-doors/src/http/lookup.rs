@@ -73,7 +73,7 @@ fn name(field: &'static str, text: Option<&str>) -> Result<Option<Name>, Refusal
 }
 
 fn session(text: Option<&str>) -> Result<Option<SessionId>, Refusal> {
-    let bad = |_| Refusal::invalid("session", "a session's id is expected");
+    let bad = |_| Refusal::invalid("session", "not a session's id");
     text.map(|text| text.parse().map_err(bad)).transpose()
 }
 

@@ -83,7 +83,7 @@ impl MessagesQuery {
 
     fn way(&self) -> Result<Way, Refusal> {
         let message = |field: &'static str, text: &str| {
-            let id = text.parse().map_err(|_| Refusal::invalid(field, "a message's id is expected"))?;
+            let id = text.parse().map_err(|_| Refusal::invalid(field, "not a message's id"))?;
             Ok(Place::Message(id))
         };
         match (&self.since, &self.before, &self.cursor) {
@@ -228,7 +228,7 @@ impl Page {
             Way::After(_) | Way::Before(_) => None,
         };
         if let Some(field) = unmet {
-            return Err(Refusal::invalid(field, "there is no such message in this session"));
+            return Err(Refusal::invalid(field, "no such message in this session"));
         }
         let more = self.found.len() > self.limit;
         let next = match self.way {

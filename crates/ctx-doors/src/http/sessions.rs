@@ -49,7 +49,7 @@ pub(super) struct ListQuery {
 fn state_named(word: &str) -> Answer<StateName> {
     let found = StateName::ALL.into_iter().find(|state| state.as_str() == word);
     Ok(found.ok_or_else(|| {
-        Refusal::invalid("state", "a state is idle, running, queued, paused, ended or failed")
+        Refusal::invalid("state", "a state must be idle, running, queued, paused, ended or failed")
     })?)
 }
 
@@ -183,10 +183,10 @@ pub(super) async fn create(
         None | Some("private") => Scope::Private,
         Some("shared") => Scope::Shared,
         Some("temp") => {
-            let message = "a temp session lives as long as a connection: use the agent's socket";
+            let message = "a temp session ends with its connection; use the agent's socket";
             return Err(Refusal::invalid("scope", message).into());
         }
-        Some(_) => return Err(Refusal::invalid("scope", "a scope is private or shared").into()),
+        Some(_) => return Err(Refusal::invalid("scope", "a scope must be private or shared").into()),
     };
     let own_name =
         |text: &str| Name::of_session(text).map_err(|rule| Refusal::invalid("name", rule.to_string()));

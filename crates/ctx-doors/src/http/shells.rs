@@ -138,7 +138,8 @@ pub(super) async fn create(
     };
     let id = host.create(request).await.map_err(|error| refusal(&error))?;
     let summary = host.list().into_iter().find(|summary| summary.session_id == id);
-    let summary = summary.ok_or_else(|| Refusal::new(Code::Ehostdown, "the shell ended at once"))?;
+    let summary =
+        summary.ok_or_else(|| Refusal::new(Code::Ehostdown, "the shell ended right after its start"))?;
     Ok((StatusCode::CREATED, Json(shown(&Found { host, owner: caller.uid, summary }))))
 }
 

@@ -37,7 +37,7 @@ pub(super) struct SocketQuery {
 type Upgrade = Result<WebSocketUpgrade, WebSocketUpgradeRejection>;
 
 fn upgrade(upgrade: Upgrade) -> Answer<WebSocketUpgrade> {
-    let upgrade = upgrade.map_err(|_| Refusal::invalid("Upgrade", "this route is a WebSocket"))?;
+    let upgrade = upgrade.map_err(|_| Refusal::invalid("Upgrade", "this route needs a WebSocket"))?;
     Ok(upgrade.max_message_size(FRAME_BYTES_MAX).max_frame_size(FRAME_BYTES_MAX))
 }
 
@@ -59,7 +59,7 @@ pub(super) async fn session(
     let mode = match query.mode.as_deref() {
         None | Some("interactive") => Mode::Interactive { takeover: query.takeover },
         Some("observe") => Mode::Observe,
-        Some(_) => return Err(Refusal::invalid("mode", "a mode is interactive or observe").into()),
+        Some(_) => return Err(Refusal::invalid("mode", "a mode must be interactive or observe").into()),
     };
     let agent = headers.get(USER_AGENT).and_then(|agent| agent.to_str().ok());
     let device_hint = agent.map(|agent| agent.chars().take(DEVICE_HINT_CHARS_MAX).collect());

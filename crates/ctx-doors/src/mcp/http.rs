@@ -92,10 +92,7 @@ impl McpHttp {
 }
 
 fn no_such_session() -> Refusal {
-    Refusal::new(
-        Code::Enoent,
-        "there is no such MCP session, or it has ended; begin a new one with `initialize`",
-    )
+    Refusal::new(Code::Enoent, "no such MCP session, or it has ended; start a new one with `initialize`")
 }
 
 /// Ends the sessions that nobody has used for so long, until the server is gone.

@@ -191,7 +191,7 @@ impl From<Wrong> for ErrorData {
                 None,
             ),
             Wrong::Message => ErrorData::invalid_request(
-                "the request is no JSON-RPC message; it needs \"jsonrpc\":\"2.0\", an id and a method",
+                "the request is not a JSON-RPC message; it needs \"jsonrpc\":\"2.0\", an id and a method",
                 None,
             ),
         }

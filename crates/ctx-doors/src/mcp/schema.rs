@@ -180,7 +180,7 @@ fn exec_output() -> Value {
             "cwd": text("Where the shell is now."),
             "truncated": {"type": "boolean", "description": "Whether something was printed that is not shown."},
             "timed_out": {"type": "boolean"},
-            "shell_restarted": {"type": "boolean", "description": "Whether the shell was started anew."},
+            "shell_restarted": {"type": "boolean", "description": "Whether the shell was restarted."},
             "late_output": text("What background jobs printed since the last command."),
             "budget": report,
             "hint": {"type": ["string", "null"], "description": "What you may want to do next."},

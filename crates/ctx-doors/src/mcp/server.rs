@@ -112,7 +112,7 @@ impl McpServer {
                 only_local(&arguments)?;
                 let args: CreateArgs = parse(arguments)?;
                 if args.cwd.as_deref() == Some("") {
-                    let message = "cwd: it is empty; leave it out for the server's own directory";
+                    let message = "cwd: it must not be empty; leave it out to use the server's directory";
                     return Err(Failure::Arguments(message.to_owned()));
                 }
                 let id = self.host.create(args.into()).await?;
@@ -204,7 +204,7 @@ impl ServerHandler for McpServer {
             return Err(ErrorData::new(ErrorCode::METHOD_NOT_FOUND, text, None));
         }
         let wanted = "for tools/call, {\"name\": the tool's, \"arguments\": an object}";
-        Err(ErrorData::invalid_params(format!("the params of `{method}` do not fit; {wanted}"), None))
+        Err(ErrorData::invalid_params(format!("invalid params for `{method}`; {wanted}"), None))
     }
 
     async fn call_tool(

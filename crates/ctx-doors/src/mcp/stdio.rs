@@ -19,7 +19,7 @@ use super::streams::{stdio, stdout_is_closed};
 pub enum McpError {
     #[error(transparent)]
     Shell(#[from] ShellError),
-    #[error("the MCP host did not get as far as initialize: {message}")]
+    #[error("the MCP host did not initialize: {message}")]
     Initialize { message: String },
     #[error("stdin, stdout or signals cannot be waited for: {0}")]
     Signal(#[from] std::io::Error),

@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use ctx_api::socket::{DoneStatus, Frame};
 use ctx_engine::{Caller, Engine, Event, EventId, Follow, Hold, NewSession, Post};
+use ctx_session::record::LimitHit;
 use ctx_session::{Code, Name, Refusal, RunId, RunState, Scope, SessionId};
 use tokio::io::{AsyncWriteExt, BufReader, Interest};
 use tokio::net::UnixStream;
@@ -36,7 +37,7 @@ pub(super) async fn serve(stream: UnixStream, engine: Engine, agent: Name, stop:
     let caller = match caller(&stream) {
         Ok(caller) => caller,
         Err(error) => {
-            tracing::warn!(%agent, %error, "a peer without credentials was turned away");
+            tracing::warn!(%agent, %error, "a connection without peer credentials was closed");
             return;
         }
     };
@@ -245,7 +246,7 @@ impl Client {
     }
 
     async fn on_resume(&mut self, target: &Target, after: Option<EventId>) -> Result<(), Refusal> {
-        let missing = || Refusal::new(Code::Enoent, format!("there is no session {}", target.session));
+        let missing = || Refusal::new(Code::Enoent, format!("no session {}", target.session));
         let id = self.find(target)?.ok_or_else(missing)?;
         let follow = self.engine.follow(self.caller, id, after).await?;
         let seat = self.seat(&self.followers).await;
@@ -342,9 +343,9 @@ impl Client {
     async fn on_cancel(&self, run: RunId, target: &Target, request: Option<String>) -> Result<(), Refusal> {
         let id = match self.engine.session_of_run(run) {
             Some(id) => id,
-            None => self.find(target)?.ok_or_else(|| {
-                Refusal::new(Code::Enoent, format!("there is no run {run}; name its session"))
-            })?,
+            None => self
+                .find(target)?
+                .ok_or_else(|| Refusal::new(Code::Enoent, format!("no run {run}; name its session")))?,
         };
         if let Some(owner) = self.engine.owner_of(id)
             && !self.engine.may_see(self.caller, owner)
@@ -438,8 +439,8 @@ impl Shown {
             if let ctx_session::Body::RunCreated(created) = &record.body {
                 self.queued_run = Some(created.turn_id);
             }
-            if let (true, Some(run)) = (frames::is_queued(record), self.queued_run) {
-                frames.push((event.id(), self.queued(event.id(), run)));
+            if let (Some(limit), Some(run)) = (frames::queued_at(record), self.queued_run) {
+                frames.push((event.id(), self.queued(event.id(), run, limit)));
             }
         }
         let run = frames::run_of(event).or(self.queued_run);
@@ -458,13 +459,14 @@ impl Shown {
         true
     }
 
-    fn queued(&self, id: EventId, run: RunId) -> Frame {
+    fn queued(&self, id: EventId, run: RunId, limit: Option<LimitHit>) -> Frame {
         Frame::Queued {
             id: id.to_string(),
             run: run.to_string(),
             session: self.named.session.clone(),
             session_id: self.named.id.to_string(),
             reason: "concurrency_limit".to_owned(),
+            limit,
         }
     }
 }

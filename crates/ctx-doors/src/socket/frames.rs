@@ -3,7 +3,7 @@
 use ctx_api::socket::{Content, DoneStatus, Frame};
 use ctx_engine::port::DeltaKind;
 use ctx_engine::{Event, EventId};
-use ctx_session::record::{Body, Record, StateName, ToolStatus};
+use ctx_session::record::{Body, LimitHit, Record, StateName, ToolStatus};
 use ctx_session::{RunId, SessionId};
 
 /// Whose frames they are.
@@ -210,9 +210,12 @@ fn of_record(named: &Named, record: &Record) -> Vec<(EventId, Frame)> {
     }
 }
 
-/// A record that says the run of a message waits for a slot.
-pub fn is_queued(record: &Record) -> bool {
-    matches!(&record.body, Body::StateChanged(change) if change.to == StateName::Queued)
+/// Of a record that queues a message: the limit that was reached, if the record has it. None for any other record.
+pub fn queued_at(record: &Record) -> Option<Option<LimitHit>> {
+    match &record.body {
+        Body::StateChanged(change) if change.to == StateName::Queued => Some(change.limit),
+        _ => None,
+    }
 }
 
 /// The run that a frame's event belongs to.

@@ -1,4 +1,4 @@
-//! Requests: what a line asks for, or why it asks for nothing.
+//! Parses a request line, or says what is wrong with it.
 
 use ctx_api::socket::Request;
 use ctx_engine::EventId;
@@ -48,7 +48,7 @@ pub(super) fn parse(line: &[u8]) -> Result<(Op, Option<String>), Refused> {
         return Err(refuse(None, invalid("a request is a JSON object".to_owned())));
     }
     let request: Request = serde_json::from_value(value)
-        .map_err(|error| refuse(id.clone(), invalid(format!("a field has the wrong type: {error}"))))?;
+        .map_err(|error| refuse(id.clone(), invalid(format!("invalid field: {error}"))))?;
     let op = op(request).map_err(|refusal| refuse(id.clone(), refusal))?;
     Ok((op, id))
 }
@@ -77,10 +77,7 @@ fn op(request: Request) -> Result<Op, Refusal> {
         }
         Some(other) => {
             let shown: String = other.chars().take(40).collect();
-            Err(Refusal::invalid(
-                "op",
-                format!("unknown op `{shown}`: send, resume, cancel or ping are expected"),
-            ))
+            Err(Refusal::invalid("op", format!("unknown op `{shown}`; use send, resume, cancel or ping")))
         }
         None => Err(Refusal::invalid("op", "a request needs an `op`: send, resume, cancel or ping")),
     }
@@ -94,13 +91,13 @@ fn target(request: &Request) -> Result<Target, Refusal> {
         None | Some("private") => Scope::Private,
         Some("shared") => Scope::Shared,
         Some("temp") => Scope::Temp,
-        Some(_) => return Err(Refusal::invalid("scope", "scope is private, shared or temp")),
+        Some(_) => return Err(Refusal::invalid("scope", "scope must be private, shared or temp")),
     };
     let space = request.space.as_deref().map(Name::new).transpose();
     let space = space.map_err(|rule| Refusal::invalid("space", format!("space: {rule}")))?;
     match (scope, &space) {
         (Scope::Shared, None) => Err(Refusal::invalid("space", "a shared session needs a `space`")),
-        (Scope::Shared, Some(space)) => Err(Refusal::new(Code::Enoent, format!("there is no space {space}"))),
+        (Scope::Shared, Some(space)) => Err(Refusal::new(Code::Enoent, format!("no space {space}"))),
         (Scope::Private | Scope::Temp, _) => Ok(Target { session, scope, space: None }),
     }
 }

@@ -21,7 +21,7 @@ impl Act {
         match kind {
             "cancel" => {
                 let run = payload.get("run_id").and_then(Value::as_str).and_then(|run| run.parse().ok());
-                let missing = || Refusal::invalid("run_id", "a cancel names its run: {\"run_id\": …}");
+                let missing = || Refusal::invalid("run_id", "cancel needs a run: {\"run_id\": …}");
                 run.map(|run_id| Act::Cancel { run_id }).ok_or_else(missing)
             }
             "checkpoint" => {
@@ -32,7 +32,7 @@ impl Act {
                 let named = payload.as_object_mut().and_then(|fields| fields.remove("approval_id"));
                 let id = named.as_ref().and_then(Value::as_str).and_then(|id| id.parse().ok());
                 let missing =
-                    || Refusal::invalid("approval_id", "an approval is named: {\"approval_id\": …}");
+                    || Refusal::invalid("approval_id", "approval needs an id: {\"approval_id\": …}");
                 let approval_id = id.ok_or_else(missing)?;
                 Ok(Act::Approval { approval_id, answer: fitting(kind, payload)? })
             }
@@ -45,7 +45,7 @@ impl Act {
 fn fitting<T: DeserializeOwned>(kind: &str, payload: Value) -> Result<T, Refusal> {
     let payload = if payload.is_null() { Value::Object(Default::default()) } else { payload };
     serde_json::from_value(payload)
-        .map_err(|error| Refusal::invalid("payload", format!("a `{kind}` that does not fit: {error}")))
+        .map_err(|error| Refusal::invalid("payload", format!("invalid `{kind}`: {error}")))
 }
 
 #[cfg(test)]

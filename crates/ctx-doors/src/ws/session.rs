@@ -224,7 +224,7 @@ impl Guest {
                     Err(refusal) => out.refuse(refusal).await,
                 }
             }
-            ("control", "hello") => out.refuse(Refusal::invalid("type", "hello has been said")).await,
+            ("control", "hello") => out.refuse(Refusal::invalid("type", "hello was already sent")).await,
             (channel, kind) => out.refuse(cannot_send(channel, kind)).await,
         }
     }
@@ -232,7 +232,7 @@ impl Guest {
     /// Begins what the operator asks for. The frames go on meanwhile and show what comes of it.
     fn act(&self, kind: &str, payload: Value, refusals: &mpsc::Sender<Refusal>) -> Result<(), Refusal> {
         if self.attached.is_none() {
-            return Err(Refusal::new(Code::Eacces, format!("who observes cannot send `{kind}`")));
+            return Err(Refusal::new(Code::Eacces, format!("an observer cannot send `{kind}`")));
         }
         let act = Act::read(kind, payload)?;
         let (engine, caller, id, refusals) =
@@ -271,11 +271,11 @@ async fn first(out: &mut Out, stream: &mut SplitStream<WebSocket>) -> Result<Hel
 
 fn hello(frame: Received) -> Result<Hello, Refusal> {
     if (frame.channel.as_str(), frame.r#type.as_str()) != ("control", "hello") {
-        return Err(Refusal::invalid("type", "the first frame is `hello` on `control`"));
+        return Err(Refusal::invalid("type", "the first frame must be `hello` on `control`"));
     }
     let payload = if frame.payload.is_null() { Value::Object(Default::default()) } else { frame.payload };
     serde_json::from_value(payload)
-        .map_err(|error| Refusal::invalid("payload", format!("a hello that does not fit: {error}")))
+        .map_err(|error| Refusal::invalid("payload", format!("invalid hello: {error}")))
 }
 
 /// Waits until the session has this connection closed; never for one who only looks on.

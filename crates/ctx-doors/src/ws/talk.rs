@@ -49,7 +49,7 @@ impl Fault {
     fn close(self) -> (u16, &'static str) {
         match self {
             Fault::TooBig => (close_code::SIZE, "a frame has at most 1 MiB"),
-            Fault::NotUtf8 => (close_code::INVALID, "text that is not UTF-8"),
+            Fault::NotUtf8 => (close_code::INVALID, "the text is not UTF-8"),
             Fault::Other => (close_code::PROTOCOL, "protocol error"),
         }
     }
@@ -202,12 +202,10 @@ pub(super) async fn hear(stream: &mut SplitStream<WebSocket>) -> Heard {
     match stream.next().await {
         Some(Ok(Message::Text(text))) => match serde_json::from_str(&text) {
             Ok(frame) => Heard::Frame(frame),
-            Err(error) => {
-                Heard::Nonsense(Refusal::invalid("frame", format!("a frame that does not fit: {error}")))
-            }
+            Err(error) => Heard::Nonsense(Refusal::invalid("frame", format!("invalid frame: {error}"))),
         },
         Some(Ok(Message::Binary(_))) => {
-            Heard::Nonsense(Refusal::invalid("frame", "frames are JSON in text messages"))
+            Heard::Nonsense(Refusal::invalid("frame", "frames must be JSON in text messages"))
         }
         Some(Ok(Message::Ping(_) | Message::Pong(_))) => Heard::Alive,
         Some(Ok(Message::Close(_))) => Heard::Gone(Left::Clean),

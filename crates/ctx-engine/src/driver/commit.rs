@@ -18,7 +18,7 @@ impl Driver {
     }
 
     pub(super) fn lost_refusal(&self) -> Refusal {
-        Refusal::new(Code::Eio, format!("session {} is being taken up again; try once more", self.id))
+        Refusal::new(Code::Eio, format!("session {} is being reloaded; try again", self.id))
     }
 
     /// Lends the core to a blocking thread. A panic there loses it, and the log is then taken up again.

@@ -238,7 +238,7 @@ impl Driver {
             && let Some(ready) = self.ready.take_if(|ready| !ready.prepared.delegates)
         {
             drop(ready);
-            let message = "the agent names nobody to delegate to; choose drop, summarize or checkpoint";
+            let message = "the agent has no `delegate`; choose drop, summarize or checkpoint";
             return Err(Refusal::invalid("strategy", message));
         }
         let reply = self.perform(once(key, Command::Compact { strategy, admission, by })).await;

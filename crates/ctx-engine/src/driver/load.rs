@@ -115,7 +115,7 @@ fn create(inner: &Inner, meta: &Arc<SessionMeta>, owner: Owner, time: Timestamp)
 }
 
 fn open(inner: &Inner, id: SessionId) -> Result<Core, Refusal> {
-    let gone = || Refusal::new(Code::Enoent, format!("there is no session {id}"));
+    let gone = || Refusal::new(Code::Enoent, format!("no session {id}"));
     let summary = inner.registry.get(id).ok_or_else(gone)?;
     let (journal, log, dir) = place(inner, &summary.meta, &summary.dir_name)?;
     let identity = identify(inner, id, &log, &summary)?;
@@ -177,14 +177,14 @@ fn identify(inner: &Inner, id: SessionId, log: &LogPath, summary: &Summary) -> R
         }
         Err(why) => tracing::warn!(%log, why, "a session's log cannot be read"),
     }
-    let message = format!("session {id} is gone: its directory now holds the log of session {other}");
+    let message = format!("session {id} is missing: its directory now holds the log of session {other}");
     Err(Refusal::new(Code::Enoent, message))
 }
 
 /// Someone removed the session's directory: its name is free again for the next message.
 fn forget_if_gone(inner: &Inner, id: SessionId, log: &LogPath, error: &JournalError) {
     if matches!(error, JournalError::NotThere { .. }) {
-        tracing::warn!(session = %id, %error, "a session's log is gone; the session is forgotten");
+        tracing::warn!(session = %id, %error, "a session's log is missing; the session is removed from the registry");
         inner.registry.remove(id);
         inner.behind.gone(log);
     }

@@ -90,7 +90,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 fn not_there(slug: &Name) -> Refusal {
-    Refusal::new(Code::Enoent, format!("there is no project {slug}"))
+    Refusal::new(Code::Enoent, format!("no project {slug}"))
 }
 
 impl Projects {
@@ -286,11 +286,11 @@ impl Inner {
         let directory = self.projects.files.directory(&new.directory, self.whose(caller.uid))?;
         let look = self.projects.files.look(&directory, self.whose(caller.uid));
         if !look.is_there {
-            let message = format!("there is no project file in {directory}; `ctx project init` writes one");
+            let message = format!("no project file in {directory}; `ctx project init` writes one");
             return Err(Refusal::invalid("directory", message));
         }
         let slug = new.slug.clone().or(look.slug).or_else(|| slug_of_directory(&directory));
-        let slug = slug.ok_or_else(|| Refusal::invalid("id", "the project needs a name; give it an id"))?;
+        let slug = slug.ok_or_else(|| Refusal::invalid("id", "the project needs a name; pass an id"))?;
         check_slug(&slug)?;
         self.refuse_taken(caller, &directory, &slug)?;
         let command = ProjectCommand::Add { directory, owner: caller.uid, by: caller.uid };
@@ -313,16 +313,18 @@ impl Inner {
         });
         match taken {
             None => Ok(()),
-            Some((other, _)) => {
-                Err(Refusal::new(Code::Eexist, format!("{directory} is the project {other}")))
-            }
+            Some((other, _)) => Err(Refusal::new(
+                Code::Eexist,
+                format!("{directory} is already registered as project {other}"),
+            )),
         }
     }
 
     /// The log of a project that the caller may change.
     fn own_log(&self, caller: Caller, slug: &Name) -> Result<Arc<ProjectLog>, Refusal> {
         if slug.as_str() == DEFAULT_PROJECT {
-            let message = "the project `default` is the daemon's own: `ctx serve --workspace DIR` says where";
+            let message =
+                "the project `default` belongs to the daemon: `ctx serve --workspace DIR` sets its directory";
             return Err(Refusal::new(Code::Eacces, message));
         }
         self.view(caller, slug)?;
@@ -354,7 +356,7 @@ impl Inner {
 
 fn no_agent(agent: &Name) -> Refusal {
     // As of one that was never there: whose it is must not be told by the words.
-    let message = format!("no agent `{agent}`: there is no agent/{agent}.d");
+    let message = format!("no agent `{agent}`: agent/{agent}.d does not exist");
     Refusal::new(Code::Enoent, message).blaming("agent")
 }
 

@@ -84,14 +84,14 @@ fn clash(
 ) -> Option<Problem> {
     if file.slug != *slug {
         let message = format!(
-            "this directory is registered as `{slug}`; write that, or remove the project and add it as `{}`",
+            "this directory is registered as `{slug}`; use that name, or remove the project and add it as `{}`",
             file.slug
         );
         return Some(Problem { message, ..file.slug_at.clone() });
     }
     if let Some(Taken { project, owner }) = taken.get(&file.agent) {
         let message = match sees(*owner) {
-            true => format!("the agent `{}` is the project {project}'s; set `primary.name`", file.agent),
+            true => format!("the agent `{}` belongs to project {project}; set `primary.name`", file.agent),
             false => format!("the name `{}` is taken; set `primary.name`", file.agent),
         };
         return Some(Problem { message, ..file.agent_at.clone() });
@@ -103,7 +103,7 @@ fn clash(
 pub(crate) fn clash_with_root(file: &ProjectFile, files: &dyn ProjectFiles) -> Option<Problem> {
     if files.is_described(&file.agent) {
         let message =
-            format!("there is an agent `{}` with control files of its own; set `primary.name`", file.agent);
+            format!("an agent `{}` with its own control files exists; set `primary.name`", file.agent);
         return Some(Problem { message, ..file.agent_at.clone() });
     }
     let message = files.lacks_model(&file.model)?;

@@ -145,10 +145,10 @@ impl Plan {
 pub enum RepairError {
     #[error(transparent)]
     Journal(#[from] JournalError),
-    #[error("{log}: no record in it can be used, and nothing else says what it was; it is left as it is")]
+    #[error("{log}: it has no usable record, and no other file describes the session; it was not changed")]
     NothingUsable { log: LogPath },
     #[error(
-        "{log}: what the repair would write is not sound either ({what}); it is left as it is, and this is a bug in ctx"
+        "{log}: the repaired log would be damaged too ({what}); it was not changed; this is a bug in ctx"
     )]
     Unsound { log: LogPath, what: String },
     #[error("the views of {log} cannot be removed first: {error}")]

@@ -148,7 +148,7 @@ impl<'a> Building<'a> {
         let was = told(self.bytes.get(raw.start..raw.end).unwrap_or_default());
         let change = self.pending(raw.number, raw.start);
         change.was.push(was);
-        change.why.push(format!("record {seq} is out of its place"));
+        change.why.push(format!("record {seq} is out of order"));
     }
 
     fn line(&mut self, raw: &Raw, mine: &[&Used]) {

@@ -166,7 +166,7 @@ fn one_wrong_seq_does_not_make_the_rest_look_old() {
         [
             "log:2: skipped, seq 900000 does not fit where 1 was due",
             "log:3: record 1 is missing",
-            "log:5: skipped, record 1 is out of its place"
+            "log:5: skipped, record 1 is out of order"
         ]
     );
 }
@@ -291,8 +291,7 @@ fn a_newer_record_among_later_ones_of_ours_is_passed_over_and_stays() {
     let (seqs, told, disk, writer) = recover(&bytes);
     assert_eq!(seqs, [0, 2, 3]);
     assert!(
-        told[0].starts_with("log:2: passed over, format version 2")
-            && told[0].ends_with("upgrade ctx to use it"),
+        told[0].starts_with("log:2: skipped, format version 2") && told[0].ends_with("upgrade ctx to use it"),
         "{told:?}"
     );
     writer.append_next(at(0), &command(&["x"])).unwrap();

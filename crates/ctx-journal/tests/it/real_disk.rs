@@ -89,7 +89,7 @@ fn a_log_whose_directory_was_removed_says_so_and_others_go_on() {
     let writer = journal.create(&other, me(), at(0), &meta()).unwrap();
     fs::remove_dir_all(dir.path().join("home")).unwrap();
     let missing = open(&journal).map(|_| ()).unwrap_err();
-    assert!(missing.to_string().contains("there is no such log"), "{missing}");
+    assert!(missing.to_string().contains("no such log"), "{missing}");
     writer.append_next(at(1), &command(&["a"])).unwrap();
     // And it can be made again, in directories that are gone as well.
     drop(create(&journal));
@@ -114,5 +114,5 @@ fn a_blob_that_was_changed_is_noticed() {
     let path = dir.path().join(log().dir()).join(format!("blobs/sha256-{}", blob.sha256));
     fs::write(&path, b"as it is!").unwrap();
     let noticed = journal.get_blob(&log(), &blob.sha256).unwrap_err();
-    assert!(noticed.to_string().contains("does not have the contents"), "{noticed}");
+    assert!(noticed.to_string().contains("does not match its name"), "{noticed}");
 }

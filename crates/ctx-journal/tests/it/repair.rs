@@ -151,7 +151,7 @@ fn a_repeat_goes_and_the_first_one_stays() {
     check(
         &lines(&[&line(0, ""), &line(1, ""), &again, &line(2, "")]),
         expect![[r#"
-            line 3: skipped, record 1 was there before
+            line 3: skipped, record 1 is a duplicate
             - {"seq":1,note,"text":"again"}
         "#]],
     );
@@ -288,7 +288,7 @@ fn a_record_that_is_out_of_its_place_goes_back_to_it() {
         expect![[r#"
             line 3: record 2 belongs here, and stands in line 6
             + {"seq":2,note}
-            line 6: record 2 is out of its place
+            line 6: record 2 is out of order
             - {"seq":2,note}
         "#]],
     );

@@ -76,7 +76,7 @@ impl Project {
     }
 
     fn known(&self, id: IssueId) -> Result<&Issue, Refusal> {
-        self.issue(id).ok_or_else(|| Refusal::new(Code::Enoent, format!("there is no issue {id}")))
+        self.issue(id).ok_or_else(|| Refusal::new(Code::Enoent, format!("no issue {id}")))
     }
 
     fn create_issue(
@@ -225,7 +225,7 @@ fn marked(issue: &Issue, item: &str, met: bool) -> Result<Vec<Criterion>, Refusa
     match at.and_then(|at| criteria.get_mut(at)) {
         Some(criterion) => criterion.done = met,
         None => {
-            let message = format!("there is no such criterion; the criteria are:\n{}", issue.criteria_list());
+            let message = format!("no such criterion; the criteria are:\n{}", issue.criteria_list());
             return Err(Refusal::new(Code::Enoent, message));
         }
     }
@@ -234,7 +234,7 @@ fn marked(issue: &Issue, item: &str, met: bool) -> Result<Vec<Criterion>, Refusa
 
 fn meant<'a>(issue: &'a Issue, item: &str) -> Result<&'a Todo, Refusal> {
     issue.todo(item).ok_or_else(|| {
-        let message = format!("there is no such todo; the todos are:\n{}", issue.list());
+        let message = format!("no such todo; the todos are:\n{}", issue.list());
         Refusal::new(Code::Enoent, message)
     })
 }

@@ -30,7 +30,7 @@ pub enum ProjectCommand {
 /// Whether a project may be registered under this slug.
 pub fn check_slug(slug: &Name) -> Result<(), Refusal> {
     if slug.as_str() == DEFAULT_PROJECT {
-        let message = "the project `default` is the daemon's own; call yours something else";
+        let message = "the project name `default` is reserved for the daemon; use another name";
         return Err(Refusal::new(Code::Eexist, message));
     }
     Ok(())
@@ -94,6 +94,6 @@ impl Project {
     }
 
     fn not_there(&self) -> Refusal {
-        Refusal::new(Code::Enoent, format!("there is no project {}", self.slug))
+        Refusal::new(Code::Enoent, format!("no project {}", self.slug))
     }
 }

@@ -36,7 +36,7 @@ pub(super) fn answer_approval(
             }
             ApprovalAnswer::Allow { .. } | ApprovalAnswer::Deny { .. } => {
                 let how = settled.outcome.as_str();
-                Err(busy(&format!("this approval is settled already: {how}")))
+                Err(busy(&format!("this approval was already answered: {how}")))
             }
         };
     }
@@ -45,10 +45,10 @@ pub(super) fn answer_approval(
         // Its time stands still while the session is paused.
         (State::Paused { .. }, ApprovalAnswer::Timeout) => return Ok(answer(Answer::Held)),
         (State::Paused { .. }, ApprovalAnswer::Allow { .. } | ApprovalAnswer::Deny { .. }) => {
-            return Err(busy("session is paused; resume it, then answer"));
+            return Err(busy("the session is paused; resume it, then answer"));
         }
         (State::Idle | State::Queued { .. }, _) => {
-            return Err(busy("nothing is running that waits for this approval"));
+            return Err(busy("no run waits for this approval"));
         }
         (State::Ended | State::Failed(_), _) => return Err(over(session)),
     }

@@ -14,13 +14,13 @@ pub(super) fn archive(session: &Session, archived: bool, by: u32) -> Result<Opti
     match &session.state {
         State::Idle | State::Ended | State::Failed(_) => {}
         State::Running { .. } => {
-            return Err(busy("session is running; cancel the run or wait, then archive it"));
+            return Err(busy("the session is running; cancel the run or wait, then archive it"));
         }
         State::Queued { .. } => {
             return Err(busy("a message is queued; resume or discard it, then archive it"));
         }
         State::Paused { .. } => {
-            return Err(busy("session is paused; resume it or roll it back, then archive it"));
+            return Err(busy("the session is paused; resume it or roll it back, then archive it"));
         }
     }
     Ok(Some(Body::Archived(Archived { archived, by: Some(by) })))
@@ -31,7 +31,7 @@ pub fn may_purge(state: StateName) -> Result<(), Refusal> {
     match state {
         StateName::Ended | StateName::Failed => Ok(()),
         StateName::Idle | StateName::Running | StateName::Queued | StateName::Paused => {
-            Err(Refusal::new(Code::Ebusy, format!("session is {state}; end it first, then purge it")))
+            Err(Refusal::new(Code::Ebusy, format!("the session is {state}; end it first, then purge it")))
         }
     }
 }

@@ -25,9 +25,7 @@ pub(super) fn attach(
             effects.push(Effect::CloseConnection { connection: old.connection, reason });
         }
         Some(_) => {
-            return Err(busy(
-                "session is attached elsewhere; detach there, take it over, or attach to observe",
-            ));
+            return Err(busy("another client is attached to the session; detach it, take over, or observe"));
         }
         None => {}
     }

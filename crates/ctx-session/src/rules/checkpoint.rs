@@ -34,10 +34,10 @@ pub(super) fn checkpoint(
         // A loop that has not noticed yet that its run is over.
         (_, Pauser::Model { .. }) => return Ok(answer(Answer::Ignored)),
         (State::Idle | State::Queued { .. }, Pauser::Operator { .. }) => {
-            return Err(busy("nothing is running in this session; a checkpoint pauses a run"));
+            return Err(busy("nothing is running in this session; only a run can be paused"));
         }
         (State::Paused { .. }, Pauser::Operator { .. }) => {
-            return Err(busy("session is paused already; resume it or roll it back"));
+            return Err(busy("the session is already paused; resume it or roll it back"));
         }
         (State::Ended | State::Failed(_), Pauser::Operator { .. }) => return Err(over(session)),
     };
@@ -107,7 +107,7 @@ pub(super) fn edit_prompt(
     let current = current(session, checkpoint)?;
     let Some(old) = current.prompt(target) else {
         let known: Vec<&str> = current.created.prompts.iter().map(|prompt| prompt.target.as_str()).collect();
-        let message = format!("there is no prompt `{target}` here; there is {}", known.join(", "));
+        let message = format!("no prompt `{target}` here; available: {}", known.join(", "));
         return Err(Refusal::new(Code::Enoent, message));
     };
     if old == hash {
@@ -129,10 +129,10 @@ pub(super) fn current(session: &Session, id: CheckpointId) -> Result<&Checkpoint
     match &session.state {
         State::Paused { checkpoint } if *checkpoint == id => Ok(found),
         State::Paused { checkpoint } => {
-            Err(busy(&format!("session is paused at checkpoint {checkpoint}, not at this one")))
+            Err(busy(&format!("the session is paused at checkpoint {checkpoint}, not at this one")))
         }
         State::Idle | State::Running { .. } | State::Queued { .. } => {
-            Err(busy("session is not paused at this checkpoint any more"))
+            Err(busy("the session is no longer paused at this checkpoint"))
         }
         State::Ended | State::Failed(_) => Err(over(session)),
     }
@@ -231,7 +231,7 @@ pub(super) fn rollback(
     match &session.state {
         State::Idle | State::Paused { .. } => {}
         State::Running { .. } => {
-            return Err(busy("session is running; pause it or cancel the run, then roll back"));
+            return Err(busy("the session is running; pause it or cancel the run, then roll back"));
         }
         State::Queued { .. } => {
             return Err(busy("a message is queued; resume or discard it, then roll back"));
@@ -239,7 +239,7 @@ pub(super) fn rollback(
         State::Ended | State::Failed(_) => return Err(over(session)),
     }
     if let Some(other) = target.superseded_by {
-        let message = format!("this checkpoint was superseded when the session went back to {other}");
+        let message = format!("this checkpoint was superseded by a rollback to {other}");
         return Err(busy(&message));
     }
     let from = session.state.name();

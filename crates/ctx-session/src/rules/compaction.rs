@@ -30,11 +30,11 @@ pub(super) fn compact(
     match &session.state {
         State::Idle => {}
         State::Running { .. } => {
-            return Err(busy("session is running; cancel the run or wait, then compact"));
+            return Err(busy("the session is running; cancel the run or wait, then compact"));
         }
         State::Queued { .. } => return Err(busy("a message is queued; resume or discard it, then compact")),
         State::Paused { .. } => {
-            return Err(busy("session is paused; resume it or roll it back, then compact"));
+            return Err(busy("the session is paused; resume it or roll it back, then compact"));
         }
         State::Ended | State::Failed(_) => return Err(over(session)),
     }
@@ -129,7 +129,7 @@ fn waits_for(session: &Session, id: CompactionId) -> Result<(&Compacted, &Checkp
     match (found.state, at) {
         (CompactionState::Proposed, Some(at)) => Ok((found, at)),
         (CompactionState::Proposed | CompactionState::Applied | CompactionState::Rejected, _) => {
-            Err(busy("this compaction does not wait for an answer"))
+            Err(busy("this compaction does not wait for review"))
         }
     }
 }
@@ -269,7 +269,7 @@ fn check_superseded(session: &Session, ids: &[Ulid]) -> Result<(), Refusal> {
     match ids.iter().find(|id| !counting.contains(id)) {
         Some(id) => Err(Refusal::invalid(
             "superseded_message_ids",
-            format!("{id} is not a message of this session that counts"),
+            format!("{id} is not a message in this session's context"),
         )),
         None => Ok(()),
     }
@@ -284,7 +284,7 @@ fn check_elided(session: &Session, calls: &[CallId]) -> Result<(), Refusal> {
     let outputs = session.ledger.counting().filter(|entry| entry.output.is_some());
     let outputs: HashSet<Ulid> = outputs.map(|entry| entry.id).collect();
     if let Some(call) = calls.iter().find(|call| !outputs.contains(&call.0)) {
-        return bad(call, "is not a tool call of this session that counts and has given something");
+        return bad(call, "is not a tool call with output in this session's context");
     }
     let last: HashSet<Ulid> = session.ledger.last_exchange().map(|entry| entry.id).collect();
     match calls.iter().find(|call| last.contains(&call.0)) {
@@ -304,7 +304,7 @@ fn check_summary(text: Option<&str>, limits: &Limits) -> Result<(), Refusal> {
 /// A summary takes the place of messages: without any it would stand for nothing.
 fn check_stands_for_something(summary: Option<&str>, superseded: &[Ulid]) -> Result<(), Refusal> {
     if superseded.is_empty() && summary.is_some_and(|text| !text.trim().is_empty()) {
-        let message = "a summary stands for messages; name those that it replaces, or leave it out";
+        let message = "a summary replaces messages; name them, or leave the summary out";
         return Err(Refusal::invalid("summary", message));
     }
     Ok(())

@@ -29,13 +29,13 @@ impl Fork {
     pub fn check(&self, source: &SessionMeta) -> Result<(), Refusal> {
         match (source.scope, self.scope, &self.space) {
             (Scope::Temp, _, _) => {
-                Err(Refusal::invalid("resume_from", "a temp session is kept nowhere and cannot be forked"))
+                Err(Refusal::invalid("resume_from", "a temp session is not stored and cannot be forked"))
             }
             (Scope::Private | Scope::Shared, Scope::Temp, _) => {
-                Err(Refusal::invalid("scope", "a fork is kept: its scope is private or shared"))
+                Err(Refusal::invalid("scope", "a fork is stored: its scope must be private or shared"))
             }
             (Scope::Private | Scope::Shared, Scope::Private, Some(_)) => {
-                Err(Refusal::invalid("space", "a private session is in no space"))
+                Err(Refusal::invalid("space", "a private session cannot have a space"))
             }
             (Scope::Private | Scope::Shared, Scope::Shared, None) => {
                 Err(Refusal::invalid("space", "a shared session needs a space"))

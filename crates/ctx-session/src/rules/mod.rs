@@ -132,7 +132,7 @@ fn over(session: &Session) -> Refusal {
     let state = session.state.name();
     Refusal::new(
         Code::Eshutdown,
-        format!("session has {state}; start a new one with another message or name"),
+        format!("the session has {state}; send a message under another name to start a new one"),
     )
 }
 
@@ -146,7 +146,7 @@ fn slot_of(admission: &Admission) -> Result<&RunContext, Refusal> {
                 LimitScope::PerOperator => "of this operator",
             };
             let message = format!(
-                "no slot is free: {} of {} sessions {whose} are running; wait for one to end or cancel one",
+                "{} of {} runs {whose} are busy; wait for one to end, or cancel one",
                 hit.running, hit.limit
             );
             Err(Refusal::new(Code::Ebusy, message))

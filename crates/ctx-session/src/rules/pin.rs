@@ -15,7 +15,7 @@ pub(super) fn pin(session: &Session, message: Ulid, pinned: bool, by: u32) -> Re
     }
     let found = session.ledger.counting().rev().find(|entry| entry.id == message);
     let Some(found) = found else {
-        return Err(Refusal::new(Code::Enoent, format!("no message {message} counts in this session")));
+        return Err(Refusal::new(Code::Enoent, format!("no message {message} in this session's context")));
     };
     if found.pinned == pinned {
         return Ok(answer(Answer::Done));

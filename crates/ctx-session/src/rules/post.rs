@@ -37,9 +37,9 @@ pub(super) fn may_post(
     check_message(text, client_id, limits)?;
     match &session.state {
         State::Idle => Ok(None),
-        State::Running { .. } => Err(busy("session is running; cancel the run or wait")),
+        State::Running { .. } => Err(busy("the session is running; cancel the run or wait")),
         State::Queued { .. } => Err(busy("a message is queued; resume or discard it first")),
-        State::Paused { .. } => Err(busy("session is paused; resume it or roll it back first")),
+        State::Paused { .. } => Err(busy("the session is paused; resume it or roll it back first")),
         State::Ended | State::Failed(_) => Err(over(session)),
     }
 }

@@ -57,8 +57,8 @@ fn queued_run(session: &Session) -> Result<&Run, Refusal> {
             session.run(*run).ok_or_else(|| Refusal::new(Code::Enoent, "the queued message is damaged"))
         }
         State::Idle => Err(Refusal::new(Code::Enoent, "no message is queued in this session")),
-        State::Running { .. } => Err(busy("session is running; nothing is queued")),
-        State::Paused { .. } => Err(busy("session is paused; nothing is queued")),
+        State::Running { .. } => Err(busy("the session is running; nothing is queued")),
+        State::Paused { .. } => Err(busy("the session is paused; nothing is queued")),
         State::Ended | State::Failed(_) => Err(over(session)),
     }
 }

@@ -26,8 +26,8 @@ fn whoever_answers_first_decides() {
             progress tool=t1: running | tool_started | - | done
             ask p1 t1: running | approval_requested | - | done
             allow p1 note=fine: running | approval_settled | tell of p1 | done
-            deny p1: refused EBUSY this approval is settled already: allow
-            allow p1: refused EBUSY this approval is settled already: allow
+            deny p1: refused EBUSY this approval was already answered: allow
+            allow p1: refused EBUSY this approval was already answered: allow
             expire p1: running | - | - | ignored
             allow p9: refused ENOENT no approval 000000000000000000E0000009 in this session
             expire p9: running | - | - | ignored
@@ -98,7 +98,7 @@ fn while_paused_its_clock_stands_still_and_nobody_answers() {
             ask p1 t1: running | approval_requested | - | done
             pause: running -> paused | checkpoint_created, state_changed by checkpoint | broadcast count | k1
             expire p1: paused | - | - | held
-            allow p1: refused EBUSY session is paused; resume it, then answer
+            allow p1: refused EBUSY the session is paused; resume it, then answer
             resume k1: paused -> running | checkpoint_resumed, context, state_changed by checkpoint_resumed | continue r1, broadcast count | r1 running
             allow p1: running | approval_settled | tell of p1 | done
         "#]],

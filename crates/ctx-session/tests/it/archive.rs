@@ -28,7 +28,7 @@ fn what_works_or_waits_is_not_put_away() {
         "post; archive; finish done; post at-limit; archive; unarchive; discard; post; pause; archive",
         expect![[r#"
             post: idle -> running | user, run_created, context, state_changed by message_posted | start r1, broadcast count | m1 r1 running
-            archive: refused EBUSY session is running; cancel the run or wait, then archive it
+            archive: refused EBUSY the session is running; cancel the run or wait, then archive it
             finish done: running -> idle | run_finished, state_changed by run_completed | broadcast count | r1 done
             post at-limit: idle -> queued | user, run_created, state_changed by concurrency_limit | - | m2 r2 pending
             archive: refused EBUSY a message is queued; resume or discard it, then archive it
@@ -36,7 +36,7 @@ fn what_works_or_waits_is_not_put_away() {
             discard: queued -> idle | queued_discarded, cancelled, state_changed by queued_discarded | - | r2 cancelled
             post: idle -> running | user, run_created, context, state_changed by message_posted | start r3, broadcast count | m3 r3 running
             pause: running -> paused | checkpoint_created, state_changed by checkpoint | broadcast count | k1
-            archive: refused EBUSY session is paused; resume it or roll it back, then archive it
+            archive: refused EBUSY the session is paused; resume it or roll it back, then archive it
         "#]],
     );
 }

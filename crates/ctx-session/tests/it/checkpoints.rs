@@ -174,11 +174,11 @@ fn only_the_current_pause_point_can_be_resumed_or_edited() {
             post: idle -> running | user, run_created, context, state_changed by message_posted | start r1, broadcast count | m1 r1 running
             pause: running -> paused | checkpoint_created, state_changed by checkpoint | broadcast count | k1
             resume k1: paused -> running | checkpoint_resumed, context, state_changed by checkpoint_resumed | continue r1, broadcast count | r1 running
-            resume k1: refused EBUSY session is not paused at this checkpoint any more
-            edit-prompt k1: refused EBUSY session is not paused at this checkpoint any more
+            resume k1: refused EBUSY the session is no longer paused at this checkpoint
+            edit-prompt k1: refused EBUSY the session is no longer paused at this checkpoint
             pause: running -> paused | checkpoint_created, state_changed by checkpoint | broadcast count | k2
-            resume k1: refused EBUSY session is paused at checkpoint 01M7EWN7KGC2CYRV6Q6RYAB1BN, not at this one
-            edit-prompt k1: refused EBUSY session is paused at checkpoint 01M7EWN7KGC2CYRV6Q6RYAB1BN, not at this one
+            resume k1: refused EBUSY the session is paused at checkpoint 01M7EWN7KGC2CYRV6Q6RYAB1BN, not at this one
+            edit-prompt k1: refused EBUSY the session is paused at checkpoint 01M7EWN7KGC2CYRV6Q6RYAB1BN, not at this one
             resume k9: refused ENOENT no checkpoint 000000000000000000DC000009 in this session
             edit-prompt k9: refused ENOENT no checkpoint 000000000000000000DC000009 in this session
         "#]],
@@ -233,7 +233,7 @@ fn a_prompt_that_is_not_there_cannot_be_edited() {
         expect![[r#"
         post: idle -> running | user, run_created, context, state_changed by message_posted | start r1, broadcast count | m1 r1 running
         pause: running -> paused | checkpoint_created, state_changed by checkpoint | broadcast count | k1
-        edit-prompt k1 target=scout: refused ENOENT there is no prompt `scout` here; there is primary
+        edit-prompt k1 target=scout: refused ENOENT no prompt `scout` here; available: primary
     "#]],
     );
 }
@@ -301,11 +301,12 @@ fn rollback_to_an_old_checkpoint_supersedes_those_in_between() {
     assert_eq!(superseded, [None, Some("k1".to_owned()), Some("k1".to_owned())]);
     assert_eq!(world.counting(), ["m1"]);
     expect![[r#"
-        rollback k2: refused EBUSY this checkpoint was superseded when the session went back to 01M7EWN3PGE6XN9P6H06TVJ0M0
-        rollback k3: refused EBUSY this checkpoint was superseded when the session went back to 01M7EWN3PGE6XN9P6H06TVJ0M0
-        resume k2: refused EBUSY session is not paused at this checkpoint any more
+        rollback k2: refused EBUSY this checkpoint was superseded by a rollback to 01M7EWN3PGE6XN9P6H06TVJ0M0
+        rollback k3: refused EBUSY this checkpoint was superseded by a rollback to 01M7EWN3PGE6XN9P6H06TVJ0M0
+        resume k2: refused EBUSY the session is no longer paused at this checkpoint
         rollback k1: idle | rolled_back | - | k1
-    "#]].assert_eq(&play(&mut world, "rollback k2; rollback k3; resume k2; rollback k1"));
+    "#]]
+    .assert_eq(&play(&mut world, "rollback k2; rollback k3; resume k2; rollback k1"));
 }
 
 #[test]
@@ -327,13 +328,13 @@ fn rollback_is_refused_while_something_runs_or_waits() {
             post: idle -> running | user, run_created, context, state_changed by message_posted | start r1, broadcast count | m1 r1 running
             pause: running -> paused | checkpoint_created, state_changed by checkpoint | broadcast count | k1
             resume k1: paused -> running | checkpoint_resumed, context, state_changed by checkpoint_resumed | continue r1, broadcast count | r1 running
-            rollback k1: refused EBUSY session is running; pause it or cancel the run, then roll back
+            rollback k1: refused EBUSY the session is running; pause it or cancel the run, then roll back
             finish done: running -> idle | run_finished, state_changed by run_completed | broadcast count | r1 done
             post at-limit: idle -> queued | user, run_created, state_changed by concurrency_limit | - | m2 r2 pending
             rollback k1: refused EBUSY a message is queued; resume or discard it, then roll back
             rollback k9: refused ENOENT no checkpoint 000000000000000000DC000009 in this session
             end: queued -> ended | cancelled, state_changed by session_ended | close clients, free name | done
-            rollback k1: refused ESHUTDOWN session has ended; start a new one with another message or name
+            rollback k1: refused ESHUTDOWN the session has ended; send a message under another name to start a new one
         "#]],
     );
 }
@@ -358,7 +359,7 @@ fn cancel_while_paused_ends_the_run_and_keeps_what_was_said() {
         pause: running -> paused | checkpoint_created, state_changed by checkpoint | broadcast count | k1
         cancel partial: paused -> idle | assistant_finished, tool_finished, cancelled, state_changed by run_cancelled | kill r1 | r1 cancelled
         cancel r1: idle | - | - | r1 cancelled
-        resume k1: refused EBUSY session is not paused at this checkpoint any more
+        resume k1: refused EBUSY the session is no longer paused at this checkpoint
     "#]],
     );
     let world = scene("post; pause; progress text=a calls; cancel partial");
@@ -386,7 +387,7 @@ fn whichever_of_pause_and_end_comes_first_wins() {
         expect![[r#"
         post: idle -> running | user, run_created, context, state_changed by message_posted | start r1, broadcast count | m1 r1 running
         finish done: running -> idle | run_finished, state_changed by run_completed | broadcast count | r1 done
-        pause: refused EBUSY nothing is running in this session; a checkpoint pauses a run
+        pause: refused EBUSY nothing is running in this session; only a run can be paused
         post: idle -> running | user, run_created, context, state_changed by message_posted | start r2, broadcast count | m2 r2 running
         pause: running -> paused | checkpoint_created, state_changed by checkpoint | broadcast count | k1
         finish done: paused | - | - | held

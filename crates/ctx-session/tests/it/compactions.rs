@@ -81,9 +81,9 @@ fn only_messages_that_count_and_are_not_of_the_last_exchange_can_go() {
             progress text=b calls: running | assistant_finished | - | done
             compacted x1 gone=m3: refused EINVAL 01M7EWNBGGCXTXRXR1AS7P32ZY belongs to the last exchange, which always stays
             compacted x1 gone=a4: refused EINVAL 000000000000000000C4000004 belongs to the last exchange, which always stays
-            compacted x1 gone=m9: refused EINVAL 000000000000000000DM000009 is not a message of this session that counts
+            compacted x1 gone=m9: refused EINVAL 000000000000000000DM000009 is not a message in this session's context
             compacted x1 gone=m1: running | compaction | - | done
-            compacted x2 gone=m1: refused EINVAL 01M7EWN2Q8F29T5VQV69ANXJ8B is not a message of this session that counts
+            compacted x2 gone=m1: refused EINVAL 01M7EWN2Q8F29T5VQV69ANXJ8B is not a message in this session's context
             compacted x1 gone=a1: refused EEXIST compaction 000000000000000000F0000001 is recorded already
         "#]],
     );
@@ -120,11 +120,11 @@ fn pins_are_set_and_taken_back_on_what_counts() {
             pin m1: running | - | - | done
             unpin m1: running | message_pinned | - | done
             unpin m1: running | - | - | done
-            pin m99: refused ENOENT no message 000000000000000000DM000033 counts in this session
+            pin m99: refused ENOENT no message 000000000000000000DM000033 in this session's context
             compacted x1 gone=a1: running | compaction | - | done
-            pin a1: refused ENOENT no message 000000000000000000C4000001 counts in this session
+            pin a1: refused ENOENT no message 000000000000000000C4000001 in this session's context
             end: running -> ended | cancelled, state_changed by session_ended | kill r3, close clients, free name, broadcast count | done
-            pin m1: refused ESHUTDOWN session has ended; start a new one with another message or name
+            pin m1: refused ESHUTDOWN the session has ended; send a message under another name to start a new one
         "#]],
     );
     let mut world = after_talk("pin m1; pause; unpin m1; rollback k1");
@@ -184,9 +184,9 @@ fn a_summary_that_would_stand_for_nothing_is_refused() {
     check_after_talk(
         "compacted x1 summary=short; propose x1 gone=m1; approve x1 gone= summary=mine; approve x1 gone= summary=",
         expect![[r#"
-            compacted x1 summary=short: refused EINVAL a summary stands for messages; name those that it replaces, or leave it out
+            compacted x1 summary=short: refused EINVAL a summary replaces messages; name them, or leave the summary out
             propose x1 gone=m1: running -> paused | compaction, checkpoint_created, run_finished, state_changed by checkpoint | kill r3, broadcast count | k1
-            approve x1 gone= summary=mine: refused EINVAL a summary stands for messages; name those that it replaces, or leave it out
+            approve x1 gone= summary=mine: refused EINVAL a summary replaces messages; name them, or leave the summary out
             approve x1 gone= summary=: paused -> running | compaction_approved, checkpoint_resumed, run_created, context, state_changed by compaction_approved | start r4, broadcast count | r4 running
         "#]],
     );
@@ -367,9 +367,9 @@ fn approve_refuses_what_cannot_go_and_stays_paused() {
         "propose x1 gone=m1; approve x1 gone=m9; approve x1 gone=m3; approve x1 at-limit; approve x1",
         expect![[r#"
             propose x1 gone=m1: running -> paused | compaction, checkpoint_created, run_finished, state_changed by checkpoint | kill r3, broadcast count | k1
-            approve x1 gone=m9: refused EINVAL 000000000000000000DM000009 is not a message of this session that counts
+            approve x1 gone=m9: refused EINVAL 000000000000000000DM000009 is not a message in this session's context
             approve x1 gone=m3: refused EINVAL 01M7EWNBGGCXTXRXR1AS7P32ZY belongs to the last exchange, which always stays
-            approve x1 at-limit: refused EBUSY no slot is free: 4 of 4 sessions in this project are running; wait for one to end or cancel one
+            approve x1 at-limit: refused EBUSY 4 of 4 runs in this project are busy; wait for one to end, or cancel one
             approve x1: paused -> running | compaction_approved, checkpoint_resumed, run_created, context, state_changed by compaction_approved | start r4, broadcast count | r4 running
         "#]],
     );
@@ -404,8 +404,8 @@ fn reject_supersedes_nothing_and_says_so_in_the_row() {
         expect![[r#"
             propose x1 gone=m1 summary=short: running -> paused | compaction, checkpoint_created, run_finished, state_changed by checkpoint | kill r3, broadcast count | k1
             reject x1: paused -> idle | compaction_rejected, rolled_back, state_changed by compaction_rejected | - | k1
-            reject x1: refused EBUSY this compaction does not wait for an answer
-            approve x1: refused EBUSY this compaction does not wait for an answer
+            reject x1: refused EBUSY this compaction does not wait for review
+            approve x1: refused EBUSY this compaction does not wait for review
             post: idle -> running | user, run_created, context, state_changed by message_posted | start r4, broadcast count | m4 r4 running
         "#]],
     );
@@ -460,7 +460,7 @@ fn a_compaction_that_is_asked_for_is_a_run_of_its_own() {
         compact: idle -> running | run_created, context, state_changed by compaction_requested | start r2, broadcast count | r2 running
         restart: running
         recover: running -> idle | failed, state_changed by crash_recovered | broadcast count | done
-        compact at-limit: refused EBUSY no slot is free: 4 of 4 sessions in this project are running; wait for one to end or cancel one
+        compact at-limit: refused EBUSY 4 of 4 runs in this project are busy; wait for one to end, or cancel one
     "#]],
     );
     let world = scene("post; finish done; compact delegate");

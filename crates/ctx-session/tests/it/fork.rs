@@ -87,8 +87,8 @@ fn a_fork_of_a_paused_session_has_its_checkpoints_to_go_back_to_and_nothing_that
         (1, 1)
     );
     expect![[r#"
-        resume k1: refused EBUSY session is not paused at this checkpoint any more
-        edit-prompt k1: refused EBUSY session is not paused at this checkpoint any more
+        resume k1: refused EBUSY the session is no longer paused at this checkpoint
+        edit-prompt k1: refused EBUSY the session is no longer paused at this checkpoint
         allow p1: refused ENOENT no approval 000000000000000000E0000001 in this session
         rollback k1: idle | rolled_back | - | k1
         post: idle -> running | user, run_created, context, state_changed by message_posted | start r2, broadcast count | m2 r2 running
@@ -111,8 +111,8 @@ fn a_fork_of_a_session_that_waits_for_a_compaction_does_not_wait_for_it() {
     );
     assert_eq!(rows, [("proposed", None), ("rejected", Some("session_forked"))]);
     expect![[r#"
-        approve x1: refused EBUSY this compaction does not wait for an answer
-        reject x1: refused EBUSY this compaction does not wait for an answer
+        approve x1: refused EBUSY this compaction does not wait for review
+        reject x1: refused EBUSY this compaction does not wait for review
         flag x1 bad: idle | compaction_flagged | - | done
         post: idle -> running | user, run_created, context, state_changed by message_posted | start r3, broadcast count | m3 r3 running
         finish done: running -> idle | run_finished, state_changed by run_completed | broadcast count | r3 done

@@ -210,7 +210,7 @@ fn what_does_not_fit_is_refused() {
             init: EINVAL a todo must not be empty
             append: EINVAL a todo must not be empty
             append: EINVAL a todo is one line without control characters
-            start: ENOENT there is no such todo; the todos are: | no todos yet
+            start: ENOENT no such todo; the todos are: | no todos yet
             append: 1. [ ] a
             note: EINVAL a note must not be empty
         "#]],

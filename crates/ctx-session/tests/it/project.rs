@@ -80,8 +80,8 @@ fn what_does_not_fit_is_refused_and_writes_nothing() {
             relocate("/x"),
         ],
         expect![[r#"
-            ENOENT there is no project music
-            ENOENT there is no project music
+            ENOENT no project music
+            ENOENT no project music
             {"type":"project_added","project":"music","directory":"/srv/music","owner":1000,"by":1000}
             EEXIST the project music is registered; `ctx project ls` shows it
             EEXIST the name music is taken; give the project another id
@@ -89,7 +89,7 @@ fn what_does_not_fit_is_refused_and_writes_nothing() {
             EBUSY 2 sessions run or wait in music; cancel or end them first
             {"type":"project_removed","by":1000}
             EEXIST the name music is taken; give the project another id
-            ENOENT there is no project music
+            ENOENT no project music
         "#]],
     );
     assert_eq!(check_slug(&Name::new("default").unwrap()).unwrap_err().code, Code::Eexist);

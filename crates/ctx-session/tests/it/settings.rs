@@ -105,7 +105,7 @@ fn one_connection_is_attached_and_a_second_gets_a_conflict() {
         expect![[r#"
             attach c1 device=phone: idle | attached | - | done
             attach c1: idle | - | - | done
-            attach c2: refused EBUSY session is attached elsewhere; detach there, take it over, or attach to observe
+            attach c2: refused EBUSY another client is attached to the session; detach it, take over, or observe
             detach c2: idle | - | - | ignored
             detach c1: idle | detached | - | done
             attach c2: idle | attached | - | done
@@ -190,7 +190,7 @@ fn a_retry_with_the_same_client_id_gets_the_same_run_in_every_state() {
             post id=a: idle -> running | user, run_created, context, state_changed by message_posted | start r1, broadcast count | m1 r1 running
             fail: running -> failed | failed, session_failed, state_changed by session_failed | kill r1, close clients, free name, broadcast count | done
             post id=a: failed | - | - | m1 r1 failed, repeated
-            post id=b: refused ESHUTDOWN session has failed; start a new one with another message or name
+            post id=b: refused ESHUTDOWN the session has failed; send a message under another name to start a new one
         "#]],
     );
 }

@@ -84,14 +84,14 @@ fn ended_is_terminal() {
         "end; post; resume; discard; set_model x:y; bind i1; unbind; compact; end; fail",
         expect![[r#"
             end: idle -> ended | state_changed by session_ended | close clients, free name | done
-            post: refused ESHUTDOWN session has ended; start a new one with another message or name
-            resume: refused ESHUTDOWN session has ended; start a new one with another message or name
-            discard: refused ESHUTDOWN session has ended; start a new one with another message or name
-            set_model x:y: refused ESHUTDOWN session has ended; start a new one with another message or name
-            bind i1: refused ESHUTDOWN session has ended; start a new one with another message or name
-            unbind: refused ESHUTDOWN session has ended; start a new one with another message or name
-            compact: refused ESHUTDOWN session has ended; start a new one with another message or name
-            end: refused ESHUTDOWN session has ended; start a new one with another message or name
+            post: refused ESHUTDOWN the session has ended; send a message under another name to start a new one
+            resume: refused ESHUTDOWN the session has ended; send a message under another name to start a new one
+            discard: refused ESHUTDOWN the session has ended; send a message under another name to start a new one
+            set_model x:y: refused ESHUTDOWN the session has ended; send a message under another name to start a new one
+            bind i1: refused ESHUTDOWN the session has ended; send a message under another name to start a new one
+            unbind: refused ESHUTDOWN the session has ended; send a message under another name to start a new one
+            compact: refused ESHUTDOWN the session has ended; send a message under another name to start a new one
+            end: refused ESHUTDOWN the session has ended; send a message under another name to start a new one
             fail: ended | - | - | ignored
         "#]],
     );
@@ -104,13 +104,13 @@ fn failed_is_terminal_and_tells_why() {
         "fail; post; resume; discard; set_model x:y; bind i1; unbind; compact; fail; end",
         expect![[r#"
             fail: idle -> failed | session_failed, state_changed by session_failed | close clients, free name | done
-            post: refused ESHUTDOWN session has failed; start a new one with another message or name
-            resume: refused ESHUTDOWN session has failed; start a new one with another message or name
-            discard: refused ESHUTDOWN session has failed; start a new one with another message or name
-            set_model x:y: refused ESHUTDOWN session has failed; start a new one with another message or name
-            bind i1: refused ESHUTDOWN session has failed; start a new one with another message or name
-            unbind: refused ESHUTDOWN session has failed; start a new one with another message or name
-            compact: refused ESHUTDOWN session has failed; start a new one with another message or name
+            post: refused ESHUTDOWN the session has failed; send a message under another name to start a new one
+            resume: refused ESHUTDOWN the session has failed; send a message under another name to start a new one
+            discard: refused ESHUTDOWN the session has failed; send a message under another name to start a new one
+            set_model x:y: refused ESHUTDOWN the session has failed; send a message under another name to start a new one
+            bind i1: refused ESHUTDOWN the session has failed; send a message under another name to start a new one
+            unbind: refused ESHUTDOWN the session has failed; send a message under another name to start a new one
+            compact: refused ESHUTDOWN the session has failed; send a message under another name to start a new one
             fail: failed | - | - | ignored
             end: failed -> ended | state_changed by session_ended | close clients | done
         "#]],

@@ -175,10 +175,7 @@ fn resume_when_still_at_limit_is_refused_and_the_session_stays_queued() {
     let written = fifth.records.len();
     let refusal = daemon.resume(&mut fifth).unwrap_err();
     assert_eq!((refusal.code, refusal.code.http()), (Code::Ebusy, 409));
-    assert_eq!(
-        refusal.message,
-        "no slot is free: 4 of 4 sessions in this project are running; wait for one to end or cancel one"
-    );
+    assert_eq!(refusal.message, "4 of 4 runs in this project are busy; wait for one to end, or cancel one");
     assert_eq!((fifth.state(), fifth.records.len()), (StateName::Queued, written));
 }
 

@@ -53,8 +53,8 @@ fn queued_stays_queued_when_resumed_without_a_slot() {
         "post at-limit; resume at-limit; resume at-operator-limit",
         expect![[r#"
             post at-limit: idle -> queued | user, run_created, state_changed by concurrency_limit | - | m1 r1 pending
-            resume at-limit: refused EBUSY no slot is free: 4 of 4 sessions in this project are running; wait for one to end or cancel one
-            resume at-operator-limit: refused EBUSY no slot is free: 16 of 16 sessions of this operator are running; wait for one to end or cancel one
+            resume at-limit: refused EBUSY 4 of 4 runs in this project are busy; wait for one to end, or cancel one
+            resume at-operator-limit: refused EBUSY 16 of 16 runs of this operator are busy; wait for one to end, or cancel one
         "#]],
     );
 }
@@ -111,7 +111,7 @@ fn running_to_paused_when_a_checkpoint_is_asked_for() {
         expect![[r#"
             post: idle -> running | user, run_created, context, state_changed by message_posted | start r1, broadcast count | m1 r1 running
             pause: running -> paused | checkpoint_created, state_changed by checkpoint | broadcast count | k1
-            post: refused EBUSY session is paused; resume it or roll it back first
+            post: refused EBUSY the session is paused; resume it or roll it back first
             progress tool=t1: paused | tool_pending | - | held
             model-pause t1: paused | - | - | ignored
         "#]],
@@ -127,9 +127,9 @@ fn running_to_paused_when_a_checkpoint_is_asked_for() {
     check(
         "pause; post at-limit; pause",
         expect![[r#"
-        pause: refused EBUSY nothing is running in this session; a checkpoint pauses a run
+        pause: refused EBUSY nothing is running in this session; only a run can be paused
         post at-limit: idle -> queued | user, run_created, state_changed by concurrency_limit | - | m1 r1 pending
-        pause: refused EBUSY nothing is running in this session; a checkpoint pauses a run
+        pause: refused EBUSY nothing is running in this session; only a run can be paused
     "#]],
     );
 }
@@ -143,7 +143,7 @@ fn paused_to_running_when_the_current_pause_point_is_resumed() {
         pause: running -> paused | checkpoint_created, state_changed by checkpoint | broadcast count | k1
         resume k1: paused -> running | checkpoint_resumed, context, state_changed by checkpoint_resumed | continue r1, broadcast count | r1 running
         pause: running -> paused | checkpoint_created, state_changed by checkpoint | broadcast count | k2
-        resume k1: refused EBUSY session is paused at checkpoint 01M7EWN5N0C2CYRV6Q6RYAB1BN, not at this one
+        resume k1: refused EBUSY the session is paused at checkpoint 01M7EWN5N0C2CYRV6Q6RYAB1BN, not at this one
         resume k2: paused -> running | checkpoint_resumed, context, state_changed by checkpoint_resumed | continue r1, broadcast count | r1 running
     "#]],
     );
@@ -229,7 +229,7 @@ fn any_except_ended_to_ended_when_the_operator_ends_it() {
         expect![[r#"
             fail: idle -> failed | session_failed, state_changed by session_failed | close clients, free name | done
             end: failed -> ended | state_changed by session_ended | close clients | done
-            end: refused ESHUTDOWN session has ended; start a new one with another message or name
+            end: refused ESHUTDOWN the session has ended; send a message under another name to start a new one
         "#]],
     );
 }
@@ -319,7 +319,7 @@ fn two_messages_at_once_one_wins_and_one_gets_a_conflict() {
         "post id=a; post id=b",
         expect![[r#"
             post id=a: idle -> running | user, run_created, context, state_changed by message_posted | start r1, broadcast count | m1 r1 running
-            post id=b: refused EBUSY session is running; cancel the run or wait
+            post id=b: refused EBUSY the session is running; cancel the run or wait
         "#]],
     );
 }

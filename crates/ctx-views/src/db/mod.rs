@@ -66,19 +66,19 @@ pub struct Options {
 /// The index could not be opened, read or written.
 #[derive(Debug, thiserror::Error)]
 pub enum DbError {
-    #[error("{}: {error}; `ctx reindex` builds it again", path.display())]
+    #[error("{}: {error}; `ctx reindex` rebuilds it", path.display())]
     Sqlite { path: PathBuf, error: rusqlite::Error },
     #[error("{}: cannot {action}: {error}", path.display())]
     Io { path: PathBuf, action: &'static str, error: std::io::Error },
-    #[error("{}: is of version {version}, and this ctx reads {SCHEMA_VERSION}; start the daemon to build it again", path.display())]
+    #[error("{}: has version {version}; this ctx reads version {SCHEMA_VERSION}; start the daemon to rebuild it", path.display())]
     OtherVersion { path: PathBuf, version: i64 },
     #[error("the index cannot read a log: {0}")]
     Log(#[from] JournalError),
     #[error(transparent)]
     View(#[from] ViewError),
-    #[error("`{cursor}` is not the place of a page; leave it out to begin with the first")]
+    #[error("`{cursor}` is not a page cursor; leave it out to start with the first page")]
     BadCursor { cursor: String },
-    #[error("`{text}` has no word to look for")]
+    #[error("`{text}` has no word to search for")]
     BadQuery { text: String },
 }
 

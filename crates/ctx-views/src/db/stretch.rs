@@ -259,7 +259,7 @@ fn meet(
         _ => None,
     });
     let (Some(meta), Some(first)) = ((outside.meta_of)(&stretch.log, told, before), first) else {
-        note(db, &stretch.log, "no record tells what session this is; it is not listed")?;
+        note(db, &stretch.log, "no record names the session; it is not listed")?;
         return Ok(None);
     };
     let id = meta.session_id;

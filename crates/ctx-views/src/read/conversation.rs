@@ -1,10 +1,11 @@
-//! A conversation as it stands now: which messages count, and where a summary stands.
+//! A conversation as it is now: which messages are in context, and where a summary replaces others.
 //!
-//! What is said of a message comes after it, so the log is read twice: once for the marks and the summaries, which
-//! are few and are kept, and once for the messages, of which few are held at a time. Where `meta.json` says that every
-//! message counts, it is read once, and no further than is asked for.
+//! A record that removes a message comes after the message, so the log is read twice: once for removals and summaries,
+//! which are few and stay in memory, and once for the messages, of which few are in memory at a time. Where `meta.json`
+//! says that no message was removed, the log is read once and only as far as the caller reads.
 
 use std::collections::{HashMap, HashSet};
+use std::fmt;
 use std::ops::ControlFlow;
 
 use ctx_session::Ulid;
@@ -22,11 +23,51 @@ pub enum Wanted {
     All,
 }
 
-/// A message, and whether it still counts.
+/// A message, and what removed it from the context, if anything did.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Said {
     pub message: Message,
-    pub superseded: bool,
+    pub removed: Option<RemovedBy>,
+}
+
+impl Said {
+    /// Whether the message is no longer in the context.
+    pub fn superseded(&self) -> bool {
+        self.removed.is_some()
+    }
+}
+
+/// What removed a message from the context.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RemovedBy {
+    Rollback,
+    Compaction,
+    Discard,
+    /// The log cannot be read, and `messages.jsonl` does not say.
+    Unknown,
+}
+
+impl RemovedBy {
+    /// What a record of this kind does to the messages that it names.
+    fn kind(kind: &str) -> RemovedBy {
+        match kind {
+            "rolled_back" => RemovedBy::Rollback,
+            "compaction" | "compaction_approved" => RemovedBy::Compaction,
+            "queued_discarded" => RemovedBy::Discard,
+            _ => RemovedBy::Unknown,
+        }
+    }
+}
+
+impl fmt::Display for RemovedBy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            RemovedBy::Rollback => "removed from context by a rollback",
+            RemovedBy::Compaction => "removed from context by a compaction",
+            RemovedBy::Discard => "removed from context: discarded from the queue",
+            RemovedBy::Unknown => "removed from context",
+        })
+    }
 }
 
 /// The messages of a session, oldest first. Lines of a later version are left out.
@@ -41,20 +82,20 @@ pub struct Conversation {
 /// What the lines of a conversation say of other lines.
 #[derive(Default)]
 struct Marks {
-    superseded: HashSet<Ulid>,
+    superseded: HashMap<Ulid, RemovedBy>,
     /// The summary that took a message's place, which may itself have been replaced.
     replaced_by: HashMap<Ulid, Ulid>,
     summaries: HashMap<Ulid, Message>,
 }
 
 impl Marks {
-    /// What a record says of other messages, and the summary that stands for those it takes out.
-    fn apply(&mut self, changes: Vec<Change>) {
+    /// The messages that a record removes or restores, and the summary that replaces the removed ones.
+    fn apply(&mut self, changes: Vec<Change>, by: RemovedBy) {
         let mut just_gone = Vec::new();
         for change in changes {
             match change {
                 Change::Superseded { ids, .. } => {
-                    self.supersede(&ids);
+                    self.supersede(&ids, by);
                     just_gone = ids;
                 }
                 Change::Restored { ids, .. } => self.restore(&ids),
@@ -68,8 +109,8 @@ impl Marks {
         }
     }
 
-    fn supersede(&mut self, ids: &[Ulid]) {
-        self.superseded.extend(ids);
+    fn supersede(&mut self, ids: &[Ulid], by: RemovedBy) {
+        self.superseded.extend(ids.iter().map(|id| (*id, by)));
         for id in ids {
             self.replaced_by.remove(id);
         }
@@ -87,7 +128,7 @@ impl Marks {
         // No more steps than there are summaries: a file that someone edited may lead in a circle.
         let steps = std::iter::successors(self.replaced_by.get(&id), |id| self.replaced_by.get(id));
         let mut steps = steps.take(self.summaries.len());
-        steps.find(|id| !self.superseded.contains(id)).and_then(|id| self.summaries.get(id))
+        steps.find(|id| !self.superseded.contains_key(id)).and_then(|id| self.summaries.get(id))
     }
 }
 
@@ -99,15 +140,15 @@ impl Conversation {
 
     /// What is shown where a message stands in the file.
     fn at(&mut self, message: Message) -> Option<Said> {
-        let superseded = self.marks.superseded.contains(&message.id);
+        let removed = self.marks.superseded.get(&message.id).copied();
         match self.wanted {
-            Wanted::All => Some(Said { message, superseded }),
-            Wanted::Counting if superseded => {
+            Wanted::All => Some(Said { message, removed }),
+            Wanted::Counting if removed.is_some() => {
                 let summary = self.marks.summary_for(message.id)?;
-                self.placed.insert(summary.id).then(|| Said { message: summary.clone(), superseded: false })
+                self.placed.insert(summary.id).then(|| Said { message: summary.clone(), removed: None })
             }
             Wanted::Counting if self.placed.contains(&message.id) => None,
-            Wanted::Counting => Some(Said { message, superseded }),
+            Wanted::Counting => Some(Said { message, removed }),
         }
     }
 }
@@ -155,7 +196,7 @@ impl Reader {
         let mut marks = Marks::default();
         let read = self.journal.read(&session.log()?, 0, &mut |entry| {
             if conversation::may_mark(&entry.kind) {
-                marks.apply(changes_of(&entry));
+                marks.apply(changes_of(&entry), RemovedBy::kind(&entry.kind));
             }
             ControlFlow::Continue(())
         });
@@ -168,11 +209,11 @@ impl Reader {
         for change in self.messages(session)? {
             let change = change?;
             if record.first().is_some_and(|first| first.seq() != change.seq()) {
-                marks.apply(std::mem::take(&mut record));
+                marks.apply(std::mem::take(&mut record), RemovedBy::Unknown);
             }
             record.push(change);
         }
-        marks.apply(record);
+        marks.apply(record, RemovedBy::Unknown);
         Ok(marks)
     }
 }

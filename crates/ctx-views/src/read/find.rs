@@ -81,6 +81,12 @@ impl Reader {
         Ok(found)
     }
 
+    /// Whether the root describes an agent of this name; it may have no session yet.
+    pub fn is_agent(&self, agent: &Name) -> bool {
+        let dir = Path::new("agent").join(format!("{agent}.d"));
+        self.root.dir_if_there(&dir).is_ok_and(|dir| dir.is_some())
+    }
+
     /// The session that a user means by `agent/name`, `model/provider/model/name`, an id or the beginning of
     /// one. A name means the session that has it now, which may be over, and if none has, the last one that had it.
     pub fn resolve(&self, uid: u32, text: &str) -> Result<SessionRef, ReadError> {

@@ -9,7 +9,7 @@ use ctx_session::record::{RunFinish, RunKind, StateName};
 use ctx_session::{Record, Ulid};
 use ctx_views::SessionFiles;
 use ctx_views::db::{ListQuery, MessageItem, MessagesQuery, SearchQuery, Standing, Viewer};
-use ctx_views::read::{Reader, SessionRef, SessionsDir, Wanted};
+use ctx_views::read::{Reader, RemovedBy, SessionRef, SessionsDir, Wanted};
 use proptest::prelude::*;
 
 use crate::indexed::{done, names, post, put, say, started, tool};
@@ -352,12 +352,12 @@ fn a_reader_sees_a_summary_in_the_place_of_what_it_replaces() {
     live(&mut life, &[post("five"), done(), Step::Compact]);
     live(&mut life, &[shorten(2, Some("one and two"), false), shorten(2, Some("up to three"), false)]);
     let (reader, session) = on_disk(&root, &life);
-    let texts = |wanted| -> Vec<(String, bool)> {
+    let texts = |wanted| -> Vec<(String, Option<RemovedBy>)> {
         let said = reader.conversation(&session, wanted).unwrap().map(Result::unwrap);
-        said.map(|said| (said.message.text(), said.superseded)).collect()
+        said.map(|said| (said.message.text(), said.removed)).collect()
     };
-    let counts = |text: &str| (text.to_owned(), false);
-    let gone = |text: &str| (text.to_owned(), true);
+    let counts = |text: &str| (text.to_owned(), None);
+    let gone = |text: &str| (text.to_owned(), Some(RemovedBy::Compaction));
     assert_eq!(texts(Wanted::Counting), [counts("up to three"), counts("four"), counts("five")]);
     assert_eq!(
         texts(Wanted::All),
@@ -443,7 +443,7 @@ proptest! {
 
         let read = |wanted| -> Vec<_> {
             let said = reader.conversation(&session, wanted).unwrap().map(Result::unwrap);
-            said.map(|said| ((said.message.id, said.message.seq), said.superseded)).collect()
+            said.map(|said| ((said.message.id, said.message.seq), said.superseded())).collect()
         };
         let expected = counting(&life);
         let counting: Vec<_> = read(Wanted::Counting).into_iter().map(|(place, _)| place).collect();

@@ -79,8 +79,8 @@ impl<'a> Api<'a> {
     /// The body of a good answer; the daemon's own words for any other.
     async fn exchange(&self, method: Method, path: &str, body: Option<Vec<u8>>) -> Result<Bytes, Failure> {
         let broken = |error: hyper::Error| {
-            Failure::new(Code::Ehostdown, format!("the daemon broke off: {error}"))
-                .hint("try again; `ctx status` says whether it is up")
+            Failure::new(Code::Ehostdown, format!("the connection to the daemon broke: {error}"))
+                .hint("try again; `ctx status` shows whether the daemon is running")
         };
         let (short, _dir) = ctx_doors::unix::short_path(&self.root.api_socket())
             .map_err(|error| cannot_connect(self.root, error))?;
@@ -100,23 +100,23 @@ impl<'a> Api<'a> {
         let status = answer.status();
         let body = Limited::new(answer.into_body(), ANSWER_BYTES_MAX).collect().await;
         let body = body
-            .map_err(|error| Failure::new(Code::Ehostdown, format!("the daemon broke off: {error}")))?
+            .map_err(|error| {
+                Failure::new(Code::Ehostdown, format!("the connection to the daemon broke: {error}"))
+            })?
             .to_bytes();
         if status.is_success() {
             return Ok(body);
         }
         match serde_json::from_slice::<ErrorBody>(&body) {
             Ok(said) => Err(Failure::new(said.error.code, said.error.message)),
-            Err(_) => {
-                Err(Failure::new(Code::Eio, format!("the daemon answered {status} without saying why")))
-            }
+            Err(_) => Err(Failure::new(Code::Eio, format!("the daemon answered {status} without a reason"))),
         }
     }
 }
 
 fn read<T: DeserializeOwned>(path: &str, answer: &[u8]) -> Result<T, Failure> {
     serde_json::from_slice(answer).map_err(|error| {
-        Failure::new(Code::Eio, format!("the daemon's answer to {path} does not fit: {error}"))
-            .hint("the daemon may be of another version: `ctx status` and `ctx --version` say")
+        Failure::new(Code::Eio, format!("the daemon's answer to {path} has an unexpected form: {error}"))
+            .hint("the daemon may have another version; compare `ctx status` with `ctx --version`")
     })
 }

@@ -55,7 +55,7 @@ impl LiveSocket {
             As::Observer => "?mode=observe",
         };
         let broken = |error: &dyn std::fmt::Display| {
-            Failure::new(Code::Ehostdown, format!("the daemon broke off: {error}"))
+            Failure::new(Code::Ehostdown, format!("the connection to the daemon broke: {error}"))
         };
         let request = format!("ws://ctx/api/v1/sessions/{id}/socket{query}").into_client_request();
         let mut request = request.map_err(|error| broken(&error))?;
@@ -116,8 +116,8 @@ fn refused(status: StatusCode, body: Option<&[u8]>) -> Failure {
         (None, _) => Code::Eio,
     };
     if code == Code::Ebusy {
-        return Failure::new(code, "someone else is attached to this session")
-            .hint("--takeover takes their place, --observe looks on");
+        return Failure::new(code, "another client is attached to this session")
+            .hint("--takeover detaches it, --observe only watches");
     }
     let message = said.map_or_else(|| format!("the daemon answered {status}"), |said| said.message);
     Failure::new(code, message)

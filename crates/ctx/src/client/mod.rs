@@ -22,7 +22,7 @@ pub fn runtime() -> Result<tokio::runtime::Runtime, Failure> {
     tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
-        .map_err(|error| Failure::io("the async runtime", error))
+        .map_err(|error| Failure::io("cannot start the async runtime", error))
 }
 
 /// Why a socket of this root does not take connections.
@@ -30,7 +30,7 @@ fn cannot_connect(root: &Root, error: io::Error) -> Failure {
     match error.kind() {
         io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => root.daemon_down(),
         io::ErrorKind::PermissionDenied => {
-            Failure::new(Code::Eacces, format!("you may not use {}: {error}", root.path.display()))
+            Failure::new(Code::Eacces, format!("you are not allowed to use {}: {error}", root.path.display()))
         }
         _ => Failure::new(Code::Ehostdown, format!("cannot reach the daemon: {error}")),
     }

@@ -33,8 +33,8 @@ impl AgentSocket {
         };
         let stream = connected.map_err(|error| match error.kind() {
             io::ErrorKind::NotFound if root.is_up() => {
-                Failure::new(Code::Enoent, format!("there is no agent `{agent}`"))
-                    .hint(format!("the agents are in {}", root.path.join("agent").display()))
+                Failure::new(Code::Enoent, format!("no agent `{agent}`"))
+                    .hint(format!("the agents are described in {}", root.path.join("agent").display()))
             }
             _ => cannot_connect(root, error),
         })?;

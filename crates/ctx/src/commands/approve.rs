@@ -1,4 +1,4 @@
-//! `ctx approve`: answers a tool call that waits for the operator.
+//! `ctx approve`: allows or denies a tool call that waits for the operator.
 
 use std::io::Write;
 
@@ -11,33 +11,36 @@ use crate::output::{self, Paint};
 use crate::root::Root;
 use crate::{sessions, table, words};
 
-/// Allow or deny a tool call that waits
+/// Allow or deny a waiting tool call
 ///
-/// A policy line `ask TOOL` makes the agent ask before it uses a tool. A single call that waits is answered without
-/// its id; of several, they are listed. What nobody answers in time is denied (`limits.approval_ms`).
+/// A policy line `ask TOOL` makes the agent wait for your approval before it uses a tool. If one call waits, its
+/// id is not needed; if several wait, they are listed. A call that nobody answers within `limits.approval_ms` is
+/// denied.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
-  ctx approve coder --list        what waits
-  ctx approve coder               allow the only one
-  ctx approve coder 01K9Y --deny --note 'not that file'")]
+  ctx approve coder --list        list the waiting calls
+  ctx approve coder               allow the only waiting call
+  ctx approve coder 01K9Y --deny --note 'not that file'
+
+exit codes: 0 success, 1 failed, 2 bad input, 13 not allowed, 69 no daemon, 70 internal error")]
 pub struct Args {
-    /// agent/name, an id or the beginning of one; an agent alone means its current session
+    /// The session: agent/name, an agent (its current session), an id or the beginning of an id
     #[arg(value_name = "SESSION")]
     session: String,
-    /// An id or the beginning of one [default: the only one that waits]
+    /// The approval: an id or the beginning of an id [default: the only waiting call]
     #[arg(value_name = "APPROVAL")]
     approval: Option<String>,
-    /// Do not let it happen
+    /// Deny the call instead of allowing it
     #[arg(long)]
     deny: bool,
-    /// What the model is told with the answer
+    /// Note for the model
     #[arg(long, value_name = "TEXT")]
     note: Option<String>,
-    /// Only list what waits
+    /// Only list the waiting calls
     #[arg(long, conflicts_with_all = ["approval", "deny", "note"])]
     list: bool,
-    /// Print one JSON object a line
+    /// Print one JSON object per line
     #[arg(long)]
     json: bool,
 }
@@ -55,13 +58,13 @@ pub fn run(args: Args, root: &Root) -> Result<(), Failure> {
         (None, []) => {
             return Err(Failure::new(
                 Code::Enoent,
-                format!("nothing waits for an answer in {}", args.session),
+                format!("no tool call waits for an approval in {}", args.session),
             ));
         }
         (None, many) => {
             list(many, args.json)?;
-            let message = format!("{} calls wait for an answer: say which", many.len());
-            return Err(Failure::new(Code::Einval, message).hint("give the id of one"));
+            let message = format!("{} tool calls wait for an approval; choose one", many.len());
+            return Err(Failure::new(Code::Einval, message).hint("name one by its id"));
         }
     };
     let decision = if args.deny { Decision::Deny } else { Decision::Allow };
@@ -75,7 +78,7 @@ pub fn run(args: Args, root: &Root) -> Result<(), Failure> {
     Ok(())
 }
 
-/// What is to be done, on one line.
+/// What to do, on one line.
 fn call(one: &Approval) -> String {
     let input = words::shorten(&one.input.to_string(), 200);
     let subject = one.subject.clone().unwrap_or(input);
@@ -89,10 +92,10 @@ fn find(api: &Api<'_>, id: SessionId, word: &str) -> Result<Approval, Failure> {
     let mut found = all.items.into_iter().filter(|one| one.id.to_string().starts_with(&begin));
     match (found.next(), found.next()) {
         (Some(one), None) => Ok(one),
-        (None, _) => Err(Failure::new(Code::Enoent, format!("there is no approval {word} in this session"))
-            .hint("`ctx approve --list` shows what waits")),
+        (None, _) => Err(Failure::new(Code::Enoent, format!("no approval {word} in this session"))
+            .hint("`ctx approve --list` lists the waiting calls")),
         (Some(_), Some(_)) => Err(Failure::new(Code::Einval, format!("several approvals begin with {word}"))
-            .hint("write more of its id")),
+            .hint("write more of the id")),
     }
 }
 
@@ -101,7 +104,7 @@ fn list(waiting: &[Approval], json: bool) -> Result<(), Failure> {
         return waiting.iter().try_for_each(output::json);
     }
     if waiting.is_empty() {
-        output::say("nothing waits for an answer");
+        output::say("no tool call waits for an approval");
     }
     let now = words::now();
     let left = |one: &Approval| match one.expires_at {

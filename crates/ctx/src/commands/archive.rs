@@ -1,4 +1,4 @@
-//! `ctx archive`: puts a session away, or brings it back.
+//! `ctx archive`: hides a session from lists, or lists it again.
 
 use ctx_api::http::{Session, SessionChange};
 
@@ -7,20 +7,22 @@ use crate::failure::Failure;
 use crate::root::Root;
 use crate::{output, sessions};
 
-/// Put a session away
+/// Hide a session from lists
 ///
-/// It is not listed any more unless asked for with `ctx ls --archived`; nothing else changes. It can be read, searched
-/// and forked as before, and a message to it brings it back. Only a session that rests can be put away.
+/// The session is listed only with `ctx ls --archived`. It can be read, searched and forked as before, and a new
+/// message brings it back. A session that is running, queued or paused cannot be archived.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
   ctx archive coder/fix-tests
-  ctx archive coder/fix-tests --undo")]
+  ctx archive coder/fix-tests --undo
+
+exit codes: 0 success, 1 failed, 2 bad input, 13 not allowed, 69 no daemon, 70 internal error")]
 pub struct Args {
-    /// agent/name, an id or the beginning of one
+    /// The session: agent/name, an id or the beginning of an id
     #[arg(value_name = "SESSION")]
     session: String,
-    /// Bring it back
+    /// List the session again
     #[arg(long)]
     undo: bool,
     /// Print the session as JSON
@@ -36,8 +38,8 @@ pub fn run(args: Args, root: &Root) -> Result<(), Failure> {
         return output::json(&session);
     }
     match session.archived {
-        true => output::say(format_args!("archived {id}; `ctx ls --archived` still lists it")),
-        false => output::say(format_args!("{id} is back")),
+        true => output::say(format_args!("archived {id}; `ctx ls --archived` lists it")),
+        false => output::say(format_args!("{id} is listed again")),
     }
     Ok(())
 }

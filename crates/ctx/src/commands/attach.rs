@@ -1,4 +1,4 @@
-//! `ctx attach`: a session live in the terminal, like `tmux attach`.
+//! `ctx attach`: follows a session live in the terminal, like `tmux attach`.
 //!
 //! `hands` is what a person does, `view` what is shown, `past` what is read of what was missed. Here the three meet the
 //! session's socket, which is taken up again when it breaks.
@@ -35,31 +35,37 @@ const RETRY: Duration = Duration::from_millis(200);
 /// Messages that wait for a daemon that is away.
 const UNSENT_MAX: usize = 16;
 
-/// Attach to a session
+/// Attach to a session and follow it live
 ///
-/// Shows the last messages and then all that happens, as it happens. A line you type is a message; pasted lines are
-/// one. Ctrl-C cancels the run that goes on or waits; when nothing runs, pressed twice, it detaches. Ctrl-D, Ctrl-\ or
-/// /detach leaves, and the session goes on without you. A daemon that is restarted is waited for, for a minute; what was
-/// missed is shown, and what was typed meanwhile is sent. One terminal or browser is attached at a time; any number may
-/// observe, and for who observes Ctrl-C leaves too.
+/// Shows the last messages and then everything that happens. Each line you type is a message; pasted lines are
+/// one message.
+///
+/// Ctrl-C cancels the run that is running or queued. When nothing runs, pressing it twice detaches. Ctrl-D,
+/// Ctrl-\ or /detach leaves, and the session continues without you. One terminal or browser can be attached at a
+/// time; any number can observe. An observer also leaves with Ctrl-C.
+///
+/// If the daemon restarts, `attach` waits up to a minute for it, then shows what you missed and sends what you
+/// typed in the meantime.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
-  ctx attach                      coder, the session last posted to
+  ctx attach                      coder's current session
   ctx attach coder/fix-tests
   ctx attach coder/fix-tests --takeover
-  ctx attach 01K9ZZ3F --observe | tee seen.txt")]
+  ctx attach 01K9ZZ3F --observe | tee seen.txt
+
+exit codes: 0 success, 1 failed, 2 bad input, 13 not allowed, 69 no daemon, 70 internal error")]
 pub struct Args {
-    /// The session: agent/name, an agent, an id or the beginning of one
+    /// The session: agent/name, an agent (its current session), an id or the beginning of an id
     #[arg(value_name = "SESSION", default_value = sessions::DEFAULT_AGENT)]
     session: String,
-    /// Look on: nothing can be typed, and others stay attached
+    /// Watch only; whoever is attached stays attached
     #[arg(long, conflicts_with = "takeover")]
     observe: bool,
-    /// Take the place of whoever is attached
+    /// Detach whoever is attached and take over
     #[arg(long)]
     takeover: bool,
-    /// Messages of the past to begin with
+    /// Number of past messages to show first
     #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u16).range(0..=1000))]
     tail: u16,
 }
@@ -67,8 +73,9 @@ pub struct Args {
 pub fn run(args: Args, root: &Root) -> Result<(), Failure> {
     let id = sessions::find_id(root, &args.session)?;
     if !args.observe && !std::io::stdin().is_terminal() {
-        return Err(Failure::new(Code::Einval, "attaching needs a terminal to type at")
-            .hint("`--observe` only watches, `ctx send` posts a message, `ctx log -f` follows"));
+        return Err(Failure::new(Code::Einval, "attach needs a terminal").hint(
+            "use --observe to watch, `ctx send` to send a message, or `ctx log -f` to follow the log",
+        ));
     }
     let who = if args.observe { As::Observer } else { As::Operator { takeover: args.takeover } };
     let runtime = client::runtime()?;
@@ -159,8 +166,10 @@ impl Attach<'_> {
         }
         let named = &self.view.named;
         let back = match self.who {
-            As::Operator { .. } => format!("detached; the session goes on, `ctx attach {named}` comes back"),
-            As::Observer => "detached; the session goes on".to_owned(),
+            As::Operator { .. } => {
+                format!("detached; the session continues, `ctx attach {named}` attaches again")
+            }
+            As::Observer => "detached; the session continues".to_owned(),
         };
         Ok(self.view.notice(&back)?)
     }
@@ -176,7 +185,10 @@ impl Attach<'_> {
                 }
                 Some(frame) if is_gap(&frame) && self.place.epoch.is_some() => self.place = Place::default(),
                 Some(_) | None => {
-                    return Err(Failure::new(Code::Ehostdown, "the daemon broke off before its welcome"));
+                    return Err(Failure::new(
+                        Code::Ehostdown,
+                        "the daemon closed the connection before its first frame",
+                    ));
                 }
             }
         }
@@ -220,8 +232,8 @@ impl Attach<'_> {
         let keys = match (self.who, hands.can_type()) {
             _ if session.state.is_over() => "",
             (As::Operator { .. }, _) => "; Ctrl-C cancels the run, Ctrl-D detaches",
-            (As::Observer, true) => ", looking on; Ctrl-D leaves",
-            (As::Observer, false) => ", looking on",
+            (As::Observer, true) => ", observing; Ctrl-D leaves",
+            (As::Observer, false) => ", observing",
         };
         let (named, title) = (&self.view.named, title.unwrap_or_default());
         Ok(self.view.notice(&format!("{named}{title}: {}{keys}", session.state.as_str()))?)
@@ -256,7 +268,7 @@ impl Attach<'_> {
                 Done::Interrupt => {}
                 Done::Line(line) if line.trim() == "/detach" => return Ok(Over::Left),
                 Done::Line(_) if self.who == As::Observer => {
-                    self.view.notice("who observes sends nothing; Ctrl-D leaves")?;
+                    self.view.notice("an observer cannot send messages; Ctrl-D leaves")?;
                 }
                 Done::Line(line) => {
                     let text = hands.rest_of_paste(line).await;
@@ -296,14 +308,16 @@ impl Attach<'_> {
             ("closing", "session_ended") => Ok(ControlFlow::Break(Over::Ended("the session has ended"))),
             ("closing", "session_failed") => {
                 let failure = Failure::new(Code::Eshutdown, "the session has failed");
-                let failure =
-                    failure.hint(format!("`ctx show {}` says why; `ctx restart` begins anew", self.id));
+                let failure = failure.hint(format!(
+                    "`ctx show {}` shows the reason; `ctx restart` starts a new session",
+                    self.id
+                ));
                 Ok(ControlFlow::Break(Over::Lost(failure)))
             }
             ("closing", "taken_over") => {
-                let failure = Failure::new(Code::Ebusy, "someone else has taken over this session");
+                let failure = Failure::new(Code::Ebusy, "another client has taken over this session");
                 let failure = failure.hint(format!(
-                    "it goes on; `ctx attach {} --takeover` takes it back, --observe looks on",
+                    "the session continues; `ctx attach {} --takeover` takes it back, --observe only watches",
                     self.view.named
                 ));
                 Ok(ControlFlow::Break(Over::Lost(failure)))
@@ -335,7 +349,7 @@ impl Attach<'_> {
             (None, _) if self.warned || self.who == As::Observer => Ok(true),
             (None, _) => {
                 self.warned = true;
-                self.view.notice("nothing runs; Ctrl-D or Ctrl-C once more detaches")?;
+                self.view.notice("nothing is running; press Ctrl-C again or Ctrl-D to detach")?;
                 Ok(false)
             }
         }
@@ -386,7 +400,7 @@ impl Attach<'_> {
                 return Err(failure);
             }
             if !was_away && may_take == AWAY_MAX {
-                self.view.notice("the daemon is away; waiting for it")?;
+                self.view.notice("the daemon does not answer; waiting for it")?;
                 was_away = true;
             }
             if self.wait(hands).await?.is_break() {
@@ -417,9 +431,9 @@ impl Attach<'_> {
             let Some(message) = self.typed(text) else { continue };
             if self.unsent.len() < UNSENT_MAX {
                 self.unsent.push_back(message);
-                self.view.notice("kept; it is sent when the daemon is back")?;
+                self.view.notice("the message is kept and sent when the daemon is back")?;
             } else {
-                self.view.notice("not sent: too much waits for the daemon already")?;
+                self.view.notice("not sent: too many messages are waiting for the daemon")?;
             }
         }
     }

@@ -1,4 +1,4 @@
-//! `ctx audit`: who did what, from the audit log.
+//! `ctx audit`: prints events of the audit log.
 
 use std::io::Write;
 use std::time::Duration;
@@ -23,40 +23,43 @@ const PAUSE: Duration = Duration::from_millis(250);
 /// Lines that are read at once.
 const PAGE: usize = 1000;
 
-/// Print who did what
+/// Print who did what, and when
 ///
-/// Reads the audit log, the newest line first, and needs no daemon. The log belongs to whoever runs the daemon; for
-/// others the daemon reads what they did and what happened to what is theirs. Its events are listed in docs/audit.md.
+/// Prints the audit log, newest line first. It needs no daemon if you are the user who runs the daemon. Other
+/// users get, through the daemon, their own actions and those on their own sessions. docs/audit.md lists the
+/// events.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
   ctx audit
   ctx audit --session coder/default --since 1d
   ctx audit --event run.cancelled --event session.ended --json
-  ctx audit -f                    go on with what happens from now on")]
+  ctx audit -f                    keep printing new events
+
+exit codes: 0 success, 1 failed, 2 bad input, 13 not allowed, 69 no daemon, 70 internal error")]
 pub struct Args {
-    /// Only what happened in this session, or what it did to its issue: agent/name, an id or the beginning of one
+    /// Only events of this session and what it did to its issue: agent/name, an id or the beginning of an id
     #[arg(short, long, value_name = "SESSION")]
     session: Option<String>,
-    /// Only events of this name; may be given more than once
+    /// Only events of this name (repeatable)
     #[arg(long = "event", value_name = "EVENT", value_parser = event_name)]
     events: Vec<EventName>,
-    /// Only what this user did, by number
+    /// Only actions of this user, by uid
     #[arg(long, value_name = "UID")]
     user: Option<u32>,
-    /// Only since: a date, or a time before now such as 12h or 7d
+    /// Only events since this time: a date, or an age such as 12h or 7d
     #[arg(long, value_name = "TIME")]
     since: Option<Moment>,
-    /// Only before
+    /// Only events before this time
     #[arg(long, value_name = "TIME")]
     until: Option<Moment>,
     /// At most N lines; 0 for no limit
     #[arg(short = 'n', long = "limit", value_name = "N", default_value_t = 50)]
     limit: usize,
-    /// Print the newest lines last, and go on with those that come
+    /// Print the newest line last, and keep printing new ones
     #[arg(short, long, conflicts_with = "until")]
     follow: bool,
-    /// Print one JSON object a line
+    /// Print one JSON object per line
     #[arg(long)]
     json: bool,
 }
@@ -156,20 +159,19 @@ fn newest_by(api: &Api<'_>, query: &AuditQuery) -> Result<Vec<AuditLine>, Failur
 fn line_of(told: http::AuditEvent) -> Result<AuditLine, Failure> {
     let other = |what: String| {
         Failure::new(Code::Eio, what)
-            .hint("the daemon may be of another version: `ctx status` and `ctx --version` say")
+            .hint("the daemon may have another version; compare `ctx status` with `ctx --version`")
     };
     let record = match (told.session_id, told.session_seq, &told.project_id, told.project_seq) {
         (Some(session), Some(session_seq), _, _) => RecordOf::Session { session, session_seq },
         (_, _, Some(project), Some(project_seq)) => RecordOf::Project {
             project: Name::new(project)
-                .map_err(|rule| other(format!("`{project}` is no project: {rule}")))?,
+                .map_err(|rule| other(format!("`{project}` is not a project's name: {rule}")))?,
             project_seq,
         },
-        _ => return Err(other(format!("line {} of the audit log tells of no record", told.number))),
+        _ => return Err(other(format!("line {} of the audit log names no record", told.number))),
     };
     let event = AuditEvent {
-        event: event_name(&told.event)
-            .map_err(|_| other(format!("`{}` is no event known here", told.event)))?,
+        event: event_name(&told.event).map_err(|_| other(format!("unknown event `{}`", told.event)))?,
         user: told.user_id,
         record,
         data: told.data,

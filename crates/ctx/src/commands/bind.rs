@@ -1,4 +1,4 @@
-//! `ctx bind`: says which issue a session works on.
+//! `ctx bind`: sets the issue that a session works on.
 
 use ctx_api::http::{Bind, Session};
 
@@ -8,22 +8,24 @@ use crate::issues::{self, InProject};
 use crate::root::Root;
 use crate::{output, sessions};
 
-/// Say which issue a session works on
+/// Choose the issue that a session works on
 ///
-/// The agent's `todo` tool then keeps the todos of that issue, and the agent is reminded of those that are open. An
-/// issue is worked on by one session at a time. Binding changes no todo, and ending a session resolves no issue:
-/// `ctx resume --resolve` and `ctx issue resolve` do.
+/// The agent's `todo` tool then works on the todos of that issue, and the agent is reminded of the open ones.
+/// Only one session at a time works on an issue. Binding changes no todo, and ending a session does not resolve
+/// its issue: use `ctx resume --resolve` or `ctx issue resolve`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
-  ctx bind coder 1                the current session works on issue 1 of its project
+  ctx bind coder 1                the current session works on issue 1
   ctx bind coder/fix-tests 01K9X
-  ctx bind coder --none           it works on none")]
+  ctx bind coder --none           it works on no issue
+
+exit codes: 0 success, 1 failed, 2 bad input, 13 not allowed, 69 no daemon, 70 internal error")]
 pub struct Args {
-    /// agent/name, an id or the beginning of one; an agent alone means its current session
+    /// The session: agent/name, an agent (its current session), an id or the beginning of an id
     #[arg(value_name = "SESSION")]
     session: String,
-    /// An issue of the session's project: a number, an id or the beginning of one
+    /// An issue of the session's project: its number, its id or the beginning of the id
     #[arg(value_name = "ISSUE", required_unless_present = "none")]
     issue: Option<String>,
     /// Unbind the issue; its todos stay as they are
@@ -44,7 +46,7 @@ pub fn run(args: Args, root: &Root) -> Result<(), Failure> {
         if args.json {
             return output::json(&session);
         }
-        output::say(format_args!("{} works on no issue now", sessions::label(&session)));
+        output::say(format_args!("{} has no issue now", sessions::label(&session)));
         return Ok(());
     };
     let project = api.get::<Session>(&path)?.project.to_string();

@@ -10,19 +10,21 @@ use crate::{output, sessions};
 
 /// Cancel a run
 ///
-/// The run of the session that is going on or queued, unless another is named. What was said so far is kept.
-/// Returns when the run is over.
+/// Cancels the run that is running or queued in the session, or the run with the given id. What the agent said so
+/// far is kept. Returns when the run has ended.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
   ctx cancel coder                the run of coder's current session
   ctx cancel coder/fix-tests
-  ctx cancel 01K9X 01K9Y3R6K2QW1B7E0S4N8M5T2A")]
+  ctx cancel 01K9X 01K9Y3R6K2QW1B7E0S4N8M5T2A
+
+exit codes: 0 success, 1 failed, 2 bad input, 13 not allowed, 69 no daemon, 70 internal error")]
 pub struct Args {
-    /// agent/name, an id or the beginning of one; an agent alone means its current session
+    /// The session: agent/name, an agent (its current session), an id or the beginning of an id
     #[arg(value_name = "SESSION")]
     session: String,
-    /// The run [default: the one that is going on]
+    /// The run's id [default: the run that is running or queued]
     #[arg(value_name = "RUN")]
     run: Option<RunId>,
     /// Print the run as JSON
@@ -36,8 +38,8 @@ pub fn run(args: Args, root: &Root) -> Result<(), Failure> {
     let run = match args.run {
         Some(run) => run,
         None => api.get::<Session>(&format!("/sessions/{id}"))?.current_run.ok_or_else(|| {
-            Failure::new(Code::Enoent, format!("nothing runs in {}", args.session))
-                .hint("`ctx ls` shows which sessions are running")
+            Failure::new(Code::Enoent, format!("nothing is running in {}", args.session))
+                .hint("`ctx ls --state running` lists running sessions")
         })?,
     };
     let ended: Run = api.post(&format!("/sessions/{id}/runs/{run}/cancel"))?;
@@ -46,7 +48,7 @@ pub fn run(args: Args, root: &Root) -> Result<(), Failure> {
     }
     match ended.state.as_str() {
         "cancelled" => output::say(format_args!("cancelled run {run}")),
-        other => output::say(format_args!("run {run} was over already: {other}")),
+        other => output::say(format_args!("run {run} had already ended: {other}")),
     }
     Ok(())
 }

@@ -24,26 +24,30 @@ const HISTORY_MAX: usize = 1_000;
 
 /// Talk with an agent
 ///
-/// Every line is a message; the answer streams below it. The conversation is kept: leave whenever you like and
-/// come back with the same command, also after the daemon was restarted. Ctrl-C cancels the run, a second one
-/// leaves; Ctrl-D leaves. Pasted text of several lines is one message. /help lists what else can be typed.
+/// Each line you type is a message; the answer streams below it. The daemon keeps the conversation: leave at any
+/// time and continue with the same command, also after a restart of the daemon. Pasted text of several lines is
+/// one message. Type /help for the other commands.
+///
+/// Ctrl-C cancels the run; a second Ctrl-C leaves. Ctrl-D leaves.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
-  ctx chat                        coder, where you left off
+  ctx chat                        continue with coder
   ctx chat coder --session fix-tests
-  ctx chat coder/fix-tests --model debug:script")]
+  ctx chat coder/fix-tests --model debug:script
+
+exit codes: 0 success, 1 failed, 2 bad input, 13 not allowed, 69 no daemon, 70 internal error")]
 pub struct Args {
     /// The agent, or a session as agent/name
     #[arg(value_name = "AGENT", default_value = sessions::DEFAULT_AGENT)]
     agent: String,
-    /// The session, by name or id [default: the one last posted to, else `default`]
+    /// The session, by name or id [default: the current one, else `default`]
     #[arg(short, long, value_name = "SESSION")]
     session: Option<String>,
-    /// The working directory, as the agent sees it
+    /// Working directory, as a path that the agent sees
     #[arg(long, value_name = "DIR")]
     cwd: Option<String>,
-    /// The model for this and later messages, as provider:model
+    /// Model for this message and later ones, as provider:model
     #[arg(long, value_name = "MODEL")]
     model: Option<String>,
 }
@@ -55,7 +59,7 @@ pub fn run(args: Args, root: &Root) -> Result<(), Failure> {
     let (agent, session) = match (args.agent.split_once('/'), args.session) {
         (Some((agent, name)), None) => (agent, Some(name.to_owned())),
         (Some(_), Some(_)) => {
-            let message = "the session is named twice: once after the agent and once with --session";
+            let message = "the session is given twice: as agent/name and with --session";
             return Err(Failure::new(Code::Einval, message));
         }
         (None, session) => (args.agent.as_str(), session),
@@ -126,14 +130,14 @@ impl Chat<'_> {
                 let title = session.title.as_ref().map(|title| format!(", {}", output::plain(title)));
                 let about = format!("{}{}", model, title.unwrap_or_default());
                 if let Some(run) = session.current_run.filter(|_| !session.queued) {
-                    output::say(paint.dim(&format!("{}: {about}. A run is going on:", self.name())));
+                    output::say(paint.dim(&format!("{}: {about}. A run is in progress:", self.name())));
                     self.watch(run.to_string());
                     return Ok(());
                 }
                 about
             }
         };
-        output::say(paint.dim(&format!("{}: {about}. /help lists what can be typed.", self.name())));
+        output::say(paint.dim(&format!("{}: {about}. Type /help for commands.", self.name())));
         Ok(())
     }
 
@@ -158,7 +162,7 @@ impl Chat<'_> {
                 }
                 Err(ReadlineError::Interrupted) if next == Next::Warned => Next::Leave,
                 Err(ReadlineError::Interrupted) => {
-                    output::say("Ctrl-C again leaves; the session is kept");
+                    output::say("press Ctrl-C again to leave; the session is kept");
                     Next::Warned
                 }
                 Err(ReadlineError::Eof) => Next::Leave,
@@ -186,7 +190,9 @@ impl Chat<'_> {
                 Ok(())
             }
             Line::Unknown(word) => {
-                output::say(format_args!("there is no {word}; /help lists what there is, // sends a /"));
+                output::say(format_args!(
+                    "unknown command {word}; /help lists the commands, // sends a text that begins with /"
+                ));
                 Ok(())
             }
         };
@@ -219,14 +225,14 @@ impl Chat<'_> {
             Ok(End::Left) => Next::Leave,
             Err(failure) => {
                 failure.report();
-                output::say("the message was not sent; the up arrow brings it back");
+                output::say("the message was not sent; press the up arrow to get it back");
                 Next::GoOn
             }
         }
     }
 
     fn cancel(&self) -> Result<(), Failure> {
-        let nothing = || Failure::new(Code::Enoent, format!("nothing runs in {}", self.name()));
+        let nothing = || Failure::new(Code::Enoent, format!("nothing is running in {}", self.name()));
         let session = self.session()?.ok_or_else(nothing)?;
         let run = session.current_run.ok_or_else(nothing)?;
         let path = format!("/sessions/{}/runs/{run}/cancel", session.id);
@@ -237,7 +243,9 @@ impl Chat<'_> {
 
     fn show_session(&self) -> Result<(), Failure> {
         match self.session()? {
-            None => output::say(format_args!("{}: not there yet; the first message makes it", self.name())),
+            None => {
+                output::say(format_args!("{}: does not exist yet; the first message creates it", self.name()))
+            }
             Some(session) => {
                 let model = session.model_override.as_ref().unwrap_or(&session.model);
                 let title = session.title.as_deref().unwrap_or("no title");
@@ -263,7 +271,7 @@ impl Chat<'_> {
     }
 
     fn title(&self, title: String) -> Result<(), Failure> {
-        let missing = || Failure::new(Code::Enoent, "the session gets a title after its first message");
+        let missing = || Failure::new(Code::Enoent, "send a first message, then set the title");
         let session = self.session()?.ok_or_else(missing)?;
         let change = SessionChange { title: Some(title), ..SessionChange::default() };
         let _: Session = Api::new(self.root).put(&format!("/sessions/{}", session.id), &change)?;

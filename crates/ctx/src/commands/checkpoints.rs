@@ -1,4 +1,4 @@
-//! `ctx checkpoints`: where a session was paused, and what there is to see there.
+//! `ctx checkpoints`: lists the checkpoints of a session, or shows one.
 
 use std::io::Write;
 
@@ -13,25 +13,27 @@ use crate::{sessions, table, words};
 
 /// List the checkpoints of a session, or show one
 ///
-/// Newest last. With an id, all that is known of one: why, what was in flight, the prompts, and the compaction that
-/// it waits for.
+/// Lists the checkpoints, newest last. With an id, shows one: its reason, the tool calls in flight, the prompts
+/// and the compaction that waits for review.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
   ctx checkpoints coder           the current session
-  ctx checkpoints coder 01K9Y     one of them
-  ctx checkpoints coder --archived --json")]
+  ctx checkpoints coder 01K9Y     one checkpoint
+  ctx checkpoints coder --archived --json
+
+exit codes: 0 success, 1 failed, 2 bad input, 13 not allowed, 69 no daemon, 70 internal error")]
 pub struct Args {
-    /// agent/name, an id or the beginning of one; an agent alone means its current session
+    /// The session: agent/name, an agent (its current session), an id or the beginning of an id
     #[arg(value_name = "SESSION")]
     session: String,
-    /// Show this one; an id or the beginning of one
+    /// Show this checkpoint; an id or the beginning of an id
     #[arg(value_name = "CHECKPOINT")]
     checkpoint: Option<String>,
-    /// Those that are older than the active list, instead of it
+    /// List the archived checkpoints instead: those beyond the newest 50
     #[arg(long, conflicts_with = "checkpoint")]
     archived: bool,
-    /// Print one JSON object a line
+    /// Print one JSON object per line
     #[arg(long)]
     json: bool,
 }
@@ -49,7 +51,7 @@ pub fn run(args: Args, root: &Root) -> Result<(), Failure> {
     }
     let current = api.get::<Session>(&format!("/sessions/{id}"))?.checkpoint;
     if listed.is_empty() {
-        output::say("no checkpoints; `ctx pause` makes one while a run goes on");
+        output::say("no checkpoints; `ctx pause` creates one while a run is in progress");
     }
     let (now, paint) = (words::now(), Paint::for_stdout());
     let rows = listed.iter().map(|one| {
@@ -113,10 +115,10 @@ pub fn find(api: &Api<'_>, id: SessionId, word: &str) -> Result<CheckpointId, Fa
         known.iter().map(|one| one.id).filter(|one| one.to_string().starts_with(&begin)).collect();
     match found.as_slice() {
         [one] => Ok(*one),
-        [] => Err(Failure::new(Code::Enoent, format!("there is no checkpoint {word} in this session"))
+        [] => Err(Failure::new(Code::Enoent, format!("no checkpoint {word} in this session"))
             .hint("`ctx checkpoints` lists them")),
         many => Err(Failure::new(Code::Einval, format!("{} checkpoints begin with {word}", many.len()))
-            .hint("write more of its id")),
+            .hint("write more of the id")),
     }
 }
 
@@ -141,7 +143,7 @@ fn show(one: &Checkpoint) -> Result<(), Failure> {
         writeln!(out, "rolled back to")?;
     }
     if let Some(other) = one.superseded_by {
-        writeln!(out, "superseded by going back to {other}")?;
+        writeln!(out, "superseded by a rollback to {other}")?;
     }
     for call in one.pending_tool_calls.iter().flatten() {
         writeln!(out, "tool call  {}", line(call))?;

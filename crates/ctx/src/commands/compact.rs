@@ -1,4 +1,4 @@
-//! `ctx compact`: makes a conversation shorter for its model, and answers proposals to do so.
+//! `ctx compact`: starts compactions, lists them, and answers proposed ones.
 
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -18,27 +18,30 @@ use crate::output::{self, Paint};
 use crate::root::Root;
 use crate::{sessions, table, words};
 
-/// Make a conversation shorter for its model
+/// Shorten the conversation that the model gets
 ///
-/// Large output of old tool calls is shown as a reference first. Where that is not enough, the oldest exchanges are
-/// dropped, or a summary stands for them from then on. Nothing is deleted, and a rollback undoes it. With the strategy `checkpoint` it is only proposed: the session pauses until you approve or
-/// reject it. The last exchange always stays.
+/// First, large output of old tool calls is replaced by references that the agent can read back. If that is not
+/// enough, the oldest exchanges are dropped or replaced by a summary. The last exchange always stays. Nothing is
+/// deleted, and a rollback undoes a compaction. With the strategy `checkpoint` the compaction is only proposed:
+/// the session pauses until you approve or reject it.
 #[derive(Debug, clap::Args)]
 #[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
 #[command(after_help = "\
 Examples:
-  ctx compact coder               as the agent is set up to
+  ctx compact coder               with the agent's own strategy
   ctx compact coder --strategy drop
   ctx compact list coder
   ctx compact approve coder --summary 'we agreed on the schema'
-  ctx compact flag coder 01K9Y bad --notes 'forgot the schema'")]
+  ctx compact flag coder 01K9Y bad --notes 'forgot the schema'
+
+exit codes: 0 success, 1 failed, 2 bad input, 13 not allowed, 69 no daemon, 70 internal error")]
 pub struct Args {
     #[command(subcommand)]
     what: Option<What>,
-    /// agent/name, an id or the beginning of one; an agent alone means its current session
+    /// The session: agent/name, an agent (its current session), an id or the beginning of an id
     #[arg(value_name = "SESSION", required = true)]
     session: Option<String>,
-    /// How [default: the agent's own]
+    /// Strategy [default: the agent's own]
     #[arg(long, value_name = "STRATEGY")]
     strategy: Option<How>,
     /// Print the run as JSON
@@ -48,13 +51,13 @@ pub struct Args {
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
 enum How {
-    /// The oldest exchanges go
+    /// Drop the oldest exchanges
     Drop,
-    /// The model sums them up
+    /// Let the model write a summary of them
     Summarize,
-    /// A command or a subagent of the project does
+    /// Let a command or a subagent of the project write the summary
     Delegate,
-    /// It is proposed, and you decide
+    /// Propose a compaction and pause for your decision
     Checkpoint,
 }
 
@@ -63,7 +66,7 @@ enum Flag {
     Good,
     Bad,
     Neutral,
-    /// Take it back
+    /// Remove the flag
     None,
 }
 
@@ -71,46 +74,46 @@ enum Flag {
 enum What {
     /// List the compactions of a session, newest last
     List {
-        /// agent/name, an id or the beginning of one; an agent alone means its current session
+        /// The session: agent/name, an agent (its current session), an id or the beginning of an id
         #[arg(value_name = "SESSION")]
         session: String,
-        /// Print one JSON object a line
+        /// Print one JSON object per line
         #[arg(long)]
         json: bool,
     },
-    /// Show one
+    /// Show a compaction
     Show {
         #[command(flatten)]
         which: Which,
     },
-    /// Let a proposed one take effect; the run goes on
+    /// Approve a proposed compaction; the run continues
     Approve {
         #[command(flatten)]
         which: Which,
-        /// The text that is to stand for what goes [default: what was proposed]
+        /// Summary of the removed messages [default: the proposed one]
         #[arg(long, value_name = "TEXT")]
         summary: Option<String>,
-        /// A message that is to go, instead of those proposed; may be given again
+        /// Message to remove, instead of the proposed ones (repeatable)
         #[arg(long = "message", value_name = "ID")]
         messages: Vec<Ulid>,
     },
-    /// Turn a proposed one down; the session is idle then
+    /// Reject a proposed compaction; the session becomes idle
     Reject {
         #[command(flatten)]
         which: Which,
     },
-    /// Say what you think of one
+    /// Rate a compaction
     Flag {
-        /// agent/name, an id or the beginning of one; an agent alone means its current session
+        /// The session: agent/name, an agent (its current session), an id or the beginning of an id
         #[arg(value_name = "SESSION")]
         session: String,
-        /// An id or the beginning of one
+        /// The compaction: an id or the beginning of an id
         #[arg(value_name = "COMPACTION")]
         compaction: String,
-        /// What it was
+        /// Your rating
         #[arg(value_name = "FLAG")]
         flag: Flag,
-        /// In your words
+        /// Notes on the rating
         #[arg(long, value_name = "TEXT")]
         notes: Option<String>,
     },
@@ -118,10 +121,10 @@ enum What {
 
 #[derive(Debug, clap::Args)]
 struct Which {
-    /// agent/name, an id or the beginning of one; an agent alone means its current session
+    /// The session: agent/name, an agent (its current session), an id or the beginning of an id
     #[arg(value_name = "SESSION")]
     session: String,
-    /// An id or the beginning of one [default: the one that waits, else the newest]
+    /// The compaction: an id or the beginning of an id [default: the waiting one, else the newest]
     #[arg(value_name = "COMPACTION")]
     compaction: Option<String>,
     /// Print it as JSON
@@ -151,7 +154,7 @@ pub fn run(args: Args, root: &Root) -> Result<(), Failure> {
             if which.json {
                 return output::json(&done);
             }
-            output::say("rejected; the session is idle and nothing was changed");
+            output::say("rejected; the session is idle and nothing has changed");
             Ok(())
         }
         Some(What::Flag { session, compaction, flag, notes }) => {
@@ -183,7 +186,7 @@ fn begin(root: &Root, api: &Api<'_>, session: &str, how: Option<How>, json: bool
     if json {
         return output::json(&begun);
     }
-    output::say(format_args!("begun; `ctx compact show {session}` shows what came of it"));
+    output::say(format_args!("started; `ctx compact show {session}` shows the result"));
     Ok(())
 }
 
@@ -195,7 +198,7 @@ fn approve(root: &Root, api: &Api<'_>, which: &Which, how: &CompactionApproval) 
     }
     match done.run_id {
         Some(run) => output::say(format_args!(
-            "approved; run {run} goes on, `ctx log -f {}` follows it",
+            "approved; run {run} continues, `ctx log -f {}` follows it",
             which.session
         )),
         None => output::say("approved; the session is idle"),
@@ -230,7 +233,7 @@ fn chosen(root: &Root, api: &Api<'_>, which: &Which) -> Result<(SessionId, Compa
     });
     newest.map(|one| (id, one)).ok_or_else(|| {
         Failure::new(Code::Enoent, format!("{} has no compaction", which.session))
-            .hint("`ctx compact SESSION` makes one")
+            .hint("`ctx compact SESSION` starts one")
     })
 }
 
@@ -239,7 +242,7 @@ fn waiting(root: &Root, api: &Api<'_>, which: &Which) -> Result<(SessionId, Comp
     let id = sessions::find_id(root, &which.session)?;
     let found = named_or_waiting(api, id, which)?;
     found.map(|one| (id, one)).ok_or_else(|| {
-        Failure::new(Code::Enoent, format!("no compaction waits for an answer in {}", which.session))
+        Failure::new(Code::Enoent, format!("no compaction waits for review in {}", which.session))
             .hint("`ctx compact SESSION --strategy checkpoint` proposes one")
     })
 }
@@ -265,13 +268,11 @@ fn find(api: &Api<'_>, id: SessionId, word: &str) -> Result<Compaction, Failure>
     });
     match (found.next(), found.next()) {
         (Some(one), None) => Ok(one),
-        (None, _) => {
-            Err(Failure::new(Code::Enoent, format!("there is no compaction {word} in this session"))
-                .hint("`ctx compact list` lists them"))
-        }
+        (None, _) => Err(Failure::new(Code::Enoent, format!("no compaction {word} in this session"))
+            .hint("`ctx compact list` lists them")),
         (Some(_), Some(_)) => {
             Err(Failure::new(Code::Einval, format!("several compactions begin with {word}"))
-                .hint("write more of its id"))
+                .hint("write more of the id"))
         }
     }
 }
@@ -288,7 +289,7 @@ fn list(api: &Api<'_>, id: SessionId, json: bool) -> Result<(), Failure> {
     let age = |millis: u64| words::age(now, Timestamp::from_millis(millis));
     let cells = rows.iter().map(|row| match row {
         CompactionRow::Aggregate(many) => {
-            let what = format!("{} compactions before", many.count);
+            let what = format!("{} older compactions", many.count);
             [what, age(many.before), String::new(), String::new(), String::new()].map(table::Cell::new).into()
         }
         CompactionRow::Compaction(one) => {
@@ -362,7 +363,7 @@ fn show(api: &Api<'_>, id: SessionId, one: &Compaction) -> Result<(), Failure> {
     let superseded = one.superseded_message_ids.iter().copied();
     let wanted: Vec<Ulid> = superseded.clone().chain(elided.clone()).collect();
     if wanted.is_empty() {
-        writeln!(out, "messages   none: there was nothing to do")?;
+        writeln!(out, "messages   none: nothing to remove")?;
     }
     let said = said(api, id, &wanted)?;
     let all = superseded.map(|id| ("message", id)).chain(elided.map(|id| ("output of", id)));

@@ -1,4 +1,4 @@
-//! `ctx completions`: what a shell needs to complete our commands.
+//! `ctx completions`: prints a script that completes our commands in a shell.
 
 use clap::CommandFactory;
 use clap_complete::Shell;
@@ -6,15 +6,17 @@ use clap_complete::Shell;
 use crate::cli::Cli;
 use crate::failure::Failure;
 
-/// Print completions for a shell
+/// Print a completion script for your shell
 ///
-/// The script goes to stdout; put it where your shell looks for completions.
+/// Writes the script to stdout; save it where your shell looks for completions.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
   ctx completions bash > ~/.local/share/bash-completion/completions/ctx
   ctx completions zsh > ~/.zfunc/_ctx
-  ctx completions fish > ~/.config/fish/completions/ctx.fish")]
+  ctx completions fish > ~/.config/fish/completions/ctx.fish
+
+exit codes: 0 success, 1 failed, 2 bad input")]
 pub struct Args {
     /// The shell to complete for
     #[arg(value_name = "SHELL")]

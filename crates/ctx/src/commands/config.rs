@@ -1,4 +1,4 @@
-//! `ctx config`: what holds and where it came from; a file to start with.
+//! `ctx config`: prints the settings with their origin, and writes a file to start with.
 
 use std::fs::OpenOptions;
 use std::io::Write;
@@ -12,18 +12,20 @@ use crate::config::{self, Environment, FileArg};
 use crate::failure::Failure;
 use crate::output;
 
-/// Show or write the configuration
+/// Show or create the configuration
 ///
 /// One file is read: the one named with --config, else $XDG_CONFIG_HOME/ctx/config.toml, else
-/// /etc/ctx/config.toml. The environment goes before it: every key has a variable, such as
+/// /etc/ctx/config.toml. Environment variables override it: every key has one, such as
 /// CTX_LIMITS_RUNNING_PER_PROJECT. Without a subcommand, `show`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
-  ctx config                      every key, its value and where it came from
+  ctx config                      every key, its value and its origin
   ctx config show --json | jq '.settings[] | select(.origin != \"default\")'
-  ctx config init                 write a commented file to start with
-  ctx config path                 the file that is read")]
+  ctx config init                 write a file with every key, commented out
+  ctx config path                 print the path of the file in use
+
+exit codes: 0 success, 1 failed, 2 bad input, 13 not allowed, 70 internal error")]
 pub struct Args {
     #[command(subcommand)]
     what: Option<What>,
@@ -33,22 +35,22 @@ pub struct Args {
 
 #[derive(Debug, Subcommand)]
 enum What {
-    /// Print every key with its value and where it came from
+    /// Print every key with its value and origin
     Show {
         /// Print JSON
         #[arg(long)]
         json: bool,
     },
-    /// Write a file with every key, commented out
+    /// Write a config file with every key, commented out
     Init {
-        /// Write over a file that is there
+        /// Overwrite an existing file
         #[arg(long)]
         force: bool,
-        /// Where to write, if not to the place it is read from
+        /// File to write [default: the file that is read]
         #[arg(value_name = "FILE")]
         to: Option<PathBuf>,
     },
-    /// Print the file that is read; where it would be, if there is none
+    /// Print the path of the config file, even if it does not exist yet
     Path,
 }
 
@@ -103,10 +105,9 @@ fn show(file: &FileArg, environment: &Environment, json: bool) -> Result<(), Fai
 }
 
 fn first_place(file: &FileArg, environment: &Environment) -> Result<PathBuf, Failure> {
-    config::places(file, environment)
-        .into_iter()
-        .next()
-        .ok_or_else(|| Failure::new(Code::Einval, "no place for a config file: set HOME or give --config"))
+    config::places(file, environment).into_iter().next().ok_or_else(|| {
+        Failure::new(Code::Einval, "cannot tell where the config file is: set HOME or pass --config")
+    })
 }
 
 fn init(path: &Path, force: bool) -> Result<(), Failure> {
@@ -127,8 +128,8 @@ fn init(path: &Path, force: bool) -> Result<(), Failure> {
             Ok(())
         }
         Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {
-            Err(Failure::new(Code::Eexist, format!("{} is there already", path.display()))
-                .hint("--force writes over it"))
+            Err(Failure::new(Code::Eexist, format!("{} already exists", path.display()))
+                .hint("--force overwrites it"))
         }
         Err(error) => Err(Failure::io(path.display(), error)),
     }
@@ -142,7 +143,7 @@ fn path(file: &FileArg, environment: &Environment) -> Result<(), Failure> {
         None => first_place(file, environment)?,
     };
     if found.is_none() {
-        output::say("not there yet; `ctx config init` writes it");
+        output::say("does not exist yet; `ctx config init` writes it");
     }
     writeln!(std::io::stdout(), "{}", shown.display())?;
     Ok(())

@@ -1,4 +1,4 @@
-//! `ctx doctor`: what is where, what holds, what is damaged, and what to do about it. Changes nothing.
+//! `ctx doctor`: checks a root and prints its state, each problem and a fix. It changes nothing.
 
 mod blobs;
 mod finding;
@@ -17,20 +17,23 @@ use crate::output::{self, Paint};
 use crate::root::Root;
 use finding::{Finding, Report, Weight};
 
-/// Look for damage and say what to do
+/// Check the root for damage and suggest fixes
 ///
-/// Says where everything is, what is configured and why, how the daemon and the index are, and which logs are
-/// damaged, with file and line, or lack a blob that they name. Logs of more than 256 MiB together are looked at by their
-/// ends, unless --deep is given, which also reads every blob and compares the files of every session with its log. Changes
-/// nothing. Leaves with 1 when something needs attention.
+/// Prints where everything is, the configuration and its origin, the state of the daemon and of the index, and
+/// every damaged log with file and line. It changes nothing.
+///
+/// If the logs have more than 256 MiB together, only their beginnings and ends are read. --deep reads all of
+/// them, every blob and every session's files.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
   ctx doctor
-  ctx doctor --deep               read every log, blob and session's files and the whole index
-  ctx doctor --json | jq -r '.problems[] | \"\\(.path):\\(.line) \\(.what)\"'")]
+  ctx doctor --deep               read every log, blob and session file, and the whole index
+  ctx doctor --json | jq -r '.problems[] | \"\\(.path):\\(.line) \\(.what)\"'
+
+exit codes: 0 success, 1 failed or problems found, 2 bad input, 70 internal error")]
 pub struct Args {
-    /// Read everything, however much it is
+    /// Read everything, even large logs
     #[arg(long)]
     deep: bool,
     /// Print JSON
@@ -63,7 +66,7 @@ pub fn run(args: Args, root: &Root) -> Result<(), Failure> {
     if report.is_well() { Ok(()) } else { Err(Failure::Told { exit: 1 }) }
 }
 
-/// What holds and where it came from. A config that cannot be loaded is a problem, not the end.
+/// The settings and their origin. A config that cannot be loaded is reported as a problem.
 fn configured(file: &FileArg, report: &mut Report) -> Vec<Setting> {
     match config::load(file, &Environment::of_process()) {
         Ok(loaded) => {
@@ -118,7 +121,7 @@ fn readable(report: &Report, settings: &[Setting], paint: Paint) -> String {
         }
     }
     if report.is_well() {
-        text.push_str(&format!("\n{}\n", paint.green("all is well")));
+        text.push_str(&format!("\n{}\n", paint.green("no problems found")));
     }
     text
 }

@@ -1,4 +1,4 @@
-//! `ctx end`: ends a session for good.
+//! `ctx end`: ends a session.
 
 use ctx_api::http::Session;
 
@@ -9,18 +9,20 @@ use crate::{confirm, output, sessions};
 
 /// End a session
 ///
-/// A run that is going on is cancelled, and no message can be sent to it any more. Its history stays, and its
-/// name is free for a new session. Asks first on a terminal; elsewhere --yes is needed.
+/// Cancels its run, if there is one, and accepts no more messages. The history stays readable, and the name is
+/// free for a new session. On a terminal the command asks for confirmation; in a script, pass --yes.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
   ctx end coder/fix-tests
-  ctx end --yes 01K9X")]
+  ctx end --yes 01K9X
+
+exit codes: 0 success, 1 failed, 2 bad input, 13 not allowed, 69 no daemon, 70 internal error")]
 pub struct Args {
-    /// agent/name, an id or the beginning of one
+    /// The session: agent/name, an id or the beginning of an id
     #[arg(value_name = "SESSION")]
     session: String,
-    /// Do not ask
+    /// Do not ask for confirmation
     #[arg(short, long)]
     yes: bool,
 }
@@ -32,7 +34,7 @@ pub fn run(args: Args, root: &Root) -> Result<(), Failure> {
         confirm::ask("ending a session", || Ok(question(&api.get(&format!("/sessions/{id}"))?)))?;
     }
     api.delete(&format!("/sessions/{id}?confirm=true"))?;
-    output::say(format_args!("ended {id}; `ctx history {id}` still shows it"));
+    output::say(format_args!("ended {id}; `ctx history {id}` shows its messages"));
     Ok(())
 }
 

@@ -1,4 +1,4 @@
-//! `ctx export`: a conversation as one file, to keep or to hand on.
+//! `ctx export`: writes a conversation as JSON lines or Markdown.
 
 use std::fs::File;
 use std::io::{self, BufWriter, IsTerminal, Write};
@@ -10,27 +10,29 @@ use crate::render::{Transcript, Wanted};
 use crate::root::Root;
 use crate::{output, sessions};
 
-/// Write a conversation to a file
+/// Export a conversation as JSON lines or Markdown
 ///
-/// As JSON lines, with everything that is known of each message, or as Markdown to read. Works without a daemon. What
-/// would steer a terminal is left out only on a terminal; a file and a pipe get the text as it was said.
-/// The form of the JSON lines is described in docs/export.md and stays the same between versions.
+/// JSON lines carry every field of each message; Markdown is for reading. It needs no daemon. A file or a pipe
+/// gets the text unchanged; on a terminal, control characters are replaced. docs/export.md describes the JSON
+/// format, which is stable between versions.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
   ctx export coder --to markdown -o talk.md
-  ctx export coder/fix-tests --to jsonl | jq -r 'select(.role == \"user\")'")]
+  ctx export coder/fix-tests --to jsonl | jq -r 'select(.role == \"user\")'
+
+exit codes: 0 success, 1 failed, 2 bad input, 13 not allowed, 70 internal error")]
 pub struct Args {
-    /// agent/name, an id or the beginning of one; an agent alone means its current session
+    /// The session: agent/name, an agent (its current session), an id or the beginning of an id
     #[arg(value_name = "SESSION")]
     session: String,
-    /// The form
+    /// Output format
     #[arg(long, value_name = "FORM")]
     to: Form,
-    /// Also what no longer counts; JSON lines always have it, and say so
+    /// Also export messages removed from context; JSON lines always contain them, marked
     #[arg(long)]
     all: bool,
-    /// Where to write it [default: stdout]
+    /// Output file [default: stdout]
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
 }

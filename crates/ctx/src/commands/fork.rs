@@ -1,4 +1,4 @@
-//! `ctx fork`: a new session that begins as a copy of another.
+//! `ctx fork`: copies a session into a new one.
 
 use std::io::Write;
 
@@ -10,28 +10,30 @@ use crate::failure::Failure;
 use crate::root::Root;
 use crate::{output, sessions};
 
-/// Begin a session as a copy of another
+/// Copy a session into a new one
 ///
-/// Everything that was said, up to now, a checkpoint or a record, is in both; from there on they share nothing. The fork is
-/// idle, whatever the other is doing, and the other is not touched. Prints the new session's id.
+/// Copies the conversation up to now, up to a checkpoint or up to a record of the log. After that the two
+/// sessions share nothing. The new session is idle; the source does not change. Prints the new session's id.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
   ctx fork coder                  the current session as it is now
   ctx fork coder/fix-tests --name other-way
   ctx fork coder --at 42          up to record 42 of `ctx log coder`
-  ctx send coder -s \"$(ctx fork coder)\" 'try it another way'")]
+  ctx send coder -s \"$(ctx fork coder)\" 'try it another way'
+
+exit codes: 0 success, 1 failed, 2 bad input, 13 not allowed, 69 no daemon, 70 internal error")]
 pub struct Args {
-    /// agent/name, an id or the beginning of one; an agent alone means its current session
+    /// The session: agent/name, an agent (its current session), an id or the beginning of an id
     #[arg(value_name = "SESSION")]
     session: String,
-    /// Up to this record of its log, which must end a command
+    /// Copy up to this record of the log; it must be the last record of a command
     #[arg(long, value_name = "SEQ")]
     at: Option<u64>,
-    /// Up to where it was paused at this checkpoint; an id or the beginning of one
+    /// Copy up to this checkpoint; an id or the beginning of an id
     #[arg(long, value_name = "ID", conflicts_with = "at")]
     checkpoint: Option<String>,
-    /// The fork's name [default: its id]
+    /// Name of the new session [default: its id]
     #[arg(long, value_name = "NAME")]
     name: Option<String>,
     /// Print the session as JSON
@@ -56,6 +58,6 @@ pub fn run(args: Args, root: &Root) -> Result<(), Failure> {
     writeln!(std::io::stdout(), "{}", fork.id)?;
     let at = fork.forked_from.map_or(0, |from| from.seq);
     let object = &source.sessions.object;
-    output::say(format_args!("{object}/{} is a fork of {source} at record {at}", fork.name));
+    output::say(format_args!("{object}/{} was forked from {source} at record {at}", fork.name));
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! `ctx history`: the conversation, from the session's log, read no further than it is asked for.
+//! `ctx history`: prints the conversation from the session's log, and reads only as much as it prints.
 
 use std::collections::VecDeque;
 use std::io::Write;
@@ -15,24 +15,26 @@ use crate::words;
 
 /// Print the conversation of a session
 ///
-/// What counts, oldest first, from the session's log: what was rolled back or compacted is left out, and a summary stands
-/// in its place. --all shows that too, greyed. Works without a daemon. With --json, the lines of
-/// messages.jsonl, and `ctx history --json | head` reads no more of a long history than it shows.
+/// Prints the messages oldest first, read from the session's log. Messages removed from context by a rollback, a
+/// compaction or a discard are left out; a summary stands in place of compacted ones. --all prints them too,
+/// dimmed. It needs no daemon. With --json it prints the lines of messages.jsonl.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
   ctx history                     coder's current session
   ctx history coder -n 4          its last four messages
-  ctx history coder --all         also what no longer counts
+  ctx history coder --all         also messages removed from context
   ctx history --json | jq -r 'select(.role == \"user\") | .content[0].text'
-  ctx history coder/fix-tests | less")]
+  ctx history coder/fix-tests | less
+
+exit codes: 0 success, 1 failed, 2 bad input, 13 not allowed, 70 internal error")]
 pub struct Args {
     #[command(flatten)]
     which: Which,
     /// Only the last N messages
     #[arg(short = 'n', long = "last", value_name = "N")]
     last: Option<usize>,
-    /// Also what no longer counts, in the order in which it was said
+    /// Also print messages removed from context
     #[arg(short, long)]
     all: bool,
     /// Print the lines of messages.jsonl
@@ -88,10 +90,10 @@ fn message_text(said: &Said, paint: Paint) -> String {
         Role::System => paint.yellow("system"),
         Role::Tool => paint.dim("tool"),
     };
-    let gone = if said.superseded { paint.dim(" (no longer counts)") } else { String::new() };
+    let gone = said.removed.map_or_else(String::new, |by| paint.dim(&format!(" ({by})")));
     let head = format!("{who} {}{gone}\n", paint.dim(&words::date_time(message.time)));
     let body = parts_text(message);
-    if !said.superseded {
+    if !said.superseded() {
         return head + &body + "\n";
     }
     let dimmed: Vec<String> = body.lines().map(|line| paint.dim(line) + "\n").collect();

@@ -1,4 +1,4 @@
-//! `ctx issue`: the issues of a project.
+//! `ctx issue`: creates, lists and changes the issues of a project.
 
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
@@ -16,10 +16,12 @@ use crate::output::{self, Paint};
 use crate::root::Root;
 use crate::{table, words};
 
-/// Make, list and change issues
+/// Create, list and change issues
 ///
-/// An issue says what is to be done in a project, when it is done (its criteria) and by which steps (its todos). A
-/// session works on one at a time: `ctx bind` says which. Nothing resolves an issue by itself.
+/// An issue describes work in a project: a title, criteria that must be met, and todos. A session works on one
+/// issue at a time; `ctx bind` chooses it. An issue is never resolved automatically.
+///
+/// Name an issue by its number in the project, by its id, or by a unique beginning of the id.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -30,7 +32,7 @@ Examples:
   ctx bind coder 1
   ctx issue resolve 1
 
-An issue is named by its number in the project, by its id, or by a unique beginning of it.")]
+exit codes: 0 success, 1 failed, 2 bad input, 13 not allowed, 69 no daemon, 70 internal error")]
 pub struct Args {
     #[command(subcommand)]
     what: What,
@@ -38,14 +40,14 @@ pub struct Args {
 
 #[derive(Debug, Subcommand)]
 enum What {
-    /// Make an issue and print its number, alone, on stdout
+    /// Create an issue and print its number
     New {
-        /// What is to be done, on one line
+        /// What to do, on one line
         #[arg(value_name = "TITLE")]
         title: String,
         #[command(flatten)]
         body: Body,
-        /// Something that must be true before it is resolved (can be repeated)
+        /// Condition that must be met before the issue is resolved (repeatable)
         #[arg(long = "criterion", value_name = "TEXT")]
         criteria: Vec<String>,
         #[command(flatten)]
@@ -54,41 +56,41 @@ enum What {
         #[arg(long)]
         json: bool,
     },
-    /// List the issues that are not resolved or closed, by number
+    /// List open issues by number
     Ls {
-        /// All of them
+        /// Also list resolved and closed issues
         #[arg(short, long)]
         all: bool,
-        /// Only those in this status (can be repeated)
+        /// Only issues in this status (repeatable)
         #[arg(long = "status", value_name = "STATUS", conflicts_with = "all")]
         statuses: Vec<Status>,
         #[command(flatten)]
         project: InProject,
-        /// Print one JSON object a line
+        /// Print one JSON object per line
         #[arg(long)]
         json: bool,
     },
     /// Show an issue with its criteria and todos
     Show(One),
-    /// Change an issue; what is not named stays
+    /// Change an issue; options that are not given change nothing
     Edit {
         #[command(flatten)]
         one: One,
         #[command(flatten)]
         edit: Edits,
     },
-    /// Close an issue without its being resolved
+    /// Close an issue without resolving it
     Close(One),
-    /// Say that an issue is resolved
+    /// Mark an issue as resolved
     Resolve(One),
-    /// Open an issue that was resolved or closed
+    /// Reopen a resolved or closed issue
     Reopen(One),
 }
 
 /// Which issue.
 #[derive(Debug, clap::Args)]
 struct One {
-    /// A number, an id or the beginning of one
+    /// The issue: its number, its id or the beginning of the id
     #[arg(value_name = "ISSUE")]
     issue: String,
     #[command(flatten)]
@@ -100,24 +102,24 @@ struct One {
 
 #[derive(Debug, clap::Args)]
 struct Edits {
-    /// What is to be done, on one line
+    /// What to do, on one line
     #[arg(long, value_name = "TEXT")]
     title: Option<String>,
     #[command(flatten)]
     body: Body,
-    /// Where it stands
+    /// New status
     #[arg(long, value_name = "STATUS")]
     status: Option<Status>,
-    /// Add a criterion (can be repeated)
+    /// Add a criterion (repeatable)
     #[arg(long = "criterion", value_name = "TEXT")]
     criteria: Vec<String>,
-    /// A criterion is met, by its number (can be repeated)
+    /// Mark a criterion as met, by its number (repeatable)
     #[arg(long, value_name = "NUMBER")]
     met: Vec<usize>,
-    /// A criterion is not met after all (can be repeated)
+    /// Mark a criterion as not met (repeatable)
     #[arg(long, value_name = "NUMBER")]
     unmet: Vec<usize>,
-    /// Take a criterion away (can be repeated)
+    /// Remove a criterion (repeatable)
     #[arg(long = "without", value_name = "NUMBER")]
     without: Vec<usize>,
 }
@@ -125,7 +127,7 @@ struct Edits {
 /// What an issue says besides its title.
 #[derive(Debug, clap::Args)]
 struct Body {
-    /// All there is to say about it
+    /// Description
     #[arg(long, value_name = "TEXT")]
     body: Option<String>,
     /// Read the body from a file; `-` is stdin
@@ -200,8 +202,8 @@ pub fn run(args: Args, root: &Root) -> Result<(), Failure> {
             let issue = issues::find(&api, &one.project, &one.issue)?;
             let change = edit.of(&issue)?;
             if change == IssueChange::default() {
-                return Err(Failure::new(Code::Einval, "nothing is to be changed")
-                    .hint("`ctx issue edit --help` says what can be"));
+                return Err(Failure::new(Code::Einval, "nothing to change")
+                    .hint("`ctx issue edit --help` lists what can be changed"));
             }
             apply(&api, &one, &issue, &change, "changed")
         }
@@ -235,7 +237,7 @@ impl Edits {
             for number in numbers {
                 let found = number.checked_sub(1).and_then(|at| criteria.get_mut(at));
                 let found = found.ok_or_else(|| {
-                    Failure::new(Code::Enoent, format!("there is no criterion {number}: there are {count}"))
+                    Failure::new(Code::Enoent, format!("no criterion {number}; the issue has {count}"))
                 })?;
                 how(found);
             }
@@ -265,7 +267,7 @@ fn list(api: &Api<'_>, found: &[Issue], json: bool) -> Result<(), Failure> {
     }
     if found.is_empty() {
         output::say(
-            "no issues here; `ctx issue new` makes one, `ctx issue ls --all` shows those that are over",
+            "no open issues; `ctx issue new` creates one, `ctx issue ls --all` also lists resolved and closed ones",
         );
     }
     let (now, paint) = (words::now(), Paint::for_stdout());

@@ -1,4 +1,4 @@
-//! `ctx latest`: the newest answer, from the session's log.
+//! `ctx latest`: prints the newest answer, read from the session's log.
 
 use std::io::{IsTerminal, Write};
 
@@ -9,15 +9,17 @@ use crate::sessions::Which;
 
 /// Print the latest answer of an agent
 ///
-/// The text of the newest assistant message that counts. Works without a daemon. Prints
-/// nothing when there is no answer yet.
+/// Prints the text of the newest assistant message in the conversation. It needs no daemon. When there is no
+/// answer yet, it prints nothing to stdout and exits with 0.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
   ctx latest                      coder's current session
   ctx latest coder --session fix-tests
   ctx latest coder/fix-tests > answer.md
-  ctx latest 01K9X                by the beginning of an id")]
+  ctx latest 01K9X                by the beginning of an id
+
+exit codes: 0 success, 1 failed, 2 bad input, 13 not allowed, 70 internal error")]
 pub struct Args {
     #[command(flatten)]
     which: Which,
@@ -29,7 +31,7 @@ pub fn run(args: Args, root: &Root) -> Result<(), Failure> {
     let text = reader.latest(&session)?;
     let mut out = std::io::stdout();
     if text.is_empty() {
-        output::say(format_args!("no answer in {session} yet"));
+        output::say(format_args!("{session} has no answer yet"));
         return Ok(());
     }
     let text = if out.is_terminal() { output::plain(&text) } else { text };

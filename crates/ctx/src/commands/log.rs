@@ -1,4 +1,4 @@
-//! `ctx log`: the records of a session, and those that are still to come.
+//! `ctx log`: prints the records of a session and follows new ones.
 
 mod follow;
 mod line;
@@ -17,22 +17,25 @@ use follow::Follow;
 
 /// Print the log of a session
 ///
-/// Every record, one line each: what was said, what ran, how it ended, who came and went. The log is the truth
-/// that all else is derived from. Works without a daemon. With -f, goes on until the session is over.
+/// Prints one line per record, oldest first: messages, tool calls, state changes, checkpoints, attached clients.
+/// The log is the source of every other file. It needs no daemon. With -f it keeps printing new records until the
+/// session ends.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
-  ctx log coder                   the current session of coder
-  ctx log -f coder/fix-tests      and what happens next
-  ctx log --json 01K9X | jq 'select(.type == \"failed\")'")]
+  ctx log coder                   coder's current session
+  ctx log -f coder/fix-tests      keep printing new records
+  ctx log --json 01K9X | jq 'select(.type == \"failed\")'
+
+exit codes: 0 success, 1 failed, 2 bad input, 13 not allowed, 70 internal error")]
 pub struct Args {
-    /// agent/name, an id or the beginning of one; an agent alone means its current session
+    /// The session: agent/name, an agent (its current session), an id or the beginning of an id
     #[arg(value_name = "SESSION", default_value = sessions::DEFAULT_AGENT)]
     session: String,
-    /// Go on with new records until the session is over
+    /// Keep printing new records until the session ends
     #[arg(short, long)]
     follow: bool,
-    /// Print the lines of events.jsonl as they stand
+    /// Print the lines of events.jsonl unchanged
     #[arg(long)]
     json: bool,
 }

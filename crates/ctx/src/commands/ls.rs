@@ -1,5 +1,5 @@
-//! `ctx ls`: the sessions. The plain list comes from their files, which are never behind; a question that the
-//! files answer only by being read one by one comes from the index.
+//! `ctx ls`: lists sessions. The plain list comes from the session files, which are always current; filters that would need
+//! to read every file use the index.
 
 mod ask;
 mod find;
@@ -24,46 +24,48 @@ const TITLE_MIN: usize = 24;
 
 /// List sessions
 ///
-/// Your own and those of the spaces you are in, newest first. It needs no daemon and shows what the last one left.
-/// Sessions that are over are shown with --all, archived ones with --archived. A session is `failing` while its run
-/// has failed and that cannot be written down, as on a full disk; `ctx show` says why.
+/// Lists your sessions and those of the spaces you are in, newest first. It needs no daemon. Ended and failed
+/// sessions are listed with --all, archived ones with --archived. A session is `failing` while the failure of its
+/// run cannot be written to disk, for example because the disk is full; `ctx show` prints the reason.
 #[derive(Debug, Clone, clap::Args)]
 #[command(after_help = "\
 Examples:
-  ctx ls                          what can be gone on with
-  ctx ls coder --all              all of coder's sessions, also those that are over
+  ctx ls                          sessions you can continue
+  ctx ls coder --all              all of coder's sessions, ended ones too
   ctx ls --state queued --sort created
   ctx ls --text 'flaky test' --project web
-  ctx ls --json | jq -r 'select(.state == \"queued\") | .session'")]
+  ctx ls --json | jq -r 'select(.state == \"queued\") | .session'
+
+exit codes: 0 success, 1 failed, 2 bad input, 13 not allowed, 70 internal error")]
 pub struct Args {
     /// Only the sessions of this agent
     #[arg(value_name = "AGENT")]
     agent: Option<Name>,
-    /// Also sessions that have ended or failed
+    /// Also list ended and failed sessions
     #[arg(short, long)]
     all: bool,
-    /// Also sessions that are archived
+    /// Also list archived sessions
     #[arg(long)]
     archived: bool,
-    /// Only sessions in this state; may be given more than once
+    /// Only sessions in this state (repeatable)
     #[arg(long = "state", value_name = "STATE")]
     states: Vec<StateWord>,
     /// Only sessions of this project
     #[arg(long, value_name = "PROJECT")]
     project: Option<Name>,
-    /// Only sessions in this directory, as the agent sees it
+    /// Only sessions in this directory, as a path that the agent sees
     #[arg(long, value_name = "DIR")]
     cwd: Option<String>,
-    /// Only sessions with this in their name, their title or what was said
+    /// Only sessions with this text in their name, title or messages
     #[arg(short, long, value_name = "TEXT")]
     text: Option<String>,
-    /// In what order: what changed last, what was made last, or a to z
+    /// Sort by last change, by creation or by name
     #[arg(long, value_name = "ORDER", default_value = "updated")]
     sort: SortWord,
     /// At most N sessions; 0 for no limit
     #[arg(short = 'n', long = "limit", value_name = "N", default_value_t = 50)]
     limit: usize,
-    /// Print one JSON object a line
+    /// Print one JSON object per line
     #[arg(long)]
     json: bool,
 }
@@ -209,21 +211,19 @@ fn fitting(cells: &[Vec<Cell>], width: Option<usize>) -> Vec<usize> {
 fn talk(args: &Args, root: &Root, rows: &[Row], more: bool) {
     let asks = !args.states.is_empty() || args.project.is_some() || args.cwd.is_some() || args.text.is_some();
     if rows.is_empty() && asks {
-        output::say("no session is like that; `ctx ls --all --archived` shows all there are");
+        output::say("no session matches; `ctx ls --all --archived` lists every session");
     } else if rows.is_empty() {
-        output::say(
-            "no sessions here; `ctx send hello` begins one, `ctx ls --all` also shows those that are over",
-        );
+        output::say("no sessions; `ctx send hello` starts one, `ctx ls --all` also lists ended ones");
     }
     if more {
-        output::say(format_args!("more than {}; `ctx ls -n 0` shows all", args.limit));
+        output::say(format_args!("only {} are listed; `ctx ls -n 0` lists all", args.limit));
     }
     if rows.iter().any(|row| row.stale == Some(true)) {
-        output::say("stale: the project's file has changed since; `ctx restart SESSION` takes it up");
+        output::say("stale: the project file has changed; `ctx restart SESSION` uses the new one");
     }
     let active = rows.iter().any(|row| row.meta.state == StateName::Running);
     if active && !root.is_up() {
-        output::say("the daemon is down: what runs here was running when it stopped");
+        output::say("the daemon is not running; sessions shown as running were running when it stopped");
     }
 }
 

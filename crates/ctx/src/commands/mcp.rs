@@ -1,4 +1,4 @@
-//! `ctx mcp`: the MCP server on stdio, and how to tell a host of it.
+//! `ctx mcp`: runs the MCP server on stdio, and prints how to set up a host.
 
 use std::ffi::OsStr;
 use std::io::IsTerminal;
@@ -22,28 +22,32 @@ use crate::shell_logs::{JournalShellLog, Shelf};
 
 /// Serve shells to an MCP host
 ///
-/// An MCP server on stdin and stdout: shells that keep their state, with results apart, bounded and redacted. It
-/// needs no daemon and no configuration. The options are the operator's, here or under [shells] in the config file;
-/// no tool argument changes them.
+/// Runs an MCP server on stdin and stdout. It gives the host shells that keep their state; each result has
+/// stdout, stderr and the exit code in separate fields, with secrets redacted and long output cut. It needs no
+/// daemon and no configuration. The options below, or [shells] in the config file, are set by the operator; no
+/// tool argument can change them.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
-  ctx mcp config claude-code      what to run or paste, for this host
+  ctx mcp config claude-code      how to add the server to this host
   ctx mcp --policy ~/.config/ctx/policy --max-shells 8
-  ctx shells                      what the shells did")]
+  ctx shells                      what the shells did
+
+exit codes: 0 success, 1 failed, 2 bad input, 13 not allowed,
+            70 internal error")]
 pub struct Args {
     #[command(subcommand)]
     command: Option<Sub>,
-    /// Shells at once [default: shells.max of the config file, 64]
+    /// Maximum number of open shells [default: shells.max of the config file, 64]
     #[arg(long, value_name = "N", global = true)]
     max_shells: Option<NonZeroU32>,
-    /// Close a shell that had no command for so long [default: shells.idle_secs, 1800]
+    /// Close a shell that ran no command for this long [default: shells.idle_secs, 1800]
     #[arg(long, value_name = "SECONDS", global = true)]
     idle_secs: Option<NonZeroU32>,
-    /// A file with `allow` and `deny` lines: which programs may run [default: shells.policy_file]
+    /// File with `allow` and `deny` lines for programs [default: shells.policy_file]
     #[arg(long, value_name = "FILE", global = true)]
     policy: Option<PathBuf>,
-    /// The program to run as a shell [default: shells.program; bash, else sh]
+    /// Shell program [default: shells.program; bash, else sh]
     #[arg(long, value_name = "PROGRAM", global = true)]
     shell: Option<PathBuf>,
     #[command(flatten)]
@@ -54,9 +58,9 @@ pub struct Args {
 enum Sub {
     /// Print how to add this server to a host
     ///
-    /// What to run or to paste, with the path of this program in it. The options become part of it.
+    /// Prints the command to run or the text to paste, with the path of this program and the options given here.
     Config {
-        /// The host that is to start the server
+        /// The MCP host
         #[arg(value_name = "HOST", ignore_case = true)]
         host: HostWord,
     },
@@ -103,7 +107,8 @@ fn config(host: Host, args: &Args, root: Option<PathBuf>) -> Result<(), Failure>
 
 /// This program as it was called: a link to it stays right when another version is installed behind it.
 fn own_path() -> Result<PathBuf, Failure> {
-    let real = std::env::current_exe().map_err(|error| Failure::io("this program's path", error))?;
+    let real = std::env::current_exe()
+        .map_err(|error| Failure::io("cannot find the path of this program", error))?;
     let called = std::env::args_os().next().map(PathBuf::from);
     let path = std::env::var_os("PATH").unwrap_or_default();
     Ok(called.and_then(|called| as_called(&called, &path, &real)).unwrap_or(real))
@@ -127,7 +132,10 @@ fn server_args(args: &Args, root: Option<PathBuf>) -> Result<Vec<String>, Failur
         let path = std::path::absolute(path).map_err(|error| Failure::io(path.display(), error))?;
         let text = path.to_str().map(str::to_owned);
         text.ok_or_else(|| {
-            Failure::new(Code::Einval, format!("{}: a host needs a path in UTF-8", path.display()))
+            Failure::new(
+                Code::Einval,
+                format!("{}: the path is not UTF-8, which MCP hosts need", path.display()),
+            )
         })
     };
     if root.is_some() {
@@ -163,7 +171,7 @@ fn serve(args: Args, root: &Root) -> Result<(), Failure> {
     let say_at_a_terminal = || {
         if std::io::stdin().is_terminal() {
             output::say(
-                "ctx mcp: waiting for an MCP host on stdin; `ctx mcp config HOST` says how to set one up",
+                "ctx mcp: waiting for an MCP host on stdin; `ctx mcp config HOST` prints how to set one up",
             );
         }
     };

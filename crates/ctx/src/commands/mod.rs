@@ -1,4 +1,4 @@
-//! One file per command: its arguments, its help, its work.
+//! The commands, one file each: arguments, help text and implementation.
 
 pub mod approve;
 pub mod archive;

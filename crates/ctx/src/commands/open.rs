@@ -1,4 +1,4 @@
-//! `ctx open`: the daemon's page in a browser, signed in by a code that is good once.
+//! `ctx open`: opens the daemon's page in a browser, signed in by a code that works once.
 //!
 //! The code is never an argument of a process, where others could see it: the browser is given a private file that
 //! leads to the page. Nobody waits for the browser to be closed.
@@ -27,16 +27,18 @@ const LOOK_AGAIN: Duration = Duration::from_millis(10);
 
 /// Open the daemon's page in a browser
 ///
-/// Makes a code that is good once and for 60 seconds, and opens the page with it; the page trades it for a token that
-/// lives as long as the browser's tab, a week at most. $BROWSER names the browser, as a list with `:` between and `%s`
-/// for the page; it is left running. Without a browser the address is printed instead.
+/// Creates a code that works once, within 60 seconds, and opens the page with it. The page exchanges the code for
+/// a token that lives as long as the browser tab, a week at most. $BROWSER may name the browser: a list separated
+/// by `:`, with `%s` for the address. Without a browser the address is printed.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
   ctx open
-  ctx open --print                the address alone, to open it elsewhere")]
+  ctx open --print                print the address, to open it elsewhere
+
+exit codes: 0 success, 1 failed, 2 bad input, 13 not allowed, 69 no daemon, 70 internal error")]
 pub struct Args {
-    /// Print the address, with its code, and open nothing
+    /// Print the address with its code instead of opening it
     #[arg(long)]
     print: bool,
 }
@@ -46,7 +48,7 @@ pub fn run(args: Args, root: &Root) -> Result<(), Failure> {
     let status: Status = api.get("/status")?;
     let address = status.address.as_deref().and_then(|address| address.parse::<SocketAddr>().ok());
     let address = address.ok_or_else(|| {
-        Failure::new(Code::Ehostdown, "the daemon does not listen over TCP, so no browser can reach it")
+        Failure::new(Code::Ehostdown, "the daemon does not listen on TCP, so a browser cannot reach it")
     })?;
     let made: LoginCode = api.post_with("/codes", &NewCode {})?;
     let page = format!("http://{}/api/v1/docs#code={}", reachable(address), made.code);

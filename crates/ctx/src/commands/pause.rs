@@ -1,4 +1,4 @@
-//! `ctx pause`: a checkpoint in the middle of a run.
+//! `ctx pause`: pauses a run at a checkpoint.
 
 use std::io::Write;
 
@@ -11,21 +11,23 @@ use crate::{output, sessions};
 
 /// Pause a run at a checkpoint
 ///
-/// Tools that are under way come to their end; nothing new is started. The session waits, also over a restart of
-/// the daemon, until it is resumed or rolled back. Prints the checkpoint's id.
+/// Tool calls that have started run to their end; nothing new starts. The session stays paused, also across a
+/// restart of the daemon, until it is resumed or rolled back. Prints the checkpoint's id.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
   ctx pause coder                 the current session
   ctx pause coder/fix-tests --reason 'before it touches the database'
-  ctx prompt edit coder           change what it is told, then
-  ctx resume coder                go on, or
-  ctx rollback coder              go back to where it was paused")]
+  ctx prompt edit coder           change its prompt, then
+  ctx resume coder                continue, or
+  ctx rollback coder              go back to the checkpoint
+
+exit codes: 0 success, 1 failed, 2 bad input, 13 not allowed, 69 no daemon, 70 internal error")]
 pub struct Args {
-    /// agent/name, an id or the beginning of one; an agent alone means its current session
+    /// The session: agent/name, an agent (its current session), an id or the beginning of an id
     #[arg(value_name = "SESSION")]
     session: String,
-    /// Why, to find it again
+    /// Reason, shown with the checkpoint
     #[arg(long, value_name = "TEXT")]
     reason: Option<String>,
     /// Print the checkpoint as JSON
@@ -43,7 +45,7 @@ pub fn run(args: Args, root: &Root) -> Result<(), Failure> {
     writeln!(std::io::stdout(), "{}", made.id)?;
     let session = &args.session;
     output::say(format_args!(
-        "paused; `ctx checkpoints {session} {}` shows where, `ctx resume {session}` goes on",
+        "paused; `ctx checkpoints {session} {}` shows the checkpoint, `ctx resume {session}` continues",
         made.id
     ));
     Ok(())

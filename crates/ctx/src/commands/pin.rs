@@ -1,4 +1,4 @@
-//! `ctx pin`: a message that no compaction takes.
+//! `ctx pin`: protects a message from compaction.
 
 use ctx_api::http::{List, Message, Pin};
 use ctx_session::{Code, Ulid};
@@ -8,24 +8,26 @@ use crate::failure::Failure;
 use crate::root::Root;
 use crate::{output, sessions};
 
-/// Pin a message: no compaction takes it
+/// Protect a message from compaction
 ///
-/// However full the model's window becomes, a pinned message stays in the conversation; a tool call is pinned with its
-/// result. A rollback to before a message takes it out all the same.
+/// A pinned message stays in context, however full the model's window becomes. A tool call is pinned together
+/// with its result. A rollback to before the message still removes it.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
-  ctx history coder --json        which messages there are, with their ids
+  ctx history coder --json        messages with their ids
   ctx pin coder 01K9Y3R6K2QW1B7E0S4N8M5T2A
-  ctx pin coder 01K9Y3R6K2QW1B7E0S4N8M5T2A --off")]
+  ctx pin coder 01K9Y3R6K2QW1B7E0S4N8M5T2A --off
+
+exit codes: 0 success, 1 failed, 2 bad input, 13 not allowed, 69 no daemon, 70 internal error")]
 pub struct Args {
-    /// agent/name, an id or the beginning of one; an agent alone means its current session
+    /// The session: agent/name, an agent (its current session), an id or the beginning of an id
     #[arg(value_name = "SESSION")]
     session: String,
-    /// A message's id, or the beginning of one of the newest thousand
+    /// The message's id; the beginning of the id is enough for the newest thousand messages
     #[arg(value_name = "MESSAGE")]
     message: String,
-    /// Take the pin back
+    /// Remove the pin
     #[arg(long)]
     off: bool,
 }
@@ -43,7 +45,7 @@ pub fn run(args: Args, root: &Root) -> Result<(), Failure> {
         output::say(format_args!("{message} is not pinned"));
     } else {
         let _: Pin = api.put(&path, &serde_json::json!({}))?;
-        output::say(format_args!("{message} is pinned; no compaction takes it"));
+        output::say(format_args!("{message} is pinned; compactions keep it"));
     }
     Ok(())
 }
@@ -59,6 +61,6 @@ fn find(api: &Api, path: &str, word: &str) -> Result<Ulid, Failure> {
         [] => Err(Failure::new(Code::Enoent, format!("no message begins with {word}"))
             .hint("`ctx history SESSION --json` shows their ids")),
         [..] => Err(Failure::new(Code::Einval, format!("several messages begin with {word}"))
-            .hint("write more of its id")),
+            .hint("write more of the id")),
     }
 }

@@ -16,18 +16,21 @@ use crate::output::{self, Paint};
 use crate::root::Root;
 use crate::table::{self, Cell};
 
-/// Describe, register, check and remove projects
+/// Create, check, register and remove projects
 ///
-/// A project is a directory with a .ctx/project.yaml, which says who its agent is: model, prompt, tools, policy.
-/// Its agent answers like any other: `ctx send -a NAME`.
+/// A project is a directory with a .ctx/project.yaml, which describes its agent: model, prompt, tools, policy.
+/// After `ctx project add` the agent answers to `ctx send -a NAME`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
   ctx project init                write .ctx/project.yaml and a prompt here
-  ctx project check               say what is wrong with it; needs no daemon
+  ctx project check               validate the files; needs no daemon
   ctx project add                 register this directory
   ctx project ls
-  ctx project rm music")]
+  ctx project rm music
+
+exit codes: 0 success, 1 failed, 2 bad input or invalid file, 13 not allowed, 69 no daemon,
+            70 internal error")]
 pub struct Args {
     #[command(subcommand)]
     what: What,
@@ -35,16 +38,16 @@ pub struct Args {
 
 #[derive(Debug, clap::Subcommand)]
 enum What {
-    /// Write a project file and a prompt that are right as they stand
+    /// Write a valid project file and a prompt to start with
     Init {
         /// The project's directory
         #[arg(value_name = "DIR", default_value = ".")]
         directory: PathBuf,
-        /// What it is called [default: the directory's name]
+        /// Name of the project [default: the directory's name]
         #[arg(long, value_name = "NAME")]
         name: Option<String>,
     },
-    /// Register a directory; what is wrong with its file is told, and can be mended afterwards
+    /// Register a directory; a file with errors is reported and can be fixed later
     Add {
         /// The project's directory
         #[arg(value_name = "DIR", default_value = ".")]
@@ -55,22 +58,22 @@ enum What {
     },
     /// List the projects
     Ls {
-        /// Print one JSON object a line
+        /// Print one JSON object per line
         #[arg(long)]
         json: bool,
     },
-    /// Say what is wrong with a project's files, with line and column; needs no daemon
+    /// Validate a project's files, with line and column of each error; needs no daemon
     Check {
         /// The project's directory
         #[arg(value_name = "DIR", default_value = ".")]
         directory: PathBuf,
     },
-    /// Take a project out of the registry; its directory and its sessions stay
+    /// Unregister a project; its directory and its sessions are kept
     Rm {
-        /// The project, as `ctx project ls` calls it
+        /// The project's name, as `ctx project ls` shows it
         #[arg(value_name = "NAME")]
         name: String,
-        /// Do not ask
+        /// Do not ask for confirmation
         #[arg(short, long)]
         yes: bool,
     },
@@ -100,7 +103,7 @@ fn whole(directory: &Path) -> Result<PathBuf, Failure> {
 fn add(root: &Root, directory: &Path, json: bool) -> Result<(), Failure> {
     let directory = whole(directory)?;
     let Some(text) = directory.to_str() else {
-        return Err(Failure::new(Code::Einval, "the directory's name is not UTF-8 text; use another"));
+        return Err(Failure::new(Code::Einval, "the directory's name is not UTF-8; use another directory"));
     };
     let new = NewProject { directory: text.to_owned(), id: None };
     let project: Project = Api::new(root).post_with("/projects", &new)?;
@@ -113,7 +116,7 @@ fn add(root: &Root, directory: &Path, json: bool) -> Result<(), Failure> {
         ProjectState::Ready => {
             let agent = project.agent.as_ref().map(ToString::to_string).unwrap_or_default();
             output::say(format_args!(
-                "{} is ready; `ctx send -a {agent} hello` begins a session",
+                "{} is ready; `ctx send -a {agent} hello` starts a session",
                 project.id
             ));
             Ok(())
@@ -128,8 +131,8 @@ fn add(root: &Root, directory: &Path, json: bool) -> Result<(), Failure> {
             let problems: Vec<Problem> = project.errors.iter().map(problem).collect();
             let mut stderr = std::io::stderr();
             let _ = check::tell(&directory, &problems, Paint::for_stderr(), &mut stderr);
-            let message = format!("{} is registered, but it is invalid", project.id);
-            Err(Failure::new(Code::Ebadmsg, message).hint("mend the file; it is read again by itself"))
+            let message = format!("{} is registered, but its file is invalid", project.id);
+            Err(Failure::new(Code::Ebadmsg, message).hint("fix the file; it reloads automatically"))
         }
     }
 }
@@ -183,22 +186,22 @@ fn all(api: &Api<'_>) -> Result<Vec<Project>, Failure> {
 
 fn remove(root: &Root, name: &str, yes: bool) -> Result<(), Failure> {
     let name = ctx_session::Name::new(name)
-        .map_err(|rule| Failure::new(Code::Einval, format!("`{name}` is no project: {rule}")))?;
+        .map_err(|rule| Failure::new(Code::Einval, format!("`{name}` is not a project's name: {rule}")))?;
     let api = Api::new(root);
     if !yes {
         if !std::io::stdin().is_terminal() {
             return Err(
-                Failure::new(Code::Einval, "removing a project has to be confirmed").hint("give --yes")
+                Failure::new(Code::Einval, "removing a project needs a confirmation").hint("pass --yes")
             );
         }
         let project: Project = api.get(&format!("/projects/{name}"))?;
         if !confirmed(&project)? {
-            output::say("left as it is");
+            output::say("nothing was changed");
             return Err(Failure::Told { exit: 1 });
         }
     }
     api.delete(&format!("/projects/{name}"))?;
-    output::say(format_args!("removed {name}; its directory and its sessions are still there"));
+    output::say(format_args!("removed {name}; its directory and its sessions are kept"));
     Ok(())
 }
 

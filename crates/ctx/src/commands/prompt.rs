@@ -1,4 +1,4 @@
-//! `ctx prompt`: the prompts of a paused session.
+//! `ctx prompt`: shows and edits the prompts of a paused session.
 
 use std::io::{IsTerminal, Read, Write};
 use std::path::{Path, PathBuf};
@@ -14,17 +14,19 @@ use crate::failure::Failure;
 use crate::root::Root;
 use crate::{output, sessions};
 
-/// Show or edit what a paused session's model is told
+/// Show or edit the prompts of a paused session
 ///
-/// An edit holds from the resume on, for this session alone; the agent's own files stay as they are. The model is
-/// told that its prompt was changed.
+/// An edit applies to this session only, from its resume on; the agent's own files do not change. The model is
+/// informed that its prompt was edited.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
   ctx pause coder && ctx prompt edit coder && ctx resume coder
   ctx prompt show coder
   ctx prompt edit coder --file prompt.md
-  ctx prompt show coder | sed 's/be brief/be thorough/' | ctx prompt edit coder --file -")]
+  ctx prompt show coder | sed 's/be brief/be thorough/' | ctx prompt edit coder --file -
+
+exit codes: 0 success, 1 failed, 2 bad input, 13 not allowed, 69 no daemon, 70 internal error")]
 pub struct Args {
     #[command(subcommand)]
     what: What,
@@ -32,16 +34,16 @@ pub struct Args {
 
 #[derive(Debug, Subcommand)]
 enum What {
-    /// Print a prompt as it stands at the checkpoint, edits included
+    /// Print a prompt as it is at the checkpoint, with edits
     Show {
         #[command(flatten)]
         which: Which,
     },
-    /// Edit a prompt at the checkpoint that the session is paused at, with $VISUAL or $EDITOR unless a file is given
+    /// Edit a prompt of a paused session, with $VISUAL or $EDITOR or from a file
     Edit {
         #[command(flatten)]
         which: Which,
-        /// The new text; `-` is stdin, which is also read when it is no terminal
+        /// File with the new text; `-` is stdin, also the default if stdin is not a terminal
         #[arg(long, value_name = "FILE")]
         file: Option<PathBuf>,
     },
@@ -49,13 +51,13 @@ enum What {
 
 #[derive(Debug, clap::Args)]
 struct Which {
-    /// agent/name, an id or the beginning of one; an agent alone means its current session
+    /// The session: agent/name, an agent (its current session), an id or the beginning of an id
     #[arg(value_name = "SESSION")]
     session: String,
-    /// Whose prompt
+    /// Agent whose prompt it is
     #[arg(long, value_name = "NAME", default_value = "primary")]
     target: String,
-    /// The checkpoint; an id or the beginning of one [default: the one that the session is paused at]
+    /// The checkpoint: an id or the beginning of an id [default: where the session is paused]
     #[arg(long, value_name = "ID")]
     checkpoint: Option<String>,
 }
@@ -78,8 +80,9 @@ fn at(root: &Root, api: &Api<'_>, which: &Which) -> Result<(SessionId, Checkpoin
     let checkpoint = match &which.checkpoint {
         Some(word) => checkpoints::find(api, id, word)?,
         None => api.get::<Session>(&format!("/sessions/{id}"))?.checkpoint.ok_or_else(|| {
-            Failure::new(Code::Ebusy, format!("{} is not paused", which.session))
-                .hint("prompts are edited at a checkpoint: `ctx pause` makes one while a run goes on")
+            Failure::new(Code::Ebusy, format!("{} is not paused", which.session)).hint(
+                "prompts are edited at a checkpoint; `ctx pause` creates one while a run is in progress",
+            )
         })?,
     };
     Ok((id, api.get(&format!("/sessions/{id}/checkpoints/{checkpoint}"))?))
@@ -92,14 +95,19 @@ fn text_of<'a>(checkpoint: &'a Checkpoint, target: &str) -> Result<&'a str, Fail
     if edited.is_none() && original.is_none() {
         let known: Vec<&str> =
             checkpoint.prompts_in_effect.iter().map(|prompt| prompt.target.as_str()).collect();
-        return Err(Failure::new(Code::Enoent, format!("there is no prompt `{target}` here"))
-            .hint(format!("there is {}", known.join(", "))));
+        return Err(Failure::new(Code::Enoent, format!("no prompt `{target}` here"))
+            .hint(format!("available: {}", known.join(", "))));
     }
     let text = match edited {
         Some(edit) => edit.content.as_deref(),
         None => original.and_then(|prompt| prompt.content.as_deref()),
     };
-    text.ok_or_else(|| Failure::new(Code::Eio, "the text of this prompt is gone from the disk"))
+    text.ok_or_else(|| {
+        Failure::new(
+            Code::Eio,
+            "the text of this prompt is missing on disk; `ctx doctor --deep` names the file",
+        )
+    })
 }
 
 fn edit(root: &Root, api: &Api<'_>, which: &Which, file: Option<&Path>) -> Result<(), Failure> {
@@ -121,7 +129,7 @@ fn edit(root: &Root, api: &Api<'_>, which: &Which, file: Option<&Path>) -> Resul
     }
     let path = format!("/sessions/{id}/checkpoints/{}/prompts/{}", checkpoint.id, which.target);
     let _: Checkpoint = api.put(&path, &PromptContent { content })?;
-    output::say(format_args!("edited; it holds once `ctx resume {}` goes on", which.session));
+    output::say(format_args!("edited; it applies when `ctx resume {}` continues the run", which.session));
     Ok(())
 }
 
@@ -129,7 +137,7 @@ fn edit(root: &Root, api: &Api<'_>, which: &Which, file: Option<&Path>) -> Resul
 fn in_editor(text: &str) -> Result<String, Failure> {
     let set = |name: &str| std::env::var(name).ok().filter(|editor| !editor.trim().is_empty());
     let editor = set("VISUAL").or_else(|| set("EDITOR")).unwrap_or_else(|| "vi".to_owned());
-    let failed = |error| Failure::io("cannot make a file to edit", error);
+    let failed = |error| Failure::io("cannot create a file to edit", error);
     let mut file = tempfile::Builder::new().prefix("ctx-prompt-").suffix(".md").tempfile().map_err(failed)?;
     file.write_all(text.as_bytes()).map_err(failed)?;
     // An editor's setting may have arguments of its own, as a shell would read them.
@@ -137,9 +145,12 @@ fn in_editor(text: &str) -> Result<String, Failure> {
         .args(["-c", &format!("{editor} \"$1\""), "ctx"])
         .arg(file.path())
         .status()
-        .map_err(|error| Failure::io(format!("{editor} does not start"), error))?;
+        .map_err(|error| Failure::io(format!("cannot start {editor}"), error))?;
     if !status.success() {
-        return Err(Failure::new(Code::Einval, format!("{editor} ended with {status}; nothing was changed")));
+        return Err(Failure::new(
+            Code::Einval,
+            format!("{editor} exited with {status}; nothing was changed"),
+        ));
     }
-    std::fs::read_to_string(file.path()).map_err(|error| Failure::io("cannot read what was edited", error))
+    std::fs::read_to_string(file.path()).map_err(|error| Failure::io("cannot read the edited file", error))
 }

@@ -1,4 +1,4 @@
-//! `ctx purge`: deletes a session that is over.
+//! `ctx purge`: deletes an ended or failed session.
 
 use ctx_api::http::Session;
 
@@ -7,22 +7,26 @@ use crate::failure::Failure;
 use crate::root::Root;
 use crate::{confirm, output, sessions};
 
-/// Delete a session for good
+/// Delete a session permanently
 ///
-/// Its log, its files and what the index has of it go; the index overwrites it. The audit log stays: who did what in
-/// the session and when, its name, the first 80 characters of each message that began a run, and what was asked and
-/// noted where it was paused or asked for leave. Only a session that has ended or failed can be deleted. Asks first on a
-/// terminal; elsewhere --yes is needed.
+/// Deletes the session's log, its files and its entries in the index, and overwrites the index entries. Only an
+/// ended or failed session can be purged. On a terminal the command asks for confirmation; in a script, pass
+/// --yes.
+///
+/// The audit log is kept. It holds who did what and when, the session's name, the first 80 characters of each
+/// message that started a run, and the reasons and notes given at checkpoints and approvals.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
   ctx purge coder/fix-tests
-  ctx purge --yes 01K9X")]
+  ctx purge --yes 01K9X
+
+exit codes: 0 success, 1 failed, 2 bad input, 13 not allowed, 69 no daemon, 70 internal error")]
 pub struct Args {
-    /// agent/name, an id or the beginning of one
+    /// The session: agent/name, an id or the beginning of an id
     #[arg(value_name = "SESSION")]
     session: String,
-    /// Do not ask
+    /// Do not ask for confirmation
     #[arg(short, long)]
     yes: bool,
 }
@@ -31,7 +35,7 @@ pub fn run(args: Args, root: &Root) -> Result<(), Failure> {
     let id = sessions::find_id(root, &args.session)?;
     let api = Api::new(root);
     if !args.yes {
-        confirm::ask("deleting a session", || Ok(question(&api.get(&format!("/sessions/{id}"))?)))?;
+        confirm::ask("purging a session", || Ok(question(&api.get(&format!("/sessions/{id}"))?)))?;
     }
     api.delete(&format!("/sessions/{id}?purge=true"))?;
     output::say(format_args!("purged {id}"));
@@ -43,7 +47,7 @@ fn question(session: &Session) -> String {
     let title = session.title.as_deref().map(output::plain);
     let title = title.map_or(String::new(), |title| format!(" \"{title}\""));
     format!(
-        "Delete {name}{}{title} ({}) and all that was said in it? This cannot be undone.",
+        "Delete {name}{}{title} ({}) and its whole conversation? This cannot be undone.",
         session.name, session.id
     )
 }

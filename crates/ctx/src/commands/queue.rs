@@ -1,4 +1,4 @@
-//! `ctx queue`: messages that wait because as many runs as may were going already.
+//! `ctx queue`: messages that wait because the limit of concurrent runs is reached.
 
 use std::io::Write;
 
@@ -10,19 +10,21 @@ use crate::client::Api;
 use crate::failure::Failure;
 use crate::output::{self, Paint};
 use crate::root::Root;
-use crate::{sessions, table, words};
+use crate::{sessions, table, waits, words};
 
-/// Show, start or drop queued messages
+/// List, start or discard queued messages
 ///
-/// A message that came while as many runs as may were going is kept and waits. Nothing starts by itself:
-/// `resume` starts it when there is room, `discard` drops it. Without a subcommand, `list`.
+/// A message is queued when the limit of concurrent runs is reached. It does not start automatically: `resume`
+/// starts it when a run has ended, `discard` drops it. Without a subcommand, `list`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
-  ctx queue                       what waits, and why
-  ctx queue resume coder/build    start it
-  ctx queue resume                start the only one that waits
-  ctx queue discard coder/build   drop it; it shows as discarded in the history")]
+  ctx queue                       queued messages, and why they wait
+  ctx queue resume coder/build    start the queued message
+  ctx queue resume                start the only queued message
+  ctx queue discard coder/build   drop it; `ctx history --all` still shows it
+
+exit codes: 0 success, 1 failed, 2 bad input, 13 not allowed, 69 no daemon, 70 internal error")]
 pub struct Args {
     #[command(subcommand)]
     what: Option<What>,
@@ -30,24 +32,24 @@ pub struct Args {
 
 #[derive(Debug, Subcommand)]
 enum What {
-    /// List what waits
+    /// List queued messages
     List {
-        /// Print one JSON object a line
+        /// Print one JSON object per line
         #[arg(long)]
         json: bool,
     },
-    /// Start a queued message, if there is room now
+    /// Start a queued message, if the limit allows it now
     Resume {
-        /// agent/name, an id or the beginning of one [default: the only one that waits]
+        /// The session: agent/name, an id or the beginning of an id [default: the only queued one]
         #[arg(value_name = "SESSION")]
         session: Option<String>,
         /// Print the run as JSON
         #[arg(long)]
         json: bool,
     },
-    /// Drop a queued message
+    /// Discard a queued message
     Discard {
-        /// agent/name, an id or the beginning of one [default: the only one that waits]
+        /// The session: agent/name, an id or the beginning of an id [default: the only queued one]
         #[arg(value_name = "SESSION")]
         session: Option<String>,
     },
@@ -111,13 +113,11 @@ fn list(api: &Api<'_>, json: bool) -> Result<(), Failure> {
         return Ok(());
     }
     if waiting.is_empty() {
-        output::say("nothing waits");
+        output::say("no queued messages");
     }
     let now = words::now();
     let rows = waiting.iter().map(|session| {
-        let why = session.limit.map_or("concurrency limit".to_owned(), |hit| {
-            format!("{} of {} were running", hit.running, hit.limit)
-        });
+        let why = session.limit.map_or("concurrency limit".to_owned(), waits::busy);
         vec![
             table::Cell::new(name_of(session)),
             table::Cell::new(words::age(now, Timestamp::from_millis(session.updated_at))),
@@ -139,12 +139,15 @@ fn chosen(root: &Root, api: &Api<'_>, session: Option<String>) -> Result<Session
     }
     let waiting = queued(api)?;
     match waiting.as_slice() {
-        [] => Err(Failure::new(Code::Enoent, "nothing waits")),
+        [] => Err(Failure::new(Code::Enoent, "no queued messages")),
         [one] => Ok(one.id),
         many => {
             let names: Vec<String> = many.iter().take(5).map(name_of).collect();
-            Err(Failure::new(Code::Einval, format!("{} sessions wait: say which", many.len()))
-                .hint(format!("for example {}", names.join(", "))))
+            Err(Failure::new(
+                Code::Einval,
+                format!("{} sessions have a queued message; choose one", many.len()),
+            )
+            .hint(format!("for example {}", names.join(", "))))
         }
     }
 }

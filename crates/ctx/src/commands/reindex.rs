@@ -1,4 +1,4 @@
-//! `ctx reindex`: builds the index anew from the logs, while no daemon is up.
+//! `ctx reindex`: rebuilds the index from the logs while no daemon is running.
 
 use std::fs::OpenOptions;
 use std::path::Path;
@@ -21,17 +21,19 @@ use crate::root::Root;
 /// How often the progress is looked at.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// Build the index of sessions and messages anew
+/// Rebuild the index of sessions and messages
 ///
-/// The index is made from the logs and is the truth for nothing: a daemon brings it up to date when it starts and
-/// builds it anew when it is damaged. This does the same while no daemon is up, from nothing.
+/// The index is derived from the logs and can always be rebuilt. The daemon updates it at its start and rebuilds
+/// it if it is damaged. This command rebuilds it while no daemon is running.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
   ctx reindex
-  ctx reindex --quiet && ctx stats")]
+  ctx reindex --quiet && ctx stats
+
+exit codes: 0 success, 1 failed, 2 bad input, 13 not allowed, 70 internal error")]
 pub struct Args {
-    /// Say nothing when all went well
+    /// Print nothing on success
     #[arg(short, long)]
     quiet: bool,
 }
@@ -53,8 +55,8 @@ pub fn run(args: Args, root: &Root) -> Result<(), Failure> {
     let failed = index.last_error();
     index.close();
     if let Some(error) = failed {
-        return Err(Failure::new(Code::Eio, format!("the index is not complete: {error}"))
-            .hint("`ctx doctor` says more; what was read is there, and the daemon tries the rest again"));
+        return Err(Failure::new(Code::Eio, format!("the index is incomplete: {error}"))
+            .hint("`ctx doctor` shows details; the daemon retries what is missing"));
     }
     if !args.quiet {
         let stats = ctx_views::db::IndexReader::open(&index::path(root))?;
@@ -73,9 +75,9 @@ fn take_root(root: &Root) -> Result<std::fs::File, Failure> {
         Ok(()) => Ok(lock),
         Err(rustix::io::Errno::WOULDBLOCK) => Err(Failure::new(
             Code::Ebusy,
-            format!("a daemon runs at {} and keeps the index", root.path.display()),
+            format!("a daemon is running at {} and writes the index", root.path.display()),
         )
-        .hint("it catches up by itself; to build the index from nothing, stop the daemon and ask again")),
+        .hint("it updates the index automatically; to rebuild it, stop the daemon first")),
         Err(error) => Err(Failure::io(path.display(), error.into())),
     }
 }
@@ -106,6 +108,6 @@ fn open(root: &Root) -> Result<IndexDb, Failure> {
 
 fn show(bar: &Progress, read: Read) {
     let (lists, text) = (read.lists, read.text);
-    let words = format!("{} of {} sessions, text of {}", lists.logs, lists.logs_total, text.logs);
+    let words = format!("{} of {} sessions listed, {} searchable", lists.logs, lists.logs_total, text.logs);
     bar.show(lists.bytes + text.bytes, lists.bytes_total.saturating_mul(2), &words);
 }

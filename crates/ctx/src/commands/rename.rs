@@ -1,4 +1,4 @@
-//! `ctx rename`: gives a session a title.
+//! `ctx rename`: sets the title of a session.
 
 use ctx_api::http::{Session, SessionChange};
 
@@ -7,16 +7,18 @@ use crate::failure::Failure;
 use crate::root::Root;
 use crate::{output, sessions};
 
-/// Give a session a title
+/// Set the title of a session
 ///
-/// The title is for people and shows in lists. The session's name, which is part of its path, stays.
+/// The title is shown in lists. The session's name, which is part of its path, does not change.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
   ctx rename coder \"the flaky build\"
-  ctx rename coder/fix-tests Tests on ARM")]
+  ctx rename coder/fix-tests Tests on ARM
+
+exit codes: 0 success, 1 failed, 2 bad input, 13 not allowed, 69 no daemon, 70 internal error")]
 pub struct Args {
-    /// agent/name, an id or the beginning of one; an agent alone means its current session
+    /// The session: agent/name, an agent (its current session), an id or the beginning of an id
     #[arg(value_name = "SESSION")]
     session: String,
     /// The title

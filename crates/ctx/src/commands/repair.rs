@@ -1,4 +1,4 @@
-//! `ctx repair`: mends damaged logs. Shows what it would do; does it when told to.
+//! `ctx repair`: repairs damaged logs. It prints the changes, and applies them only with `--apply`.
 
 pub mod advice;
 mod bodies;
@@ -31,35 +31,41 @@ pub use meta::{Known, Left};
 /// An idle session is let go of after five seconds; a little longer is waited for that.
 const PATIENCE: Duration = Duration::from_secs(7);
 const ASK_AGAIN: Duration = Duration::from_millis(100);
-/// Mend damaged logs
+/// Repair damaged logs
 ///
-/// Shows what it would change and changes nothing, unless --apply is given. Records that are whole stay as they are
-/// and keep their number; one that is out of its place goes back to it. Records that ran together are parted, what is whole
-/// in a bad line is saved, a wrong byte in a key is put right, and a record that says so holds the place of what is lost. A
-/// log that a newer ctx has written to is left alone. The log as it was is kept beside the new one as
-/// events.jsonl.before-repair-TIME, and what is left out in events.jsonl.quarantine-TIME. So are the messages as they
-/// were, in messages.jsonl.before-repair-TIME.
+/// Prints the changes as a diff. It changes nothing unless --apply is given.
+///
+/// Intact records keep their bytes and their number. Records that ran together are separated, whole records
+/// inside a bad line are saved, records out of order are moved back, a wrong byte in a key is corrected, and a
+/// record of type `lost` takes the place of what cannot be recovered. A log that a newer ctx has written to is
+/// not changed.
+///
+/// The original log is kept as events.jsonl.before-repair-TIME, what was left out as
+/// events.jsonl.quarantine-TIME, and the old messages file as messages.jsonl.before-repair-TIME.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
-  ctx doctor                      which logs are damaged, and where
-  ctx repair coder/default        what a repair would do
+  ctx doctor                      list damaged logs
+  ctx repair coder/default        print what a repair would change
   ctx repair coder/default --apply
-  ctx repair --all --apply")]
+  ctx repair --all --apply
+
+exit codes: 0 success, 1 failed, 2 bad input, 13 not allowed,
+            70 internal error")]
 pub struct Args {
-    /// The session: agent/name, an id or the beginning of one [default: all logs]
+    /// The session: agent/name, an id or the beginning of an id [default: all logs]
     #[arg(value_name = "SESSION", conflicts_with = "all")]
     session: Option<String>,
-    /// All logs of this root
+    /// Repair all logs of this root
     #[arg(long)]
     all: bool,
-    /// Do it
+    /// Apply the changes
     #[arg(long)]
     apply: bool,
-    /// Also mend what a newer ctx may have written: none ever wrote to this session
+    /// Also repair what looks written by a newer ctx, because none ever wrote to this session
     #[arg(long, requires = "session")]
     not_newer: bool,
-    /// Print one JSON object for each log that is damaged
+    /// Print one JSON object per damaged log
     #[arg(long)]
     json: bool,
 }
@@ -72,7 +78,7 @@ impl Args {
 
 pub fn run(args: Args, root: &Root) -> Result<(), Failure> {
     if args.apply && args.session.is_none() && !args.all {
-        return Err(Failure::new(Code::Einval, "name the session to repair, or say --all"));
+        return Err(Failure::new(Code::Einval, "name the session to repair, or pass --all"));
     }
     let reader = root.reader()?;
     let journal = root.journal()?;
@@ -164,7 +170,7 @@ impl Mender<'_> {
         };
         for Left { line, why } in known.left() {
             let what = format!("{log}, line {line}: {why}");
-            output::say(format_args!("{} {what}", Paint::for_stderr().bold("left as it is:")));
+            output::say(format_args!("{} {what}", Paint::for_stderr().bold("not changed:")));
             output::say(format_args!("  {}", advice::unknown_word(log)));
         }
         match done {
@@ -192,7 +198,7 @@ impl Mender<'_> {
     /// A copy whose first record were put right would be as good as the session itself.
     fn leave_copy(&mut self, log: &LogPath, original: &LogPath) {
         self.failed += u64::from(self.args.session.is_some());
-        let what = format!("{log} has the same id as {original}: a copy; move it out of the root");
+        let what = format!("{log} is a copy with the same id as {original}; move it out of the root");
         output::say(format_args!("{} {what}", Paint::for_stderr().red("not repaired:")));
     }
 
@@ -212,7 +218,7 @@ impl Mender<'_> {
             remove_views(self.root, log)?;
             if let Err(error) = mark_unread(&index::path(self.root), log) {
                 // The index is the truth for nothing; a repair does not wait for it.
-                output::say(format_args!("the index does not hear of it: {error}"));
+                output::say(format_args!("the index could not be notified: {error}"));
             }
             Ok(())
         };
@@ -230,7 +236,7 @@ impl Mender<'_> {
                 return done;
             }
             if !told && begun.elapsed() > ASK_AGAIN {
-                output::say(format_args!("{log} is in use; waiting for the daemon to let go of it"));
+                output::say(format_args!("{log} is in use; waiting for the daemon to close it"));
                 told = true;
             }
             std::thread::sleep(ASK_AGAIN);
@@ -254,13 +260,13 @@ impl Mender<'_> {
             let logs = if logs == 1 { "the one log".to_owned() } else { format!("{logs} logs") };
             output::say(format_args!("nothing to repair in {logs}"));
         } else if damaged > 0 && !applied {
-            output::say("nothing was changed; --apply does it");
+            output::say("nothing was changed; pass --apply to repair");
         } else if damaged > 0 && self.not_reread {
             output::say(
-                "restart the daemon: it may know the session by an id it made up while the first record was damaged",
+                "restart the daemon: it may use another id for this session because the first record was damaged",
             );
         } else if damaged > 0 && self.root.is_up() {
-            output::say("the daemon has read what was repaired; search follows in a few seconds");
+            output::say("the daemon has reloaded the repaired sessions; search follows within seconds");
         }
         if self.failed > 0 { Err(Failure::Told { exit: 1 }) } else { Ok(()) }
     }
@@ -283,10 +289,10 @@ fn has_new_first(plan: &Plan) -> bool {
 fn explain(root: &Root, log: &LogPath, error: &RepairError) -> Option<String> {
     let hint = match error {
         RepairError::Journal(JournalError::Locked { .. }) => {
-            "something goes on in it: end or cancel that, or stop the daemon, and repair it then".to_owned()
+            "the session is busy: end or cancel its run, or stop the daemon, then repair it".to_owned()
         }
         RepairError::Journal(JournalError::NoSpace { .. }) => {
-            "a repair keeps the log as it was and needs room for a second copy".to_owned()
+            "a repair keeps the original log and needs space for a second copy".to_owned()
         }
         RepairError::Journal(JournalError::TooNew { .. }) => advice::newer(log),
         RepairError::Journal(JournalError::Io { error, .. })

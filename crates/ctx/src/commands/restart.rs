@@ -1,4 +1,4 @@
-//! `ctx restart`: a new session in the place of an old one, with the project file as it is now.
+//! `ctx restart`: replaces a session with a new one that uses the current project file.
 
 use std::io::Write;
 
@@ -10,20 +10,22 @@ use crate::failure::Failure;
 use crate::root::Root;
 use crate::{output, sessions};
 
-/// End a session and begin a new one in its place
+/// End a session and start a new one with its name
 ///
-/// The new one has the same agent and name, and the project file as it is now: the way to take up a change, for a
-/// session that `ctx ls` shows as stale. What was said stays readable under the old id, and is not carried over.
+/// The new session has the same agent and name and uses the project file as it is now. Use it for a session that
+/// `ctx ls` shows as stale. The old conversation stays readable under its id; it is not copied.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
   ctx restart music/default
-  ctx restart --yes 01K9X         also when it is busy: its run is cancelled")]
+  ctx restart --yes 01K9X         also when it is busy: its run is cancelled
+
+exit codes: 0 success, 1 failed, 2 bad input, 13 not allowed, 69 no daemon, 70 internal error")]
 pub struct Args {
-    /// agent/name, an id or the beginning of one
+    /// The session: agent/name, an id or the beginning of an id
     #[arg(value_name = "SESSION")]
     session: String,
-    /// Also when a run is going on or waits
+    /// Restart even if a run is running, queued or paused
     #[arg(short, long)]
     yes: bool,
     /// Print the new session as JSON
@@ -37,8 +39,8 @@ pub fn run(args: Args, root: &Root) -> Result<(), Failure> {
     let old: Session = api.get(&format!("/sessions/{id}"))?;
     let is_busy = old.state != StateName::Idle && !old.state.is_over();
     if is_busy && !args.yes {
-        let message = format!("{} is {}; its run would be cancelled", args.session, old.state);
-        return Err(Failure::new(Code::Ebusy, message).hint("wait for its end, or give --yes"));
+        let message = format!("{} is {}; a restart cancels its run", args.session, old.state);
+        return Err(Failure::new(Code::Ebusy, message).hint("wait until it has ended, or pass --yes"));
     }
     let new: Session = api.post(&format!("/sessions/{id}/restart"))?;
     if args.json {
@@ -47,7 +49,7 @@ pub fn run(args: Args, root: &Root) -> Result<(), Failure> {
     writeln!(std::io::stdout(), "{}", new.id)?;
     let agent = new.agent.as_ref().map_or(String::new(), |agent| format!("{agent}/"));
     output::say(format_args!(
-        "{agent}{} begins anew; `ctx history {id}` shows what was said before",
+        "{agent}{} was restarted; `ctx history {id}` shows the old conversation",
         new.name
     ));
     Ok(())

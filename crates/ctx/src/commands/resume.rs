@@ -1,4 +1,4 @@
-//! `ctx resume`: goes on with a session that is paused, or starts a message that waits.
+//! `ctx resume`: continues a paused session, or starts a queued message.
 
 use ctx_api::http::{Issue, Posted, Resume, Session, WentOn};
 use ctx_session::{Code, SessionId, StateName};
@@ -9,28 +9,30 @@ use crate::failure::Failure;
 use crate::root::Root;
 use crate::{output, sessions};
 
-/// Go on with a paused session
+/// Continue a paused session
 ///
-/// The run goes on where it was paused, under the prompts as they were edited there. A compaction that waits for
-/// review is approved with it. Of a session whose message is queued, this starts the message, as `ctx queue resume`
-/// does.
+/// The run continues where it was paused, with the prompts as edited at the checkpoint. A compaction that waits
+/// for review is approved. If the session has a queued message instead, the message is started, as with `ctx
+/// queue resume`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
   ctx resume coder                the current session
   ctx resume coder/fix-tests --resolve
-  ctx resume 01K9X --checkpoint 01K9Y3R6K2QW1B7E0S4N8M5T2A")]
+  ctx resume 01K9X --checkpoint 01K9Y3R6K2QW1B7E0S4N8M5T2A
+
+exit codes: 0 success, 1 failed, 2 bad input, 13 not allowed, 69 no daemon, 70 internal error")]
 pub struct Args {
-    /// agent/name, an id or the beginning of one; an agent alone means its current session
+    /// The session: agent/name, an agent (its current session), an id or the beginning of an id
     #[arg(value_name = "SESSION")]
     session: String,
-    /// Only if it is paused at this one; an id or the beginning of one
+    /// Resume only if paused at this checkpoint; an id or the beginning of an id
     #[arg(long, value_name = "ID")]
     checkpoint: Option<String>,
-    /// The issue that the session works on is resolved
+    /// Also mark the session's issue as resolved
     #[arg(long)]
     resolve: bool,
-    /// Print what came of it as JSON
+    /// Print the result as JSON
     #[arg(long)]
     json: bool,
 }
@@ -46,12 +48,12 @@ pub fn run(args: Args, root: &Root) -> Result<(), Failure> {
         Some(word) => checkpoints::find(&api, id, word)?,
         None => session.checkpoint.ok_or_else(|| {
             Failure::new(Code::Ebusy, format!("{} is not paused: it is {}", args.session, session.state))
-                .hint("`ctx pause` pauses a run; `ctx ls` shows which sessions are paused")
+                .hint("`ctx pause` pauses a run; `ctx ls --state paused` lists paused sessions")
         })?,
     };
     if args.resolve && session.bound_issue.is_none() {
-        return Err(Failure::new(Code::Einval, format!("{} works on no issue", args.session))
-            .hint("`ctx bind` says which; without --resolve the session only goes on"));
+        return Err(Failure::new(Code::Einval, format!("{} has no issue", args.session))
+            .hint("`ctx bind` chooses one; without --resolve the session just continues"));
     }
     let path = format!("/sessions/{id}/checkpoints/{checkpoint}/resume");
     let done: WentOn = api.post_with(&path, &Resume { resolve: args.resolve })?;
@@ -64,9 +66,9 @@ pub fn run(args: Args, root: &Root) -> Result<(), Failure> {
     }
     match done.run_id.filter(|_| done.state == "running") {
         Some(run) => {
-            output::say(format_args!("run {run} goes on; `ctx log -f {}` follows it", args.session));
+            output::say(format_args!("run {run} continues; `ctx log -f {}` follows it", args.session));
         }
-        None => output::say("nothing was left to do; the session is idle"),
+        None => output::say("nothing is left to do; the session is idle"),
     }
     Ok(())
 }
@@ -74,7 +76,7 @@ pub fn run(args: Args, root: &Root) -> Result<(), Failure> {
 /// A message that waits for a slot.
 fn start(api: &Api<'_>, args: &Args, id: SessionId) -> Result<(), Failure> {
     if args.resolve {
-        let message = "--resolve goes with a session that is paused; this one is queued";
+        let message = "--resolve needs a paused session; this one is queued";
         return Err(Failure::new(Code::Einval, message));
     }
     let posted: Posted = api.post(&format!("/sessions/{id}/resume"))?;

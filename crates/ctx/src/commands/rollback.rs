@@ -11,23 +11,26 @@ use crate::{confirm, output, sessions};
 
 /// Go back to a checkpoint
 ///
-/// What was said after it no longer counts, and compactions after it are undone; nothing is deleted, and files that
-/// tools have changed stay as they are. The next message begins from there, under the prompts of then. Asks first on
-/// a terminal; elsewhere --yes is needed.
+/// Messages after the checkpoint are removed from context, and compactions after it are undone. Nothing is
+/// deleted: `ctx history --all` still shows the messages. Files that tools have changed are not restored. The
+/// next message continues from the checkpoint, with the prompts it had then. On a terminal the command asks for
+/// confirmation; in a script, pass --yes.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
   ctx rollback coder              to where it is paused, else to the newest checkpoint
-  ctx checkpoints coder           which there are
-  ctx rollback --yes coder 01K9Y3R6K2QW1B7E0S4N8M5T2A")]
+  ctx checkpoints coder           list the checkpoints
+  ctx rollback --yes coder 01K9Y3R6K2QW1B7E0S4N8M5T2A
+
+exit codes: 0 success, 1 failed, 2 bad input, 13 not allowed, 69 no daemon, 70 internal error")]
 pub struct Args {
-    /// agent/name, an id or the beginning of one; an agent alone means its current session
+    /// The session: agent/name, an agent (its current session), an id or the beginning of an id
     #[arg(value_name = "SESSION")]
     session: String,
-    /// An id or the beginning of one [default: where it is paused, else the newest]
+    /// The checkpoint: an id or the beginning of an id [default: where it is paused, else the newest]
     #[arg(value_name = "CHECKPOINT")]
     checkpoint: Option<String>,
-    /// Do not ask
+    /// Do not ask for confirmation
     #[arg(short, long)]
     yes: bool,
     /// Print the checkpoint as JSON
@@ -47,7 +50,7 @@ pub fn run(args: Args, root: &Root) -> Result<(), Failure> {
                 let newest = all.iter().rev().find(|one| one.superseded_by.is_none());
                 newest.map(|one| one.id).ok_or_else(|| {
                     Failure::new(Code::Enoent, format!("{} has no checkpoint", args.session))
-                        .hint("`ctx pause` makes one while a run goes on")
+                        .hint("`ctx pause` creates one while a run is in progress")
                 })
             };
             session.checkpoint.map_or_else(newest, Ok)?
@@ -59,13 +62,16 @@ pub fn run(args: Args, root: &Root) -> Result<(), Failure> {
             let checkpoint: Checkpoint = api.get(&path)?;
             let reason = checkpoint.reason.as_deref().map(output::plain);
             let reason = reason.map_or(String::new(), |reason| format!(" \"{reason}\""));
-            Ok(format!("Go back to {to}{reason}? What was said after it no longer counts."))
+            Ok(format!("Go back to {to}{reason}? Later messages are removed from context."))
         })?;
     }
     let done: Checkpoint = api.post(&format!("{path}/rollback"))?;
     if args.json {
         return output::json(&done);
     }
-    output::say(format_args!("{} is as it was at {to}; send a message to go on from there", args.session));
+    output::say(format_args!(
+        "{} is rolled back to {to}; the next message continues from there",
+        args.session
+    ));
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! `ctx search`: full text over what was said, from the index.
+//! `ctx search`: full-text search over messages, with the index.
 
 use std::io::Write;
 
@@ -14,13 +14,14 @@ use crate::output::{self, Paint};
 use crate::root::Root;
 use crate::{index, sessions, words};
 
-/// Search what was said, in all your sessions
+/// Search messages in all your sessions
 ///
-/// Looks in messages and in the beginning of tool output (4 KiB), the best match first. A word finds itself,
-/// "several words" in quotes find themselves in a row, begin* finds what begins so, and -word or -"several words"
-/// leave out what has them. Text without spaces between words, such as Japanese, is found by any part of it. What a compaction left out was said
-/// all the same and is found; what a rollback took back is found with --superseded. It reads the index and needs no
-/// daemon, but on a root that belongs to someone else. Leaves with 1 when nothing is found.
+/// Searches messages and the first 4 KiB of tool output, best match first. A word finds itself, "several words"
+/// in quotes find the phrase, begin* finds words with that beginning, -word and -"several words" exclude
+/// messages. Text without spaces between words, such as Japanese, is found by any part of it.
+///
+/// Compacted messages are found. Messages removed from context by a rollback or a discard are found with
+/// --superseded. It reads the index and needs no daemon, unless the root belongs to another user.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -28,39 +29,42 @@ Examples:
   ctx search '\"no space left\" -docker' --since 7d
   ctx search migrat* --agent coder --role assistant -n 5
   ctx search --json flaky | jq -r .session_id | sort -u
-  ctx search --session coder/default -- 'panic*'")]
+  ctx search --session coder/default -- 'panic*'
+
+exit codes: 0 success, 1 failed or nothing found, 2 bad input, 13 not allowed, 69 no daemon,
+            70 internal error")]
 pub struct Args {
-    /// What to look for
+    /// Words to search for
     #[arg(value_name = "QUERY", required = true)]
     query: Vec<String>,
-    /// Only sessions with this agent
+    /// Only sessions of this agent
     #[arg(long, value_name = "AGENT")]
     agent: Option<Name>,
     /// Only sessions of this project
     #[arg(long, value_name = "PROJECT")]
     project: Option<Name>,
-    /// Only this session: agent/name, an id or the beginning of one
+    /// Only this session: agent/name, an id or the beginning of an id
     #[arg(short, long, value_name = "SESSION")]
     session: Option<String>,
-    /// Only what this one said
+    /// Only messages with this role
     #[arg(long, value_name = "ROLE")]
     role: Option<RoleWord>,
-    /// Only what was said since: a date (2026-11-15, 2026-11-15 06:00; in UTC), or a time before now such as 12h or 7d
+    /// Only messages since this time: a date in UTC (2026-11-15, 2026-11-15 06:00), or an age such as 12h or 7d
     #[arg(long, value_name = "TIME")]
     since: Option<Moment>,
-    /// Only what was said before, given in the same way
+    /// Only messages before this time, given in the same way
     #[arg(long, value_name = "TIME")]
     until: Option<Moment>,
-    /// The newest first, not the best match
+    /// Sort by time, newest first, instead of by match
     #[arg(long)]
     newest: bool,
-    /// Also messages that a rollback or a discard took back
+    /// Also find messages removed from context by a rollback or a discard
     #[arg(long)]
     superseded: bool,
     /// At most N hits; 0 for no limit
     #[arg(short = 'n', long = "limit", value_name = "N", default_value_t = 20)]
     limit: usize,
-    /// Print one JSON object a line
+    /// Print one JSON object per line
     #[arg(long)]
     json: bool,
 }
@@ -119,13 +123,16 @@ pub fn run(args: Args, root: &Root) -> Result<(), Failure> {
         output::say("nothing found");
     }
     if page.items.len() < limit && !args.superseded && index.finds_taken_back(&query)? {
-        output::say("--superseded also finds what a rollback or a discard took back");
+        output::say("--superseded also finds messages removed from context by a rollback or a discard");
     }
     if page.items.is_empty() {
         return Err(Failure::Told { exit: 1 });
     }
     if page.next.is_some() && !args.json {
-        output::say(format_args!("there is more; `-n {}` shows twice as many", args.limit.saturating_mul(2)));
+        output::say(format_args!(
+            "there are more; `-n {}` shows twice as many",
+            args.limit.saturating_mul(2)
+        ));
     }
     Ok(())
 }
@@ -170,7 +177,7 @@ fn readable(hit: &Hit, now: Timestamp, paint: Paint) -> String {
     let standing = match hit.standing {
         Standing::Counts => String::new(),
         Standing::Compacted => paint.dim("  (compacted)"),
-        Standing::TakenBack => paint.dim("  (taken back)"),
+        Standing::TakenBack => paint.dim("  (removed from context)"),
     };
     let mut text = format!("{}  {role}  {when}  {place}{standing}\n    ", paint.bold(&session_name(hit)));
     for piece in &hit.snippet {

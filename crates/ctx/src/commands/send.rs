@@ -1,4 +1,4 @@
-//! `ctx send`: one message, and the answer to it.
+//! `ctx send`: sends one message and prints the answer.
 
 use std::io::{IsTerminal, Read};
 
@@ -13,10 +13,11 @@ use crate::{client, output, sessions};
 
 /// Send a message and print the answer
 ///
-/// The text goes to the agent's session, which is made if it is not there; the answer streams to stdout.
-/// The first word is the agent if there is one of that name, else it is part of the text. Without text, or
-/// with `-`, the message is read from stdin. Ctrl-C cancels the run, a second one leaves. The exit code is that
-/// of the run: 0 when it did what it was asked to, 1 when it stopped because a compaction waits for review.
+/// Sends the text to the agent's session and streams the answer to stdout. The session is created if it does not
+/// exist. If the first word is the name of an agent, the message goes to that agent; otherwise the word is part
+/// of the text. Without text, or with `-`, the message is read from stdin.
+///
+/// Ctrl-C cancels the run; a second Ctrl-C stops waiting for it.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -24,42 +25,45 @@ Examples:
   ctx send coder \"why does the build fail?\" --session build
   git diff | ctx send coder -     the message from stdin
   ctx send --detach \"run all tests\" && ctx log -f coder
-  ctx send --json hello | jq -r 'select(.type == \"delta\") | .text'")]
+  ctx send --json hello | jq -r 'select(.type == \"delta\") | .text'
+
+exit codes: 0 success, 1 failed, cancelled or waiting for your review, 2 bad input,
+            13 not allowed, 69 daemon or model not reachable, 70 internal error")]
 pub struct Args {
-    /// The agent and the message; the message alone goes to coder
+    /// Agent and message; without an agent the message goes to coder
     #[arg(value_name = "AGENT TEXT")]
     words: Vec<String>,
-    /// The agent; all words are then text
+    /// The agent; then all words are text
     #[arg(short, long, value_name = "AGENT")]
     agent: Option<String>,
-    /// The session, by name or id [default: the one last posted to, else `default`]
+    /// The session, by name or id [default: the current one, else `default`]
     #[arg(short, long, value_name = "SESSION")]
     session: Option<String>,
-    /// Who sees the session and whether it is kept
+    /// Whether the session is kept
     #[arg(long, value_name = "SCOPE")]
     scope: Option<ScopeArg>,
-    /// The working directory, as the agent sees it
+    /// Working directory, as a path that the agent sees
     #[arg(long, value_name = "DIR")]
     cwd: Option<String>,
-    /// The model for this and later messages, as provider:model
+    /// Model for this message and later ones, as provider:model
     #[arg(long, value_name = "MODEL")]
     model: Option<String>,
-    /// Your own id for the message: sending it again under the same id starts nothing new
+    /// Your id for the message; sending the same id again does not start a second run
     #[arg(long, value_name = "ID")]
     id: Option<String>,
-    /// Leave as soon as the message is kept, and print the run's id
+    /// Exit when the message is stored, and print the run's id
     #[arg(short, long, conflicts_with = "json")]
     detach: bool,
-    /// Print the frames of the run, one JSON object a line
+    /// Print the frames of the run, one JSON object per line
     #[arg(long)]
     json: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum ScopeArg {
-    /// Yours alone, and kept
+    /// Kept, and visible to you alone
     Private,
-    /// Kept only as long as this command runs
+    /// Deleted when this command ends
     Temp,
 }
 
@@ -67,8 +71,11 @@ pub fn run(args: Args, root: &Root) -> Result<(), Failure> {
     let (agent, text) = agent_and_text(&args, root)?;
     let temp = args.scope == Some(ScopeArg::Temp);
     if temp && args.detach {
-        return Err(Failure::new(Code::Einval, "a temp session ends with its connection: it cannot be left")
-            .hint("leave out --detach or --scope temp"));
+        return Err(Failure::new(
+            Code::Einval,
+            "a temp session ends with its connection, so --detach cannot be used",
+        )
+        .hint("remove --detach or --scope temp"));
     }
     let session = match args.session {
         Some(session) => session_for_socket(root, &agent, session)?,
@@ -118,7 +125,7 @@ fn agent_and_text(args: &Args, root: &Root) -> Result<(Name, String), Failure> {
     let from_stdin = words.is_empty() || words == ["-"];
     let text = if from_stdin { read_stdin()? } else { words.join(" ") };
     if text.trim().is_empty() {
-        return Err(Failure::new(Code::Einval, "there is no message: give a text, or pipe one in"));
+        return Err(Failure::new(Code::Einval, "the message is empty: give a text, or pipe one in"));
     }
     Ok((agent, text))
 }
@@ -132,19 +139,22 @@ fn is_agent(root: &Root, word: &str) -> bool {
 fn read_stdin() -> Result<String, Failure> {
     let mut stdin = std::io::stdin();
     if stdin.is_terminal() {
-        output::say("reading the message from the terminal; Ctrl-D ends it");
+        output::say("type the message; Ctrl-D sends it");
     }
     let mut bytes = Vec::new();
     stdin.read_to_end(&mut bytes).map_err(|error| Failure::io("stdin", error))?;
-    String::from_utf8(bytes).map_err(|_| Failure::new(Code::Einval, "the message on stdin is not UTF-8 text"))
+    String::from_utf8(bytes).map_err(|_| Failure::new(Code::Einval, "the message on stdin is not UTF-8"))
 }
 
 /// The socket takes a name or a whole id; the beginning of an id is looked up first.
 pub fn session_for_socket(root: &Root, agent: &Name, session: String) -> Result<String, Failure> {
     if let Some((of, name)) = session.split_once('/') {
         if of != agent.as_str() {
-            return Err(Failure::new(Code::Einval, format!("session `{session}` is not one of {agent}"))
-                .hint(format!("name the agent first: `ctx send {of} …`")));
+            return Err(Failure::new(
+                Code::Einval,
+                format!("session `{session}` does not belong to {agent}"),
+            )
+            .hint(format!("name the agent first: `ctx send {of} …`")));
         }
         return Ok(name.to_owned());
     }

@@ -1,4 +1,4 @@
-//! `ctx serve`: settles what holds and hands it to the daemon.
+//! `ctx serve`: reads the settings and starts the daemon.
 
 use std::path::PathBuf;
 
@@ -7,37 +7,40 @@ use crate::failure::Failure;
 use crate::root::Root;
 use crate::serve::{Listen, Settings};
 
-/// Run the daemon
+/// Start the daemon
 ///
-/// Keeps the sessions of one root, runs their agents and answers on the root's sockets and over HTTP, in the foreground
-/// until it is told to stop (SIGTERM or Ctrl-C). A root has one daemon; a second one says so and leaves with 69.
-/// What it logs goes to stderr.
+/// Keeps the sessions of one root, runs their agents, and listens on the root's sockets and over HTTP. It stays
+/// in the foreground until SIGTERM or Ctrl-C and logs to stderr. A root has one daemon: a second `ctx serve` on
+/// the same root exits with 69.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
   ctx serve                                    the default root, this directory as workspace
   ctx serve --root ~/.ctx --workspace ~/src/app
   ctx serve --log-format json --log-level debug 2> ctx.log
-  CTX_LIMITS_RUNNING_PER_PROJECT=16 ctx serve  any key of the config file")]
+  CTX_LIMITS_RUNNING_PER_PROJECT=16 ctx serve  any key of the config file
+
+exit codes: 0 success, 1 failed, 2 bad input, 13 not allowed,
+            69 the root has a daemon already, 70 internal error")]
 pub struct Args {
-    /// The directory the agents of project `default` work in [default: this directory]
+    /// Directory of the project `default`, which its agents see as /work [default: this directory]
     #[arg(long, value_name = "DIR")]
     workspace: Option<PathBuf>,
-    /// Where the HTTP API listens; port 0: any free one [default: 127.0.0.1:7300, or a free port]
+    /// Address of the HTTP API; port 0 means any free port [default: 127.0.0.1:7300, or a free port]
     #[arg(long, value_name = "HOST:PORT")]
     listen: Option<String>,
-    /// Listen on an address that others can reach, without TLS
+    /// Allow an address that other machines can reach, without TLS
     #[arg(long)]
     allow_remote: bool,
-    /// A name that clients may call the daemon by, as of a proxy in front of it (can be repeated)
+    /// Host name that clients may use, such as that of a proxy (repeatable)
     #[arg(long, value_name = "NAME")]
     host_name: Vec<String>,
     #[command(flatten)]
     file: config::FileArg,
-    /// How log lines are written
+    /// Format of log lines
     #[arg(long, value_name = "FORMAT")]
     log_format: Option<LogFormat>,
-    /// What is logged: a level, or a filter such as `info,ctx_engine=debug`
+    /// Log level, or a filter such as `info,ctx_engine=debug`
     #[arg(long, value_name = "LEVEL")]
     log_level: Option<String>,
 }
@@ -52,7 +55,8 @@ pub fn run(args: Args, root: Root) -> Result<(), Failure> {
     }
     let workspace = match args.workspace.or_else(|| config.serve.workspace.clone()) {
         Some(dir) => dir,
-        None => std::env::current_dir().map_err(|error| Failure::io("the current directory", error))?,
+        None => std::env::current_dir()
+            .map_err(|error| Failure::io("cannot find the current directory", error))?,
     };
     let workspace =
         std::fs::canonicalize(&workspace).map_err(|error| Failure::io(workspace.display(), error))?;

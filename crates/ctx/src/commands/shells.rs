@@ -1,4 +1,4 @@
-//! `ctx shells`: what shells did, from their logs.
+//! `ctx shells`: lists shells, prints and searches their logs.
 
 use std::io::Write;
 
@@ -18,22 +18,25 @@ use crate::words;
 /// The columns' worth of a command in a list.
 const COMMAND_CHARS: usize = 200;
 
-/// Show what shells did
+/// List shells, print and search what they did
 ///
-/// Every shell that `ctx mcp` opened has a log: its commands, what they printed and how they ended. It can be read
-/// while the shell lives and afterwards.
+/// Every shell that `ctx mcp` or the daemon opens has a log with its commands, their output and exit codes. The
+/// log can be read while the shell is open and after it has ended.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
   ctx shells                      all shells, newest last
-  ctx shells show 01K9X           a shell's transcript, by the beginning of its id
-  ctx shells show 1_local         the same of the newest shell of that name
+  ctx shells show 01K9X           one shell's transcript, by the beginning of its id
+  ctx shells show 1_local         the newest shell of that name
   ctx shells search 'permission denied'
-  ctx watch --follow              what they do from now on")]
+  ctx watch --follow              what shells do from now on
+
+exit codes: 0 success, 1 failed or nothing found, 2 bad input, 13 not allowed,
+            70 internal error")]
 pub struct Args {
     #[command(subcommand)]
     command: Option<Sub>,
-    /// One JSON object a line
+    /// Print one JSON object per line
     #[arg(long, global = true)]
     json: bool,
 }
@@ -44,17 +47,16 @@ enum Sub {
     List,
     /// Print a shell's transcript
     Show {
-        /// The id of a shell's log, or a unique beginning of it; or the shell's name, for the newest of that name
+        /// Id of the shell's log or a unique beginning of it, or the shell's name (the newest of that name)
         #[arg(value_name = "ID")]
         id: String,
     },
-    /// Find commands and outputs that hold a text
+    /// Find commands and outputs that contain a text
     ///
-    /// Looks in commands, refused ones too, and in the beginning and the end of what was printed (4 KiB each). Each
-    /// line says the log, the number of the command (`-` where it has none) and where the text was found. Leaves with
-    /// 1 when nothing is found.
+    /// Searches commands, refused ones too, and the first and last 4 KiB of each output. Each line has the log, the
+    /// number of the command (`-` if it has none) and where the text was found. Exits with 1 when nothing is found.
     Search {
-        /// What to look for; upper and lower case are alike
+        /// Text to search for; case is ignored
         #[arg(value_name = "TEXT")]
         text: String,
     },
@@ -153,7 +155,7 @@ fn list(shelves: &[Shelf], as_json: bool) -> Result<(), Failure> {
         return Ok(());
     }
     if rows.is_empty() {
-        output::say("no shells yet: `ctx mcp config HOST` says how a host gets them");
+        output::say("no shells yet; `ctx mcp config HOST` prints how to set up a host");
         return Ok(());
     }
     let head = ["LOG", "SHELL", "STATE", "AGE", "COMMANDS", "CWD"];
@@ -193,11 +195,14 @@ fn find<'a>(shelves: &'a [Shelf], id: &str) -> Result<(&'a Shelf, LogPath), Fail
         return Ok(newest);
     }
     match found.len() {
-        0 => Err(Failure::new(Code::Enoent, format!("no shell's log begins with `{}`", output::plain(id)))
-            .hint("`ctx shells` lists them")),
-        1 => found.pop().ok_or_else(|| Failure::new(Code::Eio, "the log was there a moment ago")),
+        0 => Err(Failure::new(
+            Code::Enoent,
+            format!("no shell has a log or a name that begins with `{}`", output::plain(id)),
+        )
+        .hint("`ctx shells` lists them")),
+        1 => found.pop().ok_or_else(|| Failure::new(Code::Eio, "the log disappeared while it was read")),
         many => {
-            Err(Failure::new(Code::Einval, format!("{many} shells' logs begin with `{id}`: give more of it")))
+            Err(Failure::new(Code::Einval, format!("{many} logs begin with `{id}`; write more of the id")))
         }
     }
 }

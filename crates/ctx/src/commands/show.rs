@@ -1,4 +1,4 @@
-//! `ctx show`: a conversation to read in a terminal.
+//! `ctx show`: formats a conversation for reading in a terminal.
 
 use std::io::{IsTerminal, Write};
 
@@ -18,24 +18,26 @@ use crate::sessions;
 const WIDTH: usize = 80;
 const WIDTH_MAX: usize = 100;
 
-/// Show a conversation
+/// Show a conversation, formatted for reading
 ///
-/// Markdown is laid out, long tool output is folded, and on a terminal it comes in a pager ($PAGER, or less). Piped
-/// on, it is plain text. Works without a daemon.
+/// Formats Markdown, folds long tool output and, on a terminal, opens a pager ($PAGER, or less). In a pipe the
+/// output is plain text. It needs no daemon.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
   ctx show coder                  the current session
   ctx show coder/fix-tests --full
-  PAGER=cat ctx show 01K9X")]
+  PAGER=cat ctx show 01K9X
+
+exit codes: 0 success, 1 failed, 2 bad input, 13 not allowed, 70 internal error")]
 pub struct Args {
-    /// agent/name, an id or the beginning of one; an agent alone means its current session
+    /// The session: agent/name, an agent (its current session), an id or the beginning of an id
     #[arg(value_name = "SESSION", default_value = sessions::DEFAULT_AGENT)]
     session: String,
-    /// Tool output in full, and what no longer counts
+    /// Show tool output in full, and messages removed from context
     #[arg(long)]
     full: bool,
-    /// Print it all at once
+    /// Print without a pager
     #[arg(long)]
     no_pager: bool,
 }

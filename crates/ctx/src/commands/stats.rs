@@ -1,4 +1,4 @@
-//! `ctx stats`: what was done, with what, at what cost, from the index.
+//! `ctx stats`: counts sessions, runs, messages, tools and tokens, with the index.
 
 use std::io::Write;
 
@@ -12,24 +12,26 @@ use crate::output::{self, Paint};
 use crate::root::Root;
 use crate::{index, words};
 
-/// Count what was done in your sessions
+/// Count sessions, runs, messages and tokens
 ///
-/// Sessions, runs, messages, tools, tokens and time. What a fork took over from its source is counted once. It reads the
-/// index and needs no daemon, but on a root that belongs to someone else.
+/// Counts sessions, runs, messages, tool calls, tokens and run time. What a fork copied from its source is
+/// counted once. It reads the index and needs no daemon, unless the root belongs to another user.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
   ctx stats
   ctx stats coder --since 7d
-  ctx stats --json | jq .usage")]
+  ctx stats --json | jq .usage
+
+exit codes: 0 success, 1 failed, 2 bad input, 13 not allowed, 69 no daemon, 70 internal error")]
 pub struct Args {
-    /// Only sessions with this agent
+    /// Only sessions of this agent
     #[arg(value_name = "AGENT")]
     agent: Option<Name>,
     /// Only sessions of this project
     #[arg(long, value_name = "PROJECT")]
     project: Option<Name>,
-    /// Only sessions that changed since: a date, or a time before now such as 12h or 7d
+    /// Only sessions changed since this time: a date, or an age such as 12h or 7d
     #[arg(long, value_name = "TIME")]
     since: Option<Moment>,
     /// Print JSON

@@ -1,4 +1,4 @@
-//! `ctx status`: whether the daemon is up, and how it is.
+//! `ctx status`: shows whether the daemon is running, and its counts.
 
 use std::io::Write;
 
@@ -9,17 +9,20 @@ use crate::failure::Failure;
 use crate::root::Root;
 use crate::{output, words};
 
-/// Say whether the daemon is up, and how it is
+/// Show whether the daemon is running, and its state
 ///
-/// Leaves with 69 when no daemon answers at this root, and says how to start one.
+/// Prints version, uptime and counts of sessions and runs. If no daemon listens at this root, it prints how to
+/// start one and exits with 69.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
   ctx status
   ctx status --json | jq .limits
-  ctx status > /dev/null 2>&1 || ctx serve")]
+  ctx status > /dev/null 2>&1 || ctx serve
+
+exit codes: 0 success, 1 failed, 2 bad input, 13 not allowed, 69 no daemon, 70 internal error")]
 pub struct Args {
-    /// Print JSON, with every limit
+    /// Print JSON, with all limits
     #[arg(long)]
     json: bool,
 }

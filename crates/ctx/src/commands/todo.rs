@@ -1,4 +1,4 @@
-//! `ctx todo`: the todos of an issue, most often of the one that a session works on.
+//! `ctx todo`: lists and changes the todos of an issue.
 
 use clap::Subcommand;
 use ctx_api::http::{Issue, List, NewTodo, Session, Todo, TodoChange, TodoOperation};
@@ -13,30 +13,32 @@ use crate::output;
 use crate::root::Root;
 use crate::sessions;
 
-/// Show or change the todos of an issue
+/// List or change the todos of an issue
 ///
-/// Of the issue that a session is bound to, or of one that is named with --issue. A todo is named by its number in
-/// the list, its text or its id. One at a time is in progress; what is dropped stays in the list. Without a
+/// Works on the issue that a session is bound to, or on the one named with --issue. Name a todo by its number in
+/// the list, its text or its id. One todo at a time is in progress; dropped todos stay in the list. Without a
 /// subcommand, `ls`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
-  ctx todo coder                  of the issue that the current session works on
+  ctx todo coder                  todos of the current session's issue
   ctx todo coder add 'write a test that fails'
   ctx todo coder start 1
   ctx todo --issue 3 done 1
-  ctx todo --issue 3 note 2 'needs the new parser'")]
+  ctx todo --issue 3 note 2 'needs the new parser'
+
+exit codes: 0 success, 1 failed, 2 bad input, 13 not allowed, 69 no daemon, 70 internal error")]
 pub struct Args {
-    /// agent/name, an id or the beginning of one; an agent alone means its current session
+    /// The session: agent/name, an agent (its current session), an id or the beginning of an id
     #[arg(value_name = "SESSION", default_value = sessions::DEFAULT_AGENT)]
     session: String,
-    /// The issue, instead of a session's: a number, an id or the beginning of one
+    /// The issue, instead of a session's: its number, its id or the beginning of the id
     #[arg(short, long, value_name = "ISSUE")]
     issue: Option<String>,
     /// The project that --issue belongs to
     #[arg(short, long, value_name = "PROJECT", default_value = DEFAULT_PROJECT, requires = "issue")]
     project: String,
-    /// Print one JSON object a line
+    /// Print one JSON object per line
     #[arg(long, global = true)]
     json: bool,
     #[command(subcommand)]
@@ -45,24 +47,24 @@ pub struct Args {
 
 #[derive(Debug, Subcommand)]
 enum What {
-    /// List them
+    /// List the todos
     Ls,
-    /// Add one
+    /// Add a todo
     Add {
-        /// What is to be done, on one line
+        /// What to do, on one line
         text: String,
     },
-    /// One is being worked on; the one before waits again
+    /// Mark a todo as in progress; the one before becomes open again
     Start(One),
-    /// One is done
+    /// Mark a todo as done
     Done(One),
-    /// One will not be done; it stays in the list
+    /// Drop a todo; it stays in the list
     Drop(One),
-    /// Say something about one
+    /// Add a note to a todo
     Note {
         #[command(flatten)]
         one: One,
-        /// On one line; it takes the place of an earlier note
+        /// The note, on one line; it replaces an earlier note
         note: String,
     },
 }
@@ -70,7 +72,7 @@ enum What {
 /// Which todo.
 #[derive(Debug, clap::Args)]
 struct One {
-    /// Its number in the list, its text or its id
+    /// The todo: its number in the list, its text or its id
     todo: String,
 }
 
@@ -109,7 +111,7 @@ fn of_session(root: &Root, api: &Api<'_>, word: &str) -> Result<IssueId, Failure
     let id = sessions::find_id(root, word)?;
     let session: Session = api.get(&format!("/sessions/{id}"))?;
     session.bound_issue.ok_or_else(|| {
-        Failure::new(Code::Enoent, format!("{word} works on no issue"))
+        Failure::new(Code::Enoent, format!("{word} has no issue"))
             .hint("`ctx bind` binds one; --issue names one without a session")
     })
 }

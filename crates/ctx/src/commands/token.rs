@@ -13,11 +13,11 @@ use crate::root::Root;
 use crate::table::{self, Cell};
 use crate::words;
 
-/// Make, list and revoke tokens for the HTTP API
+/// Create, list and revoke tokens for the HTTP API
 ///
-/// A token stands for you: who has it can do over HTTP what you can do here. Only its hash is kept. It is good until it
-/// is revoked or, where it was made so, until it expires. What signs in by `ctx open` is listed as `browser`, and
-/// expires after a week.
+/// A token stands for you: whoever has it can do over HTTP what you can do here. Only its hash is stored. A token
+/// is valid until it expires or is revoked. Sign-ins by `ctx open` are listed as `browser` and expire after a
+/// week.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -25,7 +25,9 @@ Examples:
   curl -H \"Authorization: Bearer $TOKEN\" http://127.0.0.1:7300/api/v1/status
   ctx token new --label ci --expires 30d
   ctx token list
-  ctx token revoke 01K9ZZ3F0Q6M8B5V4X2C7D1E0R")]
+  ctx token revoke 01K9ZZ3F0Q6M8B5V4X2C7D1E0R
+
+exit codes: 0 success, 1 failed, 2 bad input, 13 not allowed, 69 no daemon, 70 internal error")]
 pub struct Args {
     #[command(subcommand)]
     what: What,
@@ -33,15 +35,15 @@ pub struct Args {
 
 #[derive(Debug, clap::Subcommand)]
 enum What {
-    /// Make a token and print it, alone, on stdout
+    /// Create a token and print it
     New {
-        /// What it is for, to know it by in the list
+        /// Label, shown in the list
         #[arg(long, value_name = "TEXT")]
         label: Option<String>,
-        /// When it stops being good: a length of time (12h, 30d, 4w) or a date, in UTC [default: never]
+        /// Expiry: a duration (12h, 30d, 4w) or a date in UTC [default: never]
         #[arg(long, value_name = "WHEN", value_parser = end)]
         expires: Option<Moment>,
-        /// For another user; only the daemon's owner may
+        /// Create it for another user; only the daemon's owner may do this
         #[arg(long, value_name = "UID")]
         uid: Option<u32>,
     },
@@ -72,8 +74,8 @@ pub fn run(args: Args, root: &Root) -> Result<(), Failure> {
         What::Revoke { id } => {
             // Only an id goes into a path: whatever else was typed is not sent anywhere.
             let id: ctx_session::Ulid = id.parse().map_err(|_| {
-                Failure::new(ctx_session::Code::Einval, "that is no id of a token")
-                    .hint("`ctx token list` shows the ids; the token itself is not needed")
+                Failure::new(ctx_session::Code::Einval, "this is not the id of a token")
+                    .hint("`ctx token list` shows the ids; do not pass the token itself")
             })?;
             api.delete(&format!("/tokens/{id}"))?;
         }
@@ -101,7 +103,6 @@ fn list(tokens: List<Token>, json: bool) -> Result<(), Failure> {
 
 /// When a token ends, as it is typed.
 fn end(text: &str) -> Result<Moment, String> {
-    let wrong =
-        |_| "write a length of time (12h, 30d, 4w) or a date (2026-11-15, 2026-11-15 06:00)".to_owned();
+    let wrong = |_| "write a duration (12h, 30d, 4w) or a date (2026-11-15, 2026-11-15 06:00)".to_owned();
     text.parse().map_err(wrong)
 }

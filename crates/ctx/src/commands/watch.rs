@@ -1,4 +1,4 @@
-//! `ctx watch`: what shells do, as lines.
+//! `ctx watch`: prints the transcripts of shells, and follows them.
 
 use std::collections::{HashMap, HashSet};
 use std::io::Write;
@@ -19,20 +19,22 @@ const LOOK_AGAIN: Duration = Duration::from_secs(10);
 /// And this often, where the system does not let us watch all there is.
 const LOOK_OFTEN: Duration = Duration::from_millis(200);
 
-/// Print what shells do
+/// Print the transcripts of all shells
 ///
-/// The transcripts of all shells, one after another; with --follow, what they do from now on: a command when
-/// it starts, what it printed and how it ended when it ends.
+/// Prints the transcripts one after another. With --follow it prints only what happens from now on: a command
+/// when it starts, its output and exit code when it ends.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
   ctx watch --follow              until Ctrl-C
-  ctx watch --follow --json | jq -r 'select(.type == \"shell_exec_started\") | .command'")]
+  ctx watch --follow --json | jq -r 'select(.type == \"shell_exec_started\") | .command'
+
+exit codes: 0 success, 1 failed, 2 bad input, 13 not allowed, 70 internal error")]
 pub struct Args {
-    /// Go on with what happens next, and leave out what was before
+    /// Print only what happens from now on, until Ctrl-C
     #[arg(short, long)]
     follow: bool,
-    /// The records of the logs, one a line, each with the id of its `log`
+    /// Print the records of the logs, one per line, each with the id of its `log`
     #[arg(long)]
     json: bool,
 }

@@ -71,7 +71,7 @@ fn value_of(kind: Kind, value: &DeValue<'_>) -> Result<Value, String> {
                 .ok()
                 .filter(|number| *number >= least)
                 .map(Value::from)
-                .ok_or_else(|| format!("must be a whole number from {least} up, not {digits}"))
+                .ok_or_else(|| format!("must be a whole number of at least {least}, not {digits}"))
         }
         (Kind::Number | Kind::Count, other) => {
             Err(format!("must be a whole number, not {}", other.type_str()))
@@ -115,7 +115,7 @@ impl Source<'_> {
             Some(near) => format!("did you mean `{near}`?"),
             None => format!("the sections are {}", known.join(", ")),
         };
-        self.wrong(span, format!("there is no section `{name}`"), Some(hint))
+        self.wrong(span, format!("unknown section `{name}`"), Some(hint))
     }
 
     fn unknown_key(&self, section: &str, name: &str, span: Range<usize>) -> FileError {
@@ -124,6 +124,6 @@ impl Source<'_> {
             Some(near) => format!("did you mean `{near}`?"),
             None => format!("`ctx config init` writes a file with every key of [{section}]"),
         };
-        self.wrong(span, format!("there is no key `{name}` in [{section}]"), Some(hint))
+        self.wrong(span, format!("unknown key `{name}` in [{section}]"), Some(hint))
     }
 }

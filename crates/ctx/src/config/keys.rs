@@ -44,8 +44,8 @@ impl Key {
 
 /// Sections with a line on each, in the order of the file.
 pub const SECTIONS: &[(&str, &str)] = &[
-    ("limits", "Every number that bounds something."),
-    ("log", "What the daemon says of its work, on stderr."),
+    ("limits", "Limits."),
+    ("log", "The daemon's log, on stderr."),
     ("serve", "The daemon."),
     ("shells", "The shells that `ctx mcp` gives to agents."),
 ];
@@ -79,20 +79,26 @@ pub const KEYS: &[Key] = &[
     number("idle_unload_ms", "How long an idle session stays loaded."),
     number("stop_grace_ms", "How long a cancelled or shut-down run may take to stop by itself."),
     count("socket_connections", "Connections to one agent socket at a time."),
-    count("socket_stall_ms", "How long a socket client may leave a frame unread before it is let go."),
+    count("socket_stall_ms", "How long a socket client may leave a frame unread before it is disconnected."),
     count(
         "http_connections",
-        "Connections over TCP at a time, and as many on the API's socket, WebSockets included.",
+        "Connections at a time over TCP, and the same number on the API's socket, WebSockets included.",
     ),
     count("request_ms", "How long a client may take to send a request's head or its body."),
     count("requests_per_second", "Requests a second that one token may make."),
-    count("ping_ms", "How often a WebSocket client is pinged; one that is silent twice as long is gone."),
+    count(
+        "ping_ms",
+        "How often a WebSocket client is pinged; one that is silent for two intervals is disconnected.",
+    ),
     count("slow_ms", "How long a WebSocket client may leave frames unread before it is detached as slow."),
     number("reattach_ms", "How long frames are kept for an operator who is detached."),
     number("reattach_bytes", "Frames kept for one session's detached operator, in bytes."),
     number("checkpoints_per_session", "Checkpoints in a session's active list; older ones are archived."),
     number("compactions_per_session", "Compactions that a session lists one by one."),
-    number("compactions_aggregated", "How many of the oldest become one row when there are more."),
+    number(
+        "compactions_aggregated",
+        "Number of the oldest compactions that become one row when there are more.",
+    ),
     number(
         "compaction_ms",
         "How long a compaction may take before the oldest exchanges are dropped instead.",
@@ -103,44 +109,49 @@ pub const KEYS: &[Key] = &[
         section: "log",
         name: "format",
         kind: Kind::OneOf(&["text", "json"]),
-        meaning: "How log lines are written: text for people, json for programs.",
+        meaning: "Format of log lines: text for people, json for programs.",
     },
     Key {
         section: "log",
         name: "level",
         kind: Kind::Text,
-        meaning: "What is logged: error, warn, info, debug, trace, or a filter such as info,ctx_engine=debug.",
+        meaning: "Log level: error, warn, info, debug, trace, or a filter such as info,ctx_engine=debug.",
     },
     Key {
         section: "serve",
         name: "workspace",
         kind: Kind::Text,
-        meaning: "The directory of the project default. Without it, where the daemon was started.",
+        meaning: "Directory of the project default. Default: where the daemon was started.",
     },
     Key {
         section: "serve",
         name: "listen",
         kind: Kind::Text,
-        meaning: "HOST:PORT of the HTTP API; port 0: any free one. Without it, 127.0.0.1:7300, or a free port.",
+        meaning: "HOST:PORT of the HTTP API; port 0 means any free port. Default: 127.0.0.1:7300, or a free port.",
     },
-    Key { section: "shells", name: "max", kind: Kind::Count, meaning: "Shells of one server at once." },
+    Key {
+        section: "shells",
+        name: "max",
+        kind: Kind::Count,
+        meaning: "Maximum number of open shells of one server.",
+    },
     Key {
         section: "shells",
         name: "idle_secs",
         kind: Kind::Count,
-        meaning: "A shell that had no command for so many seconds is closed.",
+        meaning: "A shell that ran no command for this many seconds is closed.",
     },
     Key {
         section: "shells",
         name: "policy_file",
         kind: Kind::Text,
-        meaning: "Absolute path of a file with allow and deny lines: which programs may run. Without it, all.",
+        meaning: "Absolute path of a file with allow and deny lines for programs. Default: all programs may run.",
     },
     Key {
         section: "shells",
         name: "program",
         kind: Kind::Text,
-        meaning: "The program to run as a shell. Without it, bash, else sh.",
+        meaning: "Shell program. Default: bash, else sh.",
     },
 ];
 

@@ -1,4 +1,4 @@
-//! Puts the layers on each other: defaults, the file, the environment.
+//! Merges the layers of the configuration: defaults, the file, the environment.
 
 use std::path::{Path, PathBuf};
 
@@ -49,7 +49,7 @@ impl From<ConfigError> for Failure {
                 Failure::new(Code::Eacces, message)
             }
             ConfigError::Unreadable { .. } => Failure::new(Code::Enoent, message)
-                .hint("`ctx config path` says where it is looked for; `ctx config init` writes one"),
+                .hint("`ctx config path` prints where it should be; `ctx config init` writes one"),
             ConfigError::File(FileError { hint, .. }) => with_hint(Code::Ebadmsg, message, hint),
             ConfigError::Variable { hint, .. } => with_hint(Code::Einval, message, hint),
         }
@@ -138,7 +138,7 @@ impl Layers {
             *slot = value.clone();
         }
         self.config = serde_json::from_value(shape)
-            .map_err(|error| format!("`{}` does not take this value: {error}", key.path()))?;
+            .map_err(|error| format!("invalid value for `{}`: {error}", key.path()))?;
         for setting in self.settings.iter_mut().filter(|setting| setting.key.path() == key.path()) {
             setting.value = value.clone();
             setting.origin = origin.clone();
@@ -165,7 +165,7 @@ impl Layers {
             let wrong = |message, hint| ConfigError::Variable { name: name.clone(), message, hint };
             let Some(key) = KEYS.iter().find(|key| key.variable() == *name) else {
                 match stray(name) {
-                    Some(hint) => return Err(wrong("there is no such key".to_owned(), Some(hint))),
+                    Some(hint) => return Err(wrong("unknown key".to_owned(), Some(hint))),
                     None => continue,
                 }
             };
@@ -182,7 +182,7 @@ fn value_of(key: &Key, text: &str) -> Result<Value, String> {
         Kind::Number | Kind::Count => {
             let least = key.kind.least();
             let number = text.trim().replace('_', "").parse::<u64>().ok().filter(|number| *number >= least);
-            let wrong = || format!("must be a whole number from {least} up, not `{text}`");
+            let wrong = || format!("must be a whole number of at least {least}, not `{text}`");
             number.map(Value::from).ok_or_else(wrong)
         }
         Kind::Text => Ok(Value::from(text)),

@@ -1,7 +1,7 @@
-//! What is configured: defaults, then one file, then the environment, parsed once into a plain struct.
+//! The configuration: defaults, then one file, then the environment, parsed once into a plain struct.
 //!
-//! Every value knows where it came from. A key that is not known is an error that names the nearest known one.
-//! Nothing here reads the process environment by itself; it is handed an [`Environment`].
+//! Every value has its origin. An unknown key is an error that names the most similar known one. The process environment
+//! is passed in as an [`Environment`].
 
 mod file;
 mod keys;
@@ -48,7 +48,7 @@ impl Default for Log {
 pub enum LogFormat {
     /// For people
     Text,
-    /// One JSON object a line
+    /// One JSON object per line
     Json,
 }
 
@@ -66,7 +66,7 @@ pub struct Serve {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Shells {
-    /// Shells of one server at once.
+    /// Maximum number of open shells of one server.
     pub max: NonZeroU32,
     /// A shell that had no command for so long is closed.
     pub idle_secs: NonZeroU32,

@@ -6,9 +6,9 @@ use super::keys::{KEYS, SECTIONS};
 pub fn template() -> String {
     let shape = serde_json::to_value(Config::default()).unwrap_or_default();
     let mut text = String::from(
-        "# Configuration of ctx. Every line below shows a default; take the `#` away to change it.\n\
-         # The environment goes before this file: CTX_LIMITS_RUNNING_PER_PROJECT=16 sets\n\
-         # running_per_project of [limits]. `ctx config show` prints what holds and why.\n",
+        "# Configuration of ctx. Every line below shows a default; remove the `#` to change it.\n\
+         # Environment variables override this file: CTX_LIMITS_RUNNING_PER_PROJECT=16 sets\n\
+         # running_per_project of [limits]. `ctx config show` prints every value and its origin.\n",
     );
     for (section, about) in SECTIONS {
         text.push_str(&format!("\n# {about}\n[{section}]\n"));

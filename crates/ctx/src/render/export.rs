@@ -58,7 +58,9 @@ struct MessageLine<'a> {
 pub fn jsonl(transcript: &Transcript<'_>, out: &mut impl Write) -> Result<(), Failure> {
     put(out, &Line::Session(Box::new(session_line(transcript))))?;
     for said in transcript.whole(Wanted::All)? {
-        let Said { message, superseded } = said?;
+        let said = said?;
+        let superseded = said.superseded();
+        let message = said.message;
         let Message { seq, id, run, role, time, ref content } = message;
         put(out, &Line::Message(MessageLine { seq, id, run, role, time, superseded, content }))?;
     }
@@ -126,7 +128,7 @@ pub fn markdown(transcript: &Transcript<'_>, wanted: Wanted, out: &mut impl Writ
 }
 
 fn put_part(said: &Said, part: &Part, out: &mut impl Write) -> Result<(), Failure> {
-    let gone = if said.superseded { ", no longer counts" } else { "" };
+    let gone = said.removed.map_or_else(String::new, |by| format!(", {by}"));
     let who = match said.message.role {
         Role::User => "User",
         Role::Assistant => "Assistant",

@@ -59,8 +59,8 @@ impl Told<'_> {
     pub fn superseded(&self) -> Option<String> {
         match self.messages.superseded() {
             0 => None,
-            1 => Some("1 message that was compacted or taken back".to_owned()),
-            many => Some(format!("{many} messages that were compacted or taken back")),
+            1 => Some("1 message removed from context".to_owned()),
+            many => Some(format!("{many} messages removed from context")),
         }
     }
 

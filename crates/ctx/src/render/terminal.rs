@@ -41,7 +41,7 @@ pub fn show(transcript: &Transcript<'_>, look: Look, out: &mut impl Write) -> Re
     }
     let counting = transcript.messages(Wanted::Counting)?;
     if let Some(hidden) = counting.superseded() {
-        writeln!(out, "{}\n", look.paint.dim(&format!("not shown: {hidden}; see --full")))?;
+        writeln!(out, "{}\n", look.paint.dim(&format!("not shown: {hidden}; --full shows them")))?;
     }
     for said in counting {
         message(&said?, look, out)?;
@@ -71,7 +71,7 @@ fn head(transcript: &Transcript<'_>, look: Look, out: &mut impl Write) -> io::Re
         writeln!(out, "{}", paint.dim(&format!("works on issue {issue}")))?;
     }
     if look.stale {
-        let message = "the project's file has changed since; `ctx restart` takes it up";
+        let message = "the project file has changed; `ctx restart` uses the new one";
         writeln!(out, "{}", paint.dim(message))?;
     }
     writeln!(out)
@@ -88,11 +88,11 @@ fn message(said: &Said, look: Look, out: &mut impl Write) -> io::Result<()> {
             Role::System => paint.yellow("system"),
             Role::Tool => paint.dim("tool"),
         };
-        let gone = if said.superseded { paint.dim(" (no longer counts)") } else { String::new() };
+        let gone = said.removed.map_or_else(String::new, |by| paint.dim(&format!(" ({by})")));
         writeln!(out, "{who} {}{gone}", paint.dim(&words::date_time(message.time)))?;
     }
     for part in &message.content {
-        show_part(part, said.superseded, look, out)?;
+        show_part(part, said.superseded(), look, out)?;
     }
     writeln!(out)
 }
@@ -100,7 +100,7 @@ fn message(said: &Said, look: Look, out: &mut impl Write) -> io::Result<()> {
 fn show_part(part: &Part, superseded: bool, look: Look, out: &mut impl Write) -> io::Result<()> {
     let paint = look.paint;
     match part {
-        // What no longer counts is there to be seen, not to be read as the rest.
+        // A removed message is dimmed as a whole, so that it is not mistaken for a part of the conversation.
         Part::Text { text } if superseded => {
             for line in output::plain(text).lines() {
                 writeln!(out, "{}", paint.dim(line))?;
@@ -151,5 +151,5 @@ fn tool_output(text: &str, look: Look, out: &mut impl Write) -> io::Result<()> {
     let what = if more == 1 { "line" } else { "lines" };
     // Of output that was too long for the model, the beginning alone is counted here.
     let rest = if is_cut(text) { " of what the model read" } else { "" };
-    writeln!(out, "    {}", look.paint.dim(&format!("… {more} more {what}{rest}; see --full")))
+    writeln!(out, "    {}", look.paint.dim(&format!("… {more} more {what}{rest}; --full shows them")))
 }

@@ -96,7 +96,7 @@ impl Doors {
         let gone = async { tokio::join!(self.tasks.wait(), self.hub.tasks().wait()) };
         let done = tokio::time::timeout(Duration::from_secs(2), gone).await;
         if done.is_err() {
-            tracing::warn!("a client did not let go; its connection is cut");
+            tracing::warn!("a client did not disconnect in time; its connection is closed");
         }
         let _ = std::fs::remove_file(&self.api);
     }
@@ -154,7 +154,7 @@ impl Agents {
                 // A directory that does not answer holds up no socket.
                 let looked = tokio::time::timeout(AGENTS_PAUSE, self.engine.look_at_projects()).await;
                 if let Ok(Err(refusal)) = looked {
-                    tracing::warn!(%refusal, "projects cannot be looked at");
+                    tracing::warn!(%refusal, "the projects cannot be read");
                 }
             }
             if (asked.is_some() || changed_at(&self.dir) != self.seen)

@@ -1,4 +1,4 @@
-//! Where the HTTP API listens over TCP: the address is settled and taken before anything is announced.
+//! Binds the TCP address of the HTTP API before the daemon announces itself.
 
 use std::io::ErrorKind;
 use std::net::{SocketAddr, ToSocketAddrs};
@@ -39,9 +39,9 @@ pub(super) async fn take(listen: &Listen) -> Result<Taken, Failure> {
     if is_remote && !listen.allow_remote {
         return Err(Failure::new(
             Code::Einval,
-            format!("{text} can be reached by others, and ctx has no TLS"),
+            format!("other machines can reach {text}, and ctx has no TLS"),
         )
-        .hint("listen on 127.0.0.1 behind a proxy with TLS, or say --allow-remote"));
+        .hint("listen on 127.0.0.1 behind a proxy with TLS, or pass --allow-remote"));
     }
     let bound = match TcpListener::bind(wanted).await {
         Err(error) if error.kind() == ErrorKind::AddrInUse && listen.address.is_none() => {
@@ -60,7 +60,7 @@ pub(super) async fn take(listen: &Listen) -> Result<Taken, Failure> {
 
 fn resolve(text: &str) -> Result<SocketAddr, Failure> {
     let bad = || {
-        Failure::new(Code::Einval, format!("`{text}` is no address to listen on"))
+        Failure::new(Code::Einval, format!("`{text}` is not an address"))
             .hint("write HOST:PORT, such as 127.0.0.1:7300 or [::1]:0")
     };
     text.to_socket_addrs().ok().and_then(|mut found| found.next()).ok_or_else(bad)

@@ -1,8 +1,7 @@
-//! The daemon: takes the root, puts the parts together, opens the doors, and lets everything end well.
+//! The daemon: locks the root, connects the parts, opens the doors, and shuts everything down.
 //!
-//! `owner` holds the root for this process alone, `tree` makes what a root shows, `doors` opens the sockets, `listen`
-//! takes the TCP address,
-//! `worker` stands between the engine and the agents, `projects` between it and the directories of projects. No rule about sessions lives here.
+//! `owner` locks the root, `tree` creates its files, `doors` opens the sockets, `listen` binds the TCP address, `worker`
+//! connects the engine with the agents, `projects` with the directories of projects. Rules about sessions are not here.
 
 mod catalog;
 mod doors;
@@ -63,7 +62,7 @@ pub fn run(settings: Settings) -> Result<(), Failure> {
         .enable_all()
         .max_blocking_threads(BLOCKING_THREADS)
         .build()
-        .map_err(|error| Failure::io("the async runtime", error))?;
+        .map_err(|error| Failure::io("cannot start the async runtime", error))?;
     let served = runtime.block_on(serve(&settings, &owned));
     // Whatever still hangs must not keep the daemon; everything durable is written.
     runtime.shutdown_background();
@@ -114,7 +113,7 @@ async fn serve(settings: &Settings, owned: &owner::Owned) -> Result<(), Failure>
     tracing::info!("stopping; runs have {} ms to end", engine.limits().stop_grace_ms);
     tokio::select! {
         () = engine.shut_down() => {}
-        () = stopped.wait() => tracing::warn!("told to stop twice; runs that still went on are failed at the next start"),
+        () = stopped.wait() => tracing::warn!("second stop signal; runs that have not ended are marked as failed at the next start"),
     }
     doors.close().await;
     owned.leave();
@@ -157,8 +156,10 @@ struct Signals {
 
 impl Signals {
     fn new() -> Result<Signals, Failure> {
-        let listen =
-            |kind| signal(kind).map_err(|error| Failure::new(Code::Eio, format!("no signals: {error}")));
+        let listen = |kind| {
+            signal(kind)
+                .map_err(|error| Failure::new(Code::Eio, format!("cannot listen for signals: {error}")))
+        };
         Ok(Signals {
             _hangup: listen(SignalKind::hangup())?,
             terminate: listen(SignalKind::terminate())?,

@@ -1,4 +1,4 @@
-//! One daemon per root: the lock, and the file that says who holds it.
+//! One daemon per root: the lock, and the file that names its holder.
 
 use std::fs::{File, OpenOptions, Permissions};
 use std::io::{ErrorKind, Read, Write};
@@ -50,10 +50,11 @@ fn held(root: &Path, state: &Path) -> Failure {
                 .hint("use that one, stop it first, or name another root with --root")
         }
         None => {
-            let message =
-                format!("{} is in use: a daemon starts or stops, or `ctx reindex` runs", root.display());
-            Failure::new(Code::Ehostdown, message)
-                .hint("try again when it is done, or name another root with --root")
+            let message = format!(
+                "{} is in use: a daemon is starting or stopping, or `ctx reindex` is running",
+                root.display()
+            );
+            Failure::new(Code::Ehostdown, message).hint("try again later, or name another root with --root")
         }
     }
 }
@@ -102,7 +103,7 @@ impl Owned {
     pub(super) fn leave(&self) {
         let path = self.state.join("daemon.json");
         if let Err(error) = std::fs::remove_file(&path) {
-            tracing::warn!(path = %path.display(), %error, "the daemon's file stays behind");
+            tracing::warn!(path = %path.display(), %error, "daemon.json could not be removed");
         }
     }
 }

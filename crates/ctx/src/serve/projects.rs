@@ -111,7 +111,7 @@ impl ProjectFiles for Directories {
             (Ok((data, path)), Whose::Daemon) => (data, path),
             (Ok((data, path)), Whose::User(user)) if data.uid() == user.uid => (data, path),
             // What the daemon can see and they cannot is not told.
-            (_, Whose::User(_)) => return Err(no(format!("there is no directory {asked} that is yours"))),
+            (_, Whose::User(_)) => return Err(no(format!("no directory {asked} that belongs to you"))),
             (Err(error), Whose::Daemon) => return Err(no(format!("{asked}: {error}"))),
         };
         if !data.is_dir() {
@@ -192,7 +192,9 @@ impl ProjectFiles for Directories {
         match self.show_all(agents) {
             Ok(()) => *shown = Some(keys),
             // Tried again at the next look.
-            Err(error) => tracing::warn!(%error, "the agents of projects are not shown as they are"),
+            Err(error) => {
+                tracing::warn!(%error, "the control files of projects' agents could not be written")
+            }
         }
     }
 }

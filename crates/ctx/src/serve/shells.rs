@@ -89,11 +89,12 @@ impl ShellSource for Source {
             ShellHost::new(self.config.clone(), self.logs_of(owner))
         } else if self.uid != 0 {
             let message =
-                "this daemon is not root, so it cannot run shells as you: use `ctx mcp` as yourself";
+                "this daemon does not run as root, so it cannot run shells as you; run `ctx mcp` yourself";
             return Err(Refusal::new(Code::Eacces, message));
         } else {
             let user = passwd::user(uid).ok_or_else(|| {
-                let message = format!("uid {uid} is no user of this machine; no shell can run as them");
+                let message =
+                    format!("uid {uid} is not a user of this machine, so no shell can run as this user");
                 Refusal::new(Code::Eacces, message)
             })?;
             let owner = Owner { uid: user.uid, gid: user.gid };

@@ -155,7 +155,7 @@ impl Report for Told {
             attempt = retry.attempt,
             of = retry.attempts_max,
             wait_ms = retry.wait_ms,
-            "a model call is made again"
+            "retrying a model call"
         );
         Box::pin(async { Ok(()) })
     }

@@ -1,5 +1,4 @@
-//! Talking with an agent over its socket: a message goes out, the run's frames come back, and a connection that
-//! breaks is taken up again where it was.
+//! Sends messages over an agent's socket and reads the run's frames. After a lost connection it resumes where it stopped.
 //!
 //! `show` writes frames for a person or a program; `interrupt` is Ctrl-C: the first one cancels the run, the
 //! second one leaves.
@@ -140,7 +139,7 @@ impl<'a> Talk<'a> {
                 }
                 Event::Interrupted if interrupts.count() > 1 => break End::Left,
                 Event::Interrupted => {
-                    show.talk("cancelling; Ctrl-C again leaves");
+                    show.talk("cancelling; press Ctrl-C again to leave");
                     seen.cancel_asked = true;
                     self.cancel(&mut seen, request).await;
                 }
@@ -212,10 +211,10 @@ impl<'a> Talk<'a> {
         interrupts: &mut Interrupts,
     ) -> Result<Option<End>, Failure> {
         if request.scope.as_deref() == Some("temp") {
-            let message = "the connection broke, and the temp session is gone with it";
+            let message = "the connection broke, which ended the temp session";
             return Err(Failure::new(Code::Ehostdown, message));
         }
-        show.talk("the daemon has gone; waiting for it to come back");
+        show.talk("the daemon does not answer; waiting for it");
         let begun = std::time::Instant::now();
         let mut pause = RETRY_FIRST;
         loop {
@@ -325,10 +324,10 @@ fn refused(code: Code, message: &str, request: &Request) -> Failure {
     let session = request.session.as_deref().unwrap_or(crate::sessions::DEFAULT_SESSION);
     match code {
         Code::Ebusy if message.contains("paused") => failure.hint(
-            "`ctx resume` goes on with it, `ctx rollback` goes back; `ctx checkpoints` shows where it is",
+            "`ctx resume` continues, `ctx rollback` goes back; `ctx checkpoints` shows the checkpoint",
         ),
         Code::Ebusy => failure.hint(format!(
-            "one run at a time: wait, cancel it with `ctx cancel`, or use another session than `{session}`"
+            "a session has one run at a time: wait, cancel it with `ctx cancel`, or use another session than `{session}`"
         )),
         _ => failure,
     }

@@ -1,5 +1,4 @@
-//! Frames for whoever reads them: the assistant's text on stdout and everything else on stderr, or the frames as
-//! they came.
+//! Prints frames: the assistant's text to stdout and everything else to stderr, or the frames as JSON.
 
 use std::io::{IsTerminal, Write};
 
@@ -74,8 +73,8 @@ impl Show {
             Frame::ToolResult { status, output, .. } => {
                 self.aside(&format!("← {status} {}", words::shorten(output, TOOL_MAX)))
             }
-            Frame::Queued { session, .. } => {
-                self.talk(waits::queued(&format!("{}/{session}", self.agent)));
+            Frame::Queued { session, limit, .. } => {
+                self.talk(waits::queued(&format!("{}/{session}", self.agent), *limit));
                 Ok(())
             }
             Frame::Paused { session, reason, .. } => {

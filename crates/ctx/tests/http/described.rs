@@ -60,7 +60,13 @@ fn a_project_whose_model_does_not_exist_is_invalid_until_it_does() {
     assert_eq!(added["state"], "invalid", "{added}");
     let error = &added["errors"][0];
     assert_eq!((&error["line"], &error["column"]), (&json!(4), &json!(10)), "{error}");
-    assert!(error["message"].as_str().unwrap().contains("no model `debug/nope`"), "{error}");
+    assert!(
+        error["message"]
+            .as_str()
+            .unwrap()
+            .contains("unknown model debug:nope; available: debug:echo, debug:script"),
+        "{error}"
+    );
     let create = || http.call("POST", "/projects/music/sessions", Some("{}"));
     assert_eq!(place(&create()), json!([".ctx/project.yaml", 4, 10]));
     // The model comes, and the file is as it was.

@@ -219,7 +219,7 @@ fn binding_is_a_pointer_and_todos_wait_for_whoever_binds_next() {
     assert_eq!(http.get(&format!("/issues/{issue}"))["session_id"], Value::Null);
     assert_eq!(http.todos(&issue), "a:in_progress b:open");
     let said = http.play(&session, &json!([todo(&json!({ "op": "done", "item": "a" }))]));
-    assert!(result_of(&said).contains("no issue is bound"), "{said:?}");
+    assert!(result_of(&said).contains("this session has no issue"), "{said:?}");
     assert_eq!(http.todos(&issue), "a:in_progress b:open");
     // Bound again, they are there again.
     http.bind(&session, &issue).json(200);

@@ -35,7 +35,7 @@ fn one_connection_too_many_is_told_so_and_room_comes_back() {
     }
     let refused = http.curl("/healthz", &[]);
     assert_eq!(refused.code(503), "EHOSTDOWN");
-    assert!(refused.text.contains("connections"), "{}", refused.text);
+    assert!(refused.text.contains("connection limit"), "{}", refused.text);
     assert!(refused.headers.contains("x-content-type-options: nosniff"), "{}", refused.headers);
     assert!(refused.headers.contains("cache-control: no-store"), "{}", refused.headers);
     assert!(!refused.headers.contains("warning:"), "{}", refused.headers);

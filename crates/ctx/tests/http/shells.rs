@@ -321,7 +321,7 @@ fn another_users_shell_runs_as_them_and_nobody_elses_is_theirs() {
     let stranger = http.daemon.ctx(&["token", "new", "--uid", "54321"]).ok().trim().to_owned();
     let refused = http.call_as(&stranger, "POST", "/shells", None);
     assert_eq!(refused.code(403), "EACCES");
-    assert!(refused.text.contains("no user of this machine"), "{}", refused.text);
+    assert!(refused.text.contains("not a user of this machine"), "{}", refused.text);
 }
 
 /// A shell with a job in the background and a command that runs; their pids.

@@ -97,7 +97,7 @@ fn a_discarded_message_is_superseded_and_its_run_cancelled() {
     assert_eq!(
         http.call("DELETE", &path(&fifth, "queued-message"), None).code(404),
         "ENOENT",
-        "nothing waits"
+        "no queued messages"
     );
 }
 

@@ -46,7 +46,7 @@ fn detaching_leaves_the_run_going_and_ctrl_c_cancels_it() {
         let mut terminal = Pty::ctx(&daemon, &["attach"]);
         terminal.wait_for("running; Ctrl-C cancels the run");
         terminal.type_keys(keys);
-        terminal.wait_for("detached; the session goes on");
+        terminal.wait_for("detached; the session continues");
         assert_eq!(terminal.wait(), 0);
         assert_eq!(state(&daemon, "default"), "running");
     }
@@ -59,7 +59,7 @@ fn detaching_leaves_the_run_going_and_ctrl_c_cancels_it() {
     terminal.wait_for("[cancelled]");
     assert_eq!(state(&daemon, "default"), "idle");
     terminal.type_keys("\x03");
-    terminal.wait_for("nothing runs");
+    terminal.wait_for("nothing is running");
     terminal.type_keys("\x03");
     terminal.wait_for("detached");
     assert_eq!(terminal.wait(), 0);
@@ -72,13 +72,13 @@ fn one_is_attached_others_observe_and_one_can_take_over() {
     let mut first = Pty::ctx(&daemon, &["attach"]);
     first.wait_for("Ctrl-D detaches");
     let mut refused = Pty::ctx(&daemon, &["attach"]);
-    refused.wait_for("someone else is attached");
+    refused.wait_for("another client is attached");
     refused.wait_for("--takeover");
     assert_eq!(refused.wait(), 1);
     // Without a terminal it would hold the one place and hear nothing.
     assert!(daemon.ctx(&["attach"]).fails(2).contains("--observe"));
     let mut watcher = Pty::ctx(&daemon, &["attach", "--observe"]);
-    watcher.wait_for("looking on");
+    watcher.wait_for("observing");
     let mut second = Pty::ctx(&daemon, &["attach", "--takeover"]);
     second.wait_for("Ctrl-D detaches");
     first.wait_for("taken over");
@@ -100,7 +100,7 @@ fn a_restart_of_the_daemon_is_waited_for_and_nothing_is_missed() {
     terminal.wait_for("Ctrl-D detaches");
     for round in 0..3 {
         daemon.kill();
-        terminal.wait_for("the daemon is away");
+        terminal.wait_for("the daemon does not answer");
         daemon.start_again();
         let text = format!("while away {round}");
         daemon.ctx(&["send", &text]).ok();
@@ -215,7 +215,7 @@ fn a_run_that_failed_is_said_to_have_whether_it_was_seen_or_not() {
     daemon.ctx(&["send", "--model", "debug:script", "--detach", SLOW]).ok();
     terminal.wait_for("begun");
     daemon.kill();
-    terminal.wait_for("the daemon is away");
+    terminal.wait_for("the daemon does not answer");
     daemon.start_again();
     terminal.wait_for("the daemon is back");
     assert!(terminal.wait_for("(EINTR)]").contains("[the run failed: "), "{}", terminal.shown());
@@ -234,7 +234,7 @@ fn who_comes_in_the_middle_of_a_message_sees_it_from_its_beginning() {
     first.wait_for("the beginning, ");
     // Also when someone has listened since before.
     let mut watcher = Pty::ctx(&daemon, &["attach", "--observe"]);
-    watcher.wait_for("looking on");
+    watcher.wait_for("observing");
     watcher.wait_for("the beginning, ");
     // In the middle of a line someone takes over: what is said of it has a line of its own.
     let mut second = Pty::ctx(&daemon, &["attach", "--takeover"]);
@@ -269,7 +269,7 @@ fn ctrl_c_takes_away_what_was_half_typed_and_nothing_that_was_said() {
     let missing = said.lines().find(|line| !shown.contains(line));
     assert_eq!(missing, None, "{shown}");
     terminal.type_keys("not meant\x03");
-    terminal.wait_for("nothing runs");
+    terminal.wait_for("nothing is running");
     terminal.type_keys("meant\r");
     let said =
         until("the message", || Some(daemon.ctx(&["history"]).ok()).filter(|said| said.contains("meant")));
@@ -286,7 +286,7 @@ fn who_observes_leaves_by_the_same_keys_and_sends_nothing() {
         let mut watcher = Pty::ctx(&daemon, &["attach", "--observe"]);
         watcher.wait_for("Ctrl-D leaves");
         watcher.type_keys("not mine to say\r");
-        watcher.wait_for("who observes sends nothing");
+        watcher.wait_for("an observer cannot send messages");
         watcher.type_keys(keys);
         watcher.wait_for("detached");
         assert_eq!(watcher.wait(), 0, "{keys:?}");
@@ -301,9 +301,9 @@ fn what_is_typed_while_the_daemon_is_away_is_sent_once_when_it_is_back() {
     let mut terminal = Pty::ctx(&daemon, &["attach"]);
     terminal.wait_for("Ctrl-D detaches");
     daemon.kill();
-    terminal.wait_for("the daemon is away");
+    terminal.wait_for("the daemon does not answer");
     terminal.type_keys("patience\r");
-    terminal.wait_for("it is sent when the daemon is back");
+    terminal.wait_for("sent when the daemon is back");
     daemon.start_again();
     terminal.wait_for("the daemon is back");
     terminal.wait_for("patience");
@@ -321,9 +321,9 @@ fn what_is_typed_while_the_daemon_is_away_is_sent_once_when_it_is_back() {
     let mut terminal = Pty::ctx(&daemon, &["attach"]);
     terminal.wait_for("Ctrl-D detaches");
     daemon.kill();
-    terminal.wait_for("the daemon is away");
+    terminal.wait_for("the daemon does not answer");
     terminal.type_keys("never mind\r");
-    terminal.wait_for("it is sent when");
+    terminal.wait_for("sent when");
     terminal.type_keys("\x04");
     terminal.wait_for("[not sent: never mind]");
     assert_eq!(terminal.wait(), 0);
@@ -341,7 +341,7 @@ fn who_took_over_once_does_not_take_the_place_back_after_a_break() {
     let mut second = Pty::ctx(&daemon, &["attach"]);
     second.wait_for("Ctrl-D detaches");
     first.signal(Signal::CONT);
-    first.wait_for("someone else is attached");
+    first.wait_for("another client is attached");
     assert_eq!(first.wait(), 1);
     second.type_keys("still here\r");
     second.wait_for("still here");
@@ -360,17 +360,17 @@ fn what_a_session_waits_for_is_said_with_the_commands_that_answer_it() {
     daemon.ctx(&["send", "--model", "debug:script", "--detach", &pausing.to_string()]).ok();
     crate::support::wait_state(&daemon, "default", "paused");
     let mut terminal = Pty::ctx(&daemon, &["attach"]);
-    terminal.wait_for("[paused (sign-off): `ctx resume coder/default` goes on");
+    terminal.wait_for("[paused (sign-off): `ctx resume coder/default` continues");
     daemon.ctx(&["resume", "coder"]).ok();
     terminal.wait_for("[resumed]");
-    terminal.wait_for("[asks for fs.list /work: `ctx approve coder/default ");
+    terminal.wait_for("[approval needed for fs.list /work: `ctx approve coder/default ");
     // Also who comes only now is asked.
     let mut watcher = Pty::ctx(&daemon, &["attach", "--observe"]);
-    watcher.wait_for("[asks for fs.list /work: `ctx approve coder/default ");
+    watcher.wait_for("[approval needed for fs.list /work: `ctx approve coder/default ");
     daemon.ctx(&["approve", "coder"]).ok();
     for terminal in [&mut terminal, &mut watcher] {
         terminal.wait_for("[answered: allow]");
         terminal.wait_for("all done");
-        assert_eq!(terminal.shown().matches("asks for").count(), 1, "{}", terminal.shown());
+        assert_eq!(terminal.shown().matches("approval needed for").count(), 1, "{}", terminal.shown());
     }
 }

@@ -56,11 +56,11 @@ fn at_the_prompt_one_ctrl_c_warns_and_two_leave() {
     let daemon = daemon();
     let mut pty = chat(&daemon);
     pty.type_keys("half a line\x03");
-    pty.wait_for("Ctrl-C again leaves");
+    pty.wait_for("press Ctrl-C again to leave");
     pty.wait_for(PROMPT);
     assert!(say(&mut pty, "hello").contains("hello"), "talking on takes the warning back");
     pty.type_keys("\x03");
-    pty.wait_for("Ctrl-C again leaves");
+    pty.wait_for("press Ctrl-C again to leave");
     pty.wait_for(PROMPT);
     pty.type_keys("\x03");
     assert_eq!(pty.wait(), 0);
@@ -82,12 +82,12 @@ fn slash_commands_do_what_the_help_says() {
     let daemon = daemon();
     let mut pty = chat(&daemon);
     assert!(say(&mut pty, "/help").contains("/session [NAME]"));
-    assert!(say(&mut pty, "/session").contains("not there yet"));
-    assert!(say(&mut pty, "/nonsense").contains("there is no /nonsense"));
+    assert!(say(&mut pty, "/session").contains("does not exist yet"));
+    assert!(say(&mut pty, "/nonsense").contains("unknown command /nonsense"));
     assert!(say(&mut pty, "//etc").contains("/etc\r\n"), "two slashes send one");
     say(&mut pty, "/title from the chat");
     assert!(say(&mut pty, "/session").contains("from the chat"));
-    assert!(say(&mut pty, "/cancel").contains("nothing runs"));
+    assert!(say(&mut pty, "/cancel").contains("nothing is running"));
     pty.type_keys("/session other\r");
     pty.wait_for("coder/other> ");
     pty.type_keys("elsewhere\r");
@@ -108,7 +108,7 @@ fn the_chat_goes_on_after_the_daemon_was_killed_and_started_again() {
     pty.wait_for("\nbegun");
     wait_state(&daemon, "default", "running");
     daemon.kill();
-    pty.wait_for("waiting for it to come back");
+    pty.wait_for("waiting for it");
     daemon.start_again();
     pty.wait_for("the daemon is back");
     pty.wait_for("EINTR");
@@ -125,7 +125,7 @@ fn a_run_that_is_going_on_is_joined() {
     let daemon = daemon();
     start_slow(&daemon, "default");
     let mut pty = Pty::ctx(&daemon, &["chat", "coder/default"]);
-    pty.wait_for("A run is going on");
+    pty.wait_for("A run is in progress");
     pty.wait_for("begun");
     pty.type_keys("\x03");
     pty.wait_for("cancelled");
@@ -138,6 +138,6 @@ fn without_a_terminal_or_a_daemon_there_is_no_chat() {
     assert!(daemon.ctx(&["chat"]).fails(2).contains("ctx send"));
     daemon.kill();
     let mut pty = Pty::ctx(&daemon, &["chat"]);
-    pty.wait_for("no daemon answers");
+    pty.wait_for("no daemon is running");
     assert_eq!(pty.wait(), 69);
 }

@@ -29,7 +29,7 @@ fn a_run_is_paused_looked_at_and_resumed() {
     let made = daemon.ctx(&["pause", "coder/work", "--reason", "have a look"]);
     assert!(made.stderr.contains("ctx resume coder/work"), "{}", made.stderr);
     let id = made.ok().trim().to_owned();
-    assert!(daemon.ctx(&["pause", "coder/work"]).fails(1).contains("paused already"));
+    assert!(daemon.ctx(&["pause", "coder/work"]).fails(1).contains("already paused"));
     let table = daemon.ctx(&["checkpoints", "coder/work"]).ok();
     assert!(table.contains(&id) && table.contains("paused here") && table.contains("have a look"), "{table}");
     assert!(!table.contains('\x1b'), "colours are for terminals");
@@ -54,7 +54,7 @@ fn resume_also_starts_a_message_that_waits() {
     daemon.ctx(&["resume", "coder/second"]).ok();
     wait_state(&daemon, "second", "idle");
     assert_eq!(daemon.ctx(&["latest", "coder/second"]).ok(), "patience\n");
-    assert!(daemon.ctx(&["resume", "coder/first", "--resolve"]).fails(2).contains("works on no issue"));
+    assert!(daemon.ctx(&["resume", "coder/first", "--resolve"]).fails(2).contains("has no issue"));
 }
 
 #[test]
@@ -65,17 +65,19 @@ fn going_back_is_confirmed_and_asked_for_on_a_terminal() {
     wait_state(&daemon, "work", "idle");
     assert!(daemon.ctx(&["rollback", "coder/work"]).fails(2).contains("--yes"));
     let mut terminal = Pty::ctx(&daemon, &["rollback", "coder/work"]);
-    terminal.wait_for("\"sign-off\"? What was said after it no longer counts. [y/N]");
+    terminal.wait_for("\"sign-off\"? Later messages are removed from context. [y/N]");
     terminal.type_keys("n\r");
-    terminal.wait_for("left as it is");
+    terminal.wait_for("nothing was changed");
     assert_eq!(terminal.wait(), 1);
     assert_eq!(daemon.ctx(&["latest", "coder/work"]).ok(), "after\n");
     let mut terminal = Pty::ctx(&daemon, &["rollback", "coder/work"]);
     terminal.wait_for("[y/N]");
     terminal.type_keys("y\r");
-    terminal.wait_for("is as it was at");
+    terminal.wait_for("is rolled back to");
     assert_eq!(terminal.wait(), 0);
-    assert!(daemon.ctx(&["history", "coder/work", "--all"]).ok().contains("no longer counts"));
+    assert!(
+        daemon.ctx(&["history", "coder/work", "--all"]).ok().contains("removed from context by a rollback")
+    );
     let id = listed(&daemon, "coder/work")[0]["id"].as_str().unwrap().to_owned();
     let again = daemon.ctx(&["rollback", "--yes", "--json", "coder/work", &id]).ok();
     assert_eq!(json_lines(&again)[0]["rolled_back"], true);
@@ -108,7 +110,7 @@ fn a_prompt_is_shown_and_edited_by_file_stdin_and_editor() {
     // The editor is what the environment says; here one that replaces a word.
     let mut terminal =
         Pty::ctx_with(&daemon, &["prompt", "edit", "coder/work"], &[("EDITOR", "sed -i s/stdin/vi/")]);
-    terminal.wait_for("edited; it holds once");
+    terminal.wait_for("edited; it applies when");
     assert_eq!(terminal.wait(), 0);
     assert_eq!(daemon.ctx(&["prompt", "show", "coder/work"]).ok(), "from vi\n");
     let mut terminal = Pty::ctx_with(&daemon, &["prompt", "edit", "coder/work"], &[("EDITOR", "false")]);
@@ -131,9 +133,9 @@ fn who_waits_for_an_answer_is_told_what_it_waits_for() {
         r#"{"tool":{"name":"fs.list","input":{"path":"/work"}}},{"text":"after"}"#,
     );
     let mut terminal = Pty::ctx(&daemon, &["send", "--model", "debug:script", "--session", "work", &text]);
-    terminal.wait_for("paused (sign-off): `ctx resume coder/work` goes on");
+    terminal.wait_for("paused (sign-off): `ctx resume coder/work` continues");
     daemon.ctx(&["resume", "coder/work"]).ok();
-    terminal.wait_for("asks for fs.list /work: `ctx approve coder/work ");
+    terminal.wait_for("approval needed for fs.list /work: `ctx approve coder/work ");
     daemon.ctx(&["approve", "coder/work"]).ok();
     terminal.wait_for("after");
     assert_eq!(terminal.wait(), 0);
@@ -148,7 +150,7 @@ fn a_conversation_is_made_shorter_by_hand() {
     assert!(daemon.ctx(&["compact", "show", "coder/work"]).fails(1).contains("has no compaction"));
     for answer in ["approve", "reject"] {
         let refused = daemon.ctx(&["compact", answer, "coder/work"]).fails(1);
-        assert!(refused.contains("no compaction waits for an answer in coder/work"), "{refused}");
+        assert!(refused.contains("no compaction waits for review in coder/work"), "{refused}");
     }
     assert!(daemon.ctx(&["compact", "coder/work", "--strategy", "forget"]).fails(2).contains("summarize"));
     daemon.ctx(&["compact", "coder/work", "--strategy", "checkpoint"]).ok();
@@ -197,7 +199,7 @@ fn calls_that_wait_are_listed_and_answered() {
     assert!(said.stderr.contains("allowed: fs.list"), "{}", said.stderr);
     wait_state(&daemon, "one", "idle");
     assert_eq!(daemon.ctx(&["latest", "coder/one"]).ok(), "done\n");
-    assert!(daemon.ctx(&["approve", "coder/one"]).fails(1).contains("nothing waits"));
+    assert!(daemon.ctx(&["approve", "coder/one"]).fails(1).contains("no tool call waits for an approval"));
     let all = daemon.ctx(&["approve", "coder/one", "01ZZ"]);
     assert!(all.fails(1).contains("no approval 01ZZ"));
     send(&daemon, "two", &format!(r#"{{"script":[{{"tool":{list}}},{{"dump":true}}]}}"#));
@@ -205,7 +207,7 @@ fn calls_that_wait_are_listed_and_answered() {
     daemon.ctx(&["approve", "coder/two", &id, "--deny", "--note", "not now"]).ok();
     wait_state(&daemon, "two", "idle");
     assert!(daemon.ctx(&["latest", "coder/two"]).ok().contains("not now"));
-    assert!(daemon.ctx(&["approve", "coder/two", &id]).fails(1).contains("settled already: deny"));
+    assert!(daemon.ctx(&["approve", "coder/two", &id]).fails(1).contains("already answered: deny"));
 }
 
 /// A project whose model's window is full: the next message makes it propose a compaction.

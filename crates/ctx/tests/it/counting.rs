@@ -26,7 +26,10 @@ fn a_person_reads_what_counts_and_asks_for_the_rest() {
         let all = if command == ["show"] { "--full" } else { "--all" };
         assert!(!read(&[]).contains("a later thought"), "{command:?}");
         let all = read(&[all]);
-        assert!(all.contains("a later thought") && all.contains("no longer counts"), "{all}");
+        assert!(
+            all.contains("a later thought") && all.contains("removed from context by a rollback"),
+            "{all}"
+        );
     }
     assert!(!root.ctx(&["latest", "coder/one"]).stdout.contains("a later thought"));
     let last = root.ctx(&["history", "coder/one", "-n", "1"]).ok();

@@ -14,6 +14,7 @@ fn the_help_of_every_command_is_as_it_was_reviewed() {
         let help = place.ctx(&[&command, "--help"]).ok();
         all.push_str(&format!("\n$ ctx {command} --help\n{help}"));
         assert!(help.contains("Examples:"), "ctx {command} has no examples");
+        assert!(help.contains("\nexit codes: 0 success, 1 failed"), "ctx {command} has no exit codes");
         assert!(help.contains(&format!("Usage: ctx {command}")), "ctx {command} does not say its usage");
     }
     // Trailing blanks are not worth a difference.
@@ -21,14 +22,26 @@ fn the_help_of_every_command_is_as_it_was_reviewed() {
     expect_file!["./help.txt"].assert_eq(&all);
 }
 
-/// The commands that the overview lists.
+/// The commands that the overview lists, in all its groups.
 fn commands(overview: &str) -> Vec<String> {
-    let lines = overview.lines().skip_while(|line| *line != "Commands:").skip(1);
-    let listed = lines.take_while(|line| line.starts_with("  "));
+    let lines = overview.lines().skip_while(|line| *line != "Start:").take_while(|line| *line != "Options:");
+    let listed = lines.filter(|line| line.starts_with("  "));
     let names: Vec<String> =
         listed.filter_map(|line| line.split_whitespace().next()).map(str::to_owned).collect();
-    assert!(names.len() >= 14, "{names:?}");
+    assert!(names.len() >= 40, "{names:?}");
     names
+}
+
+#[test]
+fn the_overview_has_six_groups_and_no_colours_in_a_pipe() {
+    let place = place();
+    for flag in ["--help", "-h"] {
+        let overview = place.ctx(&[flag]).ok();
+        for group in ["Start:", "Sessions:", "Control:", "Shells:", "Files and repair:", "Set-up:"] {
+            assert!(overview.lines().any(|line| line == group), "{flag}: no group {group}");
+        }
+        assert!(!overview.contains('\x1b'), "{flag}: {overview:?}");
+    }
 }
 
 #[test]

@@ -16,7 +16,7 @@ fn an_issue_is_named_by_number_id_or_the_beginning_of_one() {
         assert_eq!(shown[0]["title"], "Second", "{word}");
     }
     for word in ["0", "3", "nonsense", "01ARZ3NDEKTSV4RRFFQ69G5FAV"] {
-        assert!(daemon.ctx(&["issue", "show", word]).fails(1).contains("there is no issue"), "{word}");
+        assert!(daemon.ctx(&["issue", "show", word]).fails(1).contains("no issue"), "{word}");
     }
     assert!(daemon.ctx(&["issue", "show", &id[..3]]).fails(2).contains("several issues"));
     assert!(daemon.ctx(&["issue", "ls", "-p", "nowhere"]).fails(1).contains("nowhere"));
@@ -42,7 +42,7 @@ fn an_issue_is_edited_resolved_closed_and_opened_again() {
     );
     let criteria = edit(&["--unmet", "2", "--without", "1"])["criteria"].clone();
     assert_eq!(criteria, json!([{"text":"b","done":false},{"text":"c","done":false}]));
-    assert!(daemon.ctx(&["issue", "edit", "1", "--met", "3"]).fails(1).contains("there are 2"));
+    assert!(daemon.ctx(&["issue", "edit", "1", "--met", "3"]).fails(1).contains("the issue has 2"));
     daemon.ctx(&["issue", "edit", "1"]).fails(2);
     daemon.ctx(&["issue", "edit", "1", "--status", "doing"]).fails(2);
     assert_eq!(edit(&["--status", "in_progress"])["status"], "in_progress");
@@ -61,7 +61,7 @@ fn a_session_is_bound_and_its_todos_are_moved() {
     let daemon = daemon();
     daemon.ctx(&["issue", "new", "Work"]).ok();
     daemon.ctx(&["send", "hello"]).ok();
-    assert!(daemon.ctx(&["todo", "coder"]).fails(1).contains("works on no issue"));
+    assert!(daemon.ctx(&["todo", "coder"]).fails(1).contains("has no issue"));
     daemon.ctx(&["bind", "coder"]).fails(2);
     daemon.ctx(&["bind", "coder", "1", "--none"]).fails(2);
     let bound = json_lines(&daemon.ctx(&["bind", "coder", "1", "--json"]).ok());
@@ -82,7 +82,7 @@ fn a_session_is_bound_and_its_todos_are_moved() {
     let todos = json_lines(&daemon.ctx(&["todo", "done", "1", "--json"]).ok());
     assert_eq!((&todos[0]["status"], &todos[1]["status"]), (&json!("done"), &json!("dropped")));
     let refused = daemon.ctx(&["todo", "start", "nothing like it"]).fails(1);
-    let wanted = "error: there is no such todo; the todos are: (ENOENT)\n1. [x] a (n)\n2. [-] b\n";
+    let wanted = "error: no such todo; the todos are: (ENOENT)\n1. [x] a (n)\n2. [-] b\n";
     assert_eq!(refused, wanted);
     let sign_off = r#"{"script":[{"tool":{"name":"checkpoint","input":{}}},{"text":"thank you"}]}"#;
     daemon.ctx(&["send", "--detach", "--model", "debug:script", sign_off]).ok();

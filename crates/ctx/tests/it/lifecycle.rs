@@ -65,7 +65,7 @@ fn a_fork_says_the_same_with_the_same_ids_and_then_each_goes_its_way() {
     let mut daemon = daemon();
     send(&daemon, "one", "in both");
     let made = daemon.ctx(&["fork", "coder/one", "--name", "two"]);
-    assert!(made.stderr.contains("coder/two is a fork of coder/one"), "{made:?}");
+    assert!(made.stderr.contains("coder/two was forked from coder/one"), "{made:?}");
     let id = made.ok().trim().to_owned();
     assert_eq!(id_of(&daemon, "two"), id);
     let shared = history(&daemon, "coder/one");
@@ -462,9 +462,9 @@ fn show_lays_a_conversation_out_and_folds_tool_output() {
 
     let piped = daemon.ctx(&["show", "coder/one"]).ok();
     assert!(!piped.contains('\u{1b}') && piped.contains("First *this*:"), "plain text: {piped}");
-    assert!(piped.contains("→ fs.read") && piped.contains("more lines; see --full"), "{piped}");
+    assert!(piped.contains("→ fs.read") && piped.contains("more lines; --full shows them"), "{piped}");
     let full = daemon.ctx(&["show", "coder/one", "--full"]).ok();
-    assert!(!full.contains("see --full") && full.matches("\n    ").count() >= 40, "{full}");
+    assert!(!full.contains("--full shows") && full.matches("\n    ").count() >= 40, "{full}");
 
     let mut pty = Pty::ctx(&daemon, &["show", "coder/one", "--no-pager"]);
     pty.wait_for("• ");

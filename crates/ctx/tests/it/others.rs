@@ -112,7 +112,7 @@ fn another_user_is_told_when_no_daemon_answers() {
     assert_eq!(daemon.stop(), 0);
     for command in [&["search", "gnu"][..], &["stats"], &["audit"]] {
         let said = theirs(&daemon, command).fails(69);
-        assert!(said.contains("no daemon answers") && said.contains("ctx ls"), "{command:?}: {said}");
+        assert!(said.contains("no daemon is running") && said.contains("ctx ls"), "{command:?}: {said}");
     }
     let listed = theirs(&daemon, &["ls", "--json", "-t", "herd"]);
     assert!(listed.stderr.contains("only names and titles"), "{}", listed.stderr);

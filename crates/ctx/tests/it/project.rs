@@ -15,9 +15,9 @@ fn init_check_add_ls_and_rm_go_together() {
     let checked = daemon.ctx(&["project", "check", &dir]).ok();
     assert_eq!(
         checked,
-        format!("{dir}/.ctx/project.yaml: right; project my-music, agent my-music, model main\n")
+        format!("valid: project my-music, agent my-music, model main ({dir}/.ctx/project.yaml)\n")
     );
-    assert!(daemon.ctx(&["project", "init", &dir]).fails(1).contains("is there already"));
+    assert!(daemon.ctx(&["project", "init", &dir]).fails(1).contains("already exists"));
     let added = daemon.ctx(&["project", "add", &dir]);
     assert_eq!((added.code, added.stdout.as_str()), (0, "my-music\n"), "{}", added.stderr);
     assert!(added.stderr.contains("`ctx send -a my-music hello`"), "{}", added.stderr);
@@ -35,10 +35,10 @@ fn init_check_add_ls_and_rm_go_together() {
         ["default", "my-music"]
     );
     assert!(daemon.ctx(&["project", "add", &dir]).fails(1).contains("is registered"));
-    assert!(daemon.ctx(&["project", "rm", "my-music"]).fails(2).contains("give --yes"));
+    assert!(daemon.ctx(&["project", "rm", "my-music"]).fails(2).contains("pass --yes"));
     daemon.ctx(&["project", "rm", "-y", "my-music"]).ok();
     assert!(daemon.ctx(&["send", "-a", "my-music", "hello"]).fails(1).contains("no agent"));
-    assert!(daemon.ctx(&["project", "rm", "-y", "my-music"]).fails(1).contains("there is no project"));
+    assert!(daemon.ctx(&["project", "rm", "-y", "my-music"]).fails(1).contains("no project my-music"));
 }
 
 #[test]
@@ -54,7 +54,7 @@ fn check_needs_no_daemon_and_points_at_what_is_wrong() {
     let checked = place.ctx(&["project", "check"]);
     assert_eq!(checked.code, 2);
     expect![[r#"
-        ./.ctx/project.yaml:4:3: there is no key `modle` in `primary`; did you mean `model`?
+        ./.ctx/project.yaml:4:3: unknown key `modle` in `primary`; did you mean `model`?
           4 |   modle: main
             |   ^
         ./.ctx/project.yaml:6:14: `primary.max_steps` must be a whole number, not a text
@@ -69,7 +69,7 @@ fn check_needs_no_daemon_and_points_at_what_is_wrong() {
     std::fs::write(&file, "version: 1\nproject: music\nprimary:\n  prompt: no.md\n").unwrap();
     let checked = place.ctx(&["project", "check", "."]);
     expect![[r#"
-        ./.ctx/project.yaml:4:11: there is no prompt no.md, neither in .ctx/ nor in the project's directory
+        ./.ctx/project.yaml:4:11: no prompt no.md in .ctx/ or in the project's directory
           4 |   prompt: no.md
             |           ^
     "#]]
@@ -97,7 +97,7 @@ fn check_looks_for_the_agents_model_where_there_is_a_root() {
     let checked = daemon.ctx(&["project", "check"]);
     assert_eq!(checked.code, 2, "{}", checked.stdout);
     expect![[r#"
-        ./.ctx/project.yaml:3:18: no model `debug/nope`: there is no model/debug/nope.d and no alias of that name
+        ./.ctx/project.yaml:3:18: unknown model debug:nope; available: debug:echo, debug:script
           3 | primary: {model: "debug:nope"}
             |                  ^
     "#]]
@@ -107,7 +107,7 @@ fn check_looks_for_the_agents_model_where_there_is_a_root() {
     assert_eq!((checked.code, checked.stderr.as_str()), (0, ""), "{}", checked.stdout);
     let elsewhere = daemon.ctx(&["--root", "nowhere", "project", "check"]);
     assert_eq!(elsewhere.code, 0, "{}", elsewhere.stdout);
-    assert!(elsewhere.stderr.contains("no root is here"), "{}", elsewhere.stderr);
+    assert!(elsewhere.stderr.contains("no ctx root found"), "{}", elsewhere.stderr);
 }
 
 #[test]
@@ -118,9 +118,11 @@ fn a_project_that_is_wrong_is_registered_and_told_of() {
     std::fs::write(&file, "version: 1\nproject: music\nprimary: {model: 5}\n").unwrap();
     let added = daemon.ctx(&["project", "add"]);
     assert_eq!((added.code, added.stdout.as_str()), (2, "music\n"));
-    for words in
-        [".ctx/project.yaml:3:18: `primary.model` must be a text", "3 | primary: {model: 5}", "it is invalid"]
-    {
+    for words in [
+        ".ctx/project.yaml:3:18: `primary.model` must be a text",
+        "3 | primary: {model: 5}",
+        "its file is invalid",
+    ] {
         assert!(added.stderr.contains(words), "{words}: {}", added.stderr);
     }
     assert!(daemon.ctx(&["project", "ls"]).ok().contains("invalid"));

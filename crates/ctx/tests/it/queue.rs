@@ -9,12 +9,16 @@ fn a_message_over_the_limit_waits_until_someone_starts_it() {
     start_slow(&daemon, "first");
 
     let queued = daemon.ctx(&["send", "--detach", "--session", "second", "patience"]);
-    assert!(queued.stderr.contains("queued") && queued.stderr.contains("ctx queue resume coder/second"));
+    assert!(queued.stderr.contains("queued: 1 of 1 runs in this project are busy"), "{}", queued.stderr);
+    assert!(queued.stderr.contains("ctx queue resume coder/second"));
     let run = queued.ok();
     let waiting = json_lines(&daemon.ctx(&["queue", "list", "--json"]).ok());
     assert_eq!((&waiting[0]["name"], &waiting[0]["pending_run"]), (&"second".into(), &run.trim().into()));
     let table = daemon.ctx(&["queue"]).ok();
-    assert!(table.contains("coder/second") && table.contains("1 of 1 were running"), "{table}");
+    assert!(
+        table.contains("coder/second") && table.contains("1 of 1 runs in this project are busy"),
+        "{table}"
+    );
 
     assert!(daemon.ctx(&["queue", "resume", "coder/second"]).fails(1).contains("EBUSY"), "no room yet");
     daemon.ctx(&["cancel", "coder/first"]).ok();
@@ -22,7 +26,7 @@ fn a_message_over_the_limit_waits_until_someone_starts_it() {
     assert_eq!(resumed[0]["run_id"], run.trim(), "the only one that waits needs no name");
     wait_state(&daemon, "second", "idle");
     assert_eq!(daemon.ctx(&["latest", "coder/second"]).ok(), "patience\n");
-    assert!(daemon.ctx(&["queue", "resume"]).fails(1).contains("nothing waits"));
+    assert!(daemon.ctx(&["queue", "resume"]).fails(1).contains("no queued messages"));
 }
 
 #[test]
@@ -32,10 +36,15 @@ fn what_waits_can_be_dropped() {
     daemon.ctx(&["send", "--detach", "--session", "second", SLOW]).ok();
     daemon.ctx(&["send", "--detach", "--session", "third", SLOW]).ok();
     let said = daemon.ctx(&["queue", "discard"]).fails(2);
-    assert!(said.contains("2 sessions wait") && said.contains("coder/third"), "{said}");
+    assert!(said.contains("2 sessions have a queued message") && said.contains("coder/third"), "{said}");
     daemon.ctx(&["queue", "discard", "coder/second"]).ok();
     assert_eq!(json_lines(&daemon.ctx(&["queue", "list", "--json"]).ok()).len(), 1);
-    assert!(daemon.ctx(&["history", "coder/second", "--all"]).ok().contains("no longer counts"));
+    assert!(
+        daemon
+            .ctx(&["history", "coder/second", "--all"])
+            .ok()
+            .contains("removed from context: discarded from the queue")
+    );
     daemon.ctx(&["cancel", "coder/third"]).ok();
     assert!(daemon.ctx(&["queue"]).ok().is_empty());
 }

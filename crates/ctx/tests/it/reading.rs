@@ -45,11 +45,28 @@ fn a_session_is_found_by_name_by_id_and_by_the_beginning_of_its_id() {
         assert_eq!(root.ctx(&["latest", "coder", "--session", word]).ok(), "goodbye\n", "{word}");
     }
     let said = root.ctx(&["latest", "0"]).fails(2);
-    assert!(said.contains("could be") && said.contains("coder/default"), "{said}");
+    assert!(said.contains("matches") && said.contains("coder/default"), "{said}");
     let said = root.ctx(&["latest", "coder/nobody"]).fails(1);
-    assert!(said.contains("no session `coder/nobody`"), "{said}");
+    assert!(said.contains("no session \"coder/nobody\""), "{said}");
     root.ctx(&["latest", "coder", "--session", "../../etc"]).fails(2);
     root.ctx(&["history", "stranger"]).fails(1);
+}
+
+#[test]
+fn a_name_that_nothing_has_gets_the_one_that_was_meant() {
+    let root = left_behind();
+    for (typed, said) in [
+        ("old", "no agent or session \"old\"; did you mean coder/old?"),
+        ("codr", "no agent or session \"codr\"; did you mean coder?"),
+        ("defualt", "no agent or session \"defualt\"; did you mean coder/default?"),
+        ("coder/defalt", "no session \"coder/defalt\"; did you mean coder/default?"),
+        ("cdoer/old", "no session \"cdoer/old\"; did you mean coder/old?"),
+    ] {
+        let refused = root.ctx(&["history", typed]).fails(1);
+        assert!(refused.contains(said), "{typed}: {refused}");
+    }
+    let stranger = root.ctx(&["history", "stranger"]).fails(1);
+    assert!(stranger.contains("no agent or session \"stranger\" (ENOENT)"), "{stranger}");
 }
 
 #[test]
@@ -83,7 +100,7 @@ fn what_needs_the_daemon_says_that_it_is_down_and_how_to_start_it() {
     for command in commands {
         let said = root.ctx(command).fails(69);
         assert!(
-            said.contains("no daemon answers") && said.contains("ctx serve --root"),
+            said.contains("no daemon is running") && said.contains("ctx serve --root"),
             "{command:?}: {said}"
         );
     }
@@ -94,7 +111,7 @@ fn where_there_is_no_root_there_is_something_to_do_about_it() {
     let place = place();
     for command in [&["ls"][..], &["latest"], &["history"], &["log", "coder"]] {
         let said = place.ctx(command).fails(1);
-        assert!(said.contains("no ctx root here") && said.contains("ctx serve"), "{command:?}: {said}");
+        assert!(said.contains("no ctx root:") && said.contains("ctx serve"), "{command:?}: {said}");
     }
     place.ctx(&["status"]).fails(69);
     place.ctx(&["send", "hello"]).fails(69);

@@ -141,7 +141,7 @@ fn what_a_rollback_took_back_is_hinted_at() {
     let told = daemon.ctx(&["search", "regretted", "--role", "assistant"]);
     assert!(told.code == 1 && told.stderr.contains("--superseded"), "{told:?}");
     let all = daemon.ctx(&["search", "regretted", "--role", "assistant", "--superseded"]);
-    assert!(all.stdout.contains("(taken back)") && !all.stderr.contains("--superseded"), "{all:?}");
+    assert!(all.stdout.contains("(removed from context)") && !all.stderr.contains("--superseded"), "{all:?}");
     let nothing = daemon.ctx(&["search", "nowhere"]);
     assert!(!nothing.stderr.contains("--superseded"), "{nothing:?}");
 }

@@ -110,7 +110,7 @@ fn what_was_compacted_is_found_and_what_is_left_out_is_said() {
     });
     assert!(daemon.ctx(&["search", "needle"]).ok().contains("(compacted)"));
 
-    let hidden = "4 messages that were compacted or taken back";
+    let hidden = "4 messages removed from context";
     let shown = daemon.ctx(&["show", "coder/work"]).ok();
     assert!(shown.contains(hidden) && shown.contains("--full") && !shown.contains("needle"), "{shown}");
     let full = daemon.ctx(&["show", "coder/work", "--full"]).ok();

@@ -165,7 +165,10 @@ fn numbers_that_make_no_sense_are_refused() {
     let place = place();
     configure(&place, "[shells]\nmax = 0\n");
     let said = place.ctx(&["mcp"]).fails(2);
-    assert!(said.contains("config.toml:2:7: `shells.max` must be a whole number from 1 up, not 0"), "{said}");
+    assert!(
+        said.contains("config.toml:2:7: `shells.max` must be a whole number of at least 1, not 0"),
+        "{said}"
+    );
     configure(&place, "");
     place.ctx(&["mcp", "--max-shells", "0"]).fails(2);
     place.ctx(&["mcp", "--idle-secs", "0"]).fails(2);
@@ -254,7 +257,7 @@ fn where_nothing_can_be_written_shells_work_and_their_logs_are_where_the_server_
     for wanted in [
         "warning",
         dir.to_str().unwrap(),
-        "does not last",
+        "a temporary directory",
         "/proc/nowhere/root",
         "/proc/nowhere/.local",
         "--root",
@@ -272,7 +275,8 @@ fn where_nothing_can_be_written_shells_work_and_their_logs_are_where_the_server_
     std::os::unix::fs::symlink(place.home(), &dir).unwrap();
     let refused = nowhere(&["mcp"]).stdin(std::process::Stdio::null()).output().unwrap();
     let said = String::from_utf8_lossy(&refused.stderr);
-    for wanted in [dir.to_str().unwrap(), "no private directory", "/proc/nowhere/root", "hint:", "--root"] {
+    for wanted in [dir.to_str().unwrap(), "not a private directory", "/proc/nowhere/root", "hint:", "--root"]
+    {
         assert!(said.contains(wanted), "{wanted}: {said}");
     }
     assert_eq!(refused.status.code(), Some(13));

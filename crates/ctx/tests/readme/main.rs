@@ -73,11 +73,11 @@ fn the_guide_to_projects_does_what_it_says() {
     assert!(ok, "{said}");
     let mut rest = said.as_str();
     for expected in [
-        "music/.ctx/project.yaml: right; project music",
+        "valid: project music",
         "hello, music",
         "music    ready",
         "idle stale",
-        "there is no key `modle` in `primary`; did you mean `model`?",
+        "unknown key `modle` in `primary`; did you mean `model`?",
         "exit code 2\nexit code 2\n",
         "still here",
         "back again",

@@ -126,7 +126,7 @@ impl Access {
             self.refuse_second_token(key)?;
         }
         if expires_at.is_some_and(|end| end <= self.now().as_millis()) {
-            return Err(Refusal::invalid("expires_at", "a token that ends in the past is good for nothing"));
+            return Err(Refusal::invalid("expires_at", "a token cannot expire in the past"));
         }
         if label.as_ref().is_some_and(|label| label.len() > LABEL_BYTES_MAX) {
             return Err(Refusal::invalid("label", format!("a label has at most {LABEL_BYTES_MAX} bytes")));
@@ -153,8 +153,8 @@ impl Access {
             None => Ok(()),
             Some(id) => {
                 let message = format!(
-                    "the token {id} was made for this key, and its secret was in that answer alone; revoke it and ask \
-                     with a new key"
+                    "the token {id} was created with this key, and its secret was only in that answer; revoke it \
+                     and use a new key"
                 );
                 Err(Refusal::new(Code::Eexist, message))
             }
@@ -201,7 +201,7 @@ impl Access {
         let taken = self.inner.codes.take(&hash(code), Instant::now());
         let good = taken.filter(|(_, token)| token.is_none_or(|id| self.is_good(id)));
         let Some((caller, _)) = good else {
-            let message = "this code is not known, too old or used; make another with `ctx open`";
+            let message = "this code is unknown, expired or used; get another with `ctx open`";
             return Err(Refusal::new(Code::Ekeyrejected, message));
         };
         let expires_at = self.now().as_millis().saturating_add(LOGIN_LIFE_MS);

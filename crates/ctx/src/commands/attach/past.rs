@@ -106,7 +106,7 @@ impl Past<'_> {
             view.paused(&id.to_string(), checkpoint.reason.as_deref())?;
         }
         if session.queued {
-            view.notice(&crate::waits::queued(&view.named))?;
+            view.notice(&crate::waits::queued(&view.named, session.limit))?;
         }
         if session.pending_approvals > 0 {
             let asked: List<Approval> = self.get("/approvals").await?;

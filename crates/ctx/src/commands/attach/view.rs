@@ -192,7 +192,11 @@ impl<W: Write> View<W> {
     /// What was done with the session, and what it waits for.
     fn event(&mut self, kind: &str, payload: &Value) -> std::io::Result<()> {
         match kind {
-            "session.queued" => self.notice(&waits::queued(&self.named)),
+            "session.queued" => {
+                let limit =
+                    payload.get("limit").cloned().and_then(|limit| serde_json::from_value(limit).ok());
+                self.notice(&waits::queued(&self.named, limit))
+            }
             "session.queued_discarded" => self.notice("the queued message was discarded"),
             "session.renamed" => self.notice(&format!("the title is now {}", text(payload, "title"))),
             "session.failed" => {
@@ -206,9 +210,9 @@ impl<W: Write> View<W> {
             }
             "checkpoint.resumed" => self.notice("resumed"),
             "checkpoint.rolled_back" => {
-                self.notice("rolled back: what was said after the checkpoint does not count any more")
+                self.notice("rolled back: later messages were removed from context by a rollback")
             }
-            "compaction.applied" => self.notice("compacted: the model is sent less of what was said before"),
+            "compaction.applied" => self.notice("compacted: the model gets a shorter conversation"),
             "compaction.approved" => self.notice("the compaction was approved"),
             "compaction.rejected" => self.notice("the compaction was rejected"),
             "approval.requested" => {

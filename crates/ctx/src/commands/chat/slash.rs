@@ -1,13 +1,13 @@
-//! What a line at the prompt means. Pure.
+//! Parses a line typed at the prompt of `ctx chat`. Pure.
 
 pub const HELP: &str = "\
-  /session [NAME]   show the session, or go to another one
+  /session [NAME]   show the session, or switch to another one
   /title TEXT       give the session a title
   /model MODEL      use provider:model from the next message on
-  /cancel           cancel a run that goes on elsewhere
+  /cancel           cancel a run that another client started
   /quit             leave; the session is kept
   //…               a message that begins with /
-  Ctrl-C            cancel the run; again: leave";
+  Ctrl-C            cancel the run; a second Ctrl-C leaves";
 
 #[derive(Debug, PartialEq, Eq)]
 pub enum Line {

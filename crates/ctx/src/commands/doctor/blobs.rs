@@ -1,4 +1,4 @@
-//! The blobs beside a session's log, which nothing can be made from again: whether those that its records name are there.
+//! Checks that the blobs named by a log's records exist and are intact. Blobs are not derived, so only a backup restores them.
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
@@ -12,7 +12,7 @@ use super::finding::Finding;
 use crate::root::Root;
 
 /// What one can do about a blob.
-const FIX: &str = "bring it back from a backup; everything else of the session can be used";
+const FIX: &str = "restore it from a backup; the rest of the session is usable";
 
 /// A blob that a record names.
 struct Named {
@@ -67,10 +67,10 @@ fn note(entry: &Entry, named: &mut BTreeMap<String, Named>) {
 fn is_there(root: &Root, path: &str, named: &Named) -> Option<String> {
     match (std::fs::metadata(root.path.join(path)), named.size) {
         (Ok(data), Some(size)) if data.len() != size => {
-            Some(format!("it has {} bytes instead of {size}", data.len()))
+            Some(format!("it has {} bytes, expected {size}", data.len()))
         }
         (Ok(_), _) => None,
-        (Err(error), _) if error.kind() == std::io::ErrorKind::NotFound => Some("it is not there".to_owned()),
+        (Err(error), _) if error.kind() == std::io::ErrorKind::NotFound => Some("it is missing".to_owned()),
         (Err(error), _) => Some(format!("it cannot be read: {error}")),
     }
 }
@@ -78,10 +78,8 @@ fn is_there(root: &Root, path: &str, named: &Named) -> Option<String> {
 fn read_whole(journal: &FileJournal, log: &LogPath, sha256: &str) -> Option<String> {
     match journal.get_blob(log, sha256) {
         Ok(_) => None,
-        Err(JournalError::NoBlob { .. }) => Some("it is not there".to_owned()),
-        Err(JournalError::BadBlob { .. }) => {
-            Some("it does not have the contents that its name says".to_owned())
-        }
+        Err(JournalError::NoBlob { .. }) => Some("it is missing".to_owned()),
+        Err(JournalError::BadBlob { .. }) => Some("its content does not match its name".to_owned()),
         Err(error) => Some(error.to_string()),
     }
 }

@@ -1,4 +1,4 @@
-//! The index database: its version, whether it is sound, and how far it is behind the logs.
+//! Checks the index database: its version, damage, and how far it is behind the logs.
 
 use std::cmp::Ordering;
 use std::fs::Metadata;
@@ -24,17 +24,18 @@ pub fn look(root: &Root, deep: bool, is_up: bool, looked: &Looked, report: &mut 
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
             report.fact("index", "not there");
             let finding =
-                Finding::new("there is no index: lists with filters and search wait for it").at(INDEX);
+                Finding::new("the index is missing: search and filtered lists do not work without it")
+                    .at(INDEX);
             let fix = if is_up {
-                "the daemon makes it anew in a few seconds"
+                "the daemon rebuilds it within seconds"
             } else {
-                "the daemon builds it when it starts; `ctx reindex` does it now"
+                "the daemon builds it at its next start; `ctx reindex` builds it now"
             };
             return report.note(finding.fix(fix));
         }
         Err(error) => {
             report.fact("index", "not readable");
-            return report.note(Finding::new(format!("not readable by you: {error}")).at(INDEX));
+            return report.note(Finding::new(format!("you cannot read it: {error}")).at(INDEX));
         }
     }
     let looked_at =
@@ -42,14 +43,14 @@ pub fn look(root: &Root, deep: bool, is_up: bool, looked: &Looked, report: &mut 
     match looked_at {
         Ok(()) => {}
         Err(DbError::OtherVersion { version, .. }) => {
-            report.fact("index", format!("version {version}, and this ctx reads {SCHEMA_VERSION}"));
-            let what = format!("it is of version {version}, and this ctx reads {SCHEMA_VERSION}");
-            let fix = "the daemon of this version builds it anew when it starts; `ctx reindex` does it now";
+            report.fact("index", format!("version {version}; this ctx reads version {SCHEMA_VERSION}"));
+            let what = format!("it has version {version}; this ctx reads version {SCHEMA_VERSION}");
+            let fix = "a daemon of this version rebuilds it at its next start; `ctx reindex` rebuilds it now";
             report.problem(Finding::new(what).at(INDEX).fix(fix));
         }
         Err(error) => {
             report.fact("index", "damaged");
-            let fix = "nothing is lost: restart the daemon, or stop it and `ctx reindex`";
+            let fix = "nothing is lost: restart the daemon, or stop it and run `ctx reindex`";
             report.problem(Finding::new(format!("it is damaged: {error}")).at(INDEX).fix(fix));
         }
     }
@@ -76,9 +77,9 @@ fn behind(root: &Root, known: &[KnownLog], looked: &Looked, report: &mut Report)
             Ok(Standing::Shorter { last }) => {
                 let ends = last.map_or("has no record".to_owned(), |last| format!("ends with record {last}"));
                 let read = known.next_seq.saturating_sub(1);
-                let what = format!("it {ends}, and the index has read it up to record {read}");
-                let fix = "bring the rest back from a backup; or go on: the index is rebuilt for this session when \
-                           it is next used, or when the daemon starts";
+                let what = format!("it {ends}, but the index has read it up to record {read}");
+                let fix = "restore the rest from a backup, or continue without it: the index is corrected when the \
+                           session is next used or the daemon starts";
                 let bytes = std::fs::read(root.path.join(known.log.as_str())).unwrap_or_default();
                 let line = bytes.iter().filter(|byte| **byte == b'\n').count() as u64;
                 report.problem(Finding::new(what).at(known.log.as_str()).line(line).fix(fix));
@@ -119,18 +120,18 @@ fn sound(
     let known = queries.known_logs()?;
     if deep {
         for line in queries.check()? {
-            let fix = "nothing is lost: stop the daemon and `ctx reindex`";
+            let fix = "nothing is lost: stop the daemon and run `ctx reindex`";
             report.problem(Finding::new(format!("it is damaged: {line}")).at(INDEX).fix(fix));
         }
     }
     let gone: Vec<_> = known.iter().filter(|known| !looked.logs.contains(&known.log)).collect();
     for known in gone.iter().take(NAMED_MAX) {
-        let fix = "bring it back from a backup; or `ctx reindex` (daemon stopped) forgets it";
-        let what = "the index knows this session, and its directory is not there";
+        let fix = "restore it from a backup, or stop the daemon and run `ctx reindex` to forget it";
+        let what = "the index has this session, but its directory is missing";
         report.problem(Finding::new(what).at(known.log.dir()).fix(fix));
     }
     if gone.len() > NAMED_MAX {
-        report.problem(Finding::new(format!("and {} more sessions are not there", gone.len() - NAMED_MAX)));
+        report.problem(Finding::new(format!("and {} more sessions are missing", gone.len() - NAMED_MAX)));
     }
     let behind = behind(root, &known, looked, report);
     let unread = queries.unread()?;
@@ -140,13 +141,13 @@ fn sound(
     };
     report.fact("index", format!("version {SCHEMA_VERSION}, {} sessions, {standing}", known.len()));
     if (behind > 0 || unread > 0) && !is_up {
-        let fix = "the daemon catches up when it starts; `ctx reindex` builds it anew now";
+        let fix = "the daemon updates it at its next start; `ctx reindex` rebuilds it now";
         report.note(Finding::new("it is behind the logs").at(INDEX).fix(fix));
     }
     // Read whole, the logs have told of it themselves.
     if !looked.whole {
         for message in queries.damage()? {
-            report.problem(Finding::new(message).fix("`ctx repair --all` shows what a repair would do"));
+            report.problem(Finding::new(message).fix("`ctx repair --all` prints what a repair would change"));
         }
     }
     Ok(())

@@ -1,4 +1,4 @@
-//! The logs: which there are, what is damaged in them, and what lies beside them.
+//! Checks the logs for damage, and lists the files that repairs and crashes left next to them.
 
 use std::collections::BTreeSet;
 use std::os::unix::fs::{FileExt, MetadataExt};
@@ -37,18 +37,18 @@ pub fn look(root: &Root, deep: bool, is_up: bool, report: &mut Report) -> Result
     let journal = root.journal()?;
     let Logs { found: logs, unreadable } = all_logs(&*journal, &root.reader()?)?;
     for what in unreadable {
-        report.note(Finding::new(format!("not looked into: {what}")));
+        report.note(Finding::new(format!("not checked: {what}")));
     }
     let bytes: u64 = logs.iter().map(|log| length(root, log)).sum();
     let whole = deep || bytes <= WHOLE_BYTES;
-    let how = if whole { "read whole" } else { "looked at by their ends; --deep reads them whole" };
+    let how = if whole { "read whole" } else { "only their beginnings and ends were read; --deep reads all" };
     report.fact("logs", format!("{}, {}, {how}", logs.len(), size(bytes)));
     let looker = Looker { root, journal: &journal, whole, deep, is_up };
     let found = looker.all(&logs, bytes);
     let copies = copies(logs.iter().zip(found.iter().map(|one| one.says)));
     for (log, original) in &copies {
-        let what = format!("it has the same id as {original}: a copy, which the daemon leaves alone");
-        let fix = "move it out of the root; to go on from a session twice, `ctx fork` it";
+        let what = format!("it has the same id as {original}: the daemon ignores this copy");
+        let fix = "move it out of the root; use `ctx fork` to copy a session";
         report.problem(Finding::new(what).at(log.dir()).fix(fix));
     }
     let (mut kept, mut kept_bytes) = (0, 0);
@@ -61,9 +61,8 @@ pub fn look(root: &Root, deep: bool, is_up: bool, report: &mut Report) -> Result
         (kept, kept_bytes) = (kept + one.kept.0, kept_bytes + one.kept.1);
     }
     if kept > 0 {
-        let what = format!("{kept} files ({}) keep what was cut off or repaired", size(kept_bytes));
-        let fix =
-            "look at events.jsonl.torn-*, .before-repair-* and .quarantine-*; they may be removed by hand";
+        let what = format!("{kept} files ({}) hold bytes that were cut off or repaired", size(kept_bytes));
+        let fix = "check events.jsonl.torn-*, .before-repair-* and .quarantine-*, then delete them if you do not need them";
         report.note(Finding::new(what).fix(fix));
     }
     Ok(Looked { logs: logs.into_iter().collect(), whole })
@@ -164,11 +163,12 @@ impl Looker<'_> {
             // It went away while we looked.
             Err(RepairError::Journal(JournalError::NotThere { .. })) => Vec::new(),
             Err(RepairError::NothingUsable { .. }) => {
-                let what = "no record in it can be used";
+                let what = "it has no usable record";
                 vec![Finding::new(what).at(log.as_str()).line(1).fix(advice::nothing_usable(log))]
             }
             Err(RepairError::Journal(JournalError::TooNew { line, version, .. })) => {
-                let what = format!("it is of format version {version}, and this ctx knows {FORMAT_VERSION}");
+                let what =
+                    format!("it has format version {version}; this ctx knows version {FORMAT_VERSION}");
                 vec![Finding::new(what).at(log.as_str()).line(line).fix(advice::newer(log))]
             }
             Err(error) => vec![Finding::new(error.to_string())],
@@ -199,7 +199,7 @@ impl Looker<'_> {
             good = ends_well();
         }
         if good == Some(false) {
-            found.push(Finding::new("its last line is cut off").at(log.as_str()).fix(fix));
+            found.push(Finding::new("its last line is incomplete").at(log.as_str()).fix(fix));
         }
         found
     }
@@ -210,7 +210,7 @@ impl Looker<'_> {
         let entries = match std::fs::read_dir(&dir) {
             Ok(entries) => entries,
             Err(error) => {
-                let what = format!("cannot be looked into: {error}");
+                let what = format!("cannot be read: {error}");
                 found.problems.push(Finding::new(what).at(log.dir()));
                 return;
             }
@@ -222,8 +222,8 @@ impl Looker<'_> {
             if [".torn-", ".before-repair-", ".quarantine-"].iter().any(|mark| name.contains(mark)) {
                 found.kept = (found.kept.0 + 1, found.kept.1 + data.size());
             } else if is_working(&name) && age(&data) > LEFTOVER_AGE {
-                let fix = "it is not needed and is used again or may be removed";
-                found.notes.push(Finding::new("left over by something that was cut short").at(path).fix(fix));
+                let fix = "it is not needed; you can delete it";
+                found.notes.push(Finding::new("left over from an interrupted operation").at(path).fix(fix));
             }
         }
     }

@@ -1,4 +1,4 @@
-//! The root: whether it is there, room on its disk, the daemon, and the rights of what is in `.state`.
+//! Checks the root: that it exists, free disk space, the daemon, and the modes of the files in `.state`.
 
 use std::fs::Metadata;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
@@ -21,8 +21,8 @@ pub fn root(root: &Root, report: &mut Report) -> bool {
     let state = root.path.join(".state");
     if let Err(error) = std::fs::metadata(&state) {
         let missing = error.kind() == std::io::ErrorKind::NotFound;
-        let what = if missing { "there is no ctx root here yet".to_owned() } else { error.to_string() };
-        let fix = format!("`ctx serve --root {}` makes it", shell_word(&root.path));
+        let what = if missing { "no ctx root here yet".to_owned() } else { error.to_string() };
+        let fix = format!("`ctx serve --root {}` creates it", shell_word(&root.path));
         report.problem(Finding::new(what).at(root.path.display().to_string()).fix(fix));
         return false;
     }
@@ -34,11 +34,11 @@ pub fn root(root: &Root, report: &mut Report) -> bool {
                 format!("{} free of {}", size(free), size(disk.f_blocks.saturating_mul(disk.f_frsize))),
             );
             if free < ROOM_MIN {
-                let fix = "free some: a session that cannot be written to refuses messages";
+                let fix = "free some space: when the disk is full, sessions refuse messages";
                 report.problem(Finding::new(format!("only {} left on the disk", size(free))).fix(fix));
             }
         }
-        Err(error) => report.note(Finding::new(format!("the room on the disk is not known: {error}"))),
+        Err(error) => report.note(Finding::new(format!("cannot read the free disk space: {error}"))),
     }
     true
 }
@@ -55,8 +55,8 @@ pub fn daemon(root: &Root, report: &mut Report) -> bool {
             );
             if version != env!("CARGO_PKG_VERSION") {
                 let what =
-                    format!("the daemon is version {version}, this command {}", env!("CARGO_PKG_VERSION"));
-                report.note(Finding::new(what).fix("restart the daemon with this version"));
+                    format!("the daemon has version {version}, this command {}", env!("CARGO_PKG_VERSION"));
+                report.note(Finding::new(what).fix("restart the daemon to use this version"));
             }
             true
         }
@@ -65,12 +65,12 @@ pub fn daemon(root: &Root, report: &mut Report) -> bool {
             false
         }
         Err(failure) => {
-            report.fact("daemon", "does not answer as it should");
+            report.fact("daemon", "unexpected answer");
             let why = match failure {
                 Failure::Said { message, .. } => message,
-                Failure::Told { .. } | Failure::ReaderGone => "it broke off".to_owned(),
+                Failure::Told { .. } | Failure::ReaderGone => "the connection broke".to_owned(),
             };
-            report.problem(Finding::new(format!("the daemon does not answer as it should: {why}")));
+            report.problem(Finding::new(format!("unexpected answer from the daemon: {why}")));
             true
         }
     }
@@ -85,16 +85,15 @@ pub fn state_dir(root: &Root, is_up: bool, report: &mut Report) {
     let entries = match std::fs::read_dir(&dir) {
         Ok(entries) => entries,
         Err(error) => {
-            let what =
-                format!("not yours to look into ({error}); logs and the index in it were not looked at");
+            let what = format!("you cannot read it ({error}); its logs and the index were not checked");
             return report.note(Finding::new(what).at(".state"));
         }
     };
     for name in [".state/forks", ".state/trash"] {
         let left = std::fs::read_dir(root.path.join(name)).is_ok_and(|mut entries| entries.next().is_some());
         if left && !is_up {
-            let what = "left over by a fork or a purge that was cut short";
-            report.note(Finding::new(what).at(name).fix("the daemon removes it when it starts"));
+            let what = "left over from an interrupted fork or purge";
+            report.note(Finding::new(what).at(name).fix("the daemon removes it at its next start"));
         }
     }
     for entry in entries.flatten() {
@@ -102,13 +101,15 @@ pub fn state_dir(root: &Root, is_up: bool, report: &mut Report) {
         let Ok(data) = std::fs::symlink_metadata(entry.path()) else { continue };
         let kind = data.file_type();
         if kind.is_symlink() {
-            report.problem(Finding::new("is a link; the daemon makes none here").at(name).fix("remove it"));
+            report.problem(
+                Finding::new("is a symlink, which the daemon does not create here").at(name).fix("remove it"),
+            );
         } else if kind.is_file() {
             mode(&name, &data, 0o600, report);
         } else if kind.is_dir() {
             mode(&name, &data, 0o700, report);
         } else if !kind.is_socket() {
-            report.note(Finding::new("is neither file, directory nor socket").at(name));
+            report.note(Finding::new("is not a file, directory or socket").at(name));
         }
     }
 }
@@ -117,7 +118,7 @@ pub fn state_dir(root: &Root, is_up: bool, report: &mut Report) {
 fn mode(name: &str, data: &Metadata, wanted: u32, report: &mut Report) {
     let has = data.mode() & 0o777;
     if has & !wanted != 0 || (name == ".state" && has != wanted) {
-        let what = format!("its mode is {has:04o} and should be {wanted:04o}");
+        let what = format!("its mode is {has:04o}, expected {wanted:04o}");
         let fix = format!("chmod {wanted:o} {}", shell_word(Path::new(name)));
         report.problem(Finding::new(what).at(name).fix(format!("in the root: {fix}")));
     }

@@ -1,4 +1,4 @@
-//! The files of each session beside its log: whether they say what it says.
+//! Checks that the derived files of each session match its log.
 
 use std::time::Duration;
 
@@ -14,14 +14,14 @@ use crate::root::Root;
 
 /// How long a daemon may take to show what it has written.
 const IN_FLIGHT: Duration = Duration::from_millis(200);
-const FIX: &str = "nothing is lost, the log has it: the file is written anew when the session is next used; or \
-                   remove it, and the daemon writes it when it starts";
+const FIX: &str = "nothing is lost, the log has it: the file is rewritten when the session is next used; or delete it, and \
+                   the daemon rewrites it at its next start";
 
 pub fn look(root: &Root, is_up: bool, looked: &Looked, report: &mut Report) -> Result<(), Failure> {
     let reader = root.reader()?;
     for log in looked.logs.iter().filter(|log| Place::of(log).is_some()) {
         for Disagreement { file, line } in wrong(&reader, log, is_up) {
-            let finding = Finding::new("it says something else than the log").fix(FIX);
+            let finding = Finding::new("its content differs from the log").fix(FIX);
             let finding = finding.at(format!("{}/{file}", log.dir()));
             report.problem(line.into_iter().fold(finding, Finding::line));
         }

@@ -1,4 +1,4 @@
-//! A record as one line for a person. Pure.
+//! Formats a record as one readable line. Pure.
 
 use ctx_journal::{Entry, LOST};
 use ctx_session::record::{Body, Decoded, RunCreated, RunKind, ToolStatus};
@@ -25,7 +25,7 @@ pub fn readable(entry: &Entry, paint: Paint) -> String {
     let what = match Body::decode(&entry.kind, &entry.text) {
         Decoded::Known(body) => describe(&body, paint),
         Decoded::Unknown if entry.kind == LOST => paint.yellow(&lost(entry)),
-        Decoded::Unknown => paint.dim(&format!("{} (of a later version)", entry.kind)),
+        Decoded::Unknown => paint.dim(&format!("{} (written by a newer ctx)", entry.kind)),
         Decoded::Malformed(why) => paint.red(&format!("{} (cannot be read: {why})", entry.kind)),
     };
     format!("{when} {seq} {what}")

@@ -54,7 +54,7 @@ pub fn rows(args: &Args, root: &Root, limit: usize) -> Result<Vec<Row>, Failure>
         Err(failure) => {
             // Slower, and without what was said; the list itself is right.
             if args.text.is_some() {
-                output::say("there is no index to ask; only names and titles are looked at");
+                output::say("the index is missing; only names and titles are searched");
             }
             match failure {
                 Failure::ReaderGone => Err(failure),

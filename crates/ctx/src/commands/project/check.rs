@@ -1,5 +1,5 @@
-//! `ctx project check`: what is wrong with a project's files, and where, without a daemon. Whether its agent's model exists is
-//! in the root's own files, where there is a root.
+//! `ctx project check`: validates a project's files without a daemon and prints file, line and column of each error. The
+//! model is checked too if a root exists, because the models are files of the root.
 
 use std::io::Write;
 use std::path::Path;
@@ -37,14 +37,14 @@ pub fn run(directory: &Path, root: Option<Root>) -> Result<(), Failure> {
             let (project, primary) = (&spec.project, &spec.primary);
             writeln!(
                 out,
-                "{}: right; project {project}, agent {}, model {}",
-                file.display(),
+                "valid: project {project}, agent {}, model {} ({})",
                 primary.name,
-                primary.model
+                primary.model,
+                file.display()
             )?;
             out.flush()?;
             if models.is_none() {
-                output::say("no root is here: whether the model exists is told when the project is added");
+                output::say("no ctx root found: the model is checked when the project is added");
             }
             Ok(())
         }

@@ -12,8 +12,8 @@ use crate::output;
 
 pub fn run(directory: &Path, name: Option<&str>) -> Result<(), Failure> {
     if !directory.is_dir() {
-        let message = format!("there is no directory {}", directory.display());
-        return Err(Failure::new(Code::Enoent, message).hint("make it first"));
+        let message = format!("no directory {}", directory.display());
+        return Err(Failure::new(Code::Enoent, message).hint("create it first"));
     }
     let name = match name {
         Some(name) => Name::new(name)
@@ -22,20 +22,20 @@ pub fn run(directory: &Path, name: Option<&str>) -> Result<(), Failure> {
     };
     let file = directory.join(PROJECT_FILE);
     if file.symlink_metadata().is_ok() {
-        let message = format!("{} is there already", file.display());
-        return Err(Failure::new(Code::Eexist, message).hint("`ctx project check` says whether it is right"));
+        let message = format!("{} already exists", file.display());
+        return Err(Failure::new(Code::Eexist, message).hint("`ctx project check` validates it"));
     }
     // The prompt first: a project file that names one that is not there would be wrong.
     let prompt = directory.join(template::PROMPT_FILE);
     match write_new(&prompt, &template::prompt(&name)) {
         Err(error) if error.kind() == ErrorKind::AlreadyExists => {
-            output::say(format_args!("{} is left as it is", prompt.display()));
+            output::say(format_args!("{} exists and was not changed", prompt.display()));
         }
         written => written.map_err(|error| Failure::io(prompt.display(), error))?,
     }
     write_new(&file, &template::project_file(&name)).map_err(|error| Failure::io(file.display(), error))?;
     writeln!(std::io::stdout(), "{}", file.display())?;
-    output::say(format_args!("the project {name}; look at the file, then `ctx project add`"));
+    output::say(format_args!("created project {name}; edit the file, then run `ctx project add`"));
     Ok(())
 }
 
@@ -54,7 +54,7 @@ fn name_of(directory: &Path) -> Result<Name, Failure> {
     let plain: String = last.chars().map(|c| if fits(c) { c } else { '-' }).take(64).collect();
     let plain = plain.trim_start_matches(|c: char| !c.is_ascii_alphanumeric());
     Name::new(plain).map_err(|_| {
-        Failure::new(Code::Einval, format!("{} does not make a name", directory.display()))
-            .hint("say what the project is called with --name")
+        Failure::new(Code::Einval, format!("{} cannot be used as a name", directory.display()))
+            .hint("pass a name with --name")
     })
 }

@@ -1,4 +1,4 @@
-//! What to do about a damaged log: the same words for `doctor` and `repair`.
+//! The advice about a damaged log, shared by `doctor` and `repair`.
 
 use std::os::unix::fs::MetadataExt;
 
@@ -14,24 +14,24 @@ pub fn repair(root: &Root, log: &LogPath) -> String {
         return by_owner(root);
     }
     let which = name(log).map_or("--all".to_owned(), |name| name);
-    format!("`ctx repair {which}` shows what a repair would do, --apply does it")
+    format!("`ctx repair {which}` prints what a repair would change, --apply changes it")
 }
 
 /// Whoever may not write to a log's directory asks the one who may.
 pub fn by_owner(root: &Root) -> String {
     let owner = std::fs::metadata(&root.path).map_or(0, |data| data.uid());
     format!(
-        "the daemon's owner (uid {owner}) can mend it: `ctx repair --all` shows what a repair would do, --apply does it"
+        "the daemon's owner (uid {owner}) can repair it: `ctx repair --all` prints what a repair would change, --apply changes it"
     )
 }
 
 /// About records that a newer ctx wrote, or that look like it.
 pub fn newer(log: &LogPath) -> String {
     let which = name(log);
-    let upgrade = "upgrade ctx; until then it can be read, and `ctx fork` goes on from what this ctx knows";
+    let upgrade = "upgrade ctx; until then it can be read, and `ctx fork` continues from the records that this ctx knows";
     match which {
         Some(name) => format!(
-            "{upgrade}. If no newer ctx ever wrote here, the version is damaged: `ctx repair {name} --not-newer` shows how it would be mended"
+            "{upgrade}. If no newer ctx ever wrote here, the version is damaged: `ctx repair {name} --not-newer` prints how it would be repaired"
         ),
         None => upgrade.to_owned(),
     }
@@ -39,10 +39,10 @@ pub fn newer(log: &LogPath) -> String {
 
 /// About a record that this ctx does not understand, and a newer one may have written.
 pub fn unknown_word(log: &LogPath) -> String {
-    let upgrade = "a newer ctx may have written it: upgrade ctx; until then this record is passed over";
+    let upgrade = "a newer ctx may have written it: upgrade ctx; until then this record is skipped";
     match name(log) {
         Some(name) => format!(
-            "{upgrade}. If none ever wrote here, it is damaged: `ctx repair {name} --not-newer` shows how it would be set aside"
+            "{upgrade}. If none ever wrote here, it is damaged: `ctx repair {name} --not-newer` prints how it would be set aside"
         ),
         None => upgrade.to_owned(),
     }
@@ -52,10 +52,8 @@ pub fn unknown_word(log: &LogPath) -> String {
 pub fn nothing_usable(log: &LogPath) -> String {
     let dir = log.dir();
     match Place::of(log) {
-        Some(_) => "if it holds nothing of worth, `ctx purge` removes the session".to_owned(),
-        None => format!(
-            "bring it back from a backup; or move {log} out of {dir}, and what it was for begins anew"
-        ),
+        Some(_) => "if you do not need the session, `ctx purge` removes it".to_owned(),
+        None => format!("restore it from a backup, or move {log} out of {dir} to start without it"),
     }
 }
 

@@ -53,11 +53,14 @@ impl Whose {
             Fit::Fits => None,
             Fit::Unknown => {
                 let was = self.known_type(entry)?;
-                Some(Unfit { why: format!("`{}` is a type with a wrong byte", entry.kind), was: Some(was) })
+                Some(Unfit {
+                    why: format!("`{}` is a record type with a wrong byte", entry.kind),
+                    was: Some(was),
+                })
             }
             Fit::Malformed(why) => {
                 let was = self.mended(&entry.kind, &entry.text, &why, MENDED_MAX);
-                Some(Unfit { why: format!("it does not fit its type: {}", plain(&why)), was })
+                Some(Unfit { why: format!("its fields do not match its type: {}", plain(&why)), was })
             }
         }
     }

@@ -1,4 +1,4 @@
-//! What a repair does, as people and programs are shown it.
+//! Formats the changes of a repair as a diff or as JSON.
 
 use ctx_journal::repair::{Change, Plan, Repaired};
 use serde_json::json;
@@ -44,7 +44,7 @@ pub fn as_diff(done: &Repaired, width: Option<usize>, paint: Paint) -> String {
             text.push_str(&format!("{}\n", paint.green(&format!("+ {}", part(line, from, width)))));
         }
     }
-    for (what, path) in [("the log as it was", &done.original), ("what was left out", &done.set_aside)] {
+    for (what, path) in [("the original log", &done.original), ("removed lines", &done.set_aside)] {
         if let Some(path) = path {
             text.push_str(&format!("{what}: {path}\n"));
         }

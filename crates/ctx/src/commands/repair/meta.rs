@@ -27,7 +27,7 @@ pub struct Known<'a> {
     left: RefCell<BTreeMap<u64, String>>,
 }
 
-/// A record that does not fit its type and is left as it is: a newer ctx may have written it.
+/// A record that does not fit its type and is not changed: a newer ctx may have written it.
 #[derive(Debug, Clone)]
 pub struct Left {
     /// From 1.

@@ -258,7 +258,7 @@ fn what_cannot_be_is_refused_with_the_code_of_the_table() {
     let resume = format!("checkpoints/{checkpoint}/resume");
     let refused = call("POST", &resume, Some(r#"{"resolve":true}"#));
     assert_eq!(refused.code(400), "EINVAL");
-    assert!(refused.text.contains("no issue is bound"), "{}", refused.text);
+    assert!(refused.text.contains("this session has no issue"), "{}", refused.text);
     assert_eq!(call("POST", &resume, Some(r#"{"force":true}"#)).code(400), "EINVAL");
     assert_eq!(http.state(&id), "paused");
 

@@ -150,7 +150,7 @@ fn a_summary_is_not_asked_for_again_while_the_session_is_paused() {
         }
         id
     };
-    let retries = || http.daemon.log().matches("a model call is made again").count();
+    let retries = || http.daemon.log().matches("retrying a model call").count();
     // On a busy machine all is over before the pause comes: that one does not count.
     let (id, paused) = until("a pause before the last attempt", || {
         let (id, before) = (two(), retries());
