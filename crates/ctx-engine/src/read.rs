@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
 
+use ctx_session::record::ToolBody;
 use ctx_session::{Body, CallId, Code, Record, Refusal, SessionId};
 
 use crate::core::{journal_refusal, read_record};
@@ -135,12 +136,12 @@ impl Inner {
         let (journal, log) = self.log_of(id)?;
         let mut found = None;
         let mut look = |entry: ctx_journal::Entry| match read_record(&log, &entry).map(|record| record.body) {
-            Some(Body::ToolFinished(tool)) if tool.call_id == call => {
+            Some(Body::Tool(ToolBody::Finished(tool))) if tool.call_id == call => {
                 found = Some(tool);
                 ControlFlow::Break(())
             }
             // Nothing of a call stands before its start.
-            Some(Body::ToolStarted(tool)) if tool.call_id == call => ControlFlow::Break(()),
+            Some(Body::Tool(ToolBody::Started(tool))) if tool.call_id == call => ControlFlow::Break(()),
             Some(_) | None => ControlFlow::Continue(()),
         };
         journal.read_back(&log, &mut look).map_err(|error| journal_refusal(&error))?;

@@ -11,7 +11,10 @@ use serde_json::Value;
 
 use crate::estimate::{MESSAGE_TOKENS, call_tokens, tokens};
 use crate::ids::{CallId, MessageId, RunId, Ulid};
-use crate::record::{Body, MessagePinned, Record, RolledBack, ToolStatus};
+use crate::record::{
+    Body, CheckpointBody, CompactionBody, InConversation, MessageBody, MessagePinned, Record, RolledBack,
+    RunBody, ToolBody, ToolStatus,
+};
 use crate::time::Timestamp;
 
 /// Who speaks.
@@ -155,14 +158,12 @@ impl Change {
 
 /// Whether a record of this type may change the conversation: others need not be read for it.
 pub fn may_change(kind: &str) -> bool {
-    const SAYING: [&str; 6] =
-        ["user", "assistant_finished", "tool_started", "tool_finished", "system", "message_pinned"];
-    SAYING.contains(&kind) || may_mark(kind)
+    Body::kind(kind).is_some_and(|kind| kind.conversation != InConversation::Nothing)
 }
 
 /// Whether a record of this type may say that messages no longer count, or count again.
 pub fn may_mark(kind: &str) -> bool {
-    ["queued_discarded", "rolled_back", "compaction", "compaction_approved"].contains(&kind)
+    Body::kind(kind).is_some_and(|kind| kind.conversation == InConversation::Marks)
 }
 
 /// What a record means for the conversation, in order.
@@ -177,7 +178,7 @@ pub fn changes(record: &Record) -> Vec<Change> {
             changes.push(Change::Restored { seq, ids: restored.to_vec(), by });
         }
     }
-    if let Body::MessagePinned(MessagePinned { message_id: id, pinned, .. }) = &record.body {
+    if let Body::Message(MessageBody::Pinned(MessagePinned { message_id: id, pinned, .. })) = &record.body {
         changes.push(Change::Pinned { seq, id: *id, pinned: *pinned });
     }
     changes.extend(said(record).map(Change::Said));
@@ -248,59 +249,38 @@ fn utterance(body: &Body) -> Option<Utterance<'_>> {
         Some(Utterance { id, run, role, words })
     };
     match body {
-        Body::User(user) => text(user.message_id, user.turn_id, Role::User, &user.text),
+        Body::Message(MessageBody::User(user)) => text(user.message_id, user.turn_id, Role::User, &user.text),
         // A step that only called tools has said nothing; its calls are messages of their own.
-        Body::AssistantFinished(done) if done.text.is_empty() => None,
-        Body::AssistantFinished(done) => text(done.message_id, done.turn_id, Role::Assistant, &done.text),
-        Body::ToolStarted(tool) => {
+        Body::Message(MessageBody::AssistantFinished(done)) if done.text.is_empty() => None,
+        Body::Message(MessageBody::AssistantFinished(done)) => {
+            text(done.message_id, done.turn_id, Role::Assistant, &done.text)
+        }
+        Body::Tool(ToolBody::Started(tool)) => {
             let words = Words::Call { name: &tool.name, input: &tool.input };
             Some(Utterance { id: tool.call_id.0, run: tool.turn_id, role: Role::Assistant, words })
         }
-        Body::ToolFinished(tool) => {
+        Body::Tool(ToolBody::Finished(tool)) => {
             let words = Words::Result { status: tool.status, text: &tool.output };
             Some(Utterance { id: tool.call_id.0, run: tool.turn_id, role: Role::Tool, words })
         }
-        Body::System(note) => text(note.message_id, note.turn_id, Role::System, &note.text),
+        Body::Message(MessageBody::System(note)) => {
+            text(note.message_id, note.turn_id, Role::System, &note.text)
+        }
         // What is only proposed is not said.
-        Body::Compaction(made) if made.proposed => None,
-        Body::Compaction(made) => {
+        Body::Compaction(CompactionBody::Recorded(made)) if made.proposed => None,
+        Body::Compaction(CompactionBody::Recorded(made)) => {
             text(made.summary_message_id?, made.turn_id, Role::System, made.summary.as_deref()?)
         }
-        Body::CompactionApproved(made) => {
+        Body::Compaction(CompactionBody::Approved(made)) => {
             text(made.summary_message_id?, made.turn_id, Role::System, made.summary.as_deref()?)
         }
-        Body::QueuedDiscarded(_)
-        | Body::SessionMeta(_)
-        | Body::Context(_)
-        | Body::RunCreated(_)
-        | Body::AssistantStarted(_)
-        | Body::ReasoningFinished(_)
-        | Body::RunFinished(_)
-        | Body::Cancelled(_)
-        | Body::Failed(_)
-        | Body::StateChanged(_)
-        | Body::SessionRenamed(_)
-        | Body::ModelSet(_)
-        | Body::CwdChanged(_)
-        | Body::Attached(_)
-        | Body::Detached(_)
-        | Body::SessionFailed(_)
-        | Body::Archived(_)
-        | Body::Forked(_)
-        | Body::ToolPending(_)
-        | Body::CheckpointCreated(_)
-        | Body::PromptEdited(_)
-        | Body::CheckpointResumed(_)
-        | Body::RolledBack(_)
-        | Body::CompactionRejected(_)
-        | Body::CompactionFlagged(_)
-        | Body::CompactionsAggregated(_)
-        | Body::ApprovalRequested(_)
-        | Body::ApprovalSettled(_)
-        | Body::Bound(_)
-        | Body::Unbound(_)
-        | Body::MessagePinned(_)
-        | Body::Requested(_) => None,
+        Body::Run(_)
+        | Body::Session(_)
+        | Body::Checkpoint(_)
+        | Body::Approval(_)
+        | Body::Message(_)
+        | Body::Tool(_)
+        | Body::Compaction(_) => None,
     }
 }
 
@@ -339,55 +319,33 @@ fn marks(body: &Body) -> Option<Marks<'_>> {
     let gone =
         |superseded, elided, by| Some(Marks { superseded, restored: &[], elided, restored_calls: &[], by });
     match body {
-        Body::QueuedDiscarded(discarded) => {
+        Body::Run(RunBody::QueuedDiscarded(discarded)) => {
             gone(std::slice::from_ref(&discarded.message_id.0), &[], discarded.turn_id.0)
         }
-        Body::RolledBack(RolledBack { checkpoint_id, superseded, restored, restored_call_ids, by: _ }) => {
+        Body::Checkpoint(CheckpointBody::RolledBack(RolledBack {
+            checkpoint_id,
+            superseded,
+            restored,
+            restored_call_ids,
+            by: _,
+        })) => {
             let by = checkpoint_id.0;
             Some(Marks { superseded, restored, elided: &[], restored_calls: restored_call_ids, by })
         }
-        Body::Compaction(made) if made.proposed => None,
-        Body::Compaction(made) => {
+        Body::Compaction(CompactionBody::Recorded(made)) if made.proposed => None,
+        Body::Compaction(CompactionBody::Recorded(made)) => {
             gone(&made.superseded_message_ids, &made.elided_call_ids, made.compaction_id.0)
         }
-        Body::CompactionApproved(made) => {
+        Body::Compaction(CompactionBody::Approved(made)) => {
             gone(&made.superseded_message_ids, &made.elided_call_ids, made.compaction_id.0)
         }
-        Body::User(_)
-        | Body::AssistantFinished(_)
-        | Body::ToolStarted(_)
-        | Body::ToolFinished(_)
-        | Body::System(_)
-        | Body::SessionMeta(_)
-        | Body::Context(_)
-        | Body::RunCreated(_)
-        | Body::AssistantStarted(_)
-        | Body::ReasoningFinished(_)
-        | Body::RunFinished(_)
-        | Body::Cancelled(_)
-        | Body::Failed(_)
-        | Body::StateChanged(_)
-        | Body::SessionRenamed(_)
-        | Body::ModelSet(_)
-        | Body::CwdChanged(_)
-        | Body::Attached(_)
-        | Body::Detached(_)
-        | Body::SessionFailed(_)
-        | Body::Archived(_)
-        | Body::Forked(_)
-        | Body::ToolPending(_)
-        | Body::CheckpointCreated(_)
-        | Body::PromptEdited(_)
-        | Body::CheckpointResumed(_)
-        | Body::CompactionRejected(_)
-        | Body::CompactionFlagged(_)
-        | Body::CompactionsAggregated(_)
-        | Body::ApprovalRequested(_)
-        | Body::ApprovalSettled(_)
-        | Body::Bound(_)
-        | Body::Unbound(_)
-        | Body::MessagePinned(_)
-        | Body::Requested(_) => None,
+        Body::Message(_)
+        | Body::Tool(_)
+        | Body::Session(_)
+        | Body::Approval(_)
+        | Body::Run(_)
+        | Body::Checkpoint(_)
+        | Body::Compaction(_) => None,
     }
 }
 

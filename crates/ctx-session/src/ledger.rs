@@ -11,7 +11,7 @@ use crate::conversation::{
 };
 use crate::estimate::{MESSAGE_TOKENS, tokens};
 use crate::ids::{CallId, Ulid};
-use crate::record::{Body, MessagePinned, Record};
+use crate::record::{Body, MessageBody, MessagePinned, Record, ToolBody};
 
 /// A message's place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -72,7 +72,7 @@ impl Ledger {
     pub(crate) fn apply(&mut self, record: &Record) {
         let replaced = self.mark(record);
         self.elide(record);
-        if let Body::MessagePinned(MessagePinned { message_id, pinned, .. }) = &record.body {
+        if let Body::Message(MessageBody::Pinned(MessagePinned { message_id, pinned, .. })) = &record.body {
             self.pin(*message_id, *pinned);
         }
         let Some(Heard { id, begins, tokens, output_bytes }) = heard(&record.body) else { return };
@@ -84,7 +84,7 @@ impl Ledger {
                 let entry = Entry { id, seq, place, begins, tokens, output, pinned, superseded_at };
                 Arc::make_mut(&mut self.entries).push(entry);
             }
-            Some(at) if matches!(record.body, Body::ToolFinished(_)) => {
+            Some(at) if matches!(record.body, Body::Tool(ToolBody::Finished(_))) => {
                 if let Some(entry) = Arc::make_mut(&mut self.entries).get_mut(at) {
                     entry.tokens = entry.tokens.saturating_add(tokens);
                     let bytes = output_bytes.unwrap_or_default();
@@ -137,7 +137,8 @@ impl Ledger {
     /// A tool's result is its call's entry, which is one of the last, however many calls an answer made. Anything else
     /// is new, unless a line is repeated.
     fn place_of(&self, id: Ulid, body: &Body) -> Option<usize> {
-        let within = if matches!(body, Body::ToolFinished(_)) { usize::MAX } else { REPEATED_WITHIN };
+        let within =
+            if matches!(body, Body::Tool(ToolBody::Finished(_))) { usize::MAX } else { REPEATED_WITHIN };
         let from_end = self.entries.iter().rev().take(within).position(|entry| entry.id == id)?;
         self.entries.len().checked_sub(from_end + 1)
     }

@@ -11,8 +11,9 @@ use crate::control::{Checkpoint, Control};
 use crate::ids::{CallId, CheckpointId, IssueId, MessageId, RunId, SessionId, Ulid};
 use crate::ledger::Ledger;
 use crate::record::{
-    Body, Failure, FinishReason, LimitHit, Record, RunCreated, RunFinish, RunKind, Scope, SessionMeta,
-    StateName, Strategy, ToolPending, Usage, User,
+    Body, CompactionBody, Failure, FinishReason, LimitHit, MessageBody, Record, RunBody, RunCreated,
+    RunFinish, RunKind, Scope, SessionBody, SessionMeta, StateName, Strategy, ToolBody, ToolPending, Usage,
+    User,
 };
 use crate::request::Requests;
 use crate::time::Timestamp;
@@ -277,48 +278,76 @@ impl Session {
         self.control.apply(record);
         self.ledger.apply(record);
         match &record.body {
-            Body::SessionMeta(_)
-            | Body::ReasoningFinished(_)
-            | Body::QueuedDiscarded(_)
-            | Body::System(_)
-            | Body::CheckpointCreated(_)
-            | Body::PromptEdited(_)
-            | Body::CheckpointResumed(_)
-            | Body::RolledBack(_)
-            | Body::CompactionApproved(_)
-            | Body::CompactionRejected(_)
-            | Body::CompactionFlagged(_)
-            | Body::CompactionsAggregated(_)
-            | Body::ApprovalRequested(_)
-            | Body::ApprovalSettled(_)
-            | Body::MessagePinned(_) => {}
-            Body::RunCreated(created) => self.begin_run_without_message(created, record),
-            Body::AssistantStarted(started) => {
+            Body::Session(body) => self.apply_session(body, record),
+            Body::Run(body) => self.apply_run(body, record),
+            Body::Message(body) => self.apply_message(body, record),
+            Body::Tool(body) => self.apply_tool(body, record),
+            // What making the conversation shorter cost is part of what the run cost.
+            Body::Compaction(CompactionBody::Recorded(made)) => {
+                if let (Some(run), Some(cost)) = (self.open_run(made.turn_id), &made.plugin_cost) {
+                    run.usage = run.usage.plus(cost.usage());
+                }
+            }
+            Body::Compaction(_) | Body::Checkpoint(_) | Body::Approval(_) => {}
+        }
+    }
+
+    fn apply_session(&mut self, body: &SessionBody, record: &Record) {
+        match body {
+            SessionBody::Meta(_) => {}
+            SessionBody::StateChanged(change) => self.move_to(change.to, change.limit, record.time),
+            SessionBody::Renamed(renamed) => self.title = Some(renamed.title.clone()),
+            SessionBody::ModelSet(set) => self.model_override = set.model.clone(),
+            SessionBody::CwdChanged(changed) => self.cwd = changed.cwd.clone(),
+            SessionBody::Attached(attached) => {
+                self.attached = Some(Attachment { connection: attached.connection, user: attached.user });
+            }
+            SessionBody::Detached(detached) => {
+                self.attached = self.attached.filter(|now| now.connection != detached.connection);
+            }
+            SessionBody::Failed(failure) => self.state = State::Failed(failure.clone()),
+            SessionBody::Archived(archived) => self.archived = archived.archived,
+            SessionBody::Forked(_) => self.begin_as_fork(record),
+            SessionBody::Bound(bound) => self.bound_issue = Some(bound.issue_id),
+            SessionBody::Unbound(_) => self.bound_issue = None,
+            SessionBody::Requested(requested) => self.requests.add(requested),
+        }
+    }
+
+    fn apply_run(&mut self, body: &RunBody, record: &Record) {
+        match body {
+            RunBody::Created(created) => self.begin_run_without_message(created, record),
+            RunBody::Context(context) => {
+                if let Some(run) = self.open_run(context.turn_id) {
+                    run.start(record.time);
+                }
+            }
+            RunBody::Finished(end) => {
+                if let Some(run) = self.open_run(end.turn_id) {
+                    run.finish_reason = end.finish_reason;
+                }
+                self.end_run(end.turn_id, RunState::Done, record);
+            }
+            RunBody::Cancelled(end) => self.end_run(end.turn_id, RunState::Cancelled, record),
+            RunBody::Failed(end) => {
+                let failure =
+                    Failure { code: end.code, reason: end.reason.clone(), message: end.message.clone() };
+                self.end_run(end.turn_id, RunState::Failed(failure), record);
+            }
+            RunBody::QueuedDiscarded(_) => {}
+        }
+    }
+
+    fn apply_message(&mut self, body: &MessageBody, record: &Record) {
+        match body {
+            MessageBody::User(user) => self.begin_run(user, record),
+            MessageBody::AssistantStarted(started) => {
                 if let Some(run) = self.open_run(started.turn_id) {
                     run.steps = run.steps.saturating_add(1);
                     run.answered = false;
                 }
             }
-            // What making the conversation shorter cost is part of what the run cost.
-            Body::Compaction(made) => {
-                if let (Some(run), Some(cost)) = (self.open_run(made.turn_id), &made.plugin_cost) {
-                    run.usage = run.usage.plus(cost.usage());
-                }
-            }
-            Body::ToolPending(tool) => {
-                if self.open_run(tool.turn_id).is_some() {
-                    self.pending.push(tool.clone());
-                }
-            }
-            Body::Bound(bound) => self.bound_issue = Some(bound.issue_id),
-            Body::Unbound(_) => self.bound_issue = None,
-            Body::User(user) => self.begin_run(user, record),
-            Body::Context(context) => {
-                if let Some(run) = self.open_run(context.turn_id) {
-                    run.start(record.time);
-                }
-            }
-            Body::AssistantFinished(message) => {
+            MessageBody::AssistantFinished(message) => {
                 if let Some(run) = self.open_run(message.turn_id) {
                     run.usage = run.usage.plus(message.usage.unwrap_or_default());
                     run.answered = match message.finish_reason {
@@ -327,7 +356,18 @@ impl Session {
                     };
                 }
             }
-            Body::ToolStarted(tool) => {
+            MessageBody::ReasoningFinished(_) | MessageBody::System(_) | MessageBody::Pinned(_) => {}
+        }
+    }
+
+    fn apply_tool(&mut self, body: &ToolBody, record: &Record) {
+        match body {
+            ToolBody::Pending(tool) => {
+                if self.open_run(tool.turn_id).is_some() {
+                    self.pending.push(tool.clone());
+                }
+            }
+            ToolBody::Started(tool) => {
                 let (run, started) = (tool.turn_id, record.time);
                 if let Some(open) = self.open_run(run) {
                     // A run that calls tools has begun, also where its `context` is damaged.
@@ -337,36 +377,10 @@ impl Session {
                     self.open_tools.insert(tool.call_id, OpenTool { run, started, seq: record.seq });
                 }
             }
-            Body::ToolFinished(tool) => {
+            ToolBody::Finished(tool) => {
                 self.open_tools.remove(&tool.call_id);
                 self.tool_settled = Some(record.seq);
             }
-            Body::RunFinished(end) => {
-                if let Some(run) = self.open_run(end.turn_id) {
-                    run.finish_reason = end.finish_reason;
-                }
-                self.end_run(end.turn_id, RunState::Done, record);
-            }
-            Body::Cancelled(end) => self.end_run(end.turn_id, RunState::Cancelled, record),
-            Body::Failed(end) => {
-                let failure =
-                    Failure { code: end.code, reason: end.reason.clone(), message: end.message.clone() };
-                self.end_run(end.turn_id, RunState::Failed(failure), record);
-            }
-            Body::StateChanged(change) => self.move_to(change.to, change.limit, record.time),
-            Body::SessionRenamed(renamed) => self.title = Some(renamed.title.clone()),
-            Body::ModelSet(set) => self.model_override = set.model.clone(),
-            Body::CwdChanged(changed) => self.cwd = changed.cwd.clone(),
-            Body::Attached(attached) => {
-                self.attached = Some(Attachment { connection: attached.connection, user: attached.user });
-            }
-            Body::Detached(detached) => {
-                self.attached = self.attached.filter(|now| now.connection != detached.connection);
-            }
-            Body::SessionFailed(failure) => self.state = State::Failed(failure.clone()),
-            Body::Archived(archived) => self.archived = archived.archived,
-            Body::Forked(_) => self.begin_as_fork(record),
-            Body::Requested(requested) => self.requests.add(requested),
         }
     }
 

@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use ctx_journal::LogPath;
+use ctx_session::record::MessageBody;
 use ctx_session::rules::Given;
 use ctx_session::{Body, Code, Command, Effect, Refusal, StateName};
 
@@ -63,7 +64,7 @@ impl Driver {
         let (records, effects) = (decision.records, decision.effects);
         let free_name = effects.contains(&Effect::FreeName);
         let freed = free_name.then(|| self.freed_place()).flatten();
-        let posted = records.iter().any(|body| matches!(body, Body::User(_)));
+        let posted = records.iter().any(|body| matches!(body, Body::Message(MessageBody::User(_))));
         let inner = self.inner.clone();
         let committed = self
             .blocking(move |core| {

@@ -3,7 +3,7 @@
 
 use ctx_session::command::{Pauser, Progress};
 use ctx_session::control::Checkpoint;
-use ctx_session::record::{CheckpointBy, PromptRef};
+use ctx_session::record::{CheckpointBody, CheckpointBy, PromptRef, RunBody};
 use ctx_session::{Body, Code, Command, RunState, StateName};
 use expect_test::expect;
 
@@ -161,7 +161,8 @@ fn resume_goes_on_with_the_run_under_a_context_of_its_own() {
     );
     let world = scene("post; pause; resume k1");
     assert!(checkpoint(&world, 0).resumed_at.is_some());
-    let contexts = world.records.iter().filter(|record| matches!(record.body, Body::Context(_))).count();
+    let contexts =
+        world.records.iter().filter(|record| matches!(record.body, Body::Run(RunBody::Context(_)))).count();
     assert_eq!(contexts, 2, "one can tell under what each part worked");
     assert_eq!(world.session.runs().count(), 1, "it is the same run");
 }
@@ -259,7 +260,9 @@ fn rollback_supersedes_later_messages_and_deletes_nothing() {
         post text=three: idle -> running | user, run_created, context, state_changed by message_posted | start r3, broadcast count | m3 r3 running
     "#]].assert_eq(&play(&mut world, "rollback k1; post text=three"));
     assert_eq!(world.counting(), ["m1", "a1", "m3"], "the next run starts from the checkpoint");
-    let Body::RolledBack(back) = &world.records[before].body else { panic!("{:?}", world.records[before]) };
+    let Body::Checkpoint(CheckpointBody::RolledBack(back)) = &world.records[before].body else {
+        panic!("{:?}", world.records[before])
+    };
     let names: Vec<_> = back.superseded.iter().map(|id| world.name_of(*id)).collect();
     assert_eq!((names, back.restored.len()), (vec!["t1".into(), "a2".into(), "m2".into(), "a3".into()], 0));
     assert_eq!(world.session.ledger.entries().len(), 7, "all of it can still be read");

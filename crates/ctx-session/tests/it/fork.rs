@@ -1,7 +1,7 @@
 //! Forks: the source's records as they are, and one record that makes them history.
 
 use ctx_session::conversation::Conversation;
-use ctx_session::record::{ForkedFrom, SessionMeta};
+use ctx_session::record::{ForkedFrom, SessionBody, SessionMeta};
 use ctx_session::rules::Fork;
 use ctx_session::{Body, Code, Name, Record, RunState, Scope, Session, SessionId, StateName, Ulid};
 use expect_test::expect;
@@ -30,7 +30,7 @@ fn forked(world: &World) -> World {
     let last = world.records.last().unwrap().seq;
     let (meta, end) = wish().records(source, last);
     let mut records = world.records.clone();
-    records[0] = Record { seq: 0, time: world.now, body: Body::SessionMeta(Box::new(meta)) };
+    records[0] = Record { seq: 0, time: world.now, body: Body::Session(SessionBody::Meta(Box::new(meta))) };
     records.push(Record { seq: last + 1, time: world.now, body: end });
     fork.records = records;
     fork.restart();

@@ -4,7 +4,9 @@ use std::collections::HashMap;
 
 use ctx_session::command::{Admission, Interruption, PostMessage, RunContext};
 use ctx_session::conversation::Conversation;
-use ctx_session::record::{LimitHit, LimitScope, PromptRef, Source};
+use ctx_session::record::{
+    CheckpointBody, CompactionBody, LimitHit, LimitScope, MessageBody, PromptRef, SessionBody, Source,
+};
 use ctx_session::rules::{Create, Given, create};
 use ctx_session::{
     Answer, Body, CallId, Command, Effect, IdSource, Limits, MessageId, Name, Record, Refusal, RunId, Scope,
@@ -46,7 +48,7 @@ impl World {
     pub fn created_by(new: Create) -> World {
         let decision = create(new);
         let now = Timestamp::from_millis(BEGIN_MS);
-        let [Body::SessionMeta(meta)] = decision.records.as_slice() else {
+        let [Body::Session(SessionBody::Meta(meta))] = decision.records.as_slice() else {
             panic!("a log begins with session_meta alone: {decision:?}")
         };
         let session = Session::new((**meta).clone(), 0, now);
@@ -137,10 +139,12 @@ impl World {
             }
         }
         match body {
-            Body::CheckpointCreated(created) => self.name_next('k', created.checkpoint_id.0),
-            Body::System(note) => self.name_next('n', note.message_id.0),
+            Body::Checkpoint(CheckpointBody::Created(created)) => {
+                self.name_next('k', created.checkpoint_id.0)
+            }
+            Body::Message(MessageBody::System(note)) => self.name_next('n', note.message_id.0),
             // The summary of `x3` is `s3`, as where the script makes its id up.
-            Body::CompactionApproved(approved) => {
+            Body::Compaction(CompactionBody::Approved(approved)) => {
                 let name = self.name_of(approved.compaction_id.0).replace('x', "s");
                 approved.summary_message_id.map(|id| self.names.insert(id.0, name));
             }

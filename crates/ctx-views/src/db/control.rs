@@ -3,8 +3,9 @@
 //! Follows records as [`ctx_session::control`] does, and comes to the same; a test holds the two together.
 
 use ctx_session::record::{
-    ApprovalOutcome, ApprovalRequested, ApprovalSettled, CheckpointCreated, Compaction, CompactionApproved,
-    CompactionFlagged, CompactionsAggregated, PromptEdited, Rejection, StateName,
+    ApprovalBody, ApprovalOutcome, ApprovalRequested, ApprovalSettled, CheckpointBody, CheckpointCreated,
+    Compaction, CompactionApproved, CompactionBody, CompactionFlagged, CompactionsAggregated, PromptEdited,
+    Rejection, RunBody, SessionBody, StateName,
 };
 use ctx_session::{Body, CheckpointId, Record, RunId};
 use rusqlite::{Connection, OptionalExtension, params};
@@ -18,61 +19,41 @@ pub(super) const TABLES: [&str; 5] =
 pub(super) fn put(db: &Connection, key: i64, record: &Record) -> rusqlite::Result<()> {
     let now = millis(record.time);
     match &record.body {
-        Body::CheckpointCreated(created) => put_checkpoint(db, key, record, created),
-        Body::PromptEdited(edited) => put_edit(db, key, record, edited),
-        Body::CheckpointResumed(resumed) => {
+        Body::Checkpoint(CheckpointBody::Created(created)) => put_checkpoint(db, key, record, created),
+        Body::Checkpoint(CheckpointBody::PromptEdited(edited)) => put_edit(db, key, record, edited),
+        Body::Checkpoint(CheckpointBody::Resumed(resumed)) => {
             let sql = "UPDATE checkpoints SET resumed_at = ?3 WHERE session = ?1 AND id = ?2";
             db.prepare_cached(sql)?.execute(params![key, resumed.checkpoint_id.to_string(), now]).map(drop)
         }
-        Body::RolledBack(back) => roll_back(db, key, back.checkpoint_id),
-        Body::Compaction(made) => put_compaction(db, key, record, made),
-        Body::CompactionApproved(approved) => approve(db, key, approved),
-        Body::CompactionRejected(rejected) => {
+        Body::Checkpoint(CheckpointBody::RolledBack(back)) => roll_back(db, key, back.checkpoint_id),
+        Body::Compaction(CompactionBody::Recorded(made)) => put_compaction(db, key, record, made),
+        Body::Compaction(CompactionBody::Approved(approved)) => approve(db, key, approved),
+        Body::Compaction(CompactionBody::Rejected(rejected)) => {
             let sql = "UPDATE compactions SET state = 'rejected', fallback_occurred = 1, fallback_reason = ?3
                        WHERE session = ?1 AND id = ?2";
             db.prepare_cached(sql)?
                 .execute(params![key, rejected.compaction_id.to_string(), rejected.reason.as_str()])
                 .map(drop)
         }
-        Body::CompactionFlagged(flagged) => flag(db, key, flagged),
-        Body::CompactionsAggregated(aggregated) => aggregate(db, key, record.seq, aggregated),
-        Body::ApprovalRequested(asked) => put_approval(db, key, record, asked),
-        Body::ApprovalSettled(settled) => settle(db, key, settled, now),
+        Body::Compaction(CompactionBody::Flagged(flagged)) => flag(db, key, flagged),
+        Body::Compaction(CompactionBody::Aggregated(aggregated)) => {
+            aggregate(db, key, record.seq, aggregated)
+        }
+        Body::Approval(ApprovalBody::Requested(asked)) => put_approval(db, key, record, asked),
+        Body::Approval(ApprovalBody::Settled(settled)) => settle(db, key, settled, now),
         // Damage may have taken the record that settled an approval; its run is over all the same.
-        Body::RunFinished(end) => interrupt(db, key, Some(end.turn_id), now),
-        Body::Cancelled(end) => interrupt(db, key, Some(end.turn_id), now),
-        Body::Failed(end) => interrupt(db, key, Some(end.turn_id), now),
+        Body::Run(RunBody::Finished(end)) => interrupt(db, key, Some(end.turn_id), now),
+        Body::Run(RunBody::Cancelled(end)) => interrupt(db, key, Some(end.turn_id), now),
+        Body::Run(RunBody::Failed(end)) => interrupt(db, key, Some(end.turn_id), now),
         // What the source of a fork waits for, the fork does not.
-        Body::Forked(_) => {
+        Body::Session(SessionBody::Forked(_)) => {
             let sql = "UPDATE compactions SET state = 'rejected', fallback_occurred = 1, fallback_reason = ?2
                        WHERE session = ?1 AND state = 'proposed'";
             db.prepare_cached(sql)?.execute(params![key, Rejection::SessionForked.as_str()])?;
             interrupt(db, key, None, now)
         }
-        Body::StateChanged(change) => follow_pause(db, key, change.to, now),
-        Body::SessionMeta(_)
-        | Body::Context(_)
-        | Body::User(_)
-        | Body::RunCreated(_)
-        | Body::AssistantStarted(_)
-        | Body::AssistantFinished(_)
-        | Body::ReasoningFinished(_)
-        | Body::ToolStarted(_)
-        | Body::ToolFinished(_)
-        | Body::QueuedDiscarded(_)
-        | Body::SessionRenamed(_)
-        | Body::ModelSet(_)
-        | Body::CwdChanged(_)
-        | Body::Attached(_)
-        | Body::Detached(_)
-        | Body::SessionFailed(_)
-        | Body::Archived(_)
-        | Body::System(_)
-        | Body::ToolPending(_)
-        | Body::Bound(_)
-        | Body::Unbound(_)
-        | Body::MessagePinned(_)
-        | Body::Requested(_) => Ok(()),
+        Body::Session(SessionBody::StateChanged(change)) => follow_pause(db, key, change.to, now),
+        Body::Message(_) | Body::Tool(_) | Body::Session(_) | Body::Run(_) => Ok(()),
     }
 }
 

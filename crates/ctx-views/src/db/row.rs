@@ -5,7 +5,10 @@
 //! the middle of a log.
 
 use ctx_session::conversation;
-use ctx_session::record::{Failure, PluginCost, RunKind, SessionMeta, StateName, Usage};
+use ctx_session::record::{
+    CheckpointBody, CompactionBody, Failure, MessageBody, PluginCost, RunBody, RunKind, SessionBody,
+    SessionMeta, StateName, Usage,
+};
 use ctx_session::{Body, CheckpointId, Code, CompactionId, IssueId, Record, RunId, Timestamp};
 use serde::{Deserialize, Serialize};
 
@@ -98,75 +101,66 @@ impl SessionRow {
         self.updated_at = self.updated_at.max(record.time);
         self.messages += u64::from(conversation::said_id(&record.body).is_some());
         match &record.body {
-            Body::User(user) => {
+            Body::Message(MessageBody::User(user)) => {
                 if self.begin_run(user.turn_id) {
                     self.posted_at = Some(record.time);
                 }
                 self.preview.get_or_insert_with(|| preview(&user.text));
             }
-            Body::RunCreated(created) => match created.kind {
+            Body::Run(RunBody::Created(created)) => match created.kind {
                 // Its message has begun it.
                 RunKind::Message => {}
                 RunKind::Compaction | RunKind::Continuation => {
                     self.begin_run(created.turn_id);
                 }
             },
-            Body::AssistantFinished(message) => {
+            Body::Message(MessageBody::AssistantFinished(message)) => {
                 self.usage = self.usage.plus(message.usage.unwrap_or_default());
             }
-            Body::RunFinished(_) | Body::Cancelled(_) | Body::Failed(_) => self.end_run(record.body.run()),
-            Body::StateChanged(change) => self.move_to(change.to, record.time),
-            Body::SessionRenamed(renamed) => self.title = Some(renamed.title.clone()),
-            Body::ModelSet(set) => self.model_override = set.model.clone(),
-            Body::CwdChanged(changed) => self.cwd = changed.cwd.clone(),
-            Body::SessionFailed(failure) => {
+            Body::Run(RunBody::Finished(_) | RunBody::Cancelled(_) | RunBody::Failed(_)) => {
+                self.end_run(record.body.run())
+            }
+            Body::Session(SessionBody::StateChanged(change)) => self.move_to(change.to, record.time),
+            Body::Session(SessionBody::Renamed(renamed)) => self.title = Some(renamed.title.clone()),
+            Body::Session(SessionBody::ModelSet(set)) => self.model_override = set.model.clone(),
+            Body::Session(SessionBody::CwdChanged(changed)) => self.cwd = changed.cwd.clone(),
+            Body::Session(SessionBody::Failed(failure)) => {
                 self.state = StateName::Failed;
                 self.failure = Some(failure.clone());
             }
-            Body::Archived(archived) => self.archived = archived.archived,
-            Body::Forked(_) => self.begin_as_fork(),
-            Body::CheckpointCreated(created) => {
+            Body::Session(SessionBody::Archived(archived)) => self.archived = archived.archived,
+            Body::Session(SessionBody::Forked(_)) => self.begin_as_fork(),
+            Body::Checkpoint(CheckpointBody::Created(created)) => {
                 self.pause.checkpoint = Some(LastCheckpoint {
                     id: created.checkpoint_id,
                     run: created.turn_id,
                     compaction: created.compaction_id,
                 });
             }
-            Body::CheckpointResumed(resumed) => {
+            Body::Checkpoint(CheckpointBody::Resumed(resumed)) => {
                 self.pause.checkpoint =
                     self.pause.checkpoint.filter(|checkpoint| checkpoint.id != resumed.checkpoint_id);
             }
             // The newest one was gone back to, or gone back from.
-            Body::RolledBack(_) => self.pause.checkpoint = None,
-            Body::Compaction(made) => {
+            Body::Checkpoint(CheckpointBody::RolledBack(_)) => self.pause.checkpoint = None,
+            Body::Compaction(CompactionBody::Recorded(made)) => {
                 let cost = made.plugin_cost.as_ref().map(PluginCost::usage);
                 self.usage = self.usage.plus(cost.unwrap_or_default());
                 if made.proposed {
                     self.pause.proposed = Some(made.compaction_id);
                 }
             }
-            Body::CompactionApproved(approved) => self.decide(approved.compaction_id),
-            Body::CompactionRejected(rejected) => self.decide(rejected.compaction_id),
-            Body::Bound(bound) => self.bound_issue = Some(bound.issue_id),
-            Body::Unbound(_) => self.bound_issue = None,
-            Body::SessionMeta(_)
-            | Body::Requested(_)
-            | Body::Context(_)
-            | Body::AssistantStarted(_)
-            | Body::ReasoningFinished(_)
-            | Body::ToolStarted(_)
-            | Body::ToolFinished(_)
-            | Body::QueuedDiscarded(_)
-            | Body::Attached(_)
-            | Body::Detached(_)
-            | Body::System(_)
-            | Body::ToolPending(_)
-            | Body::PromptEdited(_)
-            | Body::CompactionFlagged(_)
-            | Body::CompactionsAggregated(_)
-            | Body::ApprovalRequested(_)
-            | Body::ApprovalSettled(_)
-            | Body::MessagePinned(_) => {}
+            Body::Compaction(CompactionBody::Approved(approved)) => self.decide(approved.compaction_id),
+            Body::Compaction(CompactionBody::Rejected(rejected)) => self.decide(rejected.compaction_id),
+            Body::Session(SessionBody::Bound(bound)) => self.bound_issue = Some(bound.issue_id),
+            Body::Session(SessionBody::Unbound(_)) => self.bound_issue = None,
+            Body::Tool(_)
+            | Body::Approval(_)
+            | Body::Session(_)
+            | Body::Run(_)
+            | Body::Message(_)
+            | Body::Checkpoint(_)
+            | Body::Compaction(_) => {}
         }
     }
 

@@ -4,7 +4,7 @@
 
 use ctx_journal::LogPath;
 use ctx_session::conversation::{self, Change, Message, Part, Role};
-use ctx_session::record::{ToolStatus, Usage};
+use ctx_session::record::{CheckpointBody, CompactionBody, SessionBody, ToolBody, ToolStatus, Usage};
 use ctx_session::{Body, CheckpointId, Record, StateName, Timestamp, Ulid};
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
@@ -269,7 +269,7 @@ pub(super) fn put_text(db: &Connection, key: i64, record: &Record) -> rusqlite::
             }
         }
     }
-    if let Body::RolledBack(back) = &record.body {
+    if let Body::Checkpoint(CheckpointBody::RolledBack(back)) = &record.body {
         take_back_compacted(db, key, back.checkpoint_id)?;
     }
     put_tool_call(db, key, record)
@@ -277,7 +277,8 @@ pub(super) fn put_text(db: &Connection, key: i64, record: &Record) -> rusqlite::
 
 /// What messages are that a record supersedes.
 fn standing_after(body: &Body) -> Standing {
-    let is_compaction = matches!(body, Body::Compaction(_) | Body::CompactionApproved(_));
+    let is_compaction =
+        matches!(body, Body::Compaction(CompactionBody::Recorded(_) | CompactionBody::Approved(_)));
     if is_compaction { Standing::Compacted } else { Standing::TakenBack }
 }
 
@@ -358,7 +359,7 @@ fn parts_json(parts: &[Part]) -> String {
 
 fn put_tool_call(db: &Connection, key: i64, record: &Record) -> rusqlite::Result<()> {
     let now = millis(record.time);
-    if let Body::ToolStarted(tool) = &record.body {
+    if let Body::Tool(ToolBody::Started(tool)) = &record.body {
         db.prepare_cached(
             "INSERT INTO tool_calls (session, id, seq, run_id, caller, tool_name, input, state, created_at)
              VALUES (?1, ?2, ?3, ?4, 'primary', ?5, ?6, 'pending', ?7) ON CONFLICT DO NOTHING",
@@ -373,7 +374,7 @@ fn put_tool_call(db: &Connection, key: i64, record: &Record) -> rusqlite::Result
             now,
         ])?;
     }
-    if let Body::ToolFinished(tool) = &record.body {
+    if let Body::Tool(ToolBody::Finished(tool)) = &record.body {
         let state = match tool.status {
             ToolStatus::Ok => "done",
             ToolStatus::Error => "failed",
@@ -394,7 +395,7 @@ fn put_tool_call(db: &Connection, key: i64, record: &Record) -> rusqlite::Result
             int(tool.duration_ms),
         ])?;
     }
-    if let Body::Forked(_) = &record.body {
+    if let Body::Session(SessionBody::Forked(_)) = &record.body {
         db.prepare_cached(
             "UPDATE tool_calls SET state = 'interrupted', completed_at = ?2
              WHERE session = ?1 AND completed_at IS NULL",

@@ -5,7 +5,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 use ctx_session::conversation::Role;
-use ctx_session::record::{RunFinish, RunKind, StateName};
+use ctx_session::record::{RunFinish, RunKind, SessionBody, StateName};
 use ctx_session::{Record, Ulid};
 use ctx_views::SessionFiles;
 use ctx_views::db::{ListQuery, MessageItem, MessagesQuery, SearchQuery, Standing, Viewer};
@@ -208,7 +208,8 @@ fn a_fork_has_no_pack_and_a_purge_leaves_none() {
     drop(life.write(&*root.journal, &of(DIR)));
     SessionFiles::open(&root.dir, Path::new(DIR), own()).unwrap().pack_file().write(b"{}").unwrap();
     let first = life.records()[0].body.to_json();
-    let last = ctx_session::Body::Forked(ctx_session::record::Forked { by: own().uid }).to_json();
+    let last = ctx_session::Body::Session(SessionBody::Forked(ctx_session::record::Forked { by: own().uid }))
+        .to_json();
     let fork = ctx_journal::Fork {
         from: &of(DIR),
         to: &of("fork"),
