@@ -1,9 +1,11 @@
 //! What the operator has done with a session, as its log tells it: checkpoints, prompt edits, compactions, approvals.
 //!
-//! Follows records only; what is allowed when is decided in [`crate::rules`].
+//! Follows records only; what is allowed when is decided in [`crate::rules`]. The index stores the items as they are here.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
 
 use crate::ids::{ApprovalId, CallId, CheckpointId, CompactionId, MessageId, RunId, Ulid};
 use crate::record::{
@@ -14,7 +16,7 @@ use crate::record::{
 use crate::time::Timestamp;
 
 /// A pause of a session.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Checkpoint {
     pub created: CheckpointCreated,
     pub seq: u64,
@@ -28,7 +30,7 @@ pub struct Checkpoint {
 }
 
 /// An edited prompt.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Edit {
     pub edited: PromptEdited,
     pub at: Timestamp,
@@ -58,7 +60,8 @@ impl Checkpoint {
 }
 
 /// Where a compaction stands.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum CompactionState {
     /// Waits for the operator.
     Proposed,
@@ -77,7 +80,7 @@ impl CompactionState {
 }
 
 /// A compaction, with what became of it.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Compacted {
     pub made: Arc<Compaction>,
     pub seq: u64,
@@ -155,7 +158,7 @@ pub struct Aggregate {
 }
 
 /// A tool call that waits, or waited, for the operator.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Approval {
     pub asked: ApprovalRequested,
     pub created_at: Timestamp,
@@ -164,7 +167,8 @@ pub struct Approval {
 }
 
 /// How long an approval waits. Its time stands still while the session is paused.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum ApprovalClock {
     /// When it times out, pauses included.
     Until(Timestamp),
@@ -279,7 +283,16 @@ impl Control {
         self.open_approvals().find(|approval| approval.asked.call_id == call)
     }
 
-    pub(crate) fn apply(&mut self, record: &Record) {
+    /// Goes on from items that were stored. What only the next run asks for (prompts, context) is not stored.
+    pub fn stored(
+        checkpoints: Vec<Checkpoint>,
+        compactions: Vec<Compacted>,
+        approvals: Vec<Approval>,
+    ) -> Control {
+        Control { checkpoints, compactions, approvals, ..Control::default() }
+    }
+
+    pub fn apply(&mut self, record: &Record) {
         match &record.body {
             Body::Checkpoint(body) => self.apply_checkpoint(body, record),
             Body::Compaction(body) => self.apply_compaction(body, record),

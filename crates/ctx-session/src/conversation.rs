@@ -3,7 +3,6 @@
 //! One mapping serves `messages.jsonl`, the API, search and the model's context, so that every door shows the
 //! same messages with the same ids.
 
-use std::collections::HashSet;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
@@ -11,6 +10,7 @@ use serde_json::Value;
 
 use crate::estimate::{MESSAGE_TOKENS, call_tokens, tokens};
 use crate::ids::{CallId, MessageId, RunId, Ulid};
+use crate::ledger::Ledger;
 use crate::record::{
     Body, CheckpointBody, CompactionBody, InConversation, MessageBody, MessagePinned, Record, RolledBack,
     RunBody, ToolBody, ToolStatus,
@@ -349,74 +349,27 @@ fn marks(body: &Body) -> Option<Marks<'_>> {
     }
 }
 
-/// The messages that still count, in order: what a model is shown.
-///
-/// A summary stands where the first of the messages stood that it replaces.
+/// Everything that was said. What of it still counts, and where it stands, is for the [`Ledger`] to say.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Conversation {
-    counting: Vec<Placed>,
-    /// What no longer counts, so that a rollback can bring it back.
-    superseded: Vec<Placed>,
-}
-
-#[derive(Debug, Clone, PartialEq)]
-struct Placed {
-    /// The seq it is sorted by: its own, or that of the first message it stands for.
-    order: u64,
-    message: Arc<Message>,
+    said: Vec<Arc<Message>>,
 }
 
 impl Conversation {
     pub fn apply(&mut self, record: &Record) {
-        let replaced = self.supersede(superseded_ids(&record.body));
-        self.restore(restored_ids(&record.body));
-        if let Some(message) = said(record).map(Arc::new) {
-            self.say(Placed { order: replaced.unwrap_or(record.seq), message });
-        }
+        self.said.extend(said(record).map(Arc::new));
     }
 
-    /// Takes messages out, and tells where the first of them stood.
-    fn supersede(&mut self, ids: &[Ulid]) -> Option<u64> {
-        if ids.is_empty() {
-            return None;
-        }
-        let gone: HashSet<&Ulid> = ids.iter().collect();
-        let all = std::mem::take(&mut self.counting);
-        let (taken, kept): (Vec<_>, Vec<_>) = all.into_iter().partition(|m| gone.contains(&m.message.id));
-        let first = taken.first().map(|placed| placed.order);
-        self.counting = kept;
-        self.superseded.extend(taken);
-        first
-    }
-
-    fn restore(&mut self, ids: &[Ulid]) {
-        if ids.is_empty() {
-            return;
-        }
-        let back: HashSet<&Ulid> = ids.iter().collect();
-        let all = std::mem::take(&mut self.superseded);
-        let (taken, kept): (Vec<_>, Vec<_>) = all.into_iter().partition(|m| back.contains(&m.message.id));
-        self.superseded = kept;
-        self.counting.extend(taken);
-        self.counting.sort_by_key(|placed| (placed.order, placed.message.seq));
-    }
-
-    fn say(&mut self, placed: Placed) {
-        // The result of a call that no longer counts does not count either.
-        let is_same = |other: &Placed| other.message.id == placed.message.id;
-        let is_gone = placed.message.role == Role::Tool
-            && !self.counting.iter().rev().any(is_same)
-            && self.superseded.iter().rev().any(is_same);
-        if is_gone {
-            self.superseded.push(placed);
-            return;
-        }
-        let at = self.counting.iter().rposition(|other| other.order <= placed.order).map_or(0, |at| at + 1);
-        self.counting.insert(at, placed);
-    }
-
-    /// Those that count.
-    pub fn messages(&self) -> impl DoubleEndedIterator<Item = &Arc<Message>> {
-        self.counting.iter().map(|placed| &placed.message)
+    /// The messages that still count, in order: what a model is shown.
+    pub fn messages(&self, ledger: &Ledger) -> Vec<Arc<Message>> {
+        let places = ledger.places();
+        let counting = self.said.iter().filter_map(|message| {
+            let place = places.get(&message.id)?;
+            Some((place.unwrap_or(message.seq), message))
+        });
+        let mut counting: Vec<_> = counting.collect();
+        // Nearly sorted already: only summaries stand elsewhere than in the log.
+        counting.sort_by_key(|(place, message)| (*place, message.seq));
+        counting.into_iter().map(|(_, message)| message.clone()).collect()
     }
 }

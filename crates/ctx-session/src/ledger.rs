@@ -3,7 +3,7 @@
 //! A tool call and its result have one id, so they are one entry here and are never split. What the messages say is
 //! in [`crate::conversation`]; this is what rollback and compaction reckon with.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use crate::conversation::{
@@ -69,7 +69,7 @@ pub struct Ledger {
 }
 
 impl Ledger {
-    pub(crate) fn apply(&mut self, record: &Record) {
+    pub fn apply(&mut self, record: &Record) {
         let replaced = self.mark(record);
         self.elide(record);
         if let Body::Message(MessageBody::Pinned(MessagePinned { message_id, pinned, .. })) = &record.body {
@@ -151,6 +151,13 @@ impl Ledger {
     /// The messages that count.
     pub fn counting(&self) -> impl DoubleEndedIterator<Item = &Entry> {
         self.entries.iter().filter(|entry| entry.superseded_at.is_none())
+    }
+
+    /// The messages that count, each with its place where that is another than its place in the log: a summary stands
+    /// where the first of the messages stood that it replaces.
+    pub(crate) fn places(&self) -> HashMap<Ulid, Option<u64>> {
+        let place = |entry: &Entry| (entry.id, (entry.place != entry.seq).then_some(entry.place));
+        self.counting().map(place).collect()
     }
 
     /// How many messages do not count any more.

@@ -5,11 +5,12 @@
 //! what it says and nothing more.
 
 use std::collections::{BTreeMap, HashMap};
+use std::ops::Deref;
 
-use crate::code::Code;
 use crate::control::{Checkpoint, Control};
-use crate::ids::{CallId, CheckpointId, IssueId, MessageId, RunId, SessionId, Ulid};
+use crate::ids::{CallId, CheckpointId, MessageId, RunId, SessionId, Ulid};
 use crate::ledger::Ledger;
+use crate::overview::Overview;
 use crate::record::{
     Body, CompactionBody, Failure, FinishReason, LimitHit, MessageBody, Record, RunBody, RunCreated,
     RunFinish, RunKind, Scope, SessionBody, SessionMeta, StateName, Strategy, ToolBody, ToolPending, Usage,
@@ -115,19 +116,11 @@ pub struct Attachment {
 /// Everything that the rules need to know of a session.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Session {
-    pub meta: SessionMeta,
+    pub overview: Overview,
+    /// Where it stands, with what belongs to that; `overview.state` is its name.
     pub state: State,
-    pub title: Option<String>,
-    pub cwd: String,
-    pub model_override: Option<String>,
-    pub created_at: Timestamp,
-    pub updated_at: Timestamp,
-    pub ended_at: Option<Timestamp>,
     pub next_seq: u64,
     pub attached: Option<Attachment>,
-    /// Put away: not listed unless asked for.
-    pub archived: bool,
-    pub bound_issue: Option<IssueId>,
     pub control: Control,
     pub ledger: Ledger,
     /// Calls of the paused run that have not started.
@@ -156,17 +149,10 @@ impl Session {
     /// A session of which only the first record has been read.
     pub fn new(meta: SessionMeta, seq: u64, time: Timestamp) -> Session {
         Session {
+            overview: Overview::new(meta, time),
             state: State::Idle,
-            title: meta.title.clone(),
-            cwd: meta.cwd.clone(),
-            model_override: None,
-            created_at: time,
-            updated_at: time,
-            ended_at: None,
             next_seq: seq.saturating_add(1),
             attached: None,
-            archived: false,
-            bound_issue: None,
             control: Control::default(),
             ledger: Ledger::default(),
             pending: Vec::new(),
@@ -177,7 +163,6 @@ impl Session {
             open_tools: BTreeMap::new(),
             tool_settled: None,
             logged_state: StateName::Idle,
-            meta,
         }
     }
 
@@ -273,8 +258,7 @@ impl Session {
     /// Moves the state by one record. Replaying a log is this in a loop.
     pub fn apply(&mut self, record: &Record) {
         self.next_seq = self.next_seq.max(record.seq.saturating_add(1));
-        // A clock that jumps back must not make a session look older than it is.
-        self.updated_at = self.updated_at.max(record.time);
+        self.overview.apply(record);
         self.control.apply(record);
         self.ledger.apply(record);
         match &record.body {
@@ -294,23 +278,27 @@ impl Session {
 
     fn apply_session(&mut self, body: &SessionBody, record: &Record) {
         match body {
-            SessionBody::Meta(_) => {}
-            SessionBody::StateChanged(change) => self.move_to(change.to, change.limit, record.time),
-            SessionBody::Renamed(renamed) => self.title = Some(renamed.title.clone()),
-            SessionBody::ModelSet(set) => self.model_override = set.model.clone(),
-            SessionBody::CwdChanged(changed) => self.cwd = changed.cwd.clone(),
+            SessionBody::StateChanged(change) => {
+                self.logged_state = change.to;
+                self.state = self.state_of_overview(change.limit);
+            }
             SessionBody::Attached(attached) => {
                 self.attached = Some(Attachment { connection: attached.connection, user: attached.user });
             }
             SessionBody::Detached(detached) => {
                 self.attached = self.attached.filter(|now| now.connection != detached.connection);
             }
-            SessionBody::Failed(failure) => self.state = State::Failed(failure.clone()),
-            SessionBody::Archived(archived) => self.archived = archived.archived,
+            SessionBody::Failed(_) => self.state = self.state_of_overview(None),
             SessionBody::Forked(_) => self.begin_as_fork(record),
-            SessionBody::Bound(bound) => self.bound_issue = Some(bound.issue_id),
-            SessionBody::Unbound(_) => self.bound_issue = None,
             SessionBody::Requested(requested) => self.requests.add(requested),
+            // The overview has these.
+            SessionBody::Meta(_)
+            | SessionBody::Renamed(_)
+            | SessionBody::ModelSet(_)
+            | SessionBody::CwdChanged(_)
+            | SessionBody::Archived(_)
+            | SessionBody::Bound(_)
+            | SessionBody::Unbound(_) => {}
         }
     }
 
@@ -393,12 +381,9 @@ impl Session {
         }
         self.open_tools.clear();
         self.pending.clear();
-        self.bound_issue = None;
         self.client_ids.clear();
         self.requests.forget();
         self.attached = None;
-        self.archived = false;
-        self.ended_at = None;
         self.state = State::Idle;
         self.logged_state = StateName::Idle;
     }
@@ -467,47 +452,25 @@ impl Session {
         }
     }
 
-    /// The run that a move to `running` or `queued` speaks of: the one that waits, or else the newest.
-    fn next_run(&self) -> Option<RunId> {
-        let waits = match &self.state {
-            State::Queued { run, .. } => self.run(*run),
-            State::Paused { .. } => self.paused_run(),
-            State::Idle | State::Running { .. } | State::Ended | State::Failed(_) => None,
-        };
-        let mut runs = waits.into_iter().chain(self.runs.last());
-        runs.find(|run| !run.state.is_over()).map(|run| run.id)
-    }
-
-    fn move_to(&mut self, to: StateName, limit: Option<LimitHit>, time: Timestamp) {
-        self.logged_state = to;
-        self.state = match (to, self.next_run()) {
-            (StateName::Running, Some(run)) => State::Running { run },
-            (StateName::Queued, Some(run)) => State::Queued { run, limit },
-            (StateName::Paused, _) => self.newly_paused(),
-            // Damage took the message that would have been running: nothing is.
-            (StateName::Running | StateName::Queued, None) | (StateName::Idle, _) => State::Idle,
-            (StateName::Ended, _) => State::Ended,
-            (StateName::Failed, _) => match &self.state {
-                State::Failed(failure) => State::Failed(failure.clone()),
-                State::Idle
-                | State::Running { .. }
-                | State::Queued { .. }
-                | State::Paused { .. }
-                | State::Ended => State::Failed(Failure {
-                    code: Code::Eio,
-                    reason: "unknown".to_owned(),
-                    message: "the record that says why is damaged".to_owned(),
-                }),
-            },
-        };
-        if to.is_over() {
-            self.ended_at = Some(time);
+    /// The state that the overview has come to, with the run, the checkpoint or the failure that belongs to it.
+    fn state_of_overview(&self, limit: Option<LimitHit>) -> State {
+        let Overview { state, last_run, pause, failure, .. } = &self.overview;
+        match (state, last_run, pause.checkpoint) {
+            (StateName::Running, Some(run), _) => State::Running { run: run.id },
+            (StateName::Queued, Some(run), _) => State::Queued { run: run.id, limit },
+            (StateName::Paused, _, Some(checkpoint)) => State::Paused { checkpoint: checkpoint.id },
+            (StateName::Failed, ..) => State::Failed(failure.clone().unwrap_or_else(Failure::unknown)),
+            (StateName::Ended, ..) => State::Ended,
+            (StateName::Idle | StateName::Running | StateName::Queued | StateName::Paused, ..) => State::Idle,
         }
     }
+}
 
-    /// The checkpoint is made before the move. Where damage took it, there is nothing to resume.
-    fn newly_paused(&self) -> State {
-        let newest = self.control.checkpoints.last().filter(|checkpoint| self.waits_at(checkpoint));
-        newest.map_or(State::Idle, |checkpoint| State::Paused { checkpoint: checkpoint.id() })
+/// A session is its overview, and what the rules need besides.
+impl Deref for Session {
+    type Target = Overview;
+
+    fn deref(&self) -> &Overview {
+        &self.overview
     }
 }

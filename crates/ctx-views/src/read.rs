@@ -118,7 +118,7 @@ impl Reader {
         Ok(Summary {
             session: session.clone(),
             meta: Meta::of(&replayed),
-            cwd: replayed.cwd,
+            cwd: replayed.cwd.clone(),
             created_at: replayed.created_at,
             updated_at: replayed.updated_at,
         })

@@ -245,8 +245,7 @@ fn a_proposal_whose_checkpoint_is_damaged_is_settled_by_recovery() {
 #[test]
 fn a_call_and_its_result_go_and_come_back_together() {
     let mut world = after_talk("pause; resume k1; compacted x1 gone=t1");
-    let said =
-        |world: &World| world.conversation().messages().filter(|m| world.name_of(m.id) == "t1").count();
+    let said = |world: &World| world.conversation().iter().filter(|m| world.name_of(m.id) == "t1").count();
     assert_eq!(said(&world), 0);
     play(&mut world, "finish done; rollback k1");
     assert_eq!(said(&world), 2);

@@ -77,7 +77,7 @@ fn paused_survives_a_restart_as_paused_its_tools_are_interrupted_and_the_run_goe
     );
     let world = scene("post; progress tool=t1; pause; restart; recover");
     assert_eq!(world.session.current_run().map(|run| &run.state), Some(&RunState::Running));
-    let result = world.conversation().messages().last().unwrap().text();
+    let result = world.conversation().iter().last().unwrap().text();
     assert_eq!(result, "the daemon stopped before this tool was done");
 }
 

@@ -14,9 +14,7 @@ fn message_ordering_a_hundred_messages_come_back_in_order() {
         (0..100).map(|n| format!("post text=m{n}; progress text=re-m{n}; finish done\n")).collect();
     let world = scene(&script);
     let session = replay(&world.records);
-    let mut told = ctx_session::conversation::Conversation::default();
-    world.records.iter().for_each(|record| told.apply(record));
-    let texts: Vec<String> = told.messages().map(|message| message.text()).collect();
+    let texts: Vec<String> = world.conversation().iter().map(|message| message.text()).collect();
     let expected: Vec<String> = (0..100).flat_map(|n| [format!("m{n}"), format!("re-m{n}")]).collect();
     assert_eq!(texts, expected);
     let runs: Vec<_> = session.runs().map(|run| run.first_seq).collect();

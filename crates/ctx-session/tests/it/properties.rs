@@ -212,7 +212,7 @@ fn pause_points(session: &Session) -> Vec<Ulid> {
 fn calls_have_their_results(world: &World) {
     let mut parts: BTreeMap<Ulid, Vec<&'static str>> = BTreeMap::new();
     let conversation = world.conversation();
-    for message in conversation.messages() {
+    for message in &conversation {
         for part in &message.content {
             match part {
                 Part::Text { .. } => {}

@@ -3,7 +3,10 @@
 use std::collections::HashMap;
 
 use ctx_session::command::{Admission, Interruption, PostMessage, RunContext};
-use ctx_session::conversation::Conversation;
+use std::sync::Arc;
+
+use ctx_session::conversation::{Conversation, Message};
+use ctx_session::ledger::Ledger;
 use ctx_session::record::{
     CheckpointBody, CompactionBody, LimitHit, LimitScope, MessageBody, PromptRef, SessionBody, Source,
 };
@@ -37,6 +40,16 @@ pub struct World {
     pub ids: IdSource,
     pub limits: Limits,
     names: HashMap<Ulid, String>,
+}
+
+/// The messages that count after these records.
+pub fn conversation(records: &[Record]) -> Vec<Arc<Message>> {
+    let (mut conversation, mut ledger) = (Conversation::default(), Ledger::default());
+    for record in records {
+        conversation.apply(record);
+        ledger.apply(record);
+    }
+    conversation.messages(&ledger)
 }
 
 impl World {
@@ -116,7 +129,7 @@ impl World {
     /// The messages that count, each once, as the ledger has them and as the conversation has them.
     pub fn counting(&self) -> Vec<String> {
         let mut names = Vec::new();
-        for message in self.conversation().messages() {
+        for message in self.conversation() {
             let name = self.name_of(message.id);
             if !names.contains(&name) {
                 names.push(name);
@@ -125,10 +138,8 @@ impl World {
         names
     }
 
-    pub fn conversation(&self) -> Conversation {
-        let mut conversation = Conversation::default();
-        self.records.iter().for_each(|record| conversation.apply(record));
-        conversation
+    pub fn conversation(&self) -> Vec<Arc<Message>> {
+        conversation(&self.records)
     }
 
     fn name_what_is_new(&mut self, body: &Body) {

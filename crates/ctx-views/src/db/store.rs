@@ -9,10 +9,10 @@ use ctx_session::{Body, CheckpointId, Record, StateName, Timestamp, Ulid};
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
 use super::query::search::Standing;
-use super::row::{LastRun, Pause, SessionRow};
 use super::spaced::spaced;
 use super::stretch::Print;
 use super::{control, runs};
+use ctx_session::overview::{LastRun, Overview, Pause};
 
 /// How much of a tool's output is kept and searched; the log has the rest.
 pub const OUTPUT_BYTES: usize = 4 * 1024;
@@ -22,7 +22,7 @@ pub const OUTPUT_BYTES: usize = 4 * 1024;
 pub(super) struct Stored {
     pub(super) key: i64,
     /// As far as the log has been read; lists show it when that is to its end.
-    pub(super) row: SessionRow,
+    pub(super) row: Overview,
     pub(super) next_seq: u64,
     pub(super) text_seq: u64,
     /// The last record that was read, by its seq and its print.
@@ -55,7 +55,7 @@ pub(super) const SESSION_COLUMNS: &str = "meta, state, failure, title, cwd, mode
 pub(super) const SESSION_COLUMNS_LEN: usize = 20;
 
 /// Reads [`SESSION_COLUMNS`] from a row.
-pub(super) fn session_row(row: &Row<'_>) -> rusqlite::Result<SessionRow> {
+pub(super) fn session_row(row: &Row<'_>) -> rusqlite::Result<Overview> {
     let time = |at: usize| -> rusqlite::Result<Timestamp> { Ok(time_of(row.get(at)?)) };
     let maybe_time = |at: usize| -> rusqlite::Result<Option<Timestamp>> {
         Ok(row.get::<_, Option<i64>>(at)?.map(time_of))
@@ -63,7 +63,7 @@ pub(super) fn session_row(row: &Row<'_>) -> rusqlite::Result<SessionRow> {
     let last_run: Option<String> = row.get(10)?;
     let is_over: bool = row.get(11)?;
     let bound_issue: Option<String> = row.get(18)?;
-    Ok(SessionRow {
+    Ok(Overview {
         meta: json(row, 0)?,
         state: state_of(&row.get::<_, String>(1)?),
         failure: row.get::<_, Option<String>>(2)?.and_then(|text| serde_json::from_str(&text).ok()),
@@ -137,7 +137,7 @@ pub(super) fn find(db: &Connection, log: &LogPath) -> rusqlite::Result<Option<St
 }
 
 /// Adds a session that has just been met. Nothing happens when another log has the same session.
-pub(super) fn add(db: &Connection, log: &LogPath, row: SessionRow) -> rusqlite::Result<Option<Stored>> {
+pub(super) fn add(db: &Connection, log: &LogPath, row: Overview) -> rusqlite::Result<Option<Stored>> {
     let meta = &row.meta;
     let added = db
         .prepare_cached(

@@ -19,9 +19,9 @@ use rusqlite::{Connection, OptionalExtension, params};
 use serde_json::Value;
 
 use super::MetaOf;
-use super::row::SessionRow;
 use super::store::{self, Stored, int, millis};
 use crate::files::record_of;
+use ctx_session::Overview;
 
 /// What a stretch is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -265,7 +265,7 @@ fn meet(
         return Ok(None);
     };
     let id = meta.session_id;
-    let row = SessionRow::new(meta, first.time);
+    let row = Overview::new(meta, first.time);
     let added = match store::add(db, &stretch.log, row.clone())? {
         Some(added) => Some(added),
         // The session was known elsewhere, and is not there any more.

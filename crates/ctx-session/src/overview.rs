@@ -1,23 +1,23 @@
 //! What a list needs to know of a session, reduced from its records one by one.
 //!
-//! It follows the same records as [`ctx_session::Session`] and comes to the same state (a test holds them
-//! together), but it is small whatever the session's length, so that it can be stored and taken up again in
-//! the middle of a log.
+//! It is small whatever the session's length, so that the index can store it and go on from the middle of a log.
+//! [`crate::Session`] contains it: the state of a session is decided here and nowhere else.
 
-use ctx_session::conversation;
-use ctx_session::record::{
-    CheckpointBody, CompactionBody, Failure, MessageBody, PluginCost, RunBody, RunKind, SessionBody,
-    SessionMeta, StateName, Usage,
+use crate::conversation;
+use crate::ids::{CheckpointId, CompactionId, IssueId, RunId};
+use crate::record::{
+    Body, CheckpointBody, CompactionBody, Failure, MessageBody, PluginCost, Record, RunBody, RunKind,
+    SessionBody, SessionMeta, StateName, Usage,
 };
-use ctx_session::{Body, CheckpointId, Code, CompactionId, IssueId, Record, RunId, Timestamp};
+use crate::time::Timestamp;
 use serde::{Deserialize, Serialize};
 
 /// Characters of the first message that stand for a title where there is none.
 const PREVIEW_CHARS: usize = 120;
 
-/// A session as lists and the start of a daemon need it.
+/// A session as lists and the start of a daemon need it, and the part of [`crate::Session`] that does not grow.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct SessionRow {
+pub struct Overview {
     pub meta: SessionMeta,
     pub state: StateName,
     /// With the state `failed` alone.
@@ -67,10 +67,10 @@ pub struct LastRun {
     pub is_over: bool,
 }
 
-impl SessionRow {
+impl Overview {
     /// A session of which nothing but what it is has been read.
-    pub fn new(meta: SessionMeta, time: Timestamp) -> SessionRow {
-        SessionRow {
+    pub fn new(meta: SessionMeta, time: Timestamp) -> Overview {
+        Overview {
             state: StateName::Idle,
             failure: None,
             title: meta.title.clone(),
@@ -221,11 +221,7 @@ impl SessionRow {
         };
         self.failure = match to {
             StateName::Failed if was_failed => self.failure.take(),
-            StateName::Failed => Some(Failure {
-                code: Code::Eio,
-                reason: "unknown".to_owned(),
-                message: "the record that says why is damaged".to_owned(),
-            }),
+            StateName::Failed => Some(Failure::unknown()),
             StateName::Idle
             | StateName::Running
             | StateName::Queued
