@@ -6,8 +6,8 @@ use std::path::Path;
 
 use ctx_journal::{FileJournal, Journal, LogPath, RealDisk};
 use ctx_session::record::{
-    AssistantFinished, AssistantStarted, Context, FinishReason, RunCreated, RunFinished, RunKind,
-    SessionMeta, StateChanged, Trigger, Usage, User,
+    AssistantFinished, AssistantStarted, Context, FinishReason, MessageBody, RunBody, RunCreated,
+    RunFinished, RunKind, SessionBody, SessionMeta, StateChanged, Trigger, Usage, User,
 };
 use ctx_session::{Body, IdSource, MessageId, Name, RunId, Scope, SessionId, StateName, Timestamp};
 
@@ -74,8 +74,9 @@ pub fn run(ids: &mut IdSource, words: &mut Words, now: Timestamp, bytes: usize) 
     let turn_id = RunId(ids.next(now));
     let model = "debug:echo".to_owned();
     let usage = Usage { input: 100, output: 100 };
-    let moved =
-        |from, to, trigger| Body::StateChanged(StateChanged { from, to, trigger, by: None, limit: None });
+    let moved = |from, to, trigger| {
+        Body::Session(SessionBody::StateChanged(StateChanged { from, to, trigger, by: None, limit: None }))
+    };
     let user =
         User { turn_id, message_id: MessageId(ids.next(now)), client_id: None, text: words.text(bytes) };
     let context = Context {
@@ -98,15 +99,25 @@ pub fn run(ids: &mut IdSource, words: &mut Words, now: Timestamp, bytes: usize) 
     };
     [
         vec![
-            Body::User(user),
-            Body::RunCreated(RunCreated { turn_id, kind: RunKind::Message, continues: None, strategy: None }),
-            Body::Context(Box::new(context)),
+            Body::Message(MessageBody::User(user)),
+            Body::Run(RunBody::Created(RunCreated {
+                turn_id,
+                kind: RunKind::Message,
+                continues: None,
+                strategy: None,
+            })),
+            Body::Run(RunBody::Context(Box::new(context))),
             moved(StateName::Idle, StateName::Running, Trigger::MessagePosted),
         ],
-        vec![Body::AssistantStarted(AssistantStarted { turn_id, message_id, model, step: 1 })],
-        vec![Body::AssistantFinished(said)],
+        vec![Body::Message(MessageBody::AssistantStarted(AssistantStarted {
+            turn_id,
+            message_id,
+            model,
+            step: 1,
+        }))],
+        vec![Body::Message(MessageBody::AssistantFinished(said))],
         vec![
-            Body::RunFinished(RunFinished { turn_id, duration_ms: 5, usage, finish_reason: None }),
+            Body::Run(RunBody::Finished(RunFinished { turn_id, duration_ms: 5, usage, finish_reason: None })),
             moved(StateName::Running, StateName::Idle, Trigger::RunCompleted),
         ],
     ]
@@ -127,7 +138,8 @@ pub fn generate(root: &Path, sessions: u64, messages: u64) -> Outcome<bool> {
     let mut words = Words::new(42);
     for number in 0..sessions {
         let now = Timestamp::from_millis(START + number * 1_000);
-        let mut commands = vec![vec![Body::SessionMeta(Box::new(meta(&mut ids, number, now)?))]];
+        let mut commands =
+            vec![vec![Body::Session(SessionBody::Meta(Box::new(meta(&mut ids, number, now)?)))]];
         for _ in 0..messages / 2 {
             commands.extend(run(&mut ids, &mut words, now, TEXT_BYTES));
         }

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use ctx_bench::row;
 use ctx_journal::{FileJournal, Journal, LogPath, Owner, RealDisk};
 use ctx_session::command::{Admission, PostMessage, Progress, RunContext};
-use ctx_session::record::{FinishReason, LimitHit, LimitScope, Scope};
+use ctx_session::record::{FinishReason, LimitHit, LimitScope, Scope, SessionBody};
 use ctx_session::rules::{Create, Given, create};
 use ctx_session::{
     Body, Command, IdSource, Limits, MessageId, Name, Record, Session, SessionId, Timestamp, Ulid,
@@ -90,7 +90,9 @@ fn ours_once(dir: &Path, name: &str, stop: &AtomicBool) -> u64 {
     let meta = create(new_session(&mut ids, now)).records;
     let lines: Vec<String> = meta.iter().map(Body::to_json).collect();
     let writer = journal.create(&log, Owner { uid, gid }, now, &lines).expect("a log");
-    let Some(Body::SessionMeta(meta)) = meta.into_iter().next() else { panic!("a first record") };
+    let Some(Body::Session(SessionBody::Meta(meta))) = meta.into_iter().next() else {
+        panic!("a first record")
+    };
     let mut session = Session::new(*meta, 0, now);
     let mut carry_out = |session: &mut Session, command: &Command| {
         let mut given = Given { now, ids: &mut ids, limits: &limits };

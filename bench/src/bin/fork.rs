@@ -10,7 +10,8 @@ use std::time::{Duration, Instant};
 use ctx_bench::{Daemon, ctx, millis, percentile, row};
 use ctx_journal::{FileJournal, Fork, ForkEnds, Journal, LogPath, Owner, RealDisk};
 use ctx_session::record::{
-    AssistantFinished, FinishReason, Forked, RunCreated, RunFinished, RunKind, Scope, Usage, User,
+    AssistantFinished, FinishReason, Forked, MessageBody, RunBody, RunCreated, RunFinished, RunKind, Scope,
+    SessionBody, Usage, User,
 };
 use ctx_session::rules::{Create, create};
 use ctx_session::{Body, IdSource, MessageId, Name, RunId, SessionId, Timestamp};
@@ -97,16 +98,26 @@ fn fill(root: &Path, log: &LogPath) {
         let mut message_id = || MessageId(ids.next(now));
         let usage = Usage::default();
         let records = [
-            Body::User(User { turn_id, message_id: message_id(), client_id: None, text: text.clone() }),
-            Body::RunCreated(RunCreated { turn_id, kind: RunKind::Message, continues: None, strategy: None }),
-            Body::AssistantFinished(AssistantFinished {
+            Body::Message(MessageBody::User(User {
+                turn_id,
+                message_id: message_id(),
+                client_id: None,
+                text: text.clone(),
+            })),
+            Body::Run(RunBody::Created(RunCreated {
+                turn_id,
+                kind: RunKind::Message,
+                continues: None,
+                strategy: None,
+            })),
+            Body::Message(MessageBody::AssistantFinished(AssistantFinished {
                 turn_id,
                 message_id: message_id(),
                 text: text.clone(),
                 finish_reason: FinishReason::Stop,
                 usage: None,
-            }),
-            Body::RunFinished(RunFinished { turn_id, duration_ms: 1, usage, finish_reason: None }),
+            })),
+            Body::Run(RunBody::Finished(RunFinished { turn_id, duration_ms: 1, usage, finish_reason: None })),
         ];
         let lines: Vec<String> = records.iter().map(Body::to_json).collect();
         writer.append_soon(now, &lines).expect("an append");
@@ -126,7 +137,10 @@ fn fork_once(journal: &FileJournal, source: &LogPath, round: u64) -> Duration {
     let Some((_, body)) = head.text.split_once(r#","type":"#) else { panic!("{}", head.text) };
     let first = format!(r#"{{"type":{body}"#);
     let begun = Instant::now();
-    let ends = |_: u64| ForkEnds { first: first.clone(), last: Body::Forked(Forked { by: 0 }).to_json() };
+    let ends = |_: u64| ForkEnds {
+        first: first.clone(),
+        last: Body::Session(SessionBody::Forked(Forked { by: 0 })).to_json(),
+    };
     journal.fork(&fork, &ends).expect("a fork");
     let took = begun.elapsed();
     // The next round and the daemon need not read it.

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use ctx_journal::{AppendError, Journal, JournalError, LogPath, LogWriter, Owner};
 use ctx_session::command::Interruption;
 use ctx_session::conversation::Conversation;
-use ctx_session::record::{Context, Decoded, SessionMeta, Source};
+use ctx_session::record::{Context, Decoded, SessionBody, SessionMeta, Source};
 use ctx_session::rules::Given;
 use ctx_session::{Body, Command, IdSource, Limits, Record, Refusal, Session, Timestamp};
 use ctx_views::files::{PackFile, SessionFiles};
@@ -95,7 +95,7 @@ impl Core {
         open_files: impl FnOnce() -> Option<SessionFiles>,
         behind: Option<Arc<Behind>>,
     ) -> Result<Core, JournalError> {
-        let body = Body::SessionMeta(Box::new(meta.clone()));
+        let body = Body::Session(SessionBody::Meta(Box::new(meta.clone())));
         let writer = journal.create(&log, owner, time, &[body.to_json()])?;
         let session = Session::new(meta.clone(), 0, time);
         let files = open_files();

@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use ctx_journal::{Journal, Owner};
 use ctx_session::admission::Counts;
 use ctx_session::command::Change;
-use ctx_session::record::{CancelReason, Scope};
+use ctx_session::record::{CancelReason, Scope, SessionBody};
 use ctx_session::request::RequestKey;
 use ctx_session::rules::{Create, check_message, create};
 use ctx_session::{
@@ -300,7 +300,7 @@ impl Engine {
             app: self.inner.app.clone(),
         });
         let meta = decision.records.into_iter().find_map(|body| match body {
-            Body::SessionMeta(meta) => Some(Arc::new(*meta)),
+            Body::Session(SessionBody::Meta(meta)) => Some(Arc::new(*meta)),
             _ => None,
         });
         let meta = meta.ok_or_else(|| Refusal::new(Code::Eio, "a session without a first record"))?;

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ctx_journal::{Fork as JournalFork, ForkEnds, LogPath};
-use ctx_session::record::{Scope, SessionMeta};
+use ctx_session::record::{Scope, SessionBody, SessionMeta};
 use ctx_session::request::RequestKey;
 use ctx_session::rules::Fork;
 use ctx_session::{Body, Code, Name, Record, Refusal, Session, SessionId, Timestamp};
@@ -80,7 +80,7 @@ async fn make(
     summary.cwd.clone_from(&source.cwd);
     inner.registry.add(summary)?;
     inner.news.created(&meta);
-    let first = Record { seq: 0, time, body: Body::SessionMeta(Box::new((*meta).clone())) };
+    let first = Record { seq: 0, time, body: Body::Session(SessionBody::Meta(Box::new((*meta).clone()))) };
     inner.behind.forked(&log, &Session::new((*meta).clone(), 0, time), &[first, last]);
     if let Some(shelf) = Shelf::of(&meta) {
         inner.shelves.touch(shelf);
@@ -137,7 +137,10 @@ async fn copy(
             let made = journal.fork(&wish, &|seq| {
                 place.set(seq);
                 let (meta, last) = fork.records(&source, seq);
-                ForkEnds { first: Body::SessionMeta(Box::new(meta)).to_json(), last: last.to_json() }
+                ForkEnds {
+                    first: Body::Session(SessionBody::Meta(Box::new(meta))).to_json(),
+                    last: last.to_json(),
+                }
             });
             made.map_err(|error| journal_refusal(&error))
         })?;

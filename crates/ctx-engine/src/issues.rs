@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use ctx_session::issue::{IssueAct, IssueStatus, TodoOp};
 use ctx_session::project::{
-    Change, Criterion, Issue, IssueCommand, IssueGiven, Project, ProjectBody, ProjectRecord, Who,
+    Change, Criterion, Issue, IssueBody, IssueCommand, IssueGiven, Project, ProjectBody, ProjectRecord, Who,
 };
 use ctx_session::request::RequestKey;
 use ctx_session::{CheckpointId, Code, IssueId, Name, Refusal, RunId, RunState, Session, SessionId};
@@ -96,7 +96,7 @@ impl Inner {
     pub(crate) fn tell_issues(&self, project: &Project, records: &[ProjectRecord]) {
         for record in records {
             let Some(id) = record.body.issue() else { continue };
-            self.news.issue(id, matches!(record.body, ProjectBody::IssueCreated(_)));
+            self.news.issue(id, matches!(record.body, ProjectBody::Issue(IssueBody::Created(_))));
             let worker = project.issue(id).and_then(|issue| issue.session);
             if let Some(live) = worker.and_then(|session| self.live_now(session)) {
                 live.issue(id, &project.slug, record);

@@ -9,7 +9,8 @@ use std::fmt;
 use std::str::FromStr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use ctx_session::project::{ProjectBody, ProjectRecord};
+use ctx_session::project::{IssueBody, ProjectBody, ProjectRecord};
+use ctx_session::record::{MessageBody, RunBody, SessionBody, ToolBody};
 use ctx_session::{Body, IssueId, MessageId, Name, Record, RunId};
 use tokio::sync::watch;
 
@@ -91,10 +92,10 @@ impl Event {
 fn record_bytes(record: &Record) -> usize {
     // Only these can be large; the rest is covered by a flat estimate.
     256 + match &record.body {
-        Body::User(user) => user.text.len(),
-        Body::AssistantFinished(message) => message.text.len(),
-        Body::ReasoningFinished(reasoning) => reasoning.text.len(),
-        Body::ToolFinished(tool) => tool.output.len(),
+        Body::Message(MessageBody::User(user)) => user.text.len(),
+        Body::Message(MessageBody::AssistantFinished(message)) => message.text.len(),
+        Body::Message(MessageBody::ReasoningFinished(reasoning)) => reasoning.text.len(),
+        Body::Tool(ToolBody::Finished(tool)) => tool.output.len(),
         _ => 256,
     }
 }
@@ -102,19 +103,14 @@ fn record_bytes(record: &Record) -> usize {
 fn project_record_bytes(record: &ProjectRecord) -> usize {
     // Only these can be large.
     512 + match &record.body {
-        ProjectBody::IssueCreated(created) => created.body.len(),
-        ProjectBody::IssueChanged(changed) => {
+        ProjectBody::Issue(IssueBody::Created(created)) => created.body.len(),
+        ProjectBody::Issue(IssueBody::Changed(changed)) => {
             let criteria = changed.criteria.iter().flatten().map(|criterion| criterion.text.len());
             changed.body.as_ref().map_or(0, String::len) + criteria.sum::<usize>()
         }
-        ProjectBody::TodoAdded(added) => added.text.len(),
-        ProjectBody::TodoChanged(changed) => changed.note.as_ref().map_or(0, String::len),
-        ProjectBody::ProjectAdded(_)
-        | ProjectBody::ProjectMoved(_)
-        | ProjectBody::ProjectRemoved(_)
-        | ProjectBody::ProjectRead(_)
-        | ProjectBody::Requested(_)
-        | ProjectBody::IssueClaimed(_) => 0,
+        ProjectBody::Issue(IssueBody::TodoAdded(added)) => added.text.len(),
+        ProjectBody::Issue(IssueBody::TodoChanged(changed)) => changed.note.as_ref().map_or(0, String::len),
+        ProjectBody::Registry(_) | ProjectBody::Issue(_) => 0,
     }
 }
 
@@ -245,10 +241,9 @@ impl Live {
         let ring = self.lock();
         let step = ring.events.iter().rev().find_map(|event| match event {
             Event::Record(record) => match &record.body {
-                Body::AssistantStarted(_) => Some(Some(event.id())),
-                Body::AssistantFinished(_) | Body::RunFinished(_) | Body::Cancelled(_) | Body::Failed(_) => {
-                    Some(None)
-                }
+                Body::Message(MessageBody::AssistantStarted(_)) => Some(Some(event.id())),
+                Body::Message(MessageBody::AssistantFinished(_))
+                | Body::Run(RunBody::Finished(_) | RunBody::Cancelled(_) | RunBody::Failed(_)) => Some(None),
                 _ => None,
             },
             Event::Delta { .. } | Event::Issue { .. } => None,
@@ -293,8 +288,8 @@ impl Ring {
     fn push(&mut self, event: Event) {
         if let Event::Record(record) = &event {
             match &record.body {
-                Body::Bound(bound) => self.bound = Some(bound.issue_id),
-                Body::Unbound(_) => self.bound = None,
+                Body::Session(SessionBody::Bound(bound)) => self.bound = Some(bound.issue_id),
+                Body::Session(SessionBody::Unbound(_)) => self.bound = None,
                 _ => {}
             }
         }
@@ -320,7 +315,7 @@ mod tests {
     use ctx_session::{Timestamp, TodoId, Ulid};
 
     fn record(seq: u64) -> Record {
-        let body = Body::SessionRenamed(SessionRenamed { title: format!("t{seq}") });
+        let body = Body::Session(SessionBody::Renamed(SessionRenamed { title: format!("t{seq}") }));
         Record { seq, time: Timestamp::from_millis(seq), body }
     }
 
@@ -380,7 +375,13 @@ mod tests {
         let who = Who { by: 1, session_id: None };
         let (todo_id, status) = (TodoId(Ulid(8)), Some(TodoStatus::Done));
         let todo = |seq, issue_id| {
-            let body = ProjectBody::TodoChanged(TodoChanged { issue_id, todo_id, status, note: None, who });
+            let body = ProjectBody::Issue(IssueBody::TodoChanged(TodoChanged {
+                issue_id,
+                todo_id,
+                status,
+                note: None,
+                who,
+            }));
             ProjectRecord { seq, time: Timestamp::from_millis(seq), body }
         };
         let slug = Name::new("music").unwrap();
@@ -388,10 +389,10 @@ mod tests {
         let live = Live::new(3, 1 << 20, None);
         let tell = |seq, id| live.issue(id, &slug, &todo(seq, id));
         tell(0, issue);
-        live.publish([record(4, Body::Bound(Bound { issue_id: issue, by: 1 }))]);
+        live.publish([record(4, Body::Session(SessionBody::Bound(Bound { issue_id: issue, by: 1 })))]);
         tell(1, issue);
         tell(2, IssueId(Ulid(9)));
-        live.publish([record(5, Body::Unbound(Unbound { issue_id: issue, by: 1 }))]);
+        live.publish([record(5, Body::Session(SessionBody::Unbound(Unbound { issue_id: issue, by: 1 })))]);
         tell(3, issue);
         assert_eq!(ids(live.after(Some(EventId::record(3)), 10)), ["4.0", "4.1", "5.0"]);
         let live = Live::new(3, 1 << 20, Some(issue));

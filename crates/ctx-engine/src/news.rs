@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use ctx_session::admission::Counts;
-use ctx_session::record::{Record, Scope, SessionMeta};
+use ctx_session::record::{CheckpointBody, Record, Scope, SessionBody, SessionMeta};
 use ctx_session::{Body, IssueId, SessionId};
 use tokio::sync::broadcast;
 
@@ -88,46 +88,26 @@ impl Newsroom {
 
 fn change_of(body: &Body) -> Option<Change> {
     match body {
-        Body::SessionMeta(_) => Some(Change::Created),
-        Body::StateChanged(change) if change.to.is_over() => Some(Change::Ended),
-        Body::StateChanged(_)
-        | Body::SessionRenamed(_)
-        | Body::ModelSet(_)
-        | Body::CwdChanged(_)
-        | Body::Archived(_)
-        | Body::Forked(_)
-        | Body::Bound(_)
-        | Body::Unbound(_)
-        | Body::ApprovalRequested(_)
-        | Body::ApprovalSettled(_)
-        | Body::RolledBack(_) => Some(Change::Changed),
-        Body::Context(_)
-        | Body::Requested(_)
-        | Body::MessagePinned(_)
-        | Body::User(_)
-        | Body::RunCreated(_)
-        | Body::AssistantStarted(_)
-        | Body::AssistantFinished(_)
-        | Body::ReasoningFinished(_)
-        | Body::ToolStarted(_)
-        | Body::ToolFinished(_)
-        | Body::RunFinished(_)
-        | Body::Cancelled(_)
-        | Body::Failed(_)
-        | Body::QueuedDiscarded(_)
-        | Body::Attached(_)
-        | Body::Detached(_)
-        | Body::SessionFailed(_)
-        | Body::System(_)
-        | Body::ToolPending(_)
-        | Body::CheckpointCreated(_)
-        | Body::PromptEdited(_)
-        | Body::CheckpointResumed(_)
+        Body::Session(SessionBody::Meta(_)) => Some(Change::Created),
+        Body::Session(SessionBody::StateChanged(change)) if change.to.is_over() => Some(Change::Ended),
+        Body::Approval(_)
+        | Body::Session(
+            SessionBody::StateChanged(_)
+            | SessionBody::Renamed(_)
+            | SessionBody::ModelSet(_)
+            | SessionBody::CwdChanged(_)
+            | SessionBody::Archived(_)
+            | SessionBody::Forked(_)
+            | SessionBody::Bound(_)
+            | SessionBody::Unbound(_),
+        )
+        | Body::Checkpoint(CheckpointBody::RolledBack(_)) => Some(Change::Changed),
+        Body::Run(_)
+        | Body::Message(_)
+        | Body::Tool(_)
         | Body::Compaction(_)
-        | Body::CompactionApproved(_)
-        | Body::CompactionRejected(_)
-        | Body::CompactionFlagged(_)
-        | Body::CompactionsAggregated(_) => None,
+        | Body::Session(_)
+        | Body::Checkpoint(_) => None,
     }
 }
 

@@ -5,6 +5,7 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use ctx_journal::{Entry, Journal, LogPath};
+use ctx_session::record::ToolBody;
 use ctx_session::{Body, CallId, Code, Record, Refusal, SessionId};
 
 use crate::core::{journal_refusal, read_record};
@@ -133,12 +134,12 @@ impl Inner {
         self.with_log(id, |journal, log| {
             let mut found = None;
             let mut look = |entry: Entry| match read_record(log, &entry).map(|record| record.body) {
-                Some(Body::ToolFinished(tool)) if tool.call_id == call => {
+                Some(Body::Tool(ToolBody::Finished(tool))) if tool.call_id == call => {
                     found = Some(tool);
                     ControlFlow::Break(())
                 }
                 // Nothing of a call stands before its start.
-                Some(Body::ToolStarted(tool)) if tool.call_id == call => ControlFlow::Break(()),
+                Some(Body::Tool(ToolBody::Started(tool))) if tool.call_id == call => ControlFlow::Break(()),
                 Some(_) | None => ControlFlow::Continue(()),
             };
             journal.read_back(log, &mut look).map_err(|error| journal_refusal(&error))?;

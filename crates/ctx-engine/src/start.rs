@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ctx_journal::{Entry, Journal, JournalError, LogPath};
-use ctx_session::record::Decoded;
+use ctx_session::record::{Decoded, RunBody, SessionBody};
 use ctx_session::{Body, Code, Refusal, SessionId, StateName, Timestamp};
 use ctx_views::files::{Meta, SessionFiles};
 use ctx_views::identity::{Identity, Place, first};
@@ -237,18 +237,18 @@ impl End {
         };
         match entry.kind.as_str() {
             "state_changed" if self.state.is_none() => {
-                if let Some(Body::StateChanged(change)) = body() {
+                if let Some(Body::Session(SessionBody::StateChanged(change))) = body() {
                     self.state = Some(change.to);
                 }
             }
             "cwd_changed" if self.cwd.is_none() => {
-                if let Some(Body::CwdChanged(change)) = body() {
+                if let Some(Body::Session(SessionBody::CwdChanged(change))) = body() {
                     self.cwd = Some(change.cwd);
                 }
             }
             // A message brings an archived session back, so the newest one is as far as this is looked for.
             "archived" if self.archived.is_none() => {
-                if let Some(Body::Archived(found)) = body() {
+                if let Some(Body::Session(SessionBody::Archived(found))) = body() {
                     self.archived = Some(found.archived);
                 }
             }
@@ -259,7 +259,7 @@ impl End {
             }
             "user" if !self.forked && self.posted_at.is_none() => self.posted_at = Some(entry.time),
             "context" if self.cwd.is_none() => {
-                if let Some(Body::Context(context)) = body() {
+                if let Some(Body::Run(RunBody::Context(context))) = body() {
                     self.cwd = Some(context.cwd);
                 }
             }

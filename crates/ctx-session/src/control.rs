@@ -1,20 +1,22 @@
 //! What the operator has done with a session, as its log tells it: checkpoints, prompt edits, compactions, approvals.
 //!
-//! Follows records only; what is allowed when is decided in [`crate::rules`].
+//! Follows records only; what is allowed when is decided in [`crate::rules`]. The index stores the items as they are here.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use serde::{Deserialize, Serialize};
+
 use crate::ids::{ApprovalId, CallId, CheckpointId, CompactionId, MessageId, RunId, Ulid};
 use crate::record::{
-    ApprovalOutcome, ApprovalRequested, ApprovalSettled, Body, CheckpointCreated, Compaction,
-    CompactionApproved, CompactionFlag, Context, PromptEdited, PromptRef, Record, Rejection, RunKind,
-    StateName,
+    ApprovalBody, ApprovalOutcome, ApprovalRequested, ApprovalSettled, Body, CheckpointBody,
+    CheckpointCreated, Compaction, CompactionApproved, CompactionBody, CompactionFlag, Context, PromptEdited,
+    PromptRef, Record, Rejection, RunBody, RunKind, SessionBody, StateName,
 };
 use crate::time::Timestamp;
 
 /// A pause of a session.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Checkpoint {
     pub created: CheckpointCreated,
     pub seq: u64,
@@ -28,7 +30,7 @@ pub struct Checkpoint {
 }
 
 /// An edited prompt.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Edit {
     pub edited: PromptEdited,
     pub at: Timestamp,
@@ -58,7 +60,8 @@ impl Checkpoint {
 }
 
 /// Where a compaction stands.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum CompactionState {
     /// Waits for the operator.
     Proposed,
@@ -77,7 +80,7 @@ impl CompactionState {
 }
 
 /// A compaction, with what became of it.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Compacted {
     pub made: Arc<Compaction>,
     pub seq: u64,
@@ -155,7 +158,7 @@ pub struct Aggregate {
 }
 
 /// A tool call that waits, or waited, for the operator.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Approval {
     pub asked: ApprovalRequested,
     pub created_at: Timestamp,
@@ -164,7 +167,8 @@ pub struct Approval {
 }
 
 /// How long an approval waits. Its time stands still while the session is paused.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum ApprovalClock {
     /// When it times out, pauses included.
     Until(Timestamp),
@@ -279,9 +283,22 @@ impl Control {
         self.open_approvals().find(|approval| approval.asked.call_id == call)
     }
 
-    pub(crate) fn apply(&mut self, record: &Record) {
+    /// Goes on from items that were stored. What only the next run asks for (prompts, context) is not stored.
+    pub fn stored(
+        checkpoints: Vec<Checkpoint>,
+        compactions: Vec<Compacted>,
+        approvals: Vec<Approval>,
+    ) -> Control {
+        Control { checkpoints, compactions, approvals, ..Control::default() }
+    }
+
+    pub fn apply(&mut self, record: &Record) {
         match &record.body {
-            Body::Context(context) => {
+            Body::Checkpoint(body) => self.apply_checkpoint(body, record),
+            Body::Compaction(body) => self.apply_compaction(body, record),
+            Body::Approval(ApprovalBody::Requested(asked)) => self.asked(asked, record),
+            Body::Approval(ApprovalBody::Settled(settled)) => self.settled(settled, record.time),
+            Body::Run(RunBody::Context(context)) => {
                 self.prompts.in_effect = context.prompts.clone();
                 self.context = Some(Arc::new((**context).clone()));
                 // The next run is the next that works on a message.
@@ -289,17 +306,35 @@ impl Control {
                     self.prompts.next.clear();
                 }
             }
-            Body::RunCreated(created) if created.kind == RunKind::Compaction => {
-                self.compacting = Some(created.turn_id);
+            Body::Run(RunBody::Created(created)) => {
+                if created.kind == RunKind::Compaction {
+                    self.compacting = Some(created.turn_id);
+                }
             }
-            Body::CheckpointCreated(created) => self.create(created, record),
-            Body::PromptEdited(edited) => {
+            Body::Run(RunBody::Finished(end)) => self.run_ended(end.turn_id, record.time),
+            Body::Run(RunBody::Cancelled(end)) => self.run_ended(end.turn_id, record.time),
+            Body::Run(RunBody::Failed(end)) => self.run_ended(end.turn_id, record.time),
+            Body::Session(SessionBody::StateChanged(change)) => self.follow_pause(change.to, record.time),
+            // What was copied from the source of a fork is history: nothing of it waits any more.
+            Body::Session(SessionBody::Forked(_)) => {
+                self.approvals.retain(|approval| approval.settled.is_some());
+                let open = self.compactions.iter_mut().filter(|c| c.state == CompactionState::Proposed);
+                open.for_each(|compaction| compaction.reject(Rejection::SessionForked));
+            }
+            Body::Session(_) | Body::Run(RunBody::QueuedDiscarded(_)) | Body::Message(_) | Body::Tool(_) => {}
+        }
+    }
+
+    fn apply_checkpoint(&mut self, body: &CheckpointBody, record: &Record) {
+        match body {
+            CheckpointBody::Created(created) => self.create(created, record),
+            CheckpointBody::PromptEdited(edited) => {
                 let at = record.time;
                 self.change_checkpoint(edited.checkpoint_id, |checkpoint| {
                     checkpoint.edits.push(Edit { edited: edited.clone(), at });
                 });
             }
-            Body::CheckpointResumed(resumed) => {
+            CheckpointBody::Resumed(resumed) => {
                 for prompt in &resumed.prompts {
                     self.prompts.edited.insert(prompt.target.clone(), prompt.hash.clone());
                 }
@@ -308,60 +343,33 @@ impl Control {
                     checkpoint.resumed_at = Some(time)
                 });
             }
-            Body::RolledBack(back) => self.roll_back(back.checkpoint_id),
-            Body::Compaction(made) => self.compacted(made, record),
-            Body::CompactionApproved(approved) => {
+            CheckpointBody::RolledBack(back) => self.roll_back(back.checkpoint_id),
+        }
+    }
+
+    fn apply_compaction(&mut self, body: &CompactionBody, record: &Record) {
+        match body {
+            CompactionBody::Recorded(made) => self.compacted(made, record),
+            CompactionBody::Approved(approved) => {
                 let approved = Arc::new(approved.clone());
                 self.change_compaction(approved.compaction_id, |compaction| {
                     compaction.state = CompactionState::Applied;
                     compaction.approved = Some(approved.clone());
                 });
             }
-            Body::CompactionRejected(rejected) => {
+            CompactionBody::Rejected(rejected) => {
                 self.change_compaction(rejected.compaction_id, |c| c.reject(rejected.reason));
             }
-            Body::CompactionFlagged(flagged) => self.change_compaction(flagged.compaction_id, |compaction| {
-                compaction.flag = flagged.flag;
-                compaction.notes.clone_from(&flagged.notes);
-            }),
-            Body::CompactionsAggregated(aggregated) => {
+            CompactionBody::Flagged(flagged) => {
+                self.change_compaction(flagged.compaction_id, |compaction| {
+                    compaction.flag = flagged.flag;
+                    compaction.notes.clone_from(&flagged.notes);
+                });
+            }
+            CompactionBody::Aggregated(aggregated) => {
                 let count = usize::try_from(aggregated.count).unwrap_or(usize::MAX);
                 self.compactions.drain(..count.min(self.compactions.len()));
                 self.aggregates.push(Aggregate { count: aggregated.count, before: aggregated.before });
-            }
-            Body::ApprovalRequested(asked) => self.asked(asked, record),
-            Body::ApprovalSettled(settled) => self.settled(settled, record.time),
-            Body::RunFinished(end) => self.run_ended(end.turn_id, record.time),
-            Body::Cancelled(end) => self.run_ended(end.turn_id, record.time),
-            Body::Failed(end) => self.run_ended(end.turn_id, record.time),
-            Body::SessionMeta(_)
-            | Body::User(_)
-            | Body::RunCreated(_)
-            | Body::AssistantStarted(_)
-            | Body::AssistantFinished(_)
-            | Body::ReasoningFinished(_)
-            | Body::ToolStarted(_)
-            | Body::ToolFinished(_)
-            | Body::ToolPending(_)
-            | Body::QueuedDiscarded(_)
-            | Body::SessionRenamed(_)
-            | Body::ModelSet(_)
-            | Body::CwdChanged(_)
-            | Body::Attached(_)
-            | Body::Detached(_)
-            | Body::SessionFailed(_)
-            | Body::Archived(_)
-            | Body::System(_)
-            | Body::Bound(_)
-            | Body::Unbound(_)
-            | Body::MessagePinned(_)
-            | Body::Requested(_) => {}
-            Body::StateChanged(change) => self.follow_pause(change.to, record.time),
-            // What was copied from the source of a fork is history: nothing of it waits any more.
-            Body::Forked(_) => {
-                self.approvals.retain(|approval| approval.settled.is_some());
-                let open = self.compactions.iter_mut().filter(|c| c.state == CompactionState::Proposed);
-                open.for_each(|compaction| compaction.reject(Rejection::SessionForked));
             }
         }
     }

@@ -3,7 +3,6 @@
 //! One mapping serves `messages.jsonl`, the API, search and the model's context, so that every door shows the
 //! same messages with the same ids.
 
-use std::collections::HashSet;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
@@ -11,7 +10,11 @@ use serde_json::Value;
 
 use crate::estimate::{MESSAGE_TOKENS, call_tokens, tokens};
 use crate::ids::{CallId, MessageId, RunId, Ulid};
-use crate::record::{Body, MessagePinned, Record, RolledBack, ToolStatus};
+use crate::ledger::Ledger;
+use crate::record::{
+    Body, CheckpointBody, CompactionBody, InConversation, MessageBody, MessagePinned, Record, RolledBack,
+    RunBody, ToolBody, ToolStatus,
+};
 use crate::time::Timestamp;
 
 /// Who speaks.
@@ -155,14 +158,12 @@ impl Change {
 
 /// Whether a record of this type may change the conversation: others need not be read for it.
 pub fn may_change(kind: &str) -> bool {
-    const SAYING: [&str; 6] =
-        ["user", "assistant_finished", "tool_started", "tool_finished", "system", "message_pinned"];
-    SAYING.contains(&kind) || may_mark(kind)
+    Body::kind(kind).is_some_and(|kind| kind.conversation != InConversation::Nothing)
 }
 
 /// Whether a record of this type may say that messages no longer count, or count again.
 pub fn may_mark(kind: &str) -> bool {
-    ["queued_discarded", "rolled_back", "compaction", "compaction_approved"].contains(&kind)
+    Body::kind(kind).is_some_and(|kind| kind.conversation == InConversation::Marks)
 }
 
 /// What a record means for the conversation, in order.
@@ -177,7 +178,7 @@ pub fn changes(record: &Record) -> Vec<Change> {
             changes.push(Change::Restored { seq, ids: restored.to_vec(), by });
         }
     }
-    if let Body::MessagePinned(MessagePinned { message_id: id, pinned, .. }) = &record.body {
+    if let Body::Message(MessageBody::Pinned(MessagePinned { message_id: id, pinned, .. })) = &record.body {
         changes.push(Change::Pinned { seq, id: *id, pinned: *pinned });
     }
     changes.extend(said(record).map(Change::Said));
@@ -248,59 +249,38 @@ fn utterance(body: &Body) -> Option<Utterance<'_>> {
         Some(Utterance { id, run, role, words })
     };
     match body {
-        Body::User(user) => text(user.message_id, user.turn_id, Role::User, &user.text),
+        Body::Message(MessageBody::User(user)) => text(user.message_id, user.turn_id, Role::User, &user.text),
         // A step that only called tools has said nothing; its calls are messages of their own.
-        Body::AssistantFinished(done) if done.text.is_empty() => None,
-        Body::AssistantFinished(done) => text(done.message_id, done.turn_id, Role::Assistant, &done.text),
-        Body::ToolStarted(tool) => {
+        Body::Message(MessageBody::AssistantFinished(done)) if done.text.is_empty() => None,
+        Body::Message(MessageBody::AssistantFinished(done)) => {
+            text(done.message_id, done.turn_id, Role::Assistant, &done.text)
+        }
+        Body::Tool(ToolBody::Started(tool)) => {
             let words = Words::Call { name: &tool.name, input: &tool.input };
             Some(Utterance { id: tool.call_id.0, run: tool.turn_id, role: Role::Assistant, words })
         }
-        Body::ToolFinished(tool) => {
+        Body::Tool(ToolBody::Finished(tool)) => {
             let words = Words::Result { status: tool.status, text: &tool.output };
             Some(Utterance { id: tool.call_id.0, run: tool.turn_id, role: Role::Tool, words })
         }
-        Body::System(note) => text(note.message_id, note.turn_id, Role::System, &note.text),
+        Body::Message(MessageBody::System(note)) => {
+            text(note.message_id, note.turn_id, Role::System, &note.text)
+        }
         // What is only proposed is not said.
-        Body::Compaction(made) if made.proposed => None,
-        Body::Compaction(made) => {
+        Body::Compaction(CompactionBody::Recorded(made)) if made.proposed => None,
+        Body::Compaction(CompactionBody::Recorded(made)) => {
             text(made.summary_message_id?, made.turn_id, Role::System, made.summary.as_deref()?)
         }
-        Body::CompactionApproved(made) => {
+        Body::Compaction(CompactionBody::Approved(made)) => {
             text(made.summary_message_id?, made.turn_id, Role::System, made.summary.as_deref()?)
         }
-        Body::QueuedDiscarded(_)
-        | Body::SessionMeta(_)
-        | Body::Context(_)
-        | Body::RunCreated(_)
-        | Body::AssistantStarted(_)
-        | Body::ReasoningFinished(_)
-        | Body::RunFinished(_)
-        | Body::Cancelled(_)
-        | Body::Failed(_)
-        | Body::StateChanged(_)
-        | Body::SessionRenamed(_)
-        | Body::ModelSet(_)
-        | Body::CwdChanged(_)
-        | Body::Attached(_)
-        | Body::Detached(_)
-        | Body::SessionFailed(_)
-        | Body::Archived(_)
-        | Body::Forked(_)
-        | Body::ToolPending(_)
-        | Body::CheckpointCreated(_)
-        | Body::PromptEdited(_)
-        | Body::CheckpointResumed(_)
-        | Body::RolledBack(_)
-        | Body::CompactionRejected(_)
-        | Body::CompactionFlagged(_)
-        | Body::CompactionsAggregated(_)
-        | Body::ApprovalRequested(_)
-        | Body::ApprovalSettled(_)
-        | Body::Bound(_)
-        | Body::Unbound(_)
-        | Body::MessagePinned(_)
-        | Body::Requested(_) => None,
+        Body::Run(_)
+        | Body::Session(_)
+        | Body::Checkpoint(_)
+        | Body::Approval(_)
+        | Body::Message(_)
+        | Body::Tool(_)
+        | Body::Compaction(_) => None,
     }
 }
 
@@ -339,126 +319,57 @@ fn marks(body: &Body) -> Option<Marks<'_>> {
     let gone =
         |superseded, elided, by| Some(Marks { superseded, restored: &[], elided, restored_calls: &[], by });
     match body {
-        Body::QueuedDiscarded(discarded) => {
+        Body::Run(RunBody::QueuedDiscarded(discarded)) => {
             gone(std::slice::from_ref(&discarded.message_id.0), &[], discarded.turn_id.0)
         }
-        Body::RolledBack(RolledBack { checkpoint_id, superseded, restored, restored_call_ids, by: _ }) => {
+        Body::Checkpoint(CheckpointBody::RolledBack(RolledBack {
+            checkpoint_id,
+            superseded,
+            restored,
+            restored_call_ids,
+            by: _,
+        })) => {
             let by = checkpoint_id.0;
             Some(Marks { superseded, restored, elided: &[], restored_calls: restored_call_ids, by })
         }
-        Body::Compaction(made) if made.proposed => None,
-        Body::Compaction(made) => {
+        Body::Compaction(CompactionBody::Recorded(made)) if made.proposed => None,
+        Body::Compaction(CompactionBody::Recorded(made)) => {
             gone(&made.superseded_message_ids, &made.elided_call_ids, made.compaction_id.0)
         }
-        Body::CompactionApproved(made) => {
+        Body::Compaction(CompactionBody::Approved(made)) => {
             gone(&made.superseded_message_ids, &made.elided_call_ids, made.compaction_id.0)
         }
-        Body::User(_)
-        | Body::AssistantFinished(_)
-        | Body::ToolStarted(_)
-        | Body::ToolFinished(_)
-        | Body::System(_)
-        | Body::SessionMeta(_)
-        | Body::Context(_)
-        | Body::RunCreated(_)
-        | Body::AssistantStarted(_)
-        | Body::ReasoningFinished(_)
-        | Body::RunFinished(_)
-        | Body::Cancelled(_)
-        | Body::Failed(_)
-        | Body::StateChanged(_)
-        | Body::SessionRenamed(_)
-        | Body::ModelSet(_)
-        | Body::CwdChanged(_)
-        | Body::Attached(_)
-        | Body::Detached(_)
-        | Body::SessionFailed(_)
-        | Body::Archived(_)
-        | Body::Forked(_)
-        | Body::ToolPending(_)
-        | Body::CheckpointCreated(_)
-        | Body::PromptEdited(_)
-        | Body::CheckpointResumed(_)
-        | Body::CompactionRejected(_)
-        | Body::CompactionFlagged(_)
-        | Body::CompactionsAggregated(_)
-        | Body::ApprovalRequested(_)
-        | Body::ApprovalSettled(_)
-        | Body::Bound(_)
-        | Body::Unbound(_)
-        | Body::MessagePinned(_)
-        | Body::Requested(_) => None,
+        Body::Message(_)
+        | Body::Tool(_)
+        | Body::Session(_)
+        | Body::Approval(_)
+        | Body::Run(_)
+        | Body::Checkpoint(_)
+        | Body::Compaction(_) => None,
     }
 }
 
-/// The messages that still count, in order: what a model is shown.
-///
-/// A summary stands where the first of the messages stood that it replaces.
+/// Everything that was said. What of it still counts, and where it stands, is for the [`Ledger`] to say.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Conversation {
-    counting: Vec<Placed>,
-    /// What no longer counts, so that a rollback can bring it back.
-    superseded: Vec<Placed>,
-}
-
-#[derive(Debug, Clone, PartialEq)]
-struct Placed {
-    /// The seq it is sorted by: its own, or that of the first message it stands for.
-    order: u64,
-    message: Arc<Message>,
+    said: Vec<Arc<Message>>,
 }
 
 impl Conversation {
     pub fn apply(&mut self, record: &Record) {
-        let replaced = self.supersede(superseded_ids(&record.body));
-        self.restore(restored_ids(&record.body));
-        if let Some(message) = said(record).map(Arc::new) {
-            self.say(Placed { order: replaced.unwrap_or(record.seq), message });
-        }
+        self.said.extend(said(record).map(Arc::new));
     }
 
-    /// Takes messages out, and tells where the first of them stood.
-    fn supersede(&mut self, ids: &[Ulid]) -> Option<u64> {
-        if ids.is_empty() {
-            return None;
-        }
-        let gone: HashSet<&Ulid> = ids.iter().collect();
-        let all = std::mem::take(&mut self.counting);
-        let (taken, kept): (Vec<_>, Vec<_>) = all.into_iter().partition(|m| gone.contains(&m.message.id));
-        let first = taken.first().map(|placed| placed.order);
-        self.counting = kept;
-        self.superseded.extend(taken);
-        first
-    }
-
-    fn restore(&mut self, ids: &[Ulid]) {
-        if ids.is_empty() {
-            return;
-        }
-        let back: HashSet<&Ulid> = ids.iter().collect();
-        let all = std::mem::take(&mut self.superseded);
-        let (taken, kept): (Vec<_>, Vec<_>) = all.into_iter().partition(|m| back.contains(&m.message.id));
-        self.superseded = kept;
-        self.counting.extend(taken);
-        self.counting.sort_by_key(|placed| (placed.order, placed.message.seq));
-    }
-
-    fn say(&mut self, placed: Placed) {
-        // The result of a call that no longer counts does not count either.
-        let is_same = |other: &Placed| other.message.id == placed.message.id;
-        let is_gone = placed.message.role == Role::Tool
-            && !self.counting.iter().rev().any(is_same)
-            && self.superseded.iter().rev().any(is_same);
-        if is_gone {
-            self.superseded.push(placed);
-            return;
-        }
-        let at = self.counting.iter().rposition(|other| other.order <= placed.order).map_or(0, |at| at + 1);
-        self.counting.insert(at, placed);
-    }
-
-    /// Those that count.
-    pub fn messages(&self) -> impl DoubleEndedIterator<Item = &Arc<Message>> {
-        self.counting.iter().map(|placed| &placed.message)
+    /// The messages that still count, in order: what a model is shown.
+    pub fn messages(&self, ledger: &Ledger) -> Vec<Arc<Message>> {
+        let places = ledger.places();
+        let counting = self.said.iter().filter_map(|message| {
+            let place = places.get(&message.id)?;
+            Some((place.unwrap_or(message.seq), message))
+        });
+        let mut counting: Vec<_> = counting.collect();
+        // Nearly sorted already: only summaries stand elsewhere than in the log.
+        counting.sort_by_key(|(place, message)| (*place, message.seq));
+        counting.into_iter().map(|(_, message)| message.clone()).collect()
     }
 }

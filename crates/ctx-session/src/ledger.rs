@@ -3,7 +3,7 @@
 //! A tool call and its result have one id, so they are one entry here and are never split. What the messages say is
 //! in [`crate::conversation`]; this is what rollback and compaction reckon with.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use crate::conversation::{
@@ -11,7 +11,7 @@ use crate::conversation::{
 };
 use crate::estimate::{MESSAGE_TOKENS, tokens};
 use crate::ids::{CallId, Ulid};
-use crate::record::{Body, MessagePinned, Record};
+use crate::record::{Body, MessageBody, MessagePinned, Record, ToolBody};
 
 /// A message's place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -69,10 +69,10 @@ pub struct Ledger {
 }
 
 impl Ledger {
-    pub(crate) fn apply(&mut self, record: &Record) {
+    pub fn apply(&mut self, record: &Record) {
         let replaced = self.mark(record);
         self.elide(record);
-        if let Body::MessagePinned(MessagePinned { message_id, pinned, .. }) = &record.body {
+        if let Body::Message(MessageBody::Pinned(MessagePinned { message_id, pinned, .. })) = &record.body {
             self.pin(*message_id, *pinned);
         }
         let Some(Heard { id, begins, tokens, output_bytes }) = heard(&record.body) else { return };
@@ -84,7 +84,7 @@ impl Ledger {
                 let entry = Entry { id, seq, place, begins, tokens, output, pinned, superseded_at };
                 Arc::make_mut(&mut self.entries).push(entry);
             }
-            Some(at) if matches!(record.body, Body::ToolFinished(_)) => {
+            Some(at) if matches!(record.body, Body::Tool(ToolBody::Finished(_))) => {
                 if let Some(entry) = Arc::make_mut(&mut self.entries).get_mut(at) {
                     entry.tokens = entry.tokens.saturating_add(tokens);
                     let bytes = output_bytes.unwrap_or_default();
@@ -137,7 +137,8 @@ impl Ledger {
     /// A tool's result is its call's entry, which is one of the last, however many calls an answer made. Anything else
     /// is new, unless a line is repeated.
     fn place_of(&self, id: Ulid, body: &Body) -> Option<usize> {
-        let within = if matches!(body, Body::ToolFinished(_)) { usize::MAX } else { REPEATED_WITHIN };
+        let within =
+            if matches!(body, Body::Tool(ToolBody::Finished(_))) { usize::MAX } else { REPEATED_WITHIN };
         let from_end = self.entries.iter().rev().take(within).position(|entry| entry.id == id)?;
         self.entries.len().checked_sub(from_end + 1)
     }
@@ -150,6 +151,13 @@ impl Ledger {
     /// The messages that count.
     pub fn counting(&self) -> impl DoubleEndedIterator<Item = &Entry> {
         self.entries.iter().filter(|entry| entry.superseded_at.is_none())
+    }
+
+    /// The messages that count, each with its place where that is another than its place in the log: a summary stands
+    /// where the first of the messages stood that it replaces.
+    pub(crate) fn places(&self) -> HashMap<Ulid, Option<u64>> {
+        let place = |entry: &Entry| (entry.id, (entry.place != entry.seq).then_some(entry.place));
+        self.counting().map(place).collect()
     }
 
     /// How many messages do not count any more.

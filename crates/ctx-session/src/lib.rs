@@ -14,6 +14,7 @@ pub mod issue;
 pub mod ledger;
 pub mod limits;
 pub mod name;
+pub mod overview;
 pub mod project;
 pub mod record;
 pub mod request;
@@ -29,6 +30,7 @@ pub use ids::{
 };
 pub use limits::Limits;
 pub use name::{BadName, Name};
+pub use overview::Overview;
 pub use record::{Body, Record, Scope, StateName};
 pub use session::{RunState, Session, State};
 pub use time::Timestamp;

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use crate::code::Refusal;
 use crate::command::{Answer, Command, Decision};
 use crate::ids::{CheckpointId, IssueId, RunId};
-use crate::record::{Body, RunKind};
+use crate::record::{Body, RunKind, SessionBody};
 use crate::rules::Given;
 use crate::session::Session;
 
@@ -107,7 +107,7 @@ impl Session {
         if !decision.records.is_empty() {
             // First: the last record of a command that moves the state is the move.
             let requested = Requested { key: key.clone(), turn_id, checkpoint_id, issue_id: None };
-            decision.records.insert(0, Body::Requested(requested));
+            decision.records.insert(0, Body::Session(SessionBody::Requested(requested)));
         }
         Ok(decision)
     }

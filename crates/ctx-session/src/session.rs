@@ -5,14 +5,16 @@
 //! what it says and nothing more.
 
 use std::collections::{BTreeMap, HashMap};
+use std::ops::Deref;
 
-use crate::code::Code;
 use crate::control::{Checkpoint, Control};
-use crate::ids::{CallId, CheckpointId, IssueId, MessageId, RunId, SessionId, Ulid};
+use crate::ids::{CallId, CheckpointId, MessageId, RunId, SessionId, Ulid};
 use crate::ledger::Ledger;
+use crate::overview::Overview;
 use crate::record::{
-    Body, Failure, FinishReason, LimitHit, Record, RunCreated, RunFinish, RunKind, Scope, SessionMeta,
-    StateName, Strategy, ToolPending, Usage, User,
+    Body, CompactionBody, Failure, FinishReason, LimitHit, MessageBody, Record, RunBody, RunCreated,
+    RunFinish, RunKind, Scope, SessionBody, SessionMeta, StateName, Strategy, ToolBody, ToolPending, Usage,
+    User,
 };
 use crate::request::Requests;
 use crate::time::Timestamp;
@@ -114,19 +116,11 @@ pub struct Attachment {
 /// Everything that the rules need to know of a session.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Session {
-    pub meta: SessionMeta,
+    pub overview: Overview,
+    /// Where it stands, with what belongs to that; `overview.state` is its name.
     pub state: State,
-    pub title: Option<String>,
-    pub cwd: String,
-    pub model_override: Option<String>,
-    pub created_at: Timestamp,
-    pub updated_at: Timestamp,
-    pub ended_at: Option<Timestamp>,
     pub next_seq: u64,
     pub attached: Option<Attachment>,
-    /// Put away: not listed unless asked for.
-    pub archived: bool,
-    pub bound_issue: Option<IssueId>,
     pub control: Control,
     pub ledger: Ledger,
     /// Calls of the paused run that have not started.
@@ -155,17 +149,10 @@ impl Session {
     /// A session of which only the first record has been read.
     pub fn new(meta: SessionMeta, seq: u64, time: Timestamp) -> Session {
         Session {
+            overview: Overview::new(meta, time),
             state: State::Idle,
-            title: meta.title.clone(),
-            cwd: meta.cwd.clone(),
-            model_override: None,
-            created_at: time,
-            updated_at: time,
-            ended_at: None,
             next_seq: seq.saturating_add(1),
             attached: None,
-            archived: false,
-            bound_issue: None,
             control: Control::default(),
             ledger: Ledger::default(),
             pending: Vec::new(),
@@ -176,7 +163,6 @@ impl Session {
             open_tools: BTreeMap::new(),
             tool_settled: None,
             logged_state: StateName::Idle,
-            meta,
         }
     }
 
@@ -272,53 +258,84 @@ impl Session {
     /// Moves the state by one record. Replaying a log is this in a loop.
     pub fn apply(&mut self, record: &Record) {
         self.next_seq = self.next_seq.max(record.seq.saturating_add(1));
-        // A clock that jumps back must not make a session look older than it is.
-        self.updated_at = self.updated_at.max(record.time);
+        self.overview.apply(record);
         self.control.apply(record);
         self.ledger.apply(record);
         match &record.body {
-            Body::SessionMeta(_)
-            | Body::ReasoningFinished(_)
-            | Body::QueuedDiscarded(_)
-            | Body::System(_)
-            | Body::CheckpointCreated(_)
-            | Body::PromptEdited(_)
-            | Body::CheckpointResumed(_)
-            | Body::RolledBack(_)
-            | Body::CompactionApproved(_)
-            | Body::CompactionRejected(_)
-            | Body::CompactionFlagged(_)
-            | Body::CompactionsAggregated(_)
-            | Body::ApprovalRequested(_)
-            | Body::ApprovalSettled(_)
-            | Body::MessagePinned(_) => {}
-            Body::RunCreated(created) => self.begin_run_without_message(created, record),
-            Body::AssistantStarted(started) => {
+            Body::Session(body) => self.apply_session(body, record),
+            Body::Run(body) => self.apply_run(body, record),
+            Body::Message(body) => self.apply_message(body, record),
+            Body::Tool(body) => self.apply_tool(body, record),
+            // What making the conversation shorter cost is part of what the run cost.
+            Body::Compaction(CompactionBody::Recorded(made)) => {
+                if let (Some(run), Some(cost)) = (self.open_run(made.turn_id), &made.plugin_cost) {
+                    run.usage = run.usage.plus(cost.usage());
+                }
+            }
+            Body::Compaction(_) | Body::Checkpoint(_) | Body::Approval(_) => {}
+        }
+    }
+
+    fn apply_session(&mut self, body: &SessionBody, record: &Record) {
+        match body {
+            SessionBody::StateChanged(change) => {
+                self.logged_state = change.to;
+                self.state = self.state_of_overview(change.limit);
+            }
+            SessionBody::Attached(attached) => {
+                self.attached = Some(Attachment { connection: attached.connection, user: attached.user });
+            }
+            SessionBody::Detached(detached) => {
+                self.attached = self.attached.filter(|now| now.connection != detached.connection);
+            }
+            SessionBody::Failed(_) => self.state = self.state_of_overview(None),
+            SessionBody::Forked(_) => self.begin_as_fork(record),
+            SessionBody::Requested(requested) => self.requests.add(requested),
+            // The overview has these.
+            SessionBody::Meta(_)
+            | SessionBody::Renamed(_)
+            | SessionBody::ModelSet(_)
+            | SessionBody::CwdChanged(_)
+            | SessionBody::Archived(_)
+            | SessionBody::Bound(_)
+            | SessionBody::Unbound(_) => {}
+        }
+    }
+
+    fn apply_run(&mut self, body: &RunBody, record: &Record) {
+        match body {
+            RunBody::Created(created) => self.begin_run_without_message(created, record),
+            RunBody::Context(context) => {
+                if let Some(run) = self.open_run(context.turn_id) {
+                    run.start(record.time);
+                }
+            }
+            RunBody::Finished(end) => {
+                if let Some(run) = self.open_run(end.turn_id) {
+                    run.finish_reason = end.finish_reason;
+                }
+                self.end_run(end.turn_id, RunState::Done, record);
+            }
+            RunBody::Cancelled(end) => self.end_run(end.turn_id, RunState::Cancelled, record),
+            RunBody::Failed(end) => {
+                let failure =
+                    Failure { code: end.code, reason: end.reason.clone(), message: end.message.clone() };
+                self.end_run(end.turn_id, RunState::Failed(failure), record);
+            }
+            RunBody::QueuedDiscarded(_) => {}
+        }
+    }
+
+    fn apply_message(&mut self, body: &MessageBody, record: &Record) {
+        match body {
+            MessageBody::User(user) => self.begin_run(user, record),
+            MessageBody::AssistantStarted(started) => {
                 if let Some(run) = self.open_run(started.turn_id) {
                     run.steps = run.steps.saturating_add(1);
                     run.answered = false;
                 }
             }
-            // What making the conversation shorter cost is part of what the run cost.
-            Body::Compaction(made) => {
-                if let (Some(run), Some(cost)) = (self.open_run(made.turn_id), &made.plugin_cost) {
-                    run.usage = run.usage.plus(cost.usage());
-                }
-            }
-            Body::ToolPending(tool) => {
-                if self.open_run(tool.turn_id).is_some() {
-                    self.pending.push(tool.clone());
-                }
-            }
-            Body::Bound(bound) => self.bound_issue = Some(bound.issue_id),
-            Body::Unbound(_) => self.bound_issue = None,
-            Body::User(user) => self.begin_run(user, record),
-            Body::Context(context) => {
-                if let Some(run) = self.open_run(context.turn_id) {
-                    run.start(record.time);
-                }
-            }
-            Body::AssistantFinished(message) => {
+            MessageBody::AssistantFinished(message) => {
                 if let Some(run) = self.open_run(message.turn_id) {
                     run.usage = run.usage.plus(message.usage.unwrap_or_default());
                     run.answered = match message.finish_reason {
@@ -327,7 +344,18 @@ impl Session {
                     };
                 }
             }
-            Body::ToolStarted(tool) => {
+            MessageBody::ReasoningFinished(_) | MessageBody::System(_) | MessageBody::Pinned(_) => {}
+        }
+    }
+
+    fn apply_tool(&mut self, body: &ToolBody, record: &Record) {
+        match body {
+            ToolBody::Pending(tool) => {
+                if self.open_run(tool.turn_id).is_some() {
+                    self.pending.push(tool.clone());
+                }
+            }
+            ToolBody::Started(tool) => {
                 let (run, started) = (tool.turn_id, record.time);
                 if let Some(open) = self.open_run(run) {
                     // A run that calls tools has begun, also where its `context` is damaged.
@@ -337,36 +365,10 @@ impl Session {
                     self.open_tools.insert(tool.call_id, OpenTool { run, started, seq: record.seq });
                 }
             }
-            Body::ToolFinished(tool) => {
+            ToolBody::Finished(tool) => {
                 self.open_tools.remove(&tool.call_id);
                 self.tool_settled = Some(record.seq);
             }
-            Body::RunFinished(end) => {
-                if let Some(run) = self.open_run(end.turn_id) {
-                    run.finish_reason = end.finish_reason;
-                }
-                self.end_run(end.turn_id, RunState::Done, record);
-            }
-            Body::Cancelled(end) => self.end_run(end.turn_id, RunState::Cancelled, record),
-            Body::Failed(end) => {
-                let failure =
-                    Failure { code: end.code, reason: end.reason.clone(), message: end.message.clone() };
-                self.end_run(end.turn_id, RunState::Failed(failure), record);
-            }
-            Body::StateChanged(change) => self.move_to(change.to, change.limit, record.time),
-            Body::SessionRenamed(renamed) => self.title = Some(renamed.title.clone()),
-            Body::ModelSet(set) => self.model_override = set.model.clone(),
-            Body::CwdChanged(changed) => self.cwd = changed.cwd.clone(),
-            Body::Attached(attached) => {
-                self.attached = Some(Attachment { connection: attached.connection, user: attached.user });
-            }
-            Body::Detached(detached) => {
-                self.attached = self.attached.filter(|now| now.connection != detached.connection);
-            }
-            Body::SessionFailed(failure) => self.state = State::Failed(failure.clone()),
-            Body::Archived(archived) => self.archived = archived.archived,
-            Body::Forked(_) => self.begin_as_fork(record),
-            Body::Requested(requested) => self.requests.add(requested),
         }
     }
 
@@ -379,12 +381,9 @@ impl Session {
         }
         self.open_tools.clear();
         self.pending.clear();
-        self.bound_issue = None;
         self.client_ids.clear();
         self.requests.forget();
         self.attached = None;
-        self.archived = false;
-        self.ended_at = None;
         self.state = State::Idle;
         self.logged_state = StateName::Idle;
     }
@@ -453,47 +452,25 @@ impl Session {
         }
     }
 
-    /// The run that a move to `running` or `queued` speaks of: the one that waits, or else the newest.
-    fn next_run(&self) -> Option<RunId> {
-        let waits = match &self.state {
-            State::Queued { run, .. } => self.run(*run),
-            State::Paused { .. } => self.paused_run(),
-            State::Idle | State::Running { .. } | State::Ended | State::Failed(_) => None,
-        };
-        let mut runs = waits.into_iter().chain(self.runs.last());
-        runs.find(|run| !run.state.is_over()).map(|run| run.id)
-    }
-
-    fn move_to(&mut self, to: StateName, limit: Option<LimitHit>, time: Timestamp) {
-        self.logged_state = to;
-        self.state = match (to, self.next_run()) {
-            (StateName::Running, Some(run)) => State::Running { run },
-            (StateName::Queued, Some(run)) => State::Queued { run, limit },
-            (StateName::Paused, _) => self.newly_paused(),
-            // Damage took the message that would have been running: nothing is.
-            (StateName::Running | StateName::Queued, None) | (StateName::Idle, _) => State::Idle,
-            (StateName::Ended, _) => State::Ended,
-            (StateName::Failed, _) => match &self.state {
-                State::Failed(failure) => State::Failed(failure.clone()),
-                State::Idle
-                | State::Running { .. }
-                | State::Queued { .. }
-                | State::Paused { .. }
-                | State::Ended => State::Failed(Failure {
-                    code: Code::Eio,
-                    reason: "unknown".to_owned(),
-                    message: "the record that says why is damaged".to_owned(),
-                }),
-            },
-        };
-        if to.is_over() {
-            self.ended_at = Some(time);
+    /// The state that the overview has come to, with the run, the checkpoint or the failure that belongs to it.
+    fn state_of_overview(&self, limit: Option<LimitHit>) -> State {
+        let Overview { state, last_run, pause, failure, .. } = &self.overview;
+        match (state, last_run, pause.checkpoint) {
+            (StateName::Running, Some(run), _) => State::Running { run: run.id },
+            (StateName::Queued, Some(run), _) => State::Queued { run: run.id, limit },
+            (StateName::Paused, _, Some(checkpoint)) => State::Paused { checkpoint: checkpoint.id },
+            (StateName::Failed, ..) => State::Failed(failure.clone().unwrap_or_else(Failure::unknown)),
+            (StateName::Ended, ..) => State::Ended,
+            (StateName::Idle | StateName::Running | StateName::Queued | StateName::Paused, ..) => State::Idle,
         }
     }
+}
 
-    /// The checkpoint is made before the move. Where damage took it, there is nothing to resume.
-    fn newly_paused(&self) -> State {
-        let newest = self.control.checkpoints.last().filter(|checkpoint| self.waits_at(checkpoint));
-        newest.map_or(State::Idle, |checkpoint| State::Paused { checkpoint: checkpoint.id() })
+/// A session is its overview, and what the rules need besides.
+impl Deref for Session {
+    type Target = Overview;
+
+    fn deref(&self) -> &Overview {
+        &self.overview
     }
 }

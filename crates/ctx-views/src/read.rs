@@ -14,7 +14,7 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use ctx_journal::{Journal, LogPath};
-use ctx_session::record::Decoded;
+use ctx_session::record::{Decoded, SessionBody};
 use ctx_session::{Body, Code, Session, StateName, Timestamp};
 
 use crate::dir::RootDir;
@@ -118,7 +118,7 @@ impl Reader {
         Ok(Summary {
             session: session.clone(),
             meta: Meta::of(&replayed),
-            cwd: replayed.cwd,
+            cwd: replayed.cwd.clone(),
             created_at: replayed.created_at,
             updated_at: replayed.updated_at,
         })
@@ -151,7 +151,7 @@ impl Reader {
             if session.is_none() {
                 let meta = identity.as_ref().map(|identity| identity.meta.clone());
                 let meta = meta.or_else(|| match &record.body {
-                    Body::SessionMeta(meta) => Some((**meta).clone()),
+                    Body::Session(SessionBody::Meta(meta)) => Some((**meta).clone()),
                     _ => None,
                 });
                 session = meta.map(|meta| Session::new(meta, record.seq, record.time));

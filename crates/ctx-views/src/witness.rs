@@ -6,7 +6,7 @@ use std::ops::ControlFlow;
 use std::path::Path;
 
 use ctx_journal::{Journal, JournalError, LogPath};
-use ctx_session::record::{Context, SessionMeta};
+use ctx_session::record::{Context, RunBody, SessionBody, SessionMeta};
 use ctx_session::{Body, SessionId};
 
 use crate::dir::RootDir;
@@ -58,8 +58,8 @@ impl Sources<'_> {
                 return ControlFlow::Continue(());
             }
             match record_of(&entry).map(|record| record.body) {
-                Some(Body::SessionMeta(found)) => meta = Some(*found),
-                Some(Body::Context(found)) => context = Some(*found),
+                Some(Body::Session(SessionBody::Meta(found))) => meta = Some(*found),
+                Some(Body::Run(RunBody::Context(found))) => context = Some(*found),
                 Some(_) | None => {}
             }
             if meta.is_some() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }

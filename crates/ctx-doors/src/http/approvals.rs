@@ -7,7 +7,7 @@ use axum::extract::State;
 use ctx_api::http::{Approval, ApprovalAnswer, Decision, List};
 use ctx_engine::Caller;
 use ctx_session::control::Approval as Kept;
-use ctx_session::record::Body;
+use ctx_session::record::{Body, ToolBody};
 use ctx_session::{CallId, SessionId};
 use serde::Deserialize;
 use serde_json::Value;
@@ -68,7 +68,7 @@ async fn shown(
     let mut inputs: HashMap<CallId, Value> = HashMap::new();
     if let Some(first) = first {
         for record in api.engine.records(caller, id, first, None).await? {
-            if let Body::ToolStarted(tool) = record.body {
+            if let Body::Tool(ToolBody::Started(tool)) = record.body {
                 inputs.insert(tool.call_id, tool.input);
             }
         }

@@ -11,7 +11,7 @@ use ctx_api::http::{
 };
 use ctx_engine::Caller;
 use ctx_session::control::{Checkpoint as Kept, Edit};
-use ctx_session::record::{Body, PromptRef, Record};
+use ctx_session::record::{Body, CheckpointBody, PromptRef, Record, ToolBody};
 use ctx_session::{CheckpointId, Refusal, RunId, RunState, Session, SessionId};
 use serde::Deserialize;
 use utoipa::IntoParams;
@@ -247,7 +247,7 @@ fn in_flight(records: &[Record], run: RunId, kept: &Kept) -> Vec<PendingToolCall
     for record in records {
         let after = record.seq > kept.seq;
         match &record.body {
-            Body::ToolStarted(tool) if tool.turn_id == run => {
+            Body::Tool(ToolBody::Started(tool)) if tool.turn_id == run => {
                 let known = calls.iter_mut().find(|call| call.id == tool.call_id);
                 match known {
                     Some(call) => call.state = RUNNING.to_owned(),
@@ -260,7 +260,7 @@ fn in_flight(records: &[Record], run: RunId, kept: &Kept) -> Vec<PendingToolCall
                     None => {}
                 }
             }
-            Body::ToolPending(tool) if tool.turn_id == run && paused => {
+            Body::Tool(ToolBody::Pending(tool)) if tool.turn_id == run && paused => {
                 calls.push(PendingToolCall {
                     id: tool.call_id,
                     name: tool.name.clone(),
@@ -268,13 +268,15 @@ fn in_flight(records: &[Record], run: RunId, kept: &Kept) -> Vec<PendingToolCall
                     state: PENDING.to_owned(),
                 });
             }
-            Body::ToolFinished(tool) if !after => calls.retain(|call| call.id != tool.call_id),
-            Body::ToolFinished(tool) => {
+            Body::Tool(ToolBody::Finished(tool)) if !after => calls.retain(|call| call.id != tool.call_id),
+            Body::Tool(ToolBody::Finished(tool)) => {
                 if let Some(call) = calls.iter_mut().find(|call| call.id == tool.call_id) {
                     call.state = FINISHED.to_owned();
                 }
             }
-            Body::CheckpointResumed(resumed) if resumed.checkpoint_id == kept.id() => paused = false,
+            Body::Checkpoint(CheckpointBody::Resumed(resumed)) if resumed.checkpoint_id == kept.id() => {
+                paused = false
+            }
             _ => {}
         }
     }

@@ -2,6 +2,7 @@
 
 use ctx_api::http::{NewSession, ResumeFrom, Session};
 use ctx_engine::{Caller, Details, NewFork};
+use ctx_session::record::SessionBody;
 use ctx_session::request::RequestKey;
 use ctx_session::{Body, CheckpointId, Name, Record, Refusal, Scope, SessionId, StateName};
 
@@ -85,7 +86,9 @@ async fn pause(api: &Api, caller: Caller, id: SessionId, checkpoint: &str) -> An
     let session = api.engine.look(caller, id).await?;
     let from = session.control.checkpoint(wanted).ok_or_else(unknown)?.seq;
     let paused = |record: Record| match &record.body {
-        Body::StateChanged(change) if change.to == StateName::Paused => Some(record.seq),
+        Body::Session(SessionBody::StateChanged(change)) if change.to == StateName::Paused => {
+            Some(record.seq)
+        }
         _ => None,
     };
     // A few records at most stand between the two.

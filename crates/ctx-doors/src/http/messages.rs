@@ -12,7 +12,7 @@ use axum::response::{IntoResponse, Response};
 use ctx_api::http::{List, Message, MessagePart, NewMessage, Posted};
 use ctx_engine::Post;
 use ctx_session::conversation::{self, Part};
-use ctx_session::record::{Body, Record};
+use ctx_session::record::{Body, MessageBody, Record, ToolBody};
 use ctx_session::{Code, Refusal, Ulid};
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -167,7 +167,7 @@ impl Page {
                 self.superseded.entry(*id).or_insert(superseded);
             }
         }
-        if let Body::MessagePinned(pin) = &record.body {
+        if let Body::Message(MessageBody::Pinned(pin)) = &record.body {
             self.pinned.entry(pin.message_id).or_insert(pin.pinned);
         }
         let said = conversation::said(&record);
@@ -277,13 +277,17 @@ pub(super) fn shape(record: &Record, said: conversation::Message) -> Message {
 fn metadata(record: &Record) -> Value {
     let seq = record.seq;
     match &record.body {
-        Body::User(user) => json!({ "seq": seq, "client_id": user.client_id }),
-        Body::AssistantFinished(done) => {
+        Body::Message(MessageBody::User(user)) => json!({ "seq": seq, "client_id": user.client_id }),
+        Body::Message(MessageBody::AssistantFinished(done)) => {
             json!({ "seq": seq, "finish_reason": done.finish_reason, "usage": done.usage })
         }
-        Body::ToolStarted(tool) => json!({ "seq": seq, "provider_call_id": tool.provider_call_id }),
-        Body::ToolFinished(tool) => json!({ "seq": seq, "truncated": tool.truncated, "blob": tool.blob,
-            "duration_ms": tool.duration_ms }),
+        Body::Tool(ToolBody::Started(tool)) => {
+            json!({ "seq": seq, "provider_call_id": tool.provider_call_id })
+        }
+        Body::Tool(ToolBody::Finished(tool)) => {
+            json!({ "seq": seq, "truncated": tool.truncated, "blob": tool.blob,
+            "duration_ms": tool.duration_ms })
+        }
         // What is a message is decided in `conversation`; most know nothing more.
         _ => json!({ "seq": seq }),
     }

@@ -5,7 +5,7 @@ use axum::extract::State;
 use ctx_api::http::{List, Message, Run, ToolCall};
 use ctx_engine::Caller;
 use ctx_session::conversation::{self, Role};
-use ctx_session::record::{Body, Record, RunKind};
+use ctx_session::record::{Body, MessageBody, Record, RunKind, ToolBody};
 use ctx_session::{CallId, Refusal, RunId, RunState, Session, SessionId, Ulid};
 use serde::Deserialize;
 use utoipa::IntoParams;
@@ -124,8 +124,10 @@ async fn filled(
         if let Some(begun_by) = begun_by(session, known) {
             let (id, seq) = (session.id(), begun_by.first_seq);
             let first = api.engine.records(caller, id, seq, Some(seq)).await?;
-            run.operator_message =
-                first.iter().find(|record| matches!(record.body, Body::User(_))).and_then(said);
+            run.operator_message = first
+                .iter()
+                .find(|record| matches!(record.body, Body::Message(MessageBody::User(_))))
+                .and_then(said);
         }
         for call in run.tool_calls.iter_mut().filter(|call| call.status.is_none()) {
             call.state = calls::open(session, CallId(call.id)).to_owned();
@@ -158,7 +160,7 @@ fn begun_by<'a>(
 /// Adds what a record says of the run.
 fn add(run: &mut Run, record: &Record) {
     match &record.body {
-        Body::ToolStarted(tool) if tool.turn_id == run.id => run.tool_calls.push(ToolCall {
+        Body::Tool(ToolBody::Started(tool)) if tool.turn_id == run.id => run.tool_calls.push(ToolCall {
             id: tool.call_id.0,
             name: tool.name.clone(),
             input: tool.input.clone(),
@@ -168,7 +170,7 @@ fn add(run: &mut Run, record: &Record) {
             created_at: record.time.as_millis(),
             duration_ms: None,
         }),
-        Body::ToolFinished(tool) if tool.turn_id == run.id => {
+        Body::Tool(ToolBody::Finished(tool)) if tool.turn_id == run.id => {
             if let Some(call) = open_call(run, tool.call_id.0) {
                 call.state = calls::FINISHED.to_owned();
                 call.status = Some(tool.status);
@@ -176,7 +178,7 @@ fn add(run: &mut Run, record: &Record) {
                 call.duration_ms = Some(tool.duration_ms);
             }
         }
-        Body::User(_) | Body::AssistantFinished(_) => {
+        Body::Message(MessageBody::User(_) | MessageBody::AssistantFinished(_)) => {
             let Some(message) = said(record).filter(|message| message.run_id == run.id) else { return };
             match message.role {
                 Role::User => run.operator_message = Some(message),

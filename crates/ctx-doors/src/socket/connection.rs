@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use ctx_api::socket::{DoneStatus, Frame};
 use ctx_engine::{Caller, Engine, Event, EventId, Follow, Hold, NewSession, Post};
-use ctx_session::record::LimitHit;
+use ctx_session::record::{LimitHit, RunBody};
 use ctx_session::{Code, Name, Refusal, RunId, RunState, Scope, SessionId};
 use tokio::io::{AsyncWriteExt, BufReader, Interest};
 use tokio::net::UnixStream;
@@ -436,7 +436,7 @@ impl Shown {
         }
         let mut frames = frames::of_event(&self.named, event);
         if let Event::Record(record) = event {
-            if let ctx_session::Body::RunCreated(created) = &record.body {
+            if let ctx_session::Body::Run(RunBody::Created(created)) = &record.body {
                 self.queued_run = Some(created.turn_id);
             }
             if let (Some(limit), Some(run)) = (frames::queued_at(record), self.queued_run) {

@@ -3,7 +3,10 @@
 use ctx_api::socket::{Content, DoneStatus, Frame};
 use ctx_engine::port::DeltaKind;
 use ctx_engine::{Event, EventId};
-use ctx_session::record::{Body, LimitHit, Record, StateName, ToolStatus};
+use ctx_session::record::{
+    ApprovalBody, Body, CheckpointBody, LimitHit, MessageBody, Record, RunBody, SessionBody, StateName,
+    ToolBody, ToolStatus,
+};
 use ctx_session::{RunId, SessionId};
 
 /// Whose frames they are.
@@ -102,7 +105,7 @@ fn of_record(named: &Named, record: &Record) -> Vec<(EventId, Frame)> {
         (at, Frame::Done { id, run: run.to_string(), session, status, finish_reason: None })
     };
     match &record.body {
-        Body::Context(context) => one(Frame::Start {
+        Body::Run(RunBody::Context(context)) => one(Frame::Start {
             id,
             run: context.turn_id.to_string(),
             model: context.model.clone(),
@@ -110,8 +113,8 @@ fn of_record(named: &Named, record: &Record) -> Vec<(EventId, Frame)> {
             session_id: named.id.to_string(),
         }),
         // A step that only called tools has said nothing.
-        Body::AssistantFinished(message) if message.text.is_empty() => Vec::new(),
-        Body::AssistantFinished(message) => one(Frame::Message {
+        Body::Message(MessageBody::AssistantFinished(message)) if message.text.is_empty() => Vec::new(),
+        Body::Message(MessageBody::AssistantFinished(message)) => one(Frame::Message {
             id,
             run: message.turn_id.to_string(),
             session,
@@ -120,7 +123,7 @@ fn of_record(named: &Named, record: &Record) -> Vec<(EventId, Frame)> {
             truncated: false,
             whole: None,
         }),
-        Body::ToolStarted(tool) => one(Frame::ToolCall {
+        Body::Tool(ToolBody::Started(tool)) => one(Frame::ToolCall {
             id,
             run: tool.turn_id.to_string(),
             session,
@@ -129,7 +132,7 @@ fn of_record(named: &Named, record: &Record) -> Vec<(EventId, Frame)> {
             input: tool.input.clone(),
             truncated: false,
         }),
-        Body::ToolFinished(tool) => one(Frame::ToolResult {
+        Body::Tool(ToolBody::Finished(tool)) => one(Frame::ToolResult {
             id,
             run: tool.turn_id.to_string(),
             session,
@@ -138,7 +141,7 @@ fn of_record(named: &Named, record: &Record) -> Vec<(EventId, Frame)> {
             output: tool.output.clone(),
             truncated: tool.truncated,
         }),
-        Body::CheckpointCreated(made) => one(Frame::Paused {
+        Body::Checkpoint(CheckpointBody::Created(made)) => one(Frame::Paused {
             id,
             run: made.turn_id.to_string(),
             session,
@@ -146,7 +149,7 @@ fn of_record(named: &Named, record: &Record) -> Vec<(EventId, Frame)> {
             checkpoint: made.checkpoint_id.to_string(),
             reason: made.reason.clone(),
         }),
-        Body::ApprovalRequested(asked) => one(Frame::Approval {
+        Body::Approval(ApprovalBody::Requested(asked)) => one(Frame::Approval {
             id,
             run: asked.turn_id.to_string(),
             session,
@@ -156,15 +159,15 @@ fn of_record(named: &Named, record: &Record) -> Vec<(EventId, Frame)> {
             tool: asked.tool.clone(),
             subject: asked.subject.clone(),
         }),
-        Body::RunFinished(end) => one(Frame::Done {
+        Body::Run(RunBody::Finished(end)) => one(Frame::Done {
             id: Some(id),
             run: end.turn_id.to_string(),
             session,
             status: DoneStatus::Ok,
             finish_reason: end.finish_reason,
         }),
-        Body::Cancelled(end) => vec![done(at, end.turn_id, DoneStatus::Cancelled)],
-        Body::Failed(end) => {
+        Body::Run(RunBody::Cancelled(end)) => vec![done(at, end.turn_id, DoneStatus::Cancelled)],
+        Body::Run(RunBody::Failed(end)) => {
             let error = Frame::Error {
                 id: Some(id),
                 run: Some(end.turn_id.to_string()),
@@ -177,43 +180,22 @@ fn of_record(named: &Named, record: &Record) -> Vec<(EventId, Frame)> {
             let after = EventId { seq: record.seq, n: 1 };
             vec![(at, error), done(after, end.turn_id, DoneStatus::Error)]
         }
-        Body::SessionMeta(_)
-        | Body::User(_)
-        | Body::RunCreated(_)
-        | Body::AssistantStarted(_)
-        | Body::ReasoningFinished(_)
-        | Body::QueuedDiscarded(_)
-        | Body::StateChanged(_)
-        | Body::SessionRenamed(_)
-        | Body::ModelSet(_)
-        | Body::CwdChanged(_)
-        | Body::Attached(_)
-        | Body::Detached(_)
-        | Body::SessionFailed(_)
-        | Body::Archived(_)
-        | Body::Forked(_)
-        | Body::System(_)
-        | Body::ToolPending(_)
-        | Body::PromptEdited(_)
-        | Body::CheckpointResumed(_)
-        | Body::RolledBack(_)
+        Body::Session(_)
         | Body::Compaction(_)
-        | Body::CompactionApproved(_)
-        | Body::CompactionRejected(_)
-        | Body::CompactionFlagged(_)
-        | Body::CompactionsAggregated(_)
-        | Body::ApprovalSettled(_)
-        | Body::Bound(_)
-        | Body::Unbound(_)
-        | Body::MessagePinned(_)
-        | Body::Requested(_) => Vec::new(),
+        | Body::Message(_)
+        | Body::Run(_)
+        | Body::Tool(_)
+        | Body::Checkpoint(_)
+        | Body::Approval(_) => Vec::new(),
     }
 }
 
 /// Of a record that queues a message: the limit that was reached, if the record has it. None for any other record.
 pub fn queued_at(record: &Record) -> Option<Option<LimitHit>> {
     match &record.body {
-        Body::StateChanged(change) if change.to == StateName::Queued => Some(change.limit),
+        Body::Session(SessionBody::StateChanged(change)) if change.to == StateName::Queued => {
+            Some(change.limit)
+        }
         _ => None,
     }
 }

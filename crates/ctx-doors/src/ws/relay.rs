@@ -10,6 +10,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use axum::extract::ws::Utf8Bytes;
 use ctx_api::ws::{Channel, Closing, Frame, Seqs};
 use ctx_engine::Event;
+use ctx_session::record::{MessageBody, RunBody};
 use ctx_session::{Body, MessageId, SessionId, Ulid};
 use tokio::sync::watch;
 use tokio::time::Instant;
@@ -297,7 +298,8 @@ impl Buffer {
                 }
             }
             Event::Record(record) => match &record.body {
-                Body::AssistantFinished(_) | Body::RunFinished(_) | Body::Cancelled(_) | Body::Failed(_) => {
+                Body::Message(MessageBody::AssistantFinished(_))
+                | Body::Run(RunBody::Finished(_) | RunBody::Cancelled(_) | RunBody::Failed(_)) => {
                     self.writing = None;
                 }
                 _ => {}
@@ -340,7 +342,7 @@ mod tests {
     }
 
     fn push(relay: &Relay, seq: u64) -> Grown {
-        let body = Body::SessionRenamed(SessionRenamed { title: "t".repeat(100) });
+        let body = Body::from(SessionRenamed { title: "t".repeat(100) });
         relay.push(&Event::Record(Arc::new(Record { seq, time: Timestamp::from_millis(seq), body })))
     }
 

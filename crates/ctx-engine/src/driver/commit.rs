@@ -1,5 +1,6 @@
 //! The one way a session changes: decide, append, apply, show, publish, start effects.
 
+use ctx_session::record::MessageBody;
 use ctx_session::rules::Given;
 use ctx_session::{Answer, Body, Code, Command, Effect, Refusal, StateName};
 
@@ -59,7 +60,7 @@ impl Driver {
         };
         let (records, effects) = (decision.records, decision.effects);
         let free_name = effects.contains(&Effect::FreeName);
-        let posted = records.iter().any(|body| matches!(body, Body::User(_)));
+        let posted = records.iter().any(|body| matches!(body, Body::Message(MessageBody::User(_))));
         let inner = self.inner.clone();
         let committed = self
             .blocking(move |core| {

@@ -96,7 +96,7 @@ impl Driver {
         let pending = core.session.pending_calls().iter().filter(|call| call.turn_id == run);
         let step = Step {
             prepared: work.prepared.clone(),
-            messages: core.conversation.messages().cloned().collect(),
+            messages: core.conversation.messages(&core.session.ledger),
             pending: pending
                 .map(|call| StartedTool {
                     call_id: call.call_id,

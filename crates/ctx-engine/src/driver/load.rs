@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use ctx_journal::{Journal, JournalError, LogPath, Owner};
-use ctx_session::record::{Failure, SessionMeta};
+use ctx_session::record::{Failure, SessionBody, SessionMeta};
 use ctx_session::{Body, Code, Record, Refusal, SessionId, Timestamp};
 use ctx_views::identity::{Identity, first};
 use tokio::sync::{mpsc, oneshot};
@@ -132,7 +132,7 @@ fn open(inner: &Inner, id: SessionId) -> Result<Core, Refusal> {
     }
     if !identity.is_in_log {
         // Before anything else is: a log that says itself what it is keeps its id whatever becomes of the rest.
-        let first = Body::SessionMeta(Box::new(identity.meta));
+        let first = Body::Session(SessionBody::Meta(Box::new(identity.meta)));
         core.commit(vec![first], now).map_err(|error| error.refusal().clone())?;
     }
     let recovered = {
@@ -193,7 +193,7 @@ fn forget_if_gone(inner: &Inner, id: SessionId, log: &LogPath, error: &JournalEr
 /// A connection that recovery let go of, in case it is still there: it comes again.
 fn close_detached(inner: &Inner, records: &[Record]) {
     for record in records {
-        if let Body::Detached(gone) = &record.body {
+        if let Body::Session(SessionBody::Detached(gone)) = &record.body {
             inner.connections.close(gone.connection, gone.reason);
         }
     }

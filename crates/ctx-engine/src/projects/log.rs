@@ -6,7 +6,8 @@ use std::ops::ControlFlow;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use ctx_journal::{AppendError, Entry, Journal, JournalError, LogPath, LogWriter, Owner};
-use ctx_session::project::{Decoded, Project, ProjectBody, ProjectRecord};
+use ctx_session::project::{Project, ProjectBody, ProjectRecord};
+use ctx_session::record::Decoded;
 use ctx_session::{Name, Refusal, Timestamp};
 use ctx_views::db::PROJECT_LOGS;
 

@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use ctx_journal::Owner;
 use ctx_session::project::{
     DEFAULT_PROJECT, Entry, Problem, Project, ProjectAdded, ProjectBody, ProjectCommand, ProjectRecord,
-    check_slug, invalid,
+    RegistryBody, check_slug, invalid,
 };
 use ctx_session::record::SessionMeta;
 use ctx_session::request::RequestKey;
@@ -132,12 +132,12 @@ impl Inner {
         }
         let owner = Owner { uid: self.daemon_uid, gid: self.daemon_gid };
         let first = (slug.as_str() == DEFAULT_PROJECT).then(|| {
-            ProjectBody::ProjectAdded(ProjectAdded {
+            ProjectBody::Registry(RegistryBody::Added(ProjectAdded {
                 project: slug.clone(),
                 directory: self.projects.workspace.clone().unwrap_or_default(),
                 owner: self.daemon_uid,
                 by: self.daemon_uid,
-            })
+            }))
         });
         let log = Arc::new(ProjectLog::new(self.journal.clone(), slug.clone(), owner, first)?);
         logs.insert(slug.clone(), log.clone());

@@ -3,6 +3,7 @@
 
 use ctx_engine::{NewFork, NewSession};
 use ctx_journal::sim::SimDisk;
+use ctx_session::record::{MessageBody, SessionBody};
 use ctx_session::{Body, Code, Limits, Name, Record, Refusal, SessionId, StateName};
 
 use super::world::{ME, World};
@@ -44,7 +45,7 @@ fn has(world: &World, dir: &str) -> bool {
 #[track_caller]
 fn are_of(id: SessionId, records: &[Record]) {
     match records.first().map(|record| &record.body) {
-        Some(Body::SessionMeta(meta)) => assert_eq!(meta.session_id, id),
+        Some(Body::Session(SessionBody::Meta(meta))) => assert_eq!(meta.session_id, id),
         other => panic!("no first record of {id}: {other:?}"),
     }
 }
@@ -114,7 +115,7 @@ async fn whoever_reads_an_ended_session_while_its_name_is_used_again_finds_it() 
         let made = world.engine.create(ME, new("x")).await.unwrap();
         world.say(made, "m", "new").await;
         let copied = reading.await.unwrap();
-        let said = |record: &Record| matches!(&record.body, Body::User(user) if user.text == "old");
+        let said = |record: &Record| matches!(&record.body, Body::Message(MessageBody::User(user)) if user.text == "old");
         assert!(copied.iter().any(said), "round {round}: the fork is of the old one");
         are_of(made, &world.engine.records(ME, made, 0, None).await.unwrap());
         world.engine.end(ME, made).await.unwrap();

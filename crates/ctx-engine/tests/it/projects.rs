@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use ctx_engine::port::{Look, ProjectFile, ProjectFiles, ShownAgent, Whose};
 use ctx_engine::{NewProject, NewSession};
 use ctx_journal::sim::{Fault, Op, SimDisk};
-use ctx_session::project::{Problem, ProjectBody, ProjectRead, ProjectRemoved};
+use ctx_session::project::{Problem, ProjectBody, ProjectRead, ProjectRemoved, RegistryBody};
 use ctx_session::record::Scope;
 use ctx_session::{Code, Name, Refusal};
 
@@ -192,11 +192,13 @@ async fn the_log_of_a_project_holds_what_else_it_keeps_and_default_has_one_too()
     let log = world.engine.project_log(ME, &name("default")).await.unwrap();
     assert_eq!(log.project().entry, None, "nothing is written before there is something to write");
     // Stands for a record of an issue.
-    let body = || ProjectBody::ProjectRemoved(ProjectRemoved { by: 0 });
+    let body = || ProjectBody::Registry(RegistryBody::Removed(ProjectRemoved { by: 0 }));
     let now = ctx_session::Timestamp::from_millis(5);
     let written = log.perform(now, |_| Ok(vec![body()]), |_, _| {}).unwrap();
     assert_eq!(written.len(), 2, "its own first record comes before");
-    assert!(matches!(&written[0].body, ProjectBody::ProjectAdded(added) if added.project == name("default")));
+    assert!(
+        matches!(&written[0].body, ProjectBody::Registry(RegistryBody::Added(added)) if added.project == name("default"))
+    );
     let refused =
         log.perform(now, |_| Err(Refusal::new(Code::Ebusy, "no")), |_, _| panic!("nothing is told"));
     assert_eq!(refused.unwrap_err().code, Code::Ebusy);

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use ctx_journal::sim::{Fault, Op, SimDisk};
 use ctx_session::command::Change;
+use ctx_session::record::RunBody;
 use ctx_session::{Body, Code, Limits, RunState, StateName};
 
 use super::world::{ME, World, eventually, every_run_ends_once, times_there};
@@ -45,7 +46,7 @@ async fn a_run_whose_log_fails_is_failed_and_its_followers_see_the_end() {
         assert!(last < Some(event.id()), "events grow strictly");
         last = Some(event.id());
         if let ctx_engine::Event::Record(record) = event
-            && let Body::Failed(failed) = &record.body
+            && let Body::Run(RunBody::Failed(failed)) = &record.body
         {
             break failed.clone();
         }

@@ -8,6 +8,7 @@ use crate::code::{Code, Refusal};
 use crate::ids::{IdSource, IssueId, SessionId, TodoId};
 use crate::issue::{IssueStatus, TodoOp};
 use crate::limits::Limits;
+use crate::project::IssueBody;
 use crate::time::Timestamp;
 
 /// Most todos of one issue, and most criteria.
@@ -70,7 +71,7 @@ impl Project {
                     return Ok(Vec::new());
                 }
                 let claimed = IssueClaimed { issue_id: issue.id, session_id: *session, by: *by };
-                Ok(vec![ProjectBody::IssueClaimed(claimed)])
+                Ok(vec![ProjectBody::Issue(IssueBody::Claimed(claimed))])
             }
         }
     }
@@ -93,7 +94,14 @@ impl Project {
         let number = self.issues().last().map_or(0, |issue| issue.number).saturating_add(1);
         let issue_id = IssueId(given.ids.next(given.now));
         let (body, criteria) = (body.to_owned(), criteria.to_vec());
-        Ok(vec![ProjectBody::IssueCreated(IssueCreated { issue_id, number, title, body, criteria, by })])
+        Ok(vec![ProjectBody::Issue(IssueBody::Created(IssueCreated {
+            issue_id,
+            number,
+            title,
+            body,
+            criteria,
+            by,
+        }))])
     }
 
     fn change_issue(
@@ -119,7 +127,7 @@ impl Project {
             && changed.body.is_none()
             && changed.criteria.is_none()
             && changed.status.is_none();
-        Ok(if is_empty { Vec::new() } else { vec![ProjectBody::IssueChanged(changed)] })
+        Ok(if is_empty { Vec::new() } else { vec![ProjectBody::Issue(IssueBody::Changed(changed))] })
     }
 }
 
@@ -165,7 +173,7 @@ fn add(issue: &Issue, text: &str, who: Who, given: &mut IssueGiven<'_>) -> Resul
     }
     let text = one_line("item", "a todo", text, given.limits)?;
     let todo_id = TodoId(given.ids.next(given.now));
-    Ok(ProjectBody::TodoAdded(TodoAdded { issue_id: issue.id, todo_id, text, who }))
+    Ok(ProjectBody::Issue(IssueBody::TodoAdded(TodoAdded { issue_id: issue.id, todo_id, text, who })))
 }
 
 fn todo(
@@ -184,7 +192,7 @@ fn todo(
             let todo = meant(issue, item)?;
             let note = Some(one_line("note", "a note", note, given.limits)?);
             let changed = TodoChanged { issue_id: issue.id, todo_id: todo.id, status: None, note, who };
-            Ok(vec![ProjectBody::TodoChanged(changed)])
+            Ok(vec![ProjectBody::Issue(IssueBody::TodoChanged(changed))])
         }
     }
 }
@@ -212,7 +220,13 @@ fn set(issue: &Issue, item: &str, status: TodoStatus, who: Who) -> Result<Vec<Pr
         return Ok(Vec::new());
     }
     let (issue_id, todo_id, status) = (issue.id, todo.id, Some(status));
-    Ok(vec![ProjectBody::TodoChanged(TodoChanged { issue_id, todo_id, status, note: None, who })])
+    Ok(vec![ProjectBody::Issue(IssueBody::TodoChanged(TodoChanged {
+        issue_id,
+        todo_id,
+        status,
+        note: None,
+        who,
+    }))])
 }
 
 /// The criteria with one of them met, or not.

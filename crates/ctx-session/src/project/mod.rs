@@ -23,7 +23,8 @@ pub use issue::{
 pub use issue_rules::{Change, IssueCommand, IssueGiven};
 pub use problem::{Problem, invalid};
 pub use record::{
-    Decoded, ProjectAdded, ProjectBody, ProjectMoved, ProjectRead, ProjectRecord, ProjectRemoved,
+    IssueBody, ProjectAdded, ProjectBody, ProjectMoved, ProjectRead, ProjectRecord, ProjectRemoved,
+    RegistryBody,
 };
 pub use rules::{ProjectCommand, check_slug};
 pub use settings::{Compaction, Delegate, Strategy};
@@ -85,8 +86,8 @@ impl Project {
     pub fn apply(&mut self, record: &ProjectRecord) {
         self.next_seq = record.seq + 1;
         match (&record.body, &mut self.entry) {
-            (ProjectBody::ProjectRead(read), _) => self.last = Some(read.clone()),
-            (ProjectBody::ProjectAdded(added), _) => {
+            (ProjectBody::Registry(RegistryBody::Read(read)), _) => self.last = Some(read.clone()),
+            (ProjectBody::Registry(RegistryBody::Added(added)), _) => {
                 self.last = None;
                 self.entry = Some(Entry {
                     directory: added.directory.clone(),
@@ -96,31 +97,31 @@ impl Project {
                     removed_at: None,
                 });
             }
-            (ProjectBody::ProjectMoved(moved), Some(entry)) => {
+            (ProjectBody::Registry(RegistryBody::Moved(moved)), Some(entry)) => {
                 entry.directory.clone_from(&moved.directory);
                 entry.updated_at = record.time;
             }
-            (ProjectBody::ProjectRemoved(_), Some(entry)) => {
+            (ProjectBody::Registry(RegistryBody::Removed(_)), Some(entry)) => {
                 entry.removed_at = Some(record.time);
                 entry.updated_at = record.time;
             }
-            (ProjectBody::ProjectMoved(_) | ProjectBody::ProjectRemoved(_), None) => {}
-            (ProjectBody::IssueCreated(created), _) => {
+            (ProjectBody::Registry(RegistryBody::Moved(_) | RegistryBody::Removed(_)), None) => {}
+            (ProjectBody::Issue(IssueBody::Created(created)), _) => {
                 if self.issue(created.issue_id).is_none() {
                     self.issues.push(Issue::new(created, record.time));
                 }
             }
-            (ProjectBody::IssueChanged(changed), _) => {
+            (ProjectBody::Issue(IssueBody::Changed(changed)), _) => {
                 self.with_issue(changed.issue_id, |issue| issue.change(changed, record.time));
             }
-            (ProjectBody::IssueClaimed(claimed), _) => {
+            (ProjectBody::Issue(IssueBody::Claimed(claimed)), _) => {
                 self.with_issue(claimed.issue_id, |issue| issue.session = Some(claimed.session_id));
             }
-            (ProjectBody::TodoAdded(added), _) => {
+            (ProjectBody::Issue(IssueBody::TodoAdded(added)), _) => {
                 self.with_issue(added.issue_id, |issue| issue.add_todo(added, record.time));
             }
-            (ProjectBody::Requested(requested), _) => self.requests.add(requested),
-            (ProjectBody::TodoChanged(changed), _) => {
+            (ProjectBody::Registry(RegistryBody::Requested(requested)), _) => self.requests.add(requested),
+            (ProjectBody::Issue(IssueBody::TodoChanged(changed)), _) => {
                 self.with_issue(changed.issue_id, |issue| issue.change_todo(changed, record.time));
             }
         }
@@ -132,7 +133,7 @@ impl Project {
             let issue_id = records.iter().find_map(ProjectBody::issue);
             let (turn_id, checkpoint_id) = (None, None);
             let done = Requested { key: key.clone(), turn_id, checkpoint_id, issue_id };
-            records.push(ProjectBody::Requested(done));
+            records.push(ProjectBody::Registry(RegistryBody::Requested(done)));
         }
         records
     }

@@ -4,6 +4,7 @@ use super::record::{ProjectAdded, ProjectBody, ProjectMoved, ProjectRead, Projec
 use super::{DEFAULT_PROJECT, Project};
 use crate::code::{Code, Refusal};
 use crate::name::Name;
+use crate::project::RegistryBody;
 
 /// What is asked of a project. The engine has checked the directory and who asks.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -61,21 +62,22 @@ impl Project {
             Some(_) | None => {}
         }
         let added = ProjectAdded { project: self.slug.clone(), directory: directory.to_owned(), owner, by };
-        Ok(vec![ProjectBody::ProjectAdded(added)])
+        Ok(vec![ProjectBody::Registry(RegistryBody::Added(added))])
     }
 
     fn read(&self, read: &ProjectRead) -> Vec<ProjectBody> {
         let is_new = self.registered().is_some() && self.last.as_ref() != Some(read);
-        is_new.then(|| ProjectBody::ProjectRead(read.clone())).into_iter().collect()
+        is_new.then(|| ProjectBody::Registry(RegistryBody::Read(read.clone()))).into_iter().collect()
     }
 
     fn relocate(&self, directory: &str, by: u32) -> Result<Vec<ProjectBody>, Refusal> {
         match self.registered() {
             None => Err(self.not_there()),
             Some(entry) if entry.directory == directory => Ok(Vec::new()),
-            Some(_) => {
-                Ok(vec![ProjectBody::ProjectMoved(ProjectMoved { directory: directory.to_owned(), by })])
-            }
+            Some(_) => Ok(vec![ProjectBody::Registry(RegistryBody::Moved(ProjectMoved {
+                directory: directory.to_owned(),
+                by,
+            }))]),
         }
     }
 
@@ -90,7 +92,7 @@ impl Project {
             };
             return Err(Refusal::new(Code::Ebusy, message));
         }
-        Ok(vec![ProjectBody::ProjectRemoved(ProjectRemoved { by })])
+        Ok(vec![ProjectBody::Registry(RegistryBody::Removed(ProjectRemoved { by }))])
     }
 
     fn not_there(&self) -> Refusal {

@@ -5,17 +5,22 @@
 //! first; what came after it only added types and fields that may be absent.
 
 mod control;
+mod event;
 mod run;
+mod table;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 pub use control::*;
+pub use event::EventName;
 pub use run::*;
+pub(crate) use table::record_table;
+pub use table::*;
 
-use crate::ids::{RunId, SessionId};
+use crate::ids::SessionId;
 use crate::name::Name;
-use crate::request::{RequestKey, Requested};
+use crate::request::RequestKey;
 use crate::time::Timestamp;
 
 /// A record with its place in the log.
@@ -24,51 +29,6 @@ pub struct Record {
     pub seq: u64,
     pub time: Timestamp,
     pub body: Body,
-}
-
-/// What a record says. Adding one means deciding it in every `match` over bodies.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-#[serde(tag = "type", rename_all = "snake_case")]
-pub enum Body {
-    SessionMeta(Box<SessionMeta>),
-    Context(Box<Context>),
-    User(User),
-    RunCreated(RunCreated),
-    AssistantStarted(AssistantStarted),
-    AssistantFinished(AssistantFinished),
-    ReasoningFinished(ReasoningFinished),
-    ToolStarted(ToolStarted),
-    ToolFinished(ToolFinished),
-    RunFinished(RunFinished),
-    Cancelled(Cancelled),
-    Failed(Failed),
-    QueuedDiscarded(QueuedDiscarded),
-    StateChanged(StateChanged),
-    SessionRenamed(SessionRenamed),
-    ModelSet(ModelSet),
-    CwdChanged(CwdChanged),
-    Attached(Attached),
-    Detached(Detached),
-    SessionFailed(Failure),
-    Archived(Archived),
-    Forked(Forked),
-    System(SystemNote),
-    ToolPending(ToolPending),
-    CheckpointCreated(CheckpointCreated),
-    PromptEdited(PromptEdited),
-    CheckpointResumed(CheckpointResumed),
-    RolledBack(RolledBack),
-    Compaction(Box<Compaction>),
-    CompactionApproved(CompactionApproved),
-    CompactionRejected(CompactionRejected),
-    CompactionFlagged(CompactionFlagged),
-    CompactionsAggregated(CompactionsAggregated),
-    ApprovalRequested(ApprovalRequested),
-    ApprovalSettled(ApprovalSettled),
-    Bound(Bound),
-    Unbound(Unbound),
-    Requested(Requested),
-    MessagePinned(MessagePinned),
 }
 
 /// Who sees a session and where it is kept.
@@ -257,6 +217,31 @@ pub struct StateChanged {
     pub limit: Option<LimitHit>,
 }
 
+impl StateChanged {
+    /// The second name of a change of state that the audit log counts as an event of its own.
+    pub fn event(&self) -> Option<EventName> {
+        match self.trigger {
+            Trigger::ConcurrencyLimit => Some(EventName::SessionQueued),
+            Trigger::QueueResumed => Some(EventName::SessionResumedFromQueue),
+            Trigger::CrashRecovered => Some(EventName::SessionCrashRecovered),
+            Trigger::SessionEnded if self.to == StateName::Ended => Some(EventName::SessionEnded),
+            Trigger::SessionEnded
+            | Trigger::MessagePosted
+            | Trigger::QueuedDiscarded
+            | Trigger::RunCompleted
+            | Trigger::RunFailed
+            | Trigger::RunCancelled
+            | Trigger::Checkpoint
+            | Trigger::CheckpointResumed
+            | Trigger::RolledBack
+            | Trigger::CompactionRequested
+            | Trigger::CompactionApproved
+            | Trigger::CompactionRejected
+            | Trigger::SessionFailed => None,
+        }
+    }
+}
+
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SessionRenamed {
     pub title: String,
@@ -319,162 +304,4 @@ pub struct Archived {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Forked {
     pub by: u32,
-}
-
-/// What a line of a log turned out to be.
-#[derive(Debug, Clone, PartialEq)]
-pub enum Decoded {
-    Known(Body),
-    /// A type of a later version: kept in the log, passed over here.
-    Unknown,
-    /// A type of ours whose fields do not fit: passed over with a warning.
-    Malformed(String),
-}
-
-impl Body {
-    /// The body as the journal wants it: a JSON object that begins with its `type`.
-    pub fn to_json(&self) -> String {
-        // Serialising these types cannot fail: no map has keys that are not strings.
-        serde_json::to_string(self).unwrap_or_else(|_| r#"{"type":"unwritable"}"#.to_owned())
-    }
-
-    /// The run that a record tells of; None where it tells of the session.
-    pub fn run(&self) -> Option<RunId> {
-        match self {
-            Body::Context(context) => Some(context.turn_id),
-            Body::User(user) => Some(user.turn_id),
-            Body::RunCreated(created) => Some(created.turn_id),
-            Body::AssistantStarted(started) => Some(started.turn_id),
-            Body::AssistantFinished(message) => Some(message.turn_id),
-            Body::ReasoningFinished(reasoning) => Some(reasoning.turn_id),
-            Body::ToolStarted(tool) => Some(tool.turn_id),
-            Body::ToolFinished(tool) => Some(tool.turn_id),
-            Body::RunFinished(end) => Some(end.turn_id),
-            Body::Cancelled(end) => Some(end.turn_id),
-            Body::Failed(end) => Some(end.turn_id),
-            Body::QueuedDiscarded(gone) => Some(gone.turn_id),
-            Body::System(note) => Some(note.turn_id),
-            Body::ToolPending(tool) => Some(tool.turn_id),
-            Body::CheckpointCreated(checkpoint) => Some(checkpoint.turn_id),
-            Body::Compaction(compaction) => Some(compaction.turn_id),
-            Body::CompactionApproved(approved) => Some(approved.turn_id),
-            Body::ApprovalRequested(asked) => Some(asked.turn_id),
-            Body::ApprovalSettled(settled) => Some(settled.turn_id),
-            Body::Requested(requested) => requested.turn_id,
-            Body::SessionMeta(_)
-            | Body::StateChanged(_)
-            | Body::SessionRenamed(_)
-            | Body::ModelSet(_)
-            | Body::CwdChanged(_)
-            | Body::Attached(_)
-            | Body::Detached(_)
-            | Body::SessionFailed(_)
-            | Body::Archived(_)
-            | Body::Forked(_)
-            | Body::PromptEdited(_)
-            | Body::CheckpointResumed(_)
-            | Body::RolledBack(_)
-            | Body::CompactionRejected(_)
-            | Body::CompactionFlagged(_)
-            | Body::CompactionsAggregated(_)
-            | Body::Bound(_)
-            | Body::MessagePinned(_)
-            | Body::Unbound(_) => None,
-        }
-    }
-
-    /// Every type of record; [`Body::decode`] knows the same.
-    pub const KINDS: &'static [&'static str] = &[
-        "session_meta",
-        "context",
-        "user",
-        "run_created",
-        "assistant_started",
-        "assistant_finished",
-        "reasoning_finished",
-        "tool_started",
-        "tool_finished",
-        "run_finished",
-        "cancelled",
-        "failed",
-        "queued_discarded",
-        "state_changed",
-        "session_renamed",
-        "model_set",
-        "cwd_changed",
-        "attached",
-        "detached",
-        "session_failed",
-        "archived",
-        "forked",
-        "system",
-        "tool_pending",
-        "checkpoint_created",
-        "prompt_edited",
-        "checkpoint_resumed",
-        "rolled_back",
-        "compaction",
-        "compaction_approved",
-        "compaction_rejected",
-        "compaction_flagged",
-        "compactions_aggregated",
-        "approval_requested",
-        "approval_settled",
-        "bound",
-        "unbound",
-        "requested",
-        "message_pinned",
-    ];
-
-    /// Reads the body out of a whole line of the log, envelope and all.
-    pub fn decode(kind: &str, line: &str) -> Decoded {
-        fn read<'a, T: Deserialize<'a>>(line: &'a str, wrap: impl FnOnce(T) -> Body) -> Decoded {
-            match serde_json::from_str(line) {
-                Ok(fields) => Decoded::Known(wrap(fields)),
-                Err(error) => Decoded::Malformed(error.to_string()),
-            }
-        }
-        match kind {
-            "session_meta" => read(line, |meta| Body::SessionMeta(Box::new(meta))),
-            "context" => read(line, |context| Body::Context(Box::new(context))),
-            "user" => read(line, Body::User),
-            "run_created" => read(line, Body::RunCreated),
-            "assistant_started" => read(line, Body::AssistantStarted),
-            "assistant_finished" => read(line, Body::AssistantFinished),
-            "reasoning_finished" => read(line, Body::ReasoningFinished),
-            "tool_started" => read(line, Body::ToolStarted),
-            "tool_finished" => read(line, Body::ToolFinished),
-            "run_finished" => read(line, Body::RunFinished),
-            "cancelled" => read(line, Body::Cancelled),
-            "failed" => read(line, Body::Failed),
-            "queued_discarded" => read(line, Body::QueuedDiscarded),
-            "state_changed" => read(line, Body::StateChanged),
-            "session_renamed" => read(line, Body::SessionRenamed),
-            "model_set" => read(line, Body::ModelSet),
-            "cwd_changed" => read(line, Body::CwdChanged),
-            "attached" => read(line, Body::Attached),
-            "detached" => read(line, Body::Detached),
-            "session_failed" => read(line, Body::SessionFailed),
-            "archived" => read(line, Body::Archived),
-            "forked" => read(line, Body::Forked),
-            "system" => read(line, Body::System),
-            "tool_pending" => read(line, Body::ToolPending),
-            "checkpoint_created" => read(line, Body::CheckpointCreated),
-            "prompt_edited" => read(line, Body::PromptEdited),
-            "checkpoint_resumed" => read(line, Body::CheckpointResumed),
-            "rolled_back" => read(line, Body::RolledBack),
-            "compaction" => read(line, |compaction| Body::Compaction(Box::new(compaction))),
-            "compaction_approved" => read(line, Body::CompactionApproved),
-            "compaction_rejected" => read(line, Body::CompactionRejected),
-            "compaction_flagged" => read(line, Body::CompactionFlagged),
-            "compactions_aggregated" => read(line, Body::CompactionsAggregated),
-            "approval_requested" => read(line, Body::ApprovalRequested),
-            "approval_settled" => read(line, Body::ApprovalSettled),
-            "bound" => read(line, Body::Bound),
-            "unbound" => read(line, Body::Unbound),
-            "requested" => read(line, Body::Requested),
-            "message_pinned" => read(line, Body::MessagePinned),
-            _ => Decoded::Unknown,
-        }
-    }
 }

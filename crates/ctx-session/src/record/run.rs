@@ -205,6 +205,17 @@ pub struct Failure {
     pub message: String,
 }
 
+impl Failure {
+    /// Of a session whose record that says why it failed is damaged.
+    pub(crate) fn unknown() -> Failure {
+        Failure {
+            code: Code::Eio,
+            reason: "unknown".to_owned(),
+            message: "the record that says why is damaged".to_owned(),
+        }
+    }
+}
+
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Failed {
     pub turn_id: RunId,

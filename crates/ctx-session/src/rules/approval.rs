@@ -5,7 +5,7 @@ use crate::code::{Code, Refusal};
 use crate::command::{Answer, ApprovalAnswer, Decision, Effect};
 use crate::ids::ApprovalId;
 use crate::limits::Limits;
-use crate::record::{ApprovalOutcome, ApprovalSettled, Body};
+use crate::record::{ApprovalBody, ApprovalOutcome, ApprovalSettled, Body};
 use crate::session::{Session, State};
 
 pub(super) fn answer_approval(
@@ -55,13 +55,13 @@ pub(super) fn answer_approval(
     if note.is_some_and(|note| note.len() > limits.title_bytes) {
         return Err(Refusal::invalid("note", format!("a note has at most {} bytes", limits.title_bytes)));
     }
-    let record = Body::ApprovalSettled(ApprovalSettled {
+    let record = Body::Approval(ApprovalBody::Settled(ApprovalSettled {
         turn_id: found.asked.turn_id,
         approval_id: id,
         outcome,
         by,
         note: note.map(str::trim).filter(|note| !note.is_empty()).map(str::to_owned),
-    });
+    }));
     let effects = vec![Effect::ApprovalSettled { approval: id }];
     Ok(Decision { records: vec![record], effects, answer: Answer::Done })
 }

@@ -2,7 +2,7 @@
 
 use super::busy;
 use crate::code::{Code, Refusal};
-use crate::record::{Archived, Body, StateName};
+use crate::record::{Archived, Body, SessionBody, StateName};
 use crate::session::{Session, State};
 
 /// Only what rests is put away. It keeps its name and can be read, searched, forked, ended and posted to as before:
@@ -23,7 +23,7 @@ pub(super) fn archive(session: &Session, archived: bool, by: u32) -> Result<Opti
             return Err(busy("the session is paused; resume it or roll it back, then archive it"));
         }
     }
-    Ok(Some(Body::Archived(Archived { archived, by: Some(by) })))
+    Ok(Some(Body::Session(SessionBody::Archived(Archived { archived, by: Some(by) }))))
 }
 
 /// Only what is over can be deleted. There is no record of it: the log goes with the session.

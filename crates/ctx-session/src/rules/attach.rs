@@ -4,7 +4,7 @@ use super::{answer, busy};
 use crate::code::Refusal;
 use crate::command::{Answer, Decision, Effect};
 use crate::ids::Ulid;
-use crate::record::{Attached, Body, DetachReason, Detached};
+use crate::record::{Attached, Body, DetachReason, Detached, SessionBody};
 use crate::session::{Attachment, Session};
 
 /// Allowed in every state: the history of a session that is over can be looked at.
@@ -30,7 +30,7 @@ pub(super) fn attach(
         None => {}
     }
     let device_hint = device_hint.map(str::to_owned);
-    records.push(Body::Attached(Attached { connection, user, device_hint }));
+    records.push(Body::Session(SessionBody::Attached(Attached { connection, user, device_hint })));
     Ok(Decision { records, effects, answer: Answer::Done })
 }
 
@@ -45,5 +45,5 @@ pub(super) fn detach(session: &Session, connection: Ulid, reason: DetachReason) 
 }
 
 pub(super) fn detached(old: Attachment, reason: DetachReason) -> Body {
-    Body::Detached(Detached { connection: old.connection, user: old.user, reason })
+    Body::Session(SessionBody::Detached(Detached { connection: old.connection, user: old.user, reason }))
 }

@@ -4,7 +4,7 @@ use super::{answer, over};
 use crate::code::Refusal;
 use crate::command::{Answer, Decision};
 use crate::ids::IssueId;
-use crate::record::{Body, Bound, Unbound};
+use crate::record::{Body, Bound, SessionBody, Unbound};
 use crate::session::{Session, State};
 
 pub(super) fn bind(session: &Session, issue: IssueId, by: u32) -> Result<Decision, Refusal> {
@@ -12,14 +12,14 @@ pub(super) fn bind(session: &Session, issue: IssueId, by: u32) -> Result<Decisio
     if session.bound_issue == Some(issue) {
         return Ok(answer(Answer::Done));
     }
-    let record = Body::Bound(Bound { issue_id: issue, by });
+    let record = Body::Session(SessionBody::Bound(Bound { issue_id: issue, by }));
     Ok(Decision { records: vec![record], effects: Vec::new(), answer: Answer::Done })
 }
 
 pub(super) fn unbind(session: &Session, by: u32) -> Result<Decision, Refusal> {
     may_change(session)?;
     let Some(issue_id) = session.bound_issue else { return Ok(answer(Answer::Done)) };
-    let record = Body::Unbound(Unbound { issue_id, by });
+    let record = Body::Session(SessionBody::Unbound(Unbound { issue_id, by }));
     Ok(Decision { records: vec![record], effects: Vec::new(), answer: Answer::Done })
 }
 

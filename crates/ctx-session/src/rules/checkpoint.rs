@@ -10,8 +10,9 @@ use crate::ids::{CheckpointId, MessageId, RunId};
 use crate::ledger::Back;
 use crate::limits::Limits;
 use crate::record::{
-    Body, CancelReason, CheckpointBy, CheckpointCreated, CheckpointResumed, CompactionRejected, PromptEdited,
-    Rejection, RolledBack, StateName, SystemNote, ToolFinished, ToolStatus, Trigger,
+    Body, CancelReason, CheckpointBody, CheckpointBy, CheckpointCreated, CheckpointResumed, CompactionBody,
+    CompactionRejected, MessageBody, PromptEdited, Rejection, RolledBack, StateName, SystemNote, ToolBody,
+    ToolFinished, ToolStatus, Trigger,
 };
 use crate::session::{RunState, Session, State};
 
@@ -48,7 +49,7 @@ pub(super) fn checkpoint(
         Pauser::Operator { by } => (CheckpointBy::Operator, Some(by)),
         Pauser::Model { call, .. } => {
             let started = session.open_tools_of(run).find(|(open, _)| *open == call);
-            records.push(Body::ToolFinished(ToolFinished {
+            records.push(Body::Tool(ToolBody::Finished(ToolFinished {
                 turn_id: run,
                 call_id: call,
                 status: ToolStatus::Ok,
@@ -56,7 +57,7 @@ pub(super) fn checkpoint(
                 output: RESUMED.to_owned(),
                 truncated: false,
                 blob: None,
-            }));
+            })));
             (CheckpointBy::Model, None)
         }
     };
@@ -85,7 +86,7 @@ pub(super) fn created(
     by: Option<u32>,
     reason: Option<String>,
 ) -> Body {
-    Body::CheckpointCreated(CheckpointCreated {
+    Body::Checkpoint(CheckpointBody::Created(CheckpointCreated {
         checkpoint_id,
         turn_id: run,
         created_by,
@@ -94,7 +95,7 @@ pub(super) fn created(
         compaction_id: None,
         cursor: session.ledger.newest(),
         prompts: session.control.prompts.in_effect.clone(),
-    })
+    }))
 }
 
 pub(super) fn edit_prompt(
@@ -113,13 +114,13 @@ pub(super) fn edit_prompt(
     if old == hash {
         return Ok(answer(Answer::Done));
     }
-    let record = Body::PromptEdited(PromptEdited {
+    let record = Body::Checkpoint(CheckpointBody::PromptEdited(PromptEdited {
         checkpoint_id: checkpoint,
         target: target.to_owned(),
         old_hash: old.to_owned(),
         new_hash: hash.to_owned(),
         by,
-    });
+    }));
     Ok(Decision { records: vec![record], effects: Vec::new(), answer: Answer::Done })
 }
 
@@ -190,7 +191,11 @@ fn end_of_pause(
 
 pub(super) fn resumed(checkpoint: &Checkpoint, by: u32) -> Body {
     let prompts = checkpoint.edited_prompts();
-    Body::CheckpointResumed(CheckpointResumed { checkpoint_id: checkpoint.id(), by, prompts })
+    Body::Checkpoint(CheckpointBody::Resumed(CheckpointResumed {
+        checkpoint_id: checkpoint.id(),
+        by,
+        prompts,
+    }))
 }
 
 /// Under what the run goes on, and the notice that its prompts are other than before.
@@ -217,7 +222,7 @@ pub(super) fn notice(checkpoint: &Checkpoint, run: RunId, given: &mut Given<'_>)
         text += &format!(" Previous prompt hash{whose}: {old}, new prompt hash: {}.", prompt.hash);
     }
     let message_id = MessageId(given.ids.next(given.now));
-    Some(Body::System(SystemNote { turn_id: run, message_id, text }))
+    Some(Body::Message(MessageBody::System(SystemNote { turn_id: run, message_id, text })))
 }
 
 pub(super) fn rollback(
@@ -257,19 +262,19 @@ pub(super) fn rollback(
     let at = session.paused_at();
     let waiting = at.and_then(|at| session.control.proposed_at(at));
     if let Some(waiting) = waiting {
-        records.push(Body::CompactionRejected(CompactionRejected {
+        records.push(Body::Compaction(CompactionBody::Rejected(CompactionRejected {
             compaction_id: waiting.id(),
             by: Some(by),
             reason: Rejection::OperatorRejected,
-        }));
+        })));
     }
-    records.push(Body::RolledBack(RolledBack {
+    records.push(Body::Checkpoint(CheckpointBody::RolledBack(RolledBack {
         checkpoint_id: id,
         by,
         superseded,
         restored,
         restored_call_ids: restored_calls,
-    }));
+    })));
     if from != StateName::Idle {
         let is_reject = waiting.is_some() && at.is_some_and(|at| at.id() == id);
         let trigger = if is_reject { Trigger::CompactionRejected } else { Trigger::RolledBack };

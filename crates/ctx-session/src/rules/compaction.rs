@@ -14,8 +14,9 @@ use crate::estimate::{left, share};
 use crate::ids::{CallId, CheckpointId, CompactionId, MessageId, RunId, Ulid};
 use crate::limits::Limits;
 use crate::record::{
-    Archived, Body, COMPACTION_PENDING, CheckpointBy, Compaction, CompactionApproved, CompactionFlag,
-    CompactionFlagged, CompactionsAggregated, RunCreated, RunFinish, RunKind, StateName, Strategy, Trigger,
+    Archived, Body, COMPACTION_PENDING, CheckpointBody, CheckpointBy, Compaction, CompactionApproved,
+    CompactionBody, CompactionFlag, CompactionFlagged, CompactionsAggregated, RunBody, RunCreated, RunFinish,
+    RunKind, SessionBody, StateName, Strategy, Trigger,
 };
 use crate::session::{Run, RunState, Session, State};
 
@@ -41,10 +42,17 @@ pub(super) fn compact(
     let context = slot_of(admission)?;
     let run = RunId(given.ids.next(given.now));
     let (from, to) = (StateName::Idle, StateName::Running);
-    let back = session.archived.then_some(Body::Archived(Archived { archived: false, by: None }));
+    let back = session
+        .archived
+        .then_some(Body::Session(SessionBody::Archived(Archived { archived: false, by: None })));
     let mut records: Vec<Body> = back.into_iter().collect();
     records.extend([
-        Body::RunCreated(RunCreated { turn_id: run, kind: RunKind::Compaction, continues: None, strategy }),
+        Body::Run(RunBody::Created(RunCreated {
+            turn_id: run,
+            kind: RunKind::Compaction,
+            continues: None,
+            strategy,
+        })),
         context_record(run, context),
         moved(from, to, Trigger::CompactionRequested, Some(by)),
     ]);
@@ -71,26 +79,26 @@ pub(super) fn compacted(
     leave_pinned(session, &mut made);
     let mut records = aggregated(session, given.limits);
     if !made.proposed {
-        records.push(Body::Compaction(Box::new(made)));
+        records.push(Body::Compaction(CompactionBody::Recorded(Box::new(made))));
         return Ok(Decision { records, effects: Vec::new(), answer: Answer::Done });
     }
     let checkpoint_id = CheckpointId(given.ids.next(given.now));
     let made = Compaction { checkpoint_id: Some(checkpoint_id), summary_message_id: None, ..made };
     let compaction_id = Some(made.compaction_id);
-    records.push(Body::Compaction(Box::new(made)));
+    records.push(Body::Compaction(CompactionBody::Recorded(Box::new(made))));
     let reason = Some(COMPACTION_PENDING.to_owned());
     let by = CheckpointBy::Compaction;
-    if let Body::CheckpointCreated(mut created) =
+    if let Body::Checkpoint(CheckpointBody::Created(mut created)) =
         checkpoint::created(session, checkpoint_id, run.id, by, None, reason)
     {
         created.compaction_id = compaction_id;
-        records.push(Body::CheckpointCreated(created));
+        records.push(Body::Checkpoint(CheckpointBody::Created(created)));
     }
     let end = settle(session, run, &Outcome::Done, None, given.now);
     records.extend(end.into_iter().map(|body| match body {
-        Body::RunFinished(mut end) => {
+        Body::Run(RunBody::Finished(mut end)) => {
             end.finish_reason = Some(RunFinish::AwaitingCompaction);
-            Body::RunFinished(end)
+            Body::Run(RunBody::Finished(end))
         }
         other => other,
     }));
@@ -110,7 +118,10 @@ fn aggregated(session: &Session, limits: &Limits) -> Vec<Body> {
     let count = limits.compactions_aggregated.clamp(1, listed.len());
     let Some(newest) = listed.get(count - 1) else { return Vec::new() };
     let count = u32::try_from(count).unwrap_or(u32::MAX);
-    vec![Body::CompactionsAggregated(CompactionsAggregated { count, before: newest.created_at })]
+    vec![Body::Compaction(CompactionBody::Aggregated(CompactionsAggregated {
+        count,
+        before: newest.created_at,
+    }))]
 }
 
 fn known(session: &Session, id: CompactionId) -> Result<&Compacted, Refusal> {
@@ -169,7 +180,7 @@ pub(super) fn approve(
     let elided = elided_besides(session, &waiting.made.elided_call_ids, &superseded);
     let after_estimate = after_estimate(session, &waiting.made, &superseded, &elided, summary.as_deref());
     let mut records = vec![
-        Body::CompactionApproved(CompactionApproved {
+        Body::Compaction(CompactionBody::Approved(CompactionApproved {
             compaction_id: id,
             turn_id: waiting.made.turn_id,
             by,
@@ -178,7 +189,7 @@ pub(super) fn approve(
             summary_message_id,
             summary,
             after_estimate,
-        }),
+        })),
         checkpoint::resumed(at, by),
     ];
     let from = StateName::Paused;
@@ -189,12 +200,12 @@ pub(super) fn approve(
     };
     let run = RunId(given.ids.next(given.now));
     let to = StateName::Running;
-    records.push(Body::RunCreated(RunCreated {
+    records.push(Body::Run(RunBody::Created(RunCreated {
         turn_id: run,
         kind: RunKind::Continuation,
         continues: Some(continues.id),
         strategy: None,
-    }));
+    })));
     records.extend(checkpoint::continued(at, run, context, given));
     records.push(moved(from, to, Trigger::CompactionApproved, Some(by)));
     let effects = std::iter::once(Effect::StartRun { run }).chain(count_changed(from, to)).collect();
@@ -340,6 +351,7 @@ pub(super) fn flag(
     if flag == found.flag && notes == found.notes {
         return Ok(answer(Answer::Done));
     }
-    let record = Body::CompactionFlagged(CompactionFlagged { compaction_id: id, flag, notes, by });
+    let record =
+        Body::Compaction(CompactionBody::Flagged(CompactionFlagged { compaction_id: id, flag, notes, by }));
     Ok(Decision { records: vec![record], effects: Vec::new(), answer: Answer::Done })
 }

@@ -3,7 +3,7 @@
 use crate::command::{Answer, Decision};
 use crate::ids::SessionId;
 use crate::name::Name;
-use crate::record::{Body, Scope, SessionMeta};
+use crate::record::{Body, Scope, SessionBody, SessionMeta};
 use crate::request::RequestKey;
 
 /// Everything a new session is made of. The engine has checked the project, the agent, the name and the cwd.
@@ -57,5 +57,9 @@ pub fn create(create: Create) -> Decision {
         requested: create.requested,
         app: create.app,
     };
-    Decision { records: vec![Body::SessionMeta(Box::new(meta))], effects: Vec::new(), answer: Answer::Done }
+    Decision {
+        records: vec![Body::Session(SessionBody::Meta(Box::new(meta)))],
+        effects: Vec::new(),
+        answer: Answer::Done,
+    }
 }

@@ -4,7 +4,8 @@ use super::{answer, attach::detached, count_changed, moved, over, run::settle};
 use crate::code::Refusal;
 use crate::command::{Answer, Decision, Effect, Outcome, Partial};
 use crate::record::{
-    Body, CancelReason, CompactionRejected, DetachReason, Failure, Rejection, StateName, Trigger,
+    Body, CancelReason, CompactionBody, CompactionRejected, DetachReason, Failure, Rejection, SessionBody,
+    StateName, Trigger,
 };
 use crate::session::{Session, State};
 use crate::time::Timestamp;
@@ -44,7 +45,7 @@ pub(super) fn fail(
     }
     let mut rest = unanswered(session, None, Rejection::SessionFailed);
     rest.extend([
-        Body::SessionFailed(failure.clone()),
+        Body::Session(SessionBody::Failed(failure.clone())),
         moved(session.state.name(), StateName::Failed, Trigger::SessionFailed, None),
     ]);
     Ok(close(session, &Outcome::Failed(failure.clone()), partial, now, rest, StateName::Failed))
@@ -52,7 +53,8 @@ pub(super) fn fail(
 
 /// What is proposed comes to nothing with its session.
 fn unanswered(session: &Session, by: Option<u32>, reason: Rejection) -> Vec<Body> {
-    let rejected = |id| Body::CompactionRejected(CompactionRejected { compaction_id: id, by, reason });
+    let rejected =
+        |id| Body::Compaction(CompactionBody::Rejected(CompactionRejected { compaction_id: id, by, reason }));
     session.control.proposed().map(|waiting| rejected(waiting.id())).collect()
 }
 

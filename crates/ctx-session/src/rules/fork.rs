@@ -6,7 +6,7 @@
 use crate::code::Refusal;
 use crate::ids::SessionId;
 use crate::name::Name;
-use crate::record::{Body, Forked, ForkedFrom, Scope, SessionMeta};
+use crate::record::{Body, Forked, ForkedFrom, Scope, SessionBody, SessionMeta};
 use crate::request::RequestKey;
 
 /// What a fork does not take from its source.
@@ -59,6 +59,6 @@ impl Fork {
             app: self.app.clone(),
             ..source.clone()
         };
-        (meta, Body::Forked(Forked { by: self.owner }))
+        (meta, Body::Session(SessionBody::Forked(Forked { by: self.owner })))
     }
 }

@@ -45,7 +45,7 @@ use crate::code::{Code, Refusal};
 use crate::command::{Admission, Answer, Command, Decision, Effect, RunContext};
 use crate::ids::IdSource;
 use crate::limits::Limits;
-use crate::record::{Body, LimitScope, StateChanged, StateName, Trigger};
+use crate::record::{Body, LimitScope, SessionBody, StateChanged, StateName, Trigger};
 use crate::session::Session;
 use crate::time::Timestamp;
 
@@ -160,7 +160,7 @@ fn busy(message: &str) -> Refusal {
 
 /// The last record of every command that moves the state.
 fn moved(from: StateName, to: StateName, trigger: Trigger, by: Option<u32>) -> Body {
-    Body::StateChanged(StateChanged { from, to, trigger, by, limit: None })
+    Body::Session(SessionBody::StateChanged(StateChanged { from, to, trigger, by, limit: None }))
 }
 
 /// The running count changed when exactly one side of a move is running.

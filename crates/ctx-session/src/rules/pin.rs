@@ -5,7 +5,7 @@ use super::{answer, over};
 use crate::code::{Code, Refusal};
 use crate::command::{Answer, Decision};
 use crate::ids::Ulid;
-use crate::record::{Body, MessagePinned};
+use crate::record::{Body, MessageBody, MessagePinned};
 use crate::session::{Session, State};
 
 pub(super) fn pin(session: &Session, message: Ulid, pinned: bool, by: u32) -> Result<Decision, Refusal> {
@@ -20,6 +20,6 @@ pub(super) fn pin(session: &Session, message: Ulid, pinned: bool, by: u32) -> Re
     if found.pinned == pinned {
         return Ok(answer(Answer::Done));
     }
-    let record = Body::MessagePinned(MessagePinned { message_id: message, pinned, by });
+    let record = Body::Message(MessageBody::Pinned(MessagePinned { message_id: message, pinned, by }));
     Ok(Decision { records: vec![record], effects: Vec::new(), answer: Answer::Done })
 }

@@ -6,8 +6,8 @@ use crate::command::{Admission, Answer, Decision, Effect, PostMessage, RunContex
 use crate::ids::{MessageId, RunId};
 use crate::limits::Limits;
 use crate::record::{
-    Archived, Body, Context, CwdChanged, ModelSet, RunCreated, RunKind, StateChanged, StateName, Trigger,
-    User,
+    Archived, Body, Context, CwdChanged, MessageBody, ModelSet, RunBody, RunCreated, RunKind, SessionBody,
+    StateChanged, StateName, Trigger, User,
 };
 use crate::session::{RunState, Session, State};
 
@@ -70,26 +70,26 @@ fn begin(session: &Session, post: &PostMessage, given: &mut Given<'_>) -> Decisi
     let mut records = Vec::with_capacity(7);
     // Whoever posts to a session wants to see it again.
     if session.archived {
-        records.push(Body::Archived(Archived { archived: false, by: None }));
+        records.push(Body::Session(SessionBody::Archived(Archived { archived: false, by: None })));
     }
     if let Some(model) = post.model_override.as_ref().filter(|model| **model != session.model_override) {
-        records.push(Body::ModelSet(ModelSet { model: model.clone() }));
+        records.push(Body::Session(SessionBody::ModelSet(ModelSet { model: model.clone() })));
     }
     if let Some(cwd) = post.cwd.as_ref().filter(|cwd| **cwd != session.cwd) {
-        records.push(Body::CwdChanged(CwdChanged { cwd: cwd.clone() }));
+        records.push(Body::Session(SessionBody::CwdChanged(CwdChanged { cwd: cwd.clone() })));
     }
-    records.push(Body::User(User {
+    records.push(Body::Message(MessageBody::User(User {
         turn_id: run,
         message_id: message,
         client_id: post.client_id.clone(),
         text: post.text.clone(),
-    }));
-    records.push(Body::RunCreated(RunCreated {
+    })));
+    records.push(Body::Run(RunBody::Created(RunCreated {
         turn_id: run,
         kind: RunKind::Message,
         continues: None,
         strategy: None,
-    }));
+    })));
     let from = StateName::Idle;
     let (state, effects) = match &post.admission {
         Admission::Granted { context, .. } => {
@@ -102,13 +102,13 @@ fn begin(session: &Session, post: &PostMessage, given: &mut Given<'_>) -> Decisi
         Admission::Full(limit) => {
             let to = StateName::Queued;
             let trigger = Trigger::ConcurrencyLimit;
-            records.push(Body::StateChanged(StateChanged {
+            records.push(Body::Session(SessionBody::StateChanged(StateChanged {
                 from,
                 to,
                 trigger,
                 by: Some(post.by),
                 limit: Some(*limit),
-            }));
+            })));
             (RunState::Pending, Vec::new())
         }
     };
@@ -117,7 +117,7 @@ fn begin(session: &Session, post: &PostMessage, given: &mut Given<'_>) -> Decisi
 
 /// The record a run begins with, so that one can later tell under what it worked.
 pub(super) fn context_record(run: RunId, context: &RunContext) -> Body {
-    Body::Context(Box::new(Context {
+    Body::Run(RunBody::Context(Box::new(Context {
         turn_id: run,
         model: context.model.clone(),
         cwd: context.cwd.clone(),
@@ -125,5 +125,5 @@ pub(super) fn context_record(run: RunId, context: &RunContext) -> Body {
         cage: context.cage.clone(),
         sources: context.sources.clone(),
         prompts: context.prompts.clone(),
-    }))
+    })))
 }

@@ -5,7 +5,8 @@ use crate::code::{Code, Refusal};
 use crate::command::{Admission, Answer, Decision, Effect};
 use crate::ids::MessageId;
 use crate::record::{
-    Body, CancelReason, Cancelled, LimitScope, QueuedDiscarded, StateChanged, StateName, Trigger,
+    Body, CancelReason, Cancelled, LimitScope, QueuedDiscarded, RunBody, SessionBody, StateChanged,
+    StateName, Trigger,
 };
 use crate::session::{Run, RunState, Session, State};
 
@@ -22,7 +23,7 @@ pub(super) fn resume_queued(session: &Session, admission: &Admission, by: u32) -
         _ => None,
     };
     let resumed = StateChanged { from, to, trigger: Trigger::QueueResumed, by: Some(by), limit };
-    let records = vec![context_record(run.id, context), Body::StateChanged(resumed)];
+    let records = vec![context_record(run.id, context), Body::Session(SessionBody::StateChanged(resumed))];
     let effects = std::iter::once(Effect::StartRun { run: run.id }).chain(count_changed(from, to)).collect();
     let answer =
         Answer::Posted { run: run.id, message: message_of(run), state: RunState::Running, repeated: false };
@@ -39,8 +40,12 @@ pub(super) fn discard_queued(session: &Session, by: u32) -> Result<Decision, Ref
 pub(super) fn discard(session: &Session, run: &Run, reason: CancelReason, by: Option<u32>) -> Decision {
     let who = by.unwrap_or(session.meta.owner);
     let records = vec![
-        Body::QueuedDiscarded(QueuedDiscarded { turn_id: run.id, message_id: message_of(run), by: who }),
-        Body::Cancelled(Cancelled { turn_id: run.id, reason, by, duration_ms: 0 }),
+        Body::Run(RunBody::QueuedDiscarded(QueuedDiscarded {
+            turn_id: run.id,
+            message_id: message_of(run),
+            by: who,
+        })),
+        Body::Run(RunBody::Cancelled(Cancelled { turn_id: run.id, reason, by, duration_ms: 0 })),
         moved(StateName::Queued, StateName::Idle, Trigger::QueuedDiscarded, by),
     ];
     Decision { records, effects: Vec::new(), answer: Answer::Run { run: run.id, state: RunState::Cancelled } }

@@ -11,7 +11,9 @@ use crate::code::{Code, Refusal};
 use crate::command::{Answer, Decision, Effect, Interruption, Outcome};
 use crate::control::{Approval, Compacted};
 use crate::ids::RunId;
-use crate::record::{Body, CompactionRejected, DetachReason, Failure, Rejection, StateName, Trigger};
+use crate::record::{
+    Body, CompactionBody, CompactionRejected, DetachReason, Failure, Rejection, StateName, Trigger,
+};
 use crate::session::{RunState, Session, State};
 use crate::time::Timestamp;
 
@@ -50,11 +52,11 @@ pub(super) fn recover(session: &Session, cause: Interruption, now: Timestamp) ->
     // Damage may have taken the checkpoint that a proposed compaction waits at.
     let lost = session.control.proposed().filter(|waiting| !is_waited_for(session, waiting));
     records.extend(lost.map(|lost| {
-        Body::CompactionRejected(CompactionRejected {
+        Body::Compaction(CompactionBody::Rejected(CompactionRejected {
             compaction_id: lost.id(),
             by: None,
             reason: Rejection::Interrupted,
-        })
+        }))
     }));
     let to = match &session.state {
         State::Running { .. } | State::Idle => StateName::Idle,

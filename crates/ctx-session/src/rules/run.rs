@@ -10,9 +10,9 @@ use crate::command::{Answer, Decision, Effect, Outcome, Partial, Progress, Start
 use crate::control::Approval;
 use crate::ids::RunId;
 use crate::record::{
-    ApprovalOutcome, ApprovalRequested, ApprovalSettled, AssistantFinished, AssistantStarted, Body,
-    CancelReason, Cancelled, Failed, FinishReason, ReasoningFinished, RunFinished, StateName, ToolFinished,
-    ToolPending, ToolStarted, ToolStatus, Trigger,
+    ApprovalBody, ApprovalOutcome, ApprovalRequested, ApprovalSettled, AssistantFinished, AssistantStarted,
+    Body, CancelReason, Cancelled, Failed, FinishReason, MessageBody, ReasoningFinished, RunBody,
+    RunFinished, StateName, ToolBody, ToolFinished, ToolPending, ToolStarted, ToolStatus, Trigger,
 };
 use crate::session::{Run, RunState, Session, State};
 use crate::time::Timestamp;
@@ -39,20 +39,29 @@ pub(super) fn progress(
     let done = |records| Ok(Decision { records, effects: Vec::new(), answer: Answer::Done });
     match (progress.clone(), is_paused) {
         (Progress::AssistantStarted { message_id, model, step }, _) => {
-            done(vec![Body::AssistantStarted(AssistantStarted { turn_id: run, message_id, model, step })])
+            done(vec![Body::Message(MessageBody::AssistantStarted(AssistantStarted {
+                turn_id: run,
+                message_id,
+                model,
+                step,
+            }))])
         }
         (Progress::AssistantFinished { message_id, text, finish_reason, usage }, _) => {
             let turn_id = run;
-            done(vec![Body::AssistantFinished(AssistantFinished {
+            done(vec![Body::Message(MessageBody::AssistantFinished(AssistantFinished {
                 turn_id,
                 message_id,
                 text,
                 finish_reason,
                 usage,
-            })])
+            }))])
         }
         (Progress::ReasoningFinished { message_id, text }, _) => {
-            done(vec![Body::ReasoningFinished(ReasoningFinished { turn_id: run, message_id, text })])
+            done(vec![Body::Message(MessageBody::ReasoningFinished(ReasoningFinished {
+                turn_id: run,
+                message_id,
+                text,
+            }))])
         }
         (Progress::ToolsStarted(calls), false) => {
             done(calls.into_iter().map(|call| tool_started(run, call)).collect())
@@ -68,7 +77,7 @@ pub(super) fn progress(
         }
         (Progress::ToolFinished { call_id, status, duration_ms, output, truncated, blob }, _) => {
             let turn_id = run;
-            done(vec![Body::ToolFinished(ToolFinished {
+            done(vec![Body::Tool(ToolBody::Finished(ToolFinished {
                 turn_id,
                 call_id,
                 status,
@@ -76,19 +85,19 @@ pub(super) fn progress(
                 output,
                 truncated,
                 blob,
-            })])
+            }))])
         }
         (Progress::ApprovalRequested { .. } | Progress::Compacted(_), true) => Ok(answer(Answer::Held)),
         (Progress::ApprovalRequested { approval_id, call_id, tool, subject, expires_at }, false) => {
             let turn_id = run;
-            done(vec![Body::ApprovalRequested(ApprovalRequested {
+            done(vec![Body::Approval(ApprovalBody::Requested(ApprovalRequested {
                 turn_id,
                 approval_id,
                 call_id,
                 tool,
                 subject,
                 expires_at,
-            })])
+            }))])
         }
         (Progress::Compacted(compaction), false) => match session.run(run) {
             Some(run) => compaction::compacted(session, run, &compaction, given),
@@ -111,12 +120,24 @@ fn still_new(session: &Session, calls: Vec<StartedTool>) -> impl Iterator<Item =
 
 fn tool_started(turn_id: RunId, call: StartedTool) -> Body {
     let StartedTool { call_id, provider_call_id, name, input } = call;
-    Body::ToolStarted(ToolStarted { turn_id, call_id, provider_call_id, name, input: readable(input) })
+    Body::Tool(ToolBody::Started(ToolStarted {
+        turn_id,
+        call_id,
+        provider_call_id,
+        name,
+        input: readable(input),
+    }))
 }
 
 fn tool_pending(turn_id: RunId, call: StartedTool) -> Body {
     let StartedTool { call_id, provider_call_id, name, input } = call;
-    Body::ToolPending(ToolPending { turn_id, call_id, provider_call_id, name, input: readable(input) })
+    Body::Tool(ToolBody::Pending(ToolPending {
+        turn_id,
+        call_id,
+        provider_call_id,
+        name,
+        input: readable(input),
+    }))
 }
 
 /// In the log every tool that ends has started, and ends once; a call asks for one approval at a time.
@@ -251,13 +272,13 @@ pub(super) fn settle(
             Outcome::Failed(_) => FinishReason::Error,
             Outcome::Cancelled { .. } => FinishReason::Cancelled,
         };
-        records.push(Body::AssistantFinished(AssistantFinished {
+        records.push(Body::Message(MessageBody::AssistantFinished(AssistantFinished {
             turn_id: run.id,
             message_id: partial.message_id,
             text: partial.text.clone(),
             finish_reason,
             usage: None,
-        }));
+        })));
     }
     records.extend(interrupted(session, run.id, "the run ended before this tool did", now));
     // Waiting in the queue is not work.
@@ -265,18 +286,21 @@ pub(super) fn settle(
     records.push(match outcome {
         Outcome::Done => {
             let (turn_id, usage) = (run.id, run.usage);
-            Body::RunFinished(RunFinished { turn_id, duration_ms, usage, finish_reason: None })
+            Body::Run(RunBody::Finished(RunFinished { turn_id, duration_ms, usage, finish_reason: None }))
         }
-        Outcome::Failed(failure) => Body::Failed(Failed {
+        Outcome::Failed(failure) => Body::Run(RunBody::Failed(Failed {
             turn_id: run.id,
             code: failure.code,
             reason: failure.reason.clone(),
             message: failure.message.clone(),
             duration_ms,
-        }),
-        Outcome::Cancelled { reason, by } => {
-            Body::Cancelled(Cancelled { turn_id: run.id, reason: *reason, by: *by, duration_ms })
-        }
+        })),
+        Outcome::Cancelled { reason, by } => Body::Run(RunBody::Cancelled(Cancelled {
+            turn_id: run.id,
+            reason: *reason,
+            by: *by,
+            duration_ms,
+        })),
     });
     records
 }
@@ -286,7 +310,7 @@ pub(super) fn interrupted(session: &Session, run: RunId, why: &str, now: Timesta
     let approvals = session.control.open_approvals().filter(|approval| approval.asked.turn_id == run);
     let mut records: Vec<Body> = approvals.map(approval_interrupted).collect();
     for (call_id, started) in session.open_tools_of(run) {
-        records.push(Body::ToolFinished(ToolFinished {
+        records.push(Body::Tool(ToolBody::Finished(ToolFinished {
             turn_id: run,
             call_id,
             status: ToolStatus::Interrupted,
@@ -294,19 +318,19 @@ pub(super) fn interrupted(session: &Session, run: RunId, why: &str, now: Timesta
             output: why.to_owned(),
             truncated: false,
             blob: None,
-        }));
+        })));
     }
     records
 }
 
 pub(super) fn approval_interrupted(approval: &Approval) -> Body {
-    Body::ApprovalSettled(ApprovalSettled {
+    Body::Approval(ApprovalBody::Settled(ApprovalSettled {
         turn_id: approval.asked.turn_id,
         approval_id: approval.asked.approval_id,
         outcome: ApprovalOutcome::Interrupted,
         by: None,
         note: None,
-    })
+    }))
 }
 
 /// Asks a run to stop. Its end comes as `FinishRun`, so that a run which ends by itself meanwhile wins.

@@ -5,7 +5,7 @@ use super::{archive, over};
 use crate::code::Refusal;
 use crate::command::{Answer, Change, Decision};
 use crate::limits::Limits;
-use crate::record::{Body, ModelSet, SessionRenamed};
+use crate::record::{Body, ModelSet, SessionBody, SessionRenamed};
 use crate::session::{Session, State};
 
 pub(super) fn change(session: &Session, change: &Change, limits: &Limits) -> Result<Decision, Refusal> {
@@ -29,7 +29,7 @@ fn rename(title: &str, limits: &Limits) -> Result<Body, Refusal> {
     if title.chars().any(char::is_control) {
         return Err(Refusal::invalid("title", "a title is one line without control characters"));
     }
-    Ok(Body::SessionRenamed(SessionRenamed { title: title.to_owned() }))
+    Ok(Body::Session(SessionBody::Renamed(SessionRenamed { title: title.to_owned() })))
 }
 
 /// Sticky: holds from the next run on, until changed or cleared. None when it is set already.
@@ -39,5 +39,5 @@ fn set_model(session: &Session, model: Option<&str>) -> Result<Option<Body>, Ref
         State::Ended | State::Failed(_) => return Err(over(session)),
     }
     let is_new = session.model_override.as_deref() != model;
-    Ok(is_new.then(|| Body::ModelSet(ModelSet { model: model.map(str::to_owned) })))
+    Ok(is_new.then(|| Body::Session(SessionBody::ModelSet(ModelSet { model: model.map(str::to_owned) }))))
 }

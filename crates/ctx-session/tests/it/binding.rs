@@ -48,7 +48,7 @@ fn binding_is_no_transition_and_touches_nothing_else() {
             );
         }
         let mut after = world.session;
-        (after.next_seq, after.updated_at) = (before.next_seq, before.updated_at);
+        (after.next_seq, after.overview.updated_at) = (before.next_seq, before.updated_at);
         assert_eq!(after, before, "{}", at.name);
     }
 }

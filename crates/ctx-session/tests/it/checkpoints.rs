@@ -3,7 +3,7 @@
 
 use ctx_session::command::{Pauser, Progress};
 use ctx_session::control::Checkpoint;
-use ctx_session::record::{CheckpointBy, PromptRef};
+use ctx_session::record::{CheckpointBody, CheckpointBy, PromptRef, RunBody};
 use ctx_session::{Body, Code, Command, RunState, StateName};
 use expect_test::expect;
 
@@ -65,7 +65,7 @@ fn create_by_the_model_pauses_likewise_with_its_reason_and_settles_its_call() {
     assert_eq!(made.created.reason.as_deref(), Some("which-target"));
     let open: Vec<_> = world.session.open_tools().map(|(call, _)| world.name_of(call.0)).collect();
     assert_eq!(open, ["t1"], "what else it called goes on later");
-    let result = world.conversation().messages().last().unwrap().text();
+    let result = world.conversation().iter().last().unwrap().text();
     assert_eq!(result, "the session was paused at this checkpoint until its operator went on");
 }
 
@@ -161,7 +161,8 @@ fn resume_goes_on_with_the_run_under_a_context_of_its_own() {
     );
     let world = scene("post; pause; resume k1");
     assert!(checkpoint(&world, 0).resumed_at.is_some());
-    let contexts = world.records.iter().filter(|record| matches!(record.body, Body::Context(_))).count();
+    let contexts =
+        world.records.iter().filter(|record| matches!(record.body, Body::Run(RunBody::Context(_)))).count();
     assert_eq!(contexts, 2, "one can tell under what each part worked");
     assert_eq!(world.session.runs().count(), 1, "it is the same run");
 }
@@ -189,7 +190,7 @@ fn only_the_current_pause_point_can_be_resumed_or_edited() {
 fn resume_with_a_prompt_edit_tells_the_agent_both_hashes() {
     let world = scene("post; pause; edit-prompt k1 hash=cc33; edit-prompt k1 hash=dd44; resume k1");
     assert_eq!(world.counting(), ["m1", "n1"]);
-    let note = world.conversation().messages().last().unwrap().text();
+    let note = world.conversation().iter().last().unwrap().text();
     expect![
         "System prompts were updated at this checkpoint. Previous prompt hash: bb22, new prompt hash: dd44."
     ]
@@ -259,7 +260,9 @@ fn rollback_supersedes_later_messages_and_deletes_nothing() {
         post text=three: idle -> running | user, run_created, context, state_changed by message_posted | start r3, broadcast count | m3 r3 running
     "#]].assert_eq(&play(&mut world, "rollback k1; post text=three"));
     assert_eq!(world.counting(), ["m1", "a1", "m3"], "the next run starts from the checkpoint");
-    let Body::RolledBack(back) = &world.records[before].body else { panic!("{:?}", world.records[before]) };
+    let Body::Checkpoint(CheckpointBody::RolledBack(back)) = &world.records[before].body else {
+        panic!("{:?}", world.records[before])
+    };
     let names: Vec<_> = back.superseded.iter().map(|id| world.name_of(*id)).collect();
     assert_eq!((names, back.restored.len()), (vec!["t1".into(), "a2".into(), "m2".into(), "a3".into()], 0));
     assert_eq!(world.session.ledger.entries().len(), 7, "all of it can still be read");
@@ -282,7 +285,7 @@ fn rollback_from_a_pause_cancels_the_run_and_what_it_had_said_does_not_count() {
     let world = scene("post; progress tool=t1; pause; progress text=half calls; rollback k1 partial");
     assert_eq!(world.session.runs().next_back().unwrap().state, RunState::Cancelled);
     assert_eq!(world.counting(), ["m1", "t1"]);
-    let said: Vec<_> = world.conversation().messages().map(|message| message.role).collect();
+    let said: Vec<_> = world.conversation().iter().map(|message| message.role).collect();
     assert_eq!(said.len(), 3, "the call that was in flight has a result: {said:?}");
 }
 
@@ -465,5 +468,5 @@ fn a_late_result_belongs_to_its_call_however_many_calls_there_were() {
     let world = scene(&format!("post; progress tool={}; pause; {done} rollback k1", names.join(",")));
     assert_eq!(world.session.ledger.entries().len(), 301);
     assert_eq!(world.counting().len(), 301, "the calls were made before the checkpoint");
-    assert_eq!(world.conversation().messages().count(), 601);
+    assert_eq!(world.conversation().len(), 601);
 }

@@ -2,7 +2,9 @@
 //! Which messages go and who writes the summary is the agent loop's part.
 
 use ctx_session::control::Compacted;
-use ctx_session::record::{CheckpointBy, CompactionFlag, RunFinish, RunKind, Strategy};
+use ctx_session::record::{
+    CheckpointBody, CheckpointBy, CompactionBody, CompactionFlag, RunFinish, RunKind, Strategy,
+};
 use ctx_session::{Body, Code, Command, RunState, StateName};
 use expect_test::{Expect, expect};
 
@@ -48,7 +50,7 @@ fn drop_summarize_and_delegate_leave_a_record_and_the_run_goes_on() {
     assert_eq!(world.counting(), ["s1", "m2", "a3", "m3"], "the summary stands where they stood");
     expect![[r#"
         {"type":"compaction","compaction_id":"000000000000000000F0000001","turn_id":"01M7EWNBGG94BHHQHNFRYTGSWP","agent_path":"coder","trigger":"threshold_crossed","strategy":"summarize","window":1000,"used":910,"threshold_estimate":0.91,"after_estimate":0.55,"window_upper":0.85,"window_lower":0.6,"superseded_message_ids":["01M7EWN2Q8F29T5VQV69ANXJ8B","000000000000000000C4000001","000000000000000000EG000001","000000000000000000C4000002"],"summary_message_id":"000000000000000000EC000001","summary":"short","plugins_fired":[],"fallback_occurred":false}
-    "#]].assert_eq(&log_of(&world, |body| matches!(body, Body::Compaction(_))));
+    "#]].assert_eq(&log_of(&world, |body| matches!(body, Body::Compaction(CompactionBody::Recorded(_)))));
     let found = row(&world, 0);
     assert_eq!(
         (found.state.as_str(), found.rolled_back, found.fallback_occurred()),
@@ -230,7 +232,7 @@ fn a_proposal_comes_to_nothing_with_its_session_and_says_why() {
 #[test]
 fn a_proposal_whose_checkpoint_is_damaged_is_settled_by_recovery() {
     let mut world = after_talk("propose x1 gone=m1");
-    world.records.retain(|record| !matches!(record.body, Body::CheckpointCreated(_)));
+    world.records.retain(|record| !matches!(record.body, Body::Checkpoint(CheckpointBody::Created(_))));
     world.restart();
     assert_eq!((world.state(), row(&world, 0).state.as_str()), (StateName::Idle, "proposed"));
     play(&mut world, "recover");
@@ -243,8 +245,7 @@ fn a_proposal_whose_checkpoint_is_damaged_is_settled_by_recovery() {
 #[test]
 fn a_call_and_its_result_go_and_come_back_together() {
     let mut world = after_talk("pause; resume k1; compacted x1 gone=t1");
-    let said =
-        |world: &World| world.conversation().messages().filter(|m| world.name_of(m.id) == "t1").count();
+    let said = |world: &World| world.conversation().iter().filter(|m| world.name_of(m.id) == "t1").count();
     assert_eq!(said(&world), 0);
     play(&mut world, "finish done; rollback k1");
     assert_eq!(said(&world), 2);
@@ -262,7 +263,10 @@ fn output_that_is_elided_still_counts_and_a_rollback_shows_it_again() {
     assert_eq!(world.counting(), ["m1", "a1", "t1", "a2", "m2", "a3", "m3"], "nothing is superseded");
     play(&mut world, "restart; compacted x2 elided=t1; finish done; rollback k1");
     assert_eq!(elided(&world), [""; 0]);
-    assert!(log_of(&world, |body| matches!(body, Body::RolledBack(_))).contains("restored_call_ids"));
+    assert!(
+        log_of(&world, |body| matches!(body, Body::Checkpoint(CheckpointBody::RolledBack(_))))
+            .contains("restored_call_ids")
+    );
 }
 
 #[test]
@@ -340,7 +344,7 @@ fn approve_applies_it_and_a_new_run_goes_on_with_the_same_message() {
     assert_eq!(world.counting(), ["s1", "m2", "a3", "m3"]);
     expect![[r#"
         {"type":"compaction_approved","compaction_id":"000000000000000000F0000001","turn_id":"01M7EWNBGG94BHHQHNFRYTGSWP","by":1000,"superseded_message_ids":["01M7EWN2Q8F29T5VQV69ANXJ8B","000000000000000000C4000001","000000000000000000EG000001","000000000000000000C4000002"],"summary_message_id":"01M7EWNDF0DYDPVBKF9HBTGJHV","summary":"short","after_estimate":0.881}
-    "#]].assert_eq(&log_of(&world, |body| matches!(body, Body::CompactionApproved(_))));
+    "#]].assert_eq(&log_of(&world, |body| matches!(body, Body::Compaction(CompactionBody::Approved(_)))));
     assert_eq!(row(&world, 0).state.as_str(), "applied");
     assert!(world.session.control.checkpoints[0].resumed_at.is_some());
     let runs: Vec<_> = world.session.runs().rev().take(2).collect();
@@ -508,7 +512,9 @@ fn rollback_past_a_compaction_restores_exactly_what_it_superseded_and_its_summar
         ["s1", "t1", "a2", "m2", "a3", "m3"],
         "x1 was before the checkpoint, and stays"
     );
-    let Some(Body::RolledBack(back)) = world.records.last().map(|record| &record.body) else {
+    let Some(Body::Checkpoint(CheckpointBody::RolledBack(back))) =
+        world.records.last().map(|record| &record.body)
+    else {
         panic!("no rollback")
     };
     let names =

@@ -1,22 +1,16 @@
 //! The conversation that a log amounts to, and its lines in `messages.jsonl`.
 
-use ctx_session::conversation::{Change, Conversation, Message, Part, Role, changes};
+use ctx_session::conversation::{Change, Message, Part, Role, changes};
 use ctx_session::{Record, Ulid};
 use expect_test::expect;
 
 use crate::log::messages_jsonl;
 use crate::records::samples;
 use crate::script::scene;
-use crate::world::World;
-
-fn conversation(records: &[Record]) -> Conversation {
-    let mut conversation = Conversation::default();
-    records.iter().for_each(|record| conversation.apply(record));
-    conversation
-}
+use crate::world::{World, conversation};
 
 fn roles(world: &World) -> Vec<(Role, String)> {
-    conversation(&world.records).messages().map(|message| (message.role, message.text())).collect()
+    conversation(&world.records).iter().map(|message| (message.role, message.text())).collect()
 }
 
 #[test]
@@ -141,7 +135,7 @@ fn every_tool_call_is_followed_by_its_result_however_the_run_ended() {
     {
         let world = scene(&format!("post; progress tool=t1; progress tool=t2; progress tool-done=t2; {end}"));
         let (mut calls, mut results) = (Vec::new(), Vec::new());
-        for message in conversation(&world.records).messages() {
+        for message in conversation(&world.records).iter() {
             pair(message, &mut calls, &mut results);
         }
         results.sort();
@@ -168,6 +162,6 @@ fn a_line_of_messages_jsonl_reads_back() {
     let read: Vec<Message> =
         messages_jsonl(&world.records).lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     let said: Vec<Message> =
-        conversation(&world.records).messages().map(|message| Message::clone(message)).collect();
+        conversation(&world.records).iter().map(|message| Message::clone(message)).collect();
     assert_eq!(read, said);
 }

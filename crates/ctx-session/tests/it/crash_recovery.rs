@@ -1,5 +1,6 @@
 //! What a start finds after a crash, and the seed's failure modes as far as they are rules.
 
+use ctx_session::record::{CheckpointBody, CompactionBody, MessageBody, RunBody, SessionBody};
 use ctx_session::{Body, Record, RunState, StateName};
 use expect_test::expect;
 
@@ -30,7 +31,10 @@ fn crash_during_running_fails_the_run_and_leaves_the_session_idle() {
 fn a_run_whose_end_is_in_the_log_is_not_failed_again() {
     let mut world = scene("post; finish done");
     let last = world.records.pop().unwrap();
-    assert!(matches!(last.body, Body::StateChanged(_)), "damage takes the record that says idle");
+    assert!(
+        matches!(last.body, Body::Session(SessionBody::StateChanged(_))),
+        "damage takes the record that says idle"
+    );
     world.restart();
     assert_eq!(world.state(), StateName::Running);
     expect![[r#"
@@ -73,7 +77,7 @@ fn paused_survives_a_restart_as_paused_its_tools_are_interrupted_and_the_run_goe
     );
     let world = scene("post; progress tool=t1; pause; restart; recover");
     assert_eq!(world.session.current_run().map(|run| &run.state), Some(&RunState::Running));
-    let result = world.conversation().messages().last().unwrap().text();
+    let result = world.conversation().iter().last().unwrap().text();
     assert_eq!(result, "the daemon stopped before this tool was done");
 }
 
@@ -212,7 +216,9 @@ fn opened(records: Vec<Record>) -> World {
 
 #[test]
 fn a_session_whose_running_message_is_damaged_opens_idle_and_its_log_says_so_again() {
-    let mut world = opened(without(&scene("post; finish done; post"), |body| matches!(body, Body::User(_))));
+    let mut world = opened(without(&scene("post; finish done; post"), |body| {
+        matches!(body, Body::Message(MessageBody::User(_)))
+    }));
     assert_eq!(world.state(), StateName::Idle);
     expect![[r#"
         recover: idle | state_changed by crash_recovered | broadcast count | done
@@ -226,8 +232,10 @@ fn a_session_whose_running_message_is_damaged_opens_idle_and_its_log_says_so_aga
 fn an_earlier_run_never_stands_in_for_a_message_that_is_damaged() {
     for posted in ["post", "post at-limit"] {
         let whole = scene(&format!("post text=first; finish done; {posted} text=second"));
-        let mut world =
-            opened(without(&whole, |body| matches!(body, Body::User(user) if user.text == "second")));
+        let mut world = opened(without(
+            &whole,
+            |body| matches!(body, Body::Message(MessageBody::User(user)) if user.text == "second"),
+        ));
         assert_eq!(world.state(), StateName::Idle, "{posted}");
         let told = play(&mut world, "resume; cancel");
         assert!(
@@ -241,8 +249,8 @@ fn an_earlier_run_never_stands_in_for_a_message_that_is_damaged() {
 fn a_run_that_called_a_tool_has_begun_whatever_else_is_damaged() {
     let resumed = scene("post at-limit; resume; progress tool=t1");
     let mut world = opened(without(&resumed, |body| match body {
-        Body::Context(_) => true,
-        Body::StateChanged(change) => change.to == StateName::Running,
+        Body::Run(RunBody::Context(_)) => true,
+        Body::Session(SessionBody::StateChanged(change)) => change.to == StateName::Running,
         _ => false,
     }));
     assert_eq!(world.state(), StateName::Queued);
@@ -276,8 +284,9 @@ fn a_queued_run_whose_discard_is_damaged_is_not_started_again() {
 
 #[test]
 fn a_run_that_damage_left_open_in_an_idle_session_is_settled() {
-    let mut world =
-        opened(without(&scene("post; progress tool=t1"), |body| matches!(body, Body::StateChanged(_))));
+    let mut world = opened(without(&scene("post; progress tool=t1"), |body| {
+        matches!(body, Body::Session(SessionBody::StateChanged(_)))
+    }));
     assert_eq!(world.state(), StateName::Idle);
     expect![[r#"
         recover: idle | tool_finished, failed | - | done
@@ -290,12 +299,16 @@ fn a_run_that_damage_left_open_in_an_idle_session_is_settled() {
 
 #[test]
 fn a_failed_session_whose_reason_is_damaged_is_still_failed() {
-    let world = opened(without(&scene("post; fail"), |body| matches!(body, Body::SessionFailed(_))));
+    let world =
+        opened(without(&scene("post; fail"), |body| matches!(body, Body::Session(SessionBody::Failed(_)))));
     assert_eq!(world.state(), StateName::Failed);
-    let mut world = opened(without(&scene("fail"), |body| matches!(body, Body::StateChanged(_))));
+    let mut world =
+        opened(without(&scene("fail"), |body| matches!(body, Body::Session(SessionBody::StateChanged(_)))));
     assert_eq!(world.state(), StateName::Failed);
     world.ask(&recover()).unwrap();
-    let Some(Body::StateChanged(told)) = world.records.last().map(|record| &record.body) else {
+    let Some(Body::Session(SessionBody::StateChanged(told))) =
+        world.records.last().map(|record| &record.body)
+    else {
         panic!("no state_changed")
     };
     assert_eq!(told.to, StateName::Failed, "the newest state_changed tells the state");
@@ -316,7 +329,11 @@ fn a_repeated_line_brings_nothing_back() {
 /// What is left of this script when the last `state_changed` is damaged.
 fn without_the_last_move(script: &str) -> World {
     let whole = scene(script);
-    let last = whole.records.iter().rposition(|record| matches!(record.body, Body::StateChanged(_))).unwrap();
+    let last = whole
+        .records
+        .iter()
+        .rposition(|record| matches!(record.body, Body::Session(SessionBody::StateChanged(_))))
+        .unwrap();
     let mut records = whole.records.clone();
     records.remove(last);
     opened(records)
@@ -356,7 +373,10 @@ fn a_decision_on_a_compaction_whose_move_is_damaged_still_holds() {
 fn a_session_whose_checkpoint_is_damaged_is_not_paused() {
     let damaged = |script: &str| {
         opened(without(&scene(script), |body| {
-            matches!(body, Body::CheckpointCreated(_) | Body::Compaction(_))
+            matches!(
+                body,
+                Body::Checkpoint(CheckpointBody::Created(_)) | Body::Compaction(CompactionBody::Recorded(_))
+            )
         }))
     };
     for script in ["post; pause", "post; propose x1", "post; pause; rollback k1; post; pause"] {

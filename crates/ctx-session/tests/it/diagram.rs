@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use ctx_session::Body;
-use ctx_session::record::Trigger;
+use ctx_session::record::{SessionBody, Trigger};
 
 use crate::pairs::{ROWS, SCENES, ask, set};
 
@@ -30,7 +30,7 @@ fn walked() -> BTreeSet<String> {
         for row in ROWS {
             let Ok(decision) = ask(&mut set(at), row) else { continue };
             for body in &decision.records {
-                if let Body::StateChanged(change) = body {
+                if let Body::Session(SessionBody::StateChanged(change)) = body {
                     assert_eq!(change.from, at.state, "{row} says where it came from");
                     found.insert(format!("{} -> {} {}", change.from, change.to, change.trigger.as_str()));
                 }

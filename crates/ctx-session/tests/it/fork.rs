@@ -1,7 +1,6 @@
 //! Forks: the source's records as they are, and one record that makes them history.
 
-use ctx_session::conversation::Conversation;
-use ctx_session::record::{ForkedFrom, SessionMeta};
+use ctx_session::record::{ForkedFrom, SessionBody, SessionMeta};
 use ctx_session::rules::Fork;
 use ctx_session::{Body, Code, Name, Record, RunState, Scope, Session, SessionId, StateName, Ulid};
 use expect_test::expect;
@@ -30,7 +29,7 @@ fn forked(world: &World) -> World {
     let last = world.records.last().unwrap().seq;
     let (meta, end) = wish().records(source, last);
     let mut records = world.records.clone();
-    records[0] = Record { seq: 0, time: world.now, body: Body::SessionMeta(Box::new(meta)) };
+    records[0] = Record { seq: 0, time: world.now, body: Body::Session(SessionBody::Meta(Box::new(meta))) };
     records.push(Record { seq: last + 1, time: world.now, body: end });
     fork.records = records;
     fork.restart();
@@ -134,12 +133,7 @@ fn the_client_ids_of_the_source_begin_new_runs() {
 fn a_fork_says_the_same_with_the_same_ids_and_keeps_title_model_and_place() {
     let source = scene("rename kept; post model=a:b cwd=/src; progress text=hi; finish done");
     let fork = forked(&source);
-    let said = |world: &World| {
-        let mut conversation = Conversation::default();
-        world.records.iter().for_each(|record| conversation.apply(record));
-        conversation
-    };
-    assert_eq!(said(&fork), said(&source));
+    assert_eq!(fork.conversation(), source.conversation());
     let (a, b) = (&fork.session, &source.session);
     assert_eq!((&a.title, &a.model_override, &a.cwd), (&b.title, &b.model_override, &b.cwd));
 }
@@ -166,7 +160,7 @@ fn a_fork_of_a_fork_names_the_one_it_came_from() {
 
 #[test]
 fn only_what_is_kept_can_be_forked_and_a_fork_is_kept() {
-    let kept = scene("").session.meta;
+    let kept = scene("").session.overview.meta;
     let temp = SessionMeta { scope: Scope::Temp, ..kept.clone() };
     let team = Name::new("team").ok();
     let refused = [

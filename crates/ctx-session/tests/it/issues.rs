@@ -2,9 +2,9 @@
 
 use ctx_session::issue::{IssueStatus, TodoOp};
 use ctx_session::project::{
-    Change, Criterion, Decoded, Issue, IssueCommand, IssueGiven, Project, ProjectBody, ProjectRecord,
-    TodoStatus, Who,
+    Change, Criterion, Issue, IssueCommand, IssueGiven, Project, ProjectBody, ProjectRecord, TodoStatus, Who,
 };
+use ctx_session::record::Decoded;
 use ctx_session::{Code, IdSource, IssueId, Limits, Name, Refusal, SessionId, Timestamp, Ulid};
 use expect_test::{Expect, expect};
 use proptest::prelude::*;

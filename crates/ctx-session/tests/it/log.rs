@@ -2,7 +2,7 @@
 //! that the tests of the rules need no journal.
 
 use ctx_session::conversation::{self, Change};
-use ctx_session::record::Decoded;
+use ctx_session::record::{Decoded, SessionBody};
 use ctx_session::{Body, Record, Session, Timestamp};
 use serde_json::Value;
 
@@ -30,7 +30,9 @@ pub fn replay(records: &[Record]) -> Session {
     let lines: Vec<String> = records.iter().map(to_line).collect();
     let mut records = lines.iter().map(|line| from_line(line));
     let first = records.next().expect("a log has a first record");
-    let Body::SessionMeta(meta) = first.body else { panic!("the first record is not session_meta") };
+    let Body::Session(SessionBody::Meta(meta)) = first.body else {
+        panic!("the first record is not session_meta")
+    };
     let mut session = Session::new(*meta, first.seq, first.time);
     for record in records {
         session.apply(&record);

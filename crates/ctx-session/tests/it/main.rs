@@ -38,6 +38,7 @@ mod project;
 mod properties;
 mod record_samples;
 mod records;
+mod records_page;
 mod run_table;
 mod script;
 mod settings;

@@ -1,5 +1,6 @@
 //! The seed's "Persistence tests" at the level of rules: what the log brings back.
 
+use ctx_session::record::{RunBody, SessionBody};
 use ctx_session::{Body, RunState, Timestamp};
 use expect_test::expect;
 
@@ -13,9 +14,7 @@ fn message_ordering_a_hundred_messages_come_back_in_order() {
         (0..100).map(|n| format!("post text=m{n}; progress text=re-m{n}; finish done\n")).collect();
     let world = scene(&script);
     let session = replay(&world.records);
-    let mut told = ctx_session::conversation::Conversation::default();
-    world.records.iter().for_each(|record| told.apply(record));
-    let texts: Vec<String> = told.messages().map(|message| message.text()).collect();
+    let texts: Vec<String> = world.conversation().iter().map(|message| message.text()).collect();
     let expected: Vec<String> = (0..100).flat_map(|n| [format!("m{n}"), format!("re-m{n}")]).collect();
     assert_eq!(texts, expected);
     let runs: Vec<_> = session.runs().map(|run| run.first_seq).collect();
@@ -59,7 +58,7 @@ fn run_recording_all_fields_are_persisted() {
     assert_eq!((done.created_at, done.started_at, done.completed_at), (at(1), Some(at(2)), Some(at(7))));
     assert_eq!((done.usage.input, done.usage.output), (22, 14));
     let told = world.records.iter().find_map(|record| match &record.body {
-        Body::RunFinished(end) => Some((end.usage, end.duration_ms)),
+        Body::Run(RunBody::Finished(end)) => Some((end.usage, end.duration_ms)),
         _ => None,
     });
     assert_eq!(told, Some((done.usage, 5_000)), "the record of the end says the same");
@@ -106,5 +105,7 @@ fn a_session_without_a_name_is_called_by_its_id() {
     let id = create.id.to_string();
     let world = World::created_by(create);
     assert_eq!(world.session.meta.name.as_str(), id);
-    assert!(matches!(&world.records[0].body, Body::SessionMeta(meta) if meta.name.as_str() == id));
+    assert!(
+        matches!(&world.records[0].body, Body::Session(SessionBody::Meta(meta)) if meta.name.as_str() == id)
+    );
 }

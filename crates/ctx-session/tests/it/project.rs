@@ -1,9 +1,8 @@
 //! The registry entry of a project: every command in every state, and the log that tells it.
 
 use ctx_session::project::{Compaction, Problem};
-use ctx_session::project::{
-    Decoded, Project, ProjectBody, ProjectCommand, ProjectRecord, check_slug, invalid,
-};
+use ctx_session::project::{Project, ProjectBody, ProjectCommand, ProjectRecord, check_slug, invalid};
+use ctx_session::record::Decoded;
 use ctx_session::{Code, Name, Refusal, Timestamp};
 use expect_test::{Expect, expect};
 use proptest::prelude::*;

@@ -6,7 +6,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use ctx_session::control::CompactionState;
 use ctx_session::conversation::{Part, Role, restored_ids};
-use ctx_session::record::{ApprovalOutcome, CheckpointBy, RunKind};
+use ctx_session::record::{
+    ApprovalBody, ApprovalOutcome, CheckpointBody, CheckpointBy, CompactionBody, RunBody, RunKind,
+    SessionBody, ToolBody,
+};
 use ctx_session::{Answer, Body, Effect, IdSource, Record, Refusal, RunId, Session, State, StateName, Ulid};
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -67,9 +70,13 @@ fn is_repeated(world: &World, decision: &Told, run: usize) {
 
 /// A move is one `state_changed` at the end of its command, and the count is broadcast when it changes.
 fn moves_are_told(before: StateName, after: StateName, decision: &Told) {
-    let changes: Vec<_> = decision.records.iter().filter(|b| matches!(b, Body::StateChanged(_))).collect();
+    let changes: Vec<_> = decision
+        .records
+        .iter()
+        .filter(|b| matches!(b, Body::Session(SessionBody::StateChanged(_))))
+        .collect();
     assert_eq!(changes.len(), usize::from(before != after), "{decision:?}");
-    if let Some(Body::StateChanged(change)) = changes.first() {
+    if let Some(Body::Session(SessionBody::StateChanged(change))) = changes.first() {
         assert_eq!((change.from, change.to), (before, after));
         assert_eq!(decision.records.last(), changes.first().copied());
     }
@@ -88,7 +95,13 @@ fn only_a_rollback_brings_back(before: &Session, after: &Session, decision: &Tol
     let back: BTreeSet<Ulid> = gone(before).difference(&gone(after)).copied().collect();
     let named: BTreeSet<Ulid> = decision.records.iter().flat_map(restored_ids).copied().collect();
     assert_eq!(back, named);
-    assert!(named.is_empty() || decision.records.iter().any(|body| matches!(body, Body::RolledBack(_))));
+    assert!(
+        named.is_empty()
+            || decision
+                .records
+                .iter()
+                .any(|body| matches!(body, Body::Checkpoint(CheckpointBody::RolledBack(_))))
+    );
 }
 
 /// What a tool gave is shown again only by a rollback, which shows what was shown at its checkpoint.
@@ -96,7 +109,9 @@ fn only_a_rollback_shows_output_again(before: &Session, world: &World, decision:
     let elided = |session: &Session| -> BTreeSet<Ulid> { session.ledger.elided().collect() };
     let now = elided(&world.session);
     let back = decision.records.iter().find_map(|body| match body {
-        Body::RolledBack(back) => world.session.control.checkpoint(back.checkpoint_id),
+        Body::Checkpoint(CheckpointBody::RolledBack(back)) => {
+            world.session.control.checkpoint(back.checkpoint_id)
+        }
         _ => None,
     });
     match back {
@@ -197,7 +212,7 @@ fn pause_points(session: &Session) -> Vec<Ulid> {
 fn calls_have_their_results(world: &World) {
     let mut parts: BTreeMap<Ulid, Vec<&'static str>> = BTreeMap::new();
     let conversation = world.conversation();
-    for message in conversation.messages() {
+    for message in &conversation {
         for part in &message.content {
             match part {
                 Part::Text { .. } => {}
@@ -218,7 +233,7 @@ fn calls_have_their_results(world: &World) {
 
 fn newest_state_changed(records: &[Record]) -> StateName {
     let newest = records.iter().rev().find_map(|record| match &record.body {
-        Body::StateChanged(change) => Some(change.to),
+        Body::Session(SessionBody::StateChanged(change)) => Some(change.to),
         _ => None,
     });
     newest.unwrap_or(StateName::Idle)
@@ -226,9 +241,9 @@ fn newest_state_changed(records: &[Record]) -> StateName {
 
 fn ends_of(records: &[Record], run: RunId) -> usize {
     let ended = |body: &Body| match body {
-        Body::RunFinished(end) => end.turn_id == run,
-        Body::Cancelled(end) => end.turn_id == run,
-        Body::Failed(end) => end.turn_id == run,
+        Body::Run(RunBody::Finished(end)) => end.turn_id == run,
+        Body::Run(RunBody::Cancelled(end)) => end.turn_id == run,
+        Body::Run(RunBody::Failed(end)) => end.turn_id == run,
         _ => false,
     };
     records.iter().filter(|record| is_end(&record.body) && ended(&record.body)).count()
@@ -421,21 +436,25 @@ fn random_scripts_reach_what_the_laws_speak_of() {
 
 fn worth_counting(body: &Body) -> Vec<&'static str> {
     match body {
-        Body::CheckpointCreated(made) if made.created_by == CheckpointBy::Model => vec!["pause by the model"],
-        Body::CheckpointCreated(_) => vec!["pause"],
-        Body::CheckpointResumed(resumed) if resumed.prompts.is_empty() => vec!["resume"],
-        Body::CheckpointResumed(_) => vec!["resume with edits"],
-        Body::RolledBack(back) if back.restored.is_empty() => vec!["rollback"],
-        Body::RolledBack(_) => vec!["rollback past a compaction"],
-        Body::Compaction(made) if made.proposed => vec!["proposal"],
-        Body::Compaction(made) if made.summary.is_some() => vec!["compaction", "summary"],
-        Body::Compaction(_) => vec!["compaction"],
-        Body::CompactionApproved(_) => vec!["approval"],
-        Body::CompactionRejected(_) => vec!["rejection"],
-        Body::CompactionsAggregated(_) => vec!["aggregation"],
-        Body::RunCreated(created) if created.kind == RunKind::Continuation => vec!["continuation"],
-        Body::ToolPending(_) => vec!["held call"],
-        Body::ApprovalSettled(settled) if settled.outcome == ApprovalOutcome::Interrupted => {
+        Body::Checkpoint(CheckpointBody::Created(made)) if made.created_by == CheckpointBy::Model => {
+            vec!["pause by the model"]
+        }
+        Body::Checkpoint(CheckpointBody::Created(_)) => vec!["pause"],
+        Body::Checkpoint(CheckpointBody::Resumed(resumed)) if resumed.prompts.is_empty() => vec!["resume"],
+        Body::Checkpoint(CheckpointBody::Resumed(_)) => vec!["resume with edits"],
+        Body::Checkpoint(CheckpointBody::RolledBack(back)) if back.restored.is_empty() => vec!["rollback"],
+        Body::Checkpoint(CheckpointBody::RolledBack(_)) => vec!["rollback past a compaction"],
+        Body::Compaction(CompactionBody::Recorded(made)) if made.proposed => vec!["proposal"],
+        Body::Compaction(CompactionBody::Recorded(made)) if made.summary.is_some() => {
+            vec!["compaction", "summary"]
+        }
+        Body::Compaction(CompactionBody::Recorded(_)) => vec!["compaction"],
+        Body::Compaction(CompactionBody::Approved(_)) => vec!["approval"],
+        Body::Compaction(CompactionBody::Rejected(_)) => vec!["rejection"],
+        Body::Compaction(CompactionBody::Aggregated(_)) => vec!["aggregation"],
+        Body::Run(RunBody::Created(created)) if created.kind == RunKind::Continuation => vec!["continuation"],
+        Body::Tool(ToolBody::Pending(_)) => vec!["held call"],
+        Body::Approval(ApprovalBody::Settled(settled)) if settled.outcome == ApprovalOutcome::Interrupted => {
             vec!["interrupted approval"]
         }
         _ => Vec::new(),

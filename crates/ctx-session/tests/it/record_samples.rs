@@ -2,11 +2,12 @@
 
 use ctx_session::CallId;
 use ctx_session::record::{
-    ApprovalOutcome, ApprovalRequested, ApprovalSettled, Bound, CheckpointBy, CheckpointCreated,
-    CheckpointResumed, Compaction, CompactionApproved, CompactionFlag, CompactionFlagged, CompactionRejected,
-    CompactionTrigger, CompactionsAggregated, MessagePinned, PluginCost, PluginFired, PromptEdited,
-    PromptRef, Rejection, RolledBack, RunCreated, RunFinish, RunFinished, RunKind, Strategy, SystemNote,
-    ToolPending, Unbound, Usage,
+    ApprovalBody, ApprovalOutcome, ApprovalRequested, ApprovalSettled, Bound, CheckpointBody, CheckpointBy,
+    CheckpointCreated, CheckpointResumed, Compaction, CompactionApproved, CompactionBody, CompactionFlag,
+    CompactionFlagged, CompactionRejected, CompactionTrigger, CompactionsAggregated, MessageBody,
+    MessagePinned, PluginCost, PluginFired, PromptEdited, PromptRef, Rejection, RolledBack, RunBody,
+    RunCreated, RunFinish, RunFinished, RunKind, SessionBody, Strategy, SystemNote, ToolBody, ToolPending,
+    Unbound, Usage,
 };
 use ctx_session::request::{RequestKey, Requested};
 use ctx_session::{ApprovalId, Body, CheckpointId, CompactionId, IssueId, Timestamp};
@@ -22,8 +23,12 @@ pub fn control_samples() -> Vec<Body> {
     all.extend(approval_samples());
     let (issue_id, by) = (IssueId(small_id("i1")), 1000);
     all.extend(request_samples(issue_id));
-    all.extend([Body::Bound(Bound { issue_id, by }), Body::Unbound(Unbound { issue_id, by })]);
-    let pinned = |pinned| Body::MessagePinned(MessagePinned { message_id: small_id("m1"), pinned, by });
+    all.extend([
+        Body::Session(SessionBody::Bound(Bound { issue_id, by })),
+        Body::Session(SessionBody::Unbound(Unbound { issue_id, by })),
+    ]);
+    let pinned =
+        |pinned| Body::Message(MessageBody::Pinned(MessagePinned { message_id: small_id("m1"), pinned, by }));
     all.extend([pinned(true), pinned(false)]);
     all
 }
@@ -40,7 +45,7 @@ fn request_samples(issue: IssueId) -> Vec<Body> {
         issue_id: Some(issue),
         ..bare.clone()
     };
-    vec![Body::Requested(bare), Body::Requested(full)]
+    vec![Body::Session(SessionBody::Requested(bare)), Body::Session(SessionBody::Requested(full))]
 }
 
 fn checkpoint_id() -> CheckpointId {
@@ -69,17 +74,24 @@ fn run_samples() -> Vec<Body> {
     let goes_on =
         RunCreated { turn_id: RUN, kind: RunKind::Continuation, continues: Some(RUN), strategy: None };
     vec![
-        Body::RunCreated(asked),
-        Body::RunCreated(goes_on),
-        Body::RunFinished(RunFinished {
+        Body::Run(RunBody::Created(asked)),
+        Body::Run(RunBody::Created(goes_on)),
+        Body::Run(RunBody::Finished(RunFinished {
             turn_id: RUN,
             duration_ms: 9,
             usage: Usage::default(),
             finish_reason: Some(RunFinish::AwaitingCompaction),
-        }),
-        Body::System(SystemNote { turn_id: RUN, message_id: message("n1"), text: "changed".to_owned() }),
-        Body::ToolPending(ToolPending { provider_call_id: Some("call_0".to_owned()), ..pending.clone() }),
-        Body::ToolPending(pending),
+        })),
+        Body::Message(MessageBody::System(SystemNote {
+            turn_id: RUN,
+            message_id: message("n1"),
+            text: "changed".to_owned(),
+        })),
+        Body::Tool(ToolBody::Pending(ToolPending {
+            provider_call_id: Some("call_0".to_owned()),
+            ..pending.clone()
+        })),
+        Body::Tool(ToolBody::Pending(pending)),
     ]
 }
 
@@ -106,30 +118,34 @@ fn checkpoint_samples() -> Vec<Body> {
         ..bare.clone()
     };
     vec![
-        Body::CheckpointCreated(bare),
-        Body::CheckpointCreated(full),
-        Body::PromptEdited(PromptEdited {
+        Body::Checkpoint(CheckpointBody::Created(bare)),
+        Body::Checkpoint(CheckpointBody::Created(full)),
+        Body::Checkpoint(CheckpointBody::PromptEdited(PromptEdited {
             checkpoint_id,
             target: "primary".to_owned(),
             old_hash: "bb22".to_owned(),
             new_hash: "cc33".to_owned(),
             by: 1000,
-        }),
-        Body::CheckpointResumed(CheckpointResumed { checkpoint_id, by: 1000, prompts: prompts() }),
-        Body::RolledBack(RolledBack {
+        })),
+        Body::Checkpoint(CheckpointBody::Resumed(CheckpointResumed {
+            checkpoint_id,
+            by: 1000,
+            prompts: prompts(),
+        })),
+        Body::Checkpoint(CheckpointBody::RolledBack(RolledBack {
             checkpoint_id,
             by: 1000,
             superseded: vec![small_id("m2"), small_id("t1")],
             restored: vec![small_id("m1")],
             restored_call_ids: vec![CallId(small_id("t2"))],
-        }),
-        Body::RolledBack(RolledBack {
+        })),
+        Body::Checkpoint(CheckpointBody::RolledBack(RolledBack {
             checkpoint_id,
             by: 1000,
             superseded: Vec::new(),
             restored: Vec::new(),
             restored_call_ids: Vec::new(),
-        }),
+        })),
     ]
 }
 
@@ -206,26 +222,31 @@ fn compaction_samples() -> Vec<Body> {
     let notes = Some("lost the plan".to_owned());
     let flag = Some(CompactionFlag::Bad);
     vec![
-        Body::Compaction(Box::new(bare)),
-        Body::Compaction(Box::new(full)),
-        Body::CompactionApproved(bare_yes),
-        Body::CompactionApproved(full_yes),
-        Body::CompactionRejected(CompactionRejected {
+        Body::Compaction(CompactionBody::Recorded(Box::new(bare))),
+        Body::Compaction(CompactionBody::Recorded(Box::new(full))),
+        Body::Compaction(CompactionBody::Approved(bare_yes)),
+        Body::Compaction(CompactionBody::Approved(full_yes)),
+        Body::Compaction(CompactionBody::Rejected(CompactionRejected {
             compaction_id,
             by: Some(1000),
             reason: Rejection::OperatorRejected,
-        }),
-        Body::CompactionRejected(CompactionRejected {
+        })),
+        Body::Compaction(CompactionBody::Rejected(CompactionRejected {
             compaction_id,
             by: None,
             reason: Rejection::SessionFailed,
-        }),
-        Body::CompactionFlagged(CompactionFlagged { compaction_id, flag, notes, by: 1000 }),
-        Body::CompactionFlagged(CompactionFlagged { compaction_id, flag: None, notes: None, by: 1000 }),
-        Body::CompactionsAggregated(CompactionsAggregated {
+        })),
+        Body::Compaction(CompactionBody::Flagged(CompactionFlagged { compaction_id, flag, notes, by: 1000 })),
+        Body::Compaction(CompactionBody::Flagged(CompactionFlagged {
+            compaction_id,
+            flag: None,
+            notes: None,
+            by: 1000,
+        })),
+        Body::Compaction(CompactionBody::Aggregated(CompactionsAggregated {
             count: 100,
             before: Timestamp::from_millis(1_794_722_400_123),
-        }),
+        })),
     ]
 }
 
@@ -249,9 +270,9 @@ fn approval_samples() -> Vec<Body> {
     let silent =
         ApprovalSettled { outcome: ApprovalOutcome::Timeout, by: None, note: None, ..settled.clone() };
     vec![
-        Body::ApprovalRequested(asked.clone()),
-        Body::ApprovalRequested(ApprovalRequested { subject: None, ..asked }),
-        Body::ApprovalSettled(settled),
-        Body::ApprovalSettled(silent),
+        Body::Approval(ApprovalBody::Requested(asked.clone())),
+        Body::Approval(ApprovalBody::Requested(ApprovalRequested { subject: None, ..asked })),
+        Body::Approval(ApprovalBody::Settled(settled)),
+        Body::Approval(ApprovalBody::Settled(silent)),
     ]
 }

@@ -5,9 +5,9 @@ use ctx_session::conversation::{self, Change};
 use ctx_session::record::{
     Archived, AssistantFinished, AssistantStarted, Attached, BlobRef, CancelReason, Cancelled, Context,
     CwdChanged, Decoded, DetachReason, Detached, Failed, Failure, FinishReason, Forked, ForkedFrom, LimitHit,
-    LimitScope, ModelSet, PromptRef, QueuedDiscarded, ReasoningFinished, RunCreated, RunFinished, RunKind,
-    SessionMeta, SessionRenamed, Source, StateChanged, ToolFinished, ToolStarted, ToolStatus, Trigger, Usage,
-    User,
+    LimitScope, MessageBody, ModelSet, PromptRef, QueuedDiscarded, ReasoningFinished, RunBody, RunCreated,
+    RunFinished, RunKind, SessionBody, SessionMeta, SessionRenamed, Source, StateChanged, ToolBody,
+    ToolFinished, ToolStarted, ToolStatus, Trigger, Usage, User,
 };
 use ctx_session::{Body, Code, Name, Record, RunId, Scope, SessionId, StateName, Timestamp, Ulid};
 use expect_test::expect;
@@ -18,52 +18,6 @@ use crate::log::{from_line, kind, to_line};
 use crate::record_samples::{control_samples, request_key};
 use crate::script::scene;
 use crate::world::{World, call, message, small_id};
-
-variants!(
-    BODIES,
-    name_of_body,
-    Body {
-        SessionMeta,
-        Context,
-        User,
-        RunCreated,
-        AssistantStarted,
-        AssistantFinished,
-        ReasoningFinished,
-        ToolStarted,
-        ToolFinished,
-        RunFinished,
-        Cancelled,
-        Failed,
-        QueuedDiscarded,
-        StateChanged,
-        SessionRenamed,
-        ModelSet,
-        CwdChanged,
-        Attached,
-        Detached,
-        SessionFailed,
-        Archived,
-        Forked,
-        System,
-        ToolPending,
-        CheckpointCreated,
-        PromptEdited,
-        CheckpointResumed,
-        RolledBack,
-        Compaction,
-        CompactionApproved,
-        CompactionRejected,
-        CompactionFlagged,
-        CompactionsAggregated,
-        ApprovalRequested,
-        ApprovalSettled,
-        Bound,
-        Unbound,
-        Requested,
-        MessagePinned,
-    }
-);
 
 pub const RUN: RunId = RunId(Ulid(0x0001_9a86_2013_0000_0000_0000_0000_0001));
 
@@ -120,7 +74,13 @@ fn failure() -> Failure {
 /// Every kind of record, with each optional field both there and not.
 pub fn samples() -> Vec<Body> {
     let mut all = run_samples();
-    all.splice(0..0, [Body::SessionMeta(Box::new(meta())), Body::SessionMeta(Box::new(full_meta()))]);
+    all.splice(
+        0..0,
+        [
+            Body::Session(SessionBody::Meta(Box::new(meta()))),
+            Body::Session(SessionBody::Meta(Box::new(full_meta()))),
+        ],
+    );
     all.extend(session_samples());
     all.extend(control_samples());
     all
@@ -154,27 +114,27 @@ fn run_samples() -> Vec<Body> {
     let cut_off = AssistantFinished { finish_reason: FinishReason::Cancelled, usage: None, ..said.clone() };
     let thought = ReasoningFinished { turn_id: RUN, message_id: message("a1"), text: "hm".to_owned() };
     vec![
-        Body::Context(Box::new(context)),
-        Body::User(User { client_id: Some("msg-1".to_owned()), ..user.clone() }),
-        Body::User(user),
-        Body::RunCreated(RunCreated {
+        Body::Run(RunBody::Context(Box::new(context))),
+        Body::Message(MessageBody::User(User { client_id: Some("msg-1".to_owned()), ..user.clone() })),
+        Body::Message(MessageBody::User(user)),
+        Body::Run(RunBody::Created(RunCreated {
             turn_id: RUN,
             kind: RunKind::Message,
             continues: None,
             strategy: None,
-        }),
-        Body::AssistantStarted(step),
-        Body::AssistantFinished(said),
-        Body::AssistantFinished(cut_off),
-        Body::ReasoningFinished(thought),
-        Body::ToolStarted(ToolStarted {
+        })),
+        Body::Message(MessageBody::AssistantStarted(step)),
+        Body::Message(MessageBody::AssistantFinished(said)),
+        Body::Message(MessageBody::AssistantFinished(cut_off)),
+        Body::Message(MessageBody::ReasoningFinished(thought)),
+        Body::Tool(ToolBody::Started(ToolStarted {
             turn_id: RUN,
             call_id: call("t1"),
             provider_call_id: Some("call_0".to_owned()),
             name: "read".to_owned(),
             input: json!({ "path": "a.rs" }),
-        }),
-        Body::ToolFinished(ToolFinished {
+        })),
+        Body::Tool(ToolBody::Finished(ToolFinished {
             turn_id: RUN,
             call_id: call("t1"),
             status: ToolStatus::Ok,
@@ -182,32 +142,32 @@ fn run_samples() -> Vec<Body> {
             output: "fn main".to_owned(),
             truncated: true,
             blob: Some(BlobRef { sha256: "dd44".to_owned(), size: 70_000 }),
-        }),
-        Body::RunFinished(RunFinished {
+        })),
+        Body::Run(RunBody::Finished(RunFinished {
             turn_id: RUN,
             duration_ms: 9,
             usage: Usage { input: 11, output: 7 },
             finish_reason: None,
-        }),
-        Body::Cancelled(Cancelled {
+        })),
+        Body::Run(RunBody::Cancelled(Cancelled {
             turn_id: RUN,
             reason: CancelReason::Operator,
             by: Some(1000),
             duration_ms: 9,
-        }),
-        Body::Cancelled(Cancelled {
+        })),
+        Body::Run(RunBody::Cancelled(Cancelled {
             turn_id: RUN,
             reason: CancelReason::Disconnected,
             by: None,
             duration_ms: 9,
-        }),
-        Body::Failed(Failed {
+        })),
+        Body::Run(RunBody::Failed(Failed {
             turn_id: RUN,
             code: Code::Eintr,
             reason: "daemon_crash_during_run".to_owned(),
             message: "send it again".to_owned(),
             duration_ms: 9,
-        }),
+        })),
     ]
 }
 
@@ -228,19 +188,31 @@ fn session_samples() -> Vec<Body> {
     };
     let device_hint = Some("phone".to_owned());
     vec![
-        Body::QueuedDiscarded(QueuedDiscarded { turn_id: RUN, message_id: message("m1"), by: 1000 }),
-        Body::StateChanged(queued),
-        Body::StateChanged(moved),
-        Body::SessionRenamed(SessionRenamed { title: "A title".to_owned() }),
-        Body::ModelSet(ModelSet { model: Some("anthropic:opus".to_owned()) }),
-        Body::ModelSet(ModelSet { model: None }),
-        Body::CwdChanged(CwdChanged { cwd: "/src".to_owned() }),
-        Body::Attached(Attached { connection: small_id("c1"), user: 1000, device_hint }),
-        Body::Detached(Detached { connection: small_id("c1"), user: 1000, reason: DetachReason::TakenOver }),
-        Body::SessionFailed(failure()),
-        Body::Archived(Archived { archived: true, by: Some(1000) }),
-        Body::Archived(Archived { archived: false, by: None }),
-        Body::Forked(Forked { by: 1000 }),
+        Body::Run(RunBody::QueuedDiscarded(QueuedDiscarded {
+            turn_id: RUN,
+            message_id: message("m1"),
+            by: 1000,
+        })),
+        Body::Session(SessionBody::StateChanged(queued)),
+        Body::Session(SessionBody::StateChanged(moved)),
+        Body::Session(SessionBody::Renamed(SessionRenamed { title: "A title".to_owned() })),
+        Body::Session(SessionBody::ModelSet(ModelSet { model: Some("anthropic:opus".to_owned()) })),
+        Body::Session(SessionBody::ModelSet(ModelSet { model: None })),
+        Body::Session(SessionBody::CwdChanged(CwdChanged { cwd: "/src".to_owned() })),
+        Body::Session(SessionBody::Attached(Attached {
+            connection: small_id("c1"),
+            user: 1000,
+            device_hint,
+        })),
+        Body::Session(SessionBody::Detached(Detached {
+            connection: small_id("c1"),
+            user: 1000,
+            reason: DetachReason::TakenOver,
+        })),
+        Body::Session(SessionBody::Failed(failure())),
+        Body::Session(SessionBody::Archived(Archived { archived: true, by: Some(1000) })),
+        Body::Session(SessionBody::Archived(Archived { archived: false, by: None })),
+        Body::Session(SessionBody::Forked(Forked { by: 1000 })),
     ]
 }
 
@@ -338,9 +310,9 @@ fn what_changes_a_conversation_is_of_a_type_that_may() {
 
 #[test]
 fn every_body_has_a_sample_and_reads_back_as_it_was_written() {
-    let names: Vec<_> = samples().iter().map(name_of_body).collect();
-    for name in BODIES {
-        assert!(names.contains(name), "{name} has no sample");
+    let names: Vec<_> = samples().iter().map(Body::name).collect();
+    for kind in Body::KINDS {
+        assert!(names.contains(&kind.name), "{} has no sample", kind.name);
     }
     for body in samples() {
         let written = record(body);
@@ -355,12 +327,12 @@ fn the_list_of_types_has_every_one_and_no_other() {
     let mut kinds: Vec<String> = samples().iter().map(kind).collect();
     kinds.sort();
     kinds.dedup();
-    let mut listed: Vec<&str> = Body::KINDS.to_vec();
+    let mut listed: Vec<&str> = Body::KINDS.iter().map(|kind| kind.name).collect();
     listed.sort_unstable();
     assert_eq!(kinds, listed);
     for kind in ctx_session::project::ProjectBody::KINDS {
-        let decoded = ctx_session::project::ProjectBody::decode(kind, "[]");
-        assert!(matches!(decoded, ctx_session::project::Decoded::Malformed(_)), "{kind}");
+        let decoded = ctx_session::project::ProjectBody::decode(kind.name, "[]");
+        assert!(matches!(decoded, Decoded::Malformed(_)), "{}", kind.name);
     }
 }
 
@@ -466,7 +438,7 @@ fn a_tool_input_that_is_nested_too_deeply_is_kept_in_a_form_that_can_be_read_bac
         world.ask(&ctx_session::Command::Progress { run: world.run(), progress }).unwrap();
         let written = world.records.last().unwrap();
         assert_eq!(&from_line(&to_line(written)), written, "{levels} levels");
-        let Body::ToolStarted(tool) = &written.body else { panic!("{written:?}") };
+        let Body::Tool(ToolBody::Started(tool)) = &written.body else { panic!("{written:?}") };
         assert_eq!(tool.input.is_string(), is_text, "{levels} levels");
     }
 }
@@ -495,7 +467,7 @@ proptest! {
 
     #[test]
     fn any_text_of_a_message_reads_back(text in any::<String>(), client_id in any::<Option<String>>()) {
-        let body = Body::User(User { turn_id: RUN, message_id: message("m1"), client_id, text });
+        let body = Body::Message(MessageBody::User(User { turn_id: RUN, message_id: message("m1"), client_id, text }));
         prop_assert_eq!(from_line(&to_line(&record(body.clone()))).body, body);
     }
 }

@@ -1,7 +1,7 @@
 //! The seed's table "Run states" and its section "Cancellation".
 
 use ctx_session::command::{Outcome, Partial};
-use ctx_session::record::FinishReason;
+use ctx_session::record::{FinishReason, MessageBody, RunBody, ToolBody};
 use ctx_session::{Body, Command, RunState};
 use expect_test::expect;
 
@@ -121,7 +121,9 @@ fn cancel_stops_the_work_and_its_end_brings_the_session_to_idle() {
 fn cancel_keeps_the_partial_output_marked_as_cancelled() {
     let world = scene("post; progress; cancel; finish cancelled partial");
     let kept = world.records.iter().find_map(|record| match &record.body {
-        Body::AssistantFinished(message) => Some(record.body.to_json()).filter(|_| message.text == "so f"),
+        Body::Message(MessageBody::AssistantFinished(message)) => {
+            Some(record.body.to_json()).filter(|_| message.text == "so f")
+        }
         _ => None,
     });
     expect![[r#"{"type":"assistant_finished","turn_id":"01M7EWN2Q82452VV4909EC3V37","message_id":"000000000000000000C4000001","text":"so f","finish_reason":"cancelled"}"#]]
@@ -132,7 +134,7 @@ fn cancel_keeps_the_partial_output_marked_as_cancelled() {
 /// The reasons that assistant messages of this log ended with.
 fn finish_reasons(world: &World) -> Vec<FinishReason> {
     let reasons = world.records.iter().filter_map(|record| match &record.body {
-        Body::AssistantFinished(message) => Some(message.finish_reason),
+        Body::Message(MessageBody::AssistantFinished(message)) => Some(message.finish_reason),
         _ => None,
     });
     reasons.collect()
@@ -196,7 +198,7 @@ fn cancel_and_completion_at_once_give_one_end() {
 }
 
 pub fn is_end(body: &Body) -> bool {
-    matches!(body, Body::RunFinished(_) | Body::Cancelled(_) | Body::Failed(_))
+    matches!(body, Body::Run(RunBody::Finished(_) | RunBody::Cancelled(_) | RunBody::Failed(_)))
 }
 
 #[test]
@@ -220,7 +222,7 @@ fn cancel_of_a_queued_run_discards_its_message() {
     assert!(log.contains("superseded"), "{log}");
     let world = scene("post at-limit; cancel disconnected");
     let by = world.records.iter().find_map(|record| match &record.body {
-        Body::QueuedDiscarded(discarded) => Some(discarded.by),
+        Body::Run(RunBody::QueuedDiscarded(discarded)) => Some(discarded.by),
         _ => None,
     });
     assert_eq!(by, Some(OWNER));
@@ -249,7 +251,7 @@ fn tools_that_were_open_are_settled_with_the_run() {
 
 fn tools(world: &World) -> Vec<String> {
     let ends = world.records.iter().filter_map(|record| match &record.body {
-        Body::ToolFinished(tool) => {
+        Body::Tool(ToolBody::Finished(tool)) => {
             let name = world.name_of(tool.call_id.0);
             Some(format!("{name} {:?} after {} ms", tool.status, tool.duration_ms))
         }
@@ -277,12 +279,14 @@ fn a_tool_starts_once_and_ends_once() {
 fn time_in_the_queue_is_not_time_of_the_run() {
     let world = scene("post at-limit; set_model x:y; resume; progress; finish done");
     let ended = world.records.iter().find_map(|record| match &record.body {
-        Body::RunFinished(end) => Some(end.duration_ms),
+        Body::Run(RunBody::Finished(end)) => Some(end.duration_ms),
         _ => None,
     });
     assert_eq!(ended, Some(2_000));
     let world = scene("post at-limit; set_model x:y; end");
-    let Some(Body::Cancelled(end)) = world.records.iter().map(|r| &r.body).find(|body| is_end(body)) else {
+    let Some(Body::Run(RunBody::Cancelled(end))) =
+        world.records.iter().map(|r| &r.body).find(|body| is_end(body))
+    else {
         panic!("no end")
     };
     assert_eq!(end.duration_ms, 0);

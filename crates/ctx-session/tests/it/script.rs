@@ -5,7 +5,7 @@
 //! `r2` … in their order, their messages `m1`, `m2` …, checkpoints `k1`, `k2` …; the rest is the script's own: see
 //! [`crate::vocabulary`].
 
-use ctx_session::record::StateChanged;
+use ctx_session::record::{SessionBody, StateChanged};
 use ctx_session::{Answer, Body, Effect, RunState, StateName, Ulid};
 use expect_test::Expect;
 
@@ -67,7 +67,9 @@ fn list(items: impl Iterator<Item = String>) -> String {
 
 fn show_record(body: &Body) -> String {
     match body {
-        Body::StateChanged(StateChanged { trigger, .. }) => format!("state_changed by {}", trigger.as_str()),
+        Body::Session(SessionBody::StateChanged(StateChanged { trigger, .. })) => {
+            format!("state_changed by {}", trigger.as_str())
+        }
         other => log::kind(other),
     }
 }

@@ -3,6 +3,7 @@
 //! `state_changed`.
 
 use ctx_session::Body;
+use ctx_session::record::CheckpointBody;
 use expect_test::expect;
 
 use crate::log::messages_jsonl;
@@ -81,7 +82,12 @@ fn paused_captures_the_checkpoint_and_frees_the_slot() {
     "#]],
     );
     let world = scene("post; progress tool=t1; pause reason=look");
-    let made = world.records.iter().rev().find(|r| matches!(r.body, Body::CheckpointCreated(_))).unwrap();
+    let made = world
+        .records
+        .iter()
+        .rev()
+        .find(|r| matches!(r.body, Body::Checkpoint(CheckpointBody::Created(_))))
+        .unwrap();
     expect![[r#"{"type":"checkpoint_created","checkpoint_id":"01M7EWN4NRE6XN9P6H06TVJ0M0","turn_id":"01M7EWN2Q82452VV4909EC3V37","created_by":"operator","by":1000,"reason":"look","cursor":"000000000000000000EG000001","prompts":[{"target":"primary","hash":"bb22"}]}"#]].assert_eq(&made.body.to_json());
 }
 

@@ -3,7 +3,7 @@
 
 use ctx_session::admission::Admissions;
 use ctx_session::command::Admission;
-use ctx_session::record::{LimitHit, LimitScope, StateChanged, Trigger};
+use ctx_session::record::{LimitHit, LimitScope, SessionBody, StateChanged, Trigger};
 use ctx_session::rules::Create;
 use ctx_session::{
     Answer, Body, Code, Command, Effect, Limits, Name, Refusal, RunState, SessionId, StateName, Ulid,
@@ -102,7 +102,7 @@ impl Daemon {
 
 fn limit_in_log(world: &World) -> Option<LimitHit> {
     world.records.iter().rev().find_map(|record| match &record.body {
-        Body::StateChanged(StateChanged { limit, .. }) => Some(*limit),
+        Body::Session(SessionBody::StateChanged(StateChanged { limit, .. })) => Some(*limit),
         _ => None,
     })?
 }
@@ -337,6 +337,8 @@ fn a_limit_of_none_queues_everything() {
     let mut world = daemon.create("demo");
     daemon.post(&mut world).unwrap();
     assert_eq!(world.state(), StateName::Queued);
-    let Some(Body::StateChanged(change)) = world.records.last().map(|r| &r.body) else { panic!("no move") };
+    let Some(Body::Session(SessionBody::StateChanged(change))) = world.records.last().map(|r| &r.body) else {
+        panic!("no move")
+    };
     assert_eq!(change.trigger, Trigger::ConcurrencyLimit);
 }

@@ -1,5 +1,6 @@
 //! The seed's table "Transitions": one test per row, and every row that is not there is refused.
 
+use ctx_session::record::SessionBody;
 use ctx_session::rules::create;
 use ctx_session::{Answer, Decision, Session, State, StateName, Timestamp};
 use expect_test::expect;
@@ -11,7 +12,9 @@ use crate::world::new_session;
 #[test]
 fn none_to_idle_when_a_session_is_created() {
     let Decision { records, effects, answer } = create(new_session());
-    let [ctx_session::Body::SessionMeta(meta)] = records.as_slice() else { panic!("{records:?}") };
+    let [ctx_session::Body::Session(SessionBody::Meta(meta))] = records.as_slice() else {
+        panic!("{records:?}")
+    };
     assert!(effects.is_empty() && answer == Answer::Done);
     assert_eq!(Session::new((**meta).clone(), 0, Timestamp::default()).state, State::Idle);
 }

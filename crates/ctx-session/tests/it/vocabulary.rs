@@ -11,7 +11,7 @@ use ctx_session::command::{
 };
 use ctx_session::record::{
     CancelReason, Compaction, CompactionFlag, CompactionTrigger, DetachReason, Failure, FinishReason,
-    LimitScope, Strategy, ToolStatus, Usage,
+    LimitScope, MessageBody, Strategy, ToolStatus, Usage,
 };
 use ctx_session::request::RequestKey;
 use ctx_session::{
@@ -230,7 +230,11 @@ fn started_tool(name: &str) -> StartedTool {
 
 /// The assistant's message that is being said.
 fn next_answer(world: &World) -> MessageId {
-    let finished = world.records.iter().filter(|r| matches!(r.body, Body::AssistantFinished(_))).count();
+    let finished = world
+        .records
+        .iter()
+        .filter(|r| matches!(r.body, Body::Message(MessageBody::AssistantFinished(_))))
+        .count();
     MessageId(small_id(&format!("a{}", finished + 1)))
 }
 

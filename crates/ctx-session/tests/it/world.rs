@@ -3,8 +3,13 @@
 use std::collections::HashMap;
 
 use ctx_session::command::{Admission, Interruption, PostMessage, RunContext};
-use ctx_session::conversation::Conversation;
-use ctx_session::record::{LimitHit, LimitScope, PromptRef, Source};
+use std::sync::Arc;
+
+use ctx_session::conversation::{Conversation, Message};
+use ctx_session::ledger::Ledger;
+use ctx_session::record::{
+    CheckpointBody, CompactionBody, LimitHit, LimitScope, MessageBody, PromptRef, SessionBody, Source,
+};
 use ctx_session::rules::{Create, Given, create};
 use ctx_session::{
     Answer, Body, CallId, Command, Effect, IdSource, Limits, MessageId, Name, Record, Refusal, RunId, Scope,
@@ -37,6 +42,16 @@ pub struct World {
     names: HashMap<Ulid, String>,
 }
 
+/// The messages that count after these records.
+pub fn conversation(records: &[Record]) -> Vec<Arc<Message>> {
+    let (mut conversation, mut ledger) = (Conversation::default(), Ledger::default());
+    for record in records {
+        conversation.apply(record);
+        ledger.apply(record);
+    }
+    conversation.messages(&ledger)
+}
+
 impl World {
     /// A session that was just created.
     pub fn new() -> World {
@@ -46,7 +61,7 @@ impl World {
     pub fn created_by(new: Create) -> World {
         let decision = create(new);
         let now = Timestamp::from_millis(BEGIN_MS);
-        let [Body::SessionMeta(meta)] = decision.records.as_slice() else {
+        let [Body::Session(SessionBody::Meta(meta))] = decision.records.as_slice() else {
             panic!("a log begins with session_meta alone: {decision:?}")
         };
         let session = Session::new((**meta).clone(), 0, now);
@@ -114,7 +129,7 @@ impl World {
     /// The messages that count, each once, as the ledger has them and as the conversation has them.
     pub fn counting(&self) -> Vec<String> {
         let mut names = Vec::new();
-        for message in self.conversation().messages() {
+        for message in self.conversation() {
             let name = self.name_of(message.id);
             if !names.contains(&name) {
                 names.push(name);
@@ -123,10 +138,8 @@ impl World {
         names
     }
 
-    pub fn conversation(&self) -> Conversation {
-        let mut conversation = Conversation::default();
-        self.records.iter().for_each(|record| conversation.apply(record));
-        conversation
+    pub fn conversation(&self) -> Vec<Arc<Message>> {
+        conversation(&self.records)
     }
 
     fn name_what_is_new(&mut self, body: &Body) {
@@ -137,10 +150,12 @@ impl World {
             }
         }
         match body {
-            Body::CheckpointCreated(created) => self.name_next('k', created.checkpoint_id.0),
-            Body::System(note) => self.name_next('n', note.message_id.0),
+            Body::Checkpoint(CheckpointBody::Created(created)) => {
+                self.name_next('k', created.checkpoint_id.0)
+            }
+            Body::Message(MessageBody::System(note)) => self.name_next('n', note.message_id.0),
             // The summary of `x3` is `s3`, as where the script makes its id up.
-            Body::CompactionApproved(approved) => {
+            Body::Compaction(CompactionBody::Approved(approved)) => {
                 let name = self.name_of(approved.compaction_id.0).replace('x', "s");
                 approved.summary_message_id.map(|id| self.names.insert(id.0, name));
             }

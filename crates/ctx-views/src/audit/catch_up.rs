@@ -7,7 +7,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use ctx_journal::{Entry, JournalError, LogPath};
-use ctx_session::project::{Decoded, Project, ProjectBody, ProjectRecord};
+use ctx_session::project::{Project, ProjectBody, ProjectRecord};
+use ctx_session::record::Decoded;
+use ctx_session::record::SessionBody;
 use ctx_session::{Body, Name, Record, Session};
 
 use super::standing::{Lines, Look, Standing, Told};
@@ -102,7 +104,7 @@ impl Writer {
             let record = record_of(&entry);
             match (&record, &mut session) {
                 (Some(record), Some(session)) => session.apply(record),
-                (Some(Record { seq, time, body: Body::SessionMeta(meta) }), none) => {
+                (Some(Record { seq, time, body: Body::Session(SessionBody::Meta(meta)) }), none) => {
                     *none = Some(Session::new((**meta).clone(), *seq, *time));
                 }
                 (_, None) | (None, _) => {}
@@ -169,7 +171,9 @@ impl Writer {
     /// What has been told of a session whose log begins like this; None: not even the first, or nobody knows.
     fn told_of(&self, first: Option<&Entry>) -> Option<Told> {
         match first.and_then(record_of).map(|record| record.body) {
-            Some(Body::SessionMeta(meta)) => self.told.get(&Whose::Session(meta.session_id)).copied(),
+            Some(Body::Session(SessionBody::Meta(meta))) => {
+                self.told.get(&Whose::Session(meta.session_id)).copied()
+            }
             Some(_) | None => None,
         }
     }

@@ -1,118 +1,92 @@
-//! The audit events of the operator's control over a session: checkpoints, prompts, compaction, approvals, the bound
-//! issue. Pure; the table is published in `docs/audit.md`.
+//! The fields of the audit events of checkpoints, prompt edits, compactions and approvals. Pure; the table is published
+//! in `docs/audit.md`.
 
-use ctx_session::record::Compaction;
-use ctx_session::{Body, SessionId};
+use ctx_session::SessionId;
+use ctx_session::record::{ApprovalBody, CheckpointBody, Compaction, CompactionBody};
 use serde_json::{Value, json};
 
-use super::EventName;
+/// Who did it, and the fields.
+type Told = (Option<u32>, Value);
 
-/// What happened, who did it, and the rest.
-pub(super) type Told = (EventName, Option<u32>, Value);
-
-/// What one of these records is told as; nothing for any other record.
-pub(super) fn told(id: SessionId, body: &Body) -> Option<Told> {
-    of_checkpoint(id, body).or_else(|| of_compaction(id, body)).or_else(|| of_approval_or_issue(id, body))
-}
-
-fn of_checkpoint(id: SessionId, body: &Body) -> Option<Told> {
+pub(super) fn of_checkpoint(id: SessionId, body: &CheckpointBody) -> Told {
     match body {
-        Body::CheckpointCreated(made) => {
+        CheckpointBody::Created(made) => {
             let data = json!({
                 "checkpoint_id": made.checkpoint_id, "session_id": id, "created_by": made.created_by,
                 "reason": made.reason,
             });
-            Some((EventName::CheckpointCreated, made.by, data))
+            (made.by, data)
         }
-        Body::PromptEdited(edited) => {
+        CheckpointBody::PromptEdited(edited) => {
             let data = json!({
                 "checkpoint_id": edited.checkpoint_id, "session_id": id, "target": edited.target,
                 "old_hash": edited.old_hash, "new_hash": edited.new_hash,
             });
-            Some((EventName::PromptEdited, Some(edited.by), data))
+            (Some(edited.by), data)
         }
-        Body::CheckpointResumed(resumed) => {
+        CheckpointBody::Resumed(resumed) => {
             let targets: Vec<&str> = resumed.prompts.iter().map(|prompt| prompt.target.as_str()).collect();
             let data = json!({
                 "checkpoint_id": resumed.checkpoint_id, "session_id": id, "prompts_edited": targets,
             });
-            Some((EventName::CheckpointResumed, Some(resumed.by), data))
+            (Some(resumed.by), data)
         }
-        Body::RolledBack(back) => {
+        CheckpointBody::RolledBack(back) => {
             let data = json!({
                 "checkpoint_id": back.checkpoint_id, "session_id": id,
                 "messages_superseded": back.superseded.len(), "messages_restored": back.restored.len(),
             });
-            Some((EventName::CheckpointRolledBack, Some(back.by), data))
+            (Some(back.by), data)
         }
-        _ => None,
     }
 }
 
-fn of_compaction(id: SessionId, body: &Body) -> Option<Told> {
-    match body {
-        Body::Compaction(made) => {
-            let name =
-                if made.proposed { EventName::CompactionProposed } else { EventName::CompactionApplied };
-            Some((name, None, compacted(id, made)))
-        }
-        Body::CompactionApproved(approved) => {
+pub(super) fn of_compaction(id: SessionId, body: &CompactionBody) -> Option<Told> {
+    Some(match body {
+        CompactionBody::Recorded(made) => (None, compacted(id, made)),
+        CompactionBody::Approved(approved) => {
             let data = json!({
                 "compaction_id": approved.compaction_id, "session_id": id, "run_id": approved.turn_id,
                 "messages_superseded": approved.superseded_message_ids.len(),
                 "outputs_elided": approved.elided_call_ids.len(), "user_id": approved.by,
             });
-            Some((EventName::CompactionApproved, Some(approved.by), data))
+            (Some(approved.by), data)
         }
-        Body::CompactionRejected(rejected) => {
+        CompactionBody::Rejected(rejected) => {
             let data = json!({
                 "compaction_id": rejected.compaction_id, "session_id": id, "user_id": rejected.by,
                 "reason": rejected.reason,
             });
-            Some((EventName::CompactionRejected, rejected.by, data))
+            (rejected.by, data)
         }
-        Body::CompactionFlagged(flagged) => {
+        CompactionBody::Flagged(flagged) => {
             let data = json!({
                 "compaction_id": flagged.compaction_id, "session_id": id, "flag": flagged.flag,
                 "notes": flagged.notes, "user_id": flagged.by,
             });
-            Some((EventName::CompactionFlagged, Some(flagged.by), data))
+            (Some(flagged.by), data)
         }
-        _ => None,
-    }
+        CompactionBody::Aggregated(_) => return None,
+    })
 }
 
-fn of_approval_or_issue(id: SessionId, body: &Body) -> Option<Told> {
+pub(super) fn of_approval(id: SessionId, body: &ApprovalBody) -> Told {
     match body {
-        Body::ApprovalRequested(asked) => {
+        ApprovalBody::Requested(asked) => {
             let data = json!({
                 "approval_id": asked.approval_id, "session_id": id, "run_id": asked.turn_id,
                 "call_id": asked.call_id, "tool": asked.tool, "subject": asked.subject,
                 "expires_at": asked.expires_at.as_millis(),
             });
-            Some((EventName::ApprovalRequested, None, data))
+            (None, data)
         }
-        Body::ApprovalSettled(settled) => {
+        ApprovalBody::Settled(settled) => {
             let data = json!({
                 "approval_id": settled.approval_id, "session_id": id, "run_id": settled.turn_id,
                 "outcome": settled.outcome, "note": settled.note, "user_id": settled.by,
             });
-            Some((EventName::ApprovalSettled, settled.by, data))
+            (settled.by, data)
         }
-        Body::Bound(bound) => {
-            let data = json!({ "session_id": id, "issue_id": bound.issue_id, "user_id": bound.by });
-            Some((EventName::SessionBound, Some(bound.by), data))
-        }
-        Body::Unbound(unbound) => {
-            let data = json!({ "session_id": id, "issue_id": unbound.issue_id, "user_id": unbound.by });
-            Some((EventName::SessionUnbound, Some(unbound.by), data))
-        }
-        Body::MessagePinned(pin) => {
-            let data = json!({ "session_id": id, "message_id": pin.message_id, "user_id": pin.by });
-            let name = if pin.pinned { EventName::MessagePinned } else { EventName::MessageUnpinned };
-            Some((name, Some(pin.by), data))
-        }
-        _ => None,
     }
 }
 

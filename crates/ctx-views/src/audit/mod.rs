@@ -25,7 +25,8 @@ use ctx_session::{Record, Session, Timestamp};
 
 use crate::db::SessionLogs;
 use crate::dir::RootDir;
-pub use map::{AuditEvent, EventName, RecordOf, events};
+pub use ctx_session::record::EventName;
+pub use map::{AuditEvent, RecordOf, events};
 pub use project::project_events;
 pub use purged::Purged;
 pub use read::{AuditLine, AuditQuery, AuditReader};

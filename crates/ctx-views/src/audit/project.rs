@@ -1,11 +1,11 @@
 //! The audit events of a project: its place in the registry, its issues and their todos. Pure; the table is published
 //! in `docs/audit.md`.
 
-use ctx_session::project::{Project, ProjectBody, ProjectRecord};
+use ctx_session::project::{IssueBody, Project, ProjectBody, ProjectRecord, RegistryBody};
 use ctx_session::{IssueId, TodoId};
 use serde_json::{Value, json};
 
-use super::map::{AuditEvent, EventName, RecordOf};
+use super::map::{AuditEvent, RecordOf};
 
 /// The events of one commit. `project` has its records applied.
 pub fn project_events(project: &Project, commit: &[ProjectRecord]) -> Vec<AuditEvent> {
@@ -13,7 +13,8 @@ pub fn project_events(project: &Project, commit: &[ProjectRecord]) -> Vec<AuditE
 }
 
 fn of_record(project: &Project, record: &ProjectRecord) -> Option<AuditEvent> {
-    let (event, user, mut data) = told(project, &record.body)?;
+    let (user, mut data) = told(project, &record.body)?;
+    let event = record.body.event()?;
     if let Some(fields) = data.as_object_mut() {
         fields.insert("project_id".to_owned(), json!(project.slug));
         fields.insert("user_id".to_owned(), json!(user));
@@ -22,28 +23,28 @@ fn of_record(project: &Project, record: &ProjectRecord) -> Option<AuditEvent> {
     Some(AuditEvent { event, user, record, data })
 }
 
-fn told(project: &Project, body: &ProjectBody) -> Option<(EventName, u32, Value)> {
+fn told(project: &Project, body: &ProjectBody) -> Option<(u32, Value)> {
     let number = |issue: IssueId| project.issue(issue).map(|issue| issue.number);
     let text = |issue: IssueId, todo: TodoId| {
         let todos = project.issue(issue).map(|issue| issue.todos.iter());
         todos.into_iter().flatten().find(|found| found.id == todo).map(|found| found.text.as_str())
     };
     Some(match body {
-        ProjectBody::ProjectAdded(added) => {
+        ProjectBody::Registry(RegistryBody::Added(added)) => {
             let data = json!({ "directory": added.directory, "owner": added.owner });
-            (EventName::ProjectAdded, added.by, data)
+            (added.by, data)
         }
-        ProjectBody::ProjectMoved(moved) => {
-            (EventName::ProjectMoved, moved.by, json!({ "directory": moved.directory }))
+        ProjectBody::Registry(RegistryBody::Moved(moved)) => {
+            (moved.by, json!({ "directory": moved.directory }))
         }
-        ProjectBody::ProjectRemoved(removed) => (EventName::ProjectRemoved, removed.by, json!({})),
-        ProjectBody::IssueCreated(created) => {
+        ProjectBody::Registry(RegistryBody::Removed(removed)) => (removed.by, json!({})),
+        ProjectBody::Issue(IssueBody::Created(created)) => {
             let data = json!({
                 "issue_id": created.issue_id, "number": created.number, "title": created.title,
             });
-            (EventName::IssueCreated, created.by, data)
+            (created.by, data)
         }
-        ProjectBody::IssueChanged(changed) => {
+        ProjectBody::Issue(IssueBody::Changed(changed)) => {
             let is_changed = [
                 ("title", changed.title.is_some()),
                 ("body", changed.body.is_some()),
@@ -56,27 +57,28 @@ fn told(project: &Project, body: &ProjectBody) -> Option<(EventName, u32, Value)
                 "issue_id": changed.issue_id, "number": number(changed.issue_id), "fields": fields,
                 "status": changed.status, "session_id": changed.who.session_id,
             });
-            (EventName::IssueChanged, changed.who.by, data)
+            (changed.who.by, data)
         }
         // The session that points back is told as `session.bound`; a claim alone means nothing.
         // Nobody did the other two: they are what the daemon keeps for itself.
-        ProjectBody::IssueClaimed(_) | ProjectBody::Requested(_) | ProjectBody::ProjectRead(_) => {
+        ProjectBody::Issue(IssueBody::Claimed(_))
+        | ProjectBody::Registry(RegistryBody::Requested(_) | RegistryBody::Read(_)) => {
             return None;
         }
-        ProjectBody::TodoAdded(added) => {
+        ProjectBody::Issue(IssueBody::TodoAdded(added)) => {
             let data = json!({
                 "issue_id": added.issue_id, "number": number(added.issue_id), "todo_id": added.todo_id,
                 "text": added.text, "session_id": added.who.session_id,
             });
-            (EventName::TodoAdded, added.who.by, data)
+            (added.who.by, data)
         }
-        ProjectBody::TodoChanged(changed) => {
+        ProjectBody::Issue(IssueBody::TodoChanged(changed)) => {
             let data = json!({
                 "issue_id": changed.issue_id, "number": number(changed.issue_id), "todo_id": changed.todo_id,
                 "text": text(changed.issue_id, changed.todo_id), "status": changed.status,
                 "note": changed.note, "session_id": changed.who.session_id,
             });
-            (EventName::TodoChanged, changed.who.by, data)
+            (changed.who.by, data)
         }
     })
 }

@@ -7,7 +7,8 @@ use ctx_session::record::SessionMeta;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use super::map::{AuditEvent, EventName, RecordOf};
+use super::EventName;
+use super::map::{AuditEvent, RecordOf};
 
 /// What is told of a session when it is gone.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

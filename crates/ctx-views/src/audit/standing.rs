@@ -12,10 +12,12 @@ use std::collections::{HashMap, HashSet};
 use std::ops::ControlFlow;
 
 use ctx_journal::Entry;
-use ctx_session::Timestamp;
+use ctx_session::record::Kind;
+use ctx_session::{Body, Timestamp};
 use serde::{Deserialize, Serialize};
 
-use super::map::{self, AuditEvent, EventName};
+use super::EventName;
+use super::map::AuditEvent;
 use super::writer::Whose;
 
 /// What has been told of a log.
@@ -53,7 +55,7 @@ impl Look {
 
     /// Takes the next record, from the last backwards.
     pub fn take(&mut self, entry: &Entry) -> ControlFlow<()> {
-        let is_audited = map::is_audited(&entry.kind);
+        let is_audited = Body::kind(&entry.kind).is_some_and(Kind::is_audited);
         let Some(told) = self.told else {
             self.more |= is_audited;
             return if self.more { ControlFlow::Break(()) } else { ControlFlow::Continue(()) };

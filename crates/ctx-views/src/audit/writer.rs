@@ -9,7 +9,8 @@ use ctx_journal::{Committed, Entry, Journal, JournalError, LogPath, LogWriter};
 use ctx_session::{Name, SessionId, Timestamp};
 use serde::{Deserialize, Serialize};
 
-use super::map::{AuditEvent, EventName, RecordOf};
+use super::EventName;
+use super::map::{AuditEvent, RecordOf};
 use super::standing::{Lines, Standing, Told};
 use super::told::{Kept, Line};
 use super::{AuditOptions, Behind, KIND, Purged, Work, lock};

@@ -1,299 +1,118 @@
-//! Putting the operator's control over a session into the tables: checkpoints, prompt edits, compactions, approvals.
+//! Checkpoints, compactions and approvals in the tables: the items of [`ctx_session::control`], stored as they are.
 //!
-//! Follows records as [`ctx_session::control`] does, and comes to the same; a test holds the two together.
+//! The rules of a session decide what becomes of an item. Here the items that a record may change are read, given to
+//! those rules with the record, and written back where they changed.
 
-use ctx_session::record::{
-    ApprovalOutcome, ApprovalRequested, ApprovalSettled, CheckpointCreated, Compaction, CompactionApproved,
-    CompactionFlagged, CompactionsAggregated, PromptEdited, Rejection, StateName,
-};
-use ctx_session::{Body, CheckpointId, Record, RunId};
-use rusqlite::{Connection, OptionalExtension, params};
+use std::collections::HashMap;
 
-use super::store::{int, millis, to_json, word};
+use ctx_session::control::{Aggregate, Approval, Checkpoint, Compacted, Control};
+use ctx_session::record::{RunBody, SessionBody};
+use ctx_session::{Body, Record};
+use rusqlite::{Connection, params};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use super::store::{int, json, millis, to_json};
 
 /// The tables of this module, every row of which belongs to a session.
-pub(super) const TABLES: [&str; 5] =
-    ["checkpoints", "prompt_edits", "compactions", "compaction_aggregates", "approvals"];
+pub(super) const TABLES: [&str; 4] = ["checkpoints", "compactions", "compaction_aggregates", "approvals"];
 
-pub(super) fn put(db: &Connection, key: i64, record: &Record) -> rusqlite::Result<()> {
-    let now = millis(record.time);
-    match &record.body {
-        Body::CheckpointCreated(created) => put_checkpoint(db, key, record, created),
-        Body::PromptEdited(edited) => put_edit(db, key, record, edited),
-        Body::CheckpointResumed(resumed) => {
-            let sql = "UPDATE checkpoints SET resumed_at = ?3 WHERE session = ?1 AND id = ?2";
-            db.prepare_cached(sql)?.execute(params![key, resumed.checkpoint_id.to_string(), now]).map(drop)
-        }
-        Body::RolledBack(back) => roll_back(db, key, back.checkpoint_id),
-        Body::Compaction(made) => put_compaction(db, key, record, made),
-        Body::CompactionApproved(approved) => approve(db, key, approved),
-        Body::CompactionRejected(rejected) => {
-            let sql = "UPDATE compactions SET state = 'rejected', fallback_occurred = 1, fallback_reason = ?3
-                       WHERE session = ?1 AND id = ?2";
-            db.prepare_cached(sql)?
-                .execute(params![key, rejected.compaction_id.to_string(), rejected.reason.as_str()])
-                .map(drop)
-        }
-        Body::CompactionFlagged(flagged) => flag(db, key, flagged),
-        Body::CompactionsAggregated(aggregated) => aggregate(db, key, record.seq, aggregated),
-        Body::ApprovalRequested(asked) => put_approval(db, key, record, asked),
-        Body::ApprovalSettled(settled) => settle(db, key, settled, now),
-        // Damage may have taken the record that settled an approval; its run is over all the same.
-        Body::RunFinished(end) => interrupt(db, key, Some(end.turn_id), now),
-        Body::Cancelled(end) => interrupt(db, key, Some(end.turn_id), now),
-        Body::Failed(end) => interrupt(db, key, Some(end.turn_id), now),
-        // What the source of a fork waits for, the fork does not.
-        Body::Forked(_) => {
-            let sql = "UPDATE compactions SET state = 'rejected', fallback_occurred = 1, fallback_reason = ?2
-                       WHERE session = ?1 AND state = 'proposed'";
-            db.prepare_cached(sql)?.execute(params![key, Rejection::SessionForked.as_str()])?;
-            interrupt(db, key, None, now)
-        }
-        Body::StateChanged(change) => follow_pause(db, key, change.to, now),
-        Body::SessionMeta(_)
-        | Body::Context(_)
-        | Body::User(_)
-        | Body::RunCreated(_)
-        | Body::AssistantStarted(_)
-        | Body::AssistantFinished(_)
-        | Body::ReasoningFinished(_)
-        | Body::ToolStarted(_)
-        | Body::ToolFinished(_)
-        | Body::QueuedDiscarded(_)
-        | Body::SessionRenamed(_)
-        | Body::ModelSet(_)
-        | Body::CwdChanged(_)
-        | Body::Attached(_)
-        | Body::Detached(_)
-        | Body::SessionFailed(_)
-        | Body::Archived(_)
-        | Body::System(_)
-        | Body::ToolPending(_)
-        | Body::Bound(_)
-        | Body::Unbound(_)
-        | Body::MessagePinned(_)
-        | Body::Requested(_) => Ok(()),
+/// An item that is a row of a table.
+trait Item: Serialize + DeserializeOwned + PartialEq {
+    const TABLE: &'static str;
+    /// Which rows a record can still change.
+    const CHANGING: &'static str;
+
+    fn id(&self) -> String;
+}
+
+impl Item for Checkpoint {
+    const TABLE: &'static str = "checkpoints";
+    const CHANGING: &'static str = "1";
+
+    fn id(&self) -> String {
+        self.id().to_string()
     }
 }
 
-fn put_checkpoint(
-    db: &Connection,
-    key: i64,
-    record: &Record,
-    created: &CheckpointCreated,
-) -> rusqlite::Result<()> {
-    db.prepare_cached(
-        "INSERT INTO checkpoints (session, id, seq, run_id, created_at, created_by, user, reason, compaction_id,
-           message_cursor, prompts)
-         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11) ON CONFLICT DO NOTHING",
-    )?
-    .execute(params![
-        key,
-        created.checkpoint_id.to_string(),
-        int(record.seq),
-        created.turn_id.to_string(),
-        millis(record.time),
-        created.created_by.as_str(),
-        created.by,
-        created.reason,
-        created.compaction_id.map(|id| id.to_string()),
-        created.cursor.map(|id| id.to_string()),
-        to_json(&created.prompts),
-    ])?;
-    Ok(())
+impl Item for Compacted {
+    const TABLE: &'static str = "compactions";
+    const CHANGING: &'static str = "1";
+
+    fn id(&self) -> String {
+        self.id().to_string()
+    }
 }
 
-fn put_edit(db: &Connection, key: i64, record: &Record, edited: &PromptEdited) -> rusqlite::Result<()> {
-    db.prepare_cached(
-        "INSERT INTO prompt_edits (session, seq, checkpoint_id, target, old_hash, new_hash, user, edited_at)
-         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8) ON CONFLICT DO NOTHING",
-    )?
-    .execute(params![
-        key,
-        int(record.seq),
-        edited.checkpoint_id.to_string(),
-        edited.target,
-        edited.old_hash,
-        edited.new_hash,
-        edited.by,
-        millis(record.time),
-    ])?;
-    Ok(())
+impl Item for Approval {
+    const TABLE: &'static str = "approvals";
+    const CHANGING: &'static str = "outcome IS NULL";
+
+    fn id(&self) -> String {
+        self.asked.approval_id.to_string()
+    }
 }
 
-/// Later checkpoints give way to the one that was gone back to, and later compactions are undone.
-fn roll_back(db: &Connection, key: i64, id: CheckpointId) -> rusqlite::Result<()> {
-    let id = id.to_string();
-    let find = "SELECT seq FROM checkpoints WHERE session = ?1 AND id = ?2";
-    let seq: Option<i64> =
-        db.prepare_cached(find)?.query_row(params![key, id], |row| row.get(0)).optional()?;
-    let Some(seq) = seq else { return Ok(()) };
-    db.execute("UPDATE checkpoints SET rolled_back = 1 WHERE session = ?1 AND id = ?2", params![key, id])?;
-    db.execute(
-        "UPDATE checkpoints SET superseded_by = ?2 WHERE session = ?1 AND seq > ?3 AND superseded_by IS NULL",
-        params![key, id, seq],
-    )?;
-    // One that was approved took effect after its own checkpoint.
-    db.execute(
-        "UPDATE compactions SET rolled_back = 1
-         WHERE session = ?1 AND (seq > ?2 OR (checkpoint_id = ?3 AND state = 'applied'))",
-        params![key, seq, id],
-    )?;
-    Ok(())
-}
-
-fn put_compaction(db: &Connection, key: i64, record: &Record, made: &Compaction) -> rusqlite::Result<()> {
-    db.prepare_cached(
-        "INSERT INTO compactions (session, id, seq, run_id, agent_path, created_at, trigger, strategy, state,
-           threshold_estimate, after_estimate, window_upper, window_lower, superseded_message_ids,
-           summary_message_id, summary, plugins_fired, plugin_cost, fallback_occurred, fallback_reason,
-           checkpoint_id, elided_call_ids)
-         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21,
-           ?22)
-         ON CONFLICT DO NOTHING",
-    )?
-    .execute(params![
-        key,
-        made.compaction_id.to_string(),
-        int(record.seq),
-        made.turn_id.to_string(),
-        made.agent_path,
-        millis(record.time),
-        word(&made.trigger),
-        made.strategy.as_str(),
-        if made.proposed { "proposed" } else { "applied" },
-        made.threshold_estimate,
-        made.after_estimate,
-        made.window_upper,
-        made.window_lower,
-        to_json(&made.superseded_message_ids),
-        made.summary_message_id.map(|id| id.to_string()),
-        made.summary,
-        to_json(&made.plugins_fired),
-        made.plugin_cost.as_ref().map(to_json),
-        made.fallback_occurred,
-        made.fallback_reason,
-        made.checkpoint_id.map(|id| id.to_string()),
-        to_json(&made.elided_call_ids),
-    ])?;
-    Ok(())
-}
-
-fn approve(db: &Connection, key: i64, approved: &CompactionApproved) -> rusqlite::Result<()> {
-    db.prepare_cached(
-        "UPDATE compactions SET state = 'applied', superseded_message_ids = ?3, summary_message_id = ?4, summary = ?5,
-           after_estimate = ifnull(?6, after_estimate), elided_call_ids = ?7
-         WHERE session = ?1 AND id = ?2",
-    )?
-    .execute(params![
-        key,
-        approved.compaction_id.to_string(),
-        to_json(&approved.superseded_message_ids),
-        approved.summary_message_id.map(|id| id.to_string()),
-        approved.summary,
-        approved.after_estimate,
-        to_json(&approved.elided_call_ids),
-    ])?;
-    Ok(())
-}
-
-fn flag(db: &Connection, key: i64, flagged: &CompactionFlagged) -> rusqlite::Result<()> {
-    db.prepare_cached(
-        "UPDATE compactions SET operator_flag = ?3, operator_notes = ?4 WHERE session = ?1 AND id = ?2",
-    )?
-    .execute(params![
-        key,
-        flagged.compaction_id.to_string(),
-        flagged.flag.as_ref().map(word),
-        flagged.notes
-    ])?;
-    Ok(())
-}
-
-/// The oldest rows become one; the log has them still.
-fn aggregate(db: &Connection, key: i64, seq: u64, made: &CompactionsAggregated) -> rusqlite::Result<()> {
-    db.execute(
-        "DELETE FROM compactions WHERE session = ?1 AND id IN
-           (SELECT id FROM compactions WHERE session = ?1 ORDER BY seq LIMIT ?2)",
-        params![key, made.count],
-    )?;
-    db.execute(
-        "INSERT INTO compaction_aggregates (session, seq, count, before) VALUES (?1, ?2, ?3, ?4)
-         ON CONFLICT DO NOTHING",
-        params![key, int(seq), made.count, millis(made.before)],
-    )?;
-    Ok(())
-}
-
-fn put_approval(
-    db: &Connection,
-    key: i64,
-    record: &Record,
-    asked: &ApprovalRequested,
-) -> rusqlite::Result<()> {
-    db.prepare_cached(
-        "INSERT INTO approvals (session, id, seq, run_id, call_id, tool, subject, created_at, asked_until,
-           expires_at)
-         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?9) ON CONFLICT DO NOTHING",
-    )?
-    .execute(params![
-        key,
-        asked.approval_id.to_string(),
-        int(record.seq),
-        asked.turn_id.to_string(),
-        asked.call_id.to_string(),
-        asked.tool,
-        asked.subject,
-        millis(record.time),
-        millis(asked.expires_at),
-    ])?;
-    Ok(())
-}
-
-/// The time of an approval stands still while its session is paused.
-fn follow_pause(db: &Connection, key: i64, to: StateName, now: i64) -> rusqlite::Result<()> {
-    let sql = match to {
-        StateName::Paused => {
-            "UPDATE approvals SET left_ms = max(expires_at - ?2, 0), expires_at = NULL
-             WHERE session = ?1 AND outcome IS NULL AND expires_at IS NOT NULL"
-        }
-        StateName::Running | StateName::Idle | StateName::Queued | StateName::Ended | StateName::Failed => {
-            "UPDATE approvals SET expires_at = ?2 + left_ms, left_ms = NULL
-             WHERE session = ?1 AND outcome IS NULL AND left_ms IS NOT NULL"
-        }
+pub(super) fn put(db: &Connection, key: i64, record: &Record) -> rusqlite::Result<()> {
+    let all = match &record.body {
+        Body::Checkpoint(_) | Body::Compaction(_) | Body::Session(SessionBody::Forked(_)) => true,
+        // These concern approvals that wait, and nothing else.
+        Body::Approval(_)
+        | Body::Run(RunBody::Finished(_) | RunBody::Cancelled(_) | RunBody::Failed(_))
+        | Body::Session(SessionBody::StateChanged(_)) => false,
+        Body::Run(_) | Body::Session(_) | Body::Message(_) | Body::Tool(_) => return Ok(()),
     };
-    db.prepare_cached(sql)?.execute(params![key, now])?;
+    let checkpoints = if all { changing(db, key)? } else { Vec::new() };
+    let compactions = if all { changing(db, key)? } else { Vec::new() };
+    let before = Control::stored(checkpoints, compactions, changing(db, key)?);
+    let mut after = before.clone();
+    after.apply(record);
+    save(db, key, record.seq, &before.checkpoints, &after.checkpoints)?;
+    save(db, key, record.seq, &before.compactions, &after.compactions)?;
+    save(db, key, record.seq, &before.approvals, &after.approvals)?;
+    forget_aggregated(db, key, &before.compactions, &after.compactions)?;
+    for Aggregate { count, before } in &after.aggregates {
+        db.prepare_cached(
+            "INSERT INTO compaction_aggregates (session, seq, count, before) VALUES (?1, ?2, ?3, ?4)",
+        )?
+        .execute(params![key, int(record.seq), count, millis(*before)])?;
+    }
     Ok(())
 }
 
-/// The first answer wins.
-fn settle(db: &Connection, key: i64, settled: &ApprovalSettled, now: i64) -> rusqlite::Result<()> {
-    db.prepare_cached(
-        "UPDATE approvals SET outcome = ?3, settled_at = ?4, user = ?5, note = ?6
-         WHERE session = ?1 AND id = ?2 AND outcome IS NULL",
-    )?
-    .execute(params![
-        key,
-        settled.approval_id.to_string(),
-        settled.outcome.as_str(),
-        now,
-        settled.by,
-        settled.note,
-    ])?;
+fn changing<T: Item>(db: &Connection, key: i64) -> rusqlite::Result<Vec<T>> {
+    let sql = format!("SELECT item FROM {} WHERE session = ?1 AND {} ORDER BY seq", T::TABLE, T::CHANGING);
+    db.prepare_cached(&sql)?.query_map([key], |row| json(row, 0))?.collect()
+}
+
+/// Writes what is new or other. An item keeps the seq of the record that made it.
+fn save<T: Item>(db: &Connection, key: i64, seq: u64, before: &[T], after: &[T]) -> rusqlite::Result<()> {
+    let known: HashMap<String, &T> = before.iter().map(|item| (item.id(), item)).collect();
+    for item in after {
+        let id = item.id();
+        if known.get(&id) != Some(&item) {
+            let sql = format!(
+                "INSERT INTO {} (session, id, seq, item) VALUES (?1, ?2, ?3, ?4)
+                 ON CONFLICT DO UPDATE SET item = excluded.item",
+                T::TABLE
+            );
+            db.prepare_cached(&sql)?.execute(params![key, id, int(seq), to_json(item)])?;
+        }
+    }
     Ok(())
 }
 
-/// Nobody waits any more for an answer: of a run that is over, or of any.
-fn interrupt(db: &Connection, key: i64, run: Option<RunId>, now: i64) -> rusqlite::Result<()> {
-    db.prepare_cached(
-        "UPDATE approvals SET outcome = ?3, settled_at = ?4
-         WHERE session = ?1 AND outcome IS NULL AND run_id = ifnull(?2, run_id)",
-    )?
-    .execute(params![
-        key,
-        run.map(|run| run.to_string()),
-        ApprovalOutcome::Interrupted.as_str(),
-        now
-    ])?;
+/// The oldest compactions become one row; the log still has them.
+fn forget_aggregated(
+    db: &Connection,
+    key: i64,
+    before: &[Compacted],
+    after: &[Compacted],
+) -> rusqlite::Result<()> {
+    let gone = before.len().saturating_sub(after.len());
+    for compaction in before.iter().take(gone) {
+        let sql = "DELETE FROM compactions WHERE session = ?1 AND id = ?2";
+        db.prepare_cached(sql)?.execute(params![key, compaction.id().to_string()])?;
+    }
     Ok(())
 }

@@ -7,7 +7,8 @@ use std::ops::ControlFlow;
 
 use ctx_journal::{Journal, JournalError, LogPath};
 use ctx_session::Name;
-use ctx_session::project::{Decoded, Issue, Project, ProjectBody, ProjectRecord};
+use ctx_session::project::{Issue, Project, ProjectBody, ProjectRecord};
+use ctx_session::record::Decoded;
 use rusqlite::{Connection, params};
 
 use super::store::int;

@@ -7,6 +7,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use ctx_journal::{Entry, JournalError, LogPath};
+use ctx_session::record::SessionBody;
 use ctx_session::{Body, Record, SessionId};
 use rusqlite::OptionalExtension;
 
@@ -202,7 +203,7 @@ fn file_id(shared: &Shared, log: &LogPath) -> Result<FileId, ViewError> {
 fn told_id(shared: &Shared, log: &LogPath) -> Result<Option<SessionId>, DbError> {
     let head = shared.journal.head(log)?.as_ref().and_then(record_of);
     Ok(head.and_then(|record| match record.body {
-        Body::SessionMeta(meta) => Some(meta.session_id),
+        Body::Session(SessionBody::Meta(meta)) => Some(meta.session_id),
         _ => None,
     }))
 }

@@ -1,6 +1,8 @@
 //! Putting the runs of a session into their table.
 
-use ctx_session::record::{Failed, Failure, RunCreated, RunKind, Usage};
+use ctx_session::record::{
+    CompactionBody, Failed, Failure, MessageBody, RunBody, RunCreated, RunKind, SessionBody, ToolBody, Usage,
+};
 use ctx_session::{Body, Record, RunId};
 use rusqlite::{Connection, OptionalExtension, params};
 
@@ -9,75 +11,53 @@ use super::store::{int, millis, to_json, word};
 pub(super) fn put(db: &Connection, key: i64, record: &Record) -> rusqlite::Result<()> {
     let now = millis(record.time);
     match &record.body {
-        Body::User(user) => {
+        Body::Message(MessageBody::User(user)) => {
             let message = Some(user.message_id.to_string());
             begin(db, key, record, (user.turn_id, RunKind::Message, message))?;
         }
-        Body::RunCreated(created) => begin_without_message(db, key, record, created)?,
-        Body::Context(context) => start(db, key, context.turn_id, Some(&context.model), now)?,
+        Body::Run(RunBody::Created(created)) => begin_without_message(db, key, record, created)?,
+        Body::Run(RunBody::Context(context)) => start(db, key, context.turn_id, Some(&context.model), now)?,
         // A run that calls tools has begun, also where its `context` is damaged.
-        Body::ToolStarted(tool) => start(db, key, tool.turn_id, None, now)?,
-        Body::AssistantFinished(message) => {
+        Body::Tool(ToolBody::Started(tool)) => start(db, key, tool.turn_id, None, now)?,
+        Body::Message(MessageBody::AssistantFinished(message)) => {
             if let Some(usage) = message.usage {
                 add_usage(db, key, message.turn_id, usage)?;
             }
         }
         // What making the conversation shorter cost is part of what the run cost.
-        Body::Compaction(made) => {
+        Body::Compaction(CompactionBody::Recorded(made)) => {
             if let Some(cost) = &made.plugin_cost {
                 add_usage(db, key, made.turn_id, cost.usage())?;
             }
         }
-        Body::RunFinished(done) => {
+        Body::Run(RunBody::Finished(done)) => {
             let finish_reason = done.finish_reason.as_ref().map(word);
             let how = End { state: "done", error: None, finish_reason, duration_ms: done.duration_ms };
             end(db, key, done.turn_id, how, now)?;
         }
-        Body::Cancelled(gone) => {
+        Body::Run(RunBody::Cancelled(gone)) => {
             let duration_ms = gone.duration_ms;
             let how = End { state: "cancelled", error: None, finish_reason: None, duration_ms };
             end(db, key, gone.turn_id, how, now)?;
         }
-        Body::Failed(failed) => {
+        Body::Run(RunBody::Failed(failed)) => {
             let (error, duration_ms) = (Some(failure_json(failed)), failed.duration_ms);
             let how = End { state: "failed", error, finish_reason: None, duration_ms };
             end(db, key, failed.turn_id, how, now)?;
         }
-        Body::Forked(_) => {
+        Body::Session(SessionBody::Forked(_)) => {
             db.prepare_cached(
                 "UPDATE runs SET state = 'cancelled', completed_at = ?2 WHERE session = ?1 AND completed_at IS NULL",
             )?
             .execute(params![key, now])?;
         }
-        Body::SessionMeta(_)
-        | Body::AssistantStarted(_)
-        | Body::ReasoningFinished(_)
-        | Body::ToolFinished(_)
-        | Body::QueuedDiscarded(_)
-        | Body::StateChanged(_)
-        | Body::SessionRenamed(_)
-        | Body::ModelSet(_)
-        | Body::CwdChanged(_)
-        | Body::Attached(_)
-        | Body::Detached(_)
-        | Body::SessionFailed(_)
-        | Body::Archived(_)
-        | Body::System(_)
-        | Body::ToolPending(_)
-        | Body::CheckpointCreated(_)
-        | Body::PromptEdited(_)
-        | Body::CheckpointResumed(_)
-        | Body::RolledBack(_)
-        | Body::CompactionApproved(_)
-        | Body::CompactionRejected(_)
-        | Body::CompactionFlagged(_)
-        | Body::CompactionsAggregated(_)
-        | Body::ApprovalRequested(_)
-        | Body::ApprovalSettled(_)
-        | Body::Bound(_)
-        | Body::Unbound(_)
-        | Body::MessagePinned(_)
-        | Body::Requested(_) => {}
+        Body::Checkpoint(_)
+        | Body::Approval(_)
+        | Body::Session(_)
+        | Body::Message(_)
+        | Body::Tool(_)
+        | Body::Run(_)
+        | Body::Compaction(_) => {}
     }
     Ok(())
 }

@@ -7,7 +7,8 @@
 //! approval's clock, which stands still with a pause; a run's tokens with those of its compactions. 6: the print of the
 //! last record that was read, and keys that are never given twice. 7: `messages.pinned`. 8: `messages.superseded` tells
 //! compacted from taken back; full text of scripts without spaces. 9: `sessions.reading` and `listed`: a row is shown as
-//! it was until its log has been read to the end. 10: what is deleted is overwritten. Every other table comes with its records and the next number.
+//! it was until its log has been read to the end. 10: what is deleted is overwritten. 11: checkpoints, compactions and
+//! approvals as the session's rules have them, in JSON. Every other table comes with its records and the next number.
 
 use std::path::{Path, PathBuf};
 
@@ -17,7 +18,7 @@ use rusqlite::{Connection, ErrorCode, OpenFlags, OptionalExtension};
 use super::{DbError, control, issues};
 
 /// Goes up with every change of the tables or of what is written into them.
-pub const SCHEMA_VERSION: i64 = 10;
+pub const SCHEMA_VERSION: i64 = 11;
 
 /// Times are epoch milliseconds, ids are ULIDs as text. `sessions.key` and `messages.key` are names within this
 /// file only, and other in every rebuild.
@@ -146,68 +147,67 @@ CREATE TABLE tool_calls (
 ) WITHOUT ROWID;
 CREATE INDEX tool_calls_run ON tool_calls(session, run_id, seq);
 
+-- item is JSON, as the rules of a session have it (`ctx_session::control`), with times as in the log; the columns
+-- below it are read out of it
 CREATE TABLE checkpoints (
   session INTEGER NOT NULL,
   id TEXT NOT NULL,
   seq INTEGER NOT NULL,
-  run_id TEXT NOT NULL,
-  created_at INTEGER NOT NULL,
+  item TEXT NOT NULL,
+  run_id TEXT AS (item ->> '$.created.turn_id'),
+  created_at TEXT AS (item ->> '$.created_at'),
   -- operator, model, compaction
-  created_by TEXT NOT NULL,
-  user INTEGER,
-  reason TEXT,
-  compaction_id TEXT,
-  message_cursor TEXT,
+  created_by TEXT AS (item ->> '$.created.created_by'),
+  user INTEGER AS (item ->> '$.created.by'),
+  reason TEXT AS (item ->> '$.created.reason'),
+  compaction_id TEXT AS (item ->> '$.created.compaction_id'),
+  message_cursor TEXT AS (item ->> '$.created.cursor'),
   -- JSON: the prompts in effect, by target and hash
-  prompts TEXT NOT NULL,
-  resumed_at INTEGER,
-  rolled_back INTEGER NOT NULL DEFAULT 0,
-  superseded_by TEXT,
+  prompts TEXT AS (item -> '$.created.prompts'),
+  resumed_at TEXT AS (item ->> '$.resumed_at'),
+  rolled_back INTEGER AS (item ->> '$.rolled_back'),
+  superseded_by TEXT AS (item ->> '$.superseded_by'),
   PRIMARY KEY (session, id)
 ) WITHOUT ROWID;
 CREATE INDEX checkpoints_session ON checkpoints(session, seq);
 
 -- the text of a prompt is a blob of its hash
-CREATE TABLE prompt_edits (
-  session INTEGER NOT NULL,
-  seq INTEGER NOT NULL,
-  checkpoint_id TEXT NOT NULL,
-  target TEXT NOT NULL,
-  old_hash TEXT NOT NULL,
-  new_hash TEXT NOT NULL,
-  user INTEGER NOT NULL,
-  edited_at INTEGER NOT NULL,
-  PRIMARY KEY (session, seq)
-) WITHOUT ROWID;
-CREATE INDEX prompt_edits_checkpoint ON prompt_edits(session, checkpoint_id, seq);
+CREATE VIEW prompt_edits AS
+  SELECT c.session, c.seq, c.id AS checkpoint_id, e.value ->> '$.edited.target' AS target,
+    e.value ->> '$.edited.old_hash' AS old_hash, e.value ->> '$.edited.new_hash' AS new_hash,
+    e.value ->> '$.edited.by' AS user, e.value ->> '$.at' AS edited_at
+  FROM checkpoints AS c, json_each(c.item, '$.edits') AS e;
 
 CREATE TABLE compactions (
   session INTEGER NOT NULL,
   id TEXT NOT NULL,
   seq INTEGER NOT NULL,
-  run_id TEXT NOT NULL,
-  agent_path TEXT NOT NULL,
-  created_at INTEGER NOT NULL,
-  trigger TEXT NOT NULL,
-  strategy TEXT NOT NULL,
+  item TEXT NOT NULL,
+  run_id TEXT AS (item ->> '$.made.turn_id'),
+  agent_path TEXT AS (item ->> '$.made.agent_path'),
+  created_at TEXT AS (item ->> '$.created_at'),
+  trigger TEXT AS (item ->> '$.made.trigger'),
+  strategy TEXT AS (item ->> '$.made.strategy'),
   -- proposed, applied, rejected
-  state TEXT NOT NULL,
-  threshold_estimate REAL NOT NULL,
-  after_estimate REAL NOT NULL,
-  window_upper REAL NOT NULL,
-  window_lower REAL NOT NULL,
-  superseded_message_ids TEXT NOT NULL,
-  elided_call_ids TEXT NOT NULL,
-  summary_message_id TEXT,
-  summary TEXT,
-  plugins_fired TEXT NOT NULL,
-  plugin_cost TEXT,
-  fallback_occurred INTEGER NOT NULL,
-  fallback_reason TEXT,
-  operator_flag TEXT,
-  operator_notes TEXT,
-  checkpoint_id TEXT,
-  rolled_back INTEGER NOT NULL DEFAULT 0,
+  state TEXT AS (item ->> '$.state'),
+  threshold_estimate REAL AS (item ->> '$.made.threshold_estimate'),
+  after_estimate REAL AS (ifnull(item ->> '$.approved.after_estimate', item ->> '$.made.after_estimate')),
+  window_upper REAL AS (item ->> '$.made.window_upper'),
+  window_lower REAL AS (item ->> '$.made.window_lower'),
+  superseded_message_ids TEXT
+    AS (ifnull(item -> '$.approved.superseded_message_ids', item -> '$.made.superseded_message_ids')),
+  elided_call_ids TEXT AS (ifnull(item -> '$.approved.elided_call_ids', item -> '$.made.elided_call_ids')),
+  summary_message_id TEXT
+    AS (ifnull(item ->> '$.approved.summary_message_id', item ->> '$.made.summary_message_id')),
+  summary TEXT AS (ifnull(item ->> '$.approved.summary', item ->> '$.made.summary')),
+  plugins_fired TEXT AS (item -> '$.made.plugins_fired'),
+  plugin_cost TEXT AS (item -> '$.made.plugin_cost'),
+  fallback_occurred INTEGER AS (item ->> '$.rejected' IS NOT NULL OR item ->> '$.made.fallback_occurred'),
+  fallback_reason TEXT AS (ifnull(item ->> '$.rejected', item ->> '$.made.fallback_reason')),
+  operator_flag TEXT AS (item ->> '$.flag'),
+  operator_notes TEXT AS (item ->> '$.notes'),
+  checkpoint_id TEXT AS (item ->> '$.made.checkpoint_id'),
+  rolled_back INTEGER AS (item ->> '$.rolled_back'),
   PRIMARY KEY (session, id)
 ) WITHOUT ROWID;
 CREATE INDEX compactions_session ON compactions(session, seq);
@@ -227,23 +227,21 @@ CREATE TABLE approvals (
   session INTEGER NOT NULL,
   id TEXT NOT NULL,
   seq INTEGER NOT NULL,
-  run_id TEXT NOT NULL,
-  call_id TEXT NOT NULL,
-  tool TEXT NOT NULL,
-  subject TEXT,
-  created_at INTEGER NOT NULL,
-  asked_until INTEGER NOT NULL,
-  -- when it times out, or what is left of its time while the session is paused
-  expires_at INTEGER,
-  left_ms INTEGER,
+  item TEXT NOT NULL,
+  run_id TEXT AS (item ->> '$.asked.turn_id'),
+  call_id TEXT AS (item ->> '$.asked.call_id'),
+  tool TEXT AS (item ->> '$.asked.tool'),
+  subject TEXT AS (item ->> '$.asked.subject'),
+  created_at TEXT AS (item ->> '$.created_at'),
   -- allow, deny, timeout, interrupted; none while it waits
-  outcome TEXT,
-  settled_at INTEGER,
-  user INTEGER,
-  note TEXT,
+  outcome TEXT AS (item ->> '$.settled[0].outcome'),
+  settled_at TEXT AS (item ->> '$.settled[1]'),
+  user INTEGER AS (item ->> '$.settled[0].by'),
+  note TEXT AS (item ->> '$.settled[0].note'),
   PRIMARY KEY (session, id)
 ) WITHOUT ROWID;
 CREATE INDEX approvals_session ON approvals(session, seq);
+CREATE INDEX approvals_open ON approvals(session) WHERE outcome IS NULL;
 
 -- of projects, whoever works on them
 CREATE TABLE issues (

@@ -4,15 +4,15 @@
 
 use ctx_journal::LogPath;
 use ctx_session::conversation::{self, Change, Message, Part, Role};
-use ctx_session::record::{ToolStatus, Usage};
+use ctx_session::record::{CheckpointBody, CompactionBody, SessionBody, ToolBody, ToolStatus, Usage};
 use ctx_session::{Body, CheckpointId, Record, StateName, Timestamp, Ulid};
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
 use super::query::search::Standing;
-use super::row::{LastRun, Pause, SessionRow};
 use super::spaced::spaced;
 use super::stretch::Print;
 use super::{control, runs};
+use ctx_session::overview::{LastRun, Overview, Pause};
 
 /// How much of a tool's output is kept and searched; the log has the rest.
 pub const OUTPUT_BYTES: usize = 4 * 1024;
@@ -22,7 +22,7 @@ pub const OUTPUT_BYTES: usize = 4 * 1024;
 pub(super) struct Stored {
     pub(super) key: i64,
     /// As far as the log has been read; lists show it when that is to its end.
-    pub(super) row: SessionRow,
+    pub(super) row: Overview,
     pub(super) next_seq: u64,
     pub(super) text_seq: u64,
     /// The last record that was read, by its seq and its print.
@@ -55,7 +55,7 @@ pub(super) const SESSION_COLUMNS: &str = "meta, state, failure, title, cwd, mode
 pub(super) const SESSION_COLUMNS_LEN: usize = 20;
 
 /// Reads [`SESSION_COLUMNS`] from a row.
-pub(super) fn session_row(row: &Row<'_>) -> rusqlite::Result<SessionRow> {
+pub(super) fn session_row(row: &Row<'_>) -> rusqlite::Result<Overview> {
     let time = |at: usize| -> rusqlite::Result<Timestamp> { Ok(time_of(row.get(at)?)) };
     let maybe_time = |at: usize| -> rusqlite::Result<Option<Timestamp>> {
         Ok(row.get::<_, Option<i64>>(at)?.map(time_of))
@@ -63,7 +63,7 @@ pub(super) fn session_row(row: &Row<'_>) -> rusqlite::Result<SessionRow> {
     let last_run: Option<String> = row.get(10)?;
     let is_over: bool = row.get(11)?;
     let bound_issue: Option<String> = row.get(18)?;
-    Ok(SessionRow {
+    Ok(Overview {
         meta: json(row, 0)?,
         state: state_of(&row.get::<_, String>(1)?),
         failure: row.get::<_, Option<String>>(2)?.and_then(|text| serde_json::from_str(&text).ok()),
@@ -137,7 +137,7 @@ pub(super) fn find(db: &Connection, log: &LogPath) -> rusqlite::Result<Option<St
 }
 
 /// Adds a session that has just been met. Nothing happens when another log has the same session.
-pub(super) fn add(db: &Connection, log: &LogPath, row: SessionRow) -> rusqlite::Result<Option<Stored>> {
+pub(super) fn add(db: &Connection, log: &LogPath, row: Overview) -> rusqlite::Result<Option<Stored>> {
     let meta = &row.meta;
     let added = db
         .prepare_cached(
@@ -269,7 +269,7 @@ pub(super) fn put_text(db: &Connection, key: i64, record: &Record) -> rusqlite::
             }
         }
     }
-    if let Body::RolledBack(back) = &record.body {
+    if let Body::Checkpoint(CheckpointBody::RolledBack(back)) = &record.body {
         take_back_compacted(db, key, back.checkpoint_id)?;
     }
     put_tool_call(db, key, record)
@@ -277,7 +277,8 @@ pub(super) fn put_text(db: &Connection, key: i64, record: &Record) -> rusqlite::
 
 /// What messages are that a record supersedes.
 fn standing_after(body: &Body) -> Standing {
-    let is_compaction = matches!(body, Body::Compaction(_) | Body::CompactionApproved(_));
+    let is_compaction =
+        matches!(body, Body::Compaction(CompactionBody::Recorded(_) | CompactionBody::Approved(_)));
     if is_compaction { Standing::Compacted } else { Standing::TakenBack }
 }
 
@@ -358,7 +359,7 @@ fn parts_json(parts: &[Part]) -> String {
 
 fn put_tool_call(db: &Connection, key: i64, record: &Record) -> rusqlite::Result<()> {
     let now = millis(record.time);
-    if let Body::ToolStarted(tool) = &record.body {
+    if let Body::Tool(ToolBody::Started(tool)) = &record.body {
         db.prepare_cached(
             "INSERT INTO tool_calls (session, id, seq, run_id, caller, tool_name, input, state, created_at)
              VALUES (?1, ?2, ?3, ?4, 'primary', ?5, ?6, 'pending', ?7) ON CONFLICT DO NOTHING",
@@ -373,7 +374,7 @@ fn put_tool_call(db: &Connection, key: i64, record: &Record) -> rusqlite::Result
             now,
         ])?;
     }
-    if let Body::ToolFinished(tool) = &record.body {
+    if let Body::Tool(ToolBody::Finished(tool)) = &record.body {
         let state = match tool.status {
             ToolStatus::Ok => "done",
             ToolStatus::Error => "failed",
@@ -394,7 +395,7 @@ fn put_tool_call(db: &Connection, key: i64, record: &Record) -> rusqlite::Result
             int(tool.duration_ms),
         ])?;
     }
-    if let Body::Forked(_) = &record.body {
+    if let Body::Session(SessionBody::Forked(_)) = &record.body {
         db.prepare_cached(
             "UPDATE tool_calls SET state = 'interrupted', completed_at = ?2
              WHERE session = ?1 AND completed_at IS NULL",

@@ -13,15 +13,15 @@
 //! length, made by something else than ctx; `ctx reindex` reads everything again.
 
 use ctx_journal::{Damage, Entry, LogPath};
-use ctx_session::record::SessionMeta;
+use ctx_session::record::{CompactionBody, MessageBody, SessionBody, SessionMeta, ToolBody};
 use ctx_session::{Body, Record, SessionId, Timestamp};
 use rusqlite::{Connection, OptionalExtension, params};
 use serde_json::Value;
 
 use super::MetaOf;
-use super::row::SessionRow;
 use super::store::{self, Stored, int, millis};
 use crate::files::record_of;
+use ctx_session::Overview;
 
 /// What a stretch is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -59,14 +59,16 @@ impl Stretch {
     /// How much text it holds, near enough to bound what waits.
     pub(super) fn text_bytes(&self) -> usize {
         let of_record = |record: &Record| match &record.body {
-            Body::User(user) => user.text.len(),
-            Body::AssistantFinished(message) => message.text.len(),
-            Body::ReasoningFinished(thought) => thought.text.len(),
-            Body::ToolStarted(tool) => value_bytes(&tool.input),
-            Body::ToolFinished(tool) => tool.output.len(),
-            Body::System(note) => note.text.len(),
-            Body::Compaction(made) => made.summary.as_ref().map_or(0, String::len),
-            Body::CompactionApproved(approved) => approved.summary.as_ref().map_or(0, String::len),
+            Body::Message(MessageBody::User(user)) => user.text.len(),
+            Body::Message(MessageBody::AssistantFinished(message)) => message.text.len(),
+            Body::Message(MessageBody::ReasoningFinished(thought)) => thought.text.len(),
+            Body::Tool(ToolBody::Started(tool)) => value_bytes(&tool.input),
+            Body::Tool(ToolBody::Finished(tool)) => tool.output.len(),
+            Body::Message(MessageBody::System(note)) => note.text.len(),
+            Body::Compaction(CompactionBody::Recorded(made)) => made.summary.as_ref().map_or(0, String::len),
+            Body::Compaction(CompactionBody::Approved(approved)) => {
+                approved.summary.as_ref().map_or(0, String::len)
+            }
             // The rest is small.
             _ => 0,
         };
@@ -255,7 +257,7 @@ fn meet(
 ) -> rusqlite::Result<Option<Stored>> {
     let first = stretch.records.first();
     let told = first.and_then(|record| match &record.body {
-        Body::SessionMeta(meta) => Some((**meta).clone()),
+        Body::Session(SessionBody::Meta(meta)) => Some((**meta).clone()),
         _ => None,
     });
     let (Some(meta), Some(first)) = ((outside.meta_of)(&stretch.log, told, before), first) else {
@@ -263,7 +265,7 @@ fn meet(
         return Ok(None);
     };
     let id = meta.session_id;
-    let row = SessionRow::new(meta, first.time);
+    let row = Overview::new(meta, first.time);
     let added = match store::add(db, &stretch.log, row.clone())? {
         Some(added) => Some(added),
         // The session was known elsewhere, and is not there any more.

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::ops::ControlFlow;
 
 use ctx_journal::LogPath;
-use ctx_session::record::BlobRef;
+use ctx_session::record::{BlobRef, ToolBody};
 use ctx_session::{Body, Ulid};
 
 use super::{ReadError, Reader, SessionRef};
@@ -26,7 +26,8 @@ impl Reader {
         let read = self.journal.read(&log, 0, &mut |entry| {
             // Few records have one; the others need not be read.
             if entry.text.contains("\"blob\"")
-                && let Some(Body::ToolFinished(tool)) = record_of(&entry).map(|record| record.body)
+                && let Some(Body::Tool(ToolBody::Finished(tool))) =
+                    record_of(&entry).map(|record| record.body)
                 && let Some(blob) = tool.blob
             {
                 blobs.insert(tool.call_id.0, blob);

@@ -5,8 +5,10 @@ use std::sync::Arc;
 use ctx_journal::{Entry, LogPath, LogWriter};
 use ctx_session::issue::{IssueStatus, TodoOp};
 use ctx_session::project::{
-    Change, IssueCommand, ProjectAdded, ProjectBody, ProjectMoved, ProjectRecord, ProjectRemoved, Who,
+    Change, IssueCommand, ProjectAdded, ProjectBody, ProjectMoved, ProjectRecord, ProjectRemoved,
+    RegistryBody, Who,
 };
+use ctx_session::record::SessionBody;
 use ctx_session::{Name, Record, SessionId, Ulid};
 use ctx_views::audit::{
     Audit, AuditEvent, AuditLine, AuditOptions, AuditQuery, AuditReader, EventName, Purged, RecordOf, events,
@@ -241,8 +243,8 @@ fn every_event_has_its_data_and_its_row_in_the_docs() {
         told.extend(project_events(&music.project, &command));
     }
     told.push(Purged::new(&life.session.meta, 99, 7, life.session.updated_at).event);
-    assert_eq!(rows.len(), EventName::ALL.len());
-    for name in EventName::ALL {
+    assert_eq!(rows.len(), EventName::AUDITED.len());
+    for name in EventName::AUDITED.iter().copied() {
         let row = rows.iter().find(|row| row.contains(&format!("`{}`", name.as_str()))).unwrap();
         let event = told.iter().find(|event| event.event == name);
         let event = event.unwrap_or_else(|| panic!("{} was not told", name.as_str()));
@@ -258,9 +260,14 @@ fn registered() -> [ProjectBody; 3] {
     let project = Name::new("music").unwrap();
     let directory = || "/src/music".to_owned();
     [
-        ProjectBody::ProjectAdded(ProjectAdded { project, directory: directory(), owner: 7, by: 7 }),
-        ProjectBody::ProjectMoved(ProjectMoved { directory: directory(), by: 7 }),
-        ProjectBody::ProjectRemoved(ProjectRemoved { by: 7 }),
+        ProjectBody::Registry(RegistryBody::Added(ProjectAdded {
+            project,
+            directory: directory(),
+            owner: 7,
+            by: 7,
+        })),
+        ProjectBody::Registry(RegistryBody::Moved(ProjectMoved { directory: directory(), by: 7 })),
+        ProjectBody::Registry(RegistryBody::Removed(ProjectRemoved { by: 7 })),
     ]
 }
 
@@ -446,7 +453,7 @@ fn expected(sessions: &[Watched]) -> Vec<Vec<AuditEvent>> {
         for commit in &session.life.commits {
             for record in commit {
                 match &record.body {
-                    ctx_session::Body::SessionMeta(meta) => {
+                    ctx_session::Body::Session(SessionBody::Meta(meta)) => {
                         then = ctx_session::Session::new((**meta).clone(), record.seq, record.time);
                     }
                     _ => then.apply(record),

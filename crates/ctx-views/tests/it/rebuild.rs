@@ -2,11 +2,11 @@
 
 use std::path::Path;
 
-use ctx_session::control::{Aggregate, Approval, Checkpoint};
+use ctx_session::control::{Aggregate, Approval, Checkpoint, Compacted};
 use ctx_session::{Record, Session, SessionId, StateName};
 use ctx_views::db::{
-    CompactionItem, IndexDb, IndexReader, MessageItem, MessagesQuery, Queries, Remade, RunItem, SearchQuery,
-    SearchSort, SessionItem, SessionRow, Stats, StatsQuery, ToolCallItem, Viewer, mark_unread,
+    IndexDb, IndexReader, MessageItem, MessagesQuery, Queries, Remade, RunItem, SearchQuery, SearchSort,
+    SessionItem, Stats, StatsQuery, ToolCallItem, Viewer, mark_unread,
 };
 use proptest::prelude::*;
 
@@ -23,7 +23,7 @@ struct Everything {
     runs: Vec<Vec<RunItem>>,
     calls: Vec<Vec<ToolCallItem>>,
     checkpoints: Vec<Vec<Checkpoint>>,
-    compactions: Vec<(Vec<CompactionItem>, Vec<Aggregate>)>,
+    compactions: Vec<(Vec<Compacted>, Vec<Aggregate>)>,
     approvals: Vec<Vec<Approval>>,
     stats: Stats,
     found: Vec<(String, u64, String)>,
@@ -691,7 +691,7 @@ proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(200) })]
 
     #[test]
-    fn the_row_of_a_session_says_what_the_session_says(
+    fn the_overview_of_a_session_says_what_the_session_says(
         seed in any::<u64>(),
         steps in steps(40),
         fork in any::<bool>(),
@@ -710,26 +710,20 @@ proptest! {
         let kept: Vec<&Record> =
             kept.filter(|(record, lost)| record.seq == 0 || !**lost).map(|(record, _)| record).collect();
         let mut session = Session::new(life.session.meta.clone(), 0, records[0].time);
-        let mut row = SessionRow::new(life.session.meta.clone(), records[0].time);
         let mut conversation = 0;
         for record in kept {
             session.apply(record);
-            row.apply(record);
             conversation += u64::from(ctx_session::conversation::said(record).is_some());
-            prop_assert_eq!(row.state, session.state.name());
+            prop_assert_eq!(session.overview.state, session.state.name());
         }
         let failure = match &session.state {
             ctx_session::State::Failed(failure) => Some(failure.clone()),
             _ => None,
         };
-        prop_assert_eq!(&row.failure, &failure);
-        prop_assert_eq!((&row.title, &row.cwd), (&session.title, &session.cwd));
-        prop_assert_eq!((&row.model_override, row.archived), (&session.model_override, session.archived));
-        prop_assert_eq!((row.updated_at, row.ended_at), (session.updated_at, session.ended_at));
+        prop_assert_eq!(&session.failure, &failure);
         let posted = session.runs().rfind(|run| run.kind.is_message());
-        prop_assert_eq!(row.posted_at, posted.map(|run| run.created_at));
-        prop_assert_eq!(row.bound_issue, session.bound_issue);
-        prop_assert_eq!(row.runs, session.runs().count() as u64);
-        prop_assert_eq!(row.messages, conversation);
+        prop_assert_eq!(session.posted_at, posted.map(|run| run.created_at));
+        prop_assert_eq!(session.overview.runs, session.runs().count() as u64);
+        prop_assert_eq!(session.messages, conversation);
     }
 }

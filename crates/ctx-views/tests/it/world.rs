@@ -12,7 +12,7 @@ use ctx_session::command::{
 use ctx_session::conversation::Conversation;
 use ctx_session::record::{
     CancelReason, Compaction, CompactionFlag, CompactionTrigger, DetachReason, Failure, FinishReason,
-    LimitHit, LimitScope, PluginCost, PromptRef, Strategy as Shortening, ToolStatus, Usage,
+    LimitHit, LimitScope, PluginCost, PromptRef, SessionBody, Strategy as Shortening, ToolStatus, Usage,
 };
 use ctx_session::rules::{Create, Fork, Given, create};
 use ctx_session::{
@@ -240,8 +240,10 @@ impl Life {
             requested: None,
             app: "ctx test".to_owned(),
         });
-        let Some(Body::SessionMeta(meta)) = decision.records.first().cloned() else { panic!("no meta") };
-        let first = Record { seq: 0, time: now, body: Body::SessionMeta(meta.clone()) };
+        let Some(Body::Session(SessionBody::Meta(meta))) = decision.records.first().cloned() else {
+            panic!("no meta")
+        };
+        let first = Record { seq: 0, time: now, body: Body::Session(SessionBody::Meta(meta.clone())) };
         Life { session: Session::new(*meta, 0, now), commits: vec![vec![first]], ids, now }
     }
 
@@ -261,7 +263,7 @@ impl Life {
         let last = self.session.next_seq - 1;
         let (meta, forked) = fork.records(&self.session.meta, last);
         let mut records = self.records();
-        records[0].body = Body::SessionMeta(Box::new(meta.clone()));
+        records[0].body = Body::Session(SessionBody::Meta(Box::new(meta.clone())));
         records.push(Record { seq: last + 1, time: self.now, body: forked });
         let mut session = Session::new(meta, 0, records[0].time);
         for record in &records[1..] {
@@ -401,7 +403,12 @@ impl Life {
         let open = session.open_tools().next().map(|(call, _)| call);
         let conversation = self.conversation();
         let counting = |n: usize| -> Vec<Ulid> {
-            let mut ids: Vec<Ulid> = conversation.messages().take(n).map(|message| message.id).collect();
+            let mut ids: Vec<Ulid> = conversation
+                .messages(&self.session.ledger)
+                .iter()
+                .take(n)
+                .map(|message| message.id)
+                .collect();
             // A call and its result are one.
             ids.dedup();
             ids

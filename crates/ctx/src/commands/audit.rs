@@ -65,8 +65,8 @@ pub struct Args {
 }
 
 fn event_name(text: &str) -> Result<EventName, String> {
-    EventName::ALL.into_iter().find(|name| name.as_str() == text).ok_or_else(|| {
-        let names: Vec<&str> = EventName::ALL.iter().map(|name| name.as_str()).collect();
+    EventName::AUDITED.iter().copied().find(|name| name.as_str() == text).ok_or_else(|| {
+        let names: Vec<&str> = EventName::AUDITED.iter().map(|name| name.as_str()).collect();
         format!("the events are {}", names.join(", "))
     })
 }

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use ctx_engine::start::session_logs;
 use ctx_journal::repair::{Plan, RepairError, Repaired, Versions};
 use ctx_journal::{Entry, FileJournal, Journal, JournalError, LogPath};
-use ctx_session::record::Decoded;
+use ctx_session::record::{Decoded, SessionBody};
 use ctx_session::{Body, Code, SessionId};
 use ctx_views::db::mark_unread;
 use ctx_views::files::{LATEST, MESSAGES, STATE};
@@ -275,7 +275,7 @@ impl Mender<'_> {
 /// The session that a first record tells of.
 fn session_of(first: &Entry) -> Option<SessionId> {
     match Body::decode(&first.kind, &first.text) {
-        Decoded::Known(Body::SessionMeta(meta)) => Some(meta.session_id),
+        Decoded::Known(Body::Session(SessionBody::Meta(meta))) => Some(meta.session_id),
         Decoded::Known(_) | Decoded::Unknown | Decoded::Malformed(_) => None,
     }
 }

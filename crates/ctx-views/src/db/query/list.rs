@@ -8,8 +8,8 @@ use rusqlite::types::Value;
 use super::search::match_expression;
 use super::{Page, Queries, Viewer, Wanted, anywhere, one_more, page};
 use crate::db::DbError;
-use crate::db::row::SessionRow;
 use crate::db::store::{SESSION_COLUMNS, SESSION_COLUMNS_LEN, millis, session_row};
+use ctx_session::Overview;
 
 /// In what order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -64,7 +64,7 @@ impl ListQuery {
 #[derive(Debug, Clone, PartialEq)]
 pub struct SessionItem {
     pub log: LogPath,
-    pub row: SessionRow,
+    pub row: Overview,
     /// The seq up to which the log has been read.
     pub next_seq: u64,
 }

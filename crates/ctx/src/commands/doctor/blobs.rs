@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 
 use ctx_journal::{Entry, FileJournal, Journal, JournalError, LogPath};
 use ctx_session::Body;
-use ctx_session::record::Decoded;
+use ctx_session::record::{CheckpointBody, Decoded, RunBody, ToolBody};
 use ctx_views::identity::Place;
 
 use super::finding::Finding;
@@ -51,15 +51,15 @@ fn note(entry: &Entry, named: &mut BTreeMap<String, Named>) {
         return;
     }
     match Body::decode(&entry.kind, &entry.text) {
-        Decoded::Known(Body::ToolFinished(tool)) => {
+        Decoded::Known(Body::Tool(ToolBody::Finished(tool))) => {
             if let Some(blob) = tool.blob {
                 add(blob.sha256, Some(blob.size));
             }
         }
-        Decoded::Known(Body::Context(context)) => {
+        Decoded::Known(Body::Run(RunBody::Context(context))) => {
             context.prompts.into_iter().for_each(|prompt| add(prompt.hash, None));
         }
-        Decoded::Known(Body::PromptEdited(edited)) => add(edited.new_hash, None),
+        Decoded::Known(Body::Checkpoint(CheckpointBody::PromptEdited(edited))) => add(edited.new_hash, None),
         Decoded::Known(_) | Decoded::Unknown | Decoded::Malformed(_) => {}
     }
 }

@@ -1,7 +1,10 @@
 //! Formats a record as one readable line. Pure.
 
 use ctx_journal::{Entry, LOST};
-use ctx_session::record::{Body, Decoded, RunCreated, RunKind, ToolStatus};
+use ctx_session::record::{
+    ApprovalBody, Body, CheckpointBody, CompactionBody, Decoded, MessageBody, RunBody, RunCreated, RunKind,
+    SessionBody, ToolBody, ToolStatus,
+};
 use serde::Serialize;
 
 use crate::output::{self, Paint};
@@ -13,7 +16,7 @@ const TEXT_MAX: usize = 120;
 /// Whether no record can follow this one.
 pub fn is_end(entry: &Entry) -> bool {
     match Body::decode(&entry.kind, &entry.text) {
-        Decoded::Known(Body::StateChanged(change)) => change.to.is_over(),
+        Decoded::Known(Body::Session(SessionBody::StateChanged(change))) => change.to.is_over(),
         Decoded::Known(_) | Decoded::Unknown | Decoded::Malformed(_) => false,
     }
 }
@@ -43,21 +46,29 @@ fn lost(entry: &Entry) -> String {
 
 fn describe(body: &Body, paint: Paint) -> String {
     match body {
-        Body::SessionMeta(meta) => {
+        Body::Session(SessionBody::Meta(meta)) => {
             let with = meta.agent.as_ref().map_or("a model".to_owned(), ToString::to_string);
             format!("session {} with {with}, {} ({})", meta.name, meta.model, meta.session_id)
         }
-        Body::Context(context) => format!("context: {} in {}", context.model, context.cwd),
-        Body::User(user) => format!("{} {}", paint.cyan("user"), quote(&user.text)),
-        Body::RunCreated(run) => format!("run {} created{}", run.turn_id, purpose(run)),
-        Body::AssistantStarted(started) => format!("assistant began, step {}", started.step),
-        Body::AssistantFinished(done) if done.text.is_empty() => "assistant called tools".to_owned(),
-        Body::AssistantFinished(done) => format!("{} {}", paint.green("assistant"), quote(&done.text)),
-        Body::ReasoningFinished(done) => paint.dim(&format!("reasoning {}", quote(&done.text))),
-        Body::ToolStarted(tool) => {
+        Body::Run(RunBody::Context(context)) => format!("context: {} in {}", context.model, context.cwd),
+        Body::Message(MessageBody::User(user)) => format!("{} {}", paint.cyan("user"), quote(&user.text)),
+        Body::Run(RunBody::Created(run)) => format!("run {} created{}", run.turn_id, purpose(run)),
+        Body::Message(MessageBody::AssistantStarted(started)) => {
+            format!("assistant began, step {}", started.step)
+        }
+        Body::Message(MessageBody::AssistantFinished(done)) if done.text.is_empty() => {
+            "assistant called tools".to_owned()
+        }
+        Body::Message(MessageBody::AssistantFinished(done)) => {
+            format!("{} {}", paint.green("assistant"), quote(&done.text))
+        }
+        Body::Message(MessageBody::ReasoningFinished(done)) => {
+            paint.dim(&format!("reasoning {}", quote(&done.text)))
+        }
+        Body::Tool(ToolBody::Started(tool)) => {
             format!("→ {} {}", tool.name, words::shorten(&tool.input.to_string(), TEXT_MAX))
         }
-        Body::ToolFinished(tool) => {
+        Body::Tool(ToolBody::Finished(tool)) => {
             let status = match tool.status {
                 ToolStatus::Ok => "ok".to_owned(),
                 ToolStatus::Error => paint.red("error"),
@@ -65,46 +76,45 @@ fn describe(body: &Body, paint: Paint) -> String {
             };
             format!("← {status} after {} ms {}", tool.duration_ms, quote(&tool.output))
         }
-        Body::RunFinished(end) => {
+        Body::Run(RunBody::Finished(end)) => {
             let (read, written) = (end.usage.input, end.usage.output);
             let why = end.finish_reason.map(|why| format!(", {}", word(&why))).unwrap_or_default();
             format!("run done after {} ms, {read} tokens in, {written} out{why}", end.duration_ms)
         }
-        Body::Cancelled(end) => paint.yellow(&format!("run cancelled: {}", word(&end.reason))),
-        Body::Failed(end) => {
+        Body::Run(RunBody::Cancelled(end)) => paint.yellow(&format!("run cancelled: {}", word(&end.reason))),
+        Body::Run(RunBody::Failed(end)) => {
             paint.red(&format!("run failed: {} {}: {}", end.code, end.reason, safe(&end.message)))
         }
-        Body::QueuedDiscarded(discarded) => format!("queued message {} discarded", discarded.message_id),
-        Body::StateChanged(change) => {
+        Body::Run(RunBody::QueuedDiscarded(discarded)) => {
+            format!("queued message {} discarded", discarded.message_id)
+        }
+        Body::Session(SessionBody::StateChanged(change)) => {
             let limit = change.limit.map(|limit| format!(", {} of {} run", limit.running, limit.limit));
             let why = change.trigger.as_str();
             format!("{} → {} ({why}{})", change.from, change.to, limit.unwrap_or_default())
         }
-        Body::SessionRenamed(renamed) => format!("title {}", quote(&renamed.title)),
-        Body::ModelSet(set) => format!("model {}", set.model.as_deref().unwrap_or("as the agent has it")),
-        Body::CwdChanged(changed) => format!("cwd {}", safe(&changed.cwd)),
-        Body::Attached(attached) => format!("uid {} attached", attached.user),
-        Body::Detached(gone) => format!("uid {} detached: {}", gone.user, word(&gone.reason)),
-        Body::Archived(away) => (if away.archived { "archived" } else { "brought back" }).to_owned(),
-        Body::Requested(_) => "asked for with a key: done once".to_owned(),
-        Body::Forked(_) => "forked: from here on a session of its own".to_owned(),
-        Body::System(note) => format!("{} {}", paint.dim("system"), quote(&note.text)),
-        Body::ToolPending(_)
-        | Body::CheckpointCreated(_)
-        | Body::PromptEdited(_)
-        | Body::CheckpointResumed(_)
-        | Body::RolledBack(_)
+        Body::Session(SessionBody::Renamed(renamed)) => format!("title {}", quote(&renamed.title)),
+        Body::Session(SessionBody::ModelSet(set)) => {
+            format!("model {}", set.model.as_deref().unwrap_or("as the agent has it"))
+        }
+        Body::Session(SessionBody::CwdChanged(changed)) => format!("cwd {}", safe(&changed.cwd)),
+        Body::Session(SessionBody::Attached(attached)) => format!("uid {} attached", attached.user),
+        Body::Session(SessionBody::Detached(gone)) => {
+            format!("uid {} detached: {}", gone.user, word(&gone.reason))
+        }
+        Body::Session(SessionBody::Archived(away)) => {
+            (if away.archived { "archived" } else { "brought back" }).to_owned()
+        }
+        Body::Session(SessionBody::Requested(_)) => "asked for with a key: done once".to_owned(),
+        Body::Session(SessionBody::Forked(_)) => "forked: from here on a session of its own".to_owned(),
+        Body::Message(MessageBody::System(note)) => format!("{} {}", paint.dim("system"), quote(&note.text)),
+        Body::Checkpoint(_)
         | Body::Compaction(_)
-        | Body::CompactionApproved(_)
-        | Body::CompactionRejected(_)
-        | Body::CompactionFlagged(_)
-        | Body::CompactionsAggregated(_)
-        | Body::ApprovalRequested(_)
-        | Body::ApprovalSettled(_)
-        | Body::Bound(_)
-        | Body::MessagePinned(_)
-        | Body::Unbound(_) => describe_control(body, paint).unwrap_or_default(),
-        Body::SessionFailed(failure) => {
+        | Body::Approval(_)
+        | Body::Tool(ToolBody::Pending(_))
+        | Body::Session(SessionBody::Bound(_) | SessionBody::Unbound(_))
+        | Body::Message(MessageBody::Pinned(_)) => describe_control(body, paint).unwrap_or_default(),
+        Body::Session(SessionBody::Failed(failure)) => {
             let what = format!("session failed: {} {}", failure.code, failure.reason);
             paint.red(&format!("{what}: {}", safe(&failure.message)))
         }
@@ -124,29 +134,31 @@ fn purpose(run: &RunCreated) -> String {
 /// What the operator does with a session; nothing for any other record.
 fn describe_control(body: &Body, paint: Paint) -> Option<String> {
     let line = match body {
-        Body::ToolPending(tool) => {
+        Body::Tool(ToolBody::Pending(tool)) => {
             let input = words::shorten(&tool.input.to_string(), TEXT_MAX);
             paint.yellow(&format!("⏸ {} {input}", tool.name))
         }
-        Body::CheckpointCreated(made) => {
+        Body::Checkpoint(CheckpointBody::Created(made)) => {
             let reason =
                 made.reason.as_deref().map(|reason| format!(": {}", safe(reason))).unwrap_or_default();
             let by = made.created_by.as_str();
             paint.yellow(&format!("checkpoint {} by {by}{reason}", made.checkpoint_id))
         }
-        Body::PromptEdited(edit) => format!("prompt of {} edited: {}", safe(&edit.target), edit.new_hash),
-        Body::CheckpointResumed(resumed) => {
+        Body::Checkpoint(CheckpointBody::PromptEdited(edit)) => {
+            format!("prompt of {} edited: {}", safe(&edit.target), edit.new_hash)
+        }
+        Body::Checkpoint(CheckpointBody::Resumed(resumed)) => {
             let edited: Vec<String> = resumed.prompts.iter().map(|prompt| safe(&prompt.target)).collect();
             let with =
                 if edited.is_empty() { String::new() } else { " with an edited prompt of ".to_owned() };
             format!("checkpoint {} resumed{with}{}", resumed.checkpoint_id, edited.join(", "))
         }
-        Body::RolledBack(back) => {
+        Body::Checkpoint(CheckpointBody::RolledBack(back)) => {
             let (gone, again) = (back.superseded.len(), back.restored.len());
             let what = format!("rolled back to {}", back.checkpoint_id);
             paint.yellow(&format!("{what}: {gone} messages superseded, {again} restored"))
         }
-        Body::Compaction(made) => {
+        Body::Compaction(CompactionBody::Recorded(made)) => {
             let what = if made.proposed { "compaction proposed" } else { "compacted" };
             let how = made.strategy.as_str();
             let effect = words::compaction(made.superseded_message_ids.len(), made.elided_call_ids.len());
@@ -155,27 +167,31 @@ fn describe_control(body: &Body, paint: Paint) -> Option<String> {
             let summary = made.summary.as_deref().filter(|_| !made.proposed);
             line + &summary.map(|summary| format!(", {}", quote(summary))).unwrap_or_default()
         }
-        Body::CompactionApproved(approved) => {
+        Body::Compaction(CompactionBody::Approved(approved)) => {
             let effect =
                 words::compaction(approved.superseded_message_ids.len(), approved.elided_call_ids.len());
             let summary = approved.summary.as_deref().map(|summary| format!(", {}", quote(summary)));
             let summary = summary.unwrap_or_default();
             format!("compaction {} approved: {effect}{summary}", approved.compaction_id)
         }
-        Body::CompactionRejected(no) => format!("compaction {} rejected", no.compaction_id),
-        Body::CompactionFlagged(said) => {
+        Body::Compaction(CompactionBody::Rejected(no)) => format!("compaction {} rejected", no.compaction_id),
+        Body::Compaction(CompactionBody::Flagged(said)) => {
             let flag = said.flag.map(|flag| word(&flag)).unwrap_or_else(|| "nothing".to_owned());
             format!("compaction {} flagged {flag}", said.compaction_id)
         }
-        Body::CompactionsAggregated(all) => format!("{} older compactions are listed as one", all.count),
-        Body::ApprovalRequested(ask) => {
+        Body::Compaction(CompactionBody::Aggregated(all)) => {
+            format!("{} older compactions are listed as one", all.count)
+        }
+        Body::Approval(ApprovalBody::Requested(ask)) => {
             let on = ask.subject.as_deref().map(|on| format!(" on {}", safe(on))).unwrap_or_default();
             paint.yellow(&format!("approval {} wanted for {}{on}", ask.approval_id, safe(&ask.tool)))
         }
-        Body::ApprovalSettled(end) => format!("approval {}: {}", end.approval_id, end.outcome.as_str()),
-        Body::Bound(bound) => format!("bound to issue {}", bound.issue_id),
-        Body::Unbound(bound) => format!("unbound from issue {}", bound.issue_id),
-        Body::MessagePinned(pin) => {
+        Body::Approval(ApprovalBody::Settled(end)) => {
+            format!("approval {}: {}", end.approval_id, end.outcome.as_str())
+        }
+        Body::Session(SessionBody::Bound(bound)) => format!("bound to issue {}", bound.issue_id),
+        Body::Session(SessionBody::Unbound(bound)) => format!("unbound from issue {}", bound.issue_id),
+        Body::Message(MessageBody::Pinned(pin)) => {
             format!("message {} {}", pin.message_id, if pin.pinned { "pinned" } else { "unpinned" })
         }
         _ => return None,

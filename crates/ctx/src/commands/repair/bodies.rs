@@ -6,8 +6,8 @@
 use ctx_journal::repair::Unfit;
 use ctx_journal::{Entry, LOST, LogPath};
 use ctx_session::Body;
-use ctx_session::project::{self, ProjectBody};
-use ctx_session::record::Decoded;
+use ctx_session::project::ProjectBody;
+use ctx_session::record::{Decoded, Kind};
 use ctx_views::db::project_of_log;
 use ctx_views::identity::{Place, is_one_off};
 
@@ -28,6 +28,16 @@ enum Fit {
     /// A type that this ctx does not know.
     Unknown,
     Malformed(String),
+}
+
+impl Fit {
+    fn of<B>(decoded: Decoded<B>) -> Fit {
+        match decoded {
+            Decoded::Known(_) => Fit::Fits,
+            Decoded::Unknown => Fit::Unknown,
+            Decoded::Malformed(why) => Fit::Malformed(why),
+        }
+    }
 }
 
 impl Whose {
@@ -76,16 +86,8 @@ impl Whose {
 
     fn fit(self, kind: &str, text: &str) -> Fit {
         match self {
-            Whose::Session => match Body::decode(kind, text) {
-                Decoded::Known(_) => Fit::Fits,
-                Decoded::Unknown => Fit::Unknown,
-                Decoded::Malformed(why) => Fit::Malformed(why),
-            },
-            Whose::Project => match ProjectBody::decode(kind, text) {
-                project::Decoded::Known(_) => Fit::Fits,
-                project::Decoded::Unknown => Fit::Unknown,
-                project::Decoded::Malformed(why) => Fit::Malformed(why),
-            },
+            Whose::Session => Fit::of(Body::decode(kind, text)),
+            Whose::Project => Fit::of(ProjectBody::decode(kind, text)),
         }
     }
 
@@ -95,12 +97,13 @@ impl Whose {
             Whose::Session => Body::KINDS,
             Whose::Project => ProjectBody::KINDS,
         };
-        let with = |kind: &&str| {
+        let with = |kind: &Kind| {
+            let kind = kind.name;
             let (says, was) = (format!("\"type\":\"{}\"", entry.kind), format!("\"type\":\"{kind}\""));
             let text = entry.text.replacen(&says, &was, 1);
             (self.fit(kind, &text) == Fit::Fits).then_some(text)
         };
-        only(kinds.iter().filter(|kind| is_one_off(&entry.kind, kind)).filter_map(with))
+        only(kinds.iter().filter(|kind| is_one_off(&entry.kind, kind.name)).filter_map(with))
     }
 
     /// The record as it was, if there is one way to put right what is wrong.

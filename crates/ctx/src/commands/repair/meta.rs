@@ -9,6 +9,7 @@ use std::ops::ControlFlow;
 use ctx_journal::repair::{Anew, Judge, Plan, RepairError, Repaired, Unfit, Versions, Where};
 use ctx_journal::{Entry, FileJournal, Journal, LogPath};
 use ctx_session::Body;
+use ctx_session::record::SessionBody;
 use ctx_views::Sources;
 use ctx_views::db::IndexReader;
 use ctx_views::identity::{Identity, Place, first, repaired};
@@ -126,7 +127,7 @@ impl<'a> Known<'a> {
         }
         let why: Vec<String> = identity.flaws.iter().map(ToString::to_string).collect();
         let at = if identity.is_taken { Where::Last } else { Where::First };
-        let body = Body::SessionMeta(Box::new(repaired(identity.meta))).to_json();
+        let body = Body::Session(SessionBody::Meta(Box::new(repaired(identity.meta)))).to_json();
         Some(Anew { body, why: why.join("; "), at })
     }
 }

@@ -1,20 +1,23 @@
 //! What a list needs to know of a session, reduced from its records one by one.
 //!
-//! It follows the same records as [`ctx_session::Session`] and comes to the same state (a test holds them
-//! together), but it is small whatever the session's length, so that it can be stored and taken up again in
-//! the middle of a log.
+//! It is small whatever the session's length, so that the index can store it and go on from the middle of a log.
+//! [`crate::Session`] contains it: the state of a session is decided here and nowhere else.
 
-use ctx_session::conversation;
-use ctx_session::record::{Failure, PluginCost, RunKind, SessionMeta, StateName, Usage};
-use ctx_session::{Body, CheckpointId, Code, CompactionId, IssueId, Record, RunId, Timestamp};
+use crate::conversation;
+use crate::ids::{CheckpointId, CompactionId, IssueId, RunId};
+use crate::record::{
+    Body, CheckpointBody, CompactionBody, Failure, MessageBody, PluginCost, Record, RunBody, RunKind,
+    SessionBody, SessionMeta, StateName, Usage,
+};
+use crate::time::Timestamp;
 use serde::{Deserialize, Serialize};
 
 /// Characters of the first message that stand for a title where there is none.
 const PREVIEW_CHARS: usize = 120;
 
-/// A session as lists and the start of a daemon need it.
+/// A session as lists and the start of a daemon need it, and the part of [`crate::Session`] that does not grow.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct SessionRow {
+pub struct Overview {
     pub meta: SessionMeta,
     pub state: StateName,
     /// With the state `failed` alone.
@@ -64,10 +67,10 @@ pub struct LastRun {
     pub is_over: bool,
 }
 
-impl SessionRow {
+impl Overview {
     /// A session of which nothing but what it is has been read.
-    pub fn new(meta: SessionMeta, time: Timestamp) -> SessionRow {
-        SessionRow {
+    pub fn new(meta: SessionMeta, time: Timestamp) -> Overview {
+        Overview {
             state: StateName::Idle,
             failure: None,
             title: meta.title.clone(),
@@ -98,75 +101,66 @@ impl SessionRow {
         self.updated_at = self.updated_at.max(record.time);
         self.messages += u64::from(conversation::said_id(&record.body).is_some());
         match &record.body {
-            Body::User(user) => {
+            Body::Message(MessageBody::User(user)) => {
                 if self.begin_run(user.turn_id) {
                     self.posted_at = Some(record.time);
                 }
                 self.preview.get_or_insert_with(|| preview(&user.text));
             }
-            Body::RunCreated(created) => match created.kind {
+            Body::Run(RunBody::Created(created)) => match created.kind {
                 // Its message has begun it.
                 RunKind::Message => {}
                 RunKind::Compaction | RunKind::Continuation => {
                     self.begin_run(created.turn_id);
                 }
             },
-            Body::AssistantFinished(message) => {
+            Body::Message(MessageBody::AssistantFinished(message)) => {
                 self.usage = self.usage.plus(message.usage.unwrap_or_default());
             }
-            Body::RunFinished(_) | Body::Cancelled(_) | Body::Failed(_) => self.end_run(record.body.run()),
-            Body::StateChanged(change) => self.move_to(change.to, record.time),
-            Body::SessionRenamed(renamed) => self.title = Some(renamed.title.clone()),
-            Body::ModelSet(set) => self.model_override = set.model.clone(),
-            Body::CwdChanged(changed) => self.cwd = changed.cwd.clone(),
-            Body::SessionFailed(failure) => {
+            Body::Run(RunBody::Finished(_) | RunBody::Cancelled(_) | RunBody::Failed(_)) => {
+                self.end_run(record.body.run())
+            }
+            Body::Session(SessionBody::StateChanged(change)) => self.move_to(change.to, record.time),
+            Body::Session(SessionBody::Renamed(renamed)) => self.title = Some(renamed.title.clone()),
+            Body::Session(SessionBody::ModelSet(set)) => self.model_override = set.model.clone(),
+            Body::Session(SessionBody::CwdChanged(changed)) => self.cwd = changed.cwd.clone(),
+            Body::Session(SessionBody::Failed(failure)) => {
                 self.state = StateName::Failed;
                 self.failure = Some(failure.clone());
             }
-            Body::Archived(archived) => self.archived = archived.archived,
-            Body::Forked(_) => self.begin_as_fork(),
-            Body::CheckpointCreated(created) => {
+            Body::Session(SessionBody::Archived(archived)) => self.archived = archived.archived,
+            Body::Session(SessionBody::Forked(_)) => self.begin_as_fork(),
+            Body::Checkpoint(CheckpointBody::Created(created)) => {
                 self.pause.checkpoint = Some(LastCheckpoint {
                     id: created.checkpoint_id,
                     run: created.turn_id,
                     compaction: created.compaction_id,
                 });
             }
-            Body::CheckpointResumed(resumed) => {
+            Body::Checkpoint(CheckpointBody::Resumed(resumed)) => {
                 self.pause.checkpoint =
                     self.pause.checkpoint.filter(|checkpoint| checkpoint.id != resumed.checkpoint_id);
             }
             // The newest one was gone back to, or gone back from.
-            Body::RolledBack(_) => self.pause.checkpoint = None,
-            Body::Compaction(made) => {
+            Body::Checkpoint(CheckpointBody::RolledBack(_)) => self.pause.checkpoint = None,
+            Body::Compaction(CompactionBody::Recorded(made)) => {
                 let cost = made.plugin_cost.as_ref().map(PluginCost::usage);
                 self.usage = self.usage.plus(cost.unwrap_or_default());
                 if made.proposed {
                     self.pause.proposed = Some(made.compaction_id);
                 }
             }
-            Body::CompactionApproved(approved) => self.decide(approved.compaction_id),
-            Body::CompactionRejected(rejected) => self.decide(rejected.compaction_id),
-            Body::Bound(bound) => self.bound_issue = Some(bound.issue_id),
-            Body::Unbound(_) => self.bound_issue = None,
-            Body::SessionMeta(_)
-            | Body::Requested(_)
-            | Body::Context(_)
-            | Body::AssistantStarted(_)
-            | Body::ReasoningFinished(_)
-            | Body::ToolStarted(_)
-            | Body::ToolFinished(_)
-            | Body::QueuedDiscarded(_)
-            | Body::Attached(_)
-            | Body::Detached(_)
-            | Body::System(_)
-            | Body::ToolPending(_)
-            | Body::PromptEdited(_)
-            | Body::CompactionFlagged(_)
-            | Body::CompactionsAggregated(_)
-            | Body::ApprovalRequested(_)
-            | Body::ApprovalSettled(_)
-            | Body::MessagePinned(_) => {}
+            Body::Compaction(CompactionBody::Approved(approved)) => self.decide(approved.compaction_id),
+            Body::Compaction(CompactionBody::Rejected(rejected)) => self.decide(rejected.compaction_id),
+            Body::Session(SessionBody::Bound(bound)) => self.bound_issue = Some(bound.issue_id),
+            Body::Session(SessionBody::Unbound(_)) => self.bound_issue = None,
+            Body::Tool(_)
+            | Body::Approval(_)
+            | Body::Session(_)
+            | Body::Run(_)
+            | Body::Message(_)
+            | Body::Checkpoint(_)
+            | Body::Compaction(_) => {}
         }
     }
 
@@ -227,11 +221,7 @@ impl SessionRow {
         };
         self.failure = match to {
             StateName::Failed if was_failed => self.failure.take(),
-            StateName::Failed => Some(Failure {
-                code: Code::Eio,
-                reason: "unknown".to_owned(),
-                message: "the record that says why is damaged".to_owned(),
-            }),
+            StateName::Failed => Some(Failure::unknown()),
             StateName::Idle
             | StateName::Running
             | StateName::Queued
