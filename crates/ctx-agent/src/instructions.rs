@@ -5,6 +5,7 @@
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
+use ctx_session::port::Instructions;
 use ctx_session::record::Source;
 use rustix::fs::FileType;
 
@@ -12,13 +13,6 @@ use crate::sha256_hex;
 use crate::view::View;
 
 const FILE_NAME: &str = "AGENTS.md";
-
-/// An instruction file that was found.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Instructions {
-    pub source: Source,
-    pub text: String,
-}
 
 /// The instruction files for a working directory, the project's first. One that cannot be read is passed over.
 pub fn find(view: &View, cwd: &str, bytes_max: usize) -> Vec<Instructions> {

@@ -1,6 +1,6 @@
 //! What a run does: an agent's control files, its view of the file system, models, tools and the loop.
 //!
-//! A loop has no power of its own: it reads through tools, speaks through [`run::Report`] and ends when its
+//! A loop has no power of its own: it reads through tools, speaks through [`ctx_session::port::RunPort`] and ends when its
 //! stop token is cancelled. It knows nothing of journals, engines or doors.
 
 pub mod describe;
@@ -18,10 +18,9 @@ use std::pin::Pin;
 
 pub use describe::{Description, Settings, fresh::prepare_root};
 pub use guard::guard;
-pub use instructions::Instructions;
 pub use model::{Models, registry::ModelId};
-pub use prepare::{Agent, Ask, Prepared, PromptText, Recorded, prepare};
-pub use run::{DeltaKind, GuardWords, Job, JobKind, Report, Retry, Step, Stopped, run};
+pub use prepare::{Agent, Ask, Prepared, PromptText, prepare};
+pub use run::{GuardWords, Job, JobKind, run};
 
 /// A future behind a pointer, so that traits with async methods stay object safe.
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;

@@ -4,13 +4,14 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use ctx_session::command::RunContext;
+use ctx_session::port::Recorded;
 use ctx_session::record::{PromptRef, Source};
 use ctx_session::{Code, Limits, Name, Refusal};
 
 use crate::describe::control::{ControlDir, ControlError};
 use crate::describe::policy::Policy;
 use crate::describe::{Description, control_dir, describe, describe_snapshot};
-use crate::instructions::{self, Instructions};
+use crate::instructions;
 use crate::model::Models;
 use crate::model::registry::{FindError, ModelId};
 use crate::project::{PROJECT_FILE, Plays, Snapshot};
@@ -39,14 +40,6 @@ pub struct Ask<'a> {
     /// What the run worked under before it was paused.
     pub recorded: Option<&'a Recorded>,
     pub limits: &'a Limits,
-}
-
-/// What a run goes on with, whatever the agent's files say by now.
-#[derive(Debug, Clone)]
-pub struct Recorded {
-    pub policy: Vec<String>,
-    /// None: as they are now.
-    pub instructions: Option<Vec<Instructions>>,
 }
 
 /// An agent as it was when a run was prepared.

@@ -15,7 +15,7 @@ use ctx_session::{Body, Command, IdSource, Limits, Record, Refusal, Session, Tim
 use ctx_views::files::{PackFile, SessionFiles};
 
 use crate::behind::Behind;
-use crate::port::Recorded;
+use ctx_session::port::{Instructions, Recorded};
 
 /// The kind of source that an agent's own prompt is; every other one is an instruction file.
 const PROMPT: &str = "prompt";
@@ -255,7 +255,7 @@ impl Core {
         let files = context.sources.iter().filter(|source| source.kind != PROMPT);
         let text = |source: &Source| {
             let bytes = self.journal.get_blob(&self.log, &source.hash).ok()?;
-            Some((source.clone(), String::from_utf8(bytes).ok()?))
+            Some(Instructions { source: source.clone(), text: String::from_utf8(bytes).ok()? })
         };
         Recorded { policy: context.policy.clone(), instructions: files.map(text).collect() }
     }

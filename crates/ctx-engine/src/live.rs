@@ -14,7 +14,7 @@ use ctx_session::record::{MessageBody, RunBody, SessionBody, ToolBody};
 use ctx_session::{Body, IssueId, MessageId, Name, Record, RunId};
 use tokio::sync::watch;
 
-use crate::port::DeltaKind;
+use ctx_session::port::DeltaKind;
 
 /// The place of an event: the record's seq, and for deltas the count since it. Grows strictly.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -1,22 +1,18 @@
-//! The port behind which agents work: what the engine asks of them, and what they report back.
+//! The port behind which agents work: what the engine asks of them. What they ask back is [`ctx_session::port`].
 //!
 //! The engine knows no model, tool or cage. The binary puts an adapter here; tests put a few lines.
 
 use std::any::Any;
-use std::collections::HashSet;
 use std::sync::Arc;
 
 use ctx_journal::Owner;
-use ctx_session::command::{ApprovalAsk, Approved, Outcome, Progress, RunContext, StartedTool};
-use ctx_session::conversation::Message;
-use ctx_session::issue::IssueAct;
+use ctx_session::command::{Outcome, RunContext};
+use ctx_session::port::{Recorded, RunPort};
 use ctx_session::project::{Problem, ProjectRead, Strategy};
-use ctx_session::record::{BlobRef, RunKind, Source};
-use ctx_session::{CallId, Limits, MessageId, Name, Refusal, RunId, SessionId, Ulid};
+use ctx_session::record::RunKind;
+use ctx_session::{Limits, Name, Refusal, RunId, SessionId};
 use futures_util::future::BoxFuture;
 use tokio_util::sync::CancellationToken;
-
-use crate::driver::DriverLink;
 
 /// Whoever can do the work of a run.
 pub trait Worker: Send + Sync + 'static {
@@ -25,7 +21,7 @@ pub trait Worker: Send + Sync + 'static {
     fn prepare(&self, ask: &Prepare) -> Result<Prepared, Refusal>;
 
     /// Does the work. Returns soon after `stop`; the engine gives up on it after the grace time.
-    fn run(&self, job: Job, report: RunReport, stop: CancellationToken) -> BoxFuture<'static, Outcome>;
+    fn run(&self, job: Job, port: Arc<dyn RunPort>, stop: CancellationToken) -> BoxFuture<'static, Outcome>;
 }
 
 /// For whom a run would work.
@@ -42,14 +38,6 @@ pub struct Prepare {
     pub snapshot: Option<Arc<[u8]>>,
     /// What the run worked under before it was paused; None: as the agent's files say now.
     pub recorded: Option<Recorded>,
-}
-
-/// Of what a run's `context` record says, that which is not asked for by name.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Recorded {
-    pub policy: Vec<String>,
-    /// Instruction files with their texts; None: the log does not have them all.
-    pub instructions: Option<Vec<(Source, String)>>,
 }
 
 /// Where projects are read from the disk, and their agents shown. All of it blocks.
@@ -166,7 +154,7 @@ pub struct Prepared {
     pub prompts: Vec<String>,
     /// Whether its agent names somebody who sums up for it.
     pub delegates: bool,
-    /// Whatever the worker wants to see again in [`Job`].
+    /// Whatever the worker wants to see again in each [`ctx_session::port::Step`].
     pub handle: Arc<dyn Any + Send + Sync>,
 }
 
@@ -179,95 +167,4 @@ pub struct Job {
     /// With a compaction alone; None: the agent's own.
     pub strategy: Option<Strategy>,
     pub limits: Arc<Limits>,
-}
-
-/// Where a run stands before its next step.
-pub struct Step {
-    pub prepared: Prepared,
-    /// The conversation that counts, the newest message last.
-    pub messages: Vec<Arc<Message>>,
-    /// Calls that the model made while the session was paused.
-    pub pending: Vec<StartedTool>,
-    /// Model calls that the run has begun, also before a pause or a restart.
-    pub steps: u32,
-    /// The open todos of the bound issue.
-    pub todos: Vec<String>,
-    /// Messages that no compaction takes.
-    pub pinned: HashSet<Ulid>,
-    /// Tool calls whose output the model is shown as a reference.
-    pub elided: HashSet<Ulid>,
-    /// The operator wants the window to stay as full as it is: see [`ctx_session::control::Control::is_declined`].
-    pub declined: bool,
-}
-
-/// The run is over, whatever its worker still has to say: unwind quietly.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("the run is over")]
-pub struct Stopped;
-
-/// A piece of text as it comes, live only.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum DeltaKind {
-    Text,
-    Reasoning,
-}
-
-/// How a run's worker speaks to its session.
-#[derive(Clone)]
-pub struct RunReport {
-    pub(crate) run: RunId,
-    pub(crate) link: DriverLink,
-}
-
-impl RunReport {
-    /// A fresh id, for a message or a tool call.
-    pub fn new_id(&self) -> Ulid {
-        self.link.new_id()
-    }
-
-    /// Shows a piece of text to whoever watches. Waits while the session is busy: that is the back-pressure.
-    pub async fn delta(&self, message: MessageId, kind: DeltaKind, text: String) -> Result<(), Stopped> {
-        self.link.delta(self.run, message, kind, text).await
-    }
-
-    /// Where the run stands. Waits while the session is paused.
-    pub async fn step(&self) -> Result<Step, Stopped> {
-        self.link.step(self.run).await
-    }
-
-    /// Waits for an operator's answer, or for nobody's in time.
-    pub async fn approval(&self, ask: ApprovalAsk) -> Result<Approved, Stopped> {
-        self.link.approval(self.run, ask).await
-    }
-
-    /// Pauses the session, and returns when it is resumed.
-    pub async fn pause(&self, call: CallId, reason: Option<String>) -> Result<(), Stopped> {
-        self.link.pause(self.run, call, reason).await
-    }
-
-    /// Asks something of the bound issue; the inner refusal is for the model to read.
-    pub async fn issue(&self, act: IssueAct) -> Result<Result<String, Refusal>, Stopped> {
-        self.link.issue(self.run, act).await
-    }
-
-    /// The whole of what a tool call of the session gave, however it was cut for the model; the inner refusal is for the
-    /// model to read.
-    pub async fn output(&self, call: CallId) -> Result<Result<String, Refusal>, Stopped> {
-        self.link.output(self.run, call).await
-    }
-
-    /// Shows what the model is about to be sent.
-    pub async fn pack(&self, json: Vec<u8>) -> Result<(), Stopped> {
-        self.link.pack(self.run, json).await
-    }
-
-    /// Returns when the record is durable.
-    pub async fn progress(&self, progress: Progress) -> Result<(), Stopped> {
-        self.link.progress(self.run, progress).await
-    }
-
-    /// Stores output that is too large for the log; the record that names it comes after.
-    pub async fn store_blob(&self, bytes: Vec<u8>) -> Result<BlobRef, Stopped> {
-        self.link.store_blob(bytes).await
-    }
 }

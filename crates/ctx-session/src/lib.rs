@@ -15,6 +15,7 @@ pub mod ledger;
 pub mod limits;
 pub mod name;
 pub mod overview;
+pub mod port;
 pub mod project;
 pub mod record;
 pub mod request;

@@ -6,9 +6,9 @@ use ctx_session::command::Progress;
 use ctx_session::record::{FinishReason, Usage};
 use ctx_session::{Limits, MessageId};
 
-use super::Stopped;
-use super::report::{DeltaKind, Retry, Voice};
 use crate::model::{Event, Finish, Model, ModelError, Request, ToolCall};
+use ctx_session::port::Stopped;
+use ctx_session::port::{DeltaKind, Retry, RunPort};
 
 /// What a model said in one call.
 #[derive(Debug, Default)]
@@ -29,16 +29,16 @@ pub(super) async fn call(
     request: &mut Request,
     step: u32,
     limits: &Limits,
-    voice: &Voice<'_>,
+    port: &dyn RunPort,
 ) -> Result<Said, CallError> {
     loop {
-        let mut telling = Telling::new(voice, request, step, limits.answer_bytes);
+        let mut telling = Telling::new(port, request, step, limits.answer_bytes);
         let error = match telling.listen(model, request).await? {
             Ok(said) => return Ok(said),
             Err(error) => error,
         };
         // What was shown cannot be taken back, so only a call that said nothing is made again.
-        if telling.message.is_none() && tries_again(&error, request, limits, voice).await? {
+        if telling.message.is_none() && tries_again(&error, request, limits, port).await? {
             continue;
         }
         // What was shown is in the log before the model is asked again with less.
@@ -54,7 +54,7 @@ pub(super) async fn tries_again(
     error: &ModelError,
     request: &mut Request,
     limits: &Limits,
-    voice: &Voice<'_>,
+    port: &dyn RunPort,
 ) -> Result<bool, Stopped> {
     let (attempt, attempts_max) = (request.attempt, limits.model_attempts.max(1));
     let Some(wait) = backoff(error, attempt, limits).filter(|_| attempt < attempts_max) else {
@@ -62,10 +62,10 @@ pub(super) async fn tries_again(
     };
     let wait_ms = u64::try_from(wait.as_millis()).unwrap_or(u64::MAX);
     let (code, message) = (error.code(), error.to_string());
-    voice.retrying(Retry { code, message, attempt, attempts_max, wait_ms }).await?;
+    port.retrying(Retry { code, message, attempt, attempts_max, wait_ms }).await?;
     tokio::time::sleep(wait).await;
     // A paused session calls no model: this waits, or ends, until it is resumed.
-    voice.step().await?;
+    port.step().await?;
     request.attempt = attempt + 1;
     Ok(true)
 }
@@ -109,7 +109,7 @@ enum Heard {
 
 /// Passes an answer on while it comes.
 struct Telling<'a> {
-    voice: &'a Voice<'a>,
+    port: &'a dyn RunPort,
     model: String,
     step: u32,
     answer_bytes_max: usize,
@@ -122,9 +122,9 @@ struct Telling<'a> {
 }
 
 impl<'a> Telling<'a> {
-    fn new(voice: &'a Voice<'a>, request: &Request, step: u32, answer_bytes_max: usize) -> Telling<'a> {
+    fn new(port: &'a dyn RunPort, request: &Request, step: u32, answer_bytes_max: usize) -> Telling<'a> {
         Telling {
-            voice,
+            port,
             model: request.model.clone(),
             step,
             answer_bytes_max,
@@ -178,7 +178,7 @@ impl<'a> Telling<'a> {
                 if !text.is_empty() {
                     let message = self.begin().await?;
                     self.reasoning.push_str(&text);
-                    self.voice.delta(message, DeltaKind::Reasoning, text).await?;
+                    self.port.delta(message, DeltaKind::Reasoning, text).await?;
                 }
             }
             Event::ToolCall(call) => {
@@ -207,7 +207,7 @@ impl<'a> Telling<'a> {
         let message = self.begin().await?;
         if !kept.is_empty() {
             self.said.text.push_str(kept);
-            self.voice.delta(message, DeltaKind::Text, kept.to_owned()).await?;
+            self.port.delta(message, DeltaKind::Text, kept.to_owned()).await?;
         }
         if kept.len() < text.len() { Ok(Heard::End(Finish::Length)) } else { Ok(Heard::More) }
     }
@@ -217,9 +217,9 @@ impl<'a> Telling<'a> {
         if let Some(message) = self.message {
             return Ok(message);
         }
-        let message_id = MessageId(self.voice.new_id());
+        let message_id = MessageId(self.port.new_id());
         let (model, step) = (self.model.clone(), self.step);
-        self.voice.progress(Progress::AssistantStarted { message_id, model, step }).await?;
+        self.port.progress(Progress::AssistantStarted { message_id, model, step }).await?;
         self.message = Some(message_id);
         Ok(message_id)
     }
@@ -239,7 +239,7 @@ impl<'a> Telling<'a> {
                 Finish::Stop | Finish::Length => finish.reason(),
             };
             let (text, usage) = (said.text.clone(), self.usage);
-            self.voice
+            self.port
                 .progress(Progress::AssistantFinished { message_id, text, finish_reason, usage })
                 .await?;
         }
@@ -251,7 +251,7 @@ impl<'a> Telling<'a> {
         let Some(message_id) = self.message.take() else { return Ok(()) };
         let Said { text, calls: _ } = std::mem::take(&mut self.said);
         let (finish_reason, usage) = (FinishReason::Error, self.usage);
-        self.voice.progress(Progress::AssistantFinished { message_id, text, finish_reason, usage }).await
+        self.port.progress(Progress::AssistantFinished { message_id, text, finish_reason, usage }).await
     }
 
     /// Reasoning is kept also when the answer after it broke off.
@@ -259,7 +259,7 @@ impl<'a> Telling<'a> {
         match self.message {
             Some(message_id) if !self.reasoning.is_empty() => {
                 let text = std::mem::take(&mut self.reasoning);
-                self.voice.progress(Progress::ReasoningFinished { message_id, text }).await
+                self.port.progress(Progress::ReasoningFinished { message_id, text }).await
             }
             Some(_) | None => Ok(()),
         }

@@ -1,6 +1,6 @@
 //! The loop: pack the context, call the model, settle its tool calls, repeat until it stops.
 //!
-//! It has no copy of the conversation: each step starts from what [`Report::step`] gives, so that a pause, an edited
+//! It has no copy of the conversation: each step starts from what [`RunPort::step`] gives, so that a pause, an edited
 //! prompt or a compaction is seen by the next one, and a loop can be dropped and another go on where it was. A stop ends
 //! it at the next await and starts nothing more; who listens keeps the text that was cut off.
 
@@ -9,7 +9,6 @@ pub mod compact;
 mod delegate;
 mod elide;
 pub mod pack;
-mod report;
 mod sent;
 mod settle;
 mod shorten;
@@ -18,6 +17,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use ctx_session::command::Outcome;
+use ctx_session::port::{RunPort, Step, Stopped};
 use ctx_session::project::Strategy;
 use ctx_session::record::{CancelReason, CompactionTrigger, Failure};
 use ctx_session::{Code, Limits, RunId};
@@ -26,13 +26,12 @@ use tokio_util::sync::CancellationToken;
 use crate::describe::Settings;
 use crate::model::registry::ModelName;
 use crate::model::{Model, ModelError, Models, Request};
+use crate::prepare::Prepared;
 use crate::tool::output::OUTPUT_READ;
 use crate::tool::{Scope, Tools};
 use call::CallError;
 pub(crate) use call::cut;
 pub use delegate::GuardWords;
-use report::Voice;
-pub use report::{DeltaKind, Report, Retry, Step, Stopped};
 use shorten::Room;
 
 /// A run to be worked on.
@@ -43,6 +42,8 @@ pub struct Job {
     pub limits: Arc<Limits>,
     /// Who looks after commands that are delegated to.
     pub guard: Arc<GuardWords>,
+    /// Cancelled when the run is to stop.
+    pub stop: CancellationToken,
 }
 
 /// What is to be done.
@@ -84,12 +85,11 @@ impl From<CallError> for End {
 }
 
 /// Works on a run until it is over. After a stop the outcome is `Cancelled`; who asked for it knows why.
-pub async fn run(job: Job, models: &Models, report: Arc<dyn Report>, stop: CancellationToken) -> Outcome {
+pub async fn run(job: Job, models: &Models, port: Arc<dyn RunPort>) -> Outcome {
     let work = async {
-        let voice = Voice { report: report.as_ref(), stop: &stop };
         let done = match job.kind {
-            JobKind::Message => answer(&job, models, &voice).await,
-            JobKind::Compaction { strategy } => compact_now(&job, strategy, models, &voice).await,
+            JobKind::Message => answer(&job, models, port.as_ref()).await,
+            JobKind::Compaction { strategy } => compact_now(&job, strategy, models, port.as_ref()).await,
         };
         match done {
             Ok(()) => Outcome::Done,
@@ -99,7 +99,7 @@ pub async fn run(job: Job, models: &Models, report: Arc<dyn Report>, stop: Cance
     };
     tokio::select! {
         biased;
-        () = stop.cancelled() => cancelled(),
+        () = job.stop.cancelled() => cancelled(),
         outcome = work => outcome,
     }
 }
@@ -111,6 +111,7 @@ fn cancelled() -> Outcome {
 /// What one step works with.
 struct Desk {
     step: Step,
+    prepared: Arc<Prepared>,
     model: Arc<dyn Model>,
     tools: Tools,
     scope: Arc<Scope>,
@@ -122,11 +123,12 @@ struct Desk {
 }
 
 impl Desk {
-    async fn set(job: &Job, models: &Models, voice: &Voice<'_>) -> Result<Desk, End> {
-        let mut step = voice.step().await?;
+    async fn set(job: &Job, models: &Models, port: &dyn RunPort) -> Result<Desk, End> {
+        let mut step = port.step().await?;
+        // Whoever prepared a run is the one who works on it.
+        let prepared = step.prepared.clone().downcast::<Prepared>().map_err(|_| Stopped)?;
         let shown = elide::shown(std::mem::take(&mut step.messages), &step.elided);
         step.messages = pack::without_cut_off(pack::in_order(&shown), job.kind == JobKind::Message);
-        let prepared = &step.prepared;
         let model = open_model(&prepared.context.model, models)?;
         let settings = &prepared.agent.description.settings;
         let tools = Tools::without_effects().only(settings.tools.as_deref());
@@ -134,7 +136,7 @@ impl Desk {
             view: Arc::clone(&prepared.agent.view),
             cwd: PathBuf::from(&prepared.context.cwd),
             limits: Arc::clone(&job.limits),
-            stop: voice.stop.clone(),
+            stop: job.stop.clone(),
         });
         let mut messages = pack::pack(&step.messages);
         let acted = pack::ends_with_results(&messages);
@@ -149,7 +151,7 @@ impl Desk {
             messages,
             tools: tools.specs(),
         };
-        Ok(Desk { step, model, tools, scope, request, acted, reminded })
+        Ok(Desk { step, prepared, model, tools, scope, request, acted, reminded })
     }
 }
 
@@ -161,20 +163,20 @@ impl Desk {
     }
 
     fn settings(&self) -> &Settings {
-        &self.step.prepared.agent.description.settings
+        &self.prepared.agent.description.settings
     }
 }
 
 /// The steps of a run, one model call each.
-async fn answer(job: &Job, models: &Models, voice: &Voice<'_>) -> Result<(), End> {
+async fn answer(job: &Job, models: &Models, port: &dyn RunPort) -> Result<(), End> {
     // What a step has tried already: to make room before the call, and after the provider said it does not fit.
     let (mut made_room, mut overflowed) = (false, false);
     loop {
-        let mut desk = Desk::set(job, models, voice).await?;
+        let mut desk = Desk::set(job, models, port).await?;
         // The log counts the steps: a pause or a restart gives a run no more of them.
         let step = desk.step.steps.saturating_add(1);
         if !desk.step.pending.is_empty() {
-            settle_calls(&desk, &desk.step.pending, voice).await?;
+            settle_calls(&desk, &desk.step.pending, port).await?;
             continue;
         }
         let own = desk.settings().max_steps;
@@ -184,18 +186,18 @@ async fn answer(job: &Job, models: &Models, voice: &Voice<'_>) -> Result<(), End
         }
         if !made_room && shorten::is_due(&desk) {
             let trigger = CompactionTrigger::ThresholdCrossed;
-            made_room = shorten::shorten(&desk, job, trigger, None, models, voice).await? == Room::AllThereIs;
+            made_room = shorten::shorten(&desk, job, trigger, None, models, port).await? == Room::AllThereIs;
             continue;
         }
         desk.request.attempt = 1 + u32::from(overflowed);
-        voice.pack(sent::describe(job, step, &desk)).await?;
-        let said = match call::call(desk.model.as_ref(), &mut desk.request, step, &job.limits, voice).await {
+        port.pack(sent::describe(job, step, &desk)).await?;
+        let said = match call::call(desk.model.as_ref(), &mut desk.request, step, &job.limits, port).await {
             Err(CallError::Model(ModelError::Overflow { .. }))
                 if !overflowed && shorten::is_possible(&desk) =>
             {
                 overflowed = true;
                 let trigger = CompactionTrigger::ProviderOverflowRetry;
-                shorten::shorten(&desk, job, trigger, None, models, voice).await?;
+                shorten::shorten(&desk, job, trigger, None, models, port).await?;
                 continue;
             }
             other => other?,
@@ -209,18 +211,18 @@ async fn answer(job: &Job, models: &Models, voice: &Voice<'_>) -> Result<(), End
         if said.calls.is_empty() {
             return Ok(());
         }
-        let calls = settle::started(said.calls, voice);
-        settle_calls(&desk, &calls, voice).await?;
+        let calls = settle::started(said.calls, port);
+        settle_calls(&desk, &calls, port).await?;
     }
 }
 
 async fn settle_calls(
     desk: &Desk,
     calls: &[ctx_session::command::StartedTool],
-    voice: &Voice<'_>,
+    port: &dyn RunPort,
 ) -> Result<(), Stopped> {
-    let policy = &desk.step.prepared.agent.description.policy;
-    settle::settle(calls, &desk.tools, policy, &desk.scope, voice).await
+    let policy = &desk.prepared.agent.description.policy;
+    settle::settle(calls, &desk.tools, policy, &desk.scope, port).await
 }
 
 /// A compaction that the operator asked for: it leaves a record also when there was nothing to do.
@@ -228,10 +230,10 @@ async fn compact_now(
     job: &Job,
     strategy: Option<Strategy>,
     models: &Models,
-    voice: &Voice<'_>,
+    port: &dyn RunPort,
 ) -> Result<(), End> {
-    let desk = Desk::set(job, models, voice).await?;
-    shorten::shorten(&desk, job, CompactionTrigger::OperatorManual, strategy, models, voice).await?;
+    let desk = Desk::set(job, models, port).await?;
+    shorten::shorten(&desk, job, CompactionTrigger::OperatorManual, strategy, models, port).await?;
     Ok(())
 }
 

@@ -65,7 +65,7 @@ pub(super) fn describe(job: &Job, step: u32, desk: &Desk) -> Vec<u8> {
         messages: sent.collect(),
         model: &request.model,
         prompt_sha256: sha256_hex(request.prompt.as_bytes()),
-        prompts: &desk.step.prepared.context.prompts,
+        prompts: &desk.prepared.context.prompts,
         reminder: if desk.reminded { &desk.step.todos } else { &[] },
         run: job.run,
         share: window.map(|window| share(total, window)),

@@ -10,14 +10,14 @@ use ctx_session::{CallId, Code};
 use serde_json::Value;
 use tokio::time::Instant;
 
-use super::Stopped;
 use super::call::cut;
-use super::report::Voice;
 use crate::describe::policy::{Effects, Policy, Verdict};
 use crate::model::ToolCall;
 use crate::tool::checkpoint::CHECKPOINT;
 use crate::tool::output::OUTPUT_READ;
 use crate::tool::{Plan, Scope, Tool, ToolError, Tools, Work};
+use ctx_session::port::RunPort;
+use ctx_session::port::Stopped;
 
 /// Settles the calls of one answer. All of them are recorded as started first: they belong to one message. Those behind
 /// a checkpoint begin after it.
@@ -26,7 +26,7 @@ pub(super) async fn settle(
     tools: &Tools,
     policy: &Policy,
     scope: &Arc<Scope>,
-    voice: &Voice<'_>,
+    port: &dyn RunPort,
 ) -> Result<(), Stopped> {
     let mut rest = calls;
     while !rest.is_empty() {
@@ -38,8 +38,8 @@ pub(super) async fn settle(
             [] => Progress::ToolsStarted(calls),
             [_, ..] => Progress::ToolsStartedUpTo { calls, behind: waiting },
         };
-        voice.progress(begun).await?;
-        make_all(now, tools, policy, scope, voice).await?;
+        port.progress(begun).await?;
+        make_all(now, tools, policy, scope, port).await?;
         rest = behind;
     }
     Ok(())
@@ -50,11 +50,11 @@ async fn make_all(
     tools: &Tools,
     policy: &Policy,
     scope: &Arc<Scope>,
-    voice: &Voice<'_>,
+    port: &dyn RunPort,
 ) -> Result<(), Stopped> {
     for call in calls {
         let begin = Instant::now();
-        let (status, text) = match make(call, tools, policy, scope, voice).await? {
+        let (status, text) = match make(call, tools, policy, scope, port).await? {
             Made::Said(text) => (ToolStatus::Ok, text),
             Made::Failed(error) => (ToolStatus::Error, error.to_string()),
             Made::SettledAlready => continue,
@@ -62,20 +62,19 @@ async fn make_all(
         let duration_ms = u64::try_from(begin.elapsed().as_millis()).unwrap_or(u64::MAX);
         let call_id = call.call_id;
         let back = tools.get(OUTPUT_READ).is_ok().then_some(call_id);
-        let (output, blob) = fit(text, back, scope.limits.tool_output_bytes, voice).await?;
+        let (output, blob) = fit(text, back, scope.limits.tool_output_bytes, port).await?;
         let truncated = blob.is_some();
-        voice
-            .progress(Progress::ToolFinished { call_id, status, duration_ms, output, truncated, blob })
+        port.progress(Progress::ToolFinished { call_id, status, duration_ms, output, truncated, blob })
             .await?;
     }
     Ok(())
 }
 
 /// The calls of an answer, each with an id of ours.
-pub(super) fn started(calls: Vec<ToolCall>, voice: &Voice<'_>) -> Vec<StartedTool> {
+pub(super) fn started(calls: Vec<ToolCall>, port: &dyn RunPort) -> Vec<StartedTool> {
     let with_id = calls.into_iter().map(|call| {
         let ToolCall { provider_call_id, name, input } = call;
-        StartedTool { call_id: CallId(voice.new_id()), provider_call_id, name, input }
+        StartedTool { call_id: CallId(port.new_id()), provider_call_id, name, input }
     });
     with_id.collect()
 }
@@ -102,7 +101,7 @@ async fn make(
     tools: &Tools,
     policy: &Policy,
     scope: &Arc<Scope>,
-    voice: &Voice<'_>,
+    port: &dyn RunPort,
 ) -> Result<Made, Stopped> {
     let tool = match tools.get(&call.name) {
         Ok(tool) => tool,
@@ -114,23 +113,23 @@ async fn make(
         Err(error) => return Ok(Made::Failed(error)),
     };
     let Plan { subjects, work } = plan;
-    let said = match permit(policy, call, effects, &subjects, voice).await? {
+    let said = match permit(policy, call, effects, &subjects, port).await? {
         Ok(said) => said.unwrap_or_default(),
         Err(error) => return Ok(Made::Failed(error)),
     };
     match work {
         Work::Do(work) => Ok(work.await.map(|output| output + &said).into()),
         Work::Checkpoint { reason } => {
-            voice.checkpoint(call.call_id, reason).await?;
+            port.checkpoint(call.call_id, reason).await?;
             Ok(Made::SettledAlready)
         }
         Work::Output(window) => {
-            let told = voice.output(window.call).await?;
+            let told = port.output(window.call).await?;
             let told = told.map_err(|refusal| ToolError::new(refusal.code, refusal.message));
             Ok(told.and_then(|whole| window.of(&whole)).map(|output| output + &said).into())
         }
         Work::Issue(act) => {
-            let told = voice.issue(act).await?;
+            let told = port.issue(act).await?;
             Ok(told.map_err(|refusal| ToolError::new(refusal.code, refusal.message)).into())
         }
     }
@@ -152,7 +151,7 @@ async fn permit(
     call: &StartedTool,
     effects: Effects,
     subjects: &[String],
-    voice: &Voice<'_>,
+    port: &dyn RunPort,
 ) -> Result<Result<Option<String>, ToolError>, Stopped> {
     let tool = &call.name;
     let subject = subjects.first();
@@ -164,7 +163,7 @@ async fn permit(
         Verdict::Ask => {}
     }
     let ask = ApprovalAsk { call: call.call_id, tool: tool.clone(), subject: subject.cloned() };
-    let Approved { outcome, note } = voice.approval(ask).await?;
+    let Approved { outcome, note } = port.approval(ask).await?;
     let said = note.as_ref().map(|note| format!("\n[the operator: {note}]"));
     let note = note.map(|note| format!(": {note}")).unwrap_or_default();
     match outcome {
@@ -182,12 +181,12 @@ async fn fit(
     text: String,
     back: Option<CallId>,
     bytes_max: usize,
-    voice: &Voice<'_>,
+    port: &dyn RunPort,
 ) -> Result<(String, Option<BlobRef>), Stopped> {
     if text.len() <= bytes_max {
         return Ok((text, None));
     }
-    let blob = voice.store_blob(text.as_bytes().to_vec()).await?;
+    let blob = port.store_blob(text.as_bytes().to_vec()).await?;
     let note = |shown: usize| match back {
         Some(call) => format!(
             "\n[output cut at {shown} of {} bytes; read on with {OUTPUT_READ}, call_id {call}, offset {shown}]",

@@ -15,9 +15,10 @@ use tokio::time::Instant;
 use super::call::tries_again;
 use super::compact::{Plan, plan, request_tokens, transcript};
 use super::delegate::Delegated;
-use super::report::Voice;
-use super::{Desk, Job, Stopped, delegate, open_model};
+use super::{Desk, Job, delegate, open_model};
 use crate::model::{Event, Model, ModelError, Models, Request, Turn};
+use ctx_session::port::RunPort;
+use ctx_session::port::Stopped;
 
 /// Whose window it is: the agent that the session talks to.
 const AGENT_PATH: &str = "primary";
@@ -73,7 +74,7 @@ impl From<Stopped> for NoSummary {
 }
 
 fn settings(desk: &Desk) -> &Settings {
-    &desk.step.prepared.agent.description.settings.compaction
+    &desk.prepared.agent.description.settings.compaction
 }
 
 /// Whether the window is so full that room must be made, and some can be.
@@ -97,7 +98,7 @@ pub(super) async fn shorten(
     trigger: CompactionTrigger,
     strategy: Option<Strategy>,
     models: &Models,
-    voice: &Voice<'_>,
+    port: &dyn RunPort,
 ) -> Result<Room, Stopped> {
     let settings = settings(desk);
     let strategy = strategy.unwrap_or(settings.strategy);
@@ -107,7 +108,7 @@ pub(super) async fn shorten(
     let goal = goal(trigger, strategy, used, window, settings);
     let plan = plan(&desk.talk(), used, goal);
     let mut made = Compaction {
-        compaction_id: CompactionId(voice.new_id()),
+        compaction_id: CompactionId(port.new_id()),
         turn_id: job.run,
         agent_path: AGENT_PATH.to_owned(),
         trigger,
@@ -137,10 +138,10 @@ pub(super) async fn shorten(
             Strategy::Drop => {}
             Strategy::Checkpoint => propose(&mut made, &plan, used, window),
             Strategy::Summarize => {
-                put(&mut made, summarize(desk, job, &plan, voice, bounds).await, &plan, voice)?;
+                put(&mut made, summarize(desk, job, &plan, port, bounds).await, &plan, port)?;
             }
             Strategy::Delegate => {
-                put(&mut made, delegate(desk, job, &plan, models, voice, bounds).await, &plan, voice)?;
+                put(&mut made, delegate(desk, job, &plan, models, port, bounds).await, &plan, port)?;
             }
         }
     }
@@ -148,7 +149,7 @@ pub(super) async fn shorten(
     if made.fallback_occurred {
         is_cut = fall_back(&mut made, desk, used, window);
     }
-    voice.progress(Progress::Compacted(Box::new(made))).await?;
+    port.progress(Progress::Compacted(Box::new(made))).await?;
     Ok(if is_cut { Room::More } else { Room::AllThereIs })
 }
 
@@ -198,7 +199,7 @@ fn propose(made: &mut Compaction, plan: &Plan, used: u64, window: u64) {
     made.summary = Some(text);
 }
 
-fn put(made: &mut Compaction, summed_up: SummedUp, plan: &Plan, voice: &Voice<'_>) -> Result<(), Stopped> {
+fn put(made: &mut Compaction, summed_up: SummedUp, plan: &Plan, port: &dyn RunPort) -> Result<(), Stopped> {
     made.plugins_fired.extend(summed_up.fired);
     let why = match summed_up.said {
         Err(NoSummary::Stopped) => return Err(Stopped),
@@ -213,7 +214,7 @@ fn put(made: &mut Compaction, summed_up: SummedUp, plan: &Plan, voice: &Voice<'_
             } else {
                 let (used, window) = (made.used.unwrap_or_default(), made.window.unwrap_or_default());
                 made.after_estimate = share(left(used, plan.gain(), Some(text)), window);
-                made.summary_message_id = Some(MessageId(voice.new_id()));
+                made.summary_message_id = Some(MessageId(port.new_id()));
                 made.summary = Some(text.to_owned());
                 return Ok(());
             }
@@ -240,9 +241,9 @@ async fn timed(
     }
 }
 
-async fn summarize(desk: &Desk, job: &Job, plan: &Plan, voice: &Voice<'_>, bounds: Bounds) -> SummedUp {
+async fn summarize(desk: &Desk, job: &Job, plan: &Plan, port: &dyn RunPort, bounds: Bounds) -> SummedUp {
     let request = request(&desk.request.model, SUMMARIZE.to_owned(), plan);
-    let asked = ask(desk.model.as_ref(), request, &job.limits, voice, bounds);
+    let asked = ask(desk.model.as_ref(), request, &job.limits, port, bounds);
     SummedUp { said: timed(bounds.time, asked).await, fired: None }
 }
 
@@ -263,7 +264,7 @@ async fn ask(
     model: &dyn Model,
     mut request: Request,
     limits: &Limits,
-    voice: &Voice<'_>,
+    port: &dyn RunPort,
     bounds: Bounds,
 ) -> Result<Summary, NoSummary> {
     let (text, usage) = loop {
@@ -272,7 +273,7 @@ async fn ask(
             Err(Unheard::TooLong) => return Err(bounds.too_long().into()),
             Err(Unheard::Failed(error)) => error,
         };
-        if !tries_again(&error, &mut request, limits, voice).await? {
+        if !tries_again(&error, &mut request, limits, port).await? {
             return Err(error.to_string().into());
         }
     };
@@ -327,7 +328,7 @@ async fn delegate(
     job: &Job,
     plan: &Plan,
     models: &Models,
-    voice: &Voice<'_>,
+    port: &dyn RunPort,
     bounds: Bounds,
 ) -> SummedUp {
     let Some(whom) = &settings(desk).delegate else {
@@ -339,7 +340,7 @@ async fn delegate(
         Delegate::Command(command) => command.first().cloned().unwrap_or_default(),
     };
     let begin = Instant::now();
-    let said = timed(bounds.time, delegated(desk, job, whom, plan, models, voice, bounds)).await;
+    let said = timed(bounds.time, delegated(desk, job, whom, plan, models, port, bounds)).await;
     let duration_ms = u64::try_from(begin.elapsed().as_millis()).unwrap_or(u64::MAX);
     let result_kind = if said.is_ok() { "compactor_result" } else { "error" }.to_owned();
     let fired = PluginFired { name, role: "compactor".to_owned(), duration_ms, result_kind };
@@ -352,16 +353,16 @@ async fn delegated(
     whom: &Delegate,
     plan: &Plan,
     models: &Models,
-    voice: &Voice<'_>,
+    port: &dyn RunPort,
     bounds: Bounds,
 ) -> Result<Summary, NoSummary> {
-    let agent = &desk.step.prepared.agent;
+    let agent = &desk.prepared.agent;
     match whom {
         Delegate::Subagent(name) => {
             let (model, prompt) = agent.subagent(name)?;
             let opened =
                 open_model(&model, models).map_err(|_| format!("the model `{model}` cannot be opened"))?;
-            ask(opened.as_ref(), request(&model, prompt, plan), &job.limits, voice, bounds).await
+            ask(opened.as_ref(), request(&model, prompt, plan), &job.limits, port, bounds).await
         }
         Delegate::Command(command) => {
             let cwd = agent.place_of_commands()?;

@@ -78,7 +78,7 @@ async fn calls_that_waited_for_a_resume_are_made_first() {
     let script = r#"{"script":[{"tool":{"name":"fs.read","input":{"path":"a"}}},{"text":"read"}]}"#;
     let log = Arc::new(Log::default());
     let mut work = root.job("debug/script", script);
-    let call_id = CallId(ctx_agent::run::Report::new_id(log.as_ref()));
+    let call_id = CallId(ctx_session::port::RunPort::new_id(log.as_ref()));
     let input = json!({ "path": "a" });
     work.pending.push(StartedTool { call_id, provider_call_id: None, name: "fs.read".to_owned(), input });
     expect![[r##"

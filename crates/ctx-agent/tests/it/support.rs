@@ -4,14 +4,11 @@ use std::fmt::Write;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
-use ctx_agent::run::Report;
-use ctx_agent::{
-    Ask, BoxFuture, DeltaKind, GuardWords, Job, JobKind, Models, Prepared, Retry, Step, Stopped, prepare,
-    prepare_root, sha256_hex,
-};
+use ctx_agent::{Ask, GuardWords, Job, JobKind, Models, Prepared, prepare, prepare_root, sha256_hex};
 use ctx_session::command::{ApprovalAsk, Approved, Outcome, Progress, StartedTool};
 use ctx_session::conversation::{Message, Part, Role};
 use ctx_session::issue::IssueAct;
+use ctx_session::port::{DeltaKind, PortFuture, Retry, RunPort, Step, Stopped};
 use ctx_session::record::{ApprovalOutcome, BlobRef, ToolStatus};
 use ctx_session::{CallId, IdSource, Limits, MessageId, Name, Refusal, RunId, Timestamp, Ulid};
 use serde_json::Value;
@@ -73,7 +70,8 @@ impl Root {
         let prepared = self.prepare(Some(model), None).unwrap();
         let guard = Arc::new(GuardWords(vec!["env".into()]));
         let (run, kind) = (RunId(Ulid(1)), JobKind::Message);
-        let job = Job { run, kind, limits: Arc::clone(&self.limits), guard };
+        let stop = CancellationToken::new();
+        let job = Job { run, kind, limits: Arc::clone(&self.limits), guard, stop };
         Work { job, prepared, messages, pending: Vec::new(), steps: 0, todos: Vec::new() }
     }
 
@@ -103,11 +101,13 @@ pub struct Work {
 
 pub async fn run_on(models: &Models, work: Work, log: &Arc<Log>, stop: CancellationToken) -> Outcome {
     let Work { job, prepared, messages, pending, steps, todos } = work;
+    let job = Job { stop: stop.clone(), ..job };
+    *log.stop.lock().unwrap() = stop;
     let messages = messages.into_iter().map(Arc::new).collect();
     let (prepared, pinned, elided) = (Arc::new(prepared), Default::default(), Default::default());
     let step = Step { messages, pending, prepared, steps, todos, pinned, elided, declined: false };
     *log.step.lock().unwrap() = Some(step);
-    ctx_agent::run(job, models, Arc::clone(log) as Arc<dyn Report>, stop).await
+    ctx_agent::run(job, models, Arc::clone(log) as Arc<dyn RunPort>).await
 }
 
 pub fn prepare_for(
@@ -157,6 +157,8 @@ pub struct Log {
     pub blobs: Mutex<Vec<Vec<u8>>>,
     /// Cancelled when this line has been told.
     stop_at: Option<(String, CancellationToken)>,
+    /// The run's: once it is cancelled, nothing is taken.
+    stop: Mutex<CancellationToken>,
     /// From this line on nobody listens.
     deaf_at: Option<String>,
     /// Where the session stands.
@@ -213,7 +215,11 @@ impl Log {
         if let Some((_, stop)) = stop {
             stop.cancel();
         }
-        if deaf { Err(Stopped) } else { Ok(()) }
+        if deaf { Err(Stopped) } else { self.go_on() }
+    }
+
+    fn go_on(&self) -> Result<(), Stopped> {
+        if self.stop.lock().unwrap().is_cancelled() { Err(Stopped) } else { Ok(()) }
     }
 
     fn say(&self, role: Role, id: Ulid, part: Part) {
@@ -312,7 +318,7 @@ impl Log {
     }
 }
 
-impl Report for Log {
+impl RunPort for Log {
     fn new_id(&self) -> Ulid {
         let mut made = self.made.lock().unwrap();
         let millis = made.len() as u64 + 1;
@@ -321,7 +327,7 @@ impl Report for Log {
         id
     }
 
-    fn delta(&self, message: MessageId, kind: DeltaKind, text: String) -> BoxFuture<'_, Result<(), Stopped>> {
+    fn delta(&self, message: MessageId, kind: DeltaKind, text: String) -> PortFuture<'_, ()> {
         let word = match kind {
             DeltaKind::Text => "text",
             DeltaKind::Reasoning => "thinks",
@@ -330,19 +336,19 @@ impl Report for Log {
         Box::pin(async move { self.tell(line) })
     }
 
-    fn progress(&self, progress: Progress) -> BoxFuture<'_, Result<(), Stopped>> {
+    fn progress(&self, progress: Progress) -> PortFuture<'_, ()> {
         self.follow(&progress);
         let lines = self.show(progress);
         Box::pin(async move { lines.split('\n').try_for_each(|line| self.tell(line.to_owned())) })
     }
 
-    fn step(&self) -> BoxFuture<'_, Result<Step, Stopped>> {
+    fn step(&self) -> PortFuture<'_, Step> {
         let step = self.step.lock().unwrap().clone();
         let is_paused = self.paused_at.as_ref().is_some_and(|at| self.lines.lock().unwrap().contains(at));
         Box::pin(async move { step.filter(|_| !is_paused).ok_or(Stopped) })
     }
 
-    fn approval(&self, ask: ApprovalAsk) -> BoxFuture<'_, Result<Approved, Stopped>> {
+    fn approval(&self, ask: ApprovalAsk) -> PortFuture<'_, Approved> {
         let line = format!("asks for {} on {}", ask.tool, ask.subject.unwrap_or_default());
         let outcome = self.approves.unwrap_or(ApprovalOutcome::Timeout);
         Box::pin(
@@ -350,7 +356,7 @@ impl Report for Log {
         )
     }
 
-    fn checkpoint(&self, call: CallId, reason: Option<String>) -> BoxFuture<'_, Result<(), Stopped>> {
+    fn checkpoint(&self, call: CallId, reason: Option<String>) -> PortFuture<'_, ()> {
         self.say(
             Role::Tool,
             call.0,
@@ -360,12 +366,12 @@ impl Report for Log {
         Box::pin(async move { self.tell(line) })
     }
 
-    fn issue(&self, act: IssueAct) -> BoxFuture<'_, Result<Result<String, Refusal>, Stopped>> {
+    fn issue(&self, act: IssueAct) -> PortFuture<'_, Result<String, Refusal>> {
         let line = format!("{act:?}");
         Box::pin(async move { self.tell(line).map(|()| Ok("noted".to_owned())) })
     }
 
-    fn output(&self, call: CallId) -> BoxFuture<'_, Result<Result<String, Refusal>, Stopped>> {
+    fn output(&self, call: CallId) -> PortFuture<'_, Result<String, Refusal>> {
         let line = format!("reads back #{}", self.number(call.0));
         let whole = self.blobs.lock().unwrap().first().cloned();
         let whole = whole.map(|bytes| String::from_utf8(bytes).unwrap());
@@ -373,12 +379,12 @@ impl Report for Log {
         Box::pin(async move { self.tell(line).map(|()| whole.ok_or(missing)) })
     }
 
-    fn pack(&self, json: Vec<u8>) -> BoxFuture<'_, Result<(), Stopped>> {
+    fn pack(&self, json: Vec<u8>) -> PortFuture<'_, ()> {
         self.packs.lock().unwrap().push(serde_json::from_slice(&json).unwrap());
         Box::pin(async { Ok(()) })
     }
 
-    fn store_blob(&self, bytes: Vec<u8>) -> BoxFuture<'_, Result<BlobRef, Stopped>> {
+    fn store_blob(&self, bytes: Vec<u8>) -> PortFuture<'_, BlobRef> {
         Box::pin(async move {
             let blob = BlobRef { sha256: sha256_hex(&bytes), size: bytes.len() as u64 };
             self.blobs.lock().unwrap().push(bytes);
@@ -386,7 +392,7 @@ impl Report for Log {
         })
     }
 
-    fn retrying(&self, retry: Retry) -> BoxFuture<'_, Result<(), Stopped>> {
+    fn retrying(&self, retry: Retry) -> PortFuture<'_, ()> {
         let Retry { code, attempt, attempts_max, wait_ms, .. } = retry;
         let line = format!("retries {code} after attempt {attempt} of {attempts_max} in {wait_ms} ms");
         Box::pin(async move { self.tell(line) })

@@ -1,8 +1,8 @@
 //! What an event looks like on the wire: a pure mapping from records and deltas to frames.
 
 use ctx_api::socket::{Content, DoneStatus, Frame};
-use ctx_engine::port::DeltaKind;
 use ctx_engine::{Event, EventId};
+use ctx_session::port::DeltaKind;
 use ctx_session::record::{
     ApprovalBody, Body, CheckpointBody, LimitHit, MessageBody, Record, RunBody, SessionBody, StateName,
     ToolBody, ToolStatus,

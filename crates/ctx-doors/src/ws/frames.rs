@@ -3,7 +3,7 @@
 use ctx_api::model;
 use ctx_api::ws::Channel;
 use ctx_engine::Event;
-use ctx_engine::port::DeltaKind;
+use ctx_session::port::DeltaKind;
 use ctx_session::project::{ProjectBody, ProjectRecord};
 use ctx_session::record::{
     ApprovalBody, Body, EventName, MessageBody, RunBody, SessionBody, StateChanged, StateName, ToolBody,

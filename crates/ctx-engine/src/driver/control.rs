@@ -22,7 +22,7 @@ use tokio::time::Instant;
 use super::{Driver, Mail, Reply, no_admission, once};
 use crate::core::Core;
 use crate::issues::Bound;
-use crate::port::{Step, Stopped};
+use ctx_session::port::{Step, Stopped};
 
 type Answered<T> = oneshot::Sender<Result<T, Stopped>>;
 
@@ -95,7 +95,7 @@ impl Driver {
         let (Some(core), Some(work)) = (&self.core, &self.work) else { return };
         let pending = core.session.pending_calls().iter().filter(|call| call.turn_id == run);
         let step = Step {
-            prepared: work.prepared.clone(),
+            prepared: work.prepared.handle.clone(),
             messages: core.conversation.messages(&core.session.ledger),
             pending: pending
                 .map(|call| StartedTool {

@@ -6,6 +6,7 @@ use ctx_session::command::{
     ApprovalAnswer, ApprovalAsk, Approved, Change, CompactionEdits, Outcome, Progress,
 };
 use ctx_session::issue::IssueAct;
+use ctx_session::port::{DeltaKind, Step, Stopped};
 use ctx_session::project::Strategy;
 use ctx_session::record::{BlobRef, CancelReason, CompactionFlag, DetachReason};
 use ctx_session::request::RequestKey;
@@ -17,7 +18,6 @@ use tokio::sync::{mpsc, oneshot};
 use crate::engine::Post;
 use crate::inner::Inner;
 use crate::live::Live;
-use crate::port::{DeltaKind, Step, Stopped};
 
 /// What is asked of a session.
 #[derive(Debug)]
@@ -222,58 +222,6 @@ impl DriverLink {
     pub async fn shut_down(&self) {
         let _ = self.mailbox.send(Mail::Shutdown).await;
         self.mailbox.closed().await;
-    }
-
-    pub async fn delta(
-        &self,
-        run: RunId,
-        message: MessageId,
-        kind: DeltaKind,
-        text: String,
-    ) -> Result<(), Stopped> {
-        self.mailbox.send(Mail::Delta { run, message, kind, text }).await.map_err(|_| Stopped)
-    }
-
-    /// Asks something that is answered in its own time.
-    async fn wait<T>(
-        &self,
-        mail: impl FnOnce(oneshot::Sender<Result<T, Stopped>>) -> Mail,
-    ) -> Result<T, Stopped> {
-        let (reply, answer) = oneshot::channel();
-        self.mailbox.send(mail(reply)).await.map_err(|_| Stopped)?;
-        answer.await.map_err(|_| Stopped)?
-    }
-
-    pub async fn step(&self, run: RunId) -> Result<Step, Stopped> {
-        self.wait(|reply| Mail::Step { run, reply }).await
-    }
-
-    pub async fn approval(&self, run: RunId, ask: ApprovalAsk) -> Result<Approved, Stopped> {
-        self.wait(|reply| Mail::Approval { run, ask, reply }).await
-    }
-
-    pub async fn pause(&self, run: RunId, call: CallId, reason: Option<String>) -> Result<(), Stopped> {
-        self.wait(|reply| Mail::Pause { run, call, reason, reply }).await
-    }
-
-    pub async fn issue(&self, run: RunId, act: IssueAct) -> Result<Result<String, Refusal>, Stopped> {
-        self.wait(|reply| Mail::Issue { run, act, reply }).await
-    }
-
-    pub async fn output(&self, run: RunId, call: CallId) -> Result<Result<String, Refusal>, Stopped> {
-        self.wait(|reply| Mail::Output { run, call, reply }).await
-    }
-
-    pub async fn pack(&self, run: RunId, json: Vec<u8>) -> Result<(), Stopped> {
-        self.mailbox.send(Mail::Pack { run, json }).await.map_err(|_| Stopped)
-    }
-
-    pub async fn progress(&self, run: RunId, progress: Progress) -> Result<(), Stopped> {
-        self.wait(|reply| Mail::Progress { run, progress, reply }).await
-    }
-
-    pub async fn store_blob(&self, bytes: Vec<u8>) -> Result<BlobRef, Stopped> {
-        self.wait(|reply| Mail::Blob { bytes, reply }).await
     }
 
     /// Puts something into the mailbox without making the driver wait for its own mail.

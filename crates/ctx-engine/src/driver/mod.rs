@@ -7,6 +7,7 @@ mod commit;
 mod control;
 mod load;
 mod mail;
+mod run_port;
 mod work;
 
 use std::sync::Arc;

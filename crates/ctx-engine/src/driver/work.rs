@@ -1,9 +1,11 @@
 //! The run that goes on: its start, what it reports, how it is stopped, and its end.
 
 use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
 use std::time::Duration;
 
 use ctx_session::command::{Outcome, Partial, Progress};
+use ctx_session::port::{DeltaKind, Stopped};
 use ctx_session::record::{BlobRef, CancelReason, Failure};
 use ctx_session::{Answer, Code, Command, MessageId, Refusal, RunId};
 use futures_util::FutureExt as _;
@@ -12,9 +14,10 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::control::{Parked, Waiting, is_paused};
+use super::run_port::DriverPort;
 use super::{Driver, Reply, ReplyTo};
 use crate::admission::Slot;
-use crate::port::{DeltaKind, Job, Prepared, RunReport, Stopped};
+use crate::port::{Job, Prepared};
 
 /// How soon the end of a run that could not be written is tried again.
 const RETRY: Duration = Duration::from_millis(500);
@@ -105,9 +108,9 @@ impl Driver {
             strategy: core.session.run(run).and_then(|run| run.strategy),
             limits: self.inner.limits.clone(),
         };
-        let report = RunReport { run, link: self.link.clone() };
+        let port = Arc::new(DriverPort { run, link: self.link.clone(), stop: stop.clone() });
         let link = self.link.clone();
-        let work = AssertUnwindSafe(self.inner.worker.run(job, report, stop.clone())).catch_unwind();
+        let work = AssertUnwindSafe(self.inner.worker.run(job, port, stop.clone())).catch_unwind();
         let task = tokio::spawn(async move {
             let outcome = work.await.unwrap_or_else(|_| {
                 Outcome::Failed(Failure {

@@ -5,14 +5,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use ctx_engine::port::{
-    DeltaKind, Job, NoProjects, Prepare, Prepared, ProjectFiles, RunReport, Step, Stopped, Worker,
-};
+use ctx_engine::port::{Job, NoProjects, Prepare, Prepared, ProjectFiles, Worker};
 use ctx_engine::{Caller, Clock, Engine, Fresh, NewSession, Parts, Post, Posted};
 use ctx_journal::FileJournal;
 use ctx_journal::sim::SimDisk;
 use ctx_session::command::{ApprovalAsk, Outcome, Progress, RunContext, StartedTool};
 use ctx_session::conversation::{Message, Role};
+use ctx_session::port::{DeltaKind, RunPort, Step, Stopped};
 use ctx_session::project::Strategy;
 use ctx_session::record::{
     CancelReason, Compaction, CompactionTrigger, FinishReason, PromptRef, RunKind, Scope, ToolStatus,
@@ -217,13 +216,18 @@ impl Worker for Hands {
         Ok(Prepared { project, context, prompts: Vec::new(), delegates: false, handle: Arc::new(()) })
     }
 
-    fn run(&self, job: Job, report: RunReport, stop: CancellationToken) -> BoxFuture<'static, Outcome> {
+    fn run(
+        &self,
+        job: Job,
+        report: Arc<dyn RunPort>,
+        stop: CancellationToken,
+    ) -> BoxFuture<'static, Outcome> {
         let go = self.go.clone();
         Box::pin(async move {
             let stopped = Outcome::Cancelled { reason: CancelReason::Operator, by: None };
             let Ok(step) = report.step().await else { return stopped };
             if job.kind == RunKind::Compaction {
-                return compact(&report, &step, job.run, job.strategy)
+                return compact(report.as_ref(), &step, job.run, job.strategy)
                     .await
                     .map_or(stopped, |()| Outcome::Done);
             }
@@ -244,17 +248,17 @@ impl Worker for Hands {
                     stopped
                 }
                 ["speak" | "tools" | "ask" | "busy"] => {
-                    steer(text.as_str(), &report, step, &go).await.map_or(stopped, |()| Outcome::Done)
+                    steer(text.as_str(), report.as_ref(), step, &go).await.map_or(stopped, |()| Outcome::Done)
                 }
                 ["steps", number] => {
                     for _ in 0..number.parse::<u32>().unwrap() {
-                        if say(&report, "a step").await.is_err() {
+                        if say(report.as_ref(), "a step").await.is_err() {
                             return stopped;
                         }
                     }
                     Outcome::Done
                 }
-                _ => match say(&report, &text).await {
+                _ => match say(report.as_ref(), &text).await {
                     Ok(()) => Outcome::Done,
                     Err(_) => stopped,
                 },
@@ -263,7 +267,7 @@ impl Worker for Hands {
     }
 }
 
-async fn say(report: &RunReport, text: &str) -> Result<(), ctx_engine::port::Stopped> {
+async fn say(report: &dyn RunPort, text: &str) -> Result<(), Stopped> {
     let message_id = MessageId(report.new_id());
     let model = "test/hands".to_owned();
     report.progress(Progress::AssistantStarted { message_id, model, step: 1 }).await?;
@@ -273,7 +277,7 @@ async fn say(report: &RunReport, text: &str) -> Result<(), ctx_engine::port::Sto
 }
 
 /// Runs that an operator steers. Each begins where the log says that it is.
-async fn steer(what: &str, report: &RunReport, step: Step, go: &Notify) -> Result<(), Stopped> {
+async fn steer(what: &str, report: &dyn RunPort, step: Step, go: &Notify) -> Result<(), Stopped> {
     let has_result = |message: &Arc<Message>| message.role == Role::Tool;
     if !step.pending.is_empty() {
         call(what, report, step.pending, go).await?;
@@ -304,7 +308,7 @@ async fn steer(what: &str, report: &RunReport, step: Step, go: &Notify) -> Resul
     say(report, "all done").await
 }
 
-async fn call(what: &str, report: &RunReport, calls: Vec<StartedTool>, go: &Notify) -> Result<(), Stopped> {
+async fn call(what: &str, report: &dyn RunPort, calls: Vec<StartedTool>, go: &Notify) -> Result<(), Stopped> {
     report.progress(Progress::ToolsStarted(calls.clone())).await?;
     for StartedTool { call_id, name, .. } in calls {
         if what == "busy" {
@@ -324,7 +328,7 @@ async fn call(what: &str, report: &RunReport, calls: Vec<StartedTool>, go: &Noti
 
 /// A compaction that takes out everything but the last exchange.
 async fn compact(
-    report: &RunReport,
+    report: &dyn RunPort,
     step: &Step,
     run: RunId,
     strategy: Option<Strategy>,
