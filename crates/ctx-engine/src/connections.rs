@@ -4,10 +4,9 @@ use std::collections::HashMap;
 use std::sync::Mutex;
 
 use ctx_session::record::DetachReason;
-use ctx_session::{Refusal, SessionId, Ulid};
+use ctx_session::{Command, Refusal, SessionId, Ulid};
 use tokio::sync::oneshot;
 
-use crate::driver::Ask;
 use crate::engine::{Caller, Engine};
 use crate::inner::lock;
 
@@ -48,8 +47,8 @@ impl Engine {
     ) -> Result<oneshot::Receiver<DetachReason>, Refusal> {
         self.find(caller, id)?;
         let closed = self.inner.connections.add(connection);
-        let ask = || Ask::Attach { connection, user: caller.uid, device_hint: device_hint.clone(), takeover };
-        match self.inner.ask(id, ask).await {
+        let attach = Command::Attach { connection, user: caller.uid, device_hint, takeover };
+        match self.inner.command(id, attach).await {
             Ok(_) => Ok(closed),
             Err(refusal) => {
                 self.inner.connections.remove(connection);
@@ -60,6 +59,6 @@ impl Engine {
 
     pub async fn detach(&self, id: SessionId, connection: Ulid, reason: DetachReason) -> Result<(), Refusal> {
         self.inner.connections.remove(connection);
-        self.inner.ask(id, || Ask::Detach { connection, reason }).await.map(drop)
+        self.inner.command(id, Command::Detach { connection, reason }).await.map(drop)
     }
 }

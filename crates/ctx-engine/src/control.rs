@@ -1,14 +1,14 @@
 //! What an operator may do with a session besides talking to it: pause, look, change course, go back.
 
-use ctx_session::command::{ApprovalAnswer, CompactionEdits};
+use ctx_session::command::{Admission, ApprovalAnswer, CompactionEdits, Pauser};
 use ctx_session::project::Strategy;
 use ctx_session::record::CompactionFlag;
 use ctx_session::request::RequestKey;
 use ctx_session::{
-    Answer, ApprovalId, CheckpointId, Code, CompactionId, Refusal, RunId, RunState, SessionId, Ulid,
+    Answer, ApprovalId, CheckpointId, Code, Command, CompactionId, Refusal, RunId, RunState, SessionId, Ulid,
 };
 
-use crate::driver::{Ask, Reply};
+use crate::driver::{Ask, once};
 use crate::engine::{Caller, Engine};
 
 impl Engine {
@@ -20,13 +20,10 @@ impl Engine {
         reason: Option<String>,
         key: Option<RequestKey>,
     ) -> Result<CheckpointId, Refusal> {
-        self.find(caller, id)?;
-        let ask = || Ask::Checkpoint { by: caller.uid, reason: reason.clone(), key: key.clone() };
-        match self.ask(id, ask).await? {
-            Reply::Answer(Answer::Checkpoint { checkpoint }) => Ok(checkpoint),
-            Reply::Answer(_) | Reply::Posted { .. } | Reply::Look(_) | Reply::Live(_) => {
-                Err(Refusal::new(Code::Eio, "a pause without a checkpoint"))
-            }
+        let pause = Command::Checkpoint { by: Pauser::Operator { by: caller.uid }, reason };
+        match self.command(caller, id, once(key, pause)).await? {
+            Answer::Checkpoint { checkpoint } => Ok(checkpoint),
+            _ => Err(Refusal::new(Code::Eio, "a pause without a checkpoint")),
         }
     }
 
@@ -40,13 +37,14 @@ impl Engine {
         content: &str,
     ) -> Result<(), Refusal> {
         self.find(caller, id)?;
-        let ask = || Ask::EditPrompt {
+        let ask = |reply| Ask::EditPrompt {
             checkpoint,
             target: target.to_owned(),
             content: content.to_owned(),
             by: caller.uid,
+            reply,
         };
-        self.ask(id, ask).await.map(drop)
+        self.inner.ask(id, ask).await.map(drop)
     }
 
     /// Goes on from a checkpoint. The run that goes on, if one does, and the state it is in then.
@@ -56,8 +54,8 @@ impl Engine {
         id: SessionId,
         checkpoint: CheckpointId,
     ) -> Result<Option<(RunId, RunState)>, Refusal> {
-        self.find(caller, id)?;
-        self.ask(id, || Ask::Resume { checkpoint, by: caller.uid }).await.map(run_of)
+        let resume = Command::Resume { checkpoint, admission: Admission::none(), by: caller.uid };
+        self.command(caller, id, resume).await.map(run_of)
     }
 
     /// Goes back to a checkpoint.
@@ -67,8 +65,8 @@ impl Engine {
         id: SessionId,
         checkpoint: CheckpointId,
     ) -> Result<(), Refusal> {
-        self.find(caller, id)?;
-        self.ask(id, || Ask::Rollback { checkpoint, by: caller.uid }).await.map(drop)
+        let rollback = Command::Rollback { checkpoint, by: caller.uid, partial: None };
+        self.command(caller, id, rollback).await.map(drop)
     }
 
     /// Begins a compaction: a run of its own.
@@ -79,9 +77,8 @@ impl Engine {
         strategy: Option<Strategy>,
         key: Option<RequestKey>,
     ) -> Result<RunId, Refusal> {
-        self.find(caller, id)?;
-        let ask = || Ask::Compact { strategy, by: caller.uid, key: key.clone() };
-        let begun = self.ask(id, ask).await.map(run_of)?;
+        let compact = Command::Compact { strategy, admission: Admission::none(), by: caller.uid };
+        let begun = self.command(caller, id, once(key, compact)).await.map(run_of)?;
         begun.map(|(run, _)| run).ok_or_else(|| Refusal::new(Code::Eio, "a compaction without a run"))
     }
 
@@ -93,9 +90,9 @@ impl Engine {
         compaction: CompactionId,
         edits: &CompactionEdits,
     ) -> Result<Option<(RunId, RunState)>, Refusal> {
-        self.find(caller, id)?;
-        let ask = || Ask::ApproveCompaction { compaction, edits: edits.clone(), by: caller.uid };
-        self.ask(id, ask).await.map(run_of)
+        let (edits, by) = (edits.clone(), caller.uid);
+        let approve = Command::ApproveCompaction { compaction, edits, admission: Admission::none(), by };
+        self.command(caller, id, approve).await.map(run_of)
     }
 
     pub async fn reject_compaction(
@@ -104,8 +101,7 @@ impl Engine {
         id: SessionId,
         compaction: CompactionId,
     ) -> Result<(), Refusal> {
-        self.find(caller, id)?;
-        self.ask(id, || Ask::RejectCompaction { compaction, by: caller.uid }).await.map(drop)
+        self.command(caller, id, Command::RejectCompaction { compaction, by: caller.uid }).await.map(drop)
     }
 
     /// Says what the operator thinks of a compaction; `None` leaves a field as it is.
@@ -117,9 +113,8 @@ impl Engine {
         flag: Option<Option<CompactionFlag>>,
         notes: Option<Option<String>>,
     ) -> Result<(), Refusal> {
-        self.find(caller, id)?;
-        let ask = || Ask::FlagCompaction { compaction, flag, notes: notes.clone(), by: caller.uid };
-        self.ask(id, ask).await.map(drop)
+        let flag = Command::FlagCompaction { compaction, flag, notes, by: caller.uid };
+        self.command(caller, id, flag).await.map(drop)
     }
 
     /// Pins a message, so that no compaction takes it; or takes the pin back.
@@ -130,8 +125,7 @@ impl Engine {
         message: Ulid,
         pinned: bool,
     ) -> Result<(), Refusal> {
-        self.find(caller, id)?;
-        self.ask(id, || Ask::Pin { message, pinned, by: caller.uid }).await.map(drop)
+        self.command(caller, id, Command::Pin { message, pinned, by: caller.uid }).await.map(drop)
     }
 
     /// Answers a tool call that waits.
@@ -143,17 +137,16 @@ impl Engine {
         allow: bool,
         note: Option<&str>,
     ) -> Result<(), Refusal> {
-        self.find(caller, id)?;
         let by = caller.uid;
         let answer = if allow { ApprovalAnswer::Allow { by } } else { ApprovalAnswer::Deny { by } };
-        let ask = || Ask::AnswerApproval { approval, answer, note: note.map(str::to_owned) };
-        self.ask(id, ask).await.map(drop)
+        let note = note.map(str::to_owned);
+        self.command(caller, id, Command::AnswerApproval { approval, answer, note }).await.map(drop)
     }
 }
 
-fn run_of(reply: Reply) -> Option<(RunId, RunState)> {
-    match reply {
-        Reply::Answer(Answer::Run { run, state }) => Some((run, state)),
-        Reply::Answer(_) | Reply::Posted { .. } | Reply::Look(_) | Reply::Live(_) => None,
+fn run_of(answer: Answer) -> Option<(RunId, RunState)> {
+    match answer {
+        Answer::Run { run, state } => Some((run, state)),
+        _ => None,
     }
 }

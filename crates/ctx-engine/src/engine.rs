@@ -10,13 +10,13 @@ use ctx_session::record::{CancelReason, Scope, SessionBody};
 use ctx_session::request::RequestKey;
 use ctx_session::rules::{Create, check_message, create};
 use ctx_session::{
-    Answer, Body, Code, Limits, MessageId, Name, Refusal, RunId, RunState, Session, SessionId, Ulid,
+    Answer, Body, Code, Command, Limits, MessageId, Name, Refusal, RunId, RunState, Session, SessionId, Ulid,
 };
 use ctx_views::RootDir;
 use tokio::sync::watch;
 
 use crate::clock::Fresh;
-use crate::driver::{Ask, DriverLink, Reply};
+use crate::driver::{Ask, DriverLink};
 use crate::follow::Follow;
 use crate::inner::{Inner, lock};
 use crate::live::EventId;
@@ -321,34 +321,29 @@ impl Engine {
     /// Posts a message. It is durable when this returns.
     pub async fn post(&self, caller: Caller, id: SessionId, post: Post) -> Result<Posted, Refusal> {
         self.find(caller, id)?;
-        posted(self.ask(id, || Ask::Post { post: post.clone(), by: caller.uid }).await?)
+        self.inner.ask(id, |reply| Ask::Post { post: post.clone(), by: caller.uid, reply }).await
     }
 
     pub async fn resume_queued(&self, caller: Caller, id: SessionId) -> Result<Posted, Refusal> {
         self.find(caller, id)?;
-        posted(self.ask(id, || Ask::ResumeQueued { by: caller.uid }).await?)
+        self.inner.ask(id, |reply| Ask::ResumeQueued { by: caller.uid, reply }).await
     }
 
     pub async fn discard_queued(&self, caller: Caller, id: SessionId) -> Result<(), Refusal> {
-        self.find(caller, id)?;
-        self.ask(id, || Ask::DiscardQueued { by: caller.uid }).await.map(drop)
+        self.command(caller, id, Command::DiscardQueued { by: caller.uid }).await.map(drop)
     }
 
     /// Cancels a run and waits for its end; answers with the state it ended in, also when it was over before.
     pub async fn cancel(&self, caller: Caller, id: SessionId, run: RunId) -> Result<RunState, Refusal> {
-        self.find(caller, id)?;
-        let ask = || Ask::Cancel { run, reason: CancelReason::Operator, by: Some(caller.uid) };
-        match self.ask(id, ask).await? {
-            Reply::Answer(Answer::Run { state, .. }) => Ok(state),
-            Reply::Answer(_) | Reply::Posted { .. } | Reply::Look(_) | Reply::Live(_) => {
-                Err(Refusal::new(Code::Eio, "a cancel without an answer"))
-            }
+        let (reason, by) = (CancelReason::Operator, Some(caller.uid));
+        match self.command(caller, id, Command::CancelRun { run, reason, by, partial: None }).await? {
+            Answer::Run { state, .. } => Ok(state),
+            _ => Err(Refusal::new(Code::Eio, "a cancel without an answer")),
         }
     }
 
     pub async fn end(&self, caller: Caller, id: SessionId) -> Result<(), Refusal> {
-        self.find(caller, id)?;
-        self.ask(id, || Ask::End { by: caller.uid }).await.map(drop)
+        self.command(caller, id, Command::End { by: caller.uid, partial: None }).await.map(drop)
     }
 
     /// Sets a session's title, its sticky model, and whether it is put away: all that is named, or nothing. A model that
@@ -372,18 +367,13 @@ impl Engine {
             checked.await.map_err(|error| Refusal::new(Code::Eio, error.to_string()))??;
         }
         let change = Change { by: caller.uid, ..change };
-        self.ask(id, || Ask::Change(change.clone())).await.map(drop)
+        self.command(caller, id, Command::Change(change)).await.map(drop)
     }
 
     /// The session as it is now.
     pub async fn look(&self, caller: Caller, id: SessionId) -> Result<Session, Refusal> {
         self.find(caller, id)?;
-        match self.ask(id, || Ask::Look).await? {
-            Reply::Look(session) => Ok(*session),
-            Reply::Answer(_) | Reply::Posted { .. } | Reply::Live(_) => {
-                Err(Refusal::new(Code::Eio, "a look without a session"))
-            }
-        }
+        self.inner.ask(id, |reply| Ask::Look { reply }).await.map(|session| *session)
     }
 
     /// The session's events after a place; None: from the first record on.
@@ -408,8 +398,15 @@ impl Engine {
         self.inner.runs.session_of(run)
     }
 
-    pub(crate) async fn ask(&self, id: SessionId, ask: impl Fn() -> Ask) -> Result<Reply, Refusal> {
-        self.inner.ask(id, ask).await
+    /// Has a command carried out in a session that the caller may see. What only the driver knows, it fills in.
+    pub(crate) async fn command(
+        &self,
+        caller: Caller,
+        id: SessionId,
+        command: Command,
+    ) -> Result<Answer, Refusal> {
+        self.find(caller, id)?;
+        self.inner.command(id, command).await
     }
 
     /// No new work; runs get the grace time to end; everything is written before this returns.
@@ -426,17 +423,6 @@ impl Engine {
         .await;
         if let Err(error) = flushed {
             tracing::error!(%error, "writing the session index panicked");
-        }
-    }
-}
-
-fn posted(reply: Reply) -> Result<Posted, Refusal> {
-    match reply {
-        Reply::Posted { answer: Answer::Posted { run, message, state, repeated }, first_seq } => {
-            Ok(Posted { run, message, state, repeated, first_seq })
-        }
-        Reply::Posted { .. } | Reply::Answer(_) | Reply::Look(_) | Reply::Live(_) => {
-            Err(Refusal::new(Code::Eio, "a post without a run"))
         }
     }
 }

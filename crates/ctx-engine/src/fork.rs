@@ -95,7 +95,7 @@ fn show(inner: &Arc<Inner>, id: SessionId, log: LogPath) {
     let inner = inner.clone();
     tokio::spawn(async move {
         tokio::time::sleep(FOLLOW_AFTER).await;
-        if let Err(refusal) = inner.ask(id, || Ask::Look).await {
+        if let Err(refusal) = inner.ask(id, |reply| Ask::Look { reply }).await {
             tracing::warn!(session = %id, %refusal, "a fork cannot be loaded yet");
         }
         let read = tokio::task::spawn_blocking(move || inner.behind.read_whole(&log)).await;

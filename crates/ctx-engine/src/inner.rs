@@ -9,7 +9,7 @@ use std::time::Duration;
 use ctx_journal::{Journal, LogPath, Owner};
 use ctx_session::command::Interruption;
 use ctx_session::record::SessionMeta;
-use ctx_session::{Code, Limits, Refusal, SessionId, Timestamp};
+use ctx_session::{Answer, Code, Command, Limits, Refusal, SessionId, Timestamp};
 use ctx_views::files::SessionFiles;
 use ctx_views::identity::{First, Identity, Place};
 use ctx_views::{RootDir, Sources};
@@ -18,7 +18,7 @@ use crate::admission::Slots;
 use crate::behind::Behind;
 use crate::clock::Fresh;
 use crate::connections::Connections;
-use crate::driver::{Ask, Begin, DriverLink, Gone, Reply, spawn};
+use crate::driver::{Ask, Begin, DriverLink, Gone, ReplyTo, spawn};
 use crate::engine::{Caller, Parts};
 use crate::live::Live;
 use crate::news::Newsroom;
@@ -160,24 +160,22 @@ impl Inner {
     }
 
     /// Asks a session's driver, loading it first; a driver that left meanwhile has a successor.
-    pub(crate) async fn ask(
+    pub(crate) async fn ask<T>(
         self: &Arc<Self>,
         id: SessionId,
-        ask: impl Fn() -> Ask,
-    ) -> Result<Reply, Refusal> {
+        ask: impl Fn(ReplyTo<T>) -> Ask,
+    ) -> Result<T, Refusal> {
         const TRIES: usize = 3;
         for _ in 0..TRIES {
-            let ask = ask();
-            let may_repeat = ask.may_repeat();
-            match self.link(id).ask(ask).await {
+            match self.link(id).ask(&ask).await {
                 Ok(reply) => return Ok(reply),
                 Err(Gone::Refused(refusal)) => return Err(refusal),
-                Err(Gone::Dropped) if !may_repeat => {
+                Err(Gone::Dropped { may_repeat: false }) => {
                     let message =
                         "the session was closed during this request; check its state before you send again";
                     return Err(Refusal::new(Code::Eio, message));
                 }
-                Err(Gone::Unloaded | Gone::Dropped) => {}
+                Err(Gone::Unloaded | Gone::Dropped { may_repeat: true }) => {}
             }
         }
         Err(Refusal::new(
@@ -186,14 +184,18 @@ impl Inner {
         ))
     }
 
+    /// Has a command carried out.
+    pub(crate) async fn command(
+        self: &Arc<Self>,
+        id: SessionId,
+        command: Command,
+    ) -> Result<Answer, Refusal> {
+        self.ask(id, |reply| Ask::Do { command: command.clone(), reply }).await
+    }
+
     /// The live events of a session.
     pub(crate) async fn live(self: &Arc<Self>, id: SessionId) -> Result<Arc<Live>, Refusal> {
-        match self.ask(id, || Ask::Live).await? {
-            Reply::Live(live) => Ok(live),
-            Reply::Answer(_) | Reply::Posted { .. } | Reply::Look(_) => {
-                Err(Refusal::new(Code::Eio, "a session without events"))
-            }
-        }
+        self.ask(id, |reply| Ask::Live { reply }).await
     }
 
     /// The live events of a session, if it is loaded now.
@@ -276,12 +278,12 @@ pub(crate) fn take_up_again(inner: &Arc<Inner>, id: SessionId) {
         for pause in PAUSES_MS.into_iter().chain(std::iter::repeat(LATER_MS)) {
             tokio::time::sleep(Duration::from_millis(pause)).await;
             let Some(inner) = inner.upgrade() else { return };
-            match inner.link(id).ask(Ask::Look).await {
+            match inner.link(id).ask(|reply| Ask::Look { reply }).await {
                 Ok(_) => return,
                 Err(Gone::Refused(refusal)) => {
                     tracing::error!(session = %id, %refusal, "a lost log cannot be taken up yet");
                 }
-                Err(Gone::Unloaded | Gone::Dropped) => {}
+                Err(Gone::Unloaded | Gone::Dropped { .. }) => {}
             }
         }
     });

@@ -11,9 +11,9 @@ use ctx_session::project::{
     Change, Criterion, Issue, IssueBody, IssueCommand, IssueGiven, Project, ProjectBody, ProjectRecord, Who,
 };
 use ctx_session::request::RequestKey;
-use ctx_session::{CheckpointId, Code, IssueId, Name, Refusal, RunId, RunState, Session, SessionId};
+use ctx_session::{CheckpointId, Code, Command, IssueId, Name, Refusal, RunId, RunState, Session, SessionId};
 
-use crate::driver::{Ask, Reply};
+use crate::driver::Ask;
 use crate::engine::{Caller, Engine, NewSession};
 use crate::inner::Inner;
 use crate::projects::ProjectLog;
@@ -323,7 +323,7 @@ impl Engine {
             let claim = IssueCommand::Claim { issue, session: id, by: caller.uid };
             self.command_issue(caller, issue, claim, None).await?;
         }
-        self.ask(id, || Ask::Bind { issue, by: caller.uid }).await.map(drop)
+        self.inner.command(id, Command::Bind { issue, by: caller.uid }).await.map(drop)
     }
 
     /// Makes a session that is bound from the beginning.
@@ -365,9 +365,8 @@ impl Engine {
             return Err(Refusal::invalid("issue_id", message));
         }
         let Some(other) = found.session.filter(|other| Some(*other) != id) else { return Ok(()) };
-        let session = match self.ask(other, || Ask::Look).await {
-            Ok(Reply::Look(session)) => session,
-            Ok(Reply::Answer(_) | Reply::Posted { .. } | Reply::Live(_)) => return Ok(()),
+        let session = match self.inner.ask(other, |reply| Ask::Look { reply }).await {
+            Ok(session) => session,
             // Purged, or its directory is gone.
             Err(refusal) if refusal.code == Code::Enoent => return Ok(()),
             Err(refusal) => return Err(refusal),
@@ -380,8 +379,7 @@ impl Engine {
     }
 
     pub async fn unbind(&self, caller: Caller, id: SessionId) -> Result<(), Refusal> {
-        self.find(caller, id)?;
-        self.ask(id, || Ask::Unbind { by: caller.uid }).await.map(drop)
+        self.command(caller, id, Command::Unbind { by: caller.uid }).await.map(drop)
     }
 
     /// Goes on from a checkpoint and moves the bound issue to resolved: the closing checkpoint.

@@ -30,16 +30,16 @@ impl Inner {
         const TRIES: usize = 3;
         for _ in 0..TRIES {
             let renamed = match self.driver_or_rename(id) {
-                Ok(link) => link.ask(Ask::Rename).await.map(drop),
+                Ok(link) => link.ask(|reply| Ask::Rename { reply }).await,
                 Err(renamed) => match renamed.await {
                     Ok(renamed) => renamed.map_err(Gone::Refused),
-                    Err(_) => Err(Gone::Dropped),
+                    Err(_) => Err(Gone::Dropped { may_repeat: true }),
                 },
             };
             match renamed {
                 Ok(()) => return Ok(()),
                 Err(Gone::Refused(refusal)) => return Err(refusal),
-                Err(Gone::Unloaded | Gone::Dropped) => {}
+                Err(Gone::Unloaded | Gone::Dropped { .. }) => {}
             }
         }
         Err(Refusal::new(

@@ -125,13 +125,13 @@ pub(crate) fn catch_up_later(inner: &Arc<Inner>, files_behind: Vec<SessionId>) {
 }
 
 async fn load(inner: &Arc<Inner>, id: SessionId) -> bool {
-    match inner.link(id).ask(Ask::Look).await {
+    match inner.link(id).ask(|reply| Ask::Look { reply }).await {
         Ok(_) => true,
         Err(Gone::Refused(refusal)) => {
             tracing::error!(session = %id, %refusal, "a session that the last daemon left open cannot be loaded");
             false
         }
-        Err(Gone::Unloaded | Gone::Dropped) => false,
+        Err(Gone::Unloaded | Gone::Dropped { .. }) => false,
     }
 }
 

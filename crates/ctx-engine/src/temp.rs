@@ -1,9 +1,8 @@
 //! Temp sessions: kept in memory, and gone with the last connection that used them.
 
 use ctx_journal::LogPath;
-use ctx_session::SessionId;
+use ctx_session::{Command, SessionId};
 
-use crate::driver::Ask;
 use crate::engine::Engine;
 use crate::inner::lock;
 
@@ -45,7 +44,7 @@ impl Engine {
         }
         let owner = self.owner_of(id).unwrap_or(self.inner.daemon_uid);
         // A session that is over already has nothing to be ended.
-        let _ = self.ask(id, || Ask::End { by: owner }).await;
+        let _ = self.inner.command(id, Command::End { by: owner, partial: None }).await;
         self.inner.registry.remove(id);
         let link = lock(&self.inner.active).get(&id).cloned();
         if let Some(link) = link {

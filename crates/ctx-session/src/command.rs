@@ -5,7 +5,7 @@ use serde_json::Value;
 use crate::ids::{ApprovalId, CallId, CheckpointId, CompactionId, IssueId, MessageId, RunId, Ulid};
 use crate::record::{
     ApprovalOutcome, BlobRef, Body, CancelReason, Compaction, CompactionFlag, DetachReason, Failure,
-    FinishReason, LimitHit, PromptRef, Source, Strategy, ToolStatus, Usage,
+    FinishReason, LimitHit, LimitScope, PromptRef, Source, Strategy, ToolStatus, Usage,
 };
 use crate::request::RequestKey;
 use crate::session::RunState;
@@ -211,6 +211,13 @@ pub enum Admission {
         running: [LimitHit; 2],
     },
     Full(LimitHit),
+}
+
+impl Admission {
+    /// No slot was asked for: the engine puts what it was given in the place of this, or the rules do without.
+    pub fn none() -> Admission {
+        Admission::Full(LimitHit { scope: LimitScope::PerProject, running: 0, limit: 0 })
+    }
 }
 
 /// Under what a run will work; becomes its `context` record.

@@ -101,7 +101,7 @@ fn named(reader: &Reader) -> Result<Vec<String>, ReadError> {
     for place in reader.places(own_uid())? {
         for dir in reader.session_dirs(&place)? {
             all.push(dir.object.to_string());
-            for session in reader.newest(&dir, NEWEST_MAX)? {
+            for session in reader.newest_of_all(&dir, NEWEST_MAX)? {
                 all.push(format!("{}/{}", dir.object, plain_name(&session.dir_name)));
             }
         }

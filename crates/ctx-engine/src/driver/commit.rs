@@ -4,7 +4,7 @@ use ctx_session::record::MessageBody;
 use ctx_session::rules::Given;
 use ctx_session::{Answer, Body, Code, Command, Effect, Refusal, StateName};
 
-use super::{Driver, Reply};
+use super::{Driver, Ready};
 use crate::core::{CommitError, Core};
 use crate::inner::Inner;
 use crate::place::Shelf;
@@ -46,12 +46,21 @@ impl Driver {
     }
 
     /// Carries a command out.
-    pub(super) async fn perform(&mut self, command: Command) -> Result<Reply, Refusal> {
+    pub(super) async fn perform(
+        &mut self,
+        command: Command,
+        ready: Option<Ready>,
+    ) -> Result<Answer, Refusal> {
         self.try_to_end_failing_run().await?;
-        self.perform_now(command).await
+        self.perform_with(command, ready).await
     }
 
-    pub(super) async fn perform_now(&mut self, command: Command) -> Result<Reply, Refusal> {
+    /// The same for what the run itself reports.
+    pub(super) async fn perform_now(&mut self, command: Command) -> Result<Answer, Refusal> {
+        self.perform_with(command, None).await
+    }
+
+    async fn perform_with(&mut self, command: Command, ready: Option<Ready>) -> Result<Answer, Refusal> {
         let now = self.inner.fresh.now();
         let decision = {
             let mut ids = self.inner.fresh.ids();
@@ -83,15 +92,14 @@ impl Driver {
         };
         if !records.is_empty() {
             self.release_what_is_over();
-            self.follow_pause();
             self.tell_registry();
             if let Some(core) = self.core_ref() {
                 self.inner.news.tell(&core.session.meta, &records);
             }
             self.live.publish(records);
         }
-        self.start(effects);
-        Ok(Reply::Answer(decision.answer))
+        self.start(effects, ready);
+        Ok(decision.answer)
     }
 
     /// A slot is free before anyone can see that its run is over.
@@ -116,7 +124,7 @@ impl Driver {
     }
 
     /// Gives the directory of a session that is over up to a new session of its name.
-    pub(super) async fn rename(&mut self) -> Result<Reply, Refusal> {
+    pub(super) async fn rename(&mut self) -> Result<(), Refusal> {
         // What is still written into the directory belongs to this session.
         self.pack_is_shown().await;
         let (inner, id) = (self.inner.clone(), self.id);
@@ -126,14 +134,15 @@ impl Driver {
             }
             Ok(())
         });
-        renamed.await?.map(|()| Reply::Answer(Answer::Done))
+        renamed.await?
     }
 
-    fn start(&mut self, effects: Vec<Effect>) {
+    /// Starts effects. What a run was made ready with goes to the run that starts, or is given back.
+    fn start(&mut self, effects: Vec<Effect>, mut ready: Option<Ready>) {
         for effect in effects {
             match effect {
-                Effect::StartRun { run } => self.start_run(run),
-                Effect::ContinueRun { run } => self.continue_run(run),
+                Effect::StartRun { run } => self.start_run(run, ready.take()),
+                Effect::ContinueRun { run } => self.continue_run(run, ready.take()),
                 Effect::ApprovalSettled { approval } => self.tell_approval(approval),
                 Effect::StopRun { run, reason, by } => self.stop_run(run, reason, by),
                 Effect::KillRun { run } => self.kill_run(run),

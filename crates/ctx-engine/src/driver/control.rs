@@ -6,12 +6,12 @@
 use std::time::Duration;
 
 use ctx_session::command::{
-    ApprovalAnswer, ApprovalAsk, Approved, CompactionEdits, Outcome, Pauser, Progress, StartedTool,
+    Admission, ApprovalAnswer, ApprovalAsk, Approved, Outcome, Pauser, Progress, StartedTool,
 };
+use ctx_session::control::ApprovalClock;
 use ctx_session::issue::IssueAct;
 use ctx_session::project::Strategy;
 use ctx_session::record::{ApprovalOutcome, PromptRef, RunKind};
-use ctx_session::request::RequestKey;
 use ctx_session::{
     Answer, ApprovalId, CallId, CheckpointId, Code, Command, CompactionId, Refusal, RunId, Session,
     StateName, Timestamp,
@@ -19,7 +19,7 @@ use ctx_session::{
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
-use super::{Driver, Mail, Reply, no_admission, once};
+use super::{Driver, Mail, Ready};
 use crate::core::Core;
 use crate::issues::Bound;
 use ctx_session::port::{Step, Stopped};
@@ -33,26 +33,10 @@ pub(super) enum Parked {
     Again(Box<Mail>),
 }
 
-/// A tool call that waits for the operator.
+/// A tool call that waits for the operator. Until when is for the session to say.
 pub(super) struct Waiting {
     approval: ApprovalId,
     reply: Answered<Approved>,
-    clock: Clock,
-}
-
-/// How long an approval still waits. Its time stands still while the session is paused.
-enum Clock {
-    Until(Instant),
-    Left(Duration),
-}
-
-impl Waiting {
-    pub(super) fn deadline(&self) -> Option<Instant> {
-        match self.clock {
-            Clock::Until(deadline) => Some(deadline),
-            Clock::Left(_) => None,
-        }
-    }
 }
 
 pub(super) fn is_paused(core: &Core) -> bool {
@@ -136,19 +120,12 @@ impl Driver {
         }
     }
 
-    pub(super) async fn checkpoint(
-        &mut self,
-        by: u32,
-        reason: Option<String>,
-        key: Option<RequestKey>,
-    ) -> Result<Reply, Refusal> {
-        if let Some(answer) = self.repeated(key.as_ref())? {
-            return Ok(Reply::Answer(answer));
-        }
+    /// A run that is being cancelled cannot be paused.
+    pub(super) fn may_pause(&self) -> Result<(), Refusal> {
         if self.work.as_ref().is_some_and(super::work::Work::is_stopping) {
             return Err(Refusal::new(Code::Ebusy, "the run is being cancelled; there is nothing to pause"));
         }
-        self.perform(once(key, Command::Checkpoint { by: Pauser::Operator { by }, reason })).await
+        Ok(())
     }
 
     /// The model pauses its own session.
@@ -174,7 +151,7 @@ impl Driver {
             return;
         }
         match self.perform_now(Command::Checkpoint { by: Pauser::Model { run, call }, reason }).await {
-            Ok(Reply::Answer(Answer::Checkpoint { .. })) => {
+            Ok(Answer::Checkpoint { .. }) => {
                 if let Some(work) = &mut self.work {
                     work.parked.push(Parked::Go(reply));
                 }
@@ -195,7 +172,7 @@ impl Driver {
         target: String,
         content: String,
         by: u32,
-    ) -> Result<Reply, Refusal> {
+    ) -> Result<Answer, Refusal> {
         let max = self.inner.limits.control_file_bytes;
         if content.trim().is_empty() {
             return Err(Refusal::invalid("content", "a prompt must not be empty"));
@@ -211,70 +188,53 @@ impl Driver {
             // The rules say why not, and nothing is stored.
             String::new()
         };
-        self.perform(Command::EditPrompt { checkpoint, target, hash, by }).await
+        self.perform(Command::EditPrompt { checkpoint, target, hash, by }, None).await
     }
 
-    pub(super) async fn resume(&mut self, checkpoint: CheckpointId, by: u32) -> Result<Reply, Refusal> {
+    /// A slot for what a resume makes go on.
+    pub(super) async fn admit_resume(
+        &mut self,
+        checkpoint: CheckpointId,
+    ) -> Result<(Admission, Option<Ready>), Refusal> {
         let session = &self.core()?.session;
         let needs_slot = session.paused_at().is_some_and(|at| at.id() == checkpoint) && goes_on(session);
-        let admission = if needs_slot { self.admit_as_it_was().await? } else { no_admission() };
-        let reply = self.perform(Command::Resume { checkpoint, admission, by }).await;
-        self.ready = None;
-        self.remember(reply?)
+        if needs_slot { self.admit_as_it_was().await } else { Ok((Admission::none(), None)) }
     }
 
-    pub(super) async fn compact(
+    /// A slot for the run of a compaction.
+    pub(super) async fn admit_compaction(
         &mut self,
         strategy: Option<Strategy>,
-        by: u32,
-        key: Option<RequestKey>,
-    ) -> Result<Reply, Refusal> {
-        if let Some(answer) = self.repeated(key.as_ref())? {
-            return Ok(Reply::Answer(answer));
+    ) -> Result<(Admission, Option<Ready>), Refusal> {
+        if self.core()?.session.state.name() != StateName::Idle {
+            return Ok((Admission::none(), None));
         }
-        let is_idle = self.core()?.session.state.name() == StateName::Idle;
-        let admission = if is_idle { self.admit_as_it_is().await? } else { no_admission() };
-        if strategy == Some(Strategy::Delegate)
-            && let Some(ready) = self.ready.take_if(|ready| !ready.prepared.delegates)
-        {
-            drop(ready);
+        let (admission, ready) = self.admit_as_it_is().await?;
+        let delegates = ready.as_ref().is_none_or(|ready| ready.prepared.delegates);
+        if strategy == Some(Strategy::Delegate) && !delegates {
             let message = "the agent has no `delegate`; choose drop, summarize or checkpoint";
             return Err(Refusal::invalid("strategy", message));
         }
-        let reply = self.perform(once(key, Command::Compact { strategy, admission, by })).await;
-        self.ready = None;
-        self.remember(reply?)
+        Ok((admission, ready))
     }
 
-    pub(super) async fn approve(
+    /// A slot for what goes on once a proposed compaction is approved.
+    pub(super) async fn admit_approval(
         &mut self,
         compaction: CompactionId,
-        edits: CompactionEdits,
-        by: u32,
-    ) -> Result<Reply, Refusal> {
+    ) -> Result<(Admission, Option<Ready>), Refusal> {
         let session = &self.core()?.session;
         let waits = session.paused_at().is_some_and(|at| at.created.compaction_id == Some(compaction));
-        let admission = if waits && goes_on(session) { self.admit_as_it_is().await? } else { no_admission() };
-        let reply = self.perform(Command::ApproveCompaction { compaction, edits, admission, by }).await;
-        self.ready = None;
-        self.remember(reply?)
-    }
-
-    fn remember(&self, reply: Reply) -> Result<Reply, Refusal> {
-        if let Reply::Answer(Answer::Run { run, .. }) = &reply {
-            self.inner.runs.remember(*run, self.id);
-        }
-        Ok(reply)
+        if waits && goes_on(session) { self.admit_as_it_is().await } else { Ok((Admission::none(), None)) }
     }
 
     /// Goes on with a run that was paused.
-    pub(super) fn continue_run(&mut self, run: RunId) {
+    pub(super) fn continue_run(&mut self, run: RunId, ready: Option<Ready>) {
         if self.work.as_ref().is_none_or(|work| work.run() != run) {
             self.drop_worker();
-            self.start_run(run);
+            self.start_run(run, ready);
             return;
         }
-        let ready = self.ready.take();
         let Some(work) = &mut self.work else { return };
         if let Some(ready) = ready {
             work.slot = Some(ready.slot);
@@ -305,19 +265,13 @@ impl Driver {
         }
     }
 
-    /// Stops or starts the clocks of approvals, as the session is paused or goes on.
-    pub(super) fn follow_pause(&mut self) {
-        let is_paused = self.is_paused();
-        let now = Instant::now();
-        for waiting in self.work.iter_mut().flat_map(|work| &mut work.approvals) {
-            match (is_paused, &waiting.clock) {
-                (true, Clock::Until(deadline)) => {
-                    waiting.clock = Clock::Left(deadline.saturating_duration_since(now));
-                }
-                (false, Clock::Left(left)) => waiting.clock = Clock::Until(now + *left),
-                (true, Clock::Left(_)) | (false, Clock::Until(_)) => {}
-            }
-        }
+    /// When the next approval that someone waits for times out. The session has the time; while it is paused, none does.
+    pub(super) fn approval_deadline(&self) -> Option<Instant> {
+        let control = &self.core_ref()?.session.control;
+        let waiting = self.work.iter().flat_map(|work| &work.approvals);
+        let expires =
+            waiting.filter_map(|waiting| control.approval(waiting.approval)?.clock.expires_at()).min()?;
+        Some(Instant::now() + Duration::from_millis(expires.millis_since(self.inner.fresh.now())))
     }
 
     pub(super) async fn on_approval(&mut self, run: RunId, ask: ApprovalAsk, reply: Answered<Approved>) {
@@ -332,17 +286,15 @@ impl Driver {
             return;
         }
         let approval_id = ApprovalId(self.inner.fresh.id());
-        let wait = Duration::from_millis(self.inner.limits.approval_ms);
         let now = self.inner.fresh.now();
         let expires_at =
             Timestamp::from_millis(now.as_millis().saturating_add(self.inner.limits.approval_ms));
         let ApprovalAsk { call: call_id, tool, subject } = ask;
         let progress = Progress::ApprovalRequested { approval_id, call_id, tool, subject, expires_at };
         match self.perform_now(Command::Progress { run, progress }).await {
-            Ok(Reply::Answer(Answer::Done)) => {
+            Ok(Answer::Done) => {
                 if let Some(work) = &mut self.work {
-                    let clock = Clock::Until(Instant::now() + wait);
-                    work.approvals.push(Waiting { approval: approval_id, reply, clock });
+                    work.approvals.push(Waiting { approval: approval_id, reply });
                 }
             }
             Ok(_) => {
@@ -370,10 +322,15 @@ impl Driver {
     }
 
     /// Denies what nobody has answered in time; says whether there was something to deny.
-    pub(super) async fn expire_approvals(&mut self, now: Instant) -> bool {
+    pub(super) async fn expire_approvals(&mut self) -> bool {
+        let now = self.inner.fresh.now();
+        let Some(core) = self.core_ref() else { return false };
+        let is_due = |approval: &ApprovalId| {
+            let clock = core.session.control.approval(*approval).map(|approval| approval.clock);
+            clock.and_then(ApprovalClock::expires_at).is_some_and(|expires| expires <= now)
+        };
         let waiting = self.work.iter().flat_map(|work| &work.approvals);
-        let due = waiting.filter(|waiting| waiting.deadline().is_some_and(|deadline| deadline <= now));
-        let due: Vec<ApprovalId> = due.map(|waiting| waiting.approval).collect();
+        let due: Vec<ApprovalId> = waiting.map(|waiting| waiting.approval).filter(is_due).collect();
         for approval in &due {
             let (answer, note) = (ApprovalAnswer::Timeout, None);
             let command = Command::AnswerApproval { approval: *approval, answer, note };

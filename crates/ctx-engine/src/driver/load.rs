@@ -228,8 +228,8 @@ async fn refuse_all(
     drop(link);
     mailbox.close();
     while let Some(mail) = mailbox.recv().await {
-        if let Mail::Ask { reply, .. } = mail {
-            let _ = reply.send(Err(refusal.clone()));
+        if let Mail::Ask(ask) = mail {
+            ask.refuse(refusal.clone());
         }
     }
 }
@@ -256,7 +256,6 @@ impl Driver {
             mailbox,
             core: Some(core),
             live,
-            ready: None,
             work: None,
             closing: None,
             idle_since: Instant::now(),
@@ -307,11 +306,11 @@ impl Driver {
     /// What was not begun is refused where it must not be asked twice; the rest is asked again of the successor.
     fn refuse_what_waits(&mut self) {
         while let Ok(mail) = self.mailbox.try_recv() {
-            if let Mail::Ask { ask, reply } = mail
+            if let Mail::Ask(ask) = mail
                 && !ask.may_repeat()
             {
                 let refusal = self.inner.refuse_when_closing().err().unwrap_or_else(|| self.lost_refusal());
-                let _ = reply.send(Err(refusal));
+                ask.refuse(refusal);
             }
         }
     }

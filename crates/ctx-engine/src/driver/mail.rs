@@ -2,135 +2,60 @@
 
 use std::sync::{Arc, OnceLock};
 
-use ctx_session::command::{
-    ApprovalAnswer, ApprovalAsk, Approved, Change, CompactionEdits, Outcome, Progress,
-};
+use ctx_session::command::{ApprovalAsk, Approved, Outcome, Progress};
 use ctx_session::issue::IssueAct;
 use ctx_session::port::{DeltaKind, Step, Stopped};
-use ctx_session::project::Strategy;
-use ctx_session::record::{BlobRef, CancelReason, CompactionFlag, DetachReason};
-use ctx_session::request::RequestKey;
-use ctx_session::{
-    Answer, ApprovalId, CallId, CheckpointId, CompactionId, IssueId, MessageId, Refusal, RunId, Session, Ulid,
-};
+use ctx_session::record::BlobRef;
+use ctx_session::{Answer, CallId, CheckpointId, Command, MessageId, Refusal, RunId, Session, Ulid};
 use tokio::sync::{mpsc, oneshot};
 
-use crate::engine::Post;
+use crate::engine::{Post, Posted};
 use crate::inner::Inner;
 use crate::live::Live;
 
-/// What is asked of a session.
-#[derive(Debug)]
+/// Where an answer goes.
+pub(crate) type ReplyTo<T> = oneshot::Sender<Result<T, Refusal>>;
+
+/// What is asked of a session, each with a reply of its own kind.
 pub(crate) enum Ask {
+    /// A command for the rules. What only the driver knows (a slot, text that is not in the log yet) it fills in.
+    Do {
+        command: Command,
+        reply: ReplyTo<Answer>,
+    },
     Post {
         post: Post,
         by: u32,
+        reply: ReplyTo<Posted>,
     },
     ResumeQueued {
         by: u32,
+        reply: ReplyTo<Posted>,
     },
-    DiscardQueued {
-        by: u32,
-    },
-    Cancel {
-        run: RunId,
-        reason: CancelReason,
-        by: Option<u32>,
-    },
-    End {
-        by: u32,
-    },
-    Change(Change),
-    Checkpoint {
-        by: u32,
-        reason: Option<String>,
-        key: Option<RequestKey>,
-    },
+    /// The text is stored before the rules are asked.
     EditPrompt {
         checkpoint: CheckpointId,
         target: String,
         content: String,
         by: u32,
+        reply: ReplyTo<Answer>,
     },
-    Resume {
-        checkpoint: CheckpointId,
-        by: u32,
-    },
-    Rollback {
-        checkpoint: CheckpointId,
-        by: u32,
-    },
-    Compact {
-        strategy: Option<Strategy>,
-        by: u32,
-        key: Option<RequestKey>,
-    },
-    ApproveCompaction {
-        compaction: CompactionId,
-        edits: CompactionEdits,
-        by: u32,
-    },
-    RejectCompaction {
-        compaction: CompactionId,
-        by: u32,
-    },
-    FlagCompaction {
-        compaction: CompactionId,
-        flag: Option<Option<CompactionFlag>>,
-        notes: Option<Option<String>>,
-        by: u32,
-    },
-    AnswerApproval {
-        approval: ApprovalId,
-        answer: ApprovalAnswer,
-        note: Option<String>,
-    },
-    Bind {
-        issue: IssueId,
-        by: u32,
-    },
-    Unbind {
-        by: u32,
-    },
-    Pin {
-        message: Ulid,
-        pinned: bool,
-        by: u32,
-    },
-    Attach {
-        connection: Ulid,
-        user: u32,
-        device_hint: Option<String>,
-        takeover: bool,
-    },
-    Detach {
-        connection: Ulid,
-        reason: DetachReason,
-    },
-    /// It is over, and its name is used again: its directory gets another.
-    Rename,
     /// The session as it is.
-    Look,
-    /// Its live events.
-    Live,
-}
-
-/// What the one who asked is told.
-pub(crate) enum Reply {
-    Answer(Answer),
-    /// A post was accepted, now or before; its run begins in the log at `first_seq`.
-    Posted {
-        answer: Answer,
-        first_seq: u64,
+    Look {
+        reply: ReplyTo<Box<Session>>,
     },
-    Look(Box<Session>),
-    Live(Arc<Live>),
+    /// Its live events.
+    Live {
+        reply: ReplyTo<Arc<Live>>,
+    },
+    /// Its name is used again: gives the directory of a session that is over another name.
+    Rename {
+        reply: ReplyTo<()>,
+    },
 }
-
-pub(crate) type ReplyTo = oneshot::Sender<Result<Reply, Refusal>>;
 
 pub(crate) enum Mail {
-    Ask { ask: Ask, reply: ReplyTo },
+    Ask(Ask),
     Delta { run: RunId, message: MessageId, kind: DeltaKind, text: String },
     Progress { run: RunId, progress: Progress, reply: oneshot::Sender<Result<(), Stopped>> },
     Blob { bytes: Vec<u8>, reply: oneshot::Sender<Result<BlobRef, Stopped>> },
@@ -155,33 +80,58 @@ pub(crate) struct DriverLink {
 }
 
 impl Ask {
+    /// Whoever asked may have gone: then nobody needs the answer.
+    pub fn refuse(self, refusal: Refusal) {
+        match self {
+            Ask::Do { reply, .. } | Ask::EditPrompt { reply, .. } => drop(reply.send(Err(refusal))),
+            Ask::Post { reply, .. } | Ask::ResumeQueued { reply, .. } => drop(reply.send(Err(refusal))),
+            Ask::Look { reply } => drop(reply.send(Err(refusal))),
+            Ask::Live { reply } => drop(reply.send(Err(refusal))),
+            Ask::Rename { reply } => drop(reply.send(Err(refusal))),
+        }
+    }
+
     /// Whether asking again does no harm when it is not known what became of the first time.
     pub fn may_repeat(&self) -> bool {
         match self {
+            Ask::Do { command, .. } => may_repeat(command),
             Ask::Post { post, .. } => post.client_id.is_some() || post.key.is_some(),
-            Ask::Checkpoint { key, .. } | Ask::Compact { key, .. } => key.is_some(),
             Ask::ResumeQueued { .. }
-            | Ask::DiscardQueued { .. }
-            | Ask::Cancel { .. }
-            | Ask::End { .. }
-            | Ask::Change(_)
             | Ask::EditPrompt { .. }
-            | Ask::FlagCompaction { .. }
-            | Ask::Bind { .. }
-            | Ask::Unbind { .. }
-            | Ask::Pin { .. }
-            | Ask::Attach { .. }
-            | Ask::Detach { .. }
-            | Ask::Rename
-            | Ask::Look
-            | Ask::Live => true,
-            // The second time would be answered as if someone else had done the first.
-            Ask::Resume { .. }
-            | Ask::Rollback { .. }
-            | Ask::ApproveCompaction { .. }
-            | Ask::RejectCompaction { .. }
-            | Ask::AnswerApproval { .. } => false,
+            | Ask::Look { .. }
+            | Ask::Live { .. }
+            | Ask::Rename { .. } => true,
         }
+    }
+}
+
+fn may_repeat(command: &Command) -> bool {
+    match command {
+        // Without a key the second time would pause, compact or post again.
+        Command::Checkpoint { .. } | Command::Compact { .. } | Command::PostMessage(_) => false,
+        // The second time would be answered as if someone else had done the first.
+        Command::Resume { .. }
+        | Command::Rollback { .. }
+        | Command::ApproveCompaction { .. }
+        | Command::RejectCompaction { .. }
+        | Command::AnswerApproval { .. } => false,
+        Command::Once { .. }
+        | Command::ResumeQueued { .. }
+        | Command::DiscardQueued { .. }
+        | Command::Progress { .. }
+        | Command::FinishRun { .. }
+        | Command::CancelRun { .. }
+        | Command::EditPrompt { .. }
+        | Command::FlagCompaction { .. }
+        | Command::Bind { .. }
+        | Command::Unbind { .. }
+        | Command::Pin { .. }
+        | Command::Change(_)
+        | Command::Attach { .. }
+        | Command::Detach { .. }
+        | Command::End { .. }
+        | Command::Fail { .. }
+        | Command::Recover { .. } => true,
     }
 }
 
@@ -194,13 +144,15 @@ impl DriverLink {
         self.live.get().cloned()
     }
 
-    pub async fn ask(&self, ask: Ask) -> Result<Reply, Gone> {
+    pub async fn ask<T>(&self, ask: impl FnOnce(ReplyTo<T>) -> Ask) -> Result<T, Gone> {
         let (reply, answer) = oneshot::channel();
-        self.mailbox.send(Mail::Ask { ask, reply }).await.map_err(|_| Gone::Unloaded)?;
+        let ask = ask(reply);
+        let may_repeat = ask.may_repeat();
+        self.mailbox.send(Mail::Ask(ask)).await.map_err(|_| Gone::Unloaded)?;
         match answer.await {
             Ok(Ok(reply)) => Ok(reply),
             Ok(Err(refusal)) => Err(Gone::Refused(refusal)),
-            Err(_) => Err(Gone::Dropped),
+            Err(_) => Err(Gone::Dropped { may_repeat }),
         }
     }
 
@@ -243,5 +195,7 @@ pub(crate) enum Gone {
     /// The driver had gone before it was asked: ask its successor.
     Unloaded,
     /// The driver went without an answer; whether it did what was asked is not known.
-    Dropped,
+    Dropped {
+        may_repeat: bool,
+    },
 }

@@ -16,18 +16,18 @@ use std::time::Duration;
 use ctx_session::command::{Admission, Partial, PostMessage};
 use ctx_session::record::{Context, PromptRef};
 use ctx_session::request::RequestKey;
-use ctx_session::{Answer, Command, Refusal, SessionId};
+use ctx_session::{Answer, Code, Command, Refusal, SessionId};
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
 use crate::core::Core;
-use crate::engine::Post;
+use crate::engine::{Post, Posted};
 use crate::inner::Inner;
 use crate::live::Live;
 use crate::port::{Prepare, Prepared};
 
 pub(crate) use load::{Begin, spawn};
-pub(crate) use mail::{Ask, DriverLink, Gone, Mail, Reply, ReplyTo};
+pub(crate) use mail::{Ask, DriverLink, Gone, Mail, ReplyTo};
 use work::Work;
 
 /// Letters that may wait for a driver.
@@ -58,7 +58,6 @@ pub(crate) struct Driver {
     /// Away only while a commit is on its blocking thread.
     core: Option<Core>,
     live: Arc<Live>,
-    ready: Option<Ready>,
     work: Option<Work>,
     /// Set at shutdown: when a run that still goes on is failed.
     closing: Option<Instant>,
@@ -93,7 +92,7 @@ impl Driver {
             self.idle_since = Instant::now();
         }
         match mail {
-            Mail::Ask { ask, reply } => self.on_ask(ask, reply).await,
+            Mail::Ask(ask) => self.on_ask(ask).await,
             Mail::Delta { run, message, kind, text } => self.on_delta(run, message, kind, &text),
             Mail::Progress { run, progress, reply } => self.on_progress(run, progress, reply).await,
             Mail::Blob { bytes, reply } => {
@@ -127,6 +126,7 @@ impl Driver {
         let due = [
             self.work.is_none().then_some(idle),
             self.work.as_ref().and_then(Work::deadline),
+            self.approval_deadline(),
             self.closing,
             self.files_are_behind().then_some(self.files_tried + FILES_RETRY),
         ];
@@ -177,49 +177,68 @@ impl Driver {
         self.next_after_work()
     }
 
-    async fn on_ask(&mut self, ask: Ask, reply: ReplyTo) {
-        let by_run = match ask {
-            Ask::Cancel { run, reason, by } => return self.on_cancel(run, reason, by, reply).await,
-            Ask::Look => self.core().map(|core| Reply::Look(Box::new(core.session.clone()))),
-            Ask::Live => Ok(Reply::Live(self.live.clone())),
-            Ask::Post { post, by } => self.post(post, by).await,
-            Ask::ResumeQueued { by } => self.resume_queued(by).await,
-            Ask::DiscardQueued { by } => self.perform(Command::DiscardQueued { by }).await,
-            Ask::End { by } => {
-                let partial = self.partial();
-                self.perform(Command::End { by, partial }).await
+    async fn on_ask(&mut self, ask: Ask) {
+        // Whoever asked may have gone: then nobody needs the answer.
+        match ask {
+            Ask::Do { command: Command::CancelRun { run, reason, by, .. }, reply } => {
+                self.on_cancel(run, reason, by, reply).await;
             }
-            Ask::Rename => self.rename().await,
-            Ask::Change(change) => self.perform(Command::Change(change)).await,
-            Ask::Checkpoint { by, reason, key } => self.checkpoint(by, reason, key).await,
-            Ask::EditPrompt { checkpoint, target, content, by } => {
-                self.edit_prompt(checkpoint, target, content, by).await
+            Ask::Do { command, reply } => drop(reply.send(self.carry_out(command).await)),
+            Ask::Post { post, by, reply } => drop(reply.send(self.post(post, by).await)),
+            Ask::ResumeQueued { by, reply } => drop(reply.send(self.resume_queued(by).await)),
+            Ask::EditPrompt { checkpoint, target, content, by, reply } => {
+                drop(reply.send(self.edit_prompt(checkpoint, target, content, by).await));
             }
-            Ask::Resume { checkpoint, by } => self.resume(checkpoint, by).await,
-            Ask::Rollback { checkpoint, by } => {
-                let partial = self.partial();
-                self.perform(Command::Rollback { checkpoint, by, partial }).await
+            Ask::Look { reply } => {
+                drop(reply.send(self.core().map(|core| Box::new(core.session.clone()))));
             }
-            Ask::Compact { strategy, by, key } => self.compact(strategy, by, key).await,
-            Ask::ApproveCompaction { compaction, edits, by } => self.approve(compaction, edits, by).await,
-            Ask::RejectCompaction { compaction, by } => {
-                self.perform(Command::RejectCompaction { compaction, by }).await
-            }
-            Ask::FlagCompaction { compaction, flag, notes, by } => {
-                self.perform(Command::FlagCompaction { compaction, flag, notes, by }).await
-            }
-            Ask::AnswerApproval { approval, answer, note } => {
-                self.perform(Command::AnswerApproval { approval, answer, note }).await
-            }
-            Ask::Bind { issue, by } => self.perform(Command::Bind { issue, by }).await,
-            Ask::Unbind { by } => self.perform(Command::Unbind { by }).await,
-            Ask::Pin { message, pinned, by } => self.perform(Command::Pin { message, pinned, by }).await,
-            Ask::Attach { connection, user, device_hint, takeover } => {
-                self.perform(Command::Attach { connection, user, device_hint, takeover }).await
-            }
-            Ask::Detach { connection, reason } => self.perform(Command::Detach { connection, reason }).await,
+            Ask::Live { reply } => drop(reply.send(Ok(self.live.clone()))),
+            Ask::Rename { reply } => drop(reply.send(self.rename().await)),
+        }
+    }
+
+    /// Carries out a command from outside, once where its client gave it a key.
+    async fn carry_out(&mut self, command: Command) -> Result<Answer, Refusal> {
+        let (key, command) = match command {
+            Command::Once { key, command } => (Some(key), *command),
+            command => (None, command),
         };
-        let _ = reply.send(by_run);
+        if let Some(answer) = self.repeated(key.as_ref())? {
+            return Ok(answer);
+        }
+        let (command, ready) = self.complete(command).await?;
+        let answer = self.perform(once(key, command), ready).await?;
+        if let Answer::Run { run, .. } = &answer {
+            self.inner.runs.remember(*run, self.id);
+        }
+        Ok(answer)
+    }
+
+    /// Fills in what only the driver knows.
+    async fn complete(&mut self, command: Command) -> Result<(Command, Option<Ready>), Refusal> {
+        Ok(match command {
+            Command::End { by, .. } => (Command::End { by, partial: self.partial() }, None),
+            Command::Rollback { checkpoint, by, .. } => {
+                (Command::Rollback { checkpoint, by, partial: self.partial() }, None)
+            }
+            Command::Checkpoint { .. } => {
+                self.may_pause()?;
+                (command, None)
+            }
+            Command::Resume { checkpoint, by, .. } => {
+                let (admission, ready) = self.admit_resume(checkpoint).await?;
+                (Command::Resume { checkpoint, admission, by }, ready)
+            }
+            Command::Compact { strategy, by, .. } => {
+                let (admission, ready) = self.admit_compaction(strategy).await?;
+                (Command::Compact { strategy, admission, by }, ready)
+            }
+            Command::ApproveCompaction { compaction, edits, by, .. } => {
+                let (admission, ready) = self.admit_approval(compaction).await?;
+                (Command::ApproveCompaction { compaction, edits, admission, by }, ready)
+            }
+            command => (command, None),
+        })
     }
 
     /// The answer to a request that was carried out before, whatever the session is doing now.
@@ -228,67 +247,49 @@ impl Driver {
         key.map_or(Ok(None), |key| session.repeated(key))
     }
 
-    async fn post(&mut self, post: Post, by: u32) -> Result<Reply, Refusal> {
+    async fn post(&mut self, post: Post, by: u32) -> Result<Posted, Refusal> {
         self.try_to_end_failing_run().await?;
         let Post { text, client_id, model_override, cwd, key } = post;
         if let Some(answer) = self.repeated(key.as_ref())? {
-            return Ok(self.with_first_seq(answer));
+            return self.posted(answer);
         }
         let session = &self.core()?.session;
         if let Some(answer) = session.may_post(&text, client_id.as_deref(), &self.inner.limits)? {
-            return Ok(self.with_first_seq(answer));
+            return self.posted(answer);
         }
         let model = model_override.clone().unwrap_or_else(|| session.model_override.clone());
         let wanted = cwd.clone().unwrap_or_else(|| session.cwd.clone());
         let cwd = cwd.filter(|cwd| *cwd != session.cwd);
         let model_override = model_override.filter(|model| *model != session.model_override);
-        let admission = self.admit(model, wanted, None).await?;
+        let (admission, ready) = self.admit(model, wanted, None).await?;
         let post = PostMessage { text, client_id, model_override, cwd, admission, by };
-        let reply = self.perform(once(key, Command::PostMessage(post))).await;
-        self.ready = None;
-        self.posted(reply?)
+        let answer = self.perform(once(key, Command::PostMessage(post)), ready).await?;
+        self.posted(answer)
     }
 
     /// Says where the run of a post begins, and remembers whose run it is.
-    fn posted(&self, reply: Reply) -> Result<Reply, Refusal> {
-        match reply {
-            Reply::Answer(answer) => {
-                if let Answer::Posted { run, .. } = &answer {
-                    self.inner.runs.remember(*run, self.id);
-                }
-                Ok(self.with_first_seq(answer))
-            }
-            other => Ok(other),
-        }
-    }
-
-    fn with_first_seq(&self, answer: Answer) -> Reply {
-        let run = match &answer {
-            Answer::Posted { run, .. } => self.core_ref().and_then(|core| core.session.run(*run)),
-            Answer::Done
-            | Answer::Run { .. }
-            | Answer::Checkpoint { .. }
-            | Answer::Held
-            | Answer::Ignored => None,
+    fn posted(&self, answer: Answer) -> Result<Posted, Refusal> {
+        let Answer::Posted { run, message, state, repeated } = answer else {
+            return Err(Refusal::new(Code::Eio, "a post without a run"));
         };
-        let first_seq = run.map_or(0, |run| run.first_seq);
-        Reply::Posted { answer, first_seq }
+        if !repeated {
+            self.inner.runs.remember(run, self.id);
+        }
+        let first_seq = self.core_ref().and_then(|core| core.session.run(run)).map_or(0, |run| run.first_seq);
+        Ok(Posted { run, message, state, repeated, first_seq })
     }
 
-    async fn resume_queued(&mut self, by: u32) -> Result<Reply, Refusal> {
-        let session = &self.core()?.session;
-        if !matches!(session.state, ctx_session::State::Queued { .. }) {
-            // Nothing waits: the rules say so without a slot being taken.
-            return self.perform(Command::ResumeQueued { admission: no_admission(), by }).await;
-        }
-        let admission = self.admit_as_it_is().await?;
-        let reply = self.perform(Command::ResumeQueued { admission, by }).await;
-        self.ready = None;
-        self.posted(reply?)
+    async fn resume_queued(&mut self, by: u32) -> Result<Posted, Refusal> {
+        let is_queued = matches!(self.core()?.session.state, ctx_session::State::Queued { .. });
+        // Where nothing waits, the rules say so without a slot being taken.
+        let (admission, ready) =
+            if is_queued { self.admit_as_it_is().await? } else { (Admission::none(), None) };
+        let answer = self.perform(Command::ResumeQueued { admission, by }, ready).await?;
+        self.posted(answer)
     }
 
     /// Makes a run ready with the session's own model and place.
-    async fn admit_as_it_is(&mut self) -> Result<Admission, Refusal> {
+    async fn admit_as_it_is(&mut self) -> Result<(Admission, Option<Ready>), Refusal> {
         let session = &self.core()?.session;
         let (model, cwd) = (session.model_override.clone(), session.cwd.clone());
         self.admit(model, cwd, None).await
@@ -296,7 +297,7 @@ impl Driver {
 
     /// Makes a paused run ready to go on: under what it began with, whatever files and settings say by now. Only its
     /// prompts may have been edited.
-    async fn admit_as_it_was(&mut self) -> Result<Admission, Refusal> {
+    async fn admit_as_it_was(&mut self) -> Result<(Admission, Option<Ready>), Refusal> {
         let session = &self.core()?.session;
         let run = session.current_run().map(|run| run.id);
         match session.control.context.clone().filter(|context| Some(context.turn_id) == run) {
@@ -309,13 +310,14 @@ impl Driver {
         }
     }
 
-    /// Makes a run ready: the agent's files are read, its prompts stored, a slot reserved.
+    /// Makes a run ready: the agent's files are read, its prompts stored, a slot reserved. The slot is free again when what
+    /// is ready is dropped.
     async fn admit(
         &mut self,
         model_override: Option<String>,
         cwd: String,
         began_under: Option<Arc<Context>>,
-    ) -> Result<Admission, Refusal> {
+    ) -> Result<(Admission, Option<Ready>), Refusal> {
         self.inner.refuse_when_closing()?;
         let core = self.core()?;
         let agent = core.session.meta.agent.clone();
@@ -342,10 +344,9 @@ impl Driver {
         match self.inner.slots.reserve(&project, owner, &self.inner.limits_of(&project)) {
             Ok(slot) => {
                 let (context, running) = (prepared.context.clone(), slot.running);
-                self.ready = Some(Ready { prepared, slot });
-                Ok(Admission::Granted { context, running })
+                Ok((Admission::Granted { context, running }, Some(Ready { prepared, slot })))
             }
-            Err(hit) => Ok(Admission::Full(hit)),
+            Err(hit) => Ok((Admission::Full(hit), None)),
         }
     }
 
@@ -356,20 +357,11 @@ impl Driver {
 }
 
 /// The command, done once where its client gave it a key.
-fn once(key: Option<RequestKey>, command: Command) -> Command {
+pub(crate) fn once(key: Option<RequestKey>, command: Command) -> Command {
     match key {
         Some(key) => Command::Once { key, command: Box::new(command) },
         None => command,
     }
-}
-
-/// The admission of a command that needs none: the rules refuse it, or do without.
-fn no_admission() -> Admission {
-    Admission::Full(ctx_session::record::LimitHit {
-        scope: ctx_session::record::LimitScope::PerProject,
-        running: 0,
-        limit: 0,
-    })
 }
 
 /// Reads what describes the agent, and stores the prompts that the context names. Those that the session has in place of

@@ -15,7 +15,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::control::{Parked, Waiting, is_paused};
 use super::run_port::DriverPort;
-use super::{Driver, Reply, ReplyTo};
+use super::{Driver, Ready, ReplyTo};
 use crate::admission::Slot;
 use crate::port::{Job, Prepared};
 
@@ -34,7 +34,7 @@ pub(super) struct Work {
     /// The run is over, but its end could not be written.
     failing: Option<Failing>,
     /// Cancels that wait for the end.
-    waiters: Vec<ReplyTo>,
+    waiters: Vec<ReplyTo<Answer>>,
     /// Under what it works.
     pub(super) prepared: Prepared,
     /// The worker is done, but its session is paused.
@@ -61,9 +61,7 @@ struct Failing {
 impl Work {
     pub(super) fn deadline(&self) -> Option<Instant> {
         let stopping = self.stopping.as_ref().map(|stopping| stopping.deadline);
-        let first = self.failing.as_ref().map(|failing| failing.retry_at).or(stopping);
-        let approvals = self.approvals.iter().filter_map(Waiting::deadline);
-        first.into_iter().chain(approvals).min()
+        self.failing.as_ref().map(|failing| failing.retry_at).or(stopping)
     }
 
     pub(super) fn is_stopping(&self) -> bool {
@@ -94,8 +92,8 @@ fn shutdown_failure() -> Failure {
 }
 
 impl Driver {
-    pub(super) fn start_run(&mut self, run: RunId) {
-        let (Some(ready), Some(core)) = (self.ready.take(), &self.core) else {
+    pub(super) fn start_run(&mut self, run: RunId, ready: Option<Ready>) {
+        let (Some(ready), Some(core)) = (ready, &self.core) else {
             tracing::error!(session = %self.id, %run, "a run was to start that nothing is ready for");
             return;
         };
@@ -176,11 +174,11 @@ impl Driver {
             | Progress::Compacted(_) => (None, false),
         };
         match self.perform_now(Command::Progress { run, progress }).await {
-            Ok(Reply::Answer(Answer::Ignored)) => {
+            Ok(Answer::Ignored) => {
                 let _ = reply.send(Err(Stopped));
             }
             // All of it is in the log: another worker goes on from there.
-            Ok(Reply::Answer(Answer::Held)) => self.drop_worker(),
+            Ok(Answer::Held) => self.drop_worker(),
             Ok(_) => {
                 if let Some(work) = &mut self.work
                     && work.partial.as_ref().map(|partial| partial.message_id) == finished
@@ -240,8 +238,8 @@ impl Driver {
         self.pack_is_shown().await;
         let command = Command::FinishRun { run, outcome: outcome.clone(), partial };
         match self.perform_now(command).await {
-            Ok(Reply::Answer(Answer::Held)) => self.hold_outcome(outcome),
-            Ok(reply) => self.work_is_over(reply),
+            Ok(Answer::Held) => self.hold_outcome(outcome),
+            Ok(answer) => self.work_is_over(&answer),
             Err(_) if self.lost => {}
             Err(refusal) => {
                 tracing::error!(session = %self.id, %run, %refusal, "the end of a run waits for room");
@@ -285,8 +283,8 @@ impl Driver {
         let Some(failing) = work.failing.take() else { return Ok(()) };
         let (run, outcome, partial) = (work.run, failing.outcome.clone(), work.partial.clone());
         match self.perform_now(Command::FinishRun { run, outcome: outcome.clone(), partial }).await {
-            Ok(reply) => {
-                self.work_is_over(reply);
+            Ok(answer) => {
+                self.work_is_over(&answer);
                 Ok(())
             }
             Err(refusal) => {
@@ -296,12 +294,9 @@ impl Driver {
         }
     }
 
-    fn work_is_over(&mut self, reply: Reply) {
-        let Some(work) = self.work.take() else { return };
-        if let Reply::Answer(answer) = reply {
-            for waiter in work.waiters {
-                let _ = waiter.send(Ok(Reply::Answer(answer.clone())));
-            }
+    fn work_is_over(&mut self, answer: &Answer) {
+        for waiter in self.work.take().into_iter().flat_map(|work| work.waiters) {
+            let _ = waiter.send(Ok(answer.clone()));
         }
     }
 
@@ -311,15 +306,13 @@ impl Driver {
         run: RunId,
         reason: CancelReason,
         by: Option<u32>,
-        reply: ReplyTo,
+        reply: ReplyTo<Answer>,
     ) {
         // One that goes on keeps its text when it stops.
         let partial = if self.is_paused() { self.partial() } else { None };
-        let asked = self.perform(Command::CancelRun { run, reason, by, partial }).await;
+        let asked = self.perform(Command::CancelRun { run, reason, by, partial }, None).await;
         match (&asked, &mut self.work) {
-            (Ok(Reply::Answer(Answer::Run { state, .. })), Some(work))
-                if work.run == run && !state.is_over() =>
-            {
+            (Ok(Answer::Run { state, .. }), Some(work)) if work.run == run && !state.is_over() => {
                 work.waiters.push(reply);
             }
             _ => {
@@ -344,7 +337,7 @@ impl Driver {
         let found = self.core_ref().and_then(|core| core.session.run(run));
         let state = found.map_or(ctx_session::RunState::Cancelled, |run| run.state.clone());
         for waiter in work.waiters {
-            let _ = waiter.send(Ok(Reply::Answer(Answer::Run { run, state: state.clone() })));
+            let _ = waiter.send(Ok(Answer::Run { run, state: state.clone() }));
         }
     }
 
@@ -357,7 +350,7 @@ impl Driver {
             let _ = self.try_to_end_failing_run().await;
             return;
         }
-        if self.expire_approvals(now).await {
+        if self.expire_approvals().await {
             return;
         }
         let Some(work) = &self.work else { return };

@@ -218,10 +218,8 @@ async fn a_resume_without_a_slot_is_refused_and_stays_paused() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_approval_waits_for_anyone_and_for_nobody_only_so_long() {
-    for (millis, allow, expected) in
-        [(60_000, Some(true), "Allow"), (60_000, Some(false), "Deny"), (50, None, "Timeout")]
-    {
-        let world = World::on(SimDisk::new(), Limits { approval_ms: millis, ..Limits::default() }).await;
+    for (allow, expected) in [(Some(true), "Allow"), (Some(false), "Deny"), (None, "Timeout")] {
+        let world = World::on(SimDisk::new(), Limits { approval_ms: 60_000, ..Limits::default() }).await;
         let id = world.session("default").await;
         world.post(id, "m1", "ask").await.unwrap();
         world.go.notify_one();
@@ -231,6 +229,11 @@ async fn an_approval_waits_for_anyone_and_for_nobody_only_so_long() {
             world.engine.answer_approval(ME, id, approval, allow, Some("fine")).await.unwrap();
             let again = world.engine.answer_approval(ME, id, approval, allow, None).await;
             assert!(again.is_err_and(|refusal| refusal.code == Code::Ebusy), "whoever answers first decides");
+        } else {
+            world.pass(59_999);
+            assert_eq!(world.look(id).await.control.open_approvals().count(), 1);
+            world.pass(1);
+            world.look(id).await;
         }
         world.idle(id).await;
         let log = world.log("default");
@@ -242,27 +245,15 @@ async fn an_approval_waits_for_anyone_and_for_nobody_only_so_long() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_time_of_an_approval_stands_still_while_the_session_is_paused() {
-    let mut millis = 400;
-    let (world, id, checkpoint) = loop {
-        let limits = Limits { approval_ms: millis, ..Limits::default() };
-        let world = World::on(SimDisk::new(), limits).await;
-        let id = world.session("default").await;
-        world.post(id, "m1", "ask").await.unwrap();
-        world.go.notify_one();
-        world.sees(id, "default", "approval_requested", 1).await;
-        match world.engine.checkpoint(ME, id, None, None).await {
-            Ok(checkpoint) if world.look(id).await.control.open_approvals().count() == 1 => {
-                break (world, id, checkpoint);
-            }
-            // A busy machine may be too late for the pause: it gets more time.
-            late => {
-                assert!(millis < 60_000, "{late:?}");
-                millis *= 4;
-            }
-        }
-    };
+    let world = World::on(SimDisk::new(), Limits { approval_ms: 60_000, ..Limits::default() }).await;
+    let id = world.session("default").await;
+    world.post(id, "m1", "ask").await.unwrap();
+    world.go.notify_one();
+    world.sees(id, "default", "approval_requested", 1).await;
+    world.pass(40_000);
+    let checkpoint = world.engine.checkpoint(ME, id, None, None).await.unwrap();
     // Longer than it would have waited; a clock that went on would have settled it.
-    tokio::time::sleep(Duration::from_millis(millis + millis / 2)).await;
+    world.pass(600_000);
     let approval = {
         let session = world.look(id).await;
         let open: Vec<_> = session.control.open_approvals().map(|open| open.asked.approval_id).collect();
@@ -272,6 +263,10 @@ async fn the_time_of_an_approval_stands_still_while_the_session_is_paused() {
     let refused = world.engine.answer_approval(ME, id, approval, true, None).await.unwrap_err();
     assert_eq!(refused.code, Code::Ebusy);
     world.engine.resume(ME, id, checkpoint).await.unwrap();
+    world.pass(19_999);
+    assert_eq!(world.look(id).await.control.open_approvals().count(), 1, "it goes on with what was left");
+    world.pass(1);
+    world.look(id).await;
     world.idle(id).await;
     let session = world.look(id).await;
     let (settled, _) = session.control.approval(approval).unwrap().settled.clone().unwrap();

@@ -55,6 +55,11 @@ impl Clock for Shared {
 }
 
 impl World {
+    /// Lets time pass. A driver that sleeps sees it when it is next spoken to.
+    pub fn pass(&self, millis: u64) {
+        self.clock.0.fetch_add(millis, Ordering::SeqCst);
+    }
+
     pub async fn new() -> World {
         World::on(SimDisk::new(), Limits::default()).await
     }
