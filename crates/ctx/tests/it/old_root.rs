@@ -82,6 +82,12 @@ fn index(root: &Path, agent: &str) -> [String; 3] {
 fn open_old_root() -> TestDaemon {
     let daemon = build();
     unpack(daemon.place().root());
+    // The workspace of then is not here: the agent works in that of this test.
+    let mount = daemon.place().root().join("agent/coder.d/mount");
+    let table = fs::read_to_string(&mount).unwrap();
+    assert!(table.contains("/tmp/demo/work"), "{table}");
+    let workspace = daemon.place().workspace().display().to_string();
+    fs::write(&mount, table.replace("/tmp/demo/work", &workspace)).unwrap();
     // The index is not part of the fixture. It is made first, so that nothing is asked before it is complete.
     daemon.place().ctx(&["reindex"]).ok();
     daemon.start()
