@@ -275,7 +275,8 @@ fn where_nothing_can_be_written_shells_work_and_their_logs_are_where_the_server_
     std::os::unix::fs::symlink(place.home(), &dir).unwrap();
     let refused = nowhere(&["mcp"]).stdin(std::process::Stdio::null()).output().unwrap();
     let said = String::from_utf8_lossy(&refused.stderr);
-    for wanted in [dir.to_str().unwrap(), "not a private directory", "/proc/nowhere/root", "hint:", "--root"] {
+    for wanted in [dir.to_str().unwrap(), "not a private directory", "/proc/nowhere/root", "hint:", "--root"]
+    {
         assert!(said.contains(wanted), "{wanted}: {said}");
     }
     assert_eq!(refused.status.code(), Some(13));
