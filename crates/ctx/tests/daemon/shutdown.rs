@@ -57,7 +57,7 @@ fn a_run_that_does_not_end_is_failed_with_what_it_said_and_views_are_flushed() {
 fn while_it_stops_new_work_is_refused_and_afterwards_nothing_is_left() {
     let mut daemon = Daemon::start();
     let mut client = daemon.client();
-    client.play("default", "m", json!([{"text": "busy"}, {"sleep_ms": 1_500}]));
+    client.play("default", "m", json!([{"text": "busy"}, {"sleep_ms": 3_000}]));
     client.until("delta");
     let mut late = daemon.client();
     daemon.signal(Signal::TERM);
