@@ -2,14 +2,17 @@
 
 use ctx_session::command::{Admission, ApprovalAnswer, CompactionEdits, Pauser};
 use ctx_session::project::Strategy;
-use ctx_session::record::CompactionFlag;
+use ctx_session::record::{CompactionFlag, DetachReason};
 use ctx_session::request::RequestKey;
 use ctx_session::{
     Answer, ApprovalId, CheckpointId, Code, Command, CompactionId, Refusal, RunId, RunState, SessionId, Ulid,
 };
 
+use tokio::sync::oneshot;
+
 use crate::driver::{Ask, once};
-use crate::engine::{Caller, Engine};
+use crate::engine::Engine;
+use crate::request::Caller;
 
 impl Engine {
     /// Pauses the run that goes on.
@@ -141,6 +144,32 @@ impl Engine {
         let answer = if allow { ApprovalAnswer::Allow { by } } else { ApprovalAnswer::Deny { by } };
         let note = note.map(str::to_owned);
         self.command(caller, id, Command::AnswerApproval { approval, answer, note }).await.map(drop)
+    }
+
+    /// Attaches an operator's interactive connection. What is returned tells why it has to close, once it has.
+    pub async fn attach(
+        &self,
+        caller: Caller,
+        id: SessionId,
+        connection: Ulid,
+        device_hint: Option<String>,
+        takeover: bool,
+    ) -> Result<oneshot::Receiver<DetachReason>, Refusal> {
+        self.find(caller, id)?;
+        let closed = self.inner.connections.add(connection);
+        let attach = Command::Attach { connection, user: caller.uid, device_hint, takeover };
+        match self.inner.command(id, attach).await {
+            Ok(_) => Ok(closed),
+            Err(refusal) => {
+                self.inner.connections.remove(connection);
+                Err(refusal)
+            }
+        }
+    }
+
+    pub async fn detach(&self, id: SessionId, connection: Ulid, reason: DetachReason) -> Result<(), Refusal> {
+        self.inner.connections.remove(connection);
+        self.inner.command(id, Command::Detach { connection, reason }).await.map(drop)
     }
 }
 

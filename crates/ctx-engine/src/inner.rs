@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use ctx_journal::{Journal, LogPath, Owner};
@@ -19,7 +19,6 @@ use crate::behind::Behind;
 use crate::clock::Fresh;
 use crate::connections::Connections;
 use crate::driver::{Ask, Begin, DriverLink, Gone, ReplyTo, spawn};
-use crate::engine::{Caller, Parts};
 use crate::live::Live;
 use crate::news::Newsroom;
 use crate::place::Shelf;
@@ -27,7 +26,9 @@ use crate::port::Worker;
 use crate::projects::Projects;
 use crate::recent::RecentRuns;
 use crate::registry::{Registry, Summary};
+use crate::request::{Caller, Parts};
 use crate::shelves::Shelves;
+use crate::sync::lock;
 
 pub(crate) struct Inner {
     pub journal: Arc<dyn Journal>,
@@ -59,11 +60,6 @@ pub(crate) struct Inner {
     /// Sessions whose log failed, until they are taken up again.
     pub lost: Mutex<HashSet<SessionId>>,
     pub closing: AtomicBool,
-}
-
-pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // Every change under these locks is a single insert or remove: a panic cannot leave them half done.
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Inner {

@@ -14,9 +14,10 @@ use ctx_session::request::RequestKey;
 use ctx_session::{CheckpointId, Code, Command, IssueId, Name, Refusal, RunId, RunState, Session, SessionId};
 
 use crate::driver::Ask;
-use crate::engine::{Caller, Engine, NewSession};
+use crate::engine::Engine;
 use crate::inner::Inner;
-use crate::projects::ProjectLog;
+use crate::projects::{Bound, ProjectLog};
+use crate::request::{Caller, NewSession};
 
 /// Most text on a page of issues: bodies may be long.
 const PAGE_BYTES: usize = 4 * 1024 * 1024;
@@ -154,25 +155,6 @@ fn page<'a>(wanted: impl Iterator<Item = &'a Issue>, limit: usize) -> (Vec<Issue
         found.push(issue.clone());
     }
     (found, false)
-}
-
-/// A session as far as its issue goes.
-pub(crate) struct Bound {
-    pub session: SessionId,
-    pub owner: u32,
-    pub project: Name,
-    pub issue: Option<IssueId>,
-}
-
-impl Bound {
-    pub fn of(session: &Session) -> Bound {
-        Bound {
-            session: session.id(),
-            owner: session.meta.owner,
-            project: session.meta.project.clone(),
-            issue: session.bound_issue,
-        }
-    }
 }
 
 impl Engine {

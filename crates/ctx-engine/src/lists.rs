@@ -7,85 +7,18 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
+use ctx_session::admission::Counts;
 use ctx_session::record::Scope;
-use ctx_session::{IssueId, Name, Refusal, RunId, Session, SessionId, State, StateName, Timestamp};
-use ctx_views::db::{ListQuery, SessionItem, Sort};
+use ctx_session::{Name, Refusal, SessionId, StateName};
+use ctx_views::db::{ListQuery, Sort};
+use tokio::sync::broadcast;
 
-use crate::engine::{Caller, Engine};
+use crate::details::Details;
+use crate::engine::Engine;
 use crate::lookup::blocking;
+use crate::news::News;
 use crate::registry::Summary;
-
-/// What is shown of a session besides its summary.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Details {
-    pub state: State,
-    pub title: Option<String>,
-    pub model_override: Option<String>,
-    pub ended_at: Option<Timestamp>,
-    /// The run that goes on, waits or is paused.
-    pub current_run: Option<RunId>,
-    pub bound_issue: Option<IssueId>,
-    /// Tool calls that wait for the operator.
-    pub approvals: usize,
-}
-
-impl Details {
-    /// Of a session whose log was not read, or cannot be.
-    pub fn unread(summary: &Summary) -> Details {
-        Details {
-            state: State::Idle,
-            title: summary.meta.title.clone(),
-            model_override: None,
-            ended_at: None,
-            current_run: None,
-            bound_issue: None,
-            approvals: 0,
-        }
-    }
-
-    pub fn of(session: &Session) -> Details {
-        Details {
-            state: session.state.clone(),
-            title: session.title.clone(),
-            model_override: session.model_override.clone(),
-            ended_at: session.ended_at,
-            current_run: session.current_run().map(|run| run.id),
-            bound_issue: session.bound_issue,
-            approvals: session.control.open_approvals().count(),
-        }
-    }
-
-    /// Whether a session would give the same, without making it.
-    pub(crate) fn are_of(&self, session: &Session) -> bool {
-        self.state == session.state
-            && self.title == session.title
-            && self.model_override == session.model_override
-            && self.ended_at == session.ended_at
-            && self.current_run == session.current_run().map(|run| run.id)
-            && self.bound_issue == session.bound_issue
-            && self.approvals == session.control.open_approvals().count()
-    }
-
-    /// From the index; None where it does not know enough.
-    fn of_row(item: &SessionItem) -> Option<Details> {
-        let row = &item.row;
-        let state = match row.state {
-            StateName::Idle => State::Idle,
-            StateName::Ended => State::Ended,
-            StateName::Failed => State::Failed(row.failure.clone()?),
-            StateName::Running | StateName::Queued | StateName::Paused => return None,
-        };
-        Some(Details {
-            state,
-            title: row.title.clone(),
-            model_override: row.model_override.clone(),
-            ended_at: row.ended_at,
-            current_run: None,
-            bound_issue: row.bound_issue,
-            approvals: 0,
-        })
-    }
-}
+use crate::request::Caller;
 
 /// Which sessions, newest first by id: a page stays where it is while sessions come and change.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -235,5 +168,24 @@ impl Engine {
                 (summary, None)
             }
         }
+    }
+}
+
+impl Engine {
+    /// Every change of the running counts from now on. What of it a listener may know is told by
+    /// [`Engine::counts_for`].
+    pub fn count_changes(&self) -> broadcast::Receiver<Arc<Counts>> {
+        self.inner.slots.changes()
+    }
+
+    /// The counts as far as this caller may see them.
+    pub fn counts_for(&self, caller: Caller, counts: &Counts) -> Counts {
+        if caller.uid == self.inner.daemon_uid { counts.clone() } else { counts.of_operator(caller.uid) }
+    }
+
+    /// News of every session and issue from now on; whom they may be shown to is asked with [`Engine::find`] and
+    /// [`Engine::find_issue`].
+    pub fn news(&self) -> broadcast::Receiver<News> {
+        self.inner.news.subscribe()
     }
 }

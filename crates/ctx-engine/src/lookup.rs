@@ -11,7 +11,8 @@ pub use ctx_views::audit::{AuditLine, RecordOf};
 pub use ctx_views::db::{Hit, Page, Piece as SnippetPiece, SearchSort, Standing, Stats, ToolStats};
 
 use crate::behind::AUDIT;
-use crate::engine::{Caller, Engine};
+use crate::engine::Engine;
+use crate::request::Caller;
 
 /// What to look for in the messages.
 #[derive(Debug, Clone)]

@@ -4,12 +4,9 @@
 
 use std::sync::Arc;
 
-use ctx_session::admission::Counts;
 use ctx_session::record::{CheckpointBody, Record, Scope, SessionBody, SessionMeta};
 use ctx_session::{Body, IssueId, SessionId};
 use tokio::sync::broadcast;
-
-use crate::engine::{Caller, Engine};
 
 /// News that wait for a listener.
 const WAITING: usize = 1_024;
@@ -68,6 +65,10 @@ impl Newsroom {
         self.send(News::Issue { issue, is_new });
     }
 
+    pub fn subscribe(&self) -> broadcast::Receiver<News> {
+        self.sender.subscribe()
+    }
+
     fn send(&self, news: News) {
         // Nobody listening is fine.
         let _ = self.sender.send(news);
@@ -108,24 +109,5 @@ fn change_of(body: &Body) -> Option<Change> {
         | Body::Compaction(_)
         | Body::Session(_)
         | Body::Checkpoint(_) => None,
-    }
-}
-
-impl Engine {
-    /// Every change of the running counts from now on. What of it a listener may know is told by
-    /// [`Engine::counts_for`].
-    pub fn count_changes(&self) -> broadcast::Receiver<Arc<Counts>> {
-        self.inner.slots.changes()
-    }
-
-    /// The counts as far as this caller may see them.
-    pub fn counts_for(&self, caller: Caller, counts: &Counts) -> Counts {
-        if caller.uid == self.inner.daemon_uid { counts.clone() } else { counts.of_operator(caller.uid) }
-    }
-
-    /// News of every session and issue from now on; whom they may be shown to is asked with [`Engine::find`] and
-    /// [`Engine::find_issue`].
-    pub fn news(&self) -> broadcast::Receiver<News> {
-        self.inner.news.sender.subscribe()
     }
 }

@@ -1,6 +1,6 @@
 //! Where a session is kept: the directory under the root, by owner or space, agent and name.
 
-use ctx_journal::{BadLogPath, LogPath};
+use ctx_journal::{BadLogPath, Journal, JournalError, LogPath};
 use ctx_session::record::{Scope, SessionMeta};
 use ctx_session::{Name, SessionId};
 
@@ -46,4 +46,15 @@ impl Shelf {
 /// the name alone, like that of any session.
 pub fn freed_name(name: &Name, id: SessionId) -> String {
     format!("{name}+{id}")
+}
+
+/// Where session logs are, one pattern per kind of shelf.
+const LOGS: [&str; 2] = ["home/*/agent/*/session", "shared/*/agent/*/session"];
+/// The log of every session that is kept on disk.
+pub fn session_logs(journal: &dyn Journal) -> Result<Vec<LogPath>, JournalError> {
+    let mut logs = Vec::new();
+    for pattern in LOGS {
+        logs.extend(journal.list(pattern)?);
+    }
+    Ok(logs)
 }

@@ -10,10 +10,12 @@ use ctx_session::{Code, Refusal, SessionId};
 use ctx_views::audit::Purged;
 
 use crate::core::journal_refusal;
-use crate::engine::{Caller, Engine};
-use crate::inner::{Inner, lock};
+use crate::engine::Engine;
+use crate::inner::Inner;
 use crate::place::Shelf;
 use crate::registry::Summary;
+use crate::request::Caller;
+use crate::sync::lock;
 
 impl Engine {
     /// Deletes a session. It is gone, also after a crash, when this returns.

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use ctx_session::record::{Failure, Scope, SessionMeta};
 use ctx_session::{Code, Name, Refusal, Session, SessionId, StateName, Timestamp};
 
-use crate::lists::Details;
+use crate::details::Details;
 use crate::place::Shelf;
 
 /// Keeps a session's directory where it is: whoever reads its log without its driver holds it shared, and whoever gives the

@@ -12,8 +12,9 @@ use ctx_session::{Code, Refusal, SessionId};
 
 use crate::core::journal_refusal;
 use crate::driver::{Ask, Begin, Gone, spawn};
-use crate::inner::{Inner, lock};
+use crate::inner::Inner;
 use crate::place::{Shelf, freed_name};
+use crate::sync::lock;
 
 impl Inner {
     /// Frees the directory that a new session of this name will have, if one that is over still has it.

@@ -7,9 +7,10 @@ use ctx_session::command::Change;
 use ctx_session::request::RequestKey;
 use ctx_session::{Code, Name, Refusal, Scope, SessionId};
 
-use crate::engine::{Caller, Engine, NewSession};
-use crate::lists::Details;
+use crate::details::Details;
+use crate::engine::Engine;
 use crate::registry::Summary;
+use crate::request::{Caller, NewSession};
 
 impl Engine {
     /// Ends a session and makes a new one in its place. What the new one would be refused for is found out before

@@ -8,7 +8,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ctx_journal::{Entry, Journal, JournalError, LogPath};
+use ctx_journal::{Entry, LogPath};
 use ctx_session::record::{Decoded, RunBody, SessionBody};
 use ctx_session::{Body, Code, Refusal, SessionId, StateName, Timestamp};
 use ctx_views::files::{Meta, SessionFiles};
@@ -16,12 +16,11 @@ use ctx_views::identity::{Identity, Place, first};
 
 use crate::core::journal_refusal;
 use crate::driver::{Ask, Gone};
-use crate::inner::{Inner, lock};
-use crate::place::Shelf;
+use crate::inner::Inner;
+use crate::place::{Shelf, session_logs};
 use crate::registry::Summary;
+use crate::sync::lock;
 
-/// Where session logs are, one pattern per kind of shelf.
-const LOGS: [&str; 2] = ["home/*/agent/*/session", "shared/*/agent/*/session"];
 /// Sessions whose files are behind that a start waits for; more are caught up behind it.
 const BEHIND_AT_ONCE: usize = 64;
 /// Sessions that may be loaded while files are caught up, and how long to wait when there are more.
@@ -135,15 +134,6 @@ async fn load(inner: &Arc<Inner>, id: SessionId) -> bool {
     }
 }
 
-/// The log of every session that is kept on disk.
-pub fn session_logs(journal: &dyn Journal) -> Result<Vec<LogPath>, JournalError> {
-    let mut logs = Vec::new();
-    for pattern in LOGS {
-        logs.extend(journal.list(pattern)?);
-    }
-    Ok(logs)
-}
-
 /// A session that was found.
 pub(crate) struct Seen {
     pub summary: Summary,
@@ -172,7 +162,7 @@ fn find_all(inner: &Inner) -> Result<(Vec<Seen>, usize), Refusal> {
 }
 
 fn look_at(inner: &Inner, log: &LogPath) -> Option<Seen> {
-    match find_one(inner, log) {
+    match inner.find_one(log) {
         Ok(seen) => {
             let mut seen = Seen { agrees: seen.agrees && files_agree(inner, &seen.summary), ..seen };
             if !seen.agrees {
@@ -187,30 +177,32 @@ fn look_at(inner: &Inner, log: &LogPath) -> Option<Seen> {
     }
 }
 
-/// What the two ends of a log, and its path, say of its session; and whether they say the same.
-pub(crate) fn find_one(inner: &Inner, log: &LogPath) -> Result<Seen, String> {
-    let place = Place::of(log).ok_or("its path is not that of a session")?;
-    let mut end = End::default();
-    let head =
-        inner.journal.ends(log, &mut |_, entry| end.take(&entry)).map_err(|error| error.to_string())?;
-    let Identity { meta, flaws, .. } = inner.identify(log, &place, first(&place, head.as_ref()));
-    for flaw in &flaws {
-        tracing::warn!(%log, %flaw, "a session's first record is damaged; the session opens anyway; `ctx repair` can fix it");
+impl Inner {
+    /// What the two ends of a log, and its path, say of its session; and whether they say the same.
+    pub(crate) fn find_one(&self, log: &LogPath) -> Result<Seen, String> {
+        let place = Place::of(log).ok_or("its path is not that of a session")?;
+        let mut end = End::default();
+        let head =
+            self.journal.ends(log, &mut |_, entry| end.take(&entry)).map_err(|error| error.to_string())?;
+        let Identity { meta, flaws, .. } = self.identify(log, &place, first(&place, head.as_ref()));
+        for flaw in &flaws {
+            tracing::warn!(%log, %flaw, "a session's first record is damaged; the session opens anyway; `ctx repair` can fix it");
+        }
+        let created_at = head.map(|entry| entry.time).or(end.newest).unwrap_or_else(|| self.fresh.now());
+        let mut summary = Summary::new(Arc::new(meta), created_at);
+        summary.state = end.state.unwrap_or(StateName::Idle);
+        // Its name is another's by now: it must not come back to life with it.
+        let lost_its_end = place.is_freed() && !summary.state.is_over();
+        summary.dir_name = place.dir_name;
+        summary.archived = end.archived.unwrap_or(false);
+        summary.updated_at = end.newest.unwrap_or(created_at);
+        summary.posted_at = end.posted_at;
+        summary.next_seq = end.next_seq;
+        if let Some(cwd) = end.cwd {
+            summary.cwd = cwd;
+        }
+        Ok(Seen { summary, agrees: !lost_its_end, is_sound: flaws.is_empty() })
     }
-    let created_at = head.map(|entry| entry.time).or(end.newest).unwrap_or_else(|| inner.fresh.now());
-    let mut summary = Summary::new(Arc::new(meta), created_at);
-    summary.state = end.state.unwrap_or(StateName::Idle);
-    // Its name is another's by now: it must not come back to life with it.
-    let lost_its_end = place.is_freed() && !summary.state.is_over();
-    summary.dir_name = place.dir_name;
-    summary.archived = end.archived.unwrap_or(false);
-    summary.updated_at = end.newest.unwrap_or(created_at);
-    summary.posted_at = end.posted_at;
-    summary.next_seq = end.next_seq;
-    if let Some(cwd) = end.cwd {
-        summary.cwd = cwd;
-    }
-    Ok(Seen { summary, agrees: !lost_its_end, is_sound: flaws.is_empty() })
 }
 
 /// What the end of a log tells, from its last record back: the newest state, the time of the last record, and of

@@ -4,7 +4,7 @@ use ctx_journal::LogPath;
 use ctx_session::{Command, SessionId};
 
 use crate::engine::Engine;
-use crate::inner::lock;
+use crate::sync::lock;
 
 /// A connection's share in a temp session.
 pub struct Hold {

@@ -71,7 +71,7 @@ async fn made(api: &Api, caller: Caller, source: SessionId, id: SessionId) -> An
     let details = Details {
         title: known.title.clone(),
         model_override: known.model_override.clone(),
-        ..Details::unread(&summary)
+        ..Details::unread(&summary.meta)
     };
     let mut shown = [shape(&summary, &details)];
     projects::mark_stale(api, &mut shown).await;

@@ -105,7 +105,7 @@ pub(super) async fn list(
     }
     let shown = |(summary, details): &(Summary, Option<Arc<Details>>)| match details {
         Some(details) => shape(summary, details),
-        None => Session { state: summary.state, ..shape(summary, &Details::unread(summary)) },
+        None => Session { state: summary.state, ..shape(summary, &Details::unread(&summary.meta)) },
     };
     let mut items: Vec<Session> = page.items.iter().map(shown).collect();
     projects::mark_stale(&api, &mut items).await;

@@ -21,7 +21,7 @@ use tokio::time::Instant;
 
 use super::{Driver, Mail, Ready};
 use crate::core::Core;
-use crate::issues::Bound;
+use crate::projects::Bound;
 use ctx_session::port::{Step, Stopped};
 
 type Answered<T> = oneshot::Sender<Result<T, Stopped>>;

@@ -11,11 +11,11 @@ use tokio::time::Instant;
 
 use super::{Driver, DriverLink, MAILBOX, Mail, Next};
 use crate::core::{Core, journal_refusal};
-use crate::inner::{Inner, lock, take_up_again};
+use crate::inner::{Inner, take_up_again};
 use crate::live::Live;
 use crate::place::Shelf;
 use crate::registry::Summary;
-use crate::start::find_one;
+use crate::sync::lock;
 
 /// What a driver begins with.
 pub(crate) enum Begin {
@@ -169,7 +169,7 @@ fn identify(inner: &Inner, id: SessionId, log: &LogPath, summary: &Summary) -> R
     }
     tracing::warn!(session = %id, %other, %log, "another session's log was put in the place of this one's");
     inner.registry.remove(id);
-    match find_one(inner, log) {
+    match inner.find_one(log) {
         Ok(seen) => {
             if let Err(refusal) = inner.registry.add(seen.summary) {
                 tracing::warn!(%log, %refusal, "this directory is left alone");

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use ctx_engine::behind::meta_of;
-use ctx_engine::start::session_logs;
+use ctx_engine::place::session_logs;
 use ctx_journal::Journal;
 use ctx_session::Code;
 use ctx_views::db::{IndexDb, Options, Progress as Read};

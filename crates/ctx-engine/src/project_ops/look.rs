@@ -6,9 +6,10 @@ use std::sync::{Arc, MutexGuard};
 use ctx_session::Name;
 use ctx_session::project::{ProjectCommand, ProjectRead};
 
-use super::{lock, standing};
 use crate::inner::Inner;
 use crate::port::ProjectFile;
+use crate::projects::standing;
+use crate::sync::lock;
 
 impl Inner {
     /// Looks at the files of every project, and shows their agents. Blocking.

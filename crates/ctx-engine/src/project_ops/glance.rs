@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use ctx_session::Name;
 
-use super::lock;
 use crate::engine::Engine;
+use crate::sync::lock;
 
 /// How long a directory may take to answer before what was last seen is taken.
 const GLANCE_MAX: Duration = Duration::from_secs(1);
