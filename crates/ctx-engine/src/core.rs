@@ -14,7 +14,7 @@ use ctx_session::rules::Given;
 use ctx_session::{Body, Command, IdSource, Limits, Record, Refusal, Session, Timestamp};
 use ctx_views::files::{PackFile, SessionFiles};
 
-use crate::behind::Behind;
+use crate::followers::Behind;
 use ctx_session::port::{Instructions, Recorded};
 
 /// The kind of source that an agent's own prompt is; every other one is an instruction file.

@@ -16,13 +16,13 @@ use tokio::sync::watch;
 
 use crate::driver::{Ask, DriverLink};
 use crate::follow::Follow;
-use crate::inner::Inner;
 use crate::live::EventId;
-use crate::place::Shelf;
+use crate::paths::Shelf;
 use crate::port::{Prepare, Prepared};
 use crate::projects::Described;
 use crate::registry::{NameSpace, Summary};
 use crate::request::{Caller, NewSession, Parts, Post, Posted};
+use crate::shared::Inner;
 use crate::sync::lock;
 
 /// The engine. Cloning it is cheap.
@@ -42,7 +42,7 @@ impl Engine {
     /// An engine that knows no session yet; [`Engine::start`] finds them.
     pub fn new(parts: Parts) -> Engine {
         let inner = Arc::new(Inner::new(parts));
-        crate::shelves::spawn_writer(&inner);
+        crate::index_files::spawn_writer(&inner);
         Engine { inner }
     }
 
@@ -57,7 +57,7 @@ impl Engine {
     }
 
     /// The index and the audit log.
-    pub fn behind(&self) -> &crate::behind::Behind {
+    pub fn behind(&self) -> &crate::followers::Behind {
         &self.inner.behind
     }
 

@@ -10,8 +10,8 @@ use ctx_session::{Refusal, SessionId};
 use tokio::sync::watch;
 
 use crate::core::{journal_refusal, read_record};
-use crate::inner::Inner;
 use crate::live::{After, Event, EventId, Live};
+use crate::shared::Inner;
 
 /// Events fetched at a time, from the ring or the log.
 const BATCH: usize = 256;

@@ -16,10 +16,10 @@ use ctx_session::{Body, Code, Name, Record, Refusal, Session, SessionId, Timesta
 use crate::core::journal_refusal;
 use crate::driver::Ask;
 use crate::engine::Engine;
-use crate::inner::Inner;
-use crate::place::Shelf;
+use crate::paths::Shelf;
 use crate::registry::Summary;
 use crate::request::Caller;
+use crate::shared::Inner;
 
 /// What follows behind a fork reads all of it. It begins when the answer is out, which it would get in the way of.
 const FOLLOW_AFTER: Duration = Duration::from_millis(50);

@@ -15,9 +15,9 @@ use ctx_session::{CheckpointId, Code, Command, IssueId, Name, Refusal, RunId, Ru
 
 use crate::driver::Ask;
 use crate::engine::Engine;
-use crate::inner::Inner;
 use crate::projects::{Bound, ProjectLog};
 use crate::request::{Caller, NewSession};
+use crate::shared::Inner;
 
 /// Most text on a page of issues: bodies may be long.
 const PAGE_BYTES: usize = 4 * 1024 * 1024;

@@ -16,7 +16,7 @@ use tokio::sync::broadcast;
 use crate::details::Details;
 use crate::engine::Engine;
 use crate::lookup::blocking;
-use crate::news::News;
+use crate::notifications::News;
 use crate::registry::Summary;
 use crate::request::Caller;
 

@@ -10,8 +10,8 @@ use ctx_views::db::{DbError, Queries, SearchQuery, StatsQuery, Viewer};
 pub use ctx_views::audit::{AuditLine, RecordOf};
 pub use ctx_views::db::{Hit, Page, Piece as SnippetPiece, SearchSort, Standing, Stats, ToolStats};
 
-use crate::behind::AUDIT;
 use crate::engine::Engine;
+use crate::followers::AUDIT;
 use crate::request::Caller;
 
 /// What to look for in the messages.

@@ -11,10 +11,10 @@ use ctx_views::audit::Purged;
 
 use crate::core::journal_refusal;
 use crate::engine::Engine;
-use crate::inner::Inner;
-use crate::place::Shelf;
+use crate::paths::Shelf;
 use crate::registry::Summary;
 use crate::request::Caller;
+use crate::shared::Inner;
 use crate::sync::lock;
 
 impl Engine {

@@ -8,7 +8,7 @@ use ctx_session::record::{Failure, Scope, SessionMeta};
 use ctx_session::{Code, Name, Refusal, Session, SessionId, StateName, Timestamp};
 
 use crate::details::Details;
-use crate::place::Shelf;
+use crate::paths::Shelf;
 
 /// Keeps a session's directory where it is: whoever reads its log without its driver holds it shared, and whoever gives the
 /// directory another name holds it alone. Otherwise a reader could find nothing there, or the log of the session that has

@@ -12,8 +12,8 @@ use ctx_session::{Code, Refusal, SessionId};
 
 use crate::core::journal_refusal;
 use crate::driver::{Ask, Begin, Gone, spawn};
-use crate::inner::Inner;
-use crate::place::{Shelf, freed_name};
+use crate::paths::{Shelf, freed_name};
+use crate::shared::Inner;
 use crate::sync::lock;
 
 impl Inner {

@@ -16,9 +16,9 @@ use ctx_views::identity::{Identity, Place, first};
 
 use crate::core::journal_refusal;
 use crate::driver::{Ask, Gone};
-use crate::inner::Inner;
-use crate::place::{Shelf, session_logs};
+use crate::paths::{Shelf, session_logs};
 use crate::registry::Summary;
+use crate::shared::Inner;
 use crate::sync::lock;
 
 /// Sessions whose files are behind that a start waits for; more are caught up behind it.

@@ -13,14 +13,14 @@ use serde_json::{Value, json};
 
 /// A frame without its number.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Told {
+pub(super) struct UnnumberedFrame {
     pub channel: Channel,
     pub kind: &'static str,
     pub payload: Value,
 }
 
-fn output(kind: &'static str, payload: Value) -> Told {
-    Told { channel: Channel::Output, kind, payload }
+fn output(kind: &'static str, payload: Value) -> UnnumberedFrame {
+    UnnumberedFrame { channel: Channel::Output, kind, payload }
 }
 
 fn add(payload: &mut Value, name: &str, value: Value) {
@@ -29,14 +29,14 @@ fn add(payload: &mut Value, name: &str, value: Value) {
     }
 }
 
-fn event(record: &Record, kind: &'static str, mut payload: Value) -> Told {
+fn event(record: &Record, kind: &'static str, mut payload: Value) -> UnnumberedFrame {
     add(&mut payload, "record_seq", json!(record.seq));
     add(&mut payload, "time", json!(record.time.as_millis()));
-    Told { channel: Channel::Events, kind, payload }
+    UnnumberedFrame { channel: Channel::Events, kind, payload }
 }
 
 /// The frames of an event, in order: one for most, two where the audit log has two.
-pub(super) fn of_event(seen: &Event) -> Vec<Told> {
+pub(super) fn of_event(seen: &Event) -> Vec<UnnumberedFrame> {
     match seen {
         Event::Delta { run, message, kind, text, .. } => {
             let kind = match kind {
@@ -52,13 +52,13 @@ pub(super) fn of_event(seen: &Event) -> Vec<Told> {
 
 /// What happened to the bound issue: the record's own fields, under the name that the audit log has for it. What happens
 /// to the project itself is no part of a session.
-fn of_issue(project: &Name, record: &ProjectRecord) -> Option<Told> {
+fn of_issue(project: &Name, record: &ProjectRecord) -> Option<UnnumberedFrame> {
     let ProjectBody::Issue(body) = &record.body else { return None };
     let mut payload = own_fields(body);
     add(&mut payload, "project_id", json!(project));
     add(&mut payload, "project_seq", json!(record.seq));
     add(&mut payload, "time", json!(record.time.as_millis()));
-    Some(Told { channel: Channel::Events, kind: record.body.event()?.as_str(), payload })
+    Some(UnnumberedFrame { channel: Channel::Events, kind: record.body.event()?.as_str(), payload })
 }
 
 /// A record's fields, under the names of the API.
@@ -75,7 +75,7 @@ fn own_fields(body: &impl serde::Serialize) -> Value {
     payload
 }
 
-fn of_record(record: &Record) -> Vec<Told> {
+fn of_record(record: &Record) -> Vec<UnnumberedFrame> {
     match &record.body {
         Body::Session(SessionBody::StateChanged(change)) => of_move(record, change),
         Body::Session(body) => own_event(record, of_session(body)),
@@ -100,7 +100,7 @@ fn of_record(record: &Record) -> Vec<Told> {
 }
 
 /// The frame with the name that the table of records has for a record.
-fn own_event(record: &Record, payload: Option<Value>) -> Vec<Told> {
+fn own_event(record: &Record, payload: Option<Value>) -> Vec<UnnumberedFrame> {
     let name = record.body.event().map(EventName::as_str);
     name.zip(payload).map(|(name, payload)| event(record, name, payload)).into_iter().collect()
 }
@@ -159,7 +159,7 @@ fn of_run(body: &RunBody) -> Value {
     }
 }
 
-fn of_message(record: &Record, body: &MessageBody) -> Vec<Told> {
+fn of_message(record: &Record, body: &MessageBody) -> Vec<UnnumberedFrame> {
     let time = record.time.as_millis();
     let message = |payload: Value| vec![output("message", payload)];
     match body {
@@ -189,7 +189,7 @@ fn of_message(record: &Record, body: &MessageBody) -> Vec<Told> {
     }
 }
 
-fn of_tool(record: &Record, body: &ToolBody) -> Vec<Told> {
+fn of_tool(record: &Record, body: &ToolBody) -> Vec<UnnumberedFrame> {
     match body {
         ToolBody::Started(tool) => vec![output(
             "tool_started",
@@ -211,7 +211,7 @@ fn of_tool(record: &Record, body: &ToolBody) -> Vec<Told> {
 }
 
 /// The message that stands for what a compaction took away.
-fn summary(record: &Record) -> Option<Told> {
+fn summary(record: &Record) -> Option<UnnumberedFrame> {
     let said = conversation::said(record)?;
     Some(output(
         "message",
@@ -221,7 +221,7 @@ fn summary(record: &Record) -> Option<Told> {
 }
 
 /// A change of state, and a second frame where the audit log counts it as an event of its own.
-fn of_move(record: &Record, change: &StateChanged) -> Vec<Told> {
+fn of_move(record: &Record, change: &StateChanged) -> Vec<UnnumberedFrame> {
     let mut state = json!({ "from_state": change.from, "to_state": change.to, "trigger": change.trigger,
         "user_id": change.by });
     if change.to == StateName::Queued {

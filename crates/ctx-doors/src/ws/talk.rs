@@ -33,7 +33,7 @@ pub(super) enum Left {
     /// The token it came with is no longer good.
     Revoked,
     /// We have a reason of ours.
-    Told(Closing),
+    UnnumberedFrame(Closing),
 }
 
 /// What a client did against the protocol of WebSockets.
@@ -71,14 +71,16 @@ impl Left {
     pub fn reason(self) -> DetachReason {
         match self {
             Left::Clean => DetachReason::Clean,
-            Left::Broken | Left::Faulty(_) | Left::Revoked | Left::Told(Closing::ResumeFailed) => {
+            Left::Broken | Left::Faulty(_) | Left::Revoked | Left::UnnumberedFrame(Closing::ResumeFailed) => {
                 DetachReason::Error
             }
             Left::Silent => DetachReason::Timeout,
-            Left::Told(Closing::Slow) => DetachReason::Slow,
-            Left::Told(Closing::TakenOver) => DetachReason::TakenOver,
-            Left::Told(Closing::SessionEnded | Closing::SessionFailed) => DetachReason::SessionEnded,
-            Left::Told(Closing::Shutdown) => DetachReason::DaemonRestart,
+            Left::UnnumberedFrame(Closing::Slow) => DetachReason::Slow,
+            Left::UnnumberedFrame(Closing::TakenOver) => DetachReason::TakenOver,
+            Left::UnnumberedFrame(Closing::SessionEnded | Closing::SessionFailed) => {
+                DetachReason::SessionEnded
+            }
+            Left::UnnumberedFrame(Closing::Shutdown) => DetachReason::DaemonRestart,
         }
     }
 }
@@ -126,7 +128,7 @@ impl Out {
         match tokio::time::timeout(self.stall, sending).await {
             Ok(Ok(())) => Ok(()),
             Ok(Err(_)) => Err(Left::Broken),
-            Err(_) => Err(Left::Told(Closing::Slow)),
+            Err(_) => Err(Left::UnnumberedFrame(Closing::Slow)),
         }
     }
 
@@ -157,7 +159,7 @@ impl Out {
     /// Says why, and closes; a client that does not listen is not waited for long.
     pub async fn goodbye(mut self, left: Left) {
         let (code, reason) = match left {
-            Left::Told(closing) => {
+            Left::UnnumberedFrame(closing) => {
                 let text = self.control_text("closing", ClosingPayload::from(closing));
                 let saying = self.sink.send(Message::Text(text));
                 if !matches!(tokio::time::timeout(GOODBYE, saying).await, Ok(Ok(()))) {

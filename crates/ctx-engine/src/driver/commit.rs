@@ -6,8 +6,8 @@ use ctx_session::{Answer, Body, Code, Command, Effect, Refusal, StateName};
 
 use super::{Driver, Ready};
 use crate::core::{CommitError, Core};
-use crate::inner::Inner;
-use crate::place::Shelf;
+use crate::paths::Shelf;
+use crate::shared::Inner;
 
 impl Driver {
     pub(super) fn core_ref(&self) -> Option<&Core> {

@@ -11,10 +11,10 @@ use tokio::time::Instant;
 
 use super::{Driver, DriverLink, MAILBOX, Mail, Next};
 use crate::core::{Core, journal_refusal};
-use crate::inner::{Inner, take_up_again};
 use crate::live::Live;
-use crate::place::Shelf;
+use crate::paths::Shelf;
 use crate::registry::Summary;
+use crate::shared::{Inner, take_up_again};
 use crate::sync::lock;
 
 /// What a driver begins with.

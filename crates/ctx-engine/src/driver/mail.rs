@@ -9,9 +9,9 @@ use ctx_session::record::BlobRef;
 use ctx_session::{Answer, CallId, CheckpointId, Command, MessageId, Refusal, RunId, Session, Ulid};
 use tokio::sync::{mpsc, oneshot};
 
-use crate::inner::Inner;
 use crate::live::Live;
 use crate::request::{Post, Posted};
+use crate::shared::Inner;
 
 /// Where an answer goes.
 pub(crate) type ReplyTo<T> = oneshot::Sender<Result<T, Refusal>>;

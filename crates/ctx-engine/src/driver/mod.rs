@@ -21,10 +21,10 @@ use tokio::sync::mpsc;
 use tokio::time::Instant;
 
 use crate::core::Core;
-use crate::inner::Inner;
 use crate::live::Live;
 use crate::port::{Prepare, Prepared};
 use crate::request::{Post, Posted};
+use crate::shared::Inner;
 
 pub(crate) use load::{Begin, spawn};
 pub(crate) use mail::{Ask, DriverLink, Gone, Mail, ReplyTo};

@@ -6,9 +6,9 @@ use std::sync::{Arc, MutexGuard};
 use ctx_session::Name;
 use ctx_session::project::{ProjectCommand, ProjectRead};
 
-use crate::inner::Inner;
 use crate::port::ProjectFile;
 use crate::projects::standing;
+use crate::shared::Inner;
 use crate::sync::lock;
 
 impl Inner {

@@ -19,11 +19,11 @@ use ctx_session::rules::Dsl;
 use ctx_session::{Code, Limits, Name, Refusal, StateName, Timestamp};
 
 use crate::engine::Engine;
-use crate::inner::Inner;
 use crate::port::{ProjectFile, Whose};
 use crate::projects::standing::Standing;
 use crate::projects::{Described, NewProject, ProjectLog, ProjectView, Told};
 use crate::request::Caller;
+use crate::shared::Inner;
 use crate::sync::lock;
 
 fn not_there(slug: &Name) -> Refusal {

@@ -7,11 +7,11 @@
 mod catch_up;
 mod control;
 mod map;
+mod progress;
 mod project;
 mod purged;
 mod read;
 mod standing;
-mod told;
 mod writer;
 
 use std::collections::HashSet;

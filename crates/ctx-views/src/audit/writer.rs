@@ -11,8 +11,8 @@ use serde::{Deserialize, Serialize};
 
 use super::EventName;
 use super::map::{AuditEvent, RecordOf};
+use super::progress::{Kept, Line};
 use super::standing::{Lines, Standing, Told};
-use super::told::{Kept, Line};
 use super::{AuditOptions, Behind, KIND, Purged, Work, lock};
 use crate::db::project_logs;
 

@@ -5,8 +5,8 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use ctx_engine::behind::meta_of;
-use ctx_engine::place::session_logs;
+use ctx_engine::followers::meta_of;
+use ctx_engine::paths::session_logs;
 use ctx_journal::Journal;
 use ctx_session::Code;
 use ctx_views::db::{IndexDb, Options, Progress as Read};

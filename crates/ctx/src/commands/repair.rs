@@ -9,7 +9,7 @@ mod meta;
 use std::io::{self, Write};
 use std::time::{Duration, Instant};
 
-use ctx_engine::place::session_logs;
+use ctx_engine::paths::session_logs;
 use ctx_journal::repair::{Plan, RepairError, Repaired, Versions};
 use ctx_journal::{Entry, FileJournal, Journal, JournalError, LogPath};
 use ctx_session::record::{Decoded, SessionBody};

@@ -15,19 +15,19 @@ use ctx_views::identity::{First, Identity, Place};
 use ctx_views::{RootDir, Sources};
 
 use crate::admission::Slots;
-use crate::behind::Behind;
 use crate::clock::Fresh;
 use crate::connections::Connections;
 use crate::driver::{Ask, Begin, DriverLink, Gone, ReplyTo, spawn};
+use crate::followers::Behind;
+use crate::index_files::Shelves;
 use crate::live::Live;
-use crate::news::Newsroom;
-use crate::place::Shelf;
+use crate::notifications::Newsroom;
+use crate::paths::Shelf;
 use crate::port::Worker;
 use crate::projects::Projects;
-use crate::recent::RecentRuns;
 use crate::registry::{Registry, Summary};
 use crate::request::{Caller, Parts};
-use crate::shelves::Shelves;
+use crate::run_lookup::RecentRuns;
 use crate::sync::lock;
 
 pub(crate) struct Inner {

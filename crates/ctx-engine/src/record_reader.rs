@@ -11,8 +11,8 @@ use ctx_session::{Body, CallId, Code, Record, Refusal, SessionId};
 use crate::core::{journal_refusal, read_record};
 use crate::engine::Engine;
 use crate::follow::Follow;
-use crate::inner::Inner;
 use crate::request::Caller;
+use crate::shared::Inner;
 
 /// A piece of a log as it stands: whole lines, each with its LF.
 #[derive(Debug, Clone, PartialEq, Eq)]

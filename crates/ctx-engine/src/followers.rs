@@ -16,7 +16,7 @@ use ctx_views::db::{IndexDb, MetaOf, Options, Remade, SessionLogs};
 use ctx_views::identity::{First, Flaw, Place};
 use ctx_views::{RootDir, Sources};
 
-use crate::place::session_logs;
+use crate::paths::session_logs;
 
 const INDEX: &str = ".state/index.db";
 pub(crate) const AUDIT: &str = ".state/audit.jsonl";

@@ -9,9 +9,9 @@ use ctx_journal::Owner;
 use ctx_views::{IndexEntry, IndexFiles, RootDir, ViewError};
 use tokio::sync::Notify;
 
-use crate::inner::Inner;
-use crate::place::Shelf;
+use crate::paths::Shelf;
 use crate::registry::Summary;
+use crate::shared::Inner;
 
 /// How long changes are gathered before the files are written.
 const GATHER: Duration = Duration::from_millis(100);
