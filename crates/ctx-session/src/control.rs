@@ -317,7 +317,7 @@ impl Control {
             Body::Session(SessionBody::StateChanged(change)) => self.follow_pause(change.to, record.time),
             // What was copied from the source of a fork is history: nothing of it waits any more.
             Body::Session(SessionBody::Forked(_)) => {
-                self.approvals.retain(|approval| approval.settled.is_some());
+                self.interrupt(record.time, |_| true);
                 let open = self.compactions.iter_mut().filter(|c| c.state == CompactionState::Proposed);
                 open.for_each(|compaction| compaction.reject(Rejection::SessionForked));
             }
@@ -462,10 +462,15 @@ impl Control {
 
     /// Damage may have taken the record that settled an approval; its run is over all the same.
     fn run_ended(&mut self, run: RunId, time: Timestamp) {
-        let open = self.approvals.iter_mut().filter(|a| a.asked.turn_id == run && a.settled.is_none());
-        for approval in open {
-            let (approval_id, outcome) = (approval.asked.approval_id, ApprovalOutcome::Interrupted);
-            let settled = ApprovalSettled { turn_id: run, approval_id, outcome, by: None, note: None };
+        self.interrupt(time, |approval| approval.asked.turn_id == run);
+    }
+
+    /// Nobody waits any more for an answer to these.
+    fn interrupt(&mut self, time: Timestamp, which: impl Fn(&Approval) -> bool) {
+        for approval in self.approvals.iter_mut().filter(|a| a.settled.is_none() && which(a)) {
+            let (turn_id, approval_id) = (approval.asked.turn_id, approval.asked.approval_id);
+            let outcome = ApprovalOutcome::Interrupted;
+            let settled = ApprovalSettled { turn_id, approval_id, outcome, by: None, note: None };
             approval.settled = Some((settled, time));
         }
     }

@@ -119,7 +119,7 @@ impl Guest {
         stream: &mut SplitStream<WebSocket>,
     ) -> Result<std::convert::Infallible, Left> {
         let hello = tokio::time::timeout(HELLO, first(out, stream)).await.map_err(|_| Left::Silent)??;
-        let start = self.start(&hello).ok_or(Left::UnnumberedFrame(Closing::ResumeFailed))?;
+        let start = self.start(&hello).ok_or(Left::Closed(Closing::ResumeFailed))?;
         out.control("welcome", self.welcome(&hello, start)).await?;
         let mut at = start.at;
         let mut pulse = Pulse::new(&self.engine);
@@ -177,8 +177,8 @@ impl Guest {
         let frames = match self.seat.relay.read(*at, BATCH, BATCH_BYTES) {
             Read::Frames(frames) => frames,
             Read::Nothing => return Ok(false),
-            Read::Behind => return Err(Left::UnnumberedFrame(Closing::Slow)),
-            Read::End(closing) => return Err(Left::UnnumberedFrame(closing)),
+            Read::Behind => return Err(Left::Closed(Closing::Slow)),
+            Read::End(closing) => return Err(Left::Closed(closing)),
         };
         let next = frames.last().map_or(*at, |last| last.at + 1);
         let texts = frames.into_iter().filter(|kept| !kept.is_known(known)).map(|kept| kept.text);
@@ -296,11 +296,11 @@ async fn closed(attached: &mut Option<Attached>) -> DetachReason {
 fn on_closed(reason: DetachReason) -> Result<(), Left> {
     match reason {
         DetachReason::SessionEnded => Ok(()),
-        DetachReason::TakenOver => Err(Left::UnnumberedFrame(Closing::TakenOver)),
-        DetachReason::Slow => Err(Left::UnnumberedFrame(Closing::Slow)),
-        DetachReason::DaemonRestart => Err(Left::UnnumberedFrame(Closing::Shutdown)),
+        DetachReason::TakenOver => Err(Left::Closed(Closing::TakenOver)),
+        DetachReason::Slow => Err(Left::Closed(Closing::Slow)),
+        DetachReason::DaemonRestart => Err(Left::Closed(Closing::Shutdown)),
         DetachReason::Error | DetachReason::Clean | DetachReason::Timeout => {
-            Err(Left::UnnumberedFrame(Closing::ResumeFailed))
+            Err(Left::Closed(Closing::ResumeFailed))
         }
     }
 }

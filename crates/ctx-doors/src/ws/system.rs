@@ -35,7 +35,7 @@ pub(crate) async fn serve(api: Api, visitor: Visitor, socket: WebSocket) {
             Ok(never) => match never {},
             Err(left) => left,
         },
-        () = stop.cancelled() => Left::UnnumberedFrame(Closing::Shutdown),
+        () = stop.cancelled() => Left::Closed(Closing::Shutdown),
     };
     out.goodbye(left).await;
 }
@@ -56,12 +56,12 @@ impl Listener {
                 told = counts.recv() => match told {
                     Ok(counts) => self.tell_counts(out, &counts).await?,
                     Err(RecvError::Lagged(_)) => self.tell_lag(out).await?,
-                    Err(RecvError::Closed) => return Err(Left::UnnumberedFrame(Closing::Shutdown)),
+                    Err(RecvError::Closed) => return Err(Left::Closed(Closing::Shutdown)),
                 },
                 told = news.recv() => match told {
                     Ok(news) => self.tell_news(out, news).await?,
                     Err(RecvError::Lagged(_)) => self.tell_lag(out).await?,
-                    Err(RecvError::Closed) => return Err(Left::UnnumberedFrame(Closing::Shutdown)),
+                    Err(RecvError::Closed) => return Err(Left::Closed(Closing::Shutdown)),
                 },
                 heard = hear(stream) => {
                     pulse.heard();

@@ -33,7 +33,7 @@ pub(super) enum Left {
     /// The token it came with is no longer good.
     Revoked,
     /// We have a reason of ours.
-    UnnumberedFrame(Closing),
+    Closed(Closing),
 }
 
 /// What a client did against the protocol of WebSockets.
@@ -71,16 +71,14 @@ impl Left {
     pub fn reason(self) -> DetachReason {
         match self {
             Left::Clean => DetachReason::Clean,
-            Left::Broken | Left::Faulty(_) | Left::Revoked | Left::UnnumberedFrame(Closing::ResumeFailed) => {
+            Left::Broken | Left::Faulty(_) | Left::Revoked | Left::Closed(Closing::ResumeFailed) => {
                 DetachReason::Error
             }
             Left::Silent => DetachReason::Timeout,
-            Left::UnnumberedFrame(Closing::Slow) => DetachReason::Slow,
-            Left::UnnumberedFrame(Closing::TakenOver) => DetachReason::TakenOver,
-            Left::UnnumberedFrame(Closing::SessionEnded | Closing::SessionFailed) => {
-                DetachReason::SessionEnded
-            }
-            Left::UnnumberedFrame(Closing::Shutdown) => DetachReason::DaemonRestart,
+            Left::Closed(Closing::Slow) => DetachReason::Slow,
+            Left::Closed(Closing::TakenOver) => DetachReason::TakenOver,
+            Left::Closed(Closing::SessionEnded | Closing::SessionFailed) => DetachReason::SessionEnded,
+            Left::Closed(Closing::Shutdown) => DetachReason::DaemonRestart,
         }
     }
 }
@@ -128,7 +126,7 @@ impl Out {
         match tokio::time::timeout(self.stall, sending).await {
             Ok(Ok(())) => Ok(()),
             Ok(Err(_)) => Err(Left::Broken),
-            Err(_) => Err(Left::UnnumberedFrame(Closing::Slow)),
+            Err(_) => Err(Left::Closed(Closing::Slow)),
         }
     }
 
@@ -159,7 +157,7 @@ impl Out {
     /// Says why, and closes; a client that does not listen is not waited for long.
     pub async fn goodbye(mut self, left: Left) {
         let (code, reason) = match left {
-            Left::UnnumberedFrame(closing) => {
+            Left::Closed(closing) => {
                 let text = self.control_text("closing", ClosingPayload::from(closing));
                 let saying = self.sink.send(Message::Text(text));
                 if !matches!(tokio::time::timeout(GOODBYE, saying).await, Ok(Ok(()))) {

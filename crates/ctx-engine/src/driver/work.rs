@@ -252,6 +252,8 @@ impl Driver {
         let Some(work) = &mut self.work else { return };
         work.stop.cancel();
         work.task.abort();
+        // Nobody waits for these any more, so none of them may fall due.
+        work.approvals.clear();
         work.failing = Some(Failing { outcome, retry_at: Instant::now() + RETRY });
         let failure =
             Failure { code: refusal.code, reason: "disk_full".to_owned(), message: refusal.message.clone() };

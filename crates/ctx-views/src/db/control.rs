@@ -6,8 +6,9 @@
 use std::collections::HashMap;
 
 use ctx_session::control::{Aggregate, Approval, Checkpoint, Compacted, Control};
-use ctx_session::record::{RunBody, SessionBody};
+use ctx_session::record::{CheckpointBody, CompactionBody, RunBody, SessionBody};
 use ctx_session::{Body, Record};
+use rusqlite::types::Value;
 use rusqlite::{Connection, params};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -20,15 +21,12 @@ pub(super) const TABLES: [&str; 4] = ["checkpoints", "compactions", "compaction_
 /// An item that is a row of a table.
 trait Item: Serialize + DeserializeOwned + PartialEq {
     const TABLE: &'static str;
-    /// Which rows a record can still change.
-    const CHANGING: &'static str;
 
     fn id(&self) -> String;
 }
 
 impl Item for Checkpoint {
     const TABLE: &'static str = "checkpoints";
-    const CHANGING: &'static str = "1";
 
     fn id(&self) -> String {
         self.id().to_string()
@@ -37,7 +35,6 @@ impl Item for Checkpoint {
 
 impl Item for Compacted {
     const TABLE: &'static str = "compactions";
-    const CHANGING: &'static str = "1";
 
     fn id(&self) -> String {
         self.id().to_string()
@@ -46,25 +43,58 @@ impl Item for Compacted {
 
 impl Item for Approval {
     const TABLE: &'static str = "approvals";
-    const CHANGING: &'static str = "outcome IS NULL";
 
     fn id(&self) -> String {
         self.asked.approval_id.to_string()
     }
 }
 
-pub(super) fn put(db: &Connection, key: i64, record: &Record) -> rusqlite::Result<()> {
-    let all = match &record.body {
-        Body::Checkpoint(_) | Body::Compaction(_) | Body::Session(SessionBody::Forked(_)) => true,
-        // These concern approvals that wait, and nothing else.
+/// Which rows a record can change.
+enum Which {
+    None,
+    All,
+    Id(String),
+    Oldest(u32),
+    /// Of approvals: those that wait.
+    Open,
+}
+
+/// Which checkpoints, compactions and approvals a record can change; None: no row at all.
+fn changed_by(body: &Body) -> Option<[Which; 3]> {
+    Some(match body {
+        Body::Checkpoint(CheckpointBody::Created(_)) => [Which::None, Which::None, Which::None],
+        Body::Checkpoint(CheckpointBody::PromptEdited(edited)) => {
+            [Which::Id(edited.checkpoint_id.to_string()), Which::None, Which::None]
+        }
+        Body::Checkpoint(CheckpointBody::Resumed(resumed)) => {
+            [Which::Id(resumed.checkpoint_id.to_string()), Which::None, Which::None]
+        }
+        Body::Checkpoint(CheckpointBody::RolledBack(_)) => [Which::All, Which::All, Which::None],
+        Body::Compaction(body) => {
+            let which = match body {
+                CompactionBody::Recorded(made) => Which::Id(made.compaction_id.to_string()),
+                CompactionBody::Approved(approved) => Which::Id(approved.compaction_id.to_string()),
+                CompactionBody::Rejected(rejected) => Which::Id(rejected.compaction_id.to_string()),
+                CompactionBody::Flagged(flagged) => Which::Id(flagged.compaction_id.to_string()),
+                CompactionBody::Aggregated(all) => Which::Oldest(all.count),
+            };
+            [Which::None, which, Which::None]
+        }
+        Body::Session(SessionBody::Forked(_)) => [Which::None, Which::All, Which::Open],
         Body::Approval(_)
         | Body::Run(RunBody::Finished(_) | RunBody::Cancelled(_) | RunBody::Failed(_))
-        | Body::Session(SessionBody::StateChanged(_)) => false,
-        Body::Run(_) | Body::Session(_) | Body::Message(_) | Body::Tool(_) => return Ok(()),
-    };
-    let checkpoints = if all { changing(db, key)? } else { Vec::new() };
-    let compactions = if all { changing(db, key)? } else { Vec::new() };
-    let before = Control::stored(checkpoints, compactions, changing(db, key)?);
+        | Body::Session(SessionBody::StateChanged(_)) => [Which::None, Which::None, Which::Open],
+        Body::Run(_) | Body::Session(_) | Body::Message(_) | Body::Tool(_) => return None,
+    })
+}
+
+pub(super) fn put(db: &Connection, key: i64, record: &Record) -> rusqlite::Result<()> {
+    let Some([checkpoints, compactions, approvals]) = changed_by(&record.body) else { return Ok(()) };
+    let before = Control::stored(
+        stored(db, key, &checkpoints)?,
+        stored(db, key, &compactions)?,
+        stored(db, key, &approvals)?,
+    );
     let mut after = before.clone();
     after.apply(record);
     save(db, key, record.seq, &before.checkpoints, &after.checkpoints)?;
@@ -80,9 +110,16 @@ pub(super) fn put(db: &Connection, key: i64, record: &Record) -> rusqlite::Resul
     Ok(())
 }
 
-fn changing<T: Item>(db: &Connection, key: i64) -> rusqlite::Result<Vec<T>> {
-    let sql = format!("SELECT item FROM {} WHERE session = ?1 AND {} ORDER BY seq", T::TABLE, T::CHANGING);
-    db.prepare_cached(&sql)?.query_map([key], |row| json(row, 0))?.collect()
+fn stored<T: Item>(db: &Connection, key: i64, which: &Which) -> rusqlite::Result<Vec<T>> {
+    let (condition, value) = match which {
+        Which::None => return Ok(Vec::new()),
+        Which::All => ("?2 IS NULL ORDER BY seq", Value::Null),
+        Which::Id(id) => ("id = ?2", Value::from(id.clone())),
+        Which::Oldest(count) => ("1 ORDER BY seq LIMIT ?2", Value::from(i64::from(*count))),
+        Which::Open => ("outcome IS NULL AND ?2 IS NULL ORDER BY seq", Value::Null),
+    };
+    let sql = format!("SELECT item FROM {} WHERE session = ?1 AND {condition}", T::TABLE);
+    db.prepare_cached(&sql)?.query_map(params![key, value], |row| json(row, 0))?.collect()
 }
 
 /// Writes what is new or other. An item keeps the seq of the record that made it.

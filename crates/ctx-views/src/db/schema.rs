@@ -173,7 +173,7 @@ CREATE INDEX checkpoints_session ON checkpoints(session, seq);
 
 -- the text of a prompt is a blob of its hash
 CREATE VIEW prompt_edits AS
-  SELECT c.session, c.seq, c.id AS checkpoint_id, e.value ->> '$.edited.target' AS target,
+  SELECT c.session, c.seq, e.key AS position, c.id AS checkpoint_id, e.value ->> '$.edited.target' AS target,
     e.value ->> '$.edited.old_hash' AS old_hash, e.value ->> '$.edited.new_hash' AS new_hash,
     e.value ->> '$.edited.by' AS user, e.value ->> '$.at' AS edited_at
   FROM checkpoints AS c, json_each(c.item, '$.edits') AS e;
@@ -196,10 +196,12 @@ CREATE TABLE compactions (
   window_lower REAL AS (item ->> '$.made.window_lower'),
   superseded_message_ids TEXT
     AS (ifnull(item -> '$.approved.superseded_message_ids', item -> '$.made.superseded_message_ids')),
-  elided_call_ids TEXT AS (ifnull(item -> '$.approved.elided_call_ids', item -> '$.made.elided_call_ids')),
-  summary_message_id TEXT
-    AS (ifnull(item ->> '$.approved.summary_message_id', item ->> '$.made.summary_message_id')),
-  summary TEXT AS (ifnull(item ->> '$.approved.summary', item ->> '$.made.summary')),
+  -- as the operator approved it, where they did; what is empty is absent in the JSON
+  elided_call_ids TEXT AS (ifnull(
+    iif(item ->> '$.approved' IS NULL, item -> '$.made.elided_call_ids', item -> '$.approved.elided_call_ids'), '[]')),
+  summary_message_id TEXT AS (
+    iif(item ->> '$.approved' IS NULL, item ->> '$.made.summary_message_id', item ->> '$.approved.summary_message_id')),
+  summary TEXT AS (iif(item ->> '$.approved' IS NULL, item ->> '$.made.summary', item ->> '$.approved.summary')),
   plugins_fired TEXT AS (item -> '$.made.plugins_fired'),
   plugin_cost TEXT AS (item -> '$.made.plugin_cost'),
   fallback_occurred INTEGER AS (item ->> '$.rejected' IS NOT NULL OR item ->> '$.made.fallback_occurred'),
@@ -241,7 +243,7 @@ CREATE TABLE approvals (
   PRIMARY KEY (session, id)
 ) WITHOUT ROWID;
 CREATE INDEX approvals_session ON approvals(session, seq);
-CREATE INDEX approvals_open ON approvals(session) WHERE outcome IS NULL;
+CREATE INDEX approvals_open ON approvals(session, seq) WHERE outcome IS NULL;
 
 -- of projects, whoever works on them
 CREATE TABLE issues (

@@ -482,6 +482,8 @@ proptest! {
         prop_assert_eq!(&db.ask(|q| q.compaction_aggregates(id)).unwrap(), &control.aggregates);
         let approvals = db.ask(|q| q.approvals(id)).unwrap();
         prop_assert!(control.approvals.iter().all(|approval| approvals.contains(approval)));
+        let waiting = approvals.iter().filter(|approval| approval.settled.is_none());
+        prop_assert_eq!(waiting.collect::<Vec<_>>(), control.open_approvals().collect::<Vec<_>>());
         prop_assert_eq!(&db.ask(|q| q.compactions(id)).unwrap(), &control.compactions);
         let expected = counting(life);
         let pinned: Vec<Ulid> = life.session.ledger.pinned().collect();
