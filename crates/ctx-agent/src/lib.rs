@@ -3,6 +3,7 @@
 //! A loop has no power of its own: it reads through tools, speaks through [`ctx_session::port::RunPort`] and ends when its
 //! stop token is cancelled. It knows nothing of journals, engines or doors.
 
+pub mod control;
 pub mod describe;
 mod guard;
 mod instructions;
@@ -24,6 +25,11 @@ pub use run::{GuardWords, Job, JobKind, run};
 
 /// A future behind a pointer, so that traits with async methods stay object safe.
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
+
+/// The beginning of a text, at most so many bytes, never ending inside a character.
+pub(crate) fn cut(text: &str, bytes: usize) -> &str {
+    text.get(..text.floor_char_boundary(bytes)).unwrap_or(text)
+}
 
 /// The lower-case hex SHA-256 of a text or of bytes: how prompts and blobs are named.
 pub fn sha256_hex(bytes: &[u8]) -> String {

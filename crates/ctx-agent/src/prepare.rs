@@ -8,8 +8,8 @@ use ctx_session::port::Recorded;
 use ctx_session::record::{PromptRef, Source};
 use ctx_session::{Code, Limits, Name, Refusal};
 
-use crate::describe::control::{ControlDir, ControlError};
-use crate::describe::policy::Policy;
+use crate::control::policy::Policy;
+use crate::control::{ControlDir, ControlError};
 use crate::describe::{Description, control_dir, describe, describe_snapshot};
 use crate::instructions;
 use crate::model::Models;

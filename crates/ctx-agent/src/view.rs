@@ -16,7 +16,7 @@ use ctx_session::{Code, Refusal};
 use rustix::fs::{FileType, Mode, OFlags, ResolveFlags};
 use rustix::io::Errno;
 
-use crate::describe::mount::{Access, Mount};
+use crate::control::mount::{Access, Mount};
 
 /// More links than this on one path is a circle, as for the kernel.
 const LINKS_MAX: usize = 40;

@@ -7,8 +7,6 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use crate::project::Problem;
-
 /// A stable error code, used alike at every door and in the log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "UPPERCASE")]
@@ -136,6 +134,24 @@ impl Refusal {
     #[must_use]
     pub fn blaming(self, field: impl Into<Cow<'static, str>>) -> Self {
         Refusal { field: Some(field.into()), ..self }
+    }
+}
+
+/// Something in a file of a project that cannot stay as it is, and where it is.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Problem {
+    /// Relative to the project's directory.
+    pub file: String,
+    /// From 1.
+    pub line: u64,
+    /// In characters, from 1.
+    pub column: u64,
+    pub message: String,
+}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}:{}: {}", self.file, self.line, self.column, self.message)
     }
 }
 

@@ -73,6 +73,18 @@ impl Message {
     }
 }
 
+/// What a message is taken for in a model's window: see [`crate::estimate`].
+pub fn message_tokens(message: &Message) -> u64 {
+    MESSAGE_TOKENS + message.content.iter().map(part_tokens).sum::<u64>()
+}
+
+pub fn part_tokens(part: &Part) -> u64 {
+    match part {
+        Part::Text { text } | Part::ToolResult { text, .. } => tokens(text),
+        Part::ToolCall { name, input, .. } => call_tokens(name, input),
+    }
+}
+
 /// What a record changes in the conversation.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Change {

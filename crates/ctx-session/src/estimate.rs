@@ -5,25 +5,12 @@
 
 use serde_json::Value;
 
-use crate::conversation::{Message, Part};
-
 /// What a message costs besides its text.
 pub const MESSAGE_TOKENS: u64 = 4;
 
 /// How many tokens a text is taken for: one for four characters begun, so that anyone can check it by hand.
 pub fn tokens(text: &str) -> u64 {
     (text.chars().count() as u64).div_ceil(4)
-}
-
-pub fn message_tokens(message: &Message) -> u64 {
-    MESSAGE_TOKENS + message.content.iter().map(part_tokens).sum::<u64>()
-}
-
-pub fn part_tokens(part: &Part) -> u64 {
-    match part {
-        Part::Text { text } | Part::ToolResult { text, .. } => tokens(text),
-        Part::ToolCall { name, input, .. } => call_tokens(name, input),
-    }
 }
 
 pub(crate) fn call_tokens(name: &str, input: &Value) -> u64 {

@@ -6,11 +6,7 @@ use std::collections::HashMap;
 use serde::{Deserialize, Serialize};
 
 use crate::code::Refusal;
-use crate::command::{Answer, Command, Decision};
 use crate::ids::{CheckpointId, IssueId, RunId};
-use crate::record::{Body, RunKind, SessionBody};
-use crate::rules::Given;
-use crate::session::Session;
 
 /// Where a client writes its key.
 pub const KEY_FIELD: &str = "Idempotency-Key";
@@ -69,46 +65,5 @@ impl Requests {
     pub fn find(&self, key: &RequestKey) -> Result<Option<&Requested>, Refusal> {
         let Some(found) = self.0.get(&key.request) else { return Ok(None) };
         Ok(key.repeats(&found.key)?.then_some(found))
-    }
-}
-
-impl Session {
-    /// The answer to a request that was carried out before.
-    pub fn repeated(&self, key: &RequestKey) -> Result<Option<Answer>, Refusal> {
-        let Some(found) = self.requests.find(key)? else { return Ok(None) };
-        let run = found.turn_id.and_then(|run| self.run(run));
-        Ok(Some(match (found.checkpoint_id, run) {
-            (Some(checkpoint), _) => Answer::Checkpoint { checkpoint },
-            (None, Some(run)) if run.kind == RunKind::Message => {
-                let message = crate::rules::message_of(run);
-                Answer::Posted { run: run.id, message, state: run.state.clone(), repeated: true }
-            }
-            (None, Some(run)) => Answer::Run { run: run.id, state: run.state.clone() },
-            (None, None) => Answer::Done,
-        }))
-    }
-
-    /// Decides a command that carries a key: as without one, but once.
-    pub(crate) fn decide_once(
-        &self,
-        key: &RequestKey,
-        command: &Command,
-        given: &mut Given<'_>,
-    ) -> Result<Decision, Refusal> {
-        if let Some(answer) = self.repeated(key)? {
-            return Ok(Decision { records: Vec::new(), effects: Vec::new(), answer });
-        }
-        let mut decision = self.decide(command, given)?;
-        let (turn_id, checkpoint_id) = match &decision.answer {
-            Answer::Posted { run, .. } | Answer::Run { run, .. } => (Some(*run), None),
-            Answer::Checkpoint { checkpoint } => (None, Some(*checkpoint)),
-            Answer::Done | Answer::Held | Answer::Ignored => (None, None),
-        };
-        if !decision.records.is_empty() {
-            // First: the last record of a command that moves the state is the move.
-            let requested = Requested { key: key.clone(), turn_id, checkpoint_id, issue_id: None };
-            decision.records.insert(0, Body::Session(SessionBody::Requested(requested)));
-        }
-        Ok(decision)
     }
 }

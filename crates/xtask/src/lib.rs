@@ -1,6 +1,7 @@
 //! Tidy: rules about the repository that no compiler checks. Each is a function from the tree to complaints, and
 //! `tests/tidy.rs` holds that there are none.
 
+pub mod cycles;
 pub mod edges;
 pub mod source;
 

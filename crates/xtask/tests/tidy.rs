@@ -14,3 +14,8 @@ fn crates_use_only_what_they_may() {
 fn sources_hold_to_the_house_rules() {
     none(xtask::source::check(&xtask::root()));
 }
+
+#[test]
+fn modules_use_each_other_in_one_direction() {
+    none(xtask::cycles::check(&xtask::root()));
+}

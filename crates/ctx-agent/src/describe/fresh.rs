@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{AtFlags, CWD};
 
-use super::WORK;
-use super::mount::{Access, Mount};
+use crate::control::mount::{Access, Mount};
+use crate::project::WORK;
 
 /// The agent of a fresh root.
 pub const FRESH_AGENT: &str = "coder";

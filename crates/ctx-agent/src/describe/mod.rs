@@ -1,10 +1,7 @@
 //! What an agent is. Its control files in `agent/<name>.d/` say it, and edits apply from the next run on; or it is the
 //! primary of a project, and the project's files as a session keeps them say it.
 
-pub mod control;
 pub mod fresh;
-pub mod mount;
-pub mod policy;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -12,17 +9,15 @@ use std::path::{Path, PathBuf};
 use ctx_session::project::{Compaction, DEFAULT_PROJECT};
 use ctx_session::{Limits, Name};
 
-use control::{ControlDir, ControlError, absolute_path, key_value, short};
-use mount::Mount;
-use policy::Policy;
-
-use crate::project::{McpServer, Snapshot, Subagent};
+pub use crate::control::control_dir;
+use crate::control::mount::{Access, Mount};
+use crate::control::policy::Policy;
+use crate::control::{ControlDir, ControlError, absolute_path, default_path, key_value, short};
+use crate::project::{McpServer, PROJECT_FILE, Snapshot, Subagent, WORK};
 
 /// The model of agents that name none: an alias that every root has.
 const DEFAULT_MODEL: &str = "main";
 const DEFAULT_CWD: &str = "/";
-/// Where an agent sees its project.
-pub const WORK: &str = "/work";
 
 /// An agent as its control files describe it.
 #[derive(Debug, Clone, PartialEq)]
@@ -65,11 +60,6 @@ pub struct Settings {
     pub prompts: BTreeMap<String, String>,
 }
 
-/// The control directory of an agent, below the root.
-pub fn control_dir(agent: &Name) -> String {
-    format!("agent/{agent}.d")
-}
-
 /// Reads the control files of an agent. The first bad one is reported with file, line and column.
 pub fn describe(root: &Path, agent: &Name, limits: &Limits) -> Result<Description, ControlError> {
     let dir = ControlDir::open(root, &control_dir(agent), limits.control_file_bytes)?;
@@ -103,9 +93,8 @@ pub fn describe_snapshot(snapshot: &Snapshot) -> Result<Description, ControlErro
     let spec = &snapshot.spec;
     // Each line was found right when the file was read.
     let rules: Result<Vec<_>, String> = spec.policy.iter().map(|line| line.parse()).collect();
-    let file = crate::project::PROJECT_FILE;
     let rules = rules.map_err(|problem| ControlError::BadValue {
-        file: file.to_owned(),
+        file: PROJECT_FILE.to_owned(),
         line: 1,
         column: 1,
         problem,
@@ -113,7 +102,7 @@ pub fn describe_snapshot(snapshot: &Snapshot) -> Result<Description, ControlErro
     let mount = Mount {
         source: PathBuf::from(&snapshot.directory),
         target: PathBuf::from(WORK),
-        access: mount::Access::ReadWrite,
+        access: Access::ReadWrite,
     };
     Ok(Description {
         agent: spec.primary.name.clone(),
@@ -128,7 +117,7 @@ pub fn describe_snapshot(snapshot: &Snapshot) -> Result<Description, ControlErro
         model: spec.primary.model.clone(),
         policy: Policy { rules },
         prompt: snapshot.prompt().to_owned(),
-        prompt_path: spec.primary.prompt.clone().unwrap_or_else(|| file.to_owned()),
+        prompt_path: spec.primary.prompt.clone().unwrap_or_else(|| PROJECT_FILE.to_owned()),
         project: spec.project.clone(),
         settings: Settings {
             tools: spec.primary.tools.clone(),
@@ -139,11 +128,6 @@ pub fn describe_snapshot(snapshot: &Snapshot) -> Result<Description, ControlErro
             prompts: snapshot.prompts.clone(),
         },
     })
-}
-
-/// Where programs are looked for unless an agent says otherwise.
-pub fn default_path() -> Vec<PathBuf> {
-    ["/usr/local/bin", "/usr/bin", "/bin"].map(PathBuf::from).to_vec()
 }
 
 /// The agents that have a control directory, in order of name.

@@ -13,7 +13,7 @@ use super::registry::{FindError, ModelId};
 use super::script::{Act, Script};
 use super::{Answer, Event, Finish, Model, ModelError, Request};
 use crate::BoxFuture;
-use crate::describe::control::{ControlDir, ControlError};
+use crate::control::{ControlDir, ControlError};
 
 /// Text goes out in deltas of at most this many characters.
 pub const DELTA_CHARS_MAX: usize = 16;

@@ -16,7 +16,6 @@ use serde::Serialize;
 use serde_json::Value;
 
 use crate::BoxFuture;
-use crate::tool::Spec;
 pub use registry::{ModelId, Models};
 
 /// One model, whatever is behind it.
@@ -42,7 +41,16 @@ pub struct Request {
     pub attempt: u32,
     pub prompt: String,
     pub messages: Vec<Turn>,
-    pub tools: Vec<Spec>,
+    pub tools: Vec<ToolSpec>,
+}
+
+/// What a model is told of a tool.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct ToolSpec {
+    pub name: String,
+    pub description: String,
+    /// A JSON schema of its input.
+    pub schema: Value,
 }
 
 /// A message as a model sees it: who speaks and what, without our ids and times.

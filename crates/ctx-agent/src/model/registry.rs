@@ -12,7 +12,7 @@ use ctx_session::{BadName, Code, Limits, Name, Refusal};
 
 use super::Model;
 use super::debug::Debug;
-use crate::describe::control::{ControlDir, ControlError, short};
+use crate::control::{ControlDir, ControlError, short};
 
 /// More links than this in a row is a circle.
 const LINKS_MAX: usize = 8;

@@ -170,7 +170,7 @@ impl Step {
             ("dump", _) => Err("`dump` must be true or false".to_owned()),
             (other, _) => Err(format!(
                 "unknown step `{}`; the steps are text, reasoning, sleep_ms, tool, error, usage, dump",
-                crate::describe::control::short(other)
+                crate::control::short(other)
             )),
         }
     }
@@ -214,7 +214,7 @@ fn tool_call(value: Value) -> Result<ToolCall, String> {
     };
     match tool.keys().next() {
         None => Ok(ToolCall { provider_call_id, name, input }),
-        Some(other) => Err(format!("unknown key `{}` in `tool`", crate::describe::control::short(other))),
+        Some(other) => Err(format!("unknown key `{}` in `tool`", crate::control::short(other))),
     }
 }
 

@@ -21,5 +21,8 @@ pub use yaml::At;
 /// Where the project file is, in a project's directory.
 pub const PROJECT_FILE: &str = ".ctx/project.yaml";
 
+/// Where an agent sees its project.
+pub const WORK: &str = "/work";
+
 /// The JSON schema of the file, as published.
 pub const SCHEMA: &str = include_str!("../../../../docs/schema/project.schema.json");

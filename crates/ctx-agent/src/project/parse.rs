@@ -9,8 +9,8 @@ use super::PROJECT_FILE;
 use super::read::{Complaints, Fields};
 use super::spec::{Cage, McpServer, Net, Plays, Primary, ProjectLimits, ProjectSpec, Subagent, TOOLS};
 use super::yaml::{At, Kind, Node, load};
-use crate::describe::control::short;
-use crate::describe::policy::Rule;
+use crate::control::policy::Rule;
+use crate::control::short;
 use crate::model::registry::ModelName;
 use crate::nearest::nearest;
 

@@ -2,7 +2,7 @@
 //! reported at once.
 
 use super::yaml::{At, Kind, Node};
-use crate::describe::control::short;
+use crate::control::short;
 use crate::nearest::nearest;
 
 /// What was found wrong.

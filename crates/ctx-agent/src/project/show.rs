@@ -9,9 +9,10 @@ use std::path::Path;
 use ctx_session::Name;
 use serde::{Deserialize, Serialize};
 
+use super::WORK;
 use super::files::Snapshot;
-use crate::describe::mount::{Access, Mount};
-use crate::describe::{self, control_dir};
+use crate::control::mount::{Access, Mount};
+use crate::control::{control_dir, default_path};
 
 /// An agent to show.
 #[derive(Debug, Clone, Copy)]
@@ -85,14 +86,14 @@ fn meta(shown: &Shown<'_>, snapshot: &Snapshot) -> String {
 
 fn files(shown: &Shown<'_>, snapshot: &Snapshot) -> Vec<(&'static str, String)> {
     let lines = |items: Vec<String>| items.into_iter().map(|item| item + "\n").collect::<String>();
-    let mount = Mount::line(Path::new(&snapshot.directory), describe::WORK, Access::ReadWrite);
-    let path = describe::default_path().iter().map(|dir| dir.display().to_string()).collect();
+    let mount = Mount::line(Path::new(&snapshot.directory), WORK, Access::ReadWrite);
+    let path = default_path().iter().map(|dir| dir.display().to_string()).collect();
     vec![
         ("owner", format!("{}\n", shown.owner)),
         ("uid", String::new()),
         ("gid", String::new()),
         ("root", String::new()),
-        ("cwd", format!("{}\n", describe::WORK)),
+        ("cwd", format!("{WORK}\n")),
         ("env", String::new()),
         ("path", lines(path)),
         ("mount", lines(mount.into_iter().collect())),

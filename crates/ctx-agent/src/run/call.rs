@@ -6,6 +6,7 @@ use ctx_session::command::Progress;
 use ctx_session::record::{FinishReason, Usage};
 use ctx_session::{Limits, MessageId};
 
+use crate::cut;
 use crate::model::{Event, Finish, Model, ModelError, Request, ToolCall};
 use ctx_session::port::Stopped;
 use ctx_session::port::{DeltaKind, Retry, RunPort};
@@ -264,9 +265,4 @@ impl<'a> Telling<'a> {
             Some(_) | None => Ok(()),
         }
     }
-}
-
-/// The beginning of a text, at most so many bytes, never ending inside a character.
-pub(crate) fn cut(text: &str, bytes: usize) -> &str {
-    text.get(..text.floor_char_boundary(bytes)).unwrap_or(text)
 }

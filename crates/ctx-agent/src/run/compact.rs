@@ -8,8 +8,8 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use ctx_session::conversation::{Message, Part, Role};
-use ctx_session::estimate::{MESSAGE_TOKENS, message_tokens, part_tokens, tokens};
+use ctx_session::conversation::{Message, Part, Role, message_tokens, part_tokens};
+use ctx_session::estimate::{MESSAGE_TOKENS, tokens};
 use ctx_session::{CallId, Ulid};
 
 use super::elide::elidable;

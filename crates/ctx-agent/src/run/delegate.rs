@@ -64,7 +64,7 @@ pub(super) async fn command(
 /// Said with its last words, if it had some.
 fn ended_badly(program: &str, status: ExitStatus, text: &str) -> String {
     let said = text.lines().map(str::trim).rfind(|line| !line.is_empty()).unwrap_or_default();
-    let said = super::cut(said, 200);
+    let said = crate::cut(said, 200);
     format!("{program} ended with {status}{}{said}", if said.is_empty() { "" } else { ": " })
 }
 

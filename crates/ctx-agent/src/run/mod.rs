@@ -30,7 +30,6 @@ use crate::prepare::Prepared;
 use crate::tool::output::OUTPUT_READ;
 use crate::tool::{Scope, Tools};
 use call::CallError;
-pub(crate) use call::cut;
 pub use delegate::GuardWords;
 use shorten::Room;
 

@@ -1,8 +1,8 @@
 //! `context/pack.json`: what a model was sent, from which records, and how many tokens it is taken for. Every model call
 //! waits for it, so nothing is built that is not written.
 
-use ctx_session::conversation::{Part, Role};
-use ctx_session::estimate::{message_tokens, share, tokens};
+use ctx_session::conversation::{Part, Role, message_tokens};
+use ctx_session::estimate::{share, tokens};
 use ctx_session::record::{PromptRef, ToolStatus};
 use ctx_session::{RunId, Ulid};
 use serde::Serialize;

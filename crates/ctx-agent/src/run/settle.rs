@@ -10,8 +10,8 @@ use ctx_session::{CallId, Code};
 use serde_json::Value;
 use tokio::time::Instant;
 
-use super::call::cut;
-use crate::describe::policy::{Effects, Policy, Verdict};
+use crate::control::policy::{Effects, Policy, Verdict};
+use crate::cut;
 use crate::model::ToolCall;
 use crate::tool::checkpoint::CHECKPOINT;
 use crate::tool::output::OUTPUT_READ;

@@ -5,8 +5,9 @@ use std::sync::Arc;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::{Plan, Scope, Spec, Tool, ToolError, Work, arguments};
-use crate::describe::policy::Effects;
+use super::{Plan, Scope, Tool, ToolError, Work, arguments};
+use crate::control::policy::Effects;
+use crate::model::ToolSpec;
 
 /// Its name: calls behind it in one answer wait for the resume.
 pub const CHECKPOINT: &str = "checkpoint";
@@ -26,8 +27,8 @@ struct Input {
 }
 
 impl Tool for Checkpoint {
-    fn spec(&self) -> Spec {
-        Spec {
+    fn spec(&self) -> ToolSpec {
+        ToolSpec {
             name: CHECKPOINT.to_owned(),
             description:
                 "Pauses the session until the operator has looked at it. Use it when you need a decision or \
@@ -47,7 +48,7 @@ impl Tool for Checkpoint {
 
     fn plan(&self, input: Value, _: &Arc<Scope>) -> Result<Plan, ToolError> {
         let input: Input = arguments(&self.spec(), input)?;
-        let reason = input.reason.map(|reason| crate::run::cut(&reason, REASON_BYTES).to_owned());
+        let reason = input.reason.map(|reason| crate::cut(&reason, REASON_BYTES).to_owned());
         Ok(Plan { subjects: Vec::new(), work: Work::Checkpoint { reason } })
     }
 }

@@ -8,8 +8,9 @@ use rustix::fs::FileType;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::{Plan, Scope, Spec, Tool, ToolError, arguments, blocking, path_subjects};
-use crate::describe::policy::Effects;
+use super::{Plan, Scope, Tool, ToolError, arguments, blocking, path_subjects};
+use crate::control::policy::Effects;
+use crate::model::ToolSpec;
 use crate::view::Found;
 
 /// The tool.
@@ -24,8 +25,8 @@ struct Input {
 }
 
 impl Tool for FsList {
-    fn spec(&self) -> Spec {
-        Spec {
+    fn spec(&self) -> ToolSpec {
+        ToolSpec {
             name: "fs.list".to_owned(),
             description: "Lists a directory, one name a line in order; directories end in /, links in @."
                 .to_owned(),

@@ -10,8 +10,9 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
-use super::{Plan, Scope, Spec, Tool, ToolError, arguments, blocking, path_subjects};
-use crate::describe::policy::Effects;
+use super::{Plan, Scope, Tool, ToolError, arguments, blocking, path_subjects};
+use crate::control::policy::Effects;
+use crate::model::ToolSpec;
 use crate::view::Found;
 
 /// How much of a file is looked at to tell text from anything else.
@@ -34,8 +35,8 @@ struct Input {
 }
 
 impl Tool for FsRead {
-    fn spec(&self) -> Spec {
-        Spec {
+    fn spec(&self) -> ToolSpec {
+        ToolSpec {
             name: "fs.read".to_owned(),
             description: "Reads a text file. Large files: read a window of lines with offset and limit."
                 .to_owned(),

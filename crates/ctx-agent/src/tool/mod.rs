@@ -12,30 +12,21 @@ use std::sync::Arc;
 
 pub use ctx_session::issue::IssueAct;
 use ctx_session::{Code, Limits};
-use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
 use crate::BoxFuture;
-use crate::describe::policy::Effects;
+use crate::control::policy::Effects;
+use crate::model::ToolSpec;
 use crate::view::{Found, View, ViewError};
 
 /// One tool.
 pub trait Tool: Send + Sync {
-    fn spec(&self) -> Spec;
+    fn spec(&self) -> ToolSpec;
     fn effects(&self) -> Effects;
     /// Checks the arguments and finds what the call is about, without doing it. May read the disk.
     fn plan(&self, input: Value, scope: &Arc<Scope>) -> Result<Plan, ToolError>;
-}
-
-/// What a model is told of a tool.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Spec {
-    pub name: String,
-    pub description: String,
-    /// A JSON schema of its input.
-    pub schema: Value,
 }
 
 /// Where a tool works.
@@ -115,7 +106,7 @@ impl Tools {
         self
     }
 
-    pub fn specs(&self) -> Vec<Spec> {
+    pub fn specs(&self) -> Vec<ToolSpec> {
         self.tools.iter().map(|tool| tool.spec()).collect()
     }
 
@@ -124,7 +115,7 @@ impl Tools {
             Some(tool) => Ok(Arc::clone(tool)),
             None => {
                 let known: Vec<String> = self.specs().into_iter().map(|spec| spec.name).collect();
-                let shown = crate::describe::control::short(name);
+                let shown = crate::control::short(name);
                 let message = format!("unknown tool `{shown}`; the tools are {}", known.join(", "));
                 Err(ToolError::new(Code::Enoent, message))
             }
@@ -133,7 +124,7 @@ impl Tools {
 }
 
 /// Reads the arguments of a call; what does not fit is told to the model.
-fn arguments<T: DeserializeOwned>(spec: &Spec, input: Value) -> Result<T, ToolError> {
+fn arguments<T: DeserializeOwned>(spec: &ToolSpec, input: Value) -> Result<T, ToolError> {
     serde_json::from_value(input).map_err(|error| {
         let message = format!("bad arguments for {}: {error}; its schema is {}", spec.name, spec.schema);
         ToolError::new(Code::Einval, message)

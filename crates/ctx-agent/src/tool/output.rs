@@ -6,9 +6,10 @@ use ctx_session::{CallId, Code};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::{Plan, Scope, Spec, Tool, ToolError, Work, arguments};
-use crate::describe::policy::Effects;
-use crate::run::cut;
+use super::{Plan, Scope, Tool, ToolError, Work, arguments};
+use crate::control::policy::Effects;
+use crate::cut;
+use crate::model::ToolSpec;
 
 /// Its name: the text that stands for a cut output says it.
 pub const OUTPUT_READ: &str = "output.read";
@@ -40,8 +41,8 @@ pub struct Window {
 }
 
 impl Tool for OutputRead {
-    fn spec(&self) -> Spec {
-        Spec {
+    fn spec(&self) -> ToolSpec {
+        ToolSpec {
             name: OUTPUT_READ.to_owned(),
             description: "Reads the output of an earlier tool call that was cut or left out.".to_owned(),
             schema: json!({

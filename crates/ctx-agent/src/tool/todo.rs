@@ -6,8 +6,9 @@ use ctx_session::issue::{IssueAct, IssueStatus, TodoOp};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::{Plan, Scope, Spec, Tool, ToolError, Work, arguments};
-use crate::describe::policy::Effects;
+use super::{Plan, Scope, Tool, ToolError, Work, arguments};
+use crate::control::policy::Effects;
+use crate::model::ToolSpec;
 
 /// The tool `todo`.
 #[derive(Debug)]
@@ -17,9 +18,9 @@ pub struct Todo;
 pub const TODO: &str = "todo";
 
 impl Tool for Todo {
-    fn spec(&self) -> Spec {
+    fn spec(&self) -> ToolSpec {
         let item = json!({ "type": "string", "description": "the todo's text, or its number in the list" });
-        Spec {
+        ToolSpec {
             name: TODO.to_owned(),
             description: "Keeps the todo list of the issue that this session is bound to. Begin with init, then append, \
                           start (one at a time), done, drop or note. Answers with the list as it is then."
@@ -61,8 +62,8 @@ enum Input {
 }
 
 impl Tool for Issue {
-    fn spec(&self) -> Spec {
-        Spec {
+    fn spec(&self) -> ToolSpec {
+        ToolSpec {
             name: "issue".to_owned(),
             description: "Reads the issue that this session is bound to, marks one of its acceptance criteria as met or \
                           not, or moves it to another status. When all criteria are met, ask for sign-off with checkpoint."

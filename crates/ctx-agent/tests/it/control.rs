@@ -2,7 +2,7 @@
 
 use std::os::unix::fs::symlink;
 
-use ctx_agent::describe::mount::Access;
+use ctx_agent::control::mount::Access;
 use ctx_agent::describe::{agents, describe};
 use ctx_session::{Limits, Name};
 

@@ -3,7 +3,7 @@
 use std::os::unix::fs::symlink;
 use std::path::Path;
 
-use ctx_agent::describe::mount::{Access, Mount};
+use ctx_agent::control::mount::{Access, Mount};
 use ctx_agent::view::{View, resolve_cwd};
 
 /// A machine with a root for the agent, two mounts, and things outside of both.

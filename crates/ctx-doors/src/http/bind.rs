@@ -4,16 +4,10 @@ use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
 use ctx_api::http::{Bind, Session};
-use ctx_session::{IssueId, Refusal};
 
 use super::error::Answer;
-use super::extract::{At, Given, Nothing, Who, session_id};
+use super::extract::{At, Given, Nothing, Who, issue_in, session_id};
 use super::{Api, sessions};
-
-/// An issue's id in a body.
-pub(super) fn issue(field: &'static str, text: &str) -> Result<IssueId, Refusal> {
-    text.parse().map_err(|_| Refusal::invalid(field, "not an issue's id"))
-}
 
 /// Bind an issue to a session; one that another session works on is refused
 #[utoipa::path(put, path = "/sessions/{id}/bind", tag = "issues", params(("id" = String, Path)),
@@ -25,7 +19,7 @@ pub(super) async fn bind(
     Given(wish): Given<Bind>,
 ) -> Answer<Json<Session>> {
     let id = session_id(&id)?;
-    api.engine.bind(caller, id, issue("issue_id", &wish.issue_id)?).await?;
+    api.engine.bind(caller, id, issue_in("issue_id", &wish.issue_id)?).await?;
     Ok(Json(sessions::shown(&api, caller, id).await?))
 }
 

@@ -8,7 +8,7 @@ use axum::extract::{FromRequest, FromRequestParts, Path, Query, Request};
 use axum::http::request::Parts;
 use axum::http::{StatusCode, Uri};
 use ctx_engine::Caller;
-use ctx_session::{ApprovalId, CheckpointId, Code, CompactionId, IssueId, Refusal, RunId, SessionId};
+use ctx_session::{ApprovalId, CheckpointId, Code, CompactionId, IssueId, Name, Refusal, RunId, SessionId};
 use http_body_util::LengthLimitError;
 use serde::de::DeserializeOwned;
 
@@ -172,6 +172,16 @@ pub(crate) fn approval_id(text: &str) -> Answer<ApprovalId> {
 
 pub(crate) fn issue_id(text: &str) -> Answer<IssueId> {
     text.parse().map_err(|_| nothing_there("issue"))
+}
+
+/// A name in a body.
+pub(super) fn name(field: &'static str, text: &str) -> Result<Name, Refusal> {
+    Name::new(text).map_err(|rule| Refusal::invalid(field, rule.to_string()))
+}
+
+/// An issue's id in a body.
+pub(super) fn issue_in(field: &'static str, text: &str) -> Result<IssueId, Refusal> {
+    text.parse().map_err(|_| Refusal::invalid(field, "not an issue's id"))
 }
 
 /// A body as it came, for what reads it without a handler's extractor: as long and as slow as any other may be.

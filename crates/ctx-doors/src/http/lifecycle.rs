@@ -7,7 +7,8 @@ use ctx_session::request::RequestKey;
 use ctx_session::{Body, CheckpointId, Name, Record, Refusal, Scope, SessionId, StateName};
 
 use super::error::Answer;
-use super::sessions::{CLIENT, name, shape, shown};
+use super::extract::name;
+use super::sessions::{CLIENT, shape, shown};
 use super::{Api, projects};
 
 /// More records than the command that pauses a session has.

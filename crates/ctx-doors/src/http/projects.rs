@@ -14,9 +14,8 @@ use utoipa::IntoParams;
 
 use super::Api;
 use super::error::{Answer, nothing_there};
-use super::extract::{Asked, At, Given, Who};
+use super::extract::{Asked, At, Given, Who, name};
 use super::idempotency::Keyed;
-use super::sessions::name;
 
 /// Projects on one page unless told otherwise, and at most.
 const PAGE: usize = 100;

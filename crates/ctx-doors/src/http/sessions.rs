@@ -17,9 +17,9 @@ use serde::Deserialize;
 use utoipa::IntoParams;
 
 use super::error::Answer;
-use super::extract::{Asked, At, Given, Who, session_id};
+use super::extract::{Asked, At, Given, Who, issue_in, name, session_id};
 use super::idempotency::Keyed;
-use super::{Api, bind, lifecycle, projects};
+use super::{Api, lifecycle, projects};
 
 /// What sessions are made through here.
 pub(super) const CLIENT: &str = "http";
@@ -51,10 +51,6 @@ fn state_named(word: &str) -> Answer<StateName> {
     Ok(found.ok_or_else(|| {
         Refusal::invalid("state", "a state must be idle, running, queued, paused, ended or failed")
     })?)
-}
-
-pub(super) fn name(field: &'static str, text: &str) -> Result<Name, Refusal> {
-    Name::new(text).map_err(|rule| Refusal::invalid(field, rule.to_string()))
 }
 
 /// The sessions of a project that the caller may see, newest first
@@ -168,7 +164,7 @@ pub(super) async fn create(
 ) -> Answer<(StatusCode, Json<Session>)> {
     if let Some(made) = key.as_ref().map_or(Ok(None), |key| api.engine.made_by(caller, key))? {
         // A daemon that died after making it left the binding to whoever asks again.
-        let issue = new.bound_issue.as_deref().map(|text| bind::issue("bound_issue", text)).transpose()?;
+        let issue = new.bound_issue.as_deref().map(|text| issue_in("bound_issue", text)).transpose()?;
         if let Some(issue) = issue {
             api.engine.bind(caller, made, issue).await?;
         }
@@ -190,7 +186,7 @@ pub(super) async fn create(
     };
     let own_name =
         |text: &str| Name::of_session(text).map_err(|rule| Refusal::invalid("name", rule.to_string()));
-    let issue = new.bound_issue.as_deref().map(|text| bind::issue("bound_issue", text)).transpose()?;
+    let issue = new.bound_issue.as_deref().map(|text| issue_in("bound_issue", text)).transpose()?;
     let new = ctx_engine::NewSession {
         agent: name("agent", new.agent.as_deref().unwrap_or(&primary))?,
         project: Some(project),

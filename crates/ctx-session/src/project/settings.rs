@@ -2,6 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
+pub use crate::record::Strategy;
+
 /// When a conversation is made shorter, down to what, and how.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Compaction {
@@ -18,34 +20,6 @@ pub struct Compaction {
 impl Default for Compaction {
     fn default() -> Compaction {
         Compaction { upper: 0.85, lower: 0.60, strategy: Strategy::Summarize, delegate: None }
-    }
-}
-
-/// How a conversation is made shorter.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Strategy {
-    /// The oldest whole exchanges go.
-    Drop,
-    /// The model sums them up.
-    Summarize,
-    /// A command or a subagent does.
-    Delegate,
-    /// It is proposed, and the session pauses for the operator.
-    Checkpoint,
-}
-
-impl Strategy {
-    pub const ALL: [Strategy; 4] =
-        [Strategy::Drop, Strategy::Summarize, Strategy::Delegate, Strategy::Checkpoint];
-
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Strategy::Drop => "drop",
-            Strategy::Summarize => "summarize",
-            Strategy::Delegate => "delegate",
-            Strategy::Checkpoint => "checkpoint",
-        }
     }
 }
 

@@ -8,7 +8,6 @@ use serde_json::Value;
 
 use super::{PromptRef, Usage};
 use crate::ids::{ApprovalId, CallId, CheckpointId, CompactionId, IssueId, MessageId, RunId, Ulid};
-pub use crate::project::Strategy;
 use crate::time::Timestamp;
 
 /// What a run was begun for.
@@ -47,6 +46,34 @@ pub struct ToolPending {
     pub provider_call_id: Option<String>,
     pub name: String,
     pub input: Value,
+}
+
+/// How a conversation is made shorter.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Strategy {
+    /// The oldest whole exchanges go.
+    Drop,
+    /// The model sums them up.
+    Summarize,
+    /// A command or a subagent does.
+    Delegate,
+    /// It is proposed, and the session pauses for the operator.
+    Checkpoint,
+}
+
+impl Strategy {
+    pub const ALL: [Strategy; 4] =
+        [Strategy::Drop, Strategy::Summarize, Strategy::Delegate, Strategy::Checkpoint];
+
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Strategy::Drop => "drop",
+            Strategy::Summarize => "summarize",
+            Strategy::Delegate => "delegate",
+            Strategy::Checkpoint => "checkpoint",
+        }
+    }
 }
 
 /// Who paused a session.

@@ -39,13 +39,13 @@ pub use archive::may_purge;
 pub use create::{Create, Dsl, create};
 pub use fork::Fork;
 pub use post::check_message;
-pub(crate) use queue::message_of;
 
 use crate::code::{Code, Refusal};
 use crate::command::{Admission, Answer, Command, Decision, Effect, RunContext};
 use crate::ids::IdSource;
 use crate::limits::Limits;
-use crate::record::{Body, LimitScope, SessionBody, StateChanged, StateName, Trigger};
+use crate::record::{Body, LimitScope, RunKind, SessionBody, StateChanged, StateName, Trigger};
+use crate::request::{RequestKey, Requested};
 use crate::session::Session;
 use crate::time::Timestamp;
 
@@ -119,6 +119,47 @@ impl Session {
         limits: &Limits,
     ) -> Result<Option<Answer>, Refusal> {
         post::may_post(self, text, client_id, limits)
+    }
+}
+
+impl Session {
+    /// The answer to a request that was carried out before.
+    pub fn repeated(&self, key: &RequestKey) -> Result<Option<Answer>, Refusal> {
+        let Some(found) = self.requests.find(key)? else { return Ok(None) };
+        let run = found.turn_id.and_then(|run| self.run(run));
+        Ok(Some(match (found.checkpoint_id, run) {
+            (Some(checkpoint), _) => Answer::Checkpoint { checkpoint },
+            (None, Some(run)) if run.kind == RunKind::Message => {
+                let message = queue::message_of(run);
+                Answer::Posted { run: run.id, message, state: run.state.clone(), repeated: true }
+            }
+            (None, Some(run)) => Answer::Run { run: run.id, state: run.state.clone() },
+            (None, None) => Answer::Done,
+        }))
+    }
+
+    /// Decides a command that carries a key: as without one, but once.
+    fn decide_once(
+        &self,
+        key: &RequestKey,
+        command: &Command,
+        given: &mut Given<'_>,
+    ) -> Result<Decision, Refusal> {
+        if let Some(answer) = self.repeated(key)? {
+            return Ok(self::answer(answer));
+        }
+        let mut decision = self.decide(command, given)?;
+        let (turn_id, checkpoint_id) = match &decision.answer {
+            Answer::Posted { run, .. } | Answer::Run { run, .. } => (Some(*run), None),
+            Answer::Checkpoint { checkpoint } => (None, Some(*checkpoint)),
+            Answer::Done | Answer::Held | Answer::Ignored => (None, None),
+        };
+        if !decision.records.is_empty() {
+            // First: the last record of a command that moves the state is the move.
+            let requested = Requested { key: key.clone(), turn_id, checkpoint_id, issue_id: None };
+            decision.records.insert(0, Body::Session(SessionBody::Requested(requested)));
+        }
+        Ok(decision)
     }
 }
 

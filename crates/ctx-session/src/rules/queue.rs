@@ -52,7 +52,7 @@ pub(super) fn discard(session: &Session, run: &Run, reason: CancelReason, by: Op
 }
 
 /// Only messages are queued, so there is one.
-pub(crate) fn message_of(run: &Run) -> MessageId {
+pub(super) fn message_of(run: &Run) -> MessageId {
     run.message_id.unwrap_or(MessageId(run.id.0))
 }
 

@@ -13,7 +13,7 @@ use rusqlite::{Connection, params};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use super::store::{int, json, millis, to_json};
+use super::column::{int, json, millis, to_json};
 
 /// The tables of this module, every row of which belongs to a session.
 pub(super) const TABLES: [&str; 4] = ["checkpoints", "compactions", "compaction_aggregates", "approvals"];

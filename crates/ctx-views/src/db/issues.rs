@@ -11,7 +11,7 @@ use ctx_session::project::{Issue, Project, ProjectBody, ProjectRecord};
 use ctx_session::record::Decoded;
 use rusqlite::{Connection, params};
 
-use super::store::int;
+use super::column::int;
 
 /// Where the logs of projects are.
 pub const PROJECT_LOGS: &str = ".state/project";

@@ -4,6 +4,7 @@
 //! (`writer`), fed with what the engine commits and with what readers find in the logs (`reader`); both meet at
 //! the `desk`. Nobody waits for it: a commit that finds the desk full is read from its log later.
 
+mod column;
 mod control;
 mod desk;
 mod issues;
@@ -31,18 +32,20 @@ use rusqlite::Connection;
 
 use crate::dir::RootDir;
 use crate::error::ViewError;
+use column::Print;
+pub use column::Standing;
 use desk::{Desk, Job, Staff, Wait, Work};
 pub use desk::{Done, Progress};
 pub use issues::{PROJECT_LOGS, project_logs, project_of_log};
 pub use query::list::{ListQuery, SessionItem, Sort};
 pub use query::pages::{MessageItem, MessagesQuery, RunItem, ToolCallItem};
-pub use query::search::{Hit, Piece, SearchQuery, SearchSort, Standing};
+pub use query::search::{Hit, Piece, SearchQuery, SearchSort};
 pub use query::standing::{KnownLog, mark_unread};
 pub use query::stats::{Stats, StatsQuery, ToolStats};
 pub use query::{IndexReader, Page, Queries, Viewer};
 pub use schema::{Remade, SCHEMA_VERSION};
 pub use store::OUTPUT_BYTES;
-use stretch::{Part, Print, Seen, Stretch};
+use stretch::{Part, Seen, Stretch};
 
 /// Connections kept for the next query.
 const READERS_KEPT: usize = 4;

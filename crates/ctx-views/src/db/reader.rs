@@ -11,9 +11,9 @@ use ctx_session::record::SessionBody;
 use ctx_session::{Body, Record, SessionId};
 use rusqlite::OptionalExtension;
 
+use super::column::{Print, count_of, time_of};
 use super::desk::{Job, Work};
-use super::store::{count_of, time_of};
-use super::stretch::{Part, Print, Seen, Stretch};
+use super::stretch::{Part, Seen, Stretch};
 use super::{DbError, Shared, issues};
 use crate::error::ViewError;
 use crate::files::record_of;

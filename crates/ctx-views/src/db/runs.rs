@@ -6,7 +6,7 @@ use ctx_session::record::{
 use ctx_session::{Body, Record, RunId};
 use rusqlite::{Connection, OptionalExtension, params};
 
-use super::store::{int, millis, to_json, word};
+use super::column::{int, millis, to_json, word};
 
 pub(super) fn put(db: &Connection, key: i64, record: &Record) -> rusqlite::Result<()> {
     let now = millis(record.time);

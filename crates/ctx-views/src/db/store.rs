@@ -8,9 +8,8 @@ use ctx_session::record::{CheckpointBody, CompactionBody, SessionBody, ToolBody,
 use ctx_session::{Body, CheckpointId, Record, StateName, Timestamp, Ulid};
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
-use super::query::search::Standing;
+use super::column::{Print, Standing, count_of, int, json, millis, time_of, to_json, word};
 use super::spaced::spaced;
-use super::stretch::Print;
 use super::{control, runs};
 use ctx_session::overview::{LastRun, Overview, Pause};
 
@@ -29,23 +28,6 @@ pub(super) struct Stored {
     pub(super) last: Option<(u64, Print)>,
     /// The row comes from the middle of the log.
     pub(super) is_reading: bool,
-}
-
-/// SQLite's integers are signed.
-pub(super) fn int(value: u64) -> i64 {
-    i64::try_from(value).unwrap_or(i64::MAX)
-}
-
-pub(super) fn millis(time: Timestamp) -> i64 {
-    int(time.as_millis())
-}
-
-pub(super) fn time_of(millis: i64) -> Timestamp {
-    Timestamp::from_millis(u64::try_from(millis).unwrap_or(0))
-}
-
-pub(super) fn count_of(value: i64) -> u64 {
-    u64::try_from(value).unwrap_or(0)
 }
 
 pub(super) const SESSION_COLUMNS: &str = "meta, state, failure, title, cwd, model_override, created_at, \
@@ -87,30 +69,8 @@ pub(super) fn session_row(row: &Row<'_>) -> rusqlite::Result<Overview> {
     })
 }
 
-pub(super) fn json<T: serde::de::DeserializeOwned>(row: &Row<'_>, at: usize) -> rusqlite::Result<T> {
-    let text: String = row.get(at)?;
-    serde_json::from_str(&text).map_err(|error| {
-        rusqlite::Error::FromSqlConversionFailure(at, rusqlite::types::Type::Text, Box::new(error))
-    })
-}
-
 fn state_of(word: &str) -> StateName {
     StateName::ALL.into_iter().find(|state| state.as_str() == word).unwrap_or(StateName::Idle)
-}
-
-pub(super) fn to_json(value: &impl serde::Serialize) -> String {
-    // None of these types has a map with keys that are not strings: serialising them cannot fail.
-    serde_json::to_string(value).unwrap_or_default()
-}
-
-/// A closed word as the log writes it.
-pub(super) fn word(value: &impl serde::Serialize) -> String {
-    to_json(value).trim_matches('"').to_owned()
-}
-
-/// The value of a closed word; none for a word of another version.
-pub(super) fn of_word<T: serde::de::DeserializeOwned>(word: &str) -> Option<T> {
-    serde_json::from_value(serde_json::Value::from(word)).ok()
 }
 
 /// The session whose log this is, if it is known.

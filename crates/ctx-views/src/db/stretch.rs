@@ -12,15 +12,15 @@
 //! What this cannot see is a change before the last record that leaves everything after it in its place and its
 //! length, made by something else than ctx; `ctx reindex` reads everything again.
 
-use ctx_journal::{Damage, Entry, LogPath};
+use ctx_journal::{Damage, LogPath};
 use ctx_session::record::{CompactionBody, MessageBody, SessionBody, SessionMeta, ToolBody};
 use ctx_session::{Body, Record, SessionId, Timestamp};
 use rusqlite::{Connection, OptionalExtension, params};
 use serde_json::Value;
 
 use super::MetaOf;
-use super::store::{self, Stored, int, millis};
-use crate::files::record_of;
+use super::column::{Print, int, millis};
+use super::store::{self, Stored};
 use ctx_session::Overview;
 
 /// What a stretch is for.
@@ -94,33 +94,6 @@ pub(super) struct Seen {
     pub(super) seq: u64,
     pub(super) time: Timestamp,
     pub(super) print: Print,
-}
-
-/// Tells a record from another that stands, or stood, under the same seq. It says nothing about who wrote it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Print(pub(super) i64);
-
-impl Print {
-    pub(super) fn of(record: &Record) -> Print {
-        Print::made(record.time, &record.body.to_json())
-    }
-
-    /// The same for a record that is read as for one that is committed, but for types that this ctx does not know.
-    pub(super) fn of_entry(entry: &Entry) -> Print {
-        match record_of(entry) {
-            Some(record) => Print::of(&record),
-            None => Print::made(entry.time, &entry.text),
-        }
-    }
-
-    /// FNV-1a over 64 bits: the index guards against accidents.
-    fn made(time: Timestamp, text: &str) -> Print {
-        const PRIME: u64 = 0x0000_0100_0000_01B3;
-        const BASIS: u64 = 0xCBF2_9CE4_8422_2325;
-        let bytes = time.as_millis().to_le_bytes();
-        let bytes = bytes.into_iter().chain(text.bytes());
-        Print(bytes.fold(BASIS, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(PRIME)).cast_signed())
-    }
 }
 
 /// How a stretch goes together with what the index has.

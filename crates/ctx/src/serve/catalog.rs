@@ -47,7 +47,7 @@ impl Catalog for Tree {
     }
 
     fn tools(&self) -> Vec<ToolNamed> {
-        let shown = |spec: ctx_agent::tool::Spec| ToolNamed {
+        let shown = |spec: ctx_agent::model::ToolSpec| ToolNamed {
             name: spec.name,
             description: spec.description,
             schema: spec.schema,

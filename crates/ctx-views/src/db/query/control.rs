@@ -9,7 +9,7 @@ use serde::de::DeserializeOwned;
 use super::pages::parsed;
 use super::{Queries, Viewer, Wanted};
 use crate::db::DbError;
-use crate::db::store::{json, of_word, time_of};
+use crate::db::column::{json, of_word, time_of};
 
 impl Queries<'_> {
     /// The checkpoints of a session with the edits made at them.

@@ -7,7 +7,7 @@ use rusqlite::Row;
 use super::Queries;
 use super::control::{closed, id, maybe_id};
 use crate::db::DbError;
-use crate::db::store::{count_of, json, time_of};
+use crate::db::column::{count_of, json, time_of};
 
 impl Queries<'_> {
     pub fn issues(&self, project: &Name) -> Result<Vec<Issue>, DbError> {

@@ -8,7 +8,8 @@ use rusqlite::types::Value;
 use super::search::match_expression;
 use super::{Page, Queries, Viewer, Wanted, anywhere, one_more, page};
 use crate::db::DbError;
-use crate::db::store::{SESSION_COLUMNS, SESSION_COLUMNS_LEN, millis, session_row};
+use crate::db::column::{count_of, millis};
+use crate::db::store::{SESSION_COLUMNS, SESSION_COLUMNS_LEN, session_row};
 use ctx_session::Overview;
 
 /// In what order.
@@ -89,7 +90,7 @@ pub(super) fn item(row: &Row<'_>) -> rusqlite::Result<SessionItem> {
             Box::new(error),
         )
     })?;
-    let next_seq = crate::db::store::count_of(row.get(SESSION_COLUMNS_LEN + 1)?);
+    let next_seq = count_of(row.get(SESSION_COLUMNS_LEN + 1)?);
     Ok(SessionItem { row: session_row(row)?, log, next_seq })
 }
 

@@ -10,7 +10,7 @@ use rusqlite::{OptionalExtension, Row};
 
 use super::{Page, Queries, one_more, page};
 use crate::db::DbError;
-use crate::db::store::{count_of, int, of_word, time_of};
+use crate::db::column::{count_of, int, of_word, time_of};
 
 /// Which messages of a session, oldest first.
 #[derive(Debug, Clone, PartialEq, Eq)]

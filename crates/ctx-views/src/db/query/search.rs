@@ -8,8 +8,8 @@ use rusqlite::{OptionalExtension, Row, params};
 use super::pages::role_of;
 use super::{Page, Queries, Viewer, Wanted, one_more, snippet};
 use crate::db::DbError;
+use crate::db::column::{Standing, count_of, millis, time_of};
 use crate::db::spaced;
-use crate::db::store::{count_of, millis, time_of};
 
 /// Texts above this are cut by us.
 const LONG_BYTES: usize = 8 * 1024;
@@ -61,35 +61,6 @@ impl SearchQuery {
             sort: SearchSort::Rank,
             limit,
             after: None,
-        }
-    }
-}
-
-/// How a message stands in its conversation.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Standing {
-    Counts,
-    /// A compaction left it out of what the model reads.
-    Compacted,
-    /// A rollback or a discard took it back.
-    TakenBack,
-}
-
-impl Standing {
-    /// As `messages.superseded` has it.
-    pub(in crate::db) fn number(self) -> i64 {
-        match self {
-            Standing::Counts => 0,
-            Standing::TakenBack => 1,
-            Standing::Compacted => 2,
-        }
-    }
-
-    fn of_number(number: i64) -> Standing {
-        match number {
-            0 => Standing::Counts,
-            2 => Standing::Compacted,
-            _ => Standing::TakenBack,
         }
     }
 }

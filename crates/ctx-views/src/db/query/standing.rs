@@ -6,7 +6,7 @@ use ctx_journal::LogPath;
 use ctx_session::record::SessionMeta;
 
 use super::{Queries, Viewer, Wanted};
-use crate::db::store::count_of;
+use crate::db::column::count_of;
 use crate::db::{DbError, schema};
 
 /// What the index knows of a log.

@@ -6,7 +6,7 @@ use rusqlite::types::Value;
 
 use super::{Queries, Viewer, Wanted};
 use crate::db::DbError;
-use crate::db::store::{count_of, millis};
+use crate::db::column::{count_of, millis};
 
 /// Over which sessions.
 #[derive(Debug, Clone, PartialEq)]

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use super::control::short;
+use super::short;
 
 /// What a policy says of a tool call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

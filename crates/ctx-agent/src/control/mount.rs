@@ -3,7 +3,7 @@
 use std::fmt::Write;
 use std::path::{Component, Path, PathBuf};
 
-use super::control::short;
+use super::short;
 
 /// Whether what is mounted may be written to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -2,6 +2,11 @@
 //!
 //! A file is opened beneath its directory without following links, must belong to the daemon's user or to root,
 //! and must be small. What it says is checked by whoever asks; a bad value names the file, the line and the column.
+//! What the lines of `mount` and `policy` mean is in the modules of these names; what all the files of an agent amount
+//! to is in [`crate::describe`].
+
+pub mod mount;
+pub mod policy;
 
 use std::fs::File;
 use std::io::Read;
@@ -9,7 +14,7 @@ use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
 use ctx_session::project::Problem;
-use ctx_session::{Code, Refusal};
+use ctx_session::{Code, Name, Refusal};
 use rustix::fs::{Mode, OFlags, ResolveFlags};
 use rustix::io::Errno;
 
@@ -65,6 +70,16 @@ impl From<ControlError> for Refusal {
             | ControlError::Io { .. } => refusal,
         }
     }
+}
+
+/// The control directory of an agent, below the root.
+pub fn control_dir(agent: &Name) -> String {
+    format!("agent/{agent}.d")
+}
+
+/// Where programs are looked for unless an agent says otherwise.
+pub fn default_path() -> Vec<PathBuf> {
+    ["/usr/local/bin", "/usr/bin", "/bin"].map(PathBuf::from).to_vec()
 }
 
 /// An object's control directory, held open so that all its files come from the same one.
