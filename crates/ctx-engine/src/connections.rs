@@ -3,12 +3,12 @@
 use std::collections::HashMap;
 use std::sync::Mutex;
 
+use ctx_journal::lock;
 use ctx_session::record::DetachReason;
 use ctx_session::{Command, Refusal, SessionId, Ulid};
 use tokio::sync::oneshot;
 
 use crate::engine::{Caller, Engine};
-use crate::inner::lock;
 
 /// Every attached connection, and the way to tell it why it is closed.
 #[derive(Debug, Default)]

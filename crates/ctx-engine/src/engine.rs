@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use ctx_journal::{Journal, Owner};
+use ctx_journal::{Journal, Owner, lock};
 use ctx_session::admission::Counts;
 use ctx_session::command::Change;
 use ctx_session::record::{CancelReason, Scope, SessionBody};
@@ -18,7 +18,7 @@ use tokio::sync::watch;
 use crate::clock::Fresh;
 use crate::driver::{Ask, DriverLink};
 use crate::follow::Follow;
-use crate::inner::{Inner, lock};
+use crate::inner::Inner;
 use crate::live::EventId;
 use crate::place::Shelf;
 use crate::port::{Prepare, Prepared, ProjectFiles, Worker};

@@ -3,10 +3,10 @@
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use ctx_journal::{Journal, LogPath, Owner};
+use ctx_journal::{Journal, LogPath, Owner, lock};
 use ctx_session::command::Interruption;
 use ctx_session::record::SessionMeta;
 use ctx_session::{Answer, Code, Command, Limits, Refusal, SessionId, Timestamp};
@@ -59,11 +59,6 @@ pub(crate) struct Inner {
     /// Sessions whose log failed, until they are taken up again.
     pub lost: Mutex<HashSet<SessionId>>,
     pub closing: AtomicBool,
-}
-
-pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // Every change under these locks is a single insert or remove: a panic cannot leave them half done.
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Inner {

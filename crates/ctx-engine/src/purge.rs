@@ -3,7 +3,7 @@
 
 use std::ops::ControlFlow;
 
-use ctx_journal::{Journal, JournalError, LogPath};
+use ctx_journal::{Journal, JournalError, LogPath, lock};
 use ctx_session::record::Scope;
 use ctx_session::rules::may_purge;
 use ctx_session::{Code, Refusal, SessionId};
@@ -11,7 +11,7 @@ use ctx_views::audit::Purged;
 
 use crate::core::journal_refusal;
 use crate::engine::{Caller, Engine};
-use crate::inner::{Inner, lock};
+use crate::inner::Inner;
 use crate::place::Shelf;
 use crate::registry::Summary;
 

@@ -6,13 +6,13 @@
 
 use std::sync::{Arc, PoisonError};
 
-use ctx_journal::{Journal, JournalError, LogPath};
+use ctx_journal::{Journal, JournalError, LogPath, lock};
 use ctx_session::record::SessionMeta;
 use ctx_session::{Code, Refusal, SessionId};
 
 use crate::core::journal_refusal;
 use crate::driver::{Ask, Begin, Gone, spawn};
-use crate::inner::{Inner, lock};
+use crate::inner::Inner;
 use crate::place::{Shelf, freed_name};
 
 impl Inner {

@@ -8,7 +8,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ctx_journal::{Entry, Journal, JournalError, LogPath};
+use ctx_journal::{Entry, Journal, JournalError, LogPath, lock};
 use ctx_session::record::{Decoded, RunBody, SessionBody};
 use ctx_session::{Body, Code, Refusal, SessionId, StateName, Timestamp};
 use ctx_views::files::{Meta, SessionFiles};
@@ -16,7 +16,7 @@ use ctx_views::identity::{Identity, Place, first};
 
 use crate::core::journal_refusal;
 use crate::driver::{Ask, Gone};
-use crate::inner::{Inner, lock};
+use crate::inner::Inner;
 use crate::place::Shelf;
 use crate::registry::Summary;
 

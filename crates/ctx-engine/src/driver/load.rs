@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use ctx_journal::{Journal, JournalError, LogPath, Owner};
+use ctx_journal::{Journal, JournalError, LogPath, Owner, lock};
 use ctx_session::record::{Failure, SessionBody, SessionMeta};
 use ctx_session::{Body, Code, Record, Refusal, SessionId, Timestamp};
 use ctx_views::identity::{Identity, first};
@@ -11,7 +11,7 @@ use tokio::time::Instant;
 
 use super::{Driver, DriverLink, MAILBOX, Mail, Next};
 use crate::core::{Core, journal_refusal};
-use crate::inner::{Inner, lock, take_up_again};
+use crate::inner::{Inner, take_up_again};
 use crate::live::Live;
 use crate::place::Shelf;
 use crate::registry::Summary;

@@ -5,9 +5,9 @@ use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use ctx_journal::lock;
 use ctx_session::Name;
 
-use super::lock;
 use crate::engine::Engine;
 
 /// How long a directory may take to answer before what was last seen is taken.

@@ -3,10 +3,11 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, MutexGuard};
 
+use ctx_journal::lock;
 use ctx_session::Name;
 use ctx_session::project::{ProjectCommand, ProjectRead};
 
-use super::{lock, standing};
+use super::standing;
 use crate::inner::Inner;
 use crate::port::ProjectFile;
 

@@ -9,9 +9,9 @@ mod look;
 mod standing;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
-use ctx_journal::Owner;
+use ctx_journal::{Owner, lock};
 use ctx_session::project::{
     DEFAULT_PROJECT, Entry, Problem, Project, ProjectAdded, ProjectBody, ProjectCommand, ProjectRecord,
     RegistryBody, check_slug, invalid,
@@ -82,11 +82,6 @@ impl Described {
     pub fn store(&self) -> Result<(), Refusal> {
         self.log.put_blob(&self.snapshot)
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // Every change under these locks is an insert or a whole new table.
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn not_there(slug: &Name) -> Refusal {
