@@ -2,6 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::word_enum::word_enum;
+
 /// When a conversation is made shorter, down to what, and how.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Compaction {
@@ -21,31 +23,17 @@ impl Default for Compaction {
     }
 }
 
-/// How a conversation is made shorter.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Strategy {
-    /// The oldest whole exchanges go.
-    Drop,
-    /// The model sums them up.
-    Summarize,
-    /// A command or a subagent does.
-    Delegate,
-    /// It is proposed, and the session pauses for the operator.
-    Checkpoint,
-}
-
-impl Strategy {
-    pub const ALL: [Strategy; 4] =
-        [Strategy::Drop, Strategy::Summarize, Strategy::Delegate, Strategy::Checkpoint];
-
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Strategy::Drop => "drop",
-            Strategy::Summarize => "summarize",
-            Strategy::Delegate => "delegate",
-            Strategy::Checkpoint => "checkpoint",
-        }
+word_enum! {
+    /// How a conversation is made shorter.
+    Strategy {
+        /// The oldest whole exchanges go.
+        Drop = "drop",
+        /// The model sums them up.
+        Summarize = "summarize",
+        /// A command or a subagent does.
+        Delegate = "delegate",
+        /// It is proposed, and the session pauses for the operator.
+        Checkpoint = "checkpoint",
     }
 }
 

@@ -10,6 +10,7 @@ use super::{PromptRef, Usage};
 use crate::ids::{ApprovalId, CallId, CheckpointId, CompactionId, IssueId, MessageId, RunId, Ulid};
 pub use crate::project::Strategy;
 use crate::time::Timestamp;
+use crate::word_enum::word_enum;
 
 /// What a run was begun for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -49,22 +50,12 @@ pub struct ToolPending {
     pub input: Value,
 }
 
-/// Who paused a session.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum CheckpointBy {
-    Operator,
-    Model,
-    Compaction,
-}
-
-impl CheckpointBy {
-    pub fn as_str(self) -> &'static str {
-        match self {
-            CheckpointBy::Operator => "operator",
-            CheckpointBy::Model => "model",
-            CheckpointBy::Compaction => "compaction",
-        }
+word_enum! {
+    /// Who paused a session.
+    CheckpointBy {
+        Operator = "operator",
+        Model = "model",
+        Compaction = "compaction",
     }
 }
 
@@ -234,32 +225,23 @@ pub struct CompactionRejected {
     pub reason: Rejection,
 }
 
-/// Why a proposed compaction came to nothing. The words are its `fallback_reason`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Rejection {
-    /// The operator did not want it.
-    #[default]
-    OperatorRejected,
-    SessionEnded,
-    SessionFailed,
-    /// It waits in the source of this fork alone. Never in a record: `forked` says it.
-    SessionForked,
-    /// What waited for an answer is damaged.
-    Interrupted,
+word_enum! {
+    /// Why a proposed compaction came to nothing. The words are its `fallback_reason`.
+    #[derive(Default)]
+    Rejection {
+        /// The operator did not want it.
+        #[default]
+        OperatorRejected = "operator_rejected",
+        SessionEnded = "session_ended",
+        SessionFailed = "session_failed",
+        /// It waits in the source of this fork alone. Never in a record: `forked` says it.
+        SessionForked = "session_forked",
+        /// What waited for an answer is damaged.
+        Interrupted = "interrupted",
+    }
 }
 
 impl Rejection {
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Rejection::OperatorRejected => "operator_rejected",
-            Rejection::SessionEnded => "session_ended",
-            Rejection::SessionFailed => "session_failed",
-            Rejection::SessionForked => "session_forked",
-            Rejection::Interrupted => "interrupted",
-        }
-    }
-
     fn is_operators(&self) -> bool {
         *self == Rejection::OperatorRejected
     }
@@ -306,26 +288,15 @@ pub struct ApprovalRequested {
     pub expires_at: Timestamp,
 }
 
-/// How an approval came to its end.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum ApprovalOutcome {
-    Allow,
-    Deny,
-    /// Nobody answered in time: denied.
-    Timeout,
-    /// The run ended, or the daemon did.
-    Interrupted,
-}
-
-impl ApprovalOutcome {
-    pub fn as_str(self) -> &'static str {
-        match self {
-            ApprovalOutcome::Allow => "allow",
-            ApprovalOutcome::Deny => "deny",
-            ApprovalOutcome::Timeout => "timeout",
-            ApprovalOutcome::Interrupted => "interrupted",
-        }
+word_enum! {
+    /// How an approval came to its end.
+    ApprovalOutcome {
+        Allow = "allow",
+        Deny = "deny",
+        /// Nobody answered in time: denied.
+        Timeout = "timeout",
+        /// The run ended, or the daemon did.
+        Interrupted = "interrupted",
     }
 }
 

@@ -4,7 +4,6 @@ use std::collections::VecDeque;
 use std::io::Write;
 
 use ctx_session::conversation::{Change, Message, Part};
-use ctx_session::record::ToolStatus;
 use ctx_views::read::{ReadError, Said, Wanted};
 
 use crate::failure::Failure;
@@ -108,11 +107,6 @@ fn parts_text(message: &Message) -> String {
                 ));
             }
             Part::ToolResult { status, text: output, .. } => {
-                let status = match status {
-                    ToolStatus::Ok => "ok",
-                    ToolStatus::Error => "error",
-                    ToolStatus::Interrupted => "interrupted",
-                };
                 text.push_str(&format!("← {status}\n{}\n", output::plain(output).trim_end_matches('\n')));
             }
         }
