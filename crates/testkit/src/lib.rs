@@ -12,7 +12,7 @@ mod small_disk;
 use std::ops::Range;
 use std::time::{Duration, Instant};
 
-pub use daemon::{DaemonBuilder, TestDaemon};
+pub use daemon::{DaemonBuilder, TestDaemon, connect};
 pub use place::{Outcome, Place, finish};
 pub use pty::Pty;
 pub use small_disk::{ReadOnly, SmallDisk};

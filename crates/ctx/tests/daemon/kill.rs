@@ -32,7 +32,7 @@ struct Stubborn<'a> {
 impl Stubborn<'_> {
     fn connection(&mut self) -> &mut Client {
         if self.connection.is_none() {
-            let deadline = Instant::now() + super::support::LONG;
+            let deadline = Instant::now() + super::support::DEADLINE;
             let client = loop {
                 match connect(&self.socket) {
                     Ok(client) => break client,
@@ -136,13 +136,13 @@ fn kill_again_and_again(daemon: &mut Daemon, acknowledged: &AtomicU64, kills: Ra
         seed ^= seed >> 7;
         seed ^= seed << 17;
         let until = acknowledged.load(Ordering::SeqCst) + 1 + seed % 12;
-        let deadline = Instant::now() + super::support::LONG;
+        let deadline = Instant::now() + super::support::DEADLINE;
         while acknowledged.load(Ordering::SeqCst) < until {
             assert!(Instant::now() < deadline, "no progress before kill {kill}: {}", daemon.stderr());
             std::thread::sleep(Duration::from_micros(200 + seed % 3_000));
         }
         daemon.kill();
-        daemon.up();
+        daemon.start_again();
     }
 }
 
@@ -181,7 +181,7 @@ fn every_acknowledged_message_is_there_once_after_many_kills() {
         clients.into_iter().flat_map(|client| client.join().unwrap()).collect()
     });
     daemon.kill();
-    daemon.up();
+    daemon.start_again();
     // Recovery leaves nothing running, and the files show it before anyone has asked.
     let sessions: HashSet<&str> = messages.iter().map(|message| message.session.as_str()).collect();
     for session in sessions {
