@@ -6,7 +6,7 @@ CTX   := target/release/ctx
 # Most tests wait for processes: two at a time for every core.
 RUST_TEST_THREADS ?= $(shell echo $$(($$(nproc) * 2)))
 
-.PHONY: run build test check bench fmt setup setup-test
+.PHONY: run build test test-long check bench fmt setup setup-test
 
 run: build
 	@scripts/demo $(CTX) $(DEMO)
@@ -18,6 +18,10 @@ test: setup-test
 	$(CARGO) fmt --all -- --check
 	$(CARGO) clippy --workspace --all-targets -- -D warnings
 	RUST_TEST_THREADS=$(RUST_TEST_THREADS) $(CARGO) test --workspace
+
+# The same with ten times the rounds of tests that kill or race.
+test-long:
+	CTX_TEST_ROUNDS=10 $(MAKE) test
 
 bench: build
 	bench/run

@@ -3,11 +3,10 @@
 use std::collections::HashMap;
 use std::sync::Mutex;
 
+use ctx_journal::lock;
 use ctx_session::Ulid;
 use ctx_session::record::DetachReason;
 use tokio::sync::oneshot;
-
-use crate::sync::lock;
 
 /// Every attached connection, and the way to tell it why it is closed.
 #[derive(Debug, Default)]

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use ctx_journal::Owner;
+use ctx_journal::{Owner, lock};
 use ctx_session::admission::Counts;
 use ctx_session::command::Change;
 use ctx_session::record::{CancelReason, Scope, SessionBody};
@@ -23,7 +23,6 @@ use crate::projects::Described;
 use crate::registry::{NameSpace, Summary};
 use crate::request::{Caller, NewSession, Parts, Post, Posted};
 use crate::shared::Inner;
-use crate::sync::lock;
 
 /// The engine. Cloning it is cheap.
 #[derive(Clone)]

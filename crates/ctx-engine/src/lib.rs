@@ -33,7 +33,6 @@ mod restart;
 mod run_lookup;
 mod shared;
 pub mod start;
-mod sync;
 mod temp;
 
 pub use clock::{Clock, Fresh, SystemClock};

@@ -21,7 +21,7 @@ use crate::registry::Summary;
 use crate::request::Caller;
 
 /// Which sessions, newest first by id: a page stays where it is while sessions come and change.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone)]
 pub struct ListWish {
     pub project: Option<Name>,
     pub state: Option<StateName>,
@@ -60,11 +60,6 @@ impl Engine {
         }
         let session = self.look(caller, id).await?;
         Ok((self.find(caller, id)?, Arc::new(Details::of(&session))))
-    }
-
-    /// As long as this is the same, so is every page without a text.
-    pub fn lists_version(&self) -> u64 {
-        self.inner.registry.version()
     }
 
     /// A page of the sessions that the caller may see.

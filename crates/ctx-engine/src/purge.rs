@@ -3,7 +3,7 @@
 
 use std::ops::ControlFlow;
 
-use ctx_journal::{Journal, JournalError, LogPath};
+use ctx_journal::{Journal, JournalError, LogPath, lock};
 use ctx_session::record::Scope;
 use ctx_session::rules::may_purge;
 use ctx_session::{Code, Refusal, SessionId};
@@ -15,7 +15,6 @@ use crate::paths::Shelf;
 use crate::registry::Summary;
 use crate::request::Caller;
 use crate::shared::Inner;
-use crate::sync::lock;
 
 impl Engine {
     /// Deletes a session. It is gone, also after a crash, when this returns.

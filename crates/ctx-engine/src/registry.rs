@@ -101,8 +101,6 @@ struct Tables {
     /// In the order of ids, which is that of creation.
     by_id: BTreeMap<SessionId, Summary>,
     by_name: HashMap<(NameSpace, Name), SessionId>,
-    /// Grows with every change of what a list shows.
-    version: u64,
 }
 
 impl Tables {
@@ -149,7 +147,6 @@ impl Registry {
             tables.take_name(&summary.meta)?;
         }
         tables.by_id.insert(summary.id(), summary);
-        tables.version += 1;
         Ok(())
     }
 
@@ -173,7 +170,6 @@ impl Registry {
     pub fn remove(&self, id: SessionId) {
         let mut tables = self.lock();
         let Some(summary) = tables.by_id.remove(&id) else { return };
-        tables.version += 1;
         tables.free_name(&summary.meta);
     }
 
@@ -212,7 +208,6 @@ impl Registry {
     /// Changes what is known of a session; its name is free again once it is over.
     pub fn update(&self, id: SessionId, change: impl FnOnce(&mut Summary)) {
         let mut tables = self.lock();
-        tables.version += 1;
         let Some(summary) = tables.by_id.get_mut(&id) else { return };
         change(summary);
         if summary.state.is_over() {
@@ -237,11 +232,6 @@ impl Registry {
         let tables = self.lock();
         let newest = tables.by_id.range((Bound::Unbounded, end)).rev().map(|(_, summary)| summary);
         newest.filter(|summary| keep(summary)).take(max).cloned().collect()
-    }
-
-    /// As long as this is the same, so is every list.
-    pub fn version(&self) -> u64 {
-        self.lock().version
     }
 
     pub fn count(&self) -> usize {

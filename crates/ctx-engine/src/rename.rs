@@ -6,7 +6,7 @@
 
 use std::sync::{Arc, PoisonError};
 
-use ctx_journal::{Journal, JournalError, LogPath};
+use ctx_journal::{Journal, JournalError, LogPath, lock};
 use ctx_session::record::SessionMeta;
 use ctx_session::{Code, Refusal, SessionId};
 
@@ -14,7 +14,6 @@ use crate::core::journal_refusal;
 use crate::driver::{Ask, Begin, Gone, spawn};
 use crate::paths::{Shelf, freed_name};
 use crate::shared::Inner;
-use crate::sync::lock;
 
 impl Inner {
     /// Frees the directory that a new session of this name will have, if one that is over still has it.

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use ctx_journal::{Journal, LogPath, Owner};
+use ctx_journal::{Journal, LogPath, Owner, lock};
 use ctx_session::command::Interruption;
 use ctx_session::record::SessionMeta;
 use ctx_session::{Answer, Code, Command, Limits, Refusal, SessionId, Timestamp};
@@ -28,7 +28,6 @@ use crate::projects::Projects;
 use crate::registry::{Registry, Summary};
 use crate::request::{Caller, Parts};
 use crate::run_lookup::RecentRuns;
-use crate::sync::lock;
 
 pub(crate) struct Inner {
     pub journal: Arc<dyn Journal>,

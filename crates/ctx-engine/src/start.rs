@@ -8,7 +8,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ctx_journal::{Entry, LogPath};
+use ctx_journal::{Entry, LogPath, lock};
 use ctx_session::record::{Decoded, RunBody, SessionBody};
 use ctx_session::{Body, Code, Refusal, SessionId, StateName, Timestamp};
 use ctx_views::files::{Meta, SessionFiles};
@@ -19,7 +19,6 @@ use crate::driver::{Ask, Gone};
 use crate::paths::{Shelf, session_logs};
 use crate::registry::Summary;
 use crate::shared::Inner;
-use crate::sync::lock;
 
 /// Sessions whose files are behind that a start waits for; more are caught up behind it.
 const BEHIND_AT_ONCE: usize = 64;

@@ -1,10 +1,9 @@
 //! Temp sessions: kept in memory, and gone with the last connection that used them.
 
-use ctx_journal::LogPath;
+use ctx_journal::{LogPath, lock};
 use ctx_session::{Command, SessionId};
 
 use crate::engine::Engine;
-use crate::sync::lock;
 
 /// A connection's share in a temp session.
 pub struct Hold {

@@ -41,6 +41,7 @@ pub use format::{COMMAND_BYTES_MAX, FORMAT_VERSION, LOST, RECORD_BYTES_MAX};
 pub use memory::MemoryDisk;
 pub use path::{BadLogPath, LogPath, Owner};
 pub use real::RealDisk;
+pub use writer::lock;
 
 /// One record as it stands in a log.
 #[derive(Debug, Clone, PartialEq, Eq)]

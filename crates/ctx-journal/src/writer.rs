@@ -25,8 +25,9 @@ use crate::{Committed, LogWriter, soon};
 /// A buffer that grew beyond this is given back.
 const BUFFER_KEPT_MAX: usize = 64 << 10;
 
-/// Locks a mutex; a thread that panicked with it does not take the log down with it.
-pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+/// Locks a mutex also after a thread has panicked with it. For data that no panic leaves half changed: every change under
+/// such a lock is a single step.
+pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 

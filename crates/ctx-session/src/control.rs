@@ -14,6 +14,7 @@ use crate::record::{
     PromptRef, Record, Rejection, RunBody, RunKind, SessionBody, StateName,
 };
 use crate::time::Timestamp;
+use crate::word_enum::word_enum;
 
 /// A pause of a session.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -59,23 +60,13 @@ impl Checkpoint {
     }
 }
 
-/// Where a compaction stands.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum CompactionState {
-    /// Waits for the operator.
-    Proposed,
-    Applied,
-    Rejected,
-}
-
-impl CompactionState {
-    pub fn as_str(self) -> &'static str {
-        match self {
-            CompactionState::Proposed => "proposed",
-            CompactionState::Applied => "applied",
-            CompactionState::Rejected => "rejected",
-        }
+word_enum! {
+    /// Where a compaction stands.
+    CompactionState {
+        /// Waits for the operator.
+        Proposed = "proposed",
+        Applied = "applied",
+        Rejected = "rejected",
     }
 }
 

@@ -16,28 +16,16 @@ use crate::record::{
     RunBody, ToolBody, ToolStatus,
 };
 use crate::time::Timestamp;
+use crate::word_enum::word_enum;
 
-/// Who speaks.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Role {
-    User,
-    Assistant,
-    Subagent,
-    System,
-    Tool,
-}
-
-impl Role {
-    /// As records and answers have it.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Role::User => "user",
-            Role::Assistant => "assistant",
-            Role::Subagent => "subagent",
-            Role::System => "system",
-            Role::Tool => "tool",
-        }
+word_enum! {
+    /// Who speaks.
+    Role {
+        User = "user",
+        Assistant = "assistant",
+        Subagent = "subagent",
+        System = "system",
+        Tool = "tool",
     }
 }
 

@@ -2,6 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::word_enum::word_enum;
+
 /// A change of an issue's todos: small steps, so that two of them seldom meet.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "op", rename_all = "snake_case", deny_unknown_fields)]
@@ -30,27 +32,13 @@ pub enum TodoOp {
     },
 }
 
-/// Where an issue stands.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum IssueStatus {
-    Open,
-    InProgress,
-    Resolved,
-    Closed,
-}
-
-impl IssueStatus {
-    pub const ALL: [IssueStatus; 4] =
-        [IssueStatus::Open, IssueStatus::InProgress, IssueStatus::Resolved, IssueStatus::Closed];
-
-    pub fn as_str(self) -> &'static str {
-        match self {
-            IssueStatus::Open => "open",
-            IssueStatus::InProgress => "in_progress",
-            IssueStatus::Resolved => "resolved",
-            IssueStatus::Closed => "closed",
-        }
+word_enum! {
+    /// Where an issue stands.
+    IssueStatus {
+        Open = "open",
+        InProgress = "in_progress",
+        Resolved = "resolved",
+        Closed = "closed",
     }
 }
 

@@ -22,6 +22,7 @@ pub mod request;
 pub mod rules;
 pub mod session;
 pub mod time;
+mod word_enum;
 
 pub use code::{Code, Refusal};
 pub use command::{Answer, Command, Decision, Effect};

@@ -124,7 +124,7 @@ impl Place {
             }
         };
         let or_none = |name: Option<&Name>| name.map_or_else(|| "nothing".to_owned(), Name::to_string);
-        differs("scope", scope_word(meta.scope), scope_word(self.scope()));
+        differs("scope", meta.scope.to_string(), self.scope().to_string());
         meta.scope = self.scope();
         differs("space", or_none(meta.space.as_ref()), or_none(self.space.as_ref()));
         meta.space.clone_from(&self.space);
@@ -144,15 +144,6 @@ impl Place {
         }
         flaws
     }
-}
-
-fn scope_word(scope: Scope) -> String {
-    match scope {
-        Scope::Private => "private",
-        Scope::Shared => "shared",
-        Scope::Temp => "temp",
-    }
-    .to_owned()
 }
 
 /// What is wrong with a first record.

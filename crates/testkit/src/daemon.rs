@@ -3,8 +3,9 @@
 use std::fs::File;
 use std::ops::Deref;
 use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 
 use rustix::process::{Pid, Signal, kill_process};
 
@@ -17,6 +18,8 @@ pub struct TestDaemon {
     place: Place,
     environment: Vec<(String, String)>,
     args: Vec<String>,
+    /// Who runs it, when it is not who runs the tests.
+    user: Option<(u32, u32)>,
     child: Option<Child>,
 }
 
@@ -26,6 +29,7 @@ pub struct DaemonBuilder {
     place: Place,
     environment: Vec<(String, String)>,
     args: Vec<String>,
+    user: Option<(u32, u32)>,
 }
 
 impl DaemonBuilder {
@@ -50,6 +54,17 @@ impl DaemonBuilder {
         self
     }
 
+    /// Runs it as another user, to whom its place is given.
+    #[must_use]
+    pub fn user(mut self, uid: u32, gid: u32) -> DaemonBuilder {
+        for below in ["", "home", "work"] {
+            std::os::unix::fs::chown(self.place.path(below), Some(uid), Some(gid))
+                .expect("this test needs root");
+        }
+        self.user = Some((uid, gid));
+        self
+    }
+
     /// Where it will run.
     pub fn place(&self) -> &Place {
         &self.place
@@ -57,16 +72,21 @@ impl DaemonBuilder {
 
     /// Starts it and waits until its sockets answer.
     pub fn start(self) -> TestDaemon {
-        let DaemonBuilder { place, environment, args } = self;
-        let mut daemon = TestDaemon { place, environment, args, child: None };
+        let mut daemon = self.stopped();
         daemon.start_again();
         daemon
+    }
+
+    /// One that is not started yet; its root does not exist.
+    pub fn stopped(self) -> TestDaemon {
+        let DaemonBuilder { place, environment, args, user } = self;
+        TestDaemon { place, environment, args, user, child: None }
     }
 }
 
 impl TestDaemon {
     pub fn build(binary: impl AsRef<Path>) -> DaemonBuilder {
-        DaemonBuilder { place: Place::new(binary), environment: Vec::new(), args: Vec::new() }
+        DaemonBuilder { place: Place::new(binary), environment: Vec::new(), args: Vec::new(), user: None }
     }
 
     /// A daemon with nothing special about it.
@@ -78,12 +98,21 @@ impl TestDaemon {
     pub fn start_again(&mut self) {
         assert!(self.child.is_none(), "the daemon still runs");
         let log = File::options().create(true).append(true).open(self.log_path()).expect("a log file");
-        let mut command = self.place.command(&["serve", "--workspace"]);
-        command.arg(self.place.workspace()).args(&self.args);
-        command.envs(self.environment.iter().map(|(name, value)| (name, value)));
-        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);
+        let mut command = self.serve();
+        command.stdout(Stdio::null()).stderr(log);
         self.child = Some(command.spawn().expect("the daemon starts"));
         until("the daemon's sockets", || self.answers().then_some(()));
+    }
+
+    /// `ctx serve` as it is started here, as a command.
+    pub fn serve(&self) -> Command {
+        let mut command = self.place.command(&["serve", "--workspace"]);
+        command.arg(self.place.workspace()).args(&self.args).stdin(Stdio::null());
+        command.envs(self.environment.iter().map(|(name, value)| (name, value)));
+        if let Some((uid, gid)) = self.user {
+            command.uid(uid).gid(gid);
+        }
+        command
     }
 
     /// Whether this very daemon has announced itself and takes connections. Fails if it has ended.
@@ -115,12 +144,21 @@ impl TestDaemon {
         }
     }
 
+    pub fn signal(&self, signal: Signal) {
+        let pid = i32::try_from(self.pid()).ok().and_then(Pid::from_raw).expect("a process id");
+        kill_process(pid, signal).expect("the daemon takes a signal");
+    }
+
+    /// How it ends.
+    pub fn wait(&mut self) -> ExitStatus {
+        let mut child = self.child.take().expect("a daemon");
+        until("the daemon to end", || child.try_wait().expect("a child's status"))
+    }
+
     /// SIGTERM, and its exit code.
     pub fn stop(&mut self) -> i32 {
-        let mut child = self.child.take().expect("a daemon");
-        let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw).expect("a process id");
-        kill_process(pid, Signal::TERM).expect("the daemon takes a signal");
-        until("the daemon to stop", || child.try_wait().expect("a child's status")).code().unwrap_or(-1)
+        self.signal(Signal::TERM);
+        self.wait().code().unwrap_or(-1)
     }
 
     fn log_path(&self) -> PathBuf {
@@ -134,7 +172,7 @@ impl TestDaemon {
 }
 
 /// Connects to a socket whose path may be longer than the kernel takes.
-fn connect(path: &Path) -> std::io::Result<UnixStream> {
+pub fn connect(path: &Path) -> std::io::Result<UnixStream> {
     use rustix::fs::{Mode, OFlags};
     use std::os::fd::AsRawFd;
     let (Some(dir), Some(name)) = (path.parent(), path.file_name()) else {

@@ -6,7 +6,7 @@
 //! while the first is being done waits for its answer; the first is finished also when its client has gone. Refusals are
 //! not kept: they changed nothing, so asking again is harmless. Answers with a secret are not kept either.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -20,6 +20,7 @@ use axum::response::{IntoResponse, Response};
 use ctx_engine::Caller;
 use ctx_session::request::{KEY_FIELD, RequestKey};
 use ctx_session::{Code, Refusal};
+use indexmap::IndexMap;
 use sha2::{Digest, Sha256};
 use tokio::sync::watch;
 
@@ -28,9 +29,10 @@ use super::extract::{Who, whole_body};
 
 /// How long a request is remembered.
 const KEPT: Duration = Duration::from_secs(60 * 60);
-/// Of each user: requests that are remembered at a time, the longest answer that is kept, and all of them together. So
-/// nobody makes another's be forgotten.
-const REQUESTS_MAX: usize = 10_000;
+/// Of each user: requests that are remembered at least and at most, the longest answer that is kept, and all of them
+/// together. The bounds are per user so that nobody makes the daemon forget the requests of another.
+const REQUESTS_MIN: usize = 10_000;
+const REQUESTS_MAX: usize = 11_000;
 const ANSWER_BYTES_MAX: usize = 64 * 1024;
 const ANSWERS_BYTES_MAX: usize = 8 * 1024 * 1024;
 /// More than any answer of ours that is not a stream has.
@@ -129,11 +131,8 @@ pub(super) struct Memory {
 /// What is remembered of one user.
 #[derive(Default)]
 struct Table {
-    entries: HashMap<String, Entry>,
-    /// Oldest first; also some that are forgotten.
-    order: VecDeque<(Instant, String)>,
-    /// Whose answers are kept, oldest first; also some that are not any more.
-    kept: VecDeque<String>,
+    /// Oldest first.
+    entries: IndexMap<String, Entry>,
     /// Of all answers that are kept.
     bytes: usize,
 }
@@ -147,66 +146,53 @@ enum Turn {
 }
 
 impl Table {
-    fn remove(&mut self, request: &str) {
-        if let Some(entry) = self.entries.remove(request) {
-            self.bytes -= entry.bytes();
+    /// Forgets requests that are old or too many, and the oldest answers if all together are too long. It walks over everything,
+    /// but leaves room for many more requests and answers, so it is seldom called.
+    fn trim(&mut self, now: Instant) {
+        let mut surplus = self.entries.len().saturating_sub(REQUESTS_MIN);
+        self.entries.retain(|_, entry| {
+            let goes = entry.is_done() && (surplus > 0 || entry.is_old(now));
+            surplus = surplus.saturating_sub(usize::from(goes));
+            !goes
+        });
+        self.bytes = self.entries.values().map(Entry::bytes).sum();
+        if self.bytes <= ANSWERS_BYTES_MAX {
+            return;
         }
-        // What was forgotten otherwise is passed over, so that no more wait here than are remembered.
-        while self.kept.front().is_some_and(|oldest| !self.keeps(oldest)) {
-            self.kept.pop_front();
-        }
-    }
-
-    fn keeps(&self, request: &str) -> bool {
-        let entry = self.entries.get(request);
-        entry.is_some_and(|entry| matches!(entry.progress, Progress::Done(Done::Kept { .. })))
-    }
-
-    /// Makes room for one more. None is forgotten while it is being done.
-    fn make_room(&mut self, now: Instant) -> bool {
-        let mut waiting = VecDeque::new();
-        while let Some((since, request)) = self.order.pop_front() {
-            let is_old = now.saturating_duration_since(since) >= KEPT;
-            if !is_old && self.entries.len() < REQUESTS_MAX {
-                self.order.push_front((since, request));
+        for entry in self.entries.values_mut() {
+            let Progress::Done(Done::Kept { kept, in_log }) = &entry.progress else { continue };
+            self.bytes -= kept.body.len();
+            entry.progress = Progress::Done(if *in_log { Done::InLog } else { Done::Gone(CROWDED_OUT) });
+            if self.bytes <= ANSWERS_BYTES_MAX / 2 {
                 break;
             }
-            match self.entries.get(&request).filter(|entry| entry.since == since) {
-                Some(Entry { progress: Progress::Doing(_), .. }) => waiting.push_back((since, request)),
-                Some(_) => self.remove(&request),
-                None => {}
-            }
         }
-        while let Some(last) = waiting.pop_back() {
-            self.order.push_front(last);
-        }
-        self.entries.len() < REQUESTS_MAX
     }
 
     /// Whether there is nothing left that anyone could ask for.
     fn is_forgotten(&self, now: Instant) -> bool {
-        self.entries.values().all(|entry| match entry.progress {
-            Progress::Doing(_) => false,
-            Progress::Done(_) => now.saturating_duration_since(entry.since) >= KEPT,
-        })
+        self.entries.values().all(|entry| entry.is_done() && entry.is_old(now))
     }
 
     fn finish(&mut self, request: &str, done: Done) {
         let Some(entry) = self.entries.get_mut(request) else { return };
         entry.progress = Progress::Done(done);
         self.bytes += entry.bytes();
-        self.kept.push_back(request.to_owned());
-        while self.bytes > ANSWERS_BYTES_MAX {
-            let Some(oldest) = self.kept.pop_front() else { break };
-            let Some(entry) = self.entries.get_mut(&oldest) else { continue };
-            let Progress::Done(Done::Kept { kept, in_log }) = &entry.progress else { continue };
-            self.bytes -= kept.body.len();
-            entry.progress = Progress::Done(if *in_log { Done::InLog } else { Done::Gone(CROWDED_OUT) });
+        if self.bytes > ANSWERS_BYTES_MAX {
+            self.trim(Instant::now());
         }
     }
 }
 
 impl Entry {
+    fn is_done(&self) -> bool {
+        matches!(self.progress, Progress::Done(_))
+    }
+
+    fn is_old(&self, now: Instant) -> bool {
+        now.saturating_duration_since(self.since) >= KEPT
+    }
+
     fn bytes(&self) -> usize {
         match &self.progress {
             Progress::Done(Done::Kept { kept, .. }) => kept.body.len(),
@@ -230,10 +216,10 @@ impl Memory {
         }
     }
 
-    /// It changed nothing: it may be asked again.
+    /// It changed nothing: it may be asked again. It is among the newest, so few others are moved.
     fn forget(&self, caller: Caller, request: &str) {
         if let Some(table) = self.lock().get_mut(&caller.uid) {
-            table.remove(request);
+            table.entries.shift_remove(request);
         }
     }
 
@@ -243,28 +229,24 @@ impl Memory {
             users.retain(|_, table| !table.is_forgotten(now));
         }
         let table = users.entry(caller.uid).or_default();
-        if let Some(entry) = table.entries.get(&key.request) {
-            let earlier = RequestKey { request: key.request.clone(), asked: entry.asked.clone() };
-            match &entry.progress {
-                Progress::Doing(outcome) => {
-                    key.repeats(&earlier)?;
-                    return Ok(Turn::Wait(outcome.clone()));
-                }
-                Progress::Done(done) if now.saturating_duration_since(entry.since) < KEPT => {
-                    key.repeats(&earlier)?;
-                    return Ok(Turn::Again(done.clone()));
-                }
-                Progress::Done(_) => table.remove(&key.request),
-            }
+        let is_over = |entry: &Entry| entry.is_done() && entry.is_old(now);
+        if table.entries.len() >= REQUESTS_MAX || table.entries.get(&key.request).is_some_and(is_over) {
+            table.trim(now);
         }
-        if !table.make_room(now) {
+        if let Some(entry) = table.entries.get(&key.request) {
+            key.repeats(&RequestKey { request: key.request.clone(), asked: entry.asked.clone() })?;
+            return Ok(match &entry.progress {
+                Progress::Doing(outcome) => Turn::Wait(outcome.clone()),
+                Progress::Done(done) => Turn::Again(done.clone()),
+            });
+        }
+        if table.entries.len() >= REQUESTS_MAX {
             let message = "too many requests with a key are in progress; wait a second";
             return Err(Refusal::new(Code::Eagain, message));
         }
         let (done, outcome) = watch::channel(None);
         let entry = Entry { asked: key.asked.clone(), since: now, progress: Progress::Doing(outcome) };
         table.entries.insert(key.request.clone(), entry);
-        table.order.push_back((now, key.request.clone()));
         Ok(Turn::First(done))
     }
 }
@@ -428,11 +410,14 @@ mod tests {
         let memory = Memory::new(Duration::from_secs(1));
         let now = Instant::now();
         let held = begin(&memory, 0, now);
-        for request in 1..REQUESTS_MAX + 100 {
+        for request in 1..2 * REQUESTS_MAX {
             drop(begin(&memory, request, now));
             memory.finish(ME, &request.to_string(), answer(1));
         }
-        assert_eq!(mine(&memory, |table| table.entries.len()), REQUESTS_MAX);
+        let held_now = mine(&memory, |table| table.entries.len());
+        assert!((REQUESTS_MIN..=REQUESTS_MAX).contains(&held_now), "{held_now}");
+        let oldest_kept = 2 * REQUESTS_MAX - REQUESTS_MIN + 1;
+        assert!(matches!(memory.turn(ME, &key(oldest_kept, "a"), now), Ok(Turn::Again(_))));
         assert!(matches!(memory.turn(ME, &key(0, "a"), now), Ok(Turn::Wait(_))));
         assert!(
             matches!(memory.turn(ME, &key(0, "a"), now + KEPT), Ok(Turn::Wait(_))),
@@ -464,9 +449,8 @@ mod tests {
             memory.finish(other, &request.to_string(), answer(1 + request % 2 * (ANSWER_BYTES_MAX - 1)));
         }
         let held = memory.lock()[&other.uid].entries.len();
-        assert_eq!((held, memory.lock()[&other.uid].order.len()), (REQUESTS_MAX, REQUESTS_MAX));
+        assert!(held <= REQUESTS_MAX, "{held}");
         assert!(memory.lock()[&other.uid].bytes <= ANSWERS_BYTES_MAX);
-        assert!(memory.lock()[&other.uid].kept.len() <= REQUESTS_MAX);
         assert!(matches!(memory.turn(ME, &key(0, "a"), now), Ok(Turn::Again(Done::Kept { .. }))));
         // An hour later nothing is held of who asks nothing more.
         let third = Caller { uid: ME.uid + 2, gid: 1 };

@@ -4,16 +4,13 @@ use std::collections::{HashMap, VecDeque};
 use std::ops::ControlFlow;
 
 use axum::Json;
-use axum::body::Bytes;
 use axum::extract::State;
 use axum::http::StatusCode;
-use axum::http::header::CONTENT_TYPE;
-use axum::response::{IntoResponse, Response};
 use ctx_api::http::{List, Message, MessagePart, NewMessage, Posted};
 use ctx_engine::Post;
 use ctx_session::conversation::{self, Part};
 use ctx_session::record::{Body, MessageBody, Record, ToolBody};
-use ctx_session::{Code, Refusal, Ulid};
+use ctx_session::{Refusal, Ulid};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use utoipa::IntoParams;
@@ -45,14 +42,14 @@ pub(super) struct MessagesQuery {
 }
 
 /// Where a page begins.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Place {
     Message(Ulid),
     Seq(u64),
 }
 
 /// Which way a page goes from its place.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Way {
     /// Onwards to newer ones.
     After(Place),
@@ -60,27 +57,7 @@ enum Way {
     Before(Option<Place>),
 }
 
-/// Which page.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(super) struct Wanted {
-    way: Way,
-    limit: usize,
-    with_superseded: bool,
-}
-
-impl Wanted {
-    #[cfg(test)]
-    pub(super) fn newest(limit: usize) -> Wanted {
-        Wanted { way: Way::Before(None), limit, with_superseded: true }
-    }
-}
-
 impl MessagesQuery {
-    fn wanted(&self) -> Result<Wanted, Refusal> {
-        let limit = self.limit.unwrap_or(PAGE).clamp(1, PAGE_MAX);
-        Ok(Wanted { way: self.way()?, limit, with_superseded: self.superseded.unwrap_or(true) })
-    }
-
     fn way(&self) -> Result<Way, Refusal> {
         let message = |field: &'static str, text: &str| {
             let id = text.parse().map_err(|_| Refusal::invalid(field, "not a message's id"))?;
@@ -113,26 +90,10 @@ pub(super) async fn list(
     Who(caller): Who,
     At(id): At<String>,
     Asked(query): Asked<MessagesQuery>,
-) -> Answer<Response> {
-    let id = session_id(&id)?;
-    let wanted = query.wanted()?;
-    // Where the log ends is asked first: what comes while the page is read makes it a page of the past.
-    let next_seq = api.engine.find(caller, id)?.next_seq;
-    let kept = next_seq.and_then(|next_seq| api.pages.get(id, wanted, next_seq));
-    let text = match kept {
-        Some(text) => text,
-        None => {
-            let page = api.engine.records_back(caller, id, Page::new(wanted), Page::take).await?;
-            let text = serde_json::to_vec(&page.finish()?);
-            let text = text.map_err(|error| Refusal::new(Code::Eio, error.to_string()))?;
-            let text = Bytes::from(text);
-            if let Some(next_seq) = next_seq {
-                api.pages.put(id, wanted, next_seq, &text);
-            }
-            text
-        }
-    };
-    Ok(([(CONTENT_TYPE, "application/json")], text).into_response())
+) -> Answer<Json<List<Message>>> {
+    let page = Page::new(&query)?;
+    let page = api.engine.records_back(caller, session_id(&id)?, page, Page::take).await?;
+    Ok(Json(page.finish()?))
 }
 
 /// A page that is filled from the newest record back.
@@ -151,10 +112,17 @@ struct Page {
 }
 
 impl Page {
-    fn new(Wanted { way, limit, with_superseded }: Wanted) -> Page {
-        let met = way == Way::Before(None);
-        let (superseded, pinned, found) = (HashMap::new(), HashMap::new(), VecDeque::new());
-        Page { way, limit, with_superseded, superseded, pinned, found, met }
+    fn new(query: &MessagesQuery) -> Result<Page, Refusal> {
+        let way = query.way()?;
+        Ok(Page {
+            met: way == Way::Before(None),
+            way,
+            limit: query.limit.unwrap_or(PAGE).clamp(1, PAGE_MAX),
+            with_superseded: query.superseded.unwrap_or(true),
+            superseded: HashMap::new(),
+            pinned: HashMap::new(),
+            found: VecDeque::new(),
+        })
     }
 
     fn take(&mut self, record: Record) -> ControlFlow<()> {

@@ -14,7 +14,6 @@ mod extract;
 mod gate;
 mod idempotency;
 mod issues;
-mod kept;
 mod keys;
 mod lifecycle;
 mod listener;
@@ -48,7 +47,6 @@ pub use access::Access;
 pub use catalog::Catalog;
 pub use error::ApiError;
 pub use gate::Hosts;
-pub use kept::KeptPages;
 
 use crate::shells::Shells;
 use crate::ws::Hub;
@@ -65,7 +63,6 @@ pub struct Api {
     pub catalog: Arc<dyn Catalog>,
     pub hub: Hub,
     pub shells: Shells,
-    pub pages: KeptPages,
 }
 
 /// What the daemon says of itself.

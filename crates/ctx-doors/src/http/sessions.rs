@@ -3,16 +3,13 @@
 use std::sync::Arc;
 
 use axum::Json;
-use axum::body::Bytes;
 use axum::extract::State;
 use axum::http::StatusCode;
-use axum::http::header::CONTENT_TYPE;
-use axum::response::{IntoResponse, Response};
 use ctx_api::http::{List, NewSession, Posted, Session, SessionChange};
 use ctx_api::model;
-use ctx_engine::{Caller, Details, ListWish, Listed, Summary};
+use ctx_engine::{Caller, Details, ListWish, Summary};
 use ctx_session::command::Change;
-use ctx_session::{Code, Name, Refusal, RunState, Scope, SessionId, StateName};
+use ctx_session::{Name, Refusal, RunState, Scope, SessionId, StateName};
 use serde::Deserialize;
 use utoipa::IntoParams;
 
@@ -61,12 +58,13 @@ pub(super) async fn list(
     Who(caller): Who,
     At(project): At<String>,
     Asked(query): Asked<ListQuery>,
-) -> Answer<Response> {
+) -> Answer<Json<List<Session>>> {
     let state = query.state.as_deref().map(state_named).transpose()?;
     let bad_cursor = |_| Refusal::invalid("cursor", "a cursor is the `next` of the page before");
     let cursor = query.cursor.as_deref().map(|c| c.parse::<SessionId>().map_err(bad_cursor)).transpose()?;
+    let slug = projects::slug(&project)?;
     let wish = ListWish {
-        project: Some(projects::slug(&project)?),
+        project: Some(slug.clone()),
         state,
         agent: query.agent,
         cwd: query.cwd,
@@ -75,29 +73,9 @@ pub(super) async fn list(
         limit: query.limit.unwrap_or(PAGE).clamp(1, PAGE_MAX),
         after: cursor,
     };
-    // Asked first: what changes while the page is made makes it a page of the past.
-    let version = api.engine.lists_version();
-    if let Some(text) = api.pages.list(caller.uid, &wish, version) {
-        return Ok(json_text(text));
-    }
-    let page = api.engine.page(caller, wish.clone()).await?;
+    let page = api.engine.page(caller, wish).await?;
     if page.items.is_empty() {
-        // Whether there is such a project can change without a session changing: this page is not kept.
-        api.engine.has_sessions_of(caller, &projects::slug(&project)?)?;
-        return Ok(Json(List::<Session> { items: Vec::new(), next: None }).into_response());
-    }
-    // A list is of one project. Whether its file has changed is in no record, so a page that says so is not kept.
-    let keeps_file = page.items.iter().any(|(summary, _)| summary.meta.dsl_snapshot.is_some());
-    let now = match &wish.project {
-        Some(slug) if keeps_file => api.engine.current_snapshot(slug).await,
-        Some(_) | None => None,
-    };
-    if let Some(text) = page_text(&api, &page, now.as_deref())? {
-        let text = Bytes::from(text);
-        if wish.text.is_none() && !keeps_file {
-            api.pages.put_list(caller.uid, wish, version, &text);
-        }
-        return Ok(json_text(text));
+        api.engine.has_sessions_of(caller, &slug)?;
     }
     let shown = |(summary, details): &(Summary, Option<Arc<Details>>)| match details {
         Some(details) => shape(summary, details),
@@ -105,50 +83,7 @@ pub(super) async fn list(
     };
     let mut items: Vec<Session> = page.items.iter().map(shown).collect();
     projects::mark_stale(&api, &mut items).await;
-    Ok(Json(List { items, next: page.next.map(|id| id.to_string()) }).into_response())
-}
-
-fn json_text(text: impl Into<Bytes>) -> Response {
-    ([(CONTENT_TYPE, "application/json")], text.into()).into_response()
-}
-
-/// A page put together from what was sent before; None where something on it can change without a record. `now`: the
-/// snapshot that a new session of the project would keep.
-fn page_text(api: &Api, page: &Listed, now: Option<&str>) -> Answer<Option<Vec<u8>>> {
-    let mut text = br#"{"items":["#.to_vec();
-    for (number, (summary, details)) in page.items.iter().enumerate() {
-        let Some(details) = details else { return Ok(None) };
-        let Some(session) = session_text(api, summary, details, now)? else { return Ok(None) };
-        if number > 0 {
-            text.push(b',');
-        }
-        text.extend_from_slice(&session);
-    }
-    text.extend_from_slice(br#"],"next":"#);
-    match page.next {
-        // An id needs no escaping.
-        Some(next) => text.extend_from_slice(format!("\"{next}\"}}").as_bytes()),
-        None => text.extend_from_slice(b"null}"),
-    }
-    Ok(Some(text))
-}
-
-/// A session as it is sent, kept until its log grows. None for one whose end could not be written: that is in no record.
-fn session_text(api: &Api, summary: &Summary, details: &Details, now: Option<&str>) -> Answer<Option<Bytes>> {
-    let Some(next_seq) = summary.next_seq.filter(|_| summary.failing.is_none()) else { return Ok(None) };
-    let stale = is_stale(summary, now);
-    if let Some(text) = api.pages.session(summary.id(), stale, next_seq) {
-        return Ok(Some(text));
-    }
-    let text = serde_json::to_vec(&Session { stale, ..shape(summary, details) });
-    let text = Bytes::from(text.map_err(|error| Refusal::new(Code::Eio, error.to_string()))?);
-    api.pages.put_session(summary.id(), stale, next_seq, &text);
-    Ok(Some(text))
-}
-
-/// Whether a session keeps a project's file that a new one would not get: `now` is what that would keep.
-fn is_stale(summary: &Summary, now: Option<&str>) -> bool {
-    summary.meta.dsl_snapshot.as_deref().is_some_and(|kept| Some(kept) != now)
+    Ok(Json(List { items, next: page.next.map(|id| id.to_string()) }))
 }
 
 /// Make a session
@@ -227,17 +162,12 @@ pub(super) async fn shown(api: &Api, caller: Caller, id: SessionId) -> Answer<Se
 /// Read a session
 #[utoipa::path(get, path = "/sessions/{id}", tag = "sessions", params(("id" = String, Path)),
     responses((status = 200, body = Session)))]
-pub(super) async fn read(State(api): State<Api>, Who(caller): Who, At(id): At<String>) -> Answer<Response> {
-    let id = session_id(&id)?;
-    let (summary, details) = api.engine.show(caller, id).await?;
-    let now = match summary.meta.dsl_snapshot {
-        Some(_) => api.engine.current_snapshot(&summary.meta.project).await,
-        None => None,
-    };
-    match session_text(&api, &summary, &details, now.as_deref())? {
-        Some(text) => Ok(json_text(text)),
-        None => Ok(Json(shown(&api, caller, id).await?).into_response()),
-    }
+pub(super) async fn read(
+    State(api): State<Api>,
+    Who(caller): Who,
+    At(id): At<String>,
+) -> Answer<Json<Session>> {
+    Ok(Json(shown(&api, caller, session_id(&id)?).await?))
 }
 
 /// Change a session's title or its sticky model, put it away or bring it back

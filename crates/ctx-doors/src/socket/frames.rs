@@ -5,7 +5,7 @@ use ctx_engine::{Event, EventId};
 use ctx_session::port::DeltaKind;
 use ctx_session::record::{
     ApprovalBody, Body, CheckpointBody, LimitHit, MessageBody, Record, RunBody, SessionBody, StateName,
-    ToolBody, ToolStatus,
+    ToolBody,
 };
 use ctx_session::{RunId, SessionId};
 
@@ -137,7 +137,7 @@ fn of_record(named: &Named, record: &Record) -> Vec<(EventId, Frame)> {
             run: tool.turn_id.to_string(),
             session,
             call: tool.call_id.to_string(),
-            status: tool_status(tool.status).to_owned(),
+            status: tool.status.to_string(),
             output: tool.output.clone(),
             truncated: tool.truncated,
         }),
@@ -206,13 +206,5 @@ pub fn run_of(event: &Event) -> Option<RunId> {
         Event::Delta { run, .. } => Some(*run),
         Event::Record(record) => record.body.run(),
         Event::Issue { .. } => None,
-    }
-}
-
-fn tool_status(status: ToolStatus) -> &'static str {
-    match status {
-        ToolStatus::Ok => "ok",
-        ToolStatus::Error => "error",
-        ToolStatus::Interrupted => "interrupted",
     }
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use ctx_journal::{Journal, JournalError, LogPath, Owner};
+use ctx_journal::{Journal, JournalError, LogPath, Owner, lock};
 use ctx_session::record::{Failure, SessionBody, SessionMeta};
 use ctx_session::{Body, Code, Record, Refusal, SessionId, Timestamp};
 use ctx_views::identity::{Identity, first};
@@ -15,7 +15,6 @@ use crate::live::Live;
 use crate::paths::Shelf;
 use crate::registry::Summary;
 use crate::shared::{Inner, take_up_again};
-use crate::sync::lock;
 
 /// What a driver begins with.
 pub(crate) enum Begin {

@@ -5,10 +5,10 @@ use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use ctx_journal::lock;
 use ctx_session::Name;
 
 use crate::engine::Engine;
-use crate::sync::lock;
 
 /// How long a directory may take to answer before what was last seen is taken.
 const GLANCE_MAX: Duration = Duration::from_secs(1);

@@ -3,13 +3,13 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, MutexGuard};
 
+use ctx_journal::lock;
 use ctx_session::Name;
 use ctx_session::project::{ProjectCommand, ProjectRead};
 
 use crate::port::ProjectFile;
 use crate::projects::standing;
 use crate::shared::Inner;
-use crate::sync::lock;
 
 impl Inner {
     /// Looks at the files of every project, and shows their agents. Blocking.

@@ -8,7 +8,7 @@ mod look;
 
 use std::sync::Arc;
 
-use ctx_journal::Owner;
+use ctx_journal::{Owner, lock};
 use ctx_session::project::{
     DEFAULT_PROJECT, Entry, Project, ProjectAdded, ProjectBody, ProjectCommand, ProjectRecord, RegistryBody,
     check_slug, invalid,
@@ -24,7 +24,6 @@ use crate::projects::standing::Standing;
 use crate::projects::{Described, NewProject, ProjectLog, ProjectView, Told};
 use crate::request::Caller;
 use crate::shared::Inner;
-use crate::sync::lock;
 
 fn not_there(slug: &Name) -> Refusal {
     Refusal::new(Code::Enoent, format!("no project {slug}"))

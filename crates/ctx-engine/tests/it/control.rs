@@ -303,7 +303,7 @@ async fn a_proposed_compaction_pauses_and_is_approved_or_rejected_also_after_a_r
 #[tokio::test(flavor = "multi_thread")]
 async fn cancel_pause_resume_and_end_race_with_the_end_of_the_run() {
     let world = World::new().await;
-    for round in 0..200 {
+    for round in testkit::rounds(70) {
         let name = format!("s{round}");
         let id = world.session(&name).await;
         let run = world.post(id, "m1", "steps 2").await.unwrap().run;

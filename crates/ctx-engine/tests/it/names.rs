@@ -5,10 +5,11 @@ use ctx_engine::{NewFork, NewSession};
 use ctx_journal::sim::SimDisk;
 use ctx_session::record::{MessageBody, SessionBody};
 use ctx_session::{Body, Code, Limits, Name, Record, Refusal, SessionId, StateName};
+use testkit::rounds;
 
 use super::world::{ME, World};
 
-const ROUNDS: usize = 100;
+const ROUNDS: u64 = 34;
 
 /// A session with an exchange that has ended.
 async fn ended(world: &World, name: &str, text: &str) -> SessionId {
@@ -32,8 +33,8 @@ fn new(name: &str) -> NewSession {
 }
 
 /// A start on a disk that was used before, so much later: ids are made of the time.
-async fn later(world: &World, disk: SimDisk, minutes: usize) -> World {
-    world.clock.set(1_700_000_000_000 + 60_000 * minutes as u64);
+async fn later(world: &World, disk: SimDisk, minutes: u64) -> World {
+    world.clock.set(1_700_000_000_000 + 60_000 * minutes);
     World::at(disk, Limits::default(), world.clock.clone()).await
 }
 
@@ -72,7 +73,7 @@ async fn an_ended_session_keeps_its_directory_until_its_name_is_used_again() {
 #[tokio::test(flavor = "multi_thread")]
 async fn whoever_reads_a_session_while_it_ends_finds_it() {
     let world = World::new().await;
-    for round in 0..ROUNDS {
+    for round in rounds(ROUNDS) {
         let id = world.session(&format!("s{round}")).await;
         world.say(id, "m", "soon over").await;
         let engine = world.engine.clone();
@@ -92,7 +93,7 @@ async fn whoever_reads_a_session_while_it_ends_finds_it() {
 #[tokio::test(flavor = "multi_thread")]
 async fn whoever_reads_an_ended_session_while_its_name_is_used_again_finds_it() {
     let mut world = World::new().await;
-    for round in 0..ROUNDS {
+    for round in rounds(ROUNDS) {
         let old = ended(&world, "x", "old").await;
         if round % 3 == 0 {
             // Not loaded: renaming and loading meet.
@@ -125,7 +126,7 @@ async fn whoever_reads_an_ended_session_while_its_name_is_used_again_finds_it() 
 #[tokio::test(flavor = "multi_thread")]
 async fn of_two_who_use_a_name_again_one_gets_it() {
     let world = World::new().await;
-    for round in 0..ROUNDS {
+    for round in rounds(ROUNDS) {
         let old = ended(&world, "x", "old").await;
         let (one, two) = (world.engine.clone(), world.engine.clone());
         let creating = tokio::spawn(async move { one.create(ME, new("x")).await });
@@ -143,7 +144,7 @@ async fn of_two_who_use_a_name_again_one_gets_it() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_name_is_used_again_while_the_ended_session_is_purged() {
     let world = World::new().await;
-    for round in 0..ROUNDS {
+    for round in rounds(ROUNDS) {
         let old = ended(&world, "x", "old").await;
         let engine = world.engine.clone();
         let purging = tokio::spawn(async move { engine.purge(ME, old).await });

@@ -9,10 +9,11 @@ use ctx_session::project::Strategy;
 use ctx_session::record::ApprovalOutcome;
 use ctx_session::{ApprovalId, Code, CompactionId, Limits, Name, Refusal, RunState, SessionId, StateName};
 use serde_json::Value;
+use testkit::rounds;
 
 use super::world::{ME, World, eventually, every_run_ends_once};
 
-const ROUNDS: usize = 200;
+const ROUNDS: u64 = 70;
 
 /// Room for as many sessions as there are rounds.
 fn roomy() -> Limits {
@@ -21,7 +22,7 @@ fn roomy() -> Limits {
 
 /// Both at once, begun in another order every round and a little apart.
 async fn at_once<A: Send + 'static, B: Send + 'static>(
-    round: usize,
+    round: u64,
     one: impl Future<Output = A> + Send + 'static,
     two: impl Future<Output = B> + Send + 'static,
 ) -> (A, B) {
@@ -122,7 +123,7 @@ impl World {
 async fn approve_against_reject() {
     let world = World::on(SimDisk::new(), roomy()).await;
     let mut approved = 0;
-    for round in 0..ROUNDS {
+    for round in rounds(ROUNDS) {
         let name = format!("s{round}");
         let id = world.with_two_messages(&name).await;
         let compaction = world.proposal(id).await;
@@ -145,13 +146,13 @@ async fn approve_against_reject() {
             .collect();
         assert_eq!(answers, [if won { "compaction_approved" } else { "compaction_rejected" }]);
     }
-    println!("{approved} of {ROUNDS} approved");
+    println!("{approved} approved");
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn compact_against_post() {
     let world = World::on(SimDisk::new(), roomy()).await;
-    for round in 0..ROUNDS {
+    for round in rounds(ROUNDS) {
         let name = format!("s{round}");
         let id = world.with_two_messages(&name).await;
         let (one, two) = (world.engine.clone(), world.engine.clone());
@@ -182,7 +183,7 @@ async fn compact_against_post() {
 #[tokio::test(flavor = "multi_thread")]
 async fn allow_against_deny() {
     let world = World::on(SimDisk::new(), roomy()).await;
-    for round in 0..ROUNDS {
+    for round in rounds(ROUNDS) {
         let name = format!("s{round}");
         let (id, _, approval) = world.asked(&name).await;
         let (one, two) = (world.engine.clone(), world.engine.clone());
@@ -206,7 +207,7 @@ async fn allow_against_deny() {
 #[tokio::test(flavor = "multi_thread")]
 async fn allow_against_cancel() {
     let world = World::on(SimDisk::new(), roomy()).await;
-    for round in 0..ROUNDS {
+    for round in rounds(ROUNDS) {
         let name = format!("s{round}");
         let (id, run, approval) = world.asked(&name).await;
         let (one, two) = (world.engine.clone(), world.engine.clone());
@@ -234,10 +235,10 @@ async fn allow_against_cancel() {
 async fn allow_against_the_end_of_its_time() {
     let world = World::on(SimDisk::new(), Limits { approval_ms: 6, ..roomy() }).await;
     let mut in_time = 0;
-    for round in 0..ROUNDS {
+    for round in rounds(ROUNDS) {
         let name = format!("s{round}");
         let (id, _, approval) = world.asked(&name).await;
-        tokio::time::sleep(Duration::from_micros(round as u64 % 8 * 700)).await;
+        tokio::time::sleep(Duration::from_micros(round % 8 * 700)).await;
         let yes = world.engine.answer_approval(ME, id, approval, true, None).await;
         world.idle_again(id).await;
         let expected = match yes {
@@ -253,14 +254,14 @@ async fn allow_against_the_end_of_its_time() {
         one_order(&log);
         assert_eq!(log.iter().filter(|record| record["type"] == "approval_settled").count(), 1);
     }
-    println!("{in_time} of {ROUNDS} in time");
+    println!("{in_time} in time");
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn checkpoint_against_end() {
     let world = World::on(SimDisk::new(), roomy()).await;
     let mut paused = 0;
-    for round in 0..ROUNDS {
+    for round in rounds(ROUNDS) {
         let id = world.session(&format!("s{round}")).await;
         world.post(id, "m1", "hold").await.unwrap();
         let (one, two) = (world.engine.clone(), world.engine.clone());
@@ -283,7 +284,7 @@ async fn checkpoint_against_end() {
         one_order(&world.log(&format!("s{round}")));
     }
     assert_eq!(world.engine.counts().borrow().total, 0);
-    println!("{paused} of {ROUNDS} were paused first");
+    println!("{paused} were paused first");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -291,7 +292,7 @@ async fn two_sessions_bind_one_issue() {
     let world = World::on(SimDisk::new(), roomy()).await;
     let sessions = [world.session("a").await, world.session("b").await];
     let project = Name::new("default").unwrap();
-    for round in 0..ROUNDS {
+    for round in rounds(ROUNDS) {
         let new = NewIssue { title: format!("issue {round}"), ..NewIssue::default() };
         let issue = world.engine.create_issue(ME, &project, new).await.unwrap().issue.id;
         let (one, two) = (world.engine.clone(), world.engine.clone());

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use crate::ids::{IssueId, SessionId, TodoId};
 use crate::issue::IssueStatus;
 use crate::time::Timestamp;
+use crate::word_enum::word_enum;
 
 /// Something that must be true before an issue is resolved.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -71,26 +72,17 @@ pub struct TodoAdded {
     pub who: Who,
 }
 
-/// Where a todo stands.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum TodoStatus {
-    Open,
-    InProgress,
-    Done,
-    Dropped,
+word_enum! {
+    /// Where a todo stands.
+    TodoStatus {
+        Open = "open",
+        InProgress = "in_progress",
+        Done = "done",
+        Dropped = "dropped",
+    }
 }
 
 impl TodoStatus {
-    pub fn as_str(self) -> &'static str {
-        match self {
-            TodoStatus::Open => "open",
-            TodoStatus::InProgress => "in_progress",
-            TodoStatus::Done => "done",
-            TodoStatus::Dropped => "dropped",
-        }
-    }
-
     /// Whether there is still something to do.
     pub fn is_left(self) -> bool {
         match self {

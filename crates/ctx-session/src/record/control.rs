@@ -9,6 +9,7 @@ use serde_json::Value;
 use super::{PromptRef, Usage};
 use crate::ids::{ApprovalId, CallId, CheckpointId, CompactionId, IssueId, MessageId, RunId, Ulid};
 use crate::time::Timestamp;
+use crate::word_enum::word_enum;
 
 /// What a run was begun for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -48,50 +49,26 @@ pub struct ToolPending {
     pub input: Value,
 }
 
-/// How a conversation is made shorter.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Strategy {
-    /// The oldest whole exchanges go.
-    Drop,
-    /// The model sums them up.
-    Summarize,
-    /// A command or a subagent does.
-    Delegate,
-    /// It is proposed, and the session pauses for the operator.
-    Checkpoint,
-}
-
-impl Strategy {
-    pub const ALL: [Strategy; 4] =
-        [Strategy::Drop, Strategy::Summarize, Strategy::Delegate, Strategy::Checkpoint];
-
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Strategy::Drop => "drop",
-            Strategy::Summarize => "summarize",
-            Strategy::Delegate => "delegate",
-            Strategy::Checkpoint => "checkpoint",
-        }
+word_enum! {
+    /// How a conversation is made shorter.
+    Strategy {
+        /// The oldest whole exchanges go.
+        Drop = "drop",
+        /// The model sums them up.
+        Summarize = "summarize",
+        /// A command or a subagent does.
+        Delegate = "delegate",
+        /// It is proposed, and the session pauses for the operator.
+        Checkpoint = "checkpoint",
     }
 }
 
-/// Who paused a session.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum CheckpointBy {
-    Operator,
-    Model,
-    Compaction,
-}
-
-impl CheckpointBy {
-    pub fn as_str(self) -> &'static str {
-        match self {
-            CheckpointBy::Operator => "operator",
-            CheckpointBy::Model => "model",
-            CheckpointBy::Compaction => "compaction",
-        }
+word_enum! {
+    /// Who paused a session.
+    CheckpointBy {
+        Operator = "operator",
+        Model = "model",
+        Compaction = "compaction",
     }
 }
 
@@ -261,32 +238,23 @@ pub struct CompactionRejected {
     pub reason: Rejection,
 }
 
-/// Why a proposed compaction came to nothing. The words are its `fallback_reason`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Rejection {
-    /// The operator did not want it.
-    #[default]
-    OperatorRejected,
-    SessionEnded,
-    SessionFailed,
-    /// It waits in the source of this fork alone. Never in a record: `forked` says it.
-    SessionForked,
-    /// What waited for an answer is damaged.
-    Interrupted,
+word_enum! {
+    /// Why a proposed compaction came to nothing. The words are its `fallback_reason`.
+    #[derive(Default)]
+    Rejection {
+        /// The operator did not want it.
+        #[default]
+        OperatorRejected = "operator_rejected",
+        SessionEnded = "session_ended",
+        SessionFailed = "session_failed",
+        /// It waits in the source of this fork alone. Never in a record: `forked` says it.
+        SessionForked = "session_forked",
+        /// What waited for an answer is damaged.
+        Interrupted = "interrupted",
+    }
 }
 
 impl Rejection {
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Rejection::OperatorRejected => "operator_rejected",
-            Rejection::SessionEnded => "session_ended",
-            Rejection::SessionFailed => "session_failed",
-            Rejection::SessionForked => "session_forked",
-            Rejection::Interrupted => "interrupted",
-        }
-    }
-
     fn is_operators(&self) -> bool {
         *self == Rejection::OperatorRejected
     }
@@ -333,26 +301,15 @@ pub struct ApprovalRequested {
     pub expires_at: Timestamp,
 }
 
-/// How an approval came to its end.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum ApprovalOutcome {
-    Allow,
-    Deny,
-    /// Nobody answered in time: denied.
-    Timeout,
-    /// The run ended, or the daemon did.
-    Interrupted,
-}
-
-impl ApprovalOutcome {
-    pub fn as_str(self) -> &'static str {
-        match self {
-            ApprovalOutcome::Allow => "allow",
-            ApprovalOutcome::Deny => "deny",
-            ApprovalOutcome::Timeout => "timeout",
-            ApprovalOutcome::Interrupted => "interrupted",
-        }
+word_enum! {
+    /// How an approval came to its end.
+    ApprovalOutcome {
+        Allow = "allow",
+        Deny = "deny",
+        /// Nobody answered in time: denied.
+        Timeout = "timeout",
+        /// The run ended, or the daemon did.
+        Interrupted = "interrupted",
     }
 }
 

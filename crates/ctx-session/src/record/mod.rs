@@ -22,6 +22,7 @@ use crate::ids::SessionId;
 use crate::name::Name;
 use crate::request::RequestKey;
 use crate::time::Timestamp;
+use crate::word_enum::word_enum;
 
 /// A record with its place in the log.
 #[derive(Debug, Clone, PartialEq)]
@@ -31,16 +32,17 @@ pub struct Record {
     pub body: Body,
 }
 
-/// Who sees a session and where it is kept.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Scope {
-    /// The owner's uid alone.
-    Private,
-    /// A named space; members of its group read and resume.
-    Shared,
-    /// In memory only, never listed.
-    Temp,
+word_enum! {
+    /// Who sees a session and where it is kept.
+    #[derive(PartialOrd, Ord)]
+    Scope {
+        /// The owner's uid alone.
+        Private = "private",
+        /// A named space; members of its group read and resume.
+        Shared = "shared",
+        /// In memory only, never listed.
+        Temp = "temp",
+    }
 }
 
 /// The first record of every log.
@@ -84,39 +86,20 @@ pub struct ForkedFrom {
     pub seq: u64,
 }
 
-/// The words for a session's state, as the log and the API write them.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum StateName {
-    Idle,
-    Running,
-    Queued,
-    Paused,
-    Ended,
-    Failed,
+word_enum! {
+    /// The words for a session's state, as the log and the API write them.
+    #[derive(PartialOrd, Ord)]
+    StateName {
+        Idle = "idle",
+        Running = "running",
+        Queued = "queued",
+        Paused = "paused",
+        Ended = "ended",
+        Failed = "failed",
+    }
 }
 
 impl StateName {
-    pub const ALL: [StateName; 6] = [
-        StateName::Idle,
-        StateName::Running,
-        StateName::Queued,
-        StateName::Paused,
-        StateName::Ended,
-        StateName::Failed,
-    ];
-
-    pub fn as_str(self) -> &'static str {
-        match self {
-            StateName::Idle => "idle",
-            StateName::Running => "running",
-            StateName::Queued => "queued",
-            StateName::Paused => "paused",
-            StateName::Ended => "ended",
-            StateName::Failed => "failed",
-        }
-    }
-
     /// The word in the `state` file, which has four.
     pub fn file_word(self) -> &'static str {
         match self {
@@ -136,54 +119,26 @@ impl StateName {
     }
 }
 
-impl std::fmt::Display for StateName {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(self.as_str())
-    }
-}
-
-/// What moved a session from one state to another.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Trigger {
-    MessagePosted,
-    ConcurrencyLimit,
-    QueueResumed,
-    QueuedDiscarded,
-    RunCompleted,
-    RunFailed,
-    RunCancelled,
-    CrashRecovered,
-    Checkpoint,
-    CheckpointResumed,
-    RolledBack,
-    CompactionRequested,
-    CompactionApproved,
-    CompactionRejected,
-    SessionEnded,
-    SessionFailed,
-}
-
-impl Trigger {
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Trigger::MessagePosted => "message_posted",
-            Trigger::ConcurrencyLimit => "concurrency_limit",
-            Trigger::QueueResumed => "queue_resumed",
-            Trigger::QueuedDiscarded => "queued_discarded",
-            Trigger::RunCompleted => "run_completed",
-            Trigger::RunFailed => "run_failed",
-            Trigger::RunCancelled => "run_cancelled",
-            Trigger::CrashRecovered => "crash_recovered",
-            Trigger::Checkpoint => "checkpoint",
-            Trigger::CheckpointResumed => "checkpoint_resumed",
-            Trigger::RolledBack => "rolled_back",
-            Trigger::CompactionRequested => "compaction_requested",
-            Trigger::CompactionApproved => "compaction_approved",
-            Trigger::CompactionRejected => "compaction_rejected",
-            Trigger::SessionEnded => "session_ended",
-            Trigger::SessionFailed => "session_failed",
-        }
+word_enum! {
+    /// What moved a session from one state to another.
+    #[derive(PartialOrd, Ord)]
+    Trigger {
+        MessagePosted = "message_posted",
+        ConcurrencyLimit = "concurrency_limit",
+        QueueResumed = "queue_resumed",
+        QueuedDiscarded = "queued_discarded",
+        RunCompleted = "run_completed",
+        RunFailed = "run_failed",
+        RunCancelled = "run_cancelled",
+        CrashRecovered = "crash_recovered",
+        Checkpoint = "checkpoint",
+        CheckpointResumed = "checkpoint_resumed",
+        RolledBack = "rolled_back",
+        CompactionRequested = "compaction_requested",
+        CompactionApproved = "compaction_approved",
+        CompactionRejected = "compaction_rejected",
+        SessionEnded = "session_ended",
+        SessionFailed = "session_failed",
     }
 }
 

@@ -8,6 +8,7 @@ use serde_json::Value;
 use super::{RunKind, Strategy};
 use crate::code::Code;
 use crate::ids::{CallId, MessageId, RunId};
+use crate::word_enum::word_enum;
 
 /// Under what a run works: written when it starts.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -126,14 +127,14 @@ pub struct ToolStarted {
     pub input: Value,
 }
 
-/// How a tool call was settled.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum ToolStatus {
-    Ok,
-    Error,
-    /// The run ended, or the daemon did, before the tool was done.
-    Interrupted,
+word_enum! {
+    /// How a tool call was settled.
+    ToolStatus {
+        Ok = "ok",
+        Error = "error",
+        /// The run ended, or the daemon did, before the tool was done.
+        Interrupted = "interrupted",
+    }
 }
 
 /// Output that was too large for the log: stored once beside it.

@@ -16,10 +16,10 @@ mod writer;
 
 use std::collections::HashSet;
 use std::sync::mpsc::{SyncSender, TrySendError, sync_channel};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 
-use ctx_journal::{Journal, LogPath, Owner};
+use ctx_journal::{Journal, LogPath, Owner, lock};
 use ctx_session::project::{Project, ProjectRecord};
 use ctx_session::{Record, Session, Timestamp};
 
@@ -98,10 +98,6 @@ impl Behind {
     fn take(&self) -> HashSet<LogPath> {
         std::mem::take(&mut lock(&self.logs).logs)
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Audit {

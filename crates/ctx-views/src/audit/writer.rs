@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender};
 use std::time::Duration;
 
-use ctx_journal::{Committed, Entry, Journal, JournalError, LogPath, LogWriter};
+use ctx_journal::{Committed, Entry, Journal, JournalError, LogPath, LogWriter, lock};
 use ctx_session::{Name, SessionId, Timestamp};
 use serde::{Deserialize, Serialize};
 
@@ -13,7 +13,7 @@ use super::EventName;
 use super::map::{AuditEvent, RecordOf};
 use super::progress::{Kept, Line};
 use super::standing::{Lines, Standing, Told};
-use super::{AuditOptions, Behind, KIND, Purged, Work, lock};
+use super::{AuditOptions, Behind, KIND, Purged, Work};
 use crate::db::project_logs;
 
 const OPENED: &str = r#"{"type":"audit_opened"}"#;

@@ -1,7 +1,5 @@
 //! `ctx end`: ends a session.
 
-use ctx_api::http::Session;
-
 use crate::client::Api;
 use crate::failure::Failure;
 use crate::root::Root;
@@ -31,15 +29,12 @@ pub fn run(args: Args, root: &Root) -> Result<(), Failure> {
     let id = sessions::find_id(root, &args.session)?;
     let api = Api::new(root);
     if !args.yes {
-        confirm::ask("ending a session", || Ok(question(&api.get(&format!("/sessions/{id}"))?)))?;
+        confirm::ask_of("ending a session", &api, id, |session, named| {
+            let running = session.current_run.map_or("", |_| " and cancel its run");
+            format!("End {named} ({id}){running}?")
+        })?;
     }
     api.delete(&format!("/sessions/{id}?confirm=true"))?;
     output::say(format_args!("ended {id}; `ctx history {id}` shows its messages"));
     Ok(())
-}
-
-fn question(session: &Session) -> String {
-    let name = session.agent.as_ref().map_or(String::new(), |agent| format!("{agent}/"));
-    let running = session.current_run.map_or("", |_| " and cancel its run");
-    format!("End {name}{} ({}){running}?", session.name, session.id)
 }

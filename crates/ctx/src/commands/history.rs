@@ -3,12 +3,12 @@
 use std::collections::VecDeque;
 use std::io::Write;
 
-use ctx_session::conversation::{Change, Message, Part, Role};
-use ctx_session::record::ToolStatus;
+use ctx_session::conversation::{Change, Message, Part};
 use ctx_views::read::{ReadError, Said, Wanted};
 
 use crate::failure::Failure;
 use crate::output::{self, Paint};
+use crate::render::terminal;
 use crate::root::Root;
 use crate::sessions::Which;
 use crate::words;
@@ -83,15 +83,7 @@ fn each<T>(
 /// A message for a person, its line ends included.
 fn message_text(said: &Said, paint: Paint) -> String {
     let message = &said.message;
-    let who = match message.role {
-        Role::User => paint.cyan("user"),
-        Role::Assistant => paint.green("assistant"),
-        Role::Subagent => paint.green("subagent"),
-        Role::System => paint.yellow("system"),
-        Role::Tool => paint.dim("tool"),
-    };
-    let gone = said.removed.map_or_else(String::new, |by| paint.dim(&format!(" ({by})")));
-    let head = format!("{who} {}{gone}\n", paint.dim(&words::date_time(message.time)));
+    let head = terminal::who_and_when(said, paint) + "\n";
     let body = parts_text(message);
     if !said.superseded() {
         return head + &body + "\n";
@@ -115,11 +107,6 @@ fn parts_text(message: &Message) -> String {
                 ));
             }
             Part::ToolResult { status, text: output, .. } => {
-                let status = match status {
-                    ToolStatus::Ok => "ok",
-                    ToolStatus::Error => "error",
-                    ToolStatus::Interrupted => "interrupted",
-                };
                 text.push_str(&format!("← {status}\n{}\n", output::plain(output).trim_end_matches('\n')));
             }
         }

@@ -1,7 +1,5 @@
 //! `ctx purge`: deletes an ended or failed session.
 
-use ctx_api::http::Session;
-
 use crate::client::Api;
 use crate::failure::Failure;
 use crate::root::Root;
@@ -35,19 +33,13 @@ pub fn run(args: Args, root: &Root) -> Result<(), Failure> {
     let id = sessions::find_id(root, &args.session)?;
     let api = Api::new(root);
     if !args.yes {
-        confirm::ask("purging a session", || Ok(question(&api.get(&format!("/sessions/{id}"))?)))?;
+        confirm::ask_of("purging a session", &api, id, |session, named| {
+            let title = session.title.as_deref().map(output::plain);
+            let title = title.map_or(String::new(), |title| format!(" \"{title}\""));
+            format!("Delete {named}{title} ({id}) and its whole conversation? This cannot be undone.")
+        })?;
     }
     api.delete(&format!("/sessions/{id}?purge=true"))?;
     output::say(format_args!("purged {id}"));
     Ok(())
-}
-
-fn question(session: &Session) -> String {
-    let name = session.agent.as_ref().map_or(String::new(), |agent| format!("{agent}/"));
-    let title = session.title.as_deref().map(output::plain);
-    let title = title.map_or(String::new(), |title| format!(" \"{title}\""));
-    format!(
-        "Delete {name}{}{title} ({}) and its whole conversation? This cannot be undone.",
-        session.name, session.id
-    )
 }

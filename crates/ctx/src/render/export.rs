@@ -4,7 +4,7 @@ use std::io::Write;
 
 use ctx_api::model::in_tree;
 use ctx_session::conversation::{Message, Part, Role};
-use ctx_session::record::{ForkedFrom, ToolStatus};
+use ctx_session::record::ForkedFrom;
 use ctx_session::{Code, IssueId, Name, RunId, Scope, SessionId, StateName, Timestamp, Ulid};
 use serde::Serialize;
 
@@ -153,11 +153,6 @@ fn put_part(said: &Said, part: &Part, out: &mut impl Write) -> Result<(), Failur
             fenced("json", &input, out)
         }
         Part::ToolResult { status, text, .. } => {
-            let status = match status {
-                ToolStatus::Ok => "ok",
-                ToolStatus::Error => "error",
-                ToolStatus::Interrupted => "interrupted",
-            };
             writeln!(out, "**Tool result** ({status}){gone}\n")?;
             fenced("text", text, out)
         }

@@ -77,19 +77,24 @@ fn head(transcript: &Transcript<'_>, look: Look, out: &mut impl Write) -> io::Re
     writeln!(out)
 }
 
+/// The line above a message: its role, its time, and what removed it from context.
+pub fn who_and_when(said: &Said, paint: Paint) -> String {
+    let role = said.message.role.as_str();
+    let who = match said.message.role {
+        Role::User => paint.cyan(role),
+        Role::Assistant | Role::Subagent => paint.green(role),
+        Role::System => paint.yellow(role),
+        Role::Tool => paint.dim(role),
+    };
+    let gone = said.removed.map_or_else(String::new, |by| paint.dim(&format!(" ({by})")));
+    format!("{who} {}{gone}", paint.dim(&words::date_time(said.message.time)))
+}
+
 fn message(said: &Said, look: Look, out: &mut impl Write) -> io::Result<()> {
     let (message, paint) = (&said.message, look.paint);
     // Calls and results say by themselves who they are of.
     if message.content.iter().any(|part| matches!(part, Part::Text { .. })) {
-        let who = match message.role {
-            Role::User => paint.cyan("user"),
-            Role::Assistant => paint.green("assistant"),
-            Role::Subagent => paint.green("subagent"),
-            Role::System => paint.yellow("system"),
-            Role::Tool => paint.dim("tool"),
-        };
-        let gone = said.removed.map_or_else(String::new, |by| paint.dim(&format!(" ({by})")));
-        writeln!(out, "{who} {}{gone}", paint.dim(&words::date_time(message.time)))?;
+        writeln!(out, "{}", who_and_when(said, paint))?;
     }
     for part in &message.content {
         show_part(part, said.superseded(), look, out)?;

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use ctx_doors::http::{About, Access, Api, BODY_BYTES_MAX, Door, KeptPages};
+use ctx_doors::http::{About, Access, Api, BODY_BYTES_MAX, Door};
 use ctx_doors::shells::Shells;
 use ctx_doors::unix::bind;
 use ctx_doors::ws::Hub;
@@ -64,7 +64,6 @@ pub(super) fn open(
         catalog: Arc::new(Tree::new(&settings.root, engine.limits().clone(), to_agents)),
         hub: hub.clone(),
         shells: shells.clone(),
-        pages: KeptPages::default(),
     };
     let api = settings.root.join(".state/api.sock");
     let listener = bind(&api, SOCKET_MODE).map_err(|error| cannot(&api, error))?;

@@ -4,13 +4,14 @@ use std::collections::HashMap;
 use std::fs::Metadata;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use ctx_agent::describe;
 use ctx_agent::model::Models;
 use ctx_agent::project::{self, Found, Looked, PROJECT_FILE, Shown, Snapshot, Trust};
 use ctx_engine::port::{Look, ProjectFile, ProjectFiles, ShownAgent, Whose};
 use ctx_engine::{Clock, SystemClock};
+use ctx_journal::lock;
 use ctx_session::project::{Problem, ProjectRead};
 use ctx_session::{Code, Limits, Name, Refusal};
 
@@ -48,10 +49,6 @@ struct ShownKey {
     project: Name,
     status: String,
     snapshot: Option<String>,
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Directories {

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use serde_json::{Value, json};
+use testkit::{moment, rounds};
 
 use super::support::{Daemon, ids, kinds, text_of};
 
@@ -86,11 +87,11 @@ fn an_unknown_run_is_enoent() {
 fn race(daemon: &Daemon, session: &str) -> (usize, usize) {
     let (mut client, mut other) = (daemon.client(), daemon.client());
     let (mut done, mut cancelled) = (0, 0);
-    for round in 0..100 {
+    for round in rounds(34) {
         let steps = json!([{"text": "a"}, {"sleep_ms": round % 4}, {"text": "b"}]);
         client.play(session, &format!("m{round}"), steps);
         let run = client.expect("start")["run"].clone();
-        std::thread::sleep(Duration::from_micros(round * 61 % 4_000));
+        std::thread::sleep(Duration::from_micros(moment(round, 4_000)));
         other.ask(json!({"op": "cancel", "id": run}));
         let frames = client.until_done();
         assert!(ids(&frames).is_sorted_by(|a, b| a < b), "{frames:?}");

@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 use rustix::process::Signal;
 use serde_json::json;
 
-use super::support::{Daemon, connect, eventually};
+use super::support::{Daemon, connect, until};
 
 #[test]
 fn a_log_that_an_editor_replaced_takes_no_message_that_would_be_lost() {
@@ -21,7 +21,7 @@ fn a_log_that_an_editor_replaced_takes_no_message_that_would_be_lost() {
     let refused = client.refused("EIO");
     assert!(refused["message"].as_str().unwrap().contains("events.jsonl"), "{refused}");
     // Refused is not lost: the same message goes in once the log is taken up again.
-    eventually("the log to be taken up again", || {
+    until("the log to be taken up again", || {
         client.send("i", "m2", "two");
         (client.frame()["type"] == "start").then_some(())
     });
@@ -40,7 +40,7 @@ fn a_copy_of_a_sessions_directory_does_not_become_the_session() {
             Command::new("cp").arg("-r").arg(daemon.session("default")).arg(daemon.session(copy)).status();
         assert!(done.unwrap().success());
     }
-    daemon.up();
+    daemon.start_again();
     daemon.client().say("default", "m2", "two");
     let said = |name: &str| daemon.log(name).of_type("user").len();
     assert_eq!((said("default"), said("default.bak"), said("aaa")), (2, 1, 1));
@@ -61,12 +61,12 @@ fn a_name_like_that_of_an_ended_sessions_directory_is_refused() {
 
 #[test]
 fn a_daemon_outlives_its_terminal_and_whoever_read_its_log() {
-    let daemon = Daemon::new(&[]);
-    let mut child = daemon.command().stderr(Stdio::piped()).spawn().unwrap();
+    let daemon = Daemon::new();
+    let mut child = daemon.serve().stderr(Stdio::piped()).spawn().unwrap();
     let mut log = BufReader::new(child.stderr.take().unwrap());
     log.read_line(&mut String::new()).unwrap();
     drop(log);
-    eventually("the daemon to be up", || connect(&daemon.socket()).ok().map(drop));
+    until("the daemon to be up", || connect(&daemon.socket()).ok().map(drop));
     let pid = rustix::process::Pid::from_child(&child);
     rustix::process::kill_process(pid, Signal::HUP).unwrap();
     daemon.client().say("default", "m", "still here");

@@ -1,15 +1,16 @@
 //! `kill -9`, again and again, under clients that retry: nothing acknowledged is lost, nothing is there twice.
 
 use std::collections::{HashMap, HashSet};
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
+use testkit::rounds;
 
 use super::support::{Client, Daemon, connect, read_messages, script};
 
-const KILLS: u32 = 100;
 const CLIENTS: usize = 8;
 
 /// A message that the daemon has said is safe.
@@ -31,7 +32,7 @@ struct Stubborn<'a> {
 impl Stubborn<'_> {
     fn connection(&mut self) -> &mut Client {
         if self.connection.is_none() {
-            let deadline = Instant::now() + super::support::LONG;
+            let deadline = Instant::now() + super::support::DEADLINE;
             let client = loop {
                 match connect(&self.socket) {
                     Ok(client) => break client,
@@ -128,20 +129,20 @@ fn work(client: usize, socket: PathBuf, stop: &AtomicBool, acknowledged: &Atomic
 }
 
 /// Kills the daemon whenever it has got some work done since it came up, at a moment nobody has chosen.
-fn kill_again_and_again(daemon: &mut Daemon, acknowledged: &AtomicU64) {
+fn kill_again_and_again(daemon: &mut Daemon, acknowledged: &AtomicU64, kills: Range<u64>) {
     let mut seed = 0x2545_F491_4F6C_DD1D_u64;
-    for kill in 0..KILLS {
+    for kill in kills {
         seed ^= seed << 13;
         seed ^= seed >> 7;
         seed ^= seed << 17;
         let until = acknowledged.load(Ordering::SeqCst) + 1 + seed % 12;
-        let deadline = Instant::now() + super::support::LONG;
+        let deadline = Instant::now() + super::support::DEADLINE;
         while acknowledged.load(Ordering::SeqCst) < until {
             assert!(Instant::now() < deadline, "no progress before kill {kill}: {}", daemon.stderr());
             std::thread::sleep(Duration::from_micros(200 + seed % 3_000));
         }
         daemon.kill();
-        daemon.up();
+        daemon.start_again();
     }
 }
 
@@ -162,7 +163,8 @@ fn check_session(dir: &Path, acknowledged: &[&Acknowledged], log: &super::suppor
 }
 
 #[test]
-fn every_acknowledged_message_is_there_once_after_a_hundred_kills() {
+fn every_acknowledged_message_is_there_once_after_many_kills() {
+    let kills = rounds(34);
     let mut daemon =
         Daemon::with(&[("CTX_LIMITS_RUNNING_PER_PROJECT", "64"), ("CTX_LIMITS_RUNNING_PER_OPERATOR", "64")]);
     let (stop, acknowledged) = (AtomicBool::new(false), AtomicU64::new(0));
@@ -174,12 +176,12 @@ fn every_acknowledged_message_is_there_once_after_a_hundred_kills() {
                 scope.spawn(move || work(client, socket, stop, acknowledged))
             })
             .collect();
-        kill_again_and_again(&mut daemon, &acknowledged);
+        kill_again_and_again(&mut daemon, &acknowledged, kills.clone());
         stop.store(true, Ordering::SeqCst);
         clients.into_iter().flat_map(|client| client.join().unwrap()).collect()
     });
     daemon.kill();
-    daemon.up();
+    daemon.start_again();
     // Recovery leaves nothing running, and the files show it before anyone has asked.
     let sessions: HashSet<&str> = messages.iter().map(|message| message.session.as_str()).collect();
     for session in sessions {
@@ -188,5 +190,5 @@ fn every_acknowledged_message_is_there_once_after_a_hundred_kills() {
         check_session(&daemon.session(session), &of_session, &daemon.log(session));
         assert_eq!(daemon.shown(session)["state"], "idle");
     }
-    assert!(messages.len() >= KILLS as usize, "only {} messages", messages.len());
+    assert!(messages.len() as u64 >= kills.end, "only {} messages", messages.len());
 }

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::json;
 
-use super::support::{Daemon, eventually};
+use super::support::{Daemon, until};
 
 #[test]
 fn an_idle_session_is_unloaded_and_loaded_again_when_asked() {
@@ -12,7 +12,7 @@ fn an_idle_session_is_unloaded_and_loaded_again_when_asked() {
     let log = daemon.session("default").join("events.jsonl");
     for round in 0..3 {
         let run = daemon.client().say("default", &format!("m{round}"), "x");
-        eventually("the session to be unloaded", || {
+        until("the session to be unloaded", || {
             (daemon.api("GET", "/status").ok()["loaded"] == 0).then_some(())
         });
         assert!(!daemon.open_files().contains(&log), "no descriptor is kept");
@@ -39,7 +39,7 @@ fn loading_and_unloading_all_the_time_loses_nobodys_request() {
                 for round in 0..60 {
                     // Two clients share a session: one of them may be told that it is busy, never anything else.
                     let id = format!("c{number}-{round}");
-                    eventually("a place in the session", || {
+                    until("a place in the session", || {
                         client.send(&session, &id, "x");
                         let first = client.frame();
                         if first["type"] == "error" {
@@ -133,9 +133,7 @@ fn a_removed_session_directory_harms_no_other_session() {
     for name in ["kept", "removed"] {
         client.say(name, "m", "x");
     }
-    eventually("the sessions to be unloaded", || {
-        (daemon.api("GET", "/status").ok()["loaded"] == 0).then_some(())
-    });
+    until("the sessions to be unloaded", || (daemon.api("GET", "/status").ok()["loaded"] == 0).then_some(()));
     std::fs::remove_dir_all(daemon.session("removed")).unwrap();
     client.send("removed", "m2", "anybody there?");
     let refused = client.frame();

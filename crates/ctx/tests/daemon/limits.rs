@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::support::{Client, Daemon, eventually, kinds, read_messages};
+use super::support::{Client, Daemon, kinds, read_messages, until};
 
 fn endless() -> Value {
     json!([{"text": "busy"}, {"sleep_ms": 600_000}])
@@ -122,12 +122,12 @@ fn cancelling_a_queued_run_discards_it() {
 fn what_is_queued_stays_queued_over_a_restart() {
     let (mut daemon, _busy, _) = full();
     daemon.client().send("c", "m", "patient");
-    eventually("the session to be queued", || {
+    until("the session to be queued", || {
         let listed = daemon.api("GET", "/projects/default/sessions?state=queued").ok();
         (listed["items"].as_array()?.len() == 1).then_some(())
     });
     daemon.kill();
-    daemon.up();
+    daemon.start_again();
     let shown = daemon.shown("c");
     assert_eq!(shown["state"], "queued");
     for name in ["a", "b"] {
@@ -188,5 +188,5 @@ fn a_client_that_leaves_while_it_is_queued_leaves_no_connection_behind() {
         client.send(&format!("q{number}"), "m", "x");
         client.expect("queued");
     }
-    eventually("the connections to be let go", || (sockets() <= before).then_some(()));
+    until("the connections to be let go", || (sockets() <= before).then_some(()));
 }

@@ -62,7 +62,7 @@ fn a_session_survives_a_restart_as_it_was() {
         } else {
             daemon.stop()
         }
-        daemon.up();
+        daemon.start_again();
         assert_eq!(daemon.shown("default"), before);
     }
 }
@@ -77,7 +77,7 @@ fn a_crash_during_a_run_fails_the_run_and_settles_its_tools() {
     client.until("tool_result");
     client.until("delta");
     daemon.kill();
-    daemon.up();
+    daemon.start_again();
     let log = daemon.log("default");
     log.every_run_ends_once();
     let failed = log.of_type("failed")[0];
@@ -87,7 +87,7 @@ fn a_crash_during_a_run_fails_the_run_and_settles_its_tools() {
     let count = log.records.len();
     // A second crash right after recovery finds nothing left to do.
     daemon.kill();
-    daemon.up();
+    daemon.start_again();
     assert_eq!(daemon.log("default").records.len(), count);
     daemon.client().say("default", "m2", "the session goes on");
 }
@@ -98,7 +98,7 @@ fn a_crash_between_runs_changes_nothing() {
     daemon.client().say("default", "m", "x");
     let before = daemon.file("default", "events.jsonl");
     daemon.kill();
-    daemon.up();
+    daemon.start_again();
     assert_eq!(daemon.file("default", "events.jsonl"), before);
 }
 
@@ -110,7 +110,7 @@ fn a_torn_tail_is_cut_off_and_kept_beside() {
     daemon.kill();
     let path = daemon.session("default").join("events.jsonl");
     std::fs::write(&path, format!("{whole}{{\"schema_version\":1,\"seq\":99,\"ti")).unwrap();
-    daemon.up();
+    daemon.start_again();
     daemon.client().say("default", "m2", "y");
     assert!(daemon.file("default", "events.jsonl").starts_with(&whole));
     daemon.log("default").every_run_ends_once();

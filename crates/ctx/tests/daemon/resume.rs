@@ -88,7 +88,7 @@ fn after_a_crash_in_the_middle_of_a_run_the_log_tells_the_rest() {
     let mut frames = client.until("start");
     frames.extend((0..10).map(|_| client.frame()));
     daemon.kill();
-    daemon.up();
+    daemon.start_again();
     let mut client = daemon.client();
     resume(&mut client, "default", Some(&frames.last().unwrap()["id"]));
     let after = client.until_done();

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use rustix::process::Signal;
 use serde_json::json;
 
-use super::support::{Daemon, connect, eventually, kinds, read_messages};
+use super::support::{Daemon, connect, kinds, read_messages, until};
 
 #[test]
 fn a_run_that_ends_within_the_grace_time_is_done() {
@@ -45,7 +45,7 @@ fn a_run_that_does_not_end_is_failed_with_what_it_said_and_views_are_flushed() {
         ("as far as this\n", "idle\n")
     );
     assert_eq!(std::fs::read_to_string(daemon.session("index/list")).unwrap(), "default\n");
-    daemon.up();
+    daemon.start_again();
     assert_eq!(
         daemon.log("default").records.len(),
         log.records.len(),
@@ -61,7 +61,7 @@ fn while_it_stops_new_work_is_refused_and_afterwards_nothing_is_left() {
     client.until("delta");
     let mut late = daemon.client();
     daemon.signal(Signal::TERM);
-    let refused = eventually("a refusal", || {
+    let refused = until("a refusal", || {
         late.send("late", "m", "x");
         let frame = late.frame();
         match frame["type"].as_str() {
@@ -77,7 +77,7 @@ fn while_it_stops_new_work_is_refused_and_afterwards_nothing_is_left() {
     assert_eq!(client.until_done().last().unwrap()["status"], "ok");
     assert!(daemon.wait().success());
     for name in [".state/daemon.json", ".state/api.sock", "agent/coder.sock", "status"] {
-        assert!(!daemon.root.join(name).exists(), "{name} is left behind");
+        assert!(!daemon.root().join(name).exists(), "{name} is left behind");
     }
     assert!(connect(&daemon.socket()).is_err());
 }

@@ -6,19 +6,19 @@ use std::process::Stdio;
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
-use super::support::{Daemon, ReadOnly, SmallDisk, eventually, read_messages};
+use super::support::{Daemon, ReadOnly, SmallDisk, read_messages, until};
 
 /// A daemon whose root is a disk of its own.
 fn on_small_disk(kib: usize) -> (SmallDisk, Daemon) {
-    let mut daemon = Daemon::new(&[]);
-    let disk = SmallDisk::mount(&daemon.root, kib);
-    daemon.up();
+    let mut daemon = Daemon::new();
+    let disk = SmallDisk::mount(daemon.root(), kib);
+    daemon.start_again();
     (disk, daemon)
 }
 
 /// Runs `ctx serve` to its end: its exit code and what it said.
 fn serve_to_its_end(daemon: &Daemon) -> (Option<i32>, String) {
-    let mut child = daemon.command().stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut child = daemon.serve().stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
     let mut said = String::new();
     child.stderr.take().unwrap().read_to_string(&mut said).unwrap();
     (child.wait().unwrap().code(), said)
@@ -40,7 +40,7 @@ fn on_a_full_disk_a_message_is_refused_and_nothing_is_lost() {
     client.say("default", "m2", "room again");
     client.say("new", "m1", "here too");
     daemon.kill();
-    daemon.up();
+    daemon.start_again();
     let log = daemon.log("default");
     log.every_run_ends_once();
     log.agrees_with(&read_messages(&daemon.session("default")));
@@ -59,7 +59,7 @@ fn a_disk_that_fills_up_during_a_run_stops_it_and_its_end_is_written_when_there_
     client.play("default", "m", json!(steps));
     client.until("tool_result");
     disk.fill();
-    let failing = eventually("the session to be failing", || {
+    let failing = until("the session to be failing", || {
         let shown = daemon.shown("default");
         (!shown["failing"].is_null()).then_some(shown)
     });
@@ -73,7 +73,7 @@ fn a_disk_that_fills_up_during_a_run_stops_it_and_its_end_is_written_when_there_
     disk.free();
     let frames = client.until_done();
     // The commit of the end brings the files up too.
-    eventually("the files to show the end", || (daemon.file("default", "state") == "idle\n").then_some(()));
+    until("the files to show the end", || (daemon.file("default", "state") == "idle\n").then_some(()));
     let error = frames.iter().find(|frame| frame["type"] == "error").unwrap();
     assert_eq!((&error["code"], &error["reason"]), (&json!("ENOSPC"), &json!("disk_full")));
     assert_eq!(frames.last().unwrap()["status"], "error");
@@ -97,25 +97,25 @@ fn a_full_disk_at_shutdown_is_settled_by_the_next_start() {
     daemon.signal(Signal::TERM);
     daemon.wait();
     disk.free();
-    daemon.up();
+    daemon.start_again();
     daemon.log("default").every_run_ends_once();
     daemon.client().say("default", "m2", "goes on");
 }
 
 #[test]
 fn a_read_only_root_is_said_clearly() {
-    let mut daemon = Daemon::new(&[]);
-    let disk = SmallDisk::mount(&daemon.root, 1024);
-    daemon.up();
+    let mut daemon = Daemon::new();
+    let disk = SmallDisk::mount(daemon.root(), 1024);
+    daemon.start_again();
     daemon.client().say("default", "m", "x");
     daemon.stop();
     disk.read_only(true);
     let (code, said) = serve_to_its_end(&daemon);
     assert_eq!(code, Some(13), "{said}");
-    assert!(said.contains(&daemon.root.display().to_string()) && said.contains("ead-only"), "{said}");
+    assert!(said.contains(&daemon.root().display().to_string()) && said.contains("ead-only"), "{said}");
     assert!(said.contains("--root"), "it says what to do: {said}");
     disk.read_only(false);
-    daemon.up();
+    daemon.start_again();
     daemon.client().say("default", "m2", "writable again");
 }
 
@@ -124,8 +124,8 @@ fn a_root_that_becomes_read_only_refuses_and_goes_on_when_it_is_writable_again()
     let daemon = Daemon::with(&[("CTX_LIMITS_IDLE_UNLOAD_MS", "50")]);
     let mut client = daemon.client();
     client.say("default", "m1", "x");
-    eventually("the log to be closed", || (daemon.api("GET", "/status").ok()["loaded"] == 0).then_some(()));
-    let covered = ReadOnly::cover(&daemon.root.join("home"));
+    until("the log to be closed", || (daemon.api("GET", "/status").ok()["loaded"] == 0).then_some(()));
+    let covered = ReadOnly::cover(&daemon.root().join("home"));
     for (session, id) in [("default", "m2"), ("new", "m1"), ("default", "m2")] {
         client.send(session, id, "y");
         let refused = client.frame();

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use serde_json::json;
 
-use super::support::{Client, Daemon, eventually, kinds};
+use super::support::{Client, Daemon, kinds, until};
 
 fn send(client: &mut Client, name: &str, id: &str, input: &str) {
     client.ask(json!({
@@ -33,7 +33,7 @@ fn a_temp_session_leaves_no_file_and_is_not_listed() {
     send(&mut client, "secret", "m2", "two");
     assert_eq!(client.until_done().last().unwrap()["status"], "ok");
     assert_eq!(daemon.api("GET", "/projects/default/sessions").ok()["items"], json!([]));
-    assert_eq!(files_under(&daemon.root.join("home")), Vec::<String>::new());
+    assert_eq!(files_under(&daemon.root().join("home")), Vec::<String>::new());
     // Another connection of the same user finds it, with everything that was said.
     let mut other = daemon.client();
     other.ask(json!({"op": "resume", "scope": "temp", "session": "secret"}));
@@ -56,13 +56,13 @@ fn a_temp_session_goes_with_its_last_connection() {
     send(&mut two, "t", "m", "x");
     assert_eq!(kinds(&two.until_done()), ["start", "message", "done"]);
     drop(two);
-    eventually("the session to be forgotten", || {
+    until("the session to be forgotten", || {
         let mut client = daemon.client();
         client.ask(json!({"op": "resume", "scope": "temp", "session": "t", "id": "r"}));
         let frame = client.frame();
         (frame["code"] == "ENOENT").then_some(())
     });
-    eventually("its task to be gone", || (daemon.api("GET", "/status").ok()["loaded"] == 0).then_some(()));
+    until("its task to be gone", || (daemon.api("GET", "/status").ok()["loaded"] == 0).then_some(()));
 }
 
 #[test]
@@ -74,7 +74,7 @@ fn the_run_of_a_temp_session_is_cancelled_when_the_client_goes() {
     client.until("delta");
     drop(client);
     // Its place is free again.
-    eventually("a free place", || {
+    until("a free place", || {
         let mut client = daemon.client();
         send(&mut client, "next", "m", "x");
         let first = client
@@ -95,5 +95,5 @@ fn temp_sessions_do_not_survive_a_restart() {
     let mut client = daemon.client();
     client.ask(json!({"op": "resume", "scope": "temp", "session": "t"}));
     client.refused("ENOENT");
-    assert_eq!(files_under(&daemon.root.join("home")), Vec::<String>::new());
+    assert_eq!(files_under(&daemon.root().join("home")), Vec::<String>::new());
 }

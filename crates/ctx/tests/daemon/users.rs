@@ -28,7 +28,7 @@ fn as_other<T: Send>(work: impl FnOnce() -> T + Send) -> T {
 fn another_user_has_files_of_their_own_under_a_directory_of_root() {
     let daemon = Daemon::start();
     as_other(|| daemon.client().say("mine", "m", "hello"));
-    let shelf = daemon.root.join(format!("home/{UID}/agent/coder/session"));
+    let shelf = daemon.root().join(format!("home/{UID}/agent/coder/session"));
     let dir = shelf.join("mine");
     let of = |name: &str| {
         let data =
@@ -36,7 +36,7 @@ fn another_user_has_files_of_their_own_under_a_directory_of_root() {
         (data.uid(), data.gid(), data.mode() & 0o777)
     };
     // Nobody but the daemon can put anything into the directories; the user's group reads them.
-    for path in [dir.clone(), shelf, daemon.root.join(format!("home/{UID}"))] {
+    for path in [dir.clone(), shelf, daemon.root().join(format!("home/{UID}"))] {
         let data = std::fs::metadata(&path).unwrap();
         assert_eq!((data.uid(), data.gid(), data.mode() & 0o777), (0, GID, 0o750), "{}", path.display());
     }

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::json;
 
-use super::support::{Daemon, eventually, read_messages};
+use super::support::{Daemon, read_messages, until};
 
 const VIEWS: [&str; 7] =
     ["messages.jsonl", "latest.md", "state", "cwd", "created_at", "updated_at", "meta.json"];
@@ -38,7 +38,7 @@ fn index_files_follow_soon() {
         std::thread::sleep(Duration::from_millis(3));
         let run = client.say(name, &format!("{:?}", Instant::now()), "x");
         let seen = Instant::now();
-        eventually("the index", || {
+        until("the index", || {
             let current = std::fs::read_to_string(daemon.session("index/current")).ok()?;
             let list = std::fs::read_to_string(daemon.session("index/list")).ok()?;
             (current == format!("{name}\n") && list.lines().next() == Some(name)).then_some(())
@@ -76,15 +76,15 @@ fn deleted_views_come_back_as_they_were() {
     let list = || {
         std::fs::read_to_string(daemon.session("index/list")).ok().filter(|list| list.lines().count() == 2)
     };
-    eventually("the index", list);
+    until("the index", list);
     daemon.kill();
     for name in VIEWS {
         std::fs::remove_file(dir.join(name)).unwrap();
     }
     std::fs::remove_dir_all(daemon.session("index")).unwrap();
-    daemon.up();
+    daemon.start_again();
     assert_eq!(views_of(&dir), before);
-    eventually("the index", || {
+    until("the index", || {
         std::fs::read_to_string(daemon.session("index/list")).ok().filter(|list| list.lines().count() == 2)
     });
 }
@@ -102,7 +102,7 @@ fn any_view_that_is_deleted_comes_back_also_when_the_others_are_there() {
     for (name, view) in names.iter().zip(VIEWS) {
         std::fs::remove_file(daemon.session(name).join(view)).unwrap();
     }
-    daemon.up();
+    daemon.start_again();
     let after: Vec<_> = names.iter().map(|name| views_of(&daemon.session(name))).collect();
     assert_eq!(after, before);
 }
@@ -123,6 +123,6 @@ fn views_that_a_crash_left_behind_are_caught_up_by_the_next_start() {
     for (name, bytes) in old {
         std::fs::write(dir.join(name), bytes).unwrap();
     }
-    daemon.up();
+    daemon.start_again();
     assert_eq!(views_of(&dir), new, "before anyone has asked for the session");
 }

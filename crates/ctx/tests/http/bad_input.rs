@@ -3,7 +3,7 @@
 use std::process::Command;
 
 use serde_json::Value;
-use testkit::finish;
+use testkit::{Outcome, finish};
 
 use crate::support::{Http, builder};
 
@@ -263,5 +263,14 @@ fn schemathesis_finds_nothing() {
     let checks =
         "not_a_server_error,status_code_conformance,content_type_conformance,response_schema_conformance";
     command.args(["--checks", checks]);
-    finish(&mut command).ok();
+    // The tool itself sometimes breaks in Python's parser, which says nothing of our answers: then it runs again.
+    let broke = |outcome: &Outcome| outcome.stdout.contains("AST constructor recursion depth mismatch");
+    let mut outcome = finish(&mut command);
+    for _ in 0..3 {
+        if !broke(&outcome) {
+            break;
+        }
+        outcome = finish(&mut command);
+    }
+    outcome.ok();
 }

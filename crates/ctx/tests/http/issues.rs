@@ -591,14 +591,13 @@ fn of_two_that_bind_at_once_one_wins_hundreds_of_times() {
     let http = Http::of(builder());
     let issue = http.titled("Wanted by two");
     let sessions = [http.session("{}"), http.session("{}")];
-    let rounds = 300;
     let start = Barrier::new(2);
     let body = json!({ "issue_id": issue }).to_string();
     let race = |session: &str| -> Vec<u16> {
         let mut wire = Wire::open(&http);
         let path = format!("/sessions/{session}/bind");
         let mut answers = Vec::new();
-        for _ in 0..rounds {
+        for _ in testkit::rounds(100) {
             start.wait();
             answers.push(wire.call("PUT", &path, &body));
             // Both have been answered before the winner lets go.

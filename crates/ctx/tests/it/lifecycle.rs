@@ -7,7 +7,7 @@ use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
-use testkit::{Place, Pty, TestDaemon, until};
+use testkit::{Place, Pty, TestDaemon, moment, rounds, until};
 
 use crate::support::{daemon, json_lines, start_slow, wait_state};
 
@@ -399,14 +399,13 @@ fn what_was_said_in_a_session_is_gone_from_search_also_when_its_purge_was_cut_sh
 
 #[test]
 fn kill_9_in_the_middle_of_fork_archive_and_purge_leaves_sound_sessions() {
-    const ROUNDS: u64 = 12;
     let mut daemon = daemon();
     let large = "word ".repeat(60_000);
     for _ in 0..4 {
         daemon.ctx_with(&["send", "--session", "source", "-"], &large).ok();
     }
     let source = records(&daemon, "source");
-    for round in 0..ROUNDS {
+    for round in rounds(4) {
         let (victim, kept) = (format!("victim{round}"), format!("kept{round}"));
         let id = fork(&daemon, "coder/source", &victim);
         fork(&daemon, "coder/source", &kept);
@@ -420,8 +419,8 @@ fn kill_9_in_the_middle_of_fork_archive_and_purge_leaves_sound_sessions() {
         let forking = tried(&daemon, &["fork", "coder/source", "--name", &new]);
         let purging = tried(&daemon, &["purge", "--yes", &id]);
         let archiving = tried(&daemon, &["archive", &format!("coder/{kept}")]);
-        // Each round dies a little later than the one before; when exactly is the kernel's choice.
-        let when = Duration::from_millis(6 * round);
+        // Each round dies at another moment; when exactly is the kernel's choice.
+        let when = Duration::from_millis(moment(round, 72));
         std::thread::sleep(when.saturating_sub(begun.elapsed()));
         daemon.kill();
         let (forked, purged, archived) =

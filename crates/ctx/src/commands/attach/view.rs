@@ -5,7 +5,6 @@ use std::collections::{HashMap, HashSet, VecDeque};
 use std::io::Write;
 
 use ctx_api::http::{Message, MessagePart, Role, Run};
-use ctx_session::record::ToolStatus;
 use serde_json::Value;
 
 use crate::client::LiveFrame;
@@ -80,14 +79,6 @@ fn text<'a>(payload: &'a Value, field: &str) -> &'a str {
     payload.get(field).and_then(Value::as_str).unwrap_or_default()
 }
 
-fn status_word(status: ToolStatus) -> &'static str {
-    match status {
-        ToolStatus::Ok => "ok",
-        ToolStatus::Error => "error",
-        ToolStatus::Interrupted => "interrupted",
-    }
-}
-
 impl<W: Write> View<W> {
     pub fn new(out: W, paint: Paint, on_terminal: bool) -> View<W> {
         View {
@@ -134,9 +125,7 @@ impl<W: Write> View<W> {
                 message.parts.iter().try_for_each(|part| match part {
                     MessagePart::Text { text } => self.finished(&id, text),
                     MessagePart::ToolCall { name, input, .. } => self.called(&id, name, &input.to_string()),
-                    MessagePart::ToolResult { status, text, .. } => {
-                        self.result(&id, status_word(*status), text)
-                    }
+                    MessagePart::ToolResult { status, text, .. } => self.result(&id, status.as_str(), text),
                 })
             }
         }

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, SystemTime};
 
 use ctx_journal::repair::{RepairError, Versions};
-use ctx_journal::{FORMAT_VERSION, FileJournal, Journal, JournalError, LogPath};
+use ctx_journal::{FORMAT_VERSION, FileJournal, Journal, JournalError, LogPath, lock};
 
 use super::blobs;
 use super::finding::{Finding, Report, size};
@@ -237,8 +237,4 @@ fn is_working(name: &str) -> bool {
 fn age(data: &std::fs::Metadata) -> Duration {
     let since = data.modified().ok().and_then(|time| SystemTime::now().duration_since(time).ok());
     since.unwrap_or_default()
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
 }

@@ -2,25 +2,21 @@
 
 use std::io::{self, BufRead, BufReader, Write};
 use std::net::Shutdown;
-use std::os::fd::AsRawFd;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 
 use serde_json::{Value, json};
 
-use super::LONG;
+use super::DEADLINE;
 
 pub struct Client {
     reader: BufReader<UnixStream>,
 }
 
-/// Connects, however long the path is.
 pub fn connect(path: &Path) -> io::Result<Client> {
-    let dir = std::fs::File::open(path.parent().unwrap())?;
-    let short = Path::new("/proc/self/fd").join(dir.as_raw_fd().to_string()).join(path.file_name().unwrap());
-    let stream = UnixStream::connect(short)?;
-    stream.set_read_timeout(Some(LONG))?;
-    stream.set_write_timeout(Some(LONG))?;
+    let stream = testkit::connect(path)?;
+    stream.set_read_timeout(Some(DEADLINE))?;
+    stream.set_write_timeout(Some(DEADLINE))?;
     Ok(Client { reader: BufReader::new(stream) })
 }
 
@@ -109,12 +105,6 @@ impl Client {
         let done = frames.last().unwrap();
         assert_eq!(done["status"], "ok", "{frames:?}");
         done["run"].as_str().unwrap().to_owned()
-    }
-
-    /// Whether a ping is answered.
-    pub fn answers(&mut self) -> bool {
-        self.try_ask(&json!({"op": "ping"})).is_ok()
-            && self.try_frame().is_ok_and(|frame| frame.is_some_and(|frame| frame["type"] == "pong"))
     }
 
     /// Says that no more requests come, and still listens.

@@ -1,26 +1,31 @@
-//! A daemon of its own for a test: started, killed, started again on the same root.
+//! A daemon of its own for a test, with what tests of agents' sockets ask of it.
 
-use std::fs::{File, Permissions};
+use std::fs::Permissions;
+use std::ops::{Deref, DerefMut};
 use std::os::unix::fs::PermissionsExt;
-use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
-use std::process::{Child, Command, ExitStatus, Stdio};
-use std::time::{Duration, Instant};
 
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::Signal;
 use serde_json::Value;
-use tempfile::TempDir;
+use testkit::{DaemonBuilder, TestDaemon};
 
-use super::{Answer, Client, LONG, Log, connect, http};
+use super::{Answer, Client, Log, connect, http};
 
-pub struct Daemon {
-    /// Holds everything of the test; gone with it.
-    dir: TempDir,
-    pub root: PathBuf,
-    settings: Vec<(String, String)>,
-    /// Who runs it, when it is not who runs the tests.
-    user: Option<(u32, u32)>,
-    child: Option<Child>,
+pub struct Daemon(pub TestDaemon);
+
+impl Deref for Daemon {
+    type Target = TestDaemon;
+
+    fn deref(&self) -> &TestDaemon {
+        &self.0
+    }
+}
+
+impl DerefMut for Daemon {
+    fn deref_mut(&mut self) -> &mut TestDaemon {
+        &mut self.0
+    }
 }
 
 impl Daemon {
@@ -31,86 +36,28 @@ impl Daemon {
 
     /// The same with settings, as `CTX_…` variables.
     pub fn with(settings: &[(&str, &str)]) -> Daemon {
-        let mut daemon = Daemon::new(settings);
-        daemon.up();
-        daemon
+        let builder = settings.iter().fold(Daemon::build(), |builder, (key, value)| builder.env(key, value));
+        Daemon(builder.start())
+    }
+
+    pub fn build() -> DaemonBuilder {
+        let builder = TestDaemon::build(env!("CARGO_BIN_EXE_ctx"));
+        // Other users come in too.
+        std::fs::set_permissions(builder.place().path(""), Permissions::from_mode(0o755)).unwrap();
+        builder
     }
 
     /// Not started yet; its root does not exist.
-    pub fn new(settings: &[(&str, &str)]) -> Daemon {
-        let dir = tempfile::Builder::new().prefix("ctx").tempdir().unwrap();
-        // Other users come in too.
-        std::fs::set_permissions(dir.path(), Permissions::from_mode(0o755)).unwrap();
-        std::fs::create_dir(dir.path().join("work")).unwrap();
-        let root = dir.path().join("root");
-        let settings = settings.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
-        Daemon { dir, root, settings, user: None, child: None }
+    pub fn new() -> Daemon {
+        Daemon(Daemon::build().stopped())
     }
 
     /// One that runs as another user, in a directory of theirs.
     pub fn as_user(uid: u32, gid: u32) -> Daemon {
-        let mut daemon = Daemon::new(&[]);
-        for dir in [daemon.dir.path().to_owned(), daemon.dir.path().join("work")] {
-            std::os::unix::fs::chown(dir, Some(uid), Some(gid)).expect("this test needs root");
-        }
-        daemon.user = Some((uid, gid));
-        daemon.up();
-        daemon
+        Daemon(Daemon::build().user(uid, gid).start())
     }
 
-    /// `ctx serve` for this root, as a command.
-    pub fn command(&self) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_ctx"));
-        for (key, _) in std::env::vars_os().filter(|(key, _)| key.to_string_lossy().starts_with("CTX_")) {
-            command.env_remove(key);
-        }
-        command
-            .args(["serve", "--root"])
-            .arg(&self.root)
-            .arg("--workspace")
-            .arg(self.dir.path().join("work"))
-            .env("XDG_CONFIG_HOME", self.dir.path().join("config"))
-            .envs(self.settings.iter().map(|(key, value)| (key, value)))
-            .stdin(Stdio::null());
-        if let Some((uid, gid)) = self.user {
-            command.uid(uid).gid(gid);
-        }
-        command
-    }
-
-    /// Starts it, and waits until it answers.
-    pub fn up(&mut self) {
-        self.spawn();
-        let deadline = Instant::now() + LONG;
-        loop {
-            if connect(&self.socket()).is_ok_and(|mut client| client.answers()) {
-                return;
-            }
-            if let Some(status) = self.child.as_mut().and_then(|child| child.try_wait().unwrap()) {
-                panic!("the daemon left with {status}: {}", self.stderr());
-            }
-            assert!(Instant::now() < deadline, "the daemon does not come up: {}", self.stderr());
-            std::thread::sleep(Duration::from_millis(2));
-        }
-    }
-
-    /// Starts it without waiting.
-    pub fn spawn(&mut self) {
-        let log = File::options().create(true).append(true).open(self.dir.path().join("stderr")).unwrap();
-        let child = self.command().stdout(Stdio::null()).stderr(log).spawn().unwrap();
-        assert!(self.child.replace(child).is_none(), "it runs already");
-    }
-
-    pub fn pid(&self) -> u32 {
-        self.child.as_ref().expect("a daemon").id()
-    }
-
-    pub fn signal(&self, signal: Signal) {
-        let pid = Pid::from_raw(i32::try_from(self.pid()).unwrap()).unwrap();
-        kill_process(pid, signal).unwrap();
-    }
-
-    /// `kill -9`.
+    /// `kill -9` of a daemon that has not ended by itself.
     pub fn kill(&mut self) {
         self.signal(Signal::KILL);
         let status = self.wait();
@@ -119,27 +66,21 @@ impl Daemon {
 
     /// SIGTERM, and its end.
     pub fn stop(&mut self) {
-        self.signal(Signal::TERM);
-        let status = self.wait();
-        assert!(status.success(), "left with {status}: {}", self.stderr());
-    }
-
-    pub fn wait(&mut self) -> ExitStatus {
-        self.child.take().expect("a daemon").wait().unwrap()
+        assert_eq!(self.0.stop(), 0, "{}", self.stderr());
     }
 
     pub fn restart(&mut self) {
         self.stop();
-        self.up();
+        self.start_again();
     }
 
     /// What it has logged so far.
     pub fn stderr(&self) -> String {
-        std::fs::read_to_string(self.dir.path().join("stderr")).unwrap_or_default()
+        self.0.log()
     }
 
     pub fn socket(&self) -> PathBuf {
-        self.root.join("agent/coder.sock")
+        self.root().join("agent/coder.sock")
     }
 
     pub fn client(&self) -> Client {
@@ -149,7 +90,7 @@ impl Daemon {
     /// The directory of a session of the user who runs the tests.
     pub fn session(&self, name: &str) -> PathBuf {
         let uid = rustix::process::geteuid().as_raw();
-        self.root.join(format!("home/{uid}/agent/coder/session/{name}"))
+        self.root().join(format!("home/{uid}/agent/coder/session/{name}"))
     }
 
     pub fn log(&self, name: &str) -> Log {
@@ -163,7 +104,7 @@ impl Daemon {
 
     /// Asks the API.
     pub fn api(&self, method: &str, path: &str) -> Answer {
-        http::ask(&self.root.join(".state/api.sock"), method, path)
+        http::ask(&self.root().join(".state/api.sock"), method, path)
     }
 
     /// Every session that the API shows.
@@ -174,10 +115,7 @@ impl Daemon {
 
     /// What a command of the same program prints on this root.
     pub fn said_by(&self, args: &[&str]) -> String {
-        let done = Command::new(env!("CARGO_BIN_EXE_ctx")).args(args).arg("--root").arg(&self.root).output();
-        let done = done.unwrap();
-        assert!(done.status.success(), "{args:?}: {}", String::from_utf8_lossy(&done.stderr));
-        String::from_utf8(done.stdout).unwrap()
+        self.ctx(args).ok()
     }
 
     /// A session as the API shows it.
@@ -204,14 +142,5 @@ impl Daemon {
         let fds = std::fs::read_dir(format!("/proc/{}/fd", self.pid())).unwrap();
         // A descriptor may be closed while we look.
         fds.filter_map(|fd| std::fs::read_link(fd.ok()?.path()).ok()).collect()
-    }
-}
-
-impl Drop for Daemon {
-    fn drop(&mut self) {
-        if let Some(mut child) = self.child.take() {
-            let _ = child.kill();
-            let _ = child.wait();
-        }
     }
 }

@@ -28,7 +28,7 @@ impl Answer {
 
 pub fn ask(socket: &Path, method: &str, path: &str) -> Answer {
     let mut stream = UnixStream::connect(socket).unwrap();
-    stream.set_read_timeout(Some(super::LONG)).unwrap();
+    stream.set_read_timeout(Some(super::DEADLINE)).unwrap();
     let request = format!(
         "{method} /api/v1{path} HTTP/1.1\r\nHost: ctx\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"
     );

@@ -1,15 +1,19 @@
 //! `kill -9` in every state that waits for the operator, and in the middle of what they ask for.
 
+use std::ops::Range;
 use std::time::Duration;
 
 use serde_json::{Value, json};
+use testkit::{moment, rounds};
 
 use super::proposals::propose;
 use super::{Line, daemon, path, script, text};
 use crate::support::Http;
 
 /// How often the daemon is killed in the middle of one thing.
-pub const ROUNDS: u64 = 15;
+pub fn kills() -> Range<u64> {
+    rounds(5)
+}
 
 pub fn restart(http: &mut Http) {
     http.daemon.kill();
@@ -120,13 +124,13 @@ fn counting(http: &Http, id: &str) -> Vec<Value> {
 fn a_rollback_is_done_whole_or_not_at_all() {
     let mut http = daemon(&[]);
     let (mut done, mut not) = (0, 0);
-    for round in 0..ROUNDS {
+    for round in kills() {
         let (id, checkpoint) = http.paused("before", "after");
         http.resume(&id, &checkpoint);
         http.wait_for(&id, "idle");
         let before = counting(&http, &id);
         let at = path(&id, &format!("checkpoints/{checkpoint}/rollback"));
-        let answered = killed_while(&mut http, round * 431, &at, None);
+        let answered = killed_while(&mut http, moment(round, 6_500), &at, None);
         assert_eq!(http.state(&id), "idle");
         let (back, after) = (http.checkpoint(&id, &checkpoint)["rolled_back"] == true, counting(&http, &id));
         assert!(back || !answered, "what was answered is there");
@@ -141,14 +145,14 @@ fn a_rollback_is_done_whole_or_not_at_all() {
 fn an_approval_of_a_compaction_is_done_whole_or_not_at_all() {
     let mut http = daemon(&[]);
     let (mut done, mut not) = (0, 0);
-    for round in 0..ROUNDS {
+    for round in kills() {
         let id = http.playing();
         http.done(&id, "one");
         http.done(&id, "two");
         let checkpoint = propose(&http, &id);
         let compaction = text(&checkpoint, "compaction_id");
         let at = path(&id, &format!("compactions/{compaction}/approve"));
-        let answered = killed_while(&mut http, round * 431, &at, Some(r#"{"summary":"S"}"#));
+        let answered = killed_while(&mut http, moment(round, 6_500), &at, Some(r#"{"summary":"S"}"#));
         let made = http.get(&path(&id, &format!("compactions/{compaction}")));
         let approved = made["state"] == "applied";
         assert!(approved || !answered, "what was answered is there");
@@ -164,13 +168,13 @@ fn an_approval_of_a_compaction_is_done_whole_or_not_at_all() {
 fn a_compaction_is_recorded_whole_or_its_run_has_failed() {
     let mut http = daemon(&[]);
     let (mut done, mut not) = (0, 0);
-    for round in 0..ROUNDS {
+    for round in kills() {
         let id = http.playing();
         http.done(&id, "one");
         http.done(&id, "two");
         let strategy = if round % 2 == 0 { "drop" } else { "checkpoint" };
         let body = json!({ "strategy": strategy }).to_string();
-        let answered = killed_while(&mut http, round * 2_311, &path(&id, "compactions"), Some(&body));
+        let answered = killed_while(&mut http, moment(round, 35_000), &path(&id, "compactions"), Some(&body));
         let (state, made) = (http.state(&id), http.get(&path(&id, "compactions"))["items"].clone());
         let made = made.as_array().unwrap().first().cloned();
         let begun = http.of_type(&id, "run_created").iter().any(|run| run["kind"] == "compaction");

@@ -5,9 +5,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use testkit::until;
+use testkit::{moment, until};
 
-use super::kill::{ROUNDS, killed_while, killed_while_asking, restart};
+use super::kill::{killed_while, killed_while_asking, kills, restart};
 use super::{Line, daemon, path, text};
 use crate::support::Http;
 
@@ -94,14 +94,14 @@ fn what_is_done_to_issues_is_audited_once_however_often_the_daemon_dies() {
 fn a_closing_checkpoint_resolves_its_issue_once_whenever_the_daemon_dies() {
     let mut http = daemon(&[]);
     let mut met = [0; 3];
-    for round in 0..ROUNDS {
+    for round in kills() {
         let (id, checkpoint) = http.paused("before", "after");
         let issue = http.new_issue("To be closed");
         let bind = json!({ "issue_id": issue }).to_string();
         http.call("PUT", &path(&id, "bind"), Some(&bind)).json(200);
         let at = path(&id, &format!("checkpoints/{checkpoint}/resume"));
         let resolve = Some(r#"{"resolve":true}"#);
-        let answered = killed_while(&mut http, round * 1_100, &at, resolve);
+        let answered = killed_while(&mut http, moment(round, 16_500), &at, resolve);
         let resumed = http.checkpoint(&id, &checkpoint)["resumed_at"].is_u64();
         let status = || text(&http.get(&format!("/issues/{issue}")), "status").to_owned();
         let resolved = status() == "resolved";
@@ -131,12 +131,12 @@ fn a_closing_checkpoint_resolves_its_issue_once_whenever_the_daemon_dies() {
 fn a_session_that_is_made_with_an_issue_is_made_once_and_bound_whenever_the_daemon_dies() {
     let mut http = daemon(&[]);
     let mut met = [0; 3];
-    for round in 0..ROUNDS {
+    for round in kills() {
         let issue = http.new_issue("Sent to an agent");
         let body = json!({ "bound_issue": issue, "name": format!("s{round}") }).to_string();
         let key = format!("Idempotency-Key: key-{round}\r\n");
         let at = "/projects/default/sessions";
-        let answered = killed_while_asking(&mut http, round * 1_500, at, &key, Some(&body));
+        let answered = killed_while_asking(&mut http, moment(round, 22_500), at, &key, Some(&body));
         let sessions = |http: &Http| -> Vec<Value> {
             http.get(at)["items"]
                 .as_array()

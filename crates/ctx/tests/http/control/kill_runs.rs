@@ -1,7 +1,7 @@
 //! `kill -9` in the middle of what a run does for the operator: a summary, a delegate, a proposal, a call that waits.
 
 use serde_json::{Value, json};
-use testkit::until;
+use testkit::{moment, rounds, until};
 
 use super::approvals::{asking, waiting};
 use super::compaction::{filler, summing_up};
@@ -88,11 +88,11 @@ fn an_approval_in_the_middle_of_a_run_is_done_whole_or_not_at_all() {
     let id = session(&http, "{strategy: checkpoint, lower: 0.3}");
     let (mut done, mut not) = (0, 0);
     let (mut run, mut checkpoint) = proposed(&http, &id);
-    for round in 0..8 {
+    for round in rounds(3) {
         let compaction = text(&checkpoint, "compaction_id").to_owned();
         let at = path(&id, &format!("compactions/{compaction}/approve"));
         let before = http.messages(&id, true).len();
-        let answered = killed_while(&mut http, round * 2_500, &at, Some(r#"{"summary":"S"}"#));
+        let answered = killed_while(&mut http, moment(round, 20_000), &at, Some(r#"{"summary":"S"}"#));
         let made = http.get(&path(&id, &format!("compactions/{compaction}")));
         let approved = made["state"] == "applied";
         assert!(approved || !answered, "what was answered is there");

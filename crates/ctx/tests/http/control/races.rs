@@ -4,12 +4,12 @@
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use testkit::until;
+use testkit::{moment, rounds, until};
 
 use super::{Line, daemon, path, script, text};
 use crate::support::Http;
 
-const ROUNDS: u64 = 60;
+const ROUNDS: u64 = 20;
 
 pub fn races() -> Http {
     daemon(&[("RUNNING_PER_PROJECT", "64"), ("RUNNING_PER_OPERATOR", "64")])
@@ -61,7 +61,7 @@ pub fn one_order(http: &Http, id: &str, expect_end: bool) {
 
 /// Waits a little, another time in every round, around the end of the run.
 fn about(round: u64, after_ms: u64) {
-    std::thread::sleep(Duration::from_micros(after_ms * 1_000 * (50 + round * 7 % 100) / 100));
+    std::thread::sleep(Duration::from_micros(after_ms * 1_000 * (50 + moment(round, 100)) / 100));
 }
 
 #[test]
@@ -69,7 +69,7 @@ fn a_pause_and_the_end_of_the_run() {
     let http = races();
     let line = Line::to(&http);
     let (mut paused, mut late) = (0, 0);
-    for round in 0..ROUNDS {
+    for round in rounds(ROUNDS) {
         let (id, _) = begin(&http, &line, 8);
         about(round, 8);
         let (status, made) = ask(&line, "POST", &path(&id, "checkpoints"));
@@ -95,7 +95,7 @@ fn a_pause_and_the_end_of_the_run() {
 fn a_cancel_a_pause_and_the_end_of_the_run() {
     let http = races();
     let line = Line::to(&http);
-    for round in 0..ROUNDS {
+    for round in rounds(ROUNDS) {
         let (id, run) = begin(&http, &line, 6);
         let (cancel, pause) = (path(&id, &format!("runs/{run}/cancel")), path(&id, "checkpoints"));
         let (cancelled, paused) = std::thread::scope(|scope| {
@@ -123,7 +123,7 @@ fn a_cancel_a_pause_and_the_end_of_the_run() {
 fn resumes_a_rollback_and_an_end_of_a_paused_session() {
     let http = races();
     let line = Line::to(&http);
-    for round in 0..ROUNDS {
+    for round in rounds(ROUNDS) {
         let id = http.playing();
         let checkpoint = http.pause_by_model(&id, "a", "b");
         let at = |act: &str| path(&id, &format!("checkpoints/{checkpoint}/{act}"));
@@ -154,7 +154,7 @@ fn resumes_a_rollback_and_an_end_of_a_paused_session() {
 fn an_end_a_pause_and_the_end_of_the_run() {
     let http = races();
     let line = Line::to(&http);
-    for round in 0..ROUNDS {
+    for round in rounds(ROUNDS) {
         let (id, _) = begin(&http, &line, 6);
         let (end, pause) = (format!("/sessions/{id}?confirm=true"), path(&id, "checkpoints"));
         let (ended, paused) = std::thread::scope(|scope| {

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use testkit::until;
+use testkit::{moment, rounds, until};
 
 use super::approvals::{asking, reading};
 use super::proposals::propose;
@@ -11,7 +11,7 @@ use super::races::{one_order, races};
 use super::{Line, daemon, path, text};
 use crate::support::{Http, Response};
 
-const ROUNDS: u64 = 30;
+const ROUNDS: u64 = 10;
 
 /// Asks for both at once, the one a little before the other, another one in every round.
 fn at_once(
@@ -23,7 +23,7 @@ fn at_once(
     let line = Line::to(http);
     let ask = |(method, path, body): (&str, &str, Option<&str>), late: bool| {
         if late {
-            std::thread::sleep(Duration::from_micros(round * 40));
+            std::thread::sleep(Duration::from_micros(moment(round, 1_200)));
         }
         line.ask(method, path, body).expect("an answer")
     };
@@ -53,7 +53,7 @@ fn settled(http: &Http, id: &str) {
 fn a_proposal_is_approved_or_rejected_and_not_both() {
     let http = races();
     let mut approved = 0;
-    for round in 0..ROUNDS {
+    for round in rounds(ROUNDS) {
         let id = http.playing();
         http.done(&id, "one");
         http.done(&id, "two");
@@ -68,14 +68,14 @@ fn a_proposal_is_approved_or_rejected_and_not_both() {
         assert_eq!(http.messages(&id, true).len(), if won { 2 } else { 0 });
         approved += u64::from(won);
     }
-    println!("{approved} of {ROUNDS} approved");
+    println!("{approved} approved");
 }
 
 #[test]
 fn a_compaction_and_a_message_want_the_same_session() {
     let http = races();
     let mut compacted = 0;
-    for round in 0..ROUNDS {
+    for round in rounds(ROUNDS) {
         let id = http.playing();
         http.done(&id, "one");
         http.done(&id, "two");
@@ -99,7 +99,7 @@ fn a_compaction_and_a_message_want_the_same_session() {
         assert_eq!(http.of_type(&id, "compaction").len(), usize::from(made.status == 202));
         compacted += u64::from(made.status == 202);
     }
-    println!("{compacted} of {ROUNDS} compacted");
+    println!("{compacted} compacted");
 }
 
 /// A session whose model waits to read a file, begun without a process of its own.
@@ -123,7 +123,7 @@ fn outcome(http: &Http, id: &str) -> String {
 #[test]
 fn an_answer_and_the_cancel_of_its_run() {
     let http = asking(&[]);
-    for round in 0..ROUNDS {
+    for round in rounds(ROUNDS) {
         let (id, approval) = asked(&http);
         let answer = path(&id, &format!("approvals/{}", text(&approval, "id")));
         let cancel = path(&id, &format!("runs/{}/cancel", text(&approval, "run_id")));
@@ -148,10 +148,10 @@ fn an_answer_and_the_cancel_of_its_run() {
 fn an_answer_and_the_end_of_its_time() {
     let http = asking(&[("APPROVAL_MS", "120")]);
     let mut in_time = 0;
-    for round in 0..ROUNDS {
+    for round in rounds(ROUNDS) {
         let (id, approval) = asked(&http);
         // Around the moment at which it is over.
-        std::thread::sleep(Duration::from_millis(60 + round * 4 % 120));
+        std::thread::sleep(Duration::from_millis(60 + moment(round, 120)));
         let answer = path(&id, &format!("approvals/{}", text(&approval, "id")));
         let said = Line::to(&http).ask("POST", &answer, Some(r#"{"decision":"allow"}"#)).unwrap();
         settled(&http, &id);
@@ -166,13 +166,13 @@ fn an_answer_and_the_end_of_its_time() {
             }
         }
     }
-    println!("{in_time} of {ROUNDS} in time");
+    println!("{in_time} in time");
 }
 
 #[test]
 fn two_sessions_are_made_for_one_issue_and_one_gets_it() {
     let http = daemon(&[]);
-    for round in 0..ROUNDS {
+    for round in rounds(ROUNDS) {
         let made = http.call("POST", "/projects/default/issues", Some(r#"{"title":"Wanted"}"#)).json(201);
         let body = json!({ "bound_issue": made["id"] }).to_string();
         let create = ("POST", "/projects/default/sessions", Some(body.as_str()));
