@@ -88,7 +88,7 @@ fn a_fork_of_a_paused_session_has_its_checkpoints_to_go_back_to_and_nothing_that
     expect![[r#"
         resume k1: refused EBUSY the session is no longer paused at this checkpoint
         edit-prompt k1: refused EBUSY the session is no longer paused at this checkpoint
-        allow p1: refused ENOENT no approval 000000000000000000E0000001 in this session
+        allow p1: refused EBUSY this approval was already answered: interrupted
         rollback k1: idle | rolled_back | - | k1
         post: idle -> running | user, run_created, context, state_changed by message_posted | start r2, broadcast count | m2 r2 running
     "#]].assert_eq(&play(&mut fork, "resume k1; edit-prompt k1; allow p1; rollback k1; post"));
