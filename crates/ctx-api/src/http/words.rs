@@ -1,9 +1,10 @@
 //! The closed words of the API, as the document lists them. The answers themselves are written by the types they are of.
 
+use ctx_session::control::CompactionState;
 use ctx_session::conversation::Role;
 use ctx_session::issue::IssueStatus;
 use ctx_session::project::{Strategy, TodoStatus};
-use ctx_session::record::{CompactionFlag, CompactionTrigger, RunFinish, RunKind, ToolStatus};
+use ctx_session::record::{CheckpointBy, CompactionFlag, CompactionTrigger, RunFinish, RunKind, ToolStatus};
 use ctx_session::{Scope, StateName};
 use serde::Serialize;
 use serde_json::Value;
@@ -28,7 +29,7 @@ pub(super) fn session_state() -> Object {
 }
 
 pub(super) fn scope() -> Object {
-    one_of(&[Scope::Private, Scope::Shared, Scope::Temp])
+    one_of(&Scope::ALL)
 }
 
 pub(super) fn run_kind() -> Object {
@@ -49,7 +50,7 @@ pub(super) fn run_finish() -> Object {
 }
 
 pub(super) fn role() -> Object {
-    one_of(&[Role::User, Role::Assistant, Role::Subagent, Role::System, Role::Tool])
+    one_of(&Role::ALL)
 }
 
 pub(super) fn call_state() -> Object {
@@ -57,7 +58,7 @@ pub(super) fn call_state() -> Object {
 }
 
 pub(super) fn call_status() -> Object {
-    one_of_or_null(&[ToolStatus::Ok, ToolStatus::Error, ToolStatus::Interrupted])
+    one_of_or_null(&ToolStatus::ALL)
 }
 
 pub(super) fn approval_state() -> Object {
@@ -65,11 +66,11 @@ pub(super) fn approval_state() -> Object {
 }
 
 pub(super) fn checkpoint_by() -> Object {
-    one_of(&["operator", "model", "compaction"])
+    one_of(&CheckpointBy::ALL)
 }
 
 pub(super) fn compaction_state() -> Object {
-    one_of(&["proposed", "applied", "rejected"])
+    one_of(&CompactionState::ALL)
 }
 
 pub(super) fn compaction_trigger() -> Object {
@@ -94,5 +95,5 @@ pub(super) fn issue_status() -> Object {
 }
 
 pub(super) fn todo_status() -> Object {
-    one_of(&[TodoStatus::Open, TodoStatus::InProgress, TodoStatus::Done, TodoStatus::Dropped])
+    one_of(&TodoStatus::ALL)
 }

@@ -226,6 +226,5 @@ where
 }
 
 pub(super) fn role_of(word: &str) -> Role {
-    let roles = [Role::User, Role::Assistant, Role::Subagent, Role::System, Role::Tool];
-    roles.into_iter().find(|role| role.as_str() == word).unwrap_or(Role::System)
+    Role::ALL.into_iter().find(|role| role.as_str() == word).unwrap_or(Role::System)
 }
