@@ -57,9 +57,26 @@ fn compound_commands() {
         ("(( x = $(a) )) && b", "a b"),
         ("((rm x); b)", "rm b"),
         ("f() { rm x; }; f", "rm f()"),
-        ("f () (rm x); f", "rm f()"),
-        ("function g { rm; }; g", "rm g()"),
+        ("function g { rm; }; g; function h() { mv; }\nh", "rm g() mv h()"),
         ("coproc rm x", "? rm"),
+    ]);
+}
+
+#[test]
+fn a_name_is_a_function_only_where_no_program_can_run() {
+    check(&[
+        ("f()\n{\n  if a; then b; fi\n}\nx=$(f); c && f", "a b f() c f()"),
+        ("f() { command f x; }; f", "command f f()"),
+        ("f x; f() { a; }; f", "f a f()"),
+        ("(f() { a; }); f", "a f"),
+        ("f() { a; }; env f; bash -c f; echo | xargs f", "a env f bash f echo xargs f"),
+        ("f() { a; } & f; g() { a; } | b; g", "a f a b g"),
+        ("c && f() { a; }; c ||\nf() { a; }; f", "c a c a f"),
+        ("if c; then f() { a; }; fi; f", "c a f"),
+        ("x=$(f() { a; }); f; g() { f() { a; }; }; f", "a f a f"),
+        ("cat <<E; f() { a; }\n$(f)\nE\nf", "cat a f"),
+        ("'f'() { a; }; f; g() (a); g", "a f a g"),
+        ("f() { a; }; unset -f f; f", "a unset f"),
     ]);
 }
 
@@ -139,7 +156,12 @@ fn here_documents() {
         ("cat <<-EOF\n\t`rm`\n\tEOF\nb", "cat rm b"),
         ("cat <<A <<B; c\n1\nA\n$(rm)\nB\nd", "cat c rm d"),
         ("cat <<EOF | grep a\nit's (\nEOF\nb", "cat grep b"),
-        ("cat <<EOF\nrm x", "cat"),
+        ("cat <<EOF\nrm x", "cat ?"),
+        ("cat <<E$x\nE$x\nrm x", "cat rm"),
+        ("cat <<E`a`\nb\nE`a`\nrm x", "a cat rm"),
+        ("cat <<\"E$x\"\nE$x\nrm x", "? cat rm"),
+        ("cat <<$'E'\n$E\nrm x\nE", "? cat rm E"),
+        ("cat <<E\r\nE\r\nrm x\nE\n", "? cat"),
         ("git commit -m \"$(cat <<'EOF'\nit's (a\nEOF\n)\"; rm", "cat git rm"),
         // A shell that reads commands from a file or from its standard input is just a shell.
         ("bash <<EOF\nrm x\nEOF", "bash"),
@@ -169,6 +191,7 @@ fn what_cannot_be_read_is_unknown() {
         ("(rm x", "rm ?"),
         ("a=(rm x", "?"),
         ("[[ rm x", "?"),
+        ("sh -c '[[ a; rm y; echo ]]'; [[ a\nrm y\n]]", "sh ?"),
     ]);
 }
 

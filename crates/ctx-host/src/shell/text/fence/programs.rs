@@ -26,12 +26,7 @@ pub enum Program {
 pub fn programs(command: &str) -> Vec<Program> {
     let mut finder = Finder::default();
     finder.text(command, 0);
-    let functions = finder.functions;
-    let with_functions = |program| match program {
-        Program::Named(name) if functions.contains(&name) => Program::Function(name),
-        other => other,
-    };
-    finder.programs.into_iter().map(with_functions).collect()
+    finder.programs
 }
 
 /// The variables that a command sets, as far as its text shows their values.
@@ -49,25 +44,32 @@ struct Finder {
 }
 
 impl Finder {
-    fn text(&mut self, text: &str, depth: usize) {
-        read(text, depth, &mut |event, depth| match event {
+    fn text(&mut self, text: &str, text_depth: usize) {
+        read(text, text_depth, &mut |event, depth| match event {
             Event::Command(words) => {
                 self.assignments.extend(words.iter().filter_map(Word::assignment));
                 let name = words.iter().position(|word| !word.is_assignment()).unwrap_or(words.len());
-                self.command(words.split_at(name).1, depth);
+                let words = words.split_at(name).1;
+                // What another program runs, such as `env` or `bash -c`, is never a function of this shell.
+                let name = words.first().filter(|_| text_depth == 0).map(|word| word.text.as_str());
+                let is_function = name.is_some_and(|name| self.functions.contains(name));
+                self.command(words, depth, if is_function { Program::Function } else { Program::Named });
             }
-            Event::Function(name) => drop(self.functions.insert(name)),
+            Event::Function(name) => self.functions.extend((depth == 0).then_some(name)),
             Event::Unknown(text) => self.unknown(&text),
         });
     }
 
-    fn command(&mut self, words: &[Word], depth: usize) {
+    fn command(&mut self, words: &[Word], depth: usize, kind: fn(String) -> Program) {
         let Some((first, args)) = words.split_first() else { return };
         if !first.is_known() {
             self.unknown(&first.raw);
         }
         let Some(name) = first.program_name() else { return };
-        self.add(Program::Named(name.to_owned()));
+        self.add(kind(name.to_owned()));
+        if name == "unset" {
+            self.functions.clear();
+        }
         self.arguments(base_name(name), args, depth);
     }
 
@@ -79,7 +81,7 @@ impl Finder {
         }
         for inner in inner {
             match inner {
-                Inner::Program(words) => self.command(words, depth + 1),
+                Inner::Program(words) => self.command(words, depth + 1, Program::Named),
                 Inner::Package(words) => self.package(words, depth + 1),
                 Inner::Unknown(word) => self.unknown(&word.raw),
                 Inner::Text(word) => {
@@ -96,7 +98,7 @@ impl Finder {
     /// A package runs the program of its name, without its version: `rimraf@5`, `black==24.1`, `nixpkgs#hello`.
     fn package(&mut self, words: &[Word], depth: usize) {
         let Some((package, args)) = words.split_first().filter(|(package, _)| package.is_known()) else {
-            return self.command(words, depth);
+            return self.command(words, depth, Program::Named);
         };
         let name = package.text.rsplit('#').next().unwrap_or_default();
         let scope = usize::from(name.starts_with('@'));

@@ -13,7 +13,7 @@ pub(super) const DEPTH_MAX: usize = 16;
 pub(super) enum Event {
     /// A simple command: its assignments, its name and its arguments.
     Command(Vec<Word>),
-    /// The command defines a function of this name.
+    /// From here on, commands of this name run a function.
     Function(String),
     /// A part that cannot be read.
     Unknown(String),
@@ -46,6 +46,12 @@ struct List {
     /// What was opened in this list and is not closed yet.
     open: Vec<Open>,
     mode: Mode,
+    /// How many braces, `if` and loops are open.
+    nesting: usize,
+    /// Whether the command may not run, or run in a subshell, because of the `&` or `|` before it.
+    is_chained: bool,
+    /// The function whose body is being read.
+    function: Option<String>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -82,12 +88,7 @@ impl Reader<'_> {
             let Some(byte) = self.source.peek(0) else { break };
             match byte {
                 _ if self.redirection() => {}
-                b'\n' => {
-                    self.source.advance(1);
-                    self.end_command(&mut list);
-                    self.here_doc_bodies();
-                }
-                b';' | b'&' | b'|' => self.operator(&mut list),
+                b'\n' | b';' | b'&' | b'|' => self.operator(byte, &mut list),
                 b'(' => self.open_paren(&mut list),
                 b')' => {
                     self.source.advance(1);
@@ -120,7 +121,14 @@ impl Reader<'_> {
         }
     }
 
-    fn operator(&mut self, list: &mut List) {
+    fn operator(&mut self, byte: u8, list: &mut List) {
+        // A shell that has no `[[` ends a command here.
+        if list.mode == Mode::Test && matches!(byte, b'\n' | b';') {
+            self.unbalanced();
+        }
+        // A line may end behind `&&`, and the command stand on the next.
+        let is_continued = byte == b'\n' && list.is_chained && list.words.is_empty();
+        list.is_chained = is_continued || matches!(byte, b'&' | b'|');
         self.end_command(list);
         let ends_case_item = self.source.looking_at(b";;") || self.source.looking_at(b";&");
         if ends_case_item && list.open.last() == Some(&Open::Case) {
@@ -131,6 +139,9 @@ impl Reader<'_> {
             // The second character of `&&`, `||` and `|&` ends an empty command.
             self.source.advance(1);
         }
+        if byte == b'\n' {
+            self.here_doc_bodies();
+        }
     }
 
     /// `(` begins a subshell, an arithmetic command, the `()` of a function or a pattern of a `case`.
@@ -140,18 +151,39 @@ impl Reader<'_> {
             return;
         }
         if let [name] = list.words.as_slice() {
-            let name = name.text.clone();
+            let name = name.clone();
             self.source.skip_blanks();
             if self.source.peek(0) == Some(b')') {
                 self.source.advance(1);
                 list.words.clear();
-                return self.report(Event::Function(name));
+                return self.begin_function(&name, list);
             }
         }
         let may_be_arithmetic = list.words.is_empty() && self.source.peek(0) == Some(b'(');
         self.end_command(list);
         if !(may_be_arithmetic && self.arithmetic()) {
             list.open.push(Open::Paren);
+        }
+    }
+
+    /// Only a function in braces that is a command of its own is sure to be there for the commands behind it. The
+    /// here-documents of its line are read later, but expanded before.
+    fn begin_function(&mut self, name: &Word, list: &mut List) {
+        if self.here_docs.is_empty() {
+            self.source.advance_while(|byte| byte.is_ascii_whitespace());
+            let is_alone = list.nesting == 0 && list.open.is_empty() && !list.is_chained;
+            if is_alone && name.is_bare(&name.text) && self.source.looking_at(b"{") {
+                list.function = Some(name.text.clone());
+            }
+        }
+    }
+
+    fn close(&mut self, list: &mut List) {
+        list.nesting = list.nesting.saturating_sub(1);
+        self.source.skip_blanks();
+        let is_end = matches!(self.source.peek(0), None | Some(b';' | b'\n'));
+        if let Some(name) = list.function.take_if(|_| list.nesting == 0).filter(|_| is_end) {
+            self.report(Event::Function(name));
         }
     }
 
@@ -179,8 +211,10 @@ impl Reader<'_> {
     fn first_word(&mut self, word: Word, list: &mut List) {
         let reserved = if word.quoted || !word.is_known() { "" } else { word.text.as_str() };
         match reserved {
-            "if" | "then" | "else" | "elif" | "fi" | "while" | "until" | "do" | "done" | "{" | "}" | "!" => {}
-            "for" | "select" => list.mode = Mode::Loop,
+            "then" | "else" | "elif" | "do" | "!" => {}
+            "{" | "if" | "while" | "until" => list.nesting += 1,
+            "}" | "fi" | "done" => self.close(list),
+            "for" | "select" => (list.mode, list.nesting) = (Mode::Loop, list.nesting + 1),
             "case" => {
                 list.open.push(Open::Case);
                 list.mode = Mode::CaseSubject;
@@ -188,8 +222,9 @@ impl Reader<'_> {
             "esac" => drop(list.open.pop_if(|open| *open == Open::Case)),
             "function" => {
                 self.source.skip_blanks();
-                let name = self.word().text;
-                self.report(Event::Function(name));
+                let name = self.word();
+                self.source.advance(if self.source.looking_at(b"()") { 2 } else { 0 });
+                self.begin_function(&name, list);
             }
             "[[" => list.mode = Mode::Test,
             // It may be followed by a name for the process or by the command.
@@ -225,7 +260,12 @@ impl Reader<'_> {
         self.source.skip_blanks();
         let target = self.word();
         if let Some(strips_tabs) = here_doc {
-            let (delimiter, quoted) = (target.text, target.quoted);
+            // The delimiter is not expanded. Shells differ on quotes and substitutions beside a dollar sign in it.
+            let (is_raw, quoted) = (target.raw.contains(['$', '`']), target.quoted);
+            if is_raw && target.raw.contains(['\'', '"', '\\', '(']) || self.source.peek(0) == Some(b'\r') {
+                self.unbalanced();
+            }
+            let delimiter = if is_raw { target.raw.replace(['\'', '"', '\\'], "") } else { target.text };
             self.here_docs.push(HereDoc { delimiter, quoted, strips_tabs });
         }
         true
@@ -236,7 +276,10 @@ impl Reader<'_> {
         for doc in std::mem::take(&mut self.here_docs) {
             let start = self.source.pos();
             let mut body: &[u8] = &[];
-            while self.source.peek(0).is_some() {
+            loop {
+                if self.source.peek(0).is_none() {
+                    break self.unbalanced();
+                }
                 let line = self.source.line();
                 let tabs = line.iter().take_while(|byte| doc.strips_tabs && **byte == b'\t').count();
                 if line.split_at(tabs).1 == doc.delimiter.as_bytes() {
@@ -490,7 +533,7 @@ impl Reader<'_> {
     }
 
     fn unbalanced(&mut self) {
-        self.report(Event::Unknown("unbalanced quotes or brackets".to_owned()));
+        self.report(Event::Unknown("unbalanced quotes, brackets or here-documents".to_owned()));
     }
 
     fn report(&mut self, event: Event) {
