@@ -6,7 +6,6 @@ use ctx_host::shell::text::fence::{Assignment, Program, assignments, programs};
 pub fn names(command: &str) -> String {
     let name = |program: Program| match program {
         Program::Named(name) => name,
-        Program::Function(name) => format!("{name}()"),
         Program::Unknown(_) => "?".to_owned(),
     };
     programs(command).into_iter().map(name).collect::<Vec<_>>().join(" ")

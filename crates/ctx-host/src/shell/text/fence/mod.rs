@@ -92,11 +92,10 @@ impl Fence {
             Program::Unknown(text) if denied_by_policy.is_some() || is_denied || !is_allowed => {
                 Err(Refused::Unknown { text: text.clone() })
             }
-            Program::Named(name) | Program::Function(name) => match denied_by_policy {
+            Program::Named(name) => match denied_by_policy {
                 Some(line) => Err(Refused::ByPolicy { program: name.clone(), line }),
                 None if is_denied => Err(Refused::Denied { program: name.clone() }),
-                // The allow list does not name functions, but the programs that they run.
-                None if is_allowed || matches!(program, Program::Function(_)) => Ok(()),
+                None if is_allowed => Ok(()),
                 None => {
                     let allow: Vec<&str> = self.allow.iter().map(Pattern::as_str).collect();
                     Err(Refused::NotAllowed { program: name.clone(), allow: allow.join(", ") })

@@ -73,7 +73,7 @@ impl Pattern {
     /// Whether the pattern matches this program. Only `*` matches an unknown one.
     pub fn matches(&self, program: &Program) -> bool {
         match program {
-            Program::Named(name) | Program::Function(name) => {
+            Program::Named(name) => {
                 // A pattern without a slash is compared with the name behind the last one.
                 let compared = if self.0.contains('/') { name } else { base_name(name) };
                 glob(self.0.as_bytes(), compared.as_bytes())

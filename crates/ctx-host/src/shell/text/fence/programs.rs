@@ -1,8 +1,6 @@
 //! The programs that a command would run, and the variables that it sets: `read` finds the simple commands, `table`
 //! the programs that run others.
 
-use std::collections::HashSet;
-
 use super::read::{DEPTH_MAX, Event, read};
 use super::table::rows;
 use super::word::{Assignment, Word, base_name};
@@ -16,8 +14,6 @@ const SHOWN_CHARS_MAX: usize = 60;
 pub enum Program {
     /// Known by its name, as it was written: `rm`, `/bin/rm`.
     Named(String),
-    /// A function that the command itself defines: no program, but its name may be denied.
-    Function(String),
     /// Not known before it runs: `$X`, `/bin/r*`, `eval "$code"`.
     Unknown(String),
 }
@@ -39,7 +35,6 @@ pub fn assignments(command: &str) -> Vec<Assignment> {
 #[derive(Default)]
 struct Finder {
     programs: Vec<Program>,
-    functions: HashSet<String>,
     assignments: Vec<Assignment>,
 }
 
@@ -49,27 +44,20 @@ impl Finder {
             Event::Command(words) => {
                 self.assignments.extend(words.iter().filter_map(Word::assignment));
                 let name = words.iter().position(|word| !word.is_assignment()).unwrap_or(words.len());
-                let words = words.split_at(name).1;
-                // What another program runs, such as `env` or `bash -c`, is never a function of this shell.
-                let name = words.first().filter(|_| text_depth == 0).map(|word| word.text.as_str());
-                let is_function = name.is_some_and(|name| self.functions.contains(name));
-                self.command(words, depth, if is_function { Program::Function } else { Program::Named });
+                // A function's name counts as a program's: whether the function is there when the command runs cannot be seen.
+                self.command(words.split_at(name).1, depth);
             }
-            Event::Function(name) => self.functions.extend((depth == 0).then_some(name)),
             Event::Unknown(text) => self.unknown(&text),
         });
     }
 
-    fn command(&mut self, words: &[Word], depth: usize, kind: fn(String) -> Program) {
+    fn command(&mut self, words: &[Word], depth: usize) {
         let Some((first, args)) = words.split_first() else { return };
         if !first.is_known() {
             self.unknown(&first.raw);
         }
         let Some(name) = first.program_name() else { return };
-        self.add(kind(name.to_owned()));
-        if name == "unset" {
-            self.functions.clear();
-        }
+        self.add(Program::Named(name.to_owned()));
         self.arguments(base_name(name), args, depth);
     }
 
@@ -81,7 +69,7 @@ impl Finder {
         }
         for inner in inner {
             match inner {
-                Inner::Program(words) => self.command(words, depth + 1, Program::Named),
+                Inner::Program(words) => self.command(words, depth + 1),
                 Inner::Package(words) => self.package(words, depth + 1),
                 Inner::Unknown(word) => self.unknown(&word.raw),
                 Inner::Text(word) => {
@@ -98,7 +86,7 @@ impl Finder {
     /// A package runs the program of its name, without its version: `rimraf@5`, `black==24.1`, `nixpkgs#hello`.
     fn package(&mut self, words: &[Word], depth: usize) {
         let Some((package, args)) = words.split_first().filter(|(package, _)| package.is_known()) else {
-            return self.command(words, depth, Program::Named);
+            return self.command(words, depth);
         };
         let name = package.text.rsplit('#').next().unwrap_or_default();
         let scope = usize::from(name.starts_with('@'));

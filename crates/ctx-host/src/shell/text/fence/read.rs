@@ -13,8 +13,6 @@ pub(super) const DEPTH_MAX: usize = 16;
 pub(super) enum Event {
     /// A simple command: its assignments, its name and its arguments.
     Command(Vec<Word>),
-    /// From here on, commands of this name run a function.
-    Function(String),
     /// A part that cannot be read.
     Unknown(String),
 }
@@ -46,12 +44,6 @@ struct List {
     /// What was opened in this list and is not closed yet.
     open: Vec<Open>,
     mode: Mode,
-    /// How many braces, `if` and loops are open.
-    nesting: usize,
-    /// Whether the command may not run, or run in a subshell, because of the `&` or `|` before it.
-    is_chained: bool,
-    /// The function whose body is being read.
-    function: Option<String>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -127,8 +119,6 @@ impl Reader<'_> {
             self.unbalanced();
         }
         // A line may end behind `&&`, and the command stand on the next.
-        let is_continued = byte == b'\n' && list.is_chained && list.words.is_empty();
-        list.is_chained = is_continued || matches!(byte, b'&' | b'|');
         self.end_command(list);
         let ends_case_item = self.source.looking_at(b";;") || self.source.looking_at(b";&");
         if ends_case_item && list.open.last() == Some(&Open::Case) {
@@ -150,40 +140,17 @@ impl Reader<'_> {
         if list.mode == Mode::CasePattern {
             return;
         }
-        if let [name] = list.words.as_slice() {
-            let name = name.clone();
+        if list.words.len() == 1 {
             self.source.skip_blanks();
             if self.source.peek(0) == Some(b')') {
                 self.source.advance(1);
-                list.words.clear();
-                return self.begin_function(&name, list);
+                return list.words.clear();
             }
         }
         let may_be_arithmetic = list.words.is_empty() && self.source.peek(0) == Some(b'(');
         self.end_command(list);
         if !(may_be_arithmetic && self.arithmetic()) {
             list.open.push(Open::Paren);
-        }
-    }
-
-    /// Only a function in braces that is a command of its own is sure to be there for the commands behind it. The
-    /// here-documents of its line are read later, but expanded before.
-    fn begin_function(&mut self, name: &Word, list: &mut List) {
-        if self.here_docs.is_empty() {
-            self.source.advance_while(|byte| byte.is_ascii_whitespace());
-            let is_alone = list.nesting == 0 && list.open.is_empty() && !list.is_chained;
-            if is_alone && name.is_bare(&name.text) && self.source.looking_at(b"{") {
-                list.function = Some(name.text.clone());
-            }
-        }
-    }
-
-    fn close(&mut self, list: &mut List) {
-        list.nesting = list.nesting.saturating_sub(1);
-        self.source.skip_blanks();
-        let is_end = matches!(self.source.peek(0), None | Some(b';' | b'\n'));
-        if let Some(name) = list.function.take_if(|_| list.nesting == 0).filter(|_| is_end) {
-            self.report(Event::Function(name));
         }
     }
 
@@ -212,9 +179,8 @@ impl Reader<'_> {
         let reserved = if word.quoted || !word.is_known() { "" } else { word.text.as_str() };
         match reserved {
             "then" | "else" | "elif" | "do" | "!" => {}
-            "{" | "if" | "while" | "until" => list.nesting += 1,
-            "}" | "fi" | "done" => self.close(list),
-            "for" | "select" => (list.mode, list.nesting) = (Mode::Loop, list.nesting + 1),
+            "{" | "if" | "while" | "until" | "}" | "fi" | "done" => {}
+            "for" | "select" => list.mode = Mode::Loop,
             "case" => {
                 list.open.push(Open::Case);
                 list.mode = Mode::CaseSubject;
@@ -222,9 +188,8 @@ impl Reader<'_> {
             "esac" => drop(list.open.pop_if(|open| *open == Open::Case)),
             "function" => {
                 self.source.skip_blanks();
-                let name = self.word();
+                self.word();
                 self.source.advance(if self.source.looking_at(b"()") { 2 } else { 0 });
-                self.begin_function(&name, list);
             }
             "[[" => list.mode = Mode::Test,
             // It may be followed by a name for the process or by the command.
