@@ -72,6 +72,11 @@ fn a_long_value_beside_a_telling_name_is_replaced() {
     for around in ["API_TOKEN=@\n", "{\"token\":\"@\",\"n\":1}\n", "token: @\n"] {
         check(&around.replace('@', &long), &around.replace('@', "[REDACTED:token]"));
     }
+    check(&format!("Cookie: sid={long}\n"), "Cookie: [REDACTED:cookie]\n");
+    check(
+        &format!("Authorization: Negotiate {long} x\n"),
+        "Authorization: Negotiate [REDACTED:authorization] x\n",
+    );
     // Many names in one value.
     let names = "x_token=".repeat(1 << 10);
     check(&format!("{names}a1\n"), "x_token=[REDACTED:token]\n");

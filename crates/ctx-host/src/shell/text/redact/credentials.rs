@@ -7,16 +7,12 @@ const CREDENTIAL_BYTES_MIN: usize = 8;
 /// Behind one of these stands a credential, whatever it looks like.
 const SCHEMES: &str =
     "bearer basic token digest negotiate ntlm apikey api-key key oauth hawk splunk ssws aws4-hmac-sha256";
-/// The value of a header is not looked at further.
-const HEADER_BYTES_MAX: usize = 4 << 10;
 
 /// The password of `scheme://user:password@host`, whose colon stands at `at`.
 pub(super) fn url_password(text: &[u8], at: usize) -> Option<Span> {
     let from = at + "://".len();
-    let is_end =
-        |byte: &u8| byte.is_ascii_whitespace() || byte.is_ascii_control() || b"/?#\"'`<>\\|".contains(byte);
-    let authority = &text[from..];
-    let authority = &authority[..authority.iter().position(is_end).unwrap_or(authority.len())];
+    let is_end = |byte: &u8| *byte <= b' ' || b"/?#\"'`<>\\|\x7f".contains(byte);
+    let authority = text[from..].split(is_end).next().unwrap_or_default();
     let user_info = &authority[..memchr::memrchr(b'@', authority)?];
     let user = memchr::memchr(b':', user_info)?;
     let password = &user_info[user + 1..];
@@ -29,9 +25,8 @@ pub(super) fn url_password(text: &[u8], at: usize) -> Option<Span> {
 /// Where the value of a header ends that begins at `from`: with its line, or with the quote that opened before the
 /// name or the value.
 fn header_end(text: &[u8], from: usize, quote: Option<u8>) -> usize {
-    let is_end = |byte: &u8| matches!(byte, b'\n' | b'\r') || Some(*byte) == quote;
-    let limit = text.len().min(from + HEADER_BYTES_MAX);
-    let end = text[from..limit].iter().position(is_end).map_or(limit, |len| from + len);
+    let end = memchr::memchr3(b'\n', b'\r', quote.unwrap_or(b'\n'), &text[from..]);
+    let end = end.map_or(text.len(), |len| from + len);
     // The quote of a string in a string has a backslash before it.
     if quote.is_some() && text[from..end].ends_with(b"\\") { end - 1 } else { end }
 }
@@ -46,21 +41,17 @@ pub(super) fn authorization(text: &[u8], from: usize, quote: Option<u8>) -> Opti
     let credential = if has_scheme { rest } else { value }.trim_ascii_start();
     let from = end - credential.len();
     let credential = credential.trim_ascii_end();
-    let is_end = |byte: &u8| {
-        byte.is_ascii_whitespace() || byte.is_ascii_control() || b"\"'`\\,;()[]{}<>".contains(byte)
-    };
+    let is_end = |byte: &u8| *byte <= b' ' || b"\"'`\\,;()[]{}<>\x7f".contains(byte);
     let word = credential.split(is_end).next().unwrap_or_default();
     let has = |class: fn(&u8) -> bool| credential.iter().any(class);
     let is_random = has(u8::is_ascii_digit) || has(u8::is_ascii_uppercase) && has(u8::is_ascii_lowercase);
     let is_known =
         has_scheme && SCHEMES.split(' ').any(|known| scheme.eq_ignore_ascii_case(known.as_bytes()));
+    let is_whole = word.len() == credential.len();
     let (len, is_one) = match (has_parameters(credential), is_known) {
         (true, _) => (credential.len(), has_scheme && is_random),
         (false, true) => (word.len(), true),
-        (false, false) => (
-            credential.len(),
-            word.len() == credential.len() && is_random && (has_scheme || has(u8::is_ascii_digit)),
-        ),
+        (false, false) => (word.len(), is_whole && is_random && (has_scheme || has(u8::is_ascii_digit))),
     };
     let is_one = is_one && len >= CREDENTIAL_BYTES_MIN && !is_placeholder(&credential[..len]);
     is_one.then_some((from, from + len))
@@ -82,7 +73,7 @@ pub(super) fn cookie(text: &[u8], from: usize, quote: Option<u8>, is_set: bool) 
         Some(len) if is_set => &value[..len],
         _ => value,
     };
-    let content = |pair: &'_ [u8]| memchr::memchr(b'=', pair).map_or(pair.len(), |at| at + 1);
+    let content = |pair: &[u8]| memchr::memchr(b'=', pair).map_or(pair.len(), |at| at + 1);
     let is_one = value.len() - content(value) >= CREDENTIAL_BYTES_MIN
         && !value.split(|byte| *byte == b';').all(|pair| is_placeholder(&pair[content(pair)..]));
     is_one.then_some((from, from + value.len()))
