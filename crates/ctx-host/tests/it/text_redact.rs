@@ -89,6 +89,8 @@ fn a_token_is_called_by_its_own_name_wherever_it_stands() {
         check(&format!("git clone https://{token}@host/x\n"), &format!("git clone https://{mark}@host/x\n"));
         check(&format!("use {token}.\n"), &format!("use {mark}.\n"));
     }
+    let (host, token) = ("https://api.telegram.org", "bot123456789:AAHdqTcvCH1vGWJxfSeofSAs0K5PALDsawX");
+    check(&format!("{host}/{token}/getMe\n"), &format!("{host}[REDACTED:telegram-token]/getMe\n"));
 }
 
 #[test]

@@ -26,6 +26,7 @@ pub(crate) const EXAMPLES: &[(&str, &str)] = &[
     ("openai-key", concat!("sk-", "svcacct-HNURqsL4pijQZuc8BW1Ir1JO0w3nmcuwnLPhRYhpFsYWv3D5GKddA8e1k2-f")),
     ("openai-key", concat!("sk-", "admin-96dDRV4fBAGbqKLpnxPQ72pWxslHwLmr7F_N5ZYhES9BREzccoF2yUx6EzDz")),
     ("openai-key", concat!("sk-", "LU8emzJypDwyCYoBQ7poT3BlbkFJWCdTG9bYWg4lkq1e6oTT")),
+    ("openai-key", concat!("sk-", "None-96dDRV4fBAGbqKLpnxPQ72pWxslHwLmr7F_N5ZYhES9BREzc")),
     (
         "openrouter-key",
         concat!("sk-", "or-v1-d8cb124b5708cd021163c992d3d9a27db734f9756a49f36c08180ab345b2fd03"),
@@ -267,6 +268,7 @@ pub(crate) const EXAMPLES: &[(&str, &str)] = &[
         ),
     ),
     ("telegram-token", concat!("110", "201543:AAHdqTcvCH1vGWJxfSeofSAs0K5PALDsawx")),
+    ("telegram-token", concat!("/bot", "123456789:AAHdqTcvCH1vGWJxfSeofSAs0K5PALDsawX")),
     (
         "facebook-token",
         concat!(
@@ -426,6 +428,8 @@ pub(crate) const EXAMPLES: &[(&str, &str)] = &[
         concat!("pat", "tMjh7lRKyayerR.3eed57d0d85fec531d931b5a2a40512f139659f1020d7a75546b3fe2035a8238"),
     ),
     ("hubspot-token", concat!("pat", "-na1-90e1467f-28b2-21bc-d30d-e8b86784b618")),
+    ("hubspot-token", concat!("pat", "-na2-5d0c1f6e-8a4b-4c1d-9e2f-7b3a6c5d4e8f")),
+    ("hubspot-token", concat!("pat", "-eu1-c2b1a0f9-7e6d-4c5b-8a39-0f1e2d3c4b5a")),
     ("intercom-token", concat!("dG9", "rOjrhQnDRBGXUfotKcnhhMv0QEEi7KYIz1fD76YXuV1OkO3Xf224dvSpx=")),
     ("typeform-token", concat!("tfp", "_1qwSBaSkOUvvEzBgm6RwGAqY3eTnXzROzTKtRNgN9yza_HsuTsjF1lLQ4z4")),
     ("contentful-token", concat!("CFP", "AT-HZvjCknVHwisDpi_gr2HUk2pwcINzphbmMPaijMOhv1")),
@@ -458,6 +462,22 @@ pub(crate) const EXAMPLES: &[(&str, &str)] = &[
             "eyJ",
             "hbGciOiJIUzI1NiIsInR5cCI6IkpXVCJ9.eyJzdWIiOiIxMjM0NTY3ODkwIiwibmFtZSI6IkpvaG4gRG9lIi",
             "wiaWF0IjoxNTE2MjM5MDIyfQ.SflKxwRJSMeKKF2QT4fwpMeJf36POk6yJV_adQssw5c",
+        ),
+    ),
+    (
+        "jwe",
+        concat!(
+            "eyJ",
+            "hbGciOiJSU0EtT0FFUCIsImVuYyI6IkEyNTZHQ00ifQ.PKq7bXzT0vLw3nRjY5mHdE9sUoC1aFgI2kQx8WtB",
+            "y4Zp.mR3vK8xQ2nLw5TzA.hJ7dS0fG4kP9.xY6uB1cE8oI3aN5qVtW2ZQ",
+        ),
+    ),
+    // The key of its content is agreed upon, so its second part is empty.
+    (
+        "jwe",
+        concat!(
+            "eyJ",
+            "hbGciOiJkaXIiLCJlbmMiOiJBMTI4R0NNIn0..mR3vK8xQ2nLw5TzA.hJ7dS0fG4kP9.xY6uB1cE8oI3aN5qVtW2ZQ",
         ),
     ),
 ];

@@ -56,7 +56,30 @@ fn a_value_beside_a_telling_name_is_replaced() {
         ("api-key", "\"SecretAccessKey\": \"«wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY»\","),
         ("api-key", "AccountName=x;AccountKey=«Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsu==»;End"),
         ("api-key", "DD_API_KEY=«3f786850e387550fdab836ed7e6dc881»\r"),
+        ("password", "\"A=1\\nDB_PASSWORD=«abcd1234efgh»\\nC=2\""),
+        ("password", "\"A=1\\nPASS=«abcd1234efgh»\\nC=2\""),
+        ("password", "A=1\0DB_PASSWORD=«abcd1234efgh»\0C=2"),
+        ("password", "set `DB_PASSWORD=«abcd1234efgh»` first"),
+        ("password", "user=a,password=«abcd1234efgh»,x=1"),
+        ("password", "password: «abcd1234efgh»   # prod"),
+        ("password", "db_password = «abcd1234efgh» # prod"),
     ]);
+}
+
+#[test]
+fn a_long_value_beside_a_telling_name_is_replaced() {
+    let long = "a1B2-".repeat(3 << 10);
+    for around in ["API_TOKEN=@\n", "{\"token\":\"@\",\"n\":1}\n", "token: @\n"] {
+        check(&around.replace('@', &long), &around.replace('@', "[REDACTED:token]"));
+    }
+    check(&format!("Cookie: sid={long}\n"), "Cookie: [REDACTED:cookie]\n");
+    check(
+        &format!("Authorization: Negotiate {long} x\n"),
+        "Authorization: Negotiate [REDACTED:authorization] x\n",
+    );
+    // Many names in one value.
+    let names = "x_token=".repeat(1 << 10);
+    check(&format!("{names}a1\n"), "x_token=[REDACTED:token]\n");
 }
 
 #[test]
@@ -91,6 +114,20 @@ fn credentials_in_urls_and_headers_are_replaced() {
         ("url-password", "postgres://user:«hunter2x»@db:5432/x"),
         ("url-password", "git clone https://tom:«correct-horse»@git.example.org/x"),
         ("url-password", "DATABASE_URL=\"mysql://root:«p%40ss@word!»@localhost/shop\""),
+        ("url-password", "postgres://app:«Tr0ub4dor$3x9»@db/x"),
+        ("url-password", "https://tom:«p*ssW0rd99»@h/"),
+        ("url-password", "https://tom:«a{b}[d](e)9»@h/"),
+        ("url-password", "redis://u:«ab,cdE12345»@h"),
+        ("url-password", "https://tom:«%40hunter2»@h/"),
+        ("url-password", "https://tom:«$3cret-9»@h/"),
+        ("authorization", "INFO Authorization: Bearer «abc123def456ghi» status=200"),
+        ("authorization", "{authorization: Bearer «abc123def456ghi», host: x}"),
+        ("authorization", "Authorization: Basic «dG9tOnNlY3JldDEyMw==» (x)"),
+        ("authorization", "Authorization: Bearer «abcdefghijklmnopqrst»"),
+        ("authorization", "Authorization: ApiKey «12345678» x"),
+        ("authorization", "map[Authorization:[Bearer «abc123def456ghi789»]]"),
+        ("authorization", "map[Authorization:[Bearer «abc123def456ghi789»] Host:[x]]"),
+        ("authorization", "{\\\"Authorization\\\": \\\"Bearer «abc123def456ghi»\\\", \\\"x\\\": 1}"),
         ("authorization", "Authorization: Bearer «abcDEF123456»\r"),
         ("authorization", "> authorization: Basic «dG9tOmh1bnRlcg==»"),
         ("authorization", "curl -H 'Authorization: token «abcdef123456»' https://x"),
@@ -106,6 +143,8 @@ fn credentials_in_urls_and_headers_are_replaced() {
             "authorization: AWS4-HMAC-SHA256 «Credential=x/y, SignedHeaders=host, Signature=3f786850»",
         ),
         ("cookie", "Cookie: «lang=en; sid=abcdef123456»"),
+        ("cookie", "Cookie: «theme=a; prefs=[1]; sid=abcdefgh12345678»"),
+        ("cookie", "Cookie: «a=${A}; sid=abcdefgh12345678; b={b}»"),
         ("cookie", "curl -H 'Cookie: «lang=en; sid=abcdef123456»' x"),
         ("cookie", "< set-cookie: «_app_session=abcdef123456»; path=/; HttpOnly"),
     ]);
@@ -116,6 +155,10 @@ fn credentials_in_urls_and_headers_are_replaced() {
         "Basic usage: the authorization: required, authorization = optional\nAuthorization: Bearer authentication\n",
         "headers[\"Authorization\"] = \"Bearer \" + token1\nauthorization: Option<HeaderValue1>,\n",
         "Set-Cookie: a=b\nCookie: $COOKIE\ncookie: Cookie::parse(header1)?\n",
+        "Cookie: session_id=${SESSION}; csrf_token=$CSRF\nCookie: session=<session-id>\nCookie: sid=xxxxxxxxxxxx\n",
+        "https://tom:%s@h https://tom:%(pw)s@h https://tom:%PASS%@h https://tom:***@h https://tom:xxxx@h https://tom:${X:-y}@h\n",
+        "https://[REDACTED:github-token]@host/x https://tom:[REDACTED:url-password]@host/x https://tom:{{ pw }}@h\n",
+        "curl -H \"Authorization: Bearer $(get-token --for x1)\" x\nAuthorization: Bearer {token_1234}\nAuthorization: Token ********\n",
     ] {
         check(text, text);
     }
@@ -128,6 +171,11 @@ fn passwords_in_well_known_options_are_replaced() {
         ("password", "+ curl -sS --user 'tom:«correct horse»' https://example.org/?a=1&b=2"),
         ("password", "curl -utom:«hunter2» https://example.org/x"),
         ("password", "mysql -u root -p«hunter2» shop"),
+        ("password", "curl -u tom:«Sup3r$ecret9» https://example.org/x"),
+        ("password", "curl -su tom:«Sup3rSecret9» https://example.org/x"),
+        ("password", "curl -fsSLutom:«Sup3rSecret9» https://example.org/x"),
+        ("password", "mysql -uroot -p«S3cr=tPass9»"),
+        ("password", "mysql -uroot -p'«secret=pass9»' shop"),
         ("password", "mysqldump -h db -p'«hunter2;x»' shop"),
         ("password", "docker login -u tom -p «hunter2» registry.example.org"),
         ("password", "docker login --password=«hunter2-hunter2» -u tom"),
@@ -141,8 +189,9 @@ fn passwords_in_well_known_options_are_replaced() {
     );
     for text in [
         "curl -u $USER:$PASS x\ncurl -u tom https://x\ncurl --user-agent a1:b2 x\ncurl https://example.org/a:b -o x1\n",
+        "curl -XPUT host:9200/index_1\ncurl -sXPUT host:9200/index_1\ncurl -so u:1234567 x\n",
         "mysql -P 3306 -h db -p shop\nmysql --port=3306\nmysql -port=3306\nmysqld: ready\nmysql -p\"$PASSWORD\" shop\n",
-        "docker login -p $TOKEN r\nsshpass -p \"$PASSWORD\" ssh x\nsshpass -e ssh x\ndocker login --password-stdin r\n",
+        "docker login -p $TOKEN r\ndocker login -p $(get-token --for x) r\nsshpass -p \"$PASSWORD\" ssh x\nsshpass -e ssh x\ndocker login --password-stdin r\n",
         "mysql shop; mkdir -parents/of/it\n",
     ] {
         check(text, text);

@@ -30,6 +30,8 @@ const LINE_BYTES_MAX: usize = 16 << 10;
 const CUT_BYTES_MAX: usize = 4 << 10;
 /// A value is searched for by its beginning, then compared.
 const BEGINNING_BYTES: usize = 16;
+/// What every mark begins with.
+const MARK: &[u8] = b"[REDACTED";
 /// Of a longer value only this much is known.
 const LITERAL_BYTES_MAX: usize = 4 << 10;
 
@@ -233,8 +235,9 @@ impl Redactor {
             from = self.take_lines(block, text, 0, &mut found);
         }
         self.find_by_rules(text, from, &mut found);
+        let mut run_end = 0;
         for at in memchr::memchr2_iter(b'=', b':', text) {
-            if let Some((kind, (from, to))) = names::secret_at(text, at) {
+            if let Some((kind, (from, to))) = names::secret_at(text, at, &mut run_end) {
                 found.push(Found { from, to, mark: Mark::Kind(kind) });
             }
         }

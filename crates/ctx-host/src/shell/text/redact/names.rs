@@ -4,10 +4,9 @@
 //! characters of those that secrets are made of, a letter and a digit; anything else beside such a name is code or prose.
 
 use super::shape::Alphabet;
-use super::{Span, credentials};
+use super::{LINE_BYTES_MAX, MARK, Span, credentials};
 
 const VALUE_BYTES_MIN: usize = 8;
-const VALUE_BYTES_MAX: usize = 1 << 10;
 /// No telling name is longer, without the marks between its words.
 const NAME_BYTES_MAX: usize = 24;
 
@@ -45,14 +44,15 @@ const LAST_LETTERS: [&[u8; 2]; 12] =
 /// Words that tell only as a whole: `db_pass` and `dbPass`, but not `bypass`.
 const WHOLE_WORDS: [&str; 3] = ["pass", "pwd", "psk"];
 
-/// The secret whose name or scheme ends at the `:` or `=` at `at`.
-pub(super) fn secret_at(text: &[u8], at: usize) -> Option<(&'static str, Span)> {
+/// The secret whose name or scheme ends at the `:` or `=` at `at`. The places come in order; `run_end` is where the last
+/// value ended, so that a long one with many names in it is looked at once.
+pub(super) fn secret_at(text: &[u8], at: usize, run_end: &mut usize) -> Option<(&'static str, Span)> {
     if text[at] == b':' && text[at + 1..].starts_with(b"//") {
         return Some(("url-password", credentials::url_password(text, at)?));
     }
     let name = name_before(text, at)?;
     if let Some(kind) = telling_kind(&text[name.from..name.to]) {
-        return Some((kind, value_behind(text, at, &name)?));
+        return Some((kind, value_behind(text, at, &name, run_end)?));
     }
     header_behind(text, at, &name)
 }
@@ -87,7 +87,9 @@ fn name_before(text: &[u8], at: usize) -> Option<Name> {
     if !LAST_LETTERS.contains(&&last_two) {
         return None;
     }
-    let from = to - Alphabet::Url.run_before(text, to);
+    let mut from = to - Alphabet::Url.run_before(text, to);
+    // Behind an escaped newline of a string.
+    from += usize::from(text[..from].ends_with(b"\\") && matches!(text[from], b'n' | b'r' | b't'));
     let opening = text[..from].last().copied().filter(|byte| matches!(byte, b'"' | b'\''));
     Some(Name { from, to, quote: opening.filter(|_| quote.is_none()) })
 }
@@ -115,7 +117,7 @@ fn ends_in_whole_word(name: &[u8]) -> bool {
 }
 
 /// The value behind the separator of a telling name.
-fn value_behind(text: &[u8], at: usize, name: &Name) -> Option<Span> {
+fn value_behind(text: &[u8], at: usize, name: &Name, run_end: &mut usize) -> Option<Span> {
     let mut from = at + 1;
     match (text[at], text.get(from)?) {
         // `==`, `::` and the colon of `:=` are no separators.
@@ -128,7 +130,10 @@ fn value_behind(text: &[u8], at: usize, name: &Name) -> Option<Span> {
     let backslash = usize::from(text[from..].starts_with(b"\\\"") || text[from..].starts_with(b"\\'"));
     let quote = text.get(from + backslash).copied().filter(|byte| matches!(byte, b'"' | b'\''));
     from += if quote.is_some() { backslash + 1 } else { 0 };
-    let to = from + Alphabet::Any.run(text, from, VALUE_BYTES_MAX);
+    if from >= *run_end {
+        *run_end = from + Alphabet::Any.run(text, from, LINE_BYTES_MAX);
+    }
+    let to = *run_end;
     let to = if quote.is_some() { to } else { to - usize::from(text[from..to].ends_with(b".")) };
     let is_whole = match quote {
         Some(quote) => text[to..].strip_prefix(b"\\").unwrap_or(&text[to..]).first() == Some(&quote),
@@ -149,12 +154,17 @@ fn is_whole_value(text: &[u8], at: usize, name: &Name, (to, has_blanks): (usize,
     let rest = &text[to..];
     let is_word = text[at] == b'=' && !has_blanks && name.to == at;
     if is_word {
-        let ends =
-            |byte: &u8| byte.is_ascii_whitespace() || matches!(byte, b'&' | b';' | b'"' | b'\'' | 0x1b);
+        // `e.token=t.token1,` is code.
+        let is_property = text[..name.from].ends_with(b".");
+        let ends = |byte: &u8| match byte {
+            b'&' | b';' | b'"' | b'\'' | b'`' | b'\\' | 0 | 0x1b => true,
+            b',' => !is_property,
+            byte => byte.is_ascii_whitespace(),
+        };
         return rest.first().is_none_or(ends);
     }
     let blanks = rest.iter().take_while(|byte| matches!(byte, b' ' | b'\t' | b'\r')).count();
-    let line_ends = matches!(rest.get(blanks), None | Some(b'\n'));
+    let line_ends = matches!((blanks, rest.get(blanks)), (_, None | Some(b'\n')) | (1.., Some(b'#')));
     let line_start = memchr::memrchr(b'\n', &text[..name.from]).map_or(0, |start| start + 1);
     // `- token: …` of YAML, and `  token = …` of settings.
     let begins_line =
@@ -172,6 +182,8 @@ fn header_behind(text: &[u8], at: usize, name: &Name) -> Option<(&'static str, S
     }
     let mut from = at + 1;
     from += text[from..].iter().take_while(|byte| **byte == b' ').count();
+    // A list as Go prints it, or a string in a string.
+    from += usize::from(matches!(text.get(from), Some(b'[' | b'\\')) && !text[from..].starts_with(MARK));
     let quote = text.get(from).copied().filter(|byte| matches!(byte, b'"' | b'\''));
     from += usize::from(quote.is_some());
     let quote = quote.or(name.quote);

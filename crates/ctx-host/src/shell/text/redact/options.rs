@@ -13,14 +13,20 @@ struct Program {
     is_joined: bool,
     /// The word is `user:password`.
     has_user: bool,
+    /// The letters that may stand before a short option, in the same word.
+    flags: &'static [u8],
 }
 
 const fn program(name: &'static str, options: &'static [&'static str]) -> Program {
-    Program { name, options, is_joined: false, has_user: false }
+    Program { name, options, is_joined: false, has_user: false, flags: b"" }
 }
 
 static PROGRAMS: [Program; 6] = [
-    Program { has_user: true, ..program("curl ", &["-u", "-U", "--user", "--proxy-user"]) },
+    Program {
+        has_user: true,
+        flags: b"0123456#GIJLNORSafgijklnpqsv",
+        ..program("curl ", &["-u", "-U", "--user", "--proxy-user"])
+    },
     Program { is_joined: true, ..program("mysql", &["-p"]) },
     Program { is_joined: true, ..program("mariadb", &["-p"]) },
     program("docker login ", &["-p", "--password"]),
@@ -49,11 +55,12 @@ pub(super) fn password_behind(text: &[u8], at: usize) -> Option<Span> {
         if is_next {
             return program.password(text, from, to);
         }
-        let Some(option) = program.options.iter().find(|option| word.starts_with(option.as_bytes())) else {
-            continue;
-        };
-        let value = from + option.len();
-        if word.len() == option.len() {
+        let Some(letters) = word.strip_prefix(b"-") else { continue };
+        let flags = letters.iter().take_while(|byte| program.flags.contains(byte)).count();
+        let is_here = |option: &&&str| letters[flags..].starts_with(&option.as_bytes()[1..]);
+        let Some(option) = program.options.iter().find(is_here) else { continue };
+        let value = from + flags + option.len();
+        if value == to {
             is_next = !program.is_joined;
         } else if option.len() == 2 || text[value] == b'=' {
             return program.password(text, value + usize::from(text[value] == b'='), to);
@@ -65,13 +72,15 @@ pub(super) fn password_behind(text: &[u8], at: usize) -> Option<Span> {
 impl Program {
     /// The password in the word between `from` and `to`, without the quotes around it.
     fn password(&self, text: &[u8], mut from: usize, mut to: usize) -> Option<Span> {
+        // `mysql -port=3306`
+        let name =
+            text[from..to].iter().take_while(|byte| byte.is_ascii_lowercase() || **byte == b'-').count();
+        if self.is_joined && name > 0 && text[from + name..to].starts_with(b"=") {
+            return None;
+        }
         if let [quote @ (b'\'' | b'"'), .., last] = &text[from..to] {
             from += 1;
             to -= usize::from(last == quote);
-        }
-        // `mysql -port=3306`
-        if self.is_joined && text[from..to].contains(&b'=') {
-            return None;
         }
         if self.has_user {
             from += memchr::memchr(b':', &text[from..to])? + 1;

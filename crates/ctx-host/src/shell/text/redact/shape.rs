@@ -1,5 +1,7 @@
 //! The shapes of tokens: alphabets, runs of them with a length, and where a token may begin and end.
 
+use super::MARK;
+
 /// The bytes that a part of a token is made of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Alphabet {
@@ -111,25 +113,30 @@ fn ends_in_escape_sequence(before: &[u8]) -> bool {
     last.is_ascii_alphabetic() && before[..before.len() - parameters].ends_with(b"\x1b[")
 }
 
-/// Whether a text is what stands in the place of a value: a variable, a placeholder or our own mark.
+/// Words that stand in the place of a password or credential.
+const WORDS: &str =
+    "pass passwd password passw0rd mypassword pw pwd secret token x-oauth-basic authentication credentials";
+
+/// Whether a whole text is what stands in the place of a value: a variable, a placeholder or our own mark.
 pub(super) fn is_placeholder(value: &[u8]) -> bool {
-    let words: [&[u8]; 12] = [
-        b"pass",
-        b"passwd",
-        b"password",
-        b"passw0rd",
-        b"pw",
-        b"pwd",
-        b"secret",
-        b"token",
-        b"xxxx",
-        b"xxxxx",
-        b"x-oauth-basic",
-        b"mypassword",
-    ];
-    value.is_empty()
-        || value.starts_with(b"%")
-        || value.iter().any(|byte| matches!(byte, b'$' | b'{' | b'<' | b'*' | b'[' | b'('))
-        || value.ends_with(b"...")
-        || words.iter().any(|word| value.eq_ignore_ascii_case(word))
+    let ends_at = |end: u8| value.iter().position(|byte| *byte == end) == Some(value.len() - 1);
+    let is_name = |name: &[u8]| {
+        !name.first().is_none_or(u8::is_ascii_digit)
+            && name.iter().all(|byte| byte.is_ascii_alphanumeric() || *byte == b'_')
+    };
+    let is_form = match value {
+        // The end of `$(…)` is missing where a blank ended the word.
+        [b'$', b'(', ..] => ends_at(b')') || !value.contains(&b')'),
+        [b'$' | b'%', b'{', b'{', ..] | [b'{', b'{', ..] => value.ends_with(b"}}"),
+        [b'$' | b'%', b'{', ..] | [b'{', ..] => ends_at(b'}'),
+        [b'<', ..] => ends_at(b'>'),
+        [b'$', name @ ..] => is_name(name.strip_prefix(b"env:").unwrap_or(name)),
+        // `%s`, `%(name)s` and `%NAME%`.
+        [b'%', b'(', ..] | [b'%', _] => true,
+        [b'%', name @ .., b'%'] => is_name(name),
+        _ => value.iter().all(|byte| matches!(byte, b'*' | b'x' | b'X' | b'.')),
+    };
+    is_form
+        || value.starts_with(MARK)
+        || WORDS.split(' ').any(|word| value.eq_ignore_ascii_case(word.as_bytes()))
 }

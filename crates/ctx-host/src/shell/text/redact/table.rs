@@ -54,7 +54,7 @@ const UUID: &[Part] = &[
 pub(super) static TABLE: &[Row] = &[
     // Models and what is built around them.
     row("anthropic-key", &["sk-ant-"], &[at_least(Url, 20)]),
-    row("openai-key", &["sk-proj-", "sk-svcacct-", "sk-admin-"], &[at_least(Url, 20)]),
+    row("openai-key", &["sk-proj-", "sk-svcacct-", "sk-admin-", "sk-None-"], &[at_least(Url, 20)]),
     row("openai-key", &["sk-"], &[between(Word, 32, 64)]),
     row("openrouter-key", &["sk-or-v1-"], &[at_least(Url, 20)]),
     row("langfuse-key", &["sk-lf-"], UUID),
@@ -124,6 +124,7 @@ pub(super) static TABLE: &[Row] = &[
     row("discord-webhook", &["discord.com/api/webhooks/", "discordapp.com/api/webhooks/"], &[between(Digit, 17, 20), Text("/"), at_least(Url, 60)]),
     row("teams-webhook", &["webhook.office.com/webhookb2/"], &[at_least(Url, 36), Text("@"), at_least(Any, 36)]),
     mid("telegram-token", (Digit, 8..=10), &[":AA"], &[exactly(Url, 33)]),
+    row("telegram-token", &["/bot"], &[between(Digit, 8, 10), Text(":AA"), exactly(Url, 33)]),
     row("facebook-token", &["EAAB", "EAAC", "EAAG", "EAAJ", "EAAM"], &[at_least(Word, 90)]),
     // Payment and shops.
     row("stripe-key", &["sk_live_", "sk_test_", "rk_live_", "rk_test_", "sk_org_live_"], &[at_least(Word, 16)]),
@@ -184,7 +185,7 @@ pub(super) static TABLE: &[Row] = &[
     row("notion-token", &["secret_"], &[exactly(Word, 43)]),
     row("figma-token", &["figd_", "figo_"], &[at_least(Url, 40)]),
     row("airtable-token", &["pat"], &[exactly(Word, 14), Text("."), exactly(Hex, 64)]),
-    row("hubspot-token", &["pat-na1-", "pat-eu1-"], UUID),
+    row("hubspot-token", &["pat-"], &[exactly(Lower, 3), Text("-"), exactly(Hex, 8), Text("-"), exactly(Hex, 4), Text("-"), exactly(Hex, 4), Text("-"), exactly(Hex, 4), Text("-"), exactly(Hex, 12)]),
     row("intercom-token", &["dG9rO"], &[at_least(Base64, 50)]),
     row("typeform-token", &["tfp_"], &[at_least(Dotted, 40)]),
     row("contentful-token", &["CFPAT-"], &[at_least(Url, 40)]),
@@ -196,6 +197,7 @@ pub(super) static TABLE: &[Row] = &[
     row("apify-token", &["apify_api_"], &[at_least(Word, 30)]),
     // Not of one service.
     row("jwt", &["eyJ"], &[at_least(Url, 8), Text(".eyJ"), at_least(Url, 8), Text("."), at_least(Url, 8)]),
+    row("jwe", &["eyJ"], &[at_least(Url, 8), Text("."), at_least(Url, 0), Text("."), at_least(Url, 16), Text("."), at_least(Url, 1), Text("."), at_least(Url, 16)]),
 ];
 
 impl Row {
@@ -212,7 +214,8 @@ impl Row {
     /// Where the token begins and ends whose fixed text stands between `at` and `behind`.
     pub fn token_at(&self, text: &[u8], at: usize, behind: usize) -> Option<Span> {
         let from = match &self.before {
-            None => begins_word(text, at).then_some(at)?,
+            // The slash of `/bot` stands behind the name of a host.
+            None => (begins_word(text, at) || text[at] == b'/').then_some(at)?,
             Some((alphabet, lens)) => {
                 let longest = alphabet.run_before(text, at).min(*lens.end());
                 (*lens.start()..=longest).rev().map(|len| at - len).find(|from| begins_word(text, *from))?
