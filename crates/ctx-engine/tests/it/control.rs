@@ -21,7 +21,7 @@ impl World {
     }
 
     /// Waits until the log has so many records of a type.
-    async fn sees(&self, id: SessionId, name: &str, kind: &str, count: usize) {
+    pub async fn sees(&self, id: SessionId, name: &str, kind: &str, count: usize) {
         eventually(&format!("{count} {kind}"), async || {
             let _ = self.look(id).await;
             (kinds(&self.log(name)).iter().filter(|found| *found == kind).count() >= count).then_some(())

@@ -23,6 +23,7 @@ async fn a_worker_that_does_not_hear_is_given_up_after_the_grace_time() {
     let world = World::on(SimDisk::new(), limits).await;
     let id = world.session("default").await;
     let posted = world.post(id, "m1", "deaf").await.unwrap();
+    world.sees(id, "default", "assistant_started", 1).await;
     let asked = Instant::now();
     assert_eq!(world.engine.cancel(ME, id, posted.run).await.unwrap(), RunState::Cancelled);
     assert!(asked.elapsed() >= Duration::from_millis(100));

@@ -243,6 +243,10 @@ impl Worker for Hands {
                 ["panic"] => panic!("the worker was told to"),
                 ["deaf"] => {
                     let message = MessageId(report.new_id());
+                    // Whoever sees this record knows that the worker listens to nobody from here on.
+                    let model = "test/hands".to_owned();
+                    let begun = Progress::AssistantStarted { message_id: message, model, step: 1 };
+                    let _ = report.progress(begun).await;
                     let _ = report.delta(message, DeltaKind::Text, "said before".to_owned()).await;
                     std::future::pending().await
                 }

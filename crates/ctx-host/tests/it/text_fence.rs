@@ -55,18 +55,18 @@ fn compound_commands() {
         ("[[ $x =~ ^(a|b)$ ]]; b", "b"),
         ("(( x = $(a) )) && b", "a b"),
         ("((rm x); b)", "rm b"),
-        ("f() { rm x; }; f", "rm f()"),
-        ("function g { rm; }; g; function h() { mv; }\nh", "rm g() mv h()"),
+        ("f() { rm x; }; f", "rm f"),
+        ("function g { rm; }; g; function h() { mv; }\nh", "rm g mv h"),
         ("coproc rm x", "? rm"),
     ]);
 }
 
 #[test]
-fn a_name_is_a_function_only_where_no_program_can_run() {
+fn the_name_of_a_function_counts_like_that_of_a_program() {
     check(&[
-        ("f()\n{\n  if a; then b; fi\n}\nx=$(f); c && f", "a b f() c f()"),
-        ("f() { command f x; }; f", "command f f()"),
-        ("f x; f() { a; }; f", "f a f()"),
+        ("f()\n{\n  if a; then b; fi\n}\nx=$(f); c && f", "a b f c f"),
+        ("f() { command f x; }; f", "command f"),
+        ("f x; f() { a; }; f", "f a f"),
         ("(f() { a; }); f", "a f"),
         ("f() { a; }; env f; bash -c f; echo | xargs f", "a env f bash f echo xargs f"),
         ("f() { a; } & f; g() { a; } | b; g", "a f a b g"),
