@@ -6,7 +6,7 @@ CTX   := target/release/ctx
 # Most tests wait for processes: two at a time for every core.
 RUST_TEST_THREADS ?= $(shell echo $$(($$(nproc) * 2)))
 
-.PHONY: run build test test-long check bench fmt setup setup-test
+.PHONY: run build test test-long test-system check bench fmt recording setup setup-test
 
 run: build
 	@scripts/demo $(CTX) $(DEMO)
@@ -23,13 +23,24 @@ test: setup-test
 test-long:
 	CTX_TEST_ROUNDS=10 $(MAKE) test
 
+# Real MCP hosts (Gemini CLI and OpenCode from npm) with a model server on this machine: `docs/test-system.md`.
+SYSTEM := target/test-system
+test-system:
+	$(CARGO) build --bin ctx
+	npm install --prefix $(SYSTEM) --no-audit --no-fund --no-save @google/gemini-cli opencode-ai
+	python3 tests/system/hosts.py target/debug/ctx $(SYSTEM)/node_modules
+
 bench: build
 	bench/run
+
+# The newcomer's first minutes in tmux, as the recording and the picture of the docs.
+recording: setup-test
+	CTX_RECORD=$(CURDIR)/docs/recording $(CARGO) test -p ctx --test it the_first_five_minutes
 
 fmt:
 	$(CARGO) fmt --all
 
-# What a build needs: a C compiler for SQLite.
+# What a build needs, a C compiler for SQLite, and what runs commands in cages.
 setup:
 	@scripts/setup build
 

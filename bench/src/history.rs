@@ -4,7 +4,7 @@ use std::error::Error;
 use std::ops::ControlFlow;
 use std::path::Path;
 
-use ctx_journal::{FileJournal, Journal, LogPath, RealDisk};
+use ctx_journal::{FileJournal, Journal, LogPath, Owner};
 use ctx_session::record::{
     AssistantFinished, AssistantStarted, Context, FinishReason, MessageBody, RunBody, RunCreated,
     RunFinished, RunKind, SessionBody, SessionMeta, StateChanged, Trigger, Usage, User,
@@ -52,10 +52,12 @@ pub fn meta(ids: &mut IdSource, number: u64, now: Timestamp) -> Outcome<SessionM
         name: Name::new(&format!("s{number}"))?,
         scope: Scope::Private,
         space: None,
-        owner: RealDisk::own().uid,
+        owner: Owner::own().uid,
         agent: Some(Name::new("coder")?),
         project: Name::new("default")?,
         cwd: format!("/work/{}", number % 50),
+        dir: None,
+        workspace: None,
         model: "debug:echo".to_owned(),
         title: None,
         client: None,
@@ -73,7 +75,7 @@ pub fn meta(ids: &mut IdSource, number: u64, now: Timestamp) -> Outcome<SessionM
 pub fn run(ids: &mut IdSource, words: &mut Words, now: Timestamp, bytes: usize) -> [Vec<Body>; 4] {
     let turn_id = RunId(ids.next(now));
     let model = "debug:echo".to_owned();
-    let usage = Usage { input: 100, output: 100 };
+    let usage = Usage { input: 100, output: 100, ..Usage::default() };
     let moved = |from, to, trigger| {
         Body::Session(SessionBody::StateChanged(StateChanged { from, to, trigger, by: None, limit: None }))
     };
@@ -87,6 +89,8 @@ pub fn run(ids: &mut IdSource, words: &mut Words, now: Timestamp, bytes: usize) 
         cage: None,
         sources: Vec::new(),
         prompts: Vec::new(),
+        redact: None,
+        approvals: None,
     };
     let message_id = MessageId(ids.next(now));
     let text = words.text(bytes);
@@ -96,6 +100,7 @@ pub fn run(ids: &mut IdSource, words: &mut Words, now: Timestamp, bytes: usize) 
         text,
         finish_reason: FinishReason::Stop,
         usage: Some(usage),
+        caller: None,
     };
     [
         vec![
@@ -114,6 +119,7 @@ pub fn run(ids: &mut IdSource, words: &mut Words, now: Timestamp, bytes: usize) 
             message_id,
             model,
             step: 1,
+            caller: None,
         }))],
         vec![Body::Message(MessageBody::AssistantFinished(said))],
         vec![
@@ -124,7 +130,7 @@ pub fn run(ids: &mut IdSource, words: &mut Words, now: Timestamp, bytes: usize) 
 }
 
 fn log_of(number: u64) -> Outcome<LogPath> {
-    let uid = RealDisk::own().uid;
+    let uid = Owner::own().uid;
     Ok(LogPath::new(format!("home/{uid}/agent/coder/session/s{number}/events.jsonl"))?)
 }
 
@@ -153,7 +159,7 @@ fn write_log(root: &Path, log: &LogPath, now: Timestamp, commands: &[Vec<Body>])
     let journal = FileJournal::in_memory();
     let lines = |bodies: &[Body]| -> Vec<String> { bodies.iter().map(Body::to_json).collect() };
     let (first, rest) = commands.split_first().ok_or("a log needs a first record")?;
-    let writer = journal.create(log, RealDisk::own(), now, &lines(first))?;
+    let writer = journal.create(log, Owner::own(), now, &lines(first))?;
     for command in rest {
         writer.append_next(now, &lines(command))?;
     }

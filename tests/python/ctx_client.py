@@ -68,7 +68,9 @@ def socket(path, token=TOKEN, **options):
 def hello(epoch=None, output=None, events=None):
     payload = {}
     if epoch is not None:
-        payload = {"epoch": epoch, "resume_from_seq": {"output": output, "events": events}}
+        payload["epoch"] = epoch
+    if output is not None:
+        payload["resume_from_seq"] = {"output": output, "events": events}
     return json.dumps({"channel": "control", "type": "hello", "payload": payload})
 
 

@@ -46,7 +46,7 @@ class Socket:
 
 
 def by_command(n):
-    command = [BINARY, "send", "--root", ROOT, "--session", "all", "--id", f"c{n}", f"command {n}"]
+    command = [BINARY, "send", "--root", ROOT, "-a", "coder", "--session", "all", "--id", f"c{n}", f"command {n}"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60)
     assert done.returncode == 0 or "EBUSY" in done.stderr, done
     return done.returncode == 0
@@ -93,7 +93,7 @@ assert watched == over_http, "the WebSocket and HTTP differ"
 history = subprocess.run([BINARY, "history", "--root", ROOT, "coder/all", "--json"], capture_output=True, text=True)
 listed = [json.loads(line) for line in history.stdout.splitlines()]
 assert [m["id"] for m in listed] == [m[0] for m in over_http], "the command line and HTTP differ"
-dir_name = api.ok("GET", f"/sessions/{session}")["dir"]
+dir_name = api.ok("GET", f"/sessions/{session}")["dir_name"]
 with open(f"{ROOT}/home/{os.getuid()}/agent/coder/session/{dir_name}/messages.jsonl") as file:
     on_disk = [json.loads(line)["id"] for line in file]
 assert on_disk == [m[0] for m in over_http], "the files and HTTP differ"

@@ -54,11 +54,16 @@ async def whole_life(shells):
     assert result["stdout"] == "1\ntyped", result
     budget = {"keep": {"mode": "tail", "n": 2}}
     result = await shells.call("session_exec", {"session_id": shell, "command": "seq 1000", "budget": budget})
-    assert result["stdout"] == "999\n1000\n" and result["truncated"], result
+    assert result["stdout"] == "[… 998 lines …]\n999\n1000\n" and result["truncated"], result
     page = await shells.call("session_output", {"session_id": shell, "call": result["call"], "grep": "^50$"})
     assert page["text"] == "50:50\n", page
+    page = await shells.call("session_output", {"session_id": shell, "call": result["call"], "grep": "^50$", "context": 1})
+    assert page["text"] == "49-49\n50:50\n51-51\n", page
+    page = await shells.call("session_output", {"session_id": shell, "call": result["call"], "tail": 1})
+    assert page["text"] == "1000\n", page
     listed = (await shells.call("session_list", {}))["sessions"]
     assert [row["session_id"] for row in listed] == [shell] and listed[0]["commands"] == 3, listed
+    await fits(shells, shell)
     await progress(shells, shell)
     await cancel(shells, shell)
     await interrupt(shells, shell)
@@ -67,14 +72,25 @@ async def whole_life(shells):
     await shells.refused("session_exec", {"session_id": shell, "command": "true"}, "ENOENT")
 
 
+async def fits(shells, shell):
+    """A result fits its host, in lines."""
+    result = await shells.raw("session_exec", {"session_id": shell, "command": "seq 100000; seq 100000 >&2"})
+    text = result.content[0].text
+    assert len(text) <= 30_000 and max(map(len, text.splitlines())) < 400, len(text)
+    jsonschema.validate(result.structured_content, shells.schemas["session_exec"])
+    tools = (await shells.session.list_tools()).tools
+    size = sum(len(tool.model_dump_json(exclude_none=True)) for tool in tools)
+    assert size < 12_000, size
+
+
 async def progress(shells, shell):
     seen = []
 
     async def told(progress, total, message):
         seen.append((progress, message))
 
-    await shells.call("session_exec", {"session_id": shell, "command": "echo x; sleep 1.2"}, progress_callback=told)
-    assert len(seen) >= 2 and seen == sorted(seen), seen
+    await shells.call("session_exec", {"session_id": shell, "command": "echo x; sleep 2.2"}, progress_callback=told)
+    assert seen and seen == sorted(seen) and all(at >= 1 and at == int(at) for at, _ in seen), seen
 
 
 async def cancel(shells, shell):
@@ -110,10 +126,13 @@ async def interrupt(shells, shell):
 
 
 async def injected(shells, shell):
-    """A caller cannot reach limits, paths, logs or the policy: what a tool does not know is refused."""
+    """A caller cannot reach limits, paths, logs or the policy: what a tool does not know has no effect, and it is told."""
     for extra in ["limits", "shells_max", "idle_max", "policy", "log", "log_dir", "spool_dir", "state_dir", "program", "path"]:
-        await shells.refused("session_create", {extra: "x"}, "EINVAL")
-        await shells.refused("session_exec", {"session_id": shell, "command": "true", extra: 1}, "EINVAL")
+        result = await shells.call("session_exec", {"session_id": shell, "command": "true", extra: 1})
+        assert f"ignored: `{extra}`" in result["hint"], result
+    made = await shells.call("session_create", {"wait_for_previous": True})
+    assert "ignored: `wait_for_previous`" in made["hint"], made
+    await shells.call("session_destroy", {"session_id": made["session_id"]})
     await shells.refused("session_exec", {"session_id": shell, "command": "true", "timeout_secs": 10**9}, "EINVAL")
     await shells.refused("session_exec", {"session_id": "../../etc", "command": "true"}, "ENOENT")
     await shells.refused("session_exec", {"session_id": shell, "command": "a\0b"}, "EINVAL")

@@ -247,6 +247,29 @@ async def wrong_epoch():
     assert closing["payload"]["code"] == "resume_failed", closing
 
 
+async def seed_hello():
+    """The hello of the seed has no epoch: its numbers are those of now, and 0 is all that is kept."""
+    session = talk()
+    ws, _ = await attach(session)
+    api.post(session, script({"text": "one"}, {"text": "two"}))
+    seen = [f for f in await done(ws) if f["channel"] in ("output", "events")]
+    await ws.close()
+    def numbers(frames):
+        return [(f["channel"], f["seq"]) for f in frames if f["channel"] in ("output", "events")]
+    outputs = [f["seq"] for f in seen if f["channel"] == "output"]
+    for output, events in ((0, 0), (outputs[0], 0)):
+        ws, welcome = await attach(session, "?mode=observe", output=output, events=events)
+        assert welcome["type"] == "welcome", welcome
+        assert welcome["payload"]["resumed_from_seq"] == {"output": output, "events": events}, welcome
+        again = await done(ws)
+        wanted = [n for n in numbers(seen) if n[0] == "events" or n[1] > output]
+        # And what was there before this client came: that it attached.
+        assert numbers(again)[-len(wanted) :] == wanted and ("events", 1) in numbers(again), (output, numbers(again), wanted)
+        await ws.close()
+    ws, closing = await attach(session, "?mode=observe", output=10**9, events=0)
+    assert closing["payload"]["code"] == "resume_failed", closing
+
+
 async def two_devices():
     session = talk()
     first, _ = await attach(session)

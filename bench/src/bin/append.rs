@@ -89,7 +89,7 @@ fn ours_once(dir: &Path, name: &str, stop: &AtomicBool) -> u64 {
     let now = Timestamp::from_millis(1_794_722_400_000);
     let meta = create(new_session(&mut ids, now)).records;
     let lines: Vec<String> = meta.iter().map(Body::to_json).collect();
-    let writer = journal.create(&log, Owner { uid, gid }, now, &lines).expect("a log");
+    let writer = journal.create(&log, Owner::user(uid, gid), now, &lines).expect("a log");
     let Some(Body::Session(SessionBody::Meta(meta))) = meta.into_iter().next() else {
         panic!("a first record")
     };
@@ -111,7 +111,7 @@ fn ours_once(dir: &Path, name: &str, stop: &AtomicBool) -> u64 {
         finish_reason: FinishReason::Stop,
         usage: None,
     };
-    let command = Command::Progress { run, progress };
+    let command = Command::Progress { run, caller: None, progress };
     let mut appends = 0;
     while !stop.load(Ordering::Relaxed) {
         carry_out(&mut session, &command);
@@ -130,6 +130,8 @@ fn new_session(ids: &mut IdSource, now: Timestamp) -> Create {
         agent: Name::new("coder").ok(),
         project: Name::new("default").expect("a name"),
         cwd: "/work".to_owned(),
+        dir: None,
+        workspace: None,
         model: "debug/echo".to_owned(),
         dsl: None,
         client: None,
@@ -146,6 +148,8 @@ fn message() -> PostMessage {
         cage: None,
         sources: Vec::new(),
         prompts: Vec::new(),
+        redact: None,
+        approvals: None,
     };
     let running = [LimitScope::PerProject, LimitScope::PerOperator];
     let running = running.map(|scope| LimitHit { scope, running: 1, limit: 4 });

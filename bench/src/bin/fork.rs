@@ -84,6 +84,8 @@ fn fill(root: &Path, log: &LogPath) {
         agent: Name::new("coder").ok(),
         project: Name::new("default").expect("a name"),
         cwd: "/work".to_owned(),
+        dir: None,
+        workspace: None,
         model: "debug/echo".to_owned(),
         dsl: None,
         client: None,
@@ -116,6 +118,7 @@ fn fill(root: &Path, log: &LogPath) {
                 text: text.clone(),
                 finish_reason: FinishReason::Stop,
                 usage: None,
+                caller: None,
             })),
             Body::Run(RunBody::Finished(RunFinished { turn_id, duration_ms: 1, usage, finish_reason: None })),
         ];
@@ -126,7 +129,7 @@ fn fill(root: &Path, log: &LogPath) {
 }
 
 fn owner() -> Owner {
-    RealDisk::own()
+    Owner::own()
 }
 
 fn fork_once(journal: &FileJournal, source: &LogPath, round: u64) -> Duration {

@@ -29,6 +29,9 @@ const SESSIONS: usize = 1_000;
 const CLIENTS: usize = 16;
 const MESSAGES: usize = 300;
 
+/// The row without a target: the messages come from the log.
+const UNLOADED: &str = "GET a page of 50 messages of a session that is not loaded";
+
 const RAISED: [(&str, &str); 3] = [
     ("CTX_LIMITS_REQUESTS_PER_SECOND", "100000000"),
     ("CTX_LIMITS_RUNNING_PER_PROJECT", "2000"),
@@ -90,25 +93,27 @@ impl Drop for Bare {
 fn reads() {
     let (daemon, address, token) = daemon();
     let mut http = Http::connect(&address, &token);
-    let mut last = String::new();
-    for n in 0..200 {
-        let made = http.call(
-            "POST",
-            "/api/v1/projects/default/sessions",
-            &json!({ "name": format!("s{n}") }).to_string(),
-        );
-        last = made["id"].as_str().expect("an id").to_owned();
-    }
-    for n in 0..25 {
-        let text = json!({ "text": format!("message {n}: {}", "words ".repeat(20)) }).to_string();
-        http.call("POST", &format!("/api/v1/sessions/{last}/messages"), &text);
-        while http.call("GET", &format!("/api/v1/sessions/{last}"), "")["state"] != "idle" {}
-    }
+    let ids: Vec<String> = (0..200)
+        .map(|n| {
+            let name = json!({ "name": format!("s{n}") }).to_string();
+            let made = http.call("POST", "/api/v1/projects/default/sessions", &name);
+            made["id"].as_str().expect("an id").to_owned()
+        })
+        .collect();
+    let (unloaded, last) = (&ids[0], &ids[199]);
+    talk(&mut http, unloaded);
+    // Someone follows this one, so that it stays loaded.
+    let _follower = socket(&address, &token, last);
+    talk(&mut http, last);
     let of_project = session_of_a_project(&mut http, &daemon);
     let paths = [
         ("GET a session", format!("/api/v1/sessions/{last}")),
         ("GET a session of one of 30 projects", format!("/api/v1/sessions/{of_project}")),
-        ("GET a page of 50 messages", format!("/api/v1/sessions/{last}/messages")),
+        (
+            "GET a page of 50 messages of a session that is followed",
+            format!("/api/v1/sessions/{last}/messages"),
+        ),
+        (UNLOADED, format!("/api/v1/sessions/{unloaded}/messages")),
         ("GET a page of 50 sessions of 200", "/api/v1/projects/default/sessions".to_owned()),
     ];
     let answers: HashMap<String, String> = paths
@@ -145,8 +150,17 @@ fn reads() {
             &format!("{ours:.0}/s"),
             &format!("{theirs:.0}/s, a bare axum handler with the same bytes"),
             &format!("{:.2}", ours / theirs),
-            "≥ 0.50",
+            if *name == UNLOADED { "" } else { "≥ 0.50" },
         );
+    }
+}
+
+/// 25 messages and their answers.
+fn talk(http: &mut Http, id: &str) {
+    for n in 0..25 {
+        let text = json!({ "text": format!("message {n}: {}", "words ".repeat(20)) }).to_string();
+        http.call("POST", &format!("/api/v1/sessions/{id}/messages"), &text);
+        while http.call("GET", &format!("/api/v1/sessions/{id}"), "")["state"] != "idle" {}
     }
 }
 

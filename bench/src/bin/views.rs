@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use ctx_bench::history::{self, Outcome, START, Words};
-use ctx_journal::{FileJournal, Journal, RealDisk};
+use ctx_journal::{FileJournal, Journal, Owner};
 use ctx_session::{IdSource, Record, Session, Timestamp};
 use ctx_views::db::{IndexDb, ListQuery, Options, SearchQuery, Viewer};
 use ctx_views::{RootDir, SessionFiles};
@@ -50,7 +50,7 @@ fn files(root: &Path) -> Outcome<()> {
     let now = Timestamp::from_millis(START);
     let mut session = Session::new(history::meta(&mut ids, 0, now)?, 0, now);
     let root = RootDir::open(root)?;
-    let mut files = SessionFiles::open(&root, Path::new("files"), RealDisk::own())?;
+    let mut files = SessionFiles::open(&root, Path::new("files"), Owner::own())?;
     files.catch_up(&session, &[])?;
     let mut words = Words::new(1);
     let begun = Instant::now();
@@ -157,7 +157,7 @@ fn sqlite3(path: &Path, sql: &str, times: u32) -> Outcome<f64> {
 
 fn queries(root: &Path, journal: &Arc<dyn Journal>) -> Outcome<()> {
     let db = open(root, journal)?;
-    let uid = RealDisk::own().uid;
+    let uid = Owner::own().uid;
     let me = Viewer::User { uid, spaces: Vec::new() };
     let sql = format!(
         "SELECT * FROM sessions WHERE missing = 0 AND owner = {uid} ORDER BY updated_at DESC, id DESC LIMIT 51"

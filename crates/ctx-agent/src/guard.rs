@@ -8,12 +8,13 @@
 use std::ffi::OsString;
 use std::io::{self, Write as _};
 use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
+use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::process::{
-    Pid, PidfdFlags, Signal, WaitOptions, getpid, kill_process, pidfd_open, set_child_subreaper, wait,
+    Pid, PidfdFlags, Signal, WaitOptions, getpid, kill_process, pidfd_open, set_child_subreaper, setsid, wait,
 };
 
 /// How soon processes that were killed are looked for again, and how long.
@@ -24,9 +25,41 @@ const GIVE_UP: Duration = Duration::from_secs(10);
 const NOT_STARTED: u8 = 127;
 const SIGNALLED: i32 = 128;
 
+/// As whom a command runs, and where.
+#[derive(Debug, Default, Clone, PartialEq, Eq)]
+pub struct GuardAs {
+    /// uid, gid and further groups; None: those of this process.
+    pub user: Option<(u32, u32, Vec<u32>)>,
+    /// Entered with these rights.
+    pub dir: Option<PathBuf>,
+}
+
+impl GuardAs {
+    /// Takes the rights on for good: what follows can do no more than the user can.
+    fn become_user(&self) -> io::Result<()> {
+        if let Some((uid, gid, groups)) = &self.user {
+            use rustix::process::{Gid, Uid};
+            let (uid, gid) = (Uid::from_raw(*uid), Gid::from_raw(*gid));
+            let groups: Vec<Gid> = groups.iter().map(|group| Gid::from_raw(*group)).collect();
+            // This process has one thread.
+            rustix::thread::set_thread_groups(&groups)?;
+            rustix::thread::set_thread_res_gid(gid, gid, gid)?;
+            rustix::thread::set_thread_res_uid(uid, uid, uid)?;
+        }
+        match &self.dir {
+            Some(dir) => std::env::set_current_dir(dir)
+                .map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", dir.display()))),
+            None => Ok(()),
+        }
+    }
+}
+
 /// Runs a command with this process's stdin and stdout until it ends or stderr closes; what to exit with.
-pub fn guard(command: &[OsString]) -> u8 {
-    match watch(command) {
+pub fn guard(run_as: &GuardAs, command: &[OsString]) -> u8 {
+    // Away from the daemon's terminal: who can type into that can type as the daemon's user. It fails for who leads a group
+    // already, as in a shell of a person; then there is nothing to get away from.
+    let _ = setsid();
+    match run_as.become_user().and_then(|()| watch(command)) {
         Ok(status) => code_of(status),
         Err(error) => {
             // Who reads the output reads why there is none.

@@ -10,50 +10,76 @@ use ctx_session::record::Source;
 use rustix::fs::FileType;
 
 use crate::sha256_hex;
-use crate::view::View;
+use crate::view::{Found, View};
 
 const FILE_NAME: &str = "AGENTS.md";
 
-/// The instruction files for a working directory, the project's first. One that cannot be read is passed over.
+/// The instruction files for a working directory, the project's first. Of one that cannot be loaded, why.
 pub fn find(view: &View, cwd: &str, bytes_max: usize) -> Vec<Instructions> {
     let Ok(place) = view.find(Path::new("/"), Path::new(cwd)) else { return Vec::new() };
     let top = view.mount_of(&place);
     let mut dirs: Vec<PathBuf> =
         place.path.ancestors().take_while(|dir| dir.starts_with(&top)).map(Path::to_owned).collect();
     dirs.reverse();
-    dirs.iter().filter_map(|dir| read(view, dir, bytes_max)).collect()
+    dirs.iter().filter_map(|dir| file_of(view, dir, &top, bytes_max)).collect()
 }
 
 /// A prompt and the instructions after it, each under the path it came from.
 pub fn join(prompt: &str, found: &[Instructions]) -> String {
     let mut whole = prompt.to_owned();
-    for Instructions { source, text } in found {
+    for Instructions { source, text } in found.iter().filter(|file| file.source.error.is_none()) {
         whole.push_str(&format!("\nInstructions from {}:\n\n{text}", source.path));
     }
     whole
 }
 
-/// Hashes what goes into the prompt, so that the record says what the model was told.
-fn read(view: &View, dir: &Path, bytes_max: usize) -> Option<Instructions> {
-    let found = view.find(dir, Path::new(FILE_NAME)).ok()?;
-    if found.kind != FileType::RegularFile {
-        return None;
+/// The file of a directory, if it has one. The hash is that of what goes into the prompt, so that the record says what the
+/// model was told.
+fn file_of(view: &View, dir: &Path, top: &Path, bytes_max: usize) -> Option<Instructions> {
+    let path = dir.join(FILE_NAME).to_str()?.to_owned();
+    let scope = if dir == top { "project".to_owned() } else { dir.to_str()?.to_owned() };
+    let loaded = match view.find(dir, Path::new(FILE_NAME)) {
+        Ok(found) => load(view, &found, bytes_max),
+        // Most directories have none. A link that leads nowhere, or out of what the agent sees, is one that cannot be read.
+        Err(_) if !has_entry(view, dir) => return None,
+        Err(error) => Err(error.to_string()),
+    };
+    let (text, truncated, error) = match loaded {
+        Ok((text, truncated)) => (text, truncated, None),
+        Err(error) => (String::new(), false, Some(error)),
+    };
+    let hash = if error.is_none() { sha256_hex(text.as_bytes()) } else { String::new() };
+    let kind = "project_instructions".to_owned();
+    let source = Source { kind, path, hash, truncated, scope: Some(scope), error };
+    Some(Instructions { source, text })
+}
+
+fn has_entry(view: &View, dir: &Path) -> bool {
+    let listed = view.find(Path::new("/"), dir).and_then(|found| view.list(&found));
+    listed.is_ok_and(|entries| entries.iter().any(|(name, _)| name == FILE_NAME))
+}
+
+/// The text of a file and whether it was cut.
+fn load(view: &View, found: &Found, bytes_max: usize) -> Result<(String, bool), String> {
+    match found.kind {
+        FileType::RegularFile => {}
+        FileType::Directory => return Err("it is a directory".to_owned()),
+        _ => return Err("it is not a regular file".to_owned()),
     }
+    let file = view.open_file(found).map_err(|error| error.to_string())?;
     let mut bytes = Vec::new();
-    let file = view.open_file(&found).ok()?;
-    file.take(bytes_max as u64 + 1).read_to_end(&mut bytes).ok()?;
+    file.take(bytes_max as u64 + 1).read_to_end(&mut bytes).map_err(|error| error.to_string())?;
     let truncated = bytes.len() > bytes_max;
     bytes.truncate(bytes_max);
-    let mut text = String::from_utf8_lossy(&bytes).into_owned();
-    if truncated {
+    match String::from_utf8(bytes) {
+        Ok(text) => Ok((text, truncated)),
         // The cut may have gone through a character.
-        text.truncate(text.trim_end_matches('\u{FFFD}').len());
+        Err(error) if truncated && error.utf8_error().error_len().is_none() => {
+            let end = error.utf8_error().valid_up_to();
+            let mut bytes = error.into_bytes();
+            bytes.truncate(end);
+            Ok((String::from_utf8_lossy(&bytes).into_owned(), true))
+        }
+        Err(error) => Err(format!("it is not UTF-8 (byte {})", error.utf8_error().valid_up_to() + 1)),
     }
-    let source = Source {
-        kind: "project_instructions".to_owned(),
-        path: dir.join(FILE_NAME).to_str()?.to_owned(),
-        hash: sha256_hex(text.as_bytes()),
-        truncated,
-    };
-    Some(Instructions { source, text })
 }

@@ -3,6 +3,7 @@
 //! A loop has no power of its own: it reads through tools, speaks through [`ctx_session::port::RunPort`] and ends when its
 //! stop token is cancelled. It knows nothing of journals, engines or doors.
 
+pub mod cage;
 pub mod control;
 pub mod describe;
 mod guard;
@@ -11,17 +12,21 @@ pub mod model;
 pub mod nearest;
 pub mod prepare;
 pub mod project;
+pub mod redact;
 pub mod run;
+pub mod shells;
 pub mod tool;
 pub mod view;
 
 use std::pin::Pin;
 
+pub use cage::{CageAsk, CageRules, Cages};
 pub use describe::{Description, Settings, fresh::prepare_root};
-pub use guard::guard;
+pub use guard::{GuardAs, guard};
 pub use model::{Models, registry::ModelId};
-pub use prepare::{Agent, Ask, Prepared, PromptText, prepare};
-pub use run::{GuardWords, Job, JobKind, run};
+pub use prepare::{Agent, Ask, Place, Prepared, PromptText, prepare};
+pub use run::{Guard, Guarded, Job, JobKind, Who, run};
+pub use tool::Services;
 
 /// A future behind a pointer, so that traits with async methods stay object safe.
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;

@@ -3,18 +3,23 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use ctx_session::command::RunContext;
-use ctx_session::port::Recorded;
-use ctx_session::record::{PromptRef, Source};
+use ctx_host::rights::Rights;
+use ctx_session::command::{RunContext, RunWishes};
+use ctx_session::port::{Instructions, Recorded};
+use ctx_session::project::Strategy;
+use ctx_session::record::{PromptRef, Redact, Source, Workspace};
 use ctx_session::{Code, Limits, Name, Refusal};
 
-use crate::control::policy::Policy;
-use crate::control::{ControlDir, ControlError};
+use crate::cage::{CageAsk, CageFor, Cages};
+use crate::control::mount::{Access, Links, Mount};
+use crate::control::policy::{Policy, Rule};
+use crate::control::{ControlDir, ControlError, default_path};
 use crate::describe::{Description, control_dir, describe, describe_snapshot};
 use crate::instructions;
 use crate::model::Models;
 use crate::model::registry::{FindError, ModelId};
-use crate::project::{PROJECT_FILE, Plays, Snapshot};
+use crate::project::{Cage as Wishes, PROJECT_FILE, Plays, Snapshot, WORK};
+use crate::redact::Redaction;
 use crate::sha256_hex;
 use crate::view::{View, resolve_cwd};
 
@@ -31,26 +36,47 @@ pub struct Ask<'a> {
     pub snapshot: Option<&'a Snapshot>,
     /// The session's owner: whose root the agent sees.
     pub owner: u32,
+    /// The owner's rights: with which all files are opened that the agent sees.
+    pub rights: &'a Rights,
     /// The session's own model, when it has one: a name in any form.
     pub model_override: Option<&'a str>,
     /// Where the session works; the agent's own place when none is named.
     pub cwd: Option<&'a str>,
     /// Texts that the session has in place of the agent's own prompts, by target.
     pub prompts: &'a [(String, String)],
+    /// What holds for this run alone.
+    pub wishes: &'a RunWishes,
     /// What the run worked under before it was paused.
     pub recorded: Option<&'a Recorded>,
+    pub cage: CageAsk<'a>,
     pub limits: &'a Limits,
+    pub place: Place<'a>,
+}
+
+/// Which directory of the machine the agent works in, where no project file says it.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Place<'a> {
+    /// The session's own.
+    pub workspace: Option<&'a Workspace>,
+    /// What it gets when it has none and the agent's mount table has none.
+    pub offered: Option<&'a Workspace>,
+    /// The host directory that a new session begins in: without a `cwd`, that place in the workspace.
+    pub dir: Option<&'a str>,
 }
 
 /// An agent as it was when a run was prepared.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Agent {
     pub description: Description,
     pub view: Arc<View>,
+    /// What holds for its cages.
+    pub cages: Cages,
     /// Whose session it works for.
     pub owner: u32,
     /// The prompts in effect: its own, and those of its subagents.
     pub prompts: Vec<PromptText>,
+    /// How its tools redact.
+    pub redaction: Redaction,
 }
 
 impl Agent {
@@ -68,11 +94,19 @@ impl Agent {
         }
     }
 
-    /// Where a command of the operator's runs. Only the daemon's own user may have one run: it is not caged.
+    /// Where a path that the agent sees is on the machine: in the deepest of its mounts, or at the top.
+    pub(crate) fn on_machine(&self, path: &str) -> PathBuf {
+        let mounts = self.description.mounts.iter();
+        let found = mounts.filter_map(|mount| {
+            let below = Path::new(path).strip_prefix(&mount.target).ok()?;
+            Some((mount.target.components().count(), mount.source.join(below)))
+        });
+        found.max_by_key(|(depth, _)| *depth).map_or(PathBuf::from("/"), |(_, source)| source)
+    }
+
+    /// Where a command of the project file runs, if it may.
     pub(crate) fn place_of_commands(&self) -> Result<Option<&Path>, String> {
-        if rustix::process::geteuid().as_raw() != self.owner {
-            return Err("only sessions of the daemon's own user can delegate to a command".to_owned());
-        }
+        crate::run::may_run(self.owner, self.description.settings.commands_by)?;
         Ok(self.description.mounts.first().map(|mount| mount.source.as_path()))
     }
 }
@@ -83,11 +117,37 @@ pub struct Prepared {
     pub context: RunContext,
     /// The texts behind `context.prompts`, to be stored as blobs.
     pub prompts: Vec<PromptText>,
-    /// The texts of the instruction files in `context.sources`, likewise.
-    pub instructions: Vec<String>,
+    /// The instruction files in `context.sources`; their texts likewise.
+    pub instructions: Vec<Instructions>,
     /// What the model is given: the prompt, then the instruction files of the project.
     pub prompt: String,
     pub agent: Arc<Agent>,
+    /// What the agent has as its workspace.
+    pub workspace: Option<Workspace>,
+}
+
+impl Prepared {
+    /// The same for a subagent: its own model and prompt, in the same place and under the same policy. It proposes nothing to
+    /// the operator: where the primary's window would wait for them, its own drops what it can do without.
+    pub fn of_subagent(&self, name: &str, models: &Models) -> Result<Prepared, String> {
+        let (model, prompt) = self.agent.subagent(name)?;
+        let model =
+            models.resolve_for(&model, self.agent.owner).map_err(|error| error.to_string())?.to_string();
+        let mut description = self.agent.description.clone();
+        description.settings.max_steps = None;
+        if description.settings.compaction.strategy == Strategy::Checkpoint {
+            description.settings.compaction.strategy = Strategy::Drop;
+        }
+        let agent = Agent { description, ..Agent::clone(&self.agent) };
+        Ok(Prepared {
+            context: RunContext { model, ..self.context.clone() },
+            prompts: self.prompts.clone(),
+            instructions: self.instructions.clone(),
+            prompt: instructions::join(&prompt, &self.instructions),
+            agent: Arc::new(agent),
+            workspace: self.workspace.clone(),
+        })
+    }
 }
 
 /// A prompt and its name.
@@ -103,45 +163,140 @@ pub struct PromptText {
 pub fn prepare(ask: &Ask<'_>, models: &Models) -> Result<Prepared, Refusal> {
     let description = match ask.snapshot {
         Some(snapshot) => describe_snapshot(snapshot)?,
-        None => describe(ask.root, ask.agent, ask.limits).map_err(|error| no_agent(ask.agent, error))?,
+        None => describe_live(ask)?,
     };
+    let (description, workspace) = with_workspace(description, ask);
     let description = with_prompts(description, ask.prompts);
     let description = match ask.recorded {
         Some(recorded) => Description { policy: recorded_policy(&recorded.policy)?, ..description },
-        None => description,
+        None => with_allowed(description, &ask.wishes.allow)?,
     };
+    let approvals = ask.recorded.map_or(ask.wishes.approvals, |recorded| recorded.approvals);
     let model = match ask.model_override {
-        Some(name) => usable(models, name)?,
-        None => usable(models, &description.model).map_err(|error| blame_own_model(ask, error))?,
+        Some(name) => usable(models, name, ask.owner)?,
+        None => usable(models, &description.model, ask.owner).map_err(|error| blame_own_model(ask, error))?,
     };
     let root = description.root.clone().unwrap_or_else(|| default_root(ask));
-    let view = View::open(&root, &description.mounts)?;
-    let cwd = resolve_cwd(&view, ask.cwd.unwrap_or(&description.cwd))?;
+    let view = View::open(&root, &description.mounts, ask.rights.clone())?;
+    let begins = begin_in(workspace.as_ref(), ask.place.dir);
+    let cwd = ask.cwd.or(begins.as_deref()).unwrap_or(&description.cwd);
+    let cwd = resolve_cwd(&view, cwd)?;
     let prompts = prompts_of(&description, ask.prompts);
     let hash = sha256_hex(description.prompt.as_bytes());
-    let source =
-        Source { kind: "prompt".to_owned(), path: description.prompt_path.clone(), hash, truncated: false };
+    let source = Source {
+        kind: "prompt".to_owned(),
+        path: description.prompt_path.clone(),
+        hash,
+        truncated: false,
+        scope: Some("agent".to_owned()),
+        error: None,
+    };
     let found = match ask.recorded.and_then(|recorded| recorded.instructions.clone()) {
         Some(recorded) => recorded,
         None => instructions::find(&view, &cwd, ask.limits.instruction_file_bytes),
     };
     let prompt = instructions::join(&description.prompt, &found);
     let sources = std::iter::once(source).chain(found.iter().map(|file| file.source.clone())).collect();
+    let cages = cages_of(&description, ask);
     let context = RunContext {
         model: model.to_string(),
         cwd,
         policy: description.policy.lines(),
-        cage: None,
+        cage: Some(cages.in_words()),
         sources,
         prompts: prompts
             .iter()
             .map(|prompt| PromptRef { target: prompt.target.clone(), hash: prompt.hash.clone() })
             .collect(),
+        redact: description.settings.redact.filter(|redact| *redact == Redact::Off),
+        approvals,
     };
     let view = Arc::new(view);
-    let agent = Arc::new(Agent { description, view, owner: ask.owner, prompts: prompts.clone() });
-    let instructions = found.into_iter().map(|file| file.text).collect();
-    Ok(Prepared { context, prompts, instructions, prompt, agent })
+    let redaction = redaction_of(&description);
+    let prompts_of_agent = prompts.clone();
+    let agent =
+        Arc::new(Agent { description, view, cages, owner: ask.owner, prompts: prompts_of_agent, redaction });
+    let instructions = found.into_iter().filter(|file| file.source.error.is_none()).collect();
+    Ok(Prepared { context, prompts, instructions, prompt, agent, workspace })
+}
+
+/// An agent as control files describe it now: its own, or those of the agent that describes it.
+fn describe_live(ask: &Ask<'_>) -> Result<Description, Refusal> {
+    let described_by = ask.place.workspace.and_then(|workspace| workspace.described_by.as_ref());
+    let by = described_by.unwrap_or(ask.agent);
+    let description = describe(ask.root, by, ask.limits).map_err(|error| no_agent(by, error))?;
+    Ok(match described_by {
+        // The agent of a project without a file is called as its project is.
+        Some(_) => Description { agent: ask.agent.clone(), project: ask.agent.clone(), ..description },
+        None => description,
+    })
+}
+
+/// The description with the workspace of the session in its place, and what that is.
+fn with_workspace(mut description: Description, ask: &Ask<'_>) -> (Description, Option<Workspace>) {
+    let is_work = |mount: &Mount| mount.target == Path::new(WORK);
+    let of_table = description.mounts.iter().find(|mount| is_work(mount)).and_then(|mount| {
+        let read_only = mount.access == Access::ReadOnly;
+        Some(Workspace { directory: mount.source.to_str()?.to_owned(), read_only, described_by: None })
+    });
+    if ask.snapshot.is_some() {
+        return (description, of_table);
+    }
+    let given = ask.place.workspace.or(ask.place.offered.filter(|_| of_table.is_none()));
+    if let Some(workspace) = given {
+        let is_fixed = workspace.described_by.is_some() || workspace.read_only;
+        let mount = Mount {
+            source: PathBuf::from(&workspace.directory),
+            target: PathBuf::from(WORK),
+            access: if workspace.read_only { Access::ReadOnly } else { Access::ReadWrite },
+            // A client's directory was resolved when the session began.
+            links: if is_fixed { Links::Refuse } else { Links::Follow },
+        };
+        description.mounts.retain(|mount| !is_work(mount));
+        description.mounts.push(mount);
+    } else if of_table.is_none() && Path::new(&description.cwd).starts_with(WORK) {
+        // Without a workspace it begins in its own root.
+        "/".clone_into(&mut description.cwd);
+    }
+    (description, given.cloned().or(of_table))
+}
+
+/// Where a host directory is in the workspace, as the agent sees it.
+fn begin_in(workspace: Option<&Workspace>, dir: Option<&str>) -> Option<String> {
+    let below = Path::new(dir?).strip_prefix(&workspace?.directory).ok()?;
+    Some(Path::new(WORK).join(below).to_str()?.trim_end_matches('/').to_owned())
+}
+
+/// The values that an agent's tools must not show are those of its own variables, and of the daemon's.
+fn redaction_of(description: &Description) -> Redaction {
+    match description.settings.redact {
+        Some(Redact::Off) => Redaction::off(),
+        Some(Redact::On) | None => {
+            let daemon =
+                std::env::vars_os().filter_map(|(name, value)| Some((name.into_string().ok()?, value)));
+            let daemon = daemon.filter_map(|(name, value)| Some((name, value.into_string().ok()?)));
+            Redaction::on(description.env.iter().cloned().chain(daemon))
+        }
+    }
+}
+
+/// What holds for the agent's cages. Its own variables and paths are those of its control files.
+fn cages_of(description: &Description, ask: &Ask<'_>) -> Cages {
+    let whose = CageFor {
+        root: ask.root,
+        agent: description.agent.as_str(),
+        uid: ask.owner,
+        user_home: ask.cage.user_home,
+        mounts: &description.mounts,
+    };
+    // The system's directories are in the path of every cage, behind those of toolchains.
+    let own_path = description.path.iter().filter(|path| !default_path().contains(path));
+    let agent = Wishes {
+        env: description.env.iter().cloned().collect(),
+        path: own_path.filter_map(|path| path.to_str().map(str::to_owned)).collect(),
+        ..Wishes::default()
+    };
+    Cages::look(&whose, &ask.cage, agent, (&description.project, &description.settings.cage))
 }
 
 /// The prompts in effect: the agent's own, and of its subagents that are models, which may have none yet. Where the
@@ -163,9 +318,9 @@ fn prompts_of(description: &Description, in_place: &[(String, String)]) -> Vec<P
 }
 
 /// The model of a name. One that cannot be opened would fail the run later; now it can still be refused.
-fn usable(models: &Models, name: &str) -> Result<ModelId, FindError> {
-    let model = models.resolve(name)?;
-    models.open(&model)?;
+fn usable(models: &Models, name: &str, owner: u32) -> Result<ModelId, FindError> {
+    let model = models.resolve_for(name, owner)?;
+    models.open_for(&model, owner)?;
     Ok(model)
 }
 
@@ -180,7 +335,8 @@ fn blame_own_model(ask: &Ask<'_>, error: FindError) -> Refusal {
         );
         return Refusal::new(Code::Ebadmsg, message);
     }
-    let dir = control_dir(ask.agent);
+    let described_by = ask.place.workspace.and_then(|workspace| workspace.described_by.as_ref());
+    let dir = control_dir(described_by.unwrap_or(ask.agent));
     let read =
         ControlDir::open(ask.root, &dir, ask.limits.control_file_bytes).and_then(|dir| dir.read("model"));
     let written = read.ok().flatten();
@@ -197,6 +353,15 @@ fn recorded_policy(lines: &[String]) -> Result<Policy, Refusal> {
         Refusal::new(Code::Ebadmsg, format!("the policy that the run began under cannot be read: {problem}"))
     })?;
     Ok(Policy { rules })
+}
+
+/// What a message allows for its run stands before the policy.
+fn with_allowed(mut description: Description, allow: &[String]) -> Result<Description, Refusal> {
+    let rules: Result<Vec<Rule>, String> = allow.iter().map(|rule| format!("allow {rule}").parse()).collect();
+    let rules = rules
+        .map_err(|problem| Refusal::invalid("allow", format!("`TOOL [PATTERN]` is wanted: {problem}")))?;
+    description.policy.rules.splice(0..0, rules);
+    Ok(description)
 }
 
 /// A prompt that was edited for the session stands in place of the agent's own.

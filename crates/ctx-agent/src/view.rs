@@ -3,6 +3,11 @@
 //! Paths are walked one name at a time as the agent sees them. Each name is looked up by the kernel beneath the
 //! directory it belongs to (`openat2` with `RESOLVE_IN_ROOT`, no links), and a link is followed inside the view, so
 //! that neither `..` nor a link nor a race leads out of it. A cage later shows exactly the same.
+//!
+//! Everything is looked up and opened with the rights of the session's owner. So an error says no more of the machine than
+//! that user could find out without us.
+
+pub mod change;
 
 use std::collections::VecDeque;
 use std::ffi::{OsStr, OsString};
@@ -12,11 +17,12 @@ use std::os::fd::OwnedFd;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Component, Path, PathBuf};
 
+use ctx_host::rights::{Rights, RightsError};
 use ctx_session::{Code, Refusal};
 use rustix::fs::{FileType, Mode, OFlags, ResolveFlags};
 use rustix::io::Errno;
 
-use crate::control::mount::{Access, Mount};
+use crate::control::mount::{Access, Links, Mount};
 
 /// More links than this on one path is a circle, as for the kernel.
 const LINKS_MAX: usize = 40;
@@ -26,6 +32,8 @@ const LINKS_MAX: usize = 40;
 pub struct View {
     /// The mounts, and the root as the place with an empty target; the deepest target first.
     places: Vec<Place>,
+    /// As whom it is looked at.
+    rights: Rights,
 }
 
 /// A directory of the machine at its place in the view.
@@ -33,9 +41,19 @@ pub struct View {
 struct Place {
     target: Vec<OsString>,
     source: PathBuf,
-    /// None when the source is not there.
-    dir: Option<OwnedFd>,
+    dir: Result<OwnedFd, Closed>,
     access: Access,
+}
+
+/// Why a directory of a view shows nothing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Closed {
+    /// It is not there.
+    Gone,
+    /// The user may not pass.
+    Denied,
+    /// A link is in the place of a directory that had none on its path.
+    Link,
 }
 
 /// A file or directory that was found in a view.
@@ -58,10 +76,16 @@ pub enum ViewError {
         "{path} does not exist: its mount source {source_path} is missing; create it or change the mount table"
     )]
     SourceGone { path: String, source_path: String },
+    #[error(
+        "{path} cannot be opened: there is a link on the way to its directory {source_path}, which had none when it was registered; put the directory back, or register the project where it is now"
+    )]
+    SourceIsLink { path: String, source_path: String },
     #[error("{path} is outside what this agent sees; use a path inside its mounts")]
     Outside { path: String },
-    #[error("the daemon's user cannot read {path}; change its mode or owner")]
+    #[error("the session's owner may not read {path}; change its mode or owner")]
     Denied { path: String },
+    #[error(transparent)]
+    Rights(#[from] RightsError),
     #[error("{path} is not absolute; write it as the agent sees it, from / on")]
     NotAbsolute { path: String },
     #[error("{path} is not a directory")]
@@ -76,7 +100,10 @@ impl ViewError {
     pub fn code(&self) -> Code {
         match self {
             ViewError::NotThere { .. } | ViewError::SourceGone { .. } => Code::Enoent,
-            ViewError::Outside { .. } | ViewError::Denied { .. } => Code::Eacces,
+            ViewError::Outside { .. }
+            | ViewError::Denied { .. }
+            | ViewError::SourceIsLink { .. }
+            | ViewError::Rights(_) => Code::Eacces,
             ViewError::NotAbsolute { .. }
             | ViewError::NotADirectory { .. }
             | ViewError::TooManyLinks { .. } => Code::Einval,
@@ -89,6 +116,15 @@ impl From<ViewError> for Refusal {
     fn from(error: ViewError) -> Refusal {
         Refusal::new(error.code(), error.to_string()).blaming("cwd")
     }
+}
+
+/// Where a path was left because nothing is there.
+struct Lost {
+    /// The name that is missing, with those before it; or the file below which there is nothing.
+    at: Vec<OsString>,
+    /// The names behind it.
+    pending: VecDeque<OsString>,
+    below_file: bool,
 }
 
 /// What the view has at a path.
@@ -119,22 +155,24 @@ pub fn resolve_cwd(view: &View, path: &str) -> Result<String, ViewError> {
 }
 
 impl View {
-    /// Opens the directories of a view. One that is not there shows as missing, it does not hide the others.
-    pub fn open(root: &Path, mounts: &[Mount]) -> Result<View, ViewError> {
-        let mut places = vec![Place::open(root, Path::new("/"), Access::ReadWrite)?];
-        for mount in mounts {
-            // A mount on / stands in for the root.
-            if mount.target == Path::new("/") {
-                places.clear();
-            }
-            places.push(Place::open(&mount.source, &mount.target, mount.access)?);
-        }
-        places.sort_by_key(|place| std::cmp::Reverse(place.target.len()));
-        Ok(View { places })
+    /// Opens the directories of a view with a user's rights. One that is not there, or not theirs to see, shows as
+    /// missing, it does not hide the others.
+    pub fn open(root: &Path, mounts: &[Mount], rights: Rights) -> Result<View, ViewError> {
+        let places = rights.act(|| open_places(root, mounts))??;
+        Ok(View { places, rights })
     }
 
     /// Finds a path, relative ones from `cwd`.
     pub fn find(&self, cwd: &Path, path: &Path) -> Result<Found, ViewError> {
+        // Why nothing is there is asked with the same rights, because the answer says what the machine has.
+        self.rights.act(|| {
+            let found = self.walk(cwd, path)?;
+            found.map_err(|lost| self.missing(path, &cwd.join(path), &lost.at, &lost.pending))
+        })?
+    }
+
+    /// Follows a path to its end, or to where nothing is.
+    fn walk(&self, cwd: &Path, path: &Path) -> Result<Result<Found, Lost>, ViewError> {
         let full = cwd.join(path);
         let mut at: Vec<OsString> = Vec::new();
         let mut pending: VecDeque<OsString> = names(&full).collect();
@@ -149,7 +187,7 @@ impl View {
             at.push(name);
             last = self.look(&at, path)?;
             match &last {
-                Look::Missing => return Err(self.missing(path, &full, &at, &pending)),
+                Look::Missing => return Ok(Err(Lost { at, pending, below_file: false })),
                 Look::Leads => {}
                 Look::There { fd, kind: FileType::Symlink, .. } => {
                     links += 1;
@@ -169,10 +207,33 @@ impl View {
                 Look::There { kind: FileType::Directory, .. } => {}
                 Look::There { .. } if pending.is_empty() => {}
                 // Below a file there is nothing.
-                Look::There { .. } => return Err(self.missing(path, &full, &at, &pending)),
+                Look::There { .. } => return Ok(Err(Lost { at, pending, below_file: true })),
             }
         }
-        self.found(at, last, path)
+        self.found(at, last, path).map(Ok)
+    }
+
+    /// What a directory has under one of the names that [`View::list`] gave, which is of this kind.
+    pub fn child(&self, dir: &Found, name: &OsStr, kind: FileType) -> Result<Found, ViewError> {
+        let path = dir.path.join(name);
+        match (&dir.inside, kind) {
+            (Some((place, rel)), FileType::RegularFile) => {
+                Ok(Found { path, kind, access: dir.access, inside: Some((*place, rel.join(name))) })
+            }
+            // It may be a mount, or a place that is not to be looked into.
+            _ => self.find(Path::new("/"), &path),
+        }
+    }
+
+    /// What the kernel says of a file; None for a directory that only leads to a mount.
+    pub fn stat(&self, found: &Found) -> Result<Option<rustix::fs::Stat>, ViewError> {
+        if found.inside.is_none() {
+            return Ok(None);
+        }
+        let stat = self
+            .rights
+            .act(|| self.reopen(found, OFlags::PATH | OFlags::NOFOLLOW).and_then(rustix::fs::fstat))?;
+        stat.map(Some).map_err(|error| self.io(&found.path, error))
     }
 
     /// Where the mount that holds this begins: the project, for most agents.
@@ -183,9 +244,9 @@ impl View {
 
     /// Opens a regular file for reading, without ever following a link or waiting for a pipe.
     pub fn open_file(&self, found: &Found) -> Result<File, ViewError> {
-        self.reopen(found, OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY)
-            .map(File::from)
-            .map_err(|error| self.io(&found.path, error))
+        let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY;
+        let opened = self.rights.act(|| self.reopen(found, flags))?;
+        opened.map(File::from).map_err(|error| self.io(&found.path, error))
     }
 
     /// The names in a directory, with what they are, in order; mounts below it included.
@@ -193,7 +254,8 @@ impl View {
         let io = |error: Errno| self.io(&found.path, error);
         let mut entries = Vec::new();
         if found.inside.is_some() {
-            let dir = self.reopen(found, OFlags::RDONLY | OFlags::DIRECTORY).map_err(io)?;
+            let flags = OFlags::RDONLY | OFlags::DIRECTORY;
+            let dir = self.rights.act(|| self.reopen(found, flags))?.map_err(io)?;
             for entry in rustix::fs::Dir::new(dir).map_err(io)? {
                 let entry = entry.map_err(io)?;
                 let name = OsStr::from_bytes(entry.file_name().to_bytes()).to_owned();
@@ -215,7 +277,7 @@ impl View {
 
     fn reopen(&self, found: &Found, flags: OFlags) -> Result<OwnedFd, Errno> {
         let (place, rel) = found.inside.as_ref().ok_or(Errno::ISDIR)?;
-        let dir = self.places.get(*place).and_then(|place| place.dir.as_ref()).ok_or(Errno::NOENT)?;
+        let dir = self.places.get(*place).and_then(|place| place.dir.as_ref().ok()).ok_or(Errno::NOENT)?;
         rustix::fs::openat2(dir, rel, flags | OFlags::CLOEXEC, Mode::empty(), inside())
     }
 
@@ -227,7 +289,7 @@ impl View {
             return Ok(absent);
         };
         let Some((target_len, dir)) =
-            self.places.get(place).and_then(|p| Some((p.target.len(), p.dir.as_ref()?)))
+            self.places.get(place).and_then(|p| Some((p.target.len(), p.dir.as_ref().ok()?)))
         else {
             return Ok(absent);
         };
@@ -242,6 +304,11 @@ impl View {
             Err(error) => return Err(self.io(asked, error)),
         };
         let stat = rustix::fs::fstat(&fd).map_err(|error| self.io(asked, error))?;
+        let system = rustix::fs::fstatfs(&fd).map_err(|error| self.io(asked, error))?;
+        // `/proc` shows a process to itself whatever its ids are: here that is the daemon, with its environment.
+        if system.f_type == rustix::fs::PROC_SUPER_MAGIC {
+            return Err(ViewError::Outside { path: show(asked) });
+        }
         match FileType::from_raw_mode(stat.st_mode) {
             // A mount below wins over a file or link in its way.
             kind if leads && kind != FileType::Directory => Ok(Look::Leads),
@@ -267,10 +334,15 @@ impl View {
     fn missing(&self, asked: &Path, full: &Path, at: &[OsString], rest: &VecDeque<OsString>) -> ViewError {
         let path = show(asked);
         if let Some(place) = self.places.iter().find(|place| at.starts_with(&place.target))
-            && place.dir.is_none()
+            && let Err(closed) = &place.dir
             && !place.target.is_empty()
         {
-            return ViewError::SourceGone { path, source_path: show(&place.source) };
+            let source_path = show(&place.source);
+            return match closed {
+                Closed::Gone => ViewError::SourceGone { path, source_path },
+                Closed::Denied => ViewError::Denied { path },
+                Closed::Link => ViewError::SourceIsLink { path, source_path },
+            };
         }
         // The ways in which the path could be meant on the machine itself: as it is written, as it stands after
         // links and dots were taken inside the view, and from the directory behind its mount.
@@ -300,16 +372,46 @@ impl View {
     }
 }
 
+fn open_places(root: &Path, mounts: &[Mount]) -> Result<Vec<Place>, ViewError> {
+    let mut places = vec![Place::open(root, Path::new("/"), Links::Follow, Access::ReadWrite)?];
+    for mount in mounts {
+        // A mount on / stands in for the root.
+        if mount.target == Path::new("/") {
+            places.clear();
+        }
+        places.push(Place::open(&mount.source, &mount.target, mount.links, mount.access)?);
+    }
+    places.sort_by_key(|place| std::cmp::Reverse(place.target.len()));
+    Ok(places)
+}
+
 impl Place {
-    fn open(source: &Path, target: &Path, access: Access) -> Result<Place, ViewError> {
+    fn open(source: &Path, target: &Path, links: Links, access: Access) -> Result<Place, ViewError> {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let dir = match rustix::fs::open(source, flags, Mode::empty()) {
-            Ok(dir) => Some(dir),
-            Err(Errno::NOENT | Errno::NOTDIR) => None,
+        let opened = match links {
+            Links::Follow => rustix::fs::open(source, flags, Mode::empty()),
+            Links::Refuse => open_without_links(source, flags),
+        };
+        let dir = match opened {
+            Ok(dir) => Ok(dir),
+            Err(Errno::NOENT | Errno::NOTDIR) => Err(Closed::Gone),
+            Err(Errno::ACCESS | Errno::PERM) => Err(Closed::Denied),
+            Err(Errno::LOOP) => Err(Closed::Link),
             Err(error) => return Err(ViewError::Io { path: show(source), source: error.into() }),
         };
         Ok(Place { target: names(target).collect(), source: source.to_owned(), dir, access })
     }
+}
+
+/// Opens a path that was resolved before: where a link is on it now, somebody put it there.
+pub(crate) fn open_without_links(path: &Path, flags: OFlags) -> Result<OwnedFd, Errno> {
+    rustix::fs::openat2(
+        rustix::fs::CWD,
+        path,
+        flags | OFlags::CLOEXEC,
+        Mode::empty(),
+        ResolveFlags::NO_SYMLINKS,
+    )
 }
 
 /// The next name on the way from `at` down to `target`, when there is one.
@@ -341,7 +443,7 @@ fn read_link(link: &OwnedFd) -> Result<PathBuf, Errno> {
     Ok(PathBuf::from(OsString::from_vec(target.into_bytes())))
 }
 
-/// Whether something is at a path of the machine; also when we may not look.
+/// Whether something is at a path of the machine; also when the user may not look.
 fn exists(path: &Path) -> bool {
     match std::fs::metadata(path) {
         Ok(_) => true,

@@ -4,16 +4,22 @@ mod access;
 mod approval;
 mod checkpoint;
 mod compaction;
+mod import;
 mod issue;
 mod lifecycle;
 mod lookup;
 mod message;
 mod project;
 mod shell;
+mod space;
+mod subagent;
+mod terminal;
 mod words;
 
-use ctx_session::record::{Failure, ForkedFrom, LimitHit, RunFinish, RunKind};
+use ctx_session::record::{Failure, ForkedFrom, LimitHit, RunFinish, RunKind, Workspace};
 use ctx_session::{CheckpointId, IssueId, Limits, Name, RunId, Scope, SessionId, StateName};
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use utoipa::ToSchema;
@@ -26,16 +32,20 @@ pub use checkpoint::{
 pub use compaction::{
     Aggregate, Compaction, CompactionApproval, CompactionChange, CompactionRow, NewCompaction,
 };
+pub use import::{ImportBatch, ImportDone, ImportUndone, ImportedSession, KeptSession};
 pub use issue::{
     Bind, Criterion, CriterionGiven, Issue, IssueChange, NewIssue, NewTodo, Todo, TodoChange, TodoOperation,
 };
 pub use lifecycle::{ResumeAt, ResumeFrom};
 pub use lookup::{AuditEvent, SearchHit, SnippetPiece, Standing, Stats, TokenCount, ToolCount};
-pub use message::{Message, MessagePart, NewMessage, Pin, Role, ToolCall};
-pub use project::{NewProject, Project, ProjectChange, ProjectError, ProjectState};
+pub use message::{Message, MessagePart, Metadata, NewMessage, Pin, Role, ToolCall};
+pub use project::{NewProject, Project, ProjectChange, ProjectError, ProjectState, ProjectTrust};
 pub use shell::{
     GrepLines, KeepLines, KeepLinesMode, NewShell, OutputBudget, Shell, ShellCommand, ShellResult,
 };
+pub use space::{NewSpace, Space};
+pub use subagent::{SubagentInvocation, SubagentSnapshot};
+pub use terminal::{NewTerminal, Terminal, TerminalCursor, TerminalInput, TerminalScreen};
 
 /// A page of a list, and the cursor of the next one.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
@@ -45,6 +55,15 @@ pub struct List<T> {
     pub next: Option<String>,
 }
 
+/// Records that are missing in a session's log.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Damage {
+    /// How many.
+    pub lines: u64,
+    /// The first of them.
+    pub since_seq: u64,
+}
+
 /// A session. Times are epoch milliseconds.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Session {
@@ -52,8 +71,16 @@ pub struct Session {
     pub id: SessionId,
     #[schema(value_type = String)]
     pub name: Name,
-    /// What its directory is called.
-    pub dir: String,
+    /// What its directory under the root is called.
+    #[serde(default)]
+    pub dir_name: String,
+    /// The host directory that it began in.
+    #[serde(default)]
+    pub dir: Option<String>,
+    /// What the agent sees as /work, where no project file says it.
+    #[serde(default)]
+    #[schema(value_type = Option<Object>)]
+    pub workspace: Option<Workspace>,
     #[schema(schema_with = words::scope)]
     pub scope: Scope,
     #[schema(value_type = Option<String>)]
@@ -67,6 +94,9 @@ pub struct Session {
     /// `idle`, `running`, `queued`, `paused`, `ended` or `failed`.
     #[schema(schema_with = words::session_state)]
     pub state: StateName,
+    /// What its log has lost: then messages may be missing. `ctx doctor` names the place. Not in lists.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub damage: Option<Damage>,
     #[schema(value_type = Option<Object>)]
     pub failure: Option<Failure>,
     /// Why the session cannot go on for now: the end of its run could not be written yet, or its log cannot be used.
@@ -134,6 +164,9 @@ pub struct NewSession {
     /// A path as the agent sees it. Default: the agent's own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cwd: Option<String>,
+    /// The host directory that the client is in; it must be in the project. Without `cwd` the session begins there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub dir: Option<String>,
     /// The id of the issue that it works on from the beginning.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bound_issue: Option<String>,
@@ -177,9 +210,9 @@ pub struct Run {
     /// The agent's last message in it.
     #[serde(default)]
     pub primary_response: Option<Message>,
+    /// The subagents that it started, oldest first.
     #[serde(default)]
-    #[schema(value_type = Vec<Object>)]
-    pub subagent_invocations: Vec<Value>,
+    pub subagent_invocations: Vec<SubagentInvocation>,
     #[serde(default)]
     pub tool_calls: Vec<ToolCall>,
 }
@@ -235,14 +268,92 @@ pub struct Status {
     pub loaded: usize,
     /// Running sessions that the caller may see.
     pub running: u32,
+    /// `off`: commands of agents run without a cage.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cage: Option<String>,
     #[schema(value_type = Object)]
     pub limits: Limits,
 }
+
+/// The header of every answer of a daemon whose agents have no cages; its value is `off`.
+pub const CAGE_HEADER: &str = "ctx-cage";
 
 /// A model or an agent that the tree holds.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Named {
     pub name: String,
+}
+
+/// A model that the caller may use.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct ModelNamed {
+    /// `provider:model`
+    pub name: String,
+    /// Tokens of a request and its answer.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub window: Option<u64>,
+    /// Tokens of an answer.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub output: Option<u64>,
+    /// US dollars for a million tokens of input.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub input_usd: Option<f64>,
+    /// US dollars for a million tokens of output.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub output_usd: Option<f64>,
+    /// Where the key comes from. Never the key.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub key: Option<String>,
+    /// It is what `main` means.
+    #[serde(default)]
+    pub is_main: bool,
+}
+
+/// A provider that the caller may ask.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct ProviderNamed {
+    pub name: String,
+    /// Its wire format.
+    pub kind: String,
+    pub base_url: String,
+    /// Where the key comes from. Never the key.
+    pub key: String,
+    /// The model that it begins with.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub default: Option<String>,
+}
+
+/// Environment variables of providers.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Variables {
+    #[serde(default)]
+    pub variables: BTreeMap<String, String>,
+}
+
+/// What came of variables that were handed over.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Handed {
+    pub providers: Vec<ProviderNamed>,
+    /// Why `main` is still the model of a fresh root.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub problem: Option<String>,
+}
+
+/// A model to be tried.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct TryModel {
+    /// `provider:model`, or an alias such as `main`.
+    pub model: String,
+}
+
+/// A model that answered.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Tried {
+    pub model: String,
+    pub text: String,
+    pub took_ms: u64,
 }
 
 /// A tool that agents have.

@@ -1,7 +1,8 @@
 //! The JSONL protocol of `agent/<name>.sock`: one request or frame per line.
 
 use ctx_session::Code;
-use ctx_session::record::{LimitHit, RunFinish};
+use ctx_session::command::RunNet;
+use ctx_session::record::{Approvals, LimitHit, RunFinish, ToolSummary};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -27,12 +28,24 @@ pub struct Request {
     /// A path as the agent sees it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cwd: Option<String>,
+    /// The host directory that the client is in, for a new session.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub dir: Option<String>,
     /// The text of a message.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub input: Option<String>,
     /// `provider:model` for this and later messages.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub model_override: Option<String>,
+    /// The answer to every approval of the run: `allow` or `deny`. Left out: the operator is asked.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub approvals: Option<Approvals>,
+    /// What is allowed in this run whatever the policy says: `TOOL [PATTERN]`.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub allow: Vec<String>,
+    /// The network of the run's cages: `none` or `host`. Left out: as the project and the operator say.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub net: Option<RunNet>,
     /// The id of the last event seen (`resume`).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub after: Option<String>,
@@ -99,6 +112,9 @@ pub enum Frame {
         input: Value,
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         truncated: bool,
+        /// The subagent that made the call; absent: the primary.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        caller: Option<String>,
     },
     ToolResult {
         id: String,
@@ -109,6 +125,14 @@ pub enum Frame {
         output: String,
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         truncated: bool,
+        /// The unified diff of the file that the call changed.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        diff: Option<String>,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        summary: Option<ToolSummary>,
+        /// The subagent that made the call; absent: the primary.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        caller: Option<String>,
     },
     Queued {
         id: String,
@@ -141,6 +165,9 @@ pub enum Frame {
         tool: String,
         #[serde(default, skip_serializing_if = "Option::is_none")]
         subject: Option<String>,
+        /// The unified diff of what the call would change.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        diff: Option<String>,
     },
     Error {
         /// With a failed run's error.

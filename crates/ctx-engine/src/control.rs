@@ -57,7 +57,26 @@ impl Engine {
         id: SessionId,
         checkpoint: CheckpointId,
     ) -> Result<Option<(RunId, RunState)>, Refusal> {
-        let resume = Command::Resume { checkpoint, admission: Admission::none(), by: caller.uid };
+        self.resume_with(caller, id, checkpoint, None).await
+    }
+
+    /// The same, with the operator's answer for the model.
+    pub async fn resume_with(
+        &self,
+        caller: Caller,
+        id: SessionId,
+        checkpoint: CheckpointId,
+        message: Option<String>,
+    ) -> Result<Option<(RunId, RunState)>, Refusal> {
+        let most = self.limits().message_bytes;
+        match message.as_deref().map(str::trim) {
+            Some("") => return Err(Refusal::invalid("message", "it is empty")),
+            Some(text) if text.len() > most => {
+                return Err(Refusal::invalid("message", format!("it is longer than {most} bytes")));
+            }
+            Some(_) | None => {}
+        }
+        let resume = Command::Resume { checkpoint, admission: Admission::none(), by: caller.uid, message };
         self.command(caller, id, resume).await.map(run_of)
     }
 
@@ -83,6 +102,18 @@ impl Engine {
         let compact = Command::Compact { strategy, admission: Admission::none(), by: caller.uid };
         let begun = self.command(caller, id, once(key, compact)).await.map(run_of)?;
         begun.map(|(run, _)| run).ok_or_else(|| Refusal::new(Code::Eio, "a compaction without a run"))
+    }
+
+    /// Begins a new run from the log after one that failed or was cancelled.
+    pub async fn retry(
+        &self,
+        caller: Caller,
+        id: SessionId,
+        key: Option<RequestKey>,
+    ) -> Result<RunId, Refusal> {
+        let retry = Command::Retry { admission: Admission::none(), by: caller.uid };
+        let begun = self.command(caller, id, once(key, retry)).await.map(run_of)?;
+        begun.map(|(run, _)| run).ok_or_else(|| Refusal::new(Code::Eio, "a retry without a run"))
     }
 
     /// Lets a proposed compaction take effect. The run that goes on, if one does.

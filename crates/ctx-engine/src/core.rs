@@ -3,16 +3,17 @@
 //! Blocking and free of tasks and channels: the driver owns one and sends it to a blocking thread for each
 //! commit. The order is always: append, then apply, then show the files. Nobody is told before that.
 
+use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::Arc;
 
 use ctx_journal::{AppendError, Journal, JournalError, LogPath, LogWriter, Owner};
-use ctx_session::command::Interruption;
+use ctx_session::command::{Interruption, UnderWay};
 use ctx_session::conversation::Conversation;
 use ctx_session::record::{Context, Decoded, SessionBody, SessionMeta, Source};
-use ctx_session::rules::Given;
+use ctx_session::rules::{Given, Known};
 use ctx_session::{Body, Command, IdSource, Limits, Record, Refusal, Session, Timestamp};
-use ctx_views::files::{PackFile, SessionFiles};
+use ctx_views::files::{RunFile, SessionFiles};
 
 use crate::followers::Behind;
 use ctx_session::port::{Instructions, Recorded};
@@ -185,15 +186,28 @@ impl Core {
 
     /// Makes bodies durable, applies them and shows them. On error nothing has changed.
     pub fn commit(&mut self, bodies: Vec<Body>, time: Timestamp) -> Result<Vec<Record>, CommitError> {
+        let times = vec![time; bodies.len()];
+        self.commit_dated(bodies, &times)
+    }
+
+    /// The same with a time for each record.
+    pub fn commit_dated(
+        &mut self,
+        bodies: Vec<Body>,
+        times: &[Timestamp],
+    ) -> Result<Vec<Record>, CommitError> {
         if bodies.is_empty() {
             return Ok(Vec::new());
         }
         let first = self.session.next_seq;
         let lines: Vec<String> = bodies.iter().map(Body::to_json).collect();
-        let committed = self.writer.append(first, time, &lines).map_err(append_error)?;
+        let committed = self.writer.append_dated(first, times, &lines).map_err(append_error)?;
         debug_assert_eq!(committed.first, first, "the log is where the session thinks it is");
-        let records: Vec<Record> =
-            (first..).zip(bodies).map(|(seq, body)| Record { seq, time, body }).collect();
+        let records: Vec<Record> = (first..)
+            .zip(times)
+            .zip(bodies)
+            .map(|((seq, time), body)| Record { seq, time: *time, body })
+            .collect();
         for record in &records {
             self.session.apply(record);
             self.conversation.apply(record);
@@ -201,6 +215,19 @@ impl Core {
         self.show(&records);
         self.tell_behind(&records);
         Ok(records)
+    }
+
+    /// The records that the log has, by what identifies them.
+    pub fn known(&self) -> Result<Known, Refusal> {
+        let mut known = Known::default();
+        let read = self.journal.read(&self.log, 0, &mut |entry| {
+            if let Some(record) = read_record(&self.log, &entry) {
+                known.add(&record.body);
+            }
+            ControlFlow::Continue(())
+        });
+        read.map_err(|error| journal_refusal(&error))?;
+        Ok(known)
     }
 
     /// Settles what an earlier daemon, or a failing disk, left open. A session that is known to be over stays so.
@@ -213,7 +240,8 @@ impl Core {
         was_over: bool,
     ) -> Result<Vec<Record>, CommitError> {
         let mut given = Given { now, ids, limits };
-        let mut settled = self.perform(&Command::Recover { cause }, &mut given)?;
+        let under_way = self.answer_under_way();
+        let mut settled = self.perform(&Command::Recover { cause, under_way }, &mut given)?;
         // Damage took the record that ended it; its name may be another's by now.
         if was_over && !self.session.state.name().is_over() {
             let end = Command::End { by: self.session.meta.owner, partial: None };
@@ -254,15 +282,34 @@ impl Core {
         // The prompt is among the sources too, and comes by its own way: it may have been edited.
         let files = context.sources.iter().filter(|source| source.kind != PROMPT);
         let text = |source: &Source| {
+            if source.error.is_some() {
+                return Some(Instructions { source: source.clone(), text: String::new() });
+            }
             let bytes = self.journal.get_blob(&self.log, &source.hash).ok()?;
             Some(Instructions { source: source.clone(), text: String::from_utf8(bytes).ok()? })
         };
-        Recorded { policy: context.policy.clone(), instructions: files.map(text).collect() }
+        Recorded {
+            policy: context.policy.clone(),
+            approvals: context.approvals,
+            instructions: files.map(text).collect(),
+        }
     }
 
     /// Where what a model is sent is shown; None for a temp session.
-    pub fn pack_file(&self) -> Option<PackFile> {
+    pub fn pack_file(&self) -> Option<RunFile> {
         self.files.as_ref().map(SessionFiles::pack_file)
+    }
+
+    /// Where the answer that comes just now is kept; None for a temp session.
+    pub fn answer_file(&self) -> Option<RunFile> {
+        self.files.as_ref().map(SessionFiles::answer_file)
+    }
+
+    /// The text of an answer that was shown to clients and is not in the log.
+    fn answer_under_way(&self) -> Option<UnderWay> {
+        self.session.current_run()?;
+        let kept: UnderWay = serde_json::from_slice(&self.answer_file()?.read()?).ok()?;
+        (!self.conversation.has(kept.message_id.0)).then_some(kept)
     }
 
     /// A view that fails never fails a session: it is caught up from the log with the next commit.

@@ -1,7 +1,7 @@
 //! What is shown of a session besides its summary: from the session itself, or from the index.
 
 use ctx_session::record::SessionMeta;
-use ctx_session::{IssueId, RunId, Session, State, StateName, Timestamp};
+use ctx_session::{IssueId, Missing, RunId, Session, State, StateName, Timestamp};
 use ctx_views::db::SessionItem;
 
 /// What is shown of a session besides its summary.
@@ -16,6 +16,8 @@ pub struct Details {
     pub bound_issue: Option<IssueId>,
     /// Tool calls that wait for the operator.
     pub approvals: usize,
+    /// What its log has lost; the outer None: the log was not read for that.
+    pub missing: Option<Option<Missing>>,
 }
 
 impl Details {
@@ -29,6 +31,7 @@ impl Details {
             current_run: None,
             bound_issue: None,
             approvals: 0,
+            missing: None,
         }
     }
 
@@ -41,6 +44,7 @@ impl Details {
             current_run: session.current_run().map(|run| run.id),
             bound_issue: session.bound_issue,
             approvals: session.control.open_approvals().count(),
+            missing: Some(session.missing()),
         }
     }
 
@@ -53,6 +57,7 @@ impl Details {
             && self.current_run == session.current_run().map(|run| run.id)
             && self.bound_issue == session.bound_issue
             && self.approvals == session.control.open_approvals().count()
+            && self.missing == Some(session.missing())
     }
 
     /// From the index; None where it does not know enough.
@@ -72,6 +77,7 @@ impl Details {
             current_run: None,
             bound_issue: row.bound_issue,
             approvals: 0,
+            missing: None,
         })
     }
 }

@@ -3,22 +3,25 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use ctx_journal::{Owner, lock};
+use ctx_journal::lock;
 use ctx_session::admission::Counts;
-use ctx_session::command::Change;
+use ctx_session::command::{Change, RunWishes};
+use ctx_session::name::IMPORT_AGENTS;
 use ctx_session::record::{CancelReason, Scope, SessionBody};
 use ctx_session::request::RequestKey;
 use ctx_session::rules::{Create, check_message, create};
 use ctx_session::{
-    Answer, Body, Code, Command, Limits, Name, Refusal, RunId, RunState, Session, SessionId, Ulid,
+    Answer, Body, Code, Command, Limits, Name, Refusal, RunId, RunState, Session, SessionId, Timestamp, Ulid,
 };
+use ctx_views::audit::Deed;
 use tokio::sync::watch;
 
 use crate::driver::{Ask, DriverLink};
 use crate::follow::Follow;
 use crate::live::EventId;
 use crate::paths::Shelf;
-use crate::port::{Prepare, Prepared};
+use crate::port::{Place, Prepare, Prepared};
+use crate::project_ops::here::Begin;
 use crate::projects::Described;
 use crate::registry::{NameSpace, Summary};
 use crate::request::{Caller, NewSession, Parts, Post, Posted};
@@ -35,6 +38,12 @@ pub(crate) struct Plan {
     pub prepared: Prepared,
     /// None: the agent's control files describe it.
     pub described: Option<Described>,
+    /// The host directory that it begins in.
+    pub dir: Option<String>,
+}
+
+fn begin_in(dir: Option<&str>) -> Begin {
+    dir.map_or(Begin::Anywhere, |dir| Begin::In(dir.to_owned()))
 }
 
 impl Engine {
@@ -47,12 +56,24 @@ impl Engine {
 
     /// Finds every session and settles what an earlier daemon left open. Doors open after this.
     pub async fn start(&self) -> Result<crate::start::Found, Refusal> {
+        self.inner.spaces.load();
         self.of_start().await?;
         let started = crate::start::start(&self.inner).await;
         self.inner.behind.catch_up();
         let (found, files_behind) = started?;
         crate::start::catch_up_later(&self.inner, files_behind);
         Ok(found)
+    }
+
+    /// Has the audit log tell, once, that logs which belonged to users are the daemon's now. Asked at every start: the
+    /// daemon may have died before it was told.
+    pub fn root_taken_over(&self, layout: u64, logs: u64, at: Timestamp) {
+        if logs > 0 {
+            let inner = self.inner.clone();
+            let deed = Deed::taken_over(layout, logs, inner.daemon_uid, at);
+            // The audit log may be long, and nobody waits for it.
+            tokio::task::spawn_blocking(move || inner.behind.taken_over(deed));
+        }
     }
 
     /// The index and the audit log.
@@ -72,6 +93,11 @@ impl Engine {
     /// A fresh id, for a connection or a request.
     pub fn new_id(&self) -> Ulid {
         self.inner.fresh.id()
+    }
+
+    /// The time, as the engine has it.
+    pub fn now(&self) -> Timestamp {
+        self.inner.fresh.now()
     }
 
     /// The running counts, as they change.
@@ -94,22 +120,22 @@ impl Engine {
         loaded.into_iter().filter(|id| self.find(caller, *id).is_ok()).count()
     }
 
-    /// Whether this caller may see a session of this owner. The daemon's owner sees all.
+    /// Whether this caller may see what belongs to this owner alone. The daemon's owner sees all.
     pub fn may_see(&self, caller: Caller, owner: u32) -> bool {
         caller.uid == owner || caller.uid == self.inner.daemon_uid
     }
 
     /// A session the caller may see; others do not exist for them.
-    pub fn find(&self, caller: Caller, id: SessionId) -> Result<Summary, Refusal> {
+    pub fn find(&self, caller: Caller, id: SessionId) -> Result<Arc<Summary>, Refusal> {
         match self.inner.registry.get(id) {
-            Some(summary) if self.may_see(caller, summary.meta.owner) => Ok(summary),
+            Some(summary) if self.sight(caller).sees(&summary.meta) => Ok(summary),
             Some(_) | None => Err(Refusal::new(Code::Enoent, format!("no session {id}"))),
         }
     }
 
-    /// Whoever it belongs to: for doors that tell "not yours" from "not there".
-    pub fn owner_of(&self, id: SessionId) -> Option<u32> {
-        self.inner.registry.get(id).map(|summary| summary.meta.owner)
+    /// Whether the caller may see a session, for doors that tell "not yours" from "not there". None: not there.
+    pub fn is_seen(&self, caller: Caller, id: SessionId) -> Option<bool> {
+        self.inner.registry.get(id).map(|summary| self.sight(caller).sees(&summary.meta))
     }
 
     /// The live session of this name.
@@ -121,6 +147,7 @@ impl Engine {
         space: Option<&Name>,
         name: &Name,
     ) -> Option<SessionId> {
+        self.inner.check_space(caller, scope, space).ok()?;
         let agent = agent.clone();
         let namespace = match (scope, space) {
             (Scope::Private, _) => NameSpace::Shelf(Shelf::Private { owner: caller.uid, agent }),
@@ -132,19 +159,26 @@ impl Engine {
     }
 
     /// The sessions this caller may see and that pass, newest first. Temp sessions are never listed.
-    pub fn list(&self, caller: Caller, keep: impl Fn(&Summary) -> bool) -> Vec<Summary> {
+    pub fn list(&self, caller: Caller, keep: impl Fn(&Summary) -> bool) -> Vec<Arc<Summary>> {
+        let sight = self.sight(caller);
         let mut found = self.inner.registry.select(|summary| {
-            summary.meta.scope != Scope::Temp && self.may_see(caller, summary.meta.owner) && keep(summary)
+            summary.meta.scope != Scope::Temp && sight.sees(&summary.meta) && keep(summary)
         });
         found.sort_by_key(|summary| std::cmp::Reverse((summary.updated_at, summary.id())));
         found
     }
 
     /// Whether a message could begin a new session, so that one that cannot leaves none behind.
-    pub async fn may_begin(&self, caller: Caller, agent: &Name, post: &Post) -> Result<(), Refusal> {
+    pub async fn may_begin(
+        &self,
+        caller: Caller,
+        agent: &Name,
+        dir: Option<&str>,
+        post: &Post,
+    ) -> Result<(), Refusal> {
         check_message(&post.text, post.client_id.as_deref(), &self.inner.limits)?;
         let model = post.model_override.clone().flatten();
-        self.plan(caller, agent, model, post.cwd.clone()).await.map(drop)
+        self.plan(caller, agent, model, post.cwd.clone(), begin_in(dir)).await.map(drop)
     }
 
     /// Finds out how an agent is described now, and under what a run of it would work.
@@ -154,12 +188,15 @@ impl Engine {
         agent: &Name,
         model_override: Option<String>,
         cwd: Option<String>,
+        begin: Begin,
     ) -> Result<Plan, Refusal> {
         let inner = self.inner.clone();
         let agent = agent.clone();
         let planned = tokio::task::spawn_blocking(move || {
             let described = inner.described(caller, &agent)?;
-            let snapshot = described.as_ref().map(|described| described.snapshot.clone());
+            let snapshot = described.as_ref().and_then(Described::snapshot);
+            let place = inner.place(caller, begin, described.as_ref())?;
+            let dir = place.dir.clone();
             let ask = Prepare {
                 agent,
                 owner: caller.uid,
@@ -167,10 +204,12 @@ impl Engine {
                 cwd,
                 snapshot,
                 prompts: Vec::new(),
+                wishes: RunWishes::default(),
                 recorded: None,
+                place,
             };
             let prepared = inner.worker.prepare(&ask)?;
-            Ok(Plan { prepared, described })
+            Ok(Plan { prepared, described, dir })
         });
         planned.await.map_err(|error| Refusal::new(Code::Eio, error.to_string()))?
     }
@@ -193,7 +232,14 @@ impl Engine {
     pub async fn create(&self, caller: Caller, new: NewSession) -> Result<SessionId, Refusal> {
         self.inner.refuse_when_closing()?;
         self.inner.serve_user(caller)?;
-        let plan = self.plan(caller, &new.agent, None, new.cwd.clone()).await?;
+        self.inner.check_space(caller, new.scope, new.space.as_ref())?;
+        if IMPORT_AGENTS.contains(&new.agent.as_str()) {
+            let message =
+                format!("`{}` is the agent of imported sessions; `ctx import` makes those", new.agent);
+            return Err(Refusal::invalid("agent", message));
+        }
+        let begin = begin_in(new.dir.as_deref());
+        let plan = self.plan(caller, &new.agent, None, new.cwd.clone(), begin).await?;
         let own = &plan.prepared.project;
         if new.project.as_ref().is_some_and(|project| project != own) {
             let message = format!("the agent `{}` belongs to project {own}", new.agent);
@@ -208,12 +254,18 @@ impl Engine {
         new: NewSession,
         plan: Plan,
     ) -> Result<SessionId, Refusal> {
-        let Plan { prepared, described } = plan;
-        let dsl = described.as_ref().map(|described| described.dsl.clone());
+        let Plan { prepared, described, dir } = plan;
+        let workspace = prepared.workspace.filter(|workspace| {
+            // A mount table that a person wrote is read at every run.
+            let of_serve = self.inner.projects.workspace.as_ref() == Some(&workspace.directory);
+            !matches!(described, Some(Described::File { .. }))
+                && (workspace.described_by.is_some() || workspace.read_only || of_serve)
+        });
+        let mut dsl = None;
         if let Some(described) = described {
             // Before the record that names it.
             let stored = tokio::task::spawn_blocking(move || described.store()).await;
-            stored.map_err(|error| Refusal::new(Code::Eio, error.to_string()))??;
+            dsl = stored.map_err(|error| Refusal::new(Code::Eio, error.to_string()))??;
         }
         let time = self.inner.fresh.now();
         let decision = create(Create {
@@ -225,6 +277,8 @@ impl Engine {
             agent: Some(new.agent),
             project: prepared.project,
             cwd: prepared.context.cwd,
+            dir,
+            workspace,
             model: prepared.context.model,
             dsl,
             client: new.client,
@@ -237,7 +291,7 @@ impl Engine {
         });
         let meta = meta.ok_or_else(|| Refusal::new(Code::Eio, "a session without a first record"))?;
         let id = meta.session_id;
-        let owner = Owner { uid: caller.uid, gid: caller.gid };
+        let owner = self.inner.owner_of(&meta);
         let made = self.inner.begin(meta, owner, time)?;
         let lost = |_| Refusal::new(Code::Eio, "the new session was lost; try again");
         made.await.map_err(lost)?.map(|()| id)
@@ -274,7 +328,20 @@ impl Engine {
         }
     }
 
+    /// Refuses what cannot be undone to those with whom a session is only shared.
+    pub(crate) fn check_owner(&self, caller: Caller, summary: &Summary) -> Result<(), Refusal> {
+        if self.may_see(caller, summary.meta.owner) {
+            return Ok(());
+        }
+        let message = format!(
+            "session {} is shared with you; only its owner can end, restart or purge it",
+            summary.id()
+        );
+        Err(Refusal::new(Code::Eacces, message))
+    }
+
     pub async fn end(&self, caller: Caller, id: SessionId) -> Result<(), Refusal> {
+        self.check_owner(caller, &*self.find(caller, id)?)?;
         self.command(caller, id, Command::End { by: caller.uid, partial: None }).await.map(drop)
     }
 
@@ -282,7 +349,8 @@ impl Engine {
     /// does not exist is refused.
     pub async fn change(&self, caller: Caller, id: SessionId, change: Change) -> Result<(), Refusal> {
         let summary = self.find(caller, id)?;
-        if let (Some(Some(model)), Some(agent)) = (&change.model, summary.meta.agent.clone()) {
+        let agent = self.inner.working_agent(&summary.meta);
+        if let (Some(Some(model)), Some(agent)) = (&change.model, agent) {
             let (inner, model) = (self.inner.clone(), Some(model.clone()));
             let checked = tokio::task::spawn_blocking(move || {
                 let ask = Prepare {
@@ -292,7 +360,9 @@ impl Engine {
                     cwd: Some(summary.cwd.clone()),
                     snapshot: inner.snapshot_of(&summary.meta)?,
                     prompts: Vec::new(),
+                    wishes: RunWishes::default(),
                     recorded: None,
+                    place: Place::of(&summary.meta),
                 };
                 inner.worker.prepare(&ask).map(drop)
             });

@@ -11,7 +11,7 @@ use std::time::Duration;
 use ctx_journal::{Entry, Journal, JournalError, LogPath, Owner};
 use ctx_session::project::{Project, ProjectRecord};
 use ctx_session::{Code, IssueId, Record, Refusal, Session, SessionId, Timestamp};
-use ctx_views::audit::{Audit, AuditOptions, Purged};
+use ctx_views::audit::{Audit, AuditOptions, Deed};
 use ctx_views::db::{IndexDb, MetaOf, Options, Remade, SessionLogs};
 use ctx_views::identity::{First, Flaw, Place};
 use ctx_views::{RootDir, Sources};
@@ -54,7 +54,12 @@ pub struct Behind {
 impl Behind {
     pub(crate) fn open(root: &RootDir, journal: &Arc<dyn Journal>, owner: Owner, now: Timestamp) -> Behind {
         let of_logs = journal.clone();
-        let logs: SessionLogs = Arc::new(move || session_logs(&*of_logs));
+        // What is foreign is not there for the views: they forget what they knew of it.
+        let logs: SessionLogs = Arc::new(move || {
+            let mut logs = session_logs(&*of_logs)?;
+            logs.retain(|log| !of_logs.is_foreign(log));
+            Ok(logs)
+        });
         let options = Options { session_logs: logs.clone(), meta_of: meta_of(journal.clone(), root.clone()) };
         let index = IndexDb::open(root, Path::new(INDEX), journal.clone(), options)
             .inspect_err(|error| tracing::error!(%error, "no index: lists and search are not there"))
@@ -192,9 +197,16 @@ impl Behind {
         }
     }
 
+    /// Has the audit log tell that the root was taken over, unless it has.
+    pub(crate) fn taken_over(&self, deed: Deed) {
+        if let Some(Err(error)) = self.audit.get().map(|audit| audit.tell_once(deed)) {
+            tracing::error!(error, "the audit log does not tell yet that the root was taken over");
+        }
+    }
+
     /// Removes a session's log, and has the audit log tell that. On error the log is there as it was, or gone and not all of
     /// its bytes yet. What cannot be told now is told at the next purge, or the next start. Blocking.
-    pub(crate) fn purge(&self, journal: &dyn Journal, log: &LogPath, purged: &Purged) -> Result<(), Refusal> {
+    pub(crate) fn purge(&self, journal: &dyn Journal, log: &LogPath, purged: &Deed) -> Result<(), Refusal> {
         let refused = |error: &JournalError| Refusal::new(error.code(), error.to_string());
         if self.audit_later.is_none() {
             return journal.remove(log).map_err(|error| refused(&error));
@@ -216,13 +228,13 @@ impl Behind {
     fn clear_away(&self, journal: &dyn Journal) -> Result<(), JournalError> {
         let _one = self.clearing.lock().unwrap_or_else(PoisonError::into_inner);
         journal.clear_away(&mut |notice| {
-            let Some(purged) = Purged::of_notice(notice) else {
+            let Some(purged) = Deed::of_notice(notice) else {
                 tracing::error!(notice, "a session was purged, and its notice cannot be read");
                 return true;
             };
             let forgotten = self.forget(purged.event.session());
             let told = match self.audit.get() {
-                Some(audit) => audit.purged(purged),
+                Some(audit) => audit.tell_once(purged),
                 None => Err("the audit log is not open".to_owned()),
             };
             let unheard = forgotten.err().into_iter().chain(told.err());

@@ -58,6 +58,7 @@ impl Engine {
             app: self.inner.app.clone(),
         };
         fork.check(&source.meta)?;
+        self.inner.check_space(caller, fork.scope, fork.space.as_ref())?;
         let inner = self.inner.clone();
         // A task of its own: a client that goes must not leave half of this done.
         let made = tokio::spawn(async move { make(&inner, &source, &fork, new.at).await }).await;

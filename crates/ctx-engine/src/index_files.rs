@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
-use ctx_journal::Owner;
+use ctx_session::record::Scope;
 use ctx_views::{IndexEntry, IndexFiles, RootDir, ViewError};
 use tokio::sync::Notify;
 
@@ -41,7 +41,7 @@ impl Shelves {
         self.with_files(inner, shelf, |files| files.write_current(Some(name)));
     }
 
-    /// A session is over: if it was the current one of its shelf, another is. Blocking.
+    /// A session is over, or put away: if it was the current one of its shelf, another is. Blocking.
     pub fn ended(&self, inner: &Inner, shelf: &Shelf, name: &str) {
         self.with_files(inner, shelf, |files| {
             if !files.may_be_current(name) {
@@ -83,23 +83,24 @@ impl Shelves {
 fn open(inner: &Inner, root: &RootDir, shelf: &Shelf) -> IndexFiles {
     let owner = match shelf {
         Shelf::Private { owner, .. } => inner.owner_of_uid(*owner),
-        Shelf::Shared { .. } => Owner { uid: inner.daemon_uid, gid: inner.daemon_gid },
+        Shelf::Shared { space, .. } => inner.readers_of(Scope::Shared, Some(space), inner.daemon_uid),
     };
     IndexFiles::new(root, Path::new(&shelf.dir()), owner)
 }
 
 /// The sessions that a client can resume by their name.
 fn entries(inner: &Inner, shelf: &Shelf) -> Vec<IndexEntry> {
-    let goes_on =
-        |summary: &Summary| !summary.state.is_over() && Shelf::of(&summary.meta).as_ref() == Some(shelf);
+    let goes_on = |summary: &Summary| {
+        summary.can_be_resumed_by_name() && Shelf::of(&summary.meta).as_ref() == Some(shelf)
+    };
     let on_shelf = inner.registry.select(goes_on);
-    let entry = |summary: Summary| IndexEntry {
-        name: summary.dir_name,
+    let entry = |summary: &Arc<Summary>| IndexEntry {
+        name: summary.dir_name.clone(),
         updated_at: summary.updated_at,
         posted_at: summary.posted_at,
-        cwd: summary.cwd,
+        cwd: summary.cwd.clone(),
     };
-    on_shelf.into_iter().map(entry).collect()
+    on_shelf.iter().map(entry).collect()
 }
 
 /// Writes what has changed, a little later and together, until the engine goes.

@@ -5,6 +5,7 @@
 //! if the index has read the whole log, and else from the log itself. It is asked for once.
 
 use std::collections::HashSet;
+use std::path::Path;
 use std::sync::Arc;
 
 use ctx_session::admission::Counts;
@@ -19,6 +20,7 @@ use crate::lookup::blocking;
 use crate::notifications::News;
 use crate::registry::Summary;
 use crate::request::Caller;
+use crate::spaces::Sight;
 
 /// Which sessions, newest first by id: a page stays where it is while sessions come and change.
 #[derive(Debug, Clone)]
@@ -27,6 +29,8 @@ pub struct ListWish {
     pub state: Option<StateName>,
     pub agent: Option<String>,
     pub cwd: Option<String>,
+    /// The host directory that they began in, or one above it.
+    pub dir: Option<String>,
     /// In the title, the name or the first message, or said in it. Follows a moment behind.
     pub text: Option<String>,
     /// Also those that were put away.
@@ -39,14 +43,14 @@ pub struct ListWish {
 #[derive(Debug, Clone)]
 pub struct Listed {
     /// One whose log cannot be read has no details.
-    pub items: Vec<(Summary, Option<Arc<Details>>)>,
+    pub items: Vec<(Arc<Summary>, Option<Arc<Details>>)>,
     /// What `after` is for the next page.
     pub next: Option<SessionId>,
 }
 
 impl Engine {
     /// A session and its details, loaded only if nobody knows them.
-    pub async fn show(&self, caller: Caller, id: SessionId) -> Result<(Summary, Arc<Details>), Refusal> {
+    pub async fn show(&self, caller: Caller, id: SessionId) -> Result<(Arc<Summary>, Arc<Details>), Refusal> {
         let summary = self.find(caller, id)?;
         if let Some(details) = summary.details.clone() {
             return Ok((summary, details));
@@ -66,14 +70,17 @@ impl Engine {
     pub async fn page(&self, caller: Caller, wish: ListWish) -> Result<Listed, Refusal> {
         let limit = wish.limit.max(1);
         let mut found = match &wish.text {
-            None => self.inner.registry.newest(wish.after, limit + 1, |s| self.fits(caller, &wish, s)),
+            None => {
+                let sight = self.sight(caller);
+                self.inner.registry.newest(wish.after, limit + 1, |s| fits(&sight, &wish, s))
+            }
             Some(text) => self.with_text(caller, &wish, text).await?,
         };
         let more = found.len() > limit;
         found.truncate(limit);
-        let next = found.last().filter(|_| more).map(Summary::id);
+        let next = found.last().filter(|_| more).map(|summary| summary.id());
         let unknown: Vec<SessionId> =
-            found.iter().filter(|summary| summary.details.is_none()).map(Summary::id).collect();
+            found.iter().filter(|summary| summary.details.is_none()).map(|summary| summary.id()).collect();
         if !unknown.is_empty() {
             self.fill(&unknown).await;
         }
@@ -87,22 +94,13 @@ impl Engine {
         Ok(Listed { items, next })
     }
 
-    fn fits(&self, caller: Caller, wish: &ListWish, summary: &Summary) -> bool {
-        let meta = &summary.meta;
-        meta.scope != Scope::Temp
-            && self.may_see(caller, meta.owner)
-            && wish.project.as_ref().is_none_or(|project| meta.project == *project)
-            && (wish.archived || !summary.archived)
-            && wish.state.is_none_or(|state| summary.state == state)
-            && wish
-                .agent
-                .as_deref()
-                .is_none_or(|wanted| meta.agent.as_ref().is_some_and(|agent| agent.as_str() == wanted))
-            && wish.cwd.as_ref().is_none_or(|cwd| summary.cwd == *cwd)
-    }
-
     /// Those in whose texts something is found, as far as the index has read them.
-    async fn with_text(&self, caller: Caller, wish: &ListWish, text: &str) -> Result<Vec<Summary>, Refusal> {
+    async fn with_text(
+        &self,
+        caller: Caller,
+        wish: &ListWish,
+        text: &str,
+    ) -> Result<Vec<Arc<Summary>>, Refusal> {
         let created = |id: SessionId| {
             let known = self.inner.registry.get(id).map(|summary| summary.created_at);
             known.unwrap_or_else(|| id.0.timestamp())
@@ -111,8 +109,10 @@ impl Engine {
         query.sort = Sort::Created;
         query.archived = true;
         query.project = wish.project.clone();
+        query.dir = wish.dir.clone();
         query.text = Some(text.to_owned());
         query.after = wish.after.map(|id| format!("{}:{id}", created(id).as_millis()));
+        let sight = self.sight(caller);
         let mut found = Vec::new();
         let mut seen = HashSet::new();
         loop {
@@ -121,7 +121,7 @@ impl Engine {
             let page = blocking(move || engine.ask_index(|queries| queries.list(&asked))).await?;
             // States and the like are as the registry knows them now, whatever the index has read.
             let summaries = page.items.iter().filter_map(|item| self.inner.registry.get(item.id()));
-            found.extend(summaries.filter(|s| self.fits(caller, wish, s) && seen.insert(s.id())));
+            found.extend(summaries.filter(|s| fits(&sight, wish, s) && seen.insert(s.id())));
             match page.next {
                 Some(next) if found.len() <= wish.limit => query.after = Some(next),
                 Some(_) | None => return Ok(found),
@@ -154,7 +154,7 @@ impl Engine {
     }
 
     /// One that the page found before its details were known.
-    async fn known(&self, caller: Caller, summary: Summary) -> (Summary, Option<Arc<Details>>) {
+    async fn known(&self, caller: Caller, summary: Arc<Summary>) -> (Arc<Summary>, Option<Arc<Details>>) {
         match self.show(caller, summary.id()).await {
             Ok((summary, details)) => (summary, Some(details)),
             // One session that cannot be read must not hide the others.
@@ -164,6 +164,25 @@ impl Engine {
             }
         }
     }
+}
+
+/// Whether a session is on a list.
+fn fits(sight: &Sight, wish: &ListWish, summary: &Summary) -> bool {
+    let meta = &summary.meta;
+    meta.scope != Scope::Temp
+        && sight.sees(meta)
+        && wish.project.as_ref().is_none_or(|project| meta.project == *project)
+        && (wish.archived || !summary.archived)
+        && wish.state.is_none_or(|state| summary.state == state)
+        && wish
+            .agent
+            .as_deref()
+            .is_none_or(|wanted| meta.agent.as_ref().is_some_and(|agent| agent.as_str() == wanted))
+        && wish.cwd.as_ref().is_none_or(|cwd| summary.cwd == *cwd)
+        && wish
+            .dir
+            .as_ref()
+            .is_none_or(|dir| meta.dir.as_ref().is_some_and(|own| Path::new(own).starts_with(dir)))
 }
 
 impl Engine {

@@ -6,11 +6,12 @@
 
 use std::collections::VecDeque;
 use std::fmt;
+use std::ops::ControlFlow;
 use std::str::FromStr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use ctx_session::project::{IssueBody, ProjectBody, ProjectRecord};
-use ctx_session::record::{MessageBody, RunBody, SessionBody, ToolBody};
+use ctx_session::record::{Caller, MessageBody, RunBody, SessionBody, ToolBody};
 use ctx_session::{Body, IssueId, MessageId, Name, Record, RunId};
 use tokio::sync::watch;
 
@@ -64,7 +65,15 @@ pub enum Event {
     /// A durable record.
     Record(Arc<Record>),
     /// A piece of text, live only.
-    Delta { id: EventId, run: RunId, message: MessageId, kind: DeltaKind, text: Arc<str> },
+    Delta {
+        id: EventId,
+        run: RunId,
+        /// The subagent that says it; none: the primary.
+        caller: Option<Caller>,
+        message: MessageId,
+        kind: DeltaKind,
+        text: Arc<str>,
+    },
     /// The issue that the session is bound to has changed.
     Issue { id: EventId, project: Name, record: Arc<ProjectRecord> },
 }
@@ -185,10 +194,10 @@ impl Live {
     }
 
     /// Shows a piece of text; its id counts on from the newest event.
-    pub fn delta(&self, run: RunId, message: MessageId, kind: DeltaKind, text: &str) {
+    pub fn delta(&self, run: RunId, caller: Option<Caller>, message: MessageId, kind: DeltaKind, text: &str) {
         let mut ring = self.lock();
         let id = EventId { seq: ring.newest.seq, n: ring.newest.n + 1 };
-        ring.push(Event::Delta { id, run, message, kind, text: text.into() });
+        ring.push(Event::Delta { id, run, caller, message, kind, text: text.into() });
         drop(ring);
         self.wake();
     }
@@ -240,6 +249,8 @@ impl Live {
     pub fn before_writing(&self) -> EventId {
         let ring = self.lock();
         let step = ring.events.iter().rev().find_map(|event| match event {
+            // What subagents write meanwhile is read whole.
+            Event::Record(record) if record.body.caller().is_some() => None,
             Event::Record(record) => match &record.body {
                 Body::Message(MessageBody::AssistantStarted(_)) => Some(Some(event.id())),
                 Body::Message(MessageBody::AssistantFinished(_))
@@ -255,6 +266,26 @@ impl Live {
     pub fn span(&self) -> (EventId, EventId) {
         let ring = self.lock();
         (ring.floor, ring.newest)
+    }
+
+    /// Hands records over from the newest back, as far as the ring reaches: `Continue` has the seq from which on all were
+    /// handed over; the log has those before it. A ring that is behind `next_seq` (a commit is about to be published)
+    /// hands nothing over. The ring is locked meanwhile, so `take` should only look and keep.
+    pub fn back(
+        &self,
+        next_seq: u64,
+        take: &mut dyn FnMut(&Arc<Record>) -> ControlFlow<()>,
+    ) -> ControlFlow<(), u64> {
+        let ring = self.lock();
+        if ring.newest.seq + 1 < next_seq {
+            return ControlFlow::Continue(u64::MAX);
+        }
+        for event in ring.events.iter().rev() {
+            if let Event::Record(record) = event {
+                take(record)?;
+            }
+        }
+        ControlFlow::Continue(ring.floor.seq + 1)
     }
 
     /// Up to `most` events after `cursor`; None: from the very first record.
@@ -327,7 +358,7 @@ mod tests {
     }
 
     fn delta(live: &Live, text: &str) {
-        live.delta(RunId(Ulid(1)), MessageId(Ulid(2)), DeltaKind::Text, text);
+        live.delta(RunId(Ulid(1)), None, MessageId(Ulid(2)), DeltaKind::Text, text);
     }
 
     #[test]

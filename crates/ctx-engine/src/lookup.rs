@@ -59,7 +59,7 @@ impl Engine {
         if caller.uid == self.inner.daemon_uid {
             return Viewer::All;
         }
-        Viewer::User { uid: caller.uid, spaces: Vec::new() }
+        Viewer::User { uid: caller.uid, spaces: self.inner.sight(caller).spaces }
     }
 
     /// A page of messages that match.

@@ -98,6 +98,7 @@ fn change_of(body: &Body) -> Option<Change> {
             | SessionBody::ModelSet(_)
             | SessionBody::CwdChanged(_)
             | SessionBody::Archived(_)
+            | SessionBody::Imported(_)
             | SessionBody::Forked(_)
             | SessionBody::Bound(_)
             | SessionBody::Unbound(_),
@@ -106,6 +107,7 @@ fn change_of(body: &Body) -> Option<Change> {
         Body::Run(_)
         | Body::Message(_)
         | Body::Tool(_)
+        | Body::Subagent(_)
         | Body::Compaction(_)
         | Body::Session(_)
         | Body::Checkpoint(_) => None,

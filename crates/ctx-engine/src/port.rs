@@ -3,13 +3,14 @@
 //! The engine knows no model, tool or cage. The binary puts an adapter here; tests put a few lines.
 
 use std::any::Any;
+use std::path::Path;
 use std::sync::Arc;
 
 use ctx_journal::Owner;
-use ctx_session::command::{Outcome, RunContext};
+use ctx_session::command::{Outcome, RunContext, RunWishes};
 use ctx_session::port::{Recorded, RunPort};
 use ctx_session::project::{Problem, ProjectRead, Strategy};
-use ctx_session::record::RunKind;
+use ctx_session::record::{RunKind, SessionMeta, Workspace};
 use ctx_session::{Limits, Name, Refusal, RunId, SessionId};
 use futures_util::future::BoxFuture;
 use tokio_util::sync::CancellationToken;
@@ -22,6 +23,24 @@ pub trait Worker: Send + Sync + 'static {
 
     /// Does the work. Returns soon after `stop`; the engine gives up on it after the grace time.
     fn run(&self, job: Job, port: Arc<dyn RunPort>, stop: CancellationToken) -> BoxFuture<'static, Outcome>;
+
+    /// Does something to all processes that a session's runs have started. Ready when it is done.
+    fn processes(&self, _session: SessionId, _act: ProcessAct) -> BoxFuture<'static, ()> {
+        Box::pin(std::future::ready(()))
+    }
+}
+
+/// What is done to the processes of a session.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ProcessAct {
+    /// They stop where they are.
+    Freeze,
+    /// They go on.
+    Thaw,
+    /// They are asked to end, and then ended.
+    End,
+    /// The same, and the session will start no more.
+    EndForGood,
 }
 
 /// For whom a run would work.
@@ -36,14 +55,44 @@ pub struct Prepare {
     pub prompts: Vec<(String, String)>,
     /// The project's files as the session keeps them; None: the agent's control files describe it.
     pub snapshot: Option<Arc<[u8]>>,
+    pub wishes: RunWishes,
     /// What the run worked under before it was paused; None: as the agent's files say now.
     pub recorded: Option<Recorded>,
+    pub place: Place,
+}
+
+/// Which directory of the machine an agent works in, where no project file says it.
+#[derive(Debug, Clone, Default)]
+pub struct Place {
+    /// The session's own.
+    pub workspace: Option<Workspace>,
+    /// What a new session gets when the agent has no workspace of its own.
+    pub offered: Option<Workspace>,
+    /// The host directory that a new session begins in.
+    pub dir: Option<String>,
+}
+
+impl Place {
+    /// Of a session that is there.
+    pub fn of(meta: &SessionMeta) -> Place {
+        Place { workspace: meta.workspace.clone(), ..Place::default() }
+    }
 }
 
 /// Where projects are read from the disk, and their agents shown. All of it blocks.
 pub trait ProjectFiles: Send + Sync + 'static {
     /// The directory that someone wants to register, whole and without links, if they may.
     fn directory(&self, asked: &str, whose: Whose) -> Result<String, Refusal>;
+
+    /// What a client's directory is to us: whose project it is in, if any.
+    fn here(&self, asked: &str, _: Whose) -> Result<Here, Refusal> {
+        Err(Refusal::invalid("dir", format!("this daemon cannot look at {asked}")))
+    }
+
+    /// The agent of projects without a file.
+    fn plain(&self) -> Result<Arc<Plain>, Vec<Problem>> {
+        Err(Vec::new())
+    }
 
     /// What a project's directory says of it now.
     fn look(&self, directory: &str, whose: Whose) -> Look;
@@ -81,6 +130,69 @@ pub struct Look {
     pub slug: Option<Name>,
     /// Whether there is a project file at all.
     pub is_there: bool,
+    /// Whether the directory is there and has no project file.
+    pub lacks_file: bool,
+}
+
+/// A client's directory.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Here {
+    /// Whole and without links.
+    pub dir: String,
+    pub project: Result<ProjectDir, Never>,
+}
+
+/// The directory of the project that a directory belongs to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ProjectDir {
+    pub directory: String,
+    pub by: By,
+}
+
+impl ProjectDir {
+    /// Whether a directory is in the workspace of `default`, and in no project of its own there.
+    pub fn is_of_default(&self, dir: &str, workspace: Option<&str>) -> bool {
+        let Some(workspace) = workspace else { return false };
+        let is_in = Path::new(dir).starts_with(workspace);
+        match self.by {
+            By::File => false,
+            By::Git => {
+                let is_below = Path::new(&self.directory).starts_with(workspace);
+                is_in && (!is_below || self.directory == workspace)
+            }
+            By::Itself => is_in,
+        }
+    }
+}
+
+/// What makes a directory a project.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum By {
+    /// It has a project file.
+    File,
+    /// It is the root of a git work tree.
+    Git,
+    /// Nothing around it does.
+    Itself,
+}
+
+/// Why a directory is never a project.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Never {
+    /// `/`.
+    Top,
+    Home,
+    /// The daemon's own root, or something in it.
+    CtxRoot,
+}
+
+/// How the agent of a project without a file is described.
+pub struct Plain {
+    /// The agent whose control files say it.
+    pub described_by: Name,
+    /// What the tree shows of it; only whoever made it can read that.
+    pub shown: Arc<[u8]>,
+    pub hash: String,
 }
 
 /// A project's files when they are right.
@@ -100,6 +212,31 @@ pub struct ProjectFile {
     pub snapshot: Arc<[u8]>,
     pub snapshot_hash: String,
     pub running_per_project: Option<u32>,
+    /// What of it holds only after the operator agreed to it, one line each.
+    pub grants: Vec<String>,
+    /// There is no file, and this describes the agent.
+    pub plain: Option<Arc<Plain>>,
+}
+
+impl ProjectFile {
+    /// What stands for the file of a project that has none.
+    pub fn without_file(slug: &Name, plain: Arc<Plain>) -> ProjectFile {
+        let nowhere = Problem { file: String::new(), line: 0, column: 0, message: String::new() };
+        ProjectFile {
+            slug: slug.clone(),
+            agent: slug.clone(),
+            model: String::new(),
+            slug_at: nowhere.clone(),
+            agent_at: nowhere.clone(),
+            model_at: nowhere,
+            hash: plain.hash.clone(),
+            snapshot: plain.shown.clone(),
+            snapshot_hash: plain.hash.clone(),
+            running_per_project: None,
+            grants: Vec::new(),
+            plain: Some(plain),
+        }
+    }
 }
 
 /// An agent of a project, as the tree is to show it.
@@ -107,6 +244,7 @@ pub struct ProjectFile {
 pub struct ShownAgent {
     pub project: Name,
     pub owner: Owner,
+    pub directory: String,
     /// `ready`, or what is wrong.
     pub status: String,
     /// None: whatever was shown for this project before stays.
@@ -122,7 +260,7 @@ impl ProjectFiles for NoProjects {
     }
 
     fn look(&self, _: &str, _: Whose) -> Look {
-        Look { found: Err(Vec::new()), slug: None, is_there: false }
+        Look { found: Err(Vec::new()), slug: None, is_there: false, lacks_file: false }
     }
 
     fn of_snapshot(&self, _: Arc<[u8]>, _: &ProjectRead) -> Option<ProjectFile> {
@@ -154,6 +292,8 @@ pub struct Prepared {
     pub prompts: Vec<String>,
     /// Whether its agent names somebody who sums up for it.
     pub delegates: bool,
+    /// What the agent has as its workspace.
+    pub workspace: Option<Workspace>,
     /// Whatever the worker wants to see again in each [`ctx_session::port::Step`].
     pub handle: Arc<dyn Any + Send + Sync>,
 }

@@ -7,7 +7,8 @@ use ctx_journal::{Journal, JournalError, LogPath, lock};
 use ctx_session::record::Scope;
 use ctx_session::rules::may_purge;
 use ctx_session::{Code, Refusal, SessionId};
-use ctx_views::audit::Purged;
+use ctx_views::audit::Deed;
+use ctx_views::files::{LATEST, MESSAGES};
 
 use crate::core::journal_refusal;
 use crate::engine::Engine;
@@ -20,6 +21,7 @@ impl Engine {
     /// Deletes a session. It is gone, also after a crash, when this returns.
     pub async fn purge(&self, caller: Caller, id: SessionId) -> Result<(), Refusal> {
         let summary = self.find(caller, id)?;
+        self.check_owner(caller, &summary)?;
         may_purge(summary.state)?;
         let engine = self.clone();
         // A task of its own: a client that goes must not leave half of this done.
@@ -80,6 +82,22 @@ fn remove(
         ControlFlow::Break(())
     });
     end.map_err(|error| journal_refusal(&error))?;
-    let purged = Purged::new(&summary.meta, next_seq, caller.uid, inner.fresh.now());
-    inner.behind.purge(journal, log, &purged)
+    let purged = Deed::new(&summary.meta, next_seq, caller.uid, inner.fresh.now());
+    match inner.behind.purge(journal, log, &purged) {
+        Err(refusal) if refusal.code == Code::Enospc => {
+            make_room(inner, log);
+            inner.behind.purge(journal, log, &purged)
+        }
+        done => done,
+    }
+}
+
+/// A full disk has no room for the notice of a purge. The session's views, which are made again from its log if it stays
+/// after all, have some.
+fn make_room(inner: &Inner, log: &LogPath) {
+    let Some(root) = &inner.root else { return };
+    for view in [MESSAGES, LATEST] {
+        // One that is not there has no room to give.
+        let _ = std::fs::remove_file(root.path().join(log.dir()).join(view));
+    }
 }

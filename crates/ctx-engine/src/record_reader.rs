@@ -5,6 +5,7 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use ctx_journal::{Entry, Journal, LogPath};
+use ctx_session::conversation;
 use ctx_session::record::ToolBody;
 use ctx_session::{Body, CallId, Code, Record, Refusal, SessionId};
 
@@ -21,6 +22,9 @@ pub struct Piece {
     /// Where the next piece begins; None: this was the last.
     pub next: Option<u64>,
 }
+
+/// Where messages can begin: the record before it says what the session is.
+const FIRST: u64 = 1;
 
 impl Engine {
     /// The events of a session from now on, and of a message that is being written from its beginning.
@@ -107,20 +111,33 @@ impl Engine {
         .await
     }
 
-    /// Hands records over from the newest back, until `take` has had enough; gives back what it made of them.
-    pub async fn records_back<T: Send + 'static>(
+    /// Hands over the records of which the conversation is made, from the newest back, until `take` has had enough; gives back
+    /// what it made of them. A loaded session has in memory what was recorded since it was loaded (all of it, not these alone); the rest
+    /// comes from the log.
+    pub async fn conversation_back<T: Send + 'static>(
         &self,
         caller: Caller,
         id: SessionId,
         mut made: T,
-        take: impl Fn(&mut T, Record) -> ControlFlow<()> + Send + 'static,
+        take: impl Fn(&mut T, &Arc<Record>) -> ControlFlow<()> + Send + 'static,
     ) -> Result<T, Refusal> {
-        self.find(caller, id)?;
+        let next_seq = self.find(caller, id)?.next_seq.unwrap_or(0);
+        let before = match self.inner.live_now(id) {
+            Some(live) => live.back(next_seq, &mut |record| take(&mut made, record)),
+            None => ControlFlow::Continue(u64::MAX),
+        };
+        let before = match before {
+            ControlFlow::Continue(before) if before > FIRST => before,
+            ControlFlow::Continue(_) | ControlFlow::Break(()) => return Ok(made),
+        };
         let inner = self.inner.clone();
         reading(inner, id, move |journal, log| {
-            let read = journal.read_back(log, &mut |entry| match read_record(log, &entry) {
-                Some(record) => take(&mut made, record),
-                None => ControlFlow::Continue(()),
+            let read = journal.read_back(log, &mut |entry| {
+                let is_new = entry.seq < before && conversation::may_change(&entry.kind);
+                match is_new.then(|| read_record(log, &entry)).flatten() {
+                    Some(record) => take(&mut made, &Arc::new(record)),
+                    None => ControlFlow::Continue(()),
+                }
             });
             read.map_err(|error| journal_refusal(&error))?;
             Ok(made)

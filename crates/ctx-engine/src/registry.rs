@@ -2,10 +2,12 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Bound;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
 
 use ctx_session::record::{Failure, Scope, SessionMeta};
 use ctx_session::{Code, Name, Refusal, Session, SessionId, StateName, Timestamp};
+
+use serde_json::value::RawValue;
 
 use crate::details::Details;
 use crate::paths::Shelf;
@@ -36,9 +38,16 @@ pub struct Summary {
     pub next_seq: Option<u64>,
     /// What is shown besides; None until someone has asked or the session was loaded.
     pub details: Option<Arc<Details>>,
+    /// The session as a door has shown it since it last changed: a long list would be serialized anew for every reader.
+    pub shown: OnceLock<Arc<RawValue>>,
 }
 
 impl Summary {
+    /// Whether a client that knows its name can go on with it: the index files name no other.
+    pub fn can_be_resumed_by_name(&self) -> bool {
+        !self.state.is_over() && !self.archived && self.dir_name == self.meta.name.as_str()
+    }
+
     pub fn new(meta: Arc<SessionMeta>, created_at: Timestamp) -> Summary {
         Summary {
             state: StateName::Idle,
@@ -52,6 +61,7 @@ impl Summary {
             failing: None,
             next_seq: None,
             details: None,
+            shown: OnceLock::new(),
             meta,
         }
     }
@@ -99,7 +109,7 @@ impl NameSpace {
 #[derive(Debug, Default)]
 struct Tables {
     /// In the order of ids, which is that of creation.
-    by_id: BTreeMap<SessionId, Summary>,
+    by_id: BTreeMap<SessionId, Arc<Summary>>,
     by_name: HashMap<(NameSpace, Name), SessionId>,
 }
 
@@ -137,7 +147,8 @@ impl Registry {
     }
 
     /// Adds a session. A live name that is taken is refused.
-    pub fn add(&self, summary: Summary) -> Result<(), Refusal> {
+    pub fn add(&self, summary: impl Into<Arc<Summary>>) -> Result<(), Refusal> {
+        let summary = summary.into();
         let mut tables = self.lock();
         if let Some(known) = tables.by_id.get(&summary.id()) {
             let message = format!("{} is a copy of {}, with the same id", summary.dir_name, known.dir_name);
@@ -173,7 +184,7 @@ impl Registry {
         tables.free_name(&summary.meta);
     }
 
-    pub fn get(&self, id: SessionId) -> Option<Summary> {
+    pub fn get(&self, id: SessionId) -> Option<Arc<Summary>> {
         self.lock().by_id.get(&id).cloned()
     }
 
@@ -186,12 +197,12 @@ impl Registry {
     /// The session that is over and whose directory still has this name.
     pub fn over_in(&self, shelf: &Shelf, dir_name: &str) -> Option<SessionId> {
         let tables = self.lock();
-        let is_it = |summary: &&Summary| {
+        let is_it = |summary: &&Arc<Summary>| {
             summary.dir_name == dir_name
                 && summary.state.is_over()
                 && Shelf::of(&summary.meta).as_ref() == Some(shelf)
         };
-        tables.by_id.values().find(is_it).map(Summary::id)
+        tables.by_id.values().find(is_it).map(|summary| summary.id())
     }
 
     /// The directory of the session last posted to that can go on.
@@ -199,17 +210,19 @@ impl Registry {
         let tables = self.lock();
         let here = tables.by_id.values().filter(|summary| {
             summary.posted_at.is_some()
-                && !summary.state.is_over()
+                && summary.can_be_resumed_by_name()
                 && Shelf::of(&summary.meta).as_ref() == Some(shelf)
         });
         here.max_by_key(|summary| (summary.posted_at, &summary.dir_name)).map(|found| found.dir_name.clone())
     }
 
-    /// Changes what is known of a session; its name is free again once it is over.
+    /// Changes what is known of a session; its name is free again once it is over. Whoever reads it meanwhile keeps what
+    /// they have.
     pub fn update(&self, id: SessionId, change: impl FnOnce(&mut Summary)) {
         let mut tables = self.lock();
-        let Some(summary) = tables.by_id.get_mut(&id) else { return };
+        let Some(summary) = tables.by_id.get_mut(&id).map(Arc::make_mut) else { return };
         change(summary);
+        summary.shown = OnceLock::new();
         if summary.state.is_over() {
             let meta = summary.meta.clone();
             tables.free_name(&meta);
@@ -217,7 +230,7 @@ impl Registry {
     }
 
     /// The sessions that pass, in no particular order.
-    pub fn select(&self, keep: impl Fn(&Summary) -> bool) -> Vec<Summary> {
+    pub fn select(&self, keep: impl Fn(&Summary) -> bool) -> Vec<Arc<Summary>> {
         self.lock().by_id.values().filter(|summary| keep(summary)).cloned().collect()
     }
 
@@ -227,7 +240,7 @@ impl Registry {
         before: Option<SessionId>,
         max: usize,
         keep: impl Fn(&Summary) -> bool,
-    ) -> Vec<Summary> {
+    ) -> Vec<Arc<Summary>> {
         let end = before.map_or(Bound::Unbounded, Bound::Excluded);
         let tables = self.lock();
         let newest = tables.by_id.range((Bound::Unbounded, end)).rev().map(|(_, summary)| summary);

@@ -99,7 +99,7 @@ impl Inner {
         read: impl FnOnce(&dyn Journal, &LogPath) -> Result<T, Refusal>,
     ) -> Result<T, Refusal> {
         let gone = || Refusal::new(Code::Enoent, format!("there is no session {id}"));
-        let place = self.registry.get(id).ok_or_else(gone)?.place;
+        let place = self.registry.get(id).ok_or_else(gone)?.place.clone();
         let _shared = place.read().unwrap_or_else(PoisonError::into_inner);
         let (journal, log) = self.log_of(id)?;
         read(&*journal, &log)

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use ctx_journal::Journal;
+use ctx_session::command::RunWishes;
 use ctx_session::record::Scope;
 use ctx_session::request::RequestKey;
 use ctx_session::{Limits, MessageId, Name, RunId, RunState};
@@ -10,6 +11,7 @@ use ctx_views::RootDir;
 
 use crate::clock::Fresh;
 use crate::port::{ProjectFiles, Worker};
+use crate::spaces::SpaceFiles;
 
 /// Who asks, as their door has found out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -27,6 +29,7 @@ pub struct Parts {
     pub root: Option<RootDir>,
     pub worker: Arc<dyn Worker>,
     pub project_files: Arc<dyn ProjectFiles>,
+    pub spaces: Arc<dyn SpaceFiles>,
     /// The directory of the project `default`.
     pub workspace: Option<String>,
     pub limits: Limits,
@@ -50,6 +53,8 @@ pub struct NewSession {
     pub space: Option<Name>,
     /// None: the agent's own.
     pub cwd: Option<String>,
+    /// The host directory that the client is in.
+    pub dir: Option<String>,
     pub client: Option<String>,
     /// Kept with it, so that it is known again.
     pub key: Option<RequestKey>,
@@ -62,6 +67,8 @@ pub struct Post {
     pub client_id: Option<String>,
     pub model_override: Option<Option<String>>,
     pub cwd: Option<String>,
+    /// What holds for its run alone. A run that has to wait for a slot begins without them.
+    pub wishes: RunWishes,
     /// It is posted once, however often it is asked with this key.
     pub key: Option<RequestKey>,
 }

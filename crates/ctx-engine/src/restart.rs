@@ -9,6 +9,7 @@ use ctx_session::{Code, Name, Refusal, Scope, SessionId};
 
 use crate::details::Details;
 use crate::engine::Engine;
+use crate::project_ops::here::Begin;
 use crate::registry::Summary;
 use crate::request::{Caller, NewSession};
 
@@ -23,6 +24,7 @@ impl Engine {
         key: Option<RequestKey>,
     ) -> Result<SessionId, Refusal> {
         let old = self.find(caller, id)?;
+        self.check_owner(caller, &old)?;
         if let Some(made) = key.as_ref().map_or(Ok(None), |key| self.made_by(caller, key))? {
             self.pass_on(caller, &old, made).await;
             return Ok(made);
@@ -40,17 +42,19 @@ impl Engine {
     async fn replace(
         &self,
         caller: Caller,
-        old: Summary,
+        old: Arc<Summary>,
         client: Option<String>,
         key: Option<RequestKey>,
     ) -> Result<SessionId, Refusal> {
         self.inner.refuse_when_closing()?;
         let owner = self.owner_as_caller(caller, &old);
         let agent = self.agent_now(caller, &old).await?;
-        let plan = self.plan(owner, &agent, None, Some(old.cwd.clone())).await?;
+        let (dir, workspace) = (old.meta.dir.clone(), old.meta.workspace.clone());
+        let begin = Begin::As { dir: dir.clone(), workspace };
+        let plan = self.plan(owner, &agent, None, Some(old.cwd.clone()), begin.clone()).await?;
         let model = self.details(caller, old.id()).await.and_then(|details| details.model_override.clone());
         if model.is_some() {
-            self.plan(owner, &agent, model, Some(old.cwd.clone())).await?;
+            self.plan(owner, &agent, model, Some(old.cwd.clone()), begin).await?;
         }
         let over = old.state.is_over();
         if !over {
@@ -64,6 +68,7 @@ impl Engine {
             scope: old.meta.scope,
             space: old.meta.space.clone(),
             cwd: Some(old.cwd.clone()),
+            dir,
             client,
             key,
         };
@@ -104,7 +109,8 @@ impl Engine {
     async fn agent_now(&self, caller: Caller, old: &Summary) -> Result<Name, Refusal> {
         let own = old.meta.agent.clone();
         let own = own.ok_or_else(|| Refusal::invalid("id", "this session has no agent"))?;
-        if old.meta.dsl_snapshot.is_none() {
+        let is_plain = old.meta.workspace.as_ref().is_some_and(|workspace| workspace.described_by.is_some());
+        if old.meta.dsl_snapshot.is_none() && !is_plain {
             return Ok(own);
         }
         Ok(self.project(caller, &old.meta.project).await?.agent.unwrap_or(own))

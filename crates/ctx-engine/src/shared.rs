@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use ctx_journal::{Journal, LogPath, Owner, lock};
 use ctx_session::command::Interruption;
-use ctx_session::record::SessionMeta;
+use ctx_session::record::{Scope, SessionMeta};
 use ctx_session::{Answer, Code, Command, Limits, Refusal, SessionId, Timestamp};
 use ctx_views::files::SessionFiles;
 use ctx_views::identity::{First, Identity, Place};
@@ -28,6 +28,7 @@ use crate::projects::Projects;
 use crate::registry::{Registry, Summary};
 use crate::request::{Caller, Parts};
 use crate::run_lookup::RecentRuns;
+use crate::spaces::Spaces;
 
 pub(crate) struct Inner {
     pub journal: Arc<dyn Journal>,
@@ -48,11 +49,12 @@ pub(crate) struct Inner {
     pub connections: Connections,
     pub news: Newsroom,
     pub projects: Projects,
+    pub spaces: Spaces,
     /// Held while a session is bound to an issue, so that no two get the same one.
     pub binding: tokio::sync::Mutex<()>,
     pub started_at: Timestamp,
     pub active: Mutex<HashMap<SessionId, DriverLink>>,
-    /// The group of each user that has come in: their files belong to it.
+    /// The group of each user that has come in: where there are no ACLs, they read their files by it.
     groups: Mutex<HashMap<u32, u32>>,
     /// Temp sessions and how many connections hold each.
     pub holds: Mutex<HashMap<SessionId, usize>>,
@@ -63,7 +65,7 @@ pub(crate) struct Inner {
 
 impl Inner {
     pub fn new(parts: Parts) -> Inner {
-        let own = Owner { uid: parts.uid, gid: parts.gid };
+        let own = Owner::user(parts.uid, parts.gid);
         let now = parts.fresh.now();
         let behind = parts.root.as_ref().map(|root| Behind::open(root, &parts.journal, own, now));
         Inner {
@@ -84,6 +86,7 @@ impl Inner {
             connections: Connections::default(),
             news: Newsroom::default(),
             projects: Projects::new(parts.project_files, parts.workspace),
+            spaces: Spaces::new(parts.spaces),
             binding: tokio::sync::Mutex::default(),
             started_at: now,
             active: Mutex::default(),
@@ -114,15 +117,16 @@ impl Inner {
         Ok(())
     }
 
-    /// Whom the files of a user belong to. A user not seen yet is given the group of the same number.
+    /// Whom the files of a user are kept for. A user not seen yet is given the group of the same number.
     pub fn owner_of_uid(&self, uid: u32) -> Owner {
         let gid = if uid == self.daemon_uid { Some(self.daemon_gid) } else { None };
         let gid = gid.or_else(|| lock(&self.groups).get(&uid).copied());
-        Owner { uid, gid: gid.unwrap_or(uid) }
+        Owner::user(uid, gid.unwrap_or(uid))
     }
 
+    /// Whom the files of a session are kept for.
     pub fn owner_of(&self, meta: &SessionMeta) -> Owner {
-        self.owner_of_uid(meta.owner)
+        self.readers_of(meta.scope, meta.space.as_ref(), meta.owner)
     }
 
     /// What session a log is, by its first record, or by whoever else knows.
@@ -161,6 +165,7 @@ impl Inner {
         ask: impl Fn(ReplyTo<T>) -> Ask,
     ) -> Result<T, Refusal> {
         const TRIES: usize = 3;
+        self.room_to_load(id)?;
         for _ in 0..TRIES {
             match self.link(id).ask(&ask).await {
                 Ok(reply) => return Ok(reply),
@@ -177,6 +182,49 @@ impl Inner {
             Code::Eio,
             format!("session {id} cannot be loaded; the daemon's log has the reason"),
         ))
+    }
+
+    /// Refuses to load one more session for a user who has as many loaded as they may.
+    fn room_to_load(&self, id: SessionId) -> Result<(), Refusal> {
+        let active = lock(&self.active);
+        if active.contains_key(&id) {
+            return Ok(());
+        }
+        let owner = self.registry.get(id).map(|summary| summary.meta.owner);
+        self.room_for_one_more(&active, owner)
+    }
+
+    fn room_for_one_more(
+        &self,
+        active: &HashMap<SessionId, DriverLink>,
+        whose: Option<u32>,
+    ) -> Result<(), Refusal> {
+        let max = self.limits.loaded_per_operator;
+        let owner = |id: &SessionId| self.registry.get(*id).map(|summary| summary.meta.owner);
+        if active.len() < max || active.keys().filter(|loaded| owner(loaded) == whose).count() < max {
+            return Ok(());
+        }
+        let message =
+            format!("{max} sessions of this user are in use; close some, or wait until they are idle");
+        Err(Refusal::new(Code::Eagain, message))
+    }
+
+    /// Refuses a temp session to a user who has as many as they may.
+    fn room_for_temp(
+        &self,
+        active: &HashMap<SessionId, DriverLink>,
+        meta: &SessionMeta,
+    ) -> Result<(), Refusal> {
+        let max = self.limits.temp_per_operator;
+        let is_one = |id: &SessionId| {
+            let found = self.registry.get(*id);
+            found.is_some_and(|found| found.meta.scope == Scope::Temp && found.meta.owner == meta.owner)
+        };
+        if meta.scope != Scope::Temp || active.keys().filter(|id| is_one(id)).count() < max {
+            return Ok(());
+        }
+        let message = format!("you have {max} temp sessions; close a connection that holds one");
+        Err(Refusal::new(Code::Eagain, message))
     }
 
     /// Has a command carried out.
@@ -233,6 +281,8 @@ impl Inner {
     ) -> Result<tokio::sync::oneshot::Receiver<Result<(), Refusal>>, Refusal> {
         let id = meta.session_id;
         let mut active = lock(&self.active);
+        self.room_for_temp(&active, &meta)?;
+        self.room_for_one_more(&active, Some(meta.owner))?;
         self.registry.add(Summary::new(meta.clone(), time))?;
         let (made, told) = tokio::sync::oneshot::channel();
         active.insert(id, spawn(self, id, Begin::Create { meta, owner, time, made }));

@@ -3,6 +3,7 @@
 //! No history is read: the first record says what a session is, and the newest change of state, near the end of
 //! the log, says where it stands. Only sessions that were running, or whose files are behind, are loaded.
 
+use std::collections::{HashMap, HashSet};
 use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::Arc;
@@ -12,7 +13,7 @@ use ctx_journal::{Entry, LogPath, lock};
 use ctx_session::record::{Decoded, RunBody, SessionBody};
 use ctx_session::{Body, Code, Refusal, SessionId, StateName, Timestamp};
 use ctx_views::files::{Meta, SessionFiles};
-use ctx_views::identity::{Identity, Place, first};
+use ctx_views::identity::{Fit, Identity, Place, first, original};
 
 use crate::core::journal_refusal;
 use crate::driver::{Ask, Gone};
@@ -38,19 +39,26 @@ pub struct Found {
     pub recovered: usize,
     /// Logs that could not be made sense of; each is named in the daemon's log.
     pub unreadable: usize,
+    /// Logs that someone else could have written: they are not opened.
+    pub foreign: usize,
 }
 
 /// Finds the sessions and settles those that were running; also those whose files are left to [`catch_up_later`].
 pub(crate) async fn start(inner: &Arc<Inner>) -> Result<(Found, Vec<SessionId>), Refusal> {
     let finding = inner.clone();
     let found = tokio::task::spawn_blocking(move || find_all(&finding)).await;
-    let (seen, unreadable) = found.map_err(|error| Refusal::new(Code::Eio, error.to_string()))??;
-    let mut report = Found { sessions: seen.len(), recovered: 0, unreadable };
+    let (seen, mut report) = found.map_err(|error| Refusal::new(Code::Eio, error.to_string()))??;
+    let (originals, copies) = apart(seen);
+    for Seen { summary, .. } in copies {
+        let (session, place) = (summary.id(), summary.place_in_root());
+        tracing::warn!(%session, place, "two logs have the id of this session: this directory is left alone; move it out of the root");
+        report.unreadable += 1;
+    }
     let (mut running, mut behind) = (Vec::new(), Vec::new());
-    for Seen { summary, agrees, .. } in originals_first(seen) {
+    for Seen { summary, agrees, .. } in originals {
         let (id, is_running) = (summary.id(), summary.state == StateName::Running);
         let shelf = Shelf::of(&summary.meta);
-        let place = format!("{}/{}", shelf.as_ref().map(Shelf::dir).unwrap_or_default(), summary.dir_name);
+        let place = summary.place_in_root();
         if let Err(refusal) = inner.registry.add(summary) {
             tracing::warn!(place, %refusal, "this directory is left alone; move it out of the root, or `ctx purge` the other");
             report.unreadable += 1;
@@ -74,12 +82,27 @@ pub(crate) async fn start(inner: &Arc<Inner>) -> Result<(Found, Vec<SessionId>),
     Ok((report, behind))
 }
 
-/// Someone may have copied a session's directory: the one whose log says the name that it has is the session.
-fn originals_first(mut seen: Vec<Seen>) -> Vec<Seen> {
-    seen.sort_by_cached_key(|Seen { summary, is_sound, .. }| {
-        (!is_sound, summary.id(), summary.dir_name.clone())
-    });
-    seen
+impl Summary {
+    fn place_in_root(&self) -> String {
+        let shelf = Shelf::of(&self.meta).as_ref().map(Shelf::dir);
+        format!("{}/{}", shelf.unwrap_or_default(), self.dir_name)
+    }
+}
+
+/// The sessions, and the logs that are left alone because another has their id: someone may have copied a directory.
+fn apart(seen: Vec<Seen>) -> (Vec<Seen>, Vec<Seen>) {
+    let mut claims: HashMap<SessionId, Vec<(Fit, usize)>> = HashMap::new();
+    for (at, Seen { summary, fit, .. }) in seen.iter().enumerate() {
+        claims.entry(summary.id()).or_default().push((*fit, at));
+    }
+    let sessions: HashSet<usize> = claims.values().filter_map(|same| original(same)).copied().collect();
+    let (mut originals, mut copies) = (Vec::new(), Vec::new());
+    for (at, seen) in seen.into_iter().enumerate() {
+        if sessions.contains(&at) { originals.push(seen) } else { copies.push(seen) }
+    }
+    // Of two that have a name, the one that says so itself keeps it.
+    originals.sort_by_cached_key(|Seen { summary, fit, .. }| (*fit, summary.id(), summary.dir_name.clone()));
+    (originals, copies)
 }
 
 /// A crash between a commit and its files leaves them behind.
@@ -138,51 +161,65 @@ pub(crate) struct Seen {
     pub summary: Summary,
     /// Its log says what its path says of its state, and its files show what its log has.
     agrees: bool,
-    /// Its first record says what its path says.
-    is_sound: bool,
+    /// How well its first record says what it is.
+    fit: Fit,
 }
 
 /// Looks at every log, a few threads side by side: most of the time goes into opening files.
-fn find_all(inner: &Inner) -> Result<(Vec<Seen>, usize), Refusal> {
+fn find_all(inner: &Inner) -> Result<(Vec<Seen>, Found), Refusal> {
     if let Err(error) = inner.journal.sweep() {
         tracing::warn!(%error, "what a crash left of a fork or a purge is still there");
     }
     let logs = session_logs(&*inner.journal).map_err(|error| journal_refusal(&error))?;
     let share = logs.len().div_ceil(READERS).max(1);
-    let found: Vec<Option<Seen>> = std::thread::scope(|scope| {
+    let found: Vec<Result<Seen, NotSeen>> = std::thread::scope(|scope| {
         let look = |part: &[LogPath]| part.iter().map(|log| look_at(inner, log)).collect::<Vec<_>>();
         let readers: Vec<_> = logs.chunks(share).map(|part| scope.spawn(move || look(part))).collect();
         // A reader that panicked has found nothing; what it was to read counts as unreadable below.
         readers.into_iter().flat_map(|reader| reader.join().unwrap_or_default()).collect()
     });
+    let foreign = found.iter().filter(|found| matches!(found, Err(NotSeen::Foreign))).count();
     let seen: Vec<Seen> = found.into_iter().flatten().collect();
-    let unreadable = logs.len() - seen.len();
-    Ok((seen, unreadable))
+    let unreadable = logs.len() - seen.len() - foreign;
+    Ok((seen, Found { sessions: logs.len() - unreadable - foreign, recovered: 0, unreadable, foreign }))
 }
 
-fn look_at(inner: &Inner, log: &LogPath) -> Option<Seen> {
+/// Why a log is no session.
+enum NotSeen {
+    Unreadable,
+    Foreign,
+}
+
+fn look_at(inner: &Inner, log: &LogPath) -> Result<Seen, NotSeen> {
     match inner.find_one(log) {
         Ok(seen) => {
             let mut seen = Seen { agrees: seen.agrees && files_agree(inner, &seen.summary), ..seen };
             if !seen.agrees {
                 stay_over(inner, log, &mut seen.summary);
             }
-            Some(seen)
+            Ok(seen)
         }
-        Err(why) => {
-            tracing::warn!(%log, why, "a session's log cannot be read; `ctx doctor` says more");
-            None
+        Err(refusal) if refusal.code == Code::Eacces => {
+            tracing::warn!(%log, why = refusal.message, "this log is foreign and is left alone");
+            Err(NotSeen::Foreign)
+        }
+        Err(refusal) => {
+            tracing::warn!(%log, why = refusal.message, "a session's log cannot be read; `ctx doctor` says more");
+            Err(NotSeen::Unreadable)
         }
     }
 }
 
 impl Inner {
     /// What the two ends of a log, and its path, say of its session; and whether they say the same.
-    pub(crate) fn find_one(&self, log: &LogPath) -> Result<Seen, String> {
-        let place = Place::of(log).ok_or("its path is not that of a session")?;
+    pub(crate) fn find_one(&self, log: &LogPath) -> Result<Seen, Refusal> {
+        let no_place = || Refusal::new(Code::Eio, "its path is not that of a session");
+        let place = Place::of(log).ok_or_else(no_place)?;
         let mut end = End::default();
-        let head =
-            self.journal.ends(log, &mut |_, entry| end.take(&entry)).map_err(|error| error.to_string())?;
+        let head = self
+            .journal
+            .ends(log, &mut |_, entry| end.take(&entry))
+            .map_err(|error| journal_refusal(&error))?;
         let Identity { meta, flaws, .. } = self.identify(log, &place, first(&place, head.as_ref()));
         for flaw in &flaws {
             tracing::warn!(%log, %flaw, "a session's first record is damaged; the session opens anyway; `ctx repair` can fix it");
@@ -200,7 +237,7 @@ impl Inner {
         if let Some(cwd) = end.cwd {
             summary.cwd = cwd;
         }
-        Ok(Seen { summary, agrees: !lost_its_end, is_sound: flaws.is_empty() })
+        Ok(Seen { summary, agrees: !lost_its_end, fit: Fit::of(&flaws) })
     }
 }
 
@@ -216,6 +253,7 @@ struct End {
     posted_at: Option<Timestamp>,
     /// What stands before it was copied from the source of a fork.
     forked: bool,
+    imported: bool,
 }
 
 impl End {
@@ -248,6 +286,11 @@ impl End {
                 self.state.get_or_insert(StateName::Idle);
                 self.archived.get_or_insert(false);
             }
+            // Records are brought in while the session is idle, and it works where it did.
+            "imported" => {
+                self.state.get_or_insert(StateName::Idle);
+                self.imported = true;
+            }
             "user" if !self.forked && self.posted_at.is_none() => self.posted_at = Some(entry.time),
             "context" if self.cwd.is_none() => {
                 if let Some(Body::Run(RunBody::Context(context))) = body() {
@@ -256,7 +299,9 @@ impl End {
             }
             _ => {}
         }
-        let known = self.state.is_some() && (self.forked || self.posted_at.is_some()) && self.cwd.is_some();
+        let known = self.state.is_some()
+            && (self.forked || self.posted_at.is_some())
+            && (self.cwd.is_some() || self.imported);
         if known { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     }
 }

@@ -41,7 +41,7 @@ impl Engine {
             // Another connection came for it meanwhile.
             return;
         }
-        let owner = self.owner_of(id).unwrap_or(self.inner.daemon_uid);
+        let owner = self.inner.registry.get(id).map_or(self.inner.daemon_uid, |summary| summary.meta.owner);
         // A session that is over already has nothing to be ended.
         let _ = self.inner.command(id, Command::End { by: owner, partial: None }).await;
         self.inner.registry.remove(id);

@@ -4,12 +4,14 @@ use std::io;
 
 use sha2::{Digest, Sha256};
 
-use crate::disk::{Disk, OpenMode, Replace, read_full, write_full};
+use crate::disk::{Disk, OpenMode, Replace, read_whole, too_large, write_full};
 use crate::error::JournalError;
 use crate::path::{LogPath, Owner, join};
 use crate::recover::io_error;
 
 pub(crate) const DIR: &str = "blobs";
+/// The largest blob. Whatever is stored as one (tool output, prompts, a project's snapshot) has a smaller limit of its own.
+const BYTES_MAX: u64 = 256 << 20;
 
 /// What a record says of a blob.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -45,6 +47,9 @@ pub(crate) fn put(
     unique: u64,
 ) -> Result<BlobRef, JournalError> {
     let blob = BlobRef { sha256: hash(bytes), size: bytes.len() as u64 };
+    if blob.size > BYTES_MAX {
+        return Err(io_error(log, "store a blob", too_large(blob.size, BYTES_MAX)));
+    }
     store(disk, log, owner, bytes, &blob, unique).map_err(|error| io_error(log, "store a blob", error))?;
     Ok(blob)
 }
@@ -88,20 +93,18 @@ pub(crate) fn get(disk: &dyn Disk, log: &LogPath, sha256: &str) -> Result<Vec<u8
     if !is_hash(sha256) {
         return Err(missing());
     }
-    let read = || -> io::Result<Vec<u8>> {
-        let file = disk.open(&path(log, sha256), OpenMode::Read)?;
-        let mut bytes = vec![0; usize::try_from(file.len()?).map_err(io::Error::other)?];
-        let got = read_full(&*file, &mut bytes, 0)?;
-        bytes.truncate(got);
-        Ok(bytes)
-    };
+    let bad = || JournalError::BadBlob { log: log.clone(), sha256: sha256.to_owned() };
+    let read =
+        || -> io::Result<Vec<u8>> { read_whole(&*disk.open(&path(log, sha256), OpenMode::Read)?, BYTES_MAX) };
     let bytes = match read() {
         Ok(bytes) => bytes,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Err(missing()),
+        // No content of that size can match the name.
+        Err(error) if error.kind() == io::ErrorKind::FileTooLarge => return Err(bad()),
         Err(error) => return Err(io_error(log, "read a blob", error)),
     };
     if hash(&bytes) != sha256 {
-        return Err(JournalError::BadBlob { log: log.clone(), sha256: sha256.to_owned() });
+        return Err(bad());
     }
     Ok(bytes)
 }

@@ -6,6 +6,7 @@
 use std::io;
 use std::os::fd::BorrowedFd;
 
+use crate::access::Foreign;
 use crate::path::Owner;
 
 /// How much is copied at once by hand.
@@ -55,6 +56,13 @@ pub trait Disk: Send + Sync + 'static {
     fn remove_dir(&self, path: &str) -> io::Result<()>;
 
     fn list(&self, path: &str) -> io::Result<Vec<DirEntry>>;
+
+    /// Whether an open file, or a directory on the way to it, is not the daemon's alone: then which, and why. A disk
+    /// that nobody else writes has none.
+    fn foreign(&self, path: &str, file: &dyn DiskFile) -> io::Result<Option<(String, Foreign)>> {
+        let _ = (path, file);
+        Ok(None)
+    }
 }
 
 /// An open file. It stays the same file when its path is renamed. Dropping it gives its lock back.
@@ -99,7 +107,7 @@ pub trait DiskFile: Send + Sync {
         None
     }
 
-    /// Who the file belongs to, so that what is kept beside it can belong to the same.
+    /// Whom the file is kept for, so that what is made beside it can be kept for the same.
     fn owner(&self) -> io::Result<Owner>;
 }
 
@@ -113,6 +121,28 @@ pub(crate) fn read_full(file: &dyn DiskFile, buf: &mut [u8], offset: u64) -> io:
         }
     }
     Ok(filled)
+}
+
+/// Reads a whole file that may have at most `max` bytes. The length that a file claims is not trusted with an
+/// allocation: a hole of terabytes costs its maker nothing.
+pub(crate) fn read_whole(file: &dyn DiskFile, max: u64) -> io::Result<Vec<u8>> {
+    let len = file.len()?;
+    if len > max {
+        return Err(too_large(len, max));
+    }
+    let len = usize::try_from(len).map_err(io::Error::other)?;
+    let mut bytes = Vec::new();
+    bytes.try_reserve_exact(len).map_err(io::Error::other)?;
+    bytes.resize(len, 0);
+    let got = read_full(file, &mut bytes, 0)?;
+    bytes.truncate(got);
+    Ok(bytes)
+}
+
+/// A file that is larger than anything ctx writes: damage, or someone else's doing.
+pub(crate) fn too_large(bytes: u64, max: u64) -> io::Error {
+    let message = format!("it has {bytes} bytes, and ctx writes at most {max}");
+    io::Error::new(io::ErrorKind::FileTooLarge, message)
 }
 
 /// Writes all bytes or fails; a short write is a full disk.

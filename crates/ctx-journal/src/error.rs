@@ -4,6 +4,7 @@ use std::io;
 
 use ctx_session::Code;
 
+use crate::access::Foreign;
 use crate::path::LogPath;
 
 /// A log could not be made, opened, read, moved or removed.
@@ -20,6 +21,11 @@ pub enum JournalError {
         crate::FORMAT_VERSION
     )]
     TooNew { log: LogPath, line: u64, version: u64 },
+    #[error(
+        "{log}: it has {bytes} bytes, and no log of ctx has more than {}; restore it from a backup, or move it out of the root",
+        crate::format::LOG_BYTES_MAX
+    )]
+    TooLarge { log: LogPath, bytes: u64 },
     #[error("{log}: no space left on the disk; free some space and try again")]
     NoSpace { log: LogPath },
     #[error("{log}: record {index} of the command cannot be stored: {reason}")]
@@ -32,6 +38,8 @@ pub enum JournalError {
     NoRecord { log: LogPath, seq: u64 },
     #[error("{log}: record {seq} is in the middle of a command, which ends with record {end}")]
     InsideCommand { log: LogPath, seq: u64, end: u64 },
+    #[error("{path}: {why}, so nothing in it is believed and it is not opened; `ctx doctor` says what to do")]
+    Foreign { log: LogPath, path: String, why: Foreign },
     #[error("{path}: cannot {action}: {error}")]
     Io { path: String, action: &'static str, error: io::Error },
 }
@@ -43,11 +51,15 @@ impl JournalError {
                 Code::Enoent
             }
             JournalError::InsideCommand { .. } => Code::Einval,
+            JournalError::Foreign { .. } => Code::Eacces,
             JournalError::AlreadyThere { .. } => Code::Eexist,
             JournalError::Locked { .. } => Code::Ebusy,
             JournalError::NoSpace { .. } => Code::Enospc,
             JournalError::BadBody { .. } => Code::Emsgsize,
-            JournalError::TooNew { .. } | JournalError::BadBlob { .. } | JournalError::Io { .. } => Code::Eio,
+            JournalError::TooNew { .. }
+            | JournalError::TooLarge { .. }
+            | JournalError::BadBlob { .. }
+            | JournalError::Io { .. } => Code::Eio,
         }
     }
 }

@@ -14,7 +14,7 @@ use crate::damage::Damage;
 use crate::disk::{Disk, DiskFile, OpenMode, Replace, write_full};
 use crate::error::{AppendError, JournalError};
 use crate::fork::{Fork, ForkEnds};
-use crate::format;
+use crate::format::{self, LOG_BYTES_MAX};
 use crate::lines::{LineForm, LineReader, count_lines};
 use crate::memory::MemoryDisk;
 use crate::path::{EVENTS, LogPath, Owner, join, parent_of};
@@ -100,11 +100,32 @@ impl FileJournal {
         Ok(())
     }
 
+    /// Every log is opened here, and one that is not the daemon's alone is not.
     pub(crate) fn open_file(&self, log: &LogPath, mode: OpenMode) -> Result<Box<dyn DiskFile>, JournalError> {
-        self.disk.open(log.as_str(), mode).map_err(|error| match error.kind() {
+        let file = self.disk.open(log.as_str(), mode).map_err(|error| match error.kind() {
             io::ErrorKind::NotFound => JournalError::NotThere { log: log.clone() },
             _ => io_error(log, "open", error),
-        })
+        })?;
+        // Asked of what is open: nobody can put something else in its place meanwhile.
+        match self.disk.foreign(log.as_str(), &*file).map_err(|error| io_error(log, "look at", error))? {
+            None => Ok(file),
+            Some((path, why)) => Err(JournalError::Foreign { log: log.clone(), path, why }),
+        }
+    }
+
+    /// Whom a log is kept for.
+    pub fn kept_for(&self, log: &LogPath) -> Result<Owner, JournalError> {
+        let owner = self.open_file(log, OpenMode::Read)?.owner();
+        owner.map_err(|error| io_error(log, "read the owner of", error))
+    }
+
+    /// The length of a log that was opened, unless no log can be that long.
+    fn len_of(&self, file: &dyn DiskFile, log: &LogPath) -> Result<u64, JournalError> {
+        let len = file.len().map_err(|error| io_error(log, "read its length", error))?;
+        if len > LOG_BYTES_MAX {
+            return Err(JournalError::TooLarge { log: log.clone(), bytes: len });
+        }
+        Ok(len)
     }
 
     /// Opens a log and takes its lock. A repair may put another file in its place in between: then that one.
@@ -112,6 +133,7 @@ impl FileJournal {
         let io = |error| io_error(log, "lock", error);
         for _ in 0..LOCK_TRIES {
             let file = self.open_file(log, OpenMode::Write)?;
+            self.len_of(&*file, log)?;
             if !file.try_lock().map_err(io)? {
                 break;
             }
@@ -125,7 +147,7 @@ impl FileJournal {
     /// Opens a log to read, and says how much of it may be seen.
     pub(crate) fn open_to_read(&self, log: &LogPath) -> Result<(Box<dyn DiskFile>, u64), JournalError> {
         let file = self.open_file(log, OpenMode::Read)?;
-        let len = file.len().map_err(|error| io_error(log, "read its length", error))?;
+        let len = self.len_of(&*file, log)?;
         let limit = match self.registry.get(log) {
             Some(open) => Some(open.visible()),
             None => self.registry.in_doubt_from(log),
@@ -288,7 +310,7 @@ impl Journal for FileJournal {
             return Err(JournalError::AlreadyThere { log: log.clone() });
         }
         let mut bytes = Vec::with_capacity(size);
-        format::encode(&mut bytes, 0, time, bodies);
+        format::encode(&mut bytes, 0, format::Times::One(time), bodies);
         format::mark_batch(&mut bytes, bodies.len() as u64);
         let file = self.make_file(log, owner, &bytes)?;
         self.registry.clear_doubt(log);
@@ -356,8 +378,7 @@ impl Journal for FileJournal {
             let error = io::Error::other("only a log with a directory of its own can be renamed");
             return Err(io_error(from, "rename", error));
         }
-        let owner = self.open_file(from, OpenMode::Read)?.owner();
-        let owner = owner.map_err(|error| io_error(from, "read the owner of", error))?;
+        let owner = self.kept_for(from)?;
         let (from_parent, to_parent) = (parent_of(from.dir()), parent_of(to.dir()));
         self.make_dirs(to_parent, owner).map_err(|error| io_error(to, "make the directory of", error))?;
         self.disk.rename(from.dir(), to.dir(), Replace::No).map_err(|error| match error.kind() {
@@ -432,9 +453,12 @@ impl Journal for FileJournal {
         Ok(logs)
     }
 
+    fn is_foreign(&self, log: &LogPath) -> bool {
+        matches!(self.open_file(log, OpenMode::Read), Err(JournalError::Foreign { .. }))
+    }
+
     fn put_blob(&self, log: &LogPath, bytes: &[u8]) -> Result<BlobRef, JournalError> {
-        let owner = self.open_file(log, OpenMode::Read)?.owner();
-        let owner = owner.map_err(|error| io_error(log, "read the owner of", error))?;
+        let owner = self.kept_for(log)?;
         let unique = self.blobs_made.fetch_add(1, Ordering::Relaxed);
         blob::put(&*self.disk, log, owner, bytes, unique)
     }

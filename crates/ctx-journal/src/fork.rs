@@ -17,7 +17,7 @@ use crate::file::{FileJournal, scan_from};
 use crate::format;
 use crate::lines::{LineForm, LineReader};
 use crate::path::{EVENTS, LogPath, Owner, join, parent_of};
-use crate::real::RealDisk;
+
 use crate::recover::io_error;
 use crate::{seek, writer};
 
@@ -106,7 +106,7 @@ impl FileJournal {
     ) -> io::Result<()> {
         let line = |seq, body: &String| {
             let mut bytes = Vec::new();
-            format::encode(&mut bytes, seq, fork.time, std::slice::from_ref(body));
+            format::encode(&mut bytes, seq, format::Times::One(fork.time), std::slice::from_ref(body));
             bytes
         };
         let (first, last) = (line(0, &ends.first), line(span.next, &ends.last));
@@ -161,7 +161,7 @@ impl FileJournal {
 
     /// A new directory that a later start would sweep.
     pub(crate) fn make_dir_beside(&self, place: &str, owner: Owner) -> io::Result<String> {
-        self.make_shared_dirs(place, RealDisk::own())?;
+        self.make_shared_dirs(place, Owner::own())?;
         loop {
             let dir = join(place, &self.dirs_made.fetch_add(1, Ordering::Relaxed).to_string());
             if self.disk.make_dir(&dir, owner)? {

@@ -26,6 +26,9 @@ pub const RECORD_BYTES_MAX: usize = 8 << 20;
 
 /// The records of one command, or of one write, together.
 pub const COMMAND_BYTES_MAX: usize = 32 << 20;
+/// The largest log that is opened: far more than any conversation needs, and little enough to be read in bounded time if
+/// it is one large hole.
+pub(crate) const LOG_BYTES_MAX: u64 = 16 << 30;
 
 const _: () = assert!(RECORD_BYTES_MAX < COMMAND_BYTES_MAX);
 
@@ -192,12 +195,31 @@ pub(crate) fn encoded_len_max(bodies: &[String]) -> usize {
     bodies.iter().map(|body| body.len() + ENVELOPE_BYTES_MAX).sum()
 }
 
+/// The times of a command's records.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Times<'t> {
+    /// One for all: the command's own.
+    One(Timestamp),
+    /// One for each, as a source of records has them.
+    Each(&'t [Timestamp]),
+}
+
+impl Times<'_> {
+    fn of(&self, index: usize) -> Timestamp {
+        match self {
+            Times::One(time) => *time,
+            Times::Each(times) => times.get(index).or(times.last()).copied().unwrap_or_default(),
+        }
+    }
+}
+
 /// Writes checked bodies as the lines of one command, the first with `first` as its seq.
-pub(crate) fn encode(out: &mut Vec<u8>, first: u64, time: Timestamp, bodies: &[String]) {
+pub(crate) fn encode(out: &mut Vec<u8>, first: u64, times: Times<'_>, bodies: &[String]) {
     let mut head = String::with_capacity(ENVELOPE_BYTES_MAX);
     for (index, body) in bodies.iter().enumerate() {
         let seq = first + index as u64;
         head.clear();
+        let time = times.of(index);
         // Writing to a String does not fail.
         let _ = write!(head, "{{\"schema_version\":{FORMAT_VERSION},\"seq\":{seq},\"time\":\"{time}\",");
         out.extend_from_slice(head.as_bytes());
@@ -236,7 +258,7 @@ mod tests {
             r#"{"type":"run_created","turn_id":"1"}"#.to_owned(),
         ];
         let mut out = Vec::new();
-        encode(&mut out, 1, time(), &bodies);
+        encode(&mut out, 1, Times::One(time()), &bodies);
         assert_eq!(
             std::str::from_utf8(&out).unwrap(),
             concat!(

@@ -7,6 +7,7 @@
 //!
 //! The journal does not know what records mean, and it knows no async runtime: calls block.
 
+pub mod access;
 mod blob;
 mod damage;
 mod disk;
@@ -24,6 +25,7 @@ mod scan;
 mod seek;
 pub mod sim;
 mod soon;
+mod takeover;
 mod trash;
 mod writer;
 
@@ -41,6 +43,7 @@ pub use format::{COMMAND_BYTES_MAX, FORMAT_VERSION, LOST, RECORD_BYTES_MAX};
 pub use memory::MemoryDisk;
 pub use path::{BadLogPath, LogPath, Owner};
 pub use real::RealDisk;
+pub use takeover::{FirstLine, Taken, take_over};
 pub use writer::lock;
 
 /// One record as it stands in a log.
@@ -58,6 +61,13 @@ pub struct Entry {
     pub offset: u64,
     /// The line as it stands, without its LF.
     pub text: String,
+}
+
+impl Entry {
+    /// The seq of the record that is due behind this one: one that stands for several lost ones says how many.
+    pub fn seq_after(&self) -> u64 {
+        format::seq_after(&self.kind, self.seq, &self.text)
+    }
 }
 
 /// What an append has made durable: records `first..next`.
@@ -162,6 +172,9 @@ pub trait Journal: Send + Sync + 'static {
     /// is `*` stands for any name, so that what is beside the logs need not be walked.
     fn list(&self, under: &str) -> Result<Vec<LogPath>, JournalError>;
 
+    /// Whether someone else could have written a log: it is listed, and it is not opened.
+    fn is_foreign(&self, log: &LogPath) -> bool;
+
     /// Stores bytes under their hash beside the log. They are on disk when this returns, so that the record
     /// that names them can follow.
     fn put_blob(&self, log: &LogPath, bytes: &[u8]) -> Result<BlobRef, JournalError>;
@@ -176,6 +189,14 @@ pub trait Journal: Send + Sync + 'static {
 pub trait LogWriter: Send + Sync {
     /// Appends a command at an expected seq and returns when it is on disk.
     fn append(&self, expected: u64, time: Timestamp, bodies: &[String]) -> Result<Committed, AppendError>;
+
+    /// [`LogWriter::append`] with a time for each record: records that happened elsewhere keep the time they have.
+    fn append_dated(
+        &self,
+        expected: u64,
+        times: &[Timestamp],
+        bodies: &[String],
+    ) -> Result<Committed, AppendError>;
 
     /// Appends a command wherever the log stands and returns when it is on disk.
     fn append_next(&self, time: Timestamp, bodies: &[String]) -> Result<Committed, AppendError>;

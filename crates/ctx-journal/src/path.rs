@@ -86,15 +86,14 @@ impl fmt::Debug for LogPath {
     }
 }
 
-/// Who a log's files belong to.
-///
-/// A daemon that runs as root makes directories that are root's with the user's group (0750, so that nobody
-/// plants a link in its way) and files that are the user's (0640). For its own uid, and whenever it is not
-/// root, everything is its own alone (0700, 0600).
+/// Whom the daemon keeps files for. It owns and writes them; they read them (`access`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Owner {
     pub uid: u32,
+    /// The user's own group.
     pub gid: u32,
+    /// The group of the space that the files are in: then its members read them, and nobody else.
+    pub space: Option<u32>,
 }
 
 #[cfg(test)]

@@ -1,39 +1,69 @@
 //! The real disk: files beneath a root directory that is held open.
 //!
 //! Every path is resolved beneath that directory by the kernel (`openat2`), never through a symbolic link, so
-//! that nobody who can write somewhere in the tree leads the daemon out of it.
+//! that nobody who can write somewhere in the tree leads the daemon out of it. What it makes is the daemon's own, and is
+//! read by those whom it is kept for (`access`).
 
+use std::collections::HashSet;
 use std::ffi::CStr;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use rustix::fs::{Advice, AtFlags, Dir, FileType, FlockOperation, Mode, OFlags, RenameFlags, ResolveFlags};
 use rustix::io::{Errno, retry_on_intr};
-use rustix::process::{getegid, geteuid};
 
+use crate::access::{Foreign, Kind, foreign_stat, kept_for, let_read};
 use crate::disk::{DirEntry, Disk, DiskFile, OpenMode, Replace};
 use crate::path::Owner;
+use crate::writer::lock;
 
 /// How often the kernel is asked again when a rename elsewhere disturbed it.
 const RESOLVE_TRIES: u32 = 32;
+/// Whose this is, the daemon is.
+const STATE: &str = ".state";
 
 /// Files beneath one directory.
 pub struct RealDisk {
     root: OwnedFd,
+    /// The daemon whose root it is.
+    daemon: u32,
+    /// Directories that are the daemon's alone. Nobody else can change that.
+    own_dirs: Mutex<HashSet<String>>,
 }
 
 impl RealDisk {
     /// Holds an existing directory as the root. The root itself may be reached through links.
     pub fn new(root: &Path) -> io::Result<Self> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        Ok(RealDisk { root: rustix::fs::open(root, flags, Mode::empty())? })
+        let root = rustix::fs::open(root, flags, Mode::empty())?;
+        // A daemon may keep its root in a directory of root's.
+        let stat = rustix::fs::statat(&root, STATE, AtFlags::SYMLINK_NOFOLLOW);
+        let stat = stat.or_else(|_| rustix::fs::fstat(&root))?;
+        Ok(RealDisk { root, daemon: stat.st_uid, own_dirs: Mutex::default() })
     }
 
-    /// Who the daemon runs as: the owner of everything that is its own.
-    pub fn own() -> Owner {
-        Owner { uid: geteuid().as_raw(), gid: getegid().as_raw() }
+    /// The first directory on the way to a path, the root itself aside, that is not the daemon's alone.
+    fn foreign_dir(&self, path: &str) -> io::Result<Option<(String, Foreign)>> {
+        for (end, _) in path.match_indices('/') {
+            let dir = path.get(..end).unwrap_or_default();
+            if lock(&self.own_dirs).contains(dir) {
+                continue;
+            }
+            // Who may only pass through a directory can look at it too.
+            let opened = self.resolve(dir, OFlags::PATH | OFlags::DIRECTORY, Mode::empty())?;
+            let stat = rustix::fs::fstat(opened)?;
+            if let Some(why) = foreign_stat(&stat, self.daemon) {
+                return Ok(Some((dir.to_owned(), why)));
+            }
+            // A log's own directory is one of many, and is asked for seldom.
+            if path.get(end + 1..).is_some_and(|rest| rest.contains('/')) {
+                lock(&self.own_dirs).insert(dir.to_owned());
+            }
+        }
+        Ok(None)
     }
 
     fn resolve(&self, path: &str, flags: OFlags, mode: Mode) -> io::Result<OwnedFd> {
@@ -62,22 +92,9 @@ impl RealDisk {
     fn create(&self, path: &str, extra: OFlags, owner: Owner) -> io::Result<OwnedFd> {
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | extra;
         let file = self.resolve(path, flags, Mode::RUSR | Mode::WUSR)?;
-        if let Some(foreign) = foreign(owner) {
-            set_owner(&file, foreign.uid, foreign.gid, Mode::RUSR | Mode::WUSR | Mode::RGRP)?;
-        }
+        let_read(&file, Kind::File, owner)?;
         Ok(file)
     }
-}
-
-/// The owner, when files must be handed over to them: only root can, and only to others.
-fn foreign(owner: Owner) -> Option<Owner> {
-    (geteuid().is_root() && owner.uid != 0).then_some(owner)
-}
-
-fn set_owner(fd: impl AsFd, uid: u32, gid: u32, mode: Mode) -> io::Result<()> {
-    use rustix::fs::{Gid, Uid};
-    rustix::fs::fchown(&fd, Some(Uid::from_raw(uid)), Some(Gid::from_raw(gid)))?;
-    Ok(rustix::fs::fchmod(&fd, mode)?)
 }
 
 impl Disk for RealDisk {
@@ -95,13 +112,18 @@ impl Disk for RealDisk {
         let (parent, name) = self.parent(path)?;
         match rustix::fs::mkdirat(&parent, name, Mode::RWXU) {
             Ok(()) => (),
-            Err(Errno::EXIST) => return Ok(false),
+            Err(Errno::EXIST) => {
+                return match self.foreign_dir(&format!("{path}/"))? {
+                    None => Ok(false),
+                    Some((dir, why)) => Err(io::Error::new(
+                        io::ErrorKind::PermissionDenied,
+                        format!("{dir} is in the way: {why}; move it out of the root"),
+                    )),
+                };
+            }
             Err(error) => return Err(error.into()),
         }
-        if let Some(owner) = foreign(owner) {
-            let group = Mode::RWXU | Mode::RGRP | Mode::XGRP;
-            set_owner(self.directory(path)?, 0, owner.gid, group)?;
-        }
+        let_read(self.directory(path)?, Kind::Dir, owner)?;
         Ok(true)
     }
 
@@ -149,6 +171,15 @@ impl Disk for RealDisk {
             }
         }
         Ok(entries)
+    }
+
+    fn foreign(&self, path: &str, file: &dyn DiskFile) -> io::Result<Option<(String, Foreign)>> {
+        let Some(fd) = file.as_fd() else { return Ok(None) };
+        let stat = rustix::fs::fstat(fd)?;
+        if let Some(why) = foreign_stat(&stat, self.daemon) {
+            return Ok(Some((path.to_owned(), why)));
+        }
+        self.foreign_dir(path)
     }
 }
 
@@ -221,8 +252,7 @@ impl DiskFile for RealFile {
     }
 
     fn owner(&self) -> io::Result<Owner> {
-        let stat = rustix::fs::fstat(&self.fd)?;
-        Ok(Owner { uid: stat.st_uid, gid: stat.st_gid })
+        kept_for(&self.fd)
     }
 }
 

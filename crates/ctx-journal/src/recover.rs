@@ -12,7 +12,7 @@ use ctx_session::Timestamp;
 
 use crate::Entry;
 use crate::damage::{Damage, DamageKind};
-use crate::disk::{Disk, DiskFile, OpenMode, is_no_space, read_full, write_full};
+use crate::disk::{Disk, DiskFile, OpenMode, is_no_space, read_full, too_large, write_full};
 use crate::error::JournalError;
 use crate::format::{self, COMMAND_BYTES_MAX};
 use crate::lines::{LineReader, count_lines};
@@ -169,7 +169,12 @@ fn write_anew(file: &dyn DiskFile, from: u64) -> io::Result<()> {
         // Someone else cut it: there is nothing in doubt any more, and it must not grow by zeroes.
         return file.truncate(len).and_then(|()| file.sync());
     }
-    let mut bytes = vec![0; usize::try_from(len - from).map_err(io::Error::other)?];
+    let doubtful = len - from;
+    // One command was on its way at most.
+    if doubtful > 2 * COMMAND_BYTES_MAX as u64 {
+        return Err(too_large(doubtful, 2 * COMMAND_BYTES_MAX as u64));
+    }
+    let mut bytes = vec![0; usize::try_from(doubtful).map_err(io::Error::other)?];
     let got = read_full(file, &mut bytes, from)?;
     bytes.truncate(got);
     file.truncate(from)?;

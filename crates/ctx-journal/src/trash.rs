@@ -10,18 +10,19 @@
 
 use std::io;
 
-use crate::disk::{OpenMode, Replace, read_full, write_full};
+use crate::disk::{OpenMode, Replace, read_whole, write_full};
 use crate::error::JournalError;
 use crate::file::FileJournal;
 use crate::fork::WORKING;
-use crate::path::{LogPath, join, parent_of};
-use crate::real::RealDisk;
+use crate::path::{LogPath, Owner, join, parent_of};
+
 use crate::recover::io_error;
 
 const TRASH: &str = ".state/trash";
 /// In a directory of the trash.
 const LOG: &str = "log";
 const NOTICE: &str = "notice";
+const NOTICE_BYTES_MAX: u64 = 1 << 20;
 
 impl FileJournal {
     pub(crate) fn remove_dir_of(&self, log: &LogPath) -> Result<(), JournalError> {
@@ -37,7 +38,7 @@ impl FileJournal {
     fn move_away(&self, log: &LogPath, notice: Option<&str>) -> Result<String, JournalError> {
         self.open_file(log, OpenMode::Read)?;
         let io = |error| io_error(log, "remove", error);
-        let away = self.make_dir_beside(TRASH, RealDisk::own()).map_err(io)?;
+        let away = self.make_dir_beside(TRASH, Owner::own()).map_err(io)?;
         // What is in a directory is durable when the directory itself is.
         let moved = self
             .disk
@@ -56,7 +57,7 @@ impl FileJournal {
     }
 
     fn put_notice(&self, away: &str, notice: &str) -> io::Result<()> {
-        let file = self.disk.open(&join(away, NOTICE), OpenMode::CreateNew(RealDisk::own()))?;
+        let file = self.disk.open(&join(away, NOTICE), OpenMode::CreateNew(Owner::own()))?;
         write_full(&*file, notice.as_bytes(), 0)?;
         file.sync()?;
         self.disk.sync_dir(away)
@@ -70,9 +71,7 @@ impl FileJournal {
             return Ok(None);
         }
         let file = self.disk.open(&join(away, NOTICE), OpenMode::Read)?;
-        let mut bytes = vec![0; usize::try_from(file.len()?).map_err(io::Error::other)?];
-        let got = read_full(&*file, &mut bytes, 0)?;
-        bytes.truncate(got);
+        let bytes = read_whole(&*file, NOTICE_BYTES_MAX)?;
         Ok(Some(String::from_utf8_lossy(&bytes).into_owned()))
     }
 

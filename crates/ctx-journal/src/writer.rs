@@ -17,7 +17,7 @@ use ctx_session::Timestamp;
 
 use crate::disk::{Disk, DiskFile, is_no_space};
 use crate::error::AppendError;
-use crate::format::{self, COMMAND_BYTES_MAX};
+use crate::format::{self, COMMAND_BYTES_MAX, Times};
 use crate::path::LogPath;
 use crate::recover::{self, Tail};
 use crate::{Committed, LogWriter, soon};
@@ -136,7 +136,7 @@ impl OpenLog {
     fn commit(
         self: &Arc<Self>,
         expected: Option<u64>,
-        time: Timestamp,
+        times: Times<'_>,
         bodies: &[String],
         sync: bool,
     ) -> Result<Committed, AppendError> {
@@ -155,7 +155,7 @@ impl OpenLog {
         }
         let first = state.next;
         let next = first + bodies.len() as u64;
-        format::encode(&mut state.collected, first, time, bodies);
+        format::encode(&mut state.collected, first, times, bodies);
         state.next = next;
         state.collected_records += bodies.len() as u64;
         state.wants_sync |= sync;
@@ -367,15 +367,24 @@ impl FileWriter {
 
 impl LogWriter for FileWriter {
     fn append(&self, expected: u64, time: Timestamp, bodies: &[String]) -> Result<Committed, AppendError> {
-        self.open.commit(Some(expected), time, bodies, true)
+        self.open.commit(Some(expected), Times::One(time), bodies, true)
+    }
+
+    fn append_dated(
+        &self,
+        expected: u64,
+        times: &[Timestamp],
+        bodies: &[String],
+    ) -> Result<Committed, AppendError> {
+        self.open.commit(Some(expected), Times::Each(times), bodies, true)
     }
 
     fn append_next(&self, time: Timestamp, bodies: &[String]) -> Result<Committed, AppendError> {
-        self.open.commit(None, time, bodies, true)
+        self.open.commit(None, Times::One(time), bodies, true)
     }
 
     fn append_soon(&self, time: Timestamp, bodies: &[String]) -> Result<Committed, AppendError> {
-        self.open.commit(None, time, bodies, false)
+        self.open.commit(None, Times::One(time), bodies, false)
     }
 
     fn flush(&self) -> Result<(), AppendError> {

@@ -32,6 +32,9 @@ pub enum Code {
     Enodata,
     Enomem,
     Enoexec,
+    Edquot,
+    Eproto,
+    Eperm,
 }
 
 /// One row of the table.
@@ -70,6 +73,9 @@ pub const CODES: &[CodeRow] = &[
     row(Code::Enodata, "ENODATA", 500, 1, "the model's answer was empty"),
     row(Code::Enomem, "ENOMEM", 500, 1, "a memory limit"),
     row(Code::Enoexec, "ENOEXEC", 500, 1, "a cage or agent did not start"),
+    row(Code::Edquot, "EDQUOT", 500, 1, "no quota left at the provider, or a spend limit"),
+    row(Code::Eproto, "EPROTO", 500, 1, "the answer is not the provider's protocol"),
+    row(Code::Eperm, "EPERM", 500, 1, "the model refused"),
 ];
 
 impl Code {

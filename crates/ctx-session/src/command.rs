@@ -1,11 +1,15 @@
 //! Commands, and what comes of them: every way to change a session is one [`Command`].
 
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::ids::{ApprovalId, CallId, CheckpointId, CompactionId, IssueId, MessageId, RunId, Ulid};
+use crate::ids::{
+    ApprovalId, CallId, CheckpointId, CompactionId, IssueId, MessageId, RunId, SubagentId, Ulid,
+};
 use crate::record::{
-    ApprovalOutcome, BlobRef, Body, CancelReason, Compaction, CompactionFlag, DetachReason, Failure,
-    FinishReason, LimitHit, LimitScope, PromptRef, Source, Strategy, ToolStatus, Usage,
+    ApprovalOutcome, Approvals, BlobRef, Body, Caller, CancelReason, Compaction, CompactionFlag,
+    DetachReason, ExitCause, Failure, FinishReason, LimitHit, LimitScope, PromptRef, Redact, Source,
+    Strategy, ToolBody, ToolFinished, ToolStatus, ToolSummary, Usage,
 };
 use crate::request::RequestKey;
 use crate::session::RunState;
@@ -25,6 +29,8 @@ pub enum Command {
     /// What the agent's loop has to say of the run it works on.
     Progress {
         run: RunId,
+        /// The subagent whose loop says it; none: the primary's.
+        caller: Option<SubagentId>,
         progress: Progress,
     },
     FinishRun {
@@ -56,6 +62,8 @@ pub enum Command {
         checkpoint: CheckpointId,
         admission: Admission,
         by: u32,
+        /// The operator's answer to a model that paused to ask.
+        message: Option<String>,
     },
     /// Of a checkpoint that a compaction waits at, this is rejecting it.
     Rollback {
@@ -66,6 +74,11 @@ pub enum Command {
     /// Begins a compaction that the operator asks for: a run of its own.
     Compact {
         strategy: Option<Strategy>,
+        admission: Admission,
+        by: u32,
+    },
+    /// A new run from the log after one that failed or was cancelled.
+    Retry {
         admission: Admission,
         by: u32,
     },
@@ -106,6 +119,8 @@ pub enum Command {
         by: u32,
     },
     Change(Change),
+    /// Adds what another agent's session has and this one has not yet, each record with its time.
+    Import(Import),
     /// A command that carries a key of its client's: it is done once.
     Once {
         key: RequestKey,
@@ -132,6 +147,8 @@ pub enum Command {
     /// The session was loaded and nothing of its earlier run is alive any more.
     Recover {
         cause: Interruption,
+        /// Text of an answer that is not in the log.
+        under_way: Option<UnderWay>,
     },
 }
 
@@ -143,6 +160,14 @@ pub struct Change {
     pub model: Option<Option<String>>,
     /// Puts the session away, or brings it back.
     pub archived: Option<bool>,
+    pub by: u32,
+}
+
+/// Records of another agent's session.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Import {
+    pub import_id: Ulid,
+    pub records: Vec<(Timestamp, Body)>,
     pub by: u32,
 }
 
@@ -229,6 +254,27 @@ pub struct RunContext {
     pub cage: Option<String>,
     pub sources: Vec<Source>,
     pub prompts: Vec<PromptRef>,
+    pub redact: Option<Redact>,
+    pub approvals: Option<Approvals>,
+}
+
+/// What whoever posts a message wants for its run alone.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct RunWishes {
+    /// What becomes of a call that the policy wants to ask for; None: the operator is asked.
+    pub approvals: Option<Approvals>,
+    /// What is allowed before the policy is looked at: `TOOL [PATTERN]`.
+    pub allow: Vec<String>,
+    /// The network of its cages; None: as the project and the operator say.
+    pub net: Option<RunNet>,
+}
+
+/// The network of a run's cages.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum RunNet {
+    None,
+    Host,
 }
 
 /// A finished step of the agent's loop.
@@ -256,20 +302,26 @@ pub enum Progress {
         calls: Vec<StartedTool>,
         behind: Vec<StartedTool>,
     },
-    ToolFinished {
-        call_id: CallId,
-        status: ToolStatus,
-        duration_ms: u64,
-        output: String,
-        truncated: bool,
-        blob: Option<BlobRef>,
-    },
+    ToolFinished(Box<FinishedTool>),
     ApprovalRequested {
         approval_id: ApprovalId,
         call_id: CallId,
         tool: String,
         subject: Option<String>,
+        diff: Option<String>,
         expires_at: Timestamp,
+    },
+    /// The primary starts a subagent.
+    SubagentSpawned(Box<Spawn>),
+    /// The subagent begins to work.
+    SubagentRunning {
+        cage_id: Option<String>,
+    },
+    /// The subagent has ended.
+    SubagentExited {
+        exit: Exit,
+        /// What it had said so far of a message.
+        partial: Option<Partial>,
     },
     /// The conversation was made shorter, or a way to do so is proposed: then the session is paused and the run over.
     Compacted(Box<Compaction>),
@@ -284,8 +336,11 @@ impl Progress {
             Progress::AssistantStarted { .. }
             | Progress::AssistantFinished { .. }
             | Progress::ReasoningFinished { .. }
-            | Progress::ToolFinished { .. }
+            | Progress::ToolFinished(_)
             | Progress::ApprovalRequested { .. }
+            | Progress::SubagentSpawned(_)
+            | Progress::SubagentRunning { .. }
+            | Progress::SubagentExited { .. }
             | Progress::Compacted(_) => (&[], &[]),
         };
         calls.iter().chain(behind)
@@ -299,6 +354,84 @@ pub struct StartedTool {
     pub provider_call_id: Option<String>,
     pub name: String,
     pub input: Value,
+    /// What the provider wants to see again with the call.
+    pub provider: Option<Value>,
+}
+
+/// How a tool call ended; becomes its `tool_finished` record.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FinishedTool {
+    pub call_id: CallId,
+    pub status: ToolStatus,
+    pub duration_ms: u64,
+    pub output: String,
+    pub truncated: bool,
+    pub blob: Option<BlobRef>,
+    pub diff: Option<String>,
+    pub diff_blob: Option<BlobRef>,
+    pub summary: Option<ToolSummary>,
+}
+
+impl FinishedTool {
+    /// One that gave a text and nothing else.
+    pub fn new(
+        call_id: CallId,
+        status: ToolStatus,
+        duration_ms: u64,
+        output: impl Into<String>,
+    ) -> FinishedTool {
+        FinishedTool {
+            call_id,
+            status,
+            duration_ms,
+            output: output.into(),
+            truncated: false,
+            blob: None,
+            diff: None,
+            diff_blob: None,
+            summary: None,
+        }
+    }
+
+    pub(crate) fn record(self, turn_id: RunId, caller: Option<Caller>) -> Body {
+        let FinishedTool { call_id, status, duration_ms, output, truncated, blob, diff, diff_blob, summary } =
+            self;
+        Body::Tool(ToolBody::Finished(ToolFinished {
+            turn_id,
+            call_id,
+            status,
+            duration_ms,
+            output,
+            truncated,
+            blob,
+            diff,
+            diff_blob,
+            summary,
+            caller,
+        }))
+    }
+}
+
+/// A subagent that the primary wants to start.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Spawn {
+    pub invocation_id: SubagentId,
+    /// The tool call that asks for it.
+    pub call_id: CallId,
+    pub name: String,
+    pub model: String,
+    pub prompt: String,
+    /// None: as long as the limits say.
+    pub walltime_ms: Option<u64>,
+    pub memory_bytes: Option<u64>,
+}
+
+/// How a subagent came to its end.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Exit {
+    pub cause: ExitCause,
+    /// Why, for a person, where the cause alone does not say it.
+    pub message: Option<String>,
 }
 
 /// A tool call that the policy wants the operator's word for.
@@ -308,6 +441,8 @@ pub struct ApprovalAsk {
     pub tool: String,
     /// What the call touches.
     pub subject: Option<String>,
+    /// What it would change in a file.
+    pub diff: Option<String>,
 }
 
 /// What came of it.
@@ -328,6 +463,14 @@ pub enum Outcome {
 /// Text of an assistant message that was cut off: shown to clients already, so it is kept.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Partial {
+    pub message_id: MessageId,
+    pub text: String,
+}
+
+/// Text of the answer that a run was giving, as it was kept beside the log while it came.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct UnderWay {
+    pub run: RunId,
     pub message_id: MessageId,
     pub text: String,
 }

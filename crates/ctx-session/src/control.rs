@@ -7,11 +7,11 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use crate::ids::{ApprovalId, CallId, CheckpointId, CompactionId, MessageId, RunId, Ulid};
+use crate::ids::{ApprovalId, CallId, CheckpointId, CompactionId, MessageId, RunId, SubagentId, Ulid};
 use crate::record::{
     ApprovalBody, ApprovalOutcome, ApprovalRequested, ApprovalSettled, Body, CheckpointBody,
     CheckpointCreated, Compaction, CompactionApproved, CompactionBody, CompactionFlag, Context, PromptEdited,
-    PromptRef, Record, Rejection, RunBody, RunKind, SessionBody, StateName,
+    PromptRef, Record, Rejection, RunBody, RunKind, SessionBody, SnapshotState, StateName, SubagentBody,
 };
 use crate::time::Timestamp;
 use crate::word_enum::word_enum;
@@ -157,7 +157,7 @@ pub struct Approval {
     pub settled: Option<(ApprovalSettled, Timestamp)>,
 }
 
-/// How long an approval waits. Its time stands still while the session is paused.
+/// How long an approval waits, or a subagent works. Its time stands still while the session is paused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ApprovalClock {
@@ -175,14 +175,14 @@ impl ApprovalClock {
         }
     }
 
-    fn stop(self, now: Timestamp) -> ApprovalClock {
+    pub(crate) fn stop(self, now: Timestamp) -> ApprovalClock {
         match self {
             ApprovalClock::Until(time) => ApprovalClock::Left(time.millis_since(now)),
             ApprovalClock::Left(_) => self,
         }
     }
 
-    fn start(self, now: Timestamp) -> ApprovalClock {
+    pub(crate) fn start(self, now: Timestamp) -> ApprovalClock {
         match self {
             ApprovalClock::Left(left) => {
                 ApprovalClock::Until(Timestamp::from_millis(now.as_millis().saturating_add(left)))
@@ -312,7 +312,12 @@ impl Control {
                 let open = self.compactions.iter_mut().filter(|c| c.state == CompactionState::Proposed);
                 open.for_each(|compaction| compaction.reject(Rejection::SessionForked));
             }
-            Body::Session(_) | Body::Run(RunBody::QueuedDiscarded(_)) | Body::Message(_) | Body::Tool(_) => {}
+            Body::Subagent(SubagentBody::Exited(exited)) => self.subagent_exited(exited.invocation_id),
+            Body::Session(_)
+            | Body::Run(RunBody::QueuedDiscarded(_))
+            | Body::Message(_)
+            | Body::Tool(_)
+            | Body::Subagent(_) => {}
         }
     }
 
@@ -362,6 +367,15 @@ impl Control {
                 self.compactions.drain(..count.min(self.compactions.len()));
                 self.aggregates.push(Aggregate { count: aggregated.count, before: aggregated.before });
             }
+        }
+    }
+
+    /// One that ends while the session is paused, with its daemon, is not suspended any more.
+    fn subagent_exited(&mut self, id: SubagentId) {
+        let newest = self.checkpoints.last_mut();
+        let Some(at) = newest.filter(|at| at.resumed_at.is_none() && !at.rolled_back) else { return };
+        for snapshot in at.created.active_subagents.iter_mut().filter(|one| one.invocation_id == id) {
+            snapshot.state = SnapshotState::Exited;
         }
     }
 

@@ -9,12 +9,13 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::estimate::{MESSAGE_TOKENS, call_tokens, tokens};
-use crate::ids::{CallId, MessageId, RunId, Ulid};
+use crate::ids::{CallId, MessageId, RunId, SubagentId, Ulid};
 use crate::ledger::Ledger;
 use crate::record::{
-    Body, CheckpointBody, CompactionBody, InConversation, MessageBody, MessagePinned, Record, RolledBack,
-    RunBody, ToolBody, ToolStatus,
+    Body, Caller, CheckpointBody, CompactionBody, InConversation, MessageBody, MessagePinned, Record,
+    RolledBack, RunBody, ToolBody, ToolStatus,
 };
+use crate::subagent::Invocation;
 use crate::time::Timestamp;
 use crate::word_enum::word_enum;
 
@@ -33,9 +34,22 @@ word_enum! {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum Part {
-    Text { text: String },
-    ToolCall { call_id: Ulid, name: String, input: Value },
-    ToolResult { call_id: Ulid, status: ToolStatus, text: String },
+    Text {
+        text: String,
+    },
+    ToolCall {
+        call_id: Ulid,
+        name: String,
+        input: Value,
+        /// What the provider wants to see again with the call.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        provider: Option<Value>,
+    },
+    ToolResult {
+        call_id: Ulid,
+        status: ToolStatus,
+        text: String,
+    },
 }
 
 /// A message; its JSON form is a line of `messages.jsonl`.
@@ -48,9 +62,17 @@ pub struct Message {
     pub role: Role,
     pub content: Vec<Part>,
     pub time: Timestamp,
+    /// The subagent whose conversation it is part of; none: it is part of the primary's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub caller: Option<Caller>,
 }
 
 impl Message {
+    /// Whether it only says that records are missing where it stands: it belongs to no run.
+    pub fn is_gap(&self) -> bool {
+        self.run.0 == Ulid(0)
+    }
+
     /// Its text parts, joined.
     pub fn text(&self) -> String {
         let texts = self.content.iter().filter_map(|part| match part {
@@ -190,12 +212,14 @@ pub fn said(record: &Record) -> Option<Message> {
     let Utterance { id, run, role, words } = utterance(&record.body)?;
     let part = match words {
         Words::Text(text) => Part::Text { text: text.to_owned() },
-        Words::Call { name, input } => {
-            Part::ToolCall { call_id: id, name: name.to_owned(), input: input.clone() }
+        Words::Call { name, input, provider } => {
+            let (name, input, provider) = (name.to_owned(), input.clone(), provider.cloned());
+            Part::ToolCall { call_id: id, name, input, provider }
         }
         Words::Result { status, text } => Part::ToolResult { call_id: id, status, text: text.to_owned() },
     };
-    Some(Message { seq: record.seq, id, run, role, content: vec![part], time: record.time })
+    let caller = record.body.caller().cloned();
+    Some(Message { seq: record.seq, id, run, role, content: vec![part], time: record.time, caller })
 }
 
 /// The id of the message that a record says; a tool's result has that of its call.
@@ -219,7 +243,7 @@ pub(crate) fn heard(body: &Body) -> Option<Heard> {
     let (tokens, output_bytes) = match words {
         Words::Text(text) => (tokens(text), None),
         Words::Result { text, .. } => (tokens(text), Some(text.len())),
-        Words::Call { name, input } => (call_tokens(name, input), None),
+        Words::Call { name, input, .. } => (call_tokens(name, input), None),
     };
     Some(Heard { id, begins: role == Role::User, tokens: MESSAGE_TOKENS + tokens, output_bytes })
 }
@@ -239,7 +263,7 @@ struct Utterance<'a> {
 
 enum Words<'a> {
     Text(&'a str),
-    Call { name: &'a str, input: &'a Value },
+    Call { name: &'a str, input: &'a Value, provider: Option<&'a Value> },
     Result { status: ToolStatus, text: &'a str },
 }
 
@@ -253,12 +277,15 @@ fn utterance(body: &Body) -> Option<Utterance<'_>> {
         // A step that only called tools has said nothing; its calls are messages of their own.
         Body::Message(MessageBody::AssistantFinished(done)) if done.text.is_empty() => None,
         Body::Message(MessageBody::AssistantFinished(done)) => {
-            text(done.message_id, done.turn_id, Role::Assistant, &done.text)
+            text(done.message_id, done.turn_id, speaker(body), &done.text)
         }
         Body::Tool(ToolBody::Started(tool)) => {
-            let words = Words::Call { name: &tool.name, input: &tool.input };
-            Some(Utterance { id: tool.call_id.0, run: tool.turn_id, role: Role::Assistant, words })
+            let provider = tool.provider.as_ref();
+            let words = Words::Call { name: &tool.name, input: &tool.input, provider };
+            Some(Utterance { id: tool.call_id.0, run: tool.turn_id, role: speaker(body), words })
         }
+        // The model has not been told of a call that was never made.
+        Body::Tool(ToolBody::Finished(tool)) if tool.status == ToolStatus::Skipped => None,
         Body::Tool(ToolBody::Finished(tool)) => {
             let words = Words::Result { status: tool.status, text: &tool.output };
             Some(Utterance { id: tool.call_id.0, run: tool.turn_id, role: Role::Tool, words })
@@ -280,8 +307,13 @@ fn utterance(body: &Body) -> Option<Utterance<'_>> {
         | Body::Approval(_)
         | Body::Message(_)
         | Body::Tool(_)
+        | Body::Subagent(_)
         | Body::Compaction(_) => None,
     }
+}
+
+fn speaker(body: &Body) -> Role {
+    if body.caller().is_some() { Role::Subagent } else { Role::Assistant }
 }
 
 /// The messages that no longer count after this record.
@@ -341,6 +373,7 @@ fn marks(body: &Body) -> Option<Marks<'_>> {
         }
         Body::Message(_)
         | Body::Tool(_)
+        | Body::Subagent(_)
         | Body::Session(_)
         | Body::Approval(_)
         | Body::Run(_)
@@ -360,10 +393,41 @@ impl Conversation {
         self.said.extend(said(record).map(Arc::new));
     }
 
-    /// The messages that still count, in order: what a model is shown.
+    /// Whether this message was said.
+    pub fn has(&self, id: Ulid) -> bool {
+        self.said.iter().any(|message| message.id == id)
+    }
+
+    /// The messages that still count, in order: what the primary's model is shown.
     pub fn messages(&self, ledger: &Ledger) -> Vec<Arc<Message>> {
+        self.counting(ledger, None)
+    }
+
+    /// The same for a subagent: what it was given to do, and then what it said and did. In its own conversation it is
+    /// the assistant.
+    pub fn messages_of(&self, ledger: &Ledger, subagent: &Invocation) -> Vec<Arc<Message>> {
+        let asked = Message {
+            seq: 0,
+            id: subagent.id().0,
+            run: subagent.run(),
+            role: Role::User,
+            content: vec![Part::Text { text: subagent.spawned.prompt.clone() }],
+            time: subagent.spawned_at,
+            caller: Some(subagent.caller()),
+        };
+        let as_assistant = |message: Arc<Message>| match message.role {
+            Role::Subagent => Arc::new(Message { role: Role::Assistant, ..Message::clone(&message) }),
+            Role::User | Role::Assistant | Role::System | Role::Tool => message,
+        };
+        let said = self.counting(ledger, Some(subagent.id())).into_iter().map(as_assistant);
+        std::iter::once(Arc::new(asked)).chain(said).collect()
+    }
+
+    fn counting(&self, ledger: &Ledger, caller: Option<SubagentId>) -> Vec<Arc<Message>> {
         let places = ledger.places();
-        let counting = self.said.iter().filter_map(|message| {
+        let is_part =
+            |message: &&Arc<Message>| message.caller.as_ref().map(|caller| caller.invocation_id) == caller;
+        let counting = self.said.iter().filter(is_part).filter_map(|message| {
             let place = places.get(&message.id)?;
             Some((place.unwrap_or(message.seq), message))
         });

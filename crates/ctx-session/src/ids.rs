@@ -20,6 +20,17 @@ const RANDOM_BITS: u32 = 80;
 pub struct Ulid(pub u128);
 
 impl Ulid {
+    /// Its text, without an allocation: ids are most of what lists and records consist of.
+    fn text(self, text: &mut [u8; ULID_LEN]) -> &str {
+        let mut rest = self.0;
+        for slot in text.iter_mut().rev() {
+            let digit = (rest & 31) as usize;
+            *slot = ALPHABET.get(digit).copied().unwrap_or(b'0');
+            rest >>= 5;
+        }
+        std::str::from_utf8(text).unwrap_or_default()
+    }
+
     /// The milliseconds since the epoch at which this id was made.
     pub fn timestamp(self) -> Timestamp {
         Timestamp::from_millis((self.0 >> RANDOM_BITS) as u64)
@@ -28,14 +39,7 @@ impl Ulid {
 
 impl fmt::Display for Ulid {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut text = [0u8; ULID_LEN];
-        let mut rest = self.0;
-        for slot in text.iter_mut().rev() {
-            let digit = (rest & 31) as usize;
-            *slot = ALPHABET.get(digit).copied().unwrap_or(b'0');
-            rest >>= 5;
-        }
-        f.write_str(std::str::from_utf8(&text).unwrap_or_default())
+        f.write_str(self.text(&mut [0; ULID_LEN]))
     }
 }
 
@@ -77,7 +81,7 @@ impl FromStr for Ulid {
 
 impl Serialize for Ulid {
     fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(self)
+        serializer.serialize_str(self.text(&mut [0; ULID_LEN]))
     }
 }
 
@@ -143,6 +147,10 @@ id_type!(
 id_type!(
     /// Names an approval that a tool call waits for.
     ApprovalId
+);
+id_type!(
+    /// Names one subagent of a run, from its start to its end: an invocation.
+    SubagentId
 );
 id_type!(
     /// Names an issue of a project.

@@ -13,6 +13,7 @@ pub mod ids;
 pub mod issue;
 pub mod ledger;
 pub mod limits;
+mod log_facts;
 pub mod name;
 pub mod overview;
 pub mod port;
@@ -21,16 +22,18 @@ pub mod record;
 pub mod request;
 pub mod rules;
 pub mod session;
+pub mod subagent;
 pub mod time;
 mod word_enum;
 
 pub use code::{Code, Refusal};
 pub use command::{Answer, Command, Decision, Effect};
 pub use ids::{
-    ApprovalId, CallId, CheckpointId, CompactionId, IdSource, IssueId, MessageId, RunId, SessionId, TodoId,
-    Ulid,
+    ApprovalId, CallId, CheckpointId, CompactionId, IdSource, IssueId, MessageId, RunId, SessionId,
+    SubagentId, TodoId, Ulid,
 };
 pub use limits::Limits;
+pub use log_facts::Missing;
 pub use name::{BadName, Name};
 pub use overview::Overview;
 pub use record::{Body, Record, Scope, StateName};

@@ -22,7 +22,11 @@ pub struct Limits {
     pub frame_bytes: usize,
     /// Tool output above this is stored once as a blob and shown as a preview.
     pub tool_output_bytes: usize,
-    /// Steps (model calls) that one run may take.
+    /// Subagents of one run that may work at once.
+    pub subagents_per_run: u32,
+    /// How long a subagent may work whose cage names no other `walltime`, in milliseconds.
+    pub subagent_walltime_ms: u64,
+    /// Steps (model calls) that one run may take, and each of its subagents.
     pub steps_per_run: u32,
     /// Longest text, and largest tool calls, of one model call, in bytes; longer text is cut and says so. One
     /// record must hold it, and JSON may need six bytes for one.
@@ -33,6 +37,10 @@ pub struct Limits {
     pub model_retry_ms: u64,
     /// The longest wait between two attempts, in milliseconds.
     pub model_retry_max_ms: u64,
+    /// How long a model may take until its answer begins, in milliseconds.
+    pub model_first_byte_ms: u64,
+    /// How long a model may send nothing in the middle of its answer, in milliseconds.
+    pub model_idle_ms: u64,
     /// Most bytes of a file that one `fs.read` returns.
     pub fs_read_bytes: usize,
     /// Most entries of a directory that one `fs.list` returns.
@@ -47,11 +55,11 @@ pub struct Limits {
     pub idle_unload_ms: u64,
     /// How long a cancelled or shut-down run may take to stop by itself, in milliseconds.
     pub stop_grace_ms: u64,
-    /// Connections to one agent socket at a time.
+    /// Connections of one user to agents' sockets at a time.
     pub socket_connections: usize,
     /// How long a socket client may leave a frame unread before it is let go, in milliseconds.
     pub socket_stall_ms: u64,
-    /// Connections over TCP at a time, and as many on the API's socket; WebSockets are among them.
+    /// Connections of one user over TCP at a time, and as many on the API's socket; WebSockets are among them.
     pub http_connections: usize,
     /// How long a client may take to send a request's head or its body, in milliseconds.
     pub request_ms: u64,
@@ -75,8 +83,12 @@ pub struct Limits {
     pub compaction_ms: u64,
     /// How long a tool call waits for an answer before it is denied, in milliseconds.
     pub approval_ms: u64,
-    /// Frames kept for all detached operators together, in bytes; who detached first is let go first.
+    /// Frames kept for all of one user's sessions together, in bytes; who detached first is let go first.
     pub reattach_bytes_total: usize,
+    /// Sessions of one user that may be loaded at a time; idle ones are unloaded by themselves.
+    pub loaded_per_operator: usize,
+    /// Temp sessions of one user at a time; they are kept in memory.
+    pub temp_per_operator: usize,
 }
 
 impl Default for Limits {
@@ -89,11 +101,15 @@ impl Default for Limits {
             title_bytes: 1024,
             frame_bytes: 1024 * 1024,
             tool_output_bytes: 64 * 1024,
+            subagents_per_run: 8,
+            subagent_walltime_ms: 1_800_000,
             steps_per_run: 64,
             answer_bytes: 1024 * 1024,
             model_attempts: 5,
             model_retry_ms: 250,
             model_retry_max_ms: 30_000,
+            model_first_byte_ms: 180_000,
+            model_idle_ms: 120_000,
             fs_read_bytes: 1024 * 1024,
             fs_list_entries: 1_000,
             instruction_file_bytes: 32 * 1024,
@@ -116,6 +132,8 @@ impl Default for Limits {
             approval_ms: 300_000,
             reattach_bytes: 50 * 1024 * 1024,
             reattach_bytes_total: 512 * 1024 * 1024,
+            loaded_per_operator: 2_048,
+            temp_per_operator: 64,
         }
     }
 }

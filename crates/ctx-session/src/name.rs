@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::str::FromStr;
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
@@ -12,8 +13,8 @@ pub const NAME_LEN_MAX: usize = 64;
 
 /// A checked name: `[a-zA-Z0-9][a-zA-Z0-9._+-]{0,63}`, without the suffixes `.sock` and `.d`.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(try_from = "String", into = "String")]
-pub struct Name(Box<str>);
+#[serde(try_from = "String")]
+pub struct Name(Arc<str>);
 
 /// The rule that a name breaks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -97,6 +98,9 @@ impl TryFrom<String> for Name {
     }
 }
 
+/// The agents that imported sessions belong to. Nothing else may be called so.
+pub const IMPORT_AGENTS: [&str; 6] = ["codex", "claude", "opencode", "goose", "gemini", "aider"];
+
 /// The characters of an id are those of a name.
 impl From<SessionId> for Name {
     fn from(id: SessionId) -> Name {
@@ -106,7 +110,7 @@ impl From<SessionId> for Name {
 
 impl From<Name> for String {
     fn from(name: Name) -> String {
-        name.0.into()
+        (*name.0).to_owned()
     }
 }
 

@@ -155,6 +155,7 @@ impl Overview {
             Body::Session(SessionBody::Bound(bound)) => self.bound_issue = Some(bound.issue_id),
             Body::Session(SessionBody::Unbound(_)) => self.bound_issue = None,
             Body::Tool(_)
+            | Body::Subagent(_)
             | Body::Approval(_)
             | Body::Session(_)
             | Body::Run(_)

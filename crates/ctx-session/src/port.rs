@@ -9,11 +9,12 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use crate::code::{Code, Refusal};
-use crate::command::{ApprovalAsk, Approved, Progress, StartedTool};
+use crate::command::{ApprovalAsk, Approved, Exit, Progress, Spawn, StartedTool};
 use crate::conversation::Message;
-use crate::ids::{CallId, MessageId, Ulid};
+use crate::ids::{CallId, MessageId, SubagentId, Ulid};
 use crate::issue::IssueAct;
-use crate::record::{BlobRef, Source};
+use crate::record::{Approvals, BlobRef, ExitCause, Source};
+use crate::subagent::Consequence;
 
 /// What a method of the port returns: an answer in its own time, or that the run is over.
 pub type PortFuture<'a, T> = Pin<Box<dyn Future<Output = Result<T, Stopped>> + Send + 'a>>;
@@ -54,6 +55,26 @@ pub trait RunPort: Send + Sync {
 
     /// Shows what the model is about to be sent.
     fn pack(&self, json: Vec<u8>) -> PortFuture<'_, ()>;
+
+    /// Starts a subagent of the run. The inner refusal is for the model to read. Waits while the session is paused.
+    fn spawn(&self, spawn: Spawn) -> PortFuture<'_, Result<Arc<dyn RunPort>, Refusal>>;
+
+    /// Ends a subagent, unless something else has ended it before, and tells what it came to.
+    fn reap(&self, subagent: SubagentId, exit: Exit) -> PortFuture<'_, Reaped>;
+
+    /// Returns when whoever this port belongs to is to stop: its run, or a subagent alone.
+    fn stopped(&self) -> Pin<Box<dyn Future<Output = ()> + Send + '_>>;
+}
+
+/// What became of a subagent.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Reaped {
+    pub cause: ExitCause,
+    pub message: Option<String>,
+    /// The last text it said.
+    pub said: String,
+    /// What its end means for the run.
+    pub consequence: Consequence,
 }
 
 /// Where a run stands before its next step.
@@ -112,6 +133,7 @@ pub struct Instructions {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Recorded {
     pub policy: Vec<String>,
+    pub approvals: Option<Approvals>,
     /// None: the log does not have them all, so they are read as they are now.
     pub instructions: Option<Vec<Instructions>>,
 }

@@ -10,13 +10,15 @@ use std::ops::Deref;
 use crate::control::{Checkpoint, Control};
 use crate::ids::{CallId, CheckpointId, MessageId, RunId, SessionId, Ulid};
 use crate::ledger::Ledger;
+use crate::log_facts::{Attaches, Missing};
 use crate::overview::Overview;
 use crate::record::{
-    Body, CompactionBody, Failure, FinishReason, LimitHit, MessageBody, Record, RunBody, RunCreated,
+    Body, Caller, CompactionBody, Failure, FinishReason, LimitHit, MessageBody, Record, RunBody, RunCreated,
     RunFinish, RunKind, Scope, SessionBody, SessionMeta, StateName, Strategy, ToolBody, ToolPending, Usage,
     User,
 };
 use crate::request::Requests;
+use crate::subagent::{DISPATCH, Subagents};
 use crate::time::Timestamp;
 
 /// Where a session stands. Illegal combinations (idle with a run, queued without one) cannot be written down.
@@ -91,6 +93,8 @@ pub struct Run {
     pub created_at: Timestamp,
     pub started_at: Option<Timestamp>,
     pub completed_at: Option<Timestamp>,
+    /// The time of its newest record.
+    pub last_at: Timestamp,
     pub usage: Usage,
     /// Model calls that have begun.
     pub steps: u32,
@@ -121,8 +125,10 @@ pub struct Session {
     pub state: State,
     pub next_seq: u64,
     pub attached: Option<Attachment>,
+    pub(crate) attaches: Attaches,
     pub control: Control,
     pub ledger: Ledger,
+    pub subagents: Subagents,
     /// Calls of the paused run that have not started.
     pending: Vec<ToolPending>,
     /// In the order of the log. Ids do not tell it: a clock may have jumped back between two daemons.
@@ -133,16 +139,22 @@ pub struct Session {
     open_tools: BTreeMap<CallId, OpenTool>,
     /// The newest record that settled a tool.
     tool_settled: Option<u64>,
+    /// Records that are not in the log: how many, and the first.
+    missing: Option<Missing>,
     /// What the newest `state_changed` said; not the name of `state` only where a record is damaged.
     logged_state: StateName,
 }
 
 /// A tool that was started and not settled; its run is open.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct OpenTool {
-    run: RunId,
-    started: Timestamp,
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct OpenTool {
+    pub run: RunId,
+    pub started: Timestamp,
     seq: u64,
+    /// None: the primary.
+    pub caller: Option<Caller>,
+    /// Those of one answer that ask for subagents are made side by side.
+    dispatches: bool,
 }
 
 impl Session {
@@ -153,8 +165,10 @@ impl Session {
             state: State::Idle,
             next_seq: seq.saturating_add(1),
             attached: None,
+            attaches: Attaches::default(),
             control: Control::default(),
             ledger: Ledger::default(),
+            subagents: Subagents::default(),
             pending: Vec::new(),
             runs: Vec::new(),
             run_at: HashMap::new(),
@@ -162,6 +176,7 @@ impl Session {
             requests: Requests::default(),
             open_tools: BTreeMap::new(),
             tool_settled: None,
+            missing: (seq > 0).then_some(Missing { records: seq, since_seq: 0 }),
             logged_state: StateName::Idle,
         }
     }
@@ -240,14 +255,28 @@ impl Session {
     /// message, and made one after the other; while the session is paused, none is begun.
     pub fn has_its_turn(&self, call: CallId) -> bool {
         let Some(tool) = self.open_tools.get(&call) else { return true };
-        let is_first = !self.open_tools.values().any(|other| other.run == tool.run && other.seq < tool.seq);
+        let is_before = |other: &OpenTool| {
+            let is_beside = other.dispatches && tool.dispatches;
+            other.run == tool.run && other.caller == tool.caller && other.seq < tool.seq && !is_beside
+        };
+        let is_first = !self.open_tools.values().any(is_before);
         let is_held = self.paused_at().is_some_and(|at| self.tool_settled > Some(at.seq));
         is_first && !is_held
     }
 
-    pub(crate) fn open_tools_of(&self, run: RunId) -> impl Iterator<Item = (CallId, Timestamp)> + '_ {
+    pub(crate) fn open_tools_of(&self, run: RunId) -> impl Iterator<Item = (CallId, &OpenTool)> + '_ {
         let of_run = self.open_tools.iter().filter(move |(_, tool)| tool.run == run);
-        of_run.map(|(call, tool)| (*call, tool.started))
+        of_run.map(|(call, tool)| (*call, tool))
+    }
+
+    /// Whether this call is open, and no subagent's.
+    pub(crate) fn is_primarys_open_call(&self, call: CallId) -> bool {
+        self.open_tools.get(&call).is_some_and(|tool| tool.caller.is_none())
+    }
+
+    /// What the log has lost, if it is damaged.
+    pub fn missing(&self) -> Option<Missing> {
+        self.missing
     }
 
     /// The state that someone who reads only the newest `state_changed` takes this session to be in.
@@ -257,10 +286,15 @@ impl Session {
 
     /// Moves the state by one record. Replaying a log is this in a loop.
     pub fn apply(&mut self, record: &Record) {
+        Missing::note(&mut self.missing, self.next_seq, record.seq);
         self.next_seq = self.next_seq.max(record.seq.saturating_add(1));
         self.overview.apply(record);
         self.control.apply(record);
         self.ledger.apply(record);
+        if let Some(run) = record.body.run().and_then(|run| self.open_run(run)) {
+            run.last_at = run.last_at.max(record.time);
+        }
+        self.subagents.apply(record);
         match &record.body {
             Body::Session(body) => self.apply_session(body, record),
             Body::Run(body) => self.apply_run(body, record),
@@ -272,7 +306,7 @@ impl Session {
                     run.usage = run.usage.plus(cost.usage());
                 }
             }
-            Body::Compaction(_) | Body::Checkpoint(_) | Body::Approval(_) => {}
+            Body::Compaction(_) | Body::Checkpoint(_) | Body::Approval(_) | Body::Subagent(_) => {}
         }
     }
 
@@ -284,6 +318,7 @@ impl Session {
             }
             SessionBody::Attached(attached) => {
                 self.attached = Some(Attachment { connection: attached.connection, user: attached.user });
+                self.attaches.add(record.time);
             }
             SessionBody::Detached(detached) => {
                 self.attached = self.attached.filter(|now| now.connection != detached.connection);
@@ -297,6 +332,7 @@ impl Session {
             | SessionBody::ModelSet(_)
             | SessionBody::CwdChanged(_)
             | SessionBody::Archived(_)
+            | SessionBody::Imported(_)
             | SessionBody::Bound(_)
             | SessionBody::Unbound(_) => {}
         }
@@ -329,6 +365,13 @@ impl Session {
     fn apply_message(&mut self, body: &MessageBody, record: &Record) {
         match body {
             MessageBody::User(user) => self.begin_run(user, record),
+            // The steps of a subagent are its own; what it costs is part of what the run costs.
+            MessageBody::AssistantStarted(started) if started.caller.is_some() => {}
+            MessageBody::AssistantFinished(message) if message.caller.is_some() => {
+                if let Some(run) = self.open_run(message.turn_id) {
+                    run.usage = run.usage.plus(message.usage.unwrap_or_default());
+                }
+            }
             MessageBody::AssistantStarted(started) => {
                 if let Some(run) = self.open_run(started.turn_id) {
                     run.steps = run.steps.saturating_add(1);
@@ -360,13 +403,16 @@ impl Session {
                 if let Some(open) = self.open_run(run) {
                     // A run that calls tools has begun, also where its `context` is damaged.
                     open.start(started);
-                    open.answered = false;
+                    open.answered &= tool.caller.is_some();
                     self.pending.retain(|pending| pending.call_id != tool.call_id);
-                    self.open_tools.insert(tool.call_id, OpenTool { run, started, seq: record.seq });
+                    let (seq, caller) = (record.seq, tool.caller.clone());
+                    let dispatches = tool.name == DISPATCH;
+                    self.open_tools.insert(tool.call_id, OpenTool { run, started, seq, caller, dispatches });
                 }
             }
             ToolBody::Finished(tool) => {
                 self.open_tools.remove(&tool.call_id);
+                self.pending.retain(|pending| pending.call_id != tool.call_id);
                 self.tool_settled = Some(record.seq);
             }
         }
@@ -429,6 +475,7 @@ impl Session {
             created_at: record.time,
             started_at: None,
             completed_at: None,
+            last_at: record.time,
             usage: Usage::default(),
             steps: 0,
             finish_reason: None,

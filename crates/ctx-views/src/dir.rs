@@ -5,12 +5,13 @@
 
 use std::fs::File;
 use std::io::{self, Read, Write};
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use ctx_journal::Owner;
+use ctx_journal::access::{Kind, let_read};
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, RawDir, RenameFlags, ResolveFlags};
 use rustix::io::Errno;
 
@@ -21,6 +22,11 @@ const BENEATH: ResolveFlags =
 /// What a small file is written to before it takes its place. One writer per directory, so one name is enough,
 /// and what a crash leaves behind is used again by the next write.
 const BESIDE: &str = ".new";
+/// More than any of the files that are read whole: `meta.json`, `cwd`, index files.
+const CONTENTS_BYTES_MAX: u64 = 16 << 20;
+/// What is made is the daemon's alone, until someone is let read it.
+const FILE: Mode = Mode::RUSR.union(Mode::WUSR);
+const DIR: Mode = Mode::RWXU;
 /// Room for the names of a session's directory.
 const LISTING_BYTES: usize = 2048;
 
@@ -101,10 +107,13 @@ impl Dir {
 
     /// The contents of a small file, if it is there.
     pub(crate) fn contents(&self, name: &str) -> Result<Option<Vec<u8>>, ViewError> {
-        let Some(mut file) = self.read(name)? else { return Ok(None) };
+        let Some(file) = self.read(name)? else { return Ok(None) };
+        let failed = |error| ViewError::io(&self.path_of(name), "read the file", error);
         let mut bytes = Vec::new();
-        file.read_to_end(&mut bytes)
-            .map_err(|error| ViewError::io(&self.path_of(name), "read the file", error))?;
+        file.take(CONTENTS_BYTES_MAX + 1).read_to_end(&mut bytes).map_err(failed)?;
+        if bytes.len() as u64 > CONTENTS_BYTES_MAX {
+            return Err(failed(std::io::ErrorKind::FileTooLarge.into()));
+        }
         Ok(Some(bytes))
     }
 
@@ -145,11 +154,9 @@ impl Dir {
     }
 
     fn make(&self, name: &str, flags: OFlags, owner: Owner) -> Result<File, ViewError> {
-        let rights = Rights::of(owner);
-        let file = self.open(name, flags, rights.file, "make the file")?;
-        rights
-            .give_file(&file)
-            .map_err(|error| ViewError::io(&self.path_of(name), "give the file to its owner", error))?;
+        let file = self.open(name, flags, FILE, "make the file")?;
+        let_read(&file, Kind::File, owner)
+            .map_err(|error| ViewError::io(&self.path_of(name), "let its user read the file", error))?;
         Ok(file)
     }
 
@@ -217,18 +224,16 @@ impl Dir {
 
     /// Opens a directory in this one; makes it when it is missing.
     pub(crate) fn make_dir(&self, name: &str, owner: Owner) -> Result<Dir, ViewError> {
-        let rights = Rights::of(owner);
         let path = self.path_of(name);
-        let made = match rustix::fs::mkdirat(&self.fd, name, rights.dir) {
+        let made = match rustix::fs::mkdirat(&self.fd, name, DIR) {
             Ok(()) => true,
             Err(Errno::EXIST) => false,
             Err(error) => return Err(ViewError::io(&path, "make the directory", error)),
         };
         let dir = self.dir(name)?;
         if made {
-            rights
-                .give_dir(&dir.fd)
-                .map_err(|error| ViewError::io(&path, "give the directory to its owner", error))?;
+            let_read(&dir.fd, Kind::Dir, owner)
+                .map_err(|error| ViewError::io(&path, "let its user read the directory", error))?;
         }
         Ok(dir)
     }
@@ -276,38 +281,5 @@ fn found<T>(opened: Result<T, ViewError>) -> Result<Option<T>, ViewError> {
         Ok(it) => Ok(Some(it)),
         Err(error) if error.is_not_found() => Ok(None),
         Err(error) => Err(error),
-    }
-}
-
-/// Modes and ownership of what is made for an owner.
-struct Rights {
-    file: Mode,
-    dir: Mode,
-    /// Only a daemon that runs as root for someone else hands files over.
-    give: Option<Owner>,
-}
-
-impl Rights {
-    fn of(owner: Owner) -> Rights {
-        let me = rustix::process::geteuid();
-        if me.is_root() && owner.uid != me.as_raw() {
-            return Rights { file: Mode::from(0o640), dir: Mode::from(0o750), give: Some(owner) };
-        }
-        Rights { file: Mode::from(0o600), dir: Mode::from(0o700), give: None }
-    }
-
-    fn give_file(&self, file: &File) -> io::Result<()> {
-        let Some(owner) = self.give else { return Ok(()) };
-        let (uid, gid) = (rustix::fs::Uid::from_raw(owner.uid), rustix::fs::Gid::from_raw(owner.gid));
-        rustix::fs::fchown(file, Some(uid), Some(gid))?;
-        // The umask may have taken the group's right away.
-        Ok(rustix::fs::fchmod(file, self.file)?)
-    }
-
-    /// Directories stay root's, so that their user cannot plant a link in the daemon's way.
-    fn give_dir(&self, dir: &impl AsFd) -> io::Result<()> {
-        let Some(owner) = self.give else { return Ok(()) };
-        rustix::fs::fchown(dir, None, Some(rustix::fs::Gid::from_raw(owner.gid)))?;
-        Ok(rustix::fs::fchmod(dir, self.dir)?)
     }
 }

@@ -37,6 +37,8 @@ pub const META: &str = "meta.json";
 /// What was last sent to the model, in a directory of its own.
 pub const CONTEXT: &str = "context";
 pub const PACK: &str = "pack.json";
+/// The answer under way, in the same directory.
+pub const ANSWER: &str = "answer.json";
 
 /// The files that every session directory has.
 const ALL: [&str; 7] = [MESSAGES, LATEST, STATE, CWD, CREATED_AT, UPDATED_AT, META];
@@ -57,20 +59,26 @@ pub struct SessionFiles {
     stale: bool,
 }
 
-/// What goes to the model. Not a view of the log, so it is not made again where it is missing, and a fork does not have
-/// it. It is written on its own, so that no answer waits for it.
+/// A file of a run: what goes to the model, or the text that comes from it. Not a view of the log, so it is not made
+/// again where it is missing, and a fork does not have it. It is written on its own, so that no answer waits for it.
 #[derive(Debug, Clone)]
-pub struct PackFile {
+pub struct RunFile {
     root: RootDir,
     dir: PathBuf,
+    name: &'static str,
     owner: Owner,
 }
 
-impl PackFile {
-    /// Puts a pack in place of the one that is there.
+impl RunFile {
+    /// Puts a text in place of the one that is there.
     pub fn write(&self, json: &[u8]) -> Result<(), ViewError> {
         let dir = self.root.dir(&self.dir)?;
-        dir.make_dir(CONTEXT, self.owner)?.swap(PACK, json, self.owner)
+        dir.make_dir(CONTEXT, self.owner)?.swap(self.name, json, self.owner)
+    }
+
+    /// The text that is there, if any can be read.
+    pub fn read(&self) -> Option<Vec<u8>> {
+        self.root.dir(&self.dir.join(CONTEXT)).ok()?.contents(self.name).ok()?
     }
 }
 
@@ -146,8 +154,17 @@ impl SessionFiles {
     }
 
     /// A way to write `context/pack.json`, apart from the other files.
-    pub fn pack_file(&self) -> PackFile {
-        PackFile { root: self.root.clone(), dir: self.dir.clone(), owner: self.owner }
+    pub fn pack_file(&self) -> RunFile {
+        self.run_file(PACK)
+    }
+
+    /// The same for the text of the answer that comes just now.
+    pub fn answer_file(&self) -> RunFile {
+        self.run_file(ANSWER)
+    }
+
+    fn run_file(&self, name: &'static str) -> RunFile {
+        RunFile { root: self.root.clone(), dir: self.dir.clone(), name, owner: self.owner }
     }
 
     /// Shows the records of a commit, all of them together. To be called after the commit and before any
@@ -285,7 +302,9 @@ impl Drop for SessionFiles {
             let _ = dir.remove_spare(name);
         }
         if let Ok(context) = dir.dir(CONTEXT) {
-            let _ = context.remove_spare(PACK);
+            for name in [PACK, ANSWER] {
+                let _ = context.remove_spare(name);
+            }
         }
     }
 }

@@ -17,6 +17,8 @@ use serde_json::{Map, Value};
 
 /// The project of a session that nothing else is known of: that of the agents which ship with ctx.
 const DEFAULT_PROJECT: &str = "default";
+/// The owner of a session whose owner is not known. No user has this number.
+pub const NOBODY: u32 = u32::MAX;
 /// What the first record of a session is called.
 const KIND: &str = "session_meta";
 /// Ends the `app` of a first record that was made anew.
@@ -99,10 +101,12 @@ impl Place {
             name: self.name.clone().unwrap_or_else(default),
             scope: self.scope(),
             space: self.space.clone(),
-            owner: self.owner.unwrap_or_default(),
+            owner: self.owner.unwrap_or(NOBODY),
             agent: Some(self.agent.clone()),
             project: Name::new(DEFAULT_PROJECT).unwrap_or_else(|_| self.agent.clone()),
             cwd: "/".to_owned(),
+            dir: None,
+            workspace: None,
             model: String::new(),
             title: None,
             client: None,
@@ -112,6 +116,14 @@ impl Place {
             dsl_snapshot: None,
             requested: None,
             app: String::new(),
+        }
+    }
+
+    /// Of a shared session only the first record says whose it is. Where that is lost it is nobody's: its space still
+    /// reads it, and nothing runs in it with anyone's rights.
+    fn disown(&self, meta: &mut SessionMeta) {
+        if self.owner.is_none() {
+            meta.owner = NOBODY;
         }
     }
 
@@ -176,6 +188,32 @@ impl fmt::Display for Flaw {
             }
         }
     }
+}
+
+/// How well the first record of a log says which session it is. The better one comes first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Fit {
+    Sound,
+    Damaged,
+    /// It says another place than it is at, as a copy does.
+    Elsewhere,
+}
+
+impl Fit {
+    pub fn of(flaws: &[Flaw]) -> Fit {
+        match flaws.iter().any(|flaw| matches!(flaw, Flaw::Contradicts { .. })) {
+            true => Fit::Elsewhere,
+            false if flaws.is_empty() => Fit::Sound,
+            false => Fit::Damaged,
+        }
+    }
+}
+
+/// Which of the logs with one id is the session: the one that fits better than all others. Where two fit as well, nobody
+/// can tell, and none is taken for it: whichever came first would get what is meant for the other.
+pub fn original<T>(claims: &[(Fit, T)]) -> Option<&T> {
+    let (best, session) = claims.iter().min_by_key(|(fit, _)| *fit)?;
+    (claims.iter().filter(|(fit, _)| fit == best).count() == 1).then_some(session)
 }
 
 /// What the first record says, put right by the path, and what was wrong with it.
@@ -273,6 +311,7 @@ pub fn identify(place: &Place, first: First, witnesses: impl FnOnce() -> Witness
     let mut found = witnesses();
     if let Some(mut meta) = found.log.take() {
         place.correct(&mut meta);
+        place.disown(&mut meta);
         // Nothing is missing where the place of the first record is another's.
         let flaws = if is_taken { Vec::new() } else { flaws };
         return Identity { meta, flaws, is_in_log: true, is_taken };
@@ -289,6 +328,7 @@ pub fn identify(place: &Place, first: First, witnesses: impl FnOnce() -> Witness
         (meta.model, meta.cwd) = (context.model, context.cwd);
     }
     place.correct(&mut meta);
+    place.disown(&mut meta);
     Identity { meta: repaired(meta), flaws, is_in_log: false, is_taken }
 }
 

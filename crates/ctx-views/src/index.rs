@@ -1,6 +1,7 @@
 //! The index of one `session/` directory: `index/list`, `index/current` and `index/by-cwd/<hash>`.
 //!
-//! It names what a client can resume by that name: no session that has ended or failed. Every line of the index is a
+//! It names what a client can resume by that name: no session that has ended, failed or was put away, and none whose name another
+//! one has by now. Every line of the index is a
 //! directory beside it. `current` is the session last posted to, and a `cwd` belongs to the session that was last at
 //! work there.
 

@@ -11,18 +11,19 @@ mod outputs;
 mod place;
 
 use std::ops::ControlFlow;
+use std::path::Path;
 use std::sync::Arc;
 
 use ctx_journal::{Journal, LogPath};
 use ctx_session::record::{Decoded, SessionBody};
-use ctx_session::{Body, Code, Session, StateName, Timestamp};
+use ctx_session::{Body, Code, Record, Session, StateName, Timestamp};
 
 use crate::dir::RootDir;
 use crate::error::ViewError;
 use crate::files::{self, Disagreement, Meta, record_of};
 use crate::witness::Sources;
 pub use conversation::{Conversation, RemovedBy, Said, Wanted};
-pub use messages::Messages;
+pub use messages::{Ended, Messages};
 pub use outputs::Outputs;
 pub use place::{Object, Place, SessionRef, SessionsDir};
 
@@ -75,6 +76,11 @@ impl ReadError {
 impl Reader {
     pub fn new(root: &RootDir, journal: Arc<dyn Journal>) -> Reader {
         Reader { root: root.clone(), journal }
+    }
+
+    /// The root whose files it reads.
+    pub fn root(&self) -> &Path {
+        self.root.path()
     }
 
     /// What a session is. Its log is read when `meta.json` cannot be.
@@ -135,6 +141,17 @@ impl Reader {
     pub fn replay(&self, session: &SessionRef) -> Result<Session, ReadError> {
         let replayed = self.replay_log(&session.log()?)?.session;
         replayed.ok_or_else(|| ReadError::NotFound { text: session.to_string() })
+    }
+
+    /// Every record of the session's log that can be read.
+    pub fn records(&self, session: &SessionRef) -> Result<Vec<Record>, ReadError> {
+        let mut records = Vec::new();
+        let read = self.journal.read(&session.log()?, 0, &mut |entry| {
+            records.extend(record_of(&entry));
+            ControlFlow::Continue(())
+        });
+        read.map_err(ViewError::from)?;
+        Ok(records)
     }
 
     /// What session it is, whoever knows says: the first record may be damaged.

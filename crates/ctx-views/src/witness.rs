@@ -90,6 +90,8 @@ impl Sources<'_> {
             agent: meta.agent,
             project: meta.project,
             cwd,
+            dir: meta.dir,
+            workspace: None,
             model: meta.model,
             title: None,
             client: meta.client,

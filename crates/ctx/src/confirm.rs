@@ -28,16 +28,20 @@ pub fn ask(doing: &str, question: impl FnOnce() -> Result<String, Failure>) -> R
     if !std::io::stdin().is_terminal() {
         return Err(Failure::new(Code::Einval, format!("{doing} needs a confirmation")).hint("pass --yes"));
     }
-    let question = question()?;
+    if is_yes(&question()?)? {
+        return Ok(());
+    }
+    output::say("nothing was changed");
+    Err(Failure::Told { exit: 1 })
+}
+
+/// Asks the person at the terminal. Anything but a yes is a no.
+pub fn is_yes(question: &str) -> Result<bool, Failure> {
     let mut stderr = std::io::stderr();
     // Asked on stderr: stdout is for data.
     let _ = write!(stderr, "{question} [y/N] ");
     let _ = stderr.flush();
     let mut answer = String::new();
     std::io::stdin().lock().read_line(&mut answer).map_err(|error| Failure::io("stdin", error))?;
-    if matches!(answer.trim().to_ascii_lowercase().as_str(), "y" | "yes") {
-        return Ok(());
-    }
-    output::say("nothing was changed");
-    Err(Failure::Told { exit: 1 })
+    Ok(matches!(answer.trim().to_ascii_lowercase().as_str(), "y" | "yes"))
 }

@@ -11,18 +11,20 @@ use clap::builder::StyledStr;
 /// Each group with its commands, in the order in which the overview lists them. A test compares it with the real
 /// subcommands.
 const GROUPS: &[(&str, &[&str])] = &[
-    ("Start", &["serve", "status", "chat", "send", "attach", "open"]),
+    ("Start", &["chat", "run", "send", "attach", "open", "serve", "stop", "status"]),
     (
         "Sessions",
         &[
-            "ls", "show", "history", "latest", "log", "search", "stats", "export", "fork", "rename",
-            "restart", "end", "archive", "purge",
+            "ls", "show", "history", "latest", "log", "search", "stats", "export", "import", "handoff",
+            "fork", "rename", "restart", "end", "archive", "purge",
         ],
     ),
     (
         "Control",
         &[
+            "wait",
             "cancel",
+            "retry",
             "queue",
             "pause",
             "resume",
@@ -37,9 +39,9 @@ const GROUPS: &[(&str, &[&str])] = &[
             "bind",
         ],
     ),
-    ("Shells", &["mcp", "shells", "watch"]),
+    ("Shells", &["term", "mcp", "shells", "watch", "cage"]),
     ("Files and repair", &["doctor", "repair", "reindex", "audit"]),
-    ("Set-up", &["project", "token", "config", "completions"]),
+    ("Set-up", &["model", "project", "space", "token", "config", "completions"]),
 ];
 
 /// The command line with its overview in groups. Shells complete the same commands as before: only the template of the

@@ -203,7 +203,7 @@ fn stats_of(stats: http::Stats) -> Stats {
         ),
         messages_by_role: counts(stats.messages_by_role),
         tools: stats.tools.into_iter().map(tool).collect(),
-        usage: Usage { input: stats.usage.input, output: stats.usage.output },
+        usage: Usage { input: stats.usage.input, output: stats.usage.output, ..Usage::default() },
         run_ms: stats.run_ms,
     }
 }

@@ -1,12 +1,17 @@
 //! The one binary. A file per command under `commands`; `serve` is the daemon's wiring.
 
+mod autostart;
+mod chat;
 mod cli;
 mod client;
 mod commands;
 mod config;
 mod confirm;
+mod consent;
+mod detach;
 mod failure;
 mod help;
+mod here;
 mod index;
 mod issues;
 mod moment;
@@ -22,6 +27,7 @@ mod shell_logs;
 mod shell_transcript;
 mod table;
 mod talk;
+mod term;
 mod waits;
 mod words;
 

@@ -103,6 +103,11 @@ pub fn is_gone(stdout: &PollFd<'_>) -> bool {
     stdout.revents().intersects(PollFlags::ERR | PollFlags::HUP)
 }
 
+/// Whether someone is at the terminal who can be asked.
+pub fn is_person_there() -> bool {
+    io::stdin().is_terminal() && io::stderr().is_terminal()
+}
+
 /// The width of the terminal on stdout, if it is one.
 pub fn width() -> Option<usize> {
     let size = rustix::termios::tcgetwinsize(io::stdout()).ok()?;
@@ -113,13 +118,31 @@ pub fn width() -> Option<usize> {
 /// change the direction of text.
 pub fn plain(text: &str) -> String {
     let steers = |c: char| c.is_control() && c != '\n' && c != '\t';
-    let turns = |c: char| matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
     text.chars().map(|c| if steers(c) || turns(c) { '\u{fffd}' } else { c }).collect()
 }
 
-/// Makes text from outside one line: every control character becomes a space.
+/// Makes text from outside one line: every control character becomes a space, and none changes the direction of text.
 pub fn one_line(text: &str) -> String {
-    text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
+    text.chars().map(on_a_line).collect()
+}
+
+/// A character as it may stand in a line.
+pub fn on_a_line(c: char) -> char {
+    match c {
+        c if c.is_control() => ' ',
+        c if turns(c) => '\u{fffd}',
+        c => c,
+    }
+}
+
+/// Whether a character changes the direction of the text after it, so that a line reads as something else than it is.
+fn turns(c: char) -> bool {
+    matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+}
+
+/// A line that was put together, colours and all, without what changes its direction.
+pub fn unturned(line: &str) -> String {
+    line.chars().map(|c| if turns(c) { '\u{fffd}' } else { c }).collect()
 }
 
 /// One JSON object on a line of stdout.

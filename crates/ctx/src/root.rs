@@ -1,5 +1,6 @@
 //! The root that a command works on: the directory with the sessions and the daemon's socket.
 
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -41,6 +42,10 @@ impl Root {
             None => xdg("XDG_DATA_HOME", ".local/share")?.join("ctx"),
         };
         let path = std::path::absolute(&path).map_err(|error| Failure::io(path.display(), error))?;
+        if path.exists() && !path.is_dir() {
+            let message = format!("{} is not a directory, and so no root; name a directory", path.display());
+            return Err(Failure::new(Code::Einval, message));
+        }
         Ok(Root { path })
     }
 
@@ -72,6 +77,22 @@ impl Root {
         path.is_ok_and(|(short, _dir)| std::os::unix::net::UnixStream::connect(short).is_ok())
     }
 
+    /// The process that listens on the API's socket, if there is one. The kernel names it, so a file that a killed
+    /// daemon left behind misleads nobody.
+    pub fn daemon(&self) -> Result<Option<rustix::net::UCred>, Failure> {
+        let connected = ctx_doors::unix::short_path(&self.api_socket())
+            .and_then(|(short, _dir)| std::os::unix::net::UnixStream::connect(short));
+        match connected {
+            Ok(stream) => rustix::net::sockopt::socket_peercred(&stream)
+                .map(Some)
+                .map_err(|error| Failure::io("cannot see who listens", error.into())),
+            Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::ConnectionRefused) => {
+                Ok(None)
+            }
+            Err(error) => Err(Failure::io(self.api_socket().display(), error)),
+        }
+    }
+
     /// The socket of the API.
     pub fn api_socket(&self) -> PathBuf {
         self.path.join(".state/api.sock")
@@ -80,7 +101,7 @@ impl Root {
     /// The failure of a command that needs a daemon when none is running.
     pub fn daemon_down(&self) -> Failure {
         Failure::new(Code::Ehostdown, format!("no daemon is running at {}", self.path.display()))
-            .hint(format!("start one with `ctx serve --root {}`", shell_word(&self.path)))
+            .hint(format!("start one with `ctx serve --detach --root {}`", shell_word(&self.path)))
     }
 }
 

@@ -1,22 +1,29 @@
-//! Finds the session that the user names: `agent/name`, an agent (its current session), an id or the beginning of an id.
+//! Finds the session that the user names: `agent/name`, an agent (its current session), a name, an id or part of an id.
 
 use ctx_agent::nearest::nearest;
+use ctx_api::http::{List, Project, Session};
 use ctx_session::{Code, Name, SessionId, Ulid};
 use ctx_views::read::{ReadError, Reader, SessionRef, SessionsDir};
+use serde::de::DeserializeOwned;
 
+use crate::client::Api;
 use crate::failure::Failure;
+use crate::here;
 use crate::root::Root;
 
-/// The default agent.
+/// The agent of the project `default`.
 pub const DEFAULT_AGENT: &str = "coder";
+/// A word for the agent of this directory, where a command names none.
+pub const HERE: &str = ".";
 /// The name of an agent's first session.
 pub const DEFAULT_SESSION: &str = "default";
 
 /// The arguments that name a session, for the commands that read one.
 #[derive(Debug, clap::Args)]
 pub struct Which {
-    /// The agent (its current session), or a session: agent/name, an id or the beginning of an id
-    #[arg(value_name = "AGENT", default_value = DEFAULT_AGENT)]
+    /// The agent (its current session), or a session: agent/name, an id or the beginning of an id [default: this
+    /// directory's agent]
+    #[arg(value_name = "AGENT", default_value = HERE, hide_default_value = true)]
     pub agent: String,
     /// The agent's session, by name or id [default: the current one, else `default`]
     #[arg(short, long, value_name = "SESSION")]
@@ -29,14 +36,16 @@ impl Which {
         match &self.session {
             None => find(reader, &self.agent),
             Some(session) if session.contains('/') => find(reader, session),
-            Some(session) => match reader.resolve(own_uid(), &format!("{}/{session}", self.agent)) {
-                // An id needs no agent.
-                Err(ReadError::NotFound { text }) => {
-                    let by_id = reader.resolve(own_uid(), session);
-                    by_id.map_err(|_| unknown(reader, &text))
+            Some(session) => {
+                match reader.resolve(own_uid(), &format!("{}/{session}", of_here(reader, &self.agent))) {
+                    // An id needs no agent.
+                    Err(ReadError::NotFound { text }) => {
+                        let by_id = reader.resolve(own_uid(), session);
+                        by_id.map_err(|_| unknown(reader, &text))
+                    }
+                    found => Ok(found?),
                 }
-                found => Ok(found?),
-            },
+            }
         }
     }
 }
@@ -52,8 +61,28 @@ pub fn agent_name(text: &str) -> Result<Name, Failure> {
         .map_err(|rule| Failure::new(Code::Einval, format!("`{text}` is not an agent's name: {rule}")))
 }
 
+/// The agent that a word names: itself, or where it means this directory, that one's.
+fn of_here(reader: &Reader, word: &str) -> String {
+    if word != HERE {
+        return word.to_owned();
+    }
+    agent_here(reader).map_or_else(|| DEFAULT_AGENT.to_owned(), |agent| agent.to_string())
+}
+
+/// The agent of this directory. A directory that nobody has worked in has none.
+fn agent_here(reader: &Reader) -> Option<Name> {
+    here::agent(reader.root()).map(|agent| agent.name)
+}
+
 /// Finds the session that a word names. An agent's name means its current session.
 pub fn find(reader: &Reader, word: &str) -> Result<SessionRef, Failure> {
+    if word == HERE {
+        let Some(agent) = agent_here(reader) else {
+            return Err(Failure::new(Code::Enoent, "no session in this directory yet")
+                .hint("`ctx chat` starts one; `ctx ls -A` lists those of other directories"));
+        };
+        return find(reader, agent.as_str());
+    }
     if word.contains('/') {
         return reader.resolve(own_uid(), word).map_err(|error| match error {
             ReadError::NotFound { .. } => unknown(reader, word),
@@ -69,6 +98,12 @@ pub fn find(reader: &Reader, word: &str) -> Result<SessionRef, Failure> {
             return Ok(found);
         }
     }
+    // A bare name is a session of this directory's agent. An agent, or a session of that name, comes before an id.
+    if let Some(agent) = agent_here(reader)
+        && let Ok(found) = reader.resolve(own_uid(), &format!("{agent}/{word}"))
+    {
+        return Ok(found);
+    }
     reader.resolve(own_uid(), word).map_err(|error| match error {
         ReadError::NotFound { .. } | ReadError::BadName { .. } => unknown(reader, word),
         ReadError::Ambiguous { .. } | ReadError::View(_) => error.into(),
@@ -77,7 +112,7 @@ pub fn find(reader: &Reader, word: &str) -> Result<SessionRef, Failure> {
 
 /// Nothing has this name. Suggests the session with that name, else the agent or session with the most similar name.
 fn unknown(reader: &Reader, word: &str) -> Failure {
-    let hint = "`ctx ls --all` lists your sessions; `ctx send` starts one";
+    let hint = "`ctx ls -A --all` lists your sessions; `ctx send` starts one";
     if Name::new(word).is_ok_and(|agent| reader.is_agent(&agent)) {
         let message = format!("the agent \"{word}\" has no session yet");
         return Failure::new(Code::Enoent, message).hint(format!("`ctx send -a {word} hello` starts one"));
@@ -94,7 +129,7 @@ fn unknown(reader: &Reader, word: &str) -> Failure {
 }
 
 /// Every agent with sessions, and every `agent/name`, that the user can read.
-fn named(reader: &Reader) -> Result<Vec<String>, ReadError> {
+pub fn named(reader: &Reader) -> Result<Vec<String>, ReadError> {
     /// Sessions of one agent among which a similar name is looked for.
     const NEWEST_MAX: usize = 1_000;
     let mut all = Vec::new();
@@ -159,6 +194,36 @@ pub fn current_name(root: &Root, agent: &Name) -> Result<String, Failure> {
     let Ok(reader) = root.reader() else { return Ok(DEFAULT_SESSION.to_owned()) };
     Ok(current(&reader, agent)?
         .map_or_else(|| DEFAULT_SESSION.to_owned(), |session| plain_name(&session.dir_name).to_owned()))
+}
+
+/// The caller's sessions in a state, over all projects.
+pub fn in_state(api: &Api<'_>, state: &str) -> Result<Vec<Session>, Failure> {
+    let mut found = Vec::new();
+    for project in all::<Project>(api, "/projects?limit=1000")? {
+        found.extend(all(api, &format!("/projects/{}/sessions?state={state}&limit=1000", project.id))?);
+    }
+    Ok(found)
+}
+
+/// The caller's sessions with a run.
+pub fn running(api: &Api<'_>) -> Result<Vec<Session>, Failure> {
+    let mut found = in_state(api, "running")?;
+    found.extend(in_state(api, "paused")?);
+    Ok(found)
+}
+
+/// A list of the API, page by page.
+fn all<T: DeserializeOwned>(api: &Api<'_>, path: &str) -> Result<Vec<T>, Failure> {
+    let mut found = Vec::new();
+    let mut cursor = String::new();
+    loop {
+        let page: List<T> = api.get(&format!("{path}{cursor}"))?;
+        found.extend(page.items);
+        match page.next {
+            Some(next) => cursor = format!("&cursor={next}"),
+            None => return Ok(found),
+        }
+    }
 }
 
 /// A session as a person names it: agent/name.

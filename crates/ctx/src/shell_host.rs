@@ -22,6 +22,7 @@ pub fn server_name() -> ServerName {
 /// A host's configuration with the limits, the policy and the program that the operator wants.
 pub fn host_config(spool_dir: PathBuf, settings: &Shells) -> Result<HostConfig, Failure> {
     let mut config = HostConfig::from_process(spool_dir, concat!("ctx ", env!("CARGO_PKG_VERSION")));
+    config = config.without_screen();
     config.limits.shells_max = usize::try_from(settings.max.get()).unwrap_or(usize::MAX);
     config.limits.idle_max = Duration::from_secs(u64::from(settings.idle_secs.get()));
     config.program = named(&settings.program);

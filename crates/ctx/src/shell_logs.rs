@@ -138,7 +138,8 @@ impl Shelf {
         read.inspect_err(|error| output::say(format!("a shell's log is left out: {error}"))).ok()
     }
 
-    fn entries(
+    /// The same, without a word.
+    pub fn entries(
         &self,
         log: &LogPath,
         from: u64,
@@ -191,6 +192,11 @@ impl Shelf {
         });
         read.map_err(|error| said(&error))?;
         Ok((text, next))
+    }
+
+    /// The user whom the log of a shell is kept for; nobody for a log that is foreign.
+    pub fn kept_for(&self, log: &LogPath) -> Option<u32> {
+        self.journal.kept_for(log).ok().map(|owner| owner.uid)
     }
 
     /// Whether a server still writes a log.
@@ -297,7 +303,7 @@ fn said(error: &dyn std::fmt::Display) -> LogError {
 }
 
 fn owner() -> Owner {
-    Owner { uid: rustix::process::getuid().as_raw(), gid: rustix::process::getgid().as_raw() }
+    Owner::own()
 }
 
 impl ShellLog for JournalShellLog {

@@ -14,6 +14,19 @@ pub fn queued(named: &str, limit: Option<LimitHit>) -> String {
     )
 }
 
+/// Whoever waits for the answer waits for room, too.
+pub fn waits_in_queue(place: Option<usize>) -> String {
+    let place = place.map(|place| format!(" (number {place} of yours)")).unwrap_or_default();
+    format!("waiting for a run to end{place}; Ctrl-C leaves the message in the queue")
+}
+
+/// Whoever waited has left.
+pub fn left_in_queue(named: &str) -> String {
+    format!(
+        "the message stays queued; `ctx queue resume {named}` starts it, `ctx queue discard {named}` drops it"
+    )
+}
+
 /// Which limit is reached: `4 of 4 runs in this project are busy`.
 pub fn busy(hit: LimitHit) -> String {
     let whose = match hit.scope {
@@ -33,6 +46,20 @@ pub fn paused(named: &str, reason: Option<&str>) -> String {
     }
     let why = reason.map_or(String::new(), |why| format!(" ({})", output::one_line(why)));
     format!("paused{why}: `ctx resume {named}` continues, `ctx rollback {named}` goes back to the checkpoint")
+}
+
+/// The same where what is typed is the answer.
+pub fn paused_here(reason: &str) -> String {
+    format!(
+        "paused: {}. Type your answer; /resume continues without one, /rollback goes back",
+        output::one_line(reason)
+    )
+}
+
+/// The same where what is typed is the answer.
+pub fn asks_here(tool: &str, subject: Option<&str>) -> String {
+    let call = output::one_line(&format!("{tool} {}", subject.unwrap_or_default()));
+    format!("approval needed: {}? y yes, n no, n REASON, a always in this chat", call.trim_end())
 }
 
 /// A tool call waits for an approval.

@@ -1,6 +1,7 @@
 //! Formatting shared by the commands: times, ages, counts and shortened text.
 
 use ctx_session::Timestamp;
+use ctx_session::record::ToolSummary;
 use unicode_width::UnicodeWidthChar;
 
 /// The current time, for ages and ids. Nothing stored depends on it.
@@ -9,10 +10,51 @@ pub fn now() -> Timestamp {
     Timestamp::from_millis(u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
 }
 
+/// How many lines end before an offset of a file; as many as can be read.
+pub fn lines_before(path: &std::path::Path, offset: u64) -> u64 {
+    use std::io::{BufRead, BufReader, Read};
+    let Ok(file) = std::fs::File::open(path) else { return 0 };
+    let mut reader = BufReader::with_capacity(1 << 16, file.take(offset));
+    let mut lines = 0;
+    while let Ok(bytes) = reader.fill_buf() {
+        let read = bytes.len();
+        if read == 0 {
+            break;
+        }
+        lines += bytes.iter().filter(|byte| **byte == b'\n').count() as u64;
+        reader.consume(read);
+    }
+    lines
+}
+
 /// `2026-11-15 06:00:00Z`: in UTC, as in the log.
 pub fn date_time(time: Timestamp) -> String {
     let text = time.to_string();
     text.get(..19).unwrap_or(&text).replace('T', " ") + "Z"
+}
+
+/// In which time zone times are shown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Clock {
+    Local,
+    Utc,
+}
+
+impl Clock {
+    pub fn new(utc: bool) -> Clock {
+        if utc { Clock::Utc } else { Clock::Local }
+    }
+
+    /// `2026-11-15 06:00:00`, with a `Z` in UTC.
+    pub fn show(self, time: Timestamp) -> String {
+        let millis = i64::try_from(time.as_millis()).unwrap_or(i64::MAX);
+        match chrono::DateTime::from_timestamp_millis(millis) {
+            Some(at) if self == Clock::Local => {
+                at.with_timezone(&chrono::Local).format("%Y-%m-%d %H:%M:%S").to_string()
+            }
+            Some(_) | None => date_time(time),
+        }
+    }
 }
 
 /// How long ago, in one unit: `12s`, `3m`, `5h`, `2d`.
@@ -31,12 +73,34 @@ pub fn duration(millis: u64) -> String {
     }
 }
 
+/// What a tool call did that its text may not say: `, exit code 1, +3 -1`. Empty: nothing.
+pub fn summary(of: &ToolSummary) -> String {
+    let mut text = String::new();
+    let mut add = |part: Option<String>| text.extend(part.map(|part| format!(", {part}")));
+    add(of.exit_code.map(|code| format!("exit code {code}")));
+    add(of.lines_added.or(of.lines_removed).map(|_| {
+        format!("+{} -{}", of.lines_added.unwrap_or_default(), of.lines_removed.unwrap_or_default())
+    }));
+    add(of.matches.map(|matches| match of.files {
+        Some(files) => {
+            format!("{} in {}", counted(matches, "match", "matches"), counted(files, "file", "files"))
+        }
+        None => counted(matches, "match", "matches"),
+    }));
+    add(of.redacted.map(|secrets| counted(secrets, "secret redacted", "secrets redacted")));
+    text
+}
+
+fn counted(number: u64, one: &str, many: &str) -> String {
+    format!("{number} {}", if number == 1 { one } else { many })
+}
+
 /// Shortens text to one line of at most `max` columns; `…` marks a cut.
 pub fn shorten(text: &str, max: usize) -> String {
     let mut line = String::new();
     // The width of the line, and the length of the longest beginning that leaves a column for the mark.
     let (mut wide, mut kept) = (0, 0);
-    for c in text.chars().map(|c| if c.is_control() { ' ' } else { c }) {
+    for c in text.chars().map(crate::output::on_a_line) {
         wide += c.width().unwrap_or(0);
         if wide > max {
             line.truncate(kept);
@@ -70,9 +134,27 @@ pub fn compaction(superseded: usize, elided: usize) -> String {
     }
 }
 
+/// What stands before a line about what a subagent does; nothing for the primary's.
+pub fn of_caller(name: Option<&str>) -> String {
+    name.map(|name| format!("{} ", crate::output::one_line(name))).unwrap_or_default()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_summary_says_what_is_known() {
+        let none = ToolSummary { bytes: Some(3), ..ToolSummary::default() };
+        assert_eq!(summary(&none), "");
+        let changed = ToolSummary { lines_added: Some(2), lines_removed: Some(0), ..ToolSummary::default() };
+        assert_eq!(summary(&changed), ", +2 -0");
+        let found =
+            ToolSummary { matches: Some(1), files: Some(2), redacted: Some(1), ..ToolSummary::default() };
+        assert_eq!(summary(&found), ", 1 match in 2 files, 1 secret redacted");
+        let ran = ToolSummary { exit_code: Some(1), ..ToolSummary::default() };
+        assert_eq!(summary(&ran), ", exit code 1");
+    }
 
     #[test]
     fn ages_have_one_unit() {
@@ -91,5 +173,6 @@ mod tests {
         assert_eq!(shorten("äöüß€", 4), "äöü…");
         assert_eq!(shorten("two\nlines\x1b[31m", 20), "two lines [31m");
         assert_eq!(shorten("anything", 0), "");
+        assert_eq!(shorten("rm \u{202e}txt", 20), "rm \u{fffd}txt", "nothing turns the text around");
     }
 }

@@ -20,6 +20,8 @@ pub struct TestDaemon {
     args: Vec<String>,
     /// Who runs it, when it is not who runs the tests.
     user: Option<(u32, u32)>,
+    /// The words of a program that runs it.
+    under: Vec<String>,
     child: Option<Child>,
 }
 
@@ -30,6 +32,7 @@ pub struct DaemonBuilder {
     environment: Vec<(String, String)>,
     args: Vec<String>,
     user: Option<(u32, u32)>,
+    under: Vec<String>,
 }
 
 impl DaemonBuilder {
@@ -65,6 +68,13 @@ impl DaemonBuilder {
         self
     }
 
+    /// Has it run by a program that changes what it may do, such as `setpriv`, and becomes it.
+    #[must_use]
+    pub fn under(mut self, words: &[&str]) -> DaemonBuilder {
+        self.under = words.iter().map(|word| (*word).to_owned()).collect();
+        self
+    }
+
     /// Where it will run.
     pub fn place(&self) -> &Place {
         &self.place
@@ -79,14 +89,15 @@ impl DaemonBuilder {
 
     /// One that is not started yet; its root does not exist.
     pub fn stopped(self) -> TestDaemon {
-        let DaemonBuilder { place, environment, args, user } = self;
-        TestDaemon { place, environment, args, user, child: None }
+        let DaemonBuilder { place, environment, args, user, under } = self;
+        TestDaemon { place, environment, args, user, under, child: None }
     }
 }
 
 impl TestDaemon {
     pub fn build(binary: impl AsRef<Path>) -> DaemonBuilder {
-        DaemonBuilder { place: Place::new(binary), environment: Vec::new(), args: Vec::new(), user: None }
+        let (environment, args, under) = (Vec::new(), Vec::new(), Vec::new());
+        DaemonBuilder { place: Place::new(binary), environment, args, user: None, under }
     }
 
     /// A daemon with nothing special about it.
@@ -106,7 +117,7 @@ impl TestDaemon {
 
     /// `ctx serve` as it is started here, as a command.
     pub fn serve(&self) -> Command {
-        let mut command = self.place.command(&["serve", "--workspace"]);
+        let mut command = self.place.command_under(&self.under, &["serve", "--workspace"]);
         command.arg(self.place.workspace()).args(&self.args).stdin(Stdio::null());
         command.envs(self.environment.iter().map(|(name, value)| (name, value)));
         if let Some((uid, gid)) = self.user {

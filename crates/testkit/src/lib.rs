@@ -2,9 +2,15 @@
 //!
 //! Everything lives in a temporary directory and goes when the value goes. Nothing here sleeps to synchronise:
 //! [`until`] asks again until a deadline that is generous enough for a machine that is busy with other tests.
-#![expect(clippy::expect_used, clippy::panic, reason = "a test that cannot go on says why and stops")]
+#![expect(
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    reason = "a test that cannot go on says why and stops"
+)]
 
 mod daemon;
+pub mod models;
 mod place;
 mod pty;
 mod small_disk;

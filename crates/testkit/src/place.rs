@@ -1,7 +1,9 @@
 //! A place of its own for the program under test: a root, a home, a workspace, and none of the environment of
 //! whoever runs the tests.
 
+use std::fs::Permissions;
 use std::io::Write;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -45,6 +47,8 @@ impl Place {
         for dir in ["home", "work"] {
             std::fs::create_dir(temp.path().join(dir)).expect("a directory in the temporary one");
         }
+        // Other users come in too; what they must not see has modes of its own.
+        std::fs::set_permissions(temp.path(), Permissions::from_mode(0o755)).expect("our own directory");
         Place { temp, binary: binary.as_ref().to_owned(), root }
     }
 
@@ -75,8 +79,15 @@ impl Place {
 
     /// The program with this place as its whole world.
     pub fn command(&self, args: &[&str]) -> Command {
-        let mut command = Command::new(&self.binary);
-        command.args(args);
+        self.command_under(&[], args)
+    }
+
+    /// The same, run by a program that changes what it may do: its words come first.
+    pub(crate) fn command_under(&self, words: &[String], args: &[&str]) -> Command {
+        let binary = [self.binary.as_os_str()];
+        let mut all = words.iter().map(AsRef::as_ref).chain(binary);
+        let mut command = Command::new(all.next().unwrap_or_default());
+        command.args(all).args(args);
         self.settle(&mut command);
         command
     }
@@ -86,6 +97,8 @@ impl Place {
         command.env_clear().current_dir(self.workspace());
         command.env("PATH", std::env::var_os("PATH").unwrap_or_default());
         command.env("HOME", self.home()).env("CTX_ROOT", &self.root).env("TERM", "xterm");
+        // A test starts its own daemon, or means that there is none.
+        command.env("CTX_AUTOSTART", "false");
     }
 
     pub(crate) fn binary(&self) -> &Path {

@@ -38,6 +38,7 @@ pub const RULES: &[Rule] = &[
         may_use: &["ctx-session", "ctx-journal", "ctx-views"],
         must_not_know: &["axum", "hyper", "rmcp", "rusqlite"],
     },
+    Rule { name: "ctx-interop", may_use: &["ctx-session"], must_not_know: ASYNC_AND_HTTP },
     Rule { name: "ctx-api", may_use: &["ctx-session"], must_not_know: ASYNC },
     Rule {
         name: "ctx-doors",
@@ -55,6 +56,7 @@ pub const RULES: &[Rule] = &[
             "ctx-engine",
             "ctx-api",
             "ctx-doors",
+            "ctx-interop",
         ],
         must_not_know: &["rusqlite"],
     },

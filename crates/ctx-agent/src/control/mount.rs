@@ -12,6 +12,15 @@ pub enum Access {
     ReadWrite,
 }
 
+/// What is done with links on the way to a directory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Links {
+    /// They are followed, with the rights of whoever looks.
+    Follow,
+    /// The path had none when it was resolved, so it has none now.
+    Refuse,
+}
+
 /// A directory of the machine and where the agent sees it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Mount {
@@ -20,6 +29,7 @@ pub struct Mount {
     /// An absolute path in the agent's view, without `.` and `..`.
     pub target: PathBuf,
     pub access: Access,
+    pub links: Links,
 }
 
 impl Mount {
@@ -51,7 +61,7 @@ impl Mount {
                 short(&target.to_string_lossy())
             ));
         }
-        Ok(Mount { source, target: target.components().collect(), access })
+        Ok(Mount { source, target: target.components().collect(), access, links: Links::Follow })
     }
 
     /// The line of the table that reads back as this mount. Paths that are not UTF-8 cannot be written.

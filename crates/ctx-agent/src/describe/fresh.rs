@@ -17,6 +17,10 @@ pub const FRESH_AGENT: &str = "coder";
 /// The files that a power cut must not leave empty: for the others that means the same as what they say.
 const SYNCED: [&str; 5] = ["cwd", "mount", "path", "policy", "prompt"];
 
+/// The line of the mount table before the one that the daemon keeps.
+const FROM_SERVE: &str =
+    "# the next line is the --workspace of `ctx serve` and changes with it at every start";
+
 const PROMPT: &str = "\
 You are coder, an agent that works on the files of one project together with its operator.
 Look before you answer: read the files that matter. Say plainly what you found and what you did.
@@ -40,17 +44,16 @@ pub enum FreshError {
     NotAbsolute { path: PathBuf },
 }
 
-/// Writes what a fresh root holds and this one does not. `workspace` becomes coder's `/work`.
-pub fn prepare_root(root: &Path, workspace: &Path) -> Result<(), FreshError> {
-    if !workspace.is_absolute() {
-        return Err(FreshError::NotAbsolute { path: workspace.to_owned() });
-    }
-    let mount = Mount::line(workspace, WORK, Access::ReadWrite)
-        .ok_or_else(|| FreshError::NotText { path: workspace.to_owned() })?;
+/// Writes what a fresh root holds and this one does not. `workspace` is coder's `/work` from this start on; without one
+/// coder has none, unless a person wrote it into the table.
+pub fn prepare_root(root: &Path, workspace: Option<&Path>) -> Result<(), FreshError> {
+    let mount = workspace.map(mount_line).transpose()?;
     let agents = root.join("agent");
     // An agent that was taken away on purpose does not come back: only a root without agents is fresh.
     if super::agents(root).map_err(|source| io(&agents, source))?.is_empty() || coder_is_begun(root) {
-        write_files(&agents.join(format!("{FRESH_AGENT}.d")), &agent_files(&mount))?;
+        let dir = agents.join(format!("{FRESH_AGENT}.d"));
+        write_files(&dir, &agent_files())?;
+        set_workspace(&dir, mount.as_deref()).map_err(|source| io(&dir.join("mount"), source))?;
     }
     for (name, about) in [("echo", "answers with its input"), ("script", "plays a script")] {
         write_files(&root.join(format!("model/debug/{name}.d")), &model_files(name, about))?;
@@ -58,12 +61,61 @@ pub fn prepare_root(root: &Path, workspace: &Path) -> Result<(), FreshError> {
     alias(&root.join("model/main"), Path::new("debug/echo"))
 }
 
+fn mount_line(workspace: &Path) -> Result<String, FreshError> {
+    if !workspace.is_absolute() {
+        return Err(FreshError::NotAbsolute { path: workspace.to_owned() });
+    }
+    let line = Mount::line(workspace, WORK, Access::ReadWrite);
+    line.ok_or_else(|| FreshError::NotText { path: workspace.to_owned() })
+}
+
+/// Puts the workspace of this start into the mount table, in place of an earlier one. The other lines stay.
+fn set_workspace(dir: &Path, mount: Option<&str>) -> std::io::Result<()> {
+    let path = dir.join("mount");
+    // What cannot be read is refused with file and line when it is used.
+    let Ok(old) = std::fs::read_to_string(&path) else { return Ok(()) };
+    let is_work = |line: &str| Mount::parse(line).is_ok_and(|mount| mount.target == Path::new(WORK));
+    let mut new = String::new();
+    let mut was_ours = false;
+    for line in old.lines() {
+        let is_ours = std::mem::replace(&mut was_ours, line == FROM_SERVE);
+        // A person's own line gives way to what the operator says at this start, and to nothing else.
+        if line != FROM_SERVE && !(is_work(line) && (is_ours || mount.is_some())) {
+            new.push_str(line);
+            new.push('\n');
+        }
+    }
+    if let Some(mount) = mount {
+        new.push_str(&format!("{FROM_SERVE}\n{mount}\n"));
+    }
+    if new == old {
+        return Ok(());
+    }
+    let aside = dir.join(".mount.new");
+    remove(&aside)?;
+    write_synced(&aside, &new, true)?;
+    std::fs::rename(&aside, &path)
+}
+
+fn remove(path: &Path) -> std::io::Result<()> {
+    match std::fs::remove_file(path) {
+        Err(error) if error.kind() != ErrorKind::NotFound => Err(error),
+        Ok(()) | Err(_) => Ok(()),
+    }
+}
+
+fn write_synced(path: &Path, text: &str, synced: bool) -> std::io::Result<()> {
+    let mut file = std::fs::OpenOptions::new().write(true).create_new(true).mode(0o644).open(path)?;
+    file.write_all(text.as_bytes())?;
+    if synced { file.sync_all() } else { Ok(()) }
+}
+
 /// A start that was interrupted is finished by the next one.
 fn coder_is_begun(root: &Path) -> bool {
     root.join(format!("agent/{FRESH_AGENT}.d")).is_dir()
 }
 
-fn agent_files(mount: &str) -> Vec<(&'static str, String)> {
+fn agent_files() -> Vec<(&'static str, String)> {
     let uid = rustix::process::geteuid().as_raw();
     vec![
         ("owner", format!("{uid}\n")),
@@ -73,7 +125,7 @@ fn agent_files(mount: &str) -> Vec<(&'static str, String)> {
         ("cwd", format!("{WORK}\n")),
         ("env", "# KEY=VALUE, one a line\n".to_owned()),
         ("path", "/usr/local/bin\n/usr/bin\n/bin\n".to_owned()),
-        ("mount", format!("# SOURCE TARGET ro|rw; a space in a path is \\040\n{mount}\n")),
+        ("mount", "# SOURCE TARGET ro|rw; a space in a path is \\040\n".to_owned()),
         ("model", "main\n".to_owned()),
         ("policy", POLICY.to_owned()),
         ("prompt", PROMPT.to_owned()),
@@ -105,7 +157,7 @@ fn script_caps(name: &str) -> &'static str {
     }
 }
 
-fn write_files(dir: &Path, files: &[(&'static str, String)]) -> Result<(), FreshError> {
+pub(crate) fn write_files(dir: &Path, files: &[(&'static str, String)]) -> Result<(), FreshError> {
     let made = std::fs::DirBuilder::new().recursive(true).mode(0o755).create(dir);
     made.map_err(|source| io(dir, source))?;
     for (name, text) in files {
@@ -121,16 +173,8 @@ fn create(dir: &Path, name: &str, text: &str) -> std::io::Result<()> {
         return Ok(());
     }
     let aside = dir.join(format!(".{name}.new"));
-    match std::fs::remove_file(&aside) {
-        Ok(()) => {}
-        Err(error) if error.kind() == ErrorKind::NotFound => {}
-        Err(error) => return Err(error),
-    }
-    let mut file = std::fs::OpenOptions::new().write(true).create_new(true).mode(0o644).open(&aside)?;
-    file.write_all(text.as_bytes())?;
-    if SYNCED.contains(&name) {
-        file.sync_all()?;
-    }
+    remove(&aside)?;
+    write_synced(&aside, text, SYNCED.contains(&name))?;
     let linked = rustix::fs::linkat(CWD, &aside, CWD, &path, AtFlags::empty());
     std::fs::remove_file(&aside)?;
     match linked {

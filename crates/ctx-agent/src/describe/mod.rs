@@ -7,13 +7,14 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use ctx_session::project::{Compaction, DEFAULT_PROJECT};
+use ctx_session::record::Redact;
 use ctx_session::{Limits, Name};
 
 pub use crate::control::control_dir;
-use crate::control::mount::{Access, Mount};
+use crate::control::mount::{Access, Links, Mount};
 use crate::control::policy::Policy;
 use crate::control::{ControlDir, ControlError, absolute_path, default_path, key_value, short};
-use crate::project::{McpServer, PROJECT_FILE, Snapshot, Subagent, WORK};
+use crate::project::{Cage, McpServer, PROJECT_FILE, Snapshot, Subagent, TOOLS, WORK};
 
 /// The model of agents that name none: an alias that every root has.
 const DEFAULT_MODEL: &str = "main";
@@ -53,7 +54,13 @@ pub struct Settings {
     pub tools: Option<Vec<String>>,
     /// Model calls of one run; None: the daemon's limit.
     pub max_steps: Option<u32>,
+    /// Whether secrets are taken out of what tools give; None: they are.
+    pub redact: Option<Redact>,
     pub compaction: Compaction,
+    /// Whose the file is that names commands; None: not known, or it names none.
+    pub commands_by: Option<u32>,
+    /// What the project file asks of cages.
+    pub cage: Cage,
     pub subagents: BTreeMap<Name, Subagent>,
     pub mcp: BTreeMap<Name, McpServer>,
     /// The texts of the prompts, by their path as the file has it.
@@ -80,7 +87,11 @@ pub fn describe(root: &Path, agent: &Name, limits: &Limits) -> Result<Descriptio
         policy: Policy { rules: dir.items("policy", str::parse)? },
         prompt: dir.read("prompt")?.map(|control| control.text).unwrap_or_default(),
         prompt_path: format!("{}/prompt", control_dir(agent)),
-        settings: Settings::default(),
+        settings: Settings {
+            tools: tools(&dir)?,
+            redact: dir.value("redact", redact)?,
+            ..Settings::default()
+        },
         project: match project {
             Some(name) => name,
             None => default_project(),
@@ -103,6 +114,8 @@ pub fn describe_snapshot(snapshot: &Snapshot) -> Result<Description, ControlErro
         source: PathBuf::from(&snapshot.directory),
         target: PathBuf::from(WORK),
         access: Access::ReadWrite,
+        // It was resolved when the project was registered.
+        links: Links::Refuse,
     };
     Ok(Description {
         agent: spec.primary.name.clone(),
@@ -122,7 +135,10 @@ pub fn describe_snapshot(snapshot: &Snapshot) -> Result<Description, ControlErro
         settings: Settings {
             tools: spec.primary.tools.clone(),
             max_steps: spec.primary.max_steps,
+            redact: spec.primary.redact,
             compaction: spec.primary.compaction.clone(),
+            commands_by: snapshot.commands_by,
+            cage: spec.cage.clone(),
             subagents: spec.subagents.clone(),
             mcp: spec.mcp.clone(),
             prompts: snapshot.prompts.clone(),
@@ -179,6 +195,23 @@ fn id(text: &str) -> Result<u32, String> {
         Ok(u32::MAX) | Err(_) => Err(format!("expected a numeric id, found `{}`", short(text))),
         Ok(id) => Ok(id),
     }
+}
+
+/// The tools that the file names, one a line; None: there is no such file.
+fn tools(dir: &ControlDir) -> Result<Option<Vec<String>>, ControlError> {
+    if dir.read("tools")?.is_none() {
+        return Ok(None);
+    }
+    let known = |text: &str| match TOOLS.contains(&text) {
+        true => Ok(text.to_owned()),
+        false => Err(format!("there is no tool `{}`; the tools are {}", short(text), TOOLS.join(", "))),
+    };
+    dir.items("tools", known).map(Some)
+}
+
+fn redact(text: &str) -> Result<Redact, String> {
+    let found = Redact::ALL.into_iter().find(|word| word.as_str() == text);
+    found.ok_or_else(|| format!("expected `on` or `off`, found `{}`", short(text)))
 }
 
 fn view_path(text: &str) -> Result<String, String> {

@@ -11,12 +11,10 @@ use ctx_session::record::Usage;
 
 use super::registry::{FindError, ModelId};
 use super::script::{Act, Script};
+pub use super::script::{DELTA_CHARS_MAX, pieces};
 use super::{Answer, Event, Finish, Model, ModelError, Request};
 use crate::BoxFuture;
 use crate::control::{ControlDir, ControlError};
-
-/// Text goes out in deltas of at most this many characters.
-pub const DELTA_CHARS_MAX: usize = 16;
 
 /// A debug model, as its control directory describes it.
 #[derive(Debug, Clone, PartialEq)]
@@ -101,24 +99,9 @@ impl Answer for Playing {
     }
 }
 
-/// Cuts a text into pieces of at most `chars` characters, never inside one.
-pub fn pieces(text: &str, chars: usize) -> impl Iterator<Item = &str> {
-    let chars = chars.max(1);
-    let mut rest = text;
-    std::iter::from_fn(move || {
-        if rest.is_empty() {
-            return None;
-        }
-        let cut = rest.char_indices().nth(chars).map_or(rest.len(), |(at, _)| at);
-        let (piece, after) = rest.split_at_checked(cut)?;
-        rest = after;
-        Some(piece)
-    })
-}
-
 fn echo(request: &Request, text: String) -> Vec<Act> {
     let heard = request.messages.iter().map(|turn| tokens(&turn.text())).sum::<u64>();
-    let usage = Usage { input: tokens(&request.prompt) + heard, output: tokens(&text) };
+    let usage = Usage { input: tokens(&request.prompt) + heard, output: tokens(&text), ..Usage::default() };
     // In several deltas also when the text is short, so that streaming can be seen.
     let size = text.chars().count().div_ceil(2).clamp(1, DELTA_CHARS_MAX);
     let mut acts: Vec<Act> =

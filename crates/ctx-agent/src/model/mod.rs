@@ -3,7 +3,9 @@
 //! A model executes nothing. It is given a request and answers with a stream of events, pulled one at a time:
 //! whoever stops pulling and drops the stream aborts the call.
 
+pub mod adopt;
 pub mod debug;
+pub mod provider;
 pub mod registry;
 pub mod script;
 
@@ -16,6 +18,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use crate::BoxFuture;
+pub use adopt::Providers;
 pub use registry::{ModelId, Models};
 
 /// One model, whatever is behind it.
@@ -88,7 +91,10 @@ pub struct ToolCall {
     /// The provider's own id, which may repeat.
     pub provider_call_id: Option<String>,
     pub name: String,
+    /// What the model wrote, if that was no JSON.
     pub input: Value,
+    /// What its provider wants to see again with the call: kept in the record, and sent to no other model.
+    pub provider: Option<Value>,
 }
 
 /// Why a model stopped.
@@ -114,6 +120,27 @@ impl Finish {
 pub enum ModelError {
     #[error("{model} cannot be reached: {detail}; check that its provider is up, or choose another model")]
     Unreachable { model: String, detail: String },
+    /// A provider that may be there again in a moment: the call is made again.
+    #[error(
+        "{model} cannot answer: {detail}; try again later, check that its provider is up, or choose another model"
+    )]
+    Unavailable { model: String, reason: &'static str, detail: String, retry_after: Option<Duration> },
+    #[error("{model} has no key: {detail}; set it, or run `ctx model add`")]
+    NoKey { model: String, detail: String },
+    #[error("{model} refused the key: {detail}; check the key with `ctx model test`")]
+    KeyRejected { model: String, detail: String },
+    #[error("there is no model {model}: {detail}; `ctx model ls` shows those there are")]
+    NoSuchModel { model: String, detail: String },
+    #[error(
+        "{model} has no quota left: {detail}; pay or raise the limit at the provider, or choose another model"
+    )]
+    NoQuota { model: String, detail: String },
+    #[error("{model} did not answer as its provider does: {detail}")]
+    Protocol { model: String, detail: String },
+    #[error("{model} refused to answer: {detail}; say it in other words, or choose another model")]
+    Refused { model: String, detail: String },
+    #[error("{model} sent nothing for {} s ({what}); try again, or raise limits.{what}", after.as_secs())]
+    Late { model: String, what: &'static str, after: Duration },
     #[error("{model} is at its rate limit: {detail}; wait a little and send the message again")]
     RateLimit {
         model: String,
@@ -136,7 +163,13 @@ pub enum ModelError {
 impl ModelError {
     pub fn code(&self) -> Code {
         match self {
-            ModelError::Unreachable { .. } => Code::Ehostdown,
+            ModelError::Unreachable { .. } | ModelError::Unavailable { .. } => Code::Ehostdown,
+            ModelError::NoKey { .. } | ModelError::KeyRejected { .. } => Code::Ekeyrejected,
+            ModelError::NoSuchModel { .. } => Code::Enoent,
+            ModelError::NoQuota { .. } => Code::Edquot,
+            ModelError::Protocol { .. } => Code::Eproto,
+            ModelError::Refused { .. } => Code::Eperm,
+            ModelError::Late { .. } => Code::Etimedout,
             ModelError::RateLimit { .. } => Code::Eagain,
             ModelError::Overflow { .. } => Code::Eoverflow,
             ModelError::BrokenStream { .. } => Code::Epipe,
@@ -150,6 +183,15 @@ impl ModelError {
     pub fn reason(&self) -> &'static str {
         match self {
             ModelError::Unreachable { .. } => "unreachable",
+            ModelError::Unavailable { reason, .. } => reason,
+            ModelError::NoKey { .. } => "no_key",
+            ModelError::KeyRejected { .. } => "key_rejected",
+            ModelError::NoSuchModel { .. } => "no_such_model",
+            ModelError::NoQuota { .. } => "no_quota",
+            ModelError::Protocol { .. } => "not_protocol",
+            ModelError::Refused { .. } => "refused",
+            ModelError::Late { what: "model_first_byte_ms", .. } => "model_first_byte",
+            ModelError::Late { .. } => "model_idle",
             ModelError::RateLimit { .. } => "rate_limit",
             ModelError::Overflow { .. } => "overflow",
             ModelError::BrokenStream { .. } => "broken_stream",
@@ -157,6 +199,28 @@ impl ModelError {
             ModelError::BadRequest { .. } => "bad_request",
             ModelError::BadSetup { .. } => "bad_setup",
         }
+    }
+
+    /// The same, with other words of the provider's.
+    #[must_use]
+    pub fn map_detail(mut self, change: impl FnOnce(String) -> String) -> ModelError {
+        match &mut self {
+            ModelError::Unreachable { detail, .. }
+            | ModelError::Unavailable { detail, .. }
+            | ModelError::NoKey { detail, .. }
+            | ModelError::KeyRejected { detail, .. }
+            | ModelError::NoSuchModel { detail, .. }
+            | ModelError::NoQuota { detail, .. }
+            | ModelError::Protocol { detail, .. }
+            | ModelError::Refused { detail, .. }
+            | ModelError::RateLimit { detail, .. }
+            | ModelError::Overflow { detail, .. }
+            | ModelError::BrokenStream { detail, .. }
+            | ModelError::BadRequest { detail, .. }
+            | ModelError::BadSetup { detail, .. } => *detail = change(std::mem::take(detail)),
+            ModelError::Empty { .. } | ModelError::Late { .. } => {}
+        }
+        self
     }
 }
 

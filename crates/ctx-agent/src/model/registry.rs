@@ -11,8 +11,11 @@ use std::sync::Arc;
 use ctx_session::{BadName, Code, Limits, Name, Refusal};
 
 use super::Model;
+use super::adopt::{self, NoProviders, Providers};
 use super::debug::Debug;
-use crate::control::{ControlDir, ControlError, short};
+use super::provider::setup::Setup;
+use super::provider::{Remote, Wishes};
+use crate::control::{ControlDir, ControlError, key_value, short};
 
 /// More links than this in a row is a circle.
 const LINKS_MAX: usize = 8;
@@ -37,6 +40,7 @@ pub struct Models {
     limits: Arc<Limits>,
     /// Models that are no objects of the tree.
     given: BTreeMap<ModelId, Arc<dyn Model>>,
+    providers: Arc<dyn Providers>,
 }
 
 /// Why a name finds no model.
@@ -52,6 +56,12 @@ pub enum FindError {
     Circle { name: String },
     #[error("model/{name}.d/driver: no driver `{driver}` in this version of ctx")]
     NoDriver { name: String, driver: String },
+    #[error(
+        "{name}: the provider {provider} is not set up; set its key in your shell, or run `ctx model add`"
+    )]
+    NoProvider { name: String, provider: String },
+    #[error("model/{name}.d stands for `{other}` already; remove it to use that name for another model")]
+    OtherId { name: String, other: String },
     #[error("cannot read model/{name}: {source}")]
     Io { name: String, source: std::io::Error },
     #[error(transparent)]
@@ -62,7 +72,8 @@ impl FindError {
     pub fn code(&self) -> Code {
         match self {
             FindError::BadName { .. } => Code::Einval,
-            FindError::NotThere { .. } => Code::Enoent,
+            FindError::NotThere { .. } | FindError::NoProvider { .. } => Code::Enoent,
+            FindError::OtherId { .. } => Code::Eexist,
             FindError::Leaves { .. } => Code::Eacces,
             FindError::Circle { .. } | FindError::NoDriver { .. } => Code::Ebadmsg,
             FindError::Io { .. } => Code::Eio,
@@ -125,13 +136,49 @@ impl ModelName {
 
 impl Models {
     pub fn new(root: impl Into<PathBuf>, limits: Arc<Limits>) -> Models {
-        Models { root: root.into(), limits, given: BTreeMap::new() }
+        Models { root: root.into(), limits, given: BTreeMap::new(), providers: Arc::new(NoProviders) }
     }
 
     /// Adds a model that is no object of the tree; it comes before one that is.
     pub fn with(mut self, id: ModelId, model: Arc<dyn Model>) -> Models {
         self.given.insert(id, model);
         self
+    }
+
+    /// Adds the models of providers.
+    pub fn with_providers(self, providers: Arc<dyn Providers>) -> Models {
+        Models { providers, ..self }
+    }
+
+    /// The identity behind a name for a user: as [`Models::resolve`], and every model of a provider that this user may ask.
+    pub fn resolve_for(&self, text: &str, uid: u32) -> Result<ModelId, FindError> {
+        let Some((provider, id)) = text.split_once(['/', ':']) else { return self.resolve(text) };
+        if self.is_in_tree(text) {
+            return self.resolve(text);
+        }
+        match self.setup(provider, uid) {
+            Some(setup) if !id.is_empty() => {
+                let model = adopt::adopt(&self.root, &setup, id)?;
+                let other = self.control(&model)?.value("id", |text| Ok(text.to_owned()))?;
+                match other.filter(|other| other != id) {
+                    Some(other) => Err(FindError::OtherId { name: model.to_string(), other: short(&other) }),
+                    None => Ok(model),
+                }
+            }
+            None if adopt::missing(provider).is_some() => {
+                Err(FindError::NoProvider { name: short(text), provider: provider.to_owned() })
+            }
+            Some(_) | None => self.resolve(text),
+        }
+    }
+
+    /// Whether a name means something without any provider's help.
+    fn is_in_tree(&self, text: &str) -> bool {
+        !matches!(self.resolve(text), Err(FindError::NotThere { .. } | FindError::BadName { .. }))
+    }
+
+    fn setup(&self, provider: &str, uid: u32) -> Option<Setup> {
+        self.providers.of(uid).into_iter().find(|setup| setup.name == provider)
     }
 
     /// The identity behind a name: aliases are followed, and the model must exist.
@@ -149,8 +196,8 @@ impl Models {
         Ok(id)
     }
 
-    /// The model of an identity, ready to be called.
-    pub fn open(&self, id: &ModelId) -> Result<Arc<dyn Model>, FindError> {
+    /// The model of an identity, ready to be called on behalf of a user. Whether there is a key shows when it is called.
+    pub fn open_for(&self, id: &ModelId, uid: u32) -> Result<Arc<dyn Model>, FindError> {
         if let Some(model) = self.given.get(id) {
             return Ok(Arc::clone(model));
         }
@@ -158,7 +205,14 @@ impl Models {
         let driver = control.value("driver", |text| Ok(text.to_owned()))?;
         match driver.as_deref().unwrap_or(id.provider.as_str()) {
             "debug" => Ok(Arc::new(Debug::open(id, &self.root, &control, &self.limits)?)),
-            other => Err(FindError::NoDriver { name: id.to_string(), driver: short(other) }),
+            other => match self.setup(other, uid).or_else(|| adopt::missing(other)) {
+                Some(setup) => {
+                    let native = control.value("id", |text| Ok(text.to_owned()))?;
+                    let native = native.unwrap_or_else(|| id.model.to_string());
+                    Ok(Arc::new(Remote::new(setup, &native, wishes(&control)?, Arc::clone(&self.limits))))
+                }
+                None => Err(FindError::NoDriver { name: id.to_string(), driver: short(other) }),
+            },
         }
     }
 
@@ -211,6 +265,39 @@ impl Models {
         }
         Err(FindError::Circle { name: shown })
     }
+}
+
+/// What `default` and `limit` say of a provider's model.
+fn wishes(control: &ControlDir) -> Result<Wishes, ControlError> {
+    enum Wish {
+        Reasoning(String),
+        MaxOutput(u64),
+        Window(u64),
+    }
+    let tokens = |value: &str| {
+        let number = value.parse::<u64>().ok().filter(|number| *number > 0);
+        number.ok_or(format!("`{}` is not a number of tokens", short(value)))
+    };
+    let by_default = |line: &str| match key_value(line)? {
+        (key, value) if key == "reasoning" && ["low", "medium", "high"].contains(&value.as_str()) => {
+            Ok(Wish::Reasoning(value))
+        }
+        (key, value) if key == "max_output" => Ok(Wish::MaxOutput(tokens(&value)?)),
+        _ => Err("expected reasoning=low|medium|high or max_output=TOKENS".to_owned()),
+    };
+    let limit = |line: &str| match key_value(line)? {
+        (key, value) if key == "window" => Ok(Wish::Window(tokens(&value)?)),
+        _ => Err("expected window=TOKENS".to_owned()),
+    };
+    let mut wishes = Wishes::default();
+    for wish in control.items("default", by_default)?.into_iter().chain(control.items("limit", limit)?) {
+        match wish {
+            Wish::Reasoning(effort) => wishes.reasoning = Some(effort),
+            Wish::MaxOutput(max) => wishes.max_output = Some(max),
+            Wish::Window(window) => wishes.window = Some(window),
+        }
+    }
+    Ok(wishes)
 }
 
 /// The first component that is a link, and where it leads.
@@ -282,10 +369,13 @@ fn names(dir: &Path, suffix: &str) -> std::io::Result<Vec<Name>> {
 impl From<FindError> for ctx_session::record::Failure {
     fn from(error: FindError) -> Self {
         let reason = match &error {
-            FindError::NotThere { .. } | FindError::BadName { .. } => "no_such_model",
+            FindError::NotThere { .. } | FindError::BadName { .. } | FindError::NoProvider { .. } => {
+                "no_such_model"
+            }
             FindError::Leaves { .. }
             | FindError::Circle { .. }
             | FindError::NoDriver { .. }
+            | FindError::OtherId { .. }
             | FindError::Io { .. }
             | FindError::Control(_) => "bad_setup",
         };

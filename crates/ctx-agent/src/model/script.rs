@@ -9,8 +9,10 @@ use ctx_session::conversation::{Part, Role};
 use ctx_session::record::Usage;
 use serde_json::{Map, Value};
 
-use super::debug::{DELTA_CHARS_MAX, pieces};
 use super::{Event, Finish, ModelError, Request, ToolCall, Turn};
+
+/// Text goes out in deltas of at most this many characters.
+pub const DELTA_CHARS_MAX: usize = 16;
 
 /// The steps that a model plays, in order, over the calls of one run.
 #[derive(Debug, Clone, PartialEq)]
@@ -146,7 +148,9 @@ impl Step {
         };
         let mut fields = step.into_iter();
         let (Some((key, value)), None) = (fields.next(), fields.next()) else {
-            return Err("expected one of text, reasoning, sleep_ms, tool, error, usage, dump".to_owned());
+            return Err(
+                "expected one of text, reasoning, sleep_ms, tool, tools, error, usage, dump".to_owned()
+            );
         };
         if times.is_some() && key != "error" {
             return Err("`times` goes with `error` alone".to_owned());
@@ -156,9 +160,10 @@ impl Step {
             ("reasoning", Value::String(text)) => Ok(Step::Reasoning(text)),
             ("text" | "reasoning", _) => Err(format!("`{key}` must be a string")),
             ("sleep_ms", value) => Ok(Step::Sleep(Duration::from_millis(number(&value, "sleep_ms")?))),
-            ("tool", Value::Array(list)) if !list.is_empty() => {
+            ("tool" | "tools", Value::Array(list)) if !list.is_empty() => {
                 list.into_iter().map(tool_call).collect::<Result<_, _>>().map(Step::Tools)
             }
+            ("tools", _) => Err("`tools` must be a list of calls".to_owned()),
             ("tool", value) => tool_call(value).map(|call| Step::Tools(vec![call])),
             ("error", value) => {
                 let times = times.map(|times| u32::try_from(times).unwrap_or(u32::MAX));
@@ -169,7 +174,7 @@ impl Step {
             ("dump", Value::Bool(dump)) => Ok(Step::Dump(dump)),
             ("dump", _) => Err("`dump` must be true or false".to_owned()),
             (other, _) => Err(format!(
-                "unknown step `{}`; the steps are text, reasoning, sleep_ms, tool, error, usage, dump",
+                "unknown step `{}`; the steps are text, reasoning, sleep_ms, tool, tools, error, usage, dump",
                 crate::control::short(other)
             )),
         }
@@ -202,6 +207,21 @@ impl ErrorKind {
     }
 }
 
+/// Cuts a text into pieces of at most `chars` characters, never inside one.
+pub fn pieces(text: &str, chars: usize) -> impl Iterator<Item = &str> {
+    let chars = chars.max(1);
+    let mut rest = text;
+    std::iter::from_fn(move || {
+        if rest.is_empty() {
+            return None;
+        }
+        let cut = rest.char_indices().nth(chars).map_or(rest.len(), |(at, _)| at);
+        let (piece, after) = rest.split_at_checked(cut)?;
+        rest = after;
+        Some(piece)
+    })
+}
+
 fn tool_call(value: Value) -> Result<ToolCall, String> {
     const FORM: &str = "`tool` must be an object: {\"name\":\"fs.read\",\"input\":{…}}";
     let Value::Object(mut tool) = value else { return Err(FORM.to_owned()) };
@@ -213,7 +233,7 @@ fn tool_call(value: Value) -> Result<ToolCall, String> {
         Some(_) => return Err("the `id` of a tool call must be a string".to_owned()),
     };
     match tool.keys().next() {
-        None => Ok(ToolCall { provider_call_id, name, input }),
+        None => Ok(ToolCall { provider_call_id, name, input, provider: None }),
         Some(other) => Err(format!("unknown key `{}` in `tool`", crate::control::short(other))),
     }
 }

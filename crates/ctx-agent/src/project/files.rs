@@ -2,7 +2,8 @@
 //! session keeps.
 //!
 //! The project file and every prompt are opened beneath the directory (`openat2`): a path or a link that leads out of
-//! it is a problem, not a file. A prompt is looked for beside the project file, then from the project's directory.
+//! it is a problem, not a file. The directory was resolved when it was registered, so a link on the way to it is a problem
+//! too. A prompt is looked for beside the project file, then from the project's directory.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -11,7 +12,7 @@ use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::sync::Arc;
 
-use ctx_session::project::Problem;
+use ctx_session::project::{Delegate, Problem};
 use ctx_session::{Name, Timestamp};
 use rustix::fs::{FileType, Mode, OFlags, ResolveFlags, Stat};
 use rustix::io::Errno;
@@ -22,6 +23,7 @@ use super::spec::ProjectSpec;
 use super::yaml::At;
 use super::{PROJECT_FILE, yaml};
 use crate::sha256_hex;
+use crate::view::open_without_links;
 
 /// Files that were changed less than this before they were read may change again without showing it.
 const SETTLED_MS: u64 = 2_000;
@@ -46,6 +48,9 @@ pub struct Snapshot {
     /// The texts of the prompts, by their path as written.
     #[serde(default)]
     pub prompts: BTreeMap<String, String>,
+    /// The owner of the project file, where it names a command to run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub commands_by: Option<u32>,
 }
 
 /// A project whose files are right.
@@ -70,6 +75,8 @@ pub struct Looked {
     pub slug: Option<Name>,
     /// Whether there is a project file at all.
     pub is_there: bool,
+    /// Whether the directory is there and has no project file.
+    pub lacks_file: bool,
     /// Every path that was tried.
     stamps: Vec<(String, Option<Stamp>)>,
     is_settled: bool,
@@ -113,7 +120,7 @@ impl Snapshot {
     }
 }
 
-/// Reads a project's files. Blocks on the disk.
+/// Reads a project's files, with the rights that the thread has. Blocks on the disk.
 pub fn read_project(directory: &Path, trust: Trust, bytes_max: usize, now: Timestamp) -> Looked {
     let mut reading = Reading { trust, bytes_max, stamps: Vec::new(), unseen: false };
     let mut slug = None;
@@ -122,13 +129,13 @@ pub fn read_project(directory: &Path, trust: Trust, bytes_max: usize, now: Times
     let is_settled =
         !reading.unseen && newest.is_none_or(|newest| newest.saturating_add(SETTLED_MS) < now.as_millis());
     let is_there = reading.stamps.iter().any(|(path, stamp)| path == PROJECT_FILE && stamp.is_some());
-    Looked { found: found.map(Arc::new), slug, is_there, stamps: reading.stamps, is_settled }
+    let lacks_file = reading.stamps.iter().any(|(path, stamp)| path == PROJECT_FILE && stamp.is_none());
+    Looked { found: found.map(Arc::new), slug, is_there, lacks_file, stamps: reading.stamps, is_settled }
 }
 
 /// Whether a look would give the same again, told without reading anything.
 pub fn looked_like(directory: &Path, looked: &Looked) -> bool {
-    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    let Ok(dir) = rustix::fs::open(directory, flags, Mode::empty()) else { return false };
+    let Ok(dir) = open_without_links(directory, OFlags::PATH | OFlags::DIRECTORY) else { return false };
     let same = |(path, stamp): &(String, Option<Stamp>)| {
         let opened = rustix::fs::openat2(
             &dir,
@@ -166,7 +173,7 @@ impl Reading {
         let Some(place) = directory.to_str() else {
             return Err(start("the directory's name is not UTF-8; use another directory".to_owned()));
         };
-        let text = self.text(&dir, PROJECT_FILE).map_err(|error| match error {
+        let (text, owner) = self.text(&dir, PROJECT_FILE).map_err(|error| match error {
             NoText::NotThere => start(format!("no {PROJECT_FILE} in {place}; `ctx project init` writes one")),
             NoText::Problem(at, message) => vec![problem_at(at, message)],
         })?;
@@ -174,7 +181,9 @@ impl Reading {
         let Parsed { spec, project_at, agent_at, model_at, prompts } = parse(&text)?;
         let prompts = self.prompts(&dir, &prompts)?;
         let file_hash = sha256_hex(text.as_bytes());
-        let snapshot = Snapshot { directory: place.to_owned(), file: text, spec, prompts };
+        let has_command = matches!(spec.primary.compaction.delegate, Some(Delegate::Command(_)));
+        let commands_by = has_command.then_some(owner);
+        let snapshot = Snapshot { directory: place.to_owned(), file: text, spec, prompts, commands_by };
         let bytes = serde_json::to_vec(&snapshot)
             .map_err(|error| start(format!("the project cannot be written down: {error}")))?;
         let hash = sha256_hex(&bytes);
@@ -183,9 +192,12 @@ impl Reading {
 
     fn open_dir(&self, directory: &Path) -> Result<OwnedFd, String> {
         let shown = directory.display();
-        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let dir = rustix::fs::open(directory, flags, Mode::empty())
-            .map_err(|error| format!("the project's directory {shown} cannot be opened: {error}"))?;
+        let dir = open_without_links(directory, OFlags::PATH | OFlags::DIRECTORY).map_err(|error| match error {
+            Errno::LOOP => format!(
+                "there is a link on the way to the project's directory {shown}, which had none when it was registered; put the directory back, or register it where it is now"
+            ),
+            other => format!("the project's directory {shown} cannot be opened: {other}"),
+        })?;
         let stat = rustix::fs::fstat(&dir).map_err(|error| format!("{shown}: {error}"))?;
         match self.trust {
             Trust::Owner(uid) if stat.st_uid != uid => {
@@ -218,7 +230,7 @@ impl Reading {
     fn prompt(&mut self, dir: &OwnedFd, path: &str) -> Result<String, String> {
         for place in [format!(".ctx/{path}"), path.to_owned()] {
             match self.text(dir, &place) {
-                Ok(text) => return Ok(text),
+                Ok((text, _)) => return Ok(text),
                 Err(NoText::NotThere) => {}
                 Err(NoText::Problem(_, message)) => return Err(message),
             }
@@ -226,7 +238,8 @@ impl Reading {
         Err(format!("no prompt {path} in .ctx/ or in the project's directory"))
     }
 
-    fn text(&mut self, dir: &OwnedFd, path: &str) -> Result<String, NoText> {
+    /// The text of a file, and whose it is.
+    fn text(&mut self, dir: &OwnedFd, path: &str) -> Result<(String, u32), NoText> {
         let problem = |message: String| NoText::Problem(At::START, message);
         // Not blocking: a pipe in the place of a file must not hang the daemon.
         let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
@@ -264,10 +277,11 @@ impl Reading {
         if bytes.len() > max {
             return Err(problem(format!("{path} has more than {max} bytes; make it smaller")));
         }
-        String::from_utf8(bytes).map_err(|error| {
+        let text = String::from_utf8(bytes).map_err(|error| {
             let at = yaml::place_of(error.as_bytes(), error.utf8_error().valid_up_to());
             NoText::Problem(at, format!("{path} is not UTF-8 here; rewrite it"))
-        })
+        })?;
+        Ok((text, stat.st_uid))
     }
 }
 

@@ -1,21 +1,27 @@
 //! Project files: `.ctx/project.yaml` in a project's directory, read strictly, with a place for every complaint.
 //!
-//! `yaml` makes a tree with positions, `read` takes it apart, `parse` says what the keys mean (`spec`), `files` reads
-//! the file and its prompts from a directory and makes the snapshot that a session keeps. Nothing here knows
-//! registries or sessions.
+//! `yaml` makes a tree with positions, `read` takes it apart, `parse` and `cage` say what the keys mean (`spec`), `files` reads
+//! the file and its prompts from a directory and makes the snapshot that a session keeps, `grants` says what of it needs
+//! the operator's agreement, `plain` is the agent of a directory without a file. Nothing here knows registries or sessions.
 
+mod cage;
 mod files;
+mod grants;
 mod parse;
+mod plain;
 mod read;
 mod show;
 mod spec;
 pub mod template;
 mod yaml;
 
+pub use ctx_host::cage::Net;
 pub use files::{Found, Looked, Snapshot, Trust, looked_like, read_project};
+pub use grants::grants;
 pub use parse::{Parsed, PromptAt, as_json, parse};
-pub use show::{Shown, forget, show, shown_for};
-pub use spec::{Cage, McpServer, Net, Plays, Primary, ProjectLimits, ProjectSpec, Subagent, TOOLS};
+pub use plain::{PlainAgent, show_plain};
+pub use show::{Shown, directory_of, forget, show, shown_for};
+pub use spec::{Cage, Git, McpServer, Plays, Primary, ProjectLimits, ProjectSpec, Subagent, TOOLS};
 pub use yaml::At;
 
 /// Where the project file is, in a project's directory.

@@ -4,10 +4,12 @@ use std::collections::BTreeMap;
 
 use ctx_session::Name;
 use ctx_session::project::{Compaction, Delegate, Problem, Strategy};
+use ctx_session::record::Redact;
 
 use super::PROJECT_FILE;
+use super::cage::cage;
 use super::read::{Complaints, Fields};
-use super::spec::{Cage, McpServer, Net, Plays, Primary, ProjectLimits, ProjectSpec, Subagent, TOOLS};
+use super::spec::{McpServer, Plays, Primary, ProjectLimits, ProjectSpec, Subagent, TOOLS};
 use super::yaml::{At, Kind, Node, load};
 use crate::control::policy::Rule;
 use crate::control::short;
@@ -87,7 +89,7 @@ struct Reading {
 
 impl Reading {
     fn file(&mut self, root: &Node) -> Option<Parsed> {
-        let known = ["version", "project", "primary", "subagents", "policy", "mcp", "limits"];
+        let known = ["version", "project", "primary", "subagents", "policy", "mcp", "limits", "cage"];
         if !matches!(root.kind, Kind::Map(_)) {
             let message = format!("a project file is a mapping of keys to values, not {}", root.kind.what());
             self.complaints.add(root.at, message);
@@ -107,7 +109,9 @@ impl Reading {
             primary_node.and_then(|node| self.primary(node, project.as_ref(), &subagents, &mcp)).unzip();
         let policy = self.policy(fields.get("policy"));
         let limits = self.limits(fields.get("limits"));
-        let spec = ProjectSpec { project: project?, primary: primary?, subagents, policy, mcp, limits };
+        let cage =
+            fields.get("cage").map(|node| cage(&mut self.complaints, node, "cage")).unwrap_or_default();
+        let spec = ProjectSpec { project: project?, primary: primary?, subagents, policy, mcp, limits, cage };
         let (agent_at, model_at) = places.unwrap_or((None, project_at));
         let agent_at = agent_at.unwrap_or(project_at);
         Some(Parsed { spec, project_at, agent_at, model_at, prompts: std::mem::take(&mut self.prompts) })
@@ -174,7 +178,7 @@ impl Reading {
         subagents: &BTreeMap<Name, Subagent>,
         mcp: &BTreeMap<Name, McpServer>,
     ) -> Option<(Primary, (Option<At>, At))> {
-        let known = ["name", "model", "prompt", "tools", "compaction", "max_steps"];
+        let known = ["name", "model", "prompt", "tools", "compaction", "max_steps", "redact"];
         let fields = self.complaints.fields(node, "primary", &known);
         let own_name = fields.get("name").map(|node| (self.name(node, "primary.name"), node.at));
         let model = fields.get("model").and_then(|node| self.model(node, "primary.model"));
@@ -185,6 +189,7 @@ impl Reading {
         let max_steps = fields
             .get("max_steps")
             .and_then(|node| self.complaints.whole(node, "primary.max_steps", 1, STEPS_MAX));
+        let redact = fields.get("redact").and_then(|node| self.redact(node));
         let (name, at) = match own_name {
             Some((name, at)) => (name, Some(at)),
             None => (project.cloned(), None),
@@ -196,8 +201,19 @@ impl Reading {
             tools,
             compaction: compaction.unwrap_or_default(),
             max_steps,
+            redact,
         };
         Some((primary, (at, model_at)))
+    }
+
+    fn redact(&mut self, node: &Node) -> Option<Redact> {
+        let text = self.complaints.text(node, "primary.redact")?;
+        let found = Redact::ALL.into_iter().find(|word| word.as_str() == text);
+        if found.is_none() {
+            let problem = format!("`primary.redact` is `on` or `off`, not `{}`", short(text));
+            self.complaints.add(node.at, problem);
+        }
+        found
     }
 
     fn model(&mut self, node: &Node, what: &str) -> Option<String> {
@@ -217,6 +233,12 @@ impl Reading {
         if text.is_empty() || text.starts_with('/') || text.contains('\0') {
             let message =
                 format!("`{what}` must be a path beneath the project's directory, not `{}`", short(text));
+            self.complaints.add(node.at, message);
+            return None;
+        }
+        if leads_out(text) {
+            let message =
+                format!("{} is outside of the project's directory; move the file inside", short(text));
             self.complaints.add(node.at, message);
             return None;
         }
@@ -303,7 +325,7 @@ impl Reading {
         let acp = fields.get("acp").map(|node| self.complaints.command(node, &format!("{name}.acp")));
         let terminal =
             fields.get("terminal").and_then(|node| self.complaints.flag(node, &format!("{name}.terminal")));
-        let cage = fields.get("cage").map(|node| self.cage(node, &format!("{name}.cage")));
+        let cage = fields.get("cage").map(|node| cage(&mut self.complaints, node, &format!("{name}.cage")));
         let plays = match (model, acp) {
             (Some(_), Some(_)) => {
                 let at = fields.key_at("acp").unwrap_or(node.at);
@@ -326,49 +348,6 @@ impl Reading {
             }
         };
         Some(Subagent { plays: plays?, terminal: terminal.unwrap_or(false), cage: cage.unwrap_or_default() })
-    }
-
-    fn cage(&mut self, node: &Node, name: &str) -> Cage {
-        let fields = self.complaints.fields(node, name, &["net", "memory", "walltime"]);
-        let net = fields.get("net").and_then(|node| {
-            self.complaints.word(node, &format!("{name}.net"), &[("none", Net::None), ("host", Net::Host)])
-        });
-        let sizes = [("K", 1 << 10), ("M", 1 << 20), ("G", 1 << 30)];
-        let memory = fields.get("memory").and_then(|node| {
-            self.quantity(
-                node,
-                &format!("{name}.memory"),
-                &sizes,
-                "a size such as 512M: a number and K, M or G",
-            )
-        });
-        let times = [("ms", 1), ("s", 1_000), ("m", 60_000), ("h", 3_600_000)];
-        let walltime = fields.get("walltime").and_then(|node| {
-            self.quantity(
-                node,
-                &format!("{name}.walltime"),
-                &times,
-                "a time such as 10m: a number and ms, s, m or h",
-            )
-        });
-        Cage { net: net.unwrap_or_default(), memory_bytes: memory, walltime_ms: walltime }
-    }
-
-    /// A whole number and a unit, without a space.
-    fn quantity(&mut self, node: &Node, name: &str, units: &[(&str, u64)], wanted: &str) -> Option<u64> {
-        let text = match &node.kind {
-            Kind::Text(text) | Kind::Number(text) => text.as_str(),
-            Kind::Null | Kind::Bool(_) | Kind::List(_) | Kind::Map(_) => "",
-        };
-        let digits = text.len() - text.trim_start_matches(|c: char| c.is_ascii_digit()).len();
-        let (number, unit) = text.split_at(digits);
-        let factor = units.iter().find(|(word, _)| *word == unit).map(|(_, factor)| *factor);
-        let amount = number.parse::<u64>().ok().filter(|number| *number > 0);
-        let found = amount.zip(factor).and_then(|(number, factor)| number.checked_mul(factor));
-        if found.is_none() {
-            self.complaints.add(node.at, format!("`{name}` must be {wanted}"));
-        }
-        found
     }
 
     fn policy(&mut self, node: Option<&Node>) -> Vec<String> {
@@ -403,4 +382,17 @@ impl Reading {
             .and_then(|node| self.complaints.whole(node, "limits.running_per_project", 1, RUNNING_MAX));
         ProjectLimits { running_per_project: running }
     }
+}
+
+/// Whether a path beside the project file, which is one directory down, leads out of the project.
+fn leads_out(path: &str) -> bool {
+    let mut depth = 1;
+    path.split('/').any(|name| {
+        match name {
+            "" | "." => {}
+            ".." => depth -= 1,
+            _ => depth += 1,
+        }
+        depth < 0
+    })
 }

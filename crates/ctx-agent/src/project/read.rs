@@ -5,6 +5,9 @@ use super::yaml::{At, Kind, Node};
 use crate::control::short;
 use crate::nearest::nearest;
 
+/// How many problems of one file are reported: a file of nothing but mistakes must not fill answers and memory.
+const COMPLAINTS_MAX: usize = 100;
+
 /// What was found wrong.
 #[derive(Debug, Default)]
 pub struct Complaints {
@@ -13,7 +16,13 @@ pub struct Complaints {
 
 impl Complaints {
     pub fn add(&mut self, at: At, message: impl Into<String>) {
-        self.found.push((at, message.into()));
+        match self.found.len() {
+            n if n < COMPLAINTS_MAX => self.found.push((at, message.into())),
+            COMPLAINTS_MAX => self
+                .found
+                .push((at, format!("there are more than {COMPLAINTS_MAX} problems; fix these first"))),
+            _ => {}
+        }
     }
 
     pub fn is_empty(&self) -> bool {

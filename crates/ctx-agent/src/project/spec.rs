@@ -3,18 +3,24 @@
 
 use std::collections::BTreeMap;
 
+use ctx_host::cage::{Mount, Net};
 use ctx_session::Name;
 use ctx_session::project::Compaction;
+use ctx_session::record::Redact;
 use serde::{Deserialize, Serialize};
 
 /// The tools that an agent can be given; those of MCP servers (`server.tool`) come besides.
 pub const TOOLS: &[&str] = &[
     "fs.read",
     "fs.list",
+    "fs.stat",
     "fs.write",
     "fs.edit",
     "fs.search",
+    "output.read",
     "shell.exec",
+    "shell.output",
+    "shell.interrupt",
     "terminal.open",
     "agent.dispatch",
     "checkpoint",
@@ -36,6 +42,8 @@ pub struct ProjectSpec {
     pub mcp: BTreeMap<Name, McpServer>,
     #[serde(default)]
     pub limits: ProjectLimits,
+    #[serde(default, skip_serializing_if = "Cage::is_empty")]
+    pub cage: Cage,
 }
 
 /// The agent that a session of the project talks to.
@@ -55,6 +63,9 @@ pub struct Primary {
     /// None: the daemon's limit.
     #[serde(default)]
     pub max_steps: Option<u32>,
+    /// None: on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub redact: Option<Redact>,
 }
 
 /// An agent that a run starts for a part of its work.
@@ -81,24 +92,45 @@ pub enum Plays {
     Acp { command: Vec<String> },
 }
 
-/// In what a subagent runs.
+/// What is asked of a cage. What is not named is as it is elsewhere: in the project's cage, in the config file, by default.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Cage {
     #[serde(default)]
-    pub net: Net,
+    pub net: Option<Net>,
     #[serde(default)]
     pub memory_bytes: Option<u64>,
     #[serde(default)]
     pub walltime_ms: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub processes: Option<u32>,
+    /// The size of `/tmp`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tmp_bytes: Option<u64>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub mounts: Vec<Mount>,
+    /// Directories inside that come first in `PATH`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub path: Vec<String>,
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub env: BTreeMap<String, String>,
+    /// Whether `.git` can be written.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub git: Option<Git>,
 }
 
-/// What network a cage has.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Net {
-    #[default]
-    None,
-    Host,
+impl Cage {
+    /// Whether nothing is asked for.
+    pub fn is_empty(&self) -> bool {
+        *self == Cage::default()
+    }
+}
+
+/// What may be done with a project's `.git`, whose hooks and settings run outside of the cage.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Git {
+    Ro,
+    Rw,
 }
 
 /// A source of tools.

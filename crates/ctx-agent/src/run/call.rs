@@ -88,11 +88,18 @@ impl From<Stopped> for CallError {
 fn backoff(error: &ModelError, attempt: u32, limits: &Limits) -> Option<Duration> {
     let max = Duration::from_millis(limits.model_retry_max_ms);
     match error {
-        ModelError::RateLimit { retry_after, .. } => {
+        ModelError::RateLimit { retry_after, .. } | ModelError::Unavailable { retry_after, .. } => {
             let doubled = limits.model_retry_ms.saturating_mul(1 << (attempt - 1).min(20));
             Some(retry_after.unwrap_or(Duration::from_millis(doubled)).min(max))
         }
         ModelError::Unreachable { .. }
+        | ModelError::NoKey { .. }
+        | ModelError::KeyRejected { .. }
+        | ModelError::NoSuchModel { .. }
+        | ModelError::NoQuota { .. }
+        | ModelError::Protocol { .. }
+        | ModelError::Refused { .. }
+        | ModelError::Late { .. }
         | ModelError::Overflow { .. }
         | ModelError::BrokenStream { .. }
         | ModelError::Empty { .. }

@@ -140,7 +140,7 @@ pub fn transcript(messages: &[Arc<Message>]) -> String {
         for part in &message.content {
             let said = match part {
                 Part::Text { text } | Part::ToolResult { text, .. } => text.clone(),
-                Part::ToolCall { call_id, name, input } => {
+                Part::ToolCall { call_id, name, input, provider: _ } => {
                     format!("calls {name} with {input} (call_id {call_id})")
                 }
             };
@@ -165,6 +165,7 @@ mod tests {
             role,
             content: vec![part],
             time,
+            caller: None,
         })
     }
 
@@ -174,8 +175,12 @@ mod tests {
 
     /// Three exchanges of 100 tokens each way, the second with a tool call.
     fn conversation() -> Vec<Arc<Message>> {
-        let call =
-            Part::ToolCall { call_id: Ulid(4), name: "fs.read".to_owned(), input: serde_json::json!({}) };
+        let call = Part::ToolCall {
+            call_id: Ulid(4),
+            name: "fs.read".to_owned(),
+            input: serde_json::json!({}),
+            provider: None,
+        };
         let result = Part::ToolResult { call_id: Ulid(4), status: ToolStatus::Ok, text: "y".repeat(400) };
         vec![
             text(1, Role::User, 400),
@@ -247,6 +252,7 @@ mod tests {
             call_id: Ulid(id),
             name: "fs.read".to_owned(),
             input: serde_json::json!({}),
+            provider: None,
         };
         let result = |id: u128| Part::ToolResult {
             call_id: Ulid(id),

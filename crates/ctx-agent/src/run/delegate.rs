@@ -1,27 +1,53 @@
 //! Who makes a summary for the strategy `delegate`: a subagent's model and prompt, or a command of the operator's.
 //!
-//! A command is not caged: the operator named it in a project file that they registered. It runs only as the daemon's
-//! own user, with the transcript on stdin, and gives the summary on stdout.
+//! A command is not caged. It runs with the rights of the session's owner and in a clean environment, with the
+//! transcript on stdin, and gives the summary on stdout. It runs only if the project file that names it was written by
+//! that owner or by root: nobody's rights are lent to what a stranger wrote.
 
 use std::ffi::OsString;
 use std::io::PipeWriter;
 use std::path::Path;
 use std::process::{ExitStatus, Stdio};
+use std::sync::Arc;
 
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::process::Command;
 
 use super::shorten::{Bounds, Summary};
 
-/// The words that begin the command line of [`crate::guard()`], in whose care a command runs.
+/// How the commands of a session's owner are started.
 #[derive(Debug, Clone)]
-pub struct GuardWords(pub Vec<OsString>);
+pub struct Guarded {
+    /// The words that begin the command line of [`crate::guard()`], in whose care a command runs and which takes on the
+    /// owner's rights.
+    pub words: Vec<OsString>,
+    /// All that a command finds in its environment.
+    pub env: Vec<(OsString, OsString)>,
+}
+
+/// Finds out how the commands of a session's owner are started; asked only when there is a command. An error says why
+/// there is no way.
+pub type Guard = Arc<dyn Fn() -> Result<Guarded, String> + Send + Sync>;
+
+/// Whether a command of a project file may run for a session. `by` is the owner of the file as it was when it was read.
+pub(crate) fn may_run(owner: u32, by: Option<u32>) -> Result<(), String> {
+    match by {
+        Some(by) if by == owner || by == 0 => Ok(()),
+        Some(by) => Err(format!(
+            "the project file belongs to uid {by}, and the session to uid {owner}: its command is not run"
+        )),
+        None => {
+            Err("this session does not know who wrote its project file; restart it with `ctx restart`"
+                .to_owned())
+        }
+    }
+}
 
 /// A command, and where it runs.
 pub(super) struct Delegated<'a> {
     pub command: &'a [String],
     pub cwd: Option<&'a Path>,
-    pub guard: &'a GuardWords,
+    pub guard: Guarded,
 }
 
 /// Runs a command over a transcript.
@@ -77,22 +103,16 @@ struct Started {
 
 fn start(delegated: &Delegated<'_>) -> std::io::Result<Started> {
     let (closing, held) = std::io::pipe()?;
-    let mut words = delegated.guard.0.iter();
+    let Guarded { words, env } = &delegated.guard;
+    let mut words = words.iter();
     let program = words.next().ok_or_else(|| std::io::Error::other("there is no guard to run it in"))?;
     let mut started = Command::new(program);
-    started.args(words).args(delegated.command).env_clear().envs(kept_environment());
-    started.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(closing).process_group(0);
-    if let Some(cwd) = delegated.cwd {
-        started.current_dir(cwd);
-    }
+    // Where it runs is entered by the guard, with the owner's rights.
+    let place = delegated.cwd.map(|cwd| ["--in".as_ref(), cwd.as_os_str()]);
+    started.args(words).args(place.into_iter().flatten()).arg("--").args(delegated.command);
+    started.env_clear().envs(env.iter().map(|(name, value)| (name, value)));
+    started.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(closing).current_dir("/");
     Ok(Started { child: started.spawn()?, held })
-}
-
-/// What a program needs to be found and to find its home; nothing of the daemon's own.
-fn kept_environment() -> impl Iterator<Item = (&'static str, OsString)> {
-    ["PATH", "HOME", "LANG", "LC_ALL", "TMPDIR"]
-        .into_iter()
-        .filter_map(|key| Some((key, std::env::var_os(key)?)))
 }
 
 #[cfg(test)]
@@ -103,9 +123,9 @@ mod tests {
     /// In nobody's care; what a guard does is tested where there is one.
     async fn run(script: &str, transcript: &str) -> Result<String, String> {
         let command: Vec<String> = ["sh", "-c", script].map(str::to_owned).to_vec();
-        let guard = GuardWords(vec!["env".into()]);
+        let guard = Guarded { words: vec!["env".into()], env: vec![("PATH".into(), "/usr/bin:/bin".into())] };
         let bounds = Bounds { time: Duration::from_secs(60), bytes: 100 };
-        let delegated = Delegated { command: &command, cwd: None, guard: &guard };
+        let delegated = Delegated { command: &command, cwd: None, guard };
         super::command(delegated, transcript, bounds).await.map(|summary| summary.text)
     }
 
@@ -113,6 +133,17 @@ mod tests {
     async fn a_command_reads_the_transcript_and_prints_the_summary() {
         let said = run("grep -c user", "user: a\nassistant: b\nuser: c\n").await;
         assert_eq!(said.as_deref(), Ok("2\n"));
+    }
+
+    #[test]
+    fn a_command_runs_for_whoever_wrote_it_and_roots_for_all() {
+        for (owner, by) in [(7, 7), (7, 0), (0, 0)] {
+            assert_eq!(may_run(owner, Some(by)), Ok(()));
+        }
+        for (owner, by) in [(0, 7), (7, 8)] {
+            assert!(may_run(owner, Some(by)).unwrap_err().contains(&format!("belongs to uid {by}")));
+        }
+        assert!(may_run(7, None).unwrap_err().contains("ctx restart"));
     }
 
     #[tokio::test]

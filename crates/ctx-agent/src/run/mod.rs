@@ -12,35 +12,47 @@ pub mod pack;
 mod sent;
 mod settle;
 mod shorten;
+mod subagent;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use ctx_session::command::Outcome;
 use ctx_session::port::{RunPort, Step, Stopped};
 use ctx_session::project::Strategy;
 use ctx_session::record::{CancelReason, CompactionTrigger, Failure};
-use ctx_session::{Code, Limits, RunId};
+use ctx_session::{Code, Limits, RunId, SessionId};
 use tokio_util::sync::CancellationToken;
 
 use crate::describe::Settings;
-use crate::model::registry::ModelName;
 use crate::model::{Model, ModelError, Models, Request};
 use crate::prepare::Prepared;
+use crate::shells::{ShellKey, ShellWant};
+use crate::tool::dispatch::Dispatch;
 use crate::tool::output::OUTPUT_READ;
-use crate::tool::{Scope, Tools};
+use crate::tool::shell::ShellOf;
+use crate::tool::{Scope, Services, Tools};
 use call::CallError;
-pub use delegate::GuardWords;
+pub(crate) use delegate::may_run;
+pub use delegate::{Guard, Guarded};
 use shorten::Room;
+use subagent::Dispatcher;
+pub use subagent::Who;
 
 /// A run to be worked on.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct Job {
+    pub session: SessionId,
     pub run: RunId,
     pub kind: JobKind,
     pub limits: Arc<Limits>,
     /// Who looks after commands that are delegated to.
-    pub guard: Arc<GuardWords>,
+    pub guard: Guard,
+    /// What tools have that outlives this run.
+    pub services: Services,
+    /// The subagent whose work it is; None: the primary's.
+    pub subagent: Option<Who>,
     /// Cancelled when the run is to stop.
     pub stop: CancellationToken,
 }
@@ -98,8 +110,41 @@ pub async fn run(job: Job, models: &Models, port: Arc<dyn RunPort>) -> Outcome {
     };
     tokio::select! {
         biased;
-        () = job.stop.cancelled() => cancelled(),
+        () = job.stop.cancelled() => {
+            // The shell of a subagent ends with it; the others of its session go on.
+            if let (Some(shells), None) = (&job.services.shells, &job.subagent) {
+                shells.end(job.session, Duration::from_millis(job.limits.stop_grace_ms)).await;
+            }
+            cancelled()
+        }
         outcome = work => outcome,
+    }
+}
+
+/// The shell of a run: in the cage that the run was prepared with.
+fn shell_of(job: &Job, prepared: &Prepared) -> ShellOf {
+    let agent = &prepared.agent;
+    // A subagent has a cage of its own, as the project file describes it.
+    let subagents = &agent.description.settings.subagents;
+    let own = match &job.subagent {
+        None => agent.cages.own(),
+        Some(who) => match subagents.iter().find(|(name, _)| name.as_str() == who.name) {
+            Some((_, subagent)) => agent.cages.of_subagent(&subagent.cage),
+            None => agent.cages.own(),
+        },
+    };
+    let want = own.map(|cage| ShellWant {
+        cwd: match &cage {
+            Some(_) => PathBuf::from(&prepared.context.cwd),
+            None => agent.on_machine(&prepared.context.cwd),
+        },
+        cage,
+        uid: agent.owner,
+        home: agent.cages.user_home().map(Path::to_owned),
+    });
+    ShellOf {
+        key: ShellKey { session: job.session, subagent: job.subagent.as_ref().map(|who| who.id.0) },
+        want,
     }
 }
 
@@ -126,15 +171,29 @@ impl Desk {
         let mut step = port.step().await?;
         // Whoever prepared a run is the one who works on it.
         let prepared = step.prepared.clone().downcast::<Prepared>().map_err(|_| Stopped)?;
+        let prepared = match &job.subagent {
+            None => prepared,
+            Some(who) => Arc::new(prepared.of_subagent(&who.name, models).map_err(no_subagent)?),
+        };
         let shown = elide::shown(std::mem::take(&mut step.messages), &step.elided);
         step.messages = pack::without_cut_off(pack::in_order(&shown), job.kind == JobKind::Message);
-        let model = open_model(&prepared.context.model, models)?;
+        let model = open_model(&prepared.context.model, models, prepared.agent.owner)?;
         let settings = &prepared.agent.description.settings;
-        let tools = Tools::without_effects().only(settings.tools.as_deref());
+        let tools = Tools::all().and(Dispatch::to(&settings.subagents));
+        let tools = tools.only(settings.tools.as_deref());
+        let tools = if job.subagent.is_some() { tools.for_subagent() } else { tools };
         let scope = Arc::new(Scope {
+            session: job.session,
+            // A subagent has not seen what the primary has read.
+            reader: job.subagent.as_ref().map_or(job.session.0, |who| who.id.0),
             view: Arc::clone(&prepared.agent.view),
             cwd: PathBuf::from(&prepared.context.cwd),
             limits: Arc::clone(&job.limits),
+            services: job.services.clone(),
+            policy: Arc::new(prepared.agent.description.policy.clone()),
+            approvals: prepared.context.approvals,
+            redaction: prepared.agent.redaction.clone(),
+            shell: shell_of(job, &prepared),
             stop: job.stop.clone(),
         });
         let mut messages = pack::pack(&step.messages);
@@ -175,7 +234,7 @@ async fn answer(job: &Job, models: &Models, port: &dyn RunPort) -> Result<(), En
         // The log counts the steps: a pause or a restart gives a run no more of them.
         let step = desk.step.steps.saturating_add(1);
         if !desk.step.pending.is_empty() {
-            settle_calls(&desk, &desk.step.pending, port).await?;
+            settle_calls(&desk, &desk.step.pending, job, models, port).await?;
             continue;
         }
         let own = desk.settings().max_steps;
@@ -211,17 +270,25 @@ async fn answer(job: &Job, models: &Models, port: &dyn RunPort) -> Result<(), En
             return Ok(());
         }
         let calls = settle::started(said.calls, port);
-        settle_calls(&desk, &calls, port).await?;
+        settle_calls(&desk, &calls, job, models, port).await?;
     }
 }
 
 async fn settle_calls(
     desk: &Desk,
     calls: &[ctx_session::command::StartedTool],
+    job: &Job,
+    models: &Models,
     port: &dyn RunPort,
-) -> Result<(), Stopped> {
-    let policy = &desk.prepared.agent.description.policy;
-    settle::settle(calls, &desk.tools, policy, &desk.scope, port).await
+) -> Result<(), End> {
+    let agent = &*desk.prepared.agent;
+    let dispatcher = Dispatcher { job, models, agent };
+    settle::settle(calls, &desk.tools, &desk.scope, &dispatcher, port).await
+}
+
+/// A prompt edit cannot take a subagent away; only a damaged snapshot can.
+fn no_subagent(message: String) -> End {
+    End::Failed(Failure { code: Code::Enoent, reason: "no_subagent".to_owned(), message })
 }
 
 /// A compaction that the operator asked for: it leaves a record also when there was nothing to do.
@@ -247,10 +314,7 @@ fn too_many_steps(max: u32, is_the_projects: bool) -> End {
     })
 }
 
-fn open_model(name: &str, models: &Models) -> Result<Arc<dyn Model>, End> {
-    let open = |name: &str| match ModelName::parse(name)? {
-        ModelName::Id(id) => models.open(&id),
-        ModelName::Alias(_) => models.open(&models.resolve(name)?),
-    };
+fn open_model(name: &str, models: &Models, owner: u32) -> Result<Arc<dyn Model>, End> {
+    let open = |name: &str| models.open_for(&models.resolve_for(name, owner)?, owner);
     open(name).map_err(|error| End::Failed(error.into()))
 }

@@ -90,9 +90,24 @@ struct SortedTurn<'a> {
 #[derive(Serialize)]
 #[serde(untagged)]
 enum SortedPart<'a> {
-    Text { text: &'a str, r#type: &'static str },
-    ToolCall { call_id: Ulid, input: &'a Value, name: &'a str, r#type: &'static str },
-    ToolResult { call_id: Ulid, status: ToolStatus, text: &'a str, r#type: &'static str },
+    Text {
+        text: &'a str,
+        r#type: &'static str,
+    },
+    ToolCall {
+        call_id: Ulid,
+        input: &'a Value,
+        name: &'a str,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        provider: Option<&'a Value>,
+        r#type: &'static str,
+    },
+    ToolResult {
+        call_id: Ulid,
+        status: ToolStatus,
+        text: &'a str,
+        r#type: &'static str,
+    },
 }
 
 /// Turns as JSON with sorted keys, so that anyone can make the same bytes of what `debug/script` dumps.
@@ -106,8 +121,9 @@ fn sorted(turns: &[Turn]) -> Vec<u8> {
 fn sorted_part(part: &Part) -> SortedPart<'_> {
     match part {
         Part::Text { text } => SortedPart::Text { text, r#type: "text" },
-        Part::ToolCall { call_id, name, input } => {
-            SortedPart::ToolCall { call_id: *call_id, input, name, r#type: "tool_call" }
+        Part::ToolCall { call_id, name, input, provider } => {
+            let provider = provider.as_ref();
+            SortedPart::ToolCall { call_id: *call_id, input, name, provider, r#type: "tool_call" }
         }
         Part::ToolResult { call_id, status, text } => {
             SortedPart::ToolResult { call_id: *call_id, status: *status, text, r#type: "tool_result" }
@@ -125,7 +141,12 @@ mod tests {
     fn turns_are_sorted_as_a_value_of_them_is() {
         let text = |role, text: &str| Turn { role, content: vec![Part::Text { text: text.to_owned() }] };
         let input = json!({ "path": "a", "z": [1, { "y": 2, "b": null }], "limit": 1.5 });
-        let call = Part::ToolCall { call_id: Ulid(7), name: "fs.read".to_owned(), input };
+        let call = Part::ToolCall {
+            call_id: Ulid(7),
+            name: "fs.read".to_owned(),
+            input,
+            provider: Some(json!({ "model": "a/b", "items": [1] })),
+        };
         let result =
             Part::ToolResult { call_id: Ulid(7), status: ToolStatus::Ok, text: "\u{1}\n\"é".to_owned() };
         let turns = [

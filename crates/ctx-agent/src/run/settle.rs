@@ -1,71 +1,64 @@
 //! Settling tool calls: each is recorded, judged by the policy, made, and its result recorded, in order.
 //!
-//! A call that cannot be made is no failure of the run: the model is told why and goes on.
+//! A call that cannot be made is no failure of the run: the model is told why and goes on. Secrets are taken out of what
+//! is recorded, asked and answered; a call itself is made with what the model wrote.
 
+use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
-use ctx_session::command::{ApprovalAsk, Approved, Progress, StartedTool};
-use ctx_session::record::{ApprovalOutcome, BlobRef, ToolStatus};
+use ctx_session::command::{ApprovalAsk, Approved, FinishedTool, Progress, StartedTool};
+use ctx_session::port::{RunPort, Stopped};
+use ctx_session::record::{ApprovalOutcome, Approvals, BlobRef, ToolStatus};
 use ctx_session::{CallId, Code};
+use futures_util::StreamExt;
+use futures_util::future::try_join_all;
+use futures_util::stream::FuturesOrdered;
 use serde_json::Value;
 use tokio::time::Instant;
 
-use crate::control::policy::{Effects, Policy, Verdict};
+use super::End;
+use super::subagent::Dispatcher;
+use crate::control::policy::{Effects, Verdict};
 use crate::cut;
 use crate::model::ToolCall;
 use crate::tool::checkpoint::CHECKPOINT;
+use crate::tool::dispatch::DISPATCH;
 use crate::tool::output::OUTPUT_READ;
-use crate::tool::{Plan, Scope, Tool, ToolError, Tools, Work};
-use ctx_session::port::RunPort;
-use ctx_session::port::Stopped;
+use crate::tool::{NOBODY_TO_ASK, Output, Plan, Scope, Tool, ToolError, Tools, Work};
 
 /// Settles the calls of one answer. All of them are recorded as started first: they belong to one message. Those behind
 /// a checkpoint begin after it.
 pub(super) async fn settle(
     calls: &[StartedTool],
     tools: &Tools,
-    policy: &Policy,
     scope: &Arc<Scope>,
+    dispatcher: &Dispatcher<'_>,
     port: &dyn RunPort,
-) -> Result<(), Stopped> {
+) -> Result<(), End> {
+    let shown = |calls: &[StartedTool]| -> Vec<StartedTool> {
+        let redacted = |call: &StartedTool| StartedTool {
+            input: scope.redaction.json(call.input.clone()),
+            ..call.clone()
+        };
+        calls.iter().map(redacted).collect()
+    };
     let mut rest = calls;
     while !rest.is_empty() {
         let pause = rest.iter().position(|call| call.name == CHECKPOINT);
         let (now, behind) =
             rest.split_at_checked(pause.map_or(rest.len(), |at| at + 1)).unwrap_or((rest, &[]));
-        let (calls, waiting) = (now.to_vec(), behind.to_vec());
         let begun = match behind {
-            [] => Progress::ToolsStarted(calls),
-            [_, ..] => Progress::ToolsStartedUpTo { calls, behind: waiting },
+            [] => Progress::ToolsStarted(shown(now)),
+            [_, ..] => Progress::ToolsStartedUpTo { calls: shown(now), behind: shown(behind) },
         };
         port.progress(begun).await?;
-        make_all(now, tools, policy, scope, port).await?;
+        let desk = Desk { tools, scope, dispatcher, port };
+        match are_apart(now, tools, scope) {
+            true => desk.make_side_by_side(now).await?,
+            false => desk.make_in_turn(now).await?,
+        }
         rest = behind;
-    }
-    Ok(())
-}
-
-async fn make_all(
-    calls: &[StartedTool],
-    tools: &Tools,
-    policy: &Policy,
-    scope: &Arc<Scope>,
-    port: &dyn RunPort,
-) -> Result<(), Stopped> {
-    for call in calls {
-        let begin = Instant::now();
-        let (status, text) = match make(call, tools, policy, scope, port).await? {
-            Made::Said(text) => (ToolStatus::Ok, text),
-            Made::Failed(error) => (ToolStatus::Error, error.to_string()),
-            Made::SettledAlready => continue,
-        };
-        let duration_ms = u64::try_from(begin.elapsed().as_millis()).unwrap_or(u64::MAX);
-        let call_id = call.call_id;
-        let back = tools.get(OUTPUT_READ).is_ok().then_some(call_id);
-        let (output, blob) = fit(text, back, scope.limits.tool_output_bytes, port).await?;
-        let truncated = blob.is_some();
-        port.progress(Progress::ToolFinished { call_id, status, duration_ms, output, truncated, blob })
-            .await?;
     }
     Ok(())
 }
@@ -73,66 +66,235 @@ async fn make_all(
 /// The calls of an answer, each with an id of ours.
 pub(super) fn started(calls: Vec<ToolCall>, port: &dyn RunPort) -> Vec<StartedTool> {
     let with_id = calls.into_iter().map(|call| {
-        let ToolCall { provider_call_id, name, input } = call;
-        StartedTool { call_id: CallId(port.new_id()), provider_call_id, name, input }
+        let ToolCall { provider_call_id, name, input, provider } = call;
+        StartedTool { call_id: CallId(port.new_id()), provider_call_id, name, input, provider }
     });
     with_id.collect()
 }
 
+/// Whether calls can be made at once: each of them can stand beside others, and none changes what another one names.
+fn are_apart(calls: &[StartedTool], tools: &Tools, scope: &Scope) -> bool {
+    let known: Option<Vec<_>> = calls.iter().map(|call| tools.get(&call.name).ok()).collect();
+    let Some(known) = known.filter(|known| known.iter().all(|tool| tool.stands_beside_others())) else {
+        return false;
+    };
+    // What each names, and whether it changes it. `a` and `./a` are one; a call that names nothing meets nobody.
+    let touched: Vec<(PathBuf, bool)> = calls
+        .iter()
+        .zip(&known)
+        .filter_map(|(call, tool)| {
+            let named = match call.input.get("path") {
+                Some(path) => path.as_str()?,
+                None if call.name.starts_with("fs.") => "",
+                None => return None,
+            };
+            Some((scope.cwd.join(named).components().collect(), tool.effects() == Effects::Some))
+        })
+        .collect();
+    let meet = |(one, changes): &(PathBuf, bool), (other, other_changes): &(PathBuf, bool)| {
+        (*changes || *other_changes) && (one.starts_with(other) || other.starts_with(one))
+    };
+    let mut pairs = touched
+        .iter()
+        .enumerate()
+        .flat_map(|(at, one)| touched.iter().skip(at + 1).map(move |other| (one, other)));
+    !pairs.any(|(one, other)| meet(one, other))
+}
+
 /// What became of a call.
 enum Made {
-    Said(String),
+    Gave(Output),
     Failed(ToolError),
     /// Its result is in the log.
     SettledAlready,
 }
 
-impl From<Result<String, ToolError>> for Made {
-    fn from(result: Result<String, ToolError>) -> Made {
+impl From<Result<Output, ToolError>> for Made {
+    fn from(result: Result<Output, ToolError>) -> Made {
         match result {
-            Ok(text) => Made::Said(text),
+            Ok(output) => Made::Gave(output),
             Err(error) => Made::Failed(error),
         }
     }
 }
 
-async fn make(
-    call: &StartedTool,
-    tools: &Tools,
-    policy: &Policy,
-    scope: &Arc<Scope>,
-    port: &dyn RunPort,
-) -> Result<Made, Stopped> {
-    let tool = match tools.get(&call.name) {
-        Ok(tool) => tool,
-        Err(error) => return Ok(Made::Failed(error)),
-    };
-    let effects = tool.effects();
-    let plan = match plan(tool, call.input.clone(), scope).await {
-        Ok(plan) => plan,
-        Err(error) => return Ok(Made::Failed(error)),
-    };
-    let Plan { subjects, work } = plan;
-    let said = match permit(policy, call, effects, &subjects, port).await? {
-        Ok(said) => said.unwrap_or_default(),
-        Err(error) => return Ok(Made::Failed(error)),
-    };
-    match work {
-        Work::Do(work) => Ok(work.await.map(|output| output + &said).into()),
-        Work::Checkpoint { reason } => {
-            port.checkpoint(call.call_id, reason).await?;
-            Ok(Made::SettledAlready)
+/// What calls are made with.
+#[derive(Clone, Copy)]
+struct Desk<'a> {
+    tools: &'a Tools,
+    scope: &'a Arc<Scope>,
+    dispatcher: &'a Dispatcher<'a>,
+    port: &'a dyn RunPort,
+}
+
+impl Desk<'_> {
+    async fn make_in_turn(self, calls: &[StartedTool]) -> Result<(), End> {
+        for call in calls {
+            let (made, lasted) = self.make(call).await?;
+            self.record(call, made, lasted).await?;
         }
-        Work::Output(window) => {
-            let told = port.output(window.call).await?;
-            let told = told.map_err(|refusal| ToolError::new(refusal.code, refusal.message));
-            Ok(told.and_then(|whole| window.of(&whole)).map(|output| output + &said).into())
+        Ok(())
+    }
+
+    /// All are made at once; the results are recorded in the order of the calls, but for those of subagents.
+    async fn make_side_by_side(self, calls: &[StartedTool]) -> Result<(), End> {
+        // Subagents work for long: what one has found is recorded when it ends.
+        if calls.iter().all(|call| call.name == DISPATCH) {
+            let one = |call| async move {
+                let (made, lasted) = self.make(call).await?;
+                self.record(call, made, lasted).await
+            };
+            return try_join_all(calls.iter().map(one)).await.map(drop);
         }
-        Work::Issue(act) => {
-            let told = port.issue(act).await?;
-            Ok(told.map_err(|refusal| ToolError::new(refusal.code, refusal.message)).into())
+        let mut all: FuturesOrdered<_> = calls.iter().map(|call| self.make(call)).collect();
+        for call in calls {
+            if let Some(made) = all.next().await {
+                let (made, lasted) = made?;
+                self.record(call, made, lasted).await?;
+            }
+        }
+        Ok(())
+    }
+
+    async fn make(self, call: &StartedTool) -> Result<(Made, Duration), End> {
+        let begin = Instant::now();
+        let made = self.judge_and_make(call).await?;
+        Ok((made, begin.elapsed()))
+    }
+
+    async fn record(self, call: &StartedTool, made: Made, lasted: Duration) -> Result<(), End> {
+        let (status, made) = match made {
+            Made::Gave(output) => (ToolStatus::Ok, output),
+            Made::Failed(error) => (ToolStatus::Error, error.to_string().into()),
+            Made::SettledAlready => return Ok(()),
+        };
+        let call_id = call.call_id;
+        let back = self.tools.get(OUTPUT_READ).is_ok().then_some(call_id);
+        let Output { text, diff, mut summary } = made;
+        let (text, secrets) = self.scope.redaction.text(text);
+        let diff = diff.map(|diff| self.scope.redaction.text(diff).0);
+        summary.redacted = Some(summary.redacted.unwrap_or_default() + secrets).filter(|all| *all > 0);
+        let (output, blob) = self.fit(text, back).await?;
+        let (diff, diff_blob) = match diff {
+            Some(diff) => self.fit(diff, None).await.map(|(diff, blob)| (Some(diff), blob))?,
+            None => (None, None),
+        };
+        let truncated = blob.is_some();
+        let duration_ms = u64::try_from(lasted.as_millis()).unwrap_or(u64::MAX);
+        let summary = Some(summary).filter(|summary| !summary.is_empty());
+        let finished =
+            FinishedTool { call_id, status, duration_ms, output, truncated, blob, diff, diff_blob, summary };
+        Ok(self.port.progress(Progress::ToolFinished(Box::new(finished))).await?)
+    }
+
+    async fn judge_and_make(self, call: &StartedTool) -> Result<Made, End> {
+        let tool = match self.tools.get(&call.name) {
+            Ok(tool) => tool,
+            Err(error) => return Ok(Made::Failed(error)),
+        };
+        let effects = tool.effects();
+        let plan = match plan(tool, call.input.clone(), self.scope).await {
+            Ok(plan) => plan,
+            Err(error) => return Ok(Made::Failed(error)),
+        };
+        let Plan { subjects, diff, work } = plan;
+        let said = match self.permit(call, effects, &subjects, diff).await? {
+            Ok(said) => said.unwrap_or_default(),
+            Err(error) => return Ok(Made::Failed(error)),
+        };
+        match work {
+            Work::Do(work) => Ok(work.await.map(|output| noted(output, &said)).into()),
+            Work::Checkpoint { reason } => {
+                self.port.checkpoint(call.call_id, reason).await?;
+                Ok(Made::SettledAlready)
+            }
+            Work::Output(window) => {
+                let told = self.port.output(window.call).await?;
+                let told = told.map_err(|refusal| ToolError::new(refusal.code, refusal.message));
+                Ok(told.and_then(|whole| window.of(&whole)).map(|output| noted(output.into(), &said)).into())
+            }
+            Work::Dispatch(asked) => {
+                let told = self.dispatcher.dispatch(call.call_id, asked, self.port).await?;
+                Ok(told.map(|text| noted(text.into(), &said)).into())
+            }
+            Work::Issue(act) => {
+                let told = self.port.issue(act).await?;
+                let told = told.map_err(|refusal| ToolError::new(refusal.code, refusal.message));
+                Ok(told.map(Output::from).into())
+            }
         }
     }
+
+    /// Whether the policy, and where it wants to be asked the operator, lets a call be made; with the operator's note, if
+    /// there is one.
+    async fn permit(
+        self,
+        call: &StartedTool,
+        effects: Effects,
+        subjects: &[String],
+        diff: Option<String>,
+    ) -> Result<Result<Option<String>, ToolError>, Stopped> {
+        let tool = &call.name;
+        let subject = subjects.first();
+        let on = subject.map(|subject| format!(" on {subject}")).unwrap_or_default();
+        let denied = |message| Ok(Err(ToolError::new(Code::Eacces, message)));
+        match (self.scope.policy.decide(tool, effects, subjects), self.scope.approvals) {
+            (Verdict::Allow, _) | (Verdict::Ask, Some(Approvals::Allow)) => return Ok(Ok(None)),
+            (Verdict::Deny, _) => return denied(format!("the policy denies {tool}{on}; do without it")),
+            (Verdict::Ask, Some(Approvals::Deny)) => {
+                return denied(format!(
+                    "{tool}{on} {NOBODY_TO_ASK}; the operator can send with --yes, with --allow {tool}, or with --detach \
+                     and use `ctx approve`"
+                ));
+            }
+            (Verdict::Ask, None) => {}
+        }
+        let redacted = |text: String| self.scope.redaction.text(text).0;
+        let ask = ApprovalAsk {
+            call: call.call_id,
+            tool: tool.clone(),
+            subject: subject.cloned().map(redacted),
+            diff: diff.map(|diff| cut(&redacted(diff), self.scope.limits.tool_output_bytes).to_owned()),
+        };
+        let Approved { outcome, note } = self.port.approval(ask).await?;
+        let said = note.as_ref().map(|note| format!("\n[the operator: {note}]"));
+        let note = note.map(|note| format!(": {note}")).unwrap_or_default();
+        match outcome {
+            ApprovalOutcome::Allow => Ok(Ok(said)),
+            ApprovalOutcome::Deny => denied(format!("the operator denied {tool}{on}{note}; do without it")),
+            ApprovalOutcome::Timeout | ApprovalOutcome::Interrupted => {
+                denied(format!("nobody approved {tool}{on} in time; do without it, or ask again later"))
+            }
+        }
+    }
+
+    /// Output that is too large is kept whole as a blob; the model gets its beginning and is told so, and how it can read
+    /// the rest.
+    async fn fit(self, text: String, back: Option<CallId>) -> Result<(String, Option<BlobRef>), Stopped> {
+        let bytes_max = self.scope.limits.tool_output_bytes;
+        if text.len() <= bytes_max {
+            return Ok((text, None));
+        }
+        let blob = self.port.store_blob(text.as_bytes().to_vec()).await?;
+        let note = |shown: usize| match back {
+            Some(call) => format!(
+                "\n[output cut at {shown} of {} bytes; read on with {OUTPUT_READ}, call_id {call}, offset {shown}]",
+                text.len()
+            ),
+            None => format!("\n[output cut: {} bytes in all, kept as blob {}]", text.len(), blob.sha256),
+        };
+        // The longest that the note can be is that of the whole.
+        let mut preview = cut(&text, bytes_max.saturating_sub(note(text.len()).len())).to_owned();
+        let note = note(preview.len());
+        preview.push_str(&note);
+        Ok((preview, Some(blob)))
+    }
+}
+
+/// With what the operator said when they allowed it.
+fn noted(mut output: Output, said: &str) -> Output {
+    output.text.push_str(said);
+    output
 }
 
 /// Planning looks at the disk, so it is done off the async threads.
@@ -142,61 +304,4 @@ async fn plan(tool: Arc<dyn Tool>, input: Value, scope: &Arc<Scope>) -> Result<P
         Ok(plan) => plan,
         Err(error) => Err(ToolError::new(Code::Eio, format!("the tool stopped working: {error}"))),
     }
-}
-
-/// Whether the policy, and where it wants to be asked the operator, lets a call be made; with the operator's note, if
-/// there is one.
-async fn permit(
-    policy: &Policy,
-    call: &StartedTool,
-    effects: Effects,
-    subjects: &[String],
-    port: &dyn RunPort,
-) -> Result<Result<Option<String>, ToolError>, Stopped> {
-    let tool = &call.name;
-    let subject = subjects.first();
-    let on = subject.map(|subject| format!(" on {subject}")).unwrap_or_default();
-    let denied = |message| Ok(Err(ToolError::new(Code::Eacces, message)));
-    match policy.decide(tool, effects, subjects) {
-        Verdict::Allow => return Ok(Ok(None)),
-        Verdict::Deny => return denied(format!("the policy denies {tool}{on}; do without it")),
-        Verdict::Ask => {}
-    }
-    let ask = ApprovalAsk { call: call.call_id, tool: tool.clone(), subject: subject.cloned() };
-    let Approved { outcome, note } = port.approval(ask).await?;
-    let said = note.as_ref().map(|note| format!("\n[the operator: {note}]"));
-    let note = note.map(|note| format!(": {note}")).unwrap_or_default();
-    match outcome {
-        ApprovalOutcome::Allow => Ok(Ok(said)),
-        ApprovalOutcome::Deny => denied(format!("the operator denied {tool}{on}{note}; do without it")),
-        ApprovalOutcome::Timeout | ApprovalOutcome::Interrupted => {
-            denied(format!("nobody approved {tool}{on} in time; do without it, or ask again later"))
-        }
-    }
-}
-
-/// Output that is too large is kept whole as a blob; the model gets its beginning and is told so, and how it can read
-/// the rest.
-async fn fit(
-    text: String,
-    back: Option<CallId>,
-    bytes_max: usize,
-    port: &dyn RunPort,
-) -> Result<(String, Option<BlobRef>), Stopped> {
-    if text.len() <= bytes_max {
-        return Ok((text, None));
-    }
-    let blob = port.store_blob(text.as_bytes().to_vec()).await?;
-    let note = |shown: usize| match back {
-        Some(call) => format!(
-            "\n[output cut at {shown} of {} bytes; read on with {OUTPUT_READ}, call_id {call}, offset {shown}]",
-            text.len()
-        ),
-        None => format!("\n[output cut: {} bytes in all, kept as blob {}]", text.len(), blob.sha256),
-    };
-    // The longest that the note can be is that of the whole.
-    let mut preview = cut(&text, bytes_max.saturating_sub(note(text.len()).len())).to_owned();
-    let note = note(preview.len());
-    preview.push_str(&note);
-    Ok((preview, Some(blob)))
 }

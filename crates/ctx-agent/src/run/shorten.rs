@@ -22,7 +22,6 @@ use ctx_session::port::Stopped;
 
 /// Whose window it is: the agent that the session talks to.
 const AGENT_PATH: &str = "primary";
-
 /// What a model that sums up is told.
 const SUMMARIZE: &str = "You sum up the beginning of a conversation between a user and a coding agent, so that the agent can \
     go on without it. Keep goals, decisions, names of files, what is still open, and the call_id of a tool call whose output \
@@ -77,6 +76,14 @@ fn settings(desk: &Desk) -> &Settings {
     &desk.prepared.agent.description.settings.compaction
 }
 
+/// Whose window it is: the primary's, or that of one of its subagents.
+fn agent_path(job: &Job) -> String {
+    match &job.subagent {
+        None => AGENT_PATH.to_owned(),
+        Some(who) => format!("{AGENT_PATH}/{}", who.name),
+    }
+}
+
 /// Whether the window is so full that room must be made, and some can be.
 pub(super) fn is_due(desk: &Desk) -> bool {
     let Some(window) = desk.model.window() else { return false };
@@ -110,7 +117,7 @@ pub(super) async fn shorten(
     let mut made = Compaction {
         compaction_id: CompactionId(port.new_id()),
         turn_id: job.run,
-        agent_path: AGENT_PATH.to_owned(),
+        agent_path: agent_path(job),
         trigger,
         strategy,
         proposed: strategy == Strategy::Checkpoint && !plan.is_empty(),
@@ -360,13 +367,13 @@ async fn delegated(
     match whom {
         Delegate::Subagent(name) => {
             let (model, prompt) = agent.subagent(name)?;
-            let opened =
-                open_model(&model, models).map_err(|_| format!("the model `{model}` cannot be opened"))?;
+            let opened = open_model(&model, models, agent.owner)
+                .map_err(|_| format!("the model `{model}` cannot be opened"))?;
             ask(opened.as_ref(), request(&model, prompt, plan), &job.limits, port, bounds).await
         }
         Delegate::Command(command) => {
             let cwd = agent.place_of_commands()?;
-            let delegated = Delegated { command, cwd, guard: &job.guard };
+            let delegated = Delegated { command, cwd, guard: (job.guard)()? };
             Ok(delegate::command(delegated, &transcript(&plan.messages), bounds).await?)
         }
     }

@@ -49,6 +49,6 @@ impl Tool for Checkpoint {
     fn plan(&self, input: Value, _: &Arc<Scope>) -> Result<Plan, ToolError> {
         let input: Input = arguments(&self.spec(), input)?;
         let reason = input.reason.map(|reason| crate::cut(&reason, REASON_BYTES).to_owned());
-        Ok(Plan { subjects: Vec::new(), work: Work::Checkpoint { reason } })
+        Ok(Plan::new(Vec::new(), Work::Checkpoint { reason }))
     }
 }

@@ -72,7 +72,7 @@ impl Tool for OutputRead {
         // What is read back must not be cut itself.
         let most = scope.limits.tool_output_bytes.saturating_sub(NOTE_BYTES).max(1);
         let limit = limit.unwrap_or(most).min(most);
-        Ok(Plan { subjects: vec![call_id], work: Work::Output(Window { call, offset, limit }) })
+        Ok(Plan::new(vec![call_id], Work::Output(Window { call, offset, limit })))
     }
 }
 

@@ -45,7 +45,7 @@ impl Tool for Todo {
 
     fn plan(&self, input: Value, _: &Arc<Scope>) -> Result<Plan, ToolError> {
         let op: TodoOp = arguments(&self.spec(), input)?;
-        Ok(Plan { subjects: Vec::new(), work: Work::Issue(IssueAct::Todo(op)) })
+        Ok(Plan::new(Vec::new(), Work::Issue(IssueAct::Todo(op))))
     }
 }
 
@@ -95,6 +95,6 @@ impl Tool for Issue {
             Input::Transition { to } => IssueAct::Move { to },
             Input::Criterion { item, met } => IssueAct::Criterion { item, met },
         };
-        Ok(Plan { subjects: Vec::new(), work: Work::Issue(act) })
+        Ok(Plan::new(Vec::new(), Work::Issue(act)))
     }
 }

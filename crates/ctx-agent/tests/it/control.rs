@@ -28,6 +28,8 @@ fn every_file_is_read() {
         ("policy", "deny fs.read *.env\nallow fs.*\n"),
         ("prompt", "be kind\n# not a comment\n"),
         ("project", "music\n"),
+        ("tools", "fs.read\nfs.edit\n"),
+        ("redact", "off\n"),
     ] {
         root.control(file, text);
     }
@@ -40,6 +42,8 @@ fn every_file_is_read() {
     assert_eq!(found.path.len(), 2);
     assert_eq!(found.mounts[1].access, Access::ReadOnly);
     assert_eq!(found.model, "debug:script");
+    assert_eq!(found.settings.tools.as_deref(), Some(&["fs.read".to_owned(), "fs.edit".to_owned()][..]));
+    assert_eq!(found.settings.redact.map(|redact| redact.as_str()), Some("off"));
     assert_eq!(found.policy.lines(), ["deny fs.read *.env", "allow fs.*"]);
     assert_eq!(found.prompt, "be kind\n# not a comment\n");
     assert_eq!(found.project.as_str(), "music");

@@ -3,8 +3,9 @@
 use std::os::unix::fs::symlink;
 use std::path::Path;
 
-use ctx_agent::control::mount::{Access, Mount};
+use ctx_agent::control::mount::{Access, Links, Mount};
 use ctx_agent::view::{View, resolve_cwd};
+use ctx_host::rights::Rights;
 
 /// A machine with a root for the agent, two mounts, and things outside of both.
 fn machine(dir: &Path) -> View {
@@ -34,13 +35,14 @@ fn machine(dir: &Path) -> View {
         source: dir.join(source),
         target: target.into(),
         access,
+        links: Links::Follow,
     };
     let mounts = [
         mount("work", "/work", Access::ReadWrite),
         mount("data", "/mnt/data", Access::ReadOnly),
         mount("missing", "/gone", Access::ReadOnly),
     ];
-    View::open(&dir.join("root"), &mounts).unwrap()
+    View::open(&dir.join("root"), &mounts, Rights::own()).unwrap()
 }
 
 #[test]
@@ -104,9 +106,13 @@ fn a_mount_whose_source_is_gone_says_which() {
 fn a_view_without_a_root_shows_its_mounts_alone() {
     let dir = tempfile::tempdir().unwrap();
     std::fs::create_dir_all(dir.path().join("w/a")).unwrap();
-    let mount =
-        Mount { source: dir.path().join("w"), target: "/deep/work".into(), access: Access::ReadWrite };
-    let view = View::open(&dir.path().join("none"), &[mount]).unwrap();
+    let mount = Mount {
+        source: dir.path().join("w"),
+        target: "/deep/work".into(),
+        access: Access::ReadWrite,
+        links: Links::Follow,
+    };
+    let view = View::open(&dir.path().join("none"), &[mount], Rights::own()).unwrap();
     for (path, expected) in [
         ("/", Ok("/")),
         ("/deep", Ok("/deep")),
@@ -125,8 +131,26 @@ fn a_link_that_stands_in_the_way_of_a_mount_does_not_move_it() {
     std::fs::create_dir_all(dir.path().join("w/here")).unwrap();
     std::fs::create_dir_all(dir.path().join("root/elsewhere/work")).unwrap();
     symlink("elsewhere", dir.path().join("root/deep")).unwrap();
-    let mount =
-        Mount { source: dir.path().join("w"), target: "/deep/work".into(), access: Access::ReadWrite };
-    let view = View::open(&dir.path().join("root"), &[mount]).unwrap();
+    let mount = Mount {
+        source: dir.path().join("w"),
+        target: "/deep/work".into(),
+        access: Access::ReadWrite,
+        links: Links::Follow,
+    };
+    let view = View::open(&dir.path().join("root"), &[mount], Rights::own()).unwrap();
     assert_eq!(resolve_cwd(&view, "/deep/work/here").unwrap(), "/deep/work/here");
+}
+
+#[test]
+fn the_daemons_own_process_is_in_no_view() {
+    let mount =
+        Mount { source: "/".into(), target: "/".into(), access: Access::ReadOnly, links: Links::Follow };
+    let view = View::open(Path::new("/nowhere"), &[mount], Rights::own()).unwrap();
+    let code = |path: &str| {
+        view.find(Path::new("/"), Path::new(path)).map(drop).map_err(|error| error.code().name())
+    };
+    assert_eq!(code("/etc/passwd"), Ok(()));
+    for path in ["/proc", "/proc/self/environ", "/proc/1/environ", "/dev/fd/0"] {
+        assert_eq!(code(path), Err("EACCES"), "{path}");
+    }
 }

@@ -64,8 +64,27 @@ fn it_holds_what_the_first_command_needs() {
 fn a_second_start_changes_nothing() {
     let root = Root::new();
     let before = tree(&root.path());
-    prepare_root(&root.path(), Path::new("/somewhere/else")).unwrap();
+    prepare_root(&root.path(), Some(&root.work())).unwrap();
     assert_eq!(tree(&root.path()), before);
+}
+
+#[test]
+fn the_workspace_is_that_of_this_start_and_other_mounts_stay() {
+    let root = Root::new();
+    let table = || std::fs::read_to_string(root.path().join("agent/coder.d/mount")).unwrap();
+    let begun = table();
+    root.control("mount", format!("/srv/data /data ro\n{begun}"));
+    prepare_root(&root.path(), Some(Path::new("/somewhere/else"))).unwrap();
+    assert!(table().ends_with("/somewhere/else /work rw\n"), "{}", table());
+    assert_eq!(table().matches(" /work ").count(), 1);
+    prepare_root(&root.path(), None).unwrap();
+    assert!(!table().contains("/work") && table().starts_with("/srv/data /data ro\n"), "{}", table());
+    // What a person wrote stays without a workspace, and gives way to one.
+    root.control("mount", "/my/own /work ro\n");
+    prepare_root(&root.path(), None).unwrap();
+    assert_eq!(table(), "/my/own /work ro\n");
+    prepare_root(&root.path(), Some(Path::new("/elsewhere"))).unwrap();
+    assert!(!table().contains("/my/own") && table().ends_with("/elsewhere /work rw\n"));
 }
 
 #[test]
@@ -77,7 +96,7 @@ fn what_a_person_wrote_stays_and_what_is_missing_comes() {
     std::os::unix::fs::symlink("debug/script", root.path().join("model/main")).unwrap();
     // Left behind by a start that was killed.
     root.control(".prompt.new", "half");
-    prepare_root(&root.path(), &root.work()).unwrap();
+    prepare_root(&root.path(), Some(&root.work())).unwrap();
     let dir = root.path().join("agent/coder.d");
     assert_eq!(std::fs::read_to_string(dir.join("policy")).unwrap(), "deny fs.*\n");
     assert!(std::fs::read_to_string(dir.join("prompt")).unwrap().starts_with("You are coder"));
@@ -89,14 +108,14 @@ fn what_a_person_wrote_stays_and_what_is_missing_comes() {
 fn an_agent_that_was_replaced_does_not_come_back() {
     let root = Root::new();
     std::fs::rename(root.path().join("agent/coder.d"), root.path().join("agent/mine.d")).unwrap();
-    prepare_root(&root.path(), &root.work()).unwrap();
+    prepare_root(&root.path(), Some(&root.work())).unwrap();
     assert_eq!(names(&root.path(), "agent"), ["mine.d"]);
 }
 
 #[test]
 fn a_workspace_must_be_absolute() {
     let dir = tempfile::tempdir().unwrap();
-    let error = prepare_root(dir.path(), Path::new("here")).unwrap_err().to_string();
+    let error = prepare_root(dir.path(), Some(Path::new("here"))).unwrap_err().to_string();
     assert_eq!(error, "the workspace here must be an absolute path");
 }
 

@@ -2,6 +2,8 @@
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail by panicking, as tests do")]
 
+mod cages;
+mod changes;
 mod control;
 mod cwd;
 mod fresh;
@@ -9,8 +11,11 @@ mod models;
 mod preparing;
 mod project;
 mod properties;
+mod refusals;
+mod remote;
 mod runs;
 mod script;
+mod secrets;
 mod steering;
 mod support;
 mod tools;

@@ -194,7 +194,7 @@ async fn a_stream_that_ends_without_a_finish_broke_off() {
 
 #[tokio::test]
 async fn an_answer_that_was_cut_by_length_says_so() {
-    let usage = Event::Usage(Usage { input: 1, output: 1 });
+    let usage = Event::Usage(Usage { input: 1, output: 1, ..Usage::default() });
     expect![[r##"
         #1 started step 1 acme/m
         #1 text "long"
@@ -226,7 +226,8 @@ async fn an_endless_answer_is_cut_at_the_limit() {
 async fn tool_calls_that_no_record_could_hold_end_the_run() {
     let root = Root::with_limits(ctx_session::Limits { answer_bytes: 20, ..Default::default() });
     let input = serde_json::json!({"path": "a".repeat(40)});
-    let call = ctx_agent::model::ToolCall { provider_call_id: None, name: "fs.read".into(), input };
+    let call =
+        ctx_agent::model::ToolCall { provider_call_id: None, name: "fs.read".into(), input, provider: None };
     expect![[r##"
         #1 started step 1 acme/m
         failed EPIPE broken_stream: the answer of acme/m broke off: its tool calls have more than 20 bytes; send the message again

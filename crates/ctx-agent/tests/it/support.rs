@@ -2,15 +2,24 @@
 
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex};
+use std::pin::Pin;
+use std::sync::{Arc, LazyLock, Mutex};
 
-use ctx_agent::{Ask, GuardWords, Job, JobKind, Models, Prepared, prepare, prepare_root, sha256_hex};
-use ctx_session::command::{ApprovalAsk, Approved, Outcome, Progress, StartedTool};
+use ctx_agent::{
+    Ask, CageAsk, CageRules, Guard, Guarded, Job, JobKind, Models, Place, Prepared, Services, prepare,
+    prepare_root, sha256_hex,
+};
+use ctx_host::rights::Rights;
+use ctx_session::command::{
+    ApprovalAsk, Approved, Exit, FinishedTool, Outcome, Progress, Spawn, StartedTool,
+};
 use ctx_session::conversation::{Message, Part, Role};
 use ctx_session::issue::IssueAct;
-use ctx_session::port::{DeltaKind, PortFuture, Retry, RunPort, Step, Stopped};
+use ctx_session::port::{DeltaKind, PortFuture, Reaped, Retry, RunPort, Step, Stopped};
 use ctx_session::record::{ApprovalOutcome, BlobRef, ToolStatus};
-use ctx_session::{CallId, IdSource, Limits, MessageId, Name, Refusal, RunId, Timestamp, Ulid};
+use ctx_session::{
+    CallId, IdSource, Limits, MessageId, Name, Refusal, RunId, SessionId, SubagentId, Timestamp, Ulid,
+};
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
@@ -28,7 +37,7 @@ impl Root {
     pub fn with_limits(limits: Limits) -> Root {
         let root = Root { dir: tempfile::tempdir().unwrap(), limits: Arc::new(limits) };
         std::fs::create_dir(root.work()).unwrap();
-        prepare_root(&root.path(), &root.work()).unwrap();
+        prepare_root(&root.path(), Some(&root.work())).unwrap();
         root
     }
 
@@ -68,10 +77,12 @@ impl Root {
 
     pub fn job_of(&self, model: &str, messages: Vec<Message>) -> Work {
         let prepared = self.prepare(Some(model), None).unwrap();
-        let guard = Arc::new(GuardWords(vec!["env".into()]));
+        let guard: Guard = Arc::new(|| Ok(Guarded { words: vec!["env".into()], env: Vec::new() }));
         let (run, kind) = (RunId(Ulid(1)), JobKind::Message);
         let stop = CancellationToken::new();
-        let job = Job { run, kind, limits: Arc::clone(&self.limits), guard, stop };
+        let (session, services) = (SessionId(Ulid(2)), Services::default());
+        let (limits, subagent) = (Arc::clone(&self.limits), None);
+        let job = Job { session, run, kind, limits, guard, services, subagent, stop };
         Work { job, prepared, messages, pending: Vec::new(), steps: 0, todos: Vec::new() }
     }
 
@@ -110,6 +121,21 @@ pub async fn run_on(models: &Models, work: Work, log: &Arc<Log>, stop: Cancellat
     ctx_agent::run(job, models, Arc::clone(log) as Arc<dyn RunPort>).await
 }
 
+/// Runs a message to its end with these models, and gives what was told.
+pub async fn run_message(root: &Root, models: &Models, model: &str, message: &str) -> String {
+    let prepared = prepare_for(&root.path(), &root.limits, "coder", Some(model), None, models).unwrap();
+    let work = Work { prepared, ..root.job("debug:echo", message) };
+    let log = Arc::new(Log::default());
+    let outcome = run_on(models, work, &log, CancellationToken::new()).await;
+    log.text(&outcome)
+}
+
+/// Cages as they are where nobody asks for anything.
+pub fn usual_cage() -> CageAsk<'static> {
+    static RULES: LazyLock<CageRules> = LazyLock::new(CageRules::default);
+    CageAsk { rules: &RULES, user_home: None, is_trusted: false, net: None }
+}
+
 pub fn prepare_for(
     root: &Path,
     limits: &Limits,
@@ -124,11 +150,15 @@ pub fn prepare_for(
         agent: &agent,
         snapshot: None,
         owner: 1000,
+        rights: &Rights::own(),
         model_override,
         cwd,
         prompts: &[],
+        wishes: &Default::default(),
         recorded: None,
+        cage: usual_cage(),
         limits,
+        place: Place::default(),
     };
     prepare(&ask, models)
 }
@@ -146,6 +176,7 @@ pub fn message(role: Role, part: Part) -> Message {
         role,
         content: vec![part],
         time: Timestamp::from_millis(0),
+        caller: None,
     }
 }
 
@@ -169,6 +200,11 @@ pub struct Log {
     pub packs: Mutex<Vec<Value>>,
     /// What an operator says to every approval.
     approves: Option<ApprovalOutcome>,
+    /// The calls that ended, in order, and what the operator was asked.
+    pub finished: Mutex<Vec<FinishedTool>>,
+    pub asked: Mutex<Vec<ApprovalAsk>>,
+    /// Approvals are answered when this many wait.
+    pub together: Option<tokio::sync::Barrier>,
 }
 
 impl Log {
@@ -178,6 +214,12 @@ impl Log {
 
     pub fn answering(approves: ApprovalOutcome) -> Arc<Log> {
         Arc::new(Log { approves: Some(approves), ..Log::default() })
+    }
+
+    /// Allows calls when so many wait at once.
+    pub fn answering_together(waiting: usize) -> Arc<Log> {
+        let together = Some(tokio::sync::Barrier::new(waiting));
+        Arc::new(Log { approves: Some(ApprovalOutcome::Allow), together, ..Log::default() })
     }
 
     pub fn deaf_at(line: &str) -> Arc<Log> {
@@ -240,11 +282,16 @@ impl Log {
                 }
                 for call in calls {
                     let (call_id, name, input) = (call.call_id.0, call.name.clone(), call.input.clone());
-                    self.say(Role::Assistant, call_id, Part::ToolCall { call_id, name, input });
+                    self.say(
+                        Role::Assistant,
+                        call_id,
+                        Part::ToolCall { call_id, name, input, provider: call.provider.clone() },
+                    );
                 }
             }
-            Progress::ToolFinished { call_id, status, output, .. } => {
-                let (call_id, status, text) = (call_id.0, *status, output.clone());
+            Progress::ToolFinished(finished) => {
+                self.finished.lock().unwrap().push(finished.as_ref().clone());
+                let (call_id, status, text) = (finished.call_id.0, finished.status, finished.output.clone());
                 self.say(Role::Tool, call_id, Part::ToolResult { call_id, status, text });
             }
             Progress::Compacted(made) => {
@@ -263,6 +310,9 @@ impl Log {
             }
             Progress::AssistantFinished { .. }
             | Progress::ReasoningFinished { .. }
+            | Progress::SubagentSpawned(_)
+            | Progress::SubagentRunning { .. }
+            | Progress::SubagentExited { .. }
             | Progress::ApprovalRequested { .. } => {}
         }
     }
@@ -304,11 +354,18 @@ impl Log {
                 format!("{what} {count} by {how} for {why:?}{summary}{fallback}")
             }
             Progress::ApprovalRequested { .. } => unreachable!("approvals are asked for on their own"),
-            Progress::ToolFinished { call_id, status, output, truncated, blob, .. } => {
+            Progress::SubagentSpawned(_)
+            | Progress::SubagentRunning { .. }
+            | Progress::SubagentExited { .. } => {
+                unreachable!("this session has no subagents")
+            }
+            Progress::ToolFinished(finished) => {
+                let FinishedTool { call_id, status, output, truncated, blob, .. } = *finished;
                 let word = match status {
                     ToolStatus::Ok => "gave",
                     ToolStatus::Error => "failed",
                     ToolStatus::Interrupted => "interrupted",
+                    ToolStatus::Skipped => "skipped",
                 };
                 assert_eq!(truncated, blob.is_some());
                 let blob = blob.map(|blob| format!(" blob of {}", blob.size)).unwrap_or_default();
@@ -349,11 +406,16 @@ impl RunPort for Log {
     }
 
     fn approval(&self, ask: ApprovalAsk) -> PortFuture<'_, Approved> {
+        self.asked.lock().unwrap().push(ask.clone());
         let line = format!("asks for {} on {}", ask.tool, ask.subject.unwrap_or_default());
         let outcome = self.approves.unwrap_or(ApprovalOutcome::Timeout);
-        Box::pin(
-            async move { self.tell(line).map(|()| Approved { outcome, note: Some("a word".to_owned()) }) },
-        )
+        Box::pin(async move {
+            self.tell(line)?;
+            if let Some(all) = &self.together {
+                all.wait().await;
+            }
+            Ok(Approved { outcome, note: Some("a word".to_owned()) })
+        })
     }
 
     fn checkpoint(&self, call: CallId, reason: Option<String>) -> PortFuture<'_, ()> {
@@ -390,6 +452,21 @@ impl RunPort for Log {
             self.blobs.lock().unwrap().push(bytes);
             Ok(blob)
         })
+    }
+
+    fn spawn(&self, spawn: Spawn) -> PortFuture<'_, Result<Arc<dyn RunPort>, Refusal>> {
+        let line = format!("spawns {}", spawn.name);
+        let none = Refusal::new(ctx_session::Code::Ebusy, "this session has no subagents");
+        Box::pin(async move { self.tell(line).map(|()| Err(none)) })
+    }
+
+    fn reap(&self, _: SubagentId, _: Exit) -> PortFuture<'_, Reaped> {
+        Box::pin(async { Err(Stopped) })
+    }
+
+    fn stopped(&self) -> Pin<Box<dyn Future<Output = ()> + Send + '_>> {
+        let stop = self.stop.lock().unwrap().clone();
+        Box::pin(async move { stop.cancelled().await })
     }
 
     fn retrying(&self, retry: Retry) -> PortFuture<'_, ()> {

@@ -21,6 +21,9 @@ pub struct Approval {
     pub subject: Option<String>,
     #[schema(value_type = Object)]
     pub input: Value,
+    /// The unified diff of what the call would change in a file.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub diff: Option<String>,
     /// `pending`, `allow`, `deny`, `timeout` or `interrupted`.
     #[schema(schema_with = super::words::approval_state)]
     pub state: String,

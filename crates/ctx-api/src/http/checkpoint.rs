@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use utoipa::ToSchema;
 
-use super::Compaction;
+use super::{Compaction, SubagentSnapshot};
 
 /// A checkpoint. Times are epoch milliseconds. In a list without tool calls and texts.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
@@ -28,8 +28,8 @@ pub struct Checkpoint {
     /// The last message at the pause.
     #[schema(value_type = Option<String>)]
     pub message_history_cursor: Option<Ulid>,
-    #[schema(value_type = Vec<Object>)]
-    pub active_subagents: Vec<Value>,
+    /// The run's subagents, as the pause found them.
+    pub active_subagents: Vec<SubagentSnapshot>,
     /// What was in flight at the pause, or asked for since.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pending_tool_calls: Option<Vec<PendingToolCall>>,
@@ -57,8 +57,8 @@ pub struct PendingToolCall {
     #[schema(value_type = Object)]
     pub input: Value,
     /// `pending`: its turn comes after the resume; `waiting_approval`: starts when it is allowed; `running`: has no result
-    /// yet; `finished`: has one by now.
-    #[schema(schema_with = super::words::call_state)]
+    /// yet; `finished`: has one by now; `interrupted`, `skipped`: its run ended before it was done, before it was made.
+    #[schema(schema_with = super::words::held_call_state)]
     pub state: String,
 }
 
@@ -109,6 +109,9 @@ pub struct Resume {
     /// The bound issue is resolved with it.
     #[serde(default)]
     pub resolve: bool,
+    /// The answer to a model that paused to ask; it reads it when it goes on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub message: Option<String>,
 }
 
 /// What came of a command after which a run may go on.

@@ -1,6 +1,7 @@
 //! Messages and tool calls as the API shows them.
 
-use ctx_session::record::ToolStatus;
+use ctx_session::command::RunNet;
+use ctx_session::record::{Approvals, BlobRef, Caller, FinishReason, ToolStatus, ToolSummary, Usage};
 use ctx_session::{RunId, Ulid};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -20,6 +21,17 @@ pub struct NewMessage {
     #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "super::present")]
     #[schema(value_type = Option<String>)]
     pub model_override: Option<Option<String>>,
+    /// The answer to every approval of the run: `allow` or `deny`. Left out: the operator is asked.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>)]
+    pub approvals: Option<Approvals>,
+    /// What is allowed in this run whatever the policy says: `TOOL [PATTERN]`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub allow: Vec<String>,
+    /// The network of the run's cages: `none` or `host`. Left out: as the project and the operator say.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>)]
+    pub net: Option<RunNet>,
 }
 
 /// A message of the conversation.
@@ -44,9 +56,46 @@ pub struct Message {
     /// No compaction takes it.
     #[serde(default)]
     pub pinned: bool,
-    /// What else is known: `seq`, and where it fits `client_id`, `finish_reason`, `usage`, `truncated`, `blob`.
-    #[schema(value_type = Object)]
-    pub metadata: Value,
+    pub metadata: Metadata,
+}
+
+/// What else is known of a message: its place in the log, and what fits its role.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, ToSchema)]
+pub struct Metadata {
+    pub seq: u64,
+    /// The name that its client gave it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub client_id: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>)]
+    pub finish_reason: Option<FinishReason>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<Object>)]
+    pub usage: Option<Usage>,
+    /// What the provider calls a tool call.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub provider_call_id: Option<String>,
+    /// Whether a tool's output is only the beginning of it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub truncated: Option<bool>,
+    /// Where a tool's whole output is stored.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<Object>)]
+    pub blob: Option<BlobRef>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub diff: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<Object>)]
+    pub diff_blob: Option<BlobRef>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<Object>)]
+    pub summary: Option<ToolSummary>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub duration_ms: Option<u64>,
+    /// The subagent whose conversation it is part of; absent: the primary's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<Object>)]
+    pub caller: Option<Caller>,
 }
 
 /// `PUT …/messages/:mid/pin`: whether a message is pinned.
@@ -85,6 +134,9 @@ pub enum MessagePart {
 pub struct ToolCall {
     #[schema(value_type = String)]
     pub id: Ulid,
+    /// `primary`, or the name of the subagent that made it.
+    #[serde(default)]
+    pub caller: String,
     pub name: String,
     #[schema(value_type = Object)]
     pub input: Value,
@@ -95,6 +147,15 @@ pub struct ToolCall {
     #[schema(schema_with = super::words::call_status)]
     pub status: Option<ToolStatus>,
     pub output: Option<String>,
+    /// The unified diff of the file that the call changed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub diff: Option<String>,
+    /// What the tool knows in numbers: exit code, bytes, lines, matches.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<Object>)]
+    pub summary: Option<ToolSummary>,
     pub created_at: u64,
+    #[serde(default)]
+    pub completed_at: Option<u64>,
     pub duration_ms: Option<u64>,
 }

@@ -23,6 +23,15 @@ pub struct Project {
     pub dsl_hash: Option<String>,
     /// The SHA-256 of the file and its prompts together: a session that keeps another one is stale.
     pub dsl_snapshot: Option<String>,
+    /// What the file grants, one line each: it holds only once its owner has agreed to the file.
+    #[serde(default)]
+    pub grants: Vec<String>,
+    /// Whether new sessions can begin as far as the grants go; `POST /projects/:id/trust` agrees to them.
+    #[serde(default)]
+    pub trusted: bool,
+    /// Where what holds for a directory is not what was asked.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub warnings: Vec<String>,
     pub added_at: u64,
     pub updated_at: u64,
 }
@@ -45,15 +54,29 @@ pub struct ProjectError {
     pub message: String,
 }
 
-/// `POST /projects`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+/// `POST /projects`: register a `directory` with a project file, or ask for the project that `dir` belongs to.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct NewProject {
     /// An absolute path.
-    pub directory: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub directory: Option<String>,
+    /// The directory that a client is in. Its project is the nearest directory with a project file, else the root of
+    /// the git work tree, else the directory itself; it is registered if it is not yet.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub dir: Option<String>,
     /// Default: what its file says, or else what the directory is called.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub id: Option<String>,
+}
+
+/// `POST /projects/:id/trust`.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ProjectTrust {
+    /// The `dsl_hash` that was read; another file is refused. Default: as the file is now.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hash: Option<String>,
 }
 
 /// `PUT /projects/:id`: the directory was moved.

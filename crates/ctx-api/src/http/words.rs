@@ -4,7 +4,10 @@ use ctx_session::control::CompactionState;
 use ctx_session::conversation::Role;
 use ctx_session::issue::IssueStatus;
 use ctx_session::project::{Strategy, TodoStatus};
-use ctx_session::record::{CheckpointBy, CompactionFlag, CompactionTrigger, RunFinish, RunKind, ToolStatus};
+use ctx_session::record::{
+    CheckpointBy, CompactionFlag, CompactionTrigger, RunFinish, RunKind, SnapshotState, SubagentState,
+    ToolStatus,
+};
 use ctx_session::{Scope, StateName};
 use serde::Serialize;
 use serde_json::Value;
@@ -53,8 +56,20 @@ pub(super) fn role() -> Object {
     one_of(&Role::ALL)
 }
 
+pub(super) fn subagent_state() -> Object {
+    one_of(&SubagentState::ALL)
+}
+
+pub(super) fn snapshot_state() -> Object {
+    one_of(&SnapshotState::ALL)
+}
+
 pub(super) fn call_state() -> Object {
     one_of(&["pending", "running", "waiting_approval", "finished"])
+}
+
+pub(super) fn held_call_state() -> Object {
+    one_of(&["pending", "running", "waiting_approval", "finished", "interrupted", "skipped"])
 }
 
 pub(super) fn call_status() -> Object {

@@ -2,7 +2,6 @@
 
 use std::collections::HashMap;
 
-use axum::Json;
 use axum::extract::State;
 use ctx_api::http::{Approval, ApprovalAnswer, Decision, List};
 use ctx_engine::Caller;
@@ -16,6 +15,7 @@ use utoipa::IntoParams;
 use super::Api;
 use super::error::{Answer, nothing_there};
 use super::extract::{Asked, At, Given, Who, approval_id, session_id};
+use super::json::Json;
 
 #[derive(Debug, Default, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields, default)]
@@ -84,6 +84,7 @@ async fn shown(
             tool: asked.tool.clone(),
             subject: asked.subject.clone(),
             input: inputs.remove(&asked.call_id).unwrap_or_default(),
+            diff: asked.diff.clone(),
             state: settled.map_or("pending", |(settled, _)| settled.outcome.as_str()).to_owned(),
             created_at: kept.created_at.as_millis(),
             expires_at: kept.clock.expires_at().map(|time| time.as_millis()),

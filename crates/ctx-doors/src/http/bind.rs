@@ -1,12 +1,12 @@
 //! The issue that a session works on. A pointer of the session's: binding changes neither its state nor a todo.
 
-use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
 use ctx_api::http::{Bind, Session};
 
 use super::error::Answer;
 use super::extract::{At, Given, Nothing, Who, issue_in, session_id};
+use super::json::Json;
 use super::{Api, sessions};
 
 /// Bind an issue to a session; one that another session works on is refused

@@ -1,5 +1,6 @@
 //! The words for where a tool call stands, wherever the API shows one.
 
+use ctx_session::record::ToolStatus;
 use ctx_session::{CallId, Session};
 
 /// Where a call stands that has started and has no result.
@@ -8,6 +9,14 @@ pub(super) fn open(session: &Session, call: CallId) -> &'static str {
         Some(_) => WAITING_APPROVAL,
         None if session.has_its_turn(call) => RUNNING,
         None => PENDING,
+    }
+}
+
+/// Where a call stands that has a result, or will have none.
+pub(super) fn settled(status: ToolStatus) -> &'static str {
+    match status {
+        ToolStatus::Ok | ToolStatus::Error => FINISHED,
+        ToolStatus::Interrupted | ToolStatus::Skipped => status.as_str(),
     }
 }
 

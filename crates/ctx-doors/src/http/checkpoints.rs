@@ -2,24 +2,24 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
 use ctx_api::http::{
     Checkpoint, List, NewCheckpoint, PendingToolCall, PromptContent, PromptEdit, PromptSnapshot, Resume,
-    WentOn,
+    SubagentSnapshot, WentOn,
 };
 use ctx_engine::Caller;
 use ctx_session::control::{Checkpoint as Kept, Edit};
-use ctx_session::record::{Body, CheckpointBody, PromptRef, Record, ToolBody};
+use ctx_session::record::{self, Body, CheckpointBody, PromptRef, Record, ToolBody};
 use ctx_session::{CheckpointId, Refusal, RunId, RunState, Session, SessionId};
 use serde::Deserialize;
 use utoipa::IntoParams;
 
-use super::calls::{self, FINISHED, PENDING, RUNNING};
+use super::calls::{self, PENDING, RUNNING};
 use super::error::{Answer, nothing_there};
 use super::extract::{Asked, At, Given, Nothing, Who, checkpoint_id, session_id};
 use super::idempotency::Keyed;
+use super::json::Json;
 use super::{Api, compactions};
 
 /// Checkpoints on one page unless told otherwise, and at most.
@@ -128,9 +128,12 @@ pub(super) async fn resume(
     Given(how): Given<Resume>,
 ) -> Answer<Json<WentOn>> {
     let (id, cid) = (session_id(&id)?, checkpoint_id(&cid)?);
-    let run = match how.resolve {
-        true => api.engine.resume_and_resolve(caller, id, cid).await?,
-        false => api.engine.resume(caller, id, cid).await?,
+    let run = match (how.resolve, how.message) {
+        (true, None) => api.engine.resume_and_resolve(caller, id, cid).await?,
+        (false, message) => api.engine.resume_with(caller, id, cid, message).await?,
+        (true, Some(_)) => {
+            return Err(Refusal::invalid("message", "a message is an answer; it resolves no issue").into());
+        }
     };
     Ok(Json(went_on(run)))
 }
@@ -171,7 +174,7 @@ fn shape(session: &Session, kept: &Kept, archived: bool) -> Checkpoint {
         reason: created.reason.clone(),
         compaction_id: created.compaction_id,
         message_history_cursor: created.cursor,
-        active_subagents: Vec::new(),
+        active_subagents: created.active_subagents.iter().map(subagent).collect(),
         pending_tool_calls: None,
         prompts_in_effect: created.prompts.iter().map(snapshot).collect(),
         prompt_edits: kept.edits.iter().map(edited).collect(),
@@ -186,6 +189,17 @@ fn shape(session: &Session, kept: &Kept, archived: bool) -> Checkpoint {
 fn snapshot(prompt: &PromptRef) -> PromptSnapshot {
     let (target, content_hash) = (prompt.target.clone(), prompt.hash.clone());
     PromptSnapshot { target, content_hash, editable: true, content: None }
+}
+
+fn subagent(kept: &record::SubagentSnapshot) -> SubagentSnapshot {
+    SubagentSnapshot {
+        id: kept.invocation_id,
+        name: kept.name.clone(),
+        state: kept.state,
+        cage_id: kept.cage_id.clone(),
+        last_output: kept.last_output.clone(),
+        pty_id: kept.pty_id.clone(),
+    }
 }
 
 fn edited(edit: &Edit) -> PromptEdit {
@@ -271,7 +285,7 @@ fn in_flight(records: &[Record], run: RunId, kept: &Kept) -> Vec<PendingToolCall
             Body::Tool(ToolBody::Finished(tool)) if !after => calls.retain(|call| call.id != tool.call_id),
             Body::Tool(ToolBody::Finished(tool)) => {
                 if let Some(call) = calls.iter_mut().find(|call| call.id == tool.call_id) {
-                    call.state = FINISHED.to_owned();
+                    call.state = calls::settled(tool.status).to_owned();
                 }
             }
             Body::Checkpoint(CheckpointBody::Resumed(resumed)) if resumed.checkpoint_id == kept.id() => {

@@ -1,6 +1,5 @@
 //! Compactions: what was taken out of the model's sight, asking for one, and answering one that is proposed.
 
-use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
 use ctx_api::http::{
@@ -18,6 +17,7 @@ use super::checkpoints::went_on;
 use super::error::{Answer, nothing_there};
 use super::extract::{Asked, At, Given, Nothing, Who, compaction_id, session_id};
 use super::idempotency::Keyed;
+use super::json::Json;
 
 /// Compactions on one page unless told otherwise, and at most.
 const PAGE: usize = 100;

@@ -146,7 +146,10 @@ fn too_slow(patience: Duration) -> ApiError {
 }
 
 fn too_large() -> Refusal {
-    Refusal::new(Code::Emsgsize, format!("a body has at most {} bytes", super::BODY_BYTES_MAX))
+    Refusal::new(
+        Code::Emsgsize,
+        format!("a body has at most {} bytes, and 65536 without a token", super::BODY_BYTES_MAX),
+    )
 }
 
 pub(crate) fn session_id(text: &str) -> Answer<SessionId> {

@@ -5,22 +5,38 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use axum::Extension;
+use axum::body::{Body, HttpBody};
 use axum::extract::{Request, State};
-use axum::http::header::{AUTHORIZATION, CACHE_CONTROL, HOST, ORIGIN, WARNING, X_CONTENT_TYPE_OPTIONS};
-use axum::http::{HeaderMap, HeaderValue, Uri};
+use axum::http::header::{
+    AUTHORIZATION, CACHE_CONTROL, CONNECTION, HOST, ORIGIN, WARNING, X_CONTENT_TYPE_OPTIONS,
+};
+use axum::http::{HeaderMap, HeaderValue, StatusCode, Uri};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use ctx_engine::Caller;
 use ctx_session::{Code, Refusal};
+use http_body_util::Limited;
 use tokio::net::UnixStream;
 
 use super::access::{Access, Key};
 use super::error::ApiError;
 use super::extract::Who;
+use super::places::Standing;
 
 /// The peer of a Unix socket; None when the kernel does not know it.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Peer(Option<Caller>);
+
+impl Peer {
+    /// Whose place the connection takes; one whose user is unknown is turned away with its first request.
+    pub fn uid(self) -> u32 {
+        self.0.map_or(u32::MAX, |caller| caller.uid)
+    }
+
+    pub fn known(caller: Caller) -> Peer {
+        Peer(Some(caller))
+    }
+}
 
 /// Asks the kernel who is at the other end.
 pub(super) fn peer(stream: &UnixStream) -> Peer {
@@ -81,6 +97,9 @@ fn without_port(host: &str) -> &str {
     }
 }
 
+/// Longest body of a request that shows no token.
+const STRANGERS_BODY_MAX: usize = 64 * 1024;
+
 /// What anyone may read: they hold nothing of anyone.
 fn is_public(path: &str) -> bool {
     matches!(path, "/api/v1/healthz" | "/api/v1/openapi.json" | "/api/v1/docs" | "/api/v1/login")
@@ -92,6 +111,25 @@ pub(super) async fn tcp(State(gate): State<TcpGate>, mut request: Request, next:
         Err(refusal) => ApiError(refusal).into_response(),
     };
     gate.marks.put_on(&mut response);
+    response
+}
+
+/// An answer that is given before the whole request has arrived says that the connection ends with it: what is left of the
+/// body could not be told from the next request.
+pub(super) async fn close_unread(request: Request, next: Next) -> Response {
+    let has_body = !request.body().is_end_stream();
+    let mut response = next.run(request).await;
+    let is_unread = matches!(
+        response.status(),
+        StatusCode::UNAUTHORIZED
+            | StatusCode::FORBIDDEN
+            | StatusCode::PAYLOAD_TOO_LARGE
+            | StatusCode::TOO_MANY_REQUESTS
+            | StatusCode::METHOD_NOT_ALLOWED
+    );
+    if has_body && is_unread {
+        response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+    }
     response
 }
 
@@ -118,6 +156,8 @@ impl Marks {
 fn admit(gate: &TcpGate, request: &mut Request) -> Result<(), Refusal> {
     check_origin(&gate.hosts, request.headers(), request.uri())?;
     if is_public(request.uri().path()) {
+        let body = std::mem::take(request.body_mut());
+        *request.body_mut() = Body::new(Limited::new(body, STRANGERS_BODY_MAX));
         return Ok(());
     }
     let (caller, token) = match (bearer(request.headers()), ticket(request.uri())) {
@@ -129,6 +169,9 @@ fn admit(gate: &TcpGate, request: &mut Request) -> Result<(), Refusal> {
         (None, Some(ticket)) => gate.access.take_ticket(ticket).ok_or_else(rejected)?,
         (None, None) => return Err(rejected()),
     };
+    if let Some(standing) = request.extensions().get::<Standing>() {
+        standing.belongs_to(caller.uid)?;
+    }
     request.extensions_mut().insert(Who(caller));
     request.extensions_mut().insert(WithToken(token));
     Ok(())

@@ -1,6 +1,5 @@
 //! Issues of a project, and their todos.
 
-use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
 use ctx_api::http::{Criterion, CriterionGiven, Issue, IssueChange, List, NewIssue, Todo, TodoChange};
@@ -15,6 +14,7 @@ use super::Api;
 use super::error::Answer;
 use super::extract::{Asked, At, Given, Who, issue_id};
 use super::idempotency::Keyed;
+use super::json::Json;
 use super::projects::slug;
 
 /// Issues on one page unless told otherwise, and at most.

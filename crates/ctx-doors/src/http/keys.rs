@@ -1,8 +1,8 @@
 //! Tokens of the caller, codes that are traded for one, and tickets for WebSockets.
 
+use axum::Extension;
 use axum::extract::State;
 use axum::http::StatusCode;
-use axum::{Extension, Json};
 use ctx_api::http::{Code, List, Login, NewCode, NewToken, Ticket, Token, TokenMade};
 use ctx_engine::Caller;
 use ctx_session::{Refusal, Ulid};
@@ -13,6 +13,7 @@ use super::error::{Answer, ApiError, nothing_there};
 use super::extract::{At, Given, Nothing, Who};
 use super::gate::WithToken;
 use super::idempotency::{Keyed, Secret};
+use super::json::Json;
 
 /// Whether this caller may see what belongs to everyone.
 fn sees_all(api: &Api, caller: Caller) -> bool {

@@ -33,7 +33,7 @@ pub(super) async fn fork(
     if new.agent.as_deref().is_some_and(|agent| meta.agent.as_ref().map(Name::as_str) != Some(agent)) {
         return Err(Refusal::invalid("agent", "a fork keeps the agent of its source").into());
     }
-    if new.cwd.is_some() {
+    if new.cwd.is_some() || new.dir.is_some() {
         let message = "a fork keeps its source's directory; set another one with the next message";
         return Err(Refusal::invalid("cwd", message).into());
     }

@@ -1,6 +1,5 @@
 //! Full text over the caller's messages, counts, and their audit events.
 
-use axum::Json;
 use axum::extract::State;
 use ctx_api::http::{AuditEvent, List, SearchHit, SnippetPiece, Standing, Stats, TokenCount, ToolCount};
 use ctx_api::model;
@@ -13,6 +12,7 @@ use utoipa::IntoParams;
 use super::Api;
 use super::error::Answer;
 use super::extract::{Asked, Who};
+use super::json::Json;
 
 /// On one page unless told otherwise, and at most.
 const PAGE: usize = 50;
@@ -229,6 +229,7 @@ fn event(line: AuditLine) -> AuditEvent {
     let (session_seq, project_id, project_seq) = match &line.event.record {
         RecordOf::Session { session_seq, .. } => (Some(*session_seq), None, None),
         RecordOf::Project { project, project_seq } => (None, Some(project.to_string()), Some(*project_seq)),
+        RecordOf::Root { .. } => (None, None, None),
     };
     AuditEvent {
         number: line.number,

@@ -37,7 +37,7 @@ pub(super) async fn get(state: State<Api>, who: Who, token: Token, request: Requ
 }
 
 /// The shells' MCP server: end an MCP session; its shells live on
-#[utoipa::path(delete, path = "/mcp", tag = "mcp", responses((status = 202), (status = 204)))]
+#[utoipa::path(delete, path = "/mcp", tag = "mcp", responses((status = 204)))]
 pub(super) async fn delete(state: State<Api>, who: Who, token: Token, request: Request) -> Answer<Response> {
     mcp(state, who, token, request).await
 }
@@ -54,7 +54,7 @@ async fn mcp(
     // Read here, so that one that dawdles is not waited for longer than at any other route.
     let (parts, body) = request.into_parts();
     let body = whole_body(body, Duration::from_millis(api.engine.limits().request_ms)).await?;
-    let answer = server.handle(Request::from_parts(parts, Body::from(body))).await?;
+    let answer = server.handle(parts, body).await?;
     if answer.status().is_client_error() || answer.status().is_server_error() {
         return in_our_shape(answer).await;
     }
@@ -65,7 +65,7 @@ async fn mcp(
     match token {
         Some(token) if is_stream => {
             let (parts, body) = answer.into_parts();
-            let frames = body.into_data_stream().take_until(revoked(api.access, token));
+            let frames = body.into_data_stream().take_until(revoked(api.access.clone(), token));
             Ok(Response::from_parts(parts, Body::from_stream(frames)))
         }
         Some(_) | None => Ok(answer),

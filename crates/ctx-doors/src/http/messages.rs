@@ -2,23 +2,24 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::ops::ControlFlow;
+use std::sync::Arc;
 
-use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
-use ctx_api::http::{List, Message, MessagePart, NewMessage, Posted};
+use ctx_api::http::{List, Message, MessagePart, Metadata, NewMessage, Posted};
 use ctx_engine::Post;
+use ctx_session::command::RunWishes;
 use ctx_session::conversation::{self, Part};
 use ctx_session::record::{Body, MessageBody, Record, ToolBody};
 use ctx_session::{Refusal, Ulid};
 use serde::Deserialize;
-use serde_json::{Value, json};
 use utoipa::IntoParams;
 
 use super::Api;
 use super::error::Answer;
 use super::extract::{Asked, At, Given, Who, session_id};
 use super::idempotency::Keyed;
+use super::json::Json;
 use super::sessions::posted;
 
 /// Messages on one page unless told otherwise, and at most.
@@ -61,7 +62,7 @@ impl MessagesQuery {
     fn way(&self) -> Result<Way, Refusal> {
         let message = |field: &'static str, text: &str| {
             let id = text.parse().map_err(|_| Refusal::invalid(field, "not a message's id"))?;
-            Ok(Place::Message(id))
+            Ok::<_, Refusal>(Place::Message(id))
         };
         match (&self.since, &self.before, &self.cursor) {
             (None, None, None) => Ok(Way::Before(None)),
@@ -92,7 +93,7 @@ pub(super) async fn list(
     Asked(query): Asked<MessagesQuery>,
 ) -> Answer<Json<List<Message>>> {
     let page = Page::new(&query)?;
-    let page = api.engine.records_back(caller, session_id(&id)?, page, Page::take).await?;
+    let page = api.engine.conversation_back(caller, session_id(&id)?, page, Page::take).await?;
     Ok(Json(page.finish()?))
 }
 
@@ -106,9 +107,16 @@ struct Page {
     /// Likewise whether it is pinned.
     pinned: HashMap<Ulid, bool>,
     /// Newest first; one more than fits, to know whether there are more.
-    found: VecDeque<(u64, Message)>,
+    found: VecDeque<Found>,
     /// Whether the place has been met.
     met: bool,
+}
+
+/// A record that says a message of the page.
+struct Found {
+    record: Arc<Record>,
+    superseded: bool,
+    pinned: bool,
 }
 
 impl Page {
@@ -125,7 +133,7 @@ impl Page {
         })
     }
 
-    fn take(&mut self, record: Record) -> ControlFlow<()> {
+    fn take(&mut self, record: &Arc<Record>) -> ControlFlow<()> {
         // A mark comes after what it marks, so it is met before; of two marks the newer one holds.
         for (ids, superseded) in [
             (conversation::superseded_ids(&record.body), true),
@@ -138,21 +146,21 @@ impl Page {
         if let Body::Message(MessageBody::Pinned(pin)) = &record.body {
             self.pinned.entry(pin.message_id).or_insert(pin.pinned);
         }
-        let said = conversation::said(&record);
+        let said = conversation::said_id(&record.body);
         match self.way {
             Way::After(place) => {
                 let is_place = match place {
                     Place::Seq(seq) => record.seq <= seq,
                     // A tool's result has the id of its call: what follows the call is new.
-                    Place::Message(id) => said.as_ref().is_some_and(|said| {
-                        said.id == id && said.role != ctx_session::conversation::Role::Tool
-                    }),
+                    Place::Message(id) => {
+                        said == Some(id) && !matches!(record.body, Body::Tool(ToolBody::Finished(_)))
+                    }
                 };
                 if is_place {
                     self.met = true;
                     return ControlFlow::Break(());
                 }
-                self.keep(&record, said);
+                self.keep(record, said);
                 if self.found.len() > self.limit + 1 {
                     self.found.pop_front();
                 }
@@ -163,12 +171,12 @@ impl Page {
                     Some(Place::Seq(seq)) => record.seq < seq,
                     Some(Place::Message(_)) => self.met,
                 };
-                if let (Some(Place::Message(id)), Some(said)) = (place, &said) {
-                    self.met |= said.id == id;
+                if let (Some(Place::Message(id)), Some(said)) = (place, said) {
+                    self.met |= said == id;
                 }
                 if passed {
                     self.met = true;
-                    self.keep(&record, said);
+                    self.keep(record, said);
                 }
                 if self.found.len() > self.limit {
                     return ControlFlow::Break(());
@@ -178,13 +186,12 @@ impl Page {
         ControlFlow::Continue(())
     }
 
-    fn keep(&mut self, record: &Record, said: Option<conversation::Message>) {
+    fn keep(&mut self, record: &Arc<Record>, said: Option<Ulid>) {
         let Some(said) = said else { return };
-        let superseded = self.superseded.get(&said.id).copied().unwrap_or(false);
+        let superseded = self.superseded.get(&said).copied().unwrap_or(false);
         if !superseded || self.with_superseded {
-            let pinned = self.pinned.get(&said.id).copied().unwrap_or(false);
-            let shown = Message { superseded, pinned, ..shape(record, said) };
-            self.found.push_back((record.seq, shown));
+            let pinned = self.pinned.get(&said).copied().unwrap_or(false);
+            self.found.push_back(Found { record: record.clone(), superseded, pinned });
         }
     }
 
@@ -204,31 +211,38 @@ impl Page {
                 if more {
                     self.found.pop_front();
                 }
-                self.found.front().map(|(seq, _)| format!("a{seq}"))
+                self.found.front().map(|found| format!("a{}", found.record.seq))
             }
             Way::Before(_) => {
                 if more {
                     self.found.pop_back();
                 }
-                self.found.back().map(|(seq, _)| format!("b{seq}"))
+                self.found.back().map(|found| format!("b{}", found.record.seq))
             }
         };
-        let items = self.found.into_iter().rev().map(|(_, message)| message).collect();
+        let shown = |Found { record, superseded, pinned }: &Found| {
+            Some(Message { superseded: *superseded, pinned: *pinned, ..shape(record)? })
+        };
+        let items = self.found.iter().rev().filter_map(shown).collect();
         Ok(List { items, next: next.filter(|_| more) })
     }
 }
 
-/// A message as the API shows it; whether it counts and is pinned is said after it.
-pub(super) fn shape(record: &Record, said: conversation::Message) -> Message {
-    let content = said.text();
-    let only_text = said.content.iter().all(|part| matches!(part, Part::Text { .. }));
-    let part = |part: Part| match part {
+/// The message that a record says, as the API shows it; the session knows whether it counts and is pinned.
+pub(super) fn shape(record: &Record) -> Option<Message> {
+    let mut said = conversation::said(record)?;
+    let part = |part| match part {
         Part::Text { text } => MessagePart::Text { text },
-        Part::ToolCall { call_id, name, input } => MessagePart::ToolCall { call_id, name, input },
+        Part::ToolCall { call_id, name, input, provider: _ } => {
+            MessagePart::ToolCall { call_id, name, input }
+        }
         Part::ToolResult { call_id, status, text } => MessagePart::ToolResult { call_id, status, text },
     };
-    let parts = if only_text { Vec::new() } else { said.content.into_iter().map(part).collect() };
-    Message {
+    let (content, parts) = match said.content.as_mut_slice() {
+        [Part::Text { text }] => (std::mem::take(text), Vec::new()),
+        _ => (said.text(), said.content.into_iter().map(part).collect()),
+    };
+    Some(Message {
         id: said.id,
         run_id: said.run,
         role: said.role,
@@ -238,26 +252,32 @@ pub(super) fn shape(record: &Record, said: conversation::Message) -> Message {
         superseded: false,
         pinned: false,
         metadata: metadata(record),
-    }
+    })
 }
 
 /// What a record knows besides its text.
-fn metadata(record: &Record) -> Value {
-    let seq = record.seq;
+fn metadata(record: &Record) -> Metadata {
+    let caller = record.body.caller().cloned();
+    let only_seq = Metadata { seq: record.seq, caller, ..Metadata::default() };
     match &record.body {
-        Body::Message(MessageBody::User(user)) => json!({ "seq": seq, "client_id": user.client_id }),
+        Body::Message(MessageBody::User(user)) => Metadata { client_id: user.client_id.clone(), ..only_seq },
         Body::Message(MessageBody::AssistantFinished(done)) => {
-            json!({ "seq": seq, "finish_reason": done.finish_reason, "usage": done.usage })
+            Metadata { finish_reason: Some(done.finish_reason), usage: done.usage, ..only_seq }
         }
         Body::Tool(ToolBody::Started(tool)) => {
-            json!({ "seq": seq, "provider_call_id": tool.provider_call_id })
+            Metadata { provider_call_id: tool.provider_call_id.clone(), ..only_seq }
         }
-        Body::Tool(ToolBody::Finished(tool)) => {
-            json!({ "seq": seq, "truncated": tool.truncated, "blob": tool.blob,
-            "duration_ms": tool.duration_ms })
-        }
+        Body::Tool(ToolBody::Finished(tool)) => Metadata {
+            truncated: Some(tool.truncated),
+            blob: tool.blob.clone(),
+            diff: tool.diff.clone(),
+            diff_blob: tool.diff_blob.clone(),
+            summary: tool.summary.clone(),
+            duration_ms: Some(tool.duration_ms),
+            ..only_seq
+        },
         // What is a message is decided in `conversation`; most know nothing more.
-        _ => json!({ "seq": seq }),
+        _ => only_seq,
     }
 }
 
@@ -271,8 +291,9 @@ pub(super) async fn post(
     Keyed(key): Keyed,
     Given(new): Given<NewMessage>,
 ) -> Answer<(StatusCode, Json<Posted>)> {
-    let NewMessage { text, client_id, model_override } = new;
-    let post = Post { text, client_id, model_override, cwd: None, key };
+    let NewMessage { text, client_id, model_override, approvals, allow, net } = new;
+    let wishes = RunWishes { approvals, allow, net };
+    let post = Post { text, client_id, model_override, cwd: None, wishes, key };
     let done = api.engine.post(caller, session_id(&id)?, post).await?;
     Ok((StatusCode::ACCEPTED, Json(posted(&done))))
 }

@@ -13,7 +13,9 @@ mod error;
 mod extract;
 mod gate;
 mod idempotency;
+mod imports;
 mod issues;
+mod json;
 mod keys;
 mod lifecycle;
 mod listener;
@@ -21,7 +23,9 @@ mod lookup;
 mod mcp;
 mod messages;
 mod pins;
+mod places;
 mod projects;
+mod providers;
 mod queries;
 mod records;
 mod restart;
@@ -29,40 +33,66 @@ mod runs;
 mod sessions;
 mod shells;
 mod sockets;
+mod spaces;
 mod status;
+mod terminals;
 
+use std::ops::Deref;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use axum::extract::DefaultBodyLimit;
+use axum::http::HeaderValue;
 use axum::{Router, middleware};
-use ctx_engine::Engine;
+use ctx_engine::{Caller, Engine};
+use ctx_host::terminal::Terminals;
 use ctx_session::Timestamp;
-use tokio::net::{TcpListener, TcpStream, UnixListener};
+use tokio::net::{TcpListener, UnixListener};
 use tokio_util::sync::CancellationToken;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 pub use access::Access;
-pub use catalog::Catalog;
+pub use catalog::{Catalog, Told};
 pub use error::ApiError;
 pub use gate::Hosts;
+pub use terminals::shown_terminal;
 
+use crate::seats::Seats;
 use crate::shells::Shells;
 use crate::ws::Hub;
+use places::Strangers;
 
 /// Longest body of a request.
 pub const BODY_BYTES_MAX: usize = 4 * 1024 * 1024;
 
-/// What every handler needs.
+/// What every handler needs. It is cloned for every request.
 #[derive(Clone)]
-pub struct Api {
+pub struct Api(Arc<ApiParts>);
+
+/// What an API is made of.
+pub struct ApiParts {
     pub engine: Engine,
-    pub about: Arc<About>,
+    pub about: About,
     pub access: Access,
     pub catalog: Arc<dyn Catalog>,
     pub hub: Hub,
     pub shells: Shells,
+    pub terminals: Arc<Terminals>,
+}
+
+impl From<ApiParts> for Api {
+    fn from(parts: ApiParts) -> Api {
+        Api(Arc::new(parts))
+    }
+}
+
+impl Deref for Api {
+    type Target = ApiParts;
+
+    fn deref(&self) -> &ApiParts {
+        &self.0
+    }
 }
 
 /// What the daemon says of itself.
@@ -74,6 +104,8 @@ pub struct About {
     pub address: Option<String>,
     pub started_at: Timestamp,
     pub started: Instant,
+    /// Commands of agents run without a cage: every answer says so.
+    pub is_uncaged: bool,
 }
 
 /// Every route there is, and the document that describes them.
@@ -83,6 +115,7 @@ fn routes(version: &str) -> (Router<Api>, utoipa::openapi::OpenApi) {
         .routes(routes!(status::healthz))
         .routes(routes!(projects::list, projects::add))
         .routes(routes!(projects::read, projects::change, projects::remove))
+        .routes(routes!(projects::trust))
         .routes(routes!(sessions::list, sessions::create))
         .routes(routes!(restart::restart))
         .routes(routes!(sessions::read, sessions::change, sessions::end))
@@ -93,6 +126,7 @@ fn routes(version: &str) -> (Router<Api>, utoipa::openapi::OpenApi) {
         .routes(routes!(runs::list))
         .routes(routes!(runs::read))
         .routes(routes!(runs::cancel))
+        .routes(routes!(runs::retry))
         .routes(routes!(checkpoints::list, checkpoints::create))
         .routes(routes!(checkpoints::read))
         .routes(routes!(checkpoints::edit))
@@ -110,16 +144,28 @@ fn routes(version: &str) -> (Router<Api>, utoipa::openapi::OpenApi) {
         .routes(routes!(issues::todos, issues::change_todos))
         .routes(routes!(records::stream))
         .routes(routes!(catalog::models))
+        .routes(routes!(providers::list))
+        .routes(routes!(providers::take))
+        .routes(routes!(providers::try_out))
         .routes(routes!(catalog::agents))
         .routes(routes!(catalog::tools))
         .routes(routes!(shells::list, shells::create))
         .routes(routes!(shells::exec))
         .routes(routes!(shells::destroy))
         .routes(routes!(shells::records))
+        .routes(routes!(terminals::list, terminals::open))
+        .routes(routes!(terminals::read, terminals::close))
+        .routes(routes!(terminals::screen))
+        .routes(routes!(terminals::input))
+        .routes(routes!(terminals::transcript))
         .routes(routes!(mcp::post, mcp::get, mcp::delete))
+        .routes(routes!(imports::list, imports::add))
+        .routes(routes!(imports::undo))
         .routes(routes!(lookup::search))
         .routes(routes!(lookup::stats))
         .routes(routes!(lookup::audit))
+        .routes(routes!(spaces::list, spaces::add))
+        .routes(routes!(spaces::remove))
         .routes(routes!(keys::list, keys::create))
         .routes(routes!(keys::revoke))
         .routes(routes!(keys::code))
@@ -142,7 +188,8 @@ pub struct Door {
 }
 
 impl Door {
-    pub fn new(api: Api) -> Door {
+    pub fn new(parts: ApiParts) -> Door {
+        let api = Api::from(parts);
         let version = api.about.version.clone();
         // The document is described again when someone asks for it; few do.
         let (routes, document) = routes(&version);
@@ -159,24 +206,49 @@ impl Door {
         Door { api, router }
     }
 
+    /// How long a request's head may take, and how many connections each user may have.
+    fn limits(&self) -> (Duration, Seats) {
+        let limits = self.api.engine.limits();
+        (Duration::from_millis(limits.request_ms), Seats::new(limits.http_connections))
+    }
+
+    /// Lets every answer say that there are no cages, where there are none.
+    fn marked(&self, router: Router) -> Router {
+        if !self.api.about.is_uncaged {
+            return router;
+        }
+        router.layer(middleware::map_response(async |mut answer: axum::response::Response| {
+            answer.headers_mut().insert(ctx_api::http::CAGE_HEADER, HeaderValue::from_static("off"));
+            answer
+        }))
+    }
+
+    /// The API behind the gate of the Unix socket, which needs to be told of each request's peer.
+    fn behind_unix_gate(&self) -> Router {
+        let gated = self.router.clone().layer(middleware::from_fn(gate::unix));
+        self.marked(gated.layer(middleware::from_fn(gate::close_unread)))
+    }
+
+    /// The API as one peer of the Unix socket is served it, for callers in the same process.
+    pub fn for_peer(&self, caller: Caller) -> Router {
+        self.behind_unix_gate().layer(axum::Extension(gate::Peer::known(caller)))
+    }
+
     /// Serves the API on a Unix socket until `stop`.
     pub async fn serve_unix(self, listener: UnixListener, stop: CancellationToken) {
-        let bounds = listener::Bounds::of(self.api.engine.limits(), None);
-        let router = self.router.layer(middleware::from_fn(gate::unix));
-        listener::serve(listener, bounds, router, gate::peer, stop).await;
+        let (head, seats) = self.limits();
+        listener::serve(listener, head, self.behind_unix_gate(), listener::Users(seats), stop).await;
     }
 
     /// Serves the API over TCP until `stop`. `warn`: others can reach this address.
     pub async fn serve_tcp(self, listener: TcpListener, hosts: Hosts, warn: bool, stop: CancellationToken) {
+        let (head, users) = self.limits();
         let marks = gate::Marks { warn };
-        let bounds = listener::Bounds::of(self.api.engine.limits(), Some(marks));
         let gate = gate::TcpGate { access: self.api.access.clone(), hosts: Arc::new(hosts), marks };
-        let router = self.router.layer(middleware::from_fn_with_state(gate, gate::tcp));
-        let known = |stream: &TcpStream| {
-            // Frames are small and wanted at once.
-            let _ = stream.set_nodelay(true);
-        };
-        listener::serve(listener, bounds, router, known, stop).await;
+        let router = self.router.clone().layer(middleware::from_fn_with_state(gate, gate::tcp));
+        let router = self.marked(router.layer(middleware::from_fn(gate::close_unread)));
+        let entrance = listener::Anyone { strangers: Strangers::default(), users };
+        listener::serve(listener, head, router, entrance, stop).await;
     }
 }
 

@@ -1,6 +1,5 @@
 //! Pinned messages: what no compaction takes.
 
-use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
 use ctx_api::http::Pin;
@@ -9,6 +8,7 @@ use ctx_session::Ulid;
 use super::Api;
 use super::error::{Answer, nothing_there};
 use super::extract::{At, Given, Nothing, Who, session_id};
+use super::json::Json;
 
 fn message(text: &str) -> Answer<Ulid> {
     text.parse().map_err(|_| nothing_there("message"))

@@ -2,10 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
-use ctx_api::http::{List, NewProject, Project, ProjectChange, ProjectError, ProjectState, Session};
+use ctx_api::http::{
+    List, NewProject, Project, ProjectChange, ProjectError, ProjectState, ProjectTrust, Session,
+};
 use ctx_engine::{Caller, ProjectView};
 use ctx_session::project::{DEFAULT_PROJECT, Problem, invalid};
 use ctx_session::{Code, Name, Refusal};
@@ -16,6 +17,7 @@ use super::Api;
 use super::error::{Answer, nothing_there};
 use super::extract::{Asked, At, Given, Who, name};
 use super::idempotency::Keyed;
+use super::json::Json;
 
 /// Projects on one page unless told otherwise, and at most.
 const PAGE: usize = 100;
@@ -54,20 +56,55 @@ pub(super) async fn list(
     Ok(Json(List { items, next }))
 }
 
-/// Register a directory as a project
+/// Register a directory as a project, or find the project of a client's directory
 #[utoipa::path(post, path = "/projects", tag = "projects", request_body = NewProject,
-    responses((status = 201, body = Project)))]
+    responses((status = 200, body = Project, description = "The project of `dir`"), (status = 201, body = Project)))]
 pub(super) async fn add(
     State(api): State<Api>,
     Who(caller): Who,
     Keyed(key): Keyed,
     Given(new): Given<NewProject>,
 ) -> Answer<(StatusCode, Json<Project>)> {
+    let directory = match (new.directory, new.dir, &new.id) {
+        (Some(directory), None, _) => directory,
+        (None, Some(dir), None) => return of_directory(&api, caller, dir).await,
+        (None, Some(_), Some(_)) => {
+            return Err(Refusal::invalid("id", "the project of a `dir` has its own name").into());
+        }
+        (Some(_), Some(_), _) | (None, None, _) => {
+            return Err(Refusal::invalid("directory", "give a `directory` or a `dir`").into());
+        }
+    };
     let slug = new.id.as_deref().map(|id| name("id", id)).transpose()?;
-    let new = ctx_engine::NewProject { directory: new.directory, slug, key };
+    let new = ctx_engine::NewProject { directory, slug, key };
     let project = api.engine.add_project(caller, new).await?;
     api.catalog.settle().await;
     Ok((StatusCode::CREATED, Json(shape(&api, project).await)))
+}
+
+/// The project that a client's directory belongs to.
+async fn of_directory(api: &Api, caller: Caller, dir: String) -> Answer<(StatusCode, Json<Project>)> {
+    /// Until then the socket of a new project's agent may not be open yet.
+    const NEW_MS: u64 = 5_000;
+    let found = api.engine.project_of(caller, dir).await?;
+    if api.engine.now().as_millis().saturating_sub(found.project.added_at.as_millis()) < NEW_MS {
+        api.catalog.settle().await;
+    }
+    let project = Project { warnings: found.warnings, ..shape(api, found.project).await };
+    Ok((StatusCode::OK, Json(project)))
+}
+
+/// Agree to what the project file grants
+#[utoipa::path(post, path = "/projects/{project}/trust", tag = "projects", params(("project" = String, Path)),
+    request_body = ProjectTrust, responses((status = 200, body = Project)))]
+pub(super) async fn trust(
+    State(api): State<Api>,
+    Who(caller): Who,
+    At(project): At<String>,
+    Given(trust): Given<ProjectTrust>,
+) -> Answer<Json<Project>> {
+    let project = api.engine.trust_project(caller, &slug(&project)?, trust.hash).await?;
+    Ok(Json(shape(&api, project).await))
 }
 
 /// Read a project
@@ -135,6 +172,9 @@ async fn shape(api: &Api, project: ProjectView) -> Project {
         agent,
         dsl_hash,
         dsl_snapshot,
+        grants: project.grants,
+        trusted: project.trusted,
+        warnings: Vec::new(),
         added_at: project.added_at.as_millis(),
         updated_at: project.updated_at.as_millis(),
     }
@@ -171,9 +211,9 @@ pub(super) async fn primary(api: &Api, caller: Caller, project: &str) -> Answer<
 }
 
 /// Says of sessions that keep a project's file whether it has changed since.
-pub(super) async fn mark_stale(api: &Api, sessions: &mut [Session]) {
+pub(super) async fn mark_stale(api: &Api, sessions: impl IntoIterator<Item = &mut Session>) {
     let mut now: BTreeMap<Name, Option<String>> = BTreeMap::new();
-    for session in sessions.iter_mut().filter(|session| session.dsl_snapshot.is_some()) {
+    for session in sessions.into_iter().filter(|session| session.dsl_snapshot.is_some()) {
         if !now.contains_key(&session.project) {
             let current = api.engine.current_snapshot(&session.project).await;
             now.insert(session.project.clone(), current);

@@ -34,7 +34,7 @@ pub(super) async fn stream(
     Asked(query): Asked<RecordsQuery>,
 ) -> Answer<Response> {
     let id = session_id(&id)?;
-    let engine = api.engine;
+    let engine = api.engine.clone();
     // The first piece is read before the answer begins, so that what cannot be read is refused.
     let first = engine.log_piece(caller, id, query.from, PIECE_BYTES).await?;
     let pieces = stream::unfold(Some(Ok(first)), move |state| {

@@ -1,6 +1,5 @@
 //! Restarting a session: it is ended, and one of the same name begins with the project file as it is now.
 
-use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
 use ctx_api::http::Session;
@@ -9,6 +8,7 @@ use super::Api;
 use super::error::Answer;
 use super::extract::{At, Given, Nothing, Who, session_id};
 use super::idempotency::Keyed;
+use super::json::Json;
 use super::sessions::{CLIENT, shown};
 
 /// End a session and begin a new one in its place, with the project file as it is now

@@ -1,17 +1,22 @@
 //! Runs: what each was asked, said and did, and cancelling one.
 
-use axum::Json;
 use axum::extract::State;
-use ctx_api::http::{List, Message, Run, ToolCall};
+use axum::http::StatusCode;
+use ctx_api::http::{List, Run, SubagentInvocation, ToolCall, WentOn};
+use ctx_api::model;
 use ctx_engine::Caller;
-use ctx_session::conversation::{self, Role};
+use ctx_session::conversation::Role;
 use ctx_session::record::{Body, MessageBody, Record, RunKind, ToolBody};
+use ctx_session::subagent::Invocation;
 use ctx_session::{CallId, Refusal, RunId, RunState, Session, SessionId, Ulid};
 use serde::Deserialize;
+use serde_json::Value;
 use utoipa::IntoParams;
 
 use super::error::{Answer, nothing_there};
 use super::extract::{Asked, At, Given, Nothing, Who, run_id, session_id};
+use super::idempotency::Keyed;
+use super::json::Json;
 use super::messages;
 use super::{Api, calls};
 
@@ -22,6 +27,8 @@ const PAGE_MAX: usize = 1_000;
 const PAGE_BYTES: usize = 4 * 1024 * 1024;
 /// Runs whose records are read at once.
 const AT_ONCE: usize = 8;
+/// Who makes a tool call that no subagent makes.
+const PRIMARY: &str = "primary";
 
 #[derive(Debug, Default, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields, default)]
@@ -118,7 +125,7 @@ async fn filled(
         .collect::<Option<Vec<u64>>>()
         .and_then(|ends| ends.into_iter().max());
     let records = api.engine.records(caller, session.id(), from, to).await?;
-    let mut shown: Vec<Run> = runs.iter().map(|run| shape(session.id(), run)).collect();
+    let mut shown: Vec<Run> = runs.iter().map(|run| shape(session, run)).collect();
     for (run, known) in shown.iter_mut().zip(runs) {
         records.iter().for_each(|record| add(run, record));
         if let Some(begun_by) = begun_by(session, known) {
@@ -127,9 +134,10 @@ async fn filled(
             run.operator_message = first
                 .iter()
                 .find(|record| matches!(record.body, Body::Message(MessageBody::User(_))))
-                .and_then(said);
+                .and_then(messages::shape);
         }
-        for call in run.tool_calls.iter_mut().filter(|call| call.status.is_none()) {
+        let started = |call: &&mut ToolCall| call.status.is_none() && call.state != calls::PENDING;
+        for call in run.tool_calls.iter_mut().filter(started) {
             call.state = calls::open(session, CallId(call.id)).to_owned();
         }
         // What does not count any more may have been told so long after the run.
@@ -144,7 +152,8 @@ async fn filled(
 /// About how much of a page it is.
 fn weight(run: &Run) -> usize {
     let said = run.operator_message.iter().chain(&run.primary_response).map(|message| message.content.len());
-    let done = run.tool_calls.iter().map(|call| call.output.as_ref().map_or(0, String::len));
+    let texts = run.tool_calls.iter().flat_map(|call| call.output.iter().chain(&call.diff));
+    let done = texts.map(String::len);
     said.chain(done).sum()
 }
 
@@ -160,26 +169,35 @@ fn begun_by<'a>(
 /// Adds what a record says of the run.
 fn add(run: &mut Run, record: &Record) {
     match &record.body {
-        Body::Tool(ToolBody::Started(tool)) if tool.turn_id == run.id => run.tool_calls.push(ToolCall {
-            id: tool.call_id.0,
-            name: tool.name.clone(),
-            input: tool.input.clone(),
-            state: calls::RUNNING.to_owned(),
-            status: None,
-            output: None,
-            created_at: record.time.as_millis(),
-            duration_ms: None,
-        }),
+        // One that was held is made now.
+        Body::Tool(ToolBody::Started(tool)) if open_call(run, tool.call_id.0).is_some() => {
+            if let Some(call) = open_call(run, tool.call_id.0) {
+                (call.state, call.created_at) = (calls::RUNNING.to_owned(), record.time.as_millis());
+            }
+        }
+        Body::Tool(ToolBody::Pending(tool)) if tool.turn_id == run.id => {
+            let call = new_call(tool.call_id.0, &tool.name, &tool.input, calls::PENDING, record);
+            run.tool_calls.push(call);
+        }
+        Body::Tool(ToolBody::Started(tool)) if tool.turn_id == run.id => {
+            let call = new_call(tool.call_id.0, &tool.name, &tool.input, calls::RUNNING, record);
+            run.tool_calls.push(call);
+        }
         Body::Tool(ToolBody::Finished(tool)) if tool.turn_id == run.id => {
             if let Some(call) = open_call(run, tool.call_id.0) {
                 call.state = calls::FINISHED.to_owned();
                 call.status = Some(tool.status);
                 call.output = Some(tool.output.clone());
+                call.diff = tool.diff.clone();
+                call.summary = tool.summary.clone();
+                call.completed_at = Some(record.time.as_millis());
                 call.duration_ms = Some(tool.duration_ms);
             }
         }
         Body::Message(MessageBody::User(_) | MessageBody::AssistantFinished(_)) => {
-            let Some(message) = said(record).filter(|message| message.run_id == run.id) else { return };
+            let Some(message) = messages::shape(record).filter(|message| message.run_id == run.id) else {
+                return;
+            };
             match message.role {
                 Role::User => run.operator_message = Some(message),
                 Role::Assistant => run.primary_response = Some(message),
@@ -190,15 +208,47 @@ fn add(run: &mut Run, record: &Record) {
     }
 }
 
+fn new_call(id: Ulid, name: &str, input: &Value, state: &str, record: &Record) -> ToolCall {
+    ToolCall {
+        id,
+        caller: record.body.caller().map_or(PRIMARY, |caller| caller.name.as_str()).to_owned(),
+        name: name.to_owned(),
+        input: input.clone(),
+        state: state.to_owned(),
+        status: None,
+        output: None,
+        diff: None,
+        summary: None,
+        created_at: record.time.as_millis(),
+        completed_at: None,
+        duration_ms: None,
+    }
+}
+
 fn open_call(run: &mut Run, id: Ulid) -> Option<&mut ToolCall> {
     run.tool_calls.iter_mut().find(|call| call.id == id)
 }
 
-fn said(record: &Record) -> Option<Message> {
-    conversation::said(record).map(|message| messages::shape(record, message))
+fn invocation(session: SessionId, one: &Invocation) -> SubagentInvocation {
+    let exited = one.exited.as_ref();
+    SubagentInvocation {
+        id: one.id(),
+        run_id: one.run(),
+        session_id: session,
+        subagent_name: one.name().to_owned(),
+        model: model::in_api(&one.spawned.model).to_owned(),
+        cage_id: one.cage_id.clone(),
+        state: one.state,
+        spawned_at: one.spawned_at.as_millis(),
+        exited_at: exited.map(|(_, time)| time.as_millis()),
+        exit_code: exited.and_then(|(exited, _)| exited.exit_code),
+        cause: exited.map(|(exited, _)| exited.cause.as_str().to_owned()),
+        message: exited.and_then(|(exited, _)| exited.message.clone()),
+    }
 }
 
-fn shape(session_id: SessionId, run: &ctx_session::session::Run) -> Run {
+fn shape(session: &Session, run: &ctx_session::session::Run) -> Run {
+    let session_id = session.id();
     let error = match &run.state {
         RunState::Failed(failure) => Some(failure.clone()),
         RunState::Pending | RunState::Running | RunState::Done | RunState::Cancelled => None,
@@ -219,7 +269,24 @@ fn shape(session_id: SessionId, run: &ctx_session::session::Run) -> Run {
         error,
         operator_message: None,
         primary_response: None,
-        subagent_invocations: Vec::new(),
+        subagent_invocations: session
+            .subagents
+            .of_run(run.id)
+            .map(|one| invocation(session_id, one))
+            .collect(),
         tool_calls: Vec::new(),
     }
+}
+
+/// Begin a new run from the log after one that failed or was cancelled, without a new message
+#[utoipa::path(post, path = "/sessions/{id}/retry", tag = "runs", params(("id" = String, Path)),
+    responses((status = 202, body = WentOn)))]
+pub(super) async fn retry(
+    State(api): State<Api>,
+    Who(caller): Who,
+    At(id): At<String>,
+    Keyed(key): Keyed,
+) -> Answer<(StatusCode, Json<WentOn>)> {
+    let run = api.engine.retry(caller, session_id(&id)?, key).await?;
+    Ok((StatusCode::ACCEPTED, Json(WentOn { run_id: Some(run), state: "running".to_owned() })))
 }

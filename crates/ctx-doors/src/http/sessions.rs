@@ -2,20 +2,21 @@
 
 use std::sync::Arc;
 
-use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
-use ctx_api::http::{List, NewSession, Posted, Session, SessionChange};
+use ctx_api::http::{Damage, List, NewSession, Posted, Session, SessionChange};
 use ctx_api::model;
 use ctx_engine::{Caller, Details, ListWish, Summary};
 use ctx_session::command::Change;
-use ctx_session::{Name, Refusal, RunState, Scope, SessionId, StateName};
-use serde::Deserialize;
+use ctx_session::{Code, Missing, Name, Refusal, RunState, Scope, SessionId, StateName};
+use serde::{Deserialize, Serialize};
+use serde_json::value::{RawValue, to_raw_value};
 use utoipa::IntoParams;
 
 use super::error::Answer;
 use super::extract::{Asked, At, Given, Who, issue_in, name, session_id};
 use super::idempotency::Keyed;
+use super::json::Json;
 use super::{Api, lifecycle, projects};
 
 /// What sessions are made through here.
@@ -31,8 +32,10 @@ pub(super) struct ListQuery {
     /// `idle`, `running`, `queued`, `paused`, `ended` or `failed`.
     state: Option<String>,
     agent: Option<String>,
-    /// The directory they work in.
+    /// The directory they work in, as the agent sees it.
     cwd: Option<String>,
+    /// The host directory they began in, or one above it.
+    dir: Option<String>,
     /// In the title, the name or the first message, or said in it.
     text: Option<String>,
     /// Also those that were put away.
@@ -58,7 +61,7 @@ pub(super) async fn list(
     Who(caller): Who,
     At(project): At<String>,
     Asked(query): Asked<ListQuery>,
-) -> Answer<Json<List<Session>>> {
+) -> Answer<Json<List<Item>>> {
     let state = query.state.as_deref().map(state_named).transpose()?;
     let bad_cursor = |_| Refusal::invalid("cursor", "a cursor is the `next` of the page before");
     let cursor = query.cursor.as_deref().map(|c| c.parse::<SessionId>().map_err(bad_cursor)).transpose()?;
@@ -68,6 +71,7 @@ pub(super) async fn list(
         state,
         agent: query.agent,
         cwd: query.cwd,
+        dir: query.dir,
         text: query.text.filter(|text| !text.trim().is_empty()),
         archived: query.archived,
         limit: query.limit.unwrap_or(PAGE).clamp(1, PAGE_MAX),
@@ -77,13 +81,49 @@ pub(super) async fn list(
     if page.items.is_empty() {
         api.engine.has_sessions_of(caller, &slug)?;
     }
-    let shown = |(summary, details): &(Summary, Option<Arc<Details>>)| match details {
-        Some(details) => shape(summary, details),
-        None => Session { state: summary.state, ..shape(summary, &Details::unread(&summary.meta)) },
-    };
-    let mut items: Vec<Session> = page.items.iter().map(shown).collect();
-    projects::mark_stale(&api, &mut items).await;
+    let mut items = Vec::with_capacity(page.items.len());
+    for (summary, details) in &page.items {
+        items.push(listed(summary, details.as_deref())?);
+    }
+    let now: Vec<&mut Session> = items.iter_mut().filter_map(Item::now).collect();
+    projects::mark_stale(&api, now).await;
     Ok(Json(List { items, next: page.next.map(|id| id.to_string()) }))
+}
+
+/// A session of a list.
+#[derive(Serialize)]
+#[serde(untagged)]
+pub(super) enum Item {
+    /// As it was shown since it last changed.
+    Shown(Arc<RawValue>),
+    Now(Box<Session>),
+}
+
+impl Item {
+    fn now(&mut self) -> Option<&mut Session> {
+        match self {
+            Item::Now(session) => Some(session),
+            Item::Shown(_) => None,
+        }
+    }
+}
+
+fn listed(summary: &Summary, details: Option<&Details>) -> Answer<Item> {
+    let Some(details) = details else {
+        let unread = shape(summary, &Details::unread(&summary.meta));
+        return Ok(Item::Now(Box::new(Session { state: summary.state, ..unread })));
+    };
+    // The files of its project tell whether it is stale, and they may change at any time.
+    let depends_on_files = summary.meta.dsl_snapshot.is_some();
+    if depends_on_files || summary.details.as_deref() != Some(details) {
+        return Ok(Item::Now(Box::new(shape(summary, details))));
+    }
+    if let Some(shown) = summary.shown.get() {
+        return Ok(Item::Shown(shown.clone()));
+    }
+    let broken = |error: serde_json::Error| Refusal::new(Code::Eio, error.to_string());
+    let shown = to_raw_value(&shape(summary, details)).map_err(broken)?;
+    Ok(Item::Shown(summary.shown.get_or_init(|| shown.into()).clone()))
 }
 
 /// Make a session
@@ -129,6 +169,7 @@ pub(super) async fn create(
         scope,
         space: space(scope, new.space.as_deref())?,
         cwd: new.cwd,
+        dir: new.dir,
         client: Some(CLIENT.to_owned()),
         key,
     };
@@ -153,9 +194,13 @@ fn space(scope: Scope, space: Option<&str>) -> Result<Option<Name>, Refusal> {
 
 pub(super) async fn shown(api: &Api, caller: Caller, id: SessionId) -> Answer<Session> {
     let (summary, details) = api.engine.show(caller, id).await?;
-    let mut shown = [shape(&summary, &details)];
-    projects::mark_stale(api, &mut shown).await;
-    let [shown] = shown;
+    let mut shown = shape(&summary, &details);
+    if details.missing.is_none() {
+        // Where even that cannot be read, the state says so.
+        let read = api.engine.look(caller, id).await.ok();
+        shown.damage = read.and_then(|session| session.missing()).map(damage);
+    }
+    projects::mark_stale(api, [&mut shown]).await;
     Ok(shown)
 }
 
@@ -251,6 +296,10 @@ pub(super) fn posted(posted: &ctx_engine::Posted) -> Posted {
     Posted { run_id: posted.run, message_id: posted.message, state: state.to_owned() }
 }
 
+fn damage(missing: Missing) -> Damage {
+    Damage { lines: missing.records, since_seq: missing.since_seq }
+}
+
 /// A session as the API shows it.
 pub(super) fn shape(summary: &Summary, details: &Details) -> Session {
     use ctx_session::State as S;
@@ -272,7 +321,9 @@ pub(super) fn shape(summary: &Summary, details: &Details) -> Session {
     Session {
         id: summary.id(),
         name: meta.name.clone(),
-        dir: summary.dir_name.clone(),
+        dir_name: summary.dir_name.clone(),
+        dir: meta.dir.clone(),
+        workspace: meta.workspace.clone(),
         scope: meta.scope,
         space: meta.space.clone(),
         owner: meta.owner,
@@ -280,6 +331,7 @@ pub(super) fn shape(summary: &Summary, details: &Details) -> Session {
         project: meta.project.clone(),
         agent: meta.agent.clone(),
         state: details.state.name(),
+        damage: details.missing.flatten().map(damage),
         failure,
         failing: summary.failing.clone(),
         cwd: summary.cwd.clone(),

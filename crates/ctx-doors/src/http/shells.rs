@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use axum::Json;
 use axum::body::{Body, Bytes};
 use axum::extract::State;
 use axum::http::StatusCode;
@@ -20,6 +19,7 @@ use utoipa::IntoParams;
 use super::Api;
 use super::error::{Answer, nothing_there};
 use super::extract::{Asked, At, Given, Who};
+use super::json::Json;
 use crate::shells::{Found, LogPiece, refusal};
 
 /// Shells on one page unless told otherwise, and at most.

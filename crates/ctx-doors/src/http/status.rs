@@ -1,12 +1,12 @@
 //! How the daemon is.
 
-use axum::Json;
 use axum::extract::State;
 use ctx_api::http::Status;
 
 use super::Api;
 use super::error::Answer;
 use super::extract::Who;
+use super::json::Json;
 
 /// How the daemon is, with every limit
 #[utoipa::path(get, path = "/status", tag = "daemon", responses((status = 200, body = Status)))]
@@ -23,6 +23,7 @@ pub(super) async fn status(State(api): State<Api>, Who(caller): Who) -> Answer<J
         sessions: mine.len(),
         loaded: api.engine.loaded_for(caller),
         running: u32::try_from(running).unwrap_or(u32::MAX),
+        cage: api.about.is_uncaged.then(|| "off".to_owned()),
         limits: api.engine.limits().clone(),
     }))
 }

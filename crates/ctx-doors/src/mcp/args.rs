@@ -23,7 +23,7 @@ pub enum TransportArg {
 pub struct CreateArgs {
     /// Where the shell runs. Default: local.
     pub transport: Option<TransportArg>,
-    /// The directory to start in. Default: the server's own directory.
+    /// The directory to start in; `~` is the home directory. Default: the server's own directory.
     pub cwd: Option<String>,
     /// Environment variables to set besides the inherited ones.
     pub env: Option<BTreeMap<String, String>>,
@@ -32,7 +32,8 @@ pub struct CreateArgs {
     pub allow: Option<Vec<String>>,
     /// Programs that must not run (by name, e.g. ["rm"]). A guard against accidents.
     pub deny: Option<Vec<String>>,
-    /// What to show of each command's output unless session_exec says otherwise.
+    /// What to show of each command's output unless session_exec says otherwise: an object like `budget` there.
+    #[schemars(schema_with = "any_object")]
     pub output_budget: Option<BudgetArgs>,
     /// Seconds a command may take unless session_exec says otherwise. Default: 120; at most 21600.
     #[schemars(range(max = 21_600))]
@@ -67,7 +68,7 @@ pub struct BudgetArgs {
     pub keep: Option<KeepArgs>,
     /// Keep only lines that match: e.g. {"pattern":"error|warning","context":2}.
     pub grep: Option<GrepArgs>,
-    /// At most this many characters per stream. Default: 100000.
+    /// At most this many characters per stream. Default: 30000 for the whole result.
     #[schemars(range(min = 1, max = 1_000_000))]
     pub max_chars: Option<u64>,
 }
@@ -126,19 +127,34 @@ pub enum StreamArg {
 pub struct OutputArgs {
     /// The id that session_create returned.
     pub session_id: String,
-    /// The number of the command: `call` in the result of session_exec.
+    /// The number of the command: `call` in the result of session_exec, or in session_list of one that still runs.
     pub call: u64,
     /// Which stream. Default: stdout. late_output is what background jobs printed before the command, where the result
     /// cut it off.
     pub stream: Option<StreamArg>,
-    /// The byte to start at: 0, or `next_offset` of the page before.
+    /// The byte to start at: 0, or `next_offset` of the page before. Instead of it: `line` or `tail`.
     pub offset: Option<u64>,
-    /// Bytes of a page. Default: 32768; at most 262144.
-    #[schemars(range(min = 1, max = 262_144))]
+    /// The line to start at, counted from 1.
+    pub line: Option<NonZeroU64>,
+    /// Only the last so many lines.
+    pub tail: Option<u64>,
+    /// Bytes of a page. Default: 32768; at most 65536.
+    #[schemars(range(min = 1, max = 65_536))]
     pub limit: Option<NonZeroU64>,
     /// Show only lines that match this regular expression (Rust syntax, at most 4096 bytes), each with its line number.
     /// Of a line that is longer than 64 KiB or than a page, a piece around the match, marked with its offset.
     pub grep: Option<String>,
+    /// Lines around each match, with `-` behind their numbers. Default: 0; at most 1000.
+    #[schemars(range(max = 1_000))]
+    pub context: Option<u64>,
+}
+
+/// Bytes of a page at most: in JSON a byte may take six, an answer has the text twice, and it is at most a mebibyte.
+pub(super) const PAGE_BYTES_MAX: u64 = 65_536;
+
+/// The schema of an object that is described elsewhere: what `tools/list` says costs every conversation.
+fn any_object(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+    schemars::json_schema!({"type": "object"})
 }
 
 /// Seconds as people write them; what is no time at all becomes one that is refused.
@@ -201,9 +217,17 @@ impl OutputArgs {
             StreamArg::Stderr => Output::Stderr,
             StreamArg::LateOutput => Output::Late,
         };
-        let limit = self.limit.map(|limit| usize::try_from(limit.get()).unwrap_or(usize::MAX));
-        let offset = self.offset.unwrap_or_default();
-        let request = OutputRequest { call: self.call, stream, offset, limit, grep: self.grep };
+        let count = |count: u64| usize::try_from(count).unwrap_or(usize::MAX);
+        let request = OutputRequest {
+            call: self.call,
+            stream,
+            offset: self.offset.unwrap_or_default(),
+            limit: self.limit.map(|limit| count(limit.get())),
+            grep: self.grep,
+            context: count(self.context.unwrap_or_default()),
+            line: self.line.map(NonZeroU64::get),
+            tail: self.tail,
+        };
         (self.session_id, request)
     }
 }

@@ -3,7 +3,7 @@
 use std::convert::Infallible;
 use std::time::{Duration, Instant};
 
-use ctx_host::shell::{ExecRequest, ExecResult, Progress};
+use ctx_host::shell::{ExecRequest, ExecResult, Progress, ShellHost};
 use rmcp::model::{ProgressNotificationParam, ProgressToken};
 use rmcp::service::RequestContext;
 use rmcp::{Peer, RoleServer};
@@ -31,31 +31,32 @@ impl McpServer {
             };
         };
         let (sender, seen) = watch::channel(Progress::default());
-        let teller = Teller { peer: context.peer, token, started: Instant::now(), seen };
+        let teller =
+            Teller { peer: context.peer, token, started: Instant::now(), seen, host: &self.host, id };
         let command = self.host.exec(id, request, Some(sender));
-        let result = tokio::select! {
-            result = command => result,
+        tokio::select! {
+            result = command => Ok(result?),
             never = teller.tell_on() => match never {},
-            () = context.ct.cancelled() => return Err(Failure::Cancelled),
-        };
-        // A host that does not read is not waited for; what was handed over still comes before the answer.
-        drop(tokio::time::timeout(PROGRESS_EVERY, teller.tell()).await);
-        Ok(result?)
+            () = context.ct.cancelled() => Err(Failure::Cancelled),
+        }
     }
 }
 
 /// Sends progress notifications for one command.
-struct Teller {
+struct Teller<'a> {
     peer: Peer<RoleServer>,
     token: ProgressToken,
     started: Instant,
     seen: watch::Receiver<Progress>,
+    host: &'a ShellHost,
+    /// The shell.
+    id: &'a str,
 }
 
-impl Teller {
+impl Teller<'_> {
     /// Tells again and again; while a notification is stuck there is no other.
     async fn tell_on(&self) -> Infallible {
-        let mut ticks = tokio::time::interval(PROGRESS_EVERY);
+        let mut ticks = tokio::time::interval_at((self.started + PROGRESS_EVERY).into(), PROGRESS_EVERY);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             ticks.tick().await;
@@ -64,10 +65,16 @@ impl Teller {
     }
 
     async fn tell(&self) {
-        let Progress { stdout_bytes, stderr_bytes } = *self.seen.borrow();
-        let elapsed = self.started.elapsed().as_secs_f64();
-        let message = format!("{elapsed:.1} s, {stdout_bytes} bytes of stdout, {stderr_bytes} of stderr");
-        let note = ProgressNotificationParam::new(self.token.clone(), elapsed).with_message(message);
+        let Progress { stdout_bytes, stderr_bytes, has_begun } = *self.seen.borrow();
+        let secs = self.started.elapsed().as_secs();
+        let message = match self.host.running(self.id).filter(|_| !has_begun) {
+            _ if has_begun => format!("{secs} s, {stdout_bytes} bytes of stdout, {stderr_bytes} of stderr"),
+            Some(running) => {
+                format!("{secs} s, waiting for command {} (`{}`)", running.call, running.command)
+            }
+            None => format!("{secs} s, waiting for its turn"),
+        };
+        let note = ProgressNotificationParam::new(self.token.clone(), secs as f64).with_message(message);
         if let Err(error) = self.peer.notify_progress(note).await {
             tracing::debug!(%error, "a progress notification was not sent");
         }

@@ -67,7 +67,6 @@ impl Host {
     /// How to set up this host with the ctx binary at `ctx` and these arguments, `mcp` first.
     pub fn setup(self, ctx: &str, args: &[String]) -> Setup {
         let words = [ctx].into_iter().chain(args.iter().map(String::as_str));
-        let command = words.clone().map(shell_quoted).collect::<Vec<_>>().join(" ");
         let path = Value::from(ctx);
         let list = json_list(args.iter().map(String::as_str));
         let plain = format!(r#"{{ "command": {path}, "args": {list} }}"#);
@@ -75,11 +74,16 @@ impl Host {
         let wait = format!(r#""timeout": {WAIT_SECS}000"#);
         let setup = |command: Option<String>, file, text| Setup { command, file, text, other: None };
         match self {
-            Host::ClaudeCode => setup(
-                Some(format!("claude mcp add --scope user {SERVER} -- {command}")),
-                ".mcp.json in the project",
-                servers("mcpServers", &with(&typed, &wait)),
-            ),
+            Host::ClaudeCode => {
+                // `claude mcp add` cannot set the last two.
+                let entry = with(&with(&typed, &wait), r#""alwaysLoad": true"#);
+                let words = shell_quoted(&entry);
+                setup(
+                    Some(format!("claude mcp add-json --scope user {SERVER} {words}")),
+                    ".mcp.json in the project",
+                    servers("mcpServers", &entry),
+                )
+            }
             // `codex mcp add` cannot set the time, and one minute, which older versions wait, is less than a command may take.
             Host::Codex => setup(None, "~/.codex/config.toml", codex_table(&path, &list)),
             Host::Cursor => setup(
@@ -183,13 +187,13 @@ mod tests {
     fn a_command_and_a_file_for_claude_code() {
         let want = r#"run:
 
-claude mcp add --scope user ctx -- /usr/bin/ctx mcp
+claude mcp add-json --scope user ctx '{ "type": "stdio", "command": "/usr/bin/ctx", "args": ["mcp"], "timeout": 21660000, "alwaysLoad": true }'
 
 or put this into .mcp.json in the project:
 
 {
   "mcpServers": {
-    "ctx": { "type": "stdio", "command": "/usr/bin/ctx", "args": ["mcp"], "timeout": 21660000 }
+    "ctx": { "type": "stdio", "command": "/usr/bin/ctx", "args": ["mcp"], "timeout": 21660000, "alwaysLoad": true }
   }
 }
 "#;
@@ -265,8 +269,11 @@ tool_timeout_sec = 21660"#;
                 assert!(command.contains("/r r") && command.contains("max-shells"), "{host:?}: {command}");
             }
         }
-        let command = Host::ClaudeCode.setup("/x/ctx", &args).command.unwrap();
-        assert!(command.ends_with("ctx -- /x/ctx mcp --root '/r r' --max-shells 3"), "{command}");
+        let command = Host::ClaudeCode.setup("/it's/ctx", &args).command.unwrap();
+        assert!(
+            command.contains(r#"add-json --scope user ctx '{ "type": "stdio", "command": "/it'\''s/ctx""#),
+            "{command}"
+        );
         assert_eq!(Host::Codex.setup("/x/ctx", &args).command, None, "it would leave Codex's own time");
     }
 

@@ -2,7 +2,7 @@
 //!
 //! It turns tool calls into calls on the shells and their answers into results, with a schema for both ways.
 //! It holds no rule: limits, paths, the log and the policy are the operator's and come in with the
-//! configuration; arguments that a tool does not know are refused.
+//! configuration; arguments that a tool does not know have no effect, and the answer says so.
 
 mod args;
 mod exec;
@@ -18,6 +18,7 @@ mod schema;
 mod server;
 mod stdio;
 mod streams;
+mod text;
 mod uses;
 
 pub use http::McpHttp;

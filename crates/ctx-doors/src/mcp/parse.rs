@@ -8,6 +8,25 @@ use serde_json::Value;
 #[derive(Debug)]
 pub(super) struct BadArguments(pub String);
 
+/// Takes out the arguments that a tool does not know, for there are hosts that add their own to every call; says which
+/// those were.
+pub(super) fn take_unknown(known: &JsonObject, arguments: &mut JsonObject) -> Option<String> {
+    let is_known = |name: &String| known.contains_key(name);
+    let unknown: Vec<String> =
+        arguments.keys().filter(|name| !is_known(name)).map(|name| format!("`{}`", brief(name))).collect();
+    arguments.retain(|name, _| is_known(name));
+    let known: Vec<&str> = known.keys().map(String::as_str).collect();
+    (!unknown.is_empty()).then(|| {
+        let there_are = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
+        format!("unknown arguments were ignored: {}; there are: {there_are}", unknown.join(", "))
+    })
+}
+
+/// A name that a caller made up may have any length.
+fn brief(name: &str) -> String {
+    name.chars().take(40).collect()
+}
+
 /// What comes with another transport is not looked at: that there is none is what its caller needs to know.
 pub(super) fn only_local(arguments: &JsonObject) -> Result<(), BadArguments> {
     match arguments.get("transport").and_then(Value::as_str) {

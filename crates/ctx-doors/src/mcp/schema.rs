@@ -10,8 +10,8 @@ use super::args::{CreateArgs, ExecArgs, NoArgs, OutputArgs, SessionArgs};
 
 /// Claude Code puts a longer result into a file unless a tool says how long its own may be.
 const RESULT_CHARS_KEY: &str = "anthropic/maxResultSizeChars";
-/// Two streams and late output at their default budgets, escaped.
-const RESULT_CHARS_MAX: u32 = 500_000;
+/// More than an answer ever has.
+const RESULT_CHARS_MAX: u32 = 1_000_000;
 
 /// The tools this door knows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -52,12 +52,12 @@ impl ToolName {
     fn description(self) -> &'static str {
         match self {
             ToolName::Create => {
-                "Open a shell that keeps its state between commands, the way a terminal does. Returns a \
+                "Open a bash shell that keeps its state between commands, the way a terminal does. Returns a \
                  session_id for session_exec. One shell is enough for most work; open a second one to do \
                  something else at the same time. Close it with session_destroy."
             }
             ToolName::Exec => {
-                "Run a command in a shell and get stdout, stderr, exit_code and cwd apart. cd, variables and \
+                "Run a bash command in a shell of session_create and get stdout, stderr, exit_code and cwd apart. cd, variables and \
                  functions carry over to the next command. Output is redacted, stripped of colours and bounded; \
                  the whole of it stays readable with session_output. A command that runs too long is stopped \
                  with exit code 124 and the shell lives on. If shell_restarted is true the command ended the \
@@ -65,12 +65,13 @@ impl ToolName {
                  what background jobs printed since the last command."
             }
             ToolName::List => {
-                "List the open shells: id, cwd, how long each has been idle, how many commands it ran."
+                "List the open shells: id, cwd, how long each has been idle, how many commands it ran, which one runs now \
+                 and how many wait."
             }
             ToolName::Destroy => "Close a shell and end every process it started, background jobs included.",
             ToolName::Output => {
-                "Read the whole output of an earlier command, page by page or by pattern. Use it when a result \
-                 was truncated; with grep you need not read it all."
+                "Read the whole output of an earlier command, or of one that still runs: page by page, from a line, its \
+                 tail, or by pattern. Use it when a result was truncated; with grep you need not read it all."
             }
             ToolName::Interrupt => {
                 "Stop the command that runs in a shell, as Ctrl-C would. The shell and its state live on."
@@ -80,7 +81,12 @@ impl ToolName {
 
     fn input(self) -> JsonObject {
         match self {
-            ToolName::Create => input_of::<CreateArgs>(),
+            ToolName::Create => {
+                let mut schema = input_of::<CreateArgs>();
+                // A schema that is put in by hand is taken for one that must be given.
+                schema.remove("required");
+                schema
+            }
             ToolName::Exec => input_of::<ExecArgs>(),
             ToolName::List => input_of::<NoArgs>(),
             ToolName::Destroy | ToolName::Interrupt => input_of::<SessionArgs>(),
@@ -88,7 +94,23 @@ impl ToolName {
         }
     }
 
+    /// The names of its arguments.
+    pub fn arguments(self) -> JsonObject {
+        match self.input().remove("properties") {
+            Some(Value::Object(properties)) => properties,
+            _ => JsonObject::new(),
+        }
+    }
+
     fn output(self) -> Value {
+        let mut schema = self.answer();
+        if let Some(Value::Object(properties)) = schema.get_mut("properties") {
+            properties.entry("hint").or_insert_with(|| text("What you may want to know."));
+        }
+        schema
+    }
+
+    fn answer(self) -> Value {
         match self {
             ToolName::Create => {
                 object(json!({"session_id": text("Names the shell in all other tools.")}), &[])
@@ -103,8 +125,10 @@ impl ToolName {
                         "cwd": {"type": "string"},
                         "idle_secs": count("Seconds since the last command."),
                         "commands": count("Commands it has run."),
+                        "running": object(json!({"call": count("Its number."), "command": {"type": "string"}, "secs": count("For how long.")}), &[]),
+                        "waiting": count("Commands that wait for their turn."),
                     }),
-                    &[],
+                    &["running", "waiting"],
                 );
                 object(json!({"sessions": {"type": "array", "items": shell}}), &[])
             }
@@ -154,25 +178,15 @@ impl ToolName {
 }
 
 fn exec_output() -> Value {
-    let stream = object(
-        json!({
-            "mode": {"type": "string", "enum": ["all", "tail", "head", "head_tail", "grep"]},
-            "lines_total": count("Lines that were printed."),
-            "lines_kept": count("Lines that are shown."),
-            "chars_total": count("Characters that were printed, where some were cut off."),
-            "chars_kept": count("Characters that are shown, where some were cut off."),
-            "lines_unsearched": count("Lines of which grep searched only the first 256 KiB, where there are any."),
-        }),
-        &["chars_total", "chars_kept", "lines_unsearched"],
-    );
-    let mut report = object(json!({"stdout": stream, "stderr": stream}), &[]);
-    if let Some(kind) = report.get_mut("type") {
-        *kind = json!(["object", "null"]);
-    }
+    let report = json!({
+        "type": ["object", "null"],
+        "description": "What was kept of stdout and stderr, where a budget was asked for or something was cut: for each, mode, \
+            lines_total and lines_kept; chars_total and chars_kept where characters were cut.",
+    });
     object(
         json!({
             "call": count("The command's number in this shell, for session_output."),
-            "command": text("The command, redacted; of a long one its two ends."),
+            "command": text("The command, redacted; of a long one the beginning."),
             "stdout": {"type": "string"},
             "stderr": {"type": "string"},
             "exit_code": {"type": "integer", "description": "124: timed out; 130: interrupted; 128+n: ended by signal n."},
@@ -198,7 +212,6 @@ fn object(properties: Value, optional: &[&str]) -> Value {
         "type": "object",
         "properties": properties,
         "required": required,
-        "additionalProperties": false,
     })
 }
 
@@ -207,7 +220,7 @@ fn text(description: &str) -> Value {
 }
 
 fn count(description: &str) -> Value {
-    json!({"type": "integer", "minimum": 0, "description": description})
+    json!({"type": "integer", "description": description})
 }
 
 /// The schema of a tool's arguments, without references: some hosts do not follow them.
@@ -219,6 +232,7 @@ fn input_of<T: JsonSchema>() -> JsonObject {
         _ => JsonObject::new(),
     };
     object.remove("title");
+    object.remove("$schema");
     object.values_mut().for_each(|schema| {
         without_formats(schema);
         of_one_type(schema);
@@ -290,21 +304,43 @@ fn words_of(choice: &[Value]) -> Option<Vec<Value>> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::args::PAGE_BYTES_MAX;
     use super::*;
+    use ctx_host::shell::ShellLimits;
     use ctx_host::shell::text::budget::CONTEXT_MAX;
     use ctx_host::shell::text::pattern::PATTERN_BYTES_MAX;
-    use ctx_host::shell::{PAGE_BYTES_MAX, ShellLimits};
 
     #[test]
-    fn every_tool_has_both_schemas_and_refuses_what_it_does_not_know() {
+    fn every_tool_has_both_schemas_and_names_what_it_knows() {
         for name in ToolName::ALL {
             let tool = name.tool();
             assert_eq!(tool.input_schema.get("additionalProperties"), Some(&json!(false)), "{name:?}");
             assert_eq!(tool.input_schema.get("type"), Some(&json!("object")), "{name:?}");
             assert!(tool.output_schema.is_some(), "{name:?}");
             assert!(tool.description.is_some_and(|text| text.len() > 40), "{name:?}");
-            assert!(!serde_json::to_string(&tool.input_schema).unwrap().contains("$ref"), "{name:?}");
+            let input = serde_json::to_string(&tool.input_schema).unwrap();
+            assert!(!input.contains("$ref") && !input.contains("$schema"), "{name:?}");
             assert_eq!(ToolName::parse(name.as_str()), Some(name));
+        }
+    }
+
+    /// Gemini CLI and others check arguments before they send them.
+    #[test]
+    fn only_what_must_be_given_is_required() {
+        let required = |tool: ToolName| tool.input().get("required").cloned().unwrap_or_default();
+        assert_eq!(required(ToolName::Create), Value::Null);
+        assert_eq!(required(ToolName::Exec), json!(["session_id", "command"]));
+        assert_eq!(required(ToolName::Output), json!(["session_id", "call"]));
+    }
+
+    /// What a host puts into every conversation.
+    #[test]
+    fn the_list_of_tools_is_short_and_can_be_found_by_the_word_bash() {
+        let list = serde_json::to_string(&ToolName::ALL.map(ToolName::tool)).unwrap();
+        assert!(list.len() < 11_500, "{} bytes", list.len());
+        assert_eq!(list.matches("Which lines to keep").count(), 1, "a budget is described once");
+        for tool in [ToolName::Create, ToolName::Exec] {
+            assert!(tool.description().contains("bash"), "{tool:?}");
         }
     }
 
@@ -369,7 +405,7 @@ mod tests {
         for (tool, path, max) in [
             (ToolName::Create, "/properties/timeout_secs", timeout),
             (ToolName::Exec, "/properties/timeout_secs", timeout),
-            (ToolName::Output, "/properties/limit", PAGE_BYTES_MAX as u64),
+            (ToolName::Output, "/properties/limit", PAGE_BYTES_MAX),
         ] {
             let schema = Value::Object(tool.input());
             let found = schema.pointer(path).unwrap();
@@ -386,9 +422,7 @@ mod tests {
         });
         assert_eq!(context.unwrap()["maximum"], CONTEXT_MAX);
         let longest = format!("at most {PATTERN_BYTES_MAX} bytes");
-        for (tool, argument) in
-            [(ToolName::Create, "pattern"), (ToolName::Exec, "pattern"), (ToolName::Output, "grep")]
-        {
+        for (tool, argument) in [(ToolName::Exec, "pattern"), (ToolName::Output, "grep")] {
             let mut found = Vec::new();
             visit(&Value::Object(tool.input()), &mut |object| {
                 found.extend(

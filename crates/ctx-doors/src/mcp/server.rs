@@ -5,21 +5,23 @@ use std::time::Duration;
 
 use ctx_host::shell::ShellHost;
 use rmcp::model::{
-    CallToolRequestParams, CallToolResponse, CallToolResult, CustomRequest, CustomResult, ErrorCode,
-    Implementation, InitializeRequestParams, InitializeResult, JsonObject, ListToolsResult,
-    PaginatedRequestParams, ProtocolVersion, ServerCapabilities, ServerConfig, Tool,
+    CallToolRequestParams, CallToolResponse, CallToolResult, ContentBlock, CustomRequest, CustomResult,
+    ErrorCode, Implementation, InitializeRequestParams, InitializeResult, JsonObject, ListPromptsResult,
+    ListResourceTemplatesResult, ListResourcesResult, ListToolsResult, PaginatedRequestParams,
+    ProtocolVersion, ServerCapabilities, ServerConfig, Tool,
 };
 use rmcp::service::RequestContext;
 use rmcp::{ErrorData, RoleServer, ServerHandler};
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use super::args::{CreateArgs, ExecArgs, NoArgs, OutputArgs, SessionArgs};
+use super::args::{CreateArgs, ExecArgs, NoArgs, OutputArgs, PAGE_BYTES_MAX, SessionArgs};
 use super::failure::Failure;
 use super::lines::LineLimits;
 use super::outbox::Outbox;
-use super::parse::{only_local, parse};
+use super::parse::{only_local, parse, take_unknown};
 use super::schema::ToolName;
+use super::text::{add_hint, fit, text_of};
 use super::uses::{Hold, Uses};
 
 /// The methods of this server that have params which may not fit.
@@ -37,8 +39,8 @@ const PROTOCOLS: &[ProtocolVersion] = &[
 ];
 
 const INSTRUCTIONS: &str = "Stateful shells. Open one with session_create, run commands in it with session_exec \
-(cd, variables and functions carry over), close it with session_destroy. Long output is cut: read the rest with \
-session_output, or ask for less with budget. There is no terminal and no input unless stdin is given, so use flags \
+(bash; cd, variables and functions carry over), close it with session_destroy. Long output is cut: read the rest with \
+session_output, also of a command that still runs, or ask for less with budget. There is no terminal and no input unless stdin is given, so use flags \
 such as -y or --no-pager instead of answering questions. Put servers in the background with their output in a file.";
 
 const NOT_BASH: &str = " The shell is not bash: arrays, [[ ]], <( ) and set -o pipefail are not there.";
@@ -137,7 +139,11 @@ impl McpServer {
                 Ok(json!({ "destroyed": true }))
             }
             ToolName::Output => {
-                let (id, request) = parse::<OutputArgs>(arguments)?.split();
+                let args: OutputArgs = parse(arguments)?;
+                if args.limit.is_some_and(|limit| limit.get() > PAGE_BYTES_MAX) {
+                    return Err(Failure::Arguments(format!("limit: it must be at most {PAGE_BYTES_MAX}")));
+                }
+                let (id, request) = args.split();
                 value(&self.output(id, request, context.ct).await?)
             }
             ToolName::Interrupt => {
@@ -146,6 +152,15 @@ impl McpServer {
             }
         }
     }
+}
+
+/// The SDK would answer with an empty list, as if there could be some.
+fn not_declared(method: &str) -> ErrorData {
+    ErrorData::new(
+        ErrorCode::METHOD_NOT_FOUND,
+        format!("no method `{method}`: this server has tools only"),
+        None,
+    )
 }
 
 fn value<T: Serialize>(answer: &T) -> Outcome {
@@ -188,6 +203,30 @@ impl ServerHandler for McpServer {
         Ok(ListToolsResult::with_all_items(ToolName::ALL.map(ToolName::tool).to_vec()))
     }
 
+    async fn list_prompts(
+        &self,
+        _request: Option<PaginatedRequestParams>,
+        _context: RequestContext<RoleServer>,
+    ) -> Result<ListPromptsResult, ErrorData> {
+        Err(not_declared("prompts/list"))
+    }
+
+    async fn list_resources(
+        &self,
+        _request: Option<PaginatedRequestParams>,
+        _context: RequestContext<RoleServer>,
+    ) -> Result<ListResourcesResult, ErrorData> {
+        Err(not_declared("resources/list"))
+    }
+
+    async fn list_resource_templates(
+        &self,
+        _request: Option<PaginatedRequestParams>,
+        _context: RequestContext<RoleServer>,
+    ) -> Result<ListResourceTemplatesResult, ErrorData> {
+        Err(not_declared("resources/templates/list"))
+    }
+
     fn get_tool(&self, name: &str) -> Option<Tool> {
         ToolName::parse(name).map(ToolName::tool)
     }
@@ -216,10 +255,20 @@ impl ServerHandler for McpServer {
             let text = self.host.shown(&format!("no tool `{}`", request.name));
             return Err(ErrorData::invalid_params(text, None));
         };
-        let arguments = request.arguments.unwrap_or_default();
+        let mut arguments = request.arguments.unwrap_or_default();
+        let ignored = take_unknown(&tool.arguments(), &mut arguments);
         let _in_use = self.held(&context);
         let result = match self.call(tool, arguments, context).await {
-            Ok(answer) => CallToolResult::structured(answer),
+            Ok(mut answer) => {
+                fit(&mut answer);
+                if let Some(ignored) = ignored {
+                    add_hint(&mut answer, &self.host.shown(&ignored));
+                }
+                let text = text_of(tool, &answer);
+                let mut result = CallToolResult::structured(answer);
+                result.content = vec![ContentBlock::text(text)];
+                result
+            }
             Err(failure) => failure.into_result(&self.host),
         };
         Ok(result.into())
@@ -227,220 +276,4 @@ impl ServerHandler for McpServer {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use std::sync::Arc;
-
-    use ctx_host::shell::{HostConfig, NoLog};
-    use rmcp::ServiceExt;
-    use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines, ReadHalf, WriteHalf, split};
-
-    /// A host that speaks raw JSON lines.
-    struct Caller {
-        host: ShellHost,
-        lines: Lines<BufReader<ReadHalf<tokio::io::DuplexStream>>>,
-        out: WriteHalf<tokio::io::DuplexStream>,
-        next: u64,
-        _dir: tempfile::TempDir,
-    }
-
-    impl Caller {
-        fn new() -> Caller {
-            let dir = tempfile::tempdir().unwrap();
-            let mut config = HostConfig::from_process(dir.path().join("spool"), "ctx test");
-            config.limits.shells_max = 1;
-            config.cwd = dir.path().to_owned();
-            let host = ShellHost::new(config, Arc::new(NoLog)).unwrap();
-            let (ours, theirs) = tokio::io::duplex(1 << 20);
-            let name = ServerName { name: "ctx".to_owned(), version: "1.2.3".to_owned() };
-            let server = McpServer::new(host.clone(), name);
-            tokio::spawn(async move { server.serve(theirs).await.unwrap().waiting().await });
-            let (read, out) = split(ours);
-            Caller { host, lines: BufReader::new(read).lines(), out, next: 0, _dir: dir }
-        }
-
-        async fn say(&mut self, message: Value) {
-            self.out.write_all(format!("{message}\n").as_bytes()).await.unwrap();
-        }
-
-        async fn ask(&mut self, method: &str, params: Value) -> Value {
-            self.next += 1;
-            let id = self.next;
-            self.say(json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params})).await;
-            loop {
-                let line = self.lines.next_line().await.unwrap().unwrap();
-                let message: Value = serde_json::from_str(&line).unwrap();
-                if message["id"] == id {
-                    return message;
-                }
-            }
-        }
-
-        async fn hello(&mut self, version: &str) -> Value {
-            let info = json!({"name": "test", "version": "1"});
-            let params = json!({"protocolVersion": version, "capabilities": {}, "clientInfo": info});
-            let answer = self.ask("initialize", params).await["result"].clone();
-            self.say(json!({"jsonrpc": "2.0", "method": "notifications/initialized"})).await;
-            answer
-        }
-
-        async fn tool(&mut self, name: &str, arguments: Value) -> Value {
-            self.ask("tools/call", json!({"name": name, "arguments": arguments})).await["result"].clone()
-        }
-    }
-
-    #[tokio::test]
-    async fn the_older_protocol_is_spoken_and_the_server_has_its_own_name() {
-        let mut caller = Caller::new();
-        let hello = caller.hello("2025-06-18").await;
-        assert_eq!(hello["protocolVersion"], "2025-06-18");
-        assert_eq!(hello["serverInfo"], json!({"name": "ctx", "version": "1.2.3"}));
-        let made = caller.tool("session_create", json!({})).await;
-        assert_eq!(made["structuredContent"], json!({"session_id": "1_local"}));
-        let ran = caller.tool("session_exec", json!({"session_id": "1_local", "command": "echo hi"})).await;
-        assert_eq!(ran["structuredContent"]["stdout"], "hi\n");
-        let text: Value = serde_json::from_str(ran["content"][0]["text"].as_str().unwrap()).unwrap();
-        assert_eq!(text, ran["structuredContent"], "the text says the same");
-        caller.host.shutdown().await;
-    }
-
-    #[tokio::test]
-    async fn a_protocol_with_batches_is_not_agreed_on() {
-        for (asked, agreed) in [
-            ("2024-11-05", "2024-11-05"),
-            ("2025-03-26", "2024-11-05"),
-            ("2025-11-25", "2025-11-25"),
-            ("2029-01-01", "2025-11-25"),
-        ] {
-            let mut caller = Caller::new();
-            assert_eq!(caller.hello(asked).await["protocolVersion"], agreed, "{asked}");
-        }
-    }
-
-    #[tokio::test]
-    async fn what_a_tool_does_not_know_is_refused_and_limits_hold() {
-        let mut caller = Caller::new();
-        caller.hello("2025-11-25").await;
-        caller.tool("session_create", json!({})).await;
-        for (tool, arguments, code) in [
-            ("session_create", json!({}), "EBUSY"),
-            ("session_create", json!({"shells_max": 99}), "EINVAL"),
-            ("session_create", json!({"policy": "/dev/null"}), "EINVAL"),
-            (
-                "session_create",
-                json!({"transport": "ssh", "host": "-oProxyCommand=x"}),
-                "EINVAL: transport: this version has only `local`",
-            ),
-            ("session_create", json!({"allow": []}), "EINVAL: the allow list is empty"),
-            ("session_exec", json!({"session_id": "1_local", "command": "true", "log": "/tmp/x"}), "EINVAL"),
-            ("session_exec", json!({"session_id": "1_local"}), "EINVAL"),
-            (
-                "session_exec",
-                json!({"session_id": "1_local", "command": "x", "timeout_secs": 1e300}),
-                "EINVAL",
-            ),
-            ("session_exec", json!({"session_id": "1_local", "command": "x", "timeout_secs": -1}), "EINVAL"),
-            ("session_exec", json!({"session_id": "9_local", "command": "true"}), "ENOENT"),
-            ("session_output", json!({"session_id": "1_local", "call": 7}), "ENOENT"),
-            ("session_output", json!({"session_id": "1_local", "call": 1, "grep": "("}), "EINVAL"),
-            (
-                "session_exec",
-                json!({"session_id": "1_local", "command": "x".repeat((1 << 20) + 1)}),
-                "EMSGSIZE: the command",
-            ),
-            ("session_list", json!({"all": true}), "EINVAL"),
-        ] {
-            let answer = caller.tool(tool, arguments.clone()).await;
-            let text = answer["content"][0]["text"].as_str().unwrap();
-            assert_eq!(answer["isError"], true, "{tool} {text}");
-            assert!(text.starts_with(code), "{tool}: {text}, not {code}");
-        }
-        let unknown = caller.ask("tools/call", json!({"name": "session_sudo", "arguments": {}})).await;
-        assert!(unknown["error"]["code"].is_i64());
-        caller.host.shutdown().await;
-    }
-
-    #[tokio::test]
-    async fn arguments_of_a_wrong_type_are_named_and_null_is_as_good_as_nothing() {
-        let mut caller = Caller::new();
-        caller.hello("2025-11-25").await;
-        for (arguments, field) in [
-            (json!({"timeout_secs": "5"}), "timeout_secs"),
-            (json!({"env": {"A": 5}}), "env.A"),
-            (json!({"deny": ["rm", 7]}), "deny[1]"),
-            (json!({"output_budget": {"keep": {"mode": "tail", "n": -1}}}), "output_budget.keep.n"),
-            (json!({"cwd": ""}), "cwd"),
-        ] {
-            let answer = caller.tool("session_create", arguments.clone()).await;
-            let text = answer["content"][0]["text"].as_str().unwrap();
-            assert!(text.starts_with(&format!("EINVAL: {field}: ")), "{arguments}: {text}");
-        }
-        let nulls = json!({"transport": null, "cwd": null, "env": null, "allow": null, "deny": null,
-                           "output_budget": null, "timeout_secs": null});
-        assert_eq!(caller.tool("session_create", nulls).await["structuredContent"]["session_id"], "1_local");
-        let nulls = json!({"session_id": "1_local", "command": "echo hi", "stdin": null, "merge": null,
-                           "timeout_secs": null, "budget": {"keep": null, "max_chars": null,
-                           "grep": {"pattern": "hi", "context": null}}});
-        assert_eq!(caller.tool("session_exec", nulls).await["structuredContent"]["stdout"], "hi\n");
-        let mut page = json!({"session_id": "1_local", "call": 1, "stream": null, "offset": null,
-                              "limit": null, "grep": null});
-        assert_eq!(caller.tool("session_output", page.clone()).await["structuredContent"]["text"], "hi\n");
-        for limit in [json!(0), json!(262_145), json!(1.5), json!("7")] {
-            page["limit"] = limit;
-            let refused = caller.tool("session_output", page.clone()).await["content"][0]["text"].to_string();
-            assert!(refused.contains("EINVAL: limit"), "{refused}");
-        }
-        caller.host.shutdown().await;
-    }
-
-    #[tokio::test]
-    async fn a_whole_number_may_be_written_with_a_point() {
-        let mut caller = Caller::new();
-        caller.hello("2025-11-25").await;
-        let budget = json!({"keep": {"mode": "head", "n": 3.0}, "max_chars": 1e3,
-                            "grep": {"pattern": "2", "context": 1.0}});
-        caller.tool("session_create", json!({"timeout_secs": 60.0, "output_budget": budget})).await;
-        let ran = caller.tool("session_exec", json!({"session_id": "1_local", "command": "seq 9"})).await;
-        assert_eq!(ran["structuredContent"]["stdout"], "1\n2\n3\n", "{ran}");
-        let page = json!({"session_id": "1_local", "call": 1.0, "offset": 2.0, "limit": 4.0});
-        let page = caller.tool("session_output", page).await;
-        assert_eq!(page["structuredContent"]["text"], "2\n3\n", "{page}");
-        let half = caller.tool("session_output", json!({"session_id": "1_local", "call": 1.5})).await;
-        assert!(half["content"][0]["text"].as_str().unwrap().starts_with("EINVAL: call: "), "{half}");
-        caller.host.shutdown().await;
-    }
-
-    #[tokio::test]
-    async fn params_that_do_not_fit_are_told_from_a_method_that_is_not_there() {
-        let mut caller = Caller::new();
-        caller.hello("2025-11-25").await;
-        for (method, params, code) in [
-            ("tools/call", json!({}), -32602),
-            ("tools/call", json!({"name": 7}), -32602),
-            ("tools/call", json!({"name": "session_list", "arguments": 7}), -32602),
-            ("tools/call", json!({"name": "session_sudo"}), -32602),
-            ("tools/sell", json!({}), -32601),
-        ] {
-            let answer = caller.ask(method, params.clone()).await;
-            assert_eq!(answer["error"]["code"], code, "{method} {params}: {answer}");
-        }
-        caller.host.shutdown().await;
-    }
-
-    #[tokio::test]
-    async fn a_cancelled_request_stops_its_command() {
-        let mut caller = Caller::new();
-        caller.hello("2025-06-18").await;
-        caller.tool("session_create", json!({})).await;
-        let arguments = json!({"session_id": "1_local", "command": "sleep 300"});
-        let call = json!({"name": "session_exec", "arguments": arguments});
-        caller.say(json!({"jsonrpc": "2.0", "id": 77, "method": "tools/call", "params": call})).await;
-        caller
-            .say(json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 77}}))
-            .await;
-        let after =
-            caller.tool("session_exec", json!({"session_id": "1_local", "command": "echo free"})).await;
-        assert_eq!(after["structuredContent"]["stdout"], "free\n");
-        caller.host.shutdown().await;
-    }
-}
+mod tests;

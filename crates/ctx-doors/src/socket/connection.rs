@@ -188,10 +188,11 @@ impl Client {
             client_id: request.client_id,
             model_override: request.model_override.map(Some),
             cwd: request.cwd,
+            wishes: request.wishes,
             key: None,
         };
         for attempt in 1.. {
-            let id = self.find_or_create(&request.target, &post).await?;
+            let id = self.find_or_create(&request.target, request.dir.as_deref(), &post).await?;
             if request.target.scope == Scope::Temp && !self.holds.contains_key(&id) {
                 self.holds.insert(id, self.engine.hold(id));
             }
@@ -212,9 +213,9 @@ impl Client {
     /// The session of that name or id, if this user may have it.
     fn find(&self, target: &Target) -> Result<Option<SessionId>, Refusal> {
         if let Ok(id) = target.session.as_str().parse::<SessionId>()
-            && let Some(owner) = self.engine.owner_of(id)
+            && let Some(is_seen) = self.engine.is_seen(self.caller, id)
         {
-            if !self.engine.may_see(self.caller, owner) {
+            if !is_seen {
                 return Err(Refusal::new(Code::Eacces, "this session belongs to another user"));
             }
             return Ok(Some(id));
@@ -223,11 +224,16 @@ impl Client {
         Ok(self.engine.named(self.caller, &self.agent, *scope, space.as_ref(), session))
     }
 
-    async fn find_or_create(&self, target: &Target, post: &Post) -> Result<SessionId, Refusal> {
+    async fn find_or_create(
+        &self,
+        target: &Target,
+        dir: Option<&str>,
+        post: &Post,
+    ) -> Result<SessionId, Refusal> {
         if let Some(id) = self.find(target)? {
             return Ok(id);
         }
-        self.engine.may_begin(self.caller, &self.agent, post).await?;
+        self.engine.may_begin(self.caller, &self.agent, dir, post).await?;
         let new = NewSession {
             agent: self.agent.clone(),
             project: None,
@@ -235,6 +241,7 @@ impl Client {
             scope: target.scope,
             space: target.space.clone(),
             cwd: post.cwd.clone(),
+            dir: dir.map(str::to_owned),
             client: Some("socket".to_owned()),
             key: None,
         };
@@ -347,9 +354,7 @@ impl Client {
                 .find(target)?
                 .ok_or_else(|| Refusal::new(Code::Enoent, format!("no run {run}; name its session")))?,
         };
-        if let Some(owner) = self.engine.owner_of(id)
-            && !self.engine.may_see(self.caller, owner)
-        {
+        if self.engine.is_seen(self.caller, id) == Some(false) {
             return Err(Refusal::new(Code::Eacces, "this run belongs to another user"));
         }
         let seat = self.seat(&self.errands).await;

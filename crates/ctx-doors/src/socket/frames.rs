@@ -30,8 +30,9 @@ pub fn fitting_line(frame: Frame, max: usize) -> String {
     if whole.len() <= max {
         return whole;
     }
-    // Escaping makes at most six bytes of one, and a kilobyte is plenty for the other fields.
-    line(&cut(frame, max.saturating_sub(1024) / 6))
+    // Escaping makes at most six bytes of one, a frame has at most two long texts, and a kilobyte is plenty for the
+    // other fields.
+    line(&cut(frame, max.saturating_sub(1024) / 12))
 }
 
 fn cut(frame: Frame, max: usize) -> Frame {
@@ -55,19 +56,20 @@ fn cut(frame: Frame, max: usize) -> Frame {
         Frame::Reasoning { id, run, session, text } => {
             Frame::Reasoning { id, run, session, text: shorten(text) }
         }
-        Frame::ToolCall { id, run, session, call, name, input, .. } => {
+        Frame::ToolCall { id, run, session, call, name, input, caller, .. } => {
             let input = serde_json::Value::String(shorten(input.to_string()));
-            Frame::ToolCall { id, run, session, call, name, input, truncated: true }
+            Frame::ToolCall { id, run, session, call, name, input, truncated: true, caller }
         }
-        Frame::ToolResult { id, run, session, call, status, output, .. } => {
-            Frame::ToolResult { id, run, session, call, status, output: shorten(output), truncated: true }
+        Frame::ToolResult { id, run, session, call, status, output, diff, summary, caller, .. } => {
+            let (output, diff, truncated) = (shorten(output), diff.map(shorten), true);
+            Frame::ToolResult { id, run, session, call, status, output, truncated, diff, summary, caller }
         }
         Frame::Error { id, run, session, request, code, reason, message } => {
             Frame::Error { id, run, session, request, code, reason, message: shorten(message) }
         }
-        Frame::Approval { id, run, session, session_id, approval, call, tool, subject } => {
-            let (tool, subject) = (shorten(tool), subject.map(shorten));
-            Frame::Approval { id, run, session, session_id, approval, call, tool, subject }
+        Frame::Approval { id, run, session, session_id, approval, call, tool, subject, diff } => {
+            let (subject, diff) = (subject.map(shorten), diff.map(shorten));
+            Frame::Approval { id, run, session, session_id, approval, call, tool, subject, diff }
         }
         // A reason is short.
         Frame::Start { .. }
@@ -82,6 +84,8 @@ fn cut(frame: Frame, max: usize) -> Frame {
 pub fn of_event(named: &Named, event: &Event) -> Vec<(EventId, Frame)> {
     match event {
         Event::Record(record) => of_record(named, record),
+        // What subagents say is for the primary; what they do has frames.
+        Event::Delta { caller: Some(_), .. } => Vec::new(),
         Event::Delta { id, run, kind, text, .. } => {
             let (session, run, text) = (named.session.clone(), run.to_string(), text.to_string());
             let frame = match kind {
@@ -112,6 +116,7 @@ fn of_record(named: &Named, record: &Record) -> Vec<(EventId, Frame)> {
             session,
             session_id: named.id.to_string(),
         }),
+        Body::Message(MessageBody::AssistantFinished(message)) if message.caller.is_some() => Vec::new(),
         // A step that only called tools has said nothing.
         Body::Message(MessageBody::AssistantFinished(message)) if message.text.is_empty() => Vec::new(),
         Body::Message(MessageBody::AssistantFinished(message)) => one(Frame::Message {
@@ -131,6 +136,7 @@ fn of_record(named: &Named, record: &Record) -> Vec<(EventId, Frame)> {
             name: tool.name.clone(),
             input: tool.input.clone(),
             truncated: false,
+            caller: tool.caller.as_ref().map(|caller| caller.name.clone()),
         }),
         Body::Tool(ToolBody::Finished(tool)) => one(Frame::ToolResult {
             id,
@@ -140,6 +146,9 @@ fn of_record(named: &Named, record: &Record) -> Vec<(EventId, Frame)> {
             status: tool.status.to_string(),
             output: tool.output.clone(),
             truncated: tool.truncated,
+            diff: tool.diff.clone(),
+            summary: tool.summary.clone(),
+            caller: tool.caller.as_ref().map(|caller| caller.name.clone()),
         }),
         Body::Checkpoint(CheckpointBody::Created(made)) => one(Frame::Paused {
             id,
@@ -158,6 +167,7 @@ fn of_record(named: &Named, record: &Record) -> Vec<(EventId, Frame)> {
             call: asked.call_id.to_string(),
             tool: asked.tool.clone(),
             subject: asked.subject.clone(),
+            diff: asked.diff.clone(),
         }),
         Body::Run(RunBody::Finished(end)) => one(Frame::Done {
             id: Some(id),
@@ -185,6 +195,7 @@ fn of_record(named: &Named, record: &Record) -> Vec<(EventId, Frame)> {
         | Body::Message(_)
         | Body::Run(_)
         | Body::Tool(_)
+        | Body::Subagent(_)
         | Body::Checkpoint(_)
         | Body::Approval(_) => Vec::new(),
     }

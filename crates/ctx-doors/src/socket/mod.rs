@@ -9,20 +9,25 @@ pub mod frames;
 pub mod lines;
 mod request;
 
-use std::sync::Arc;
-
 use ctx_api::socket::Frame;
 use ctx_engine::Engine;
 use ctx_session::{Code, Name};
 use tokio::io::AsyncWriteExt;
 use tokio::net::{UnixListener, UnixStream};
-use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use crate::seats::Seats;
+
 /// Serves an agent's socket until `stop`; connections that are open then are closed.
-pub async fn serve(listener: UnixListener, engine: Engine, agent: Name, stop: CancellationToken) {
-    let room = Arc::new(Semaphore::new(engine.limits().socket_connections));
+/// `seats` are those of each user, on the sockets of all agents together.
+pub async fn serve(
+    listener: UnixListener,
+    engine: Engine,
+    agent: Name,
+    seats: Seats,
+    stop: CancellationToken,
+) {
     let clients = TaskTracker::new();
     loop {
         let accepted = tokio::select! {
@@ -38,7 +43,8 @@ pub async fn serve(listener: UnixListener, engine: Engine, agent: Name, stop: Ca
                 continue;
             }
         };
-        let Ok(seat) = room.clone().try_acquire_owned() else {
+        let seat = crate::unix::caller(&stream).ok().and_then(|caller| seats.take(caller.uid));
+        let Some(seat) = seat else {
             clients.spawn(turn_away(stream));
             continue;
         };
@@ -60,7 +66,8 @@ async fn turn_away(mut stream: UnixStream) {
         request: None,
         code: Code::Ebusy,
         reason: None,
-        message: "too many connections to this agent; close one and try again".to_owned(),
+        message: "too many connections of yours (limits.socket_connections); close one and try again"
+            .to_owned(),
     };
     // Whether the client hears it is up to the client.
     let _ = stream.write_all(frames::line(&frame).as_bytes()).await;

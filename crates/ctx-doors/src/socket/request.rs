@@ -2,7 +2,8 @@
 
 use ctx_api::socket::Request;
 use ctx_engine::EventId;
-use ctx_session::{Code, Name, Refusal, RunId, Scope};
+use ctx_session::command::RunWishes;
+use ctx_session::{Name, Refusal, RunId, Scope};
 
 /// A request that makes sense so far.
 #[derive(Debug, PartialEq, Eq)]
@@ -19,7 +20,9 @@ pub(super) struct Send {
     pub client_id: Option<String>,
     pub input: String,
     pub cwd: Option<String>,
+    pub dir: Option<String>,
     pub model_override: Option<String>,
+    pub wishes: RunWishes,
 }
 
 /// Which session is meant.
@@ -59,8 +62,10 @@ fn op(request: Request) -> Result<Op, Refusal> {
         Some("send") => {
             let target = target(&request)?;
             let input = request.input.ok_or_else(|| Refusal::invalid("input", "send needs an `input`"))?;
-            let (client_id, cwd, model_override) = (request.id, request.cwd, request.model_override);
-            Ok(Op::Send(Send { target, client_id, input, cwd, model_override }))
+            let (client_id, cwd, dir) = (request.id, request.cwd, request.dir);
+            let model_override = request.model_override;
+            let wishes = RunWishes { approvals: request.approvals, allow: request.allow, net: request.net };
+            Ok(Op::Send(Send { target, client_id, input, cwd, dir, model_override, wishes }))
         }
         Some("resume") => {
             let after = request.after.as_deref().map(str::parse::<EventId>).transpose();
@@ -97,7 +102,7 @@ fn target(request: &Request) -> Result<Target, Refusal> {
     let space = space.map_err(|rule| Refusal::invalid("space", format!("space: {rule}")))?;
     match (scope, &space) {
         (Scope::Shared, None) => Err(Refusal::invalid("space", "a shared session needs a `space`")),
-        (Scope::Shared, Some(space)) => Err(Refusal::new(Code::Enoent, format!("no space {space}"))),
+        (Scope::Shared, Some(_)) => Ok(Target { session, scope, space }),
         (Scope::Private | Scope::Temp, _) => Ok(Target { session, scope, space: None }),
     }
 }
@@ -105,6 +110,7 @@ fn target(request: &Request) -> Result<Target, Refusal> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use ctx_session::Code;
 
     fn refused(line: &str) -> (Option<String>, Code) {
         let refused = parse(line.as_bytes()).unwrap_err();

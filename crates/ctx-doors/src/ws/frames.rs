@@ -3,10 +3,12 @@
 use ctx_api::model;
 use ctx_api::ws::Channel;
 use ctx_engine::Event;
+use ctx_session::conversation::Role;
 use ctx_session::port::DeltaKind;
 use ctx_session::project::{ProjectBody, ProjectRecord};
 use ctx_session::record::{
-    ApprovalBody, Body, EventName, MessageBody, RunBody, SessionBody, StateChanged, StateName, ToolBody,
+    ApprovalBody, Body, Caller, EventName, MessageBody, RunBody, SessionBody, StateChanged, StateName,
+    ToolBody,
 };
 use ctx_session::{Name, Record, conversation};
 use serde_json::{Value, json};
@@ -29,6 +31,13 @@ fn add(payload: &mut Value, name: &str, value: Value) {
     }
 }
 
+/// Who says or does it, where that is a subagent.
+fn add_caller(payload: &mut Value, caller: Option<&Caller>) {
+    if let Some(caller) = caller {
+        add(payload, "caller", json!(caller));
+    }
+}
+
 fn event(record: &Record, kind: &'static str, mut payload: Value) -> UnnumberedFrame {
     add(&mut payload, "record_seq", json!(record.seq));
     add(&mut payload, "time", json!(record.time.as_millis()));
@@ -38,14 +47,20 @@ fn event(record: &Record, kind: &'static str, mut payload: Value) -> UnnumberedF
 /// The frames of an event, in order: one for most, two where the audit log has two.
 pub(super) fn of_event(seen: &Event) -> Vec<UnnumberedFrame> {
     match seen {
-        Event::Delta { run, message, kind, text, .. } => {
+        Event::Delta { run, caller, message, kind, text, .. } => {
             let kind = match kind {
                 DeltaKind::Text => "delta",
                 DeltaKind::Reasoning => "reasoning_delta",
             };
-            vec![output(kind, json!({ "run_id": run, "message_id": message, "text": &**text }))]
+            let mut payload = json!({ "run_id": run, "message_id": message, "text": &**text });
+            add_caller(&mut payload, caller.as_ref());
+            vec![output(kind, payload)]
         }
-        Event::Record(record) => of_record(record),
+        Event::Record(record) => {
+            let mut frames = of_record(record);
+            frames.iter_mut().for_each(|frame| add_caller(&mut frame.payload, record.body.caller()));
+            frames
+        }
         Event::Issue { project, record, .. } => of_issue(project, record).into_iter().collect(),
     }
 }
@@ -83,6 +98,7 @@ fn of_record(record: &Record) -> Vec<UnnumberedFrame> {
         Body::Message(body) => of_message(record, body),
         Body::Tool(body) => of_tool(record, body),
         Body::Checkpoint(body) => own_event(record, Some(own_fields(body))),
+        Body::Subagent(body) => own_event(record, Some(own_fields(body))),
         Body::Compaction(body) => {
             let mut frames = own_event(record, Some(own_fields(body)));
             frames.extend(summary(record));
@@ -127,7 +143,7 @@ fn of_session(body: &SessionBody) -> Option<Value> {
             json!({ "archived": archived.archived, "user_id": archived.by })
         }
         SessionBody::Forked(forked) => json!({ "user_id": forked.by }),
-        SessionBody::Bound(_) | SessionBody::Unbound(_) => own_fields(body),
+        SessionBody::Bound(_) | SessionBody::Unbound(_) | SessionBody::Imported(_) => own_fields(body),
         // A change of state has frames of its own; a request's key is the client's bookkeeping.
         SessionBody::StateChanged(_) | SessionBody::Requested(_) => return None,
     })
@@ -168,7 +184,7 @@ fn of_message(record: &Record, body: &MessageBody) -> Vec<UnnumberedFrame> {
                 "client_id": user.client_id, "created_at": time, "record_seq": record.seq }),
         ),
         MessageBody::AssistantFinished(done) => message(
-            json!({ "id": done.message_id, "run_id": done.turn_id, "role": "assistant", "content": done.text,
+            json!({ "id": done.message_id, "run_id": done.turn_id, "role": role_of(record), "content": done.text,
                 "finish_reason": done.finish_reason, "usage": done.usage, "created_at": time,
                 "record_seq": record.seq }),
         ),
@@ -189,6 +205,10 @@ fn of_message(record: &Record, body: &MessageBody) -> Vec<UnnumberedFrame> {
     }
 }
 
+fn role_of(record: &Record) -> Role {
+    if record.body.caller().is_some() { Role::Subagent } else { Role::Assistant }
+}
+
 fn of_tool(record: &Record, body: &ToolBody) -> Vec<UnnumberedFrame> {
     match body {
         ToolBody::Started(tool) => vec![output(
@@ -196,12 +216,18 @@ fn of_tool(record: &Record, body: &ToolBody) -> Vec<UnnumberedFrame> {
             json!({ "call_id": tool.call_id, "run_id": tool.turn_id, "name": tool.name, "input": tool.input,
                 "created_at": record.time.as_millis(), "record_seq": record.seq }),
         )],
-        ToolBody::Finished(tool) => vec![output(
-            "tool_finished",
-            json!({ "call_id": tool.call_id, "run_id": tool.turn_id, "status": tool.status,
+        ToolBody::Finished(tool) => {
+            let mut shown = json!({ "call_id": tool.call_id, "run_id": tool.turn_id, "status": tool.status,
                 "duration_ms": tool.duration_ms, "output": tool.output, "truncated": tool.truncated,
-                "record_seq": record.seq }),
-        )],
+                "completed_at": record.time.as_millis(), "record_seq": record.seq });
+            if let Some(diff) = &tool.diff {
+                add(&mut shown, "diff", json!(diff));
+            }
+            if let Some(summary) = &tool.summary {
+                add(&mut shown, "summary", json!(summary));
+            }
+            vec![output("tool_finished", shown)]
+        }
         ToolBody::Pending(tool) => {
             let payload = json!({ "call_id": tool.call_id, "run_id": tool.turn_id, "name": tool.name,
                 "input": tool.input });

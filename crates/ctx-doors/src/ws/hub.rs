@@ -1,6 +1,6 @@
 //! The relays there are: one for each session that someone listens to, or did a short while ago.
 //!
-//! All together they hold no more than one bound; over it, the one that has been alone longest goes first.
+//! Those of one user together hold no more than one bound; over it, the one that has been alone longest goes first.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicIsize, Ordering};
@@ -83,7 +83,7 @@ impl Hub {
         };
         let limits = self.inner.engine.limits();
         let bounds = Bounds { bytes: limits.reattach_bytes, tail_bytes: limits.live_ring_bytes };
-        let relay = Arc::new(Relay::new(id, self.inner.engine.new_id(), bounds, over));
+        let relay = Arc::new(Relay::new((id, summary.meta.owner), self.inner.engine.new_id(), bounds, over));
         let mut relays = self.relays();
         // Someone else may have been faster: theirs has the frames since then.
         if let Some(there) = relays.get(&id).filter(|there| there.enter()).cloned() {
@@ -121,15 +121,19 @@ impl Hub {
         }
     }
 
-    /// While all together hold too much, who has been away longest is let go.
-    fn make_room(&self) {
-        let max = isize::try_from(self.inner.engine.limits().reattach_bytes_total).unwrap_or(isize::MAX);
-        while self.inner.bytes.load(Ordering::Relaxed) > max {
-            let oldest = {
-                let relays = self.relays();
-                let alone = relays.values().filter_map(|relay| Some((relay.alone_since()?, relay)));
-                alone.min_by_key(|(since, _)| *since).map(|(_, relay)| relay.clone())
-            };
+    /// While a user's relays together hold too much, the one that has been alone longest is let go.
+    fn make_room(&self, owner: u32) {
+        let max = self.inner.engine.limits().reattach_bytes_total;
+        // Nobody can hold too much while all together do not.
+        while usize::try_from(self.inner.bytes.load(Ordering::Relaxed)).unwrap_or(0) > max {
+            let relays = self.relays();
+            let own = || relays.values().filter(|relay| relay.owner == owner);
+            if own().map(|relay| relay.bytes()).sum::<usize>() <= max {
+                return;
+            }
+            let alone = own().filter_map(|relay| Some((relay.alone_since()?, relay)));
+            let oldest = alone.min_by_key(|(since, _)| *since).map(|(_, relay)| relay.clone());
+            drop(relays);
             match oldest {
                 Some(relay) => self.remove(&relay),
                 // Everyone who is left listens, and each is bounded.
@@ -180,7 +184,7 @@ async fn pump(hub: Weak<Inner>, relay: Arc<Relay>, mut follow: Option<Follow>, o
                 if grown.overflowed {
                     break;
                 }
-                hub.make_room();
+                hub.make_room(relay.owner);
             }
             Ok(None) => {
                 let state = hub.inner.engine.find(owner, relay.session).map(|summary| summary.state);

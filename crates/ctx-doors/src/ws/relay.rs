@@ -28,6 +28,8 @@ pub(super) struct Bounds {
 
 pub(super) struct Relay {
     pub session: SessionId,
+    /// Whose session it is.
+    pub owner: u32,
     pub epoch: Ulid,
     bounds: Bounds,
     buffer: Mutex<Buffer>,
@@ -101,6 +103,11 @@ pub(super) struct Grown {
     pub overflowed: bool,
 }
 
+/// The text in as much memory as it needs: a text that has grown while it was written has room for as much again.
+fn exactly(text: String) -> String {
+    text.into_boxed_str().into_string()
+}
+
 fn of_channel(seqs: &mut Seqs, channel: Channel) -> &mut u64 {
     match channel {
         Channel::Events => &mut seqs.events,
@@ -109,9 +116,10 @@ fn of_channel(seqs: &mut Seqs, channel: Channel) -> &mut u64 {
 }
 
 impl Kept {
-    /// Text, and what keeping it costs.
+    /// What keeping it costs: the text, its place in a list that may be half empty, and what the allocator needs besides.
     fn bytes(&self) -> usize {
-        self.text.len() + std::mem::size_of::<Kept>()
+        const ALLOCATION: usize = 48;
+        self.text.len() + 2 * std::mem::size_of::<Kept>() + ALLOCATION
     }
 
     pub fn is_known(&self, known: Seqs) -> bool {
@@ -123,7 +131,12 @@ impl Kept {
 }
 
 impl Relay {
-    pub fn new(session: SessionId, epoch: Ulid, bounds: Bounds, end: Option<Closing>) -> Relay {
+    pub fn new(
+        (session, owner): (SessionId, u32),
+        epoch: Ulid,
+        bounds: Bounds,
+        end: Option<Closing>,
+    ) -> Relay {
         let buffer = Buffer {
             frames: VecDeque::new(),
             first: 0,
@@ -137,7 +150,7 @@ impl Relay {
             alone_since: None,
             gone: false,
         };
-        Relay { session, epoch, bounds, buffer: Mutex::new(buffer), changed: watch::Sender::new(0) }
+        Relay { session, owner, epoch, bounds, buffer: Mutex::new(buffer), changed: watch::Sender::new(0) }
     }
 
     fn lock(&self) -> MutexGuard<'_, Buffer> {
@@ -168,7 +181,7 @@ impl Relay {
             let seq = *seq;
             let frame = Frame { channel: told.channel, r#type: told.kind, seq, payload: &told.payload };
             // No map with keys that are not strings: serialising this cannot fail.
-            let text: Utf8Bytes = serde_json::to_string(&frame).unwrap_or_default().into();
+            let text = exactly(serde_json::to_string(&frame).unwrap_or_default()).into();
             let at = buffer.first + buffer.frames.len() as u64;
             let kept = Kept { at, channel: told.channel, seq, text };
             buffer.bytes += kept.bytes();
@@ -223,6 +236,11 @@ impl Relay {
         buffer.bytes.cast_signed() - before.cast_signed()
     }
 
+    /// How much it holds.
+    pub fn bytes(&self) -> usize {
+        self.lock().bytes
+    }
+
     /// Since when nobody listens; None: someone does.
     pub fn alone_since(&self) -> Option<Instant> {
         self.lock().alone_since
@@ -266,6 +284,16 @@ impl Relay {
         whole.then_some(Start { at: buffer.first, newest: buffer.newest, known })
     }
 
+    /// The same, where 0 means: from the first that is still kept.
+    pub fn resume_kept(&self, known: Seqs) -> Option<Start> {
+        let dropped = self.lock().dropped;
+        let or_first = |known: u64, first: u64| if known == 0 { first } else { known };
+        self.resume(Seqs {
+            output: or_first(known.output, dropped.output),
+            events: or_first(known.events, dropped.events),
+        })
+    }
+
     /// Frames from a place on: up to `most`, and no more than about `bytes`.
     pub fn read(&self, at: u64, most: usize, bytes: usize) -> Read {
         let buffer = self.lock();
@@ -291,6 +319,9 @@ impl Buffer {
     /// Keeps in mind where the message that is being written begins.
     fn follow_writing(&mut self, event: &Event) {
         match event {
+            // What subagents write meanwhile is read whole.
+            Event::Delta { caller: Some(_), .. } => {}
+            Event::Record(record) if record.body.caller().is_some() => {}
             Event::Delta { message, .. } => {
                 if self.writing.is_none_or(|writing| writing.message != *message) {
                     let at = self.first + self.frames.len() as u64;
@@ -335,10 +366,10 @@ mod tests {
 
     use super::*;
 
-    const BOUNDS: Bounds = Bounds { bytes: 4_000, tail_bytes: 1_500 };
+    const BOUNDS: Bounds = Bounds { bytes: 6_000, tail_bytes: 2_500 };
 
     fn relay() -> Relay {
-        Relay::new(SessionId(Ulid(1)), Ulid(2), BOUNDS, None)
+        Relay::new((SessionId(Ulid(1)), 0), Ulid(2), BOUNDS, None)
     }
 
     fn push(relay: &Relay, seq: u64) -> Grown {
@@ -367,6 +398,32 @@ mod tests {
             frames.iter().filter(|kept| !kept.is_known(known)).map(|kept| kept.seq).collect();
         assert_eq!(missed, [4, 5]);
         assert_eq!(relay.resume(Seqs { output: 0, events: 6 }), None, "a number that was never given");
+    }
+
+    #[test]
+    fn a_hello_of_the_seed_begins_with_what_is_kept() {
+        let relay = relay();
+        assert!(relay.enter());
+        for seq in 1..=50 {
+            let _ = push(&relay, seq);
+        }
+        let start = relay.resume_kept(Seqs { output: 0, events: 0 }).unwrap();
+        let frames = seqs(relay.read(start.at, 100, 1 << 20));
+        assert_eq!((frames.last(), frames.len() as u64), (Some(&50), 50 - start.known.events));
+        assert!(relay.resume_kept(Seqs { output: 0, events: 49 }).is_some());
+        assert_eq!(relay.resume_kept(Seqs { output: 0, events: 1 }), None, "it is not kept any more");
+        assert_eq!(relay.resume_kept(Seqs { output: 0, events: 51 }), None, "it was never sent");
+    }
+
+    #[test]
+    fn a_frame_takes_no_more_memory_than_it_is_counted_for() {
+        let mut grown = String::with_capacity(4_000);
+        grown.push_str(&"x".repeat(150));
+        assert_eq!(exactly(grown).capacity(), 150);
+        let kept = Kept { at: 0, channel: Channel::Output, seq: 1, text: "x".repeat(150).into() };
+        // The text, its place among others, and the count of those who hold it, each in a chunk of the allocator.
+        let costs = (150 + 16) + 2 * std::mem::size_of::<Kept>() + 32;
+        assert!(kept.bytes() * 3 >= costs * 2, "{} for {costs}", kept.bytes());
     }
 
     #[test]

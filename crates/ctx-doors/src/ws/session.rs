@@ -79,6 +79,10 @@ impl Drop for Attached {
 /// Lets a client in, or refuses it: another may be attached.
 pub(crate) async fn enter(api: &Api, id: SessionId, visitor: Visitor, mode: Mode) -> Result<Guest, Refusal> {
     let engine = api.engine.clone();
+    if api.hub.stopping().is_cancelled() {
+        // One that is let in would be sent away at once, and come again at once.
+        return Err(Refusal::new(Code::Ehostdown, "the daemon is stopping; connect again when it is back"));
+    }
     // First the frames, then the attaching, so that nothing that follows is missed.
     let seat = api.hub.enter(visitor.caller, id).await?;
     let attached = match mode {
@@ -152,10 +156,10 @@ impl Guest {
         let relay = &self.seat.relay;
         match (&hello.epoch, hello.resume_from_seq) {
             (_, None) => Some(relay.now_on()),
-            // Someone who has seen nothing has missed nothing.
-            (None, Some(Seqs { output: 0, events: 0 })) => Some(relay.now_on()),
+            // As the seed has it: the numbers are those of now.
+            (None, Some(known)) => relay.resume_kept(known),
             (Some(epoch), Some(known)) if *epoch == relay.epoch.to_string() => relay.resume(known),
-            (_, Some(_)) => None,
+            (Some(_), Some(_)) => None,
         }
     }
 
@@ -166,7 +170,7 @@ impl Guest {
             epoch: self.seat.relay.epoch.to_string(),
             state: found.map_or(ctx_session::StateName::Ended, |summary| summary.state),
             server_seq: start.newest,
-            resumed_from_seq: hello.epoch.as_ref().and(hello.resume_from_seq),
+            resumed_from_seq: hello.resume_from_seq,
             terminals: Vec::new(),
             mode: if self.attached.is_some() { "interactive" } else { "observe" },
         }

@@ -108,7 +108,7 @@ impl Listener {
     async fn tell_news(&mut self, out: &mut Out, news: News) -> Result<(), Left> {
         match news {
             News::Session { session, change } => self.tell_session(out, session, change).await,
-            News::Purged(meta) if self.api.engine.may_see(self.visitor.caller, meta.owner) => {
+            News::Purged(meta) if self.api.engine.sight(self.visitor.caller).sees(&meta) => {
                 self.tell(out, "session.purged", about(&meta)).await
             }
             News::Purged(_) => Ok(()),

@@ -1,12 +1,13 @@
 //! The one way a session changes: decide, append, apply, show, publish, start effects.
 
-use ctx_session::record::MessageBody;
+use ctx_session::record::{MessageBody, SessionBody};
 use ctx_session::rules::Given;
-use ctx_session::{Answer, Body, Code, Command, Effect, Refusal, StateName};
+use ctx_session::{Answer, Body, Code, Command, Effect, Refusal, StateName, Timestamp};
 
 use super::{Driver, Ready};
 use crate::core::{CommitError, Core};
 use crate::paths::Shelf;
+use crate::port::ProcessAct;
 use crate::shared::Inner;
 
 impl Driver {
@@ -62,6 +63,8 @@ impl Driver {
 
     async fn perform_with(&mut self, command: Command, ready: Option<Ready>) -> Result<Answer, Refusal> {
         let now = self.inner.fresh.now();
+        let before = self.core()?.session.state.name();
+        let is_rollback = matches!(command, Command::Rollback { .. });
         let decision = {
             let mut ids = self.inner.fresh.ids();
             let mut given = Given { now, ids: &mut ids, limits: &self.inner.limits };
@@ -69,12 +72,17 @@ impl Driver {
         };
         let (records, effects) = (decision.records, decision.effects);
         let free_name = effects.contains(&Effect::FreeName);
-        let posted = records.iter().any(|body| matches!(body, Body::Message(MessageBody::User(_))));
+        let times = times_of(&command, &records, now);
+        // What was said elsewhere was not posted here.
+        let is_import = matches!(command, Command::Import(_));
+        let posted =
+            !is_import && records.iter().any(|body| matches!(body, Body::Message(MessageBody::User(_))));
+        let put_away = records.iter().any(|body| matches!(body, Body::Session(SessionBody::Archived(_))));
         let inner = self.inner.clone();
         let committed = self
             .blocking(move |core| {
-                let committed = core.commit(records, now)?;
-                if posted || free_name {
+                let committed = core.commit_dated(records, &times)?;
+                if posted || free_name || put_away {
                     tell_index(&inner, core, posted);
                 }
                 Ok::<_, CommitError>(committed)
@@ -98,8 +106,34 @@ impl Driver {
             }
             self.live.publish(records);
         }
+        self.follow_with_processes(before, is_rollback).await;
         self.start(effects, ready);
         Ok(decision.answer)
+    }
+
+    /// What the session's processes do when its state has changed. Who asked for it waits: a pause that is answered has
+    /// stopped everything, and an end that is answered has ended it.
+    async fn follow_with_processes(&self, before: StateName, is_rollback: bool) {
+        let Some(now) = self.core_ref().map(|core| core.session.state.name()) else { return };
+        let act = match (before, now) {
+            (before, now) if before == now && !is_rollback => return,
+            (_, StateName::Paused) => ProcessAct::Freeze,
+            (_, StateName::Ended | StateName::Failed) => ProcessAct::EndForGood,
+            (StateName::Paused, StateName::Running) => ProcessAct::Thaw,
+            (StateName::Paused, StateName::Idle | StateName::Queued) => ProcessAct::End,
+            (StateName::Idle | StateName::Running | StateName::Queued, _) if is_rollback => ProcessAct::End,
+            (
+                StateName::Idle
+                | StateName::Running
+                | StateName::Queued
+                | StateName::Ended
+                | StateName::Failed,
+                _,
+            ) => {
+                return;
+            }
+        };
+        self.inner.worker.processes(self.id, act).await;
     }
 
     /// A slot is free before anyone can see that its run is over.
@@ -155,6 +189,17 @@ impl Driver {
                 Effect::FreeName => {}
             }
         }
+    }
+}
+
+/// The times of a command's records: now, unless they happened elsewhere. The last then has that of the one before.
+fn times_of(command: &Command, records: &[Body], now: Timestamp) -> Vec<Timestamp> {
+    match command {
+        Command::Import(import) => {
+            let times = import.records.iter().map(|(time, _)| *time);
+            times.chain(import.records.last().map(|(time, _)| *time)).collect()
+        }
+        _ => vec![now; records.len()],
     }
 }
 

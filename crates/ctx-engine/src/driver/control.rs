@@ -14,7 +14,7 @@ use ctx_session::project::Strategy;
 use ctx_session::record::{ApprovalOutcome, PromptRef, RunKind};
 use ctx_session::{
     Answer, ApprovalId, CallId, CheckpointId, Code, Command, CompactionId, Refusal, RunId, Session,
-    StateName, Timestamp,
+    StateName, SubagentId, Timestamp,
 };
 use tokio::sync::oneshot;
 use tokio::time::Instant;
@@ -87,6 +87,7 @@ impl Driver {
                     provider_call_id: call.provider_call_id.clone(),
                     name: call.name.clone(),
                     input: call.input.clone(),
+                    provider: call.provider.clone(),
                 })
                 .collect(),
             steps: core.session.run(run).map_or(0, |run| run.steps),
@@ -218,6 +219,14 @@ impl Driver {
         Ok((admission, ready))
     }
 
+    /// A slot for a run that is tried again.
+    pub(super) async fn admit_retry(&mut self) -> Result<(Admission, Option<Ready>), Refusal> {
+        if self.core()?.session.state.name() != StateName::Idle {
+            return Ok((Admission::none(), None));
+        }
+        self.admit_as_it_is().await
+    }
+
     /// A slot for what goes on once a proposed compaction is approved.
     pub(super) async fn admit_approval(
         &mut self,
@@ -274,14 +283,20 @@ impl Driver {
         Some(Instant::now() + Duration::from_millis(expires.millis_since(self.inner.fresh.now())))
     }
 
-    pub(super) async fn on_approval(&mut self, run: RunId, ask: ApprovalAsk, reply: Answered<Approved>) {
+    pub(super) async fn on_approval(
+        &mut self,
+        run: RunId,
+        caller: Option<SubagentId>,
+        ask: ApprovalAsk,
+        reply: Answered<Approved>,
+    ) {
         if !self.is_current(run) {
             let _ = reply.send(Err(Stopped));
             return;
         }
         if self.is_paused() {
             if let Some(work) = &mut self.work {
-                work.parked.push(Parked::Again(Box::new(Mail::Approval { run, ask, reply })));
+                work.parked.push(Parked::Again(Box::new(Mail::Approval { run, caller, ask, reply })));
             }
             return;
         }
@@ -289,9 +304,9 @@ impl Driver {
         let now = self.inner.fresh.now();
         let expires_at =
             Timestamp::from_millis(now.as_millis().saturating_add(self.inner.limits.approval_ms));
-        let ApprovalAsk { call: call_id, tool, subject } = ask;
-        let progress = Progress::ApprovalRequested { approval_id, call_id, tool, subject, expires_at };
-        match self.perform_now(Command::Progress { run, progress }).await {
+        let ApprovalAsk { call: call_id, tool, subject, diff } = ask;
+        let progress = Progress::ApprovalRequested { approval_id, call_id, tool, subject, diff, expires_at };
+        match self.perform_now(Command::Progress { run, caller, progress }).await {
             Ok(Answer::Done) => {
                 if let Some(work) = &mut self.work {
                     work.approvals.push(Waiting { approval: approval_id, reply });

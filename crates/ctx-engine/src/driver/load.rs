@@ -109,8 +109,11 @@ fn is_unused(link: &DriverLink, mailbox: &mpsc::Receiver<Mail>) -> bool {
 fn create(inner: &Inner, meta: &Arc<SessionMeta>, owner: Owner, time: Timestamp) -> Result<Core, Refusal> {
     let (journal, log, dir) = place(inner, meta, meta.name.as_str())?;
     let open = || dir.and_then(|dir| inner.open_files(&dir, owner));
-    Core::create(journal, log, owner, time, meta, open, inner.behind_of(meta))
-        .map_err(|error| journal_refusal(&error))
+    let core = Core::create(journal, log, owner, time, meta, open, inner.behind_of(meta))
+        .map_err(|error| journal_refusal(&error))?;
+    // Otherwise every list would ask for what is shown of it until its first change.
+    inner.registry.update(meta.session_id, |summary| summary.follow(&core.session));
+    Ok(core)
 }
 
 fn open(inner: &Inner, id: SessionId) -> Result<Core, Refusal> {
@@ -174,7 +177,7 @@ fn identify(inner: &Inner, id: SessionId, log: &LogPath, summary: &Summary) -> R
                 tracing::warn!(%log, %refusal, "this directory is left alone");
             }
         }
-        Err(why) => tracing::warn!(%log, why, "a session's log cannot be read"),
+        Err(refusal) => tracing::warn!(%log, %refusal, "a session's log cannot be read"),
     }
     let message = format!("session {id} is missing: its directory now holds the log of session {other}");
     Err(Refusal::new(Code::Enoent, message))
@@ -259,6 +262,7 @@ impl Driver {
             closing: None,
             idle_since: Instant::now(),
             files_tried: Instant::now(),
+            imported: None,
             lost: false,
         }
     }

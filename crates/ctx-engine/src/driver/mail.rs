@@ -2,11 +2,13 @@
 
 use std::sync::{Arc, OnceLock};
 
-use ctx_session::command::{ApprovalAsk, Approved, Outcome, Progress};
+use ctx_session::command::{ApprovalAsk, Approved, Exit, Import, Outcome, Progress, Spawn};
 use ctx_session::issue::IssueAct;
-use ctx_session::port::{DeltaKind, Step, Stopped};
-use ctx_session::record::BlobRef;
-use ctx_session::{Answer, CallId, CheckpointId, Command, MessageId, Refusal, RunId, Session, Ulid};
+use ctx_session::port::{DeltaKind, Reaped, RunPort, Step, Stopped};
+use ctx_session::record::{BlobRef, Caller};
+use ctx_session::{
+    Answer, CallId, CheckpointId, Command, MessageId, Refusal, RunId, Session, SubagentId, Ulid,
+};
 use tokio::sync::{mpsc, oneshot};
 
 use crate::live::Live;
@@ -48,24 +50,85 @@ pub(crate) enum Ask {
     Live {
         reply: ReplyTo<Arc<Live>>,
     },
+    /// Adds what another agent's session has besides.
+    Import {
+        import: Import,
+        reply: ReplyTo<u64>,
+    },
     /// Its name is used again: gives the directory of a session that is over another name.
     Rename {
         reply: ReplyTo<()>,
     },
 }
 
+/// The way of a new subagent, or why there is none, for the model to read.
+pub(crate) type Spawned = Result<Arc<dyn RunPort>, Refusal>;
+
 pub(crate) enum Mail {
     Ask(Ask),
-    Delta { run: RunId, message: MessageId, kind: DeltaKind, text: String },
-    Progress { run: RunId, progress: Progress, reply: oneshot::Sender<Result<(), Stopped>> },
-    Blob { bytes: Vec<u8>, reply: oneshot::Sender<Result<BlobRef, Stopped>> },
-    Step { run: RunId, reply: oneshot::Sender<Result<Step, Stopped>> },
-    Approval { run: RunId, ask: ApprovalAsk, reply: oneshot::Sender<Result<Approved, Stopped>> },
-    Pause { run: RunId, call: CallId, reason: Option<String>, reply: oneshot::Sender<Result<(), Stopped>> },
-    Issue { run: RunId, act: IssueAct, reply: oneshot::Sender<Result<Result<String, Refusal>, Stopped>> },
-    Output { run: RunId, call: CallId, reply: oneshot::Sender<Result<Result<String, Refusal>, Stopped>> },
-    Pack { run: RunId, json: Vec<u8> },
-    RunEnded { run: RunId, outcome: Outcome },
+    Delta {
+        run: RunId,
+        caller: Option<Caller>,
+        message: MessageId,
+        kind: DeltaKind,
+        text: String,
+    },
+    Progress {
+        run: RunId,
+        caller: Option<SubagentId>,
+        progress: Progress,
+        reply: oneshot::Sender<Result<(), Stopped>>,
+    },
+    Blob {
+        bytes: Vec<u8>,
+        reply: oneshot::Sender<Result<BlobRef, Stopped>>,
+    },
+    Step {
+        run: RunId,
+        caller: Option<SubagentId>,
+        reply: oneshot::Sender<Result<Step, Stopped>>,
+    },
+    Approval {
+        run: RunId,
+        caller: Option<SubagentId>,
+        ask: ApprovalAsk,
+        reply: oneshot::Sender<Result<Approved, Stopped>>,
+    },
+    Pause {
+        run: RunId,
+        call: CallId,
+        reason: Option<String>,
+        reply: oneshot::Sender<Result<(), Stopped>>,
+    },
+    Issue {
+        run: RunId,
+        act: IssueAct,
+        reply: oneshot::Sender<Result<Result<String, Refusal>, Stopped>>,
+    },
+    Output {
+        run: RunId,
+        call: CallId,
+        reply: oneshot::Sender<Result<Result<String, Refusal>, Stopped>>,
+    },
+    Pack {
+        run: RunId,
+        json: Vec<u8>,
+    },
+    Spawn {
+        run: RunId,
+        spawn: Spawn,
+        reply: oneshot::Sender<Result<Spawned, Stopped>>,
+    },
+    Reap {
+        run: RunId,
+        subagent: SubagentId,
+        exit: Exit,
+        reply: oneshot::Sender<Result<Reaped, Stopped>>,
+    },
+    RunEnded {
+        run: RunId,
+        outcome: Outcome,
+    },
     LetGo,
     Shutdown,
 }
@@ -88,6 +151,7 @@ impl Ask {
             Ask::Look { reply } => drop(reply.send(Err(refusal))),
             Ask::Live { reply } => drop(reply.send(Err(refusal))),
             Ask::Rename { reply } => drop(reply.send(Err(refusal))),
+            Ask::Import { reply, .. } => drop(reply.send(Err(refusal))),
         }
     }
 
@@ -100,6 +164,7 @@ impl Ask {
             | Ask::EditPrompt { .. }
             | Ask::Look { .. }
             | Ask::Live { .. }
+            | Ask::Import { .. }
             | Ask::Rename { .. } => true,
         }
     }
@@ -108,7 +173,10 @@ impl Ask {
 fn may_repeat(command: &Command) -> bool {
     match command {
         // Without a key the second time would pause, compact or post again.
-        Command::Checkpoint { .. } | Command::Compact { .. } | Command::PostMessage(_) => false,
+        Command::Checkpoint { .. }
+        | Command::Compact { .. }
+        | Command::Retry { .. }
+        | Command::PostMessage(_) => false,
         // The second time would be answered as if someone else had done the first.
         Command::Resume { .. }
         | Command::Rollback { .. }
@@ -126,6 +194,7 @@ fn may_repeat(command: &Command) -> bool {
         | Command::Bind { .. }
         | Command::Unbind { .. }
         | Command::Pin { .. }
+        | Command::Import(_)
         | Command::Change(_)
         | Command::Attach { .. }
         | Command::Detach { .. }

@@ -5,24 +5,27 @@
 
 mod commit;
 mod control;
+mod import;
 mod load;
 mod mail;
 mod run_port;
+mod subagents;
 mod work;
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use ctx_session::command::{Admission, Partial, PostMessage};
+use ctx_session::command::{Admission, Partial, PostMessage, RunNet, RunWishes};
 use ctx_session::record::{Context, PromptRef};
 use ctx_session::request::RequestKey;
+use ctx_session::rules::Known;
 use ctx_session::{Answer, Code, Command, Refusal, SessionId};
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
 use crate::core::Core;
 use crate::live::Live;
-use crate::port::{Prepare, Prepared};
+use crate::port::{Place, Prepare, Prepared};
 use crate::request::{Post, Posted};
 use crate::shared::Inner;
 
@@ -64,6 +67,8 @@ pub(crate) struct Driver {
     idle_since: Instant,
     /// When files that are behind were last tried.
     files_tried: Instant,
+    /// What the log has, while records are brought in: how far it was read, and what was there.
+    imported: Option<(u64, Known)>,
     /// The log was lost; the driver must not go on.
     lost: bool,
 }
@@ -93,17 +98,28 @@ impl Driver {
         }
         match mail {
             Mail::Ask(ask) => self.on_ask(ask).await,
-            Mail::Delta { run, message, kind, text } => self.on_delta(run, message, kind, &text),
-            Mail::Progress { run, progress, reply } => self.on_progress(run, progress, reply).await,
+            Mail::Delta { run, caller, message, kind, text } => match caller {
+                None => self.on_delta(run, message, kind, &text),
+                Some(caller) => self.on_subagent_delta(run, caller, message, kind, &text),
+            },
+            Mail::Progress { run, caller: None, progress, reply } => {
+                self.on_progress(run, progress, reply).await;
+            }
+            Mail::Progress { run, caller: Some(caller), progress, reply } => {
+                self.on_subagent_progress(run, caller, progress, reply).await;
+            }
             Mail::Blob { bytes, reply } => {
                 let _ = reply.send(self.on_blob(bytes).await);
             }
-            Mail::Step { run, reply } => self.on_step(run, reply),
-            Mail::Approval { run, ask, reply } => self.on_approval(run, ask, reply).await,
+            Mail::Step { run, caller: None, reply } => self.on_step(run, reply),
+            Mail::Step { run, caller: Some(caller), reply } => self.on_subagent_step(run, caller, reply),
+            Mail::Approval { run, caller, ask, reply } => self.on_approval(run, caller, ask, reply).await,
             Mail::Pause { run, call, reason, reply } => self.on_pause(run, call, reason, reply).await,
             Mail::Issue { run, act, reply } => self.on_issue(run, act, reply),
             Mail::Output { run, call, reply } => self.on_output(run, call, reply),
             Mail::Pack { run, json } => self.on_pack(run, json).await,
+            Mail::Spawn { run, spawn, reply } => self.on_spawn(run, spawn, reply).await,
+            Mail::Reap { run, subagent, exit, reply } => self.on_reap(run, subagent, exit, reply).await,
             Mail::RunEnded { run, outcome } => self.on_run_ended(run, outcome).await,
             Mail::LetGo => return self.let_go(),
             Mail::Shutdown => return self.on_shutdown(),
@@ -127,6 +143,7 @@ impl Driver {
             self.work.is_none().then_some(idle),
             self.work.as_ref().and_then(Work::deadline),
             self.approval_deadline(),
+            self.walltime_deadline(),
             self.closing,
             self.files_are_behind().then_some(self.files_tried + FILES_RETRY),
         ];
@@ -194,6 +211,7 @@ impl Driver {
             }
             Ask::Live { reply } => drop(reply.send(Ok(self.live.clone()))),
             Ask::Rename { reply } => drop(reply.send(self.rename().await)),
+            Ask::Import { import, reply } => drop(reply.send(self.import(import).await)),
         }
     }
 
@@ -225,13 +243,17 @@ impl Driver {
                 self.may_pause()?;
                 (command, None)
             }
-            Command::Resume { checkpoint, by, .. } => {
+            Command::Resume { checkpoint, by, message, .. } => {
                 let (admission, ready) = self.admit_resume(checkpoint).await?;
-                (Command::Resume { checkpoint, admission, by }, ready)
+                (Command::Resume { checkpoint, admission, by, message }, ready)
             }
             Command::Compact { strategy, by, .. } => {
                 let (admission, ready) = self.admit_compaction(strategy).await?;
                 (Command::Compact { strategy, admission, by }, ready)
+            }
+            Command::Retry { by, .. } => {
+                let (admission, ready) = self.admit_retry().await?;
+                (Command::Retry { admission, by }, ready)
             }
             Command::ApproveCompaction { compaction, edits, by, .. } => {
                 let (admission, ready) = self.admit_approval(compaction).await?;
@@ -249,7 +271,7 @@ impl Driver {
 
     async fn post(&mut self, post: Post, by: u32) -> Result<Posted, Refusal> {
         self.try_to_end_failing_run().await?;
-        let Post { text, client_id, model_override, cwd, key } = post;
+        let Post { text, client_id, model_override, cwd, wishes, key } = post;
         if let Some(answer) = self.repeated(key.as_ref())? {
             return self.posted(answer);
         }
@@ -258,10 +280,12 @@ impl Driver {
             return self.posted(answer);
         }
         let model = model_override.clone().unwrap_or_else(|| session.model_override.clone());
-        let wanted = cwd.clone().unwrap_or_else(|| session.cwd.clone());
-        let cwd = cwd.filter(|cwd| *cwd != session.cwd);
+        let was = session.cwd.clone();
+        let wanted = cwd.clone().unwrap_or_else(|| was.clone());
         let model_override = model_override.filter(|model| *model != session.model_override);
-        let (admission, ready) = self.admit(model, wanted, None).await?;
+        let (admission, ready, resolved) = self.admit_at(model, wanted, wishes, None).await?;
+        // However it was written, it is one directory.
+        let cwd = cwd.map(|_| resolved).filter(|cwd| *cwd != was);
         let post = PostMessage { text, client_id, model_override, cwd, admission, by };
         let answer = self.perform(once(key, Command::PostMessage(post)), ready).await?;
         self.posted(answer)
@@ -310,17 +334,29 @@ impl Driver {
         }
     }
 
-    /// Makes a run ready: the agent's files are read, its prompts stored, a slot reserved. The slot is free again when what
-    /// is ready is dropped.
     async fn admit(
         &mut self,
         model_override: Option<String>,
         cwd: String,
         began_under: Option<Arc<Context>>,
     ) -> Result<(Admission, Option<Ready>), Refusal> {
+        let wishes = RunWishes { net: began_under.as_deref().and_then(net_of), ..RunWishes::default() };
+        let (admission, ready, _) = self.admit_at(model_override, cwd, wishes, began_under).await?;
+        Ok((admission, ready))
+    }
+
+    /// Makes a run ready: the agent's files are read, its prompts stored, a slot reserved. The slot is free again when what
+    /// is ready is dropped. Also says where it works, without links and dots.
+    async fn admit_at(
+        &mut self,
+        model_override: Option<String>,
+        cwd: String,
+        wishes: RunWishes,
+        began_under: Option<Arc<Context>>,
+    ) -> Result<(Admission, Option<Ready>, String), Refusal> {
         self.inner.refuse_when_closing()?;
         let core = self.core()?;
-        let agent = core.session.meta.agent.clone();
+        let agent = self.inner.working_agent(&core.session.meta);
         let agent = agent.ok_or_else(|| Refusal::invalid("id", "this session has no agent"))?;
         let owner = core.session.meta.owner;
         let project = core.session.meta.project.clone();
@@ -332,7 +368,9 @@ impl Driver {
             cwd: Some(cwd),
             snapshot: None,
             prompts: Vec::new(),
+            wishes,
             recorded: None,
+            place: Place::of(&core.session.meta),
         };
         let inner = self.inner.clone();
         let prepared = self
@@ -344,9 +382,10 @@ impl Driver {
         match self.inner.slots.reserve(&project, owner, &self.inner.limits_of(&project)) {
             Ok(slot) => {
                 let (context, running) = (prepared.context.clone(), slot.running);
-                Ok((Admission::Granted { context, running }, Some(Ready { prepared, slot })))
+                let cwd = context.cwd.clone();
+                Ok((Admission::Granted { context, running }, Some(Ready { prepared, slot }), cwd))
             }
-            Err(hit) => Ok((Admission::Full(hit), None)),
+            Err(hit) => Ok((Admission::Full(hit), None, prepared.context.cwd)),
         }
     }
 
@@ -354,6 +393,12 @@ impl Driver {
     fn partial(&self) -> Option<Partial> {
         self.work.as_ref().and_then(|work| work.partial.clone())
     }
+}
+
+/// The network that a run was given, where that is more than none.
+fn net_of(context: &Context) -> Option<RunNet> {
+    let words = context.cage.as_deref().unwrap_or_default();
+    words.split(' ').any(|word| word == "net=host").then_some(RunNet::Host)
 }
 
 /// The command, done once where its client gave it a key.
@@ -367,9 +412,21 @@ pub(crate) fn once(key: Option<RequestKey>, command: Command) -> Command {
 /// Reads what describes the agent, and stores the prompts that the context names. Those that the session has in place of
 /// the agent's own are read first.
 fn prepare(core: &mut Core, inner: &Inner, ask: Prepare, prompts: &[PromptRef]) -> Result<Prepared, Refusal> {
-    let snapshot = inner.snapshot_of(&core.session.meta)?;
+    let meta = &core.session.meta;
+    let is_imported = inner.is_another_agents(meta);
+    let snapshot = match is_imported {
+        true => inner.snapshot_of_agent(meta, &ask.agent)?,
+        false => inner.snapshot_of(meta)?,
+    };
     let prompts = core.read_prompts(prompts)?;
-    let prepared = inner.worker.prepare(&Prepare { snapshot, prompts, ..ask })?;
+    let ask = Prepare { snapshot, prompts, ..ask };
+    let prepared = match inner.worker.prepare(&ask) {
+        // Where another agent worked need not be a place that this one sees: then it works where it always does.
+        Err(refusal) if is_imported && matches!(refusal.code, Code::Eacces | Code::Enoent | Code::Einval) => {
+            inner.worker.prepare(&Prepare { cwd: None, ..ask }).map_err(|_| refusal)?
+        }
+        prepared => prepared?,
+    };
     for prompt in &prepared.prompts {
         core.put_blob(prompt.as_bytes())?;
     }

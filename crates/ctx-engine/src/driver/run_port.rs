@@ -1,10 +1,13 @@
 //! The engine's side of a run's port: each method is a letter to the session's driver.
 
-use ctx_session::command::{ApprovalAsk, Approved, Progress};
+use std::pin::Pin;
+use std::sync::Arc;
+
+use ctx_session::command::{ApprovalAsk, Approved, Exit, Progress, Spawn};
 use ctx_session::issue::IssueAct;
-use ctx_session::port::{DeltaKind, PortFuture, Retry, RunPort, Step, Stopped};
-use ctx_session::record::BlobRef;
-use ctx_session::{CallId, MessageId, Refusal, RunId, Ulid};
+use ctx_session::port::{DeltaKind, PortFuture, Reaped, Retry, RunPort, Step, Stopped};
+use ctx_session::record::{BlobRef, Caller};
+use ctx_session::{CallId, Code, MessageId, Refusal, RunId, SubagentId, Ulid};
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
@@ -13,6 +16,8 @@ use super::{DriverLink, Mail};
 /// A run's way to its driver.
 pub(super) struct DriverPort {
     pub run: RunId,
+    /// The subagent that it is the way of; none: the primary's.
+    pub caller: Option<Caller>,
     pub link: DriverLink,
     pub stop: CancellationToken,
 }
@@ -35,6 +40,10 @@ impl DriverPort {
         self.go_on().map(|()| answer)
     }
 
+    fn caller(&self) -> Option<SubagentId> {
+        self.caller.as_ref().map(|caller| caller.invocation_id)
+    }
+
     fn go_on(&self) -> Result<(), Stopped> {
         if self.stop.is_cancelled() { Err(Stopped) } else { Ok(()) }
     }
@@ -46,15 +55,16 @@ impl RunPort for DriverPort {
     }
 
     fn step(&self) -> PortFuture<'_, Step> {
-        Box::pin(self.wait(move |reply| Mail::Step { run: self.run, reply }))
+        Box::pin(self.wait(move |reply| Mail::Step { run: self.run, caller: self.caller(), reply }))
     }
 
     fn delta(&self, message: MessageId, kind: DeltaKind, text: String) -> PortFuture<'_, ()> {
-        Box::pin(self.send(Mail::Delta { run: self.run, message, kind, text }))
+        Box::pin(self.send(Mail::Delta { run: self.run, caller: self.caller.clone(), message, kind, text }))
     }
 
     fn progress(&self, progress: Progress) -> PortFuture<'_, ()> {
-        Box::pin(self.wait(move |reply| Mail::Progress { run: self.run, progress, reply }))
+        let (run, caller) = (self.run, self.caller());
+        Box::pin(self.wait(move |reply| Mail::Progress { run, caller, progress, reply }))
     }
 
     fn store_blob(&self, bytes: Vec<u8>) -> PortFuture<'_, BlobRef> {
@@ -68,7 +78,8 @@ impl RunPort for DriverPort {
     }
 
     fn approval(&self, ask: ApprovalAsk) -> PortFuture<'_, Approved> {
-        Box::pin(self.wait(move |reply| Mail::Approval { run: self.run, ask, reply }))
+        let (run, caller) = (self.run, self.caller());
+        Box::pin(self.wait(move |reply| Mail::Approval { run, caller, ask, reply }))
     }
 
     fn checkpoint(&self, call: CallId, reason: Option<String>) -> PortFuture<'_, ()> {
@@ -76,6 +87,9 @@ impl RunPort for DriverPort {
     }
 
     fn issue(&self, act: IssueAct) -> PortFuture<'_, Result<String, Refusal>> {
+        if self.caller.is_some() {
+            return Box::pin(async { Ok(Err(not_for_subagents("the issue"))) });
+        }
         Box::pin(self.wait(move |reply| Mail::Issue { run: self.run, act, reply }))
     }
 
@@ -84,6 +98,32 @@ impl RunPort for DriverPort {
     }
 
     fn pack(&self, json: Vec<u8>) -> PortFuture<'_, ()> {
+        // What is shown is what the primary is sent.
+        if self.caller.is_some() {
+            return Box::pin(async { self.go_on() });
+        }
         Box::pin(self.send(Mail::Pack { run: self.run, json }))
     }
+
+    fn spawn(&self, spawn: Spawn) -> PortFuture<'_, Result<Arc<dyn RunPort>, Refusal>> {
+        if self.caller.is_some() {
+            return Box::pin(async { Ok(Err(not_for_subagents("starting subagents"))) });
+        }
+        Box::pin(self.wait(move |reply| Mail::Spawn { run: self.run, spawn, reply }))
+    }
+
+    fn reap(&self, subagent: SubagentId, exit: Exit) -> PortFuture<'_, Reaped> {
+        Box::pin(self.wait(move |reply| Mail::Reap { run: self.run, subagent, exit, reply }))
+    }
+
+    fn stopped(&self) -> Pin<Box<dyn Future<Output = ()> + Send + '_>> {
+        Box::pin(self.stop.cancelled())
+    }
+}
+
+fn not_for_subagents(what: &str) -> Refusal {
+    Refusal::new(
+        Code::Eacces,
+        format!("{what} is for the primary alone; end with what you found, and it goes on"),
+    )
 }

@@ -4,7 +4,7 @@ use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ctx_session::command::{Outcome, Partial, Progress};
+use ctx_session::command::{Outcome, Partial, Progress, UnderWay};
 use ctx_session::port::{DeltaKind, Stopped};
 use ctx_session::record::{BlobRef, CancelReason, Failure};
 use ctx_session::{Answer, Code, Command, MessageId, Refusal, RunId};
@@ -15,21 +15,26 @@ use tokio_util::sync::CancellationToken;
 
 use super::control::{Parked, Waiting, is_paused};
 use super::run_port::DriverPort;
+use super::subagents::Alive;
 use super::{Driver, Ready, ReplyTo};
 use crate::admission::Slot;
+use crate::core::Core;
 use crate::port::{Job, Prepared};
 
+/// How often the text of an answer is kept beside the log while it comes.
+const KEEP_EVERY: Duration = Duration::from_millis(250);
 /// How soon the end of a run that could not be written is tried again.
 const RETRY: Duration = Duration::from_millis(500);
 
 /// The worker of the current run, seen from its session.
 pub(super) struct Work {
     run: RunId,
-    stop: CancellationToken,
+    pub(super) stop: CancellationToken,
     task: tokio::task::AbortHandle,
     /// Given back as soon as the session is no longer running.
     pub(super) slot: Option<Slot>,
     pub(super) partial: Option<Partial>,
+    keeping: Keeping,
     stopping: Option<Stopping>,
     /// The run is over, but its end could not be written.
     failing: Option<Failing>,
@@ -42,8 +47,17 @@ pub(super) struct Work {
     /// What goes on when the session is resumed.
     pub(super) parked: Vec<Parked>,
     pub(super) approvals: Vec<Waiting>,
+    pub(super) subagents: Alive,
     /// Its pack is being written.
     pub(super) pack: Option<tokio::task::JoinHandle<()>>,
+}
+
+/// When the text of the answer is kept beside the log, and by whom.
+#[derive(Default)]
+struct Keeping {
+    /// There is text that is not kept yet.
+    due: Option<Instant>,
+    task: Option<tokio::task::JoinHandle<()>>,
 }
 
 struct Stopping {
@@ -61,7 +75,8 @@ struct Failing {
 impl Work {
     pub(super) fn deadline(&self) -> Option<Instant> {
         let stopping = self.stopping.as_ref().map(|stopping| stopping.deadline);
-        self.failing.as_ref().map(|failing| failing.retry_at).or(stopping)
+        let ends = self.failing.as_ref().map(|failing| failing.retry_at).or(stopping);
+        ends.into_iter().chain(self.keeping.due).min()
     }
 
     pub(super) fn is_stopping(&self) -> bool {
@@ -106,7 +121,7 @@ impl Driver {
             strategy: core.session.run(run).and_then(|run| run.strategy),
             limits: self.inner.limits.clone(),
         };
-        let port = Arc::new(DriverPort { run, link: self.link.clone(), stop: stop.clone() });
+        let port = Arc::new(DriverPort { run, caller: None, link: self.link.clone(), stop: stop.clone() });
         let link = self.link.clone();
         let work = AssertUnwindSafe(self.inner.worker.run(job, port, stop.clone())).catch_unwind();
         let task = tokio::spawn(async move {
@@ -125,6 +140,7 @@ impl Driver {
             task: task.abort_handle(),
             slot: Some(ready.slot),
             partial: None,
+            keeping: Keeping::default(),
             stopping: None,
             failing: None,
             waiters: Vec::new(),
@@ -132,6 +148,7 @@ impl Driver {
             ended: None,
             parked: Vec::new(),
             approvals: Vec::new(),
+            subagents: Alive::default(),
             pack: None,
         });
     }
@@ -149,8 +166,33 @@ impl Driver {
                 Some(partial) if partial.message_id == message => partial.text.push_str(text),
                 other => *other = Some(Partial { message_id: message, text: text.to_owned() }),
             }
+            work.keeping.due.get_or_insert_with(|| Instant::now() + KEEP_EVERY);
         }
-        self.live.delta(run, message, kind, text);
+        self.keep_answer(Instant::now());
+        self.live.delta(run, None, message, kind, text);
+    }
+
+    /// Keeps the text that clients have seen where the next daemon finds it, if this one is killed. It is not synced, and
+    /// what cannot be written is done without: the log alone is durable.
+    fn keep_answer(&mut self, now: Instant) {
+        let file = self.core.as_ref().and_then(Core::answer_file);
+        let Some(work) = &mut self.work else { return };
+        if work.keeping.due.is_none_or(|due| now < due) {
+            return;
+        }
+        if work.keeping.task.as_ref().is_some_and(|task| !task.is_finished()) {
+            work.keeping.due = Some(now + KEEP_EVERY);
+            return;
+        }
+        work.keeping.due = None;
+        let (Some(partial), Some(file)) = (work.partial.clone(), file) else { return };
+        let kept = UnderWay { run: work.run, message_id: partial.message_id, text: partial.text };
+        work.keeping.task = Some(tokio::task::spawn_blocking(move || {
+            let written = serde_json::to_vec(&kept).map(|json| file.write(&json));
+            if let Ok(Err(error)) = written {
+                tracing::debug!(%error, "the answer under way could not be kept");
+            }
+        }));
     }
 
     pub(super) async fn on_progress(
@@ -165,15 +207,18 @@ impl Driver {
         }
         let (finished, settles_tool) = match &progress {
             Progress::AssistantFinished { message_id, .. } => (Some(*message_id), false),
-            Progress::ToolFinished { .. } => (None, true),
+            Progress::ToolFinished(_) => (None, true),
             Progress::AssistantStarted { .. }
             | Progress::ReasoningFinished { .. }
             | Progress::ToolsStarted(_)
             | Progress::ToolsStartedUpTo { .. }
             | Progress::ApprovalRequested { .. }
+            | Progress::SubagentSpawned(_)
+            | Progress::SubagentRunning { .. }
+            | Progress::SubagentExited { .. }
             | Progress::Compacted(_) => (None, false),
         };
-        match self.perform_now(Command::Progress { run, progress }).await {
+        match self.perform_now(Command::Progress { run, caller: None, progress }).await {
             Ok(Answer::Ignored) => {
                 let _ = reply.send(Err(Stopped));
             }
@@ -254,6 +299,7 @@ impl Driver {
         work.task.abort();
         // Nobody waits for these any more, so none of them may fall due.
         work.approvals.clear();
+        work.subagents = Alive::default();
         work.failing = Some(Failing { outcome, retry_at: Instant::now() + RETRY });
         let failure =
             Failure { code: refusal.code, reason: "disk_full".to_owned(), message: refusal.message.clone() };
@@ -327,7 +373,8 @@ impl Driver {
         let grace = Duration::from_millis(self.inner.limits.stop_grace_ms);
         let Some(work) = self.work.as_mut().filter(|work| work.run == run) else { return };
         work.stop.cancel();
-        let deadline = Instant::now() + grace;
+        // Its processes have the grace time to end by themselves, and are ended then; the worker waits for that.
+        let deadline = Instant::now() + grace + grace / 5;
         work.stopping.get_or_insert(Stopping { reason, by, deadline });
     }
 
@@ -345,6 +392,7 @@ impl Driver {
 
     /// A worker that does not stop is given up on; an end that could not be written is tried again.
     pub(super) async fn on_work_deadline(&mut self, now: Instant) {
+        self.keep_answer(now);
         let Some(work) = &self.work else { return };
         let run = work.run;
         if work.failing.as_ref().is_some_and(|failing| failing.retry_at <= now) {
@@ -352,7 +400,7 @@ impl Driver {
             let _ = self.try_to_end_failing_run().await;
             return;
         }
-        if self.expire_approvals().await {
+        if self.expire_approvals().await || self.expire_subagents().await {
             return;
         }
         let Some(work) = &self.work else { return };

@@ -40,10 +40,9 @@ impl Engine {
         let standing = self.inner.standing(slug)?;
         let seen = standing.found.ok()?.snapshot_hash.clone();
         let Some(glance) = Glance::begin(&self.inner.projects.glanced_at, slug) else { return Some(seen) };
-        let inner = self.inner.clone();
+        let (inner, slug) = (self.inner.clone(), slug.clone());
         let looking = tokio::task::spawn_blocking(move || {
-            let entry = standing.entry;
-            let look = inner.projects.files.look(&entry.directory, inner.whose(entry.owner));
+            let look = inner.look_at(&slug, &standing.entry);
             // Held until now, however long that took.
             drop(glance);
             look.found.ok().map(|file| file.snapshot_hash.clone())

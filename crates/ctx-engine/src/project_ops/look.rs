@@ -5,9 +5,9 @@ use std::sync::{Arc, MutexGuard};
 
 use ctx_journal::lock;
 use ctx_session::Name;
-use ctx_session::project::{ProjectCommand, ProjectRead};
+use ctx_session::project::{Entry, ProjectCommand, ProjectRead};
 
-use crate::port::ProjectFile;
+use crate::port::{Look, ProjectFile};
 use crate::projects::standing;
 use crate::shared::Inner;
 
@@ -39,10 +39,15 @@ impl Inner {
         // What is wrong with it may be another project's doing.
         let Ok(known) = standing.found else { return false };
         let files = &*self.projects.files;
-        let look = files.look(&standing.entry.directory, self.whose(standing.entry.owner));
+        let look = self.look_at(slug, &standing.entry);
         let is_same =
             |now: Arc<ProjectFile>| now.hash == known.hash && now.snapshot_hash == known.snapshot_hash;
         look.found.is_ok_and(is_same) && standing::clash_with_root(&known, files).is_none()
+    }
+
+    /// Looks at the files of one project.
+    pub(super) fn look_at(&self, slug: &Name, entry: &Entry) -> Look {
+        standing::look(&*self.projects.files, slug, entry, self.whose(entry.owner), &mut None)
     }
 
     /// Whether control files of its own describe an agent.
@@ -70,7 +75,9 @@ impl Inner {
             files.show(&shown);
         }
         for (slug, standing) in &now {
-            if let Ok(file) = &standing.found {
+            if let Ok(file) = &standing.found
+                && file.plain.is_none()
+            {
                 self.keep_read(slug, file);
             }
         }
@@ -106,7 +113,7 @@ impl Inner {
     /// Looks at one project for its limits, which hold as its file is now.
     pub(super) fn look_at_limits(&self, slug: &Name) {
         let Some(entry) = self.standing(slug).map(|standing| standing.entry) else { return };
-        let look = self.projects.files.look(&entry.directory, self.whose(entry.owner));
+        let look = self.look_at(slug, &entry);
         if let (Ok(file), Some(standing)) = (look.found, lock(&self.projects.standings).get_mut(slug)) {
             standing.running_per_project = file.running_per_project;
         }

@@ -4,7 +4,9 @@
 //! ask is checked here, what may be asked in [`ctx_session::project`].
 
 mod glance;
+pub(crate) mod here;
 mod look;
+mod trust;
 
 use std::sync::Arc;
 
@@ -13,7 +15,7 @@ use ctx_session::project::{
     DEFAULT_PROJECT, Entry, Project, ProjectAdded, ProjectBody, ProjectCommand, ProjectRecord, RegistryBody,
     check_slug, invalid,
 };
-use ctx_session::record::SessionMeta;
+use ctx_session::record::{SessionMeta, Workspace};
 use ctx_session::request::RequestKey;
 use ctx_session::rules::Dsl;
 use ctx_session::{Code, Limits, Name, Refusal, StateName, Timestamp};
@@ -52,13 +54,14 @@ impl Inner {
         if let Some(log) = logs.get(slug) {
             return Ok(log.clone());
         }
-        let owner = Owner { uid: self.daemon_uid, gid: self.daemon_gid };
+        let owner = Owner::user(self.daemon_uid, self.daemon_gid);
         let first = (slug.as_str() == DEFAULT_PROJECT).then(|| {
             ProjectBody::Registry(RegistryBody::Added(ProjectAdded {
                 project: slug.clone(),
                 directory: self.projects.workspace.clone().unwrap_or_default(),
                 owner: self.daemon_uid,
                 by: self.daemon_uid,
+                plain: false,
             }))
         });
         let log = Arc::new(ProjectLog::new(self.journal.clone(), slug.clone(), owner, first)?);
@@ -135,13 +138,20 @@ impl Inner {
                 .transpose()?,
         };
         let Some((slug, standing)) = found else { return Ok(None) };
-        if !self.sees(caller, standing.entry.owner) {
+        // Nobody works by what someone else wrote, the daemon's owner least of all: their rights would be the prize.
+        if caller.uid != standing.entry.owner {
             return Err(no_agent(agent));
         }
         let file = standing.found.map_err(|problems| invalid(slug.as_str(), &problems))?;
-        let dsl = Dsl { hash: file.hash.clone(), snapshot: file.snapshot_hash.clone() };
+        let directory = standing.entry.directory;
+        if let Some(plain) = &file.plain {
+            let described_by = Some(plain.described_by.clone());
+            return Ok(Some(Described::Plain(Workspace { directory, read_only: false, described_by })));
+        }
         let log = self.project_log(&slug)?;
-        Ok(Some(Described { dsl, snapshot: file.snapshot.clone(), log }))
+        trust::check(&log, caller, &slug, &file)?;
+        let dsl = Dsl { hash: file.hash.clone(), snapshot: file.snapshot_hash.clone() };
+        Ok(Some(Described::File { dsl, snapshot: file.snapshot.clone(), directory, log }))
     }
 
     /// The project's files as a session keeps them. Blocking.
@@ -167,7 +177,7 @@ impl Inner {
             return Ok(self.default_view());
         }
         let standing = self.standing(slug).filter(|standing| self.sees(caller, standing.entry.owner));
-        standing.map(|standing| view_of(slug, &standing)).ok_or_else(|| not_there(slug))
+        standing.map(|standing| self.view_of(slug, &standing)).ok_or_else(|| not_there(slug))
     }
 
     /// The project that is always there.
@@ -183,6 +193,32 @@ impl Inner {
             agent: None,
             dsl: None,
             problems: Vec::new(),
+            grants: Vec::new(),
+            trusted: true,
+        }
+    }
+
+    fn view_of(&self, slug: &Name, standing: &Standing) -> ProjectView {
+        let dsl = |file: &Arc<ProjectFile>| {
+            let dsl = || Dsl { hash: file.hash.clone(), snapshot: file.snapshot_hash.clone() };
+            file.plain.is_none().then(dsl)
+        };
+        let file = standing.found.as_ref().ok();
+        let log = self.project_log(slug).ok();
+        let trusts = |file: &Arc<ProjectFile>| {
+            log.is_some_and(|log| log.with(|project| project.trusts(standing.entry.owner, &file.hash)))
+        };
+        ProjectView {
+            slug: slug.clone(),
+            owner: standing.entry.owner,
+            directory: standing.entry.directory.clone(),
+            added_at: standing.entry.added_at,
+            updated_at: standing.entry.updated_at,
+            agent: standing.agent().cloned(),
+            dsl: file.and_then(dsl),
+            problems: standing.found.as_ref().err().cloned().unwrap_or_default(),
+            grants: file.map(|file| file.grants.clone()).unwrap_or_default(),
+            trusted: file.is_some_and(|file| file.grants.is_empty() || trusts(file)),
         }
     }
 
@@ -215,8 +251,15 @@ impl Inner {
         let slug = slug.ok_or_else(|| Refusal::invalid("id", "the project needs a name; pass an id"))?;
         check_slug(&slug)?;
         self.refuse_taken(caller, &directory, &slug)?;
-        let command = ProjectCommand::Add { directory, owner: caller.uid, by: caller.uid };
         let log = self.project_log(&slug)?;
+        if log.with(|project| {
+            project.registered().is_some_and(|entry| is_same_plain(entry, caller, &directory))
+        }) {
+            // It was a project before it had a file.
+            self.look_at_projects();
+            return self.view(caller, &slug);
+        }
+        let command = ProjectCommand::Add { directory, owner: caller.uid, by: caller.uid, plain: false };
         self.perform_project(&log, self.fresh.now(), |project| {
             let records = project.decide(&command)?;
             Ok(match &new.key {
@@ -231,7 +274,9 @@ impl Inner {
     /// A directory is one project.
     fn refuse_taken(&self, caller: Caller, directory: &str, slug: &Name) -> Result<(), Refusal> {
         let taken = self.registered().into_iter().find(|(other, entry)| {
-            entry.directory == directory && other != slug && self.sees(caller, entry.owner)
+            // A file may call a directory otherwise than it was called without one.
+            let is_fixed = !entry.plain;
+            entry.directory == directory && other != slug && is_fixed && self.sees(caller, entry.owner)
         });
         match taken {
             None => Ok(()),
@@ -288,18 +333,8 @@ fn slug_of_directory(directory: &str) -> Option<Name> {
     Name::new(last.trim_start_matches('.')).ok()
 }
 
-fn view_of(slug: &Name, standing: &Standing) -> ProjectView {
-    let dsl = |file: &Arc<ProjectFile>| Dsl { hash: file.hash.clone(), snapshot: file.snapshot_hash.clone() };
-    ProjectView {
-        slug: slug.clone(),
-        owner: standing.entry.owner,
-        directory: standing.entry.directory.clone(),
-        added_at: standing.entry.added_at,
-        updated_at: standing.entry.updated_at,
-        agent: standing.agent().cloned(),
-        dsl: standing.found.as_ref().ok().map(dsl),
-        problems: standing.found.as_ref().err().cloned().unwrap_or_default(),
-    }
+fn is_same_plain(entry: &Entry, caller: Caller, directory: &str) -> bool {
+    entry.plain && entry.owner == caller.uid && entry.directory == directory
 }
 
 /// Project files are on the disk: every question is asked off the async threads.
@@ -317,9 +352,10 @@ impl Engine {
     pub async fn projects(&self, caller: Caller) -> Result<Vec<ProjectView>, Refusal> {
         self.of_projects(move |inner| {
             inner.look_at_projects();
-            let standings = lock(&inner.projects.standings);
+            let standings = lock(&inner.projects.standings).clone();
             let own = standings.iter().filter(|(_, standing)| inner.sees(caller, standing.entry.owner));
-            let mut views: Vec<ProjectView> = own.map(|(slug, standing)| view_of(slug, standing)).collect();
+            let mut views: Vec<ProjectView> =
+                own.map(|(slug, standing)| inner.view_of(slug, standing)).collect();
             views.push(inner.default_view());
             views.sort_by(|a, b| a.slug.cmp(&b.slug));
             Ok(views)
@@ -390,6 +426,17 @@ impl Engine {
                 && !self.inner.sees(caller, standing.entry.owner)
         });
         !hidden
+    }
+
+    /// Whose project an agent is of: they alone may address it. None: it is no project's, and everyone may.
+    pub fn owner_of_agent(&self, agent: &Name) -> Option<Owner> {
+        let standings = lock(&self.inner.projects.standings);
+        let found = standings.values().find(|standing| standing.agent() == Some(agent));
+        let owner = found.map(|standing| standing.entry.owner);
+        drop(standings);
+        // One that is shown for a project which is not there is nobody's.
+        let of_nobody = || self.inner.projects.files.shown_for(agent).map(|_| self.inner.daemon_uid);
+        owner.or_else(of_nobody).map(|uid| self.inner.owner_of_uid(uid))
     }
 
     /// Looks at the files of every project, and shows their agents as they are now, unless that is being done.

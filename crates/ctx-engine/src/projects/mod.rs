@@ -9,6 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
 
 use ctx_session::project::Problem;
+use ctx_session::record::Workspace;
 use ctx_session::request::RequestKey;
 use ctx_session::rules::Dsl;
 use ctx_session::{IssueId, Name, Refusal, Session, SessionId, Timestamp};
@@ -30,6 +31,8 @@ pub(crate) struct Projects {
     pub looking: Mutex<()>,
     /// Held while the tree is changed, so that nobody takes a half of an agent's directory for a whole one.
     pub showing: Mutex<()>,
+    /// Held while a directory becomes a project.
+    pub placing: Mutex<()>,
     /// The projects that someone glances at.
     pub glanced_at: Arc<Mutex<BTreeSet<Name>>>,
 }
@@ -58,19 +61,49 @@ pub struct ProjectView {
     pub dsl: Option<Dsl>,
     /// None: it is ready.
     pub problems: Vec<Problem>,
+    /// What its file grants, one line each, and whether that holds for its owner.
+    pub grants: Vec<String>,
+    pub trusted: bool,
+}
+
+/// The project of a client's directory.
+#[derive(Debug, Clone, PartialEq)]
+pub struct HereView {
+    pub project: ProjectView,
+    /// Where what holds is not what was asked.
+    pub warnings: Vec<String>,
 }
 
 /// What a new session of a project's agent is made with.
-pub(crate) struct Described {
-    pub dsl: Dsl,
-    pub snapshot: Arc<[u8]>,
-    pub log: Arc<ProjectLog>,
+pub(crate) enum Described {
+    /// By the project's file, which the session keeps.
+    File { dsl: Dsl, snapshot: Arc<[u8]>, directory: String, log: Arc<ProjectLog> },
+    /// By another agent's control files, as they are at every run.
+    Plain(Workspace),
 }
 
 impl Described {
+    pub fn snapshot(&self) -> Option<Arc<[u8]>> {
+        match self {
+            Described::File { snapshot, .. } => Some(snapshot.clone()),
+            Described::Plain(_) => None,
+        }
+    }
+
+    /// The project's directory.
+    pub fn directory(&self) -> &str {
+        match self {
+            Described::File { directory, .. } => directory,
+            Described::Plain(workspace) => &workspace.directory,
+        }
+    }
+
     /// Stores the snapshot, so that the session's first record can name it. Blocking.
-    pub fn store(&self) -> Result<(), Refusal> {
-        self.log.put_blob(&self.snapshot)
+    pub fn store(self) -> Result<Option<Dsl>, Refusal> {
+        match self {
+            Described::File { dsl, snapshot, log, .. } => log.put_blob(&snapshot).map(|()| Some(dsl)),
+            Described::Plain(_) => Ok(None),
+        }
     }
 }
 
@@ -83,6 +116,7 @@ impl Projects {
             standings: Mutex::default(),
             looking: Mutex::default(),
             showing: Mutex::default(),
+            placing: Mutex::default(),
             glanced_at: Arc::default(),
         }
     }

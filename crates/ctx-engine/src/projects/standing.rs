@@ -7,7 +7,7 @@ use ctx_journal::Owner;
 use ctx_session::Name;
 use ctx_session::project::{Entry, Problem};
 
-use crate::port::{Look, ProjectFile, ProjectFiles, ShownAgent, Whose};
+use crate::port::{Look, Plain, ProjectFile, ProjectFiles, ShownAgent, Whose};
 
 /// A registered project and what its files say.
 #[derive(Clone)]
@@ -48,8 +48,9 @@ pub(crate) fn look_at_all(
     registered.sort_by(|(a, first), (b, second)| (first.added_at, a).cmp(&(second.added_at, b)));
     let mut standings = BTreeMap::new();
     let mut taken: BTreeMap<Name, Taken> = BTreeMap::new();
+    let mut plain = None;
     for (slug, entry) in registered {
-        let Look { found, .. } = files.look(&entry.directory, whose(entry.owner));
+        let Look { found, .. } = look(files, &slug, &entry, whose(entry.owner), &mut plain);
         // Others' projects do not exist for a user; the daemon's own sees all.
         let sees = |owner: u32| owner == entry.owner || whose(entry.owner) == Whose::Daemon;
         let found = found.and_then(|file| match clash(&slug, &file, &taken, sees, files) {
@@ -66,6 +67,24 @@ pub(crate) fn look_at_all(
         standings.insert(slug, Standing { entry, found, last, running_per_project });
     }
     standings
+}
+
+/// Looks at one project. One that needs no file is described without it, also when the file is another project's; `plain`
+/// keeps how, for the next.
+pub(crate) fn look(
+    files: &dyn ProjectFiles,
+    slug: &Name,
+    entry: &Entry,
+    whose: Whose,
+    plain: &mut Option<Result<Arc<Plain>, Vec<Problem>>>,
+) -> Look {
+    let look = files.look(&entry.directory, whose);
+    let is_other = look.slug.as_ref().is_some_and(|other| other != slug);
+    if !entry.plain || !(look.lacks_file || is_other) {
+        return look;
+    }
+    let found = plain.get_or_insert_with(|| files.plain()).clone();
+    Look { found: found.map(|plain| Arc::new(ProjectFile::without_file(slug, plain))), ..look }
 }
 
 /// Whose an agent's name is.
@@ -106,6 +125,9 @@ pub(crate) fn clash_with_root(file: &ProjectFile, files: &dyn ProjectFiles) -> O
             format!("an agent `{}` with its own control files exists; set `primary.name`", file.agent);
         return Some(Problem { message, ..file.agent_at.clone() });
     }
+    if file.plain.is_some() {
+        return None;
+    }
     let message = files.lacks_model(&file.model)?;
     Some(Problem { message, ..file.model_at.clone() })
 }
@@ -117,6 +139,7 @@ pub(crate) fn shown(standings: &BTreeMap<Name, Standing>, owner: impl Fn(u32) ->
         .map(|(slug, standing)| ShownAgent {
             project: slug.clone(),
             owner: owner(standing.entry.owner),
+            directory: standing.entry.directory.clone(),
             status: standing.status(),
             file: standing.last.clone(),
         })

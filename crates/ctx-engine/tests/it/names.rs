@@ -27,6 +27,7 @@ fn new(name: &str) -> NewSession {
         scope: ctx_session::Scope::Private,
         space: None,
         cwd: None,
+        dir: None,
         client: None,
         key: None,
     }

@@ -39,6 +39,8 @@ fn file_of(slug: &Name) -> ProjectFile {
         hash: "hash".to_owned(),
         snapshot: slug.as_str().as_bytes().into(),
         snapshot_hash: "snapshot".to_owned(),
+        grants: Vec::new(),
+        plain: None,
         running_per_project: None,
     }
 }
@@ -55,7 +57,7 @@ impl ProjectFiles for Imagined {
             true => Err(vec![problem("broken")]),
             false => Ok(Arc::new(file_of(&slug))),
         };
-        Look { found, slug: Some(slug), is_there: true }
+        Look { found, slug: Some(slug), is_there: true, lacks_file: false }
     }
 
     fn of_snapshot(&self, snapshot: Arc<[u8]>, _: &ProjectRead) -> Option<ProjectFile> {
@@ -234,6 +236,7 @@ fn session_of(agent: &str) -> NewSession {
         scope: Scope::Private,
         space: None,
         cwd: None,
+        dir: None,
         client: None,
         key: None,
     }
@@ -248,7 +251,7 @@ async fn a_session_whose_snapshot_cannot_be_stored_is_not_made() {
     assert_eq!(world.engine.create(ME, session()).await.unwrap_err().code, Code::Enospc);
     world.disk.set_room(None);
     let id = world.engine.create(ME, session()).await.unwrap();
-    let meta = world.engine.find(ME, id).unwrap().meta;
+    let meta = world.engine.find(ME, id).unwrap().meta.clone();
     assert_eq!((meta.project.as_str(), meta.dsl_hash.as_deref()), ("film", Some("hash")));
     assert!(world.disk.files().iter().any(|file| file.starts_with(".state/project/film/blobs/sha256-")));
 }

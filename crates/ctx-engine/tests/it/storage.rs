@@ -102,7 +102,8 @@ async fn on_a_full_disk_a_post_is_refused_and_the_end_of_a_run_waits_for_room() 
     assert_eq!(refused.code, Code::Enospc);
     let engine = world.engine.clone();
     let cancel = tokio::spawn(async move { engine.cancel(ME, busy, posted.run).await });
-    eventually("the session to be failing", async || world.engine.find(ME, busy).unwrap().failing).await;
+    eventually("the session to be failing", async || world.engine.find(ME, busy).unwrap().failing.clone())
+        .await;
     let titled = Change { title: Some("no room for this either".to_owned()), ..Change::default() };
     let refused = world.engine.change(ME, busy, titled).await.unwrap_err();
     assert_eq!(refused.code, Code::Enospc);
@@ -190,7 +191,8 @@ async fn a_run_whose_log_is_lost_is_shown_as_failing_until_the_log_can_be_taken_
     world.disk.set_read_only(true);
     world.engine.cancel(ME, id, posted.run).await.unwrap_err();
     let failing =
-        eventually("the session to be failing", async || world.engine.find(ME, id).unwrap().failing).await;
+        eventually("the session to be failing", async || world.engine.find(ME, id).unwrap().failing.clone())
+            .await;
     assert_eq!(failing.reason, "log_unusable");
     assert!(failing.message.contains("events.jsonl"), "{failing:?}");
     world.disk.set_read_only(false);

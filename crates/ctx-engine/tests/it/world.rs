@@ -9,7 +9,7 @@ use ctx_engine::port::{Job, NoProjects, Prepare, Prepared, ProjectFiles, Worker}
 use ctx_engine::{Caller, Clock, Engine, Fresh, NewSession, Parts, Post, Posted};
 use ctx_journal::FileJournal;
 use ctx_journal::sim::SimDisk;
-use ctx_session::command::{ApprovalAsk, Outcome, Progress, RunContext, StartedTool};
+use ctx_session::command::{ApprovalAsk, FinishedTool, Outcome, Progress, RunContext, StartedTool};
 use ctx_session::conversation::{Message, Role};
 use ctx_session::port::{DeltaKind, RunPort, Step, Stopped};
 use ctx_session::project::Strategy;
@@ -102,6 +102,7 @@ impl World {
             root,
             worker: Arc::new(Hands { go: go.clone() }),
             project_files,
+            spaces: Arc::new(ctx_engine::NoSpaces),
             workspace: None,
             limits,
             fresh: Fresh::new(Shared(clock.clone()), 7),
@@ -122,6 +123,7 @@ impl World {
             scope: Scope::Private,
             space: None,
             cwd: None,
+            dir: None,
             client: None,
             key: None,
         };
@@ -214,11 +216,20 @@ impl Worker for Hands {
             cage: None,
             sources: Vec::new(),
             prompts: vec![PromptRef { target: "primary".to_owned(), hash }],
+            redact: None,
+            approvals: None,
         };
         // What a project's session keeps is, here, its project's name.
         let project = ask.snapshot.as_deref().map_or("default", |bytes| std::str::from_utf8(bytes).unwrap());
         let project = Name::new(project).unwrap();
-        Ok(Prepared { project, context, prompts: Vec::new(), delegates: false, handle: Arc::new(()) })
+        Ok(Prepared {
+            project,
+            context,
+            prompts: Vec::new(),
+            delegates: false,
+            workspace: None,
+            handle: Arc::new(()),
+        })
     }
 
     fn run(
@@ -310,6 +321,7 @@ async fn steer(what: &str, report: &dyn RunPort, step: Step, go: &Notify) -> Res
             provider_call_id: None,
             name: name.to_owned(),
             input: Value::Null,
+            provider: None,
         };
         call(what, report, vec![tool("one"), tool("two")], go).await?;
     }
@@ -325,12 +337,11 @@ async fn call(what: &str, report: &dyn RunPort, calls: Vec<StartedTool>, go: &No
         }
         let mut output = format!("{name} made");
         if what == "ask" && name == "one" {
-            let ask = ApprovalAsk { call: call_id, tool: name, subject: None };
+            let ask = ApprovalAsk { call: call_id, tool: name, subject: None, diff: None };
             output = format!("{:?}", report.approval(ask).await?.outcome);
         }
-        let (status, duration_ms, truncated, blob) = (ToolStatus::Ok, 1, false, None);
-        let finished = Progress::ToolFinished { call_id, status, duration_ms, output, truncated, blob };
-        report.progress(finished).await?;
+        let finished = FinishedTool::new(call_id, ToolStatus::Ok, 1, output);
+        report.progress(Progress::ToolFinished(Box::new(finished))).await?;
     }
     Ok(())
 }

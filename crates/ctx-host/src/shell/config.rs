@@ -6,7 +6,13 @@ use std::path::PathBuf;
 use super::frame::exports::Export;
 use super::limits::ShellLimits;
 use super::local::RunAs;
+use super::local::caged::CageSetup;
 use super::text::fence::Policy;
+
+/// What shells are told instead of what the server's own environment says: there is no screen for an editor or a pager,
+/// and a command that opens one would wait until its time is over.
+const WITHOUT_SCREEN: [(&str, &str); 5] =
+    [("EDITOR", "true"), ("GIT_EDITOR", "true"), ("VISUAL", "true"), ("GIT_PAGER", "cat"), ("PAGER", "cat")];
 
 /// What the operator decides. Nothing of it can be reached through a tool's arguments.
 #[derive(Debug, Clone)]
@@ -26,6 +32,8 @@ pub struct HostConfig {
     pub app: String,
     /// The user whose shells these are, where that is not the one we run as.
     pub run_as: Option<RunAs>,
+    /// The cage that each shell has; its owner is the user whose shells these are.
+    pub cage: Option<CageSetup>,
 }
 
 impl HostConfig {
@@ -42,7 +50,15 @@ impl HostConfig {
             policy: Policy::open(),
             app: app.to_owned(),
             run_as: None,
+            cage: None,
         }
+    }
+
+    /// Shells whose programs open no editor and no pager.
+    pub fn without_screen(mut self) -> HostConfig {
+        self.env.retain(|(name, _)| WITHOUT_SCREEN.iter().all(|(set, _)| set != name));
+        self.env.extend(WITHOUT_SCREEN.map(|(name, value)| (name.to_owned(), value.as_bytes().to_owned())));
+        self
     }
 
     pub(super) fn exports(&self) -> Vec<Export> {

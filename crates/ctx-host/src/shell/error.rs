@@ -45,6 +45,8 @@ pub enum ShellError {
     Spool { path: PathBuf, source: std::io::Error },
     #[error("the shell's log cannot be written: {message}")]
     Log { message: String },
+    #[error(transparent)]
+    Cage(crate::cage::CageError),
     #[error("the request was cancelled")]
     Cancelled,
 }
@@ -69,6 +71,7 @@ impl ShellError {
                 Code::Enospc
             }
             ShellError::Spool { .. } | ShellError::Log { .. } => Code::Eio,
+            ShellError::Cage(error) => error.code(),
             ShellError::Cancelled => Code::Eintr,
         }
     }

@@ -1,8 +1,11 @@
 //! All shells of one server: made, found, listed and ended here, within the operator's limits.
 
+use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use crate::cage::{Cage, CageError};
 use ctx_session::{Timestamp, Ulid};
 use serde::Serialize;
 use tokio::sync::{Notify, Semaphore, oneshot, watch};
@@ -15,16 +18,17 @@ use super::exec::driver::{Driver, Order, Settings};
 use super::frame::Dialect;
 use super::frame::exports::{Export, START_FILE, is_variable_name};
 use super::limits::ShellLimits;
-use super::local::LocalTransport;
+use super::local::caged::{CageSlot, INSIDE};
 use super::local::guard::Guard;
 use super::local::process_tree::MarkPrefix;
 use super::local::random::random_bits;
 use super::local::scratch::{ScratchDir, private_dir};
+use super::local::{CAGE_PATH, LocalTransport};
 use super::log::{NoLog, ShellLog, ShellRecord};
 use super::output::bulk_reader::THREADS_MAX;
 use super::output::spool::Spool;
 use super::registry::{Entry, Registry, Slot};
-use super::request::{ExecRequest, ExecResult, Progress};
+use super::request::{ExecRequest, ExecResult, Progress, RunningCommand};
 use super::secret_values::SecretValues;
 use super::state::{Seat, ShellState, Status};
 use super::text::budget::{Budget, Plan};
@@ -56,6 +60,17 @@ pub struct ShellSummary {
     pub cwd: String,
     pub idle_secs: u64,
     pub commands: u64,
+    /// The command that runs.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub running: Option<RunningCommand>,
+    /// Commands that wait for their turn.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub waiting: usize,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde hands over a reference")]
+fn is_zero(count: &usize) -> bool {
+    *count == 0
 }
 
 /// What an interrupt met.
@@ -97,17 +112,22 @@ impl ShellHost {
     pub fn new(config: HostConfig, log: Arc<dyn ShellLog>) -> Result<ShellHost, ShellError> {
         let bits = random_bits();
         let marks = MarkPrefix::new((bits >> 64) as u64);
+        let inside = config.cage.as_ref().map(|_| PathBuf::from(INSIDE));
         let scratch = match &config.run_as {
-            Some(user) => ScratchDir { path: user.scratch_dir.clone(), reader: Some(user.uid) },
+            Some(user) => ScratchDir { path: user.scratch_dir.clone(), reader: Some(user.uid), inside },
             // A frame is text, and names these files.
             None if config.spool_dir.to_str().is_none() => {
-                ScratchDir { path: std::env::temp_dir(), reader: None }
+                ScratchDir { path: std::env::temp_dir(), reader: None, inside }
             }
-            None => ScratchDir { path: config.spool_dir.clone(), reader: None },
+            None => ScratchDir { path: config.spool_dir.clone(), reader: None, inside },
         };
         let scratch = ScratchDir { path: scratch.path.join(format!("scratch-{bits:032x}")), ..scratch };
-        let local = LocalTransport::new(config.program.as_deref(), &config.path(), marks, scratch.clone())?;
-        let local = local.of_user(config.run_as.as_ref().map(|user| (user.uid, user.gid)));
+        let path = if config.cage.is_some() { CAGE_PATH.into() } else { config.path() };
+        let local = LocalTransport::new(config.program.as_deref(), &path, marks, scratch.clone())?;
+        let local = match (&config.cage, &config.run_as) {
+            (Some(_), user) => local.in_cage(user.as_ref().map(|user| (user.uid, user.gid))),
+            (None, user) => local.of_user(user.as_ref(), &path),
+        };
         let registry = Registry::new(bits as u64);
         let mut secret_values = SecretValues::default();
         secret_values.give(&config.exports());
@@ -166,10 +186,16 @@ impl ShellHost {
         let settings = self.inner.settings(&request)?;
         let place = self.inner.place(&request)?;
         let fence = self.inner.fence(&request)?;
+        for (name, _) in &request.env {
+            fence
+                .check_variable(name)
+                .map_err(|refused| ShellError::Denied { message: refused.to_string() })?;
+        }
         self.inner.ready().await?;
         let (secret_values, secrets) = self.inner.secret_values_of(&place);
         let slot = Slot::take(&self.inner, now())?;
         let (n, log) = (slot.n, slot.log);
+        let cage = self.inner.config.cage.clone().map(|setup| Arc::new(CageSlot::new(setup)));
         let transport: &dyn Transport = &self.inner.local;
         let shared = Arc::new(ShellState {
             id: format!("{n}_{}", transport.label()),
@@ -185,11 +211,12 @@ impl ShellHost {
                 waiting: 0,
             }),
             interrupt: Notify::new(),
+            cage: cage.clone(),
             closing: CancellationToken::new(),
             threads: Arc::clone(&self.inner.threads),
             hold: self.inner.hold.subscribe(),
         });
-        let connection = transport.connect(n)?;
+        let connection = transport.connect(n, cage)?;
         let shell_log = Arc::clone(&self.inner.log);
         let driver =
             Driver::start(Arc::clone(&shared), settings, shell_log, connection, place, secret_values).await?;
@@ -225,7 +252,8 @@ impl ShellHost {
         let seat = Arc::new(seat);
         let (reply, answer) = oneshot::channel();
         let closed = || ShellError::destroyed(id);
-        let order = Order { request, plan, progress, reply, seat: Arc::downgrade(&seat) };
+        let (asked, behind) = (Instant::now(), entry.shared.running());
+        let order = Order { request, plan, progress, reply, seat: Arc::downgrade(&seat), asked, behind };
         // There is room, unless commands that were given up are still in the way.
         entry.orders.send(order).await.map_err(|_| closed())?;
         answer.await.map_err(|_| closed())?
@@ -238,6 +266,11 @@ impl ShellHost {
         entries.iter().map(Entry::summary).collect()
     }
 
+    /// The command that runs in a shell.
+    pub fn running(&self, id: &str) -> Option<RunningCommand> {
+        self.inner.entry(id).ok()?.shared.running()
+    }
+
     /// Ends a shell and every process it started.
     pub async fn destroy(&self, id: &str) -> Result<(), ShellError> {
         self.inner.entry(id)?.end().await;
@@ -247,7 +280,7 @@ impl ShellHost {
     /// Stops the command that runs in a shell; the shell lives on.
     pub fn interrupt(&self, id: &str) -> Result<Interrupted, ShellError> {
         let entry = self.inner.entry(id)?;
-        let call = entry.shared.status().running;
+        let call = entry.shared.status().running.as_ref().map(|running| running.call);
         entry.shared.interrupt.notify_waiters();
         Ok(Interrupted { interrupted: call.is_some(), call })
     }
@@ -267,6 +300,45 @@ impl ShellHost {
         }
         if let Some(guard) = self.inner.guard.lock().await.take() {
             guard.finish().await;
+        } else if self.inner.config.cage.is_some()
+            && let Err(error) = std::fs::remove_dir_all(&self.inner.scratch.path)
+        {
+            tracing::debug!(%error, "the files of shells in cages were gone already");
+        }
+    }
+}
+
+/// The cages of all shells.
+impl ShellHost {
+    fn cages(&self) -> Vec<Arc<CageSlot>> {
+        self.inner.registry().shells.values().filter_map(|entry| entry.shared.cage.clone()).collect()
+    }
+
+    /// Stops all processes where they are; what is started later is stopped too. Blocks until they are.
+    pub fn freeze(&self) -> Result<(), CageError> {
+        self.cages().iter().map(|cage| cage.freeze()).collect::<Result<Vec<()>, _>>().map(drop)
+    }
+
+    pub fn thaw(&self) -> Result<(), CageError> {
+        self.cages().iter().map(|cage| cage.thaw()).collect::<Result<Vec<()>, _>>().map(drop)
+    }
+
+    /// Ends all processes, which may end by themselves within this time. The shells stay: the next command of each runs in a
+    /// new cage, in the same directory and with the same exported variables.
+    pub async fn end_processes(&self, patience: Duration) {
+        let cages = self.cages();
+        // Tasks of their own: an end that was begun is finished, also if nobody waits for it.
+        let ends: Vec<_> =
+            cages.into_iter().map(|cage| tokio::spawn(async move { cage.end(patience).await })).collect();
+        for end in ends {
+            let _ = end.await;
+        }
+    }
+
+    /// Gives the shells another cage. One that is different already ends.
+    pub async fn change_cage(&self, cage: &Cage, patience: Duration) {
+        for slot in self.cages() {
+            slot.change(cage, patience).await;
         }
     }
 }
@@ -291,7 +363,8 @@ impl Inner {
         let failed = |source| ShellError::Spool { path: dir.clone(), source };
         private_dir(dir).map_err(failed)?;
         let mut guard = self.guard.lock().await;
-        if guard.is_none() {
+        // Nothing outlives a cage, and no cage outlives us.
+        if guard.is_none() && self.config.cage.is_none() {
             let started = Guard::start(self.local.setsid(), self.marks, &self.scratch.path);
             *guard = Some(started.map_err(|source| ShellError::Start { cwd: dir.clone(), source })?);
         }
@@ -324,11 +397,14 @@ impl Inner {
     fn place(&self, request: &CreateRequest) -> Result<StartPlace, ShellError> {
         // Joined with nothing, a path would end in a slash.
         let cwd = request.cwd.as_ref().filter(|cwd| !cwd.is_empty());
-        let cwd = cwd.map_or_else(|| self.config.cwd.clone(), |cwd| self.config.cwd.join(cwd));
+        let cwd = match cwd {
+            None => self.config.cwd.clone(),
+            Some(cwd) => self.config.cwd.join(self.without_tilde(cwd)?),
+        };
         // As the shell will say it: without `.` and needless slashes, with `..` and links as they are.
         let cwd: std::path::PathBuf = cwd.components().collect();
         // Whether another user's directory is there is theirs to find out, when their shell starts in it.
-        if self.config.run_as.is_none() && !cwd.is_dir() {
+        if self.config.run_as.is_none() && self.config.cage.is_none() && !cwd.is_dir() {
             return Err(ShellError::invalid("cwd", format!("cwd `{}` is not a directory", cwd.display())));
         }
         let mut env = self.config.exports();
@@ -346,6 +422,18 @@ impl Inner {
             env.push(Export { name: name.clone(), value: value.clone().into_bytes() });
         }
         Ok(StartPlace { cwd, env })
+    }
+
+    /// A path whose `~` is the home directory, as a shell would read it.
+    fn without_tilde(&self, cwd: &str) -> Result<std::path::PathBuf, ShellError> {
+        let rest = match cwd.strip_prefix('~') {
+            Some(rest) if rest.is_empty() || rest.starts_with('/') => rest.trim_start_matches('/'),
+            _ => return Ok(cwd.into()),
+        };
+        let home = self.config.variable("HOME").filter(|home| home.starts_with(b"/")).ok_or_else(|| {
+            ShellError::invalid("cwd", format!("cwd `{cwd}`: HOME is not set; give an absolute path"))
+        })?;
+        Ok(std::path::Path::new(std::ffi::OsStr::from_bytes(home)).join(rest))
     }
 
     /// What must not be shown of a shell that is made here. Most are made with nothing new.

@@ -36,9 +36,13 @@ pub use error::ShellError;
 pub use host::{CreateRequest, Interrupted, ShellHost, ShellSummary};
 pub use kept_output::OutputRequest;
 pub use limits::ShellLimits;
-pub use local::RunAs;
+pub use local::caged::CageSetup;
+pub use local::{RunAs, processes_found_by};
 pub use log::{LogError, NoLog, ShellLog, ShellRecord, StopReason};
 pub use output::pages::{PAGE_BYTES_DEFAULT, PAGE_BYTES_MAX, Page};
 pub use output::spool::Output;
-pub use request::{BudgetReport, EXIT_INTERRUPTED, EXIT_TIMED_OUT, ExecRequest, ExecResult, Progress};
+pub use request::{
+    BudgetReport, EXIT_INTERRUPTED, EXIT_KILLED, EXIT_TIMED_OUT, ExecRequest, ExecResult, Progress,
+    RunningCommand,
+};
 pub use transport::Stream;

@@ -11,7 +11,7 @@ use tokio_util::sync::CancellationToken;
 use super::error::ShellError;
 use super::exec::driver::{Driver, Order};
 use super::host::{Inner, ShellSummary};
-use super::state::ShellState;
+use super::state::{Running, ShellState};
 use super::text::fence::Fence;
 
 /// How many shells that were closed for idling are remembered.
@@ -75,6 +75,8 @@ impl Entry {
             cwd: self.shared.shown_cwd(),
             idle_secs: idle.as_secs(),
             commands: status.commands,
+            running: status.running.as_ref().map(Running::shown),
+            waiting: status.waiting,
         }
     }
 

@@ -25,7 +25,7 @@ pub struct ExecRequest {
 pub struct ExecResult {
     /// The number of the command in its shell, for `session_output`.
     pub call: u64,
-    /// The command, redacted.
+    /// The command, redacted; of a long one the beginning.
     pub command: String,
     pub stdout: String,
     pub stderr: String,
@@ -42,6 +42,9 @@ pub struct ExecResult {
     pub late_output: String,
     /// What became of the streams, where a budget was asked for or something was cut.
     pub budget: Option<BudgetReport>,
+    /// Bytes that were printed, also those that are not shown.
+    #[serde(skip)]
+    pub bytes: u64,
     /// What the caller may want to do next.
     pub hint: Option<String>,
 }
@@ -58,9 +61,22 @@ pub struct BudgetReport {
 pub struct Progress {
     pub stdout_bytes: u64,
     pub stderr_bytes: u64,
+    /// Whether it has begun; until then it waits for its turn.
+    pub has_begun: bool,
+}
+
+/// A command that runs, as others are told of it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct RunningCommand {
+    pub call: u64,
+    /// The beginning of the command, redacted.
+    pub command: String,
+    pub secs: u64,
 }
 
 /// The exit code of a command that ran out of time, as `timeout` gives it.
 pub const EXIT_TIMED_OUT: i32 = 124;
+/// The exit code of a command that a limit of its cage has ended: 128 and KILL.
+pub const EXIT_KILLED: i32 = 137;
 /// The exit code of a command that was interrupted: 128 and INT.
 pub const EXIT_INTERRUPTED: i32 = 130;

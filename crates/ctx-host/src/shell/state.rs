@@ -9,8 +9,13 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::error::ShellError;
+use super::local::caged::CageSlot;
 use super::output::spool::Spool;
+use super::request::RunningCommand;
 use super::text::redact::{Secrets, redact_text};
+
+/// Characters of a command that stand for it where others are told of it.
+const BRIEF_CHARS: usize = 120;
 
 /// A shell, for whoever uses it.
 pub(super) struct ShellState {
@@ -20,6 +25,8 @@ pub(super) struct ShellState {
     pub spool: Mutex<Spool>,
     pub status: Mutex<Status>,
     pub interrupt: Notify,
+    /// Where its processes are, if they are in a cage.
+    pub cage: Option<Arc<CageSlot>>,
     pub closing: CancellationToken,
     /// The server's threads for much output.
     pub threads: Arc<Semaphore>,
@@ -35,11 +42,42 @@ pub(super) struct Status {
     pub secrets: Arc<Secrets>,
     pub used: Instant,
     pub commands: u64,
-    pub running: Option<u64>,
+    pub running: Option<Running>,
     pub waiting: usize,
 }
 
+/// The command that runs.
+#[derive(Clone)]
+pub(super) struct Running {
+    pub call: u64,
+    /// As it is shown.
+    pub command: String,
+    pub since: Instant,
+}
+
+impl Running {
+    pub fn shown(&self) -> RunningCommand {
+        let secs = self.since.elapsed().as_secs();
+        RunningCommand { call: self.call, command: brief(&self.command), secs }
+    }
+}
+
+/// The beginning of a command's first line.
+fn brief(command: &str) -> String {
+    let line = command.trim().lines().next().unwrap_or_default();
+    match line.char_indices().nth(BRIEF_CHARS) {
+        Some((end, _)) => format!("{}…", &line[..end]),
+        None if line.len() < command.trim().len() => format!("{line} …"),
+        None => line.to_owned(),
+    }
+}
+
 impl ShellState {
+    /// The command that runs.
+    pub fn running(&self) -> Option<RunningCommand> {
+        self.status().running.as_ref().map(Running::shown)
+    }
+
     /// Ready when a command may begin.
     pub async fn may_begin(&self) {
         // Without the host there is nobody to hold anything.

@@ -7,6 +7,7 @@
 use std::future::Future;
 use std::path::{Path, PathBuf};
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -16,6 +17,7 @@ use tokio::net::unix::pipe::Receiver;
 use super::error::ShellError;
 use super::frame::exports::Export;
 use super::frame::{Dialect, Pipes};
+use super::local::caged::CageSlot;
 
 /// A future of a trait that must stay usable as `dyn`.
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
@@ -95,7 +97,8 @@ pub trait Transport: Send + Sync {
     fn label(&self) -> String;
 
     /// A connection for the n-th shell of this server; nothing runs yet.
-    fn connect(&self, n: u64) -> Result<Box<dyn Connection>, ShellError>;
+    /// With a cage: what it runs, it runs in there.
+    fn connect(&self, n: u64, cage: Option<Arc<CageSlot>>) -> Result<Box<dyn Connection>, ShellError>;
 }
 
 /// One shell's way to its interpreter.
@@ -106,7 +109,7 @@ pub trait Connection: Send + Sync {
     fn pipes(&self) -> &Pipes;
 
     /// Starts the interpreter, again where one ran before. Streams of the one before must be dropped first.
-    fn start(&mut self, place: &StartPlace) -> Result<Streams, ShellError>;
+    fn start<'a>(&'a mut self, place: &'a StartPlace) -> BoxFuture<'a, Result<Streams, ShellError>>;
 
     /// The interpreter's exit code, when it ends; 128 and the signal's number where a signal ended it.
     fn wait(&mut self) -> BoxFuture<'_, i32>;
@@ -140,6 +143,21 @@ pub trait Connection: Send + Sync {
     /// Asks the command, and every process that came of it, to stop; waits at most `patience` and
     /// returns how many processes are left. The interpreter itself lives on.
     fn stop(&self, force: Force, patience: Duration) -> BoxFuture<'static, usize>;
+
+    /// The directory itself, or the nearest above it that an interpreter can start in.
+    fn nearest_dir(&self, cwd: &Path) -> PathBuf;
+
+    /// Whether an interpreter that has ended is replaced at once. If not, the next command does it.
+    fn may_restart(&self) -> bool;
+
+    /// Whether a limit was reached that ends all processes: then the interpreter has ended too.
+    fn is_at_limit(&mut self) -> bool;
+
+    /// What whoever gave a command that failed and printed this is to know.
+    fn failure_hint(&self, printed: &str) -> Option<String>;
+
+    /// For how long all processes were stopped so far; a command has that time in addition.
+    fn frozen_for(&self) -> Duration;
 
     /// Ends the interpreter, not its background jobs.
     fn kill_interpreter(&self);

@@ -1,6 +1,8 @@
 //! The integration tests of `ctx-host`, in one binary.
 
+mod cage;
 mod shell;
+mod terminal;
 mod text_ansi;
 mod text_budget;
 mod text_fence;

@@ -1,4 +1,4 @@
-//! Budgets: what is kept is exactly what was asked for, and memory stays with what may be kept.
+//! Budgets: what is kept is exactly what was asked for, every cut is marked, and memory stays with what may be kept.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests")]
 
@@ -40,27 +40,31 @@ fn lines(from: u32, to: u32) -> String {
 
 #[test]
 fn the_last_lines() {
-    let last = lines(3924, 4123);
+    let last = format!("[… 3923 lines …]\n{}", lines(3924, 4123));
     let report = r#"{"mode":"tail","lines_total":4123,"lines_kept":200}"#;
     check(r#"{"keep":{"mode":"tail","n":200}}"#, &lines(1, 4123), (&last, report));
     let report = r#"{"mode":"tail","lines_total":3,"lines_kept":2}"#;
-    check(r#"{"keep":{"mode":"tail","n":2}}"#, "a\nb\nc", ("b\nc", report));
+    check(r#"{"keep":{"mode":"tail","n":2}}"#, "a\nb\nc", ("[… 1 line …]\nb\nc", report));
     let report = r#"{"mode":"tail","lines_total":2,"lines_kept":0}"#;
-    check(r#"{"keep":{"mode":"tail","n":0}}"#, "a\nb\n", ("", report));
+    check(r#"{"keep":{"mode":"tail","n":0}}"#, "a\nb\n", ("[… 2 lines …]\n", report));
 }
 
 #[test]
 fn the_first_lines() {
     let report = r#"{"mode":"head","lines_total":100,"lines_kept":3}"#;
-    check(r#"{"keep":{"mode":"head","n":3}}"#, &lines(1, 100), ("1\n2\n3\n", report));
+    check(r#"{"keep":{"mode":"head","n":3}}"#, &lines(1, 100), ("1\n2\n3\n[… 97 lines …]\n", report));
     let report = r#"{"mode":"head","lines_total":3,"lines_kept":3}"#;
     check(r#"{"keep":{"mode":"head","n":30}}"#, "a\n\nb", ("a\n\nb", report));
 }
 
 #[test]
-fn both_ends_and_nothing_between() {
+fn both_ends_and_a_mark_between() {
     let report = r#"{"mode":"head_tail","lines_total":100,"lines_kept":4}"#;
-    check(r#"{"keep":{"mode":"head_tail","n":2}}"#, &lines(1, 100), ("1\n2\n99\n100\n", report));
+    check(
+        r#"{"keep":{"mode":"head_tail","n":2}}"#,
+        &lines(1, 100),
+        ("1\n2\n[… 96 lines …]\n99\n100\n", report),
+    );
     let report = r#"{"mode":"head_tail","lines_total":3,"lines_kept":3}"#;
     check(r#"{"keep":{"mode":"head_tail","n":2}}"#, "a\nb\nc\n", ("a\nb\nc\n", report));
 }
@@ -78,7 +82,15 @@ fn lines_that_match_with_context() {
     let (kept, report) = shown(r#"{"grep":{"pattern":"error"},"keep":{"mode":"tail","n":1}}"#, text);
     assert_eq!(
         (kept.as_str(), report.as_str()),
-        ("error: y\n", r#"{"mode":"tail","lines_total":7,"lines_kept":1}"#)
+        ("[… 1 line …]\nerror: y\n", r#"{"mode":"tail","lines_total":7,"lines_kept":1}"#)
+    );
+    let (kept, report) = shown(r#"{"grep":{"pattern":"e$","context":0}}"#, "one\nx\none\n");
+    assert_eq!((kept.as_str(), report.contains(r#""lines_kept":2"#)), ("one\none\n", true));
+    let (kept, report) = shown(r#"{"grep":{"pattern":"error","context":1}}"#, text);
+    assert_eq!(kept, "two\nerror: x\nthree\n--\nfive\nerror: y\n", "as grep shows groups");
+    assert_eq!(
+        report, r#"{"mode":"grep","lines_total":7,"lines_kept":5}"#,
+        "what nobody printed does not count"
     );
     let (kept, _) = shown(r#"{"grep":{"pattern":"y$"}}"#, text);
     assert_eq!(kept, "error: y\n");
@@ -89,14 +101,14 @@ fn lines_that_match_with_context() {
 #[test]
 fn at_most_so_many_characters_in_whole_lines() {
     let (text, report) = shown(r#"{"max_chars":20}"#, &lines(1, 30));
-    assert_eq!(text, "1\n2\n3\n4\n5\n28\n29\n30\n");
+    assert_eq!(text, "1\n2\n3\n4\n5\n[… 22 lines …]\n28\n29\n30\n");
     assert_eq!(report, r#"{"mode":"all","lines_total":30,"lines_kept":8,"chars_total":81,"chars_kept":19}"#);
     let (text, _) = shown(r#"{"max_chars":6,"keep":{"mode":"tail","n":9}}"#, "aaaa\nbbbb\ncc\n");
-    assert_eq!(text, "cc\n");
+    assert_eq!(text, "[… 2 lines …]\ncc\n");
     let (text, _) = shown(r#"{"max_chars":6,"keep":{"mode":"head","n":9}}"#, "aaaa\nbbbb\ncc\n");
-    assert_eq!(text, "aaaa\n");
+    assert_eq!(text, "aaaa\n[… 2 lines …]\n");
     let (text, _) = shown(r#"{"max_chars":4}"#, "日本語文字列");
-    assert_eq!(text, "日\n字列", "no line that nobody printed");
+    assert_eq!(text, "日本\n[… 2 characters …]\n字列", "no line that nobody printed");
     let (text, report) = shown(r#"{"max_chars":100}"#, "short\n");
     assert_eq!(
         (text.as_str(), report.as_str()),
@@ -110,22 +122,22 @@ fn by_default_head_and_tail_with_one_line_between() {
     let all = line.repeat(3_000);
     let kept = keep(&Plan::default(), &[&all]);
     assert!(kept.truncated);
-    let marker = "[... 200000 characters in 2000 lines are missing here ...]\n";
-    assert_eq!(kept.text, line.repeat(500) + marker + &line.repeat(500));
-    assert_eq!(kept.report.lines_kept, 1_000);
+    let marker = "[… 2700 lines …]\n";
+    assert_eq!(kept.text, line.repeat(150) + marker + &line.repeat(150));
+    assert_eq!(kept.report.lines_kept, 300);
     let short = keep(&Plan::default(), &["a\nb"]);
     assert_eq!((short.text.as_str(), short.truncated), ("a\nb", false));
-    let exact = keep(&Plan::default(), &[&line.repeat(1_000)]);
+    let exact = keep(&Plan::default(), &[&line.repeat(300)]);
     assert!(!exact.truncated);
-    assert_eq!(exact.text, line.repeat(1_000));
+    assert_eq!(exact.text, line.repeat(300));
 }
 
 #[test]
 fn one_endless_line_is_cut_in_its_middle() {
     let piece = "y".repeat(1 << 20);
     let kept = keep(&Plan::default(), &vec![piece.as_str(); 50]);
-    assert!(kept.truncated && kept.text.len() < 100_200, "{}", kept.text.len());
-    assert!(kept.text.contains(" characters are missing here"));
+    assert!(kept.truncated && kept.text.len() < 30_200, "{}", kept.text.len());
+    assert!(kept.text.contains("\n[… 52398800 characters …]\n"));
     assert_eq!((kept.report.lines_total, kept.report.lines_kept), (1, 1));
     let kept = keep(&budget(r#"{"grep":{"pattern":"yyy"}}"#).plan().unwrap(), &vec![piece.as_str(); 50]);
     assert!(kept.text.starts_with("[characters 1 to 2048 of this line of 52428800, which matches again"));
@@ -217,23 +229,45 @@ fn a_line_that_is_searched_in_part_says_so() {
 }
 
 #[test]
-fn two_halves_do_not_become_a_line() {
+fn half_a_line_goes_where_there_are_whole_ones() {
     let letters = "aaaaaaaaaaaaaaaaaaaaaaa\nb\nc\nd\n";
-    let cut = r#""lines_total":4,"lines_kept":2,"chars_total":30,"chars_kept":4}"#;
-    check(r#"{"max_chars":8}"#, letters, ("c\nd\n", &format!(r#"{{"mode":"all",{cut}"#)));
-    let head_tail = r#"{"max_chars":8,"keep":{"mode":"head_tail","n":2}}"#;
-    check(head_tail, letters, ("c\nd\n", &format!(r#"{{"mode":"head_tail",{cut}"#)));
+    for json in [r#"{"max_chars":8}"#, r#"{"max_chars":8,"keep":{"mode":"head_tail","n":2}}"#] {
+        assert_eq!(
+            shown(json, letters).0,
+            "aaaa\n[… 1 line …]\nc\nd\n",
+            "{json}: the beginning is all there is of it"
+        );
+    }
     let cut = r#"{"mode":"all","lines_total":10,"lines_kept":1,"chars_total":21,"chars_kept":2}"#;
-    check(r#"{"max_chars":5}"#, &lines(1, 10), ("1\n", cut));
-    let long = format!("{}\nb\nc\nd\n", "x".repeat(60_000));
-    let cut = r#"{"mode":"head_tail","lines_total":4,"lines_kept":2,"chars_total":60007,"chars_kept":4}"#;
-    check(r#"{"keep":{"mode":"head_tail","n":2}}"#, &long, ("c\nd\n", cut));
+    check(r#"{"max_chars":5}"#, &lines(1, 10), ("1\n[… 9 lines …]\n", cut));
     // Nothing but halves is left.
     let cut = r#"{"mode":"all","lines_total":2,"lines_kept":2,"chars_total":12,"chars_kept":4}"#;
-    check(r#"{"max_chars":4}"#, "aaaaaa\nbbbbb", ("a\nbb", cut));
-    // Where a line says what is missing, the beginning stays.
+    check(r#"{"max_chars":4}"#, "aaaaaa\nbbbbb", ("aa\n[… 8 characters …]\nbb", cut));
     let kept = keep(&Plan::default(), &[&"x".repeat(300_000), "\nb\nc\n"]);
-    assert!(kept.text.starts_with("xxx") && kept.text.ends_with("are missing here ...]\nb\nc\n"));
+    assert!(kept.text.starts_with("xxx") && kept.text.ends_with(" …]\nb\nc\n"));
+}
+
+#[test]
+fn two_streams_share_the_default_at_the_same_ends() {
+    for (json, text, want) in [
+        (r#"{}"#, lines(1, 20), "1\n2\n3\n[… 15 lines …]\n19\n20\n"),
+        (r#"{"keep":{"mode":"tail","n":9}}"#, lines(1, 20), "[… 16 lines …]\n17\n18\n19\n20\n"),
+        (r#"{"keep":{"mode":"head","n":9}}"#, lines(1, 20), "1\n2\n3\n4\n5\n6\n[… 14 lines …]\n"),
+        (r#"{"keep":{"mode":"head_tail","n":9}}"#, lines(1, 20), "1\n2\n3\n[… 15 lines …]\n19\n20\n"),
+    ] {
+        let mut kept = keep(&budget(json).plan().unwrap(), &[&text]);
+        kept.narrow(12);
+        assert_eq!(kept.text, want, "{json}");
+        let shown = kept.text.lines().filter(|line| !line.starts_with('[')).count() as u64;
+        assert_eq!(
+            (kept.report.lines_kept, kept.report.lines_total, kept.truncated),
+            (shown, 20, true),
+            "{json}"
+        );
+    }
+    let mut short = keep(&Plan::default(), &["a\nb\n"]);
+    short.narrow(12);
+    assert_eq!((short.text.as_str(), short.truncated), ("a\nb\n", false));
 }
 
 #[test]
@@ -241,9 +275,9 @@ fn the_hint_says_what_to_do() {
     let of = |text: &str| keep(&Plan::default(), &[text]).report;
     assert_eq!(hint(&of("a\n"), &of(""), false), None);
     let long = of(&"0123456789\n".repeat(20_000));
-    expect!["stdout: 9090 of 20000 lines shown; read the rest with session_output, or narrow the next command with budget.grep or budget.keep"]
+    expect!["stdout: 2726 of 20000 lines shown; read the rest with session_output, or narrow the next command with budget.grep or budget.keep"]
         .assert_eq(&hint(&long, &of(""), false).unwrap());
-    expect!["stdout: 9090 of 20000 lines shown; read the rest with session_output"]
+    expect!["stdout: 2726 of 20000 lines shown; read the rest with session_output"]
         .assert_eq(&hint(&long, &of(""), true).unwrap());
 }
 
@@ -311,23 +345,17 @@ proptest! {
         let total = whole.lines().count() as u64;
         prop_assert_eq!(kept.report.lines_total, total);
         prop_assert!(kept.report.lines_kept <= total);
-        if !budget.is_empty() {
-            let max = budget.max_chars.unwrap_or(100_000);
-            prop_assert!(kept.text.chars().count() as u64 <= max);
-            prop_assert_eq!(kept.truncated, kept.text.chars().count() < whole.chars().count());
-        }
-        let pieces: Vec<&str> =
-            kept.text.lines().filter(|line| !whole.lines().any(|one| one == *line)).collect();
+        // What nobody printed: marks of cuts, and separators of groups.
+        let is_mark = |line: &str| line.starts_with("[… ") || line == "--";
+        let printed: Vec<&str> = kept.text.lines().filter(|line| !is_mark(line)).collect();
+        let printed_chars: usize = printed.iter().map(|line| line.chars().count() + 1).sum();
+        let max = budget.max_chars.unwrap_or(30_000);
+        prop_assert!(printed_chars as u64 <= max + 2, "{:?}", kept);
+        prop_assert!(kept.truncated || kept.text == whole, "{:?}", kept);
+        let pieces: Vec<&&str> = printed.iter().filter(|line| !whole.lines().any(|one| one == **line)).collect();
         if !pieces.is_empty() {
             prop_assert!(kept.report.chars_kept.is_some(), "a piece is told to be one: {:?}", kept);
-            prop_assert!(pieces.iter().all(|piece| whole.lines().any(|line| line.contains(piece))), "{:?}", kept);
-            // A half may look like another line that is whole.
-            let may_be_half = |shown: &str| whole.lines().any(|line| line != shown && line.contains(shown));
-            prop_assert!(
-                budget.grep.is_some() || kept.text.lines().all(may_be_half),
-                "halves and whole lines: {:?}",
-                kept
-            );
+            prop_assert!(pieces.iter().all(|piece| whole.lines().any(|line| line.contains(**piece))), "{:?}", kept);
         }
         if let Some(keep) = &budget.keep {
             prop_assert!(kept.report.lines_kept <= keep.n * 2);
@@ -346,7 +374,12 @@ proptest! {
         let plan = budget(&format!(r#"{{"keep":{{"mode":"tail","n":{n}}}}}"#)).plan().unwrap();
         let all: Vec<&str> = text.split_inclusive('\n').collect();
         let want = all.iter().skip(all.len().saturating_sub(n)).copied().collect::<String>();
-        prop_assert_eq!(keep(&plan, &[&text]).text, want);
+        let mark = match all.len().saturating_sub(n) {
+            0 => String::new(),
+            1 => "[… 1 line …]\n".to_owned(),
+            lines => format!("[… {lines} lines …]\n"),
+        };
+        prop_assert_eq!(keep(&plan, &[&text]).text, mark + &want);
     }
 }
 

@@ -184,3 +184,32 @@ fn a_line_that_would_match_nothing_is_an_error_and_says_why() {
     assert!(fence.check("[ -f x ]").is_err() && fence.check("g++ x").is_err());
     assert_eq!(fence.check("test -f x"), Ok(()));
 }
+
+#[test]
+fn variables_that_bring_code_are_refused_where_anything_is_fenced() {
+    let fences = [fence("deny rm", &[], &[]), fence("", &["ls"], &[]), fence("", &[], &["rm"])];
+    let open = fence("", &[], &[]);
+    for name in [
+        "LD_PRELOAD",
+        "LD_AUDIT",
+        "LD_LIBRARY_PATH",
+        "GCONV_PATH",
+        "BASH_ENV",
+        "ENV",
+        "PROMPT_COMMAND",
+        "PYTHONSTARTUP",
+        "PERL5OPT",
+        "NODE_OPTIONS",
+        "GIT_SSH_COMMAND",
+        "GIT_CONFIG_COUNT",
+    ] {
+        for fence in &fences {
+            let refused = fence.check_variable(name).unwrap_err().to_string();
+            assert!(refused.contains(name) && refused.contains("leave it out"), "{refused}");
+        }
+        assert_eq!(open.check_variable(name), Ok(()), "{name}");
+    }
+    for name in ["PATH", "PAGER", "LANG", "ENVIRONMENT", "OLD_PRELOAD", "PYTHONUNBUFFERED", "ld_preload"] {
+        assert!(fences.iter().all(|fence| fence.check_variable(name).is_ok()), "{name}");
+    }
+}

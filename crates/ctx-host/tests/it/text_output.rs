@@ -40,7 +40,7 @@ fn the_whole_output_is_stored_whatever_the_budget_hides() {
     let budget: Budget = serde_json::from_str(r#"{"keep":{"mode":"tail","n":1}}"#).expect("a budget");
     let (stored, finished) = stream(&budget.plan().expect("a plan"), &[b"a\nb\n", b"c\n"]);
     assert_eq!(stored, b"a\nb\nc\n");
-    assert_eq!(finished.kept.text, "c\n");
+    assert_eq!(finished.kept.text, "[… 2 lines …]\nc\n");
     assert!(finished.kept.truncated);
 }
 
@@ -48,7 +48,7 @@ fn the_whole_output_is_stored_whatever_the_budget_hides() {
 fn binary_output_becomes_valid_text() {
     let noise: Vec<u8> = (0..200_000u32).map(|n| (n.wrapping_mul(2_654_435_761) >> 13) as u8).collect();
     let (_, finished) = stream(&Plan::default(), &[&noise]);
-    assert!(finished.kept.text.chars().count() <= 100_100);
+    assert!(finished.kept.text.chars().count() <= 100);
 }
 
 proptest! {

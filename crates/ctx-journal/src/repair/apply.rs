@@ -6,8 +6,9 @@ use std::io;
 use ctx_session::Timestamp;
 
 use super::{Judge, Plan, RepairError, plan};
-use crate::disk::{Disk, DiskFile, OpenMode, Replace, read_full, write_full};
+use crate::disk::{Disk, DiskFile, OpenMode, Replace, read_whole, write_full};
 use crate::file::FileJournal;
+use crate::format::LOG_BYTES_MAX;
 use crate::path::{LogPath, Owner};
 use crate::recover::io_error;
 
@@ -34,7 +35,7 @@ impl FileJournal {
     /// end may look unfinished.
     pub fn plan_repair(&self, log: &LogPath, now: Timestamp, judge: Judge<'_>) -> Result<Plan, RepairError> {
         let file = self.open_file(log, OpenMode::Read)?;
-        let bytes = read_all(&*file).map_err(|error| io_error(log, "read", error))?;
+        let bytes = read_whole(&*file, LOG_BYTES_MAX).map_err(|error| io_error(log, "read", error))?;
         plan(log, &bytes, now, judge)
     }
 
@@ -51,7 +52,7 @@ impl FileJournal {
         // Held to the end, so that no writer comes in between.
         let file = self.open_locked(log)?;
         file.sync().map_err(io("sync"))?;
-        let bytes = read_all(&*file).map_err(io("read"))?;
+        let bytes = read_whole(&*file, LOG_BYTES_MAX).map_err(io("read"))?;
         let plan = plan(log, &bytes, now, judge)?;
         if plan.is_sound() {
             return Ok(Repaired { plan, original: None, set_aside: None });
@@ -114,13 +115,6 @@ impl Place<'_> {
         }
         Err(io::ErrorKind::AlreadyExists.into())
     }
-}
-
-fn read_all(file: &dyn DiskFile) -> io::Result<Vec<u8>> {
-    let mut bytes = vec![0; usize::try_from(file.len()?).map_err(io::Error::other)?];
-    let got = read_full(file, &mut bytes, 0)?;
-    bytes.truncate(got);
-    Ok(bytes)
 }
 
 fn write_all(file: &dyn DiskFile, bytes: &[u8]) -> io::Result<()> {

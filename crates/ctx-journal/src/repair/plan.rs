@@ -7,7 +7,7 @@ use ctx_session::Timestamp;
 
 use super::reading::{Becomes, Raw, Reading, Salvage, Spot, Used, lines_of, read};
 use super::versions::{self, Settled};
-use super::{Anew, Change, Judge, Piece, Plan, RepairError, Versions, Where, order};
+use super::{Anew, Change, Judge, Piece, Plan, RepairError, Versions, Where, order, salvage};
 use crate::damage::DamageKind;
 use crate::format::{self, LOST};
 use crate::lines::LineForm;
@@ -25,7 +25,13 @@ fn best(
     versions: Versions,
 ) -> Result<(Vec<Raw>, Settled, Reading), RepairError> {
     let plain = lines_of(bytes, Salvage::No);
-    let settled = versions::settle(log, bytes, &plain, versions)?;
+    let mut settled = versions::settle(log, bytes, &plain, versions)?;
+    for raw in plain.iter().filter(|raw| raw.why_bad(bytes).is_some()) {
+        let line = bytes.get(raw.start..raw.end).unwrap_or_default();
+        if let (false, Some(was)) = (settled.contains_key(&raw.start), salvage::respelt(line)) {
+            settled.insert(raw.start, was);
+        }
+    }
     let raws = lines_of(bytes, Salvage::Yes);
     let reading = read(log, bytes, &raws, &settled, Salvage::Yes);
     if reading.is_sound() {
@@ -267,7 +273,7 @@ impl<'a> Building<'a> {
 
     fn write(&mut self, seq: u64, time: Timestamp, body: &str) {
         let mut line = Vec::new();
-        format::encode(&mut line, seq, time, &[body.to_owned()]);
+        format::encode(&mut line, seq, format::Times::One(time), &[body.to_owned()]);
         line.pop();
         self.write_line(line);
     }

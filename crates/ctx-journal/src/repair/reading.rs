@@ -57,7 +57,7 @@ impl Raw {
     }
 
     /// Why it is no record, if it is none.
-    fn why_bad(&self, bytes: &[u8]) -> Option<String> {
+    pub(super) fn why_bad(&self, bytes: &[u8]) -> Option<String> {
         let line = bytes.get(self.start..self.end).unwrap_or_default();
         match self.form() {
             LineForm::TooLong => Some(format!("{} bytes are too long for a record", line.len())),
@@ -277,7 +277,11 @@ impl Reading {
             let number = line.count() as u64 + 1;
             let mut why = self.why.remove(&number).into_iter().collect::<Vec<_>>();
             if ours.is_some() {
-                why.push("its `schema_version` is damaged: the lines around it are ours".to_owned());
+                let stood = bytes.get(used.range.start..used.range.start + text.len()).unwrap_or_default();
+                why.push(match salvage::respelt(stood).is_some_and(|was| was == text) {
+                    true => "a key of its envelope has a wrong byte".to_owned(),
+                    false => "its `schema_version` is damaged: the lines around it are ours".to_owned(),
+                });
                 // Its length may be another than that of what stands there.
                 let end = bytes.get(used.range.start..).and_then(|rest| memchr::memchr(b'\n', rest));
                 used.range.end = end.map_or(bytes.len(), |end| used.range.start + end);

@@ -27,6 +27,24 @@ pub(super) fn records(line: &[u8]) -> Vec<Range<usize>> {
     found
 }
 
+/// The keys of the envelope, which stand at the beginning of a line.
+const KEYS: [&str; 4] = ["schema_version", "seq", "time", "type"];
+/// They stand within so many bytes.
+const ENVELOPE_BYTES: usize = 160;
+
+/// A line that is a record but for one wrong byte in a key of its envelope, as it was.
+pub(super) fn respelt(line: &[u8]) -> Option<Vec<u8>> {
+    let head = line.get(..ENVELOPE_BYTES).unwrap_or(line);
+    KEYS.iter().find_map(|key| {
+        let key = format!("\"{key}\":").into_bytes();
+        let is_one_off = |piece: &[u8]| piece.iter().zip(&key).filter(|(is, was)| is != was).count() == 1;
+        let at = head.windows(key.len()).position(is_one_off)?;
+        let (before, rest) = line.split_at_checked(at)?;
+        let text = [before, &key, rest.get(key.len()..)?].concat();
+        format::parse(&text).is_ok().then_some(text)
+    })
+}
+
 /// Where the record ends that the bytes begin with, if they begin with one.
 fn end_of(bytes: &[u8]) -> Option<usize> {
     let within = bytes.get(..RECORD_BYTES_MAX).unwrap_or(bytes);
@@ -54,6 +72,20 @@ mod tests {
         let b = record(2, r#","text":"} {\"schema_version\":1""#);
         assert_eq!(found(format!("{a}{b}").as_bytes()), [a.clone(), b.clone()]);
         assert_eq!(found(format!("{a}x{b}\0\0").as_bytes()), [a, b]);
+    }
+
+    #[test]
+    fn a_wrong_byte_in_a_key_of_the_envelope_is_put_right() {
+        let whole = record(7, r#","text":"\"tyqe\":""#);
+        for (key, wrong) in
+            [("schema_version", "schema_versiom"), ("seq", "srq"), ("time", "tjme"), ("type", "tyqe")]
+        {
+            let line = whole.replacen(&format!("\"{key}\":"), &format!("\"{wrong}\":"), 1);
+            assert!(format::parse(line.as_bytes()).is_err(), "{line}");
+            assert_eq!(respelt(line.as_bytes()).as_deref(), Some(whole.as_bytes()), "{wrong}");
+        }
+        assert_eq!(respelt(whole.replacen("type", "txqe", 1).as_bytes()), None, "two are not put right");
+        assert_eq!(respelt(b"rubbish"), None);
     }
 
     #[test]

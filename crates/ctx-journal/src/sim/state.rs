@@ -142,7 +142,7 @@ impl State {
             self.names.0.insert(dir.to_owned(), Node::Dir);
             self.durable_names.0.insert(dir.to_owned(), Node::Dir);
         }
-        let id = self.new_inode(Owner { uid: 0, gid: 0 });
+        let id = self.new_inode(Owner::user(0, 0));
         if let Ok(inode) = self.inode(id) {
             inode.cached = bytes.to_vec();
             inode.durable = bytes.to_vec();

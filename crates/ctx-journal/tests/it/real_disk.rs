@@ -49,23 +49,150 @@ fn files_are_the_owners_alone() {
     assert_eq!(files, 3, "the log, its torn tail and the blob");
 }
 
+/// Does something as another user: the ids of one thread alone are changed. Root alone can.
+fn as_user<T: Send>(uid: u32, work: impl FnOnce() -> T + Send) -> T {
+    use rustix::process::{Gid, Uid};
+    std::thread::scope(|scope| {
+        let other = scope.spawn(|| {
+            rustix::thread::set_thread_groups(&[]).unwrap();
+            rustix::thread::set_thread_res_gid(Gid::from_raw(uid), Gid::from_raw(uid), Gid::from_raw(uid))
+                .unwrap();
+            rustix::thread::set_thread_res_uid(Uid::from_raw(uid), Uid::from_raw(uid), Uid::from_raw(uid))
+                .unwrap();
+            work()
+        });
+        other.join().unwrap()
+    })
+}
+
 #[test]
-fn a_daemon_that_runs_as_root_hands_files_to_the_user_and_keeps_directories() {
-    // Whoever else runs the tests cannot give files away; then everything is their own.
-    let root = me().uid == 0;
+fn files_stay_the_daemons_and_their_user_reads_them_and_nothing_more() {
     let dir = tempfile::tempdir().unwrap();
+    fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o755)).unwrap();
     let journal = real(dir.path());
-    let user = if root { Owner { uid: 1234, gid: 2345 } } else { me() };
     let log = LogPath::new("u/s/events.jsonl").unwrap();
-    drop(journal.create(&log, user, at(0), &meta()).unwrap());
-    let stat = |path: &str| fs::metadata(dir.path().join(path)).unwrap();
-    let (file, directory) = (stat("u/s/events.jsonl"), stat("u/s"));
-    assert_eq!(file.uid(), user.uid);
-    assert_eq!(file.gid(), user.gid);
-    assert_eq!(directory.uid(), me().uid);
-    assert_eq!(directory.gid(), user.gid);
-    let modes = (file.permissions().mode() & 0o7777, directory.permissions().mode() & 0o7777);
-    assert_eq!(modes, if root { (0o640, 0o750) } else { (0o600, 0o700) });
+    drop(journal.create(&log, Owner::user(1234, 2345), at(0), &meta()).unwrap());
+    let blob = journal.put_blob(&log, b"x").unwrap();
+    let moved = LogPath::new("u/t/events.jsonl").unwrap();
+    journal.rename(&log, &moved).unwrap();
+    let blob = format!("u/t/blobs/sha256-{}", blob.sha256);
+    for path in ["u", "u/t", "u/t/blobs", "u/t/events.jsonl", &blob] {
+        let path = dir.path().join(path);
+        let stat = fs::metadata(&path).unwrap();
+        assert_eq!((stat.uid(), stat.gid()), (me().uid, me().gid), "{}", path.display());
+        let mode = stat.permissions().mode() & 0o7777;
+        assert_eq!(
+            mode,
+            if stat.is_dir() { 0o750 } else { 0o640 },
+            "the group's bits are the mask of the ACL"
+        );
+        let reads = |uid| {
+            as_user(uid, || if path.is_dir() { fs::read_dir(&path).is_ok() } else { fs::read(&path).is_ok() })
+        };
+        assert_eq!((reads(1234), reads(1235), reads(2345)), (true, false, false), "{}", path.display());
+        let spoils = as_user(1234, || match path.is_dir() {
+            true => fs::write(path.join("planted"), "x").is_ok(),
+            false => {
+                fs::OpenOptions::new().append(true).open(&path).is_ok() || fs::remove_file(&path).is_ok()
+            }
+        });
+        assert!(!spoils, "{}", path.display());
+    }
+    let of_a_space = Owner { space: Some(4321), ..me() };
+    let shared = LogPath::new("shared/s/events.jsonl").unwrap();
+    drop(journal.create(&shared, of_a_space, at(0), &meta()).unwrap());
+    let file = dir.path().join("shared/s/events.jsonl");
+    assert_eq!(
+        [4321, 1234].map(|user| as_user(user, || fs::read(&file).is_ok())),
+        [true, false],
+        "by the group"
+    );
+}
+
+#[test]
+fn a_log_that_is_not_the_daemons_alone_is_not_opened() {
+    use ctx_journal::JournalError;
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join(PATH);
+    let session = file.parent().unwrap().to_owned();
+    let is_foreign = |why: &str| {
+        let journal = real(dir.path());
+        let foreign = |error: JournalError| {
+            assert!(matches!(error, JournalError::Foreign { .. }), "{why}: {error}");
+            assert!(error.to_string().contains(why), "{error}");
+        };
+        foreign(open(&journal).map(drop).unwrap_err());
+        foreign(journal.head(&log()).unwrap_err());
+        foreign(journal.read(&log(), 0, &mut |_| unreachable!("{why}")).unwrap_err());
+        foreign(journal.put_blob(&log(), b"x").unwrap_err());
+        foreign(journal.rename(&log(), &LogPath::new("other/events.jsonl").unwrap()).unwrap_err());
+    };
+    drop(create(&real(dir.path())));
+    let chown = |path: &std::path::Path, uid| std::os::unix::fs::chown(path, Some(uid), None).unwrap();
+    let chmod =
+        |path: &std::path::Path, mode| fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+    chown(&file, 1234);
+    is_foreign("it belongs to uid 1234");
+    chown(&file, me().uid);
+    for mode in [0o620, 0o602] {
+        chmod(&file, mode);
+        is_foreign("others may write it");
+    }
+    chmod(&file, 0o600);
+    fs::hard_link(&file, dir.path().join("another-name")).unwrap();
+    is_foreign("2 names");
+    fs::remove_file(dir.path().join("another-name")).unwrap();
+    chown(&session, 1234);
+    is_foreign("it belongs to uid 1234");
+    chown(&session, me().uid);
+    chmod(session.parent().unwrap(), 0o777);
+    is_foreign("others may write it");
+    let planted =
+        real(dir.path()).create(&LogPath::new(PATH.replace("default", "new")).unwrap(), me(), at(0), &meta());
+    assert!(planted.is_err(), "nor is a log made in such a place");
+    chmod(session.parent().unwrap(), 0o700);
+    assert!(open(&real(dir.path())).is_ok());
+}
+
+#[test]
+fn what_users_owned_is_taken_over_with_a_file_of_its_own() {
+    use std::io::Write as _;
+    let dir = tempfile::tempdir().unwrap();
+    fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    drop(create(&real(dir.path())));
+    let file = dir.path().join(PATH);
+    let before = fs::read(&file).unwrap();
+    let chown = |path: &std::path::Path| std::os::unix::fs::chown(path, Some(1234), None).unwrap();
+    chown(&file);
+    // What only claims to be large is left where it is, and no link is followed.
+    let session = file.parent().unwrap();
+    let huge = session.join("huge");
+    fs::File::create(&huge).unwrap().set_len(8 << 40).unwrap();
+    chown(&huge);
+    symlink("/etc/passwd", session.join("link")).unwrap();
+    // As their process may have it open from before.
+    let mut held = fs::OpenOptions::new().append(true).open(&file).unwrap();
+    let uids = std::sync::Mutex::new(Vec::new());
+    let first_line = |path: &str, uid: u32, line: &[u8]| {
+        uids.lock().unwrap().push((path.to_owned(), uid));
+        assert!(before.starts_with(line));
+        Ok(None)
+    };
+    let owner = Owner::user(1234, 1234);
+    let take = || ctx_journal::take_over(dir.path(), "home", owner, true, &first_line).unwrap();
+    let taken = take();
+    assert_eq!(taken.logs, 1);
+    assert_eq!(
+        taken.left.iter().map(|(path, _)| path.rsplit('/').next().unwrap()).collect::<Vec<_>>(),
+        ["huge"]
+    );
+    assert_eq!(*uids.lock().unwrap(), [(PATH.to_owned(), 1234)]);
+    held.write_all(b"forged\n").unwrap();
+    assert_eq!(fs::read(&file).unwrap(), before, "who had it open writes another file now");
+    assert_eq!(fs::metadata(&file).unwrap().uid(), me().uid);
+    assert!(as_user(1234, || fs::read(&file)).is_ok(), "and they read it");
+    assert_eq!(take().logs, 0, "once");
+    assert_eq!(seqs(&open(&real(dir.path())).unwrap().1), [0]);
 }
 
 #[test]
@@ -115,4 +242,58 @@ fn a_blob_that_was_changed_is_noticed() {
     fs::write(&path, b"as it is!").unwrap();
     let noticed = journal.get_blob(&log(), &blob.sha256).unwrap_err();
     assert!(noticed.to_string().contains("does not match its name"), "{noticed}");
+}
+
+/// A file system without ACLs, until it is dropped.
+struct Ramfs(tempfile::TempDir);
+
+impl Ramfs {
+    fn mount() -> Ramfs {
+        let dir = tempfile::tempdir().unwrap();
+        let mounted =
+            std::process::Command::new("mount").args(["-t", "ramfs", "ramfs"]).arg(dir.path()).status();
+        assert!(mounted.unwrap().success(), "this test needs root");
+        fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o755)).unwrap();
+        Ramfs(dir)
+    }
+}
+
+impl Drop for Ramfs {
+    fn drop(&mut self) {
+        let _ = std::process::Command::new("umount").arg(self.0.path()).status();
+    }
+}
+
+#[test]
+fn without_acls_a_group_of_one_reads_and_no_other_group() {
+    let passwd = fs::read_to_string("/etc/passwd").unwrap();
+    let user = |name: &str| {
+        let line = passwd.lines().find(|line| line.split(':').next() == Some(name)).unwrap();
+        let ids: Vec<u32> = line.split(':').skip(2).take(2).map(|id| id.parse().unwrap()).collect();
+        (ids[0], ids[1])
+    };
+    let disk = Ramfs::mount();
+    let root = disk.0.path();
+    let journal = real(root);
+    let mode_of = |path: &str| fs::metadata(root.join(path)).unwrap().permissions().mode() & 0o777;
+    // Its group is its own; that of nobody is not, for a user whose group it is not.
+    let ((alone, its_group), (_, shared_group)) = (user("daemon"), user("nobody"));
+    for (name, owner, file, dir) in [
+        ("alone", Owner::user(alone, its_group), 0o640, 0o750),
+        ("several", Owner::user(alone, shared_group), 0o600, 0o700),
+        ("space", Owner { space: Some(shared_group), ..me() }, 0o640, 0o750),
+    ] {
+        let log = LogPath::new(format!("{name}/s/events.jsonl")).unwrap();
+        drop(journal.create(&log, owner, at(0), &meta()).unwrap());
+        assert_eq!((mode_of(log.as_str()), mode_of(name)), (file, dir), "{name}");
+        assert_eq!(fs::metadata(root.join(log.as_str())).unwrap().uid(), me().uid);
+        let blob = journal.put_blob(&log, b"x").unwrap();
+        assert_eq!(
+            mode_of(&format!("{name}/s/blobs/sha256-{}", blob.sha256)),
+            file,
+            "{name}: also beside it"
+        );
+    }
+    let read = as_user(its_group, || fs::read(root.join("alone/s/events.jsonl")).is_ok());
+    assert!(read, "by the group");
 }

@@ -5,9 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use ctx_journal::sim::SimDisk;
-use ctx_journal::{
-    Damage, Entry, FileJournal, Journal, JournalError, LogPath, LogWriter, Opened, Owner, RealDisk,
-};
+use ctx_journal::{Damage, Entry, FileJournal, Journal, JournalError, LogPath, LogWriter, Opened, Owner};
 use ctx_session::Timestamp;
 
 pub const PATH: &str = "home/0/agent/coder/session/default/events.jsonl";
@@ -21,7 +19,7 @@ pub fn at(seconds: u64) -> Timestamp {
 }
 
 pub fn me() -> Owner {
-    RealDisk::own()
+    Owner::own()
 }
 
 pub fn body(kind: &str, text: &str) -> String {

@@ -24,10 +24,12 @@ pub use issue_rules::{Change, IssueCommand, IssueGiven};
 pub use problem::{Problem, invalid};
 pub use record::{
     IssueBody, ProjectAdded, ProjectBody, ProjectMoved, ProjectRead, ProjectRecord, ProjectRemoved,
-    RegistryBody,
+    ProjectTrusted, RegistryBody,
 };
 pub use rules::{ProjectCommand, check_slug};
 pub use settings::{Compaction, Delegate, Strategy};
+
+use std::collections::BTreeSet;
 
 use crate::ids::IssueId;
 use crate::name::Name;
@@ -45,6 +47,8 @@ pub struct Project {
     pub entry: Option<Entry>,
     /// Its files as they last were right, since it was added.
     pub last: Option<ProjectRead>,
+    /// The project files that someone agreed to, by hash and user.
+    trusted: BTreeSet<(String, u32)>,
     /// In the order of their numbers.
     issues: Vec<Issue>,
     pub requests: Requests,
@@ -60,6 +64,8 @@ pub struct Entry {
     pub owner: u32,
     pub added_at: Timestamp,
     pub updated_at: Timestamp,
+    /// It may have no project file.
+    pub plain: bool,
     /// None: it is registered.
     pub removed_at: Option<Timestamp>,
 }
@@ -71,6 +77,7 @@ impl Project {
             slug,
             entry: None,
             last: None,
+            trusted: BTreeSet::new(),
             issues: Vec::new(),
             requests: Requests::default(),
             next_seq: 0,
@@ -80,6 +87,12 @@ impl Project {
     /// The entry, unless it was removed.
     pub fn registered(&self) -> Option<&Entry> {
         self.entry.as_ref().filter(|entry| entry.removed_at.is_none())
+    }
+
+    /// Whether this user has agreed to the project file with this hash. What a file grants (its allow rules, programs that
+    /// it names, everything about cages) holds for them only then. This is the one place that answers it.
+    pub fn trusts(&self, uid: u32, dsl_hash: &str) -> bool {
+        self.trusted.contains(&(dsl_hash.to_owned(), uid))
     }
 
     /// Follows a record. Never fails: what does not fit is taken for what it says and nothing more.
@@ -94,6 +107,7 @@ impl Project {
                     owner: added.owner,
                     added_at: record.time,
                     updated_at: record.time,
+                    plain: added.plain,
                     removed_at: None,
                 });
             }
@@ -119,6 +133,9 @@ impl Project {
             }
             (ProjectBody::Issue(IssueBody::TodoAdded(added)), _) => {
                 self.with_issue(added.issue_id, |issue| issue.add_todo(added, record.time));
+            }
+            (ProjectBody::Registry(RegistryBody::Trusted(trusted)), _) => {
+                self.trusted.insert((trusted.dsl_hash.clone(), trusted.by));
             }
             (ProjectBody::Registry(RegistryBody::Requested(requested)), _) => self.requests.add(requested),
             (ProjectBody::Issue(IssueBody::TodoChanged(changed)), _) => {

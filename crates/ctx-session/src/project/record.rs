@@ -28,6 +28,7 @@ record_table! {
         Moved(ProjectMoved) = "project_moved" 1 Nothing [ProjectMoved];
         Removed(ProjectRemoved) = "project_removed" 1 Nothing [ProjectRemoved];
         Read(ProjectRead) = "project_read" 1 Nothing [];
+        Trusted(ProjectTrusted) = "project_trusted" 1 Nothing [ProjectTrusted];
         Requested(Requested) = "requested" 1 Nothing [];
     }
 
@@ -50,6 +51,9 @@ pub struct ProjectAdded {
     /// Whose it is: who else may see it is the daemon's owner alone.
     pub owner: u32,
     pub by: u32,
+    /// Someone worked in the directory and it had no project file: it is a project all the same.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub plain: bool,
 }
 
 /// It is in another directory now.
@@ -70,6 +74,14 @@ pub struct ProjectRemoved {
 pub struct ProjectRead {
     pub dsl_hash: String,
     pub dsl_snapshot: String,
+}
+
+/// The operator agreed to what this project file grants: see [`super::Project::trusts`].
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ProjectTrusted {
+    /// The SHA-256 of the project file.
+    pub dsl_hash: String,
+    pub by: u32,
 }
 
 impl ProjectBody {

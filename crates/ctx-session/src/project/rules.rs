@@ -1,6 +1,6 @@
 //! What may be done to a project in the registry, and what it writes.
 
-use super::record::{ProjectAdded, ProjectBody, ProjectMoved, ProjectRead, ProjectRemoved};
+use super::record::{ProjectAdded, ProjectBody, ProjectMoved, ProjectRead, ProjectRemoved, ProjectTrusted};
 use super::{DEFAULT_PROJECT, Project};
 use crate::code::{Code, Refusal};
 use crate::name::Name;
@@ -13,12 +13,13 @@ pub enum ProjectCommand {
         directory: String,
         owner: u32,
         by: u32,
+        /// It may have no project file.
+        plain: bool,
     },
     /// The directory was moved.
-    Relocate {
-        directory: String,
-        by: u32,
-    },
+    Relocate { directory: String, by: u32 },
+    /// The operator agrees to the project file with this hash.
+    Trust { dsl_hash: String, by: u32 },
     /// Its files are right; the snapshot is stored already.
     Read(ProjectRead),
     Remove {
@@ -41,14 +42,15 @@ impl Project {
     /// Decides a command. A refusal writes nothing.
     pub fn decide(&self, command: &ProjectCommand) -> Result<Vec<ProjectBody>, Refusal> {
         match command {
-            ProjectCommand::Add { directory, owner, by } => self.add(directory, *owner, *by),
+            ProjectCommand::Add { directory, owner, by, plain } => self.add(directory, *owner, *by, *plain),
+            ProjectCommand::Trust { dsl_hash, by } => self.trust(dsl_hash, *by),
             ProjectCommand::Relocate { directory, by } => self.relocate(directory, *by),
             ProjectCommand::Remove { by, busy } => self.remove(*by, *busy),
             ProjectCommand::Read(read) => Ok(self.read(read)),
         }
     }
 
-    fn add(&self, directory: &str, owner: u32, by: u32) -> Result<Vec<ProjectBody>, Refusal> {
+    fn add(&self, directory: &str, owner: u32, by: u32, plain: bool) -> Result<Vec<ProjectBody>, Refusal> {
         match &self.entry {
             // What the log has besides, its issues, is for its owner's eyes; so is whether it is registered now.
             Some(entry) if entry.owner != owner => {
@@ -61,13 +63,25 @@ impl Project {
             }
             Some(_) | None => {}
         }
-        let added = ProjectAdded { project: self.slug.clone(), directory: directory.to_owned(), owner, by };
+        let (project, directory) = (self.slug.clone(), directory.to_owned());
+        let added = ProjectAdded { project, directory, owner, by, plain };
         Ok(vec![ProjectBody::Registry(RegistryBody::Added(added))])
     }
 
     fn read(&self, read: &ProjectRead) -> Vec<ProjectBody> {
         let is_new = self.registered().is_some() && self.last.as_ref() != Some(read);
         is_new.then(|| ProjectBody::Registry(RegistryBody::Read(read.clone()))).into_iter().collect()
+    }
+
+    fn trust(&self, dsl_hash: &str, by: u32) -> Result<Vec<ProjectBody>, Refusal> {
+        match self.registered() {
+            None => Err(self.not_there()),
+            Some(_) if self.trusts(by, dsl_hash) => Ok(Vec::new()),
+            Some(_) => {
+                let trusted = ProjectTrusted { dsl_hash: dsl_hash.to_owned(), by };
+                Ok(vec![ProjectBody::Registry(RegistryBody::Trusted(trusted))])
+            }
+        }
     }
 
     fn relocate(&self, directory: &str, by: u32) -> Result<Vec<ProjectBody>, Refusal> {

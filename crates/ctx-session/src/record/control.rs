@@ -6,7 +6,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::{PromptRef, Usage};
+use super::{Caller, PromptRef, SubagentSnapshot, Usage};
 use crate::ids::{ApprovalId, CallId, CheckpointId, CompactionId, IssueId, MessageId, RunId, Ulid};
 use crate::time::Timestamp;
 use crate::word_enum::word_enum;
@@ -36,6 +36,9 @@ pub struct SystemNote {
     pub turn_id: RunId,
     pub message_id: MessageId,
     pub text: String,
+    /// Text that another agent put into its conversation and nobody typed.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub injected: bool,
 }
 
 /// A tool call that the model made while its session was paused. It starts when the session is resumed.
@@ -47,6 +50,8 @@ pub struct ToolPending {
     pub provider_call_id: Option<String>,
     pub name: String,
     pub input: Value,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub provider: Option<Value>,
 }
 
 word_enum! {
@@ -93,6 +98,9 @@ pub struct CheckpointCreated {
     /// The prompts under which the run worked.
     #[serde(default)]
     pub prompts: Vec<PromptRef>,
+    /// The run's subagents, as the pause found them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub active_subagents: Vec<SubagentSnapshot>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -160,7 +168,7 @@ pub struct PluginCost {
 
 impl PluginCost {
     pub fn usage(&self) -> Usage {
-        Usage { input: self.input_tokens, output: self.output_tokens }
+        Usage { input: self.input_tokens, output: self.output_tokens, ..Usage::default() }
     }
 }
 
@@ -298,7 +306,12 @@ pub struct ApprovalRequested {
     /// What the call touches, as the policy was asked.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub subject: Option<String>,
+    /// The unified diff of what the call would change in a file.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub diff: Option<String>,
     pub expires_at: Timestamp,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub caller: Option<Caller>,
 }
 
 word_enum! {

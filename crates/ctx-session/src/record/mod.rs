@@ -7,6 +7,7 @@
 mod control;
 mod event;
 mod run;
+mod subagent;
 mod table;
 
 use serde::{Deserialize, Serialize};
@@ -15,6 +16,7 @@ use serde_json::Value;
 pub use control::*;
 pub use event::EventName;
 pub use run::*;
+pub use subagent::*;
 pub(crate) use table::record_table;
 pub use table::*;
 
@@ -58,6 +60,12 @@ pub struct SessionMeta {
     pub agent: Option<Name>,
     pub project: Name,
     pub cwd: String,
+    /// The host directory that the session began in.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub dir: Option<String>,
+    /// What the agent has as its workspace, where no project file says it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub workspace: Option<Workspace>,
     pub model: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub title: Option<String>,
@@ -77,6 +85,18 @@ pub struct SessionMeta {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub requested: Option<RequestKey>,
     pub app: String,
+}
+
+/// The host directory that an agent sees as its workspace. A session keeps the one that it began with.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Workspace {
+    /// An absolute path without links.
+    pub directory: String,
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub read_only: bool,
+    /// The agent whose control files describe the session's agent; None: its own do.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub described_by: Option<Name>,
 }
 
 /// Where a fork came from.
@@ -135,6 +155,7 @@ word_enum! {
         CheckpointResumed = "checkpoint_resumed",
         RolledBack = "rolled_back",
         CompactionRequested = "compaction_requested",
+        RunRetried = "run_retried",
         CompactionApproved = "compaction_approved",
         CompactionRejected = "compaction_rejected",
         SessionEnded = "session_ended",
@@ -190,6 +211,7 @@ impl StateChanged {
             | Trigger::CheckpointResumed
             | Trigger::RolledBack
             | Trigger::CompactionRequested
+            | Trigger::RunRetried
             | Trigger::CompactionApproved
             | Trigger::CompactionRejected
             | Trigger::SessionFailed => None,
@@ -240,6 +262,18 @@ pub enum DetachReason {
     SessionEnded,
     /// The daemon went, and the connection with it.
     DaemonRestart,
+}
+
+/// Records of another agent's session were added: always the last record of its command, in the state idle. The records
+/// before it have the times of the source, and are not events of this daemon.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Imported {
+    /// One id for everything that one `ctx import` brought in.
+    pub import_id: crate::ids::Ulid,
+    pub by: u32,
+    /// How many records were added, this one not among them.
+    pub records: u64,
+    pub at: Timestamp,
 }
 
 /// Put away, or brought back. An archived session is not listed unless asked for; nothing else changes.

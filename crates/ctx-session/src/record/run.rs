@@ -5,7 +5,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::{RunKind, Strategy};
+use super::{Caller, RunKind, Strategy};
 use crate::code::Code;
 use crate::ids::{CallId, MessageId, RunId};
 use crate::word_enum::word_enum;
@@ -24,6 +24,30 @@ pub struct Context {
     pub sources: Vec<Source>,
     #[serde(default)]
     pub prompts: Vec<PromptRef>,
+    /// `off`: secrets are not taken out of what tools are given and give.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub redact: Option<Redact>,
+    /// What became of calls that the policy wants to ask for, where nobody was asked.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub approvals: Option<Approvals>,
+}
+
+word_enum! {
+    /// The answer to every approval of a run, given with its message.
+    Approvals {
+        /// `--yes`.
+        Allow = "allow",
+        /// Nobody is there who could answer.
+        Deny = "deny",
+    }
+}
+
+word_enum! {
+    /// Whether secrets are taken out of what tools are given and give.
+    Redact {
+        On = "on",
+        Off = "off",
+    }
 }
 
 /// An instruction file that went into a run's context.
@@ -33,6 +57,12 @@ pub struct Source {
     pub path: String,
     pub hash: String,
     pub truncated: bool,
+    /// What it holds for: `agent`, `project`, or the directory below that.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub scope: Option<String>,
+    /// Why it is not in the context, where it is not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
 }
 
 /// A prompt in effect, by the hash of its text; the text itself is a blob of that hash.
@@ -70,6 +100,8 @@ pub struct AssistantStarted {
     pub message_id: MessageId,
     pub model: String,
     pub step: u32,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub caller: Option<Caller>,
 }
 
 /// Tokens that a model call cost, as its provider counted them.
@@ -77,6 +109,16 @@ pub struct AssistantStarted {
 pub struct Usage {
     pub input: u64,
     pub output: u64,
+    /// Of the input, what the provider had cached.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub cached: u64,
+    /// What it cost, in billionths of a US dollar; 0 also where the price is not known.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub cost_nano_usd: u64,
+}
+
+fn is_zero(number: &u64) -> bool {
+    *number == 0
 }
 
 impl Usage {
@@ -84,6 +126,8 @@ impl Usage {
         Usage {
             input: self.input.saturating_add(other.input),
             output: self.output.saturating_add(other.output),
+            cached: self.cached.saturating_add(other.cached),
+            cost_nano_usd: self.cost_nano_usd.saturating_add(other.cost_nano_usd),
         }
     }
 }
@@ -107,6 +151,8 @@ pub struct AssistantFinished {
     pub finish_reason: FinishReason,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub usage: Option<Usage>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub caller: Option<Caller>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -114,6 +160,8 @@ pub struct ReasoningFinished {
     pub turn_id: RunId,
     pub message_id: MessageId,
     pub text: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub caller: Option<Caller>,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -125,6 +173,11 @@ pub struct ToolStarted {
     pub provider_call_id: Option<String>,
     pub name: String,
     pub input: Value,
+    /// What the provider wants to see again with the call; no other model is sent it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub provider: Option<Value>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub caller: Option<Caller>,
 }
 
 word_enum! {
@@ -134,6 +187,8 @@ word_enum! {
         Error = "error",
         /// The run ended, or the daemon did, before the tool was done.
         Interrupted = "interrupted",
+        /// The run ended before the tool was called.
+        Skipped = "skipped",
     }
 }
 
@@ -156,6 +211,48 @@ pub struct ToolFinished {
     pub truncated: bool,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub blob: Option<BlobRef>,
+    /// The unified diff of the file that the call changed, or its beginning when `diff_blob` holds the whole.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub diff: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub diff_blob: Option<BlobRef>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub summary: Option<ToolSummary>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub caller: Option<Caller>,
+}
+
+/// What a tool knows of what it did, for programs: each tool gives those numbers that it has.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ToolSummary {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub exit_code: Option<i32>,
+    /// Of what was read, written or printed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bytes: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lines: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lines_added: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lines_removed: Option<u64>,
+    /// Places that a search found, and in how many files.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub matches: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub files: Option<u64>,
+    /// Names in a directory.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub entries: Option<u64>,
+    /// Secrets that were taken out of the output and the diff.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub redacted: Option<u64>,
+}
+
+impl ToolSummary {
+    pub fn is_empty(&self) -> bool {
+        *self == ToolSummary::default()
+    }
 }
 
 /// The end of a run that did what it was asked to.

@@ -146,6 +146,7 @@ record_table! {
         Failed(Failure) = "session_failed" 1 Nothing [SessionFailed];
         Archived(Archived) = "archived" 1 Nothing [SessionArchived];
         Forked(Forked) = "forked" 1 Nothing [SessionForked];
+        Imported(Imported) = "imported" 1 Nothing [SessionImported];
         Bound(Bound) = "bound" 1 Nothing [SessionBound];
         Unbound(Unbound) = "unbound" 1 Nothing [SessionUnbound];
         Requested(Requested) = "requested" 1 Nothing [];
@@ -176,6 +177,13 @@ record_table! {
         Pending(ToolPending) = "tool_pending" 1 Nothing [ToolPending];
         Started(ToolStarted) = "tool_started" 1 Says [];
         Finished(ToolFinished) = "tool_finished" 1 Says [];
+    }
+
+    /// Subagents: their starts and their ends.
+    Subagent(SubagentBody) {
+        Spawned(SubagentSpawned) = "subagent_spawned" 1 Nothing [SubagentSpawned];
+        Running(SubagentRunning) = "subagent_running" 1 Nothing [SubagentRunning];
+        Exited(SubagentExited) = "subagent_exited" 1 Nothing [SubagentExited];
     }
 
     /// Pauses, prompt edits made during one, and what followed.
@@ -239,6 +247,11 @@ impl Body {
                 ToolBody::Started(tool) => tool.turn_id,
                 ToolBody::Finished(tool) => tool.turn_id,
             }),
+            Body::Subagent(body) => Some(match body {
+                SubagentBody::Spawned(spawned) => spawned.turn_id,
+                SubagentBody::Running(running) => running.turn_id,
+                SubagentBody::Exited(exited) => exited.turn_id,
+            }),
             Body::Approval(body) => Some(match body {
                 ApprovalBody::Requested(asked) => asked.turn_id,
                 ApprovalBody::Settled(settled) => settled.turn_id,
@@ -248,6 +261,30 @@ impl Body {
             Body::Compaction(CompactionBody::Approved(approved)) => Some(approved.turn_id),
             Body::Session(SessionBody::Requested(requested)) => requested.turn_id,
             Body::Session(_) | Body::Checkpoint(_) | Body::Compaction(_) => None,
+        }
+    }
+
+    /// The subagent that says or does what the record tells; none where the primary does, or nobody in particular.
+    pub fn caller(&self) -> Option<&Caller> {
+        match self {
+            Body::Message(body) => match body {
+                MessageBody::AssistantStarted(started) => started.caller.as_ref(),
+                MessageBody::AssistantFinished(message) => message.caller.as_ref(),
+                MessageBody::ReasoningFinished(reasoning) => reasoning.caller.as_ref(),
+                MessageBody::User(_) | MessageBody::System(_) | MessageBody::Pinned(_) => None,
+            },
+            Body::Tool(body) => match body {
+                ToolBody::Started(tool) => tool.caller.as_ref(),
+                ToolBody::Finished(tool) => tool.caller.as_ref(),
+                ToolBody::Pending(_) => None,
+            },
+            Body::Approval(ApprovalBody::Requested(asked)) => asked.caller.as_ref(),
+            Body::Session(_)
+            | Body::Run(_)
+            | Body::Subagent(_)
+            | Body::Checkpoint(_)
+            | Body::Compaction(_)
+            | Body::Approval(_) => None,
         }
     }
 }

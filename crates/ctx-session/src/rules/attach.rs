@@ -1,11 +1,13 @@
 //! The operator's interactive connection: one at a time. Sockets, the command line and observers do not count.
 
 use super::{answer, busy};
-use crate::code::Refusal;
+use crate::code::{Code, Refusal};
 use crate::command::{Answer, Decision, Effect};
 use crate::ids::Ulid;
+use crate::log_facts::ATTACHES_MAX;
 use crate::record::{Attached, Body, DetachReason, Detached, SessionBody};
 use crate::session::{Attachment, Session};
+use crate::time::Timestamp;
 
 /// Allowed in every state: the history of a session that is over can be looked at.
 pub(super) fn attach(
@@ -14,7 +16,13 @@ pub(super) fn attach(
     user: u32,
     device_hint: Option<&str>,
     takeover: bool,
+    now: Timestamp,
 ) -> Result<Decision, Refusal> {
+    if session.attaches.lately(now) >= ATTACHES_MAX {
+        let message =
+            format!("{ATTACHES_MAX} clients have attached within a minute; wait, then attach again");
+        return Err(Refusal::new(Code::Eagain, message));
+    }
     let mut records = Vec::new();
     let mut effects = Vec::new();
     match session.attached {

@@ -4,15 +4,17 @@ use super::{
     Given, answer, busy, compaction, count_changed, moved, over, post::context_record, run::settle, slot_of,
 };
 use crate::code::{Code, Refusal};
-use crate::command::{Admission, Answer, Decision, Effect, Outcome, Partial, Pauser, RunContext};
+use crate::command::{
+    Admission, Answer, Decision, Effect, FinishedTool, Outcome, Partial, Pauser, RunContext,
+};
 use crate::control::Checkpoint;
 use crate::ids::{CheckpointId, MessageId, RunId};
 use crate::ledger::Back;
 use crate::limits::Limits;
 use crate::record::{
     Body, CancelReason, CheckpointBody, CheckpointBy, CheckpointCreated, CheckpointResumed, CompactionBody,
-    CompactionRejected, MessageBody, PromptEdited, Rejection, RolledBack, StateName, SystemNote, ToolBody,
-    ToolFinished, ToolStatus, Trigger,
+    CompactionRejected, MessageBody, PromptEdited, Rejection, RolledBack, StateName, SystemNote, ToolStatus,
+    Trigger,
 };
 use crate::session::{RunState, Session, State};
 
@@ -48,16 +50,10 @@ pub(super) fn checkpoint(
     let (created_by, who) = match by {
         Pauser::Operator { by } => (CheckpointBy::Operator, Some(by)),
         Pauser::Model { call, .. } => {
-            let started = session.open_tools_of(run).find(|(open, _)| *open == call);
-            records.push(Body::Tool(ToolBody::Finished(ToolFinished {
-                turn_id: run,
-                call_id: call,
-                status: ToolStatus::Ok,
-                duration_ms: started.map_or(0, |(_, started)| given.now.millis_since(started)),
-                output: RESUMED.to_owned(),
-                truncated: false,
-                blob: None,
-            })));
+            let open = session.open_tools_of(run).find(|(open, _)| *open == call).map(|(_, tool)| tool);
+            let lasted = open.map_or(0, |tool| given.now.millis_since(tool.started));
+            let caller = open.and_then(|tool| tool.caller.clone());
+            records.push(FinishedTool::new(call, ToolStatus::Ok, lasted, RESUMED).record(run, caller));
             (CheckpointBy::Model, None)
         }
     };
@@ -95,6 +91,7 @@ pub(super) fn created(
         compaction_id: None,
         cursor: session.ledger.newest(),
         prompts: session.control.prompts.in_effect.clone(),
+        active_subagents: session.subagents.snapshots(run),
     }))
 }
 
@@ -149,9 +146,14 @@ pub(super) fn resume(
     checkpoint: CheckpointId,
     admission: &Admission,
     by: u32,
+    message: Option<&str>,
     given: &mut Given<'_>,
 ) -> Result<Decision, Refusal> {
     let current = current(session, checkpoint)?;
+    let goes_on = session.current_run().is_some_and(|run| !session.is_answered(run.id));
+    if message.is_some() && (!goes_on || session.control.proposed_at(current).is_some()) {
+        return Err(busy("no run waits for an answer here; resume without a message, then post it"));
+    }
     if let Some(proposed) = session.control.proposed_at(current) {
         return compaction::approve(session, proposed.id(), &Default::default(), admission, by, given);
     }
@@ -163,10 +165,18 @@ pub(super) fn resume(
     let context = slot_of(admission)?;
     let mut records = vec![resumed(current, by)];
     records.extend(continued(current, run.id, context, given));
+    records.extend(message.map(|text| answered(run.id, text, given)));
     records.push(moved(from, to, Trigger::CheckpointResumed, Some(by)));
     let effects =
         std::iter::once(Effect::ContinueRun { run: run.id }).chain(count_changed(from, to)).collect();
     Ok(Decision { records, effects, answer: Answer::Run { run: run.id, state: RunState::Running } })
+}
+
+/// The operator's answer, as the agent reads it. It is a message of the run that was paused.
+fn answered(run: RunId, text: &str, given: &mut Given<'_>) -> Body {
+    let message_id = MessageId(given.ids.next(given.now));
+    let text = format!("The operator answers: {text}");
+    Body::Message(MessageBody::System(SystemNote { turn_id: run, message_id, text, injected: false }))
 }
 
 /// The model came to its end while the session was paused: nothing is left to do, and no slot is needed for that.
@@ -222,7 +232,7 @@ pub(super) fn notice(checkpoint: &Checkpoint, run: RunId, given: &mut Given<'_>)
         text += &format!(" Previous prompt hash{whose}: {old}, new prompt hash: {}.", prompt.hash);
     }
     let message_id = MessageId(given.ids.next(given.now));
-    Some(Body::Message(MessageBody::System(SystemNote { turn_id: run, message_id, text })))
+    Some(Body::Message(MessageBody::System(SystemNote { turn_id: run, message_id, text, injected: false })))
 }
 
 pub(super) fn rollback(

@@ -3,7 +3,7 @@
 use crate::command::{Answer, Decision};
 use crate::ids::SessionId;
 use crate::name::Name;
-use crate::record::{Body, Scope, SessionBody, SessionMeta};
+use crate::record::{Body, Scope, SessionBody, SessionMeta, Workspace};
 use crate::request::RequestKey;
 
 /// Everything a new session is made of. The engine has checked the project, the agent, the name and the cwd.
@@ -18,6 +18,8 @@ pub struct Create {
     pub agent: Option<Name>,
     pub project: Name,
     pub cwd: String,
+    pub dir: Option<String>,
+    pub workspace: Option<Workspace>,
     pub model: String,
     /// What the project's file is at this moment, where one describes the agent.
     pub dsl: Option<Dsl>,
@@ -47,6 +49,8 @@ pub fn create(create: Create) -> Decision {
         agent: create.agent,
         project: create.project,
         cwd: create.cwd,
+        dir: create.dir,
+        workspace: create.workspace,
         model: create.model,
         title: None,
         client: create.client,

@@ -14,6 +14,7 @@
 //! idle    -> ended    session_ended         queued  -> failed   session_failed
 //! idle    -> failed   session_failed        paused  -> ended    session_ended
 //! failed  -> ended    session_ended         paused  -> failed   session_failed
+//! idle    -> running  run_retried
 //! ```
 //!
 //! A test walks every pair of state and command and compares what it finds with this table. One file per
@@ -28,21 +29,26 @@ mod compaction;
 mod create;
 mod end;
 mod fork;
+mod import;
+mod left_open;
 mod pin;
 mod post;
 mod queue;
 mod recover;
+mod retry;
 mod run;
 mod settings;
+mod subagent;
 
 pub use archive::may_purge;
 pub use create::{Create, Dsl, create};
 pub use fork::Fork;
+pub use import::{Known, may_import};
 pub use post::check_message;
 
 use crate::code::{Code, Refusal};
 use crate::command::{Admission, Answer, Command, Decision, Effect, RunContext};
-use crate::ids::IdSource;
+use crate::ids::{IdSource, RunId};
 use crate::limits::Limits;
 use crate::record::{Body, LimitScope, RunKind, SessionBody, StateChanged, StateName, Trigger};
 use crate::request::{RequestKey, Requested};
@@ -63,7 +69,9 @@ impl Session {
             Command::PostMessage(post) => post::post_message(self, post, given),
             Command::ResumeQueued { admission, by } => queue::resume_queued(self, admission, *by),
             Command::DiscardQueued { by } => queue::discard_queued(self, *by),
-            Command::Progress { run, progress } => run::progress(self, *run, progress, given),
+            Command::Progress { run, caller, progress } => {
+                run::progress(self, *run, *caller, progress, given)
+            }
             Command::FinishRun { run, outcome, partial } => {
                 run::finish_run(self, *run, outcome, partial.as_ref(), given.now)
             }
@@ -74,8 +82,8 @@ impl Session {
             Command::EditPrompt { checkpoint, target, hash, by } => {
                 checkpoint::edit_prompt(self, *checkpoint, target, hash, *by)
             }
-            Command::Resume { checkpoint, admission, by } => {
-                checkpoint::resume(self, *checkpoint, admission, *by, given)
+            Command::Resume { checkpoint, admission, by, message } => {
+                checkpoint::resume(self, *checkpoint, admission, *by, message.as_deref(), given)
             }
             Command::Rollback { checkpoint, by, partial } => {
                 checkpoint::rollback(self, *checkpoint, *by, partial.as_ref(), given)
@@ -83,6 +91,7 @@ impl Session {
             Command::Compact { strategy, admission, by } => {
                 compaction::compact(self, *strategy, admission, *by, given)
             }
+            Command::Retry { admission, by } => retry::retry(self, admission, *by, given),
             Command::ApproveCompaction { compaction, edits, admission, by } => {
                 compaction::approve(self, *compaction, edits, admission, *by, given)
             }
@@ -97,14 +106,17 @@ impl Session {
             Command::Unbind { by } => bind::unbind(self, *by),
             Command::Once { key, command } => self.decide_once(key, command, given),
             Command::Change(change) => settings::change(self, change, given.limits),
+            Command::Import(import) => import::import(self, import, given.now),
             Command::Pin { message, pinned, by } => pin::pin(self, *message, *pinned, *by),
             Command::Attach { connection, user, device_hint, takeover } => {
-                attach::attach(self, *connection, *user, device_hint.as_deref(), *takeover)
+                attach::attach(self, *connection, *user, device_hint.as_deref(), *takeover, given.now)
             }
             Command::Detach { connection, reason } => attach::detach(self, *connection, *reason),
             Command::End { by, partial } => end::end(self, *by, partial.as_ref(), given.now),
             Command::Fail { failure, partial } => end::fail(self, failure, partial.as_ref(), given.now),
-            Command::Recover { cause } => recover::recover(self, *cause, given.now),
+            Command::Recover { cause, under_way } => {
+                recover::recover(self, *cause, under_way.as_ref(), given.now)
+            }
         }
     }
 }
@@ -123,6 +135,11 @@ impl Session {
 }
 
 impl Session {
+    /// Whether a run may start one more subagent. The refusal is for the model to read.
+    pub fn may_spawn(&self, run: RunId, limits: &Limits) -> Result<(), Refusal> {
+        subagent::may_spawn(self, run, limits)
+    }
+
     /// The answer to a request that was carried out before.
     pub fn repeated(&self, key: &RequestKey) -> Result<Option<Answer>, Refusal> {
         let Some(found) = self.requests.find(key)? else { return Ok(None) };

@@ -125,5 +125,7 @@ pub(super) fn context_record(run: RunId, context: &RunContext) -> Body {
         cage: context.cage.clone(),
         sources: context.sources.clone(),
         prompts: context.prompts.clone(),
+        redact: context.redact,
+        approvals: context.approvals,
     })))
 }

@@ -4,17 +4,21 @@
 use super::{
     answer,
     attach::detached,
-    count_changed, moved,
-    run::{approval_interrupted, interrupted, settle},
+    count_changed,
+    left_open::{approval_interrupted, interrupted},
+    moved,
+    run::settle,
+    subagent::exit_record,
 };
 use crate::code::{Code, Refusal};
-use crate::command::{Answer, Decision, Effect, Interruption, Outcome};
+use crate::command::{Answer, Decision, Effect, Interruption, Outcome, Partial, UnderWay};
 use crate::control::{Approval, Compacted};
 use crate::ids::RunId;
 use crate::record::{
-    Body, CompactionBody, CompactionRejected, DetachReason, Failure, Rejection, StateName, Trigger,
+    Body, CompactionBody, CompactionRejected, DetachReason, ExitCause, Failure, Rejection, StateName, Trigger,
 };
 use crate::session::{RunState, Session, State};
+use crate::subagent::Invocation;
 use crate::time::Timestamp;
 
 /// What an interrupted run fails with.
@@ -34,20 +38,38 @@ fn failure(cause: Interruption) -> Failure {
     Failure { code, reason: reason.to_owned(), message: message.to_owned() }
 }
 
-pub(super) fn recover(session: &Session, cause: Interruption, now: Timestamp) -> Result<Decision, Refusal> {
+pub(super) fn recover(
+    session: &Session,
+    cause: Interruption,
+    under_way: Option<&UnderWay>,
+    now: Timestamp,
+) -> Result<Decision, Refusal> {
     let (mut records, mut effects) = let_go(session, cause);
     let waits = waiting_run(session);
     // One at most, unless damage took the end of an earlier one.
     for run in session.runs().filter(|run| !run.state.is_over() && Some(run.id) != waits) {
-        records.extend(settle(session, run, &Outcome::Failed(failure(cause)), None, now));
+        let of_run = under_way.filter(|text| text.run == run.id);
+        let partial = of_run.map(|kept| Partial { message_id: kept.message_id, text: kept.text.clone() });
+        // Nobody worked on it between its last record and now.
+        let ended = run.last_at.max(run.created_at).min(now);
+        records.extend(match session.is_answered(run.id) {
+            // The whole answer is in the log; only that it is the end was not written.
+            true => settle(session, run, &Outcome::Done, None, ended),
+            false => settle(session, run, &Outcome::Failed(failure(cause)), partial.as_ref(), ended),
+        });
     }
     // Damage may have taken the run that an approval was asked for in.
     let is_lost =
         |approval: &&Approval| session.run(approval.asked.turn_id).is_none_or(|r| r.state.is_over());
     records.extend(session.control.open_approvals().filter(is_lost).map(approval_interrupted));
+    // Likewise of a subagent.
+    let is_lost = |one: &&Invocation| session.run(one.run()).is_none_or(|run| run.state.is_over());
+    let lost = session.subagents.alive().filter(is_lost);
+    records.extend(lost.map(|one| exit_record(one, ExitCause::DaemonStopped, now)));
     // What was going on in a paused run is gone; the run itself waits for the operator.
     if let Some(run) = waits {
-        records.extend(interrupted(session, run, "the daemon stopped before this tool was done", now));
+        let why = "the daemon stopped before this tool was done";
+        records.extend(interrupted(session, run, ExitCause::DaemonStopped, why, now));
     }
     // Damage may have taken the checkpoint that a proposed compaction waits at.
     let lost = session.control.proposed().filter(|waiting| !is_waited_for(session, waiting));

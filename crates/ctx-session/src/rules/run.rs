@@ -4,24 +4,26 @@ use std::collections::BTreeSet;
 
 use serde_json::Value;
 
-use super::{Given, answer, compaction, count_changed, moved, queue::discard};
+use super::left_open::{interrupted, skipped};
+use super::{Given, answer, compaction, count_changed, moved, queue::discard, subagent};
 use crate::code::{Code, Refusal};
 use crate::command::{Answer, Decision, Effect, Outcome, Partial, Progress, StartedTool};
-use crate::control::Approval;
-use crate::ids::RunId;
+use crate::ids::{RunId, SubagentId};
 use crate::record::{
-    ApprovalBody, ApprovalOutcome, ApprovalRequested, ApprovalSettled, AssistantFinished, AssistantStarted,
-    Body, CancelReason, Cancelled, Failed, FinishReason, MessageBody, ReasoningFinished, RunBody,
-    RunFinished, StateName, ToolBody, ToolFinished, ToolPending, ToolStarted, ToolStatus, Trigger,
+    ApprovalBody, ApprovalRequested, AssistantFinished, AssistantStarted, Body, Caller, CancelReason,
+    Cancelled, ExitCause, Failed, FinishReason, MessageBody, ReasoningFinished, RunBody, RunFinished,
+    StateName, ToolBody, ToolPending, ToolStarted, Trigger,
 };
 use crate::session::{Run, RunState, Session, State};
+use crate::subagent::Invocation;
 use crate::time::Timestamp;
 
 /// Progress of a run that is over comes from a loop that has not noticed yet: it is dropped. While the session is
-/// paused, what was in flight is read to its end, and nothing new begins.
+/// paused, what was in flight is read to its end, and nothing new begins. What a subagent does that is over is dropped too.
 pub(super) fn progress(
     session: &Session,
     run: RunId,
+    caller: Option<SubagentId>,
     progress: &Progress,
     given: &mut Given<'_>,
 ) -> Result<Decision, Refusal> {
@@ -35,7 +37,13 @@ pub(super) fn progress(
         | State::Ended
         | State::Failed(_) => return Ok(answer(Answer::Ignored)),
     };
+    let subagent = match caller.map(|id| subagent::alive(session, run, id)) {
+        None => None,
+        Some(Some(alive)) => Some(alive),
+        Some(None) => return Ok(answer(Answer::Ignored)),
+    };
     check_tool(session, progress)?;
+    let caller = subagent.map(Invocation::caller);
     let done = |records| Ok(Decision { records, effects: Vec::new(), answer: Answer::Done });
     match (progress.clone(), is_paused) {
         (Progress::AssistantStarted { message_id, model, step }, _) => {
@@ -44,6 +52,7 @@ pub(super) fn progress(
                 message_id,
                 model,
                 step,
+                caller,
             }))])
         }
         (Progress::AssistantFinished { message_id, text, finish_reason, usage }, _) => {
@@ -54,6 +63,7 @@ pub(super) fn progress(
                 text,
                 finish_reason,
                 usage,
+                caller,
             }))])
         }
         (Progress::ReasoningFinished { message_id, text }, _) => {
@@ -61,34 +71,43 @@ pub(super) fn progress(
                 turn_id: run,
                 message_id,
                 text,
+                caller,
             }))])
         }
+        // A subagent's loop stays where it is through a pause, and says it again when the session goes on.
+        (Progress::ToolsStarted(_) | Progress::ToolsStartedUpTo { .. }, true) if caller.is_some() => {
+            Ok(answer(Answer::Held))
+        }
+        (Progress::ToolsStartedUpTo { calls, .. }, false) if caller.is_some() => {
+            done(calls.into_iter().map(|call| tool_started(run, call, caller.clone())).collect())
+        }
         (Progress::ToolsStarted(calls), false) => {
-            done(calls.into_iter().map(|call| tool_started(run, call)).collect())
+            done(calls.into_iter().map(|call| tool_started(run, call, caller.clone())).collect())
         }
         (Progress::ToolsStarted(calls), true) => Ok(held(session, run, calls)),
         (Progress::ToolsStartedUpTo { calls, behind }, false) => {
             let behind = still_new(session, behind).map(|call| tool_pending(run, call));
-            done(calls.into_iter().map(|call| tool_started(run, call)).chain(behind).collect())
+            done(calls.into_iter().map(|call| tool_started(run, call, None)).chain(behind).collect())
         }
         (Progress::ToolsStartedUpTo { mut calls, behind }, true) => {
             calls.extend(behind);
             Ok(held(session, run, calls))
         }
-        (Progress::ToolFinished { call_id, status, duration_ms, output, truncated, blob }, _) => {
-            let turn_id = run;
-            done(vec![Body::Tool(ToolBody::Finished(ToolFinished {
-                turn_id,
-                call_id,
-                status,
-                duration_ms,
-                output,
-                truncated,
-                blob,
-            }))])
+        (Progress::ToolFinished(finished), _) => done(vec![finished.record(run, caller)]),
+        (
+            Progress::ApprovalRequested { .. } | Progress::Compacted(_) | Progress::SubagentSpawned(_),
+            true,
+        ) => Ok(answer(Answer::Held)),
+        (Progress::SubagentSpawned(_), false) if caller.is_some() => Ok(answer(Answer::Ignored)),
+        (Progress::SubagentSpawned(spawn), false) => subagent::spawned(session, run, &spawn, given),
+        (Progress::SubagentRunning { cage_id }, _) => {
+            Ok(subagent.map_or(answer(Answer::Ignored), |one| subagent::running(one, cage_id.as_deref())))
         }
-        (Progress::ApprovalRequested { .. } | Progress::Compacted(_), true) => Ok(answer(Answer::Held)),
-        (Progress::ApprovalRequested { approval_id, call_id, tool, subject, expires_at }, false) => {
+        (Progress::SubagentExited { exit, partial }, _) => Ok(subagent
+            .map_or(answer(Answer::Ignored), |one| {
+                subagent::exited(session, one, &exit, partial.as_ref(), given.now)
+            })),
+        (Progress::ApprovalRequested { approval_id, call_id, tool, subject, diff, expires_at }, false) => {
             let turn_id = run;
             done(vec![Body::Approval(ApprovalBody::Requested(ApprovalRequested {
                 turn_id,
@@ -96,7 +115,9 @@ pub(super) fn progress(
                 call_id,
                 tool,
                 subject,
+                diff,
                 expires_at,
+                caller,
             }))])
         }
         (Progress::Compacted(compaction), false) => match session.run(run) {
@@ -118,25 +139,28 @@ fn still_new(session: &Session, calls: Vec<StartedTool>) -> impl Iterator<Item =
     calls.into_iter().filter(is_new)
 }
 
-fn tool_started(turn_id: RunId, call: StartedTool) -> Body {
-    let StartedTool { call_id, provider_call_id, name, input } = call;
+fn tool_started(turn_id: RunId, call: StartedTool, caller: Option<Caller>) -> Body {
+    let StartedTool { call_id, provider_call_id, name, input, provider } = call;
     Body::Tool(ToolBody::Started(ToolStarted {
         turn_id,
         call_id,
         provider_call_id,
         name,
         input: readable(input),
+        provider,
+        caller,
     }))
 }
 
 fn tool_pending(turn_id: RunId, call: StartedTool) -> Body {
-    let StartedTool { call_id, provider_call_id, name, input } = call;
+    let StartedTool { call_id, provider_call_id, name, input, provider } = call;
     Body::Tool(ToolBody::Pending(ToolPending {
         turn_id,
         call_id,
         provider_call_id,
         name,
         input: readable(input),
+        provider,
     }))
 }
 
@@ -155,22 +179,22 @@ fn check_tool(session: &Session, progress: &Progress) -> Result<(), Refusal> {
                 None => Ok(()),
             }
         }
-        Progress::ToolFinished { call_id, .. } | Progress::ApprovalRequested { call_id, .. }
-            if !is_open(*call_id) =>
-        {
-            Err(not_open(*call_id))
-        }
+        Progress::ToolFinished(finished) if !is_open(finished.call_id) => Err(not_open(finished.call_id)),
+        Progress::ApprovalRequested { call_id, .. } if !is_open(*call_id) => Err(not_open(*call_id)),
         Progress::ApprovalRequested { approval_id, call_id, .. }
             if session.control.approval(*approval_id).is_some()
                 || session.control.open_approval_of(*call_id).is_some() =>
         {
             Err(Refusal::new(Code::Eexist, format!("tool call {call_id} waits for an approval already")))
         }
-        Progress::ToolFinished { .. }
+        Progress::ToolFinished(_)
         | Progress::ApprovalRequested { .. }
         | Progress::AssistantStarted { .. }
         | Progress::AssistantFinished { .. }
         | Progress::ReasoningFinished { .. }
+        | Progress::SubagentSpawned(_)
+        | Progress::SubagentRunning { .. }
+        | Progress::SubagentExited { .. }
         | Progress::Compacted(_) => Ok(()),
     }
 }
@@ -278,9 +302,15 @@ pub(super) fn settle(
             text: partial.text.clone(),
             finish_reason,
             usage: None,
+            caller: None,
         })));
     }
-    records.extend(interrupted(session, run.id, "the run ended before this tool did", now));
+    let cause = match outcome {
+        Outcome::Failed(failure) if failure.code == Code::Eintr => ExitCause::DaemonStopped,
+        Outcome::Done | Outcome::Failed(_) | Outcome::Cancelled { .. } => ExitCause::RunEnded,
+    };
+    records.extend(interrupted(session, run.id, cause, "the run ended before this tool did", now));
+    records.extend(skipped(session, run.id));
     // Waiting in the queue is not work.
     let duration_ms = run.started_at.map_or(0, |started| now.millis_since(started));
     records.push(match outcome {
@@ -303,34 +333,6 @@ pub(super) fn settle(
         })),
     });
     records
-}
-
-/// What settles the tools and approvals that a run left open. The model reads why.
-pub(super) fn interrupted(session: &Session, run: RunId, why: &str, now: Timestamp) -> Vec<Body> {
-    let approvals = session.control.open_approvals().filter(|approval| approval.asked.turn_id == run);
-    let mut records: Vec<Body> = approvals.map(approval_interrupted).collect();
-    for (call_id, started) in session.open_tools_of(run) {
-        records.push(Body::Tool(ToolBody::Finished(ToolFinished {
-            turn_id: run,
-            call_id,
-            status: ToolStatus::Interrupted,
-            duration_ms: now.millis_since(started),
-            output: why.to_owned(),
-            truncated: false,
-            blob: None,
-        })));
-    }
-    records
-}
-
-pub(super) fn approval_interrupted(approval: &Approval) -> Body {
-    Body::Approval(ApprovalBody::Settled(ApprovalSettled {
-        turn_id: approval.asked.turn_id,
-        approval_id: approval.asked.approval_id,
-        outcome: ApprovalOutcome::Interrupted,
-        by: None,
-        note: None,
-    }))
 }
 
 /// Asks a run to stop. Its end comes as `FinishRun`, so that a run which ends by itself meanwhile wins.

@@ -594,10 +594,12 @@ fn the_limits_of_the_seed_are_the_defaults() {
 #[test]
 fn the_run_that_a_compaction_tells_of_is_the_one_that_made_it() {
     let mut world = scene(TALK);
-    let Command::Progress { run, progress } = command(&world, "compacted x1") else { panic!("no progress") };
+    let Command::Progress { run, progress, .. } = command(&world, "compacted x1") else {
+        panic!("no progress")
+    };
     let ctx_session::command::Progress::Compacted(mut made) = progress else { panic!("no compaction") };
     made.turn_id = ctx_session::RunId(ctx_session::Ulid(7));
     let progress = ctx_session::command::Progress::Compacted(made);
-    world.ask(&Command::Progress { run, progress }).unwrap();
+    world.ask(&Command::Progress { run, caller: None, progress }).unwrap();
     assert_eq!(row(&world, 0).made.turn_id, run);
 }

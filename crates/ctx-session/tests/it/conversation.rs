@@ -79,6 +79,7 @@ fn every_kind_of_record_says_what_it_means_for_the_conversation() {
         archived: -
         archived: -
         forked: -
+        imported: -
         run_created: -
         run_created: -
         run_finished: -
@@ -104,6 +105,16 @@ fn every_kind_of_record_says_what_it_means_for_the_conversation() {
         approval_requested: -
         approval_settled: -
         approval_settled: -
+        subagent_spawned: -
+        subagent_spawned: -
+        subagent_running: -
+        assistant_started: -
+        reasoning_finished: -
+        assistant_finished: Subagent: "2 tests failed"
+        tool_started: Subagent: ""
+        tool_finished: Tool: "fn main() {}"
+        subagent_exited: -
+        subagent_exited: -
         requested: -
         requested: -
         bound: -

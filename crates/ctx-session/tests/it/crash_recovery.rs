@@ -1,6 +1,6 @@
 //! What a start finds after a crash, and the seed's failure modes as far as they are rules.
 
-use ctx_session::record::{CheckpointBody, CompactionBody, MessageBody, RunBody, SessionBody};
+use ctx_session::record::{CheckpointBody, CompactionBody, MessageBody, RunBody, SessionBody, ToolBody};
 use ctx_session::{Body, Record, RunState, StateName};
 use expect_test::expect;
 
@@ -25,6 +25,61 @@ fn crash_during_running_fails_the_run_and_leaves_the_session_idle() {
     };
     assert_eq!((error.code.name(), error.reason.as_str()), ("EINTR", "daemon_crash_during_run"));
     assert!(play(&mut world, "post").starts_with("post: idle -> running"), "the operator goes on");
+}
+
+#[test]
+fn a_run_with_a_committed_response_is_done() {
+    check(
+        "post; progress text=whole; restart; recover",
+        expect![[r#"
+            post: idle -> running | user, run_created, context, state_changed by message_posted | start r1, broadcast count | m1 r1 running
+            progress text=whole: running | assistant_finished | - | done
+            restart: running
+            recover: running -> idle | run_finished, state_changed by crash_recovered | broadcast count | done
+        "#]],
+    );
+    for unfinished in ["progress text=look calls", "progress text=look calls; progress tool=t1"] {
+        let world = scene(&format!("post; {unfinished}; restart; recover"));
+        assert!(
+            matches!(world.session.runs().next_back().unwrap().state, RunState::Failed(_)),
+            "{unfinished}"
+        );
+    }
+}
+
+#[test]
+fn no_call_stays_open_when_its_run_is_over() {
+    for (script, want) in [
+        ("post; progress text=look calls; pause; progress tool=t1,t2; cancel", ["skipped", "skipped"]),
+        (
+            "post; progress text=look calls; progress tool=t1,t2; finish cancelled",
+            ["interrupted", "interrupted"],
+        ),
+        ("post; progress text=look calls; pause; progress tool=t1,t2; rollback k1", ["skipped", "skipped"]),
+        ("post; progress text=look calls; pause; progress tool=t1,t2; end", ["skipped", "skipped"]),
+        (
+            "post; progress text=look calls; pause; progress tool=t1,t2; resume k1; finish failed",
+            ["skipped", "skipped"],
+        ),
+        (
+            "post; progress text=look calls; pause; progress tool=t1,t2; restart; recover; cancel",
+            ["skipped", "skipped"],
+        ),
+    ] {
+        let world = scene(script);
+        let is_open =
+            !world.session.pending_calls().is_empty() || world.session.open_tools().next().is_some();
+        assert!(!is_open, "{script}");
+        let settled: Vec<&str> = world
+            .records
+            .iter()
+            .filter_map(|record| match &record.body {
+                Body::Tool(ToolBody::Finished(tool)) => Some(tool.status.as_str()),
+                _ => None,
+            })
+            .collect();
+        assert_eq!(settled, want, "{script}");
+    }
 }
 
 #[test]

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use ctx_session::Body;
 use ctx_session::record::{SessionBody, Trigger};
 
-use crate::pairs::{ROWS, SCENES, ask, set};
+use crate::pairs::{RETRIABLE, ROWS, SCENES, ask, set};
 
 const SOURCE: &str = include_str!("../../src/rules/mod.rs");
 
@@ -26,7 +26,7 @@ fn drawn() -> BTreeSet<String> {
 /// Every move that some command makes in some state.
 fn walked() -> BTreeSet<String> {
     let mut found = BTreeSet::new();
-    for at in SCENES {
+    for at in SCENES.into_iter().chain([RETRIABLE]) {
         for row in ROWS {
             let Ok(decision) = ask(&mut set(at), row) else { continue };
             for body in &decision.records {
@@ -61,6 +61,7 @@ fn every_trigger_is_in_the_diagram_under_the_word_of_the_log() {
         | Trigger::CheckpointResumed
         | Trigger::RolledBack
         | Trigger::CompactionRequested
+        | Trigger::RunRetried
         | Trigger::CompactionApproved
         | Trigger::CompactionRejected
         | Trigger::SessionEnded
@@ -79,6 +80,7 @@ fn every_trigger_is_in_the_diagram_under_the_word_of_the_log() {
         Trigger::CheckpointResumed,
         Trigger::RolledBack,
         Trigger::CompactionRequested,
+        Trigger::RunRetried,
         Trigger::CompactionApproved,
         Trigger::CompactionRejected,
         Trigger::SessionEnded,

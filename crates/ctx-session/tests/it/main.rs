@@ -44,6 +44,7 @@ mod script;
 mod settings;
 mod side_effects;
 mod state_table;
+mod subagents;
 mod throttle;
 mod transition_table;
 mod vocabulary;

@@ -24,6 +24,7 @@ variants!(
         Resume,
         Rollback,
         Compact,
+        Retry,
         ApproveCompaction,
         RejectCompaction,
         FlagCompaction,
@@ -32,6 +33,7 @@ variants!(
         Unbind,
         Pin,
         Change,
+        Import,
         Once,
         Attach,
         Detach,
@@ -76,6 +78,7 @@ pub const ROWS: &[&str] = &[
     "rollback k1",
     "rollback k99",
     "compact",
+    "retry",
     "compact at-limit",
     "compacted x9 gone=m2",
     "propose x9 gone=m2",
@@ -89,6 +92,8 @@ pub const ROWS: &[&str] = &[
     "flag x2 bad",
     "flag x99 good",
     "ask p9 t3",
+    "spawn g9 t3",
+    "progress text=hi by=g1",
     "allow p2",
     "deny p2",
     "expire p2",
@@ -100,6 +105,7 @@ pub const ROWS: &[&str] = &[
     "pin m1",
     "unpin m1",
     "pin m99",
+    "import",
     "rename title",
     "set_model a:b",
     "set_all a:b",
@@ -139,6 +145,9 @@ pub const SCENES: [Scene; 9] = [
     Scene { name: "ended", state: StateName::Ended, now: "end" },
     Scene { name: "failed", state: StateName::Failed, now: "fail" },
 ];
+
+/// A run that can be tried again: the one scene in which `retry` moves the state.
+pub const RETRIABLE: Scene = Scene { name: "retriable", state: StateName::Idle, now: "post; finish failed" };
 
 /// A run with an approval and a checkpoint, one with a compaction, both over, and a bound issue.
 const PAST: &str =
@@ -229,6 +238,7 @@ fn every_pair_of_state_and_command_has_the_outcome_of_the_design() {
         rollback k1             ok          EBUSY       EBUSY       -> idle     -> idle     -> idle     -> idle     ESHUTDOWN   ESHUTDOWN
         rollback k99            ENOENT      ENOENT      ENOENT      ENOENT      ENOENT      ENOENT      ENOENT      ENOENT      ENOENT
         compact                 -> running  EBUSY       EBUSY       EBUSY       EBUSY       EBUSY       EBUSY       ESHUTDOWN   ESHUTDOWN
+        retry                   ENOENT      EBUSY       EBUSY       EBUSY       EBUSY       EBUSY       EBUSY       ESHUTDOWN   ESHUTDOWN
         compact at-limit        EBUSY       EBUSY       EBUSY       EBUSY       EBUSY       EBUSY       EBUSY       ESHUTDOWN   ESHUTDOWN
         compacted x9 gone=m2    -           ok          -           -           -           -           -           -           -
         propose x9 gone=m2      -           -> paused   -           -           -           -           -           -           -
@@ -242,6 +252,8 @@ fn every_pair_of_state_and_command_has_the_outcome_of_the_design() {
         flag x2 bad             ENOENT      ENOENT      ENOENT      ENOENT      ENOENT      ok          ok          ENOENT      ENOENT
         flag x99 good           ENOENT      ENOENT      ENOENT      ENOENT      ENOENT      ENOENT      ENOENT      ENOENT      ENOENT
         ask p9 t3               -           ok          -           -           ENOENT      -           -           -           -
+        spawn g9 t3             -           ok          -           -           -           -           -           -           -
+        progress text=hi by=g1  -           -           -           -           -           -           -           -           -
         allow p2                ENOENT      ok          ENOENT      EBUSY       ENOENT      ENOENT      ENOENT      ENOENT      ENOENT
         deny p2                 ENOENT      ok          ENOENT      EBUSY       ENOENT      ENOENT      ENOENT      ENOENT      ENOENT
         expire p2               -           ok          -           -           -           -           -           -           -
@@ -253,6 +265,7 @@ fn every_pair_of_state_and_command_has_the_outcome_of_the_design() {
         pin m1                  ok          ok          ok          ok          ok          ok          ok          ESHUTDOWN   ESHUTDOWN
         unpin m1                -           -           -           -           -           -           -           ESHUTDOWN   ESHUTDOWN
         pin m99                 ENOENT      ENOENT      ENOENT      ENOENT      ENOENT      ENOENT      ENOENT      ESHUTDOWN   ESHUTDOWN
+        import                  EINVAL      EBUSY       EBUSY       EBUSY       EBUSY       EBUSY       EBUSY       ESHUTDOWN   ESHUTDOWN
         rename title            ok          ok          ok          ok          ok          ok          ok          ok          ok
         set_model a:b           ok          ok          ok          ok          ok          ok          ok          ESHUTDOWN   ESHUTDOWN
         set_all a:b             ok          EBUSY       EBUSY       EBUSY       EBUSY       EBUSY       EBUSY       ESHUTDOWN   ESHUTDOWN

@@ -12,7 +12,11 @@ fn slug() -> Name {
 }
 
 fn add(owner: u32) -> ProjectCommand {
-    ProjectCommand::Add { directory: "/srv/music".to_owned(), owner, by: owner }
+    ProjectCommand::Add { directory: "/srv/music".to_owned(), owner, by: owner, plain: false }
+}
+
+fn trust(hash: &str) -> ProjectCommand {
+    ProjectCommand::Trust { dsl_hash: hash.to_owned(), by: 1000 }
 }
 
 fn relocate(directory: &str) -> ProjectCommand {
@@ -47,6 +51,26 @@ fn check(commands: &[ProjectCommand], expected: Expect) {
         said.push('\n');
     }
     expected.assert_eq(&said);
+}
+
+#[test]
+fn an_agreement_holds_for_one_hash_and_one_user() {
+    check(
+        &[trust("aa11"), add(1000), trust("aa11"), trust("aa11"), trust("bb22")],
+        expect![[r#"
+            ENOENT no project music
+            {"type":"project_added","project":"music","directory":"/srv/music","owner":1000,"by":1000}
+            {"type":"project_trusted","dsl_hash":"aa11","by":1000}
+
+            {"type":"project_trusted","dsl_hash":"bb22","by":1000}
+        "#]],
+    );
+    let mut project = Project::new(slug());
+    for command in [add(1000), trust("aa11")] {
+        perform(&mut project, &command).unwrap();
+    }
+    assert!(project.trusts(1000, "aa11"));
+    assert!(!project.trusts(1000, "bb22") && !project.trusts(1001, "aa11"));
 }
 
 #[test]

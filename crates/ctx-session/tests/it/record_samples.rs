@@ -2,15 +2,17 @@
 
 use ctx_session::CallId;
 use ctx_session::record::{
-    ApprovalBody, ApprovalOutcome, ApprovalRequested, ApprovalSettled, Bound, CheckpointBody, CheckpointBy,
-    CheckpointCreated, CheckpointResumed, Compaction, CompactionApproved, CompactionBody, CompactionFlag,
-    CompactionFlagged, CompactionRejected, CompactionTrigger, CompactionsAggregated, MessageBody,
-    MessagePinned, PluginCost, PluginFired, PromptEdited, PromptRef, Rejection, RolledBack, RunBody,
-    RunCreated, RunFinish, RunFinished, RunKind, SessionBody, Strategy, SystemNote, ToolBody, ToolPending,
-    Unbound, Usage,
+    ApprovalBody, ApprovalOutcome, ApprovalRequested, ApprovalSettled, AssistantFinished, AssistantStarted,
+    Bound, Caller, CheckpointBody, CheckpointBy, CheckpointCreated, CheckpointResumed, Compaction,
+    CompactionApproved, CompactionBody, CompactionFlag, CompactionFlagged, CompactionRejected,
+    CompactionTrigger, CompactionsAggregated, ExitCause, FinishReason, MessageBody, MessagePinned,
+    PluginCost, PluginFired, PromptEdited, PromptRef, ReasoningFinished, Rejection, RolledBack, RunBody,
+    RunCreated, RunFinish, RunFinished, RunKind, SessionBody, SnapshotState, Strategy, SubagentBody,
+    SubagentExited, SubagentRunning, SubagentSnapshot, SubagentSpawned, SubagentState, SystemNote, ToolBody,
+    ToolFinished, ToolPending, ToolStarted, ToolStatus, Unbound, Usage,
 };
 use ctx_session::request::{RequestKey, Requested};
-use ctx_session::{ApprovalId, Body, CheckpointId, CompactionId, IssueId, Timestamp};
+use ctx_session::{ApprovalId, Body, CheckpointId, CompactionId, IssueId, SubagentId, Timestamp};
 use serde_json::json;
 
 use crate::records::RUN;
@@ -21,6 +23,7 @@ pub fn control_samples() -> Vec<Body> {
     all.extend(checkpoint_samples());
     all.extend(compaction_samples());
     all.extend(approval_samples());
+    all.extend(subagent_samples());
     let (issue_id, by) = (IssueId(small_id("i1")), 1000);
     all.extend(request_samples(issue_id));
     all.extend([
@@ -48,6 +51,102 @@ fn request_samples(issue: IssueId) -> Vec<Body> {
     vec![Body::Session(SessionBody::Requested(bare)), Body::Session(SessionBody::Requested(full))]
 }
 
+fn tester() -> Caller {
+    Caller { name: "tester".to_owned(), invocation_id: SubagentId(small_id("g1")) }
+}
+
+/// A subagent from its start to its end; what it says and does has its name.
+fn subagent_samples() -> Vec<Body> {
+    let Caller { name, invocation_id } = tester();
+    let spawned = SubagentSpawned {
+        turn_id: RUN,
+        invocation_id,
+        call_id: call("t1"),
+        name: name.clone(),
+        model: "debug/script".to_owned(),
+        prompt: "run the tests".to_owned(),
+        walltime_ms: 600_000,
+        memory_bytes: Some(1 << 29),
+    };
+    let running = SubagentRunning {
+        turn_id: RUN,
+        invocation_id,
+        name: name.clone(),
+        cage_id: Some("cage-1".to_owned()),
+    };
+    let exited = SubagentExited {
+        turn_id: RUN,
+        invocation_id,
+        name,
+        state: SubagentState::Killed,
+        cause: ExitCause::Walltime,
+        exit_code: Some(137),
+        duration_ms: 600_000,
+        message: Some("Subagent tester exceeded walltime limit.".to_owned()),
+    };
+    let done = SubagentExited {
+        state: SubagentState::Done,
+        cause: ExitCause::Answered,
+        exit_code: Some(0),
+        message: None,
+        ..exited.clone()
+    };
+    let step = AssistantStarted {
+        turn_id: RUN,
+        message_id: message("a9"),
+        model: "debug/script".to_owned(),
+        step: 1,
+        caller: Some(tester()),
+    };
+    let said = AssistantFinished {
+        turn_id: RUN,
+        message_id: message("a9"),
+        text: "2 tests failed".to_owned(),
+        finish_reason: FinishReason::Stop,
+        usage: None,
+        caller: Some(tester()),
+    };
+    let thought = ReasoningFinished {
+        turn_id: RUN,
+        message_id: message("a9"),
+        text: "hm".to_owned(),
+        caller: Some(tester()),
+    };
+    let called = ToolStarted {
+        turn_id: RUN,
+        call_id: call("t9"),
+        provider_call_id: None,
+        name: "fs.read".to_owned(),
+        input: json!({ "path": "a.rs" }),
+        provider: None,
+        caller: Some(tester()),
+    };
+    vec![
+        Body::Subagent(SubagentBody::Spawned(SubagentSpawned { memory_bytes: None, ..spawned.clone() })),
+        Body::Subagent(SubagentBody::Spawned(spawned)),
+        Body::Subagent(SubagentBody::Running(running)),
+        Body::Message(MessageBody::AssistantStarted(step)),
+        Body::Message(MessageBody::ReasoningFinished(thought)),
+        Body::Message(MessageBody::AssistantFinished(said)),
+        Body::Tool(ToolBody::Started(called)),
+        Body::Tool(ToolBody::Finished(ToolFinished {
+            turn_id: RUN,
+            call_id: call("t9"),
+            status: ToolStatus::Ok,
+            duration_ms: 3,
+            output: "fn main() {}".to_owned(),
+            truncated: false,
+            blob: None,
+            diff: None,
+            diff_blob: None,
+            summary: None,
+            caller: Some(tester()),
+        })),
+        Body::Subagent(SubagentBody::Exited(exited)),
+        Body::Subagent(SubagentBody::Exited(done)),
+    ]
+}
+
 fn checkpoint_id() -> CheckpointId {
     CheckpointId(small_id("k1"))
 }
@@ -67,6 +166,7 @@ fn run_samples() -> Vec<Body> {
         provider_call_id: None,
         name: "read".to_owned(),
         input: json!({ "path": "a.rs" }),
+        provider: None,
     };
     let compaction = RunKind::Compaction;
     let asked =
@@ -86,6 +186,7 @@ fn run_samples() -> Vec<Body> {
             turn_id: RUN,
             message_id: message("n1"),
             text: "changed".to_owned(),
+            injected: true,
         })),
         Body::Tool(ToolBody::Pending(ToolPending {
             provider_call_id: Some("call_0".to_owned()),
@@ -107,6 +208,7 @@ fn checkpoint_samples() -> Vec<Body> {
         compaction_id: None,
         cursor: None,
         prompts: Vec::new(),
+        active_subagents: Vec::new(),
     };
     let full = CheckpointCreated {
         created_by,
@@ -115,6 +217,14 @@ fn checkpoint_samples() -> Vec<Body> {
         compaction_id,
         cursor: Some(small_id("m1")),
         prompts: prompts(),
+        active_subagents: vec![SubagentSnapshot {
+            invocation_id: tester().invocation_id,
+            name: tester().name,
+            state: SnapshotState::Suspended,
+            cage_id: None,
+            last_output: "2 tests failed".to_owned(),
+            pty_id: None,
+        }],
         ..bare.clone()
     };
     vec![
@@ -258,7 +368,9 @@ fn approval_samples() -> Vec<Body> {
         call_id: call("t1"),
         tool: "shell".to_owned(),
         subject: Some("rm a.rs".to_owned()),
+        diff: Some("--- a.rs\n+++ a.rs\n@@ -1 +1 @@\n-a\n+b\n".to_owned()),
         expires_at: Timestamp::from_millis(1_794_722_700_000),
+        caller: Some(tester()),
     };
     let settled = ApprovalSettled {
         turn_id: RUN,
@@ -271,7 +383,12 @@ fn approval_samples() -> Vec<Body> {
         ApprovalSettled { outcome: ApprovalOutcome::Timeout, by: None, note: None, ..settled.clone() };
     vec![
         Body::Approval(ApprovalBody::Requested(asked.clone())),
-        Body::Approval(ApprovalBody::Requested(ApprovalRequested { subject: None, ..asked })),
+        Body::Approval(ApprovalBody::Requested(ApprovalRequested {
+            subject: None,
+            diff: None,
+            caller: None,
+            ..asked
+        })),
         Body::Approval(ApprovalBody::Settled(settled)),
         Body::Approval(ApprovalBody::Settled(silent)),
     ]

@@ -3,11 +3,12 @@
 use ctx_session::command::{Progress, StartedTool};
 use ctx_session::conversation::{self, Change};
 use ctx_session::record::{
-    Archived, AssistantFinished, AssistantStarted, Attached, BlobRef, CancelReason, Cancelled, Context,
-    CwdChanged, Decoded, DetachReason, Detached, Failed, Failure, FinishReason, Forked, ForkedFrom, LimitHit,
-    LimitScope, MessageBody, ModelSet, PromptRef, QueuedDiscarded, ReasoningFinished, RunBody, RunCreated,
-    RunFinished, RunKind, SessionBody, SessionMeta, SessionRenamed, Source, StateChanged, ToolBody,
-    ToolFinished, ToolStarted, ToolStatus, Trigger, Usage, User,
+    Approvals, Archived, AssistantFinished, AssistantStarted, Attached, BlobRef, CancelReason, Cancelled,
+    Context, CwdChanged, Decoded, DetachReason, Detached, Failed, Failure, FinishReason, Forked, ForkedFrom,
+    Imported, LimitHit, LimitScope, MessageBody, ModelSet, PromptRef, QueuedDiscarded, ReasoningFinished,
+    Redact, RunBody, RunCreated, RunFinished, RunKind, SessionBody, SessionMeta, SessionRenamed, Source,
+    StateChanged, ToolBody, ToolFinished, ToolStarted, ToolStatus, ToolSummary, Trigger, Usage, User,
+    Workspace,
 };
 use ctx_session::{Body, Code, Name, Record, RunId, Scope, SessionId, StateName, Timestamp, Ulid};
 use expect_test::expect;
@@ -35,6 +36,8 @@ fn meta() -> SessionMeta {
         agent: None,
         project: name("default"),
         cwd: "/work".to_owned(),
+        dir: None,
+        workspace: None,
         model: "debug/echo".to_owned(),
         title: None,
         client: None,
@@ -54,6 +57,12 @@ fn full_meta() -> SessionMeta {
         agent: Some(name("coder")),
         title: Some("Ti\"tle".to_owned()),
         client: Some("cli".to_owned()),
+        dir: Some("/home/op/src".to_owned()),
+        workspace: Some(Workspace {
+            directory: "/home/op/src".to_owned(),
+            read_only: true,
+            described_by: Some(name("coder")),
+        }),
         origin: Some(json!({ "format": "codex" })),
         forked_from: Some(ForkedFrom { session_id: SessionId(small_id("s2")), seq: 9 }),
         dsl_hash: Some("cc33".to_owned()),
@@ -99,20 +108,31 @@ fn run_samples() -> Vec<Body> {
             path: "/work/AGENTS.md".to_owned(),
             hash: "aa11".to_owned(),
             truncated: true,
+            scope: None,
+            error: None,
         }],
         prompts: vec![PromptRef { target: "primary".to_owned(), hash: "bb22".to_owned() }],
+        redact: Some(Redact::Off),
+        approvals: Some(Approvals::Allow),
     };
-    let step =
-        AssistantStarted { turn_id: RUN, message_id: message("a1"), model: "debug/echo".to_owned(), step: 1 };
+    let step = AssistantStarted {
+        turn_id: RUN,
+        message_id: message("a1"),
+        model: "debug/echo".to_owned(),
+        step: 1,
+        caller: None,
+    };
     let said = AssistantFinished {
         turn_id: RUN,
         message_id: message("a1"),
         text: "line\nline \u{1f980}".to_owned(),
         finish_reason: FinishReason::ToolCalls,
-        usage: Some(Usage { input: 11, output: 7 }),
+        usage: Some(Usage { input: 11, output: 7, ..Usage::default() }),
+        caller: None,
     };
     let cut_off = AssistantFinished { finish_reason: FinishReason::Cancelled, usage: None, ..said.clone() };
-    let thought = ReasoningFinished { turn_id: RUN, message_id: message("a1"), text: "hm".to_owned() };
+    let thought =
+        ReasoningFinished { turn_id: RUN, message_id: message("a1"), text: "hm".to_owned(), caller: None };
     vec![
         Body::Run(RunBody::Context(Box::new(context))),
         Body::Message(MessageBody::User(User { client_id: Some("msg-1".to_owned()), ..user.clone() })),
@@ -133,6 +153,8 @@ fn run_samples() -> Vec<Body> {
             provider_call_id: Some("call_0".to_owned()),
             name: "read".to_owned(),
             input: json!({ "path": "a.rs" }),
+            provider: None,
+            caller: None,
         })),
         Body::Tool(ToolBody::Finished(ToolFinished {
             turn_id: RUN,
@@ -142,11 +164,19 @@ fn run_samples() -> Vec<Body> {
             output: "fn main".to_owned(),
             truncated: true,
             blob: Some(BlobRef { sha256: "dd44".to_owned(), size: 70_000 }),
+            diff: Some("--- a.rs\n+++ a.rs\n@@ -1 +1 @@\n-a\n+b\n".to_owned()),
+            diff_blob: None,
+            summary: Some(ToolSummary {
+                lines_added: Some(1),
+                lines_removed: Some(1),
+                ..ToolSummary::default()
+            }),
+            caller: None,
         })),
         Body::Run(RunBody::Finished(RunFinished {
             turn_id: RUN,
             duration_ms: 9,
-            usage: Usage { input: 11, output: 7 },
+            usage: Usage { input: 11, output: 7, ..Usage::default() },
             finish_reason: None,
         })),
         Body::Run(RunBody::Cancelled(Cancelled {
@@ -213,6 +243,12 @@ fn session_samples() -> Vec<Body> {
         Body::Session(SessionBody::Archived(Archived { archived: true, by: Some(1000) })),
         Body::Session(SessionBody::Archived(Archived { archived: false, by: None })),
         Body::Session(SessionBody::Forked(Forked { by: 1000 })),
+        Body::Session(SessionBody::Imported(Imported {
+            import_id: small_id("i1"),
+            by: 1000,
+            records: 3,
+            at: Timestamp::from_millis(1_794_722_400_123),
+        })),
     ]
 }
 
@@ -225,8 +261,8 @@ fn golden_lines_of_every_body() {
     let lines: String = samples().iter().map(|body| body.to_json() + "\n").collect();
     expect![[r#"
         {"type":"session_meta","session_id":"000000000000000000EC000001","name":"default","scope":"private","owner":1000,"agent":null,"project":"default","cwd":"/work","model":"debug/echo","app":"ctx 0.1.0"}
-        {"type":"session_meta","session_id":"000000000000000000EC000001","name":"default","scope":"shared","space":"team","owner":1000,"agent":"coder","project":"default","cwd":"/work","model":"debug/echo","title":"Ti\"tle","client":"cli","origin":{"format":"codex"},"forked_from":{"session_id":"000000000000000000EC000002","seq":9},"dsl_hash":"cc33","dsl_snapshot":"dd44","requested":{"request":"ee55","asked":"ff66"},"app":"ctx 0.1.0"}
-        {"type":"context","turn_id":"0006D8C80K0000000000000001","model":"debug/echo","cwd":"/work","policy":["read"],"cage":null,"sources":[{"kind":"instructions","path":"/work/AGENTS.md","hash":"aa11","truncated":true}],"prompts":[{"target":"primary","hash":"bb22"}]}
+        {"type":"session_meta","session_id":"000000000000000000EC000001","name":"default","scope":"shared","space":"team","owner":1000,"agent":"coder","project":"default","cwd":"/work","dir":"/home/op/src","workspace":{"directory":"/home/op/src","read_only":true,"described_by":"coder"},"model":"debug/echo","title":"Ti\"tle","client":"cli","origin":{"format":"codex"},"forked_from":{"session_id":"000000000000000000EC000002","seq":9},"dsl_hash":"cc33","dsl_snapshot":"dd44","requested":{"request":"ee55","asked":"ff66"},"app":"ctx 0.1.0"}
+        {"type":"context","turn_id":"0006D8C80K0000000000000001","model":"debug/echo","cwd":"/work","policy":["read"],"cage":null,"sources":[{"kind":"instructions","path":"/work/AGENTS.md","hash":"aa11","truncated":true}],"prompts":[{"target":"primary","hash":"bb22"}],"redact":"off","approvals":"allow"}
         {"type":"user","turn_id":"0006D8C80K0000000000000001","message_id":"000000000000000000DM000001","client_id":"msg-1","text":"why?"}
         {"type":"user","turn_id":"0006D8C80K0000000000000001","message_id":"000000000000000000DM000001","text":"why?"}
         {"type":"run_created","turn_id":"0006D8C80K0000000000000001"}
@@ -235,7 +271,7 @@ fn golden_lines_of_every_body() {
         {"type":"assistant_finished","turn_id":"0006D8C80K0000000000000001","message_id":"000000000000000000C4000001","text":"line\nline 🦀","finish_reason":"cancelled"}
         {"type":"reasoning_finished","turn_id":"0006D8C80K0000000000000001","message_id":"000000000000000000C4000001","text":"hm"}
         {"type":"tool_started","turn_id":"0006D8C80K0000000000000001","call_id":"000000000000000000EG000001","provider_call_id":"call_0","name":"read","input":{"path":"a.rs"}}
-        {"type":"tool_finished","turn_id":"0006D8C80K0000000000000001","call_id":"000000000000000000EG000001","status":"ok","duration_ms":5,"output":"fn main","truncated":true,"blob":{"sha256":"dd44","size":70000}}
+        {"type":"tool_finished","turn_id":"0006D8C80K0000000000000001","call_id":"000000000000000000EG000001","status":"ok","duration_ms":5,"output":"fn main","truncated":true,"blob":{"sha256":"dd44","size":70000},"diff":"--- a.rs\n+++ a.rs\n@@ -1 +1 @@\n-a\n+b\n","summary":{"lines_added":1,"lines_removed":1}}
         {"type":"run_finished","turn_id":"0006D8C80K0000000000000001","duration_ms":9,"usage":{"input":11,"output":7}}
         {"type":"cancelled","turn_id":"0006D8C80K0000000000000001","reason":"operator","by":1000,"duration_ms":9}
         {"type":"cancelled","turn_id":"0006D8C80K0000000000000001","reason":"disconnected","duration_ms":9}
@@ -253,14 +289,15 @@ fn golden_lines_of_every_body() {
         {"type":"archived","archived":true,"by":1000}
         {"type":"archived","archived":false}
         {"type":"forked","by":1000}
+        {"type":"imported","import_id":"000000000000000000D4000001","by":1000,"records":3,"at":"2026-11-15T06:00:00.123Z"}
         {"type":"run_created","turn_id":"0006D8C80K0000000000000001","kind":"compaction","strategy":"drop"}
         {"type":"run_created","turn_id":"0006D8C80K0000000000000001","kind":"continuation","continues":"0006D8C80K0000000000000001"}
         {"type":"run_finished","turn_id":"0006D8C80K0000000000000001","duration_ms":9,"usage":{"input":0,"output":0},"finish_reason":"awaiting_compaction"}
-        {"type":"system","turn_id":"0006D8C80K0000000000000001","message_id":"000000000000000000DR000001","text":"changed"}
+        {"type":"system","turn_id":"0006D8C80K0000000000000001","message_id":"000000000000000000DR000001","text":"changed","injected":true}
         {"type":"tool_pending","turn_id":"0006D8C80K0000000000000001","call_id":"000000000000000000EG000001","provider_call_id":"call_0","name":"read","input":{"path":"a.rs"}}
         {"type":"tool_pending","turn_id":"0006D8C80K0000000000000001","call_id":"000000000000000000EG000001","name":"read","input":{"path":"a.rs"}}
         {"type":"checkpoint_created","checkpoint_id":"000000000000000000DC000001","turn_id":"0006D8C80K0000000000000001","created_by":"model","prompts":[]}
-        {"type":"checkpoint_created","checkpoint_id":"000000000000000000DC000001","turn_id":"0006D8C80K0000000000000001","created_by":"compaction","by":1000,"reason":"compaction_pending","compaction_id":"000000000000000000F0000001","cursor":"000000000000000000DM000001","prompts":[{"target":"primary","hash":"bb22"}]}
+        {"type":"checkpoint_created","checkpoint_id":"000000000000000000DC000001","turn_id":"0006D8C80K0000000000000001","created_by":"compaction","by":1000,"reason":"compaction_pending","compaction_id":"000000000000000000F0000001","cursor":"000000000000000000DM000001","prompts":[{"target":"primary","hash":"bb22"}],"active_subagents":[{"invocation_id":"000000000000000000CW000001","name":"tester","state":"suspended","cage_id":null,"last_output":"2 tests failed","pty_id":null}]}
         {"type":"prompt_edited","checkpoint_id":"000000000000000000DC000001","target":"primary","old_hash":"bb22","new_hash":"cc33","by":1000}
         {"type":"checkpoint_resumed","checkpoint_id":"000000000000000000DC000001","by":1000,"prompts":[{"target":"primary","hash":"bb22"}]}
         {"type":"rolled_back","checkpoint_id":"000000000000000000DC000001","by":1000,"superseded":["000000000000000000DM000002","000000000000000000EG000001"],"restored":["000000000000000000DM000001"],"restored_call_ids":["000000000000000000EG000002"]}
@@ -274,10 +311,20 @@ fn golden_lines_of_every_body() {
         {"type":"compaction_flagged","compaction_id":"000000000000000000F0000001","flag":"bad","notes":"lost the plan","by":1000}
         {"type":"compaction_flagged","compaction_id":"000000000000000000F0000001","flag":null,"notes":null,"by":1000}
         {"type":"compactions_aggregated","count":100,"before":"2026-11-15T06:00:00.123Z"}
-        {"type":"approval_requested","turn_id":"0006D8C80K0000000000000001","approval_id":"000000000000000000E0000001","call_id":"000000000000000000EG000001","tool":"shell","subject":"rm a.rs","expires_at":"2026-11-15T06:05:00.000Z"}
+        {"type":"approval_requested","turn_id":"0006D8C80K0000000000000001","approval_id":"000000000000000000E0000001","call_id":"000000000000000000EG000001","tool":"shell","subject":"rm a.rs","diff":"--- a.rs\n+++ a.rs\n@@ -1 +1 @@\n-a\n+b\n","expires_at":"2026-11-15T06:05:00.000Z","caller":{"name":"tester","invocation_id":"000000000000000000CW000001"}}
         {"type":"approval_requested","turn_id":"0006D8C80K0000000000000001","approval_id":"000000000000000000E0000001","call_id":"000000000000000000EG000001","tool":"shell","expires_at":"2026-11-15T06:05:00.000Z"}
         {"type":"approval_settled","turn_id":"0006D8C80K0000000000000001","approval_id":"000000000000000000E0000001","outcome":"deny","by":1000,"note":"not now"}
         {"type":"approval_settled","turn_id":"0006D8C80K0000000000000001","approval_id":"000000000000000000E0000001","outcome":"timeout"}
+        {"type":"subagent_spawned","turn_id":"0006D8C80K0000000000000001","invocation_id":"000000000000000000CW000001","call_id":"000000000000000000EG000001","name":"tester","model":"debug/script","prompt":"run the tests","walltime_ms":600000}
+        {"type":"subagent_spawned","turn_id":"0006D8C80K0000000000000001","invocation_id":"000000000000000000CW000001","call_id":"000000000000000000EG000001","name":"tester","model":"debug/script","prompt":"run the tests","walltime_ms":600000,"memory_bytes":536870912}
+        {"type":"subagent_running","turn_id":"0006D8C80K0000000000000001","invocation_id":"000000000000000000CW000001","name":"tester","cage_id":"cage-1"}
+        {"type":"assistant_started","turn_id":"0006D8C80K0000000000000001","message_id":"000000000000000000C4000009","model":"debug/script","step":1,"caller":{"name":"tester","invocation_id":"000000000000000000CW000001"}}
+        {"type":"reasoning_finished","turn_id":"0006D8C80K0000000000000001","message_id":"000000000000000000C4000009","text":"hm","caller":{"name":"tester","invocation_id":"000000000000000000CW000001"}}
+        {"type":"assistant_finished","turn_id":"0006D8C80K0000000000000001","message_id":"000000000000000000C4000009","text":"2 tests failed","finish_reason":"stop","caller":{"name":"tester","invocation_id":"000000000000000000CW000001"}}
+        {"type":"tool_started","turn_id":"0006D8C80K0000000000000001","call_id":"000000000000000000EG000009","name":"fs.read","input":{"path":"a.rs"},"caller":{"name":"tester","invocation_id":"000000000000000000CW000001"}}
+        {"type":"tool_finished","turn_id":"0006D8C80K0000000000000001","call_id":"000000000000000000EG000009","status":"ok","duration_ms":3,"output":"fn main() {}","truncated":false,"caller":{"name":"tester","invocation_id":"000000000000000000CW000001"}}
+        {"type":"subagent_exited","turn_id":"0006D8C80K0000000000000001","invocation_id":"000000000000000000CW000001","name":"tester","state":"killed","cause":"walltime","exit_code":137,"duration_ms":600000,"message":"Subagent tester exceeded walltime limit."}
+        {"type":"subagent_exited","turn_id":"0006D8C80K0000000000000001","invocation_id":"000000000000000000CW000001","name":"tester","state":"done","cause":"answered","exit_code":0,"duration_ms":600000}
         {"type":"requested","request":"ee55","asked":"ff66"}
         {"type":"requested","request":"ee55","asked":"ff66","turn_id":"0006D8C80K0000000000000001","checkpoint_id":"000000000000000000DC000001","issue_id":"000000000000000000D4000001"}
         {"type":"bound","issue_id":"000000000000000000D4000001","by":1000}
@@ -434,8 +481,9 @@ fn a_tool_input_that_is_nested_too_deeply_is_kept_in_a_form_that_can_be_read_bac
             provider_call_id: None,
             name: "read".to_owned(),
             input: nested(levels),
+            provider: None,
         }]);
-        world.ask(&ctx_session::Command::Progress { run: world.run(), progress }).unwrap();
+        world.ask(&ctx_session::Command::Progress { run: world.run(), caller: None, progress }).unwrap();
         let written = world.records.last().unwrap();
         assert_eq!(&from_line(&to_line(written)), written, "{levels} levels");
         let Body::Tool(ToolBody::Started(tool)) = &written.body else { panic!("{written:?}") };

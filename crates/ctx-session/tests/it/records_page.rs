@@ -23,8 +23,10 @@ audit log ([audit.md](audit.md)) and the WebSocket have for a record.
 /// Project records, with each optional field both there and not.
 const PROJECT_SAMPLES: &[&str] = &[
     r#"{"type":"project_added","project":"music","directory":"/home/tom/music","owner":1000,"by":1000}"#,
+    r#"{"type":"project_added","project":"notes","directory":"/home/tom/notes","owner":1000,"by":1000,"plain":true}"#,
     r#"{"type":"project_moved","directory":"/home/tom/tunes","by":1000}"#,
     r#"{"type":"project_removed","by":1000}"#,
+    r#"{"type":"project_trusted","dsl_hash":"aa11","by":1000}"#,
     r#"{"type":"project_read","dsl_hash":"aa11","dsl_snapshot":"bb22"}"#,
     r#"{"type":"requested","request":"ee55","asked":"ff66","issue_id":"000000000000000000EC000003"}"#,
     r#"{"type":"requested","request":"ee55","asked":"ff66"}"#,

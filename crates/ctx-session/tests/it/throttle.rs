@@ -56,6 +56,7 @@ impl Daemon {
         match &mut asked {
             Command::Resume { admission, .. }
             | Command::Compact { admission, .. }
+            | Command::Retry { admission, .. }
             | Command::ApproveCompaction { admission, .. } => *admission = self.admit(world),
             _ => {}
         }
@@ -78,6 +79,7 @@ impl Daemon {
             }) | Command::ResumeQueued { admission: Admission::Granted { .. }, .. }
                 | Command::Resume { admission: Admission::Granted { .. }, .. }
                 | Command::Compact { admission: Admission::Granted { .. }, .. }
+                | Command::Retry { admission: Admission::Granted { .. }, .. }
                 | Command::ApproveCompaction { admission: Admission::Granted { .. }, .. }
         );
         let decided = world.ask(asked);

@@ -3,19 +3,20 @@
 //!
 //! Runs, messages and checkpoints have names of their own (`r1`, `m1`, `k1`). What the rules are told by others is
 //! the script's to name: tool calls `t1`, connections `c1`, compactions `x1` (their summary is `s1`), approvals
-//! `p1`, issues `i1`. The assistant's messages are `a1`, `a2` … in their order.
+//! `p1`, issues `i1`, subagents `g1` (`by=g1`: it is that one's loop that says so). The assistant's messages are `a1`, `a2` … in their order.
 
 use ctx_session::command::{
-    Admission, ApprovalAnswer, Change, CompactionEdits, Interruption, Outcome, Partial, Pauser, PostMessage,
-    Progress, StartedTool,
+    Admission, ApprovalAnswer, Change, CompactionEdits, Exit, FinishedTool, Import, Interruption, Outcome,
+    Partial, Pauser, PostMessage, Progress, Spawn, StartedTool,
 };
 use ctx_session::record::{
-    CancelReason, Compaction, CompactionFlag, CompactionTrigger, DetachReason, Failure, FinishReason,
-    LimitScope, MessageBody, Strategy, ToolStatus, Usage,
+    CancelReason, Compaction, CompactionFlag, CompactionTrigger, DetachReason, ExitCause, Failure,
+    FinishReason, LimitScope, MessageBody, Strategy, ToolStatus, Usage,
 };
 use ctx_session::request::RequestKey;
 use ctx_session::{
-    ApprovalId, Body, CallId, CheckpointId, Code, Command, CompactionId, IssueId, MessageId, Timestamp, Ulid,
+    ApprovalId, Body, CallId, CheckpointId, Code, Command, CompactionId, IssueId, MessageId, SubagentId,
+    Timestamp, Ulid,
 };
 
 use crate::world::{OWNER, World, call, full, granted, post, small_id};
@@ -26,9 +27,12 @@ pub fn command(world: &World, line: &str) -> Command {
     let words = Words(rest);
     match verb {
         "post" => Command::PostMessage(post_message(&words)),
-        "resume" if words.named('k').is_some() => {
-            Command::Resume { checkpoint: checkpoint(world, &words), admission: admission(&words), by: OWNER }
-        }
+        "resume" if words.named('k').is_some() => Command::Resume {
+            checkpoint: checkpoint(world, &words),
+            admission: admission(&words),
+            by: OWNER,
+            message: None,
+        },
         "resume" => Command::ResumeQueued { admission: admission(&words), by: OWNER },
         "discard" => Command::DiscardQueued { by: OWNER },
         "rename" => change(Change { title: Some(rest.to_owned()), ..Change::default() }),
@@ -59,10 +63,13 @@ pub fn command(world: &World, line: &str) -> Command {
             let message = world.id_called(words.all().next().expect("a message's name"));
             Command::Pin { message, pinned: verb == "pin", by: OWNER }
         }
+        "import" => Command::Import(Import { import_id: small_id("i1"), records: Vec::new(), by: OWNER }),
         "end" => Command::End { by: OWNER, partial: partial(world, &words) },
         "fail" => Command::Fail { failure: failure(), partial: partial(world, &words) },
-        "recover" if words.has("storage") => Command::Recover { cause: Interruption::StorageFailure },
-        "recover" => Command::Recover { cause: Interruption::DaemonCrash },
+        "recover" if words.has("storage") => {
+            Command::Recover { cause: Interruption::StorageFailure, under_way: None }
+        }
+        "recover" => Command::Recover { cause: Interruption::DaemonCrash, under_way: None },
         "allow" => answer(&words, ApprovalAnswer::Allow { by: OWNER }),
         "deny" => answer(&words, ApprovalAnswer::Deny { by: OWNER }),
         "expire" => answer(&words, ApprovalAnswer::Timeout),
@@ -80,7 +87,9 @@ fn change(change: Change) -> Command {
 fn of_a_run(world: &World, verb: &str, words: &Words<'_>) -> Option<Command> {
     let run = words.named('r').map_or_else(|| world.run(), |name| world.run_called(name));
     let partial = partial(world, words);
-    let of_loop = |progress| Command::Progress { run, progress };
+    let caller = words.value("by").map(|name| SubagentId(small_id(name)));
+    let of_loop = |progress| Command::Progress { run, caller, progress };
+    let of_subagent = |progress| Command::Progress { run, caller: Some(subagent(words)), progress };
     Some(match verb {
         "cancel" if words.has("disconnected") => {
             Command::CancelRun { run, reason: CancelReason::Disconnected, by: None, partial }
@@ -88,11 +97,27 @@ fn of_a_run(world: &World, verb: &str, words: &Words<'_>) -> Option<Command> {
         "cancel" => Command::CancelRun { run, reason: CancelReason::Operator, by: Some(OWNER), partial },
         "finish" => Command::FinishRun { run, outcome: outcome(words), partial },
         "progress" => of_loop(progress(world, words)),
+        "spawn" => of_loop(Progress::SubagentSpawned(Box::new(Spawn {
+            invocation_id: subagent(words),
+            call_id: call(words.must('t')),
+            name: "tester".to_owned(),
+            model: "debug/script".to_owned(),
+            prompt: "run the tests".to_owned(),
+            walltime_ms: Some(60_000),
+            memory_bytes: None,
+        }))),
+        "works" => of_subagent(Progress::SubagentRunning { cage_id: None }),
+        "exit" => {
+            let cause = ExitCause::ALL.into_iter().find(|cause| words.has(cause.as_str()));
+            let exit = Exit { cause: cause.expect("a cause"), message: None };
+            of_subagent(Progress::SubagentExited { exit, partial })
+        }
         "ask" => of_loop(Progress::ApprovalRequested {
             approval_id: approval(words),
             call_id: call(words.must('t')),
             tool: "read".to_owned(),
             subject: Some("a.rs".to_owned()),
+            diff: None,
             expires_at: Timestamp::from_millis(world.now.as_millis() + 300_000),
         }),
         "compacted" => of_loop(Progress::Compacted(Box::new(compaction(world, words, false)))),
@@ -132,6 +157,7 @@ fn of_a_compaction(world: &World, verb: &str, words: &Words<'_>) -> Option<Comma
             let strategy = Strategy::ALL.into_iter().find(|strategy| words.has(strategy.as_str()));
             Command::Compact { strategy, admission: admission(words), by: OWNER }
         }
+        "retry" => Command::Retry { admission: admission(words), by: OWNER },
         "approve" => Command::ApproveCompaction {
             compaction: compaction_id(words),
             edits: CompactionEdits {
@@ -197,14 +223,8 @@ fn progress(world: &World, words: &Words<'_>) -> Progress {
         return Progress::ToolsStarted(calls(tools));
     }
     if let Some(tool) = words.value("tool-done") {
-        return Progress::ToolFinished {
-            call_id: call(tool),
-            status: ToolStatus::Ok,
-            duration_ms: 5,
-            output: "fn main() {}".to_owned(),
-            truncated: false,
-            blob: None,
-        };
+        let finished = FinishedTool::new(call(tool), ToolStatus::Ok, 5, "fn main() {}");
+        return Progress::ToolFinished(Box::new(finished));
     }
     let message_id = next_answer(world);
     match (words.value("text"), words.value("thought")) {
@@ -212,7 +232,7 @@ fn progress(world: &World, words: &Words<'_>) -> Progress {
             message_id,
             text: text.to_owned(),
             finish_reason: if words.has("calls") { FinishReason::ToolCalls } else { FinishReason::Stop },
-            usage: Some(Usage { input: 11, output: 7 }),
+            usage: Some(Usage { input: 11, output: 7, ..Usage::default() }),
         },
         (None, Some(text)) => Progress::ReasoningFinished { message_id, text: text.to_owned() },
         (None, None) => Progress::AssistantStarted { message_id, model: "debug/echo".to_owned(), step: 1 },
@@ -225,6 +245,7 @@ fn started_tool(name: &str) -> StartedTool {
         provider_call_id: Some("call_0".to_owned()),
         name: "read".to_owned(),
         input: serde_json::json!({ "path": "a.rs" }),
+        provider: None,
     }
 }
 
@@ -313,6 +334,10 @@ fn checkpoint(world: &World, words: &Words<'_>) -> CheckpointId {
 
 fn approval(words: &Words<'_>) -> ApprovalId {
     ApprovalId(small_id(words.must('p')))
+}
+
+fn subagent(words: &Words<'_>) -> SubagentId {
+    SubagentId(small_id(words.must('g')))
 }
 
 fn connection(words: &Words<'_>) -> Ulid {

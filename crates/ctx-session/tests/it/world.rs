@@ -199,6 +199,8 @@ pub fn new_session() -> Create {
         agent: Some(Name::new("coder").expect("a name")),
         project: Name::new("demo").expect("a name"),
         cwd: "/work".to_owned(),
+        dir: None,
+        workspace: None,
         model: "debug/echo".to_owned(),
         dsl: None,
         client: Some("cli".to_owned()),
@@ -218,8 +220,12 @@ pub fn granted() -> Admission {
             path: "/work/AGENTS.md".to_owned(),
             hash: "aa11".to_owned(),
             truncated: false,
+            scope: None,
+            error: None,
         }],
         prompts: vec![PromptRef { target: "primary".to_owned(), hash: "bb22".to_owned() }],
+        redact: None,
+        approvals: None,
     };
     let running = [
         LimitHit { scope: LimitScope::PerProject, running: 3, limit: 4 },
@@ -242,5 +248,5 @@ pub fn post(text: &str, admission: Admission) -> PostMessage {
 }
 
 pub fn recover() -> Command {
-    Command::Recover { cause: Interruption::DaemonCrash }
+    Command::Recover { cause: Interruption::DaemonCrash, under_way: None }
 }

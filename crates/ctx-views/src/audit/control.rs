@@ -1,8 +1,8 @@
-//! The fields of the audit events of checkpoints, prompt edits, compactions and approvals. Pure; the table is published
+//! The fields of the audit events of checkpoints, prompt edits, compactions, approvals and subagents. Pure; the table is published
 //! in `docs/audit.md`.
 
 use ctx_session::SessionId;
-use ctx_session::record::{ApprovalBody, CheckpointBody, Compaction, CompactionBody};
+use ctx_session::record::{ApprovalBody, CheckpointBody, Compaction, CompactionBody, SubagentBody};
 use serde_json::{Value, json};
 
 /// Who did it, and the fields.
@@ -97,5 +97,21 @@ fn compacted(id: SessionId, made: &Compaction) -> Value {
         "threshold_estimate": made.threshold_estimate, "after_estimate": made.after_estimate,
         "messages_superseded": made.superseded_message_ids.len(), "outputs_elided": made.elided_call_ids.len(),
         "fallback_reason": made.fallback_reason,
+    })
+}
+
+/// The start and the end of a subagent: the run's owner is who they happen to.
+pub(super) fn of_subagent(id: SessionId, body: &SubagentBody) -> Option<Value> {
+    Some(match body {
+        SubagentBody::Spawned(spawned) => json!({
+            "invocation_id": spawned.invocation_id, "session_id": id, "run_id": spawned.turn_id,
+            "subagent_name": spawned.name, "model": spawned.model,
+        }),
+        SubagentBody::Exited(exited) => json!({
+            "invocation_id": exited.invocation_id, "session_id": id, "run_id": exited.turn_id,
+            "subagent_name": exited.name, "state": exited.state, "cause": exited.cause,
+            "exit_code": exited.exit_code, "duration_ms": exited.duration_ms, "message": exited.message,
+        }),
+        SubagentBody::Running(_) => return None,
     })
 }

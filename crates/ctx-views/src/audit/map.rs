@@ -1,7 +1,7 @@
 //! Which audit events a commit of a session amounts to. Pure; the table is published in `docs/audit.md`.
 
 use ctx_session::record::{
-    Bound, EventName, LimitScope, MessageBody, QueuedDiscarded, RunBody, SessionBody, SessionMeta,
+    Bound, EventName, Imported, LimitScope, MessageBody, QueuedDiscarded, RunBody, SessionBody, SessionMeta,
     StateChanged, Unbound, Usage,
 };
 use ctx_session::{Body, Name, Record, RunId, Session, SessionId, Timestamp};
@@ -29,8 +29,18 @@ pub struct AuditEvent {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum RecordOf {
-    Session { session: SessionId, session_seq: u64 },
-    Project { project: Name, project_seq: u64 },
+    Session {
+        session: SessionId,
+        session_seq: u64,
+    },
+    Project {
+        project: Name,
+        project_seq: u64,
+    },
+    /// No record: the daemon did it to the root itself, once for each layout.
+    Root {
+        layout: u64,
+    },
 }
 
 impl AuditEvent {
@@ -38,7 +48,7 @@ impl AuditEvent {
     pub fn session(&self) -> Option<SessionId> {
         match &self.record {
             RecordOf::Session { session, .. } => Some(*session),
-            RecordOf::Project { .. } => {
+            RecordOf::Project { .. } | RecordOf::Root { .. } => {
                 self.data.get("session_id").and_then(Value::as_str).and_then(|id| id.parse().ok())
             }
         }
@@ -49,7 +59,11 @@ impl AuditEvent {
 /// there.
 pub fn events(session: &Session, commit: &[Record]) -> Vec<AuditEvent> {
     let copied = session.meta.forked_from.map_or(0, |from| from.seq);
+    // What happened in another agent is not what happened here: that it was brought in is.
+    let is_import = |record: &Record| matches!(record.body, Body::Session(SessionBody::Imported(_)));
+    let imported = commit.last().is_some_and(is_import);
     let own = commit.iter().filter(|record| record.seq == 0 || record.seq > copied);
+    let own = own.filter(|record| !imported || is_import(record));
     own.flat_map(|record| of_record(session, commit, record)).collect()
 }
 
@@ -92,6 +106,7 @@ fn data_of(session: &Session, commit: &[Record], body: &Body) -> Option<(Option<
         Body::Checkpoint(body) => Some(control::of_checkpoint(id, body)),
         Body::Compaction(body) => control::of_compaction(id, body),
         Body::Approval(body) => Some(control::of_approval(id, body)),
+        Body::Subagent(body) => control::of_subagent(id, body).map(|data| (None, data)),
     }
 }
 
@@ -110,6 +125,10 @@ fn of_session(id: SessionId, body: &SessionBody) -> Option<(Option<u32>, Value)>
         }
         SessionBody::Bound(Bound { issue_id, by }) | SessionBody::Unbound(Unbound { issue_id, by }) => {
             (Some(*by), json!({ "session_id": id, "issue_id": issue_id, "user_id": by }))
+        }
+        SessionBody::Imported(Imported { import_id, by, records, .. }) => {
+            let data = json!({ "session_id": id, "import_id": import_id, "records": records, "user_id": by });
+            (Some(*by), data)
         }
         SessionBody::Renamed(_)
         | SessionBody::ModelSet(_)

@@ -2,14 +2,14 @@
 //!
 //! It tells of records and is written after them, within 200 ms, by one thread. What a crash left out is found
 //! when the log is opened: it says for each session and project how far it has told of it, and what its log has
-//! beyond that is appended. Purging a session leaves its lines, and adds one (`purged`).
+//! beyond that is appended. Purging a session leaves its lines, and adds one (`deed`).
 
 mod catch_up;
 mod control;
+mod deed;
 mod map;
 mod progress;
 mod project;
-mod purged;
 mod read;
 mod standing;
 mod writer;
@@ -26,9 +26,9 @@ use ctx_session::{Record, Session, Timestamp};
 use crate::db::SessionLogs;
 use crate::dir::RootDir;
 pub use ctx_session::record::EventName;
+pub use deed::Deed;
 pub use map::{AuditEvent, RecordOf, events};
 pub use project::project_events;
-pub use purged::Purged;
 pub use read::{AuditLine, AuditQuery, AuditReader};
 use writer::Writer;
 
@@ -71,8 +71,8 @@ enum Work {
     Read,
     /// Tells everything that a log has, before it goes; says when that is on disk, or what stands in the way.
     Last(LogPath, SyncSender<Result<(), String>>),
-    /// Tells that a session was purged, unless that has been told; says when that is on disk.
-    Purged(Box<Purged>, SyncSender<Result<(), String>>),
+    /// Tells a deed that no record tells of, unless that has been told; says when that is on disk.
+    Deed(Box<Deed>, SyncSender<Result<(), String>>),
     /// Tells when everything before it is on disk.
     Flush(SyncSender<()>),
     /// Tells when nothing is behind that can be told.
@@ -194,9 +194,9 @@ impl Audit {
         self.answered(|done| Work::Last(log.clone(), done))
     }
 
-    /// Tells that a session was purged, once. On disk when this returns.
-    pub fn purged(&self, purged: Purged) -> Result<(), String> {
-        self.answered(|done| Work::Purged(Box::new(purged), done))
+    /// Tells a deed that no record tells of, once. On disk when this returns.
+    pub fn tell_once(&self, deed: Deed) -> Result<(), String> {
+        self.answered(|done| Work::Deed(Box::new(deed), done))
     }
 
     fn answered(&self, work: impl FnOnce(SyncSender<Result<(), String>>) -> Work) -> Result<(), String> {

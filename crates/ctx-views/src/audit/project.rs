@@ -37,6 +37,9 @@ fn told(project: &Project, body: &ProjectBody) -> Option<(u32, Value)> {
         ProjectBody::Registry(RegistryBody::Moved(moved)) => {
             (moved.by, json!({ "directory": moved.directory }))
         }
+        ProjectBody::Registry(RegistryBody::Trusted(trusted)) => {
+            (trusted.by, json!({ "dsl_hash": trusted.dsl_hash }))
+        }
         ProjectBody::Registry(RegistryBody::Removed(removed)) => (removed.by, json!({})),
         ProjectBody::Issue(IssueBody::Created(created)) => {
             let data = json!({

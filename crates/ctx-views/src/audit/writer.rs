@@ -13,7 +13,7 @@ use super::EventName;
 use super::map::{AuditEvent, RecordOf};
 use super::progress::{Kept, Line};
 use super::standing::{Lines, Standing, Told};
-use super::{AuditOptions, Behind, KIND, Purged, Work};
+use super::{AuditOptions, Behind, Deed, KIND, Work};
 use crate::db::project_logs;
 
 const OPENED: &str = r#"{"type":"audit_opened"}"#;
@@ -28,6 +28,7 @@ const UNKEPT_MAX: u64 = 4096;
 pub(super) enum Whose {
     Session(SessionId),
     Project(Name),
+    Root,
 }
 
 impl RecordOf {
@@ -35,6 +36,7 @@ impl RecordOf {
         match self {
             RecordOf::Session { session, session_seq } => (Whose::Session(*session), *session_seq),
             RecordOf::Project { project, project_seq } => (Whose::Project(project.clone()), *project_seq),
+            RecordOf::Root { layout } => (Whose::Root, *layout),
         }
     }
 }
@@ -113,7 +115,7 @@ impl Writer {
                 Ok(Work::Opened(log)) => self.compare(log),
                 Ok(Work::Read) => self.may_read = true,
                 Ok(Work::Last(log, done)) => drop(done.try_send(self.tell_last(&log))),
-                Ok(Work::Purged(purged, done)) => drop(done.try_send(self.tell_purged(&purged))),
+                Ok(Work::Deed(deed, done)) => drop(done.try_send(self.tell_deed(&deed))),
                 Ok(Work::Flush(done)) => {
                     self.flush();
                     // Who asked may have stopped waiting.
@@ -320,10 +322,10 @@ impl Writer {
         Ok(())
     }
 
-    /// Tells that a session was purged. A crash may have come between the line and whoever waited for it.
-    fn tell_purged(&mut self, purged: &Purged) -> Result<(), String> {
+    /// Tells a deed that no record tells of. A crash may have come between the line and whoever waited for it.
+    fn tell_deed(&mut self, deed: &Deed) -> Result<(), String> {
         self.open().map_err(|error| error.to_string())?;
-        let Purged { time, event } = purged;
+        let Deed { time, event } = deed;
         let (whose, at) = event.record.place();
         let is_told = self.told.get(&whose).is_some_and(|told| (told.at, told.time) == (at, *time));
         if !is_told {

@@ -6,7 +6,7 @@
 use std::collections::HashMap;
 
 use ctx_session::control::{Aggregate, Approval, Checkpoint, Compacted, Control};
-use ctx_session::record::{CheckpointBody, CompactionBody, RunBody, SessionBody};
+use ctx_session::record::{CheckpointBody, CompactionBody, RunBody, SessionBody, SubagentBody};
 use ctx_session::{Body, Record};
 use rusqlite::types::Value;
 use rusqlite::{Connection, params};
@@ -55,6 +55,7 @@ enum Which {
     All,
     Id(String),
     Oldest(u32),
+    Newest,
     /// Of approvals: those that wait.
     Open,
 }
@@ -84,7 +85,11 @@ fn changed_by(body: &Body) -> Option<[Which; 3]> {
         Body::Approval(_)
         | Body::Run(RunBody::Finished(_) | RunBody::Cancelled(_) | RunBody::Failed(_))
         | Body::Session(SessionBody::StateChanged(_)) => [Which::None, Which::None, Which::Open],
-        Body::Run(_) | Body::Session(_) | Body::Message(_) | Body::Tool(_) => return None,
+        // One that a pause found at work may end with its daemon.
+        Body::Subagent(SubagentBody::Exited(_)) => [Which::Newest, Which::None, Which::None],
+        Body::Run(_) | Body::Session(_) | Body::Message(_) | Body::Tool(_) | Body::Subagent(_) => {
+            return None;
+        }
     })
 }
 
@@ -116,6 +121,7 @@ fn stored<T: Item>(db: &Connection, key: i64, which: &Which) -> rusqlite::Result
         Which::All => ("?2 IS NULL ORDER BY seq", Value::Null),
         Which::Id(id) => ("id = ?2", Value::from(id.clone())),
         Which::Oldest(count) => ("1 ORDER BY seq LIMIT ?2", Value::from(i64::from(*count))),
+        Which::Newest => ("?2 IS NULL ORDER BY seq DESC LIMIT 1", Value::Null),
         Which::Open => ("outcome IS NULL AND ?2 IS NULL ORDER BY seq", Value::Null),
     };
     let sql = format!("SELECT item FROM {} WHERE session = ?1 AND {condition}", T::TABLE);

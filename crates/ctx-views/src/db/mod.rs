@@ -15,6 +15,7 @@ mod schema;
 mod spaced;
 mod store;
 mod stretch;
+mod subagents;
 mod writer;
 
 use std::path::{Path, PathBuf};
@@ -191,7 +192,8 @@ pub struct IndexDb {
 
 impl IndexDb {
     /// Opens the database at a path beneath the root and starts its writer. One that is missing, of another
-    /// version or not sound is made anew; it is empty until [`IndexDb::catch_up`] has filled it.
+    /// version or not sound is made anew; it is empty until [`IndexDb::catch_up`] has filled it. Where that fails, as
+    /// on a full disk, questions are refused until the writer could make it.
     pub fn open(
         root: &RootDir,
         path: &Path,
@@ -199,8 +201,15 @@ impl IndexDb {
         options: Options,
     ) -> Result<IndexDb, DbError> {
         let path = root.path().join(path);
-        let (db, remade) = schema::open(&path)?;
-        let known = writer::Known::look(&path, &db);
+        let opened = schema::open(&path);
+        let (last_error, remade) = match &opened {
+            Ok((_, remade)) => (None, remade.clone()),
+            Err(error) => (Some(error.to_string()), Some(Remade::Corrupt(error.to_string()))),
+        };
+        let opened = opened.ok().map(|(db, _)| {
+            let known = writer::Known::look(&path, &db);
+            (db, known)
+        });
         let shared = Arc::new(Shared {
             root: root.clone(),
             path: path.clone(),
@@ -208,14 +217,14 @@ impl IndexDb {
             options,
             desk: Desk::default(),
             readers: Readers::default(),
-            last_error: Mutex::default(),
+            last_error: Mutex::new(last_error),
         });
         let of_thread = Arc::clone(&shared);
         let thread = std::thread::Builder::new().name("index-writer".to_owned());
         let writer = thread
             .spawn(move || {
                 let _closing = Closing(&of_thread.desk);
-                writer::run(&of_thread, db, known);
+                writer::run(&of_thread, opened);
             })
             .map_err(|error| DbError::Io { path, action: "start the writer of", error })?;
         Ok(IndexDb { shared, writer: Mutex::new(Some(writer)), remade })

@@ -52,6 +52,7 @@ pub(super) fn put(db: &Connection, key: i64, record: &Record) -> rusqlite::Resul
             .execute(params![key, now])?;
         }
         Body::Checkpoint(_)
+        | Body::Subagent(_)
         | Body::Approval(_)
         | Body::Session(_)
         | Body::Message(_)

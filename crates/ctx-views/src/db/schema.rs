@@ -8,7 +8,7 @@
 //! last record that was read, and keys that are never given twice. 7: `messages.pinned`. 8: `messages.superseded` tells
 //! compacted from taken back; full text of scripts without spaces. 9: `sessions.reading` and `listed`: a row is shown as
 //! it was until its log has been read to the end. 10: what is deleted is overwritten. 11: checkpoints, compactions and
-//! approvals as the session's rules have them, in JSON. Every other table comes with its records and the next number.
+//! approvals as the session's rules have them, in JSON. 12: subagent_invocations, and who made a tool call. Every other table comes with its records and the next number.
 
 use std::path::{Path, PathBuf};
 
@@ -18,7 +18,7 @@ use rusqlite::{Connection, ErrorCode, OpenFlags, OptionalExtension};
 use super::{DbError, control, issues};
 
 /// Goes up with every change of the tables or of what is written into them.
-pub const SCHEMA_VERSION: i64 = 11;
+pub const SCHEMA_VERSION: i64 = 12;
 
 /// Times are epoch milliseconds, ids are ULIDs as text. `sessions.key` and `messages.key` are names within this
 /// file only, and other in every rebuild.
@@ -146,6 +146,27 @@ CREATE TABLE tool_calls (
   PRIMARY KEY (session, id)
 ) WITHOUT ROWID;
 CREATE INDEX tool_calls_run ON tool_calls(session, run_id, seq);
+
+CREATE TABLE subagent_invocations (
+  session INTEGER NOT NULL,
+  id TEXT NOT NULL,
+  seq INTEGER NOT NULL,
+  run_id TEXT NOT NULL,
+  call_id TEXT NOT NULL,
+  subagent_name TEXT NOT NULL,
+  model TEXT NOT NULL,
+  -- none of one that is not caged
+  cage_id TEXT,
+  -- spawned, running, done, failed, killed
+  state TEXT NOT NULL,
+  cause TEXT,
+  exit_code INTEGER,
+  message TEXT,
+  spawned_at INTEGER NOT NULL,
+  exited_at INTEGER,
+  PRIMARY KEY (session, id)
+) WITHOUT ROWID;
+CREATE INDEX subagent_invocations_run ON subagent_invocations(session, run_id, seq);
 
 -- item is JSON, as the rules of a session have it (`ctx_session::control`), with times as in the log; the columns
 -- below it are read out of it
@@ -295,6 +316,7 @@ PRAGMA synchronous = NORMAL;
 PRAGMA wal_autocheckpoint = 16000;
 PRAGMA journal_size_limit = 67108864;
 PRAGMA temp_store = MEMORY;
+PRAGMA mmap_size = 0;
 PRAGMA secure_delete = ON;
 ";
 
@@ -343,7 +365,7 @@ pub(super) fn open(path: &Path) -> Result<(Connection, Option<Remade>), DbError>
     let why = match open_existing(path) {
         Ok(Ok(connection)) => return Ok((connection, None)),
         Ok(Err(why)) => why,
-        Err(error) if is_corrupt(&error) => Remade::Corrupt(error.to_string()),
+        Err(error) if needs_remake(&error) => Remade::Corrupt(error.to_string()),
         Err(error) => return Err(DbError::sqlite(path, error)),
     };
     Ok((make(path)?, Some(why)))
@@ -360,7 +382,7 @@ fn open_existing(path: &Path) -> rusqlite::Result<Result<Connection, Remade>> {
     }
     // Reads a page of every table: a file that was cut or overwritten seldom passes.
     let full_text = "message_text WHERE message_text MATCH 'a'";
-    let tables = ["sessions", "runs", "messages", "tool_calls", "damage", full_text];
+    let tables = ["sessions", "runs", "messages", "tool_calls", "subagent_invocations", "damage", full_text];
     for from in tables.into_iter().chain(control::TABLES).chain(issues::TABLES) {
         connection.query_row(&format!("SELECT 1 FROM {from} LIMIT 1"), [], |_| Ok(())).optional()?;
     }
@@ -434,22 +456,15 @@ pub(super) fn is_broken(error: &DbError) -> bool {
     let DbError::Sqlite { error: rusqlite::Error::SqliteFailure(failure, _), .. } = error else {
         return false;
     };
-    matches!(failure.code, ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase)
+    use ErrorCode::{CannotOpen, DatabaseCorrupt, NotADatabase, SystemIoFailure};
+    matches!(failure.code, DatabaseCorrupt | NotADatabase | SystemIoFailure | CannotOpen)
 }
 
-/// Whether an error of the writer says that the file itself is bad.
-pub(super) fn is_corrupt(error: &rusqlite::Error) -> bool {
-    match error {
-        rusqlite::Error::SqliteFailure(failure, message) => match failure.code {
-            ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase => true,
-            // A table that is not there, or has other columns, under our version number.
-            ErrorCode::Unknown => message.as_deref().is_some_and(|text| {
-                text.contains("no such table")
-                    || text.contains("no such column")
-                    || text.contains("malformed")
-            }),
-            _ => false,
-        },
-        _ => false,
-    }
+/// Whether an error of the writer is mended by making the database anew: every one but those that pass by themselves.
+/// The statements are ours, so one that SQLite refuses met a database that is not what we made.
+pub(super) fn needs_remake(error: &rusqlite::Error) -> bool {
+    use ErrorCode::{DatabaseBusy, DatabaseLocked, DiskFull, OperationInterrupted, OutOfMemory};
+    let passes =
+        |code| matches!(code, DatabaseBusy | DatabaseLocked | DiskFull | OperationInterrupted | OutOfMemory);
+    !error.sqlite_error_code().is_some_and(passes)
 }

@@ -10,7 +10,7 @@ use rusqlite::{Connection, OptionalExtension, Row, params};
 
 use super::column::{Print, Standing, count_of, int, json, millis, time_of, to_json, word};
 use super::spaced::spaced;
-use super::{control, runs};
+use super::{control, runs, subagents};
 use ctx_session::overview::{LastRun, Overview, Pause};
 
 /// How much of a tool's output is kept and searched; the log has the rest.
@@ -59,7 +59,7 @@ pub(super) fn session_row(row: &Row<'_>) -> rusqlite::Result<Overview> {
         last_run: last_run.and_then(|id| id.parse().ok()).map(|id| LastRun { id, is_over }),
         runs: count_of(row.get(12)?),
         messages: count_of(row.get(13)?),
-        usage: Usage { input: count_of(row.get(14)?), output: count_of(row.get(15)?) },
+        usage: Usage { input: count_of(row.get(14)?), output: count_of(row.get(15)?), ..Usage::default() },
         preview: row.get(16)?,
         archived: row.get(17)?,
         bound_issue: bound_issue.and_then(|id| id.parse().ok()),
@@ -178,7 +178,8 @@ pub(super) fn clear(db: &Connection, key: i64) -> rusqlite::Result<()> {
         let sql = "INSERT INTO message_text (message_text, rowid, content) VALUES ('delete', ?1, ?2)";
         db.prepare_cached(sql)?.execute(params![rowid, spaced(&content)])?;
     }
-    for table in ["messages", "runs", "tool_calls"].into_iter().chain(control::TABLES) {
+    for table in ["messages", "runs", "tool_calls", "subagent_invocations"].into_iter().chain(control::TABLES)
+    {
         db.execute(&format!("DELETE FROM {table} WHERE session = ?1"), [key])?;
     }
     Ok(())
@@ -213,6 +214,7 @@ pub(super) fn moved(db: &Connection, from: &LogPath, to: &LogPath) -> rusqlite::
 pub(super) fn put_list(db: &Connection, stored: &mut Stored, record: &Record) -> rusqlite::Result<()> {
     stored.row.apply(record);
     runs::put(db, stored.key, record)?;
+    subagents::put(db, stored.key, record)?;
     control::put(db, stored.key, record)
 }
 
@@ -322,7 +324,7 @@ fn put_tool_call(db: &Connection, key: i64, record: &Record) -> rusqlite::Result
     if let Body::Tool(ToolBody::Started(tool)) = &record.body {
         db.prepare_cached(
             "INSERT INTO tool_calls (session, id, seq, run_id, caller, tool_name, input, state, created_at)
-             VALUES (?1, ?2, ?3, ?4, 'primary', ?5, ?6, 'pending', ?7) ON CONFLICT DO NOTHING",
+             VALUES (?1, ?2, ?3, ?4, ?8, ?5, ?6, 'pending', ?7) ON CONFLICT DO NOTHING",
         )?
         .execute(params![
             key,
@@ -332,6 +334,7 @@ fn put_tool_call(db: &Connection, key: i64, record: &Record) -> rusqlite::Result
             tool.name,
             tool.input.to_string(),
             now,
+            tool.caller.as_ref().map_or("primary", |caller| caller.name.as_str()),
         ])?;
     }
     if let Body::Tool(ToolBody::Finished(tool)) = &record.body {
@@ -339,6 +342,7 @@ fn put_tool_call(db: &Connection, key: i64, record: &Record) -> rusqlite::Result
             ToolStatus::Ok => "done",
             ToolStatus::Error => "failed",
             ToolStatus::Interrupted => "interrupted",
+            ToolStatus::Skipped => "skipped",
         };
         let (output, cut) = beginning(&tool.output);
         db.prepare_cached(

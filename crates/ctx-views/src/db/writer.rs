@@ -34,65 +34,99 @@ impl Known {
 }
 
 /// Writes until the desk is closed. What is known is from before anyone could ask for anything: this thread may
-/// begin late.
-pub(super) fn run(shared: &Arc<Shared>, mut db: Connection, mut known: Known) {
-    // A crash just after a purge was written leaves there what was purged.
-    truncate_wal(&db);
-    let mut busy = false;
+/// begin late. Without a database, which the disk may have no room for, one is tried to be made again and again.
+pub(super) fn run(shared: &Arc<Shared>, opened: Option<(Connection, Known)>) {
+    if let Some((db, _)) = &opened {
+        // A crash just after a purge was written leaves there what was purged.
+        truncate_wal(db);
+    }
+    let mut writer = Writer { opened, is_busy: false, is_fresh: false };
     while let Some(batch) = shared.desk.next_batch() {
-        if known.files.are_others(&shared.path) {
-            // Whoever removed them wants them made anew; what is written into removed files nobody finds.
-            db = match remake(shared, db) {
-                Some(fresh) => fresh,
-                None => return,
-            };
-            known = Known::look(&shared.path, &db);
-            answer(batch);
-            continue;
-        }
+        writer.turn(shared, batch);
+    }
+    if let Some((db, _)) = &writer.opened {
+        // What follows a clean stop finds no log beside the database.
+        truncate_wal(db);
+    }
+}
+
+struct Writer {
+    /// None while it cannot be made.
+    opened: Option<(Connection, Known)>,
+    is_busy: bool,
+    /// It was made anew, and nothing has been written since.
+    is_fresh: bool,
+}
+
+impl Writer {
+    fn turn(&mut self, shared: &Arc<Shared>, mut batch: Vec<Work>) {
+        // Whoever removed the files wants them made anew; what is written into removed files nobody finds.
+        let opened = self.opened.as_mut().filter(|(_, known)| !known.files.are_others(&shared.path));
+        let Some((db, known)) = opened else { return self.remake(shared, batch) };
         if batch.is_empty() {
             let staff = shared.desk.retry_stale();
             shared.hire(staff);
             // Only a repair writes into it besides: it has marked what is to be read again.
-            let now = data_version(&db);
+            let now = data_version(db);
             if std::mem::replace(&mut known.version, now) != now {
                 let staff = shared.desk.ask(Job::Plan, 0);
                 shared.hire(staff);
             }
-            continue;
+            return;
         }
-        let much = batch
-            .iter()
-            .any(|work| matches!(work, Work::Stretch(s) if matches!(s.part, Part::Lists | Part::Text)));
-        if much != busy {
-            busy = much;
-            set_cache(&db, busy);
+        let is_much =
+            |work: &Work| matches!(work, Work::Stretch(s) if matches!(s.part, Part::Lists | Part::Text));
+        let much = batch.iter().any(is_much);
+        if much != self.is_busy {
+            self.is_busy = much;
+            set_cache(db, much);
         }
         let again = batch.iter().any(|work| matches!(work, Work::Rebuild));
-        let mut batch = batch;
-        let written = write(shared, &mut db, &mut batch);
+        let written = write(shared, db, &mut batch);
         if let Err(error) = &written {
             shared.note_error(error);
         }
         if batch.iter().any(|work| matches!(work, Work::Removed(_))) {
             // What was purged stands in the log of the database until that is begun anew.
-            truncate_wal(&db);
+            truncate_wal(db);
         }
         match written {
-            Ok(outcome) if !again => after(shared, batch, outcome),
-            Err(error) if !again && !schema::is_corrupt(&error) => give_up(shared, batch),
-            Ok(_) | Err(_) => {
-                db = match remake(shared, db) {
-                    Some(fresh) => fresh,
-                    None => return,
-                };
-                known = Known::look(&shared.path, &db);
+            Ok(outcome) if !again => {
+                self.is_fresh = false;
+                after(shared, batch, outcome);
+            }
+            // A fresh database that fails too would fail for ever.
+            Err(error) if !again && (self.is_fresh || !schema::needs_remake(&error)) => {
+                give_up(shared, &batch);
                 answer(batch);
+            }
+            Ok(_) | Err(_) => self.remake(shared, batch),
+        }
+    }
+
+    /// Throws the database away, makes it anew and has everything read again.
+    fn remake(&mut self, shared: &Arc<Shared>, batch: Vec<Work>) {
+        shared.forget_readers();
+        self.opened = None;
+        match schema::make(&shared.path) {
+            Ok(fresh) => {
+                let known = Known::look(&shared.path, &fresh);
+                self.opened = Some((fresh, known));
+                self.is_fresh = true;
+                let staff = shared.desk.start_over();
+                shared.hire(staff);
+                answer(batch);
+            }
+            Err(error) => {
+                shared.note_error(&error);
+                // All logs are read once there is a database; nobody waits until then.
+                let is_read = |work: &Work| matches!(work, Work::Stretch(_) | Work::Issues(_));
+                let (read, others) = batch.into_iter().partition::<Vec<Work>, _>(is_read);
+                give_up(shared, &read);
+                answer(others);
             }
         }
     }
-    // What follows a clean stop finds no log beside the database.
-    truncate_wal(&db);
 }
 
 /// While someone reads it, a part of it stays until the next time.
@@ -197,8 +231,8 @@ fn answer(batch: Vec<Work>) {
 }
 
 /// Nothing of the batch was written: every log in it is behind.
-fn give_up(shared: &Arc<Shared>, batch: Vec<Work>) {
-    for work in &batch {
+fn give_up(shared: &Arc<Shared>, batch: &[Work]) {
+    for work in batch {
         match work {
             Work::Stretch(stretch) => {
                 shared.desk.mark_stale(stretch.log.clone());
@@ -225,24 +259,6 @@ fn give_up(shared: &Arc<Shared>, batch: Vec<Work>) {
                 shared.hire(staff);
             }
             Work::Rebuild | Work::Flush(_) => {}
-        }
-    }
-    answer(batch);
-}
-
-/// Throws a broken database away and has everything read again.
-fn remake(shared: &Arc<Shared>, broken: Connection) -> Option<Connection> {
-    shared.forget_readers();
-    drop(broken);
-    match schema::make(&shared.path) {
-        Ok(fresh) => {
-            let staff = shared.desk.start_over();
-            shared.hire(staff);
-            Some(fresh)
-        }
-        Err(error) => {
-            shared.note_error(&error);
-            None
         }
     }
 }

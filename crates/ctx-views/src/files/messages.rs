@@ -15,6 +15,8 @@ use crate::dir::Dir;
 use crate::error::ViewError;
 
 const CHUNK: u64 = 8 * 1024;
+/// More than any line of the view: a line shows what one record holds.
+const LINE_BYTES_MAX: u64 = 32 << 20;
 
 /// What a line is, in the order in which the lines of one record stand. A record has at most one of each.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -182,7 +184,11 @@ fn place_of_line(line: &[u8]) -> Option<Place> {
 /// The last whole line that is one of ours, and where it ends.
 pub(crate) fn tail(file: &File) -> io::Result<Tail> {
     for line in BackLines::new(file, file.metadata()?.len()) {
-        let line = line?;
+        let line = match line {
+            // Not what we wrote: the view begins anew, from the log.
+            Err(error) if error.kind() == io::ErrorKind::FileTooLarge => break,
+            line => line?,
+        };
         let whole = line.bytes.last() == Some(&b'\n');
         if let Some(last) = place_of_line(&line.bytes).filter(|_| whole) {
             return Ok(Tail { len: line.offset + line.bytes.len() as u64, last: Some(last) });
@@ -249,6 +255,10 @@ impl<'a> BackLines<'a> {
 
     /// Reads the bytes before those in hand. A long line makes the steps grow.
     fn load(&mut self) -> io::Result<()> {
+        // No line of ours is longer; a hole in the file would be read into memory.
+        if self.hand.len() as u64 > LINE_BYTES_MAX {
+            return Err(io::ErrorKind::FileTooLarge.into());
+        }
         let step = self.chunk.min(self.start);
         let mut bytes = vec![0; step as usize];
         self.file.read_exact_at(&mut bytes, self.start - step)?;

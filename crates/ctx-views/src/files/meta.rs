@@ -22,6 +22,9 @@ pub struct Meta {
     pub owner: u32,
     pub agent: Option<Name>,
     pub project: Name,
+    /// The host directory that it began in.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub dir: Option<String>,
     /// The model the next run will use.
     pub model: String,
     pub client: Option<String>,
@@ -58,6 +61,7 @@ impl Meta {
             owner: meta.owner,
             agent: meta.agent.clone(),
             project: meta.project.clone(),
+            dir: meta.dir.clone(),
             model: session.model_override.clone().unwrap_or_else(|| meta.model.clone()),
             client: meta.client.clone(),
             origin: meta.origin.clone(),

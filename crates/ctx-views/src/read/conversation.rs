@@ -11,7 +11,7 @@ use std::ops::ControlFlow;
 use ctx_session::Ulid;
 use ctx_session::conversation::{self, Change, Message};
 
-use super::messages::{Messages, changes_of};
+use super::messages::{Ended, Messages, Piece, changes_of};
 use super::{ReadError, Reader, SessionRef};
 
 /// Which messages of a conversation.
@@ -28,6 +28,8 @@ pub enum Wanted {
 pub struct Said {
     pub message: Message,
     pub removed: Option<RemovedBy>,
+    /// How the run ended after it, where that was not its own end.
+    pub ended: Option<Ended>,
 }
 
 impl Said {
@@ -77,6 +79,8 @@ pub struct Conversation {
     wanted: Wanted,
     /// Summaries that were given in the place of what they replace.
     placed: HashSet<Ulid>,
+    /// Read, and given when it is known how its run ended.
+    next: Option<Said>,
 }
 
 /// What the lines of a conversation say of other lines.
@@ -142,13 +146,17 @@ impl Conversation {
     fn at(&mut self, message: Message) -> Option<Said> {
         let removed = self.marks.superseded.get(&message.id).copied();
         match self.wanted {
-            Wanted::All => Some(Said { message, removed }),
+            Wanted::All => Some(Said { message, removed, ended: None }),
             Wanted::Counting if removed.is_some() => {
                 let summary = self.marks.summary_for(message.id)?;
-                self.placed.insert(summary.id).then(|| Said { message: summary.clone(), removed: None })
+                self.placed.insert(summary.id).then(|| Said {
+                    message: summary.clone(),
+                    removed: None,
+                    ended: None,
+                })
             }
             Wanted::Counting if self.placed.contains(&message.id) => None,
-            Wanted::Counting => Some(Said { message, removed }),
+            Wanted::Counting => Some(Said { message, removed, ended: None }),
         }
     }
 }
@@ -158,14 +166,23 @@ impl Iterator for Conversation {
 
     fn next(&mut self) -> Option<Self::Item> {
         loop {
-            let change = match self.changes.next()? {
-                Ok(change) => change,
+            let Some(piece) = self.changes.next_piece() else { return self.next.take().map(Ok) };
+            match piece {
+                Ok(Piece::Change(Change::Said(message))) => {
+                    if let Some(said) = self.at(message)
+                        && let Some(before) = self.next.replace(said)
+                    {
+                        return Some(Ok(before));
+                    }
+                }
+                Ok(Piece::Change(_)) => {}
+                Ok(Piece::Ended(ended)) => {
+                    // A run whose messages are not shown has no end to show.
+                    if let Some(said) = self.next.as_mut() {
+                        said.ended = Some(ended);
+                    }
+                }
                 Err(error) => return Some(Err(error)),
-            };
-            if let Change::Said(message) = change
-                && let Some(said) = self.at(message)
-            {
-                return Some(Ok(said));
             }
         }
     }
@@ -175,7 +192,13 @@ impl Reader {
     /// The messages of a session as they stand now.
     pub fn conversation(&self, session: &SessionRef, wanted: Wanted) -> Result<Conversation, ReadError> {
         let marks = if self.all_count(session)? { Marks::default() } else { self.marks(session)? };
-        Ok(Conversation { changes: self.messages(session)?, marks, wanted, placed: HashSet::new() })
+        Ok(Conversation {
+            changes: self.messages(session)?,
+            marks,
+            wanted,
+            placed: HashSet::new(),
+            next: None,
+        })
     }
 
     /// Whether every message counts, without reading the history: `meta.json` says so, and the log has said nothing

@@ -87,7 +87,7 @@ impl Reader {
         self.root.dir_if_there(&dir).is_ok_and(|dir| dir.is_some())
     }
 
-    /// The session that a user means by `agent/name`, `model/provider/model/name`, an id or the beginning of
+    /// The session that a user means by `agent/name`, `model/provider/model/name`, an id, or the beginning or the end of
     /// one. A name means the session that has it now, which may be over, and if none has, the last one that had it.
     pub fn resolve(&self, uid: u32, text: &str) -> Result<SessionRef, ReadError> {
         match text.rsplit_once('/') {
@@ -136,7 +136,8 @@ impl Reader {
                     let session = sessions.session(&name);
                     // One that cannot be read is not the one that is meant.
                     let Ok(meta) = self.meta(&session) else { continue };
-                    if meta.id.to_string().starts_with(&wanted) {
+                    let id = meta.id.to_string();
+                    if id.starts_with(&wanted) || (wanted.len() >= ID_END_MIN && id.ends_with(&wanted)) {
                         matches.push((meta.id.to_string(), session));
                     }
                 }
@@ -152,6 +153,9 @@ impl Reader {
         }
     }
 }
+
+/// The end of an id is random, so a few characters of it name a session; its beginning is a time.
+const ID_END_MIN: usize = 6;
 
 /// A name that stays one directory: those of sessions whose name another has now are longer than others.
 fn is_session_name(name: &str) -> bool {

@@ -5,12 +5,14 @@
 
 use std::fs::File;
 use std::io::{BufRead, BufReader};
-use std::ops::ControlFlow;
+use std::ops::{ControlFlow, Range};
 use std::path::PathBuf;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 
-use ctx_journal::{Entry, JournalError};
-use ctx_session::conversation::{self, Change};
+use ctx_journal::{Entry, JournalError, LOST};
+use ctx_session::conversation::{self, Change, Message, Part, Role};
+use ctx_session::record::{Body, CancelReason, Failed, RunBody};
+use ctx_session::{Code, RunId, Ulid};
 
 use super::{ReadError, Reader, SessionRef};
 use crate::error::ViewError;
@@ -26,9 +28,23 @@ pub struct Messages {
     from: Source,
 }
 
+/// How a run ended that did not come to its end.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Ended {
+    Failed { code: Code, reason: String, message: String },
+    Cancelled(CancelReason),
+}
+
+/// A piece of a conversation.
+pub(super) enum Piece {
+    Change(Change),
+    /// A run ended after what was said before.
+    Ended(Ended),
+}
+
 enum Source {
     /// Read by a thread, which stops when nobody listens any more.
-    Log(Receiver<Result<Change, ReadError>>),
+    Log(Receiver<Result<Piece, ReadError>>),
     File {
         path: PathBuf,
         lines: BufReader<File>,
@@ -40,8 +56,20 @@ impl Iterator for Messages {
     type Item = Result<Change, ReadError>;
 
     fn next(&mut self) -> Option<Self::Item> {
+        loop {
+            match self.next_piece()? {
+                Ok(Piece::Change(change)) => return Some(Ok(change)),
+                Ok(Piece::Ended(_)) => {}
+                Err(error) => return Some(Err(error)),
+            }
+        }
+    }
+}
+
+impl Messages {
+    pub(super) fn next_piece(&mut self) -> Option<Result<Piece, ReadError>> {
         let (path, lines) = match &mut self.from {
-            Source::Log(changes) => return changes.recv().ok(),
+            Source::Log(pieces) => return pieces.recv().ok(),
             Source::File { path, lines } => (path, lines),
             Source::Done => return None,
         };
@@ -55,7 +83,7 @@ impl Iterator for Messages {
                 }
                 Ok(_) => {
                     if let Some(change) = Change::of_line(&line) {
-                        return Some(Ok(change));
+                        return Some(Ok(Piece::Change(change)));
                     }
                 }
                 Err(error) => {
@@ -79,15 +107,16 @@ impl Reader {
             let path = dir.path_of(files::MESSAGES);
             return Ok(Messages { from: Source::File { path, lines: BufReader::new(file) } });
         }
-        let (journal, (tell, changes)) = (self.journal.clone(), sync_channel(AHEAD));
+        let (journal, (tell, pieces)) = (self.journal.clone(), sync_channel(AHEAD));
         std::thread::spawn(move || {
-            let read = journal.read(&log, 0, &mut |entry| tell_changes(&entry, &tell));
+            let mut due = 0;
+            let read = journal.read(&log, 0, &mut |entry| tell_pieces(&entry, &mut due, &tell));
             if let Err(error) = read {
                 // Whoever listened may have left.
                 let _ = tell.send(Err(ViewError::from(error).into()));
             }
         });
-        Ok(Messages { from: Source::Log(changes) })
+        Ok(Messages { from: Source::Log(pieces) })
     }
 
     /// The latest assistant text; empty when there is none yet.
@@ -143,13 +172,55 @@ enum LookedBack {
     GaveUp { newest: u64 },
 }
 
-fn tell_changes(entry: &Entry, tell: &SyncSender<Result<Change, ReadError>>) -> ControlFlow<()> {
-    for change in changes_of(entry) {
-        if tell.send(Ok(change)).is_err() {
+fn tell_pieces(entry: &Entry, due: &mut u64, tell: &SyncSender<Result<Piece, ReadError>>) -> ControlFlow<()> {
+    let next = entry.seq_after();
+    // What a repair has put in the place of lost records counts as they would.
+    let missing = if entry.kind == LOST { *due..next } else { *due..entry.seq };
+    *due = next;
+    let gap = (!missing.is_empty()).then(|| gap(missing, entry));
+    let changes = gap.into_iter().chain(changes_of(entry)).map(Piece::Change);
+    for piece in changes.chain(ended(entry).map(Piece::Ended)) {
+        if tell.send(Ok(piece)).is_err() {
             return ControlFlow::Break(());
         }
     }
     ControlFlow::Continue(())
+}
+
+/// How a run ended, where the line says that it failed or was cancelled.
+fn ended(entry: &Entry) -> Option<Ended> {
+    // Most lines are not decoded for this.
+    if !matches!(entry.kind.as_str(), "failed" | "cancelled") {
+        return None;
+    }
+    match record_of(entry)?.body {
+        Body::Run(RunBody::Failed(Failed { code, reason, message, .. })) => {
+            Some(Ended::Failed { code, reason, message })
+        }
+        Body::Run(RunBody::Cancelled(cancelled)) => Some(Ended::Cancelled(cancelled.reason)),
+        _ => None,
+    }
+}
+
+/// A line in the place of records that cannot be read: whoever reads the conversation is to know that something is missing.
+fn gap(missing: Range<u64>, before: &Entry) -> Change {
+    let what = match missing.end - missing.start {
+        1 => format!("record {} is", missing.start),
+        _ => format!("records {} to {} are", missing.start, missing.end - 1),
+    };
+    let text = format!(
+        "[{what} damaged or lost here; `ctx doctor` names the place, `ctx repair` saves what it can]"
+    );
+    Change::Said(Message {
+        seq: missing.start,
+        // No message has it: ids begin with a time.
+        id: Ulid(u128::from(missing.start)),
+        run: RunId(Ulid(0)),
+        role: Role::System,
+        content: vec![Part::Text { text }],
+        time: before.time,
+        caller: None,
+    })
 }
 
 /// What a line of the log changes in the conversation.

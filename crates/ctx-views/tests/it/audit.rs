@@ -6,12 +6,12 @@ use ctx_journal::{Entry, LogPath, LogWriter};
 use ctx_session::issue::{IssueStatus, TodoOp};
 use ctx_session::project::{
     Change, IssueCommand, ProjectAdded, ProjectBody, ProjectMoved, ProjectRecord, ProjectRemoved,
-    RegistryBody, Who,
+    ProjectTrusted, RegistryBody, Who,
 };
 use ctx_session::record::SessionBody;
 use ctx_session::{Name, Record, SessionId, Ulid};
 use ctx_views::audit::{
-    Audit, AuditEvent, AuditLine, AuditOptions, AuditQuery, AuditReader, EventName, Purged, RecordOf, events,
+    Audit, AuditEvent, AuditLine, AuditOptions, AuditQuery, AuditReader, Deed, EventName, RecordOf, events,
     project_events,
 };
 use proptest::prelude::*;
@@ -216,6 +216,7 @@ fn every_event_has_its_data_and_its_row_in_the_docs() {
         Step::Bind,
         post(true),
         call(),
+        Step::Spawn,
         Step::Ask,
         Step::Pause { by_model: false },
         Step::EditPrompt { text: "new".to_owned() },
@@ -232,6 +233,16 @@ fn every_event_has_its_data_and_its_row_in_the_docs() {
         Step::Pin { at: 0, pinned: false },
         Step::End,
     ]);
+    // What an import adds is no step of a session's own life.
+    let last = life.commits.last().and_then(|commit| commit.last()).unwrap().clone();
+    let imported = ctx_session::record::Imported {
+        import_id: life.session.meta.session_id.0,
+        by: 7,
+        records: 3,
+        at: life.session.updated_at,
+    };
+    let body = ctx_session::record::Body::Session(ctx_session::record::SessionBody::Imported(imported));
+    life.commits.push(vec![ctx_session::record::Record { seq: last.seq + 1, body, ..last }]);
     let of_session = life.commits.iter().flat_map(|commit| events(&life.session, commit));
     let mut music = Grown::new("music", 1);
     let mut told: Vec<AuditEvent> = of_session.collect();
@@ -242,7 +253,8 @@ fn every_event_has_its_data_and_its_row_in_the_docs() {
     for command in of_an_issue(&mut music) {
         told.extend(project_events(&music.project, &command));
     }
-    told.push(Purged::new(&life.session.meta, 99, 7, life.session.updated_at).event);
+    told.push(Deed::new(&life.session.meta, 99, 7, life.session.updated_at).event);
+    told.push(Deed::taken_over(2, 5, 0, life.session.updated_at).event);
     assert_eq!(rows.len(), EventName::AUDITED.len());
     for name in EventName::AUDITED.iter().copied() {
         let row = rows.iter().find(|row| row.contains(&format!("`{}`", name.as_str()))).unwrap();
@@ -256,7 +268,7 @@ fn every_event_has_its_data_and_its_row_in_the_docs() {
 }
 
 /// What the registry can say of a project.
-fn registered() -> [ProjectBody; 3] {
+fn registered() -> [ProjectBody; 4] {
     let project = Name::new("music").unwrap();
     let directory = || "/src/music".to_owned();
     [
@@ -265,7 +277,9 @@ fn registered() -> [ProjectBody; 3] {
             directory: directory(),
             owner: 7,
             by: 7,
+            plain: false,
         })),
+        ProjectBody::Registry(RegistryBody::Trusted(ProjectTrusted { dsl_hash: "aa11".to_owned(), by: 7 })),
         ProjectBody::Registry(RegistryBody::Moved(ProjectMoved { directory: directory(), by: 7 })),
         ProjectBody::Registry(RegistryBody::Removed(ProjectRemoved { by: 7 })),
     ]
@@ -585,8 +599,8 @@ fn a_purge_is_told_once_after_everything_else_whatever_was_waiting() {
         let audit = Audit::start(root.journal.clone(), options(&root)).unwrap();
         audit.tell_last(&session.log).unwrap();
         let time = session.life.session.updated_at;
-        let purged = Purged::new(&session.life.session.meta, session.life.session.next_seq, 7, time);
-        audit.purged(purged.clone()).unwrap();
+        let purged = Deed::new(&session.life.session.meta, session.life.session.next_seq, 7, time);
+        audit.tell_once(purged.clone()).unwrap();
         session.writer = None;
         root.journal.remove(&session.log).unwrap();
         audit.settle();
@@ -594,10 +608,10 @@ fn a_purge_is_told_once_after_everything_else_whatever_was_waiting() {
         remember(&root, remembered, &mut Vec::new());
         // As after a crash between the line and whoever waited for it.
         let audit = start(&root);
-        audit.purged(purged.clone()).unwrap();
+        audit.tell_once(purged.clone()).unwrap();
         drop(audit);
         let mut expected = session.deeds.clone();
-        expected.push(Purged::of_notice(&purged.to_notice()).unwrap().event);
+        expected.push(Deed::of_notice(&purged.to_notice()).unwrap().event);
         assert_eq!(told(&root), expected, "{remembered:?}");
     }
 }

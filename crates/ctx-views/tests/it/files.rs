@@ -204,19 +204,20 @@ fn a_link_in_the_way_is_not_followed_and_gives_way() {
     assert!(SessionFiles::open(&root.dir, &root.path(DIR), own()).is_err());
 }
 
-/// A root daemon hands files to their user; anyone else keeps them to themselves.
 #[test]
-fn files_belong_to_whom_the_session_belongs() {
+fn files_are_the_daemons_and_their_user_may_read_them() {
     let root = root();
     let life = Life::begin(1);
-    let owner = Owner { uid: 54_321, gid: 54_322 };
+    let owner = Owner::user(54_321, 54_322);
     let mut files = SessionFiles::open(&root.dir, Path::new(DIR), owner).unwrap();
     files.catch_up(&life.session, &life.records()).unwrap();
-    let is_root = own().uid == 0;
-    let expected = if is_root { (0o640, owner.uid, owner.gid) } else { (0o600, own().uid, own().gid) };
+    // The group's bits are the mask of the ACL: the owning group itself has no right.
+    let expected = (0o640, own().uid, own().gid);
     for name in ["messages.jsonl", "meta.json", "state"] {
         let found = std::fs::metadata(root.path(DIR).join(name)).unwrap();
         assert_eq!((found.permissions().mode() & 0o777, found.uid(), found.gid()), expected, "{name}");
+        let file = std::fs::File::open(root.path(DIR).join(name)).unwrap();
+        assert_eq!(ctx_journal::access::kept_for(&file).unwrap().uid, owner.uid, "{name}");
     }
 
     let mut mine = caught_up(&root, &life);

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use ctx_journal::LogPath;
 use ctx_session::record::SessionMeta;
-use ctx_views::identity::{Flaw, Identity};
+use ctx_views::identity::{Flaw, Identity, Place, Witnesses, first};
 use ctx_views::{SessionFiles, Sources};
 use proptest::prelude::*;
 
@@ -125,5 +125,37 @@ proptest! {
             found.model == was.model,
         ];
         prop_assert!(values.iter().filter(|same| !**same).count() <= 1, "{:?}", found);
+    }
+}
+
+/// A log with a stranger's id must not become their session because its name comes first.
+#[test]
+fn of_two_logs_with_one_id_the_better_one_is_the_session_and_neither_where_nobody_can_tell() {
+    use ctx_views::identity::{Fit, original};
+    let of = |fits: &[Fit]| {
+        let claims: Vec<(Fit, usize)> = fits.iter().copied().zip(0..).collect();
+        original(&claims).copied()
+    };
+    assert_eq!(of(&[Fit::Elsewhere]), Some(0), "one alone is the session, whatever was done to it");
+    assert_eq!(of(&[Fit::Elsewhere, Fit::Sound]), Some(1));
+    assert_eq!(of(&[Fit::Damaged, Fit::Elsewhere, Fit::Elsewhere]), Some(0));
+    assert_eq!(of(&[Fit::Sound, Fit::Sound]), None);
+    assert_eq!(of(&[Fit::Elsewhere, Fit::Elsewhere, Fit::Damaged, Fit::Damaged]), None);
+    assert_eq!(of(&[]), None);
+}
+
+#[test]
+fn a_shared_session_without_its_first_record_is_nobodys_whatever_else_says() {
+    let log = LogPath::new("shared/team/agent/coder/session/s/events.jsonl").unwrap();
+    let place = Place::of(&log).unwrap();
+    let root = Root::new();
+    let forged = SessionMeta { owner: 0, ..left_behind(&root).1 };
+    for witnesses in [
+        Witnesses { log: Some(forged.clone()), ..Witnesses::default() },
+        Witnesses { files: Some(forged.clone()), ..Witnesses::default() },
+        Witnesses::default(),
+    ] {
+        let identity = ctx_views::identity::identify(&place, first(&place, None), || witnesses);
+        assert_eq!(identity.meta.owner, ctx_views::identity::NOBODY);
     }
 }

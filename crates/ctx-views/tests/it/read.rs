@@ -207,7 +207,7 @@ fn a_session_without_its_first_record_is_readable() {
     }
     let summary = reader(&root).summary(&session).unwrap();
     assert_eq!((summary.meta.name, summary.meta.agent), (name("default"), Some(name("coder"))));
-    assert_eq!(texts(&reader(&root), &session).len(), 4);
+    assert_eq!(texts(&reader(&root), &session).len(), 5, "with a line that says what is missing");
 }
 
 #[test]

@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use ctx_journal::{FileJournal, Journal, LogPath, LogWriter, Owner, RealDisk};
 use ctx_session::command::{
-    Admission, ApprovalAnswer, Change, CompactionEdits, Interruption, Outcome, Partial, Pauser, PostMessage,
-    Progress, RunContext, StartedTool,
+    Admission, ApprovalAnswer, Change, CompactionEdits, FinishedTool, Interruption, Outcome, Partial, Pauser,
+    PostMessage, Progress, RunContext, Spawn, StartedTool,
 };
 use ctx_session::conversation::Conversation;
 use ctx_session::record::{
@@ -17,7 +17,7 @@ use ctx_session::record::{
 use ctx_session::rules::{Create, Fork, Given, create};
 use ctx_session::{
     ApprovalId, Body, CallId, CheckpointId, Code, Command, CompactionId, IdSource, IssueId, Limits,
-    MessageId, Name, Record, RunId, Scope, Session, SessionId, Timestamp, Ulid,
+    MessageId, Name, Record, RunId, Scope, Session, SessionId, SubagentId, Timestamp, Ulid,
 };
 use ctx_views::RootDir;
 use proptest::prelude::*;
@@ -47,7 +47,7 @@ impl Root {
 }
 
 pub fn own() -> Owner {
-    RealDisk::own()
+    Owner::own()
 }
 
 /// One thing that happens to a session; what it becomes depends on the state it is in.
@@ -121,6 +121,8 @@ pub enum Step {
         notes: Option<String>,
     },
     Ask,
+    /// A subagent for the open call; it ends with its run.
+    Spawn,
     Answer {
         how: u8,
     },
@@ -201,6 +203,7 @@ fn controls() -> impl Strategy<Value = Step> {
         1 => Just(Step::Reject),
         1 => maybe().prop_map(|notes| Step::Flag { notes }),
         2 => Just(Step::Ask),
+        1 => Just(Step::Spawn),
         1 => (0u8..3).prop_map(|how| Step::Answer { how }),
         1 => Just(Step::Bind),
         1 => Just(Step::Unbind),
@@ -234,6 +237,8 @@ impl Life {
             agent: Some(name(agent)),
             project: name("default"),
             cwd: "/work".to_owned(),
+            dir: None,
+            workspace: None,
             model: "debug:echo".to_owned(),
             dsl: None,
             client: Some("test".to_owned()),
@@ -321,13 +326,14 @@ impl Life {
             return Some(command);
         }
         let run = self.session.current_run().map(|run| run.id);
-        let progress = |run: Option<RunId>, progress| Some(Command::Progress { run: run?, progress });
+        let progress =
+            |run: Option<RunId>, progress| Some(Command::Progress { run: run?, caller: None, progress });
         let mut id = || self.ids.next(self.now);
         match step.clone() {
             Step::Post { text, slot, cwd } => Some(post(text, slot, cwd)),
             Step::Say { text } => {
                 let message_id = MessageId(id());
-                let usage = Some(Usage { input: 3, output: 5 });
+                let usage = Some(Usage { input: 3, output: 5, ..Usage::default() });
                 let finish_reason = FinishReason::Stop;
                 progress(run, Progress::AssistantFinished { message_id, text, finish_reason, usage })
             }
@@ -371,7 +377,7 @@ impl Life {
                 let reason = CancelReason::Operator;
                 Some(Command::CancelRun { run: run?, reason, by: Some(own().uid), partial: None })
             }
-            Step::Crash => Some(Command::Recover { cause: Interruption::DaemonCrash }),
+            Step::Crash => Some(Command::Recover { cause: Interruption::DaemonCrash, under_way: None }),
             Step::Archive { archived } => {
                 Some(Command::Change(Change { archived: Some(archived), by: own().uid, ..Change::default() }))
             }
@@ -387,6 +393,7 @@ impl Life {
             | Step::Reject
             | Step::Flag { .. }
             | Step::Ask
+            | Step::Spawn
             | Step::Answer { .. }
             | Step::Bind
             | Step::Unbind
@@ -428,7 +435,7 @@ impl Life {
             }
             Step::Resume { slot } => {
                 let admission = if slot { granted("/work") } else { no_slot() };
-                Some(Command::Resume { checkpoint: paused_at?, admission, by })
+                Some(Command::Resume { checkpoint: paused_at?, admission, by, message: None })
             }
             Step::Rollback { back, partial } => {
                 let checkpoint: CheckpointId = session.control.checkpoints.iter().rev().nth(back)?.id();
@@ -440,7 +447,11 @@ impl Life {
             Step::Shorten { messages, summary, proposed } => {
                 let ids = counting(messages);
                 let made = self.compaction(run?, ids, summary, proposed);
-                Some(Command::Progress { run: run?, progress: Progress::Compacted(Box::new(made)) })
+                Some(Command::Progress {
+                    run: run?,
+                    caller: None,
+                    progress: Progress::Compacted(Box::new(made)),
+                })
             }
             Step::Approve { messages, summary } => {
                 let edits = CompactionEdits { superseded: messages.map(counting), summary };
@@ -452,13 +463,28 @@ impl Life {
                 let flag = Some(notes.as_ref().map(|_| CompactionFlag::Bad));
                 Some(Command::FlagCompaction { compaction: newest?, flag, notes: Some(notes), by })
             }
+            Step::Spawn => Some(Command::Progress {
+                caller: None,
+                run: run?,
+                progress: Progress::SubagentSpawned(Box::new(Spawn {
+                    invocation_id: SubagentId(self.ids.next(self.now)),
+                    call_id: open?,
+                    name: "tester".to_owned(),
+                    model: "debug/script".to_owned(),
+                    prompt: "run the tests".to_owned(),
+                    walltime_ms: None,
+                    memory_bytes: None,
+                })),
+            }),
             Step::Ask => Some(Command::Progress {
+                caller: None,
                 run: run?,
                 progress: Progress::ApprovalRequested {
                     approval_id: ApprovalId(self.ids.next(self.now)),
                     call_id: open?,
                     tool: "fs.read".to_owned(),
                     subject: Some("README".to_owned()),
+                    diff: None,
                     expires_at: Timestamp::from_millis(self.now.as_millis() + 300_000),
                 },
             }),
@@ -575,6 +601,8 @@ fn granted(cwd: &str) -> Admission {
         cage: None,
         sources: Vec::new(),
         prompts: vec![PromptRef { target: "primary".to_owned(), hash: "0".to_owned() }],
+        redact: None,
+        approvals: None,
     };
     let running = [LimitScope::PerProject, LimitScope::PerOperator];
     Admission::Granted { context, running: running.map(|scope| LimitHit { scope, running: 1, limit: 4 }) }
@@ -582,13 +610,13 @@ fn granted(cwd: &str) -> Admission {
 
 fn tool_started(call_id: CallId, input: String) -> Progress {
     let input = serde_json::json!({ "path": input });
-    let tool = StartedTool { call_id, provider_call_id: None, name: "fs.read".to_owned(), input };
+    let tool =
+        StartedTool { call_id, provider_call_id: None, name: "fs.read".to_owned(), input, provider: None };
     Progress::ToolsStarted(vec![tool])
 }
 
 fn tool_finished(call_id: CallId, output: String) -> Progress {
-    let status = ToolStatus::Ok;
-    Progress::ToolFinished { call_id, status, duration_ms: 4, output, truncated: false, blob: None }
+    Progress::ToolFinished(Box::new(FinishedTool::new(call_id, ToolStatus::Ok, 4, output)))
 }
 
 fn failure(reason: &str) -> Failure {

@@ -42,6 +42,12 @@ impl<'a> Api<'a> {
         self.call(Method::POST, path, Some(body))
     }
 
+    /// A POST with a body, answered with nothing.
+    pub fn post_only(&self, path: &str, body: &impl Serialize) -> Result<(), Failure> {
+        let body = serde_json::to_vec(body).map_err(|error| Failure::new(Code::Eio, error.to_string()))?;
+        runtime()?.block_on(self.exchange(Method::POST, path, Some(body))).map(|_| ())
+    }
+
     pub fn put<T: DeserializeOwned>(&self, path: &str, body: &impl Serialize) -> Result<T, Failure> {
         let body = serde_json::to_vec(body).map_err(|error| Failure::new(Code::Eio, error.to_string()))?;
         self.call(Method::PUT, path, Some(body))
@@ -98,6 +104,9 @@ impl<'a> Api<'a> {
             .map_err(|error| Failure::new(Code::Einval, error.to_string()))?;
         let answer = sender.send_request(request).await.map_err(broken)?;
         let status = answer.status();
+        if answer.headers().contains_key(ctx_api::http::CAGE_HEADER) {
+            warn_uncaged();
+        }
         let body = Limited::new(answer.into_body(), ANSWER_BYTES_MAX).collect().await;
         let body = body
             .map_err(|error| {
@@ -112,6 +121,14 @@ impl<'a> Api<'a> {
             Err(_) => Err(Failure::new(Code::Eio, format!("the daemon answered {status} without a reason"))),
         }
     }
+}
+
+/// Says once that commands of agents have no walls around them.
+fn warn_uncaged() {
+    static SAID: std::sync::Once = std::sync::Once::new();
+    SAID.call_once(|| {
+        crate::output::say("ctx: this daemon runs the commands of agents without a cage (cage.mode = off)");
+    });
 }
 
 fn read<T: DeserializeOwned>(path: &str, answer: &[u8]) -> Result<T, Failure> {

@@ -54,28 +54,20 @@ impl LiveSocket {
             As::Operator { takeover: true } => "?takeover=true",
             As::Observer => "?mode=observe",
         };
-        let broken = |error: &dyn std::fmt::Display| {
-            Failure::new(Code::Ehostdown, format!("the connection to the daemon broke: {error}"))
-        };
-        let request = format!("ws://ctx/api/v1/sessions/{id}/socket{query}").into_client_request();
-        let mut request = request.map_err(|error| broken(&error))?;
-        let hint = concat!("ctx/", env!("CARGO_PKG_VERSION"), " attach");
-        request.headers_mut().insert(USER_AGENT, HeaderValue::from_static(hint));
-        let (short, _dir) =
-            ctx_doors::unix::short_path(&root.api_socket()).map_err(|error| cannot_connect(root, error))?;
-        let stream = UnixStream::connect(short).await.map_err(|error| cannot_connect(root, error))?;
-        let (mut stream, _) = client_async(request, stream).await.map_err(|error| match error {
-            Error::Http(answer) => refused(answer.status(), answer.body().as_deref()),
-            other => broken(&other),
-        })?;
+        let mut stream = open(root, &format!("sessions/{id}/socket{query}")).await?;
         let known = json!({ "output": place.output, "events": place.events });
         let payload = match &place.epoch {
             Some(epoch) => json!({ "epoch": epoch, "resume_from_seq": known }),
             None => json!({}),
         };
         let hello = json!({ "channel": "control", "type": "hello", "payload": payload });
-        stream.send(Message::text(hello.to_string())).await.map_err(|error| broken(&error))?;
+        stream.send(Message::text(hello.to_string())).await.map_err(broken)?;
         Ok(LiveSocket { stream })
+    }
+
+    /// The daemon's own socket: how many sessions run, and which change.
+    pub async fn system(root: &Root) -> Result<LiveSocket, Failure> {
+        Ok(LiveSocket { stream: open(root, "system/socket").await? })
     }
 
     /// The next frame; None when the connection is over. Nothing is lost if this is dropped.
@@ -104,6 +96,24 @@ impl LiveSocket {
     pub async fn close(mut self) {
         let _ = self.stream.close(None).await;
     }
+}
+
+async fn open(root: &Root, path: &str) -> Result<WebSocketStream<UnixStream>, Failure> {
+    let mut request = format!("ws://ctx/api/v1/{path}").into_client_request().map_err(broken)?;
+    let hint = concat!("ctx/", env!("CARGO_PKG_VERSION"), " attach");
+    request.headers_mut().insert(USER_AGENT, HeaderValue::from_static(hint));
+    let (short, _dir) =
+        ctx_doors::unix::short_path(&root.api_socket()).map_err(|error| cannot_connect(root, error))?;
+    let stream = UnixStream::connect(short).await.map_err(|error| cannot_connect(root, error))?;
+    let (stream, _) = client_async(request, stream).await.map_err(|error| match error {
+        Error::Http(answer) => refused(answer.status(), answer.body().as_deref()),
+        other => broken(other),
+    })?;
+    Ok(stream)
+}
+
+fn broken(error: Error) -> Failure {
+    Failure::new(Code::Ehostdown, format!("the connection to the daemon broke: {error}"))
 }
 
 /// Why the daemon does not let us in, in its own words where they came along.

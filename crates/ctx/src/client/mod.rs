@@ -1,11 +1,13 @@
 //! How commands reach the daemon: its API and the sockets of its agents.
 
 mod api;
+mod hand_over;
 mod live;
 mod query;
 mod socket;
 
 pub use api::Api;
+pub use hand_over::hand_over;
 pub use live::{As, LiveFrame, LiveSocket, Place};
 pub use query::Query;
 pub use socket::{AgentSocket, Received};

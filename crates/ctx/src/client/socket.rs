@@ -1,14 +1,17 @@
 //! An agent's socket: a JSON line for every request and frame.
 
 use std::io;
+use std::path::Path;
 
+use ctx_api::http::{List, Project, ProjectState};
 use ctx_api::socket::{Frame, Request};
 use ctx_session::{Code, Name};
+use hyper::Method;
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines};
 use tokio::net::UnixStream;
 use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 
-use super::cannot_connect;
+use super::{Api, cannot_connect};
 use crate::failure::Failure;
 use crate::root::Root;
 
@@ -27,11 +30,22 @@ pub struct Received {
 impl AgentSocket {
     pub async fn connect(root: &Root, agent: &Name) -> Result<AgentSocket, Failure> {
         let path = root.path.join("agent").join(format!("{agent}.sock"));
-        let connected = match ctx_doors::unix::short_path(&path) {
-            Ok((short, _dir)) => UnixStream::connect(short).await,
-            Err(error) => Err(error),
+        let mut connected = connect(&path).await;
+        if matches!(&connected, Err(error) if error.kind() == io::ErrorKind::NotFound) {
+            // A daemon that is starting opens its API first and answers there when the agents' sockets are open too.
+            let up = Api::new(root).ask::<serde_json::Value>(Method::GET, "/status", None).await;
+            if up.is_ok() {
+                connected = connect(&path).await;
+            }
+        }
+        let invalid = match &connected {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => invalid_project(root, agent).await,
+            _ => None,
         };
         let stream = connected.map_err(|error| match error.kind() {
+            io::ErrorKind::NotFound if invalid.is_some() => {
+                invalid.unwrap_or_else(|| cannot_connect(root, error))
+            }
             io::ErrorKind::NotFound if root.is_up() => {
                 Failure::new(Code::Enoent, format!("no agent `{agent}`"))
                     .hint(format!("the agents are described in {}", root.path.join("agent").display()))
@@ -53,4 +67,23 @@ impl AgentSocket {
         let line = self.lines.next_line().await?;
         Ok(line.map(|line| Received { frame: serde_json::from_str(&line).ok(), line }))
     }
+}
+
+/// What is wrong with the project that an agent of this name would belong to, if that is why there is none.
+async fn invalid_project(root: &Root, agent: &Name) -> Option<Failure> {
+    let asked = Api::new(root).ask::<List<Project>>(Method::GET, "/projects?limit=1000", None).await;
+    let project = asked.ok()?.items.into_iter().find(|project| {
+        project.state == ProjectState::Invalid
+            && (project.id == *agent || project.agent.as_ref() == Some(agent))
+    })?;
+    let error = project.errors.first()?;
+    let place = format!("{}/{}:{}:{}", project.directory, error.file, error.line, error.column);
+    let message = format!("project `{}` is invalid: {place}: {}", project.id, error.message);
+    let hint = format!("fix it; `ctx project check {}` says whether it is right", project.directory);
+    Some(Failure::new(Code::Ebadmsg, message).hint(hint))
+}
+
+async fn connect(path: &Path) -> io::Result<UnixStream> {
+    let (short, _dir) = ctx_doors::unix::short_path(path)?;
+    UnixStream::connect(short).await
 }

@@ -9,16 +9,17 @@ use crate::client::Api;
 use crate::failure::Failure;
 use crate::output::{self, Paint};
 use crate::root::Root;
-use crate::{sessions, table, words};
+use crate::{render, sessions, table, words};
 
 /// Allow or deny a waiting tool call
 ///
 /// A policy line `ask TOOL` makes the agent wait for your approval before it uses a tool. If one call waits, its
-/// id is not needed; if several wait, they are listed. A call that nobody answers within `limits.approval_ms` is
+/// id is not needed; if several wait, they are listed. Without a session, every waiting call of every session is listed. A call that nobody answers within `limits.approval_ms` is
 /// denied.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
+  ctx approve                     list everything that waits
   ctx approve coder --list        list the waiting calls
   ctx approve coder               allow the only waiting call
   ctx approve coder 01K9Y --deny --note 'not that file'
@@ -27,18 +28,18 @@ exit codes: 0 success, 1 failed, 2 bad input, 13 not allowed, 69 no daemon, 70 i
 pub struct Args {
     /// The session: agent/name, an agent (its current session), an id or the beginning of an id
     #[arg(value_name = "SESSION")]
-    session: String,
+    session: Option<String>,
     /// The approval: an id or the beginning of an id [default: the only waiting call]
     #[arg(value_name = "APPROVAL")]
     approval: Option<String>,
     /// Deny the call instead of allowing it
-    #[arg(long)]
+    #[arg(long, requires = "session")]
     deny: bool,
     /// Note for the model
-    #[arg(long, value_name = "TEXT")]
+    #[arg(long, value_name = "TEXT", requires = "session")]
     note: Option<String>,
     /// Only list the waiting calls
-    #[arg(long, conflicts_with_all = ["approval", "deny", "note"])]
+    #[arg(long, requires = "session", conflicts_with_all = ["approval", "deny", "note"])]
     list: bool,
     /// Print one JSON object per line
     #[arg(long)]
@@ -46,8 +47,11 @@ pub struct Args {
 }
 
 pub fn run(args: Args, root: &Root) -> Result<(), Failure> {
-    let id = sessions::find_id(root, &args.session)?;
     let api = Api::new(root);
+    let Some(session) = &args.session else {
+        return list_all(&api, args.json);
+    };
+    let id = sessions::find_id(root, session)?;
     let waiting: Vec<Approval> = api.get::<List<Approval>>(&format!("/sessions/{id}/approvals"))?.items;
     if args.list {
         return list(&waiting, args.json);
@@ -58,7 +62,7 @@ pub fn run(args: Args, root: &Root) -> Result<(), Failure> {
         (None, []) => {
             return Err(Failure::new(
                 Code::Enoent,
-                format!("no tool call waits for an approval in {}", args.session),
+                format!("no tool call waits for an approval in {session}"),
             ));
         }
         (None, many) => {
@@ -75,6 +79,35 @@ pub fn run(args: Args, root: &Root) -> Result<(), Failure> {
     }
     let how = if args.deny { "denied" } else { "allowed" };
     output::say(format_args!("{how}: {}", call(&done)));
+    Ok(())
+}
+
+/// Every waiting call of the caller's sessions.
+fn list_all(api: &Api<'_>, json: bool) -> Result<(), Failure> {
+    let mut rows = Vec::new();
+    let mut now_waiting = Vec::new();
+    for session in sessions::running(api)?.into_iter().filter(|session| session.pending_approvals > 0) {
+        let waiting: List<Approval> = api.get(&format!("/sessions/{}/approvals", session.id))?;
+        for one in waiting.items {
+            rows.push(vec![
+                table::Cell::new(sessions::label(&session)),
+                table::Cell::new(words::age(words::now(), Timestamp::from_millis(one.created_at))),
+                table::Cell::new(one.id.to_string()),
+                table::Cell::new(call(&one)),
+            ]);
+            now_waiting.push(one);
+        }
+    }
+    if json {
+        return now_waiting.iter().try_for_each(output::json);
+    }
+    if rows.is_empty() {
+        output::say("no tool call waits for an approval");
+        return Ok(());
+    }
+    let head = ["SESSION", "WAITS", "APPROVAL", "CALL"];
+    let text = table::render(&head, rows, output::width(), Paint::for_stdout());
+    std::io::stdout().write_all(text.as_bytes())?;
     Ok(())
 }
 
@@ -120,7 +153,13 @@ fn list(waiting: &[Approval], json: bool) -> Result<(), Failure> {
         ]
     });
     let head = ["APPROVAL", "WAITS", "LEFT", "CALL"];
-    let text = table::render(&head, rows.collect(), output::width(), Paint::for_stdout());
+    let paint = Paint::for_stdout();
+    let mut text = table::render(&head, rows.collect(), output::width(), paint);
+    for one in waiting {
+        if let Some(diff) = &one.diff {
+            text += &format!("\n{} would change:\n{}", one.id, render::diff::text(diff, "  ", paint));
+        }
+    }
     std::io::stdout().write_all(text.as_bytes())?;
     Ok(())
 }

@@ -168,6 +168,9 @@ fn line_of(told: http::AuditEvent) -> Result<AuditLine, Failure> {
                 .map_err(|rule| other(format!("`{project}` is not a project's name: {rule}")))?,
             project_seq,
         },
+        _ if told.event == EventName::RootTakenOver.as_str() => {
+            RecordOf::Root { layout: told.data.get("layout").and_then(Value::as_u64).unwrap_or_default() }
+        }
         _ => return Err(other(format!("line {} of the audit log names no record", told.number))),
     };
     let event = AuditEvent {
@@ -216,12 +219,14 @@ fn readable(line: &AuditLine, paint: Paint) -> String {
         paint.dim(&match &event.record {
             RecordOf::Session { session, session_seq } => format!("{session}#{session_seq}"),
             RecordOf::Project { project, project_seq } => format!("{project}#{project_seq}"),
+            RecordOf::Root { layout } => format!("layout {layout}"),
         }),
     );
     // Who and where stand before it.
     let is_told = |key: &str| match &event.record {
         RecordOf::Session { .. } => matches!(key, "session_id" | "user_id"),
         RecordOf::Project { .. } => matches!(key, "project_id" | "user_id"),
+        RecordOf::Root { .. } => matches!(key, "layout" | "user_id"),
     };
     for (key, value) in event.data.as_object().into_iter().flatten() {
         if !is_told(key) && !value.is_null() {
@@ -229,5 +234,5 @@ fn readable(line: &AuditLine, paint: Paint) -> String {
             text.push_str(&format!("  {key}={}", words::shorten(&value, 80)));
         }
     }
-    text
+    output::unturned(&text)
 }

@@ -2,7 +2,7 @@
 
 use std::io::Write;
 
-use ctx_api::http::{Checkpoint, List, PendingToolCall, Session};
+use ctx_api::http::{Checkpoint, List, PendingToolCall, Session, SubagentSnapshot};
 use ctx_session::{CheckpointId, Code, SessionId, Timestamp};
 
 use crate::client::Api;
@@ -148,6 +148,9 @@ fn show(one: &Checkpoint) -> Result<(), Failure> {
     for call in one.pending_tool_calls.iter().flatten() {
         writeln!(out, "tool call  {}", line(call))?;
     }
+    for subagent in &one.active_subagents {
+        writeln!(out, "subagent   {}", of_subagent(subagent))?;
+    }
     for prompt in &one.prompts_in_effect {
         writeln!(out, "prompt     {} {}", prompt.target, words::shorten(&prompt.content_hash, 12))?;
     }
@@ -162,6 +165,13 @@ fn show(one: &Checkpoint) -> Result<(), Failure> {
     }
     out.flush()?;
     Ok(())
+}
+
+/// A subagent as the pause found it, on one line.
+pub fn of_subagent(kept: &SubagentSnapshot) -> String {
+    let output = words::shorten(&output::one_line(&kept.last_output), 120);
+    let output = if output.is_empty() { output } else { format!(": {output}") };
+    format!("{} {}{output}", output::one_line(&kept.name), kept.state)
 }
 
 fn line(call: &PendingToolCall) -> String {

@@ -19,8 +19,8 @@ use finding::{Finding, Report, Weight};
 
 /// Check the root for damage and suggest fixes
 ///
-/// Prints where everything is, the configuration and its origin, the state of the daemon and of the index, and
-/// every damaged log with file and line. It changes nothing.
+/// Prints every problem with a fix, damaged logs with file and line, then where everything is and the state of the
+/// daemon, of the index and of the processes of shells. It changes nothing.
 ///
 /// If the logs have more than 256 MiB together, only their beginnings and ends are read. --deep reads all of
 /// them, every blob and every session's files.
@@ -28,6 +28,7 @@ use finding::{Finding, Report, Weight};
 #[command(after_help = "\
 Examples:
   ctx doctor
+  ctx doctor --settings           what holds, and where it came from
   ctx doctor --deep               read every log, blob and session file, and the whole index
   ctx doctor --json | jq -r '.problems[] | \"\\(.path):\\(.line) \\(.what)\"'
 
@@ -36,7 +37,10 @@ pub struct Args {
     /// Read everything, even large logs
     #[arg(long)]
     deep: bool,
-    /// Print JSON
+    /// Also print every setting with its origin
+    #[arg(long)]
+    settings: bool,
+    /// Print JSON, with the settings
     #[arg(long)]
     json: bool,
     #[command(flatten)]
@@ -60,7 +64,8 @@ pub fn run(args: Args, root: &Root) -> Result<(), Failure> {
         output::json(&as_json(&report, &settings))?;
     } else {
         let mut out = output::stdout();
-        out.write_all(readable(&report, &settings, Paint::for_stdout()).as_bytes())?;
+        let shown = if args.settings { settings.as_slice() } else { &[] };
+        out.write_all(readable(&report, shown, Paint::for_stdout()).as_bytes())?;
         out.flush()?;
     }
     if report.is_well() { Ok(()) } else { Err(Failure::Told { exit: 1 }) }
@@ -94,8 +99,16 @@ fn as_json(report: &Report, settings: &[Setting]) -> serde_json::Value {
     })
 }
 
+/// The problems first: whoever asks wants to know whether there are any.
 fn readable(report: &Report, settings: &[Setting], paint: Paint) -> String {
     let mut text = String::new();
+    if report.is_well() {
+        text.push_str(&format!("{}\n", paint.green("no problems found")));
+    }
+    for (weight, title) in [(Weight::Problem, "problems"), (Weight::Note, "notes")] {
+        text.push_str(&findings(report, weight, title, paint));
+    }
+    text.push('\n');
     for (name, value) in &report.facts {
         text.push_str(&format!("{} {value}\n", paint.bold(&format!("{name:<9}"))));
     }
@@ -106,22 +119,21 @@ fn readable(report: &Report, settings: &[Setting], paint: Paint) -> String {
         let origin = if origin == "default" { paint.dim(&origin) } else { paint.green(&origin) };
         text.push_str(&format!("  {:<keys$}  {value:<10}  {origin}\n", setting.key.path()));
     }
-    for (weight, title) in [(Weight::Note, "notes"), (Weight::Problem, "problems")] {
-        let mut found = report.of(weight).peekable();
-        if found.peek().is_none() {
-            continue;
-        }
-        let title = if weight == Weight::Problem { paint.red(title) } else { paint.yellow(title) };
-        text.push_str(&format!("\n{title}\n"));
-        for finding in found {
-            text.push_str(&format!("  {}\n", output::plain(&finding.to_string())));
-            if let Some(fix) = &finding.fix {
-                text.push_str(&format!("    {}\n", paint.dim(&format!("→ {fix}"))));
-            }
-        }
+    text
+}
+
+fn findings(report: &Report, weight: Weight, title: &str, paint: Paint) -> String {
+    let mut found = report.of(weight).peekable();
+    if found.peek().is_none() {
+        return String::new();
     }
-    if report.is_well() {
-        text.push_str(&format!("\n{}\n", paint.green("no problems found")));
+    let title = if weight == Weight::Problem { paint.red(title) } else { paint.yellow(title) };
+    let mut text = format!("{title}\n");
+    for finding in found {
+        text.push_str(&format!("  {}\n", output::plain(&finding.to_string())));
+        if let Some(fix) = &finding.fix {
+            text.push_str(&format!("    {}\n", paint.dim(&format!("→ {fix}"))));
+        }
     }
     text
 }

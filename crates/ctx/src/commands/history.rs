@@ -11,17 +11,17 @@ use crate::output::{self, Paint};
 use crate::render::terminal;
 use crate::root::Root;
 use crate::sessions::Which;
-use crate::words;
+use crate::words::{self, Clock};
 
 /// Print the conversation of a session
 ///
 /// Prints the messages oldest first, read from the session's log. Messages removed from context by a rollback, a
 /// compaction or a discard are left out; a summary stands in place of compacted ones. --all prints them too,
-/// dimmed. It needs no daemon. With --json it prints the lines of messages.jsonl.
+/// dimmed. A run that failed or was cancelled says why. It needs no daemon. With --json it prints the lines of messages.jsonl.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
-  ctx history                     coder's current session
+  ctx history                     this directory's current session
   ctx history coder -n 4          its last four messages
   ctx history coder --all         also messages removed from context
   ctx history --json | jq -r 'select(.role == \"user\") | .content[0].text'
@@ -37,6 +37,9 @@ pub struct Args {
     /// Also print messages removed from context
     #[arg(short, long)]
     all: bool,
+    /// Print times in UTC, not in local time
+    #[arg(long)]
+    utc: bool,
     /// Print the lines of messages.jsonl
     #[arg(long)]
     json: bool,
@@ -48,12 +51,16 @@ pub fn run(args: Args, root: &Root) -> Result<(), Failure> {
     let mut out = output::stdout();
     if args.json {
         let lines = reader.messages(&session)?;
+        // Whoever reads these lines reads `messages.jsonl`, which has no line for what is missing.
+        let is_gap = |line: &Change| matches!(line, Change::Said(message) if message.is_gap());
+        let lines = lines.filter(|line| !line.as_ref().is_ok_and(is_gap));
         each(lines, args.last, |line: &Change| Ok(writeln!(out, "{}", line.to_line())?))?;
     } else {
         let wanted = if args.all { Wanted::All } else { Wanted::Counting };
         let paint = Paint::for_stdout();
         let messages = reader.conversation(&session, wanted)?;
-        each(messages, args.last, |said| Ok(write!(out, "{}", message_text(said, paint))?))?;
+        let clock = Clock::new(args.utc);
+        each(messages, args.last, |said| Ok(write!(out, "{}", message_text(said, clock, paint))?))?;
     }
     out.flush()?;
     Ok(())
@@ -81,15 +88,17 @@ fn each<T>(
 }
 
 /// A message for a person, its line ends included.
-fn message_text(said: &Said, paint: Paint) -> String {
+fn message_text(said: &Said, clock: Clock, paint: Paint) -> String {
     let message = &said.message;
-    let head = terminal::who_and_when(said, paint) + "\n";
+    let head = terminal::who_and_when(said, clock, paint) + "\n";
     let body = parts_text(message);
+    let end = said.ended.as_ref().map(|ended| terminal::how_it_ended(ended, paint) + "\n");
+    let end = end.unwrap_or_default() + "\n";
     if !said.superseded() {
-        return head + &body + "\n";
+        return head + &body + &end;
     }
     let dimmed: Vec<String> = body.lines().map(|line| paint.dim(line) + "\n").collect();
-    head + &dimmed.concat() + "\n"
+    head + &dimmed.concat() + &end
 }
 
 fn parts_text(message: &Message) -> String {

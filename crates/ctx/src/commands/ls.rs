@@ -5,32 +5,42 @@ mod ask;
 mod find;
 
 use std::io::{IsTerminal, Write};
+use std::path::PathBuf;
 
 use clap::ValueEnum;
-use ctx_api::model::in_tree;
+use ctx_api::http::Session;
+use ctx_api::model::{in_api, in_tree};
 use ctx_session::project::DEFAULT_PROJECT;
-use ctx_session::{Name, StateName};
-use serde_json::json;
+use ctx_session::{Code, Name, StateName};
 
 use crate::failure::Failure;
+use crate::here;
 use crate::output::{self, Paint};
 use crate::root::Root;
 use crate::table::{self, Cell};
 use crate::words;
-use find::Row;
+use find::{Need, Row};
 
 /// The last column is worth so many characters before another column gives way to it.
 const TITLE_MIN: usize = 24;
 
+/// Characters of a state with its reason.
+const STATE_MAX: usize = 40;
+/// Characters of an id in the list.
+const ID_END: usize = 8;
+
 /// List sessions
 ///
-/// Lists your sessions and those of the spaces you are in, newest first. It needs no daemon. Ended and failed
+/// Lists the sessions of this directory's project; with -A all of yours and of the spaces you are in. First those that need you (an approval, a pause, a failure, a
+/// queued message), then the newest; below them, what runs in terminals (`ctx term`). The ID is the end of the id, which every command accepts. It needs no daemon. Ended and failed
 /// sessions are listed with --all, archived ones with --archived. A session is `failing` while the failure of its
 /// run cannot be written to disk, for example because the disk is full; `ctx show` prints the reason.
 #[derive(Debug, Clone, clap::Args)]
 #[command(after_help = "\
 Examples:
-  ctx ls                          sessions you can continue
+  ctx ls                          this directory's sessions
+  ctx ls -A                       all sessions, this directory's first
+  ctx ls --needs-me               sessions that wait for you
   ctx ls coder --all              all of coder's sessions, ended ones too
   ctx ls --state queued --sort created
   ctx ls --text 'flaky test' --project web
@@ -50,12 +60,24 @@ pub struct Args {
     /// Only sessions in this state (repeatable)
     #[arg(long = "state", value_name = "STATE")]
     states: Vec<StateWord>,
+    /// Only sessions that wait for you: an approval, a pause, a failure, a queued message
+    #[arg(long, conflicts_with = "states")]
+    needs_me: bool,
     /// Only sessions of this project
     #[arg(long, value_name = "PROJECT")]
     project: Option<Name>,
     /// Only sessions in this directory, as a path that the agent sees
     #[arg(long, value_name = "DIR")]
     cwd: Option<String>,
+    /// Only sessions that began in this directory or below it
+    #[arg(long, value_name = "DIR")]
+    dir: Option<PathBuf>,
+    /// Sessions of all directories; those of this one first
+    #[arg(short = 'A', long)]
+    all_dirs: bool,
+    /// This directory's project, if it has one, whose sessions alone are listed
+    #[arg(skip)]
+    only: Option<Option<Name>>,
     /// Only sessions with this text in their name, title or messages
     #[arg(short, long, value_name = "TEXT")]
     text: Option<String>,
@@ -68,6 +90,18 @@ pub struct Args {
     /// Print one JSON object per line
     #[arg(long)]
     json: bool,
+}
+
+impl Args {
+    /// Nothing is asked for that only sessions have.
+    fn is_plain(&self) -> bool {
+        let words = [&self.cwd, &self.text];
+        let names = [&self.agent, &self.project];
+        self.states.is_empty()
+            && !self.needs_me
+            && words.iter().all(|w| w.is_none())
+            && names.iter().all(|n| n.is_none())
+    }
 }
 
 /// The states, to be typed.
@@ -101,19 +135,46 @@ enum SortWord {
     Name,
 }
 
-pub fn run(args: Args, root: &Root) -> Result<(), Failure> {
+pub fn run(mut args: Args, root: &Root) -> Result<(), Failure> {
+    let own = here::agent(&root.path).map(|agent| agent.project);
+    // Whoever needs the user, and whatever else they name, may be anywhere.
+    let is_wide = args.all_dirs || args.needs_me || args.agent.is_some() || args.project.is_some();
+    if let Some(dir) = &mut args.dir {
+        *dir = PathBuf::from(here::dir(Some(dir))?);
+    } else if !is_wide {
+        args.only = Some(own.clone());
+    }
     let limit = if args.limit == 0 { usize::MAX } else { args.limit };
-    let mut rows = find::rows(&args, root, limit)?;
+    // Who needs the user is known only when all are looked at.
+    let looked = if args.needs_me { usize::MAX } else { limit };
+    let mut rows = match args.only {
+        // A directory that nobody has worked in has no project yet, and no sessions.
+        Some(None) => {
+            root.reader()?;
+            Vec::new()
+        }
+        Some(Some(_)) | None => find::rows(&args, root, looked)?,
+    };
+    ask::mark(root, &mut rows);
+    if args.needs_me {
+        rows.retain(|row| row.need() != Need::Nothing);
+    }
+    if args.sort == SortWord::Updated && !args.json {
+        // The sort keeps the order of time within each group.
+        rows.sort_by_key(|row| (row.need(), own.as_ref() != Some(&row.meta.project)));
+    }
     let more = rows.len() > limit;
     rows.truncate(limit);
-    ask::mark(root, &mut rows);
     let mut out = output::stdout();
     if args.json {
         for row in &rows {
-            writeln!(out, "{}", as_json(row))?;
+            writeln!(out, "{}", as_json(row)?)?;
         }
     } else {
         out.write_all(as_table(&rows, output::width(), Paint::for_stdout()).as_bytes())?;
+        if args.is_plain() {
+            out.write_all(super::term::ls::beside_sessions(root).as_bytes())?;
+        }
     }
     out.flush()?;
     if std::io::stdout().is_terminal() && !args.json {
@@ -122,17 +183,63 @@ pub fn run(args: Args, root: &Root) -> Result<(), Failure> {
     Ok(())
 }
 
-fn as_json(row: &Row) -> serde_json::Value {
+/// The API's object, with what a person calls the session and where its files are. Without a daemon it is made of the
+/// session's files, which do not know the run of a session that runs.
+fn as_json(row: &Row) -> Result<serde_json::Value, Failure> {
+    let session = row.known.clone().unwrap_or_else(|| Box::new(from_files(row)));
+    let broken = |error: serde_json::Error| Failure::new(Code::Eio, error.to_string());
+    let mut line = serde_json::to_value(&*session).map_err(broken)?;
+    if let Some(fields) = line.as_object_mut() {
+        fields.insert("session".to_owned(), row.session.clone().into());
+        fields.insert("path".to_owned(), row.dir.to_string_lossy().into());
+        // What no file describes is never stale; of the rest only the daemon knows.
+        if row.known.is_none() && row.meta.project.as_str() != DEFAULT_PROJECT {
+            fields.insert("stale".to_owned(), serde_json::Value::Null);
+        }
+    }
+    Ok(line)
+}
+
+fn from_files(row: &Row) -> Session {
     let meta = &row.meta;
-    // What no file describes is never stale; of the rest only the daemon knows.
-    let stale = row.stale.or_else(|| (meta.project.as_str() == DEFAULT_PROJECT).then_some(false));
-    json!({
-        "id": meta.id, "session": row.session, "name": meta.name, "agent": meta.agent,
-        "state": meta.state, "title": meta.title, "model": meta.model, "scope": meta.scope,
-        "space": meta.space, "owner": meta.owner, "project": meta.project, "cwd": row.cwd,
-        "created_at": row.created_at, "updated_at": row.updated_at, "failure": meta.failure, "failing": row.failing,
-        "archived": meta.archived, "stale": stale, "bound_issue": meta.bound_issue, "dir": row.dir,
-    })
+    let name = row.dir.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+    Session {
+        id: meta.id,
+        name: meta.name.clone(),
+        dir_name: name,
+        dir: meta.dir.clone(),
+        workspace: None,
+        scope: meta.scope,
+        space: meta.space.clone(),
+        owner: meta.owner,
+        created_by: meta.owner,
+        project: meta.project.clone(),
+        agent: meta.agent.clone(),
+        state: meta.state,
+        damage: None,
+        failure: meta.failure.clone(),
+        failing: row.failing.clone(),
+        cwd: row.cwd.clone(),
+        title: meta.title.clone(),
+        model: in_api(&meta.model),
+        model_override: None,
+        forked_from: meta.forked_from,
+        archived: meta.archived,
+        stale: false,
+        dsl_hash: None,
+        dsl_snapshot: None,
+        pending_run: None,
+        current_run: None,
+        checkpoint: None,
+        bound_issue: meta.bound_issue,
+        pending_approvals: row.approvals,
+        queued: meta.state == StateName::Queued,
+        reason: (meta.state == StateName::Queued).then(|| "concurrency_limit".to_owned()),
+        limit: None,
+        created_at: row.created_at.as_millis(),
+        updated_at: row.updated_at.as_millis(),
+        ended_at: meta.state.is_over().then(|| row.updated_at.as_millis()),
+    }
 }
 
 /// The columns, those that give way first at the end of `GIVE_WAY`.
@@ -153,15 +260,13 @@ fn as_table(rows: &[Row], width: Option<usize>, paint: Paint) -> String {
 
 fn cells_of(row: &Row, now: ctx_session::Timestamp, paint: Paint) -> Vec<Cell> {
     let meta = &row.meta;
-    let word = if row.failing.is_some() { "failing" } else { meta.state.as_str() };
-    let state = match meta.state {
-        StateName::Running if row.failing.is_some() => paint.red(word),
-        StateName::Running => paint.green("running"),
-        StateName::Queued => paint.yellow("queued"),
-        StateName::Paused => paint.yellow("paused"),
-        StateName::Failed => paint.red("failed"),
-        StateName::Idle => "idle".to_owned(),
-        StateName::Ended => paint.dim("ended"),
+    let word = state_words(row);
+    let state = match (row.need(), meta.state) {
+        (Need::Approval | Need::Paused | Need::Queued, _) => paint.yellow(&word),
+        (Need::Failed, _) => paint.red(&word),
+        (Need::Nothing, StateName::Running) => paint.green(&word),
+        (Need::Nothing, StateName::Ended) => paint.dim(&word),
+        (Need::Nothing, _) => word.clone(),
     };
     vec![
         Cell::new(row.plain_name.clone()),
@@ -172,11 +277,34 @@ fn cells_of(row: &Row, now: ctx_session::Timestamp, paint: Paint) -> Vec<Cell> {
             Some(false) | None => Cell::painted(word, state),
         },
         Cell::new(words::age(now, row.updated_at)),
-        Cell::new(meta.id.to_string()),
+        Cell::new(end_of_id(&meta.id.to_string())),
         Cell::new(output::plain(&in_tree(&meta.model))),
         Cell::new(meta.project.to_string()),
         Cell::new(output::plain(meta.title.as_deref().unwrap_or_default())),
     ]
+}
+
+/// The state, and for a session that waits, what it waits for.
+fn state_words(row: &Row) -> String {
+    let with = |word: &str, reason: Option<&str>| match reason {
+        Some(reason) => words::shorten(&format!("{word}: {reason}"), STATE_MAX),
+        None => word.to_owned(),
+    };
+    let failure = row.failing.as_ref().or(row.meta.failure.as_ref());
+    match row.need() {
+        Need::Approval => "needs approval".to_owned(),
+        Need::Paused => with("paused", row.pause_reason.as_deref()),
+        Need::Failed => {
+            let word = if row.failing.is_some() { "failing" } else { "failed" };
+            with(word, failure.map(|failure| failure.reason.as_str()))
+        }
+        Need::Queued | Need::Nothing => row.meta.state.as_str().to_owned(),
+    }
+}
+
+/// The end of an id names a session in every command; the beginning is the same for all sessions of an hour.
+fn end_of_id(id: &str) -> String {
+    id.get(id.len().saturating_sub(ID_END)..).unwrap_or(id).to_owned()
 }
 
 /// The columns that leave room for the title. Into a pipe all of them go.
@@ -209,11 +337,18 @@ fn fitting(cells: &[Vec<Cell>], width: Option<usize>) -> Vec<usize> {
 }
 
 fn talk(args: &Args, root: &Root, rows: &[Row], more: bool) {
-    let asks = !args.states.is_empty() || args.project.is_some() || args.cwd.is_some() || args.text.is_some();
+    let asks = !args.states.is_empty()
+        || args.project.is_some()
+        || args.cwd.is_some()
+        || args.dir.is_some()
+        || args.text.is_some();
     if rows.is_empty() && asks {
         output::say("no session matches; `ctx ls --all --archived` lists every session");
     } else if rows.is_empty() {
         output::say("no sessions; `ctx send hello` starts one, `ctx ls --all` also lists ended ones");
+    }
+    if args.only.is_some() && find::is_more_elsewhere(args, root) {
+        output::say("there are sessions of other directories; `ctx ls -A` lists them");
     }
     if more {
         output::say(format_args!("only {} are listed; `ctx ls -n 0` lists all", args.limit));

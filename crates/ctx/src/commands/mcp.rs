@@ -9,8 +9,10 @@ use std::sync::Arc;
 use clap::ValueEnum;
 use clap::builder::PossibleValue;
 
+use ctx_agent::shells::CageGround;
 use ctx_doors::mcp::hosts::Host;
 use ctx_doors::mcp::{McpError, serve_stdio};
+use ctx_host::cage::{Means, sweep};
 use ctx_session::Code;
 
 use crate::config::{self, Environment, FileArg, Shells};
@@ -50,6 +52,9 @@ pub struct Args {
     /// Shell program [default: shells.program; bash, else sh]
     #[arg(long, value_name = "PROGRAM", global = true)]
     shell: Option<PathBuf>,
+    /// Run every shell in a cage: this directory is /work, the rest is read-only or not there, without network
+    #[arg(long, global = true)]
+    cage: bool,
     #[command(flatten)]
     file: FileArg,
 }
@@ -153,6 +158,10 @@ fn server_args(args: &Args, root: Option<PathBuf>) -> Result<Vec<String>, Failur
     if let Some(policy) = &args.policy {
         put("--policy", whole(policy)?);
     }
+    if args.cage {
+        all.push("--cage".to_owned());
+    }
+    let mut put = |option: &str, value: String| all.extend([option.to_owned(), value]);
     match &args.shell {
         // A plain name is looked for in PATH.
         Some(shell) if shell.components().count() == 1 => {
@@ -165,9 +174,23 @@ fn server_args(args: &Args, root: Option<PathBuf>) -> Result<Vec<String>, Failur
 }
 
 fn serve(args: Args, root: &Root) -> Result<(), Failure> {
+    let is_caged = args.cage;
+    let cages = config::load(&args.file, &Environment::of_process())?.config.cage;
     let settings = settings(args)?;
     let shelf = Shelf::for_writing(root)?;
-    let config = host_config(shelf.spool_dir(), &settings)?;
+    let mut config = host_config(shelf.spool_dir(), &settings)?;
+    if is_caged {
+        let cage = super::cage::cage_of("coder", None, &cages, root)?;
+        let ground = CageGround {
+            path: std::env::var_os("PATH").unwrap_or_default(),
+            means: Means::detect(),
+            parent: super::cage::own_parent(),
+            scratch_dir: std::env::temp_dir(),
+        };
+        sweep(&ground.means, super::cage::is_ended_run);
+        config = ground.around(config, &cage).map_err(Failure::from)?;
+        config.cwd = cage.cwd;
+    }
     let say_at_a_terminal = || {
         if std::io::stdin().is_terminal() {
             output::say(

@@ -6,26 +6,28 @@ mod init;
 use std::io::{BufRead, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 
-use ctx_api::http::{List, NewProject, Project, ProjectState};
+use ctx_api::http::{List, NewProject, Project, ProjectState, ProjectTrust};
 use ctx_session::Code;
 use ctx_session::project::Problem;
 
+use crate::autostart;
 use crate::client::Api;
 use crate::failure::Failure;
 use crate::output::{self, Paint};
 use crate::root::Root;
 use crate::table::{self, Cell};
 
-/// Create, check, register and remove projects
+/// Create, check, trust, register and remove projects
 ///
-/// A project is a directory with a .ctx/project.yaml, which describes its agent: model, prompt, tools, policy.
-/// After `ctx project add` the agent answers to `ctx send -a NAME`.
+/// Every directory that you work in is a project. A .ctx/project.yaml in it describes its agent: model, prompt, tools,
+/// policy. Without one the agent is as coder is. It answers to `ctx send -a NAME` from everywhere.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
   ctx project init                write .ctx/project.yaml and a prompt here
   ctx project check               validate the files; needs no daemon
   ctx project add                 register this directory
+  ctx project trust               agree to what this project's file grants
   ctx project ls
   ctx project rm music
 
@@ -68,6 +70,21 @@ enum What {
         #[arg(value_name = "DIR", default_value = ".")]
         directory: PathBuf,
     },
+    /// Agree to what a project file grants: its allow rules, the programs that it names, its cages
+    ///
+    /// A project file may have come with a clone. What it grants holds only after you agreed to it, and again after it
+    /// has changed. It prints what the file grants and asks.
+    Trust {
+        /// The project: its name or its directory
+        #[arg(value_name = "PROJECT", default_value = ".")]
+        project: String,
+        /// Do not ask
+        #[arg(short, long)]
+        yes: bool,
+        /// Print the project as JSON
+        #[arg(long)]
+        json: bool,
+    },
     /// Unregister a project; its directory and its sessions are kept
     Rm {
         /// The project's name, as `ctx project ls` shows it
@@ -89,9 +106,10 @@ pub fn run(args: Args, root: impl FnOnce() -> Result<Root, Failure>) -> Result<(
             write!(std::io::stdout(), "{}", ctx_agent::project::SCHEMA)?;
             Ok(())
         }
-        What::Add { directory, json } => add(&root()?, &directory, json),
-        What::Ls { json } => list(&root()?, json),
-        What::Rm { name, yes } => remove(&root()?, &name, yes),
+        What::Add { directory, json } => add(&autostart::with_daemon(root()?)?, &directory, json),
+        What::Ls { json } => list(&autostart::with_daemon(root()?)?, json),
+        What::Trust { project, yes, json } => trust(&autostart::with_daemon(root()?)?, &project, yes, json),
+        What::Rm { name, yes } => remove(&autostart::with_daemon(root()?)?, &name, yes),
     }
 }
 
@@ -105,7 +123,7 @@ fn add(root: &Root, directory: &Path, json: bool) -> Result<(), Failure> {
     let Some(text) = directory.to_str() else {
         return Err(Failure::new(Code::Einval, "the directory's name is not UTF-8; use another directory"));
     };
-    let new = NewProject { directory: text.to_owned(), id: None };
+    let new = NewProject { directory: Some(text.to_owned()), ..NewProject::default() };
     let project: Project = Api::new(root).post_with("/projects", &new)?;
     if json {
         output::json(&project)?;
@@ -119,6 +137,14 @@ fn add(root: &Root, directory: &Path, json: bool) -> Result<(), Failure> {
                 "{} is ready; `ctx send -a {agent} hello` starts a session",
                 project.id
             ));
+            if !project.trusted {
+                let grants = project.grants.join("; ");
+                output::say(format_args!(
+                    "it grants: {}; `ctx project trust {}` agrees to that",
+                    output::one_line(&grants),
+                    project.id
+                ));
+            }
             Ok(())
         }
         ProjectState::Invalid => {
@@ -135,6 +161,44 @@ fn add(root: &Root, directory: &Path, json: bool) -> Result<(), Failure> {
             Err(Failure::new(Code::Ebadmsg, message).hint("fix the file; it reloads automatically"))
         }
     }
+}
+
+fn trust(root: &Root, word: &str, yes: bool, json: bool) -> Result<(), Failure> {
+    let api = Api::new(root);
+    let is_name = ctx_session::Name::new(word).is_ok() && !Path::new(word).is_dir();
+    let project: Project = if is_name {
+        api.get(&format!("/projects/{word}"))?
+    } else {
+        let dir = Some(crate::here::dir(Some(Path::new(word)))?);
+        api.post_with("/projects", &NewProject { dir, ..NewProject::default() })?
+    };
+    if project.state == ProjectState::Ready && !project.trusted {
+        if yes {
+            let trust = ProjectTrust { hash: project.dsl_hash.clone() };
+            let _: Project = api.post_with(&format!("/projects/{}/trust", project.id), &trust)?;
+        } else if !std::io::stdin().is_terminal() {
+            let message = format!("{} grants: {}", project.id, project.grants.join("; "));
+            return Err(Failure::new(Code::Einval, message).hint("pass --yes to agree to it"));
+        } else if !crate::here::agree(&api, &project)? {
+            output::say("nothing was changed");
+            return Err(Failure::Told { exit: 1 });
+        }
+    }
+    let project: Project = api.get(&format!("/projects/{}", project.id))?;
+    if json {
+        output::json(&project)?;
+    }
+    match project.state {
+        ProjectState::Ready if project.grants.is_empty() => {
+            output::say(format_args!("the project {} grants nothing that needs your agreement", project.id));
+        }
+        ProjectState::Ready => output::say(format_args!("you trust the project file of {}", project.id)),
+        ProjectState::Invalid => {
+            let message = format!("the project file of {} is invalid", project.id);
+            return Err(Failure::new(Code::Ebadmsg, message).hint("`ctx project check` shows every error"));
+        }
+    }
+    Ok(())
 }
 
 fn list(root: &Root, json: bool) -> Result<(), Failure> {
@@ -157,6 +221,7 @@ fn list(root: &Root, json: bool) -> Result<(), Failure> {
 
 fn row(project: &Project, paint: Paint) -> Vec<Cell> {
     let state = match project.state {
+        ProjectState::Ready if !project.trusted => Cell::painted("not trusted", paint.yellow("not trusted")),
         ProjectState::Ready => Cell::painted("ready", paint.green("ready")),
         ProjectState::Invalid => Cell::painted("invalid", paint.red("invalid")),
     };

@@ -3,7 +3,7 @@
 use std::io::Write;
 
 use clap::Subcommand;
-use ctx_api::http::{List, Posted, Session};
+use ctx_api::http::{Posted, Session};
 use ctx_session::{Code, SessionId, Timestamp};
 
 use crate::client::Api;
@@ -80,28 +80,13 @@ pub fn run(args: Args, root: &Root) -> Result<(), Failure> {
     }
 }
 
-/// Every queued session, page by page.
-fn queued(api: &Api<'_>) -> Result<Vec<Session>, Failure> {
-    let mut all = Vec::new();
-    let mut cursor = String::new();
-    loop {
-        let path = format!("/projects/default/sessions?state=queued&limit=1000{cursor}");
-        let page: List<Session> = api.get(&path)?;
-        all.extend(page.items);
-        match page.next {
-            Some(next) => cursor = format!("&cursor={next}"),
-            None => return Ok(all),
-        }
-    }
-}
-
 fn name_of(session: &Session) -> String {
     let agent = session.agent.as_ref().map_or("model".to_owned(), ToString::to_string);
     format!("{agent}/{}", session.name)
 }
 
 fn list(api: &Api<'_>, json: bool) -> Result<(), Failure> {
-    let waiting = queued(api)?;
+    let waiting = sessions::in_state(api, "queued")?;
     let mut out = output::stdout();
     if json {
         for session in &waiting {
@@ -137,7 +122,7 @@ fn chosen(root: &Root, api: &Api<'_>, session: Option<String>) -> Result<Session
     if let Some(word) = session {
         return sessions::find_id(root, &word);
     }
-    let waiting = queued(api)?;
+    let waiting = sessions::in_state(api, "queued")?;
     match waiting.as_slice() {
         [] => Err(Failure::new(Code::Enoent, "no queued messages")),
         [one] => Ok(one.id),

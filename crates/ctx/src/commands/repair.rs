@@ -93,7 +93,7 @@ pub fn run(args: Args, root: &Root) -> Result<(), Failure> {
         Mender { root, journal: &journal, args: &args, damaged: 0, failed: 0, not_reread: false };
     for log in &logs {
         match copies.get(log) {
-            Some(original) => mender.leave_copy(log, original),
+            Some(original) => mender.leave_copy(log, *original),
             None => mender.log(log)?,
         }
     }
@@ -196,9 +196,10 @@ impl Mender<'_> {
     }
 
     /// A copy whose first record were put right would be as good as the session itself.
-    fn leave_copy(&mut self, log: &LogPath, original: &LogPath) {
+    fn leave_copy(&mut self, log: &LogPath, original: Option<&LogPath>) {
         self.failed += u64::from(self.args.session.is_some());
-        let what = format!("{log} is a copy with the same id as {original}; move it out of the root");
+        let of = original.map_or_else(|| "another log".to_owned(), LogPath::to_string);
+        let what = format!("{log} is a copy with the same id as {of}; move it out of the root");
         output::say(format_args!("{} {what}", Paint::for_stderr().red("not repaired:")));
     }
 

@@ -18,6 +18,7 @@ use crate::{output, sessions};
 #[command(after_help = "\
 Examples:
   ctx resume coder                the current session
+  ctx resume coder --message 'SQLite'
   ctx resume coder/fix-tests --resolve
   ctx resume 01K9X --checkpoint 01K9Y3R6K2QW1B7E0S4N8M5T2A
 
@@ -32,6 +33,9 @@ pub struct Args {
     /// Also mark the session's issue as resolved
     #[arg(long)]
     resolve: bool,
+    /// Your answer to a model that paused to ask
+    #[arg(short, long, value_name = "TEXT", conflicts_with = "resolve")]
+    message: Option<String>,
     /// Print the result as JSON
     #[arg(long)]
     json: bool,
@@ -56,7 +60,8 @@ pub fn run(args: Args, root: &Root) -> Result<(), Failure> {
             .hint("`ctx bind` chooses one; without --resolve the session just continues"));
     }
     let path = format!("/sessions/{id}/checkpoints/{checkpoint}/resume");
-    let done: WentOn = api.post_with(&path, &Resume { resolve: args.resolve })?;
+    let done: WentOn =
+        api.post_with(&path, &Resume { resolve: args.resolve, message: args.message.clone() })?;
     if args.json {
         return output::json(&done);
     }
@@ -75,8 +80,8 @@ pub fn run(args: Args, root: &Root) -> Result<(), Failure> {
 
 /// A message that waits for a slot.
 fn start(api: &Api<'_>, args: &Args, id: SessionId) -> Result<(), Failure> {
-    if args.resolve {
-        let message = "--resolve needs a paused session; this one is queued";
+    if args.resolve || args.message.is_some() {
+        let message = "--resolve and --message need a paused session; this one is queued";
         return Err(Failure::new(Code::Einval, message));
     }
     let posted: Posted = api.post(&format!("/sessions/{id}/resume"))?;

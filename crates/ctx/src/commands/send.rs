@@ -1,21 +1,27 @@
 //! `ctx send`: sends one message and prints the answer.
 
 use std::io::{IsTerminal, Read};
+use std::path::PathBuf;
 
 use clap::ValueEnum;
 use ctx_api::socket::Request;
+use ctx_session::name::IMPORT_AGENTS;
 use ctx_session::{Code, Name};
 
+use crate::consent::Consent;
 use crate::failure::Failure;
 use crate::root::Root;
 use crate::talk::{End, Form, Interrupts, Show, Talk, Wait, client_id};
-use crate::{client, output, sessions};
+use crate::{chat, client, here, output, sessions};
 
 /// Send a message and print the answer
 ///
 /// Sends the text to the agent's session and streams the answer to stdout. The session is created if it does not
 /// exist. If the first word is the name of an agent, the message goes to that agent; otherwise the word is part
 /// of the text. Without text, or with `-`, the message is read from stdin.
+///
+/// If a tool call needs your approval, the run waits for `ctx approve`. Without a terminal nobody sees that, so such calls
+/// are denied at once: allow them with --yes or --allow, or send with --detach.
 ///
 /// Ctrl-C cancels the run; a second Ctrl-C stops waiting for it.
 #[derive(Debug, clap::Args)]
@@ -24,13 +30,14 @@ Examples:
   ctx send hello                  to coder, in its current session
   ctx send coder \"why does the build fail?\" --session build
   git diff | ctx send coder -     the message from stdin
+  ctx send --allow fs.edit \"fix the typo in README.md\"
   ctx send --detach \"run all tests\" && ctx log -f coder
   ctx send --json hello | jq -r 'select(.type == \"delta\") | .text'
 
 exit codes: 0 success, 1 failed, cancelled or waiting for your review, 2 bad input,
             13 not allowed, 69 daemon or model not reachable, 70 internal error")]
 pub struct Args {
-    /// Agent and message; without an agent the message goes to coder
+    /// Agent and message; without an agent the message goes to this directory's
     #[arg(value_name = "AGENT TEXT")]
     words: Vec<String>,
     /// The agent; then all words are text
@@ -42,15 +49,23 @@ pub struct Args {
     /// Whether the session is kept
     #[arg(long, value_name = "SCOPE")]
     scope: Option<ScopeArg>,
+    /// The space that the session is shared in
+    #[arg(long, value_name = "NAME", conflicts_with = "scope")]
+    space: Option<String>,
     /// Working directory, as a path that the agent sees
     #[arg(long, value_name = "DIR")]
     cwd: Option<String>,
+    /// Directory to work in, in place of this one, for a new session
+    #[arg(long, value_name = "DIR")]
+    dir: Option<PathBuf>,
     /// Model for this message and later ones, as provider:model
     #[arg(long, value_name = "MODEL")]
     model: Option<String>,
     /// Your id for the message; sending the same id again does not start a second run
     #[arg(long, value_name = "ID")]
     id: Option<String>,
+    #[command(flatten)]
+    consent: Consent,
     /// Exit when the message is stored, and print the run's id
     #[arg(short, long, conflicts_with = "json")]
     detach: bool,
@@ -68,7 +83,19 @@ enum ScopeArg {
 }
 
 pub fn run(args: Args, root: &Root) -> Result<(), Failure> {
-    let (agent, text) = agent_and_text(&args, root)?;
+    let (named, text) = agent_and_text(&args, root)?;
+    let (agent, dir) = match named {
+        Some(agent) => {
+            let is_here = || here::agent(&root.path).is_some_and(|here| here.name == agent);
+            let dir =
+                (args.dir.is_some() || is_here()).then(|| here::dir(args.dir.as_deref())).transpose()?;
+            (agent, dir)
+        }
+        None => {
+            let here = chat::Here::of(root, args.dir.as_deref())?;
+            (here.agent, Some(here.dir))
+        }
+    };
     let temp = args.scope == Some(ScopeArg::Temp);
     if temp && args.detach {
         return Err(Failure::new(
@@ -78,16 +105,25 @@ pub fn run(args: Args, root: &Root) -> Result<(), Failure> {
         .hint("remove --detach or --scope temp"));
     }
     let session = match args.session {
+        Some(session) if args.space.is_some() => session,
         Some(session) => session_for_socket(root, &agent, session)?,
-        None if temp => sessions::DEFAULT_SESSION.to_owned(),
+        // Whichever session of theirs is current is not in the space.
+        None if temp || args.space.is_some() => sessions::DEFAULT_SESSION.to_owned(),
         None => sessions::current_name(root, &agent)?,
     };
+    let scope = if temp { Some("temp") } else { args.space.as_ref().map(|_| "shared") };
+    let approvals = if args.detach { args.consent.given() } else { args.consent.given_or_absent() };
     let request = Request {
         op: Some("send".to_owned()),
+        approvals,
+        allow: args.consent.allow,
+        net: args.consent.net,
         id: Some(args.id.unwrap_or_else(client_id)),
         session: Some(session),
-        scope: temp.then(|| "temp".to_owned()),
+        scope: scope.map(str::to_owned),
+        space: args.space,
         cwd: args.cwd,
+        dir,
         input: Some(text),
         model_override: args.model,
         ..Request::default()
@@ -111,16 +147,16 @@ pub fn run(args: Args, root: &Root) -> Result<(), Failure> {
     }
 }
 
-/// Who is meant and what to say: from the words, or from stdin.
-fn agent_and_text(args: &Args, root: &Root) -> Result<(Name, String), Failure> {
+/// Who is named and what to say: from the words, or from stdin.
+fn agent_and_text(args: &Args, root: &Root) -> Result<(Option<Name>, String), Failure> {
     let mut words = args.words.as_slice();
     let agent = match (&args.agent, words.split_first()) {
-        (Some(agent), _) => sessions::agent_name(agent)?,
+        (Some(agent), _) => Some(sessions::agent_name(agent)?),
         (None, Some((first, rest))) if is_agent(root, first) => {
             words = rest;
-            sessions::agent_name(first)?
+            Some(sessions::agent_name(first)?)
         }
-        (None, _) => sessions::agent_name(sessions::DEFAULT_AGENT)?,
+        (None, _) => None,
     };
     let from_stdin = words.is_empty() || words == ["-"];
     let text = if from_stdin { read_stdin()? } else { words.join(" ") };
@@ -149,6 +185,12 @@ fn read_stdin() -> Result<String, Failure> {
 /// The socket takes a name or a whole id; the beginning of an id is looked up first.
 pub fn session_for_socket(root: &Root, agent: &Name, session: String) -> Result<String, Failure> {
     if let Some((of, name)) = session.split_once('/') {
+        // An imported session's agent is nobody here; any agent's socket takes the session's id.
+        if IMPORT_AGENTS.contains(&of) {
+            let reader = root.reader()?;
+            let found = sessions::find(&reader, &session)?;
+            return Ok(reader.meta(&found)?.id.to_string());
+        }
         if of != agent.as_str() {
             return Err(Failure::new(
                 Code::Einval,

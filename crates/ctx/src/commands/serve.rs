@@ -1,5 +1,7 @@
 //! `ctx serve`: reads the settings and starts the daemon.
 
+mod install;
+
 use std::path::PathBuf;
 
 use crate::config::{self, LogFormat};
@@ -10,20 +12,24 @@ use crate::serve::{Listen, Settings};
 /// Start the daemon
 ///
 /// Keeps the sessions of one root, runs their agents, and listens on the root's sockets and over HTTP. It stays
-/// in the foreground until SIGTERM or Ctrl-C and logs to stderr. A root has one daemon: a second `ctx serve` on
-/// the same root exits with 69.
+/// in the foreground until SIGTERM or Ctrl-C and logs to stderr; with --detach it runs in the background and logs to
+/// .state/daemon.log. A root has one daemon: a second `ctx serve` on the same root exits with 69.
+///
+/// Commands that need a daemon start one themselves, unless the config file says `autostart = false`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
-  ctx serve                                    the default root, this directory as workspace
+  ctx serve                                    the default root
   ctx serve --root ~/.ctx --workspace ~/src/app
+  ctx serve --detach                           in the background; `ctx stop` ends it
+  ctx serve --install                          by systemd, with every login
   ctx serve --log-format json --log-level debug 2> ctx.log
   CTX_LIMITS_RUNNING_PER_PROJECT=16 ctx serve  any key of the config file
 
 exit codes: 0 success, 1 failed, 2 bad input, 13 not allowed,
             69 the root has a daemon already, 70 internal error")]
 pub struct Args {
-    /// Directory of the project `default`, which its agents see as /work [default: this directory]
+    /// Directory of the project `default`, which its agents see as /work [default: none]
     #[arg(long, value_name = "DIR")]
     workspace: Option<PathBuf>,
     /// Address of the HTTP API; port 0 means any free port [default: 127.0.0.1:7300, or a free port]
@@ -43,27 +49,63 @@ pub struct Args {
     /// Log level, or a filter such as `info,ctx_engine=debug`
     #[arg(long, value_name = "LEVEL")]
     log_level: Option<String>,
+    /// Run commands of agents without a cage, with all rights of the session's owner (cage.mode = off)
+    #[arg(long)]
+    no_cage: bool,
+    /// Run in the background; the command ends when the daemon serves
+    #[arg(long, conflicts_with = "install")]
+    detach: bool,
+    /// Write a systemd user unit that starts the daemon with your login, and enable it
+    #[arg(long)]
+    install: bool,
+    /// This process is the one in the background
+    #[arg(long, hide = true)]
+    detached: bool,
 }
 
 pub fn run(args: Args, root: Root) -> Result<(), Failure> {
+    if args.detach {
+        return detach(&root);
+    }
+    if args.install {
+        let workspace = args.workspace.map(std::path::absolute).transpose();
+        let workspace = workspace.map_err(|error| Failure::io("the workspace", error))?;
+        return install::run(&root, workspace.as_deref());
+    }
     let mut config = config::load(&args.file, &config::Environment::of_process())?.config;
+    if args.no_cage {
+        config.cage.mode = config::CageMode::Off;
+    }
     if let Some(format) = args.log_format {
         config.log.format = format;
     }
     if let Some(level) = args.log_level {
         config.log.level = level;
     }
-    let workspace = match args.workspace.or_else(|| config.serve.workspace.clone()) {
-        Some(dir) => dir,
-        None => std::env::current_dir()
-            .map_err(|error| Failure::io("cannot find the current directory", error))?,
-    };
-    let workspace =
-        std::fs::canonicalize(&workspace).map_err(|error| Failure::io(workspace.display(), error))?;
+    let workspace = args.workspace.or_else(|| config.serve.workspace.clone());
+    let whole = |dir: PathBuf| dir.canonicalize().map_err(|error| Failure::io(dir.display(), error));
+    let workspace = workspace.map(whole).transpose()?;
     let listen = Listen {
         address: args.listen.or_else(|| config.serve.listen.clone()),
         allow_remote: args.allow_remote,
         host_names: args.host_name,
     };
-    crate::serve::run(Settings { root: root.path, workspace, config, listen })
+    crate::serve::run(Settings {
+        root: root.path,
+        workspace,
+        config,
+        config_file: args.file,
+        listen,
+        detached: args.detached,
+    })
+}
+
+/// Starts this command again in the background, with the same arguments.
+fn detach(root: &Root) -> Result<(), Failure> {
+    let after = std::env::args_os().skip_while(|arg| arg != "serve").skip(1);
+    let args: Vec<_> = after.filter(|arg| arg != "--detach").collect();
+    let pid = crate::detach::start(&root.path, &args)?.up()?;
+    let log = crate::detach::log_path(&root.path);
+    crate::output::say(format_args!("the daemon is up (pid {pid}); it logs to {}", log.display()));
+    Ok(())
 }

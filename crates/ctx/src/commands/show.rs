@@ -1,11 +1,17 @@
 //! `ctx show`: formats a conversation for reading in a terminal.
 
 use std::io::{IsTerminal, Write};
+use std::ops::ControlFlow;
 
-use ctx_api::http::Session;
+use ctx_api::http::{Checkpoint, Session};
+use ctx_journal::{Entry, Journal};
 use ctx_session::project::DEFAULT_PROJECT;
+use ctx_session::record::{Decoded, RunBody};
+use ctx_session::{Body, Code, StateName};
+use ctx_views::read::SessionRef;
 
 use crate::client::Api;
+use crate::commands::checkpoints;
 use crate::failure::Failure;
 use crate::output::{self, Paint};
 use crate::render::Transcript;
@@ -13,6 +19,7 @@ use crate::render::pager::{Paged, Pager};
 use crate::render::terminal::{Look, show};
 use crate::root::Root;
 use crate::sessions;
+use crate::words::Clock;
 
 /// Width of lines where the terminal does not say, and at most: longer ones are hard to read.
 const WIDTH: usize = 80;
@@ -27,16 +34,23 @@ const WIDTH_MAX: usize = 100;
 Examples:
   ctx show coder                  the current session
   ctx show coder/fix-tests --full
+  ctx show --context coder        what its last run worked under
   PAGER=cat ctx show 01K9X
 
 exit codes: 0 success, 1 failed, 2 bad input, 13 not allowed, 70 internal error")]
 pub struct Args {
     /// The session: agent/name, an agent (its current session), an id or the beginning of an id
-    #[arg(value_name = "SESSION", default_value = sessions::DEFAULT_AGENT)]
+    #[arg(value_name = "SESSION", default_value = sessions::HERE, hide_default_value = true)]
     session: String,
     /// Show tool output in full, and messages removed from context
     #[arg(long)]
     full: bool,
+    /// Show what the last run worked under instead: model, directory, instruction files, prompts, policy
+    #[arg(long)]
+    context: bool,
+    /// Show times in UTC, not in local time
+    #[arg(long)]
+    utc: bool,
     /// Print without a pager
     #[arg(long)]
     no_pager: bool,
@@ -45,6 +59,9 @@ pub struct Args {
 pub fn run(args: Args, root: &Root) -> Result<(), Failure> {
     let reader = root.reader()?;
     let session = sessions::find(&reader, &args.session)?;
+    if args.context {
+        return show_context(root, &session);
+    }
     let transcript = Transcript::open(&reader, &session)?;
     let on_terminal = std::io::stdout().is_terminal();
     let look = Look {
@@ -52,10 +69,11 @@ pub fn run(args: Args, root: &Root) -> Result<(), Failure> {
         width: on_terminal.then(|| output::width().unwrap_or(WIDTH).min(WIDTH_MAX)),
         full: args.full,
         stale: is_stale(root, &transcript),
+        clock: Clock::new(args.utc),
     };
     let pager = if on_terminal && !args.no_pager { Pager::open() } else { None };
     if let Some(mut pager) = pager {
-        let shown = show(&transcript, look, &mut pager);
+        let shown = show(&transcript, look, &mut pager).and_then(|()| paused(root, &transcript, &mut pager));
         match (pager.close()?, shown) {
             // Whoever has read enough quits, and the rest is not wanted.
             (Paged::Shown, Err(Failure::ReaderGone)) => return Ok(()),
@@ -65,7 +83,69 @@ pub fn run(args: Args, root: &Root) -> Result<(), Failure> {
     }
     let mut out = output::stdout();
     show(&transcript, look, &mut out)?;
+    paused(root, &transcript, &mut out)?;
     out.flush()?;
+    Ok(())
+}
+
+/// What the newest `context` record says.
+fn show_context(root: &Root, session: &SessionRef) -> Result<(), Failure> {
+    let mut found = None;
+    let look = &mut |entry: Entry| match Body::decode(&entry.kind, &entry.text) {
+        Decoded::Known(Body::Run(RunBody::Context(context))) => {
+            found = Some(context);
+            ControlFlow::Break(())
+        }
+        _ => ControlFlow::Continue(()),
+    };
+    root.journal()?.read_back(&session.log()?, look).map_err(ctx_views::ViewError::from)?;
+    let context = found.ok_or_else(|| Failure::new(Code::Enoent, "this session has had no run yet"))?;
+    let (mut out, paint) = (output::stdout(), Paint::for_stdout());
+    writeln!(out, "model      {}", output::one_line(&context.model))?;
+    writeln!(out, "directory  {}", output::one_line(&context.cwd))?;
+    for source in &context.sources {
+        let scope = source.scope.as_deref().map(|scope| format!(" ({})", output::one_line(scope)));
+        let (path, scope) = (output::one_line(&source.path), scope.unwrap_or_default());
+        let hash = source.hash.get(..12).unwrap_or(&source.hash);
+        match &source.error {
+            Some(error) => {
+                let error = paint.red(&format!("not loaded: {}", output::one_line(error)));
+                writeln!(out, "file       {path}{scope} {error}")?;
+            }
+            None => {
+                let cut = if source.truncated { ", cut" } else { "" };
+                writeln!(out, "file       {path}{scope} {hash}{cut}")?;
+            }
+        }
+    }
+    for prompt in &context.prompts {
+        let hash = prompt.hash.get(..12).unwrap_or(&prompt.hash);
+        writeln!(out, "prompt     {} {hash}", output::one_line(&prompt.target))?;
+    }
+    for line in &context.policy {
+        writeln!(out, "policy     {}", output::one_line(line))?;
+    }
+    out.flush()?;
+    Ok(())
+}
+
+/// Of a session that is paused: at which checkpoint, and how that found its subagents. Only the daemon knows.
+fn paused(root: &Root, transcript: &Transcript<'_>, out: &mut impl Write) -> Result<(), Failure> {
+    let meta = &transcript.summary.meta;
+    if meta.state != StateName::Paused || !root.is_up() {
+        return Ok(());
+    }
+    let api = Api::new(root);
+    let Ok(session) = api.get::<Session>(&format!("/sessions/{}", meta.id)) else { return Ok(()) };
+    let Some(id) = session.checkpoint else { return Ok(()) };
+    let Ok(at) = api.get::<Checkpoint>(&format!("/sessions/{}/checkpoints/{id}", meta.id)) else {
+        return Ok(());
+    };
+    let paint = Paint::for_stdout();
+    writeln!(out, "{}", paint.yellow(&format!("paused at checkpoint {id}")))?;
+    for subagent in &at.active_subagents {
+        writeln!(out, "  subagent {}", checkpoints::of_subagent(subagent))?;
+    }
     Ok(())
 }
 

@@ -42,6 +42,9 @@ pub fn run(args: Args, root: &Root) -> Result<(), Failure> {
     writeln!(out, "uptime    {}", words::duration(status.uptime_ms))?;
     writeln!(out, "sessions  {} ({} in memory)", status.sessions, status.loaded)?;
     writeln!(out, "running   {} of {} in a project", status.running, status.limits.running_per_project)?;
+    if status.cage.is_some() {
+        writeln!(out, "cages     off: commands of agents have all rights of the session's owner")?;
+    }
     out.flush()?;
     Ok(())
 }

@@ -1,31 +1,37 @@
 //! `ctx watch`: prints the transcripts of shells, and follows them.
 
-use std::collections::{HashMap, HashSet};
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, HashMap, HashSet};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use ctx_journal::LogPath;
+use ctx_host::shell::ShellRecord;
+use ctx_journal::{Entry, LogPath};
+use ctx_session::Timestamp;
 
 use crate::failure::Failure;
 use crate::notices::Notices;
 use crate::output::{self, Paint};
 use crate::root::Root;
 use crate::shell_logs::{LOG_NAME, Shelf, has_writer, id_of};
-use crate::shell_transcript::ShellTranscript;
+use crate::shell_transcript::{self, ShellTranscript};
 
 /// A file system that does not tell of changes is looked at this often.
 const LOOK_AGAIN: Duration = Duration::from_secs(10);
 /// And this often, where the system does not let us watch all there is.
 const LOOK_OFTEN: Duration = Duration::from_millis(200);
+/// Commands that are printed where nobody has said how many.
+const LAST_COMMANDS: usize = 20;
 
-/// Print the transcripts of all shells
+/// Print what shells did last
 ///
-/// Prints the transcripts one after another. With --follow it prints only what happens from now on: a command
-/// when it starts, its output and exit code when it ends.
+/// Prints the last commands of all shells with their output. With --follow it prints only what happens from now on: a
+/// command when it starts, its output and exit code when it ends.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
+  ctx watch                       the last 20 commands
   ctx watch --follow              until Ctrl-C
   ctx watch --follow --json | jq -r 'select(.type == \"shell_exec_started\") | .command'
 
@@ -34,14 +40,19 @@ pub struct Args {
     /// Print only what happens from now on, until Ctrl-C
     #[arg(short, long)]
     follow: bool,
+    /// How many commands to print without --follow; 0 prints everything there ever was
+    #[arg(short = 'n', long, value_name = "N", default_value_t = LAST_COMMANDS, conflicts_with = "follow")]
+    last: usize,
     /// Print the records of the logs, one per line, each with the id of its `log`
     #[arg(long)]
     json: bool,
 }
 
 pub fn run(args: Args, root: &Root) -> Result<(), Failure> {
-    let mut watch = Watch { seen: HashMap::new(), last: String::new(), json: args.json, follow: args.follow };
-    if !args.follow {
+    let Args { json, follow, .. } = args;
+    let mut watch = Watch { seen: HashMap::new(), last: String::new(), json, follow, since: None };
+    if !follow {
+        watch.since = since(root, args.last)?;
         return watch.look(root, true);
     }
     // Asked for before the first look: what happens in between is told.
@@ -53,6 +64,31 @@ pub fn run(args: Args, root: &Root) -> Result<(), Failure> {
         news.ask(root);
         watch.look(root, true)?;
     }
+}
+
+/// When the first of the last so many commands of all shells began; nothing, where there are no more than that.
+fn since(root: &Root, last: usize) -> Result<Option<Timestamp>, Failure> {
+    let mut begins = BinaryHeap::new();
+    for shelf in Shelf::for_reading(root)? {
+        for log in shelf.logs()? {
+            // What cannot be read is told of when it is printed.
+            let _read = shelf.entries(&log, 0, &mut |entry| {
+                if is_start(entry) {
+                    begins.push(Reverse(entry.time));
+                }
+                if begins.len() > last {
+                    begins.pop();
+                }
+            });
+        }
+    }
+    Ok(begins.peek().filter(|_| begins.len() == last).map(|Reverse(first)| *first))
+}
+
+/// Whether a command begins with this record.
+fn is_start(entry: &Entry) -> bool {
+    use ShellRecord::{ExecRefused, ExecStarted};
+    matches!(shell_transcript::parse(entry), Some(ExecStarted { .. } | ExecRefused { .. }))
 }
 
 /// Tells when a log may have something new.
@@ -105,6 +141,8 @@ struct Seen {
     transcript: ShellTranscript,
     /// Whether its server was killed.
     is_lost: bool,
+    /// Whether the first command that is printed has come.
+    has_begun: bool,
 }
 
 struct Watch {
@@ -113,6 +151,8 @@ struct Watch {
     last: String,
     json: bool,
     follow: bool,
+    /// What was recorded before is not printed.
+    since: Option<Timestamp>,
 }
 
 impl Watch {
@@ -123,7 +163,7 @@ impl Watch {
             for log in shelf.logs()? {
                 let key = shelf.dir.join(log.as_str()).to_string_lossy().into_owned();
                 let seen = self.seen.entry(key).or_insert_with(Seen::nothing);
-                let text = seen.news(&shelf, &log, self.json, self.follow);
+                let text = seen.news(&shelf, &log, self.json, self.follow, self.since);
                 if print && !text.is_empty() {
                     if !self.json && self.last != id_of(&log) {
                         let shell = format!("{} {}", seen.transcript.shell(), id_of(&log));
@@ -151,11 +191,24 @@ fn with_log(record: &str, log: &str) -> String {
 
 impl Seen {
     fn nothing() -> Seen {
-        Seen { size: 0, next: 0, transcript: ShellTranscript::new(Paint::for_stdout()), is_lost: false }
+        Seen {
+            size: 0,
+            next: 0,
+            transcript: ShellTranscript::new(Paint::for_stdout()),
+            is_lost: false,
+            has_begun: false,
+        }
     }
 
     /// What a log has more than when it was looked at last.
-    fn news(&mut self, shelf: &Shelf, log: &LogPath, json: bool, follow: bool) -> String {
+    fn news(
+        &mut self,
+        shelf: &Shelf,
+        log: &LogPath,
+        json: bool,
+        follow: bool,
+        since: Option<Timestamp>,
+    ) -> String {
         let mut text = String::new();
         let (size, is_open) = (shelf.size(log), self.transcript.is_open() && !self.is_lost);
         if size == self.size && !is_open {
@@ -164,15 +217,24 @@ impl Seen {
         // Asked for before the log is read: who is gone by now has written all there is.
         let has_writer = shelf.has_writer(log);
         if size != self.size {
-            let transcript = &mut self.transcript;
-            let next = shelf.read_or_tell(log, self.next, &mut |entry| match json {
-                true => text.push_str(&with_log(&entry.text, id_of(log))),
-                false => text.push_str(&transcript.record(entry)),
+            let Seen { transcript, has_begun, .. } = self;
+            let next = shelf.read_or_tell(log, self.next, &mut |entry| {
+                let shown = match json {
+                    true => with_log(&entry.text, id_of(log)),
+                    false => transcript.record(entry),
+                };
+                // From a command on, so that no output stands without it.
+                *has_begun |= since.is_none_or(|since| entry.time >= since && is_start(entry));
+                if *has_begun {
+                    text.push_str(&shown);
+                }
             });
             (self.next, self.size) = (next.unwrap_or(self.next), size);
         }
         self.is_lost = self.transcript.is_open() && !has_writer;
-        if !json && (self.is_lost || !follow) {
+        // Of a shell whose last commands are too old nothing is said.
+        let is_shown = !text.is_empty() || since.is_none();
+        if !json && is_shown && (self.is_lost || !follow) {
             text.push_str(&self.transcript.clone().end(has_writer));
         }
         text

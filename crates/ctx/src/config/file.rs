@@ -1,13 +1,16 @@
 //! Reads `config.toml`: which keys it sets, to what, and where. Places are kept so that every complaint has a
 //! line and a column.
 
+use std::collections::BTreeMap;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use serde_json::Value;
+use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use super::keys::{KEYS, Key, Kind, SECTIONS};
+use super::providers::{self, Provider};
 use ctx_agent::nearest::nearest;
 
 /// A key that a file sets.
@@ -30,16 +33,33 @@ pub struct FileError {
     pub hint: Option<String>,
 }
 
-/// What the text of a file sets, in its own order.
-pub fn read(path: &Path, text: &str) -> Result<Vec<Set>, FileError> {
+/// What a file says.
+#[derive(Debug)]
+pub struct Said {
+    /// In its own order.
+    pub sets: Vec<Set>,
+    pub models: BTreeMap<String, Provider>,
+}
+
+/// What the text of a file says.
+pub fn read(path: &Path, text: &str) -> Result<Said, FileError> {
     let source = Source { path, text };
     let table = DeTable::parse(text).map_err(|error| {
         let message = error.message().lines().collect::<Vec<_>>().join("; ");
         source.wrong(error.span().unwrap_or(0..0), message, None)
     })?;
     let mut sets = Vec::new();
+    let mut models = BTreeMap::new();
     for (section, keys) in table.get_ref() {
         let name: &str = section.get_ref();
+        if let Some(key) = KEYS.iter().find(|key| key.section.is_empty() && key.name == name) {
+            sets.push(source.set(key, keys)?);
+            continue;
+        }
+        if let ("models", Some(section)) = (name, keys.get_ref().as_table()) {
+            models = providers::read(&source, section)?;
+            continue;
+        }
         if !SECTIONS.iter().any(|(known, _)| *known == name) {
             return Err(source.unknown_section(name, section.span()));
         }
@@ -52,14 +72,11 @@ pub fn read(path: &Path, text: &str) -> Result<Vec<Set>, FileError> {
             else {
                 return Err(source.unknown_key(name, key.get_ref(), key.span()));
             };
-            let place = source.place(value.span().start);
-            let value = value_of(known.kind, value.get_ref())
-                .map_err(|wanted| source.wrong(value.span(), format!("`{}` {wanted}", known.path()), None))?;
-            sets.push(Set { key: known, value, line: place.0, column: place.1 });
+            sets.push(source.set(known, value)?);
         }
     }
     sets.sort_by_key(|set| (set.line, set.column));
-    Ok(sets)
+    Ok(Said { sets, models })
 }
 
 /// The value as the config's structs want it, or what would have been right.
@@ -78,6 +95,16 @@ fn value_of(kind: Kind, value: &DeValue<'_>) -> Result<Value, String> {
         }
         (Kind::Text, DeValue::String(text)) => Ok(Value::from(text.as_ref())),
         (Kind::Text, other) => Err(format!("must be a string, not {}", other.type_str())),
+        (Kind::Words, DeValue::String(text)) => Ok(Value::from(text.as_ref())),
+        (Kind::Words, DeValue::Array(items)) => {
+            let word = |item: &Spanned<DeValue<'_>>| item.get_ref().as_str().map(str::to_owned);
+            let words: Option<Vec<String>> = items.iter().map(word).collect();
+            let words = words.ok_or_else(|| "must be a list of strings".to_owned())?;
+            Ok(Value::from(words.join(" ")))
+        }
+        (Kind::Words, other) => Err(format!("must be a list of strings, not {}", other.type_str())),
+        (Kind::Flag, DeValue::Boolean(flag)) => Ok(Value::from(*flag)),
+        (Kind::Flag, other) => Err(format!("must be true or false, not {}", other.type_str())),
         (Kind::OneOf(words), DeValue::String(text)) if words.contains(&text.as_ref()) => {
             Ok(Value::from(text.as_ref()))
         }
@@ -90,12 +117,20 @@ fn value_of(kind: Kind, value: &DeValue<'_>) -> Result<Value, String> {
     }
 }
 
-struct Source<'a> {
+pub(super) struct Source<'a> {
     path: &'a Path,
     text: &'a str,
 }
 
 impl Source<'_> {
+    /// A key with its value, where that is of the right kind.
+    fn set(&self, key: &'static Key, value: &Spanned<DeValue<'_>>) -> Result<Set, FileError> {
+        let (line, column) = self.place(value.span().start);
+        let value = value_of(key.kind, value.get_ref())
+            .map_err(|wanted| self.wrong(value.span(), format!("`{}` {wanted}", key.path()), None))?;
+        Ok(Set { key, value, line, column })
+    }
+
     /// Line and column of a byte, both from 1; columns count characters.
     fn place(&self, at: usize) -> (usize, usize) {
         let before = self.text.get(..at).unwrap_or(self.text);
@@ -104,13 +139,13 @@ impl Source<'_> {
         (before.matches('\n').count() + 1, in_line.chars().count() + 1)
     }
 
-    fn wrong(&self, span: Range<usize>, message: String, hint: Option<String>) -> FileError {
+    pub(super) fn wrong(&self, span: Range<usize>, message: String, hint: Option<String>) -> FileError {
         let (line, column) = self.place(span.start);
         FileError { path: self.path.to_owned(), line, column, message, hint }
     }
 
     fn unknown_section(&self, name: &str, span: Range<usize>) -> FileError {
-        let known: Vec<&str> = SECTIONS.iter().map(|(section, _)| *section).collect();
+        let known: Vec<&str> = SECTIONS.iter().map(|(section, _)| *section).chain(["models"]).collect();
         let hint = match nearest(name, known.iter().copied()) {
             Some(near) => format!("did you mean `{near}`?"),
             None => format!("the sections are {}", known.join(", ")),

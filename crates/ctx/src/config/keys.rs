@@ -9,6 +9,10 @@ pub enum Kind {
     /// A whole number from 1 up: with none of it nothing would work.
     Count,
     Text,
+    /// Words: a list of strings, or a string with spaces between them.
+    Words,
+    /// `true` or `false`.
+    Flag,
     OneOf(&'static [&'static str]),
 }
 
@@ -17,7 +21,7 @@ impl Kind {
     pub fn least(self) -> u64 {
         match self {
             Kind::Count => 1,
-            Kind::Number | Kind::Text | Kind::OneOf(_) => 0,
+            Kind::Number | Kind::Text | Kind::Words | Kind::Flag | Kind::OneOf(_) => 0,
         }
     }
 }
@@ -31,19 +35,26 @@ pub struct Key {
 }
 
 impl Key {
-    /// `limits.running_per_project`.
+    /// `limits.running_per_project`; the name alone for a key above all sections.
     pub fn path(&self) -> String {
-        format!("{}.{}", self.section, self.name)
+        if self.section.is_empty() { self.name.to_owned() } else { format!("{}.{}", self.section, self.name) }
     }
 
     /// `CTX_LIMITS_RUNNING_PER_PROJECT`.
     pub fn variable(&self) -> String {
-        format!("CTX_{}_{}", self.section, self.name).to_uppercase()
+        format!("CTX_{}", self.path().replace('.', "_")).to_uppercase()
+    }
+
+    /// Where the key is in the configuration as JSON.
+    pub fn pointer(&self) -> String {
+        format!("/{}", self.path().replace('.', "/"))
     }
 }
 
 /// Sections with a line on each, in the order of the file.
 pub const SECTIONS: &[(&str, &str)] = &[
+    ("cage", "The cages that agents' commands run in."),
+    ("import", "Sessions of other agents."),
     ("limits", "Limits."),
     ("log", "The daemon's log, on stderr."),
     ("serve", "The daemon."),
@@ -59,6 +70,48 @@ const fn number(name: &'static str, meaning: &'static str) -> Key {
 }
 
 pub const KEYS: &[Key] = &[
+    Key {
+        section: "",
+        name: "autostart",
+        kind: Kind::Flag,
+        meaning: "Whether a command that needs the daemon starts one when none is running.",
+    },
+    Key {
+        section: "cage",
+        name: "mode",
+        kind: Kind::OneOf(&["on", "off"]),
+        meaning: "off: commands of agents run without a cage, with all rights of the session's owner.",
+    },
+    Key {
+        section: "cage",
+        name: "mounts",
+        kind: Kind::Text,
+        meaning: "Further mounts as SOURCE:TARGET:ro or SOURCE:TARGET:rw, with spaces between them.",
+    },
+    Key {
+        section: "cage",
+        name: "path",
+        kind: Kind::Text,
+        meaning: "Directories inside that come first in PATH, with colons between them.",
+    },
+    Key {
+        section: "cage",
+        name: "env",
+        kind: Kind::Text,
+        meaning: "Names of environment variables that are passed on, with spaces between them.",
+    },
+    Key {
+        section: "cage",
+        name: "net",
+        kind: Kind::OneOf(&["none", "host"]),
+        meaning: "Network of a cage: none, or host for that of this machine.",
+    },
+    Key {
+        section: "import",
+        name: "follow",
+        kind: Kind::Words,
+        meaning: "Agents whose new sessions the daemon imports by itself: codex, claude, opencode, goose, gemini, aider.",
+    },
     count("running_per_project", "Sessions that may run at once in one project."),
     count("running_per_operator", "Sessions that may run at once for one operator, over all projects."),
     count("message_bytes", "Longest text of one message, in bytes."),
@@ -66,11 +119,18 @@ pub const KEYS: &[Key] = &[
     count("title_bytes", "Longest title of a session, in bytes."),
     count("frame_bytes", "Longest frame on a Unix socket, in bytes, without its line end."),
     number("tool_output_bytes", "Tool output above this is kept as a blob and shown as a preview, in bytes."),
-    count("steps_per_run", "Steps (model calls) that one run may take."),
+    count("subagents_per_run", "Subagents of one run that may work at once."),
+    number(
+        "subagent_walltime_ms",
+        "How long a subagent may work whose cage names no other walltime, in milliseconds.",
+    ),
+    count("steps_per_run", "Steps (model calls) that one run may take, and each of its subagents."),
     count("answer_bytes", "Longest answer of one model call, in bytes; a longer one is cut and says so."),
     count("model_attempts", "How often one model call is tried when the model is at its rate limit."),
     number("model_retry_ms", "The wait before the second attempt; it doubles with every further one."),
     number("model_retry_max_ms", "The longest wait between two attempts."),
+    count("model_first_byte_ms", "How long a model may take until its answer begins."),
+    count("model_idle_ms", "How long a model may send nothing in the middle of its answer."),
     count("fs_read_bytes", "Most bytes of a file that one fs.read returns."),
     count("fs_list_entries", "Most entries of a directory that one fs.list returns."),
     number("instruction_file_bytes", "Most bytes of one instruction file (AGENTS.md) that go into a prompt."),
@@ -78,11 +138,11 @@ pub const KEYS: &[Key] = &[
     count("live_ring_bytes", "Live events kept in memory per active session, in bytes."),
     number("idle_unload_ms", "How long an idle session stays loaded."),
     number("stop_grace_ms", "How long a cancelled or shut-down run may take to stop by itself."),
-    count("socket_connections", "Connections to one agent socket at a time."),
+    count("socket_connections", "Connections of one user to agents' sockets at a time."),
     count("socket_stall_ms", "How long a socket client may leave a frame unread before it is disconnected."),
     count(
         "http_connections",
-        "Connections at a time over TCP, and the same number on the API's socket, WebSockets included.",
+        "Connections of one user at a time over TCP, and the same number on the API's socket, WebSockets included.",
     ),
     count("request_ms", "How long a client may take to send a request's head or its body."),
     count("requests_per_second", "Requests a second that one token may make."),
@@ -104,7 +164,9 @@ pub const KEYS: &[Key] = &[
         "How long a compaction may take before the oldest exchanges are dropped instead.",
     ),
     number("approval_ms", "How long a tool call waits for an answer before it is denied."),
-    number("reattach_bytes_total", "Frames kept for all detached operators together, in bytes."),
+    number("reattach_bytes_total", "Frames kept for all of one user's sessions together, in bytes."),
+    count("loaded_per_operator", "Sessions of one user that may be loaded at a time."),
+    count("temp_per_operator", "Temp sessions of one user at a time; they are kept in memory."),
     Key {
         section: "log",
         name: "format",
@@ -168,8 +230,9 @@ mod tests {
         let sections = shape.as_object().unwrap();
         let real: BTreeSet<String> = sections
             .iter()
-            .flat_map(|(section, keys)| {
-                keys.as_object().unwrap().keys().map(move |key| format!("{section}.{key}"))
+            .flat_map(|(section, keys)| match keys.as_object() {
+                Some(keys) => keys.keys().map(|key| format!("{section}.{key}")).collect(),
+                None => vec![section.clone()],
             })
             .collect();
         let told: BTreeSet<String> = KEYS.iter().map(Key::path).collect();
@@ -179,7 +242,8 @@ mod tests {
 
     #[test]
     fn every_section_is_introduced() {
-        let used: BTreeSet<&str> = KEYS.iter().map(|key| key.section).collect();
+        let used: BTreeSet<&str> =
+            KEYS.iter().map(|key| key.section).filter(|section| !section.is_empty()).collect();
         let told: BTreeSet<&str> = SECTIONS.iter().map(|(section, _)| *section).collect();
         assert_eq!(used, told);
     }

@@ -118,7 +118,7 @@ impl Layers {
         let config = Config::default();
         // These types have no map with keys that are not strings: serialising them cannot fail.
         let shape = serde_json::to_value(&config).unwrap_or_default();
-        let default = |key: &Key| shape.get(key.section).and_then(|section| section.get(key.name)).cloned();
+        let default = |key: &Key| shape.pointer(&key.pointer()).cloned();
         let setting = |key: &'static Key| {
             let value = default(key).unwrap_or_default();
             Setting { key, value, origin: Origin::Default }
@@ -129,12 +129,11 @@ impl Layers {
     /// Sets one key, if the whole still makes sense with it.
     fn lay(&mut self, key: &'static Key, value: Value, origin: Origin) -> Result<(), String> {
         let unset = serde_json::to_value(Config::default()).unwrap_or_default();
-        let is_optional =
-            unset.get(key.section).and_then(|section| section.get(key.name)).is_some_and(Value::is_null);
+        let is_optional = unset.pointer(&key.pointer()).is_some_and(Value::is_null);
         // What has no default is shown as "" by `ctx config init`, and that is what "" means.
         let value = if is_optional && value.as_str() == Some("") { Value::Null } else { value };
         let mut shape = serde_json::to_value(&self.config).map_err(|error| error.to_string())?;
-        if let Some(slot) = shape.get_mut(key.section).and_then(|section| section.get_mut(key.name)) {
+        if let Some(slot) = shape.pointer_mut(&key.pointer()) {
             *slot = value.clone();
         }
         self.config = serde_json::from_value(shape)
@@ -147,7 +146,9 @@ impl Layers {
     }
 
     fn lay_file(&mut self, path: &Path, text: &str) -> Result<(), FileError> {
-        for set in file::read(path, text)? {
+        let file::Said { sets, models } = file::read(path, text)?;
+        self.config.models = models;
+        for set in sets {
             let origin = Origin::File { path: path.to_owned(), line: set.line };
             self.lay(set.key, set.value, origin).map_err(|message| FileError {
                 path: path.to_owned(),
@@ -185,7 +186,12 @@ fn value_of(key: &Key, text: &str) -> Result<Value, String> {
             let wrong = || format!("must be a whole number of at least {least}, not `{text}`");
             number.map(Value::from).ok_or_else(wrong)
         }
-        Kind::Text => Ok(Value::from(text)),
+        Kind::Text | Kind::Words => Ok(Value::from(text)),
+        Kind::Flag => text
+            .trim()
+            .parse::<bool>()
+            .map(Value::from)
+            .map_err(|_| format!("must be true or false, not `{text}`")),
         Kind::OneOf(words) if words.contains(&text) => Ok(Value::from(text)),
         Kind::OneOf(words) => Err(format!("must be one of {}, not `{text}`", words.join(", "))),
     }

@@ -6,6 +6,7 @@
 mod file;
 mod keys;
 mod load;
+mod providers;
 mod template;
 
 use std::collections::BTreeMap;
@@ -16,16 +17,70 @@ use ctx_session::Limits;
 use serde::{Deserialize, Serialize};
 
 pub use load::{Setting, load, places};
+pub use providers::{Provider, variables as provider_variables};
 pub use template::template;
 
 /// Everything that can be configured. Sections and keys are those of `config.toml`.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Config {
+    /// Whether a client starts a daemon when it needs one.
+    pub autostart: bool,
+    pub cage: CageConfig,
+    pub import: ImportConfig,
     pub limits: Limits,
     pub log: Log,
+    /// `[models.<provider>]`
+    pub models: BTreeMap<String, Provider>,
     pub serve: Serve,
     pub shells: Shells,
+}
+
+impl Default for Config {
+    fn default() -> Config {
+        Config {
+            autostart: true,
+            cage: CageConfig::default(),
+            import: ImportConfig::default(),
+            limits: Limits::default(),
+            log: Log::default(),
+            models: BTreeMap::new(),
+            serve: Serve::default(),
+            shells: Shells::default(),
+        }
+    }
+}
+
+/// `[cage]`: whether agents' commands run in cages, and what those have besides the system and the user's toolchains.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CageConfig {
+    pub mode: CageMode,
+    /// Mounts as `--mount` takes them, with spaces between them.
+    pub mounts: String,
+    /// Directories before all others in `PATH`, with colons between them.
+    pub path: String,
+    /// Names of variables that are passed on, with spaces between them.
+    pub env: String,
+    pub net: ctx_host::cage::Net,
+}
+
+/// Whether there are cages.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum CageMode {
+    #[default]
+    On,
+    /// Commands run with all the rights of the session's owner.
+    Off,
+}
+
+/// `[import]`: sessions of other agents.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ImportConfig {
+    /// The agents whose sessions the daemon keeps up with, with spaces between them.
+    pub follow: String,
 }
 
 /// `[log]`: what the daemon says of its work, on stderr.
@@ -90,6 +145,13 @@ pub struct FileArg {
     /// The config file [default: $XDG_CONFIG_HOME/ctx/config.toml, else /etc/ctx/config.toml]
     #[arg(long = "config", value_name = "FILE", env = "CTX_CONFIG", hide_env_values = true, global = true)]
     pub file: Option<PathBuf>,
+}
+
+impl FileArg {
+    /// What `CTX_CONFIG` says, for commands without the option.
+    pub fn of_environment() -> FileArg {
+        FileArg { file: std::env::var_os("CTX_CONFIG").filter(|path| !path.is_empty()).map(Into::into) }
+    }
 }
 
 /// The environment variables that matter here: those that begin with `CTX_`, and two that lead to the file.

@@ -4,7 +4,7 @@ use std::io::Write;
 
 use ctx_api::model::in_tree;
 use ctx_session::conversation::{Message, Part, Role};
-use ctx_session::record::ForkedFrom;
+use ctx_session::record::{Caller, ForkedFrom};
 use ctx_session::{Code, IssueId, Name, RunId, Scope, SessionId, StateName, Timestamp, Ulid};
 use serde::Serialize;
 
@@ -53,6 +53,9 @@ struct MessageLine<'a> {
     time: Timestamp,
     superseded: bool,
     content: &'a [Part],
+    /// The subagent whose conversation it is part of.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    caller: Option<&'a Caller>,
 }
 
 pub fn jsonl(transcript: &Transcript<'_>, out: &mut impl Write) -> Result<(), Failure> {
@@ -61,8 +64,9 @@ pub fn jsonl(transcript: &Transcript<'_>, out: &mut impl Write) -> Result<(), Fa
         let said = said?;
         let superseded = said.superseded();
         let message = said.message;
-        let Message { seq, id, run, role, time, ref content } = message;
-        put(out, &Line::Message(MessageLine { seq, id, run, role, time, superseded, content }))?;
+        let Message { seq, id, run, role, time, ref content, ref caller } = message;
+        let caller = caller.as_ref();
+        put(out, &Line::Message(MessageLine { seq, id, run, role, time, superseded, content, caller }))?;
     }
     Ok(())
 }

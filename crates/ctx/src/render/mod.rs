@@ -2,6 +2,7 @@
 //!
 //! Reads the session's log, so no daemon is needed, and holds few messages at a time.
 
+pub mod diff;
 pub mod export;
 pub mod markdown;
 pub mod pager;

@@ -4,16 +4,20 @@ use std::io::{self, Write};
 
 use ctx_api::model::in_tree;
 use ctx_session::conversation::{Part, Role};
-use ctx_session::record::ToolStatus;
+use ctx_session::record::{CancelReason, ToolStatus};
+use ctx_views::read::Ended;
 
+use super::diff;
 use super::markdown::render;
 use super::{Said, Transcript, Wanted};
 use crate::failure::Failure;
 use crate::output::{self, Paint};
-use crate::words;
+use crate::words::{self, Clock};
 
 /// Lines of a tool's output that are shown of a longer one.
 const FOLDED_LINES: usize = 6;
+/// The same of a diff.
+const DIFF_LINES: usize = 60;
 /// Characters of a line of it.
 const FOLDED_LINE_CHARS: usize = 160;
 /// Characters of a tool's input on its line.
@@ -29,6 +33,7 @@ pub struct Look {
     pub full: bool,
     /// The project's file has changed since.
     pub stale: bool,
+    pub clock: Clock,
 }
 
 pub fn show(transcript: &Transcript<'_>, look: Look, out: &mut impl Write) -> Result<(), Failure> {
@@ -78,28 +83,62 @@ fn head(transcript: &Transcript<'_>, look: Look, out: &mut impl Write) -> io::Re
 }
 
 /// The line above a message: its role, its time, and what removed it from context.
-pub fn who_and_when(said: &Said, paint: Paint) -> String {
-    let role = said.message.role.as_str();
+pub fn who_and_when(said: &Said, clock: Clock, paint: Paint) -> String {
+    let caller = said.message.caller.as_ref().map(|caller| format!(" {}", output::one_line(&caller.name)));
+    let role = format!("{}{}", said.message.role, caller.unwrap_or_default());
     let who = match said.message.role {
-        Role::User => paint.cyan(role),
-        Role::Assistant | Role::Subagent => paint.green(role),
-        Role::System => paint.yellow(role),
-        Role::Tool => paint.dim(role),
+        Role::User => paint.cyan(&role),
+        Role::Assistant | Role::Subagent => paint.green(&role),
+        Role::System => paint.yellow(&role),
+        Role::Tool => paint.dim(&role),
     };
     let gone = said.removed.map_or_else(String::new, |by| paint.dim(&format!(" ({by})")));
-    format!("{who} {}{gone}", paint.dim(&words::date_time(said.message.time)))
+    format!("{who} {}{gone}", paint.dim(&clock.show(said.message.time)))
 }
 
 fn message(said: &Said, look: Look, out: &mut impl Write) -> io::Result<()> {
     let (message, paint) = (&said.message, look.paint);
     // Calls and results say by themselves who they are of.
     if message.content.iter().any(|part| matches!(part, Part::Text { .. })) {
-        writeln!(out, "{}", who_and_when(said, paint))?;
+        writeln!(out, "{}", who_and_when(said, look.clock, paint))?;
     }
     for part in &message.content {
-        show_part(part, said.superseded(), look, out)?;
+        match part {
+            // What a person typed is shown as typed; only models write Markdown.
+            Part::Text { text } if message.role == Role::User && !said.superseded() => {
+                writeln!(out, "{}", output::plain(text).trim_end_matches('\n'))?;
+            }
+            part => {
+                // A subagent's calls and results stand further in, with its name.
+                if let (Some(caller), Part::ToolCall { .. } | Part::ToolResult { .. }) =
+                    (&message.caller, part)
+                {
+                    write!(out, "  {}", paint.dim(&output::one_line(&caller.name)))?;
+                }
+                show_part(part, said.superseded(), look, out)?;
+            }
+        }
+    }
+    if let Some(ended) = &said.ended {
+        writeln!(out, "{}", how_it_ended(ended, paint))?;
     }
     writeln!(out)
+}
+
+/// The line below the last message of a run that did not come to its end.
+pub fn how_it_ended(ended: &Ended, paint: Paint) -> String {
+    match ended {
+        Ended::Failed { code, reason, message } => {
+            paint.red(&output::one_line(&format!("[failed: {reason} ({code}): {message}]")))
+        }
+        Ended::Cancelled(reason) => paint.yellow(match reason {
+            CancelReason::Operator => "[cancelled by the operator]",
+            CancelReason::SessionEnded => "[cancelled: the session was ended]",
+            CancelReason::QueuedDiscarded => "[cancelled: discarded from the queue]",
+            CancelReason::Disconnected => "[cancelled: the client disconnected]",
+            CancelReason::RolledBack => "[cancelled by a rollback]",
+        }),
+    }
 }
 
 fn show_part(part: &Part, superseded: bool, look: Look, out: &mut impl Write) -> io::Result<()> {
@@ -130,6 +169,7 @@ fn show_part(part: &Part, superseded: bool, look: Look, out: &mut impl Write) ->
                 ToolStatus::Ok => paint.green("ok"),
                 ToolStatus::Error => paint.red("error"),
                 ToolStatus::Interrupted => paint.yellow("interrupted"),
+                ToolStatus::Skipped => paint.yellow("skipped"),
             };
             writeln!(out, "  {} {status}", paint.yellow("←"))?;
             tool_output(&output::plain(text), look, out)
@@ -143,11 +183,17 @@ fn is_cut(text: &str) -> bool {
 }
 
 fn tool_output(text: &str, look: Look, out: &mut impl Write) -> io::Result<()> {
+    let diff = diff::begins_at(text);
+    let folded = if diff.is_some() { DIFF_LINES } else { FOLDED_LINES };
+    let shown = if look.full { usize::MAX } else { folded };
     let mut lines = text.lines();
-    let shown = if look.full { usize::MAX } else { FOLDED_LINES };
-    for line in lines.by_ref().take(shown) {
+    for (at, line) in lines.by_ref().take(shown).enumerate() {
         let line = if look.full { line.to_owned() } else { words::shorten(line, FOLDED_LINE_CHARS) };
-        writeln!(out, "    {}", look.paint.dim(&line))?;
+        let line = match diff {
+            Some(begin) if at >= begin => diff::line(&line, look.paint),
+            Some(_) | None => look.paint.dim(&line),
+        };
+        writeln!(out, "    {line}")?;
     }
     let more = lines.count();
     if more == 0 {

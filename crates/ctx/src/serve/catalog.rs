@@ -1,14 +1,14 @@
 //! What the root's tree holds, for the API: agents, models, and which agent a project begins with.
 
+use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::pin::Pin;
 use std::sync::Arc;
 
-use ctx_agent::Models;
 use ctx_agent::tool::Tools;
-use ctx_api::http::ToolNamed;
-use ctx_doors::http::Catalog;
+use ctx_api::http::{Handed, ModelNamed, ProviderNamed, ToolNamed, Tried};
+use ctx_doors::http::{Catalog, Told};
 use ctx_session::project::DEFAULT_PROJECT;
 use ctx_session::{Limits, Name};
 use tokio::sync::{mpsc, oneshot};
@@ -18,14 +18,18 @@ use super::doors::Errand;
 pub(super) struct Tree {
     root: PathBuf,
     limits: Arc<Limits>,
-    models: Models,
+    models: Arc<super::models::Root>,
     to_agents: mpsc::Sender<Errand>,
 }
 
 impl Tree {
-    pub fn new(root: &Path, limits: Limits, to_agents: mpsc::Sender<Errand>) -> Tree {
-        let limits = Arc::new(limits);
-        Tree { root: root.to_owned(), models: Models::new(root, limits.clone()), limits, to_agents }
+    pub fn new(
+        root: &Path,
+        limits: Limits,
+        models: Arc<super::models::Root>,
+        to_agents: mpsc::Sender<Errand>,
+    ) -> Tree {
+        Tree { root: root.to_owned(), models, limits: Arc::new(limits), to_agents }
     }
 
     fn project_of(&self, agent: &Name) -> Option<Name> {
@@ -38,8 +42,20 @@ impl Catalog for Tree {
         super::passwd::user(uid).map(|user| user.gid)
     }
 
-    fn models(&self) -> io::Result<Vec<String>> {
-        Ok(self.models.list()?.iter().map(ToString::to_string).collect())
+    fn models(&self, uid: u32) -> io::Result<Vec<ModelNamed>> {
+        self.models.list(uid)
+    }
+
+    fn providers(&self, uid: u32) -> Vec<ProviderNamed> {
+        self.models.providers(uid)
+    }
+
+    fn take_variables(&self, uid: u32, variables: BTreeMap<String, String>) -> Told<'_, Handed> {
+        Box::pin(self.models.take(uid, variables))
+    }
+
+    fn try_model(&self, uid: u32, model: String) -> Told<'_, Tried> {
+        Box::pin(async move { self.models.try_out(uid, &model).await })
     }
 
     fn agents(&self) -> io::Result<Vec<String>> {
@@ -52,7 +68,7 @@ impl Catalog for Tree {
             description: spec.description,
             schema: spec.schema,
         };
-        Tools::without_effects().specs().into_iter().map(shown).collect()
+        Tools::all().specs().into_iter().map(shown).collect()
     }
 
     /// The project's only agent, or of several the one that ctx ships, or else the first.

@@ -5,11 +5,15 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use ctx_doors::http::{About, Access, Api, BODY_BYTES_MAX, Door};
+use ctx_doors::http::{About, Access, ApiParts, BODY_BYTES_MAX, Door};
+use ctx_doors::seats::Seats;
 use ctx_doors::shells::Shells;
 use ctx_doors::unix::bind;
 use ctx_doors::ws::Hub;
 use ctx_engine::{Engine, SystemClock};
+use ctx_host::terminal::Terminals;
+use ctx_journal::Owner;
+use ctx_journal::access::let_connect;
 use ctx_session::Name;
 use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
@@ -22,7 +26,7 @@ use super::owner::cannot;
 use crate::failure::Failure;
 use crate::shell_host::server_name;
 
-/// Anyone may connect; who they are is asked of the kernel.
+/// Anyone may connect to the API; who they are is asked of the kernel.
 const SOCKET_MODE: u32 = 0o666;
 /// How often the agents' directory is looked at for agents that came or went.
 const AGENTS_PAUSE: Duration = Duration::from_secs(1);
@@ -45,6 +49,7 @@ pub(super) struct Doors {
 pub(super) fn open(
     settings: &Settings,
     engine: &Engine,
+    models: Arc<super::models::Root>,
     about: About,
     taken: Taken,
 ) -> Result<Doors, Failure> {
@@ -54,22 +59,25 @@ pub(super) fn open(
     let tokens = settings.root.join(".state/tokens");
     let access = Access::open(tokens, SystemClock, engine.limits().requests_per_second)
         .map_err(|error| Failure::new(ctx_session::Code::Eio, error.to_string()))?;
-    let source = super::shells::Source::new(&settings.root, &settings.workspace, &settings.config.shells)?;
+    let source =
+        super::shells::Source::new(&settings.root, settings.workspace.as_deref(), &settings.config.shells)?;
     let shells = Shells::new(Arc::new(source), server_name(), BODY_BYTES_MAX, stop.clone());
     let (to_agents, errands) = mpsc::channel(ERRANDS);
-    let routes = Api {
+    let routes = ApiParts {
         engine: engine.clone(),
-        about: Arc::new(about),
+        about,
         access,
-        catalog: Arc::new(Tree::new(&settings.root, engine.limits().clone(), to_agents)),
+        catalog: Arc::new(Tree::new(&settings.root, engine.limits().clone(), models, to_agents)),
         hub: hub.clone(),
         shells: shells.clone(),
+        terminals: Arc::new(Terminals::new(settings.root.join(".state/hold"))),
     };
     let api = settings.root.join(".state/api.sock");
     let listener = bind(&api, SOCKET_MODE).map_err(|error| cannot(&api, error))?;
     // The API's socket is there before those of the agents and answers after: who has found one finds the others.
     let mut agents = Agents {
         dir: settings.root.join("agent"),
+        seats: Seats::new(engine.limits().socket_connections),
         engine: engine.clone(),
         open: HashMap::new(),
         seen: None,
@@ -101,11 +109,20 @@ impl Doors {
     }
 }
 
+/// The socket of an agent.
+struct Socket {
+    stop: CancellationToken,
+    /// Who alone may connect.
+    only: Option<Owner>,
+}
+
 /// The sockets of the agents that exist.
 struct Agents {
     dir: PathBuf,
     engine: Engine,
-    open: HashMap<Name, CancellationToken>,
+    /// Of each user, on all these sockets.
+    seats: Seats,
+    open: HashMap<Name, Socket>,
     /// When the directory last changed, as far as we have looked.
     seen: Option<SystemTime>,
     tasks: TaskTracker,
@@ -117,19 +134,29 @@ impl Agents {
         let agents = ctx_agent::describe::agents(root).map_err(|error| cannot(&self.dir, error))?;
         let gone: Vec<Name> = self.open.keys().filter(|name| !agents.contains(name)).cloned().collect();
         for name in gone {
-            if let Some(stop) = self.open.remove(&name) {
-                stop.cancel();
+            if let Some(socket) = self.open.remove(&name) {
+                socket.stop.cancel();
             }
         }
         for name in agents {
-            if self.open.contains_key(&name) {
+            let path = self.dir.join(format!("{name}.sock"));
+            let only = self.engine.owner_of_agent(&name);
+            if let Some(socket) = self.open.get_mut(&name) {
+                if socket.only != only {
+                    let_connect(&path, only).map_err(|error| cannot(&path, error))?;
+                    socket.only = only;
+                }
                 continue;
             }
-            let path = self.dir.join(format!("{name}.sock"));
-            let listener = bind(&path, SOCKET_MODE).map_err(|error| cannot(&path, error))?;
+            // Nobody may connect before it is known who may.
+            let unnamed = self.dir.join(format!(".{name}.sock"));
+            let listener = bind(&unnamed, 0o600).map_err(|error| cannot(&path, error))?;
+            let named = let_connect(&unnamed, only).and_then(|()| std::fs::rename(&unnamed, &path));
+            named.map_err(|error| cannot(&path, error))?;
             let stop = CancellationToken::new();
-            let serving = ctx_doors::socket::serve(listener, self.engine.clone(), name.clone(), stop.clone());
-            self.open.insert(name, stop);
+            let (engine, seats) = (self.engine.clone(), self.seats.clone());
+            let serving = ctx_doors::socket::serve(listener, engine, name.clone(), seats, stop.clone());
+            self.open.insert(name, Socket { stop, only });
             self.tasks.spawn(async move {
                 serving.await;
                 // A socket that nobody serves is bad ABI.
@@ -167,8 +194,8 @@ impl Agents {
                 let _ = asked.send(());
             }
         }
-        for stop in self.open.values() {
-            stop.cancel();
+        for socket in self.open.values() {
+            socket.stop.cancel();
         }
     }
 }

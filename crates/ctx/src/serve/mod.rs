@@ -1,17 +1,22 @@
 //! The daemon: locks the root, connects the parts, opens the doors, and shuts everything down.
 //!
-//! `owner` locks the root, `tree` creates its files, `doors` opens the sockets, `listen` binds the TCP address, `worker`
+//! `owner` locks the root, `layout` takes an old one over, `tree` creates its files, `doors` opens the sockets, `listen` binds the TCP address, `imports` follows other agents' stores, `worker`
 //! connects the engine with the agents, `projects` with the directories of projects. Rules about sessions are not here.
 
 mod catalog;
 mod doors;
+mod imports;
+mod layout;
 mod listen;
 mod log;
 mod memory;
+mod models;
 mod owner;
 mod passwd;
 mod projects;
+mod providers;
 mod shells;
+mod spaces;
 mod tree;
 mod worker;
 
@@ -19,13 +24,17 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Instant;
 
+use ctx_agent::CageRules;
+use ctx_agent::shells::AgentShells;
 use ctx_engine::{Clock, Engine, Fresh, Parts, SystemClock};
 use ctx_journal::{FileJournal, RealDisk};
 use ctx_session::{Code, Refusal};
 use ctx_views::RootDir;
 use tokio::signal::unix::{SignalKind, signal};
 
-use crate::config::Config;
+use crate::commands::cage::cage_wishes;
+use crate::config::{CageMode, Config, FileArg};
+use crate::detach;
 use crate::failure::Failure;
 
 pub use listen::Listen;
@@ -40,10 +49,14 @@ const OPEN_FILES: u64 = 65_536;
 #[derive(Debug)]
 pub struct Settings {
     pub root: PathBuf,
-    /// The directory of the project `default`; absolute, and there.
-    pub workspace: PathBuf,
+    /// The directory of the project `default`, if it has one; absolute, and there.
+    pub workspace: Option<PathBuf>,
     pub config: Config,
+    /// Where the configuration came from, to look there again.
+    pub config_file: FileArg,
     pub listen: Listen,
+    /// It runs in the background, and whoever started it waits for its word.
+    pub detached: bool,
 }
 
 impl From<Refusal> for Failure {
@@ -54,16 +67,20 @@ impl From<Refusal> for Failure {
 
 /// Runs the daemon until it is told to stop.
 pub fn run(settings: Settings) -> Result<(), Failure> {
+    if settings.detached {
+        detach::leave_terminal();
+    }
     log::start(&settings.config.log)?;
     raise_open_files();
     let owned = owner::take(&settings.root)?;
-    tree::prepare(&settings.root, &settings.workspace)?;
+    tree::prepare(&settings.root, settings.workspace.as_deref())?;
+    let layout = layout::prepare(&settings.root)?;
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .max_blocking_threads(BLOCKING_THREADS)
         .build()
         .map_err(|error| Failure::io("cannot start the async runtime", error))?;
-    let served = runtime.block_on(serve(&settings, &owned));
+    let served = runtime.block_on(serve(&settings, &owned, &layout));
     // Whatever still hangs must not keep the daemon; everything durable is written.
     runtime.shutdown_background();
     served
@@ -82,12 +99,16 @@ fn raise_open_files() {
     }
 }
 
-async fn serve(settings: &Settings, owned: &owner::Owned) -> Result<(), Failure> {
+async fn serve(settings: &Settings, owned: &owner::Owned, layout: &layout::Layout) -> Result<(), Failure> {
+    let followed = imports::agents(&settings.config.import.follow)?;
     let mut stopped = Signals::new()?;
     let started = Instant::now();
     let started_at = SystemClock.now();
-    let engine = Engine::new(parts(settings)?);
+    let models = Arc::new(models::Root::new(settings));
+    let shells = Arc::new(worker::shells(&settings.root));
+    let engine = Engine::new(parts(settings, &models, Arc::clone(&shells))?);
     let found = engine.start().await?;
+    engine.root_taken_over(layout.layout, layout.taken_over, layout.at);
     let taken = listen::take(&settings.listen).await?;
     let about = ctx_doors::http::About {
         version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -95,44 +116,66 @@ async fn serve(settings: &Settings, owned: &owner::Owned) -> Result<(), Failure>
         address: Some(taken.address.to_string()),
         started_at,
         started,
+        is_uncaged: settings.config.cage.mode == CageMode::Off,
     };
     owned.announce(started_at, taken.address)?;
     let address = taken.address;
-    let doors = doors::open(settings, &engine, about, taken)?;
+    let doors = doors::open(settings, &engine, models.clone(), about, taken)?;
+    // Who asks for an answer before it is known gets it from the model of a fresh root, as always.
+    tokio::spawn(async move { models.choose_main_of_daemon().await });
     tracing::info!(
         root = %settings.root.display(),
         %address,
         sessions = found.sessions,
         recovered = found.recovered,
         unreadable = found.unreadable,
+        foreign = found.foreign,
         took_ms = started.elapsed().as_millis() as u64,
         "ctx {} is up", env!("CARGO_PKG_VERSION")
     );
+    if settings.detached {
+        detach::say_up();
+    }
+    if settings.config.cage.mode == CageMode::Off {
+        tracing::warn!(
+            "cage.mode is off: commands of agents run without a cage, with all rights of the session's owner"
+        );
+    }
     tokio::spawn(memory::keep_small());
+    let following = imports::follow(&settings.root, &followed);
     stopped.wait().await;
+    if let Some(following) = following {
+        following.abort();
+    }
     tracing::info!("stopping; runs have {} ms to end", engine.limits().stop_grace_ms);
     tokio::select! {
         () = engine.shut_down() => {}
         () = stopped.wait() => tracing::warn!("second stop signal; runs that have not ended are marked as failed at the next start"),
     }
     doors.close().await;
+    shells.shut_down().await;
     owned.leave();
     tracing::info!("stopped");
     Ok(())
 }
 
-fn parts(settings: &Settings) -> Result<Parts, Failure> {
+fn parts(settings: &Settings, models: &models::Root, shells: Arc<AgentShells>) -> Result<Parts, Failure> {
     let root = &settings.root;
     let disk = RealDisk::new(root).map_err(|error| Failure::io(root.display(), error))?;
     let limits = settings.config.limits.clone();
     let shared = Arc::new(limits.clone());
+    let cages = CageRules {
+        is_off: settings.config.cage.mode == CageMode::Off,
+        wishes: cage_wishes(&settings.config.cage)?,
+    };
     Ok(Parts {
         journal: Arc::new(FileJournal::new(Arc::new(disk))),
         memory: Arc::new(FileJournal::new(Arc::new(ctx_journal::MemoryDisk::default()))),
         root: Some(RootDir::open(root)?),
-        worker: Arc::new(worker::Agents::new(root, shared.clone())),
+        worker: Arc::new(worker::Agents::new(root, models.models(), cages, shells, shared.clone())),
         project_files: Arc::new(projects::Directories::new(root, shared)),
-        workspace: settings.workspace.to_str().map(str::to_owned),
+        spaces: Arc::new(spaces::Directory::new(root)),
+        workspace: settings.workspace.as_ref().and_then(|dir| dir.to_str()).map(str::to_owned),
         limits,
         fresh: Fresh::new(SystemClock, random_seed()),
         uid: rustix::process::geteuid().as_raw(),

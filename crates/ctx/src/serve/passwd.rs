@@ -1,6 +1,8 @@
-//! Who a uid is on this machine: `/etc/passwd`, and behind it whatever `getent` asks.
+//! Users and groups of this machine, as the system's own lookup knows them (`/etc`, or a directory service behind it).
 
 use std::path::PathBuf;
+
+use nix::unistd::{Group, User as Known};
 
 /// A user of this machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -12,41 +14,16 @@ pub(super) struct User {
     pub shell: String,
 }
 
-/// The user with this uid. May start a program.
+/// The user with this uid. May ask the network.
 pub(super) fn user(uid: u32) -> Option<User> {
-    let file = std::fs::read_to_string("/etc/passwd").unwrap_or_default();
-    if let Some(user) = find(&file, uid) {
-        return Some(user);
-    }
-    let asked = std::process::Command::new("getent").args(["passwd", &uid.to_string()]).output().ok()?;
-    find(&String::from_utf8_lossy(&asked.stdout), uid)
+    let Known { name, gid, dir, shell, .. } = Known::from_uid(uid.into()).ok()??;
+    let shell = shell.to_string_lossy().into_owned();
+    Some(User { uid, gid: gid.as_raw(), name, home: dir, shell })
 }
 
-fn find(text: &str, uid: u32) -> Option<User> {
-    text.lines().filter_map(parse).find(|user| user.uid == uid)
-}
-
-fn parse(line: &str) -> Option<User> {
-    let mut fields = line.split(':');
-    let name = fields.next()?.to_owned();
-    let uid = fields.nth(1)?.parse().ok()?;
-    let gid = fields.next()?.parse().ok()?;
-    let home = PathBuf::from(fields.nth(1)?);
-    let shell = fields.next()?.to_owned();
-    Some(User { uid, gid, name, home, shell })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_user_is_found_by_uid_and_lines_that_are_none_are_passed_over() {
-        let text =
-            "root:x:0:0:root:/root:/bin/bash\nbroken\n+::::::\nann:x:1000:1001:Ann,,,:/home/ann:/bin/sh\n";
-        let ann = find(text, 1000).unwrap();
-        assert_eq!((ann.name.as_str(), ann.gid, ann.shell.as_str()), ("ann", 1001, "/bin/sh"));
-        assert_eq!(ann.home, PathBuf::from("/home/ann"));
-        assert_eq!(find(text, 7), None);
-    }
+/// A group by its name, and else by its number. May ask the network.
+pub(super) fn group(word: &str) -> Option<u32> {
+    let named = Group::from_name(word).ok().flatten();
+    let found = named.or_else(|| Group::from_gid(word.parse::<u32>().ok()?.into()).ok().flatten())?;
+    Some(found.gid.as_raw())
 }

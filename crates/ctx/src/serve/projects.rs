@@ -8,12 +8,15 @@ use std::sync::{Arc, Mutex};
 
 use ctx_agent::describe;
 use ctx_agent::model::Models;
-use ctx_agent::project::{self, Found, Looked, PROJECT_FILE, Shown, Snapshot, Trust};
-use ctx_engine::port::{Look, ProjectFile, ProjectFiles, ShownAgent, Whose};
+use ctx_agent::project::{self, Found, Looked, PROJECT_FILE, PlainAgent, Shown, Snapshot, Trust};
+use ctx_engine::port::{Here, Look, Plain, ProjectFile, ProjectFiles, ShownAgent, Whose};
 use ctx_engine::{Clock, SystemClock};
-use ctx_journal::lock;
+use ctx_host::rights::{Rights, RightsError};
+use ctx_journal::{access, lock};
 use ctx_session::project::{Problem, ProjectRead};
 use ctx_session::{Code, Limits, Name, Refusal};
+
+use crate::here;
 
 /// The projects that a root's registry names.
 pub(super) struct Directories {
@@ -59,7 +62,15 @@ impl Directories {
 
     /// Writes what an agent's directory is to show; the agent's name.
     fn show_one(&self, agent: &ShownAgent) -> std::io::Result<Vec<Name>> {
-        let snapshot = agent.file.as_ref().map(|file| (file, Snapshot::from_bytes(&file.snapshot)));
+        let described = agent.file.as_ref().filter(|file| file.plain.is_none());
+        let snapshot = described.map(|file| (file, Snapshot::from_bytes(&file.snapshot)));
+        if let Some(file) = agent.file.as_ref().filter(|file| file.plain.is_some()) {
+            let plain: PlainAgent = serde_json::from_slice(&file.snapshot)?;
+            self.show_agent(agent, &file.agent, |root, shown| {
+                project::show_plain(root, shown, &plain, &agent.directory)
+            })?;
+            return Ok(vec![file.agent.clone()]);
+        }
         let (names, snapshot) = match snapshot {
             Some((file, Ok(snapshot))) => (vec![file.agent.clone()], Some(snapshot)),
             Some((_, Err(error))) => return Err(std::io::Error::other(error)),
@@ -70,17 +81,31 @@ impl Directories {
             }
         };
         for name in &names {
-            let shown = Shown {
-                agent: name,
-                project: &agent.project,
-                owner: agent.owner.uid,
-                gid: agent.owner.gid,
-                status: &agent.status,
-                snapshot: snapshot.as_ref(),
-            };
-            project::show(&self.root, &shown)?;
+            self.show_agent(agent, name, |root, shown| {
+                project::show(root, &Shown { snapshot: snapshot.as_ref(), ..*shown })
+            })?;
         }
         Ok(names)
+    }
+
+    fn show_agent(
+        &self,
+        agent: &ShownAgent,
+        name: &Name,
+        show: impl FnOnce(&Path, &Shown<'_>) -> std::io::Result<()>,
+    ) -> std::io::Result<()> {
+        let shown = Shown {
+            agent: name,
+            project: &agent.project,
+            owner: agent.owner.uid,
+            let_read: &|fd, is_dir| {
+                let kind = if is_dir { access::Kind::Dir } else { access::Kind::File };
+                access::let_read(fd, kind, agent.owner)
+            },
+            status: &agent.status,
+            snapshot: None,
+        };
+        show(&self.root, &shown)
     }
 
     fn show_all(&self, agents: &[ShownAgent]) -> std::io::Result<()> {
@@ -103,7 +128,8 @@ impl ProjectFiles for Directories {
         if !asked.starts_with('/') {
             return Err(no(format!("`{asked}` must be an absolute path")));
         }
-        let found = std::fs::canonicalize(asked).and_then(|path| Ok((std::fs::metadata(&path)?, path)));
+        let look = || std::fs::canonicalize(asked).and_then(|path| Ok((std::fs::metadata(&path)?, path)));
+        let found = rights(whose)?.act(look)?;
         let (data, path): (Metadata, PathBuf) = match (found, whose) {
             (Ok((data, path)), Whose::Daemon) => (data, path),
             (Ok((data, path)), Whose::User(user)) if data.uid() == user.uid => (data, path),
@@ -118,6 +144,37 @@ impl ProjectFiles for Directories {
         text.ok_or_else(|| no(format!("{asked} has a name that is not UTF-8 text; use another directory")))
     }
 
+    fn here(&self, asked: &str, whose: Whose) -> Result<Here, Refusal> {
+        let no = |message: String| Refusal::invalid("dir", message);
+        if !asked.starts_with('/') {
+            return Err(no(format!("`{asked}` must be an absolute path")));
+        }
+        let uid = match whose {
+            Whose::Daemon => rustix::process::geteuid().as_raw(),
+            Whose::User(user) => user.uid,
+        };
+        let (homes, root) =
+            (here::homes_of(uid), self.root.canonicalize().unwrap_or_else(|_| self.root.clone()));
+        rights(whose)?.act(|| {
+            let path = std::fs::canonicalize(asked).map_err(|error| no(format!("{asked}: {error}")))?;
+            if !path.is_dir() {
+                return Err(no(format!("{asked} is not a directory")));
+            }
+            let Some(dir) = path.to_str().map(str::to_owned) else {
+                return Err(no(format!("{asked} has a name that is not UTF-8 text; use another directory")));
+            };
+            Ok(Here { dir, project: here::locate(&path, uid, &homes, &root) })
+        })?
+    }
+
+    fn plain(&self) -> Result<Arc<Plain>, Vec<Problem>> {
+        let problem =
+            |message: String| vec![Problem { file: "agent/coder.d".to_owned(), line: 0, column: 0, message }];
+        let agent = PlainAgent::read(&self.root, &self.limits).map_err(|error| problem(error.to_string()))?;
+        let shown = serde_json::to_vec(&agent).map_err(|error| problem(error.to_string()))?;
+        Ok(Arc::new(Plain { hash: agent.hash(), described_by: agent.described_by, shown: shown.into() }))
+    }
+
     fn look(&self, directory: &str, whose: Whose) -> Look {
         let path = Path::new(directory);
         let trust = match whose {
@@ -127,14 +184,23 @@ impl ProjectFiles for Directories {
         let place = Place { directory: directory.to_owned(), trust };
         // Nobody waits for a disk that does not answer: it is looked at without the lock.
         let last = lock(&self.seen).get(&place).cloned();
-        if let Some(last) = last.filter(|last| project::looked_like(path, &last.looked)) {
-            return last.look;
-        }
-        let looked = project::read_project(path, trust, self.limits.control_file_bytes, SystemClock.now());
+        let bytes_max = self.limits.control_file_bytes;
+        let looked = rights(whose).and_then(|rights| {
+            rights.act(|| match last.filter(|last| project::looked_like(path, &last.looked)) {
+                Some(last) => Err(last.look),
+                None => Ok(project::read_project(path, trust, bytes_max, SystemClock.now())),
+            })
+        });
+        let looked = match looked {
+            Ok(Ok(looked)) => looked,
+            Ok(Err(same)) => return same,
+            Err(error) => return unseen(&error),
+        };
         let look = Look {
             found: looked.found.as_ref().map(|found| Arc::new(in_words(found))).map_err(Clone::clone),
             slug: looked.slug.clone(),
             is_there: looked.is_there,
+            lacks_file: looked.lacks_file,
         };
         let mut seen = lock(&self.seen);
         if seen.len() >= SEEN_MAX {
@@ -146,6 +212,7 @@ impl ProjectFiles for Directories {
 
     fn of_snapshot(&self, snapshot: Arc<[u8]>, read: &ProjectRead) -> Option<ProjectFile> {
         let spec = Snapshot::from_bytes(&snapshot).ok()?.spec;
+        let grants = project::grants(&spec);
         let nowhere =
             || Problem { file: PROJECT_FILE.to_owned(), line: 0, column: 0, message: String::new() };
         Some(ProjectFile {
@@ -159,6 +226,8 @@ impl ProjectFiles for Directories {
             snapshot,
             snapshot_hash: read.dsl_snapshot.clone(),
             running_per_project: spec.limits.running_per_project,
+            grants,
+            plain: None,
         })
     }
 
@@ -196,6 +265,20 @@ impl ProjectFiles for Directories {
     }
 }
 
+/// The rights with which a project's files are opened.
+fn rights(whose: Whose) -> Result<Rights, RightsError> {
+    match whose {
+        Whose::Daemon => Ok(Rights::own()),
+        Whose::User(user) => Rights::of(user.uid),
+    }
+}
+
+/// A project that could not be looked at.
+fn unseen(error: &RightsError) -> Look {
+    let problem = Problem { file: PROJECT_FILE.to_owned(), line: 0, column: 0, message: error.to_string() };
+    Look { found: Err(vec![problem]), slug: None, is_there: false, lacks_file: false }
+}
+
 fn in_words(found: &Found) -> ProjectFile {
     let spec = &found.snapshot.spec;
     let at = |(line, column): (u64, u64)| Problem {
@@ -215,6 +298,8 @@ fn in_words(found: &Found) -> ProjectFile {
         snapshot: found.bytes.clone(),
         snapshot_hash: found.hash.clone(),
         running_per_project: spec.limits.running_per_project,
+        grants: project::grants(spec),
+        plain: None,
     }
 }
 

@@ -5,11 +5,12 @@
 //! daemon's environment.
 
 use std::collections::HashMap;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use ctx_doors::shells::{LogPiece, ShellSource};
+use ctx_host::rights::{Rights, RightsError};
 use ctx_host::shell::{HostConfig, RunAs, ShellHost};
 use ctx_journal::Owner;
 use ctx_session::{Code, Refusal, Ulid};
@@ -34,14 +35,15 @@ pub(super) struct Source {
 }
 
 impl Source {
-    pub fn new(root: &Path, workspace: &Path, settings: &Shells) -> Result<Source, Failure> {
+    pub fn new(root: &Path, workspace: Option<&Path>, settings: &Shells) -> Result<Source, Failure> {
         check_policy_path(settings)?;
         let dir = root.join(".state/shell");
         let made = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&dir);
         made.map_err(|error| Failure::io(dir.display(), error))?;
         let shelf = Arc::new(Shelf::in_root(root)?);
         let mut config = host_config(shelf.spool_dir(), settings)?;
-        config.cwd = workspace.to_owned();
+        let home = || std::env::var_os("HOME").map(PathBuf::from).filter(|home| home.is_dir());
+        config.cwd = workspace.map(Path::to_owned).or_else(home).unwrap_or_else(|| PathBuf::from("/"));
         Ok(Source {
             logs: Mutex::default(),
             shelf,
@@ -61,31 +63,39 @@ impl Source {
     }
 
     /// The configuration for another user's shells.
-    fn config_for(&self, user: &User) -> HostConfig {
-        let home = if user.home.is_dir() { user.home.clone() } else { PathBuf::from("/") };
-        let text = |name: &str, value: &str| (name.to_owned(), value.as_bytes().to_vec());
-        let mut env = vec![
-            text("PATH", PATH),
-            text("HOME", &home.to_string_lossy()),
-            text("USER", &user.name),
-            text("LOGNAME", &user.name),
-            text("SHELL", &user.shell),
-        ];
+    fn config_for(&self, user: &User, rights: Rights) -> Result<HostConfig, RightsError> {
+        let home = rights.act(|| home_of(user))?;
+        let mut env: Vec<(String, Vec<u8>)> = clean_env(user, &home)
+            .into_iter()
+            .map(|(name, value)| (name.to_owned(), value.into_bytes()))
+            .collect();
         let inherited = |(name, _): &&(String, Vec<u8>)| matches!(name.as_str(), "LANG" | "TZ");
         env.extend(self.config.env.iter().filter(inherited).cloned());
-        HostConfig {
-            env,
-            cwd: home,
-            run_as: Some(RunAs { uid: user.uid, gid: user.gid, scratch_dir: self.scratch_dir.clone() }),
-            ..self.config.clone()
-        }
+        let scratch_dir = self.scratch_dir.clone();
+        let run_as = RunAs { uid: user.uid, gid: user.gid, rights, scratch_dir };
+        Ok(HostConfig { env, cwd: home, run_as: Some(run_as), ..self.config.clone() }.without_screen())
     }
+}
+
+pub(super) fn home_of(user: &User) -> PathBuf {
+    if user.home.is_dir() { user.home.clone() } else { PathBuf::from("/") }
+}
+
+/// What a program of another user finds in its environment: nothing of the daemon's.
+pub(super) fn clean_env(user: &User, home: &Path) -> [(&'static str, String); 5] {
+    [
+        ("PATH", PATH.to_owned()),
+        ("HOME", home.to_string_lossy().into_owned()),
+        ("USER", user.name.clone()),
+        ("LOGNAME", user.name.clone()),
+        ("SHELL", user.shell.clone()),
+    ]
 }
 
 impl ShellSource for Source {
     fn host(&self, uid: u32) -> Result<ShellHost, Refusal> {
         let made = if uid == self.uid {
-            let owner = Owner { uid, gid: rustix::process::getegid().as_raw() };
+            let owner = Owner::own();
             ShellHost::new(self.config.clone(), self.logs_of(owner))
         } else if self.uid != 0 {
             let message =
@@ -97,15 +107,15 @@ impl ShellSource for Source {
                     format!("uid {uid} is not a user of this machine, so no shell can run as this user");
                 Refusal::new(Code::Eacces, message)
             })?;
-            let owner = Owner { uid: user.uid, gid: user.gid };
-            ShellHost::new(self.config_for(&user), self.logs_of(owner))
+            let owner = Owner::user(user.uid, user.gid);
+            ShellHost::new(self.config_for(&user, Rights::of(uid)?)?, self.logs_of(owner))
         };
         made.map_err(|error| Refusal::new(error.code(), error.to_string()))
     }
 
     fn owner(&self, log: Ulid) -> Option<u32> {
         let path = self.shelf.path_of(log).ok()?;
-        std::fs::symlink_metadata(self.shelf.dir.join(path.as_str())).ok().map(|meta| meta.uid())
+        self.shelf.kept_for(&path)
     }
 
     fn piece(&self, log: Ulid, from: u64, bytes: usize) -> Result<LogPiece, Refusal> {

@@ -1,6 +1,6 @@
 //! What a root shows: the directories of the tree, `bin/ctx`, the first agent and models, and `status`.
 
-use std::os::unix::fs::DirBuilderExt;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -15,15 +15,28 @@ use crate::failure::Failure;
 const STATUS_PAUSE: Duration = Duration::from_secs(1);
 
 /// Makes what is missing; nothing that a person has changed is touched.
-pub(super) fn prepare(root: &Path, workspace: &Path) -> Result<(), Failure> {
+pub(super) fn prepare(root: &Path, workspace: Option<&Path>) -> Result<(), Failure> {
     for dir in ["bin", "model", "agent", "tool", "home", "shared"] {
         let path = root.join(dir);
         let made = std::fs::DirBuilder::new().recursive(true).mode(0o755).create(&path);
         made.map_err(|error| cannot(&path, error))?;
+        keep_own(&path)?;
     }
     ctx_agent::prepare_root(root, workspace)
         .map_err(|error| Failure::new(Code::Eio, format!("the root cannot be prepared: {error}")))?;
     link_binary(&root.join("bin/ctx"))
+}
+
+/// Refuses a directory in which others could put things that the daemon believes.
+fn keep_own(path: &Path) -> Result<(), Failure> {
+    let data = std::fs::symlink_metadata(path).map_err(|error| cannot(path, error))?;
+    let own = rustix::process::geteuid().as_raw();
+    match ctx_journal::access::foreign(data.uid(), data.mode(), 1, own) {
+        None => Ok(()),
+        Some(why) => Err(Failure::new(Code::Eacces, format!("{}: {why}", path.display())).hint(
+            "give it to the daemon's user and take others' right to write away (`chown`, `chmod go-w`)",
+        )),
+    }
 }
 
 /// `bin/ctx` is this program, wherever it is installed.

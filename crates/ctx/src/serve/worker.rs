@@ -1,50 +1,117 @@
 //! The agents of a root behind the engine's port. What a run says to its session goes through [`RunPort`], which both
 //! sides know.
 
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
-use ctx_agent::{Ask, BoxFuture, GuardWords, JobKind, Models};
-use ctx_engine::port::{Job, Prepare, Prepared, Worker};
-use ctx_session::command::Outcome;
+use ctx_agent::shells::{AgentShells, CageGround, ShellGround};
+use ctx_agent::{Ask, BoxFuture, CageAsk, CageRules, Guard, Guarded, JobKind, Models, Place, Services};
+use ctx_engine::port::{Job, Prepare, Prepared, ProcessAct, Worker};
+use ctx_host::cage::{Means, Net};
+use ctx_host::rights::{self, Rights, RightsError};
+use ctx_session::command::{Outcome, RunNet};
 use ctx_session::port::RunPort;
 use ctx_session::record::RunKind;
-use ctx_session::{Limits, Refusal};
+use ctx_session::{Limits, Refusal, SessionId};
 use tokio_util::sync::CancellationToken;
 
-use super::projects;
+use super::{passwd, projects, shells};
 use crate::commands::guard;
 
 /// The agents of a root.
 pub(super) struct Agents {
     root: PathBuf,
     models: Arc<Models>,
+    cages: CageRules,
     limits: Arc<Limits>,
-    guard: Arc<GuardWords>,
+    services: Services,
+    shells: Arc<AgentShells>,
 }
 
 impl Agents {
-    pub(super) fn new(root: &Path, limits: Arc<Limits>) -> Agents {
-        let models = Arc::new(Models::new(root, limits.clone()));
-        // This very program, whatever was installed in its place meanwhile.
-        let guard = Arc::new(GuardWords(vec!["/proc/self/exe".into(), guard::NAME.into(), "--".into()]));
-        Agents { root: root.to_owned(), models, limits, guard }
+    pub(super) fn new(
+        root: &Path,
+        models: Arc<Models>,
+        cages: CageRules,
+        shells: Arc<AgentShells>,
+        limits: Arc<Limits>,
+    ) -> Agents {
+        let services = Services { shells: Some(Arc::clone(&shells)), ..Services::default() };
+        Agents { root: root.to_owned(), models, cages, limits, services, shells }
     }
+}
+
+/// Where a user's toolchains are. May ask the network.
+fn user_home(uid: u32) -> Option<PathBuf> {
+    let own = rustix::process::geteuid().as_raw() == uid;
+    let named = if own { std::env::var_os("HOME").map(PathBuf::from) } else { None };
+    named.or_else(|| passwd::user(uid).map(|user| user.home)).filter(|home| home.is_absolute())
+}
+
+/// How commands of this user are started: as them, and with nothing of the daemon's.
+fn guarded(uid: u32) -> Result<Guarded, String> {
+    // This very program, whatever was installed in its place meanwhile.
+    let mut words: Vec<OsString> = vec!["/proc/self/exe".into(), guard::NAME.into()];
+    let own = rustix::process::geteuid().as_raw();
+    if uid == own {
+        let kept = |name: &str| Some((name.into(), std::env::var_os(name)?));
+        let env = ["PATH", "HOME", "LANG", "LC_ALL", "TMPDIR"].into_iter().filter_map(kept).collect();
+        return Ok(Guarded { words, env });
+    }
+    if own != 0 {
+        return Err(format!("this daemon does not run as root, so it cannot run a command as uid {uid}"));
+    }
+    let user = passwd::user(uid);
+    let user = user.ok_or_else(|| {
+        format!("uid {uid} is not a user of this machine, so no command can run as this user")
+    })?;
+    let refused = |error: RightsError| error.to_string();
+    let groups = rights::groups_of(uid).map_err(refused)?;
+    let home = Rights::of(uid).and_then(|rights| rights.act(|| shells::home_of(&user))).map_err(refused)?;
+    let run_as = guard::User { uid, gid: user.gid, groups };
+    words.extend(["--as".into(), run_as.to_string().into()]);
+    let env = shells::clean_env(&user, &home)
+        .into_iter()
+        .map(|(name, value)| (name.into(), value.into()))
+        .collect();
+    Ok(Guarded { words, env })
 }
 
 impl Worker for Agents {
     fn prepare(&self, ask: &Prepare) -> Result<Prepared, Refusal> {
         let snapshot = ask.snapshot.as_deref().map(projects::snapshot).transpose()?;
+        let rights = Rights::of(ask.owner)?;
+        let user_home = user_home(ask.owner);
         let ask = Ask {
             root: &self.root,
             agent: &ask.agent,
             snapshot: snapshot.as_ref(),
             owner: ask.owner,
+            rights: &rights,
             model_override: ask.model_override.as_deref(),
             cwd: ask.cwd.as_deref(),
             prompts: &ask.prompts,
+            wishes: &ask.wishes,
             recorded: ask.recorded.as_ref(),
+            cage: CageAsk {
+                rules: &self.cages,
+                user_home: user_home.as_deref(),
+                // A session whose project file grants something is only made after its owner has agreed to that file,
+                // and it keeps the file as it was then.
+                is_trusted: true,
+                net: ask.wishes.net.map(|net| match net {
+                    RunNet::None => Net::None,
+                    RunNet::Host => Net::Host,
+                }),
+            },
             limits: &self.limits,
+            place: Place {
+                workspace: ask.place.workspace.as_ref(),
+                offered: ask.place.offered.as_ref(),
+                dir: ask.place.dir.as_deref(),
+            },
         };
         let prepared = ctx_agent::prepare(&ask, &self.models)?;
         Ok(Prepared {
@@ -54,23 +121,70 @@ impl Worker for Agents {
                 .prompts
                 .iter()
                 .map(|prompt| &prompt.text)
-                .chain(&prepared.instructions)
+                .chain(prepared.instructions.iter().map(|file| &file.text))
                 .cloned()
                 .collect(),
             delegates: prepared.agent.description.settings.compaction.delegate.is_some(),
+            workspace: prepared.workspace.clone(),
             handle: Arc::new(prepared),
         })
     }
 
     fn run(&self, job: Job, port: Arc<dyn RunPort>, stop: CancellationToken) -> BoxFuture<'static, Outcome> {
-        let (models, guard) = (self.models.clone(), self.guard.clone());
+        let (models, services) = (self.models.clone(), self.services.clone());
+        let owner = job.owner;
+        let guard: Guard = Arc::new(move || guarded(owner));
         Box::pin(async move {
             let kind = match job.kind {
                 RunKind::Message | RunKind::Continuation => JobKind::Message,
                 RunKind::Compaction => JobKind::Compaction { strategy: job.strategy },
             };
-            let job = ctx_agent::Job { run: job.run, kind, limits: job.limits, guard, stop };
+            let (session, run, limits) = (job.session, job.run, job.limits);
+            let subagent = None;
+            let job = ctx_agent::Job { session, run, kind, limits, guard, services, subagent, stop };
             ctx_agent::run(job, &models, port).await
         })
     }
+
+    fn processes(&self, session: SessionId, act: ProcessAct) -> BoxFuture<'static, ()> {
+        let (shells, grace) = (Arc::clone(&self.shells), Duration::from_millis(self.limits.stop_grace_ms));
+        Box::pin(async move {
+            match act {
+                ProcessAct::Freeze => off_thread(move || shells.freeze(session)).await,
+                ProcessAct::Thaw => off_thread(move || shells.thaw(session)).await,
+                ProcessAct::End => shells.end(session, grace).await,
+                ProcessAct::EndForGood => {
+                    shells.end(session, grace).await;
+                    shells.forget_session(session).await;
+                }
+            }
+        })
+    }
+}
+
+/// The kernel may take a while to freeze something.
+async fn off_thread(work: impl FnOnce() + Send + 'static) {
+    if tokio::task::spawn_blocking(work).await.is_err() {
+        tracing::error!("freezing or thawing a session's processes broke");
+    }
+}
+
+/// What the agents of this root have for shells. What an earlier daemon of this root has left is ended and removed: the root
+/// is ours alone now.
+pub(super) fn shells(root: &Path) -> AgentShells {
+    let means = Means::detect();
+    let name = ctx_agent::sha256_hex(root.as_os_str().as_encoded_bytes());
+    let parent = format!("daemon-{}", name.get(..12).unwrap_or_default());
+    let left = ctx_host::cage::sweep(&means, |other| other == parent);
+    if left > 0 {
+        tracing::warn!(left, "ended what an earlier daemon left in cages");
+    }
+    let state = root.join(".state");
+    let (spool_dir, scratch_dir) = (state.join("agent-shells"), state.join("scratch"));
+    for dir in [&spool_dir, &scratch_dir] {
+        let _ = std::fs::remove_dir_all(dir);
+    }
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let app = concat!("ctx ", env!("CARGO_PKG_VERSION")).to_owned();
+    AgentShells::new(ShellGround { cages: CageGround { path, means, parent, scratch_dir }, spool_dir, app })
 }

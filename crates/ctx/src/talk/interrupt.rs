@@ -1,7 +1,5 @@
 //! Ctrl-C, counted: the first one cancels the run, the second one leaves.
 
-use std::task::{Context, Poll, Waker};
-
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::failure::Failure;
@@ -28,15 +26,8 @@ impl Interrupts {
         self.count += 1;
     }
 
-    /// How often it was pressed since the last reset.
+    /// How often it was pressed .
     pub fn count(&self) -> usize {
         self.count
-    }
-
-    /// A new run begins; what was pressed before does not count.
-    pub fn reset(&mut self) {
-        let mut context = Context::from_waker(Waker::noop());
-        while let Poll::Ready(Some(())) = self.signal.poll_recv(&mut context) {}
-        self.count = 0;
     }
 }

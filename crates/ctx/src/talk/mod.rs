@@ -8,20 +8,22 @@ mod show;
 
 use std::time::Duration;
 
+use ctx_api::http::Posted;
 use ctx_api::socket::{DoneStatus, Frame, Request};
 use ctx_session::record::RunFinish;
 use ctx_session::{Code, IdSource, Name};
+use hyper::Method;
 
-use crate::client::AgentSocket;
+use crate::client::{AgentSocket, Api, LiveSocket};
 use crate::failure::Failure;
 use crate::root::Root;
-use crate::{output, words};
+use crate::{output, sessions, waits, words};
 
 pub use interrupt::Interrupts;
 pub use show::{Form, Show};
 
 /// How long a daemon may be away before we give up on it.
-const AWAY_MAX: Duration = Duration::from_secs(30);
+const AWAY_MAX: Duration = Duration::from_secs(1);
 const RETRY_FIRST: Duration = Duration::from_millis(50);
 const RETRY_MAX: Duration = Duration::from_secs(1);
 
@@ -53,6 +55,8 @@ pub struct Talk<'a> {
     agent: Name,
     socket: Option<AgentSocket>,
     last_run: Option<String>,
+    /// Says how many runs there are, while a message waits for one to end.
+    counts: Option<LiveSocket>,
 }
 
 /// The run that a message became, as far as we know.
@@ -65,6 +69,8 @@ struct Seen {
     cancel_asked: bool,
     resumed: bool,
     error: Option<Code>,
+    /// It waits for room among the concurrent runs.
+    is_queued: bool,
 }
 
 /// What a frame means for the exchange.
@@ -78,11 +84,13 @@ enum Event {
     Frame(Box<crate::client::Received>),
     Broken,
     Interrupted,
+    /// The number of concurrent runs has changed.
+    Counted,
 }
 
 impl<'a> Talk<'a> {
     pub fn new(root: &'a Root, agent: Name) -> Talk<'a> {
-        Talk { root, agent, socket: None, last_run: None }
+        Talk { root, agent, socket: None, last_run: None, counts: None }
     }
 
     /// The run of the last message.
@@ -101,23 +109,6 @@ impl<'a> Talk<'a> {
         self.follow(request, Seen::default(), wait, show, interrupts).await
     }
 
-    /// Shows a run that someone else has started, to its end.
-    pub async fn watch(
-        &mut self,
-        session: &str,
-        run: String,
-        show: &mut Show,
-        interrupts: &mut Interrupts,
-    ) -> Result<End, Failure> {
-        let resume = Request {
-            op: Some("resume".to_owned()),
-            session: Some(session.to_owned()),
-            ..Request::default()
-        };
-        let seen = Seen { run: Some(run), resumed: true, ..Seen::default() };
-        self.follow(&resume, seen, Wait::ForEnd, show, interrupts).await
-    }
-
     async fn follow(
         &mut self,
         request: &Request,
@@ -133,10 +124,20 @@ impl<'a> Talk<'a> {
                     if let Step::Done(end) = take(&mut seen, request, &received, wait, show)? {
                         break end;
                     }
+                    if seen.is_queued && self.counts.is_none() {
+                        let place = self.place_in_queue(&seen).await;
+                        show.talk(waits::waits_in_queue(place));
+                        self.counts = LiveSocket::system(self.root).await.ok();
+                    }
                     if seen.cancel_asked && interrupts.count() == 1 && seen.run.is_some() {
                         self.cancel(&mut seen, request).await;
                     }
                 }
+                Event::Interrupted if seen.is_queued => {
+                    show.talk(waits::left_in_queue(&self.named(&seen, request)));
+                    break End::Left;
+                }
+                Event::Counted => self.start_queued(&mut seen).await?,
                 Event::Interrupted if interrupts.count() > 1 => break End::Left,
                 Event::Interrupted => {
                     show.talk("cancelling; press Ctrl-C again to leave");
@@ -165,6 +166,7 @@ impl<'a> Talk<'a> {
         let read = tokio::select! {
             read = socket.next() => read,
             () = interrupts.next() => return Event::Interrupted,
+            () = counted(&mut self.counts) => return Event::Counted,
         };
         match read {
             Ok(Some(received)) => Event::Frame(Box::new(received)),
@@ -173,6 +175,36 @@ impl<'a> Talk<'a> {
                 Event::Broken
             }
         }
+    }
+
+    fn named(&self, seen: &Seen, request: &Request) -> String {
+        let session = request.session.as_deref().or(seen.session_id.as_deref()).unwrap_or_default();
+        format!("{}/{session}", self.agent)
+    }
+
+    /// Asks for a slot for the message that waits. Its frames come on the connection that it was sent on.
+    async fn start_queued(&mut self, seen: &mut Seen) -> Result<(), Failure> {
+        let Some(id) = seen.session_id.as_ref().filter(|_| seen.is_queued) else { return Ok(()) };
+        let path = format!("/sessions/{id}/resume");
+        match Api::new(self.root).ask::<Posted>(Method::POST, &path, None).await {
+            Ok(_) => {
+                seen.is_queued = false;
+                self.counts = None;
+                Ok(())
+            }
+            // There is no room yet, or another client was faster; either way frames will come.
+            Err(Failure::Said { code: Code::Ebusy, .. }) => Ok(()),
+            Err(failure) => Err(failure),
+        }
+    }
+
+    /// The place among the user's own queued messages, by time. None: it could not be found out.
+    async fn place_in_queue(&self, seen: &Seen) -> Option<usize> {
+        let root = self.root.clone();
+        let asked = tokio::task::spawn_blocking(move || sessions::in_state(&Api::new(&root), "queued"));
+        let mut queued = asked.await.ok()?.ok()?;
+        queued.sort_by_key(|session| session.updated_at);
+        queued.iter().position(|session| Some(session.id.to_string()) == seen.session_id).map(|at| at + 1)
     }
 
     /// Writes the request, on a new connection if the old one has gone.
@@ -250,6 +282,20 @@ impl<'a> Talk<'a> {
     }
 }
 
+/// Returns when the daemon says how many runs there are; it says so at the beginning, too.
+async fn counted(counts: &mut Option<LiveSocket>) {
+    while let Some(socket) = counts {
+        match socket.next().await {
+            Some(frame) if frame.kind == "sessions.running_count" => return,
+            Some(frame) if frame.kind == "ping" => socket.control("pong", frame.payload).await,
+            Some(_) => {}
+            // The daemon went: the connection of the message breaks too, and that is taken care of.
+            None => *counts = None,
+        }
+    }
+    std::future::pending().await
+}
+
 /// Takes in one frame; frames of other runs pass by.
 fn take(
     seen: &mut Seen,
@@ -275,6 +321,7 @@ fn take(
     match frame {
         Frame::Start { session_id, .. } | Frame::Queued { session_id, .. } => {
             seen.session_id = Some(session_id.clone());
+            seen.is_queued = matches!(frame, Frame::Queued { .. });
             match wait {
                 Wait::ForAcceptance => Ok(Step::Done(End::Accepted)),
                 Wait::ForEnd => Ok(Step::GoOn),

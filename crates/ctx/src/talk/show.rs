@@ -67,11 +67,18 @@ impl Show {
                 }
                 Ok(())
             }
-            Frame::ToolCall { name, input, .. } => {
-                self.aside(&format!("→ {name} {}", words::shorten(&input.to_string(), TOOL_MAX)))
+            Frame::ToolCall { name, input, caller, .. } => {
+                let who = words::of_caller(caller.as_deref());
+                self.aside(&format!("{who}→ {name} {}", words::shorten(&input.to_string(), TOOL_MAX)))
             }
-            Frame::ToolResult { status, output, .. } => {
-                self.aside(&format!("← {status} {}", words::shorten(output, TOOL_MAX)))
+            // The one that a script has to know of, to be sent again with an answer.
+            Frame::ToolResult { output, .. } if output.contains(ctx_agent::tool::NOBODY_TO_ASK) => {
+                self.talk(format_args!("denied: {}", output::one_line(output)));
+                Ok(())
+            }
+            Frame::ToolResult { status, output, caller, .. } => {
+                let who = words::of_caller(caller.as_deref());
+                self.aside(&format!("{who}← {status} {}", words::shorten(output, TOOL_MAX)))
             }
             Frame::Queued { session, limit, .. } => {
                 self.talk(waits::queued(&format!("{}/{session}", self.agent), *limit));
@@ -81,8 +88,11 @@ impl Show {
                 self.talk(waits::paused(&format!("{}/{session}", self.agent), reason.as_deref()));
                 Ok(())
             }
-            Frame::Approval { session, approval, tool, subject, .. } => {
+            Frame::Approval { session, approval, tool, subject, diff, .. } => {
                 let named = format!("{}/{session}", self.agent);
+                if let Some(diff) = diff {
+                    self.talk(crate::render::diff::text(diff, "  ", self.paint).trim_end());
+                }
                 self.talk(waits::asks(&named, approval, tool, subject.as_deref()));
                 Ok(())
             }

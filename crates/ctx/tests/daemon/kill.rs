@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 use testkit::rounds;
 
-use super::support::{Client, Daemon, connect, read_messages, script};
+use super::support::{Client, Daemon, connect, read_messages, script, until};
 
 const CLIENTS: usize = 8;
 
@@ -191,4 +191,68 @@ fn every_acknowledged_message_is_there_once_after_many_kills() {
         assert_eq!(daemon.shown(session)["state"], "idle");
     }
     assert!(messages.len() as u64 >= kills.end, "only {} messages", messages.len());
+}
+
+#[test]
+fn what_was_on_the_screen_survives_kill_9() {
+    let mut daemon = Daemon::start();
+    let mut client = daemon.client();
+    client.play("default", "m", json!([{"text": "as far as it came"}, {"sleep_ms": 600_000}]));
+    client.until("delta");
+    let kept = daemon.session("default").join("context/answer.json");
+    until("the text to be kept", || {
+        std::fs::read_to_string(&kept).ok().filter(|text| text.contains("as far as it came"))
+    });
+    daemon.kill();
+    daemon.start_again();
+    let log = daemon.log("default");
+    let texts: Vec<&str> =
+        log.of_type("assistant_finished").iter().filter_map(|said| said["text"].as_str()).collect();
+    assert_eq!(texts, ["as far as it came"]);
+    assert_eq!(log.of_type("failed").len(), 1);
+    assert!(daemon.said_by(&["history"]).contains("as far as it came"));
+    // A second start has nothing to add.
+    daemon.kill();
+    daemon.start_again();
+    assert_eq!(daemon.log("default").of_type("failed").len(), 1);
+    log.every_run_ends_once();
+}
+
+/// The seed: "runs in `running` with a committed response" are done.
+#[test]
+fn a_run_with_a_committed_response_is_done_after_a_crash() {
+    let mut daemon = Daemon::start();
+    let mut client = daemon.client();
+    client.play("default", "m", json!([{"text": "the whole answer"}]));
+    client.until_done();
+    daemon.kill();
+    // As if it had been killed between the answer and the end of its run.
+    let path = daemon.session("default").join("events.jsonl");
+    let text = std::fs::read_to_string(&path).unwrap();
+    let lines: Vec<&str> = text.lines().collect();
+    let answer = lines.iter().position(|line| line.contains("\"assistant_finished\"")).unwrap();
+    assert!(lines[answer + 1..].iter().any(|line| line.contains("\"run_finished\"")), "{text}");
+    std::fs::write(&path, lines[..=answer].join("\n") + "\n").unwrap();
+    daemon.start_again();
+    let log = daemon.log("default");
+    assert_eq!((log.of_type("run_finished").len(), log.of_type("failed").len()), (1, 0), "{:?}", log.records);
+    log.every_run_ends_once();
+    assert_eq!((log.state(), log.of_type("assistant_finished").len()), ("idle", 1));
+    let took = log.of_type("run_finished")[0]["duration_ms"].as_u64().unwrap();
+    let (began, ended) = (time_of(&lines, "\"user\""), time_of(&lines, "\"assistant_finished\""));
+    assert!(took <= ended - began, "{took} ms, for nobody worked on it after its last record");
+    let mut client = daemon.client();
+    client.play("default", "m", json!([{"text": "the whole answer"}]));
+    let again = client.until_done();
+    assert!(super::support::text_of(&again).is_empty() || again.len() < 10, "not asked again: {again:?}");
+    assert_eq!(daemon.log("default").of_type("run_created").len(), 1, "the same message is the same run");
+}
+
+/// When the first record of a type was written, in milliseconds of its day.
+fn time_of(lines: &[&str], kind: &str) -> u64 {
+    let line = lines.iter().find(|line| line.contains(&format!("\"type\":{kind}"))).unwrap();
+    let record: serde_json::Value = serde_json::from_str(line).unwrap();
+    let clock = record["time"].as_str().unwrap()[11..23].to_owned();
+    let part = |range: std::ops::Range<usize>| clock[range].parse::<u64>().unwrap();
+    ((part(0..2) * 60 + part(3..5)) * 60 + part(6..8)) * 1000 + part(9..12)
 }

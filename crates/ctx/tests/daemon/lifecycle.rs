@@ -91,7 +91,7 @@ fn an_ended_session_leaves_its_name_to_the_next() {
     assert!(own.is_dir() && !freed.exists(), "it stays where it is until its name is used again");
     assert_eq!(std::fs::read_to_string(own.join("state")).unwrap(), "done\n");
     let shown = daemon.api("GET", &format!("/sessions/{first}")).ok();
-    assert_eq!((&shown["state"], &shown["dir"]), (&json!("ended"), &json!("default")));
+    assert_eq!((&shown["state"], &shown["dir_name"]), (&json!("ended"), &json!("default")));
 
     client.say("default", "m", "second life");
     assert!(own.is_dir() && freed.is_dir());
@@ -145,4 +145,24 @@ fn a_removed_session_directory_harms_no_other_session() {
     let mut client = daemon.client();
     client.say("kept", "m3", "after a restart");
     client.say("removed", "m", "the name is free again");
+}
+
+#[test]
+fn clocks_before_1970_and_after_9999_panic_nothing() {
+    for moment in ["1960-01-01 00:00:00", "9999-12-31 23:59:59"] {
+        let found = std::process::Command::new("faketime").args([moment, "env"]).output().unwrap();
+        let library = String::from_utf8_lossy(&found.stdout).into_owned();
+        let library = library.lines().find_map(|line| line.strip_prefix("LD_PRELOAD=")).unwrap().to_owned();
+        let clock = [
+            ("LD_PRELOAD", library.as_str()),
+            ("FAKETIME", &format!("@{moment}")),
+            ("DONT_FAKE_MONOTONIC", "1"),
+        ];
+        let daemon = Daemon::with(&clock);
+        daemon.client().say("default", "m", "what time is it");
+        assert!(daemon.said_by(&["history"]).contains("what time is it"));
+        let refused = daemon.api("GET", "/status");
+        assert!(refused.status == 503 && refused.body.to_string().contains("clock"), "{refused:?}");
+        assert!(!daemon.stderr().contains("panicked"), "{}", daemon.stderr());
+    }
 }

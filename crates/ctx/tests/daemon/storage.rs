@@ -156,3 +156,47 @@ fn a_second_daemon_on_the_same_root_says_so_and_leaves() {
     assert!(said.contains("another daemon") && said.contains(&daemon.pid().to_string()), "{said}");
     daemon.client().say("default", "m2", "the first one is unharmed");
 }
+
+#[test]
+fn a_start_on_a_full_disk_serves_reads_and_purges() {
+    let (disk, mut daemon) = on_small_disk(16 * 1024);
+    let mut client = daemon.client();
+    for id in ["m1", "m2", "m3", "m4"] {
+        client.say("old", id, &"x".repeat(400_000));
+    }
+    client.say("default", "m1", "still to be read");
+    daemon.ctx(&["end", "--yes", "coder/old"]).ok();
+    client.play("busy", "m", json!([{"text": "begun"}, {"sleep_ms": 600_000}]));
+    client.until("delta");
+    daemon.kill();
+    disk.fill();
+    daemon.start_again();
+    assert!(daemon.said_by(&["history", "--session", "default"]).contains("still to be read"));
+    assert!(daemon.said_by(&["ls", "--all"]).contains("coder/old"));
+    assert!(daemon.api("GET", "/projects/default/sessions").ok()["items"].as_array().is_some());
+    let mut client = daemon.client();
+    client.send("default", "m2", &"x".repeat(20_000));
+    assert_eq!(client.refused("ENOSPC")["request"], "m2");
+    daemon.ctx(&["purge", "--yes", "coder/old"]).ok();
+    assert!(!daemon.session("old").exists());
+    assert!(!daemon.said_by(&["ls", "--all"]).contains("coder/old"));
+}
+
+#[test]
+fn an_index_that_a_full_disk_has_no_room_for_is_made_when_there_is_some() {
+    let (disk, mut daemon) = on_small_disk(4 * 1024);
+    daemon.client().say("default", "m1", "found again");
+    daemon.kill();
+    for name in ["index.db", "index.db-wal", "index.db-shm"] {
+        let _ = std::fs::remove_file(daemon.root().join(".state").join(name));
+    }
+    disk.fill();
+    daemon.start_again();
+    assert!(daemon.said_by(&["history"]).contains("found again"));
+    disk.free();
+    until("the index", || {
+        let found = daemon.api("GET", "/search?q=found");
+        (found.status == 200 && found.body["items"].as_array().is_some_and(|items| !items.is_empty()))
+            .then_some(())
+    });
+}

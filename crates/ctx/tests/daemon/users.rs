@@ -1,20 +1,21 @@
 //! Other users: known by the kernel, with files of their own, and without a way to anyone else's.
 
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::os::unix::process::CommandExt;
 
 use rustix::process::{Gid, Uid};
 use serde_json::json;
 
-use super::support::Daemon;
+use super::support::{Daemon, connect, text_of};
 
-const UID: u32 = 54_321;
-const GID: u32 = 54_322;
+pub const UID: u32 = 54_321;
+pub const GID: u32 = 54_322;
 
-/// Does something as another user: the ids of one thread alone are changed.
-fn as_other<T: Send>(work: impl FnOnce() -> T + Send) -> T {
+/// Does something as a user: the ids of one thread alone are changed.
+pub fn as_user<T: Send>(uid: u32, gid: u32, work: impl FnOnce() -> T + Send) -> T {
     std::thread::scope(|scope| {
         let other = scope.spawn(|| {
-            let (uid, gid) = (Uid::from_raw(UID), Gid::from_raw(GID));
+            let (uid, gid) = (Uid::from_raw(uid), Gid::from_raw(gid));
             rustix::thread::set_thread_groups(&[]).expect("this test needs root");
             rustix::thread::set_thread_res_gid(gid, gid, gid).unwrap();
             rustix::thread::set_thread_res_uid(uid, uid, uid).unwrap();
@@ -24,30 +25,45 @@ fn as_other<T: Send>(work: impl FnOnce() -> T + Send) -> T {
     })
 }
 
+pub fn as_other<T: Send>(work: impl FnOnce() -> T + Send) -> T {
+    as_user(UID, GID, work)
+}
+
 #[test]
-fn another_user_has_files_of_their_own_under_a_directory_of_root() {
+fn the_files_of_another_user_are_the_daemons_and_they_alone_read_them() {
     let daemon = Daemon::start();
     as_other(|| daemon.client().say("mine", "m", "hello"));
+    daemon.wait_for_index(UID);
     let shelf = daemon.root().join(format!("home/{UID}/agent/coder/session"));
-    let dir = shelf.join("mine");
-    let of = |name: &str| {
-        let data =
-            std::fs::symlink_metadata(dir.join(name)).unwrap_or_else(|error| panic!("{name}: {error}"));
-        (data.uid(), data.gid(), data.mode() & 0o777)
-    };
-    // Nobody but the daemon can put anything into the directories; the user's group reads them.
-    for path in [dir.clone(), shelf, daemon.root().join(format!("home/{UID}"))] {
+    let mut paths = vec![shelf.clone(), daemon.root().join(format!("home/{UID}"))];
+    let mut pending = vec![shelf.join("mine"), shelf.join("index")];
+    while let Some(path) = pending.pop() {
+        if path.is_dir() {
+            pending.extend(std::fs::read_dir(&path).unwrap().map(|entry| entry.unwrap().path()));
+        }
+        paths.push(path);
+    }
+    assert!(paths.len() > 12, "{paths:?}");
+    for path in paths {
+        // The group's bits are the mask of the ACL; the group itself has no right.
         let data = std::fs::metadata(&path).unwrap();
-        assert_eq!((data.uid(), data.gid(), data.mode() & 0o777), (0, GID, 0o750), "{}", path.display());
+        let mode = if data.is_dir() { 0o750 } else { 0o640 };
+        assert_eq!((data.uid(), data.gid(), data.mode() & 0o777), (0, 0, mode), "{}", path.display());
+        let reads = |uid, gid| {
+            as_user(uid, gid, || match path.is_dir() {
+                true => std::fs::read_dir(&path).is_ok(),
+                false => std::fs::read(&path).is_ok(),
+            })
+        };
+        assert!(reads(UID, GID), "{}", path.display());
+        assert!(!reads(UID + 1, GID), "nor by the same group: {}", path.display());
+        let changed = as_other(|| match path.is_dir() {
+            true => std::fs::write(path.join("planted"), "x").is_ok(),
+            false => std::fs::OpenOptions::new().append(true).open(&path).is_ok(),
+        });
+        let renamed = as_other(|| std::fs::rename(&path, path.with_extension("renamed")).is_ok());
+        assert!(!changed && !renamed, "{}", path.display());
     }
-    for name in ["events.jsonl", "messages.jsonl", "latest.md", "state", "meta.json", "updated_at"] {
-        let (uid, gid, mode) = of(name);
-        assert_eq!((uid, gid), (UID, GID), "{name}");
-        assert_eq!(mode & 0o077 & !0o040, 0, "{name}: {mode:o}: others must not read it");
-    }
-    assert_eq!(as_other(|| std::fs::read_to_string(dir.join("latest.md")).unwrap()), "hello\n");
-    let planted = as_other(|| std::fs::write(dir.join("planted"), "x"));
-    assert!(planted.is_err(), "the directory is not theirs to write");
 }
 
 #[test]
@@ -99,4 +115,90 @@ fn another_user_of_a_daemon_that_is_not_root_is_refused() {
     client.send("default", "m", "x");
     assert_eq!(client.refused("EACCES")["request"], "m");
     as_other(|| daemon.client().say("default", "m", "x"));
+}
+
+/// What a tool gave, of all frames of a run.
+fn read_by(daemon: &Daemon, session: &str, path: &str) -> String {
+    let mut client = daemon.client();
+    let read = json!({"tool": {"name": "fs.read", "input": {"path": path}}});
+    client.play(session, "m", json!([read, {"dump": true}]));
+    text_of(&client.until_done())
+}
+
+fn private_file(daemon: &Daemon, name: &str, uid: u32) {
+    let path = daemon.workspace().join(name);
+    std::fs::write(&path, format!("the text of {uid}")).unwrap();
+    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600)).unwrap();
+    std::os::unix::fs::chown(&path, Some(uid), None).unwrap();
+}
+
+#[test]
+fn another_users_agent_reads_their_files_and_not_roots() {
+    let daemon = Daemon::start();
+    private_file(&daemon, "roots", 0);
+    private_file(&daemon, "theirs", UID);
+    let read = |path: &str| as_other(|| read_by(&daemon, &format!("of-{path}"), path));
+    let roots = read("roots");
+    assert!(roots.contains("EACCES") && !roots.contains("the text of 0"), "{roots}");
+    let theirs = read("theirs");
+    assert!(theirs.contains(&format!("the text of {UID}")), "{theirs}");
+    assert!(read_by(&daemon, "own", "roots").contains("the text of 0"), "the daemon's own user reads all");
+}
+
+#[test]
+fn a_workspace_that_a_user_may_not_enter_is_not_worked_in_for_them() {
+    let daemon = Daemon::start();
+    private_file(&daemon, "roots", 0);
+    std::fs::set_permissions(daemon.workspace(), std::fs::Permissions::from_mode(0o700)).unwrap();
+    as_other(|| {
+        let mut client = daemon.client();
+        client.send("closed", "m", "x");
+        assert_eq!(client.refused("EACCES")["request"], "m");
+        client.ask(json!({"op": "send", "session": "closed", "id": "n", "input": "x", "cwd": "/"}));
+        let done = client.until_done();
+        assert_eq!(done.last().unwrap()["status"], "ok", "without files they may talk: {done:?}");
+    });
+}
+
+#[test]
+fn the_agent_of_a_daemon_without_root_reads_its_users_files() {
+    let daemon = Daemon::as_user(UID, GID);
+    private_file(&daemon, "roots", 0);
+    private_file(&daemon, "theirs", UID);
+    let read = |path: &str| as_other(|| read_by(&daemon, &format!("of-{path}"), path));
+    let roots = read("roots");
+    assert!(roots.contains("EACCES") && !roots.contains("the text of 0"), "{roots}");
+    assert!(read("theirs").contains(&format!("the text of {UID}")));
+}
+
+#[test]
+fn a_daemon_without_root_follows_no_link_in_the_place_of_a_project() {
+    let daemon = Daemon::as_user(UID, GID);
+    let (dir, outside) = (daemon.path("src"), daemon.path("outside"));
+    as_other(|| {
+        std::fs::create_dir_all(dir.join(".ctx")).unwrap();
+        let file = "version: 1\nproject: src\nprimary: {model: \"debug:script\"}\n";
+        std::fs::write(dir.join(".ctx/project.yaml"), file).unwrap();
+        std::fs::create_dir(&outside).unwrap();
+        for (place, text) in [(&dir, "inside"), (&outside, "outside")] {
+            std::fs::write(place.join("note"), format!("the note {text}")).unwrap();
+        }
+    });
+    let mut add = daemon.command(&["project", "add", dir.to_str().unwrap()]);
+    testkit::finish(add.uid(UID).gid(GID)).ok();
+    let script = json!([{"tool": {"name": "fs.read", "input": {"path": "note"}}}, {"dump": true}]);
+    let socket = daemon.root().join("agent/src.sock");
+    as_other(|| {
+        let mut client = connect(&socket).unwrap();
+        client.play("default", "first", script.clone());
+        assert!(text_of(&client.until_done()).contains("the note inside"));
+        std::fs::rename(&dir, daemon.path("away")).unwrap();
+        std::os::unix::fs::symlink(&outside, &dir).unwrap();
+        client.play("default", "second", script.clone());
+        assert_eq!(client.refused("EACCES")["request"], "second");
+        std::fs::remove_file(&dir).unwrap();
+        std::fs::rename(daemon.path("away"), &dir).unwrap();
+        client.play("default", "third", script);
+        assert!(text_of(&client.until_done()).contains("the note inside"));
+    });
 }

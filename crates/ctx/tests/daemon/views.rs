@@ -126,3 +126,51 @@ fn views_that_a_crash_left_behind_are_caught_up_by_the_next_start() {
     daemon.start_again();
     assert_eq!(views_of(&dir), new, "before anyone has asked for the session");
 }
+
+#[test]
+fn a_directory_is_one_however_it_is_written() {
+    let daemon = Daemon::start();
+    let sub = daemon.workspace().join("sub");
+    std::fs::create_dir(&sub).unwrap();
+    std::os::unix::fs::symlink("sub", daemon.workspace().join("link")).unwrap();
+    let mut client = daemon.client();
+    for (n, cwd) in ["/work/sub", "/work/sub/", "/work/./sub", "//work/sub", "/work/link", "/work/x/../sub"]
+        .iter()
+        .enumerate()
+    {
+        let (id, cwd) = (format!("m{n}"), if n == 5 { "/work/link/../sub" } else { cwd });
+        client.ask(json!({"op": "send", "session": "default", "id": id, "input": "x", "cwd": cwd}));
+        client.until_done();
+        assert_eq!(daemon.file("default", "cwd"), "/work/sub\n", "{cwd}");
+    }
+    let changes = daemon.log("default").of_type("cwd_changed").len();
+    assert!(changes <= 1, "{changes} changes of one directory");
+    let by_cwd = || std::fs::read_dir(daemon.session("index/by-cwd")).unwrap().count();
+    until("one file", || (by_cwd() == 1).then_some(()));
+}
+
+#[test]
+fn index_files_name_what_can_be_resumed_by_its_name() {
+    let daemon = Daemon::start();
+    let mut client = daemon.client();
+    for name in ["kept", "away", "over"] {
+        client.say(name, &format!("m-{name}"), "x");
+    }
+    let id = |name: &str| daemon.shown(name)["id"].as_str().unwrap().to_owned();
+    let index = |file: &str| std::fs::read_to_string(daemon.session("index").join(file)).unwrap_or_default();
+    let (away, over) = (id("away"), id("over"));
+    assert_eq!(daemon.api("DELETE", &format!("/sessions/{over}?confirm=true")).status, 204);
+    assert_eq!(index("current"), "away\n");
+    daemon.api_with("PUT", &format!("/sessions/{away}"), &json!({"archived": true})).ok();
+    assert_eq!(index("current"), "kept\n", "at once");
+    until("the list", || (index("list") == "kept\n").then_some(()));
+    // A new session takes the name of the one that has ended; only it is named.
+    client.say("over", "m-again", "x");
+    until("the list", || {
+        let mut names: Vec<String> = index("list").lines().map(str::to_owned).collect();
+        names.sort();
+        (names == ["kept", "over"]).then_some(())
+    });
+    daemon.api_with("PUT", &format!("/sessions/{away}"), &json!({"archived": false})).ok();
+    until("the list", || index("list").lines().any(|line| line == "away").then_some(()));
+}

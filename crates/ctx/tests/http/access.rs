@@ -109,21 +109,17 @@ fn a_label_cannot_draw_on_the_owners_terminal() {
 }
 
 #[test]
-fn a_token_for_another_user_has_that_users_group() {
-    use std::os::unix::fs::MetadataExt;
+fn a_session_of_a_token_for_another_user_is_kept_for_that_user() {
     let users = std::fs::read_to_string("/etc/passwd").unwrap();
-    let ids = |line: &str| {
-        let mut fields = line.split(':').skip(2).map(str::parse::<u32>);
-        Some((fields.next()?.ok()?, fields.next()?.ok()?))
-    };
-    let (uid, gid) = users.lines().filter_map(ids).find(|(uid, gid)| uid != gid).expect("such a user");
+    let uid_of = |line: &str| line.split(':').nth(2)?.parse::<u32>().ok();
+    let uid = users.lines().filter_map(uid_of).find(|uid| *uid != 0).expect("such a user");
     let http = Http::start();
     let token = http.call("POST", "/tokens", Some(&json!({ "uid": uid }).to_string())).json(201);
     let token = token["token"].as_str().unwrap();
     http.call_as(token, "POST", "/projects/default/sessions", Some(r#"{"name":"theirs"}"#)).json(201);
     let log = format!("home/{uid}/agent/coder/session/theirs/events.jsonl");
-    let meta = std::fs::metadata(http.daemon.root().join(log)).unwrap();
-    assert_eq!((meta.uid(), meta.gid()), (uid, gid));
+    let file = std::fs::File::open(http.daemon.root().join(log)).unwrap();
+    assert_eq!(ctx_journal::access::kept_for(&file).unwrap().uid, uid);
 }
 
 #[test]

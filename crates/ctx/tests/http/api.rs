@@ -73,54 +73,11 @@ fn the_same_session_through_every_door_at_once() {
 
 fn log_of(http: &Http, id: &str) -> String {
     let shown = http.get(&format!("/sessions/{id}"));
-    format!("home/{}/agent/coder/session/{}/events.jsonl", shown["owner"], shown["dir"].as_str().unwrap())
-}
-
-#[test]
-fn messages_are_read_page_by_page_both_ways() {
-    let http = Http::start();
-    let id = http.session("{}");
-    for n in 0..10 {
-        http.post(&id, &format!("m{n}"));
-        http.wait_for(&id, "idle");
-    }
-    let texts = |page: &Value| -> Vec<String> {
-        page["items"].as_array().unwrap().iter().map(|m| m["content"].as_str().unwrap().to_owned()).collect()
-    };
-    let all = http.get(&format!("/sessions/{id}/messages"));
-    assert_eq!(all["items"].as_array().map(Vec::len), Some(20));
-    let newest = http.get(&format!("/sessions/{id}/messages?limit=3"));
-    assert_eq!(texts(&newest), ["m8", "m9", "m9"]);
-    let older =
-        http.get(&format!("/sessions/{id}/messages?limit=3&cursor={}", newest["next"].as_str().unwrap()));
-    assert_eq!(texts(&older), ["m7", "m7", "m8"]);
-    let since = all["items"][16]["id"].as_str().unwrap();
-    let after = http.get(&format!("/sessions/{id}/messages?since={since}&limit=2"));
-    assert_eq!(texts(&after), ["m8", "m9"]);
-    let rest = http.get(&format!("/sessions/{id}/messages?cursor={}", after["next"].as_str().unwrap()));
-    assert_eq!((texts(&rest), &rest["next"]), (vec!["m9".to_owned()], &Value::Null));
-    let before = all["items"][2]["id"].as_str().unwrap();
-    let first = http.get(&format!("/sessions/{id}/messages?before={before}"));
-    assert_eq!((texts(&first), &first["next"]), (vec!["m0".to_owned(), "m0".to_owned()], &Value::Null));
-}
-
-#[test]
-fn a_list_of_sessions_stays_while_new_ones_come() {
-    let http = Http::start();
-    let made: Vec<String> = (0..5).map(|_| http.session("{}")).collect();
-    let mut seen = Vec::new();
-    let mut cursor = String::new();
-    loop {
-        let page = http.get(&format!("/projects/default/sessions?limit=2{cursor}"));
-        seen.extend(page["items"].as_array().unwrap().iter().map(|s| s["id"].as_str().unwrap().to_owned()));
-        http.session("{}");
-        match page["next"].as_str() {
-            Some(next) => cursor = format!("&cursor={next}"),
-            None => break,
-        }
-    }
-    let wanted: Vec<String> = made.into_iter().rev().collect();
-    assert_eq!(seen, wanted);
+    format!(
+        "home/{}/agent/coder/session/{}/events.jsonl",
+        shown["owner"],
+        shown["dir_name"].as_str().unwrap()
+    )
 }
 
 #[test]

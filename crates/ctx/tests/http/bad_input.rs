@@ -274,3 +274,22 @@ fn schemathesis_finds_nothing() {
     }
     outcome.ok();
 }
+
+#[test]
+fn an_answer_before_the_body_has_arrived_ends_the_connection() {
+    let http = Http::start();
+    let closes =
+        |answer: &crate::support::Response| answer.headers.to_lowercase().contains("connection: close");
+    let body = "x".repeat(100_000);
+    let file = http.daemon.path("body");
+    std::fs::write(&file, &body).unwrap();
+    let data = format!("@{}", file.display());
+    // Nobody reads what a stranger sends.
+    let refused = http.curl("/projects", &["-X", "POST", "--data-binary", &data]);
+    assert_eq!(refused.status, 401);
+    assert!(closes(&refused), "{}", refused.headers);
+    let bearer = format!("Authorization: Bearer {}", http.token);
+    let read = http.curl("/projects", &["-X", "POST", "-H", &bearer, "--data-binary", "{}"]);
+    assert_eq!(read.status, 400);
+    assert!(!closes(&read), "{}", read.headers);
+}

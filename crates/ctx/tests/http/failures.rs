@@ -17,12 +17,12 @@
 //! - Fork source session not found: failures::a_fork_of_nothing_is_not_found
 //!
 //! Concurrency throttle tests
-//! - Under limit: throttle::at_the_projects_limit_a_message_is_kept_and_waits
-//! - At per-project limit: throttle::at_the_projects_limit_a_message_is_kept_and_waits
+//! - Under limit: queue::at_the_projects_limit_a_message_is_kept_and_waits
+//! - At per-project limit: queue::at_the_projects_limit_a_message_is_kept_and_waits
 //! - At per-operator limit: throttle::sixteen_run_across_projects_and_the_seventeenth_waits
-//! - Resume from queued: throttle::at_the_projects_limit_a_message_is_kept_and_waits
-//! - Resume when still at limit: throttle::at_the_projects_limit_a_message_is_kept_and_waits
-//! - Discard queued message: throttle::a_discarded_message_is_superseded_and_its_run_cancelled
+//! - Resume from queued: queue::at_the_projects_limit_a_message_is_kept_and_waits
+//! - Resume when still at limit: queue::at_the_projects_limit_a_message_is_kept_and_waits
+//! - Discard queued message: queue::a_discarded_message_is_superseded_and_its_run_cancelled
 //! - Paused session frees slot: control::checkpoints::a_paused_session_frees_its_slot_and_needs_one_to_go_on
 //! - Session creation ignores concurrency: throttle::creating_sessions_asks_no_limit
 //! - System count broadcast: sockets::the_system_socket_tells_every_change_of_the_running_count
@@ -220,7 +220,7 @@ fn a_session_that_has_failed_says_so_and_takes_nothing_more() {
     let id = http.session(r#"{"name":"lost"}"#);
     http.post(&id, "said before");
     http.wait_for(&id, "idle");
-    let dir = http.get(&format!("/sessions/{id}"))["dir"].as_str().unwrap().to_owned();
+    let dir = http.get(&format!("/sessions/{id}"))["dir_name"].as_str().unwrap().to_owned();
     let records = http.call("GET", &format!("/sessions/{id}/records"), None).text;
     let last: Value = serde_json::from_str(records.lines().last().unwrap()).unwrap();
     assert_eq!(http.daemon.stop(), 0);

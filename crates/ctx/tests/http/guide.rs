@@ -15,10 +15,8 @@ pub fn walk(page: &str) -> String {
     let place = Place::new(env!("CARGO_BIN_EXE_ctx"));
     let bin = std::path::Path::new(env!("CARGO_BIN_EXE_ctx")).parent().unwrap();
     let path = format!("{}:{}", bin.display(), std::env::var("PATH").unwrap());
-    // A person waits until the daemon is up; so does this shell. Whatever happens, the daemon goes with it.
-    let waiting = "until ctx status >/dev/null 2>&1; do kill -0 $! || exit 1; sleep 0.05; done";
-    let begin = format!("ctx serve 2>/dev/null & trap \"kill $!; wait\" EXIT; {waiting} #");
-    let script = shell_blocks(page).replace("ctx serve &", &begin);
+    // Whatever happens, the daemon goes with the shell.
+    let script = format!("trap 'ctx stop' EXIT\n{}", shell_blocks(page));
     let mut command = Command::new("timeout");
     command.args(["120", "bash", "-eu", "-o", "pipefail", "-c", &script]).stdin(Stdio::null());
     command.env("PATH", path).env("HOME", place.home()).env("CTX_ROOT", place.root());
@@ -47,6 +45,20 @@ fn the_guides_commands_do_what_it_says() {
     ];
     assert_eq!(lines.get(..expected.len()), Some(&expected[..]), "{said}");
     assert!(lines.last().is_some_and(|line| line.contains("EKEYREJECTED")), "{said}");
+}
+
+#[test]
+fn the_commands_of_the_guide_to_subagents_do_what_it_says() {
+    let said = walk(include_str!("../../../../docs/guides/subagents.md"));
+    let lines: Vec<&str> = said.lines().collect();
+    let expected = [
+        "Both agree.",
+        "2",
+        "exit code 1",
+        "Subagent brief exceeded walltime limit.",
+        "subagent brief killed",
+    ];
+    assert_eq!(lines, expected, "{said}");
 }
 
 #[test]

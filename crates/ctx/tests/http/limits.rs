@@ -21,40 +21,56 @@ fn rest(stream: &mut TcpStream) -> String {
     String::from_utf8_lossy(&text).into_owned()
 }
 
-const HEALTH: &[u8] = b"GET /api/v1/healthz HTTP/1.1\r\nHost: localhost\r\n\r\n";
+/// A connection that has shown its token, and is kept.
+fn known(http: &Http) -> TcpStream {
+    let mut stream = raw(http);
+    let get = format!(
+        "GET /api/v1/status HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {}\r\n\r\n",
+        http.token
+    );
+    stream.write_all(get.as_bytes()).unwrap();
+    let mut start = [0u8; 15];
+    stream.read_exact(&mut start).unwrap();
+    assert_eq!(&start, b"HTTP/1.1 200 OK");
+    stream
+}
 
 #[test]
 fn one_connection_too_many_is_told_so_and_room_comes_back() {
     let http = Http::of(builder().env("CTX_LIMITS_HTTP_CONNECTIONS", "3"));
-    let mut held: Vec<TcpStream> = (0..3).map(|_| raw(&http)).collect();
-    for stream in &mut held {
-        stream.write_all(HEALTH).unwrap();
-        let mut start = [0u8; 15];
-        stream.read_exact(&mut start).unwrap();
-        assert_eq!(&start, b"HTTP/1.1 200 OK");
-    }
-    let refused = http.curl("/healthz", &[]);
+    let mut held: Vec<TcpStream> = (0..3).map(|_| known(&http)).collect();
+    let bearer = format!("Authorization: Bearer {}", http.token);
+    let refused = http.curl("/status", &["-H", &bearer]);
     assert_eq!(refused.code(503), "EHOSTDOWN");
     assert!(refused.text.contains("connection limit"), "{}", refused.text);
     assert!(refused.headers.contains("x-content-type-options: nosniff"), "{}", refused.headers);
     assert!(refused.headers.contains("cache-control: no-store"), "{}", refused.headers);
     assert!(!refused.headers.contains("warning:"), "{}", refused.headers);
-    // The owner's socket has places of its own.
+    // Who is nobody yet, and who comes over the owner's socket, has places of their own.
+    assert_eq!(http.curl("/healthz", &[]).status, 200);
     http.daemon.ctx(&["status"]).ok();
     held.pop();
-    until("room", || (http.curl("/healthz", &[]).status == 200).then_some(()));
+    until("room", || (http.curl("/status", &["-H", &bearer]).status == 200).then_some(()));
 }
 
 #[test]
-fn also_who_is_turned_away_is_warned_that_there_is_no_tls() {
-    let open = testkit::TestDaemon::build(env!("CARGO_BIN_EXE_ctx")).arg("--listen").arg("0.0.0.0:0");
-    let http = Http::of(open.arg("--allow-remote").env("CTX_LIMITS_HTTP_CONNECTIONS", "1"));
-    let mut held = raw(&http);
-    held.write_all(HEALTH).unwrap();
-    held.read_exact(&mut [0u8; 15]).unwrap();
-    let refused = http.curl("/healthz", &[]);
-    assert_eq!(refused.code(503), "EHOSTDOWN");
-    assert!(refused.headers.contains("warning: 199"), "{}", refused.headers);
+fn strangers_who_hold_connections_keep_nobody_out() {
+    let http = Http::start();
+    let held: Vec<TcpStream> = (0..200).map(|_| raw(&http)).collect();
+    assert_eq!(http.get("/status")["version"], env!("CARGO_PKG_VERSION"));
+    known(&http);
+    drop(held);
+}
+
+#[test]
+fn a_stranger_may_send_little() {
+    let http = Http::start();
+    let body = format!(r#"{{"code":"{}"}}"#, "x".repeat(70_000));
+    let refused = http.curl("/login", &["-H", "Content-Type: application/json", "-d", &body]);
+    assert_eq!(refused.code(413), "EMSGSIZE");
+    let body = format!(r#"{{"code":"{}"}}"#, "x".repeat(60_000));
+    let refused = http.curl("/login", &["-H", "Content-Type: application/json", "-d", &body]);
+    assert_eq!(refused.code(401), "EKEYREJECTED");
 }
 
 #[test]

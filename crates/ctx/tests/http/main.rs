@@ -27,6 +27,8 @@ mod line;
 mod lists;
 mod project_schema;
 mod projects;
+mod rights;
+mod shell_processes;
 mod shells;
 mod sockets;
 mod support;

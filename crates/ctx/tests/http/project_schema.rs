@@ -16,6 +16,8 @@ const RIGHT: &[&str] = &[
     "version: 1\nproject: p\nprimary: {compaction: {strategy: delegate, delegate: [sum, '']}}\n",
     "version: 1\nproject: p\nprimary: {}\nsubagents:\n  t: {model: \"debug:script\", prompt: t.md, terminal: true, cage: {net: none, memory: 512M, walltime: 10m}}\n  c: {acp: [codex-acp], cage: {net: host, memory: 1G, walltime: 500ms}}\n",
     "version: 1\nproject: p\nprimary: {}\npolicy: [\"deny shell.exec git push*\", \"ask  shell.exec\", \"allow fs.*\"]\nlimits: {running_per_project: 10000}\n",
+    "version: 1\nproject: p\nprimary: {tools: [shell.exec, shell.output]}\ncage: {net: host, memory: 4G, walltime: 1h, processes: 99, tmp: 2G, git: rw}\n",
+    "version: 1\nproject: p\nprimary: {}\ncage: {mounts: [\"/a:/b:ro\", \"/c:/d\"], path: [/opt/sdk/bin], env: {A: \"1\", _b: x}}\n",
     "version: 1\nproject: p\nprimary: {}\nsubagents: {}\npolicy: []\nmcp: {}\nlimits: {}\n",
 ];
 
@@ -70,6 +72,12 @@ const WRONG: &[&str] = &[
     "version: 1\nproject: p\nprimary: {}\nsubagents: {t: {model: main, cage: {memory: 0M}}}\n",
     "version: 1\nproject: p\nprimary: {}\nsubagents: {t: {model: main, cage: {walltime: 10 m}}}\n",
     "version: 1\nproject: p\nprimary: {}\nsubagents: {t: {model: main, cage: {cpu: 1}}}\n",
+    "version: 1\nproject: p\nprimary: {}\ncage: {git: write}\n",
+    "version: 1\nproject: p\nprimary: {}\ncage: {processes: 0}\n",
+    "version: 1\nproject: p\nprimary: {}\ncage: {mounts: [\"a:/b\"]}\n",
+    "version: 1\nproject: p\nprimary: {}\ncage: {path: [bin]}\n",
+    "version: 1\nproject: p\nprimary: {}\ncage: {env: {PATH: x}}\n",
+    "version: 1\nproject: p\nprimary: {}\ncage: {env: {A: 1}}\n",
     "version: 1\nproject: p\nprimary: {}\nsubagents: [t]\n",
     "version: 1\nproject: p\nprimary: {}\npolicy: allow fs.read\n",
     "version: 1\nproject: p\nprimary: {}\npolicy: [permit fs.read]\n",

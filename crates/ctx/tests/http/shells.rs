@@ -8,10 +8,10 @@ use testkit::until;
 use crate::support::{Http, builder};
 
 /// `nobody`: a user that every Debian machine has.
-const NOBODY: &str = "65534";
+pub const NOBODY: &str = "65534";
 
 impl Http {
-    fn shell(&self, body: &str) -> Value {
+    pub fn shell(&self, body: &str) -> Value {
         self.call("POST", "/shells", Some(body)).json(201)
     }
 
@@ -56,16 +56,16 @@ impl Http {
     }
 }
 
-fn id(shell: &Value) -> String {
+pub fn id(shell: &Value) -> String {
     shell["id"].as_str().expect("an id").to_owned()
 }
 
-fn alive(pid: i32) -> bool {
+pub fn alive(pid: i32) -> bool {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     stat.rsplit_once(')').is_some_and(|(_, rest)| !rest.trim_start().starts_with(['Z', 'X']))
 }
 
-fn pid_in(path: &Path) -> i32 {
+pub fn pid_in(path: &Path) -> i32 {
     until("a pid", || std::fs::read_to_string(path).ok()?.trim().parse().ok())
 }
 
@@ -81,7 +81,11 @@ fn a_shell_keeps_its_state_and_what_it_did_can_be_read() {
     assert_eq!((&first["exit_code"], &first["cwd"], &first["call"]), (&json!(1), &json!("/"), &json!(1)));
     let body = r#"{"command":"echo $x; cat","stdin":"typed","budget":{"keep":{"mode":"head","n":1}}}"#;
     let second = http.call("POST", &format!("/shells/{shell}/exec"), Some(body)).json(200);
-    assert_eq!((&second["stdout"], &second["truncated"]), (&json!("1\n"), &json!(true)), "{second}");
+    assert_eq!(
+        (&second["stdout"], &second["truncated"]),
+        (&json!("1\n[… 1 line …]\n"), &json!(true)),
+        "{second}"
+    );
     let listed = http.get("/shells");
     assert_eq!(
         (listed["items"].as_array().map(Vec::len), &listed["items"][0]["commands"]),
@@ -114,7 +118,12 @@ fn what_a_shell_cannot_take_is_refused_and_the_operators_limits_hold() {
     let http = Http::of(
         builder().env("CTX_SHELLS_MAX", "1").env("CTX_SHELLS_POLICY_FILE", policy.path().to_str().unwrap()),
     );
-    let shell = id(&http.shell("{}"));
+    for name in ["LD_PRELOAD", "BASH_ENV"] {
+        let refused = http.call("POST", "/shells", Some(&json!({ "env": { name: "/tmp/x" } }).to_string()));
+        assert_eq!(refused.code(403), "EACCES");
+        assert!(refused.text.contains(name) && refused.text.contains("leave it out"), "{}", refused.text);
+    }
+    let shell = id(&http.shell(r#"{"env":{"PAGER":"cat"}}"#));
     assert_eq!(http.call("POST", "/shells", None).code(409), "EBUSY");
     let exec = format!("/shells/{shell}/exec");
     for (body, status, code) in [
@@ -365,4 +374,58 @@ fn the_tools_of_agents_are_listed_with_their_schemas() {
     let tools = http.get("/tools")["items"].clone();
     let read = tools.as_array().unwrap().iter().find(|tool| tool["name"] == "fs.read").expect("fs.read");
     assert_eq!(read["schema"]["type"], "object", "{read}");
+}
+
+/// Gemini CLI reads an event without data as a message, and gives up on the server.
+#[test]
+fn the_empty_event_goes_only_to_hosts_that_know_it_and_a_session_is_ended_for_good() {
+    let http = Http::start();
+    let token = http.token.clone();
+    let hello = |version: &str| {
+        json!({ "jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {
+            "protocolVersion": version, "capabilities": {}, "clientInfo": { "name": "t", "version": "1" } } })
+    };
+    let is_empty = |line: &str| line.trim_end() == "data:";
+    for (version, has_empty) in [("2024-11-05", false), ("2025-06-18", false), ("2025-11-25", true)] {
+        let answer = http.mcp(&token, None, &hello(version));
+        assert_eq!(answer.text.lines().any(is_empty), has_empty, "{version}: {}", answer.text);
+        assert!(answer.text.contains("\"serverInfo\""), "{}", answer.text);
+    }
+    let session = http.mcp_session(&token);
+    let list = json!({ "jsonrpc": "2.0", "id": 2, "method": "tools/list" });
+    let answer = http.mcp(&token, Some(&session), &list);
+    assert!(answer.text.contains("session_exec") && !answer.text.lines().any(is_empty), "{}", answer.text);
+    let (bearer, named) = (format!("Authorization: Bearer {token}"), format!("Mcp-Session-Id: {session}"));
+    let prompts = json!({ "jsonrpc": "2.0", "id": 3, "method": "prompts/list" });
+    let refused = http.mcp(&token, Some(&session), &prompts);
+    assert!(refused.text.contains("-32601"), "{}", refused.text);
+    let ended = http.curl("/mcp", &["-X", "DELETE", "-H", &bearer, "-H", &named]);
+    assert_eq!(ended.status, 204, "{}", ended.text);
+    assert_eq!(http.mcp(&token, Some(&session), &list).status, 404);
+    // The newest protocol has no `initialize`.
+    let body = hello("2026-07-28").to_string();
+    let newest = [
+        "-X",
+        "POST",
+        "-H",
+        &bearer,
+        "-H",
+        "Content-Type: application/json",
+        "-H",
+        "Accept: application/json, text/event-stream",
+        "-H",
+        "MCP-Protocol-Version: 2026-07-28",
+        "-H",
+        "Mcp-Method: initialize",
+        "--data-binary",
+        &body,
+    ];
+    let answer = http.curl("/mcp", &newest);
+    assert_eq!(answer.status, 404, "{}", answer.text);
+    assert_eq!(
+        serde_json::from_str::<Value>(&answer.text).unwrap()["error"]["code"],
+        -32601,
+        "{}",
+        answer.text
+    );
 }

@@ -36,6 +36,11 @@ fn another_epoch_or_a_number_that_never_was_is_resume_failed() {
 }
 
 #[test]
+fn a_hello_without_epoch_resumes_as_in_the_seed() {
+    reattach(&Http::start(), "seed_hello");
+}
+
+#[test]
 fn one_operator_is_attached_others_observe_and_one_can_take_over() {
     reattach(&Http::start(), "two_devices");
 }

@@ -22,31 +22,6 @@ fn full() -> (Http, Vec<String>, String) {
 }
 
 #[test]
-fn at_the_projects_limit_a_message_is_kept_and_waits() {
-    let (http, running, fifth) = full();
-    let posted = http.post(&fifth, "later");
-    assert_eq!(posted["state"], "queued");
-    let shown = http.get(&format!("/sessions/{fifth}"));
-    assert_eq!(
-        (&shown["state"], &shown["queued"], &shown["reason"]),
-        (&json!("queued"), &json!(true), &json!("concurrency_limit"))
-    );
-    assert_eq!(shown["limit"]["scope"], "per_project");
-    let run = http.get(&path(&fifth, &format!("runs/{}", posted["run_id"].as_str().unwrap())));
-    assert_eq!(run["state"], "pending");
-    assert_eq!(http.get(&path(&fifth, "messages"))["items"][0]["content"], "later");
-    assert_eq!(http.call("POST", &path(&fifth, "resume"), None).code(409), "EBUSY", "still no slot");
-    assert_eq!(http.call("POST", &path(&fifth, "messages"), Some(r#"{"text":"x"}"#)).code(409), "EBUSY");
-    // A slot frees: nothing starts by itself, the operator resumes.
-    http.call("DELETE", &format!("/sessions/{}?confirm=true", running[0]), None).json(204);
-    assert_eq!(http.state(&fifth), "queued");
-    let resumed = http.call("POST", &path(&fifth, "resume"), None).json(202);
-    assert_eq!(resumed["run_id"], posted["run_id"]);
-    http.wait_for(&fifth, "idle");
-    assert_eq!(http.get(&path(&fifth, "messages"))["items"][1]["content"], "later");
-}
-
-#[test]
 fn what_others_run_in_a_project_neither_queues_my_message_nor_is_told_to_me() {
     let http = Http::of(builder().env("CTX_LIMITS_RUNNING_PER_PROJECT", "2"));
     for _ in 0..2 {
@@ -81,38 +56,6 @@ fn what_others_run_in_a_project_neither_queues_my_message_nor_is_told_to_me() {
     assert_eq!(call("POST", &path(&third, "resume"), None).code(409), "EBUSY");
     call("DELETE", &format!("/sessions/{first}?confirm=true"), None).json(204);
     call("POST", &path(&third, "resume"), None).json(202);
-}
-
-#[test]
-fn a_discarded_message_is_superseded_and_its_run_cancelled() {
-    let (http, _, fifth) = full();
-    let posted = http.post(&fifth, "never mind");
-    assert_eq!(http.call("DELETE", &path(&fifth, "queued-message"), None).status, 204);
-    assert_eq!(http.state(&fifth), "idle");
-    let message = &http.get(&path(&fifth, "messages"))["items"][0];
-    assert_eq!((&message["content"], &message["superseded"]), (&json!("never mind"), &json!(true)));
-    assert_eq!(http.get(&path(&fifth, "messages?superseded=false"))["items"], json!([]));
-    let run = http.get(&path(&fifth, &format!("runs/{}", posted["run_id"].as_str().unwrap())));
-    assert_eq!(run["state"], "cancelled");
-    assert_eq!(
-        http.call("DELETE", &path(&fifth, "queued-message"), None).code(404),
-        "ENOENT",
-        "no queued messages"
-    );
-}
-
-#[test]
-fn at_the_operators_limit_a_message_waits_too() {
-    let http = Http::of(
-        builder().env("CTX_LIMITS_RUNNING_PER_PROJECT", "100").env("CTX_LIMITS_RUNNING_PER_OPERATOR", "2"),
-    );
-    for _ in 0..2 {
-        let id = http.playing();
-        assert_eq!(http.post(&id, ENDLESS)["state"], "running");
-    }
-    let third = http.playing();
-    assert_eq!(http.post(&third, "x")["state"], "queued");
-    assert_eq!(http.get(&format!("/sessions/{third}"))["limit"]["scope"], "per_operator");
 }
 
 #[test]

@@ -1,8 +1,9 @@
-//! `ctx chat` on a real terminal.
+//! `ctx chat` on a real terminal, and in a pipe.
 
+use serde_json::json;
 use testkit::{Pty, TestDaemon, until};
 
-use crate::support::{SLOW, daemon, json_lines, start_slow, wait_state};
+use crate::support::{SLOW, build, daemon, json_lines, start_slow, wait_state};
 
 const PROMPT: &str = "coder/default> ";
 
@@ -12,20 +13,30 @@ fn chat(daemon: &TestDaemon) -> Pty {
     pty
 }
 
-/// Types a line and waits for the answer and the next prompt; what was shown in between.
-fn say(pty: &mut Pty, line: &str) -> String {
+/// Types a line and waits until the editor has taken it.
+fn say(pty: &mut Pty, line: &str) {
     pty.type_keys(&format!("{line}\r"));
-    // The editor shows the line while it is typed; what follows its end is the answer.
     pty.wait_for("\n");
-    pty.wait_for(PROMPT)
+}
+
+/// The same, and waits for this text.
+fn ask(pty: &mut Pty, line: &str, answer: &str) {
+    say(pty, line);
+    pty.wait_for(answer);
+}
+
+fn script(steps: serde_json::Value) -> String {
+    json!({ "script": steps }).to_string()
 }
 
 #[test]
 fn a_line_is_a_message_and_the_answer_streams_below_it() {
     let daemon = daemon();
     let mut pty = chat(&daemon);
-    assert!(say(&mut pty, "hello").contains("hello\r\n"));
-    assert!(say(&mut pty, "again").contains("again\r\n"));
+    ask(&mut pty, "hello", "hello\r\n");
+    wait_state(&daemon, "default", "idle");
+    ask(&mut pty, "again", "again\r\n");
+    wait_state(&daemon, "default", "idle");
     pty.type_keys("\x04");
     assert_eq!(pty.wait(), 0, "Ctrl-D leaves");
     let history = json_lines(&daemon.ctx(&["history", "--json"]).ok());
@@ -35,18 +46,32 @@ fn a_line_is_a_message_and_the_answer_streams_below_it() {
 }
 
 #[test]
+fn what_is_typed_during_a_run_waits_and_is_sent_at_its_end() {
+    let daemon = daemon();
+    let mut pty = chat(&daemon);
+    ask(&mut pty, "/model debug:script", "from the next message on");
+    ask(&mut pty, SLOW, "begun");
+    ask(&mut pty, "and then this", "[waiting for the end of the run: and then this]");
+    assert!(!daemon.ctx(&["history"]).ok().contains("and then this"), "it is not sent yet");
+    // Escape cancels, and what waited is sent.
+    pty.type_keys("\x1b");
+    pty.wait_for("[cancelled]");
+    pty.wait_for("> and then this");
+    until("the message", || daemon.ctx(&["history"]).ok().contains("and then this").then_some(()));
+}
+
+#[test]
 fn the_first_ctrl_c_cancels_the_run_and_the_second_leaves() {
     let daemon = daemon();
     let mut pty = chat(&daemon);
     say(&mut pty, "/model debug:script");
-    pty.type_keys(&format!("{SLOW}\r"));
+    ask(&mut pty, SLOW, "begun");
     wait_state(&daemon, "default", "running");
-    pty.wait_for("\nbegun");
     pty.type_keys("\x03");
-    pty.wait_for("cancelled");
-    pty.wait_for(PROMPT);
+    pty.wait_for("[cancelled]");
     wait_state(&daemon, "default", "idle");
     pty.type_keys("\x03");
+    pty.wait_for("[left; the session continues");
     assert_eq!(pty.wait(), 0, "{}", pty.shown());
     assert_eq!(daemon.ctx(&["latest"]).ok(), "begun\n", "what was said is kept");
 }
@@ -56,47 +81,99 @@ fn at_the_prompt_one_ctrl_c_warns_and_two_leave() {
     let daemon = daemon();
     let mut pty = chat(&daemon);
     pty.type_keys("half a line\x03");
-    pty.wait_for("press Ctrl-C again to leave");
-    pty.wait_for(PROMPT);
-    assert!(say(&mut pty, "hello").contains("hello"), "talking on takes the warning back");
+    pty.wait_for("press Ctrl-C again");
+    ask(&mut pty, "hello", "hello\r\n");
+    wait_state(&daemon, "default", "idle");
     pty.type_keys("\x03");
-    pty.wait_for("press Ctrl-C again to leave");
-    pty.wait_for(PROMPT);
+    pty.wait_for("press Ctrl-C again");
     pty.type_keys("\x03");
-    assert_eq!(pty.wait(), 0);
+    assert_eq!(pty.wait(), 0, "talking on took the first warning back");
+    assert!(!daemon.ctx(&["history"]).ok().contains("half a line"));
 }
 
 #[test]
-fn pasted_lines_are_one_message() {
+fn pasted_lines_are_one_message_and_alt_enter_makes_a_line() {
     let daemon = daemon();
     let mut pty = chat(&daemon);
     pty.type_keys("\x1b[200~one\ntwo\x1b[201~");
     pty.wait_for("two");
     pty.type_keys("\r");
     until("the message", || (daemon.ctx(&["latest"]).stdout == "one\ntwo\n").then_some(()));
-    assert_eq!(json_lines(&daemon.ctx(&["history", "--json"]).ok()).len(), 2);
+    wait_state(&daemon, "default", "idle");
+    pty.type_keys("three\x1b\rfour\r");
+    until("the message", || (daemon.ctx(&["latest"]).stdout == "three\nfour\n").then_some(()));
+    assert_eq!(json_lines(&daemon.ctx(&["history", "--json"]).ok()).len(), 4);
 }
 
 #[test]
-fn slash_commands_do_what_the_help_says() {
+fn slash_commands_do_what_the_help_says_and_unknown_ones_are_not_sent() {
     let daemon = daemon();
     let mut pty = chat(&daemon);
-    assert!(say(&mut pty, "/help").contains("/session [NAME]"));
-    assert!(say(&mut pty, "/session").contains("does not exist yet"));
-    assert!(say(&mut pty, "/nonsense").contains("unknown command /nonsense"));
-    assert!(say(&mut pty, "//etc").contains("/etc\r\n"), "two slashes send one");
+    ask(&mut pty, "/help", "/rollback [CHECKPOINT]");
+    ask(&mut pty, "/rolback", "unknown command /rolback, not sent; did you mean /rollback?");
+    ask(&mut pty, "/cancel", "nothing is running");
+    ask(&mut pty, "//etc", "/etc\r\n");
+    wait_state(&daemon, "default", "idle");
     say(&mut pty, "/title from the chat");
-    assert!(say(&mut pty, "/session").contains("from the chat"));
-    assert!(say(&mut pty, "/cancel").contains("nothing is running"));
-    pty.type_keys("/session other\r");
+    until("the title", || daemon.ctx(&["ls"]).ok().contains("from the chat").then_some(()));
+    ask(&mut pty, "/search etc", "coder/default");
+    ask(&mut pty, "/fork try", "coder/try was forked");
+    ask(&mut pty, "/session other", "coder/other: ");
     pty.wait_for("coder/other> ");
-    pty.type_keys("elsewhere\r");
-    pty.wait_for("\nelsewhere");
-    pty.wait_for("coder/other> ");
-    pty.type_keys("/quit\r");
+    ask(&mut pty, "elsewhere", "elsewhere\r\n");
+    until("the answer", || (daemon.ctx(&["latest", "coder/other"]).stdout == "elsewhere\n").then_some(()));
+    // Tab completes the command.
+    pty.type_keys("/qui\t\r");
     assert_eq!(pty.wait(), 0);
-    assert_eq!(daemon.ctx(&["latest", "coder/other"]).ok(), "elsewhere\n");
     assert_eq!(daemon.ctx(&["latest", "coder/default"]).ok(), "/etc\n");
+    assert!(!daemon.ctx(&["history", "coder/default"]).ok().contains("rolback"));
+}
+
+#[test]
+fn approvals_and_questions_are_answered_where_one_types() {
+    let daemon = daemon();
+    std::fs::write(daemon.root().join("agent/coder.d/policy"), "ask fs.list\n").unwrap();
+    let list =
+        |n: usize| json!({ "tool": { "name": "fs.list", "input": { "path": format!("/work/d{n}") } } });
+    for n in 1..5 {
+        std::fs::create_dir(daemon.workspace().join(format!("d{n}"))).unwrap();
+    }
+    let mut pty = chat(&daemon);
+    say(&mut pty, "/model debug:script");
+    let steps = json!([list(1), list(2), list(3), list(4), { "text": "all done" }]);
+    ask(&mut pty, &script(steps), "\x07");
+    pty.wait_for("[approval needed: fs.list /work/d1? y yes, n no");
+    ask(&mut pty, "y", "[answered: allow]");
+    pty.wait_for("fs.list /work/d2?");
+    ask(&mut pty, "n not that one", "[answered: deny]");
+    pty.wait_for("fs.list /work/d3?");
+    ask(&mut pty, "a", "fs.list is allowed while this chat is open");
+    pty.wait_for("all done");
+    wait_state(&daemon, "default", "idle");
+    assert!(daemon.ctx(&["history", "--json"]).ok().contains("not that one"), "the model reads the reason");
+    let asks = json!([
+        { "tool": { "name": "checkpoint", "input": { "reason": "which database?" } } }, { "text": "thanks" }
+    ]);
+    ask(&mut pty, &script(asks), "[paused: which database?. Type your answer");
+    ask(&mut pty, "SQLite", "The operator answers: SQLite");
+    pty.wait_for("thanks");
+    wait_state(&daemon, "default", "idle");
+}
+
+#[test]
+fn two_terminals_on_one_session_show_the_same() {
+    let daemon = daemon();
+    let mut first = chat(&daemon);
+    let mut second = chat(&daemon);
+    ask(&mut first, "said in the first", "said in the first\r\n");
+    second.wait_for("> said in the first");
+    second.wait_for("said in the first");
+    wait_state(&daemon, "default", "idle");
+    ask(&mut second, "said in the second", "said in the second\r\n");
+    first.wait_for("> said in the second");
+    first.wait_for("said in the second");
+    wait_state(&daemon, "default", "idle");
+    assert_eq!(json_lines(&daemon.ctx(&["history", "--json"]).ok()).len(), 4);
 }
 
 #[test]
@@ -104,20 +181,15 @@ fn the_chat_goes_on_after_the_daemon_was_killed_and_started_again() {
     let mut daemon = daemon();
     let mut pty = chat(&daemon);
     say(&mut pty, "/model debug:script");
-    pty.type_keys(&format!("{SLOW}\r"));
-    pty.wait_for("\nbegun");
+    ask(&mut pty, SLOW, "begun");
     wait_state(&daemon, "default", "running");
     daemon.kill();
     pty.wait_for("waiting for it");
+    ask(&mut pty, "hello again", "sent when the daemon is back");
     daemon.start_again();
     pty.wait_for("the daemon is back");
     pty.wait_for("EINTR");
-    pty.wait_for(PROMPT);
-    assert!(say(&mut pty, "hello again").contains("hello again\r\n"));
-    // And when it goes while nobody speaks.
-    daemon.kill();
-    daemon.start_again();
-    assert!(say(&mut pty, "and again").contains("and again\r\n"));
+    until("the message", || daemon.ctx(&["history"]).ok().contains("hello again").then_some(()));
 }
 
 #[test]
@@ -125,19 +197,36 @@ fn a_run_that_is_going_on_is_joined() {
     let daemon = daemon();
     start_slow(&daemon, "default");
     let mut pty = Pty::ctx(&daemon, &["chat", "coder/default"]);
-    pty.wait_for("A run is in progress");
+    pty.wait_for("running; /help");
     pty.wait_for("begun");
     pty.type_keys("\x03");
-    pty.wait_for("cancelled");
-    pty.wait_for(PROMPT);
+    pty.wait_for("[cancelled]");
 }
 
 #[test]
-fn without_a_terminal_or_a_daemon_there_is_no_chat() {
+fn in_a_pipe_every_line_is_a_message_and_the_answers_are_plain_text() {
+    let daemon = daemon();
+    let out = daemon.ctx_with(&["chat", "coder/piped"], "one\n\ntwo 日本\n");
+    assert_eq!(out.stderr, "");
+    assert_eq!(out.clone().ok(), "> one\none\n> two 日本\ntwo 日本\n");
+    assert_eq!(json_lines(&daemon.ctx(&["history", "coder/piped", "--json"]).ok()).len(), 4);
+}
+
+#[test]
+fn without_a_daemon_there_is_no_chat() {
     let mut daemon = daemon();
-    assert!(daemon.ctx(&["chat"]).fails(2).contains("ctx send"));
     daemon.kill();
     let mut pty = Pty::ctx(&daemon, &["chat"]);
     pty.wait_for("no daemon is running");
     assert_eq!(pty.wait(), 69);
+}
+
+#[test]
+fn no_color_leaves_colours_out() {
+    let daemon = build().start();
+    daemon.ctx(&["send", "hello"]).ok();
+    let mut pty = Pty::ctx_with(&daemon, &["chat"], &[("NO_COLOR", "1")]);
+    pty.wait_for("> hello");
+    pty.wait_for(PROMPT);
+    assert!(!pty.shown().contains("\x1b[3"), "{:?}", pty.shown());
 }

@@ -214,8 +214,8 @@ fn calls_that_wait_are_listed_and_answered() {
 fn with_a_full_window(daemon: &TestDaemon) {
     let dir = daemon.path("project");
     std::fs::create_dir_all(dir.join(".ctx")).unwrap();
-    let file =
-        "version: 1\nproject: music\nprimary:\n  model: debug:script\n  compaction: {strategy: checkpoint}\n";
+    let file = "version: 1\nproject: music\nprimary:\n  model: debug:script\n  compaction: {strategy: checkpoint}\n  \
+         tools: [fs.read]\n";
     std::fs::write(dir.join(".ctx/project.yaml"), file).unwrap();
     daemon.ctx(&["project", "add", dir.to_str().unwrap()]).ok();
     for round in 0..3 {
@@ -244,12 +244,12 @@ fn a_run_that_stops_for_a_compaction_says_so_wherever_it_is_shown() {
     }
     assert!(!stopped.stderr.contains("ctx resume"), "one thing to do: {}", stopped.stderr);
     let mut attached = Pty::ctx(&daemon, &["attach", "music"]);
-    attached.wait_for("music/default: paused");
+    attached.wait_for("music/default: debug:script, paused");
     attached.wait_for(said);
     daemon.ctx(&["compact", "reject", "music/default"]).ok();
     attached.wait_for("[the compaction was rejected]");
     let mut attached = Pty::ctx(&daemon, &["attach", "music/attached"]);
-    attached.wait_for("Ctrl-D detaches");
+    attached.wait_for("Ctrl-D leaves");
     // As much as a terminal takes in one line.
     let line = "y".repeat(3_900);
     attached.type_keys(&format!("{line}\r"));

@@ -564,7 +564,7 @@ fn a_session_that_is_in_use_is_waited_for_or_left_alone() {
 fn doctor_says_what_holds_and_finds_nothing_wrong_with_what_is_well() {
     let daemon = build().env("CTX_LIMITS_RUNNING_PER_PROJECT", "7").start();
     daemon.ctx(&["send", "hello"]).ok();
-    let told = daemon.ctx(&["doctor"]).ok();
+    let told = daemon.ctx(&["doctor", "--settings"]).ok();
     for words in
         ["root ", "daemon    up", "index     version", "limits.running_per_project", "no problems found"]
     {
@@ -572,7 +572,9 @@ fn doctor_says_what_holds_and_finds_nothing_wrong_with_what_is_well() {
     }
     let told = &json_lines(&daemon.ctx(&["doctor", "--deep", "--json"]).ok())[0];
     assert_eq!((&told["well"], &told["problems"]), (&true.into(), &Value::Array(Vec::new())));
-    assert!(told["settings"].as_array().unwrap().iter().all(|setting| setting["origin"] == "default"));
+    // The tests themselves say that no daemon is to be started.
+    let mut settings = told["settings"].as_array().unwrap().iter().filter(|one| one["key"] != "autostart");
+    assert!(settings.all(|setting| setting["origin"] == "default"));
     use std::os::unix::fs::PermissionsExt;
     let audit = daemon.root().join(".state/index.db");
     std::fs::set_permissions(&audit, std::fs::Permissions::from_mode(0o644)).unwrap();
@@ -667,4 +669,47 @@ fn a_repair_or_a_reindex_that_is_killed_leaves_everything_sound() {
     assert_eq!(daemon.ctx(&["send", "--session", "default", "on"]).ok(), "on\n");
     assert_eq!(daemon.stop(), 0);
     daemon.ctx(&["doctor", "--deep"]).ok();
+}
+
+/// A file of 8 TB that takes no room.
+fn grow(path: &std::path::Path) {
+    let file = std::fs::OpenOptions::new().append(true).create(true).open(path).unwrap();
+    file.set_len(8 << 40).unwrap();
+}
+
+#[test]
+fn files_of_terabytes_are_damage_and_the_daemon_starts() {
+    let mut daemon = left_behind();
+    let default = session_dir(&daemon);
+    daemon.start_again();
+    for name in ["view", "blob", "log"] {
+        assert_eq!(daemon.ctx(&["send", "--session", name, "hello"]).ok(), "hello\n");
+    }
+    assert_eq!(daemon.stop(), 0);
+    let dir = |name: &str| default.with_file_name(name);
+    grow(&dir("view").join("messages.jsonl"));
+    grow(&dir("view").join("meta.json"));
+    grow(&dir("log").join("events.jsonl"));
+    let blobs = dir("blob").join("blobs");
+    std::fs::create_dir_all(&blobs).unwrap();
+    grow(&blobs.join(format!("sha256-{}", "0".repeat(64))));
+    daemon.start_again();
+    assert_eq!(daemon.ctx(&["send", "--session", "default", "still here"]).ok(), "still here\n");
+    for name in ["view", "blob"] {
+        assert_eq!(daemon.ctx(&["send", "--session", name, "again"]).ok(), "again\n");
+    }
+    let shown = until("the view", || {
+        let text = std::fs::read(dir("view").join("messages.jsonl")).ok()?;
+        (text.len() < 1 << 20).then_some(String::from_utf8_lossy(&text).into_owned())
+    });
+    assert!(shown.contains("hello") && shown.contains("again"), "{shown}");
+    let refused = daemon.ctx(&["send", "--session", "log", "again"]);
+    assert_ne!(refused.code, 0, "{}", refused.stdout);
+    assert_eq!(daemon.stop(), 0);
+    let found = problems(&daemon);
+    let names_it = |problem: &Value| {
+        let text = problem.to_string();
+        text.contains("session/log/events.jsonl") && text.contains("8796093022208 bytes")
+    };
+    assert!(found.iter().any(names_it), "{found:?}");
 }

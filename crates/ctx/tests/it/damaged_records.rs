@@ -25,8 +25,13 @@ fn second_with(bytes: &[u8], from: &str, to: &str) -> Vec<u8> {
 
 #[test]
 fn a_record_with_a_wrong_byte_in_a_key_or_its_type_is_mended() {
-    for (from, to) in [("\"text\":", "\"texu\":"), ("\"turn_id\":", "\"turn_ie\":"), ("\"user\"", "\"usfr\"")]
-    {
+    for (from, to) in [
+        ("\"text\":", "\"texu\":"),
+        ("\"turn_id\":", "\"turn_ie\":"),
+        ("\"user\"", "\"usfr\""),
+        ("\"schema_version\":", "\"schema_versiom\":"),
+        ("\"type\":", "\"tyqe\":"),
+    ] {
         row(|bytes| second_with(bytes, from, to), second, &[SECOND], &[]);
     }
 }

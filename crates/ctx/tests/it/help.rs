@@ -57,7 +57,40 @@ fn completions_are_for_this_program() {
     let place = place();
     for shell in ["bash", "zsh", "fish"] {
         let script = place.ctx(&["completions", shell]).ok();
-        assert!(script.contains("ctx") && script.contains("history"), "{shell}");
+        assert!(script.contains("ctx __complete"), "{shell}");
     }
     place.ctx(&["completions", "cmd.exe"]).fails(2);
+}
+
+#[test]
+fn completions_know_sessions_agents_models_and_checkpoints() {
+    let daemon = crate::support::daemon();
+    daemon.ctx(&["send", "--session", "plan", "hello"]).ok();
+    let offered = |words: &[&str]| {
+        let all: Vec<&str> = ["__complete", "--"].into_iter().chain(words.iter().copied()).collect();
+        daemon.ctx(&all).ok()
+    };
+    assert_eq!(offered(&["show", "coder/p"]), "coder/plan\n");
+    assert_eq!(offered(&["show", "pl"]), "plan\n", "a bare name of this directory");
+    assert_eq!(offered(&["send", "-a", "co"]), "coder\n");
+    assert_eq!(offered(&["chat", "--model", "debug:s"]), "debug:script\n");
+    daemon
+        .ctx(&["send", "--detach", "--session", "plan", "--model", "debug:script", crate::support::SLOW])
+        .ok();
+    daemon.ctx(&["pause", "coder/plan"]).ok();
+    let checkpoint = offered(&["rollback", "coder/plan", ""]);
+    assert_eq!(checkpoint.trim().len(), 26, "{checkpoint}");
+    // In bash, whose words end at a colon.
+    let bash = |line: &str| {
+        let script = format!(
+            "PATH={}:$PATH; eval \"$(ctx completions bash)\"; COMP_LINE={line:?}; COMP_POINT=${{#COMP_LINE}}; _ctx; echo \"${{COMPREPLY[@]}}\"",
+            std::path::Path::new(crate::support::CTX).parent().unwrap().display()
+        );
+        let mut command = std::process::Command::new("bash");
+        command.args(["-c", &script]).env("CTX_ROOT", daemon.root()).env("HOME", daemon.home());
+        testkit::finish(command.current_dir(daemon.workspace())).ok()
+    };
+    assert_eq!(bash("ctx show coder/p"), "coder/plan\n");
+    assert_eq!(bash("ctx send --model debug:s"), "script\n");
+    assert_eq!(bash("ctx project tr"), "trust\n");
 }

@@ -6,7 +6,10 @@
     reason = "a test that cannot go on stops"
 )]
 
+mod agent_shell;
 mod attach;
+mod autostart;
+mod cage;
 mod chat;
 mod config;
 mod control;
@@ -16,18 +19,27 @@ mod daemon;
 mod damage;
 mod damaged_records;
 mod damaged_sessions;
+mod demo;
+mod directories;
 mod follow;
 mod help;
+mod import;
 mod issues;
 mod kept_up;
 mod lifecycle;
+mod newcomer;
 mod old_root;
 mod open;
 mod others;
 mod project;
+mod providers;
 mod queue;
 mod reading;
+mod recording;
 mod search;
 mod shown;
 mod support;
+mod terminals;
 mod token;
+mod tools;
+mod waiting;

@@ -143,3 +143,32 @@ fn init_makes_a_name_of_what_the_directory_is_called() {
     place.ctx(&["project", "init", "___", "--name", "x"]).ok();
     assert!(place.ctx(&["project", "init", "nowhere"]).fails(1).contains("nowhere"));
 }
+
+#[test]
+fn a_prompt_outside_of_the_project_is_told_beside_other_mistakes() {
+    let place = place();
+    std::fs::create_dir(place.workspace().join(".ctx")).unwrap();
+    let file = place.workspace().join(".ctx/project.yaml");
+    let text = "version: 1\nproject: music\nprimary:\n  modle: main\n  prompt: ../../etc/passwd\n";
+    std::fs::write(&file, text).unwrap();
+    let checked = place.ctx(&["project", "check"]);
+    assert_eq!(checked.code, 2);
+    assert!(checked.stdout.contains("unknown key `modle`"), "{checked:?}");
+    assert!(checked.stdout.contains("../../etc/passwd is outside of the project's directory"), "{checked:?}");
+}
+
+#[test]
+fn a_message_to_an_invalid_project_names_what_is_wrong() {
+    let daemon = daemon();
+    let dir = daemon.path("music");
+    std::fs::create_dir(&dir).unwrap();
+    let dir = dir.to_str().unwrap().to_owned();
+    daemon.ctx(&["project", "init", &dir]).ok();
+    let file = std::path::Path::new(&dir).join(".ctx/project.yaml");
+    let text = std::fs::read_to_string(&file).unwrap();
+    std::fs::write(&file, format!("{text}\nfrobnicate: 1\n")).unwrap();
+    daemon.ctx(&["project", "add", &dir]);
+    let refused = daemon.ctx(&["send", "-a", "music", "hello"]);
+    assert_eq!(refused.code, 2, "{refused:?}");
+    assert!(refused.stderr.contains("project.yaml:") && refused.stderr.contains("frobnicate"), "{refused:?}");
+}

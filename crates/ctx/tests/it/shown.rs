@@ -137,11 +137,129 @@ fn an_export_lets_no_message_take_in_the_next_and_steers_no_terminal() {
 }
 
 #[test]
-fn times_say_that_they_are_utc_and_a_name_is_said_once() {
+fn times_are_local_or_say_that_they_are_utc_and_a_name_is_said_once() {
     let daemon = short();
-    let shown = daemon.ctx(&["show", "coder/one"]).ok();
+    let shown = daemon.ctx(&["show", "--utc", "coder/one"]).ok();
     assert_eq!(shown.matches("coder/one").count(), 1, "{shown}");
-    let said = shown.lines().find_map(|line| line.strip_prefix("user ")).unwrap();
+    let time = |shown: &str| shown.lines().find_map(|line| line.strip_prefix("user ")).unwrap().to_owned();
+    let said = time(&shown);
     assert!(said.ends_with('Z') && said.len() == "2026-11-15 06:00:00Z".len(), "{said}");
+    // Five hours and a half to the east.
+    let local = testkit::finish(daemon.command(&["history", "coder/one"]).env("TZ", "<+0530>-5:30")).ok();
+    let minutes =
+        |time: &str| time[11..13].parse::<u32>().unwrap() * 60 + time[14..16].parse::<u32>().unwrap();
+    assert_eq!((minutes(&time(&local)) + 24 * 60 - minutes(&said)) % (24 * 60), 330, "{local}");
     assert!(daemon.ctx(&["search", "bold"]).ok().contains("Z ("));
+}
+
+#[test]
+fn runs_that_failed_or_were_cancelled_say_why() {
+    let daemon = daemon();
+    let failing = r#"{"script":[{"text":"half a sentence"},{"error":"unreachable"}]}"#;
+    daemon.ctx(&["send", "--session", "one", "--model", "debug:script", failing]).fails(69);
+    let run = crate::support::start_slow(&daemon, "one");
+    daemon.ctx(&["cancel", "coder/one", &run]).ok();
+    wait_state(&daemon, "one", "idle");
+    for command in ["show", "history"] {
+        let shown = daemon.ctx(&[command, "coder/one"]).ok();
+        assert!(shown.contains("(EHOSTDOWN): "), "{shown}");
+        let failed = shown.find("[failed: ").unwrap_or_else(|| panic!("{shown}"));
+        let cancelled = shown.find("[cancelled by the operator]").unwrap_or_else(|| panic!("{shown}"));
+        assert!(failed < cancelled && shown.contains(failing), "what was typed is shown as typed: {shown}");
+    }
+}
+
+#[test]
+fn the_context_of_the_last_run_names_instruction_files_and_why_one_was_not_loaded() {
+    let daemon = daemon();
+    let work = daemon.workspace();
+    for dir in ["a", "a/b", "a/b/c", "a/b/c/d", "a/b/c/d/e"] {
+        std::fs::create_dir(work.join(dir)).unwrap();
+    }
+    std::fs::write(work.join("AGENTS.md"), "use tabs\n").unwrap();
+    std::fs::create_dir(work.join("a/AGENTS.md")).unwrap();
+    std::os::unix::fs::symlink("/etc/passwd", work.join("a/b/AGENTS.md")).unwrap();
+    std::fs::write(work.join("a/b/c/AGENTS.md"), b"caf\xe9\n").unwrap();
+    std::fs::write(work.join("a/b/c/d/AGENTS.md"), "deep\n").unwrap();
+    daemon.ctx(&["send", "--session", "one", "--cwd", "/work/a/b/c/d/e", "hi"]).ok();
+    let shown = daemon.ctx(&["show", "--context", "coder/one"]).ok();
+    let line = |path: &str| {
+        let found = shown.lines().find(|line| line.contains(&format!(" {path} ")));
+        found.unwrap_or_else(|| panic!("{path} is not in {shown}")).to_owned()
+    };
+    assert!(
+        line("/work/AGENTS.md").contains("(project) ") && !line("/work/AGENTS.md").contains("not loaded")
+    );
+    assert!(line("/work/a/AGENTS.md").ends_with("(/work/a) not loaded: it is a directory"), "{shown}");
+    assert!(line("/work/a/b/AGENTS.md").contains("not loaded: "), "{shown}");
+    assert!(line("/work/a/b/c/AGENTS.md").contains("not loaded: it is not UTF-8 (byte 4)"), "{shown}");
+    assert!(line("/work/a/b/c/d/AGENTS.md").contains("(/work/a/b/c/d) "), "{shown}");
+    assert!(shown.starts_with("model ") && shown.contains("\ndirectory  /work/a/b/c/d/e\n"), "{shown}");
+}
+
+#[test]
+fn whoever_reads_a_damaged_session_sees_where_something_is_missing() {
+    let mut daemon = daemon();
+    for text in ["first words", "second words", "third words"] {
+        daemon.ctx(&["send", "--session", "one", text]).ok();
+    }
+    assert_eq!(daemon.stop(), 0);
+    let uid = rustix::process::getuid().as_raw();
+    let path = daemon.root().join(format!("home/{uid}/agent/coder/session/one/events.jsonl"));
+    let text = std::fs::read_to_string(&path).unwrap();
+    let line = text
+        .lines()
+        .find(|line| line.contains("\"type\":\"user\"") && line.contains("second words"))
+        .unwrap();
+    let seq = json_lines(line)[0]["seq"].as_u64().unwrap();
+    std::fs::write(&path, text.replace(line, "rubbish")).unwrap();
+    let mark = format!("record {seq} is damaged or lost here");
+    for args in [
+        &["history", "coder/one"][..],
+        &["show", "coder/one"],
+        &["export", "--to", "markdown", "coder/one"],
+        &["export", "--to", "jsonl", "coder/one"],
+    ] {
+        let shown = daemon.ctx(args).ok();
+        let at = |words: &str| {
+            shown.find(words).unwrap_or_else(|| panic!("{words:?} is not in {args:?}: {shown}"))
+        };
+        assert!(at("first words") < at(&mark) && at(&mark) < at("third words"), "{args:?}: {shown}");
+    }
+    daemon.start_again();
+    let id = json_lines(text.lines().next().unwrap())[0]["session_id"].as_str().unwrap().to_owned();
+    let socket = daemon.root().join(".state/api.sock");
+    let url = format!("http://ctx/api/v1/sessions/{id}");
+    let answer = std::process::Command::new("curl")
+        .args(["-s", "--unix-socket"])
+        .arg(socket)
+        .arg(url)
+        .output()
+        .unwrap();
+    let shown: serde_json::Value = serde_json::from_slice(&answer.stdout).unwrap();
+    assert_eq!(shown["damage"], serde_json::json!({"lines": 1, "since_seq": seq}), "{shown}");
+}
+
+#[test]
+fn no_line_of_a_log_is_turned_around() {
+    let daemon = daemon();
+    daemon.ctx(&["send", "--session", "one", "rm \u{202e}txt.exe"]).ok();
+    daemon.ctx(&["rename", "coder/one", "a \u{202e}title"]).ok();
+    for args in [&["log", "coder/one"][..], &["audit"]] {
+        let shown = daemon.ctx(args).ok();
+        assert!(!shown.is_empty() && !shown.contains('\u{202e}'), "{args:?}: {shown:?}");
+    }
+}
+
+#[test]
+fn a_root_that_is_a_file_is_bad_input() {
+    let place = crate::support::place();
+    std::fs::write(place.path("file"), "").unwrap();
+    let file = place.path("file");
+    for args in [&["ls", "--root"][..], &["status", "--root"], &["serve", "--root"]] {
+        let args: Vec<&str> = args.iter().copied().chain([file.to_str().unwrap()]).collect();
+        let refused = place.ctx(&args);
+        assert_eq!(refused.code, 2, "{args:?}: {refused:?}");
+        assert!(refused.stderr.contains("is not a directory"), "{refused:?}");
+    }
 }

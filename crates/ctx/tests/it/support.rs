@@ -43,7 +43,7 @@ pub fn wait_state(daemon: &Place, session: &str, state: &str) {
 pub fn wait_state_of(daemon: &Place, session: &str, state: &str) {
     let wanted = (format!("\"session\":\"{session}\""), format!("\"state\":\"{state}\""));
     until(&format!("{session} to be {state}"), || {
-        let listed = daemon.ctx(&["ls", "--all", "--json"]).stdout;
+        let listed = daemon.ctx(&["ls", "-A", "--all", "--json"]).stdout;
         listed.lines().any(|line| line.contains(&wanted.0) && line.contains(&wanted.1)).then_some(())
     });
 }

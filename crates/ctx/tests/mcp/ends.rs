@@ -129,8 +129,9 @@ fn a_host_over_sockets_is_served_and_its_end_seen() {
     let place = place();
     let mut host = Host::over_sockets(&place);
     let shell = host.create();
-    let long = host.exec(&shell, "head -c 90000 /dev/zero | tr '\\0' y");
-    assert_eq!(long["stdout"].as_str().unwrap().len(), 90_000);
+    let print = "head -c 90000 /dev/zero | tr '\\0' y";
+    let long = json!({"session_id": shell, "command": print, "budget": {"max_chars": 90_000}});
+    assert_eq!(host.call("session_exec", long)["stdout"].as_str().unwrap().len(), 90_000);
     host.hang_up();
     let status = host.ended();
     assert!(status.success(), "{status}");

@@ -95,7 +95,12 @@ fn every_budget_of_the_guide_keeps_what_it_says() {
     assert!(five_thousand_characters.starts_with("\"all\" ") && five_thousand_characters.ends_with("..4123"));
     assert_eq!(
         shown[..shown.len() - 1],
-        ["\"tail\" 200 3924..4123", "\"head\" 50 1..50", "\"head_tail\" 40 1..4123", "\"grep\" 5 98..102"]
+        [
+            "\"tail\" 201 [… 3923 lines …]..4123",
+            "\"head\" 51 1..[… 4073 lines …]",
+            "\"head_tail\" 41 1..4123",
+            "\"grep\" 5 98..102"
+        ]
     );
 }
 

@@ -90,8 +90,10 @@ fn of_all_start_files_only_the_operators_own_is_read() {
     assert_eq!(host.exec(&own, "echo $START")["stdout"], "operators\n", "also by who comes after it");
 
     let run = |when: &str| format!("$(touch {})", place.path(when).display());
-    let arguments = json!({"env": {"BASH_ENV": run("made")}, "allow": ["echo", "export", "exit"]});
-    let made = host.call("session_create", arguments);
+    let env = json!({"BASH_ENV": run("made")});
+    let said = host.refused("session_create", json!({"env": env, "allow": ["echo", "export", "exit"]}));
+    assert!(said.starts_with("EACCES: ") && said.contains("BASH_ENV"), "{said}");
+    let made = host.call("session_create", json!({"env": env}));
     let shell = made["session_id"].as_str().unwrap();
     let told = host.exec(shell, "echo \"$BASH_ENV $START\"")["stdout"].clone();
     assert_eq!(told, format!("{} \n", run("made")), "who runs programs gave it to them");

@@ -221,7 +221,6 @@ fn errors_do_not_repeat_a_secret() {
     for secret in [token.as_str(), "correct-horse-battery-9"] {
         for (tool, arguments) in [
             ("session_exec", json!({"session_id": secret, "command": "true"})),
-            ("session_exec", json!({"session_id": shell, "command": "true", secret: 1})),
             ("session_create", json!({"transport": secret})),
             ("session_create", json!({"cwd": format!("/nowhere/{secret}")})),
             ("session_create", json!({"env": {format!("{secret} x"): "1"}})),
@@ -230,6 +229,11 @@ fn errors_do_not_repeat_a_secret() {
             let said = host.refused(tool, arguments);
             assert!(!said.contains(secret) && said.contains("[REDACTED:"), "{tool}: {said}");
         }
+        let ignored = host.tool("session_exec", json!({"session_id": shell, "command": "true", secret: 1}));
+        assert!(
+            !ignored.to_string().contains(secret) && ignored.to_string().contains("[REDACTED:"),
+            "{ignored}"
+        );
         let unknown = host.request("tools/call", json!({"name": secret, "arguments": {}}));
         assert!(unknown["error"].is_object() && !unknown.to_string().contains(secret), "{unknown}");
     }
@@ -374,4 +378,25 @@ fn a_refused_command_is_found_and_has_no_number() {
     let found: Value =
         serde_json::from_str(&place.ctx(&["shells", "search", "shred", "--json"]).ok()).unwrap();
     assert_eq!((&found["call"], &found["field"]), (&Value::Null, &json!("refused")));
+}
+
+#[test]
+fn watch_shows_the_last_commands_and_not_everything_there_ever_was() {
+    let place = place();
+    let mut host = host(&place);
+    let (first, second) = (host.create(), host.create());
+    for n in 1..=15 {
+        host.exec(&first, &format!("echo first-$(({n}+0))"));
+        host.exec(&second, &format!("echo second-$(({n}+0))"));
+    }
+    let shown = place.ctx(&["watch"]).ok();
+    assert_eq!(shown.lines().filter(|line| line.starts_with("$ echo ")).count(), 20, "{shown}");
+    assert!(shown.contains("\nfirst-15\n") && shown.contains("\nsecond-6\n"), "{shown}");
+    assert!(!shown.contains("first-5\n") && !shown.contains(" opened in "), "{shown}");
+    let one = place.ctx(&["watch", "-n", "1"]).ok();
+    assert!(one.ends_with("$ echo second-$((15+0))\nsecond-15\n") && one.lines().count() == 3, "{one}");
+    let json = place.ctx(&["watch", "-n", "2", "--json"]).ok();
+    assert_eq!(json.matches("\"shell_exec_started\"").count(), 2, "{json}");
+    let all = place.ctx(&["watch", "-n", "0"]).ok();
+    assert!(all.contains("\nfirst-1\n") && all.contains(" opened in "), "{all}");
 }

@@ -43,6 +43,31 @@ fn an_option_goes_before_the_environment_and_that_before_the_file() {
 }
 
 #[test]
+fn shells_of_a_caged_server_see_the_project_and_little_else() {
+    use std::os::unix::fs::{PermissionsExt, chown};
+    const ANN: u32 = 54_441;
+    let place = place();
+    for dir in [place.path(""), place.workspace()] {
+        std::fs::create_dir_all(&dir).unwrap();
+        std::fs::set_permissions(&dir, std::fs::Permissions::from_mode(0o755)).unwrap();
+    }
+    chown(place.workspace(), Some(ANN), Some(ANN)).unwrap();
+    std::fs::write(place.path("secret"), "s3cret").unwrap();
+    let mut host = Host::with(place.command(&["mcp", "--cage"]).current_dir(place.workspace()));
+    let shell = host.create();
+    let result = host.exec(&shell, "pwd; id -u; touch made; export X=1; cd /tmp");
+    assert_eq!(result["stdout"], "/work\n1000\n", "{result}");
+    assert!(place.workspace().join("made").exists());
+    let result = host.exec(&shell, &format!("echo $X; pwd; cat {}", place.path("secret").display()));
+    assert_eq!(result["stdout"], "1\n/tmp\n");
+    assert!(result["stderr"].as_str().unwrap().contains("No such file"), "{result}");
+    let result = host.exec(&shell, "echo 'Could not resolve host: x' >&2; false");
+    assert!(result["hint"].as_str().unwrap().contains("no network"), "{result}");
+    let setup = place.ctx(&["mcp", "--cage", "config", "codex"]).ok();
+    assert!(setup.contains("--cage"), "{setup}");
+}
+
+#[test]
 fn the_settings_are_shown_with_where_they_came_from() {
     let place = place();
     configure(&place, "[shells]\nidle_secs = 60\npolicy_file = \"/etc/ctx/policy\"\n");
@@ -308,8 +333,8 @@ fn options_of_the_set_up_may_stand_behind_it() {
         said.contains("[possible values: claude-code, codex, cursor, vscode, gemini, opencode]"),
         "{said}"
     );
-    let completions = place.ctx(&["completions", "bash"]).ok();
-    assert!(completions.contains("claude-code codex cursor vscode gemini opencode"), "HOST is completed");
+    let hosts = place.ctx(&["__complete", "--", "mcp", "config", "c"]).ok();
+    assert_eq!(hosts, "claude-code\ncodex\ncursor\n", "HOST is completed");
 }
 
 #[test]

@@ -29,16 +29,15 @@ fn run(script: &str) -> (bool, String) {
     std::fs::create_dir(&project).unwrap();
     let bin = Path::new(env!("CARGO_BIN_EXE_ctx")).parent().unwrap();
     let path = format!("{}:{}", bin.display(), std::env::var("PATH").unwrap());
-    // A person waits until the daemon is up; so does this shell. Whatever happens, the daemon goes with it.
-    let waiting = "until ctx status >/dev/null 2>&1; do kill -0 $! || exit 1; sleep 0.05; done";
-    let script =
-        script.replace("ctx serve &", &format!("ctx serve & trap \"kill $!; wait\" EXIT; {waiting} #"));
+    // Whatever happens, the daemon goes with the shell.
+    let script = format!("trap 'ctx stop' EXIT\n{script}");
     let output = Command::new("bash")
         .args(["-eu", "-o", "pipefail", "-c", &script])
         .current_dir(&project)
         .env("HOME", home.path())
         .env("PATH", path)
-        .env_remove("CTX_ROOT")
+        // A guide that names no root must not use that of this machine.
+        .env("CTX_ROOT", home.path().join("ctx"))
         .stdin(Stdio::null())
         .output()
         .unwrap();
@@ -53,11 +52,11 @@ fn the_readmes_examples_do_what_they_say() {
     let (ok, said) = run(&shell_blocks(page));
     assert!(ok, "{said}");
     for expected in [
-        "hello, coder",
+        "hello, ctx",
         "a second conversation",
-        "coder/plan",
-        "coder/default",
-        "claude mcp add --scope user ctx -- ",
+        "app/plan",
+        "app/default",
+        "claude mcp add-json --scope user ctx ",
         "no shells yet",
         "hello from a script",
         "\"type\":\"done\"",
@@ -93,4 +92,37 @@ fn the_guide_to_projects_does_what_it_says() {
 fn an_example_that_fails_would_be_noticed() {
     let (ok, said) = run("ctx frobnicate\n");
     assert!(!ok, "{said}");
+}
+
+#[test]
+fn the_guide_to_terminals_does_what_it_says() {
+    let page = include_str!("../../../../docs/guides/terminals.md");
+    let (ok, said) = run(&shell_blocks(page));
+    assert!(ok, "{said}");
+    let mut rest = said.as_str();
+    for expected in ["the answer is 42", "demo", "exited 3", "\"version\":2", "exit 3", "closed"] {
+        let at = rest.find(expected);
+        assert!(at.is_some(), "{expected:?} is missing in:\n{said}");
+        rest = rest.split_at(at.unwrap_or_default()).1;
+    }
+}
+
+#[test]
+fn the_guide_to_imports_does_what_it_says() {
+    let page = include_str!("../../../../docs/guides/import.md");
+    let (ok, said) = run(&shell_blocks(page));
+    assert!(ok, "{said}");
+    for expected in [
+        "AGENT  SESSIONS",
+        "1 sessions were read; 7 records of 1 of them would be imported",
+        "1 sessions were read; 7 records of 1 of them were imported",
+        "1 sessions were read; 0 records of 0 of them were imported",
+        "There are three.",
+        "thank you",
+        "0 sessions were removed, 1 were kept",
+        "claude --resume ",
+        "codex resume ",
+    ] {
+        assert!(said.contains(expected), "{expected:?} is missing in:\n{said}");
+    }
 }

@@ -26,6 +26,8 @@ const PASS_LIFE: Duration = Duration::from_secs(60);
 /// How long a browser's token is good for.
 const LOGIN_LIFE_MS: u64 = 7 * 24 * 60 * 60 * 1_000;
 const LABEL_BYTES_MAX: usize = 256;
+/// Tokens that one user may have: the file with all of them is written anew for each.
+const TOKENS_PER_USER_MAX: usize = 256;
 
 type Hash = [u8; 32];
 
@@ -130,6 +132,11 @@ impl Access {
         }
         if label.as_ref().is_some_and(|label| label.len() > LABEL_BYTES_MAX) {
             return Err(Refusal::invalid("label", format!("a label has at most {LABEL_BYTES_MAX} bytes")));
+        }
+        if self.tokens_of(caller, false).len() >= TOKENS_PER_USER_MAX {
+            let message =
+                format!("you have {TOKENS_PER_USER_MAX} tokens; revoke one with `ctx token revoke`");
+            return Err(Refusal::new(Code::Eagain, message));
         }
         let token = secret("ctx_")?;
         let row = Row {

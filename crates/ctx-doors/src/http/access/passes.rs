@@ -9,8 +9,8 @@ use ctx_session::Ulid;
 
 use super::Hash;
 
-/// Passes that may wait at a time; the oldest goes for a new one.
-const WAITING_MAX: usize = 10_000;
+/// Passes of one user that may wait at a time; the oldest goes for a new one.
+const WAITING_MAX: usize = 256;
 
 pub(super) struct Passes {
     life: Duration,
@@ -37,8 +37,9 @@ impl Passes {
     pub fn add(&self, hash: Hash, caller: Caller, token: Option<Ulid>, now: Instant) {
         let mut table = self.lock();
         table.retain(|_, pass| now.saturating_duration_since(pass.made) < self.life);
-        if table.len() >= WAITING_MAX
-            && let Some(oldest) = table.iter().min_by_key(|(_, pass)| pass.made).map(|(hash, _)| *hash)
+        let own = || table.iter().filter(|(_, pass)| pass.caller.uid == caller.uid);
+        if own().count() >= WAITING_MAX
+            && let Some(oldest) = own().min_by_key(|(_, pass)| pass.made).map(|(hash, _)| *hash)
         {
             table.remove(&oldest);
         }
@@ -82,5 +83,8 @@ mod tests {
             passes.add(hash, caller, None, start);
         }
         assert_eq!(passes.lock().len(), WAITING_MAX);
+        let other = Caller { uid: 2, gid: 2 };
+        passes.add([255; 32], other, None, start);
+        assert_eq!(passes.lock().len(), WAITING_MAX + 1, "another user's passes stay");
     }
 }

@@ -33,6 +33,8 @@ pub(crate) struct Command {
     pub restarted: Option<(Directory, Cause)>,
     /// Why the command left a shell that cannot run another.
     pub failure: Option<Failure>,
+    /// What its caller is to know of the shell's cage.
+    pub failure_hint: Option<String>,
 }
 
 impl Command {

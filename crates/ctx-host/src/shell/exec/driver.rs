@@ -12,6 +12,7 @@ use tokio::time::Instant;
 
 use super::command::Command;
 use super::frame_run::{FrameInput, FrameRun};
+use super::hints::waited_hint;
 use super::interpreter::{Idle, Interpreter};
 use super::memory::Memory;
 use super::recorder::Recorder;
@@ -24,9 +25,9 @@ use crate::shell::frame::exports::StartFile;
 use crate::shell::limits::ShellLimits;
 use crate::shell::local::scratch::{Scratch, ScratchDir};
 use crate::shell::log::{ShellLog, ShellRecord};
-use crate::shell::request::{ExecRequest, ExecResult, Progress};
+use crate::shell::request::{EXIT_KILLED, ExecRequest, ExecResult, Progress, RunningCommand};
 use crate::shell::secret_values::SecretValues;
-use crate::shell::state::{Seat, ShellState};
+use crate::shell::state::{Running, Seat, ShellState};
 use crate::shell::text::budget::Plan;
 use crate::shell::text::ends::Ends;
 use crate::shell::transport::{Connection, StartPlace, Streams};
@@ -58,6 +59,9 @@ pub(crate) struct Order {
     pub reply: oneshot::Sender<Result<ExecResult, ShellError>>,
     /// Its caller's, who gives it up with the command.
     pub seat: Weak<Seat>,
+    pub asked: Instant,
+    /// What ran when it was asked for.
+    pub behind: Option<RunningCommand>,
 }
 
 /// Why a shell came to its end.
@@ -76,6 +80,8 @@ pub(crate) struct Driver {
     memory: Memory,
     /// Commands that wait for their turn, or until any may begin.
     queue: VecDeque<Order>,
+    /// The command before.
+    previous: Option<RunningCommand>,
 }
 
 impl Driver {
@@ -92,7 +98,7 @@ impl Driver {
         let (later, env): (Vec<_>, Vec<_>) =
             env.into_iter().partition(|export| settings.start_file().is_anothers(export));
         let place = StartPlace { cwd, env };
-        let streams = connection.start(&place)?;
+        let streams = connection.start(&place).await?;
         let mut interpreter = Interpreter::new(Arc::clone(&shared), connection, streams);
         let mut memory = Memory::new(place, secret_values);
         if let Err(error) = set_up(&mut interpreter, &mut memory, &later, &settings.scratch).await {
@@ -100,7 +106,7 @@ impl Driver {
             return Err(error);
         }
         let recorder = Recorder::new(Arc::clone(&shared), log);
-        Ok(Driver { shared, settings, recorder, interpreter, memory, queue: VecDeque::new() })
+        Ok(Driver { shared, settings, recorder, interpreter, memory, queue: VecDeque::new(), previous: None })
     }
 
     /// Serves commands until the shell ends, and leaves no process behind. Says whether it was closed for idling.
@@ -163,10 +169,10 @@ impl Driver {
         self.queue.push_back(order);
     }
 
-    /// Whether a command waits, since none may begin; then the shell is in use.
+    /// Whether a command waits, since none may begin, or the shell is frozen; then it is in use.
     fn is_awaited(&mut self) -> bool {
         self.queue.retain(|order| !order.reply.is_closed());
-        if self.queue.is_empty() {
+        if self.queue.is_empty() && !self.shared.cage.as_ref().is_some_and(|cage| cage.is_frozen()) {
             return false;
         }
         self.shared.status().used = Instant::now();
@@ -174,17 +180,28 @@ impl Driver {
     }
 
     async fn serve_order(&mut self, order: Order) -> Option<End> {
-        let Order { request, plan, progress, mut reply, seat } = order;
+        let Order { request, plan, progress, mut reply, seat, asked, behind } = order;
         seat.upgrade().inspect(|seat| seat.leave());
         if reply.is_closed() {
             return None;
         }
-        let answer = {
+        let waited = asked.elapsed();
+        if let Some(progress) = &progress {
+            progress.send_modify(|progress| progress.has_begun = true);
+        }
+        let mut answer = {
             let mut gone = std::pin::pin!(reply.closed());
             self.exec(request, plan, progress, gone.as_mut()).await
         };
+        let behind = behind.or_else(|| self.previous.take());
+        self.previous = self.shared.running();
         self.shared.status().running = None;
         self.shared.status().used = Instant::now();
+        if let Ok(result) = &mut answer
+            && let Some(said) = waited_hint(waited, behind.as_ref())
+        {
+            result.hint = Some(result.hint.take().map_or(said.clone(), |hint| format!("{said}; {hint}")));
+        }
         let end = match &answer {
             Err(error @ ShellError::Closed { .. }) => Some(self.end_of(error)),
             Ok(_) | Err(_) => None,
@@ -232,8 +249,22 @@ impl Driver {
         if let Some(reason) = ended.stopped {
             self.recorder.record(&ShellRecord::Interrupted { call: command.call, reason });
         }
+        let has_failed = ended.exit.is_some() || ended.code != Some(0);
+        if has_failed && self.interpreter.connection.is_at_limit() {
+            ended.exit.get_or_insert(EXIT_KILLED);
+            ended.code = Some(EXIT_KILLED);
+        }
+        if has_failed {
+            let printed = [&ended.stderr, &ended.stdout].map(|stream| stream.finished.kept.text.as_str());
+            command.failure_hint = self.interpreter.connection.failure_hint(&printed.concat());
+        }
         let exit = ended.exit;
         let lost = match exit {
+            // Whoever ends all processes wants no new one.
+            Some(code) if !self.interpreter.connection.may_restart() => {
+                self.interpreter.exit = Some(code);
+                None
+            }
             Some(code) => self.replace(&mut command, code).await.err(),
             None => None,
         };
@@ -280,15 +311,17 @@ impl Driver {
             waited,
             restarted,
             failure: None,
+            failure_hint: None,
         })
     }
 
     fn record_start(&self, command: &str) -> Result<u64, ShellError> {
         let call = self.shared.status().commands + 1;
+        let running = Running { call, command: command.to_owned(), since: Instant::now() };
         let (command, cwd) = (command.to_owned(), self.shared.shown_cwd());
         self.recorder.record_first(&ShellRecord::ExecStarted { call, command, cwd })?;
         let mut status = self.shared.status();
-        (status.commands, status.running) = (call, Some(call));
+        (status.commands, status.running) = (call, Some(running));
         drop(status);
         self.shared.spool().begin(call);
         Ok(call)

@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::command::Command;
 use super::restart::{Cause, Directory};
 use crate::shell::log::StopReason;
-use crate::shell::request::BudgetReport;
+use crate::shell::request::{BudgetReport, RunningCommand};
 use crate::shell::text::budget;
 
 /// What the hint is made of.
@@ -19,13 +19,15 @@ pub(crate) struct Notes<'a> {
     pub late_is_cut: bool,
     /// Why not all of the output is on disk.
     pub unkept: Option<&'a std::io::Error>,
+    /// Whether something that was printed is a secret, and not shown.
+    pub has_redactions: bool,
     /// Whether bash could not read a `[[` and has not said so.
     pub is_unexplained: bool,
 }
 
 pub(crate) fn hint(notes: &Notes<'_>) -> Option<String> {
-    let Command { timeout, failure, restarted, has_budget, .. } = notes.command;
-    let mut hints = Vec::new();
+    let Command { timeout, failure, failure_hint, restarted, has_budget, .. } = notes.command;
+    let mut hints: Vec<String> = failure_hint.iter().cloned().collect();
     if notes.stopped == Some(StopReason::TimedOut) {
         let seconds = if *timeout == Duration::from_secs(1) { "second" } else { "seconds" };
         hints.push(format!(
@@ -42,6 +44,16 @@ pub(crate) fn hint(notes: &Notes<'_>) -> Option<String> {
     if notes.is_unexplained {
         hints.push("bash says nothing of some mistakes inside of `[[ … ]]`: look there".to_owned());
     }
+    if notes.command.text.contains("[REDACTED:") {
+        hints.push(
+            "the command has a [REDACTED:…] in it: that stands for a secret that was not shown, and is not its value; read \
+             the value where it is kept, in the command itself (a variable, a file)"
+                .to_owned(),
+        );
+    }
+    if notes.has_redactions {
+        hints.push("secrets in the output were replaced by [REDACTED:…]".to_owned());
+    }
     hints.extend(budget::hint(&notes.report.stdout, &notes.report.stderr, *has_budget));
     if notes.late_is_cut {
         hints.push(
@@ -52,6 +64,17 @@ pub(crate) fn hint(notes: &Notes<'_>) -> Option<String> {
         notes.unkept.map(|error| format!("not all of the output could be kept for session_output: {error}")),
     );
     (!hints.is_empty()).then(|| hints.join("; "))
+}
+
+/// What is said of a command that had to wait for its turn.
+pub(crate) fn waited_hint(waited: Duration, behind: Option<&RunningCommand>) -> Option<String> {
+    let secs = waited.as_secs();
+    let what = behind.map_or("earlier commands".to_owned(), |running| {
+        format!("command {} (`{}`), which ran in this shell", running.call, running.command)
+    });
+    (secs > 0).then(|| {
+        format!("it waited {secs} s for {what}; session_interrupt stops a command that nobody waits for")
+    })
 }
 
 fn restart_hint(directory: Directory, cause: Cause, cwd: &str) -> String {

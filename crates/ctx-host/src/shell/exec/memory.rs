@@ -1,13 +1,13 @@
 //! What a shell remembers from one command to the next, and gives to the next interpreter when one has ended.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use crate::shell::frame::exports::{self, Export, StartFile, is_variable_name};
 use crate::shell::frame::{Dialect, Habits};
 use crate::shell::secret_values::SecretValues;
 use crate::shell::state::ShellState;
-use crate::shell::transport::StartPlace;
+use crate::shell::transport::{Connection, StartPlace};
 
 pub(crate) struct Memory {
     pub habits: Habits,
@@ -84,9 +84,13 @@ impl Memory {
     }
 
     /// Where the next interpreter starts, and the variables to export in it afterwards.
-    pub fn for_restart(&self, dialect: Dialect, start_file: StartFile<'_>) -> (StartPlace, Vec<Export>) {
-        let (env, later) = exports::that_fit(self.environment(dialect), start_file);
-        (StartPlace { cwd: nearest_dir(&self.cwd), env }, later)
+    pub fn for_restart(
+        &self,
+        connection: &dyn Connection,
+        start_file: StartFile<'_>,
+    ) -> (StartPlace, Vec<Export>) {
+        let (env, later) = exports::that_fit(self.environment(connection.dialect()), start_file);
+        (StartPlace { cwd: connection.nearest_dir(&self.cwd), env }, later)
     }
 
     fn environment(&self, dialect: Dialect) -> Vec<Export> {
@@ -102,9 +106,4 @@ impl Memory {
         }
         env
     }
-}
-
-/// The directory itself, or the nearest one above it that still exists.
-fn nearest_dir(cwd: &Path) -> PathBuf {
-    cwd.ancestors().find(|dir| dir.is_dir()).unwrap_or(Path::new("/")).to_owned()
 }

@@ -63,11 +63,11 @@ pub(crate) async fn restart(
     start_file: StartFile<'_>,
     scratch: &ScratchDir,
 ) -> Result<Directory, ShellError> {
-    let (place, later) = memory.for_restart(interpreter.connection.dialect(), start_file);
+    let (place, later) = memory.for_restart(interpreter.connection.as_ref(), start_file);
     let directory = if place.cwd == memory.cwd { Directory::Same } else { Directory::Above };
     interpreter.exit = None;
     memory.interpreter_ended();
-    let started = interpreter.connection.start(&place);
+    let started = interpreter.connection.start(&place).await;
     interpreter.streams = started.map_err(|error| interpreter.shared.closed(&error))?;
     set_up(interpreter, memory, &later, scratch).await?;
     Ok(directory)

@@ -10,6 +10,7 @@ use crate::shell::frame::holds_word;
 use crate::shell::frame::stop::without_stop;
 use crate::shell::log::{ShellRecord, StopReason};
 use crate::shell::request::{BudgetReport, EXIT_INTERRUPTED, EXIT_TIMED_OUT, ExecResult};
+use crate::shell::text::budget::{self, Kept};
 use crate::shell::text::output::Finished;
 
 /// Makes the result of a command and records it.
@@ -31,7 +32,12 @@ pub(crate) fn result(
         kept.text = without_stop(dialect, std::mem::take(&mut kept.text));
         ends.change(|text| without_stop(dialect, text.to_owned()));
     }
-    let (stdout, stderr) = (&ended.stdout.finished.kept, &ended.stderr.finished.kept);
+    let has_redactions =
+        ended.stdout.finished.redactions + ended.stderr.finished.redactions + late.redactions > 0;
+    let (stdout, stderr) = (&mut ended.stdout.finished.kept, &mut ended.stderr.finished.kept);
+    if command.plan.shares_default {
+        share(stdout, stderr, STREAMS_CHARS_MAX.saturating_sub(late.text.chars().count()));
+    }
     let truncated = stdout.truncated || stderr.truncated || late.truncated;
     let report = BudgetReport { stdout: stdout.report.clone(), stderr: stderr.report.clone() };
     let is_silent = report.stdout.lines_total == 0 && report.stderr.lines_total == 0;
@@ -43,6 +49,7 @@ pub(crate) fn result(
         report: &report,
         late_is_cut: late.truncated,
         unkept: ended.unkept.as_ref(),
+        has_redactions,
         is_unexplained: exit_code == 2 && is_silent && command.shown_text.contains("[["),
     };
     let hint = hint(&notes);
@@ -50,7 +57,7 @@ pub(crate) fn result(
         call: command.call,
         exit_code,
         duration_ms: u64::try_from(command.duration().as_millis()).unwrap_or(u64::MAX),
-        command: command.shown_text,
+        command: without_middle(command.shown_text),
         stdout: std::mem::take(&mut ended.stdout.finished.kept.text),
         stderr: std::mem::take(&mut ended.stderr.finished.kept.text),
         cwd,
@@ -58,6 +65,7 @@ pub(crate) fn result(
         timed_out: ended.stopped == Some(StopReason::TimedOut),
         shell_restarted: command.restarted.is_some(),
         late_output: late.text,
+        bytes: ended.stdout.bytes + ended.stderr.bytes,
         budget: (command.has_budget || truncated).then_some(report),
         hint,
     };
@@ -92,17 +100,47 @@ pub(crate) fn failure_of(command: &str, ended: &mut Ended, interpreter: &Interpr
         .or(ended.broke_frame.then_some(Failure::Silent))
 }
 
+/// What the streams show together where nobody has said how much: the rest of the default is for what a result says
+/// besides.
+const STREAMS_CHARS_MAX: usize = budget::CHARS_DEFAULT as usize - 1_500;
+/// What is shown of each stream's late output.
+const LATE_CHARS_MAX: usize = 5_000;
+/// A longer command is not repeated in its result.
+const COMMAND_CHARS_MAX: usize = 200;
+
+/// Two streams in the room for both: a short one is shown whole.
+fn share(stdout: &mut Kept, stderr: &mut Kept, room: usize) {
+    let (out, err) = (stdout.text.chars().count(), stderr.text.chars().count());
+    if out + err > room {
+        let half = room / 2;
+        stdout.narrow(if err < half { room - err } else { half.max(room.saturating_sub(err)) });
+        stderr.narrow(if out < half { room - out } else { half });
+    }
+}
+
+fn without_middle(command: String) -> String {
+    let chars = command.chars().count();
+    if chars <= COMMAND_CHARS_MAX {
+        return command;
+    }
+    let begin: String = command.chars().take(COMMAND_CHARS_MAX).collect();
+    format!("{begin} [… {} characters …]", chars - COMMAND_CHARS_MAX)
+}
+
 /// What a result shows of late output.
 pub(crate) struct ShownLateOutput {
     text: String,
     truncated: bool,
+    redactions: u64,
 }
 
 /// Takes and records what was printed on both streams since the command before.
 pub(crate) fn take_late_output(interpreter: &mut Interpreter, recorder: &mut Recorder) -> ShownLateOutput {
     let Interpreter { shared, late, .. } = interpreter;
-    let (mut text, mut recorded, mut truncated) = (String::new(), String::new(), false);
+    let (mut text, mut recorded, mut truncated, mut redactions) = (String::new(), String::new(), false, 0);
     for mut finished in [late.0.take(), late.1.take()].into_iter().flatten() {
+        finished.kept.narrow(LATE_CHARS_MAX);
+        redactions += finished.redactions;
         text.push_str(&finished.kept.text);
         truncated |= finished.kept.truncated;
         finished.ends.change(|text| shared.shown(text));
@@ -113,7 +151,7 @@ pub(crate) fn take_late_output(interpreter: &mut Interpreter, recorder: &mut Rec
     if !recorded.is_empty() {
         recorder.record(&ShellRecord::LateOutput { text: recorded });
     }
-    ShownLateOutput { text, truncated }
+    ShownLateOutput { text, truncated, redactions }
 }
 
 /// The log has its own bounds for what was printed, because its readers did not choose the budget.

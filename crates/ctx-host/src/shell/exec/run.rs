@@ -132,7 +132,8 @@ impl Run<'_> {
         stops: Stops<'_>,
     ) -> Result<Ended, RunError> {
         let mut state = State::new();
-        let Stops { deadline, mut cancelled, interrupt, closing } = stops;
+        let Stops { mut deadline, mut cancelled, interrupt, closing } = stops;
+        let mut frozen = self.connection.frozen_for();
         let interrupted = interrupt.notified();
         tokio::pin!(interrupted);
         self.connection.command_starts();
@@ -166,6 +167,11 @@ impl Run<'_> {
                 left = Stopping::asked(&mut state.stopping) => state.asked_and_left(left),
                 () = marks(&mut state.marking) => state.marking = None,
                 () = tokio::time::sleep_until(next) => match free {
+                    // Time in which the command was kept from running is not its own.
+                    true if self.connection.frozen_for() > frozen => {
+                        let before = std::mem::replace(&mut frozen, self.connection.frozen_for());
+                        deadline += frozen.saturating_sub(before);
+                    }
                     true => state.begin_stop(StopReason::TimedOut, self.connection),
                     false => self.stop_harder(&mut state, &out, &err),
                 },

@@ -13,8 +13,8 @@ use tokio::task::JoinHandle;
 use tokio::time::Instant;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-use super::in_own_session;
 use super::process_tree::{MARK_DIGITS_BEHIND, MarkPrefix};
+use super::program::in_own_session;
 
 /// `$1` is the marks' prefix and `$3` how many digits follow, `$2` the directory with the stdin of commands. All are stopped before any is
 /// killed, so that none can start another in between.
@@ -22,7 +22,7 @@ const SCRIPT: &str = r#"
 trap '' HUP INT TERM PIPE QUIT
 read -r _
 marked() {
-    for file in $(grep -lE "^Max realtime timeout +$1[0-9]{$2} " /proc/[0-9]*/limits 2>/dev/null); do
+    for file in $(grep -lE "^Max file locks +$1[0-9]{$2} " /proc/[0-9]*/limits 2>/dev/null); do
         pid=${file#/proc/}
         echo "${pid%/limits}"
     done

@@ -4,11 +4,14 @@
 //! restart go on printing into them. No PTY, and a session of its own, so that nothing can ask on the terminal of the
 //! program that runs the server.
 
+pub(super) mod caged;
 mod fifo;
 mod fifo_unblock;
 pub(super) mod guard;
+mod marking;
 pub(super) mod process_tree;
 mod procfs;
+mod program;
 pub(super) mod random;
 pub(super) mod scratch;
 
@@ -26,18 +29,27 @@ use tokio::io::AsyncWriteExt;
 use tokio::net::unix::pipe::Sender;
 use tokio::process::{Child, Command};
 
+use self::caged::{CageSlot, Caged, start_script};
 use self::fifo::{NamedPipe, PipeEnds};
+pub use self::marking::processes_found_by;
+use self::marking::{Marking, PRLIMIT};
 use self::process_tree::{Clock, Mark, MarkPrefix, Moment, ProcessTree};
 use self::procfs::DataPages;
+use self::program::{Program, find};
 use self::scratch::{Scratch, ScratchDir};
 use super::error::ShellError;
+use super::frame::exports::Export;
 use super::frame::stop::STOP_SIGNAL;
 use super::frame::{Dialect, Pipes};
 use super::transport::Stream;
 use super::transport::{BoxFuture, Connection, Force, Source, StartPlace, Streams, Transport};
+use crate::rights::Rights;
 
 /// How long the processes of a destroyed shell may take to vanish after KILL.
 const CLOSE_PATIENCE: Duration = Duration::from_secs(2);
+
+/// Where a cage has its programs.
+pub(super) const CAGE_PATH: &str = "/usr/local/bin:/usr/bin:/bin";
 
 /// A shell with no more pages than this beyond its first holds less than a thousand variables more.
 const FEW_PAGES: u64 = 64;
@@ -49,6 +61,8 @@ pub struct LocalTransport {
     marks: MarkPrefix,
     clock: Arc<Clock>,
     user: Option<(u32, u32)>,
+    rights: Rights,
+    marking: Marking,
     scratch: ScratchDir,
 }
 
@@ -57,16 +71,10 @@ pub struct LocalTransport {
 pub struct RunAs {
     pub uid: u32,
     pub gid: u32,
+    /// With these we open what the shell names.
+    pub rights: Rights,
     /// A directory of ours that this user can pass through, for what a shell must read.
     pub scratch_dir: PathBuf,
-}
-
-#[derive(Debug, Clone)]
-struct Program {
-    path: PathBuf,
-    dialect: Dialect,
-    /// The `setsid` program, where there is one: it detaches the shell from any terminal.
-    setsid: Option<PathBuf>,
 }
 
 impl LocalTransport {
@@ -77,20 +85,24 @@ impl LocalTransport {
         marks: MarkPrefix,
         scratch: ScratchDir,
     ) -> Result<Self, ShellError> {
-        let found = match program {
-            Some(program) => {
-                find(program, path).ok_or_else(|| ShellError::NoProgram { path: program.to_owned() })?
-            }
-            None => find("bash", path).or_else(|| find("sh", path)).ok_or(ShellError::NoInterpreter)?,
-        };
-        let dialect = if is_bash(&found) { Dialect::Bash } else { Dialect::Posix };
-        let program = Program { path: found, dialect, setsid: find("setsid", path) };
-        Ok(LocalTransport { program, marks, clock: Arc::new(Clock::new()), user: None, scratch })
+        let program = Program::new(program, path)?;
+        let marking = Marking::new(false, None);
+        let (clock, rights) = (Arc::new(Clock::new()), Rights::own());
+        Ok(LocalTransport { program, marks, clock, user: None, rights, marking, scratch })
     }
 
-    /// Shells that run as another user: uid and gid.
-    pub fn of_user(self, user: Option<(u32, u32)>) -> LocalTransport {
-        LocalTransport { user, ..self }
+    /// Shells that run as another user, where one is named. Their programs are looked for in this search path.
+    pub fn of_user(self, user: Option<&RunAs>, path: &OsStr) -> LocalTransport {
+        let Some(RunAs { uid, gid, rights, .. }) = user else { return self };
+        let marking = Marking::new(true, find(PRLIMIT, path));
+        LocalTransport { user: Some((*uid, *gid)), rights: rights.clone(), marking, ..self }
+    }
+
+    /// Shells in cages, whose processes have this owner's ids.
+    pub fn in_cage(self, owner: Option<(u32, u32)>) -> LocalTransport {
+        let marking = Marking::new(owner.is_some(), find(PRLIMIT, OsStr::new(CAGE_PATH)));
+        // What we look at of their processes we look at as ourselves: their user namespace is not ours.
+        LocalTransport { user: owner, rights: Rights::own(), marking, ..self }
     }
 
     pub fn dialect(&self) -> Dialect {
@@ -112,23 +124,26 @@ impl Transport for LocalTransport {
         "local".to_owned()
     }
 
-    fn connect(&self, n: u64) -> Result<Box<dyn Connection>, ShellError> {
+    fn connect(&self, n: u64, cage: Option<Arc<CageSlot>>) -> Result<Box<dyn Connection>, ShellError> {
         let (stdout, stderr) = outputs(&self.scratch, self.user)
             .map_err(|source| ShellError::Spool { path: self.scratch.path.clone(), source })?;
         Ok(Box::new(LocalConnection {
             program: self.program.clone(),
             user: self.user,
+            rights: self.rights.clone(),
+            marking: self.marking.clone(),
             mark: self.marks.mark(n),
             scratch: self.scratch.clone(),
             pipes: Pipes {
                 commands: PathBuf::new(),
-                stdout: stdout.name(),
-                stderr: stderr.name(),
+                stdout: self.scratch.seen(&stdout.name()),
+                stderr: self.scratch.seen(&stderr.name()),
                 names: None,
             },
             stdout,
             stderr,
             running: None,
+            cage: cage.map(Caged::new),
             commands: 0,
             moment: self.clock.now(),
             clock: Arc::clone(&self.clock),
@@ -144,45 +159,11 @@ fn outputs(scratch: &ScratchDir, user: Option<(u32, u32)>) -> std::io::Result<(N
     Ok((stdout, NamedPipe::open(scratch, user)?.with_marks()?))
 }
 
-/// A program that no terminal and no signal to a group reaches.
-fn in_own_session(setsid: Option<&Path>, program: &Path) -> std::process::Command {
-    let mut command = std::process::Command::new(setsid.unwrap_or(program));
-    match setsid {
-        Some(_) => command.arg(program),
-        None => command.process_group(0),
-    };
-    command
-}
-
-/// A program's file in a search path; a name with a slash is the file itself.
-fn find(name: impl AsRef<Path>, path: &OsStr) -> Option<PathBuf> {
-    let name = name.as_ref();
-    let executable =
-        |file: &PathBuf| rustix::fs::access(file, rustix::fs::Access::EXEC_OK).is_ok() && file.is_file();
-    if name.components().count() > 1 {
-        return Some(name.to_owned()).filter(executable);
-    }
-    std::env::split_paths(path).filter(|dir| dir.is_absolute()).map(|dir| dir.join(name)).find(executable)
-}
-
-/// Whether a program is bash, under whatever name: on some systems `sh` is. Other names are asked.
-fn is_bash(program: &Path) -> bool {
-    let name = program.file_name().and_then(OsStr::to_str).unwrap_or_default();
-    if matches!(name, "bash" | "dash") {
-        return name == "bash";
-    }
-    let mut command = std::process::Command::new(program);
-    command
-        .args(["-c", "printf %s \"${BASH_VERSION-}\""])
-        .env_clear()
-        .stdin(Stdio::null())
-        .stderr(Stdio::null());
-    command.output().is_ok_and(|said| said.status.success() && !said.stdout.is_empty())
-}
-
 struct LocalConnection {
     program: Program,
     user: Option<(u32, u32)>,
+    rights: Rights,
+    marking: Marking,
     mark: Mark,
     scratch: ScratchDir,
     /// Held at both ends for as long as the shell lives.
@@ -190,6 +171,7 @@ struct LocalConnection {
     stderr: NamedPipe,
     pipes: Pipes,
     running: Option<Running>,
+    cage: Option<Caged>,
     /// Commands that have started, for their marks.
     commands: u64,
     moment: Moment,
@@ -197,7 +179,8 @@ struct LocalConnection {
 }
 
 struct Running {
-    child: Child,
+    /// None: it is a process of its cage.
+    child: Option<Child>,
     processes: Arc<ProcessTree>,
     ended: Option<i32>,
     pid: Pid,
@@ -225,65 +208,117 @@ impl LocalConnection {
         }
     }
 
-    fn command(&self, place: &StartPlace) -> Command {
-        let mut command = in_own_session(self.program.setsid.as_deref(), &self.program.path);
-        if self.program.dialect == Dialect::Bash {
-            // Named as a script, not read as stdin: a bash whose script is its stdin crashes when a command
-            // copies descriptor 0 and closes the copy.
-            command.args(["--norc", "--noprofile", "/dev/stdin"]);
+    /// The interpreter and its arguments.
+    fn words(&self) -> Vec<OsString> {
+        let mut words: Vec<OsString> = Vec::new();
+        if let Marking::AtStart(prlimit) = &self.marking {
+            words.extend([prlimit.into(), self.mark.option(self.commands).into()]);
         }
+        words.push(self.program.path.as_os_str().to_owned());
+        words.extend(self.program.args().iter().map(OsString::from));
+        words
+    }
+
+    fn env<'a>(&self, place: &'a StartPlace) -> impl Iterator<Item = &'a Export> + use<'a> {
+        let dialect = self.program.dialect;
+        place.env.iter().filter(move |export| !acts_on_the_frame(dialect, &export.name))
+    }
+
+    fn command(&self, place: &StartPlace) -> Command {
+        let mut command = match &self.marking {
+            Marking::AtStart(prlimit) => self.program.run_by(prlimit, &self.mark.option(self.commands)),
+            Marking::EachCommand | Marking::Descent => self.program.run(),
+        };
+        command.args(self.program.args());
         if let Some((uid, gid)) = self.user {
             // Setting the uid also drops every further group.
             command.uid(uid).gid(gid);
         }
         command.current_dir(&place.cwd).env_clear();
-        let dialect = self.program.dialect;
-        let env = place.env.iter().filter(|export| !acts_on_the_frame(dialect, &export.name));
-        command.envs(env.map(|export| (OsString::from(&export.name), OsStr::from_bytes(&export.value))));
+        command.envs(
+            self.env(place).map(|export| (OsString::from(&export.name), OsStr::from_bytes(&export.value))),
+        );
         Command::from(command)
     }
 
-    fn try_start(&mut self, place: &StartPlace) -> std::io::Result<Streams> {
-        if !(self.stdout.is_there() && self.stderr.is_there()) {
-            (self.stdout, self.stderr) = outputs(&self.scratch, self.user)?;
-            self.pipes.stdout = self.stdout.name();
-            self.pipes.stderr = self.stderr.name();
-        }
-        let mut commands = NamedPipe::open(&self.scratch, self.user)?;
-        self.pipes.commands = commands.name();
-        let names = Scratch::put(&self.scratch, b"").ok().filter(|file| file.path().to_str().is_some());
-        self.pipes.names = names.as_ref().map(|file| file.path().to_owned());
-        let PipeEnds { read, write } = commands.let_go()?;
-        let commands_link = std::fs::read_link(fifo::path_of(&write))?;
-        let mut command = self.command(place);
-        command.stdin(Stdio::from(read));
-        command.stdout(self.stdout.for_child()?);
-        command.stderr(self.stderr.for_child()?);
-        let child = command.spawn()?;
-        let pid = child.id().and_then(|id| i32::try_from(id).ok()).and_then(Pid::from_raw);
-        let pid = pid.ok_or_else(|| std::io::Error::other("the shell ended at once"))?;
+    async fn try_start(&mut self, place: &StartPlace) -> Result<Streams, ShellError> {
+        let failed = |source| ShellError::Start { cwd: place.cwd.clone(), source };
+        let mut parts = self.parts().map_err(failed)?;
         self.commands += 1;
-        let processes = Arc::new(ProcessTree::found(self.mark, pid, self.commands));
-        let held = Arc::default();
+        let (child, pid, cage) = match &mut self.cage {
+            None => {
+                let (child, pid) = self.spawn(place, parts.read).map_err(failed)?;
+                (Some(child), pid, None)
+            }
+            Some(_) => {
+                let Pipes { commands, stdout, stderr, .. } = &self.pipes;
+                let env: Vec<&Export> = self.env(place).collect();
+                let script = start_script([commands, stdout, stderr], &place.cwd, &env, &self.words());
+                let scratch = self.scratch.clone();
+                let Some(cage) = &mut self.cage else { return Err(ShellError::NoInterpreter) };
+                let started = cage.start(&scratch, &script).await?;
+                (None, started.shell, Some((started.first, started.supervisor)))
+            }
+        };
+        let processes = Arc::new(ProcessTree::found(self.mark, pid, cage, self.commands));
         self.running = Some(Running {
             child,
             processes,
             ended: None,
             pid,
-            commands,
-            commands_link,
-            held,
-            _names: names,
+            commands: parts.commands,
+            commands_link: parts.commands_link,
+            held: Arc::default(),
+            _names: parts.names.take(),
             data: DataPages::of(pid),
             data_at_first: None,
             has_started: false,
         });
+        self.streams(&parts.write).map_err(failed)
+    }
+
+    /// The pipes of an interpreter that is to start. Our end of what it reads from is closed once it has its own.
+    fn parts(&mut self) -> std::io::Result<Parts> {
+        if !(self.stdout.is_there() && self.stderr.is_there()) {
+            (self.stdout, self.stderr) = outputs(&self.scratch, self.user)?;
+            self.pipes.stdout = self.scratch.seen(&self.stdout.name());
+            self.pipes.stderr = self.scratch.seen(&self.stderr.name());
+        }
+        let mut commands = NamedPipe::open(&self.scratch, self.user)?;
+        self.pipes.commands = self.scratch.seen(&commands.name());
+        let names = Scratch::put(&self.scratch, b"").ok().filter(|file| file.path().to_str().is_some());
+        self.pipes.names = names.as_ref().map(|file| file.path().to_owned());
+        let PipeEnds { read, write } = commands.let_go()?;
+        let commands_link = std::fs::read_link(fifo::path_of(&write))?;
+        Ok(Parts { commands, commands_link, names, read, write })
+    }
+
+    fn spawn(&self, place: &StartPlace, commands: OwnedFd) -> std::io::Result<(Child, Pid)> {
+        let mut command = self.command(place);
+        command.stdin(Stdio::from(commands));
+        command.stdout(self.stdout.for_child()?);
+        command.stderr(self.stderr.for_child()?);
+        let child = command.spawn()?;
+        let pid = child.id().and_then(|id| i32::try_from(id).ok()).and_then(Pid::from_raw);
+        Ok((child, pid.ok_or_else(|| std::io::Error::other("the shell ended at once"))?))
+    }
+
+    fn streams(&self, commands: &OwnedFd) -> std::io::Result<Streams> {
         Ok(Streams {
-            stdin: Box::new(fifo::sender(&write)?),
+            stdin: Box::new(fifo::sender(commands)?),
             stdout: Source::Pipe(self.stdout.reader()?),
             stderr: Source::Pipe(self.stderr.reader()?),
         })
     }
+}
+
+/// What an interpreter is started with.
+struct Parts {
+    commands: NamedPipe,
+    commands_link: PathBuf,
+    names: Option<Scratch>,
+    read: OwnedFd,
+    write: OwnedFd,
 }
 
 async fn write_behind(end: std::io::Result<Sender>, bytes: &[u8]) -> std::io::Result<()> {
@@ -305,6 +340,11 @@ fn acts_on_the_frame(dialect: Dialect, variable: &str) -> bool {
     dialect == Dialect::Bash && variable == "SHELLOPTS"
 }
 
+/// The directory itself, or the nearest one above it that still exists.
+fn nearest_dir(cwd: &Path) -> PathBuf {
+    cwd.ancestors().find(|dir| dir.is_dir()).unwrap_or(Path::new("/")).to_owned()
+}
+
 fn exit_code(status: ExitStatus) -> i32 {
     status.code().or_else(|| status.signal().map(|signal| 128 + signal)).unwrap_or(1)
 }
@@ -314,8 +354,8 @@ impl Connection for LocalConnection {
         self.program.dialect
     }
 
-    fn start(&mut self, place: &StartPlace) -> Result<Streams, ShellError> {
-        self.try_start(place).map_err(|source| ShellError::Start { cwd: place.cwd.clone(), source })
+    fn start<'a>(&'a mut self, place: &'a StartPlace) -> BoxFuture<'a, Result<Streams, ShellError>> {
+        Box::pin(self.try_start(place))
     }
 
     fn wait(&mut self) -> BoxFuture<'_, i32> {
@@ -324,7 +364,11 @@ impl Connection for LocalConnection {
             if let Some(code) = running.ended {
                 return code;
             }
-            let code = running.child.wait().await.map_or(1, exit_code);
+            let code = match (&mut running.child, &mut self.cage) {
+                (Some(child), _) => child.wait().await.map_or(1, exit_code),
+                (None, Some(cage)) => cage.wait().await,
+                (None, None) => return std::future::pending().await,
+            };
             running.ended = Some(code);
             code
         })
@@ -333,7 +377,10 @@ impl Connection for LocalConnection {
     fn has_ended(&mut self) -> Option<i32> {
         let running = self.running.as_mut()?;
         if running.ended.is_none() {
-            running.ended = running.child.try_wait().ok()?.map(exit_code);
+            running.ended = match (&mut running.child, &mut self.cage) {
+                (Some(child), _) => child.try_wait().ok()?.map(exit_code),
+                (None, cage) => cage.as_mut().and_then(Caged::has_ended),
+            };
         }
         running.ended
     }
@@ -371,7 +418,9 @@ impl Connection for LocalConnection {
     fn awaits_command(&self) -> bool {
         let nothing_unread = || self.stdout.is_empty() && self.stderr.is_empty();
         self.running.as_ref().is_some_and(|running| {
-            procfs::is_reading(running.pid, &running.commands_link) && nothing_unread()
+            // Of another user's process `/proc` shows this to that user, and to who may trace all.
+            let reads = self.rights.act(|| procfs::is_reading(running.pid, &running.commands_link));
+            reads == Ok(true) && nothing_unread()
         })
     }
 
@@ -390,7 +439,14 @@ impl Connection for LocalConnection {
 
     fn cwd(&self, said: &Path) -> PathBuf {
         match &self.running {
-            Some(running) => procfs::cwd(running.pid, said),
+            Some(running) => {
+                let root = match &self.cage {
+                    Some(_) => PathBuf::from(format!("/proc/{}/root", running.pid.as_raw_nonzero())),
+                    None => PathBuf::from("/"),
+                };
+                let found = self.rights.act(|| procfs::cwd(running.pid, said, &root));
+                found.unwrap_or_else(|_| said.to_owned())
+            }
             None => said.to_owned(),
         }
     }
@@ -399,7 +455,9 @@ impl Connection for LocalConnection {
         let running = self.running.as_ref();
         let running =
             running.map(|running| (running.pid, Arc::clone(&running.processes), Arc::clone(&running.held)));
-        let moment = self.moment;
+        let (moment, rights) = (self.moment, self.rights.clone());
+        // What is opened in a cage has no name here.
+        let may_let_through = self.cage.is_none();
         let signal = match force {
             Force::Ask => Signal::INT,
             Force::Insist => Signal::TERM,
@@ -410,10 +468,10 @@ impl Connection for LocalConnection {
             let work = tokio::task::spawn_blocking(move || {
                 // Where it was asked before, it knows that it is to stop when its `open` ends. A signal breaks that
                 // for a while, so this comes first.
-                if force != Force::Ask {
-                    held.lock()
-                        .unwrap_or_else(PoisonError::into_inner)
-                        .extend(fifo_unblock::let_through(pid));
+                if force != Force::Ask && may_let_through {
+                    // The shell names what is opened, so it is opened with its user's rights.
+                    let end = rights.act(|| fifo_unblock::let_through(pid)).ok().flatten();
+                    held.lock().unwrap_or_else(PoisonError::into_inner).extend(end);
                 }
                 // The interpreter first: it must know that it is to stop when its child ends.
                 processes.signal_shell(STOP_SIGNAL);
@@ -421,6 +479,27 @@ impl Connection for LocalConnection {
             });
             work.await.unwrap_or(0)
         })
+    }
+
+    fn nearest_dir(&self, cwd: &Path) -> PathBuf {
+        // In a cage the start looks for it.
+        if self.cage.is_some() { cwd.to_owned() } else { nearest_dir(cwd) }
+    }
+
+    fn may_restart(&self) -> bool {
+        !self.cage.as_ref().is_some_and(|cage| cage.slot.is_ending())
+    }
+
+    fn is_at_limit(&mut self) -> bool {
+        self.cage.as_mut().is_some_and(Caged::is_at_limit)
+    }
+
+    fn failure_hint(&self, printed: &str) -> Option<String> {
+        self.cage.as_ref().and_then(|cage| cage.slot.hint(printed))
+    }
+
+    fn frozen_for(&self) -> Duration {
+        self.cage.as_ref().map_or(Duration::ZERO, |cage| cage.slot.frozen_for())
     }
 
     fn kill_interpreter(&self) {
@@ -433,66 +512,23 @@ impl Connection for LocalConnection {
         Box::pin(async {
             // Ours first: to find the processes takes descriptors, and there may be no others left.
             drop((self.stdout.let_go(), self.stderr.let_go()));
+            if let Some(mut cage) = self.cage.take() {
+                self.running = None;
+                cage.close().await;
+                return;
+            }
             let Some(mut running) = self.running.take() else { return };
             let processes = Arc::clone(&running.processes);
             let left = tokio::task::spawn_blocking(move || processes.end(CLOSE_PATIENCE)).await.unwrap_or(0);
             if left > 0 {
                 tracing::warn!(left, "processes of a closed shell did not end");
             }
-            if running.ended.is_none() {
-                end(&mut running.child).await;
+            if let Some(child) = running.child.as_mut().filter(|_| running.ended.is_none()) {
+                end(child).await;
             }
         })
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn an_operator_s_program_decides_the_dialect() {
-        let marks = MarkPrefix::new(1);
-        let path = OsStr::new("/usr/bin:/bin");
-        let scratch = ScratchDir { path: PathBuf::from("/nonexistent"), reader: None };
-        let transport = |program: Option<&str>, path| {
-            LocalTransport::new(program.map(Path::new), path, marks, scratch.clone())
-        };
-        let dialect = |program| transport(program, path).unwrap().program.dialect;
-        assert_eq!(dialect(None), Dialect::Bash);
-        assert_eq!(dialect(Some("/usr/bin/dash")), Dialect::Posix);
-        assert_eq!(dialect(Some("dash")), Dialect::Posix, "looked for in PATH");
-        let nowhere = OsStr::new("/nonexistent");
-        assert!(matches!(transport(None, nowhere), Err(ShellError::NoInterpreter)));
-        for program in ["/nonexistent/bash", "/usr/bin", "no-such-shell"] {
-            let error = transport(Some(program), path).unwrap_err().to_string();
-            assert!(error.contains(program), "{error}");
-        }
-    }
-
-    #[tokio::test]
-    async fn only_a_bash_with_thousands_of_variables_holds_much() {
-        use tokio::io::AsyncReadExt;
-        let dir = tempfile::tempdir().unwrap();
-        let scratch = ScratchDir { path: dir.path().join("scratch"), reader: None };
-        let path = OsStr::new("/usr/bin:/bin");
-        let transport =
-            LocalTransport::new(Some(Path::new("bash")), path, MarkPrefix::new(1), scratch).unwrap();
-        let mut connection = transport.connect(1).unwrap();
-        let place = StartPlace { cwd: dir.path().to_owned(), env: Vec::new() };
-        let mut streams = connection.start(&place).unwrap();
-        let mut held = vec![connection.holds_much()];
-        for script in [
-            "",
-            "export A=1; f() { echo; }; x=$(seq 500);",
-            "for ((n=0;n<5000;n++));do export V$n=value;done;",
-        ] {
-            streams.stdin.write_all(format!("{script}echo done\n").as_bytes()).await.unwrap();
-            let mut line = [0; 5];
-            streams.stdout.read_exact(&mut line).await.unwrap();
-            held.push(connection.holds_much());
-        }
-        connection.close().await;
-        assert_eq!(held, [false, false, false, true]);
-    }
-}
+mod tests;

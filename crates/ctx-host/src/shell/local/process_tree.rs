@@ -1,10 +1,11 @@
 //! The processes of a shell: which they are, which a command started, and how they are signalled.
 //!
 //! A process belongs to a shell by descent or by its mark. The mark is a value of the resource limit for
-//! real-time processor time, which no ordinary program uses: every child inherits it, through `setsid`,
+//! file locks, which means nothing to the kernel any more: every child inherits it, through `setsid`,
 //! double forks, `env -i` and closed descriptors alike, and an unprivileged process cannot raise it again.
 //! It can be lowered, and is with every command: so the mark also shows in which command its line left the
 //! shell, and what an earlier background job starts is not taken for a part of the present command.
+//! Who sets the mark, and where none can be set, is in `marking`.
 //! What runs in another process namespace is the cage's business, not this module's.
 
 use std::collections::{HashMap, HashSet};
@@ -15,9 +16,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::process::{
-    Pid, PidfdFlags, Resource, Rlimit, Signal, getrlimit, pidfd_open, pidfd_send_signal, prlimit,
-};
+use rustix::process::{Pid, PidfdFlags, Resource, Rlimit, Signal, pidfd_open, pidfd_send_signal, prlimit};
 
 /// Digits that all marks of one server begin with, so that its guard can find them with one pattern.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -37,9 +36,13 @@ const PREFIX_MAX: u64 = 99_999_999;
 impl MarkPrefix {
     /// A prefix from random bits, below what this process may set (a shell inside a shell is marked lower).
     pub fn new(random: u64) -> Self {
-        let ceiling = getrlimit(Resource::Rttime).maximum.unwrap_or(u64::MAX) / MARKS_PER_PREFIX;
-        let top = ceiling.saturating_sub(1).clamp(PREFIX_MIN, PREFIX_MAX);
+        let top = ceiling(None).saturating_sub(1).clamp(PREFIX_MIN, PREFIX_MAX);
         MarkPrefix(PREFIX_MIN + random % (top - PREFIX_MIN + 1))
+    }
+
+    /// Whether a server, this process where none is named, may set marks at all: its own limit may be below all of them.
+    pub fn has_room(server: Option<Pid>) -> bool {
+        ceiling(server) > PREFIX_MIN
     }
 
     /// The mark of the n-th shell.
@@ -52,6 +55,20 @@ impl MarkPrefix {
     }
 }
 
+/// No prefix from this one on can be set by a server.
+fn ceiling(server: Option<Pid>) -> u64 {
+    let server = server.unwrap_or_else(rustix::process::getpid);
+    let hard = limits_of(server.as_raw_nonzero().get()).get(1).copied();
+    hard.unwrap_or(u64::MAX) / MARKS_PER_PREFIX
+}
+
+/// The limits of a process that carry marks, as far as they are numbers: the soft one, then the hard one.
+fn limits_of(pid: i32) -> Vec<u64> {
+    let limits = fs::read_to_string(format!("/proc/{pid}/limits")).unwrap_or_default();
+    let line = limits.lines().find_map(|line| line.strip_prefix("Max file locks")).unwrap_or_default();
+    line.split_whitespace().filter_map(|word| word.parse().ok()).collect()
+}
+
 /// The mark of one shell's processes: the lowest of the values that they carry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Mark(u64);
@@ -59,9 +76,19 @@ pub struct Mark(u64);
 impl Mark {
     /// Marks a process as of the n-th command; its children will carry the mark.
     fn put_on(self, pid: Pid, command: u64) -> rustix::io::Result<()> {
-        let value = self.0 + COMMANDS_PER_SHELL.saturating_sub(1 + command);
+        let value = self.value(command);
         let limit = Rlimit { current: Some(value), maximum: Some(value) };
-        prlimit(Some(pid), Resource::Rttime, limit).map(drop)
+        prlimit(Some(pid), Resource::Locks, limit).map(drop)
+    }
+
+    fn value(self, command: u64) -> u64 {
+        self.0 + COMMANDS_PER_SHELL.saturating_sub(1 + command)
+    }
+
+    /// How `prlimit` is told to put the mark on what it runs.
+    pub fn option(self, command: u64) -> String {
+        let value = self.value(command);
+        format!("--locks={value}:{value}")
     }
 
     /// In which command a process of this shell left it.
@@ -135,7 +162,10 @@ pub struct ProcessTree {
     shell: Pid,
     /// When it started: its pid may be somebody else's later.
     started: u64,
-    /// The last command that was marked; 0 where the kernel refuses marks, which leaves descent.
+    /// The first process of the shell's cage, and the one that starts interpreters in it: all that descends from the
+    /// first belongs to the shell, but for these two.
+    cage: Option<(Pid, Pid)>,
+    /// The last command that was marked; 0 where we cannot mark, which leaves the time of birth.
     command: AtomicU64,
 }
 
@@ -148,9 +178,9 @@ struct Member {
 
 impl ProcessTree {
     /// The processes of a shell that was just started: marks it as of its first command.
-    pub fn found(mark: Mark, shell: Pid, command: u64) -> ProcessTree {
+    pub fn found(mark: Mark, shell: Pid, cage: Option<(Pid, Pid)>, command: u64) -> ProcessTree {
         let started = read_process(shell.as_raw_nonzero().get()).map_or(0, |process| process.started);
-        let tree = ProcessTree { mark, shell, started, command: AtomicU64::new(0) };
+        let tree = ProcessTree { mark, shell, started, cage, command: AtomicU64::new(0) };
         tree.command_starts(command);
         tree
     }
@@ -160,7 +190,7 @@ impl ProcessTree {
         match self.mark.put_on(self.shell, command) {
             Ok(()) => self.command.store(command, Ordering::Relaxed),
             Err(error) => {
-                tracing::debug!(%error, "the shell could not be marked; its processes are found by descent");
+                tracing::debug!(%error, "the shell could not be marked by us");
                 self.command.store(0, Ordering::Relaxed);
             }
         }
@@ -178,7 +208,9 @@ impl ProcessTree {
             .map(|process| Member { process, command: self.command_of(process.pid) })
             .collect();
         let shell = self.shell.as_raw_nonzero().get();
+        let raw = |pid: Pid| pid.as_raw_nonzero().get();
         let mut ours: HashSet<i32> = self.shell_process().map(|process| process.pid).into_iter().collect();
+        ours.extend(self.cage.map(|(first, _)| raw(first)));
         ours.extend(all.iter().filter(|member| member.command.is_some()).map(|member| member.process.pid));
         let mut children: HashMap<i32, Vec<i32>> = HashMap::new();
         for Member { process, .. } in &all {
@@ -191,15 +223,14 @@ impl ProcessTree {
         }
         let is_ours = |member: &Member| {
             let Process { pid, dead, .. } = member.process;
-            ours.contains(&pid) && pid != shell && !dead
+            let is_cage_s = self.cage.is_some_and(|(first, second)| [raw(first), raw(second)].contains(&pid));
+            ours.contains(&pid) && pid != shell && !dead && !is_cage_s
         };
         all.into_iter().filter(is_ours).collect()
     }
 
     fn command_of(&self, pid: i32) -> Option<u64> {
-        let limits = fs::read_to_string(format!("/proc/{pid}/limits")).unwrap_or_default();
-        let rest = limits.lines().find_map(|line| line.strip_prefix("Max realtime timeout"))?;
-        rest.split_whitespace().find_map(|word| self.mark.command_of(word.parse().ok()?))
+        limits_of(pid).into_iter().find_map(|value| self.mark.command_of(value))
     }
 
     /// Signals the processes of the present command, which began at this moment, and waits, for as long as
@@ -356,6 +387,13 @@ fn wait_gone(held: &[OwnedFd], patience: Duration) -> usize {
         let mut gone = gone.into_iter();
         left.retain(|_| !gone.next().unwrap_or(false));
     }
+}
+
+/// A child of a process.
+pub(super) fn child_of(parent: Pid) -> Option<Pid> {
+    let parent = parent.as_raw_nonzero().get();
+    let found = processes().into_iter().find(|process| process.parent == parent && !process.dead)?;
+    Pid::from_raw(found.pid)
 }
 
 fn processes() -> Vec<Process> {

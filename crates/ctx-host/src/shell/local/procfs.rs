@@ -50,8 +50,8 @@ impl DataPages {
 }
 
 /// Where a process really is, by the name it has for it where that is true: a script may have come there by a
-/// link, and may have set `PWD` to anything.
-pub(crate) fn cwd(pid: Pid, said: &Path) -> PathBuf {
+/// link, and may have set `PWD` to anything. `root` is what the process calls `/`.
+pub(crate) fn cwd(pid: Pid, said: &Path, root: &Path) -> PathBuf {
     let link = PathBuf::from(format!("/proc/{}/cwd", pid.as_raw_nonzero()));
     let Ok(real) = std::fs::read_link(&link) else { return said.to_owned() };
     // Mostly they are the same, and to compare names takes less than to look both up.
@@ -59,7 +59,8 @@ pub(crate) fn cwd(pid: Pid, said: &Path) -> PathBuf {
         return real;
     }
     let place = |path: &Path| std::fs::metadata(path).map(|meta| (meta.dev(), meta.ino()));
-    let is_it = || match (place(said), place(&link)) {
+    let there = root.join(said.strip_prefix("/").unwrap_or(said));
+    let is_it = || match (place(&there), place(&link)) {
         (Ok(said), Ok(real)) => said == real,
         (_, Err(_)) => true,
         (Err(_), Ok(_)) => false,
@@ -93,9 +94,10 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let link = dir.path().join("link");
         std::os::unix::fs::symlink(&real, &link).unwrap();
-        assert_eq!(cwd(me, &link), link);
+        let root = Path::new("/");
+        assert_eq!(cwd(me, &link, root), link);
         for lie in ["/", "", "relative", "/nonexistent"] {
-            assert_eq!(cwd(me, Path::new(lie)), real.canonicalize().unwrap(), "{lie}");
+            assert_eq!(cwd(me, Path::new(lie), root), real.canonicalize().unwrap(), "{lie}");
         }
     }
 }

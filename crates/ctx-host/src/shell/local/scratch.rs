@@ -13,9 +13,19 @@ pub(crate) struct ScratchDir {
     /// The user whose shell reads them, where that is not us. The directory stays ours: in one that is theirs they
     /// could lead us elsewhere.
     pub reader: Option<u32>,
+    /// What the interpreter calls the directory, where that is not its path.
+    pub inside: Option<PathBuf>,
 }
 
 impl ScratchDir {
+    /// What the interpreter calls a file in the directory.
+    pub fn seen(&self, path: &Path) -> PathBuf {
+        match (&self.inside, path.file_name()) {
+            (Some(inside), Some(name)) => inside.join(name),
+            _ => path.to_owned(),
+        }
+    }
+
     pub fn make(&self) -> io::Result<()> {
         let Some(_) = self.reader else { return private_dir(&self.path) };
         use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
@@ -31,7 +41,10 @@ impl ScratchDir {
 
 /// A private file that goes when it is no longer needed.
 #[derive(Debug)]
-pub(crate) struct Scratch(PathBuf);
+pub(crate) struct Scratch {
+    file: PathBuf,
+    seen: PathBuf,
+}
 
 impl Scratch {
     /// Puts bytes into a new file in a private directory.
@@ -41,7 +54,7 @@ impl Scratch {
         dir.make()?;
         let path = dir.path.join(format!("{:032x}", random_bits()));
         let mut file = std::fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path)?;
-        let scratch = Scratch(path);
+        let scratch = Scratch { seen: dir.seen(&path), file: path };
         if let Some(uid) = dir.reader {
             rustix::fs::fchown(&file, Some(rustix::fs::Uid::from_raw(uid)), None)?;
         }
@@ -49,8 +62,9 @@ impl Scratch {
         Ok(scratch)
     }
 
+    /// As the interpreter calls it.
     pub fn path(&self) -> &Path {
-        &self.0
+        &self.seen
     }
 }
 
@@ -62,7 +76,7 @@ pub(crate) fn private_dir(dir: &Path) -> io::Result<()> {
 
 impl Drop for Scratch {
     fn drop(&mut self) {
-        if let Err(error) = std::fs::remove_file(&self.0) {
+        if let Err(error) = std::fs::remove_file(&self.file) {
             tracing::debug!(%error, "a command's file was gone already");
         }
     }
@@ -76,7 +90,7 @@ mod tests {
     #[test]
     fn a_scratch_file_is_private_and_goes() {
         let dir = tempfile::tempdir().unwrap();
-        let place = ScratchDir { path: dir.path().join("scratch"), reader: None };
+        let place = ScratchDir { path: dir.path().join("scratch"), reader: None, inside: None };
         let scratch = Scratch::put(&place, b"secret").unwrap();
         let path = scratch.path().to_owned();
         assert_eq!(std::fs::read(&path).unwrap(), b"secret");

@@ -7,6 +7,7 @@ use serde::Serialize;
 use super::search::Search;
 use super::spool::{KeptOutput, Output};
 use crate::shell::text::ansi::clean;
+use crate::shell::text::output::is_binary;
 use crate::shell::text::pattern::Pattern;
 
 /// Bytes of a page where nothing else was asked for.
@@ -24,6 +25,8 @@ pub struct PageRequest<'a> {
     pub offset: u64,
     pub limit: usize,
     pub grep: Option<&'a Pattern>,
+    /// Lines around each match.
+    pub context: usize,
 }
 
 /// A piece of an earlier command's output.
@@ -107,7 +110,14 @@ pub(crate) fn read(
             page.text = String::from_utf8_lossy(&bytes).into_owned();
             match hidden(&lines_around(kept, offset, end)?, redact) {
                 Some(hidden) => page.text = hidden,
-                None if page.text.as_bytes() != bytes => page.base64 = Some(base64(&bytes)),
+                None if page.text.as_bytes() != bytes => {
+                    let nuls = memchr::memchr_iter(0, &bytes).count() as u64;
+                    if is_binary(bytes.len() as u64, nuls, &page.text) {
+                        page.text =
+                            format!("[binary: {} bytes, as base64 in the structured result]\n", bytes.len());
+                    }
+                    page.base64 = Some(base64(&bytes));
+                }
                 None => {}
             }
             end
@@ -121,6 +131,58 @@ pub(crate) fn read(
     };
     page.next_offset = (end < span.len).then_some(end);
     Ok(page)
+}
+
+/// Where a line begins, counted from 1; the end where there are fewer.
+pub(crate) fn offset_of_line(
+    kept: &KeptOutput,
+    line: u64,
+    is_wanted: IsWanted<'_>,
+) -> Result<u64, PageError> {
+    let (mut at, mut left) = (0, line.saturating_sub(1));
+    while left > 0 {
+        ask(is_wanted)?;
+        let bytes = kept.read(at, READ_BYTES)?;
+        if bytes.is_empty() {
+            break;
+        }
+        let mut ends = memchr::memchr_iter(b'\n', &bytes);
+        let skipped = usize::try_from(left - 1).unwrap_or(usize::MAX);
+        match ends.nth(skipped) {
+            Some(end) => return Ok(at + end as u64 + 1),
+            None => left -= memchr::memchr_iter(b'\n', &bytes).count() as u64,
+        }
+        at += bytes.len() as u64;
+    }
+    Ok(at)
+}
+
+/// Where the last so many lines begin.
+pub(crate) fn offset_of_tail(
+    kept: &KeptOutput,
+    lines: u64,
+    is_wanted: IsWanted<'_>,
+) -> Result<u64, PageError> {
+    let (mut end, mut left) = (kept.span.len, lines);
+    // The end of the last line begins no other.
+    if end > 0 && kept.read(end - 1, 1)? == b"\n" {
+        end -= 1;
+    }
+    if left == 0 {
+        return Ok(kept.span.len);
+    }
+    while end > 0 {
+        ask(is_wanted)?;
+        let from = end.saturating_sub(READ_BYTES as u64);
+        let bytes = kept.read(from, usize::try_from(end - from).unwrap_or(READ_BYTES))?;
+        let skipped = usize::try_from(left - 1).unwrap_or(usize::MAX);
+        match memchr::memrchr_iter(b'\n', &bytes).nth(skipped) {
+            Some(at) => return Ok(from + at as u64 + 1),
+            None => left -= memchr::memchr_iter(b'\n', &bytes).count() as u64,
+        }
+        end = from;
+    }
+    Ok(0)
 }
 
 /// The text without the secrets that show in it only when it is clean; nothing where it has none.
@@ -190,7 +252,7 @@ mod tests {
 
     fn page(spool: &Spool, offset: u64, limit: usize, grep: Option<&str>) -> Page {
         let grep = grep.map(|pattern| Pattern::new(pattern).unwrap());
-        let request = PageRequest { stream: Output::Stdout, offset, limit, grep: grep.as_ref() };
+        let request = PageRequest { stream: Output::Stdout, offset, limit, grep: grep.as_ref(), context: 0 };
         let shown = |text: &str| text.replace("secret", "[gone]");
         read(&spool.kept(1, Output::Stdout).unwrap(), 1, request, &shown, &|| true).unwrap()
     }
@@ -265,7 +327,8 @@ mod tests {
         let kept = spool.kept(1, Output::Stdout).unwrap();
         // From the beginning, and from the end, where the lines before are counted first.
         for (offset, asked_max) in [(0, 3), (kept.span.len, 3)] {
-            let request = PageRequest { stream: Output::Stdout, offset, limit: 100, grep: Some(&pattern) };
+            let request =
+                PageRequest { stream: Output::Stdout, offset, limit: 100, grep: Some(&pattern), context: 0 };
             let asked = std::cell::Cell::new(0);
             let is_wanted = || {
                 asked.set(asked.get() + 1);

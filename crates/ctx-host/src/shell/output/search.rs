@@ -6,6 +6,7 @@
 #![expect(clippy::indexing_slicing, reason = "the end comes from a search in the same bytes")]
 
 use std::borrow::Cow;
+use std::collections::VecDeque;
 
 use super::pages::{AROUND_BYTES, IsWanted, PageError, PageRequest, READ_BYTES, Redact, ask};
 use super::spool::KeptOutput;
@@ -26,6 +27,76 @@ pub(crate) struct Search<'a> {
     pub pattern: &'a Pattern,
     pub redact: Redact<'a>,
     pub is_wanted: IsWanted<'a>,
+}
+
+/// Adds matches to a page, with the lines around them.
+struct Around {
+    limit: usize,
+    context: usize,
+    /// Lines behind the last one that was added, with their offsets: a match would bring them with it.
+    before: VecDeque<(u64, String)>,
+    /// Lines that still follow the last match.
+    after: usize,
+    /// Whether lines were left out behind the last one that was added.
+    has_gap: bool,
+}
+
+impl Around {
+    fn new(request: &PageRequest<'_>) -> Around {
+        let PageRequest { limit, context, .. } = *request;
+        Around { limit, context, before: VecDeque::new(), after: 0, has_gap: false }
+    }
+
+    /// Adds a match unless the page is full; then says where the next page begins. The first one always has room.
+    fn matched(&mut self, text: &mut String, line: &str, offset: u64) -> Option<u64> {
+        let begins = self.before.front().map_or(offset, |(offset, _)| *offset);
+        let separator = if self.context > 0 && self.has_gap && !text.is_empty() { "--\n" } else { "" };
+        let mut bytes =
+            separator.len() + line.len() + self.before.iter().map(|(_, line)| line.len()).sum::<usize>();
+        if !text.is_empty() && text.len() + bytes > self.limit {
+            return Some(begins);
+        }
+        while bytes > self.limit
+            && let Some((_, line)) = self.before.pop_front()
+        {
+            bytes -= line.len();
+        }
+        text.push_str(separator);
+        text.extend(self.before.drain(..).map(|(_, line)| line));
+        text.push_str(line);
+        (self.after, self.has_gap) = (self.context, false);
+        None
+    }
+
+    /// Adds a line that does not match, where it is near a match, or remembers it.
+    fn passed(&mut self, text: &mut String, offset: u64, line: impl FnOnce() -> String) -> Option<u64> {
+        if self.context == 0 {
+            return None;
+        }
+        let line = line();
+        if self.after == 0 {
+            self.before.push_back((offset, line));
+            if self.before.len() > self.context {
+                self.before.pop_front();
+                self.has_gap = true;
+            }
+            return None;
+        }
+        if text.len() + line.len() > self.limit {
+            return Some(offset);
+        }
+        text.push_str(&line);
+        self.after -= 1;
+        None
+    }
+}
+
+/// A line near a match, as it is shown: of a long one the beginning.
+fn context_line(line: &[u8], number: u64) -> String {
+    let seen = as_shown(line.strip_suffix(b"\n").unwrap_or(line));
+    let text = String::from_utf8_lossy(&seen);
+    let end = text.floor_char_boundary(EXCERPT_BYTES);
+    format!("{number}-{}{}\n", &text[..end], if end < text.len() { " [… more …]" } else { "" })
 }
 
 /// A part of a long line, as an answer shows it.
@@ -53,6 +124,7 @@ impl Search<'_> {
         let mut number = lines_before(self.kept, at, self.is_wanted)? + 1;
         let mut unasked = 0;
         let mut is_within_line = at > 0 && at < total && self.kept.read(at - 1, 1)? != b"\n";
+        let mut around = Around::new(self.request);
         while at < total {
             let bytes = self.kept.read(at, READ_BYTES)?;
             if bytes.is_empty() {
@@ -70,10 +142,13 @@ impl Search<'_> {
                     ask(self.is_wanted)?;
                     unasked = 0;
                 }
-                if let Some(found) = self.line(line, at + taken, number)?
-                    && !self.add(text, &found)
-                {
-                    return Ok(at + taken);
+                let offset = at + taken;
+                let full = match self.line(line, offset, number)? {
+                    Some(found) => around.matched(text, &found, offset),
+                    None => around.passed(text, offset, || context_line(line, number)),
+                };
+                if let Some(next) = full {
+                    return Ok(next);
                 }
                 number += u64::from(ends);
                 taken += line.len() as u64;
@@ -82,8 +157,10 @@ impl Search<'_> {
             if taken == 0 {
                 let segment = self.segment(at, is_within_line)?;
                 let end = self.pattern.match_end(segment.text.as_bytes(), segment.start);
-                if end.is_some_and(|end| !self.add(text, &self.excerpt(&segment, end, number))) {
-                    return Ok(at);
+                if let Some(end) = end
+                    && let Some(next) = around.matched(text, &self.excerpt(&segment, end, number), at)
+                {
+                    return Ok(next);
                 }
                 number += u64::from(segment.ends_line);
                 // A match that was shown is not shown again, where it lies in the overlap.
@@ -92,15 +169,6 @@ impl Search<'_> {
             }
         }
         Ok(total)
-    }
-
-    /// Adds a line unless the page is full; the first one always has room.
-    fn add(&self, text: &mut String, line: &str) -> bool {
-        let has_room = text.is_empty() || text.len() + line.len() <= self.request.limit;
-        if has_room {
-            text.push_str(line);
-        }
-        has_room
     }
 
     /// A line that was read whole, as it is shown where it matches.
@@ -252,7 +320,7 @@ mod tests {
         spool.begin(1);
         spool.keep(Stream::Stdout, bytes).unwrap();
         let pattern = Pattern::new(pattern).unwrap();
-        let request = PageRequest { stream: Output::Stdout, offset, limit, grep: Some(&pattern) };
+        let request = PageRequest { stream: Output::Stdout, offset, limit, grep: Some(&pattern), context: 0 };
         let shown = |text: &str| text.replace("secret", "[gone]");
         read(&spool.kept(1, Output::Stdout).unwrap(), 1, request, &shown, &|| true).unwrap()
     }

@@ -49,8 +49,9 @@ struct Call {
 }
 
 /// What can be read of a call.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Output {
+    #[default]
     Stdout,
     Stderr,
     /// What was printed between the commands before.

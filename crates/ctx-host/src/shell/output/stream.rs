@@ -207,7 +207,7 @@ mod tests {
                 secrets: Arc::new(Secrets::none()),
                 used: Instant::now(),
                 commands: 1,
-                running: Some(1),
+                running: None,
                 waiting: 0,
             };
             let shared = Arc::new(ShellState {
@@ -217,6 +217,7 @@ mod tests {
                 spool: Mutex::new(Spool::new(dir.path(), 1 << 30)),
                 status: Mutex::new(status),
                 interrupt: Notify::new(),
+                cage: None,
                 closing: CancellationToken::new(),
                 threads: Arc::new(Semaphore::new(threads)),
                 hold: tokio::sync::watch::channel(false).1,

@@ -22,6 +22,8 @@ pub struct Shown {
     cleaner: Cleaner,
     collector: Collector,
     ends: Gatherer,
+    bytes: u64,
+    nuls: u64,
 }
 
 /// A stream that has ended.
@@ -45,6 +47,8 @@ impl OutputStream {
                 cleaner: Cleaner::new(),
                 collector: Collector::new(plan),
                 ends: Gatherer::default(),
+                bytes: 0,
+                nuls: 0,
             },
         }
     }
@@ -72,7 +76,9 @@ impl OutputStream {
 impl Shown {
     /// Takes the next redacted bytes.
     pub fn push(&mut self, redacted: &[u8]) {
-        let Shown { cleaner, collector, ends, .. } = self;
+        let Shown { cleaner, collector, ends, bytes, nuls, .. } = self;
+        *bytes += redacted.len() as u64;
+        *nuls += memchr::memchr_iter(0, redacted).count() as u64;
         cleaner.push_to(redacted, &mut |clean| {
             ends.push(clean.as_bytes());
             collector.push(clean);
@@ -83,15 +89,35 @@ impl Shown {
     pub fn finish(mut self, mut redactor: Redactor) -> Finished {
         let (mut rest, mut text) = (Vec::new(), String::new());
         redactor.finish(&mut rest);
+        self.bytes += rest.len() as u64;
+        self.nuls += memchr::memchr_iter(0, &rest).count() as u64;
         self.cleaner.push(&rest, &mut text);
         self.cleaner.finish(&mut text);
         self.collector.push(&text);
         self.ends.push(text.as_bytes());
         let (mut kept, mut ends) = (self.collector.finish(), self.ends.finish());
+        let mut redactions = redactor.redactions();
         if self.cleaner.changed() {
-            kept.text = redact_text(&self.secrets, &kept.text);
+            let redacted = redact_text(&self.secrets, &kept.text);
+            redactions += u64::from(redacted != kept.text);
+            kept.text = redacted;
             ends.change(|text| redact_text(&self.secrets, text));
         }
-        Finished { rest, kept, ends, redactions: redactor.redactions() }
+        if is_binary(self.bytes, self.nuls, &kept.text) {
+            kept.replace(format!(
+                "[binary output: {} bytes; session_output has them as base64]\n",
+                self.bytes
+            ));
+        }
+        Finished { rest, kept, ends, redactions }
     }
+}
+
+/// Fewer bytes than this are shown in any case.
+const BINARY_BYTES_MIN: u64 = 256;
+
+/// Whether a text is one that nobody can read: many NULs, or much that is not UTF-8.
+pub(crate) fn is_binary(bytes: u64, nuls: u64, text: &str) -> bool {
+    let broken = || text.chars().filter(|c| *c == char::REPLACEMENT_CHARACTER).count();
+    bytes >= BINARY_BYTES_MIN && (nuls * 20 > bytes || broken() * 5 > text.chars().count())
 }

@@ -27,7 +27,14 @@ fn files(bench: &Bench) -> Files {
 }
 
 fn kept(bench: &Bench, call: u64) -> String {
-    let request = OutputRequest { call, stream: Output::Stdout, offset: 0, limit: None, grep: None };
+    let request = OutputRequest {
+        call,
+        stream: Output::Stdout,
+        offset: 0,
+        limit: None,
+        grep: None,
+        ..OutputRequest::default()
+    };
     bench.host.output(&bench.id, &request).unwrap().text
 }
 

@@ -123,7 +123,14 @@ async fn framed(bench: &Bench, id: &str, script: &str) -> Seen {
         Some((cwd, exports))
     };
     let page = |stream| {
-        let request = OutputRequest { call: 1, stream, offset: 0, limit: Some(256 << 10), grep: None };
+        let request = OutputRequest {
+            call: 1,
+            stream,
+            offset: 0,
+            limit: Some(256 << 10),
+            grep: None,
+            ..OutputRequest::default()
+        };
         let page = bench.host.output(id, &request).unwrap();
         (page.text, page.base64)
     };

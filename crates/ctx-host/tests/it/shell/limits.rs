@@ -102,6 +102,7 @@ async fn secrets_reach_neither_results_nor_the_log_nor_the_kept_output() {
         offset: 0,
         limit: None,
         grep: None,
+        ..ctx_host::shell::OutputRequest::default()
     };
     let page = host.output(&id, &request).unwrap();
     let seen = format!("{result:?} {second:?} {page:?} {:?}", records.0.lock().unwrap());

@@ -52,7 +52,14 @@ fn whole(host: &ShellHost, id: &str, stream: Output) -> String {
 pub(super) fn whole_of(host: &ShellHost, id: &str, call: u64, stream: Output) -> String {
     let (mut text, mut at) = (String::new(), Some(0));
     while let Some(offset) = at {
-        let request = OutputRequest { call, stream, offset, limit: Some(256 << 10), grep: None };
+        let request = OutputRequest {
+            call,
+            stream,
+            offset,
+            limit: Some(256 << 10),
+            grep: None,
+            ..OutputRequest::default()
+        };
         let page = host.output(id, &request).unwrap();
         text.push_str(&page.text);
         at = page.next_offset;

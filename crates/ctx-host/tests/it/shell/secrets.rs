@@ -17,7 +17,14 @@ fn command(command: impl Into<String>) -> ExecRequest {
 }
 
 fn page(bench: &Bench, call: u64, stream: Output) -> String {
-    let request = OutputRequest { call, stream, offset: 0, limit: Some(256 << 10), grep: None };
+    let request = OutputRequest {
+        call,
+        stream,
+        offset: 0,
+        limit: Some(256 << 10),
+        grep: None,
+        ..OutputRequest::default()
+    };
     format!("{:?}", bench.host.output(&bench.id, &request).unwrap())
 }
 
@@ -130,6 +137,7 @@ async fn late_output_is_redacted_before_it_is_cut_and_none_of_it_is_lost() {
             offset: at,
             limit: Some(256 << 10),
             grep: None,
+            ..OutputRequest::default()
         };
         let page = bench.host.output(&bench.id, &request).unwrap();
         kept.push_str(&page.text);

@@ -136,7 +136,14 @@ async fn framed(bench: &Bench, commands: &[&str], work: &Path) -> Seen {
 
 fn whole(bench: &Bench, call: usize, stream: Output) -> String {
     let call = u64::try_from(call).unwrap();
-    let request = OutputRequest { call, stream, offset: 0, limit: Some(256 << 10), grep: None };
+    let request = OutputRequest {
+        call,
+        stream,
+        offset: 0,
+        limit: Some(256 << 10),
+        grep: None,
+        ..OutputRequest::default()
+    };
     let page = bench.host.output(&bench.id, &request).unwrap();
     page.base64.map_or(page.text, |text| String::from_utf8_lossy(&unbase64(&text)).into_owned())
 }

@@ -101,7 +101,8 @@ async fn what_cannot_be_read_is_shown_as_it_was_given(kind: Kind) {
         bench.run(before).await;
         let call = bench.run("echo a; )").await.call;
         let stream = Output::Stderr;
-        let request = OutputRequest { call, stream, offset: 0, limit: None, grep: None };
+        let request =
+            OutputRequest { call, stream, offset: 0, limit: None, grep: None, ..OutputRequest::default() };
         let whole = bench.host.output(&bench.id, &request).unwrap().text;
         assert!(
             !whole.is_empty() && !whole.contains("unset") && !whole.contains("command"),

@@ -373,7 +373,9 @@ impl Model {
     fn recover(&mut self) -> Expected {
         let detached = self.attached.take().is_some();
         if self.state() == StateName::Running {
-            return self.settle("failed", false, StateName::Idle);
+            let is_answered = self.answered && self.pending.is_empty() && self.open_tools.is_empty();
+            let word = if is_answered { "done" } else { "failed" };
+            return self.settle(word, false, StateName::Idle);
         }
         let held = !self.open_tools.is_empty() || self.approvals.iter().any(|approval| approval.is_open);
         self.interrupt();

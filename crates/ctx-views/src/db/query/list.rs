@@ -33,6 +33,8 @@ pub struct ListQuery {
     pub agent: Option<Name>,
     pub project: Option<Name>,
     pub cwd: Option<String>,
+    /// The host directory that they began in, or one above it.
+    pub dir: Option<String>,
     /// Also those that were put away.
     pub archived: bool,
     /// In the title, the name or the first message, or said in it.
@@ -52,6 +54,7 @@ impl ListQuery {
             agent: None,
             project: None,
             cwd: None,
+            dir: None,
             archived: false,
             text: None,
             sort: Sort::Updated,
@@ -106,6 +109,12 @@ impl Queries<'_> {
         wanted.and_is("agent", query.agent.as_ref().map(Name::as_str));
         wanted.and_is("project", query.project.as_ref().map(Name::as_str));
         wanted.and_is("cwd", query.cwd.as_deref());
+        if let Some(dir) = &query.dir {
+            let below = format!("{}/", dir.trim_end_matches('/'));
+            let own = "json_extract(meta, '$.dir')";
+            let is_in = format!("({own} = ? OR substr({own}, 1, length(?)) = ?)");
+            wanted.and(&is_in, [dir.clone(), below.clone(), below].map(Value::from));
+        }
         if !query.archived {
             wanted.and("archived = 0", []);
         }

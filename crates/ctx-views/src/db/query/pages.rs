@@ -192,7 +192,7 @@ fn run(row: &Row<'_>) -> rusqlite::Result<RunItem> {
         started_at: time(6)?,
         completed_at: time(7)?,
         duration_ms: row.get::<_, Option<i64>>(8)?.map(count_of),
-        usage: Usage { input: count_of(row.get(9)?), output: count_of(row.get(10)?) },
+        usage: Usage { input: count_of(row.get(9)?), output: count_of(row.get(10)?), ..Usage::default() },
         error: row.get::<_, Option<String>>(11)?.and_then(|text| serde_json::from_str(&text).ok()),
     })
 }

@@ -83,7 +83,11 @@ impl Queries<'_> {
             runs_by_model: count("r.model", of_runs)?,
             messages_by_role: count("m.role", of_messages)?,
             tools: self.tool_stats(&condition, &wanted.values)?,
-            usage: Usage { input: sum("r.tokens_in", of_runs)?, output: sum("r.tokens_out", of_runs)? },
+            usage: Usage {
+                input: sum("r.tokens_in", of_runs)?,
+                output: sum("r.tokens_out", of_runs)?,
+                ..Usage::default()
+            },
             run_ms: sum("r.duration_ms", of_runs)?,
         })
     }

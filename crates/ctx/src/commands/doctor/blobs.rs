@@ -52,7 +52,7 @@ fn note(entry: &Entry, named: &mut BTreeMap<String, Named>) {
     }
     match Body::decode(&entry.kind, &entry.text) {
         Decoded::Known(Body::Tool(ToolBody::Finished(tool))) => {
-            if let Some(blob) = tool.blob {
+            for blob in tool.blob.into_iter().chain(tool.diff_blob) {
                 add(blob.sha256, Some(blob.size));
             }
         }

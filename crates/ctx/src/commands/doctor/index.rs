@@ -13,6 +13,7 @@ use super::finding::{Finding, Report};
 use super::logs::Looked;
 use crate::index::{self, INDEX};
 use crate::root::Root;
+use crate::words;
 
 /// Sessions that are named one by one.
 const NAMED_MAX: usize = 20;
@@ -80,8 +81,7 @@ fn behind(root: &Root, known: &[KnownLog], looked: &Looked, report: &mut Report)
                 let what = format!("it {ends}, but the index has read it up to record {read}");
                 let fix = "restore the rest from a backup, or continue without it: the index is corrected when the \
                            session is next used or the daemon starts";
-                let bytes = std::fs::read(root.path.join(known.log.as_str())).unwrap_or_default();
-                let line = bytes.iter().filter(|byte| **byte == b'\n').count() as u64;
+                let line = words::lines_before(&root.path.join(known.log.as_str()), u64::MAX);
                 report.problem(Finding::new(what).at(known.log.as_str()).line(line).fix(fix));
             }
             Ok(Standing::Behind) | Err(_) => {}

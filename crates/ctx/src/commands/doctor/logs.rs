@@ -47,8 +47,12 @@ pub fn look(root: &Root, deep: bool, is_up: bool, report: &mut Report) -> Result
     let found = looker.all(&logs, bytes);
     let copies = copies(logs.iter().zip(found.iter().map(|one| one.says)));
     for (log, original) in &copies {
-        let what = format!("it has the same id as {original}: the daemon ignores this copy");
-        let fix = "move it out of the root; use `ctx fork` to copy a session";
+        let what = match original {
+            Some(original) => format!("it has the same id as {original}: the daemon ignores this copy"),
+            None => "another log has the same id, and neither says better which session it is: the daemon ignores both"
+                .to_owned(),
+        };
+        let fix = "move the copy out of the root; use `ctx fork` to copy a session";
         report.problem(Finding::new(what).at(log.dir()).fix(fix));
     }
     let (mut kept, mut kept_bytes) = (0, 0);
@@ -162,6 +166,7 @@ impl Looker<'_> {
                 .collect(),
             // It went away while we looked.
             Err(RepairError::Journal(JournalError::NotThere { .. })) => Vec::new(),
+            Err(RepairError::Journal(error @ JournalError::Foreign { .. })) => vec![foreign(&error)],
             Err(RepairError::NothingUsable { .. }) => {
                 let what = "it has no usable record";
                 vec![Finding::new(what).at(log.as_str()).line(1).fix(advice::nothing_usable(log))]
@@ -185,6 +190,7 @@ impl Looker<'_> {
                 found.extend(wrong.map(|what| Finding::new(what).at(log.as_str()).line(1).fix(fix.clone())));
             }
             Err(JournalError::NotThere { .. }) => return found,
+            Err(error @ JournalError::Foreign { .. }) => return vec![foreign(&error)],
             Err(error) => found.push(Finding::new(error.to_string())),
         }
         let ends_well = || {
@@ -227,6 +233,14 @@ impl Looker<'_> {
             }
         }
     }
+}
+
+/// A log that the daemon does not open. What it says is not looked at.
+fn foreign(error: &JournalError) -> Finding {
+    let JournalError::Foreign { path, why, .. } = error else { return Finding::new(error.to_string()) };
+    let fix = "if it is yours to trust, give it to the daemon's user: `chown` it, `chmod go-w` it, copy it if it has other \
+               names, and restart the daemon; otherwise move it out of the root";
+    Finding::new(format!("foreign: {why}; the daemon does not open it")).at(path.as_str()).fix(fix)
 }
 
 fn is_working(name: &str) -> bool {

@@ -5,6 +5,7 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::Path;
 
 use ctx_api::http::Status;
+use rustix::process::Pid;
 
 use super::finding::{Finding, Report, size};
 use crate::client::Api;
@@ -58,9 +59,11 @@ pub fn daemon(root: &Root, report: &mut Report) -> bool {
                     format!("the daemon has version {version}, this command {}", env!("CARGO_PKG_VERSION"));
                 report.note(Finding::new(what).fix("restart the daemon to use this version"));
             }
+            shells(i32::try_from(pid).ok().and_then(Pid::from_raw), report);
             true
         }
         Err(failure) if failure.exit() == 69 => {
+            shells(None, report);
             report.fact("daemon", "down");
             false
         }
@@ -74,6 +77,39 @@ pub fn daemon(root: &Root, report: &mut Report) -> bool {
             true
         }
     }
+}
+
+/// What holds the limits of cages that this user would start.
+fn cages(report: &mut Report) {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    match ctx_host::cage::find_bwrap(&path) {
+        Ok(_) => report.fact("cages", ctx_host::cage::Means::detect().to_string()),
+        Err(error) => {
+            report.fact("cages", "none: bubblewrap is not installed");
+            let finding = Finding::new(error.to_string());
+            report.note(finding.fix(error.hint().unwrap_or_default()));
+        }
+    }
+}
+
+/// How the processes of shells are found: of the daemon that runs, or of one that this user would start.
+fn shells(daemon: Option<Pid>, report: &mut Report) {
+    cages(report);
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let [own, others] = ctx_host::shell::processes_found_by(daemon, &path);
+    let is_root = match daemon {
+        Some(pid) => {
+            std::fs::metadata(format!("/proc/{}", pid.as_raw_nonzero())).is_ok_and(|data| data.uid() == 0)
+        }
+        None => rustix::process::geteuid().is_root(),
+    };
+    report.fact(
+        "shells",
+        match is_root && own != others {
+            true => format!("processes are {own}; those of other users are {others}"),
+            false => format!("processes are {own}"),
+        },
+    );
 }
 
 /// `.state` is open to pass through; what is in it is the daemon's alone, but for the API's socket.
@@ -107,7 +143,9 @@ pub fn state_dir(root: &Root, is_up: bool, report: &mut Report) {
         } else if kind.is_file() {
             mode(&name, &data, 0o600, report);
         } else if kind.is_dir() {
-            mode(&name, &data, 0o700, report);
+            // Others pass through it to what is theirs.
+            let wanted = if name == ".state/scratch" { 0o711 } else { 0o700 };
+            mode(&name, &data, wanted, report);
         } else if !kind.is_socket() {
             report.note(Finding::new("is not a file, directory or socket").at(name));
         }

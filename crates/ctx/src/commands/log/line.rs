@@ -2,8 +2,8 @@
 
 use ctx_journal::{Entry, LOST};
 use ctx_session::record::{
-    ApprovalBody, Body, CheckpointBody, CompactionBody, Decoded, MessageBody, RunBody, RunCreated, RunKind,
-    SessionBody, ToolBody, ToolStatus,
+    ApprovalBody, Approvals, Body, CheckpointBody, CompactionBody, Decoded, MessageBody, Redact, RunBody,
+    RunCreated, RunKind, SessionBody, SubagentBody, SubagentState, ToolBody, ToolStatus,
 };
 use serde::Serialize;
 
@@ -31,7 +31,7 @@ pub fn readable(entry: &Entry, paint: Paint) -> String {
         Decoded::Unknown => paint.dim(&format!("{} (written by a newer ctx)", entry.kind)),
         Decoded::Malformed(why) => paint.red(&format!("{} (cannot be read: {why})", entry.kind)),
     };
-    format!("{when} {seq} {what}")
+    output::unturned(&format!("{when} {seq} {what}"))
 }
 
 /// What a repair has left in place of records that are gone.
@@ -44,13 +44,29 @@ fn lost(entry: &Entry) -> String {
     }
 }
 
+/// What a subagent says or does, with its name before it.
 fn describe(body: &Body, paint: Paint) -> String {
+    match body.caller() {
+        Some(caller) => format!("{} {}", paint.bold(&safe(&caller.name)), describe_plain(body, paint)),
+        None => describe_plain(body, paint),
+    }
+}
+
+fn describe_plain(body: &Body, paint: Paint) -> String {
     match body {
         Body::Session(SessionBody::Meta(meta)) => {
             let with = meta.agent.as_ref().map_or("a model".to_owned(), ToString::to_string);
             format!("session {} with {with}, {} ({})", meta.name, meta.model, meta.session_id)
         }
-        Body::Run(RunBody::Context(context)) => format!("context: {} in {}", context.model, context.cwd),
+        Body::Run(RunBody::Context(context)) => {
+            let asked = match context.approvals {
+                Some(Approvals::Allow) => ", everything is allowed (--yes)",
+                Some(Approvals::Deny) => ", what needs an approval is denied (no terminal)",
+                None => "",
+            };
+            let shown = if context.redact == Some(Redact::Off) { ", secrets are not redacted" } else { "" };
+            format!("context: {} in {}{asked}{shown}", context.model, context.cwd)
+        }
         Body::Message(MessageBody::User(user)) => format!("{} {}", paint.cyan("user"), quote(&user.text)),
         Body::Run(RunBody::Created(run)) => format!("run {} created{}", run.turn_id, purpose(run)),
         Body::Message(MessageBody::AssistantStarted(started)) => {
@@ -73,8 +89,10 @@ fn describe(body: &Body, paint: Paint) -> String {
                 ToolStatus::Ok => "ok".to_owned(),
                 ToolStatus::Error => paint.red("error"),
                 ToolStatus::Interrupted => paint.yellow("interrupted"),
+                ToolStatus::Skipped => paint.yellow("skipped"),
             };
-            format!("← {status} after {} ms {}", tool.duration_ms, quote(&tool.output))
+            let what = tool.summary.as_ref().map(words::summary).unwrap_or_default();
+            format!("← {status} after {} ms{what} {}", tool.duration_ms, quote(&tool.output))
         }
         Body::Run(RunBody::Finished(end)) => {
             let (read, written) = (end.usage.input, end.usage.output);
@@ -105,9 +123,11 @@ fn describe(body: &Body, paint: Paint) -> String {
         Body::Session(SessionBody::Archived(away)) => {
             (if away.archived { "archived" } else { "brought back" }).to_owned()
         }
+        Body::Session(SessionBody::Imported(import)) => format!("{} records imported", import.records),
         Body::Session(SessionBody::Requested(_)) => "asked for with a key: done once".to_owned(),
         Body::Session(SessionBody::Forked(_)) => "forked: from here on a session of its own".to_owned(),
         Body::Message(MessageBody::System(note)) => format!("{} {}", paint.dim("system"), quote(&note.text)),
+        Body::Subagent(body) => describe_subagent(body, paint),
         Body::Checkpoint(_)
         | Body::Compaction(_)
         | Body::Approval(_)
@@ -128,6 +148,28 @@ fn purpose(run: &RunCreated) -> String {
         (RunKind::Compaction, _) => " to compact".to_owned(),
         (RunKind::Continuation, Some(before)) => format!(" to go on with {before}"),
         (RunKind::Continuation, None) => " to go on".to_owned(),
+    }
+}
+
+fn describe_subagent(body: &SubagentBody, paint: Paint) -> String {
+    match body {
+        SubagentBody::Spawned(spawned) => {
+            let (name, model) = (paint.bold(&safe(&spawned.name)), safe(&spawned.model));
+            format!("subagent {name} spawned with {model}: {}", quote(&spawned.prompt))
+        }
+        SubagentBody::Running(running) => {
+            let cage = running.cage_id.as_deref().map(|cage| format!(" in cage {}", safe(cage)));
+            format!("subagent {} running{}", paint.bold(&safe(&running.name)), cage.unwrap_or_default())
+        }
+        SubagentBody::Exited(exited) => {
+            let state = match exited.state {
+                SubagentState::Done => "done".to_owned(),
+                state => paint.red(state.as_str()),
+            };
+            let why = exited.message.as_deref().map(|why| format!(": {}", safe(why))).unwrap_or_default();
+            let name = paint.bold(&safe(&exited.name));
+            format!("subagent {name} {state} after {} ms{why}", exited.duration_ms)
+        }
     }
 }
 

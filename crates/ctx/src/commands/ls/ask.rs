@@ -1,11 +1,11 @@
-//! What only the daemon knows of the sessions in a list: which keep a project file that has changed since, and which
-//! are failing. Nobody waits for it in vain.
+//! What only the daemon knows of the sessions in a list: which keep a project file that has changed since, which are
+//! failing, which wait for an approval, and why they are paused. Nobody waits for it in vain.
 
 use std::collections::{BTreeSet, HashMap};
 
-use ctx_api::http::{List, Session};
+use ctx_api::http::{Checkpoint, List, Session};
 use ctx_session::project::DEFAULT_PROJECT;
-use ctx_session::{Name, SessionId, StateName};
+use ctx_session::{CheckpointId, Name, SessionId, StateName};
 
 use super::find::Row;
 use crate::client::Api;
@@ -14,24 +14,34 @@ use crate::root::Root;
 /// Asks the daemon, if there is one and there is anything to ask about.
 pub fn mark(root: &Root, rows: &mut [Row]) {
     let described = of(rows, |row| row.meta.project.as_str() != DEFAULT_PROJECT);
-    let running = of(rows, |row| row.meta.state == StateName::Running);
+    let running = of(rows, |row| matches!(row.meta.state, StateName::Running | StateName::Paused));
     if (described.is_empty() && running.is_empty()) || !root.is_up() {
         return;
     }
     let api = Api::new(root);
     let mut known: HashMap<SessionId, Session> = HashMap::new();
     for project in running.difference(&described) {
-        known.extend(of_project(&api, project, "&state=running"));
+        for only in ["&state=running", "&state=paused"] {
+            known.extend(of_project(&api, project, only));
+        }
     }
     for project in &described {
         known.extend(of_project(&api, project, ""));
     }
     for row in rows {
         if let Some(session) = known.remove(&row.meta.id) {
-            row.stale = session.dsl_snapshot.map(|_| session.stale);
-            row.failing = session.failing;
+            row.stale = session.dsl_snapshot.as_ref().map(|_| session.stale);
+            row.failing = session.failing.clone();
+            row.approvals = session.pending_approvals;
+            row.pause_reason = session.checkpoint.and_then(|at| reason(&api, session.id, at));
+            row.known = Some(Box::new(session));
         }
     }
+}
+
+/// Why a session is paused. There are few paused ones, so each is asked for.
+fn reason(api: &Api<'_>, id: SessionId, checkpoint: CheckpointId) -> Option<String> {
+    api.get::<Checkpoint>(&format!("/sessions/{id}/checkpoints/{checkpoint}")).ok()?.reason
 }
 
 /// The projects of the rows that are meant.

@@ -1,7 +1,7 @@
 //! Where the rows of a list come from: the sessions' files, or the index.
 
 use std::collections::{BTreeSet, HashSet};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use ctx_api::http::{List, Session};
 use ctx_journal::LogPath;
@@ -38,6 +38,35 @@ pub struct Row {
     pub stale: Option<bool>,
     /// A run that has failed, but whose end could not be written yet: only the daemon knows.
     pub failing: Option<SessionFailure>,
+    /// Tool calls that wait for an answer: only the daemon knows.
+    pub approvals: usize,
+    /// Why it is paused: only the daemon knows.
+    pub pause_reason: Option<String>,
+    /// As the daemon shows it, where it was asked.
+    pub known: Option<Box<Session>>,
+}
+
+/// What a session waits for, in the order in which a person wants to see it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Need {
+    Approval,
+    Paused,
+    Failed,
+    Queued,
+    Nothing,
+}
+
+impl Row {
+    pub fn need(&self) -> Need {
+        match self.meta.state {
+            _ if self.approvals > 0 => Need::Approval,
+            StateName::Paused => Need::Paused,
+            StateName::Failed => Need::Failed,
+            StateName::Running if self.failing.is_some() => Need::Failed,
+            StateName::Queued => Need::Queued,
+            StateName::Idle | StateName::Running | StateName::Ended => Need::Nothing,
+        }
+    }
 }
 
 /// What is asked for, in order, one more than `limit` if there are more.
@@ -66,22 +95,44 @@ pub fn rows(args: &Args, root: &Root, limit: usize) -> Result<Vec<Row>, Failure>
     }
 }
 
+/// Whether other projects have sessions that can go on.
+pub fn is_more_elsewhere(args: &Args, root: &Root) -> bool {
+    let own = args.only.as_ref().and_then(Option::as_ref);
+    let other = || -> Result<bool, Failure> {
+        let reader = root.reader()?;
+        for place in reader.places(own_uid())? {
+            for sessions in reader.session_dirs(&place)? {
+                for newest in reader.newest(&sessions, 1)? {
+                    if Some(&reader.meta(&newest)?.project) != own {
+                        return Ok(true);
+                    }
+                }
+            }
+        }
+        Ok(false)
+    };
+    // A hint is a courtesy: what cannot be read is not told.
+    other().unwrap_or(false)
+}
+
 /// Whether every session would have to be looked at.
 fn asks_much(args: &Args) -> bool {
-    let filters = args.project.is_some() || args.cwd.is_some() || args.text.is_some();
+    let filters = args.project.is_some() || args.cwd.is_some() || args.dir.is_some() || args.text.is_some();
     filters || !args.states.is_empty() || args.sort != SortWord::Updated
 }
 
 fn from_index(args: &Args, reader: &Reader, index: &IndexReader, limit: usize) -> Result<Vec<Row>, Failure> {
     let mut states: Vec<StateName> = args.states.iter().map(|word| word.state()).collect();
     if states.is_empty() && !args.all {
-        states.extend(StateName::ALL.into_iter().filter(|state| !state.is_over()));
+        let is_asked = |state: &StateName| !state.is_over() || (args.needs_me && *state == StateName::Failed);
+        states.extend(StateName::ALL.into_iter().filter(is_asked));
     }
     let query = ListQuery {
         states,
         agent: args.agent.clone(),
-        project: args.project.clone(),
+        project: args.project.clone().or_else(|| args.only.clone().flatten()),
         cwd: args.cwd.clone(),
+        dir: args.dir.as_ref().and_then(|dir| dir.to_str()).map(str::to_owned),
         text: args.text.clone(),
         archived: args.archived,
         sort: match args.sort {
@@ -166,7 +217,7 @@ fn leave_out_copies(rows: &mut Vec<Row>) {
 
 /// Whether sessions that are over are asked for.
 fn wants_over(args: &Args) -> bool {
-    args.all || args.states.iter().any(|word| word.state().is_over())
+    args.all || args.needs_me || args.states.iter().any(|word| word.state().is_over())
 }
 
 fn fits(args: &Args, row: &Row) -> bool {
@@ -176,13 +227,18 @@ fn fits(args: &Args, row: &Row) -> bool {
         has(meta.name.as_str(), text) || meta.title.as_deref().is_some_and(|title| has(title, text))
     };
     let state = if args.states.is_empty() {
-        args.all || !meta.state.is_over()
+        args.all || !meta.state.is_over() || (args.needs_me && meta.state == StateName::Failed)
     } else {
         args.states.iter().any(|word| word.state() == meta.state)
     };
     state
         && (args.archived || !meta.archived)
         && args.project.as_ref().is_none_or(|project| *project == meta.project)
+        && args.only.as_ref().is_none_or(|only| only.as_ref() == Some(&meta.project))
+        && args
+            .dir
+            .as_ref()
+            .is_none_or(|dir| meta.dir.as_ref().is_some_and(|own| Path::new(own).starts_with(dir)))
         && args.cwd.as_ref().is_none_or(|cwd| *cwd == row.cwd)
         && args.text.as_ref().is_none_or(text)
 }
@@ -242,6 +298,9 @@ impl Row {
             updated_at: summary.updated_at,
             dir: summary.session.path(),
             failing: None,
+            approvals: 0,
+            pause_reason: None,
+            known: None,
             meta: summary.meta,
             stale: None,
         }
@@ -262,6 +321,7 @@ impl Row {
             owner: told.owner,
             agent: told.agent,
             project: told.project,
+            dir: told.dir,
             model,
             client: told.client,
             origin: told.origin,
@@ -280,6 +340,9 @@ impl Row {
             updated_at: row.updated_at,
             dir: PathBuf::from(log.dir()),
             failing: None,
+            approvals: 0,
+            pause_reason: None,
+            known: None,
             meta,
             stale: None,
         }

@@ -68,11 +68,8 @@ impl<'a> Known<'a> {
         if left.is_empty() {
             return Vec::new();
         }
-        let bytes = std::fs::read(self.root.path.join(self.log.as_str())).unwrap_or_default();
-        let line = |offset: u64| {
-            let before = bytes.get(..usize::try_from(offset).unwrap_or(usize::MAX)).unwrap_or_default();
-            before.iter().filter(|byte| **byte == b'\n').count() as u64 + 1
-        };
+        let path = self.root.path.join(self.log.as_str());
+        let line = |offset: u64| words::lines_before(&path, offset) + 1;
         left.iter().map(|(offset, why)| Left { line: line(*offset), why: why.clone() }).collect()
     }
 

@@ -1,8 +1,6 @@
 //! A daemon of its own for a test, with what tests of agents' sockets ask of it.
 
-use std::fs::Permissions;
 use std::ops::{Deref, DerefMut};
-use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
 
@@ -41,10 +39,7 @@ impl Daemon {
     }
 
     pub fn build() -> DaemonBuilder {
-        let builder = TestDaemon::build(env!("CARGO_BIN_EXE_ctx"));
-        // Other users come in too.
-        std::fs::set_permissions(builder.place().path(""), Permissions::from_mode(0o755)).unwrap();
-        builder
+        TestDaemon::build(env!("CARGO_BIN_EXE_ctx"))
     }
 
     /// Not started yet; its root does not exist.
@@ -105,6 +100,17 @@ impl Daemon {
     /// Asks the API.
     pub fn api(&self, method: &str, path: &str) -> Answer {
         http::ask(&self.root().join(".state/api.sock"), method, path)
+    }
+
+    /// Waits until the index files of a user's sessions are written.
+    pub fn wait_for_index(&self, uid: u32) {
+        let list = self.root().join(format!("home/{uid}/agent/coder/session/index/list"));
+        testkit::until("the index files", || list.exists().then_some(()));
+    }
+
+    /// Asks the API something that has a body.
+    pub fn api_with(&self, method: &str, path: &str, body: &Value) -> Answer {
+        http::ask_with(&self.root().join(".state/api.sock"), method, path, &body.to_string())
     }
 
     /// Every session that the API shows.

@@ -27,10 +27,15 @@ impl Answer {
 }
 
 pub fn ask(socket: &Path, method: &str, path: &str) -> Answer {
+    ask_with(socket, method, path, "")
+}
+
+pub fn ask_with(socket: &Path, method: &str, path: &str, body: &str) -> Answer {
     let mut stream = UnixStream::connect(socket).unwrap();
     stream.set_read_timeout(Some(super::DEADLINE)).unwrap();
     let request = format!(
-        "{method} /api/v1{path} HTTP/1.1\r\nHost: ctx\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"
+        "{method} /api/v1{path} HTTP/1.1\r\nHost: ctx\r\nConnection: close\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}",
+        body.len()
     );
     stream.write_all(request.as_bytes()).unwrap();
     let mut answer = String::new();

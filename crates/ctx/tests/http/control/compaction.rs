@@ -47,7 +47,7 @@ fn ids(http: &Http, id: &str, superseded: bool) -> Vec<Value> {
 
 #[test]
 fn a_window_that_fills_is_summed_up_before_the_next_call_and_the_run_goes_on() {
-    let http = Http::start();
+    let http = daemon(&[]);
     summing_up(&http, json!([{ "text": "IN SHORT" }, { "usage": { "input": 700, "output": 9 } }]));
     let id = http.playing();
     for name in ["first", "second", "third"] {

@@ -14,11 +14,15 @@ const QUARTER: usize = 4 * 2_048;
 pub fn session(http: &Http, compaction: &str) -> String {
     let dir = http.daemon.path("project");
     std::fs::create_dir_all(dir.join(".ctx")).unwrap();
-    let file =
-        format!("version: 1\nproject: music\nprimary:\n  model: debug:script\n  compaction: {compaction}\n");
+    // Tests that fill the window count on the room that these leave.
+    let tools = "\n  tools: [fs.read, fs.list, output.read, checkpoint, todo, issue]";
+    let tools = if compaction.contains("tools:") { "" } else { tools };
+    let primary = format!("model: debug:script\n  compaction: {compaction}{tools}");
+    let file = format!("version: 1\nproject: music\nprimary:\n  {primary}\n");
     std::fs::write(dir.join(".ctx/project.yaml"), file).unwrap();
     let body = json!({ "directory": dir }).to_string();
     http.call("POST", "/projects", Some(&body)).json(201);
+    http.call("POST", "/projects/music/trust", None).json(200);
     text(&http.call("POST", "/projects/music/sessions", Some("{}")).json(201), "id").to_owned()
 }
 

@@ -60,6 +60,21 @@
 //! - Auto-conclude, the closing checkpoint: issues::the_closing_checkpoint_resolves_the_issue_when_the_operator_says_so
 //! - Sticky reminder and its suppression: issues::the_model_is_reminded_of_open_todos_and_nobody_stores_it
 //!
+//! State machine, persistence and reattach tests (`tests/daemon` and `tests/http`; every transition and the throttle are
+//! tables in `ctx-session/tests/it`)
+//! - Concurrent transitions: control::races::a_cancel_a_pause_and_the_end_of_the_run
+//! - Crash recovery, the run failed: persistence::a_crash_during_a_run_fails_the_run_and_settles_its_tools
+//! - Crash recovery, a committed response: kill::a_run_with_a_committed_response_is_done_after_a_crash
+//! - At per-operator limit: throttle::sixteen_run_across_projects_and_the_seventeenth_waits
+//! - Session creation ignores concurrency: throttle::creating_sessions_asks_no_limit
+//! - Message ordering: persistence::a_hundred_messages_come_back_in_order
+//! - Run recording: persistence::a_finished_run_has_all_its_fields_also_after_a_restart
+//! - Session survives restart: persistence::a_session_survives_a_restart_as_it_was
+//! - Clean reattach within buffer window: sockets::who_comes_back_is_shown_what_was_missed
+//! - Reattach after buffer overflow: sockets::more_than_is_kept_is_resume_failed
+//! - Multi-device conflict: sockets::one_operator_is_attached_others_observe_and_one_can_take_over
+//! - A hello without epoch: sockets::a_hello_without_epoch_resumes_as_in_the_seed
+//!
 //! Audit events
 //! - checkpoint.created: control::checkpoints::an_operator_pauses_a_run
 //! - checkpoint.resumed: control::checkpoints::a_model_pauses_its_own_session_and_is_told_when_it_goes_on
@@ -83,16 +98,22 @@ fn every_line_names_a_test_that_is_there() {
     assert!(lines_with_tests(include_str!("seed.rs")) > 50);
 }
 
-/// Checks that the lines `//! - …: module::test` of a source name tests of `tests/http`; how many there are.
+/// Checks that the lines `//! - …: module::test` of a source name tests of `tests/http`, or of the handlers in process
+/// (`ctx-doors/tests/it`); how many there are.
 pub fn lines_with_tests(source: &str) -> usize {
-    let tests = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/http");
+    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let folders = ["tests/http", "tests/daemon", "../ctx-doors/tests/it"].map(|folder| here.join(folder));
     let lines: Vec<&str> = source.lines().filter(|line| line.starts_with("//! - ")).collect();
     for line in &lines {
         let (_, named) = line.rsplit_once(": ").unwrap_or_else(|| panic!("no test: {line}"));
         let (module, test) = named.rsplit_once("::").unwrap_or_else(|| panic!("no test: {line}"));
-        let file = tests.join(module.replace("::", "/")).with_extension("rs");
-        let source = std::fs::read_to_string(&file).unwrap_or_else(|error| panic!("{line}: {error}"));
-        assert!(source.contains(&format!("#[test]\nfn {test}()")), "{line}");
+        let file = |folder: &Path| folder.join(module.replace("::", "/")).with_extension("rs");
+        let mut sources = folders.iter().filter_map(|folder| std::fs::read_to_string(file(folder)).ok());
+        assert!(
+            sources.any(|source| source.contains(&format!("]\nfn {test}()"))
+                || source.contains(&format!("]\nasync fn {test}()"))),
+            "{line}"
+        );
     }
     lines.len()
 }

@@ -9,11 +9,12 @@ use crate::support::Http;
 fn session(http: &Http) -> String {
     let dir = http.daemon.path("project");
     std::fs::create_dir_all(dir.join(".ctx/prompts")).unwrap();
-    let file = "version: 1\nproject: music\nprimary:\n  model: debug:script\n  compaction: {strategy: delegate, delegate: tester}\nsubagents:\n  tester: {model: debug:script, prompt: prompts/tester.md}\n  bare: {model: debug:echo}\n  other: {acp: [codex-acp]}\n";
+    let file = "version: 1\nproject: music\nprimary:\n  model: debug:script\n  compaction: {strategy: delegate, delegate: tester}\n  tools: [fs.read, checkpoint]\nsubagents:\n  tester: {model: debug:script, prompt: prompts/tester.md}\n  bare: {model: debug:echo}\n  other: {acp: [codex-acp]}\n";
     std::fs::write(dir.join(".ctx/project.yaml"), file).unwrap();
     std::fs::write(dir.join(".ctx/prompts/tester.md"), "TEST EVERYTHING\n").unwrap();
     let body = json!({ "directory": dir }).to_string();
     http.call("POST", "/projects", Some(&body)).json(201);
+    http.call("POST", "/projects/music/trust", None).json(200);
     text(&http.call("POST", "/projects/music/sessions", Some("{}")).json(201), "id").to_owned()
 }
 

@@ -5,6 +5,11 @@ use std::collections::VecDeque;
 use super::super::pattern::{EXCERPT_BYTES, Pattern, SEARCHED_BYTES_MAX, SHOWN_BYTES_MAX, around};
 use super::window::Window;
 
+/// What goes between two groups of matches that have lines between them. It is shown as `--`; no clean text has the
+/// character before it, so that these lines are known from printed ones.
+pub(super) const SEPARATOR: &str = "\u{1e}--\n";
+pub(super) const SEPARATOR_MARK: char = '\u{1e}';
+
 /// As much as the note before an excerpt may take.
 const NOTE_CHARS_MAX: usize = 180;
 
@@ -26,6 +31,9 @@ pub(super) struct Filter {
     chars: usize,
     has_excerpts: bool,
     lines_unsearched: u64,
+    /// Whether a match was passed on, and whether a line was left out behind the last one.
+    has_matched: bool,
+    has_gap: bool,
 }
 
 impl Filter {
@@ -42,6 +50,8 @@ impl Filter {
             chars,
             has_excerpts: false,
             lines_unsearched: 0,
+            has_matched: false,
+            has_gap: false,
         }
     }
 
@@ -114,6 +124,10 @@ impl Filter {
 
     fn pass(&mut self, matches: bool, line: String, window: &mut Window) {
         if matches {
+            if self.context > 0 && self.has_matched && self.has_gap {
+                window.push(SEPARATOR);
+            }
+            (self.has_matched, self.has_gap) = (true, false);
             for line in self.before.drain(..) {
                 window.push(&line);
             }
@@ -136,6 +150,7 @@ impl Filter {
         self.before.push_back(line);
         while self.before.len() > self.context || self.before_bytes > self.before_bytes_max {
             let Some(oldest) = self.before.pop_front() else { break };
+            self.has_gap = true;
             self.before_bytes -= oldest.len();
         }
     }

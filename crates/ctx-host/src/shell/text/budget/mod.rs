@@ -2,9 +2,9 @@
 //!
 //! A budget hides, it does not lose: the whole output stays on disk. `Collector` sees each piece of text
 //! once and holds only what it may show. Lines are filtered by `grep` first, then `keep` chooses among
-//! them, then `max_chars` bounds the result. Where a budget was asked for, the text is what was kept and
-//! nothing else; by default one line between head and tail says how much is missing. Of a line that matches and is too
-//! long, an excerpt around the match is shown, with a note that says so.
+//! them, then `max_chars` bounds the result. A line marks the place where something was cut, and `--` stands between
+//! groups of matches with context. Of a line that matches and is too long, an excerpt around the match is shown, with a
+//! note that says so.
 
 mod grep;
 mod window;
@@ -12,11 +12,11 @@ mod window;
 use serde::{Deserialize, Serialize};
 
 use super::pattern::{Pattern, PatternError};
-use grep::Filter;
-use window::{Bound, Counter, Window};
+use grep::{Filter, SEPARATOR, SEPARATOR_MARK};
+use window::{Bound, Counter, Window, chars, chars_end};
 
-/// Characters shown when nothing else was asked for.
-pub const CHARS_DEFAULT: u64 = 100_000;
+/// Characters of a whole result when nothing else was asked for: MCP hosts drop or cut what is longer, each in its own way.
+pub const CHARS_DEFAULT: u64 = 30_000;
 /// The most characters that may be asked for.
 pub const CHARS_MAX: u64 = 1_000_000;
 /// The most lines of context around a match.
@@ -78,8 +78,8 @@ pub struct Plan {
     grep: Option<(Pattern, usize)>,
     chars: usize,
     lines: usize,
-    /// Whether a line may be put where something is missing.
-    says_missing: bool,
+    /// Whether nobody has said how many characters to show, so that the streams of a result share the default.
+    pub shares_default: bool,
 }
 
 /// How the lines of a stream were chosen.
@@ -116,12 +116,16 @@ pub struct Kept {
     pub report: StreamReport,
     /// Whether the text is less than the stream.
     pub truncated: bool,
+    /// The line that stands in the text where something was cut.
+    mark: Option<String>,
+    /// Lines and characters that the pattern let through.
+    passed: Counter,
 }
 
 impl Default for Plan {
     fn default() -> Plan {
         let chars = usize::try_from(CHARS_DEFAULT).unwrap_or(usize::MAX);
-        Plan { mode: Mode::All, grep: None, chars, lines: usize::MAX, says_missing: true }
+        Plan { mode: Mode::All, grep: None, chars, lines: usize::MAX, shares_default: true }
     }
 }
 
@@ -154,7 +158,7 @@ impl Budget {
             grep: self.grep.as_ref().map(Grep::compile).transpose()?,
             chars: usize::try_from(chars).unwrap_or(usize::MAX),
             lines,
-            says_missing: false,
+            shares_default: self.max_chars.is_none(),
         })
     }
 }
@@ -173,7 +177,6 @@ impl Grep {
 /// Collects what a plan keeps of one stream.
 pub struct Collector {
     mode: Mode,
-    says_missing: bool,
     grep: Option<Filter>,
     window: Window,
     total: Counter,
@@ -192,13 +195,7 @@ impl Collector {
         };
         let grep =
             plan.grep.as_ref().map(|(pattern, context)| Filter::new(pattern.clone(), *context, plan.chars));
-        Collector {
-            mode: plan.mode,
-            says_missing: plan.says_missing,
-            grep,
-            window: Window::new(head, tail),
-            total: Counter::default(),
-        }
+        Collector { mode: plan.mode, grep, window: Window::new(head, tail), total: Counter::default() }
     }
 
     /// Takes the next piece of text.
@@ -215,40 +212,110 @@ impl Collector {
         if let Some(filter) = &mut self.grep {
             filter.finish(&mut self.window);
         }
-        let parts = self.window.finish(self.says_missing);
-        let kept_lines = Counter::of(&parts.head).lines() + Counter::of(&parts.tail).lines();
-        let joins_a_line =
-            !parts.missing && !parts.head.is_empty() && !parts.head.ends_with('\n') && !parts.tail.is_empty();
-        let lines_kept = (kept_lines - u64::from(joins_a_line)).min(self.total.lines());
-        let chars_kept = (parts.head.chars().count() + parts.tail.chars().count()) as u64;
-        let truncated = chars_kept < self.total.chars;
-        let mut report = StreamReport {
-            mode: self.mode,
-            lines_total: self.total.lines(),
-            lines_kept,
-            chars_total: None,
-            chars_kept: None,
-            lines_unsearched: self.grep.as_ref().map(Filter::lines_unsearched).filter(|lines| *lines > 0),
+        let passed = self.window.pushed();
+        let parts = self.window.finish();
+        let mut kept = Kept {
+            text: String::new(),
+            report: StreamReport {
+                mode: self.mode,
+                lines_total: self.total.lines(),
+                lines_kept: 0,
+                chars_total: None,
+                chars_kept: None,
+                lines_unsearched: self.grep.as_ref().map(Filter::lines_unsearched).filter(|lines| *lines > 0),
+            },
+            truncated: false,
+            mark: None,
+            passed,
         };
-        if parts.cut_by_chars || self.grep.as_ref().is_some_and(Filter::has_excerpts) {
-            report.chars_total = Some(self.total.chars);
-            report.chars_kept = Some(chars_kept);
-        }
-        let between = match parts.missing && self.says_missing {
-            true => missing_line(&report, self.total.chars - chars_kept, parts.head.ends_with('\n')),
-            false => String::new(),
-        };
-        Kept { text: parts.head + &between + &parts.tail, report, truncated }
+        let says_chars = parts.cut_by_chars || self.grep.as_ref().is_some_and(Filter::has_excerpts);
+        kept.put(&parts.head, &parts.tail, parts.missing);
+        kept.truncated = kept.report.chars_kept < Some(self.total.chars);
+        kept.report.chars_total = says_chars.then_some(self.total.chars);
+        kept.report.chars_kept = kept.report.chars_kept.filter(|_| says_chars);
+        kept
     }
 }
 
-/// The one line that stands for what is missing.
-fn missing_line(report: &StreamReport, chars: u64, at_line_start: bool) -> String {
-    let lines = report.lines_total.saturating_sub(report.lines_kept);
-    let start = if at_line_start { "" } else { "\n" };
-    // One long line is cut within, and none is missing.
-    let lines = if lines == 0 { String::new() } else { format!(" in {lines} lines") };
-    format!("{start}[... {chars} characters{lines} are missing here ...]\n")
+impl Kept {
+    /// Shows these two ends, with a line between them where something is missing there.
+    fn put(&mut self, head: &str, tail: &str, is_missing: bool) {
+        let (lines, characters) =
+            (Counter::of(head).lines() + Counter::of(tail).lines(), chars(head) + chars(tail));
+        let joins_a_line = !is_missing && !head.is_empty() && !head.ends_with('\n') && !tail.is_empty();
+        let separators = match is_missing {
+            true => head.matches(SEPARATOR).count() + tail.matches(SEPARATOR).count(),
+            false => format!("{head}{tail}").matches(SEPARATOR).count(),
+        } as u64;
+        let added = SEPARATOR.len() as u64 * separators;
+        let lines_kept = lines.saturating_sub(u64::from(joins_a_line) + separators);
+        self.report.lines_kept = lines_kept.min(self.report.lines_total);
+        self.report.chars_kept = Some((characters as u64).saturating_sub(added));
+        let missing = self.passed.lines().saturating_sub(lines);
+        self.mark = is_missing.then(|| {
+            let start = if head.is_empty() || head.ends_with('\n') { "" } else { "\n" };
+            match missing {
+                // One long line is cut within, and none is missing.
+                0 => format!(
+                    "{start}[… {} characters …]\n",
+                    self.passed.chars.saturating_sub(characters as u64)
+                ),
+                1 => format!("{start}[… 1 line …]\n"),
+                lines => format!("{start}[… {lines} lines …]\n"),
+            }
+        });
+        let text = [head, self.mark.as_deref().unwrap_or_default(), tail].concat();
+        self.text = text.replace(SEPARATOR, "--\n").replace(SEPARATOR_MARK, "");
+    }
+
+    /// Shows a line about the stream in the place of what it printed.
+    pub(crate) fn replace(&mut self, text: String) {
+        (self.text, self.mark, self.truncated) = (text, None, true);
+        self.report.lines_kept = 0;
+    }
+
+    /// Shows at most so many characters, of the same ends as before.
+    pub fn narrow(&mut self, room: usize) {
+        if chars(&self.text) <= room {
+            return;
+        }
+        let text = std::mem::take(&mut self.text);
+        let cut = self.mark.as_deref().and_then(|mark| text.split_once(mark));
+        let (head, tail) = match (cut, self.report.mode) {
+            (Some(ends), _) => ends,
+            (None, Mode::Tail) => ("", text.as_str()),
+            (None, Mode::Head) => (text.as_str(), ""),
+            (None, Mode::All | Mode::HeadTail | Mode::Grep) => (text.as_str(), text.as_str()),
+        };
+        let half = room / 2;
+        let (head_room, tail_room) = match (chars(head), chars(tail)) {
+            (_, tail) if tail < half => (room - tail, tail),
+            (head, _) if head < room - half => (head, room - head),
+            _ => (room - half, half),
+        };
+        let first = &head[..chars_end(head, head_room)];
+        let last = &tail[chars_end(tail, chars(tail).saturating_sub(tail_room))..];
+        // Whole lines, where there are any.
+        let first = match first.rfind('\n') {
+            Some(end) if first.len() < head.len() => &first[..=end],
+            _ => first,
+        };
+        let is_cut = last.len() < tail.len() && !tail[..tail.len() - last.len()].ends_with('\n');
+        let last = match last.find('\n') {
+            Some(end) if is_cut && end + 1 < last.len() => &last[end + 1..],
+            _ => last,
+        };
+        let total = self.report.chars_total.unwrap_or(self.passed.chars);
+        self.put(first, last, true);
+        (self.report.chars_total, self.truncated) = (Some(total), true);
+    }
+}
+
+/// A text within so many characters: its two ends, and a line between them that says how much is missing.
+pub fn shortened(text: &str, room: usize) -> String {
+    let mut collector = Collector::new(&Plan { chars: room, ..Plan::default() });
+    collector.push(text);
+    collector.finish().text
 }
 
 /// What to do about output that is not shown, for a model to read.

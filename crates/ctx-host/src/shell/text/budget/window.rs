@@ -6,7 +6,7 @@
 const TAIL_SLACK_CHARS: usize = 64 * 1024;
 
 /// Lines and characters of a text that comes in pieces.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Counter {
     pub ends: u64,
     pub chars: u64,
@@ -52,6 +52,7 @@ pub(super) struct Window {
     tail_bound: Bound,
     /// The last character that was dropped between the two, if any was.
     dropped: Option<char>,
+    pushed: Counter,
 }
 
 pub(super) struct Parts {
@@ -71,10 +72,17 @@ impl Window {
             tail_chars: 0,
             tail_bound: tail,
             dropped: None,
+            pushed: Counter::default(),
         }
     }
 
+    /// All that came in.
+    pub fn pushed(&self) -> Counter {
+        self.pushed
+    }
+
     pub fn push(&mut self, text: &str) {
+        self.pushed.count(text);
         let rest = if self.head_full { text } else { self.fill_head(text) };
         if !rest.is_empty() {
             self.fill_tail(rest);
@@ -119,8 +127,8 @@ impl Window {
         self.tail.drain(..len);
     }
 
-    /// Ends the text. Half a line goes where a whole one is left; where its caller says what is missing, it may stay.
-    pub fn finish(mut self, says_missing: bool) -> Parts {
+    /// Ends the text. Half a line goes where a whole one is left.
+    pub fn finish(mut self) -> Parts {
         let by_chars = chars_end(&self.tail, self.tail_chars.saturating_sub(self.tail_bound.chars));
         let by_lines = last_lines_start(&self.tail, self.tail_bound.lines);
         self.drop_front(by_chars.max(by_lines));
@@ -132,36 +140,29 @@ impl Window {
                 || (self.tail_bound.lines == 0 && self.head_left.lines > 0)
         });
         if let (Some(last), true) = (self.dropped, cut_by_chars) {
-            self.cut_to_lines(last == '\n', says_missing);
+            self.cut_to_lines(last == '\n');
         }
         Parts { head: self.head, tail: self.tail, missing: self.dropped.is_some(), cut_by_chars }
     }
 
-    /// Where characters were cut, half a line at the seam would mislead: it goes, unless halves are all there is. Two of
-    /// them do not become one line.
-    fn cut_to_lines(&mut self, tail_begins_a_line: bool, says_missing: bool) {
+    /// Where characters were cut, half a line at the seam would mislead: it goes, unless halves are all there is.
+    fn cut_to_lines(&mut self, tail_begins_a_line: bool) {
         let head_lines = self.head.rfind('\n').map_or(0, |at| at + 1);
         let tail_lines = match tail_begins_a_line {
             true => 0,
             false => self.tail.find('\n').map_or(self.tail.len(), |at| at + 1),
         };
         let (in_head, in_tail) = (head_lines > 0, tail_lines < self.tail.len());
-        if in_head || (in_tail && !says_missing) {
+        if in_head {
             self.head.truncate(head_lines);
         }
-        if in_tail || (in_head && !says_missing) {
+        // Half of one says something else than the whole.
+        if in_tail || in_head {
             self.tail.drain(..tail_lines);
         }
         // Nothing is left of its line but the end.
         if !tail_begins_a_line && self.tail == "\n" && !in_head {
             self.tail.clear();
-        }
-        if !says_missing && ends_within_line(&self.head) && !self.tail.is_empty() {
-            // In the place of a character: there is room for no more.
-            self.head.pop();
-            if !self.head.is_empty() {
-                self.head.push('\n');
-            }
         }
     }
 }
@@ -171,7 +172,7 @@ fn ends_within_line(text: &str) -> bool {
 }
 
 /// How many characters a text has.
-fn chars(text: &str) -> usize {
+pub(super) fn chars(text: &str) -> usize {
     if text.is_ascii() { text.len() } else { text.chars().count() }
 }
 
@@ -183,7 +184,7 @@ fn last_ascii(text: &str, n: usize) -> Option<(&str, &str)> {
 }
 
 /// Where the first `n` characters of a text end.
-fn chars_end(text: &str, n: usize) -> usize {
+pub(super) fn chars_end(text: &str, n: usize) -> usize {
     if text.as_bytes().get(..n).is_some_and(<[u8]>::is_ascii) {
         return n;
     }

@@ -10,6 +10,7 @@ mod policy;
 mod programs;
 mod read;
 mod table;
+mod variables;
 mod word;
 mod wrapper;
 
@@ -56,6 +57,10 @@ pub enum Refused {
         "what `{text}` runs cannot be known before it runs, and this shell may run only named programs; write the name out"
     )]
     Unknown { text: String },
+    #[error(
+        "env: `{name}` can make a program run code that its command does not name, so it cannot be set while a policy, an allow list or a deny list is in force; leave it out"
+    )]
+    Variable { name: String },
 }
 
 impl Fence {
@@ -76,9 +81,21 @@ impl Fence {
         })
     }
 
+    fn is_open(&self) -> bool {
+        self.policy.is_open() && self.allow.is_empty() && self.deny.is_empty()
+    }
+
+    /// Whether a shell may begin with a variable of this name.
+    pub fn check_variable(&self, name: &str) -> Result<(), Refused> {
+        match !self.is_open() && variables::brings_code(name) {
+            true => Err(Refused::Variable { name: name.to_owned() }),
+            false => Ok(()),
+        }
+    }
+
     /// Whether the command may run.
     pub fn check(&self, command: &str) -> Result<(), Refused> {
-        if self.policy.is_open() && self.allow.is_empty() && self.deny.is_empty() {
+        if self.is_open() {
             return Ok(());
         }
         programs(command).iter().try_for_each(|program| self.check_program(program))

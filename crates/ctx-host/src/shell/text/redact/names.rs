@@ -44,11 +44,35 @@ const LAST_LETTERS: [&[u8; 2]; 12] =
 /// Words that tell only as a whole: `db_pass` and `dbPass`, but not `bypass`.
 const WHOLE_WORDS: [&str; 3] = ["pass", "pwd", "psk"];
 
+/// Which bytes may stand before the separator of a name that tells: the last letters of one, and what may follow them.
+/// Most separators are sorted out by this alone.
+const MAY_END_NAME: [bool; 256] = {
+    let mut may = [false; 256];
+    let mut at = 0;
+    while at < LAST_LETTERS.len() {
+        let last = LAST_LETTERS[at][1];
+        may[last as usize] = true;
+        may[last.to_ascii_uppercase() as usize] = true;
+        at += 1;
+    }
+    let marks = b" \t\"']:?+";
+    let mut at = 0;
+    while at < marks.len() {
+        may[marks[at] as usize] = true;
+        at += 1;
+    }
+    may
+};
+
 /// The secret whose name or scheme ends at the `:` or `=` at `at`. The places come in order; `run_end` is where the last
 /// value ended, so that a long one with many names in it is looked at once.
 pub(super) fn secret_at(text: &[u8], at: usize, run_end: &mut usize) -> Option<(&'static str, Span)> {
     if text[at] == b':' && text[at + 1..].starts_with(b"//") {
         return Some(("url-password", credentials::url_password(text, at)?));
+    }
+    let last = text[..at].last()?;
+    if !MAY_END_NAME[usize::from(*last)] {
+        return None;
     }
     let name = name_before(text, at)?;
     if let Some(kind) = telling_kind(&text[name.from..name.to]) {

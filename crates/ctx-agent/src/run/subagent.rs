@@ -1,0 +1,136 @@
+//! A subagent: the same loop over a way of its own to the session, with a model, a prompt and a conversation of its own.
+//!
+//! It is part of the run that asked for it and ends with it. Its time is counted by the session, which also says what
+//! became of it; its last text is the result of the call.
+
+use std::sync::Arc;
+
+use ctx_session::command::{Exit, Outcome, Progress, Spawn};
+use ctx_session::port::{Reaped, RunPort, Stopped};
+use ctx_session::record::{ExitCause, Failure};
+use ctx_session::subagent::Consequence;
+use ctx_session::{CallId, Code, SubagentId};
+
+use super::{End, Job, JobKind, cancelled, run};
+use crate::BoxFuture;
+use crate::model::Models;
+use crate::prepare::Agent;
+use crate::shells::ShellKey;
+use crate::tool::ToolError;
+use crate::tool::dispatch::Dispatched;
+
+/// The subagent that a job is of.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Who {
+    pub id: SubagentId,
+    pub name: String,
+}
+
+/// Who runs the subagents of a run.
+pub(super) struct Dispatcher<'a> {
+    pub job: &'a Job,
+    pub models: &'a Models,
+    pub agent: &'a Agent,
+}
+
+impl Dispatcher<'_> {
+    /// Runs a subagent to its end. The inner error is for the model to read. Boxed: a loop in a loop.
+    pub(super) fn dispatch<'a>(
+        &'a self,
+        call: CallId,
+        asked: Dispatched,
+        port: &'a dyn RunPort,
+    ) -> BoxFuture<'a, Result<Result<String, ToolError>, End>> {
+        Box::pin(async move {
+            let spawn = match self.spawn(call, asked, port) {
+                Ok(spawn) => spawn,
+                Err(error) => return Ok(Err(error)),
+            };
+            let who = Who { id: spawn.invocation_id, name: spawn.name.clone() };
+            let own = match port.spawn(spawn).await? {
+                Ok(own) => own,
+                Err(refusal) => return Ok(Err(ToolError::new(refusal.code, refusal.message))),
+            };
+            let exit = exit_of(self.work(&who, own).await);
+            if let Some(shells) = &self.job.services.shells {
+                shells.forget(ShellKey { session: self.job.session, subagent: Some(who.id.0) }).await;
+            }
+            let reaped = port.reap(who.id, exit).await?;
+            result_of(&who.name, reaped)
+        })
+    }
+
+    fn spawn(&self, call: CallId, asked: Dispatched, port: &dyn RunPort) -> Result<Spawn, ToolError> {
+        let Dispatched { agent: name, prompt } = asked;
+        let wrong = |message| ToolError::new(Code::Enoent, message);
+        let (model, _) = self.agent.subagent(&name).map_err(wrong)?;
+        let model = self.models.resolve_for(&model, self.agent.owner).map_err(|error| {
+            let message = format!("the model of the subagent `{name}`: {error}");
+            ToolError::new(Code::Enoent, message)
+        })?;
+        let subagents = &self.agent.description.settings.subagents;
+        let cage = subagents.iter().find(|(known, _)| known.as_str() == name).map(|(_, found)| &found.cage);
+        Ok(Spawn {
+            invocation_id: SubagentId(port.new_id()),
+            call_id: call,
+            name,
+            model: model.to_string(),
+            prompt,
+            walltime_ms: cage.and_then(|cage| cage.walltime_ms),
+            memory_bytes: cage.and_then(|cage| cage.memory_bytes),
+        })
+    }
+
+    /// Its loop, until it ends or is stopped.
+    async fn work(&self, who: &Who, own: Arc<dyn RunPort>) -> Outcome {
+        let stop = self.job.stop.child_token();
+        // Work that cannot be dropped looks at it.
+        let _guard = stop.clone().drop_guard();
+        let job = Job { kind: JobKind::Message, subagent: Some(who.clone()), stop, ..self.job.clone() };
+        let work = async {
+            match own.progress(Progress::SubagentRunning { cage_id: None }).await {
+                Ok(()) => run(job, self.models, Arc::clone(&own)).await,
+                Err(Stopped) => cancelled(),
+            }
+        };
+        tokio::select! {
+            biased;
+            () = own.stopped() => cancelled(),
+            outcome = work => outcome,
+        }
+    }
+}
+
+/// What the end of its loop was. Where the session ended it before, it knows why.
+fn exit_of(outcome: Outcome) -> Exit {
+    match outcome {
+        Outcome::Done => Exit { cause: ExitCause::Answered, message: None },
+        Outcome::Failed(failure) => {
+            let message = Some(format!("{}: {}", failure.code, failure.message));
+            Exit { cause: ExitCause::Error, message }
+        }
+        Outcome::Cancelled { .. } => Exit { cause: ExitCause::RunEnded, message: None },
+    }
+}
+
+/// What the call that asked for it comes to, or that the run is over.
+fn result_of(name: &str, reaped: Reaped) -> Result<Result<String, ToolError>, End> {
+    let Reaped { cause, message, said, consequence } = reaped;
+    let (code, reason) = match cause {
+        ExitCause::Answered if said.is_empty() => return Ok(Ok(format!("[{name} ended without a word]"))),
+        ExitCause::Answered => return Ok(Ok(said)),
+        ExitCause::Error => (Code::Eio, "subagent_failed"),
+        ExitCause::SpawnFailed => (Code::Enoexec, "subagent_spawn"),
+        ExitCause::Walltime => (Code::Etimedout, "subagent_walltime"),
+        ExitCause::Memory => (Code::Enomem, "subagent_memory"),
+        ExitCause::RunEnded | ExitCause::DaemonStopped => (Code::Eintr, "subagent_killed"),
+    };
+    let message = message.unwrap_or_else(|| format!("Subagent {name} ended."));
+    match consequence {
+        Consequence::RunFails => Err(End::Failed(Failure { code, reason: reason.to_owned(), message })),
+        Consequence::RunGoesOn if said.is_empty() => Ok(Err(ToolError::new(code, message))),
+        Consequence::RunGoesOn => {
+            Ok(Err(ToolError::new(code, format!("{message} The last it said was:\n{said}"))))
+        }
+    }
+}

@@ -1,0 +1,23 @@
+//! Tools on files: `fs.read`, `fs.list`, `fs.stat`, `fs.search`, `fs.write` and `fs.edit`. They work in the daemon, with the
+//! owner's rights, on what the agent's view shows.
+
+mod change;
+mod edit;
+mod list;
+mod nearest;
+mod read;
+mod search;
+mod seen;
+mod stat;
+mod write;
+
+pub use edit::FsEdit;
+pub use list::FsList;
+pub use read::FsRead;
+pub use search::FsSearch;
+pub use seen::Seen;
+pub use stat::FsStat;
+pub use write::FsWrite;
+
+/// A larger file is read in windows, and not changed.
+const FILE_BYTES_MAX: u64 = 8 << 20;

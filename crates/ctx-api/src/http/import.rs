@@ -1,0 +1,65 @@
+//! Sessions of other agents that are brought in.
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use utoipa::ToSchema;
+
+/// Records of a session, and what the session is where it is new.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ImportBatch {
+    /// One id for everything that one import brings in.
+    pub import_id: String,
+    pub agent: String,
+    /// The session's id here: the source always gives the same.
+    pub session: String,
+    pub name: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cwd: Option<String>,
+    pub model: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub title: Option<String>,
+    /// RFC 3339.
+    pub created_at: String,
+    /// Where the session comes from: `agent`, `native_id`, `path` and what the source says besides.
+    #[schema(value_type = Object)]
+    pub origin: Value,
+    /// Records as `docs/records.md` has them, each with its `time`.
+    #[schema(value_type = Vec<Object>)]
+    pub records: Vec<Value>,
+}
+
+/// What came of a batch.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct ImportDone {
+    pub session: String,
+    pub created: bool,
+    /// Records that were not there before.
+    pub added: u64,
+}
+
+/// A session that was imported.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct ImportedSession {
+    pub session: String,
+    pub agent: String,
+    pub native_id: String,
+    /// The import that made it.
+    pub import_id: String,
+}
+
+/// What came of taking the newest import back.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct ImportUndone {
+    /// None: there was none.
+    pub import_id: Option<String>,
+    pub removed: u64,
+    pub kept: Vec<KeptSession>,
+}
+
+/// A session that an undone import leaves where it is.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct KeptSession {
+    pub session: String,
+    pub why: String,
+}

@@ -1,0 +1,87 @@
+//! Bringing records of another agent's session in: what the log has is left out, and what is too large goes beside it.
+
+use ctx_session::command::Import;
+use ctx_session::record::{MessageBody, ToolBody};
+use ctx_session::rules::Known;
+use ctx_session::{Body, Command, Refusal};
+
+use super::Driver;
+use crate::core::Core;
+
+/// Longest text of a message that goes into a record; a record has a limit of its own.
+const TEXT_BYTES_MAX: usize = 4 << 20;
+
+impl Driver {
+    /// Adds the records that are new, and says how many those were.
+    pub(super) async fn import(&mut self, import: Import) -> Result<u64, Refusal> {
+        let known =
+            self.imported.take().filter(|(at, _)| self.core().is_ok_and(|core| core.session.next_seq == *at));
+        let bytes_max = self.inner.limits.tool_output_bytes;
+        let sorted =
+            self.blocking(move |core| sort_out(core, import, known.map(|(_, known)| known), bytes_max));
+        let (import, known) = sorted.await??;
+        let added = u64::try_from(import.records.len()).unwrap_or(u64::MAX);
+        if added > 0 {
+            self.perform(Command::Import(import), None).await?;
+        }
+        self.imported = self.core().ok().map(|core| (core.session.next_seq, known));
+        Ok(added)
+    }
+}
+
+/// Leaves out what the log has, and puts large output beside it.
+fn sort_out(
+    core: &mut Core,
+    mut import: Import,
+    known: Option<Known>,
+    bytes_max: usize,
+) -> Result<(Import, Known), Refusal> {
+    let mut known = match known {
+        Some(known) => known,
+        None => core.known()?,
+    };
+    import.records.retain(|(_, body)| known.add(body));
+    for (_, body) in &mut import.records {
+        fit(core, body, bytes_max)?;
+    }
+    Ok((import, known))
+}
+
+fn fit(core: &Core, body: &mut Body, bytes_max: usize) -> Result<(), Refusal> {
+    match body {
+        Body::Tool(ToolBody::Finished(tool)) => {
+            if tool.output.len() > bytes_max {
+                tool.blob = Some(core.put_blob(tool.output.as_bytes())?);
+                tool.truncated = true;
+                cut(&mut tool.output, bytes_max);
+            }
+            if let Some(diff) = tool.diff.as_mut().filter(|diff| diff.len() > bytes_max) {
+                tool.diff_blob = Some(core.put_blob(diff.as_bytes())?);
+                cut(diff, bytes_max);
+            }
+        }
+        Body::Message(MessageBody::User(user)) => cut_long(&mut user.text),
+        Body::Message(MessageBody::AssistantFinished(done)) => cut_long(&mut done.text),
+        Body::Message(MessageBody::System(note)) => cut_long(&mut note.text),
+        Body::Message(MessageBody::ReasoningFinished(reasoning)) => cut_long(&mut reasoning.text),
+        _ => {}
+    }
+    Ok(())
+}
+
+fn cut_long(text: &mut String) {
+    if text.len() > TEXT_BYTES_MAX {
+        let whole = text.len();
+        cut(text, TEXT_BYTES_MAX);
+        text.push_str(&format!("\n[{whole} bytes; the rest was left out by the import]"));
+    }
+}
+
+/// Cuts a text at a character.
+fn cut(text: &mut String, bytes_max: usize) {
+    let mut end = bytes_max.min(text.len());
+    while !text.is_char_boundary(end) {
+        end -= 1;
+    }
+    text.truncate(end);
+}

@@ -1,0 +1,427 @@
+//! The daemon's side of terminals: starts holders, and finds those that are there.
+//!
+//! What is there is asked of the disk and of the holders each time; nothing is kept, so a daemon that starts again knows
+//! what the last one knew. Everything blocks. What lies in a user's directory is opened with that user's rights, because
+//! the user can put anything there.
+
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, Write};
+use std::os::unix::fs::{DirBuilderExt, PermissionsExt, chown};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::{Mutex, PoisonError};
+
+use ctx_session::{Code, IdSource, Timestamp, Ulid};
+
+use super::client::{Connection, connect};
+use super::model::{Model, Screen};
+use super::place::{self, About, End, EndReason, SOCKET, Spec, TRANSCRIPT};
+use super::protocol::{FromHolder, Hello, Mode, Size, State, Status, ToHolder, VERSION};
+use super::transcript::{ChunkKind, Chunks};
+use super::{OPERATOR_TERMINALS_MAX, keys};
+use crate::rights::{Rights, RightsError, groups_of};
+
+/// Enough for a thread that only waits.
+const WAITING_STACK: usize = 64 * 1024;
+/// A name is a word.
+const NAME_CHARS_MAX: usize = 64;
+
+#[derive(Debug, thiserror::Error)]
+pub enum TerminalError {
+    #[error("no terminal `{0}`")]
+    NotFound(String),
+    #[error("the terminal `{0}` has ended")]
+    Ended(String),
+    #[error("a terminal named `{0}` is running; choose another name, or close it")]
+    NameTaken(String),
+    #[error("{message}")]
+    Invalid { field: &'static str, message: String },
+    #[error("you have {OPERATOR_TERMINALS_MAX} terminals, which is the most; close one first")]
+    TooMany,
+    #[error(transparent)]
+    Rights(#[from] RightsError),
+    #[error("cannot {what}: {error}")]
+    Io { what: &'static str, error: io::Error },
+}
+
+impl TerminalError {
+    pub fn code(&self) -> Code {
+        match self {
+            TerminalError::NotFound(_) => Code::Enoent,
+            TerminalError::Ended(_) => Code::Eshutdown,
+            TerminalError::NameTaken(_) => Code::Eexist,
+            TerminalError::Invalid { .. } => Code::Einval,
+            TerminalError::TooMany => Code::Ebusy,
+            TerminalError::Rights(_) => Code::Eacces,
+            TerminalError::Io { .. } => Code::Eio,
+        }
+    }
+}
+
+fn failed(what: &'static str) -> impl FnOnce(io::Error) -> TerminalError {
+    move |error| TerminalError::Io { what, error }
+}
+
+/// A terminal to open.
+#[derive(Debug, Clone)]
+pub struct NewTerminal {
+    pub name: Option<String>,
+    pub command: Vec<String>,
+    /// Where the program starts; None: at home.
+    pub cwd: Option<PathBuf>,
+    /// All of the program's environment; None: what a login has.
+    pub env: Option<Vec<(String, String)>>,
+    pub size: Size,
+    pub created_at: Timestamp,
+}
+
+/// A terminal as it is now.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Terminal {
+    pub about: About,
+    pub dir: PathBuf,
+    pub state: State,
+    /// What the holder says; None when it is closed.
+    pub status: Option<Status>,
+    /// How it ended, where that is known.
+    pub end: Option<End>,
+}
+
+impl Terminal {
+    pub fn socket(&self) -> PathBuf {
+        self.dir.join(SOCKET)
+    }
+
+    pub fn transcript(&self) -> PathBuf {
+        self.dir.join(TRANSCRIPT)
+    }
+
+    /// Why it is closed.
+    pub fn reason(&self) -> Option<EndReason> {
+        let closed = self.state == State::Closed;
+        closed.then(|| self.end.as_ref().map_or(EndReason::HolderLost, |end| end.reason))
+    }
+}
+
+/// The terminals of a root.
+pub struct Terminals {
+    /// `.state/hold` of the root.
+    dir: PathBuf,
+    /// Openings are one after the other: names and numbers are checked.
+    opening: Mutex<IdSource>,
+}
+
+impl Terminals {
+    pub fn new(dir: PathBuf) -> Terminals {
+        let seed = std::hash::BuildHasher::hash_one(&std::hash::RandomState::new(), &dir);
+        Terminals { dir, opening: Mutex::new(IdSource::new(seed)) }
+    }
+
+    fn dir_of(&self, uid: u32) -> PathBuf {
+        self.dir.join(uid.to_string())
+    }
+
+    /// Starts a program as a user in a terminal of its own; it runs when this returns.
+    pub fn open(&self, uid: u32, new: NewTerminal) -> Result<Terminal, TerminalError> {
+        check(&new)?;
+        let rights = Rights::of(uid)?;
+        let mut ids = self.opening.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_live = |terminal: &Terminal| terminal.state != State::Closed;
+        let live: Vec<Terminal> = self.list(uid)?.into_iter().filter(is_live).collect();
+        if live.len() >= OPERATOR_TERMINALS_MAX {
+            return Err(TerminalError::TooMany);
+        }
+        let is_taken = |name: &&String| live.iter().any(|one| one.about.name.as_ref() == Some(*name));
+        if let Some(name) = new.name.as_ref().filter(is_taken) {
+            return Err(TerminalError::NameTaken(name.clone()));
+        }
+        let account = Account::of(uid);
+        let cwd = new.cwd.unwrap_or_else(|| account.home.clone());
+        if !rights.act(|| cwd.is_dir())? {
+            let message = format!("{} is not a directory that you can open", cwd.display());
+            return Err(TerminalError::Invalid { field: "cwd", message });
+        }
+        let is_own = rustix::process::geteuid().as_raw() == uid;
+        let home = self.prepare(uid, (!is_own).then_some(account.gid))?;
+        let created_at = new.created_at;
+        let id = ids.next(created_at);
+        let dir = home.join(id.to_string());
+        let about = About { id, name: new.name, command: new.command, cwd, created_at };
+        let user = if is_own { None } else { Some((uid, account.gid, groups_of(uid)?)) };
+        let env = new.env.unwrap_or_else(|| account.env());
+        start(&Spec { about, dir: dir.clone(), env, size: new.size, user })?;
+        rights.act(|| look(&dir))?.ok_or_else(|| TerminalError::Ended(id.to_string()))
+    }
+
+    /// The user's directory, which only they can open.
+    fn prepare(&self, uid: u32, gid: Option<u32>) -> Result<PathBuf, TerminalError> {
+        let home = self.dir_of(uid);
+        let made = || -> io::Result<()> {
+            std::fs::DirBuilder::new().recursive(true).mode(0o711).create(&self.dir)?;
+            if home.is_dir() {
+                return Ok(());
+            }
+            std::fs::DirBuilder::new().mode(0o700).create(&home)?;
+            std::fs::set_permissions(&home, std::fs::Permissions::from_mode(0o700))?;
+            if gid.is_some() {
+                chown(&home, Some(uid), gid)?;
+            }
+            Ok(())
+        };
+        made().map_err(failed("create the directory of terminals"))?;
+        Ok(home)
+    }
+
+    /// A user's terminals, oldest first, with those that have ended.
+    pub fn list(&self, uid: u32) -> Result<Vec<Terminal>, TerminalError> {
+        let home = self.dir_of(uid);
+        let mut found = Rights::of(uid)?.act(|| {
+            let entries = std::fs::read_dir(&home).into_iter().flatten().flatten();
+            entries.filter_map(|entry| look(&entry.path())).collect::<Vec<_>>()
+        })?;
+        found.sort_by_key(|terminal| terminal.about.id);
+        Ok(found)
+    }
+
+    /// A terminal by its id, or by its name: a live one before those that have ended, and of these the newest.
+    pub fn find(&self, uid: u32, word: &str) -> Result<Terminal, TerminalError> {
+        let missing = || TerminalError::NotFound(word.to_owned());
+        if let Ok(id) = word.parse::<Ulid>() {
+            let dir = self.dir_of(uid).join(id.to_string());
+            return Rights::of(uid)?.act(|| look(&dir))?.ok_or_else(missing);
+        }
+        let named = |terminal: &Terminal| terminal.about.name.as_deref() == Some(word);
+        let all: Vec<Terminal> = self.list(uid)?.into_iter().filter(named).collect();
+        let best =
+            all.into_iter().max_by_key(|terminal| (terminal.state != State::Closed, terminal.about.id));
+        best.ok_or_else(missing)
+    }
+
+    /// A connection to the holder of a terminal.
+    pub fn connect(&self, uid: u32, terminal: &Terminal) -> Result<UnixStream, TerminalError> {
+        let socket = terminal.socket();
+        let connected = Rights::of(uid)?.act(|| connect(&socket))?;
+        connected.map_err(|_| TerminalError::Ended(terminal.about.id.to_string()))
+    }
+
+    /// Ends the program of a terminal, and waits until it has.
+    pub fn close(&self, uid: u32, word: &str) -> Result<Terminal, TerminalError> {
+        let terminal = self.find(uid, word)?;
+        if terminal.state == State::Closed {
+            return Ok(terminal);
+        }
+        if let Ok(stream) = self.connect(uid, &terminal) {
+            let asked = Connection::new(stream, ASK).and_then(|mut holder| {
+                holder.send(&ToHolder::Close)?;
+                holder.wait_for(|said| matches!(said, FromHolder::End(_)).then_some(()))
+            });
+            if let Err(error) = asked.map_err(failed("close the terminal")) {
+                // A holder that ends closes its socket; one that does not answer is an error.
+                let now = self.find(uid, word)?;
+                return if now.state == State::Closed { Ok(now) } else { Err(error) };
+            }
+        }
+        self.find(uid, &terminal.about.id.to_string())
+    }
+
+    /// The screen of a terminal; of one that has ended, its last.
+    pub fn screen(&self, uid: u32, terminal: &Terminal) -> Result<Screen, TerminalError> {
+        if terminal.state != State::Closed {
+            let asked = self.ask(uid, terminal).and_then(|mut holder| {
+                let asked = holder.send(&ToHolder::Screen).and_then(|()| {
+                    holder.wait_for(|said| match said {
+                        FromHolder::Screen(screen) => Some(screen),
+                        FromHolder::End(end) => Some(end.screen),
+                        _ => None,
+                    })
+                });
+                asked.map_err(failed("read the screen"))
+            });
+            let now = self.find(uid, &terminal.about.id.to_string())?;
+            return if now.state == State::Closed { self.screen(uid, &now) } else { asked };
+        }
+        match &terminal.end {
+            Some(end) => Ok(end.screen.clone()),
+            // Its holder did not live to tell.
+            None => last_screen(self.transcript(uid, terminal)?).map_err(failed("read the transcript")),
+        }
+    }
+
+    /// Types into a terminal; the holder has it when this returns.
+    pub fn send(&self, uid: u32, terminal: &Terminal, bytes: Vec<u8>) -> Result<(), TerminalError> {
+        let mut holder = self.ask(uid, terminal)?;
+        let sent = holder.send(&ToHolder::Input(bytes));
+        sent.map_err(|_| TerminalError::Ended(terminal.about.id.to_string()))?;
+        // The program may end by what was typed, and its holder with it, before it answers.
+        let _ = holder
+            .send(&ToHolder::Status)
+            .and_then(|()| holder.wait_for(|said| matches!(said, FromHolder::Status(_)).then_some(())));
+        Ok(())
+    }
+
+    fn ask(&self, uid: u32, terminal: &Terminal) -> Result<Connection, TerminalError> {
+        let stream = self.connect(uid, terminal)?;
+        Connection::new(stream, ASK).map_err(failed("ask the terminal"))
+    }
+
+    /// The file with a terminal's output.
+    pub fn transcript(&self, uid: u32, terminal: &Terminal) -> Result<File, TerminalError> {
+        let path = terminal.transcript();
+        Rights::of(uid)?.act(|| File::open(path))?.map_err(failed("open the transcript"))
+    }
+}
+
+/// What the machine knows of a user.
+struct Account {
+    gid: u32,
+    name: String,
+    home: PathBuf,
+    shell: String,
+}
+
+impl Account {
+    /// May ask the network.
+    fn of(uid: u32) -> Account {
+        match nix::unistd::User::from_uid(uid.into()) {
+            Ok(Some(user)) => Account {
+                gid: user.gid.as_raw(),
+                name: user.name,
+                home: if user.dir.is_dir() { user.dir } else { PathBuf::from("/") },
+                shell: user.shell.to_string_lossy().into_owned(),
+            },
+            _ => Account {
+                gid: uid,
+                name: uid.to_string(),
+                home: PathBuf::from("/"),
+                shell: "/bin/sh".to_owned(),
+            },
+        }
+    }
+
+    /// The environment of a program whose caller has none to give.
+    fn env(&self) -> Vec<(String, String)> {
+        let pairs = [
+            ("PATH", "/usr/local/bin:/usr/bin:/bin"),
+            ("HOME", &self.home.to_string_lossy()),
+            ("USER", &self.name),
+            ("LOGNAME", &self.name),
+            ("SHELL", &self.shell),
+            ("TERM", "xterm-256color"),
+            ("LANG", "C.UTF-8"),
+        ];
+        pairs.into_iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect()
+    }
+}
+
+const ASK: Hello = Hello { version: VERSION, mode: Mode::Ask, size: None, scrollback: 0 };
+
+fn check(new: &NewTerminal) -> Result<(), TerminalError> {
+    let invalid = |field, message: &str| Err(TerminalError::Invalid { field, message: message.to_owned() });
+    if new.command.first().is_none_or(String::is_empty) {
+        return invalid("command", "name a program to run");
+    }
+    let variables = new.env.iter().flatten();
+    let texts = new.command.iter().chain(variables.clone().flat_map(|(name, value)| [name, value]));
+    if texts.into_iter().any(|text| text.contains('\0')) {
+        return invalid("command", "a NUL byte cannot be passed to a program");
+    }
+    if variables.into_iter().any(|(name, _)| name.is_empty() || name.contains('=')) {
+        return invalid("env", "the name of a variable is not empty and has no `=`");
+    }
+    if new.cwd.as_ref().is_some_and(|cwd| !cwd.is_absolute()) {
+        return invalid("cwd", "the directory must be absolute");
+    }
+    let Some(name) = &new.name else { return Ok(()) };
+    let is_word = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
+    let fits = (1..=NAME_CHARS_MAX).contains(&name.len()) && name.chars().all(is_word);
+    if !fits || name.parse::<Ulid>().is_ok() {
+        return invalid("name", "a name has up to 64 of a-z, A-Z, 0-9, `-`, `_` and `.`, and is no id");
+    }
+    Ok(())
+}
+
+/// What is in a directory; None: no terminal, or one that is being made.
+fn look(dir: &Path) -> Option<Terminal> {
+    let about = place::read_about(dir).ok()?;
+    let ended = |end: Option<End>| Terminal {
+        about: about.clone(),
+        dir: dir.to_owned(),
+        state: State::Closed,
+        status: None,
+        end,
+    };
+    if let Some(end) = place::read_end(dir) {
+        return Some(ended(Some(end)));
+    }
+    let status = connect(&dir.join(SOCKET)).and_then(|stream| {
+        let mut holder = Connection::new(stream, ASK)?;
+        holder.wait_for(|said| match said {
+            FromHolder::Welcome(status) => Some(status),
+            _ => None,
+        })
+    });
+    match status {
+        Ok(status) => {
+            let state = status.state;
+            Some(Terminal { about, dir: dir.to_owned(), state, status: Some(status), end: None })
+        }
+        // A holder that takes connections and does not answer is stopped, or its machine is very busy.
+        Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut) => {
+            Some(Terminal { about, dir: dir.to_owned(), state: State::Detached, status: None, end: None })
+        }
+        // It may have ended just now.
+        Err(_) => Some(ended(place::read_end(dir))),
+    }
+}
+
+/// The screen that a transcript ends with.
+fn last_screen(transcript: File) -> io::Result<Screen> {
+    let mut model = Model::with_scrollback(Size::new(80, 24), 0);
+    for chunk in Chunks::new(BufReader::new(transcript)) {
+        match chunk?.kind {
+            ChunkKind::Output(bytes) => drop(model.feed(&bytes)),
+            ChunkKind::Resize(size) => model.resize(Size::new(size.cols, size.rows)),
+        }
+    }
+    Ok(model.screen())
+}
+
+/// Starts a holder and waits until clients can connect to it.
+fn start(spec: &Spec) -> Result<(), TerminalError> {
+    let what = "start the terminal";
+    let mut child = Command::new("/proc/self/exe")
+        .arg("hold")
+        .current_dir("/")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .map_err(failed(what))?;
+    let text = serde_json::to_vec(spec).map_err(|error| failed(what)(error.into()))?;
+    let sent = child.stdin.take().map_or(Ok(()), |mut stdin| stdin.write_all(&text));
+    let mut said = String::new();
+    if let Some(stdout) = child.stdout.take() {
+        // A pipe that breaks says the same as one that ends: the holder is gone.
+        let _ = BufReader::new(stdout).read_line(&mut said);
+    }
+    // The holder outlives this daemon, or ends before it; somebody must take note of its end.
+    let _ = std::thread::Builder::new().stack_size(WAITING_STACK).spawn(move || child.wait());
+    match said.trim() {
+        "up" => Ok(()),
+        "" => Err(failed(what)(sent.err().unwrap_or_else(|| io::Error::other("its holder ended at once")))),
+        reason => Err(failed(what)(io::Error::other(reason.to_owned()))),
+    }
+}
+
+/// The bytes of some text and keys, as they would be typed.
+pub fn typed(text: &str, names: &[String]) -> Result<Vec<u8>, TerminalError> {
+    let mut bytes = text.as_bytes().to_vec();
+    for name in names {
+        let message =
+            || format!("no key `{name}`; keys are `Enter`, `Up`, `C-c`, `M-x` or a single character");
+        let key = keys(name).ok_or_else(|| TerminalError::Invalid { field: "keys", message: message() })?;
+        bytes.extend_from_slice(&key);
+    }
+    Ok(bytes)
+}

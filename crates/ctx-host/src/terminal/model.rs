@@ -1,0 +1,252 @@
+//! The model of a terminal's screen: it follows the output as a real terminal would, so that a client that comes later
+//! sees what one that was there from the beginning sees.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::time::Instant;
+
+use alacritty_terminal::Term;
+use alacritty_terminal::event::{Event, EventListener, WindowSize};
+use alacritty_terminal::grid::Dimensions;
+use alacritty_terminal::index::{Column, Line};
+use alacritty_terminal::term::Config;
+use alacritty_terminal::term::cell::Flags;
+use alacritty_terminal::vte::ansi::{Processor, Rgb};
+use serde::{Deserialize, Serialize};
+
+use super::protocol::Size;
+use super::{SCROLLBACK_LINES, repaint};
+
+/// The colours of a terminal that nobody has coloured: what programs are told that ask.
+const FOREGROUND: Rgb = Rgb { r: 0xe5, g: 0xe5, b: 0xe5 };
+const BACKGROUND: Rgb = Rgb { r: 0, g: 0, b: 0 };
+
+/// What the output asked of its terminal.
+#[derive(Debug, Default, Clone, PartialEq, Eq)]
+pub struct Heard {
+    /// Answers to the program's questions (DA, DSR, colours), for when no real terminal answers.
+    pub answers: Vec<u8>,
+    pub bell: bool,
+}
+
+#[derive(Default)]
+struct Inbox {
+    heard: Heard,
+    title: Option<String>,
+    size: Option<Size>,
+}
+
+/// Where the model's events arrive; the model has no other way out.
+#[derive(Clone, Default)]
+struct Events(Rc<RefCell<Inbox>>);
+
+impl EventListener for Events {
+    fn send_event(&self, event: Event) {
+        let mut inbox = self.0.borrow_mut();
+        let size = inbox.size;
+        match event {
+            Event::PtyWrite(text) => inbox.heard.answers.extend_from_slice(text.as_bytes()),
+            Event::ColorRequest(index, format) => {
+                let colour = if index == 257 { BACKGROUND } else { FOREGROUND };
+                inbox.heard.answers.extend_from_slice(format(colour).as_bytes());
+            }
+            Event::TextAreaSizeRequest(format) => {
+                if let Some(Size { cols, rows }) = size {
+                    let window =
+                        WindowSize { num_lines: rows, num_cols: cols, cell_width: 0, cell_height: 0 };
+                    inbox.heard.answers.extend_from_slice(format(window).as_bytes());
+                }
+            }
+            Event::Bell => inbox.heard.bell = true,
+            Event::Title(title) => inbox.title = Some(title),
+            Event::ResetTitle => inbox.title = None,
+            // The clipboard is that of a person's terminal.
+            Event::ClipboardStore(..) | Event::ClipboardLoad(..) => {}
+            Event::MouseCursorDirty | Event::CursorBlinkingChange | Event::Wakeup => {}
+            Event::Exit | Event::ChildExit(_) => {}
+        }
+    }
+}
+
+impl Dimensions for Size {
+    fn total_lines(&self) -> usize {
+        self.screen_lines()
+    }
+
+    fn screen_lines(&self) -> usize {
+        usize::from(self.rows)
+    }
+
+    fn columns(&self) -> usize {
+        usize::from(self.cols)
+    }
+}
+
+/// A screen as text.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Screen {
+    pub cols: u16,
+    pub rows: u16,
+    /// The rows without the blanks at their ends, joined by newlines; blank rows at the bottom are left out.
+    pub text: String,
+    pub cursor: Cursor,
+    #[serde(default)]
+    pub title: String,
+    /// The program has the alternate screen, as editors and pagers do.
+    #[serde(default)]
+    pub alternate: bool,
+}
+
+/// From 0, at the top left.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Cursor {
+    pub row: u16,
+    pub col: u16,
+    pub visible: bool,
+}
+
+pub struct Model {
+    term: Term<Events>,
+    parser: Processor,
+    events: Events,
+    size: Size,
+}
+
+impl Model {
+    pub fn new(size: Size) -> Model {
+        Model::with_scrollback(size, SCROLLBACK_LINES)
+    }
+
+    pub fn with_scrollback(size: Size, lines: usize) -> Model {
+        let events = Events::default();
+        events.0.borrow_mut().size = Some(size);
+        let config = Config { scrolling_history: lines, kitty_keyboard: true, ..Config::default() };
+        Model { term: Term::new(config, &size, events.clone()), parser: Processor::new(), events, size }
+    }
+
+    /// Follows some output.
+    pub fn feed(&mut self, bytes: &[u8]) -> Heard {
+        self.parser.advance(&mut self.term, bytes);
+        std::mem::take(&mut self.events.0.borrow_mut().heard)
+    }
+
+    /// When the program has asked for its output to be shown at once and the end of it does not come: until then it is
+    /// held back.
+    pub fn held_until(&self) -> Option<Instant> {
+        self.parser.sync_timeout().sync_timeout()
+    }
+
+    /// Shows what is held back.
+    pub fn release(&mut self) -> Heard {
+        if self.held_until().is_some() {
+            self.parser.stop_sync(&mut self.term);
+        }
+        std::mem::take(&mut self.events.0.borrow_mut().heard)
+    }
+
+    pub fn size(&self) -> Size {
+        self.size
+    }
+
+    pub fn resize(&mut self, size: Size) {
+        self.release();
+        self.size = size;
+        self.events.0.borrow_mut().size = Some(size);
+        self.term.resize(size);
+    }
+
+    pub fn title(&self) -> String {
+        self.events.0.borrow().title.clone().unwrap_or_default()
+    }
+
+    /// Output that paints this screen, with its modes, on any terminal of the same size; before it, so many lines of
+    /// scrollback.
+    pub fn repaint(&mut self, scrollback: usize) -> Vec<u8> {
+        self.release();
+        let title = self.title();
+        repaint::paint(&mut self.term, scrollback, &title)
+    }
+
+    /// Lines of scrollback there are.
+    pub fn scrollback(&self) -> usize {
+        self.term.grid().history_size()
+    }
+
+    pub fn screen(&mut self) -> Screen {
+        self.release();
+        let grid = self.term.grid();
+        let mut rows: Vec<String> = (0..grid.screen_lines()).map(|line| row_text(&self.term, line)).collect();
+        while rows.last().is_some_and(String::is_empty) {
+            rows.pop();
+        }
+        let point = grid.cursor.point;
+        let mode = self.term.mode();
+        Screen {
+            cols: self.size.cols,
+            rows: self.size.rows,
+            text: rows.join("\n"),
+            cursor: Cursor {
+                row: u16::try_from(point.line.0).unwrap_or_default(),
+                col: u16::try_from(point.column.0).unwrap_or_default(),
+                visible: mode.contains(alacritty_terminal::term::TermMode::SHOW_CURSOR),
+            },
+            title: self.title(),
+            alternate: mode.contains(alacritty_terminal::term::TermMode::ALT_SCREEN),
+        }
+    }
+}
+fn row_text(term: &Term<Events>, line: usize) -> String {
+    let grid = term.grid();
+    let row = &grid[Line(i32::try_from(line).unwrap_or_default())];
+    let mut text = String::new();
+    let mut column = 0;
+    while column < grid.columns() {
+        let (cell, is_whole) = (&row[Column(column)], repaint::is_whole(row, column));
+        column += if is_whole { 2 } else { 1 };
+        let halves = Flags::WIDE_CHAR | Flags::WIDE_CHAR_SPACER | Flags::LEADING_WIDE_CHAR_SPACER;
+        if cell.c.is_control() || (cell.flags.intersects(halves) && !is_whole) {
+            text.push(' ');
+            continue;
+        }
+        text.push(cell.c);
+        text.extend(cell.zerowidth().into_iter().flatten());
+    }
+    text.truncate(text.trim_end().len());
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn questions_are_answered_and_the_bell_is_heard() {
+        let mut model = Model::new(Size::new(20, 5));
+        let heard = model.feed(b"ab\x1b[6n\x07\x1b[c");
+        assert_eq!(heard, Heard { answers: b"\x1b[1;3R\x1b[?6c".to_vec(), bell: true });
+        assert_eq!(model.feed(b"x"), Heard::default());
+        assert_eq!(model.feed(b"\x1b]11;?\x07").answers, b"\x1b]11;rgb:0000/0000/0000\x07");
+        assert_eq!(model.feed(b"\x1b[18t").answers, b"\x1b[8;5;20t");
+    }
+
+    #[test]
+    fn a_screen_as_text_has_wide_and_combining_characters_the_cursor_and_the_title() {
+        let mut model = Model::new(Size::new(10, 4));
+        model.feed("\x1b]2;work\x07one\r\n界e\u{301}!  \x1b[?25l".as_bytes());
+        let screen = model.screen();
+        assert_eq!(screen.text, "one\n界e\u{301}!");
+        assert_eq!(screen.cursor, Cursor { row: 1, col: 6, visible: false });
+        assert_eq!((screen.title.as_str(), screen.alternate), ("work", false));
+        model.feed(b"\x1b[?1049h\x1b[Hedit");
+        assert_eq!((model.screen().text.as_str(), model.screen().alternate), ("edit", true));
+    }
+
+    #[test]
+    fn output_that_is_to_be_shown_at_once_is_not_held_for_ever() {
+        let mut model = Model::new(Size::new(10, 2));
+        model.feed(b"\x1b[?2026hhalf");
+        assert!(model.held_until().is_some());
+        assert_eq!(model.screen().text, "half");
+        assert_eq!(model.held_until(), None);
+    }
+}

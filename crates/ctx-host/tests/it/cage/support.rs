@@ -1,0 +1,128 @@
+//! A project, a cage around it, and what a script in it says.
+
+use std::ffi::OsString;
+use std::fs::Permissions;
+use std::io::Read;
+use std::os::unix::fs::{PermissionsExt, chown};
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+
+use ctx_host::cage::{
+    Cage, Ended, Io, Means, Net, Owner, RunningCage, Toolchains, find_bwrap, system_mounts,
+};
+use rustix::process::{Gid, Uid};
+
+pub const ANN: u32 = 54_411;
+
+/// Who starts the cages of a test. The processes in them are Ann's in both cases.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum By {
+    Root,
+    Ann,
+}
+
+/// Does the same as root and as a plain user: in threads, because ids are a thread's.
+pub fn by_both(work: impl Fn(By) + Sync) {
+    for by in [By::Root, By::Ann] {
+        by_one(by, || work(by));
+    }
+}
+
+pub fn by_one<T: Send>(by: By, work: impl FnOnce() -> T + Send) -> T {
+    std::thread::scope(|scope| {
+        let thread = scope.spawn(move || {
+            if by == By::Ann {
+                let (uid, gid) = (Uid::from_raw(ANN), Gid::from_raw(ANN));
+                rustix::thread::set_thread_groups(&[]).expect("this test needs root");
+                rustix::thread::set_thread_res_gid(gid, gid, gid).unwrap();
+                rustix::thread::set_thread_res_uid(uid, uid, uid).unwrap();
+            }
+            work()
+        });
+        thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+    })
+}
+
+/// A directory with a project of Ann's, and a place of root's beside it.
+pub struct Place {
+    dir: tempfile::TempDir,
+}
+
+impl Place {
+    pub fn new() -> Place {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::set_permissions(dir.path(), Permissions::from_mode(0o755)).unwrap();
+        let place = Place { dir };
+        std::fs::create_dir(place.project()).unwrap();
+        std::fs::create_dir(place.path("open")).unwrap();
+        std::fs::set_permissions(place.path("open"), Permissions::from_mode(0o777)).unwrap();
+        chown(place.project(), Some(ANN), Some(ANN)).expect("this test needs root");
+        place
+    }
+
+    pub fn project(&self) -> PathBuf {
+        self.path("project")
+    }
+
+    pub fn path(&self, below: &str) -> PathBuf {
+        self.dir.path().join(below)
+    }
+
+    /// A file with this owner and mode.
+    pub fn file(&self, below: &str, owner: u32, mode: u32, text: &str) -> PathBuf {
+        let path = self.path(below);
+        std::fs::write(&path, text).unwrap();
+        std::fs::set_permissions(&path, Permissions::from_mode(mode)).unwrap();
+        chown(&path, Some(owner), Some(owner)).unwrap();
+        // Changing the owner removes the setuid bit.
+        std::fs::set_permissions(&path, Permissions::from_mode(mode)).unwrap();
+        path
+    }
+
+    pub fn cage(&self) -> Cage {
+        let mut cage = Cage::new(Owner::new(ANN, ANN), &self.project());
+        cage.mounts.extend(system_mounts(Net::Host));
+        Toolchains::find(None, Path::exists).add_to(&mut cage);
+        cage
+    }
+}
+
+/// Starts a script with its output in a pipe.
+pub fn start(cage: &Cage, means: &Means, script: &str) -> RunningCage {
+    let bwrap = find_bwrap(&std::env::var_os("PATH").unwrap()).unwrap();
+    let command: Vec<OsString> = ["bash", "-c", &format!("exec 2>&1\n{script}")].map(OsString::from).into();
+    let io = Io { stdin: Stdio::null(), stdout: Stdio::piped(), stderr: Stdio::inherit() };
+    RunningCage::start(&bwrap, cage, means, "test", &command, io).unwrap()
+}
+
+/// Runs a script; how it ended and what it said.
+pub fn run_with(cage: &Cage, means: &Means, script: &str) -> (Ended, String) {
+    let mut running = start(cage, means, script);
+    let mut said = String::new();
+    running.stdout.take().unwrap().read_to_string(&mut said).unwrap();
+    (running.wait(), said)
+}
+
+pub fn run(cage: &Cage, script: &str) -> (i32, String) {
+    let (ended, said) = run_with(cage, &Means::detect(), script);
+    assert_eq!(ended.limit, None, "{said}");
+    (ended.code, said)
+}
+
+/// Host processes with this text in their command line.
+pub fn processes_with(text: &str) -> Vec<i32> {
+    let entries = std::fs::read_dir("/proc").unwrap().flatten();
+    let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
+    let has = |pid: &i32| {
+        let line = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+        String::from_utf8_lossy(&line).contains(text)
+    };
+    pids.filter(has).collect()
+}
+
+/// A number that no other test uses, as the argument of a `sleep` that is looked for.
+pub fn unique() -> String {
+    use std::sync::atomic::{AtomicU32, Ordering};
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    format!("1000000.{}{:04}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed))
+}

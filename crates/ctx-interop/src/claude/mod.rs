@@ -1,0 +1,404 @@
+//! Claude Code: one JSONL file a session under `projects/<cwd>/`. Versions 2.0 and 2.1.
+//!
+//! Records form a tree by `parentUuid`, and lines are not in its order: a record is told after its parent. One reply of
+//! the model is several lines, one per block, with one message id. A subagent has a file of its own.
+
+mod wire;
+
+use std::borrow::Cow;
+use std::collections::{HashMap, HashSet};
+
+use ctx_session::Timestamp;
+use serde_json::Value;
+
+use crate::event::{Finish, Link, Tokens, Transcript, Verdict, What};
+use crate::json::{self, image, join, lines, number, owned, text};
+
+use wire::{Block, Line, Message, Usage, blocks};
+
+/// Kinds that say nothing of the conversation.
+const IGNORED: [&str; 10] = [
+    "queue-operation",
+    "last-prompt",
+    "mode",
+    "permission-mode",
+    "file-history-snapshot",
+    "progress",
+    "agent-name",
+    "pr-link",
+    "tag",
+    "content-replacement",
+];
+
+/// How texts begin that the program wrote in the user's name.
+const INJECTED: [&str; 9] = [
+    "<command-name>",
+    "<command-message>",
+    "<command-args>",
+    "<local-command-",
+    "<bash-input>",
+    "<bash-stdout>",
+    "<system-reminder>",
+    "<user-memory-input>",
+    "Caveat: The messages below",
+];
+
+const INTERRUPTED: &str = "[Request interrupted by user";
+
+/// What a file has besides the conversation.
+#[derive(Debug, Default, PartialEq)]
+pub struct Extra {
+    /// The ids of the subagents whose results are in the file.
+    pub agents: HashMap<String, String>,
+}
+
+/// Reads a session's file, or a subagent's. `file` is its name in reports.
+pub fn read(bytes: &[u8], file: &str) -> (Transcript, Extra) {
+    let stem = file.rsplit('/').next().and_then(|name| name.strip_suffix(".jsonl")).unwrap_or_default();
+    let mut reader =
+        Reader { file, found: Transcript::new(stem), extra: Extra::default(), spent: HashMap::new() };
+    let mut records = Vec::new();
+    let mut seen = HashSet::new();
+    for (number, bytes) in lines(bytes) {
+        match serde_json::from_slice::<Line<'_>>(bytes) {
+            Ok(line) => {
+                reader.found.intact += 1;
+                let is_new = line.uuid.as_ref().is_none_or(|uuid| seen.insert(uuid.clone()));
+                if is_new {
+                    records.push((number, line));
+                }
+            }
+            Err(error) => reader.found.note_damage(file, number, json::why_bad(bytes, &error)),
+        }
+    }
+    drop(seen);
+    for at in order(&records) {
+        if let Some((number, line)) = records.get(at) {
+            reader.line(*number, line);
+        }
+    }
+    (reader.found, reader.extra)
+}
+
+/// The places of the records, each after its parent where that is in the file; otherwise as they are.
+fn order(records: &[(u64, Line<'_>)]) -> Vec<usize> {
+    let places = records.iter().enumerate();
+    let by_uuid: HashMap<&str, usize> =
+        places.filter_map(|(at, (_, line))| Some((line.uuid.as_deref()?, at))).collect();
+    let parent = |at: usize| {
+        let (_, line) = records.get(at)?;
+        by_uuid.get(line.parent_uuid.as_deref()?).copied()
+    };
+    let mut ordered = Vec::with_capacity(records.len());
+    let mut is_told = vec![false; records.len()];
+    let mut waiting: HashMap<usize, Vec<usize>> = HashMap::new();
+    for at in 0..records.len() {
+        match parent(at) {
+            Some(before) if !is_told.get(before).copied().unwrap_or(true) => {
+                waiting.entry(before).or_default().push(at);
+            }
+            _ => {
+                let mut next = vec![at];
+                while let Some(at) = next.pop() {
+                    if let Some(told) = is_told.get_mut(at) {
+                        *told = true;
+                    }
+                    ordered.push(at);
+                    next.extend(waiting.remove(&at).unwrap_or_default().into_iter().rev());
+                }
+            }
+        }
+    }
+    // A circle of parents is damage: its records are told as they stand.
+    ordered.extend((0..records.len()).filter(|at| !is_told.get(*at).copied().unwrap_or(true)));
+    ordered
+}
+
+struct Reader<'f> {
+    file: &'f str,
+    found: Transcript,
+    extra: Extra,
+    /// Where the tokens of a message of the model stand: its last line has the final count.
+    spent: HashMap<String, usize>,
+}
+
+impl Reader<'_> {
+    fn line(&mut self, number: u64, line: &Line<'_>) {
+        self.about(line);
+        let at = line.timestamp.as_deref().and_then(|time| time.parse().ok());
+        let key = line.uuid.as_deref().map_or(format!("L{number}"), str::to_owned);
+        let read = match &*line.kind {
+            "user" => self.user(number, &key, at, line),
+            "assistant" => self.assistant(&key, at, line),
+            "system" => {
+                self.system(&key, at, line);
+                Ok(())
+            }
+            "attachment" => self.attachment(&key, at, line),
+            "ai-title" => {
+                self.found.title = line.ai_title.as_deref().map(str::to_owned).or(self.found.title.take());
+                Ok(())
+            }
+            "custom-title" => {
+                self.found.title =
+                    line.custom_title.as_deref().map(str::to_owned).or(self.found.title.take());
+                Ok(())
+            }
+            "summary" => {
+                self.found.title = line.summary.as_deref().map(str::to_owned).or(self.found.title.take());
+                Ok(())
+            }
+            kind if IGNORED.contains(&kind) => Ok(()),
+            other => {
+                self.found.note_unknown(other);
+                Ok(())
+            }
+        };
+        if let Err(error) = read {
+            self.found.intact = self.found.intact.saturating_sub(1);
+            self.found.note_damage(
+                self.file,
+                number,
+                format!("a {} that cannot be read: {error}", line.kind),
+            );
+        }
+    }
+
+    fn about(&mut self, line: &Line<'_>) {
+        let found = &mut self.found;
+        let set = |slot: &mut Option<String>, value: &Option<Cow<'_, str>>| {
+            let value = value.as_deref().filter(|value| !value.is_empty());
+            if value.is_some() && slot.as_deref() != value {
+                *slot = value.map(str::to_owned);
+            }
+        };
+        set(&mut found.version, &line.version);
+        set(&mut found.branch, &line.git_branch);
+        if found.cwd.is_none() {
+            set(&mut found.cwd, &line.cwd);
+        }
+        if line.is_sidechain == Some(true)
+            && let (Some(session), Some(agent)) = (&line.session_id, &line.agent_id)
+            && found.link.is_none()
+        {
+            found.native_id = format!("{session}/{agent}");
+            found.link = Some(Link::SubagentOf { native_id: session.clone().into_owned(), call: None });
+        } else if found.link.is_none()
+            && let Some(session) = &line.session_id
+        {
+            // A file that was renamed keeps its session.
+            if found.native_id.len() != session.len() {
+                found.native_id = session.clone().into_owned();
+            }
+        }
+    }
+
+    fn user(
+        &mut self,
+        number: u64,
+        key: &str,
+        at: Option<Timestamp>,
+        line: &Line<'_>,
+    ) -> Result<(), serde_json::Error> {
+        let Some(message) = line.message else { return Ok(()) };
+        let message: Message<'_> = serde_json::from_str(message.get())?;
+        let blocks = blocks(message.content)?;
+        let mut said = Vec::new();
+        for (nth, block) in blocks.into_iter().enumerate() {
+            match &*block.kind {
+                "text" => said.push(block.text.unwrap_or_default()),
+                "image" | "document" => {
+                    let source = block.source.unwrap_or(Value::Null);
+                    let place = text(&source, "/url").or(text(&source, "/path")).unwrap_or_default();
+                    said.push(Cow::Owned(image(text(&source, "/media_type"), place, self.file, number)));
+                }
+                "tool_result" => self.result(format!("{key}/{nth}"), at, block, line),
+                other => self.found.note_unknown(format!("user/{other}")),
+            }
+        }
+        let said = join(said.into_iter());
+        if said.is_empty() {
+            return Ok(());
+        }
+        if line.is_compact_summary == Some(true) {
+            self.found.push(key, at, What::Compaction { summary: said });
+        } else if said.starts_with(INTERRUPTED) {
+            self.found.interrupt(key, at);
+        } else if line.is_meta == Some(true) || INJECTED.iter().any(|mark| said.starts_with(mark)) {
+            self.found.push(key, at, What::Injected { text: said });
+        } else {
+            self.found.push(key, at, What::User { text: said });
+        }
+        Ok(())
+    }
+
+    fn result(&mut self, key: String, at: Option<Timestamp>, block: Block<'_>, line: &Line<'_>) {
+        let Some(id) = block.tool_use_id.map(Cow::into_owned) else { return };
+        let structured: Value =
+            line.tool_use_result.and_then(|raw| serde_json::from_str(raw.get()).ok()).unwrap_or(Value::Null);
+        let output = match &block.content {
+            Some(Value::String(text)) => text.clone(),
+            Some(Value::Array(parts)) => join(parts.iter().map(|part| match text(part, "/text") {
+                Some(text) => Cow::Borrowed(text),
+                None => Cow::Owned(image(text(part, "/source/media_type"), "", self.file, 0)),
+            })),
+            Some(other) => other.to_string(),
+            None => String::new(),
+        };
+        let was_stopped = structured.get("interrupted").and_then(Value::as_bool) == Some(true)
+            || output.starts_with(INTERRUPTED)
+            || output.starts_with("The user doesn't want to proceed");
+        let verdict = match block.is_error {
+            _ if was_stopped => Verdict::Interrupted,
+            Some(true) => Verdict::Failure,
+            Some(false) | None => Verdict::Success,
+        };
+        if let Some(agent) = text(&structured, "/agentId") {
+            self.extra.agents.insert(agent.to_owned(), id.clone());
+        }
+        let patch =
+            structured.get("structuredPatch").filter(|patch| patch.as_array().is_some_and(|p| !p.is_empty()));
+        let diff = patch.map(|patch| diff(text(&structured, "/filePath").unwrap_or_default(), patch));
+        self.found.push(key, at, What::ToolResult { id, verdict, output, diff });
+    }
+
+    fn assistant(
+        &mut self,
+        key: &str,
+        at: Option<Timestamp>,
+        line: &Line<'_>,
+    ) -> Result<(), serde_json::Error> {
+        let Some(message) = line.message else { return Ok(()) };
+        let message: Message<'_> = serde_json::from_str(message.get())?;
+        let is_synthetic = message.model.as_deref() == Some("<synthetic>");
+        let blocks = blocks(message.content)?;
+        if is_synthetic {
+            let said = join(blocks.into_iter().filter_map(|block| block.text));
+            let what = match line.is_api_error_message {
+                Some(true) => What::Failed { message: said },
+                _ if said == "No response requested." => What::Injected { text: said },
+                _ => What::Assistant { text: said, model: None, finish: Finish::Interrupted, tokens: None },
+            };
+            self.found.push(key, at, what);
+            return Ok(());
+        }
+        let model = message.model.map(Cow::into_owned);
+        if model.is_some() {
+            self.found.model.clone_from(&model);
+        }
+        let finish = match message.stop_reason.as_deref() {
+            Some("tool_use") => Finish::ToolCalls,
+            Some("max_tokens") => Finish::Length,
+            _ => Finish::Stop,
+        };
+        for (nth, block) in blocks.into_iter().enumerate() {
+            let key = format!("{key}/{nth}");
+            let what = match &*block.kind {
+                "text" => {
+                    let text = block.text.unwrap_or_default().into_owned();
+                    What::Assistant { text, model: model.clone(), finish, tokens: None }
+                }
+                "thinking" => What::Reasoning { text: block.thinking.unwrap_or_default().into_owned() },
+                "redacted_thinking" => continue,
+                "tool_use" | "server_tool_use" | "mcp_tool_use" => What::ToolCall {
+                    id: block.id.unwrap_or_default().into_owned(),
+                    name: block.name.unwrap_or_default().into_owned(),
+                    input: block.input.unwrap_or(Value::Null),
+                },
+                other => {
+                    self.found.note_unknown(format!("assistant/{other}"));
+                    continue;
+                }
+            };
+            let is_empty =
+                matches!(&what, What::Assistant { text, .. } | What::Reasoning { text } if text.is_empty());
+            if !is_empty {
+                self.found.push(key, at, what);
+            }
+        }
+        if let (Some(id), Some(usage)) = (message.id, message.usage) {
+            self.spend(&id, at, usage);
+        }
+        Ok(())
+    }
+
+    /// Counts the tokens of a message of the model once, as its last line has them.
+    fn spend(&mut self, id: &str, at: Option<Timestamp>, usage: Usage) {
+        let cached =
+            usage.cache_read_input_tokens.unwrap_or(0) + usage.cache_creation_input_tokens.unwrap_or(0);
+        let spent = Tokens { input: usage.input_tokens.saturating_add(cached), output: usage.output_tokens };
+        let old = self.spent.get(id).and_then(|at| self.found.events.get_mut(*at));
+        match old.map(|event| &mut event.what) {
+            Some(What::Assistant { tokens, .. }) => *tokens = Some(spent),
+            Some(What::Step { tokens, .. }) => *tokens = spent,
+            _ => {
+                let key = format!("u:{id}");
+                let before = self.found.events.len();
+                self.found.spend(key, at, spent);
+                let place = if self.found.events.len() > before {
+                    before
+                } else {
+                    let is_text = |what: &What| matches!(what, What::Assistant { tokens: Some(_), .. });
+                    self.found.events.iter().rposition(|event| is_text(&event.what)).unwrap_or(before)
+                };
+                self.spent.insert(id.to_owned(), place);
+            }
+        }
+    }
+
+    fn system(&mut self, key: &str, at: Option<Timestamp>, line: &Line<'_>) {
+        match line.subtype.as_deref() {
+            // The summary that follows it is the compaction.
+            Some("compact_boundary" | "microcompact_boundary") => {}
+            Some(
+                "turn_duration" | "stop_hook_summary" | "local_command" | "informational" | "away_summary",
+            ) => {}
+            Some("api_error") => {
+                self.found.push(
+                    key,
+                    at,
+                    What::Failed { message: "the provider refused the request".to_owned() },
+                );
+            }
+            other => self.found.note_unknown(format!("system/{}", other.unwrap_or("?"))),
+        }
+    }
+
+    /// Reminders and listings that the program adds for the model.
+    fn attachment(
+        &mut self,
+        key: &str,
+        at: Option<Timestamp>,
+        line: &Line<'_>,
+    ) -> Result<(), serde_json::Error> {
+        let Some(attachment) = line.attachment else { return Ok(()) };
+        let attachment: Value = serde_json::from_str(attachment.get())?;
+        let said = owned(&attachment, "/content").or(owned(&attachment, "/prompt"));
+        if let Some(text) = said.filter(|text| !text.is_empty()) {
+            self.found.push(key, at, What::Injected { text });
+        }
+        Ok(())
+    }
+}
+
+/// The hunks of an edit as a diff.
+fn diff(path: &str, hunks: &Value) -> String {
+    let mut whole = format!("--- {path}\n+++ {path}\n");
+    for hunk in hunks.as_array().into_iter().flatten() {
+        let at = |name: &str| number(hunk, name);
+        whole.push_str(&format!(
+            "@@ -{},{} +{},{} @@\n",
+            at("/oldStart"),
+            at("/oldLines"),
+            at("/newStart"),
+            at("/newLines")
+        ));
+        for line in
+            hunk.get("lines").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str)
+        {
+            whole.push_str(line);
+            whole.push('\n');
+        }
+    }
+    whole
+}

@@ -1,0 +1,212 @@
+//! Every session that a real program wrote is read as its `expected.json` says.
+
+use crate::support::{answers, cases, own, read_all, users};
+use ctx_interop::{Agent, Finish, Link, Transcript, Verdict, What};
+use serde_json::Value;
+
+fn strings<'v>(value: &'v Value, name: &str) -> Option<&'v str> {
+    value.get(name).and_then(Value::as_str)
+}
+
+/// The main session of a case.
+fn main_session<'f>(found: &'f [Transcript], expected: &Value) -> &'f Transcript {
+    match strings(expected, "session_id") {
+        Some(id) => found.iter().find(|found| found.native_id == id).expect("the session is found"),
+        None => &found[0],
+    }
+}
+
+fn verdicts(found: &Transcript) -> Vec<(String, String, &'static str)> {
+    let results: std::collections::HashMap<&str, Verdict> = found
+        .events
+        .iter()
+        .filter_map(|event| match &event.what {
+            What::ToolResult { id, verdict, .. } => Some((id.as_str(), *verdict)),
+            _ => None,
+        })
+        .collect();
+    let word = |id: &str| match results.get(id) {
+        Some(Verdict::Success) => "success",
+        Some(Verdict::Failure) => "failure",
+        Some(Verdict::Interrupted) | None => "none",
+    };
+    let call = |event: &&ctx_interop::Event| match &event.what {
+        What::ToolCall { id, name, .. } => Some((id.clone(), name.clone(), word(id))),
+        _ => None,
+    };
+    own(found).iter().filter_map(call).collect()
+}
+
+fn check_main(label: &str, found: &Transcript, expected: &Value) {
+    let events = own(found);
+    let (users, answers) = (users(&events), answers(&events));
+    let number = |name: &str| expected[name].as_u64().unwrap() as usize;
+    assert_eq!(users.len(), number("user_messages"), "{label}: {users:?}");
+    assert_eq!(answers.len(), number("assistant_messages"), "{label}: {answers:?}");
+    let reasoning = events.iter().filter(|event| matches!(event.what, What::Reasoning { .. })).count();
+    assert_eq!(reasoning, number("reasoning_blocks"), "{label}");
+    let text = |name: &str| strings(expected, name).map(|text| text.trim_end());
+    assert_eq!(users.first().map(|text| text.trim_end()), text("first_user_text"), "{label}");
+    assert_eq!(users.last().map(|text| text.trim_end()), text("last_user_text"), "{label}");
+    assert_eq!(answers.last().map(|text| text.trim_end()), text("last_assistant_text"), "{label}");
+    let calls: Vec<(String, String, &str)> = expected["tool_calls"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|call| {
+            let result = strings(call, "result").unwrap();
+            let result = if result.starts_with("none") { "none" } else { result };
+            (strings(call, "id").unwrap().to_owned(), strings(call, "name").unwrap().to_owned(), result)
+        })
+        .collect();
+    assert_eq!(verdicts(found), calls, "{label}");
+}
+
+#[test]
+fn every_case_is_read_as_it_says() {
+    let cases = cases();
+    assert!(cases.len() > 60, "the fixtures are there");
+    for (agent, label, case, expected) in cases {
+        let found = read_all(agent, &case.join("files"));
+        for session in &found {
+            assert_eq!(session.damage, [], "{label}");
+            assert!(session.unknown.is_empty(), "{label}: {:?}", session.unknown);
+        }
+        check_main(&label, main_session(&found, &expected), &expected);
+        let listed = expected.get("sessions_in_store").and_then(Value::as_array);
+        for session in listed.into_iter().flatten() {
+            let id = strings(session, "session_id").unwrap();
+            let read = found.iter().find(|found| found.native_id == id).expect(&label);
+            let events = own(read);
+            assert_eq!(users(&events).len() as u64, session["user_messages"].as_u64().unwrap(), "{label}");
+            assert_eq!(
+                answers(&events).len() as u64,
+                session["assistant_messages"].as_u64().unwrap(),
+                "{label}"
+            );
+            assert_eq!(read.tool_calls() as u64, session["tool_calls"].as_u64().unwrap(), "{label}");
+        }
+        if let Some(listed) = listed {
+            let is_subagent = |found: &&Transcript| matches!(found.link, Some(Link::SubagentOf { .. }));
+            let subagents = expected.get("subagents").and_then(Value::as_array).map_or(0, Vec::len);
+            assert_eq!(found.iter().filter(is_subagent).count(), subagents, "{label}");
+            assert_eq!(found.len(), listed.len() + subagents, "{label}: no session is made up");
+        }
+    }
+}
+
+#[test]
+fn what_a_session_is_about_is_known() {
+    for (agent, label, case, expected) in cases() {
+        let found = read_all(agent, &case.join("files"));
+        let main = main_session(&found, &expected);
+        let version = strings(&expected, "tool_version").unwrap();
+        let has_version = !matches!(agent, Agent::Goose | Agent::Gemini);
+        assert_eq!(main.version.as_deref(), has_version.then_some(version), "{label}");
+        assert!(main.created.is_some(), "{label}");
+        // The older Gemini stores a hash of the directory alone, which only named files can undo.
+        let is_named = agent != Agent::Aider && (!label.starts_with("gemini-0.20") || main.cwd.is_some());
+        if is_named {
+            assert_eq!(main.cwd.as_deref(), strings(&expected, "cwd"), "{label}");
+        }
+        let answered = main.events.iter().any(|event| matches!(event.what, What::Assistant { .. }));
+        assert!(!answered || main.model.is_some() || agent == Agent::Aider, "{label}");
+    }
+}
+
+fn case(agent: Agent, name: &str) -> (Vec<Transcript>, Value) {
+    let (_, _, path, expected) = cases().into_iter().find(|(_, label, ..)| label == name).unwrap();
+    (read_all(agent, &path.join("files")), expected)
+}
+
+#[test]
+fn a_fork_of_codex_has_its_parents_history() {
+    let (found, expected) = case(Agent::Codex, "codex/forked");
+    let fork = main_session(&found, &expected);
+    let all: Vec<_> = fork.events.iter().collect();
+    let inherited = &expected["with_inherited_history"];
+    assert_eq!(users(&all).len() as u64, inherited["user_messages"].as_u64().unwrap());
+    assert_eq!(answers(&all).len() as u64, inherited["assistant_messages"].as_u64().unwrap());
+    assert_eq!(
+        users(&all)[0],
+        expected["happened_but_stored_differently"]["first_user_text"].as_str().unwrap()
+    );
+    let parent = found.iter().find(|found| found.native_id != fork.native_id).unwrap();
+    assert_eq!(fork.link, Some(Link::ForkOf { native_id: parent.native_id.clone() }));
+}
+
+#[test]
+fn a_subagent_is_linked_to_its_call() {
+    let (found, expected) = case(Agent::Claude, "claude/subagent");
+    let subagent = found.iter().find(|found| found.link.is_some()).unwrap();
+    let main = main_session(&found, &expected);
+    let call = verdicts(main)[0].0.clone();
+    assert_eq!(subagent.link, Some(Link::SubagentOf { native_id: main.native_id.clone(), call: Some(call) }));
+    let events = own(subagent);
+    assert_eq!(users(&events), [expected["subagents"][0]["prompt"].as_str().unwrap()]);
+    assert_eq!(answers(&events), ["There are 2 Python files."]);
+}
+
+#[test]
+fn interruptions_and_compactions_are_what_they_were() {
+    let count = |found: &[Transcript], wanted: fn(&What) -> bool| {
+        found.iter().flat_map(|found| &found.events).filter(|event| wanted(&event.what)).count()
+    };
+    let is_interruption: fn(&What) -> bool = |what| matches!(what, What::Interrupted);
+    let is_partial: fn(&What) -> bool =
+        |what| matches!(what, What::Assistant { finish: Finish::Interrupted, .. });
+    let is_compaction: fn(&What) -> bool = |what| matches!(what, What::Compaction { .. });
+    let is_failure: fn(&What) -> bool = |what| matches!(what, What::Failed { .. });
+    for (agent, name, wanted, times) in [
+        (Agent::Codex, "codex/interactive", is_interruption, 1),
+        (Agent::Codex, "codex/interrupted-sigint", is_interruption, 1),
+        (Agent::Claude, "claude/interactive", is_interruption, 1),
+        (Agent::Claude, "claude/interactive", is_partial, 1),
+        (Agent::Aider, "aider/interrupted-sigint", is_interruption, 1),
+        (Agent::Aider, "aider/interrupted-sigint", is_partial, 1),
+        (Agent::Opencode, "opencode-1.1/interrupted-sigint", is_partial, 1),
+        (Agent::Codex, "codex/compacted", is_compaction, 1),
+        (Agent::Claude, "claude/compacted", is_compaction, 1),
+        (Agent::Codex, "codex/api-error", is_failure, 1),
+        (Agent::Claude, "claude/api-error", is_failure, 1),
+        (Agent::Opencode, "opencode/api-error", is_failure, 1),
+        (Agent::Aider, "aider/api-error", is_failure, 1),
+    ] {
+        let (found, _) = case(agent, name);
+        assert_eq!(count(&found, wanted), times, "{name}");
+    }
+}
+
+#[test]
+fn tokens_titles_and_diffs_are_kept() {
+    for (agent, name) in [
+        (Agent::Codex, "codex/tools"),
+        (Agent::Claude, "claude/tools"),
+        (Agent::Opencode, "opencode/tools"),
+        (Agent::Goose, "goose/tools"),
+        (Agent::Gemini, "gemini/tools"),
+        (Agent::Aider, "aider/edits"),
+    ] {
+        let (found, _) = case(agent, name);
+        let spent = |what: &What| match what {
+            What::Assistant { tokens: Some(tokens), .. } | What::Step { tokens, .. } => tokens.input,
+            _ => 0,
+        };
+        let input: u64 = found[0].events.iter().map(|event| spent(&event.what)).sum();
+        assert!(input > 1_000, "{name}: {input}");
+    }
+    for (agent, name) in [
+        (Agent::Codex, "codex/tools"),
+        (Agent::Claude, "claude/tools"),
+        (Agent::Opencode, "opencode/tools"),
+        (Agent::Gemini, "gemini/tools"),
+    ] {
+        let (found, _) = case(agent, name);
+        let has_diff = |event: &ctx_interop::Event| matches!(&event.what, What::ToolResult { diff: Some(diff), .. } if diff.contains("default=None"));
+        assert!(found[0].events.iter().any(has_diff), "{name}");
+    }
+    let (found, _) = case(Agent::Claude, "claude/interactive");
+    assert_eq!(found[0].title.as_deref(), Some("Interactive session"));
+    let (found, _) = case(Agent::Codex, "codex/interactive");
+    assert!(found[0].title.is_some(), "from the index beside the sessions");
+}

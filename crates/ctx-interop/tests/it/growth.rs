@@ -1,0 +1,118 @@
+//! A source that grows: what was read before is read again as it was, and the new follows.
+
+use crate::support::{fixtures, read_all};
+use ctx_interop::records::{Dated, records};
+use ctx_interop::{Agent, claude, codex, store};
+use ctx_session::record::Body;
+
+/// What identifies a record.
+fn identity(record: &Dated) -> String {
+    match &record.body {
+        Body::Run(_) => String::new(),
+        body => {
+            let json: serde_json::Value = serde_json::from_str(&body.to_json()).unwrap();
+            let id = ["message_id", "call_id", "compaction_id"].iter().find_map(|name| json.get(name));
+            format!("{}:{}", body.name(), id.unwrap())
+        }
+    }
+}
+
+#[test]
+fn every_prefix_of_a_source_gives_a_prefix_of_its_records() {
+    for (agent, case) in
+        [(Agent::Codex, "codex/tools"), (Agent::Codex, "codex-0.50/tools"), (Agent::Claude, "claude/tools")]
+    {
+        let files = fixtures().join(case).join("files");
+        let path = store::list(agent, &files).entries[0].path.clone();
+        let bytes = std::fs::read(&path).unwrap();
+        let name = path.display().to_string();
+        let read = |bytes: &[u8]| match agent {
+            Agent::Codex => codex::read(bytes, &name).0,
+            _ => claude::read(bytes, &name).0,
+        };
+        let whole: Vec<String> =
+            records(agent, &read(&bytes)).iter().map(identity).filter(|id| !id.is_empty()).collect();
+        for (end, _) in bytes.iter().enumerate().filter(|(_, byte)| **byte == b'\n') {
+            let part = records(agent, &read(&bytes[..=end]));
+            let steps = |id: &&String| !id.starts_with("assistant");
+            let part: Vec<String> = part.iter().map(identity).filter(|id| !id.is_empty()).collect();
+            let known: Vec<&String> = whole.iter().filter(steps).collect();
+            for id in part.iter().filter(steps) {
+                assert!(known.contains(&id), "{case}: {id} is gone later");
+            }
+        }
+    }
+}
+
+#[test]
+fn reading_twice_gives_the_same_records() {
+    for (agent, label, case, _) in crate::support::cases() {
+        let first = read_all(agent, &case.join("files"));
+        let second = read_all(agent, &case.join("files"));
+        for (one, other) in first.iter().zip(&second) {
+            assert_eq!(records(agent, one), records(agent, other), "{label}");
+        }
+    }
+}
+
+/// The files below a directory with their contents.
+fn contents(dir: &std::path::Path) -> Vec<(std::path::PathBuf, Vec<u8>)> {
+    let mut all = Vec::new();
+    for path in crate::support::sorted(dir) {
+        if path.is_dir() {
+            all.extend(contents(&path));
+        } else {
+            let bytes = std::fs::read(&path).unwrap();
+            all.push((path, bytes));
+        }
+    }
+    all
+}
+
+#[test]
+fn no_byte_of_a_source_changes() {
+    for name in ["opencode/interrupted-kill9-tool", "opencode/tools", "goose/tools", "codex/tools"] {
+        let agent = Agent::of_name(name.split('/').next().unwrap()).unwrap();
+        let files = fixtures().join(name).join("files");
+        let before = contents(&files);
+        assert_eq!(read_all(agent, &files).len(), 1);
+        assert!(before == contents(&files), "{name}");
+    }
+}
+
+#[test]
+fn a_database_that_is_written_to_meanwhile_is_read_as_it_was_at_one_moment() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("sessions.db");
+    let db = rusqlite::Connection::open(&path).unwrap();
+    db.execute_batch(
+        "PRAGMA journal_mode=wal; PRAGMA synchronous=off;
+         CREATE TABLE sessions (id TEXT PRIMARY KEY, name TEXT, working_dir TEXT, created_at TEXT);
+         CREATE TABLE messages (id INTEGER PRIMARY KEY, session_id TEXT, role TEXT, content_json TEXT, created_timestamp INTEGER);
+         INSERT INTO sessions VALUES ('s', 'n', '/w', '2026-11-15 06:16:46');",
+    )
+    .unwrap();
+    let is_over = std::sync::Arc::new(std::sync::atomic::AtomicBool::new(false));
+    let stop = is_over.clone();
+    // Two rows a transaction: a reader that sees an odd number has read in the middle of one.
+    let writer = std::thread::spawn(move || {
+        let row = "INSERT INTO messages (session_id, role, content_json, created_timestamp) VALUES ('s', 'user', '[{\"type\":\"text\",\"text\":\"hello\"}]', 1794723284);";
+        let mut written = 0;
+        while !stop.load(std::sync::atomic::Ordering::Relaxed) {
+            db.execute_batch(&format!("BEGIN; {row} {row} COMMIT;")).unwrap();
+            written += 2;
+            std::thread::sleep(std::time::Duration::from_millis(1));
+        }
+        written
+    });
+    let mut last = 0;
+    for _ in 0..10 {
+        let found = read_all(Agent::Goose, dir.path()).pop().unwrap();
+        assert_eq!(found.messages() % 2, 0);
+        assert!(found.messages() >= last && found.damage.is_empty());
+        last = found.messages();
+    }
+    is_over.store(true, std::sync::atomic::Ordering::Relaxed);
+    assert!(writer.join().unwrap() >= last, "the writer was never refused");
+    assert!(last > 0);
+}

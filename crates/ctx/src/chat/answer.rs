@@ -1,0 +1,122 @@
+//! Answers where one types: approvals by a letter, and the text for a model that paused to ask. Parsing is pure.
+
+use ctx_api::http::{Approval, ApprovalAnswer, Decision, Resume, WentOn};
+use hyper::Method;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use super::Chat;
+use crate::client::Api;
+use crate::failure::Failure;
+use crate::output;
+use ctx_session::Code;
+
+/// A tool call that waits for an answer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Asked {
+    pub id: String,
+    pub tool: String,
+}
+
+/// What an answer to an approval says.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Verdict {
+    Allow,
+    /// Also the next calls of the same tool.
+    Always,
+    Deny {
+        reason: Option<String>,
+    },
+}
+
+/// The answer in a line, if it is one.
+pub fn verdict(line: &str) -> Option<Verdict> {
+    let (word, rest) = line.trim().split_once(char::is_whitespace).unwrap_or((line.trim(), ""));
+    let rest = rest.trim();
+    match (word.to_ascii_lowercase().as_str(), rest.is_empty()) {
+        ("y" | "yes", true) => Some(Verdict::Allow),
+        ("a" | "always", true) => Some(Verdict::Always),
+        ("n" | "no", true) => Some(Verdict::Deny { reason: None }),
+        ("n" | "no", false) => Some(Verdict::Deny { reason: Some(rest.to_owned()) }),
+        _ => None,
+    }
+}
+
+impl Chat<'_> {
+    /// A request on this session with a body.
+    pub(super) async fn tell<T: DeserializeOwned>(
+        &self,
+        below: &str,
+        body: &impl Serialize,
+    ) -> Result<T, Failure> {
+        let body = serde_json::to_vec(body).map_err(|error| Failure::new(Code::Eio, error.to_string()))?;
+        let path = format!("/sessions/{}{below}", self.id);
+        Api::new(self.root).ask(Method::POST, &path, Some(body)).await
+    }
+
+    /// Answers the oldest call that waits.
+    pub(super) async fn answer(&mut self, verdict: Verdict) -> Result<(), Failure> {
+        let Some(asked) = self.asked.pop_front() else { return Ok(()) };
+        if verdict == Verdict::Always {
+            self.always.insert(asked.tool.clone());
+            self.view.notice(&format!("{} is allowed while this chat is open", asked.tool))?;
+        }
+        let (decision, note) = match verdict {
+            Verdict::Allow | Verdict::Always => (Decision::Allow, None),
+            Verdict::Deny { reason } => (Decision::Deny, reason),
+        };
+        self.settle(&asked, ApprovalAnswer { decision, note }).await
+    }
+
+    /// A call that was asked for: answered at once where its tool was always allowed.
+    pub(super) async fn on_asked(&mut self, asked: Asked) -> Result<(), Failure> {
+        if !self.always.contains(&asked.tool) {
+            self.asked.push_back(asked);
+            return Ok(());
+        }
+        self.settle(&asked, ApprovalAnswer { decision: Decision::Allow, note: None }).await
+    }
+
+    async fn settle(&mut self, asked: &Asked, answer: ApprovalAnswer) -> Result<(), Failure> {
+        match self.tell::<Approval>(&format!("/approvals/{}", asked.id), &answer).await {
+            Ok(_) => Ok(()),
+            // Another client was faster, or the run has ended.
+            Err(Failure::Said { message, .. }) => Ok(self.view.notice(&output::plain(&message))?),
+            Err(other) => Err(other),
+        }
+    }
+
+    /// Goes on from the pause; the text is the answer to what the model asked.
+    pub(super) async fn go_on_with(&mut self, checkpoint: &str, text: String) -> Result<(), Failure> {
+        let resume = Resume { resolve: false, message: Some(text) };
+        match self.tell::<WentOn>(&format!("/checkpoints/{checkpoint}/resume"), &resume).await {
+            Ok(_) => Ok(()),
+            Err(Failure::Said { message, code, .. }) => {
+                Ok(self.view.notice(&format!("not sent: {} ({code})", output::plain(&message)))?)
+            }
+            Err(other) => Err(other),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_letter_answers_and_a_sentence_does_not() {
+        let no = |reason: Option<&str>| Some(Verdict::Deny { reason: reason.map(str::to_owned) });
+        for (line, wanted) in [
+            ("y", Some(Verdict::Allow)),
+            (" YES ", Some(Verdict::Allow)),
+            ("a", Some(Verdict::Always)),
+            ("n", no(None)),
+            ("n not that file", no(Some("not that file"))),
+            ("yes please do", None),
+            ("another thing", None),
+            ("", None),
+        ] {
+            assert_eq!(verdict(line), wanted, "{line:?}");
+        }
+    }
+}

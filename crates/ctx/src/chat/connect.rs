@@ -1,0 +1,179 @@
+//! Connects the chat with the session's socket, for the first time and after a break, and shows where it is.
+
+use std::ops::ControlFlow;
+use std::time::{Duration, Instant};
+
+use ctx_api::http::Session;
+use ctx_session::{Code, StateName};
+
+use super::Chat;
+use super::hands::{Done, Hands};
+use super::past::Past;
+use super::slash::{self, Act, Line};
+use crate::client::{As, LiveFrame, LiveSocket, Place};
+use crate::failure::Failure;
+use crate::output;
+
+/// How long a daemon may be away before we give up on it.
+const AWAY_MAX: Duration = Duration::from_secs(60);
+/// How long our own place may be taken by a connection of ours that the daemon has not let go yet.
+const BUSY_MAX: Duration = Duration::from_secs(5);
+const RETRY_FIRST: Duration = Duration::from_millis(200);
+const RETRY_MAX: Duration = Duration::from_secs(3);
+
+/// How a connection came about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Arrival {
+    /// For the first time: with so many messages of the past.
+    First { tail: usize },
+    /// After a break; whether it was said that the daemon is away.
+    Again { was_away: bool },
+}
+
+impl Chat<'_> {
+    /// Connects, and shows what was said before. A gap is read and no reason to wait.
+    pub(super) async fn enter(&mut self, arrival: Arrival) -> Result<LiveSocket, Failure> {
+        loop {
+            let mut socket = match LiveSocket::connect(self.root, self.id, self.who, &self.place).await {
+                // Someone else has the operator's place; whoever talks over the API needs none.
+                Err(Failure::Said { code: Code::Ebusy, .. }) if self.joins => {
+                    LiveSocket::connect(self.root, self.id, As::Observer, &self.place).await?
+                }
+                connected => connected?,
+            };
+            match socket.next().await {
+                Some(frame) if frame.kind == "welcome" => {
+                    self.welcome(&frame, arrival).await?;
+                    return Ok(socket);
+                }
+                Some(frame) if is_gap(&frame) && self.place.epoch.is_some() => self.place = Place::default(),
+                Some(_) | None => {
+                    return Err(Failure::new(
+                        Code::Ehostdown,
+                        "the daemon closed the connection before its first frame",
+                    ));
+                }
+            }
+        }
+    }
+
+    async fn welcome(&mut self, frame: &LiveFrame, arrival: Arrival) -> Result<(), Failure> {
+        let (past, payload) = (Past { root: self.root, id: self.id }, &frame.payload);
+        let session = past.session().await?;
+        self.view.named = crate::sessions::label(&session);
+        if arrival == (Arrival::Again { was_away: true }) {
+            self.view.notice("the daemon is back")?;
+        }
+        let is_anew = self.place.epoch.is_none();
+        if is_anew {
+            let at =
+                |name: &str| payload.pointer(&format!("/server_seq/{name}")).and_then(|seq| seq.as_u64());
+            let epoch = payload.get("epoch").and_then(|epoch| epoch.as_str()).map(str::to_owned);
+            let (output, events) = (at("output").unwrap_or_default(), at("events").unwrap_or_default());
+            match arrival {
+                Arrival::First { tail } => past.show_tail(&mut self.view, tail).await?,
+                Arrival::Again { .. } => past.show_missed(&mut self.view).await?,
+            }
+            self.place = Place { epoch, output, events };
+            self.run = session.current_run.map(|run| run.to_string());
+            self.paused =
+                session.checkpoint.map(|id| id.to_string()).filter(|_| session.state == StateName::Paused);
+        }
+        if let Arrival::First { .. } = arrival {
+            self.greet(&session)?;
+        }
+        if is_anew {
+            let asked = past.show_waits(&mut self.view, &session).await?;
+            self.asked = asked.into();
+        }
+        Ok(())
+    }
+
+    /// Where we are, and which keys do what.
+    fn greet(&mut self, session: &Session) -> Result<(), Failure> {
+        let model = session.model_override.as_ref().unwrap_or(&session.model);
+        let title = session.title.as_ref().map(|title| format!(" ({})", output::one_line(title)));
+        let keys = match self.who {
+            _ if session.state.is_over() => "",
+            As::Operator { .. } if self.at_editor => "; /help lists commands, Ctrl-D leaves",
+            As::Operator { .. } => "",
+            As::Observer => ", observing; Ctrl-D leaves",
+        };
+        let (named, title) = (&self.view.named, title.unwrap_or_default());
+        let state = session.state.as_str();
+        let line = format!("{named}{title}: {}, {state}{keys}", output::one_line(model));
+        if let Some(damage) = session.damage {
+            let what = format!("{} records of this session are damaged or lost", damage.lines);
+            self.view
+                .notice(&format!("{what}; `ctx doctor` names the place, `ctx repair` saves what it can"))?;
+        }
+        // In a pipe only the conversation is data.
+        if self.at_editor || self.who == As::Observer { Ok(self.view.notice(&line)?) } else { Ok(()) }
+    }
+
+    /// Takes the view up again, for as long as a daemon may take to come back. None: we left meanwhile.
+    pub(super) async fn come_back(&mut self, hands: &mut Hands) -> Result<Option<LiveSocket>, Failure> {
+        let begun = Instant::now();
+        let mut was_away = false;
+        let mut pause = RETRY_FIRST;
+        loop {
+            let failure = match self.enter(Arrival::Again { was_away }).await {
+                Ok(socket) => return Ok(Some(socket)),
+                Err(failure) => failure,
+            };
+            let may_take = match failure {
+                Failure::Said { code: Code::Ehostdown, .. } => AWAY_MAX,
+                Failure::Said { code: Code::Ebusy, .. } => BUSY_MAX,
+                Failure::Said { .. } | Failure::Told { .. } | Failure::ReaderGone => return Err(failure),
+            };
+            if begun.elapsed() > may_take {
+                return Err(failure);
+            }
+            if !was_away && may_take == AWAY_MAX {
+                self.view.notice("the daemon does not answer; waiting for it")?;
+                was_away = true;
+            }
+            if self.wait(hands, pause).await?.is_break() {
+                return Ok(None);
+            }
+            pause = (pause * 2).min(RETRY_MAX);
+        }
+    }
+
+    /// A while before the next try; what is typed meanwhile is kept.
+    async fn wait(&mut self, hands: &mut Hands, pause: Duration) -> Result<ControlFlow<()>, Failure> {
+        let wait = tokio::time::sleep(pause);
+        tokio::pin!(wait);
+        loop {
+            let line = tokio::select! {
+                () = &mut wait => return Ok(ControlFlow::Continue(())),
+                done = hands.next() => match done {
+                    Done::Leave | Done::Interrupt => return Ok(ControlFlow::Break(())),
+                    Done::End => {
+                        self.is_ending = true;
+                        continue;
+                    }
+                    Done::Line(line) => line,
+                },
+            };
+            match slash::parse(&line) {
+                Line::Command { act: Act::Leave, .. } => return Ok(ControlFlow::Break(())),
+                Line::Message(text) if !text.trim().is_empty() && self.who != As::Observer => {
+                    self.keep(text)?;
+                    self.view.notice("the message is kept and sent when the daemon is back")?;
+                }
+                Line::Message(_) => {}
+                Line::Command { .. } | Line::Wrong(_) => {
+                    self.view.notice("commands need the daemon, which does not answer")?;
+                }
+            }
+            self.prompt(hands);
+        }
+    }
+}
+
+/// Whether frames were missed that cannot be had any more: what they told is read.
+pub(super) fn is_gap(frame: &LiveFrame) -> bool {
+    frame.kind == "closing"
+        && frame.payload.get("code").and_then(|code| code.as_str()) == Some("resume_failed")
+}

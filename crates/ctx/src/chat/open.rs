@@ -1,0 +1,152 @@
+//! Which session a chat is about: one that is there, or a new one. And what Tab can offer.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+
+use ctx_api::http::{List, NewSession, Project, Session};
+use ctx_session::{Code, Name, SessionId};
+use serde::Deserialize;
+
+use super::editor::Words;
+use crate::client::Api;
+use crate::failure::Failure;
+use crate::root::Root;
+use crate::sessions;
+use crate::{here, output};
+
+/// The session that a word names.
+pub fn existing(root: &Root, word: &str) -> Result<SessionId, Failure> {
+    sessions::find_id(root, word)
+}
+
+/// The session that a word names, or a new one of that name: `agent/name`, a name of this directory's agent, an agent, or
+/// nothing but this directory. `dir`: another directory in its place.
+pub fn found_or_new(
+    root: &Root,
+    word: &str,
+    cwd: Option<String>,
+    dir: Option<&Path>,
+) -> Result<SessionId, Failure> {
+    let is_agent = |name: &str| root.path.join("agent").join(format!("{name}.d")).exists();
+    let of_dir = |agent: &Name| match word {
+        sessions::HERE => agent.to_string(),
+        word if word.contains('/') || is_agent(word) => word.to_owned(),
+        word => format!("{agent}/{word}"),
+    };
+    let mut here = None;
+    if dir.is_some() || word == sessions::HERE {
+        here = Some(Here::of(root, dir)?);
+    }
+    let asked = here.as_ref().map_or_else(|| word.to_owned(), |here| of_dir(&here.agent));
+    match sessions::find_id(root, &asked) {
+        Ok(id) if !is_over(root, id)? => match cwd {
+            None => return Ok(id),
+            Some(_) => {
+                let message = format!("{asked} has a working directory already");
+                return Err(Failure::new(Code::Einval, message)
+                    .hint("--cwd is for a new session; `ctx send --cwd` changes it"));
+            }
+        },
+        Ok(_) | Err(Failure::Said { code: Code::Enoent, .. }) => {}
+        Err(failure) => return Err(failure),
+    }
+    let here = match here {
+        None if !asked.contains('/') && !is_agent(&asked) => Some(Here::of(root, dir)?),
+        here => here,
+    };
+    let asked = here.as_ref().map_or(asked, |here| of_dir(&here.agent));
+    let (agent, name) = asked.split_once('/').unwrap_or((&asked, sessions::DEFAULT_SESSION));
+    let agent = sessions::agent_name(agent)?;
+    // The agent of another directory works there, whatever directory we are in.
+    let dir = match here.filter(|here| dir.is_some() || here.agent == agent) {
+        Some(here) => Some(here.dir),
+        None => {
+            here::agent(&root.path).filter(|here| here.name == agent).map(|_| here::dir(None)).transpose()?
+        }
+    };
+    let asks_here = dir.is_some();
+    let name =
+        Name::of_session(name).map_err(|rule| Failure::new(Code::Einval, format!("`{name}`: {rule}")))?;
+    let new = NewSession {
+        name: Some(name.to_string()),
+        agent: Some(agent.to_string()),
+        cwd,
+        dir,
+        ..NewSession::default()
+    };
+    let session: Session =
+        Api::new(root).post_with(&format!("/projects/{}/sessions", project_of(root, &agent)?), &new)?;
+    if !asks_here {
+        output::say(format_args!("{agent} works {}, not in this directory", where_it_works(&session)));
+    }
+    Ok(session.id)
+}
+
+/// This directory, or another in its place, and the agent of its project.
+pub struct Here {
+    pub dir: String,
+    pub agent: Name,
+}
+
+impl Here {
+    pub fn of(root: &Root, dir: Option<&Path>) -> Result<Here, Failure> {
+        let dir = here::dir(dir)?;
+        let project = here::project(root, &dir)?;
+        let Some(agent) = project.agent else {
+            let error = project.errors.first();
+            let error = error.map(|error| format!("{}:{}: {}", error.file, error.line, error.message));
+            let message = format!(
+                "the project file in {} is invalid: {}",
+                project.directory,
+                error.unwrap_or_default()
+            );
+            return Err(Failure::new(Code::Ebadmsg, message).hint("`ctx project check` shows every error"));
+        };
+        Ok(Here { dir, agent })
+    }
+}
+
+fn where_it_works(session: &Session) -> String {
+    match &session.workspace {
+        Some(workspace) => format!("in {}", output::one_line(&workspace.directory)),
+        None if session.dsl_hash.is_some() => "in its project's directory".to_owned(),
+        None => "with the files that its mount table names".to_owned(),
+    }
+}
+
+fn is_over(root: &Root, id: SessionId) -> Result<bool, Failure> {
+    let session: Session = Api::new(root).get(&format!("/sessions/{id}"))?;
+    Ok(session.state.is_over())
+}
+
+/// The project whose primary an agent is.
+fn project_of(root: &Root, agent: &Name) -> Result<String, Failure> {
+    let file = root.path.join("agent").join(format!("{agent}.d/project"));
+    match std::fs::read_to_string(&file) {
+        Ok(project) => Ok(project.trim().to_owned()),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+            Err(Failure::new(Code::Enoent, format!("no agent `{agent}`"))
+                .hint(format!("the agents are described in {}", root.path.join("agent").display())))
+        }
+        Err(error) => Err(Failure::io(file.display(), error)),
+    }
+}
+
+/// What can be completed. Who cannot be asked offers nothing.
+pub fn words(root: &Root) -> Words {
+    #[derive(Deserialize)]
+    struct Named {
+        name: String,
+    }
+    let api = Api::new(root);
+    let models = api.get::<List<Named>>("/models").map(|list| list.items).unwrap_or_default();
+    let mut all = BTreeSet::new();
+    for project in api.get::<List<Project>>("/projects").map(|list| list.items).unwrap_or_default() {
+        let of_it = api.get::<List<Session>>(&format!("/projects/{}/sessions?limit=100", project.id));
+        all.extend(of_it.map(|list| list.items).unwrap_or_default().iter().map(sessions::label));
+    }
+    Words {
+        sessions: all.into_iter().collect(),
+        models: models.into_iter().map(|model| model.name).collect(),
+    }
+}

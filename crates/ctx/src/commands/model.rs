@@ -1,0 +1,263 @@
+//! `ctx model`: sets up providers of models, lists models, tries one.
+
+use std::io::{IsTerminal, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use ctx_agent::model::provider::setup::Kind;
+use ctx_api::http::{List, ModelNamed, Tried, TryModel};
+use ctx_session::{Code, Name};
+
+use crate::client::{Api, hand_over};
+use crate::config::{self, Environment, FileArg};
+use crate::failure::Failure;
+use crate::output::{self, Paint};
+use crate::root::Root;
+use crate::table::{self, Cell};
+
+/// Set up, list and test models
+///
+/// The keys in OPENAI_API_KEY, ANTHROPIC_API_KEY and GEMINI_API_KEY, and a server in OLLAMA_HOST, are found in your shell
+/// without any set-up. Everything else is a section `[models.NAME]` of the config file, which `add` writes.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  ctx model ls
+  ctx model test anthropic:claude-sonnet-4-5
+  ctx model add                               asks for everything
+  ctx model add local --kind openai-chat --base-url http://127.0.0.1:8080/v1 --default qwen3
+  ctx model add openai --key-command 'pass show openai'
+
+exit codes: 0 success, 1 failed, 2 bad input, 13 key refused, 69 no daemon or provider, 70 internal error")]
+pub struct Args {
+    #[command(subcommand)]
+    what: What,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum What {
+    /// Add a provider to the config file and test it
+    Add(Add),
+    /// List models with their window, their price, and where the key comes from
+    Ls {
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Ask a model for a short answer
+    Test {
+        /// provider:model, or an alias
+        #[arg(value_name = "MODEL", default_value = "main")]
+        model: String,
+    },
+}
+
+#[derive(Debug, clap::Args)]
+struct Add {
+    /// What the provider is called; the first half of its models' names
+    #[arg(value_name = "PROVIDER")]
+    name: Option<String>,
+    /// Wire format: openai, openai-chat, anthropic, gemini or ollama [default: that of the name]
+    #[arg(long, value_name = "KIND")]
+    kind: Option<String>,
+    /// Address of the API
+    #[arg(long, value_name = "URL")]
+    base_url: Option<String>,
+    /// Environment variable that has the key
+    #[arg(long, value_name = "NAME", conflicts_with_all = ["key_file", "key_command"])]
+    key_env: Option<String>,
+    /// File with the key, of mode 0600
+    #[arg(long, value_name = "FILE", conflicts_with = "key_command")]
+    key_file: Option<PathBuf>,
+    /// Command that prints the key
+    #[arg(long, value_name = "COMMAND")]
+    key_command: Option<String>,
+    /// The model that `main` means when this is the first provider
+    #[arg(long, value_name = "MODEL")]
+    default: Option<String>,
+    /// Write the config file without testing
+    #[arg(long)]
+    no_test: bool,
+}
+
+pub fn run(args: Args, root: impl FnOnce() -> Result<Root, Failure>) -> Result<(), Failure> {
+    match args.what {
+        What::Add(add) => add_provider(add, root),
+        What::Ls { json } => list(&root()?, json),
+        What::Test { model } => test(&root()?, model),
+    }
+}
+
+fn list(root: &Root, json: bool) -> Result<(), Failure> {
+    let handed = hand_over(root)?;
+    let models: List<ModelNamed> = Api::new(root).get("/models")?;
+    if json {
+        return output::json(&models.items);
+    }
+    let number = |number: Option<u64>| number.map_or_else(|| "-".to_owned(), |number| number.to_string());
+    let price = |price: Option<f64>| price.map_or_else(|| "-".to_owned(), |price| format!("{price:.2}"));
+    let row = |model: ModelNamed| {
+        let name = if model.is_main { format!("{} (main)", model.name) } else { model.name };
+        let key = model.key.unwrap_or_else(|| "-".to_owned());
+        let cells = [
+            name,
+            number(model.window),
+            number(model.output),
+            price(model.input_usd),
+            price(model.output_usd),
+            key,
+        ];
+        cells.map(|text| Cell::new(output::one_line(&text))).into()
+    };
+    let rows: Vec<Vec<Cell>> = models.items.into_iter().map(row).collect();
+    let head = ["MODEL", "WINDOW", "OUTPUT", "$/M IN", "$/M OUT", "KEY"];
+    let mut out = output::stdout();
+    out.write_all(table::render(&head, rows, output::width(), Paint::for_stdout()).as_bytes())?;
+    out.flush()?;
+    if let Some(problem) = handed.problem {
+        output::say(output::plain(&problem));
+    }
+    Ok(())
+}
+
+fn test(root: &Root, model: String) -> Result<(), Failure> {
+    hand_over(root)?;
+    let tried: Tried = Api::new(root).post_with("/models/test", &TryModel { model })?;
+    let mut out = output::stdout();
+    writeln!(out, "{} answered in {} ms: {}", tried.model, tried.took_ms, output::one_line(&tried.text))?;
+    out.flush()?;
+    Ok(())
+}
+
+fn add_provider(mut add: Add, root: impl FnOnce() -> Result<Root, Failure>) -> Result<(), Failure> {
+    let asks = std::io::stdin().is_terminal();
+    if add.name.is_none() && asks {
+        add.name = Some(ask("provider (openai, anthropic, gemini, ollama, or a name of your own): ")?);
+    }
+    let name = add.name.take().filter(|name| !name.is_empty()).ok_or_else(|| {
+        Failure::new(Code::Einval, "which provider? give its name, such as `ctx model add openai`")
+    })?;
+    if let Err(rule) = Name::new(&name) {
+        return Err(Failure::new(
+            Code::Einval,
+            format!("`{}` is not a provider's name: {rule}", output::plain(&name)),
+        ));
+    }
+    let kind_name = add.kind.clone().unwrap_or_else(|| name.clone());
+    let Some(kind) = Kind::from_name(&kind_name) else {
+        let kinds = Kind::ALL.map(Kind::as_str).join(", ");
+        return Err(Failure::new(
+            Code::Einval,
+            format!("`{}` is not a kind; those are {kinds}", output::plain(&kind_name)),
+        )
+        .hint("a server that speaks OpenAI's API: `--kind openai-chat --base-url http://HOST:PORT/v1`"));
+    };
+    let path = own_config()?;
+    let loaded = config::load(&FileArg::of_environment(), &Environment::of_process())?;
+    if loaded.config.models.contains_key(&name) {
+        return Err(Failure::new(Code::Eexist, format!("[models.{name}] is in {} already", path.display()))
+            .hint("edit it there, or remove it first"));
+    }
+    let has_key = add.key_env.is_some() || add.key_file.is_some() || add.key_command.is_some();
+    if !has_key && kind != Kind::Ollama && asks {
+        let key = ask_hidden("key (not shown; empty: the server needs none): ")?;
+        if !key.is_empty() {
+            add.key_file = Some(keep_key(&path, &name, &key)?);
+        }
+    }
+    if add.default.is_none() && asks {
+        add.default = Some(ask("default model (empty: ctx chooses): ")?).filter(|text| !text.is_empty());
+    }
+    write_section(&path, &section(&name, &add))?;
+    output::say(format_args!("wrote [models.{name}] to {}", path.display()));
+    if add.no_test {
+        return Ok(());
+    }
+    let root = root()?;
+    let handed = hand_over(&root)?;
+    let shown = handed.providers.into_iter().find(|provider| provider.name == name);
+    match shown.and_then(|provider| provider.default) {
+        Some(default) => test(&root, format!("{name}:{default}")),
+        None => {
+            output::say(format_args!("no model is named yet; try one with `ctx model test {name}:MODEL`"));
+            Ok(())
+        }
+    }
+}
+
+/// The section as it is written.
+fn section(name: &str, add: &Add) -> String {
+    let mut text = format!("\n[models.{name}]\n");
+    let mut line = |key: &str, value: Option<String>| {
+        if let Some(value) = value {
+            text.push_str(&format!("{key} = {}\n", serde_json::Value::from(value)));
+        }
+    };
+    line("kind", add.kind.clone());
+    line("base_url", add.base_url.clone());
+    line("key_env", add.key_env.clone());
+    line("key_file", add.key_file.as_ref().map(|path| path.display().to_string()));
+    line("key_command", add.key_command.clone());
+    line("default", add.default.clone());
+    text
+}
+
+fn own_config() -> Result<PathBuf, Failure> {
+    let file =
+        FileArg { file: std::env::var_os("CTX_CONFIG").filter(|path| !path.is_empty()).map(Into::into) };
+    let places = config::places(&file, &Environment::of_process());
+    places.into_iter().next().ok_or_else(|| Failure::new(Code::Enoent, "there is no place for a config file"))
+}
+
+/// Adds a section at the end of the file, which is replaced as a whole.
+fn write_section(path: &Path, section: &str) -> Result<(), Failure> {
+    let failed = |error| Failure::io(path.display(), error);
+    let old = match std::fs::read_to_string(path) {
+        Ok(text) => text,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => String::new(),
+        Err(error) => return Err(failed(error)),
+    };
+    let gap = if old.is_empty() || old.ends_with('\n') { "" } else { "\n" };
+    if let Some(dir) = path.parent() {
+        std::fs::create_dir_all(dir).map_err(failed)?;
+    }
+    let aside = path.with_extension("toml.new");
+    std::fs::write(&aside, format!("{old}{gap}{section}")).map_err(failed)?;
+    std::fs::rename(&aside, path).map_err(failed)
+}
+
+/// Stores a key where its owner alone reads it.
+fn keep_key(config: &Path, name: &str, key: &str) -> Result<PathBuf, Failure> {
+    let dir = config.parent().unwrap_or(Path::new(".")).join("keys");
+    let failed = |error| Failure::io(dir.join(name).display(), error);
+    std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&dir).map_err(failed)?;
+    let path = dir.join(name);
+    let _ = std::fs::remove_file(&path);
+    let mut file =
+        std::fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path).map_err(failed)?;
+    file.write_all(format!("{key}\n").as_bytes()).map_err(failed)?;
+    Ok(path)
+}
+
+fn ask(question: &str) -> Result<String, Failure> {
+    let mut stderr = std::io::stderr();
+    let _ = write!(stderr, "{question}");
+    let _ = stderr.flush();
+    let mut answer = String::new();
+    std::io::stdin().read_line(&mut answer).map_err(|error| Failure::io("stdin", error))?;
+    Ok(answer.trim().to_owned())
+}
+
+/// The same, without showing what is typed.
+fn ask_hidden(question: &str) -> Result<String, Failure> {
+    use rustix::termios::{LocalModes, OptionalActions, tcgetattr, tcsetattr};
+    let stdin = std::io::stdin();
+    let before = tcgetattr(&stdin).map_err(|error| Failure::io("stdin", error.into()))?;
+    let mut quiet = before.clone();
+    quiet.local_modes.remove(LocalModes::ECHO);
+    tcsetattr(&stdin, OptionalActions::Flush, &quiet).map_err(|error| Failure::io("stdin", error.into()))?;
+    let answer = ask(question);
+    let _ = tcsetattr(&stdin, OptionalActions::Flush, &before);
+    let _ = writeln!(std::io::stderr());
+    answer
+}

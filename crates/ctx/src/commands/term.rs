@@ -1,0 +1,254 @@
+//! `ctx term`: programs in terminals that outlive the window, the connection and the daemon.
+
+pub mod ls;
+mod past;
+
+use std::io::{IsTerminal, Write};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+
+use ctx_api::http::{NewTerminal, Terminal, TerminalInput, TerminalScreen};
+use ctx_host::terminal::{Size, connect};
+use ctx_session::Code;
+
+use crate::client::Api;
+use crate::failure::Failure;
+use crate::output;
+use crate::root::Root;
+use crate::term::{As, Left, attach, size};
+
+/// Run programs in terminals that live until they end
+///
+/// A terminal goes on when you close the window, lose the connection or restart the daemon. Any program can be
+/// hosted: an editor, a build, another agent. While attached, Ctrl-\ is the prefix: `d` detaches, Ctrl-\ types
+/// it, `?` shows the keys. Everything that is shown is kept in a transcript.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  ctx term run -- claude              host a program and attach; Ctrl-\\ d detaches
+  ctx term run --name build --detach -- make -j8
+  ctx term ls                         what runs, and what waits for you
+  ctx term attach build               come back, from any window
+  ctx term send build --key C-c       type into it from a script
+  ctx term screen build               read its screen from a script
+  ctx term export build --to asciicast -o build.cast
+
+exit codes: 0 success, 1 failed, 2 bad input, 13 not allowed, 69 no daemon, 70 internal error;
+            an attached `run` exits with the program's own code")]
+pub struct Args {
+    #[command(subcommand)]
+    command: Sub,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum Sub {
+    /// Run a program in a terminal of its own
+    ///
+    /// It has this directory and this environment, and the size of this terminal. With --detach it starts in the
+    /// background, and its id is printed.
+    Run(RunArgs),
+    /// List terminals
+    Ls(ls::Args),
+    /// Attach to a terminal
+    ///
+    /// The client that attached last has the keyboard, and the size follows it; others see what it does.
+    Attach {
+        #[arg(value_name = "ID")]
+        id: String,
+    },
+    /// Watch a terminal without typing
+    Watch {
+        #[arg(value_name = "ID")]
+        id: String,
+    },
+    /// Type into a terminal
+    Send {
+        #[arg(value_name = "ID")]
+        id: String,
+        /// Text, typed as it is
+        #[arg(value_name = "TEXT", default_value = "")]
+        text: String,
+        /// Then press Enter
+        #[arg(long)]
+        enter: bool,
+        /// Then press a key: Enter, Tab, Escape, Up, C-c, M-x, or a character; may be repeated
+        #[arg(long = "key", value_name = "KEY")]
+        keys: Vec<String>,
+    },
+    /// Print a terminal's screen as text; its last one if it has ended
+    Screen {
+        #[arg(value_name = "ID")]
+        id: String,
+        /// Print JSON, with the cursor and the size
+        #[arg(long)]
+        json: bool,
+    },
+    /// Show what a terminal has shown, in its own time
+    Replay(past::ReplayArgs),
+    /// Write a terminal's transcript
+    Export(past::ExportArgs),
+    /// End a terminal's program
+    ///
+    /// It gets a hang-up, as if its window were closed, and is killed if it does not end. The transcript stays.
+    Close {
+        #[arg(value_name = "ID")]
+        id: String,
+    },
+}
+
+#[derive(Debug, clap::Args)]
+struct RunArgs {
+    /// A name to find it by
+    #[arg(long, value_name = "NAME")]
+    name: Option<String>,
+    /// Do not attach; print the id
+    #[arg(long)]
+    detach: bool,
+    /// Columns, if not those of this terminal
+    #[arg(long, value_name = "N")]
+    cols: Option<u16>,
+    /// Rows, if not those of this terminal
+    #[arg(long, value_name = "N")]
+    rows: Option<u16>,
+    /// The program and its arguments; your shell if there are none
+    #[arg(value_name = "COMMAND", trailing_var_arg = true, allow_hyphen_values = true)]
+    command: Vec<String>,
+}
+
+pub fn run(args: Args, root: &Root) -> Result<(), Failure> {
+    let api = Api::new(root);
+    match args.command {
+        Sub::Run(args) => start(&api, args),
+        Sub::Ls(args) => ls::run(&api, &args),
+        Sub::Attach { id } => join(&api, &id, As::Writer),
+        Sub::Watch { id } => join(&api, &id, As::Watcher),
+        Sub::Send { id, text, enter, keys } => {
+            let enter = enter.then(|| "Enter".to_owned());
+            let input = TerminalInput { text, keys: enter.into_iter().chain(keys).collect() };
+            let path = format!("/terminals/{}/input", find(&api, &id)?.id);
+            api.post_only(&path, &input)
+        }
+        Sub::Screen { id, json } => {
+            let screen: TerminalScreen = api.get(&format!("/terminals/{}/screen", find(&api, &id)?.id))?;
+            if json {
+                return output::json(&screen);
+            }
+            Ok(writeln!(std::io::stdout(), "{}", screen.text)?)
+        }
+        Sub::Replay(args) => past::replay(&find(&api, &args.id)?, &args),
+        Sub::Export(args) => past::export(&find(&api, &args.id)?, &args),
+        Sub::Close { id } => api.delete(&format!("/terminals/{}", find(&api, &id)?.id)),
+    }
+}
+
+/// A terminal by its id or its name.
+fn find(api: &Api<'_>, id: &str) -> Result<Terminal, Failure> {
+    let is_word = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
+    let found = match !id.is_empty() && id.chars().all(is_word) {
+        true => api.get(&format!("/terminals/{id}")),
+        false => Err(Failure::new(Code::Enoent, format!("no terminal `{id}`"))),
+    };
+    found.map_err(|failure| match failure {
+        Failure::Said { code: Code::Enoent, .. } => failure.hint("`ctx term ls --all` lists them"),
+        other => other,
+    })
+}
+
+fn start(api: &Api<'_>, args: RunArgs) -> Result<(), Failure> {
+    let is_terminal = std::io::stdin().is_terminal() && std::io::stdout().is_terminal();
+    if !args.detach && !is_terminal {
+        return Err(Failure::new(Code::Einval, "there is no terminal here to attach to")
+            .hint("--detach starts the program in the background; `ctx term screen` and `send` use it"));
+    }
+    let shell = || std::env::var("SHELL").unwrap_or_else(|_| "/bin/sh".to_owned());
+    let command = if args.command.is_empty() { vec![shell()] } else { args.command };
+    let cwd = std::env::current_dir().map_err(|error| Failure::io("this directory", error))?;
+    let here = size().unwrap_or(Size { cols: 80, rows: 24 });
+    // What is no text cannot be passed on as JSON; hardly anything depends on such a variable.
+    let text = |(name, value): (std::ffi::OsString, std::ffi::OsString)| {
+        Some((name.into_string().ok()?, value.into_string().ok()?))
+    };
+    let mut env: std::collections::BTreeMap<String, String> = std::env::vars_os().filter_map(text).collect();
+    if args.detach {
+        env.entry("TERM".to_owned()).or_insert_with(|| "xterm-256color".to_owned());
+    }
+    let new = NewTerminal {
+        command,
+        name: args.name,
+        cwd: Some(utf8(cwd)?),
+        env: Some(env),
+        cols: Some(args.cols.unwrap_or(here.cols)),
+        rows: Some(args.rows.unwrap_or(here.rows)),
+    };
+    let opened: Terminal = api.post_with("/terminals", &new)?;
+    if args.detach {
+        return Ok(writeln!(std::io::stdout(), "{}", opened.id)?);
+    }
+    match reach(&opened) {
+        Some(stream) => carry(&opened, stream, As::Writer),
+        // A program that is done at once has ended before anyone can attach.
+        None => past::show_ended(&find(api, &opened.id.to_string())?),
+    }
+}
+
+fn utf8(path: PathBuf) -> Result<String, Failure> {
+    let path = path.into_os_string().into_string();
+    path.map_err(|path| Failure::new(Code::Einval, format!("the path {path:?} is not text")))
+}
+
+/// A connection to a terminal's holder; None: it has ended.
+fn reach(terminal: &Terminal) -> Option<UnixStream> {
+    connect(Path::new(&terminal.socket)).ok().filter(|_| terminal.state != "closed")
+}
+
+fn join(api: &Api<'_>, id: &str, who: As) -> Result<(), Failure> {
+    let terminal = find(api, id)?;
+    match reach(&terminal) {
+        Some(stream) => carry(&terminal, stream, who),
+        None => {
+            let now = find(api, &terminal.id.to_string())?;
+            ended(&name(&now), now.exit_code, now.reason.as_deref())
+        }
+    }
+}
+
+fn name(terminal: &Terminal) -> String {
+    terminal.name.clone().unwrap_or_else(|| terminal.id.to_string())
+}
+
+/// Attaches, and says how it ended.
+fn carry(terminal: &Terminal, stream: UnixStream, who: As) -> Result<(), Failure> {
+    let name = name(terminal);
+    let left = attach(stream, who).map_err(|error| Failure::io(&name, error))?;
+    let mut stdout = std::io::stdout();
+    match left {
+        Left::Ended(end) => {
+            if end.screen.cursor.col > 0 {
+                let _ = writeln!(stdout);
+            }
+            match (who, end.exit_code) {
+                (As::Writer, Some(code)) if code != 0 => {
+                    Err(Failure::Told { exit: u8::try_from(code & 0xff).unwrap_or(1) })
+                }
+                _ => Ok(()),
+            }
+        }
+        Left::Detached => {
+            let _ = write!(stdout, "\x1b[999;1H\r\n");
+            output::say(format_args!("detached; ctx term attach {name}"));
+            Ok(())
+        }
+        Left::Lost => ended(&name, None, Some("holder_lost")),
+        Left::Signalled => Err(Failure::Told { exit: 1 }),
+    }
+}
+
+fn ended(name: &str, exit_code: Option<i32>, reason: Option<&str>) -> Result<(), Failure> {
+    let how = match (exit_code, reason) {
+        (_, Some("holder_lost")) => "its holder was killed".to_owned(),
+        (Some(code), _) => format!("exit code {code}"),
+        (None, _) => "its end is not known".to_owned(),
+    };
+    Err(Failure::new(Code::Eshutdown, format!("the terminal `{name}` has ended: {how}"))
+        .hint(format!("`ctx term screen {name}` shows its last screen, `ctx term replay {name}` all of it")))
+}

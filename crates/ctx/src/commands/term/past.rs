@@ -1,0 +1,104 @@
+//! `ctx term replay` and `export`: what a terminal has shown, read from its transcript.
+
+use std::fs::File;
+use std::io::{BufReader, BufWriter, Write};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use ctx_api::http::Terminal;
+use ctx_host::terminal::{ChunkKind, Chunks, LEAVE, asciicast, text};
+use ctx_session::{Code, Timestamp};
+
+use crate::failure::Failure;
+use crate::output;
+
+#[derive(Debug, clap::Args)]
+pub struct ReplayArgs {
+    #[arg(value_name = "ID")]
+    pub id: String,
+    /// How many times as fast; 0 for at once
+    #[arg(long, value_name = "N", default_value_t = 1.0)]
+    speed: f64,
+    /// Longest pause, in seconds of the replay
+    #[arg(long, value_name = "SECONDS", default_value_t = 2.0)]
+    pause_max: f64,
+}
+
+#[derive(Debug, clap::Args)]
+pub struct ExportArgs {
+    #[arg(value_name = "ID")]
+    pub id: String,
+    /// What to write: asciicast for `asciinema play`, or text without escape sequences
+    #[arg(long, value_name = "FORMAT", value_enum, default_value_t = Format::Asciicast)]
+    to: Format,
+    /// A file to write instead of stdout
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
+}
+
+#[derive(Debug, Clone, Copy, clap::ValueEnum)]
+enum Format {
+    Asciicast,
+    Text,
+}
+
+fn open(terminal: &Terminal) -> Result<BufReader<File>, Failure> {
+    let file = File::open(&terminal.transcript).map_err(|error| Failure::io(&terminal.transcript, error))?;
+    Ok(BufReader::new(file))
+}
+
+pub fn replay(terminal: &Terminal, args: &ReplayArgs) -> Result<(), Failure> {
+    if !(args.speed >= 0.0 && args.pause_max >= 0.0) {
+        return Err(Failure::new(Code::Einval, "a speed and a pause are not negative"));
+    }
+    let longest = Duration::try_from_secs_f64(args.pause_max).unwrap_or(Duration::MAX);
+    let mut last = Duration::ZERO;
+    let shown = Chunks::new(open(terminal)?).try_for_each(|chunk| {
+        let chunk = chunk.map_err(|error| Failure::io(&terminal.transcript, error))?;
+        let wait = chunk.at.saturating_sub(std::mem::replace(&mut last, chunk.at)).as_secs_f64();
+        let wait = if args.speed > 0.0 { wait / args.speed } else { 0.0 };
+        let wait = Duration::try_from_secs_f64(wait).unwrap_or(Duration::MAX).min(longest);
+        if !wait.is_zero() {
+            output::pause(wait)?;
+        }
+        if let ChunkKind::Output(bytes) = chunk.kind {
+            let mut stdout = std::io::stdout();
+            stdout.write_all(&bytes).and_then(|()| stdout.flush())?;
+        }
+        Ok(())
+    });
+    // The program may have left modes behind.
+    let mut stdout = std::io::stdout();
+    if output::width().is_some() {
+        stdout.write_all(LEAVE)?;
+        writeln!(stdout)?;
+    }
+    shown
+}
+
+pub fn export(terminal: &Terminal, args: &ExportArgs) -> Result<(), Failure> {
+    let transcript = open(terminal)?;
+    let mut out: Box<dyn Write> = match &args.output {
+        Some(path) => Box::new(File::create(path).map_err(|error| Failure::io(path.display(), error))?),
+        None => Box::new(std::io::stdout()),
+    };
+    let mut out = BufWriter::new(&mut out);
+    let written = match args.to {
+        Format::Asciicast => {
+            let started = Timestamp::from_millis(terminal.created_at);
+            asciicast(transcript, started, &terminal.command, &mut out)
+        }
+        Format::Text => text(transcript, &mut out),
+    };
+    Ok(written.and_then(|()| out.flush())?)
+}
+
+/// A program that ended before anyone could attach: what it showed, and its exit code.
+pub fn show_ended(terminal: &Terminal) -> Result<(), Failure> {
+    let mut stdout = std::io::stdout();
+    ctx_host::terminal::raw(open(terminal)?, &mut stdout)?;
+    match u8::try_from(terminal.exit_code.unwrap_or(1) & 0xff).unwrap_or(1) {
+        0 => Ok(()),
+        exit => Err(Failure::Told { exit }),
+    }
+}

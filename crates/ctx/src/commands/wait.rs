@@ -1,0 +1,176 @@
+//! `ctx wait`: returns when sessions are in the state that is asked for. It follows their events and does not poll.
+
+use std::time::Duration;
+
+use ctx_api::http::{Run, Session};
+use ctx_session::{Code, SessionId, StateName};
+use hyper::Method;
+
+use crate::client::{self, Api, As, LiveSocket, Place};
+use crate::failure::Failure;
+use crate::root::Root;
+use crate::{output, sessions};
+
+/// Wait for sessions to be idle, paused, ended, or to need you
+///
+/// Waits for one session after the other. Waiting for `idle` also ends when a session cannot become idle without you
+/// (it is paused, queued, needs an approval, or has failed), and when its run failed: both exit with 1 and say so.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  ctx wait coder/build && ctx latest coder/build
+  ctx wait coder/build coder/docs --timeout 600
+  ctx wait coder/build --for approval && ctx approve coder/build
+
+exit codes: 0 success, 1 failed (also: it needs you, its run failed, or the time is over), 2 bad input,
+            13 not allowed, 69 no daemon, 70 internal error")]
+pub struct Args {
+    /// The sessions: agent/name, a name, an agent (its current session), or part of an id
+    #[arg(value_name = "SESSION", required = true)]
+    sessions: Vec<String>,
+    /// What to wait for
+    #[arg(long = "for", value_name = "STATE", default_value = "idle")]
+    wanted: Wanted,
+    /// Give up after this many seconds
+    #[arg(long, value_name = "SECONDS")]
+    timeout: Option<u64>,
+    /// Print each session as it is then, one JSON object per line
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum Wanted {
+    /// No run is going on
+    Idle,
+    /// Paused at a checkpoint
+    Paused,
+    /// A tool call waits for an approval
+    Approval,
+    /// Ended or failed
+    Ended,
+}
+
+/// Whether a session is where it is wanted.
+#[derive(Debug, PartialEq, Eq)]
+enum Look {
+    There,
+    NotYet,
+    /// It will not get there by itself; why.
+    Never(String),
+}
+
+pub fn run(args: Args, root: &Root) -> Result<(), Failure> {
+    let ids: Vec<(SessionId, String)> = args
+        .sessions
+        .iter()
+        .map(|word| Ok((sessions::find_id(root, word)?, word.clone())))
+        .collect::<Result<_, Failure>>()?;
+    let all = async {
+        for (id, word) in &ids {
+            let waited = wait_for(root, *id, word, args.wanted).await;
+            if args.json && !matches!(waited, Err(Failure::Said { .. })) {
+                let path = format!("/sessions/{id}");
+                output::json(&Api::new(root).ask::<Session>(Method::GET, &path, None).await?)?;
+            }
+            waited?;
+        }
+        Ok(())
+    };
+    client::runtime()?.block_on(async {
+        match args.timeout {
+            None => all.await,
+            Some(seconds) => {
+                tokio::time::timeout(Duration::from_secs(seconds), all).await.unwrap_or_else(|_| {
+                    Err(Failure::new(Code::Etimedout, format!("not so within {seconds} s (--timeout)")))
+                })
+            }
+        }
+    })
+}
+
+async fn wait_for(root: &Root, id: SessionId, word: &str, wanted: Wanted) -> Result<(), Failure> {
+    loop {
+        // Connected first: what happens after the look is heard.
+        let mut socket = match LiveSocket::connect(root, id, As::Observer, &Place::default()).await {
+            Ok(socket) => Some(socket),
+            // A session that is over takes no connections.
+            Err(Failure::Said { code: Code::Eshutdown, .. }) => None,
+            Err(failure) => return Err(failure),
+        };
+        loop {
+            let session: Session = Api::new(root).ask(Method::GET, &format!("/sessions/{id}"), None).await?;
+            match look(&session, wanted) {
+                Look::There if wanted == Wanted::Idle => return run_ended_well(root, id, word).await,
+                Look::There => return Ok(()),
+                Look::Never(why) => {
+                    output::say(format_args!("{word}: {why}"));
+                    return Err(Failure::Told { exit: 1 });
+                }
+                Look::NotYet => {}
+            }
+            let Some(open) = &mut socket else { break };
+            // Text that streams in changes nothing.
+            loop {
+                match open.next().await {
+                    Some(frame) if frame.kind == "ping" => open.control("pong", frame.payload).await,
+                    Some(frame) if frame.channel == "events" => break,
+                    Some(_) => {}
+                    None => {
+                        socket = None;
+                        break;
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn look(session: &Session, wanted: Wanted) -> Look {
+    let state = session.state;
+    let asks = session.pending_approvals > 0;
+    match wanted {
+        Wanted::Ended if state.is_over() => Look::There,
+        Wanted::Ended => Look::NotYet,
+        _ if state.is_over() => Look::Never(format!("the session has {state}")),
+        Wanted::Paused if state == StateName::Paused => Look::There,
+        Wanted::Approval if asks => Look::There,
+        Wanted::Paused | Wanted::Approval => Look::NotYet,
+        Wanted::Idle => match state {
+            StateName::Idle => Look::There,
+            _ if asks => Look::Never("it needs an approval; `ctx approve` lists what waits".to_owned()),
+            StateName::Paused => Look::Never("it is paused; `ctx resume` continues".to_owned()),
+            StateName::Queued => {
+                Look::Never("it is queued; `ctx resume` starts it when there is room".to_owned())
+            }
+            StateName::Running | StateName::Ended | StateName::Failed => Look::NotYet,
+        },
+    }
+}
+
+/// An idle session whose last run failed is no success.
+async fn run_ended_well(root: &Root, id: SessionId, word: &str) -> Result<(), Failure> {
+    let mut last: Option<Run> = None;
+    let mut cursor = String::new();
+    loop {
+        let path = format!("/sessions/{id}/runs?limit=1000{cursor}");
+        let page: ctx_api::http::List<Run> = Api::new(root).ask(Method::GET, &path, None).await?;
+        last = page.items.into_iter().next_back().or(last);
+        match page.next {
+            Some(next) => cursor = format!("&cursor={next}"),
+            None => break,
+        }
+    }
+    let failed = last.filter(|run| run.state == "failed").and_then(|run| run.error);
+    match failed {
+        None => Ok(()),
+        Some(error) => {
+            output::say(format_args!(
+                "{word}: the run failed: {} ({})",
+                output::plain(&error.message),
+                error.code
+            ));
+            Err(Failure::Told { exit: 1 })
+        }
+    }
+}

@@ -1,0 +1,209 @@
+//! Sessions of other agents: brought in once, kept up with, taken back, and continued here.
+
+use std::path::{Path, PathBuf};
+
+use serde_json::Value;
+use testkit::TestDaemon;
+
+use crate::support::{daemon, json_lines};
+
+fn fixture(case: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../ctx-interop/tests/fixtures").join(case).join("files")
+}
+
+fn copy(from: &Path, to: &Path) {
+    std::fs::create_dir_all(to).unwrap();
+    for entry in std::fs::read_dir(from).unwrap() {
+        let entry = entry.unwrap();
+        let target = to.join(entry.file_name());
+        if entry.path().is_dir() {
+            copy(&entry.path(), &target);
+        } else {
+            std::fs::write(&target, std::fs::read(entry.path()).unwrap()).unwrap();
+        }
+    }
+}
+
+/// The files below a directory with their contents.
+fn contents(dir: &Path) -> Vec<(PathBuf, Vec<u8>)> {
+    let mut all = Vec::new();
+    let mut paths: Vec<PathBuf> =
+        std::fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().path()).collect();
+    paths.sort();
+    for path in paths {
+        if path.is_dir() {
+            all.extend(contents(&path));
+        } else {
+            all.push((path.clone(), std::fs::read(&path).unwrap()));
+        }
+    }
+    all
+}
+
+/// A daemon, and a home in which six agents have worked.
+fn with_home(cases: &[&str]) -> (TestDaemon, PathBuf) {
+    let daemon = daemon();
+    let home = daemon.path("others");
+    for case in cases {
+        copy(&fixture(case), &home);
+    }
+    (daemon, home)
+}
+
+const ALL: [&str; 6] =
+    ["codex/tools", "claude/interactive", "opencode/tools", "goose/tools", "gemini/tools", "aider/edits"];
+
+fn import(daemon: &TestDaemon, home: &Path, more: &[&str]) -> Vec<Value> {
+    let args = [&["import", "--json", "--path", home.to_str().unwrap()], more].concat();
+    json_lines(&daemon.ctx(&args).ok())
+}
+
+fn added(lines: &[Value]) -> u64 {
+    lines.iter().map(|line| line["added"].as_u64().unwrap()).sum()
+}
+
+#[test]
+fn six_agents_histories_come_in_once_and_no_source_changes() {
+    let (daemon, home) = with_home(&ALL);
+    let before = contents(&home);
+    let plan = import(&daemon, &home, &["--dry-run"]);
+    assert_eq!(
+        (plan.len(), daemon.ctx(&["ls", "--json"]).ok().as_str()),
+        (6, ""),
+        "a dry run changes nothing"
+    );
+    let lines = import(&daemon, &home, &[]);
+    let agents: Vec<&str> = lines.iter().map(|line| line["agent"].as_str().unwrap()).collect();
+    assert_eq!(agents, ["codex", "claude", "opencode", "goose", "gemini", "aider"]);
+    assert_eq!(added(&lines), added(&plan));
+    let codex = &lines[0];
+    assert_eq!((codex["messages"].as_u64(), codex["tool_calls"].as_u64()), (Some(4), Some(7)));
+    assert_eq!(codex["damaged"], serde_json::json!([]));
+    assert_eq!(added(&import(&daemon, &home, &[])), 0, "twice is once");
+    assert!(contents(&home) == before, "no byte of a source changes");
+    // Without what the client remembers, the daemon knows by itself what it has.
+    let state = daemon.home().join(".local/state/ctx/imports.json");
+    std::fs::remove_file(&state).unwrap();
+    assert_eq!(added(&import(&daemon, &home, &[])), 0);
+    let history = daemon.ctx(&["history", codex["session"].as_str().unwrap(), "--json"]).ok();
+    assert!(history.contains("fix `heaviest` so that an empty list gives None"), "{history}");
+    let list = json_lines(&daemon.ctx(&["ls", "--json", "--all"]).ok());
+    let times: Vec<&str> = list.iter().filter_map(|session| session["updated_at"].as_str()).collect();
+    assert!(times.iter().all(|time| time.starts_with("2026-11-15")), "the times are the source's: {times:?}");
+}
+
+#[test]
+fn what_was_said_elsewhere_is_found_and_survives_a_restart() {
+    let (mut daemon, home) = with_home(&ALL);
+    import(&daemon, &home, &[]);
+    assert_eq!(daemon.stop(), 0);
+    let hits = json_lines(&daemon.ctx(&["search", "--json", "heaviest", "--role", "user", "-n", "0"]).ok());
+    let mut agents: Vec<&str> = hits.iter().map(|hit| hit["agent"].as_str().unwrap()).collect();
+    agents.sort_unstable();
+    assert_eq!(agents, ["aider", "codex", "gemini", "goose", "opencode"]);
+    daemon.start_again();
+    assert_eq!(added(&import(&daemon, &home, &[])), 0);
+}
+
+#[test]
+fn of_a_grown_source_exactly_the_new_records_come() {
+    let (daemon, home) = with_home(&["codex/tools"]);
+    let file =
+        contents(&home).into_iter().find(|(path, _)| path.extension().is_some_and(|e| e == "jsonl")).unwrap();
+    let lines: Vec<&[u8]> = file.1.split_inclusive(|byte| *byte == b'\n').collect();
+    std::fs::write(&file.0, lines[..30].concat()).unwrap();
+    let first = import(&daemon, &home, &[]);
+    std::fs::write(&file.0, &file.1).unwrap();
+    let second = import(&daemon, &home, &[]);
+    assert!(added(&first) > 0 && added(&second) > 0);
+    assert_eq!(added(&import(&daemon, &home, &[])), 0);
+    let session = second[0]["session"].as_str().unwrap();
+    let log = daemon.ctx(&["log", session, "--json"]).ok();
+    let ids: Vec<String> = json_lines(&log)
+        .iter()
+        .filter(|record| record["type"] == "tool_finished" || record["type"] == "assistant_finished")
+        .map(|record| format!("{} {} {}", record["type"], record["message_id"], record["call_id"]))
+        .collect();
+    let distinct: std::collections::HashSet<&String> = ids.iter().collect();
+    assert_eq!(ids.len(), distinct.len(), "nothing is there twice");
+    assert_eq!(ids.iter().filter(|id| id.contains("tool_finished")).count(), 7);
+}
+
+#[test]
+fn a_kill_in_the_middle_loses_and_doubles_nothing() {
+    let (mut daemon, home) = with_home(&["codex/large", "claude/large"]);
+    let count = |daemon: &TestDaemon, lines: &[Value]| {
+        let of = |line: &Value| {
+            let log = daemon.ctx(&["log", line["session"].as_str().unwrap(), "--json"]).ok();
+            json_lines(&log).iter().filter(|record| record["type"] == "tool_finished").count()
+        };
+        lines.iter().map(of).collect::<Vec<_>>()
+    };
+    for round in 0..3u64 {
+        let mut child = daemon.command(&["import", "--path", home.to_str().unwrap()]).spawn().unwrap();
+        std::thread::sleep(std::time::Duration::from_millis(40 + 70 * round));
+        daemon.kill();
+        let _ = child.wait().unwrap();
+        daemon.start_again();
+    }
+    let lines = import(&daemon, &home, &[]);
+    assert_eq!(count(&daemon, &lines), [150, 150]);
+    assert_eq!(added(&import(&daemon, &home, &[])), 0);
+}
+
+#[test]
+fn an_import_is_taken_back_but_for_what_was_continued() {
+    let (daemon, home) = with_home(&["codex/chat-short", "claude/chat-short"]);
+    let lines = import(&daemon, &home, &[]);
+    let codex = lines[0]["session"].as_str().unwrap();
+    let answer = daemon.ctx(&["send", "-s", codex, "and now?"]).ok();
+    assert!(answer.contains("and now?"), "the project's agent goes on with it: {answer}");
+    let undone = daemon.ctx(&["import", "undo"]).ok();
+    assert!(undone.contains("continued") && undone.contains(codex), "{undone}");
+    assert!(undone.contains("1 sessions were removed, 1 were kept"), "{undone}");
+    let again = import(&daemon, &home, &[]);
+    assert_eq!((again[0]["added"].as_u64(), again[1]["created"].as_bool()), (Some(0), Some(true)));
+}
+
+#[test]
+fn damage_is_reported_by_file_and_line_and_the_rest_comes_in() {
+    let daemon = daemon();
+    let damaged = fixture("damaged/codex-interleaved-line");
+    let damaged = damaged.parent().unwrap();
+    let outcome = daemon.ctx(&["import", "--json", "--path", damaged.to_str().unwrap()]);
+    assert_eq!(outcome.code, 1, "something was left out");
+    let line = &json_lines(&outcome.stdout)[0];
+    assert_eq!(line["damaged"][0]["line"], 21);
+    assert!(line["damaged"][0]["file"].as_str().unwrap().ends_with(".jsonl"));
+    assert!(line["added"].as_u64().unwrap() > 10);
+    assert!(outcome.stderr.contains(".jsonl:21:"), "{}", outcome.stderr);
+    daemon.ctx(&["import", "--from", "nobody"]).fails(2);
+    daemon.ctx(&["import", "--path", "/nowhere"]).fails(2);
+}
+
+#[test]
+fn what_tools_printed_is_redacted_and_what_nobody_typed_is_marked() {
+    let (daemon, home) = with_home(&["codex/tools"]);
+    let (path, bytes) =
+        contents(&home).into_iter().find(|(path, _)| path.extension().is_some_and(|e| e == "jsonl")).unwrap();
+    let secret = format!("ghp_{}", "0123456789abcdefghijABCDEFGHIJ012345");
+    let text = String::from_utf8(bytes).unwrap();
+    let text =
+        text.replacen("Original token count: 85\\nOutput:\\n", &format!("Output:\\ntoken {secret}\\n"), 1);
+    let text = if text.contains(&secret) {
+        text
+    } else {
+        text.replacen("Output:\\n", &format!("Output:\\ntoken {secret}\\n"), 1)
+    };
+    assert!(text.contains(&secret));
+    std::fs::write(&path, text).unwrap();
+    let lines = import(&daemon, &home, &[]);
+    let log = daemon.ctx(&["log", lines[0]["session"].as_str().unwrap(), "--json"]).ok();
+    assert!(!log.contains(&secret), "secrets are not stored");
+    let records = json_lines(&log);
+    let injected = records.iter().filter(|record| record["type"] == "system" && record["injected"] == true);
+    assert!(injected.count() >= 2);
+    assert_eq!(records[0]["origin"]["agent"], "codex");
+    assert_eq!(records[0]["origin"]["native_id"], lines[0]["native_id"]);
+    assert_eq!(records[0]["project"], "default");
+}

@@ -1,0 +1,160 @@
+//! Models of providers as a user meets them: keys from the shell, `ctx model`, `ctx run`, a crash in the middle of an answer, and a
+//! retry. The provider is a server of ours that speaks its wire format.
+
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use serde_json::json;
+use testkit::models::{End, ModelServer, Part, Reply};
+use testkit::{Outcome, Place, finish, until};
+
+use crate::support::{build, place, wait_state};
+
+const KEY: &str = "sk-a-key-that-nobody-may-see-42";
+
+/// A command in a shell that has a key.
+fn with_key(place: &Place, server: &ModelServer, args: &[&str]) -> Command {
+    let mut command = place.command(args);
+    command.env("OPENAI_API_KEY", KEY).env("OPENAI_BASE_URL", format!("{}/v1", server.url()));
+    command.env("CTX_SERVE_LISTEN", "127.0.0.1:0").stdin(Stdio::null());
+    command
+}
+
+fn ctx(place: &Place, server: &ModelServer, args: &[&str]) -> Outcome {
+    finish(&mut with_key(place, server, args))
+}
+
+/// Every file below a directory that has the key in it.
+fn with_the_key(dir: &Path) -> Vec<String> {
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir(dir).unwrap().map(Result::unwrap) {
+        let kind = entry.file_type().unwrap();
+        if kind.is_dir() {
+            found.extend(with_the_key(&entry.path()));
+        } else if kind.is_file() {
+            let bytes = std::fs::read(entry.path()).unwrap();
+            if bytes.windows(KEY.len()).any(|window| window == KEY.as_bytes()) {
+                found.push(entry.path().display().to_string());
+            }
+        }
+    }
+    found
+}
+
+/// Stops the daemon that a command started.
+struct Stops<'a>(&'a Place);
+
+impl Drop for Stops<'_> {
+    fn drop(&mut self) {
+        self.0.ctx(&["stop"]);
+    }
+}
+
+#[test]
+fn a_key_in_the_shell_is_all_the_set_up_that_a_task_needs() {
+    let (place, server) = (place(), ModelServer::start());
+    let _stops = Stops(&place);
+    std::fs::write(place.workspace().join("a.rs"), "fn a() {}\n").unwrap();
+    server.reply(Reply::parts(vec![
+        Part::Reasoning("I look first.".to_owned()),
+        Part::Call { name: "fs_read".to_owned(), input: json!({ "path": "a.rs" }).to_string() },
+    ]));
+    server.reply(Reply::text("It has one function."));
+    let done = finish(with_key(&place, &server, &["run", "what is in a.rs?"]).env("CTX_AUTOSTART", "true"));
+    assert_eq!(done.code, 0, "{}{}", done.stdout, done.stderr);
+    assert!(done.stdout.contains("It has one function."), "{}", done.stdout);
+    let main = std::fs::read_link(place.root().join("model/main")).unwrap();
+    assert_eq!(main, Path::new("openai/test-model"), "the server's only model");
+    let bodies = server.bodies();
+    assert!(bodies[1].to_string().contains("fn a() {}"), "{}", bodies[1]);
+    let listed = ctx(&place, &server, &["model", "ls"]).ok();
+    assert!(listed.contains("openai:test-model (main)") && listed.contains("from your shell"), "{listed}");
+    server.reply(Reply::text("ok"));
+    assert!(ctx(&place, &server, &["model", "test"]).ok().contains("openai:test-model answered"), "main");
+    let key = format!("Bearer {KEY}");
+    assert!(server.asked().iter().all(|asked| asked.header("authorization") == Some(&key)));
+    assert!(!listed.contains(KEY) && !done.stderr.contains(KEY));
+    assert_eq!(with_the_key(place.root()), [""; 0], "the key is written nowhere");
+}
+
+#[test]
+fn of_several_models_the_user_chooses_and_every_failure_has_its_exit_code() {
+    let (daemon, server) = (build().start(), ModelServer::start());
+    server.offer(&["a", "b"]);
+    let several = ctx(&daemon, &server, &["run", "hi"]);
+    assert!(several.code == 2 && several.stderr.contains("openai:a, openai:b"), "{}", several.stderr);
+    for (status, code, words) in [(401, 13, "EKEYREJECTED"), (402, 1, "EDQUOT"), (400, 2, "EINVAL")] {
+        server.reply(Reply::raw(status, "application/json", "{\"error\":{\"message\":\"no\"}}"));
+        let failed = ctx(&daemon, &server, &["run", "--model", "openai:a", "hi"]);
+        assert_eq!(failed.code, code, "{status}: {}", failed.stderr);
+        assert!(failed.stderr.contains(words), "{status}: {}", failed.stderr);
+    }
+    let gone = ctx(&daemon, &server, &["run", "--model", "anthropic:claude-x", "hi"]);
+    assert!(gone.code == 1 && gone.stderr.contains("anthropic is not set up"), "{}", gone.stderr);
+}
+
+#[test]
+fn a_daemon_killed_in_the_middle_of_an_answer_keeps_the_text_and_a_retry_goes_on() {
+    let (mut daemon, server) = (build().start(), ModelServer::start());
+    server.reply(Reply::call("fs_list", json!({ "path": "." })));
+    server.reply(Reply::text("The first half of an answer that is long enough.").ending(End::Silent(5)));
+    let args = ["run", "--session", "s", "--model", "openai:test-model", "what is here?"];
+    let mut child =
+        with_key(&daemon, &server, &args).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    until("half an answer", || (server.bodies().len() == 2 && server.open() == 1).then_some(()));
+    daemon.kill();
+    child.kill().unwrap();
+    child.wait().unwrap();
+    daemon.start_again();
+    wait_state(&daemon, "s", "idle");
+    server.reply(Reply::text("There is nothing here."));
+    ctx(&daemon, &server, &["retry", "coder/s"]).ok();
+    daemon.ctx(&["wait", "coder/s"]);
+    let history = daemon.ctx(&["history", "coder", "--session", "s"]).ok();
+    assert!(history.contains("There is nothing here."), "{history}");
+    assert_eq!(history.matches("what is here?").count(), 1, "no new message: {history}");
+    let last = server.bodies().pop().unwrap().to_string();
+    assert!(last.contains("function_call_output"), "the call came with its result: {last}");
+    let again = ctx(&daemon, &server, &["retry", "coder/s"]);
+    assert!(again.code == 1 && again.stderr.contains("came to its end"), "{}", again.stderr);
+}
+
+#[test]
+fn a_provider_is_added_to_the_config_file_with_its_key_apart() {
+    let (daemon, server) = (build().start(), ModelServer::start());
+    let key = daemon.path("key");
+    std::fs::write(&key, format!("{KEY}\n")).unwrap();
+    Command::new("chmod").arg("600").arg(&key).status().unwrap();
+    let base = format!("{}/v1", server.url());
+    let (key, add) = (key.to_str().unwrap(), ["model", "add", "own", "--kind", "openai-chat"]);
+    let words = [&add[..], &["--base-url", &base, "--key-file", key, "--default", "test-model"]].concat();
+    server.reply(Reply::text("ok"));
+    let added = daemon.ctx(&words);
+    assert!(added.code == 0 && added.stdout.contains("own:test-model answered"), "{}", added.stderr);
+    assert_eq!(daemon.ctx(&words).code, 1, "once");
+    assert_eq!(server.asked().last().unwrap().path, "/v1/chat/completions");
+    let listed = daemon.ctx(&["model", "ls", "--json"]).ok();
+    assert!(listed.contains("own:test-model") && !listed.contains(KEY), "{listed}");
+    daemon.ctx(&["model", "add", "nope"]).fails(2);
+}
+
+#[test]
+fn the_commands_of_the_guide_do_what_it_says() {
+    let (daemon, server) = (build().start(), ModelServer::start());
+    let page = include_str!("../../../../docs/guides/models.md");
+    let blocks = page.split("```sh\n").skip(1).filter_map(|rest| rest.split("```").next());
+    let script =
+        format!("set -eu\nctx() {{ '{}' \"$@\"; }}\n{}", crate::support::CTX, blocks.collect::<String>());
+    for text in ["Not much is here.", "ok", "ok", "Hello."] {
+        server.reply(Reply::text(text));
+    }
+    let command = with_key(&daemon, &server, &[]);
+    let mut shell = Command::new("bash");
+    shell.args(["-c", &script]).env_clear().stdin(Stdio::null()).current_dir(daemon.workspace());
+    shell.envs(command.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    let said = finish(&mut shell);
+    assert_eq!(said.code, 0, "{}{}", said.stdout, said.stderr);
+    for words in ["Not much is here.", "from your shell", "local:test-model answered", "Hello."] {
+        assert!(said.stdout.contains(words), "{words}: {}", said.stdout);
+    }
+}

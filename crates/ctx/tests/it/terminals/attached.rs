@@ -1,0 +1,109 @@
+//! Terminals as people use them: attached from a terminal of their own.
+
+use testkit::{Pty, until};
+
+use super::Terms;
+
+/// `Ctrl-\`.
+const PREFIX: &str = "\x1c";
+
+#[test]
+fn a_person_attaches_detaches_and_comes_back() {
+    let terms = Terms::start();
+    let mut first = Pty::ctx(&terms, &["term", "run", "--name", "shell", "--", "sh"]);
+    first.wait_for("Ctrl-\\ d detaches");
+    first.type_keys("echo first $((1 + 1))\r");
+    first.wait_for("first 2");
+    assert_eq!(terms.listed("shell")["state"], "active");
+    first.type_keys(&format!("{PREFIX}d"));
+    assert_eq!(first.wait(), 0);
+    assert!(first.shown().contains("ctx term attach shell"), "{}", first.shown());
+    // The terminal is given back without a trace of what the program set.
+    assert!(first.shown().contains("\x1b[?2004l\x1b[=0;1u\x1b[0 q\x1b[?25h"), "{}", first.shown());
+    until("detached", || (terms.listed("shell")["state"] == "detached").then_some(()));
+    let mut second = Pty::ctx(&terms, &["term", "attach", "shell"]);
+    second.wait_for("first 2");
+    second.type_keys("exit 5\r");
+    // A program's code is that of the attached command.
+    assert_eq!(second.wait(), 5);
+}
+
+#[test]
+fn a_watcher_sees_and_does_not_type_and_the_last_writer_has_the_keyboard() {
+    let terms = Terms::start();
+    let mut writer = Pty::ctx(&terms, &["term", "run", "--name", "both", "--", "cat"]);
+    writer.wait_for("Ctrl-\\ d detaches");
+    let mut watcher = Pty::ctx(&terms, &["term", "watch", "both"]);
+    watcher.wait_for("watching");
+    assert_eq!(terms.listed("both")["attached"], 2);
+    watcher.type_keys("from the watcher\r");
+    writer.type_keys("from the writer\r");
+    watcher.wait_for("from the writer");
+    let mut last = Pty::ctx(&terms, &["term", "attach", "both"]);
+    last.wait_for("from the writer");
+    writer.type_keys("not any more\r");
+    last.type_keys("from the last\r");
+    writer.wait_for("from the last");
+    last.type_keys(&format!("{PREFIX}d"));
+    assert_eq!(last.wait(), 0);
+    // The keyboard goes back to the one before.
+    until("the first to have the keyboard", || {
+        writer.type_keys("mine again\r");
+        terms.screen("both").contains("mine again").then_some(())
+    });
+    let screen = terms.screen("both");
+    assert!(!screen.contains("watcher") && !screen.contains("not any more"), "{screen}");
+    watcher.type_keys("q");
+    assert_eq!(watcher.wait(), 0);
+}
+
+#[test]
+fn questions_of_the_program_are_answered_once() {
+    let terms = Terms::start();
+    // Asks where the cursor is, and shows the answers that come within a moment of each other.
+    let ask = "read go; stty raw -echo; printf '\\033[6n'; head -c 6 | od -c; stty sane; echo asked; cat";
+    terms.run("alone", &["sh", "-c", ask]);
+    terms.ctx(&["term", "send", "alone", "--enter"]).ok();
+    terms.shows("alone", "asked");
+    assert!(terms.screen("alone").contains("[   2   ;   1   R"), "{}", terms.screen("alone"));
+    // With a client it is the client's terminal that answers: here, the test.
+    let mut person = Pty::ctx(&terms, &["term", "run", "--name", "with", "--", "sh", "-c", ask]);
+    person.wait_for("Ctrl-\\ d detaches");
+    person.type_keys("\r");
+    person.wait_for("\x1b[6n");
+    person.type_keys("\x1b[9;9R");
+    person.wait_for("asked");
+    assert!(terms.screen("with").contains("[   9   ;   9   R"), "{}", terms.screen("with"));
+}
+
+/// A server of tmux, which outlives its clients too.
+struct Tmux(std::path::PathBuf);
+
+impl Drop for Tmux {
+    fn drop(&mut self) {
+        let mut command = std::process::Command::new("tmux");
+        let _ = command.arg("-S").arg(&self.0).arg("kill-server").output();
+    }
+}
+
+#[test]
+fn tmux_works_inside_and_outside() {
+    let terms = Terms::start();
+    let server = Tmux(terms.path("tmux.sock"));
+    let socket = server.0.to_str().unwrap();
+    terms.run("inside", &["tmux", "-S", socket, "-f", "/dev/null", "new-session", "-s", "in"]);
+    terms.shows("inside", "[in]");
+    terms.ctx(&["term", "send", "inside", "echo in $((2 + 3))", "--enter"]).ok();
+    terms.shows("inside", "in 5");
+    // Outside: a window of that same tmux has a terminal of ctx attached.
+    terms.run("outer", &["sh"]);
+    let ctx = env!("CARGO_BIN_EXE_ctx");
+    let attach = format!("CTX_AUTOSTART=false CTX_ROOT={} {ctx} term attach outer", terms.root().display());
+    terms.ctx(&["term", "send", "inside", &attach, "--enter"]).ok();
+    terms.shows("inside", "Ctrl-\\ d detaches");
+    terms.ctx(&["term", "send", "inside", "echo out $((3 + 4))", "--enter"]).ok();
+    terms.shows("outer", "out 7");
+    terms.shows("inside", "out 7");
+    // The size is that of the pane: one row is tmux's own.
+    assert_eq!(terms.listed("outer")["rows"], 23);
+}

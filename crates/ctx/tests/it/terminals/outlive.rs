@@ -1,0 +1,132 @@
+//! What a terminal outlives, and what ends it.
+
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+
+use ctx_host::terminal::{FromHolder, Mode, connect};
+use rustix::process::{Pid, Signal, kill_process};
+use testkit::{finish, moment, rounds, until};
+
+use super::{Terms, build};
+use crate::support::json_lines;
+
+/// The process behind a socket.
+fn peer(socket: &str) -> Pid {
+    let stream = connect(Path::new(socket)).unwrap();
+    rustix::net::sockopt::socket_peercred(&stream).unwrap().pid
+}
+
+#[test]
+fn programs_do_not_notice_that_the_daemon_is_killed() {
+    let mut terms = Terms::start();
+    let count = "i=0; while [ $i -lt 400 ]; do i=$((i + 1)); echo line $i; sleep 0.01; done";
+    terms.run("count", &["sh", "-c", count]);
+    terms.run("edit", &["vim", "-u", "NONE", "-N"]);
+    terms.shows("edit", "VIM");
+    terms.ctx(&["term", "send", "edit", "ihello from vim"]).ok();
+    for round in rounds(5) {
+        std::thread::sleep(std::time::Duration::from_millis(moment(round, 200)));
+        terms.kill();
+        terms.start_again();
+        let typed = format!(" {round}");
+        terms.ctx(&["term", "send", "edit", &typed]).ok();
+        terms.shows(
+            "edit",
+            &format!("hello from vim{}", (0..=round).map(|n| format!(" {n}")).collect::<String>()),
+        );
+    }
+    let ended = terms.ended("count");
+    assert_eq!((&ended["exit_code"], &ended["reason"]), (&0.into(), &"exited".into()));
+    let expected: String = (1..=400).map(|n| format!("line {n}\r\n")).collect();
+    assert_eq!(String::from_utf8(terms.transcript("count")).unwrap(), expected);
+    terms.ctx(&["term", "send", "edit", "--key", "Escape"]).ok();
+    terms.ctx(&["term", "send", "edit", ":q!", "--enter"]).ok();
+    assert_eq!(terms.ended("edit")["exit_code"], 0);
+}
+
+#[test]
+fn a_killed_holder_closes_its_terminal_and_nothing_else() {
+    let terms = Terms::start();
+    terms.run("gone", &["sh", "-c", "echo before; sleep 1000"]);
+    terms.run("stays", &["cat"]);
+    terms.shows("gone", "before");
+    kill_process(peer(terms.listed("gone")["socket"].as_str().unwrap()), Signal::KILL).unwrap();
+    let ended = terms.ended("gone");
+    assert_eq!((&ended["exit_code"], &ended["reason"]), (&serde_json::Value::Null, &"holder_lost".into()));
+    assert_eq!(terms.transcript("gone"), b"before\r\n");
+    assert_eq!(terms.screen("gone"), "before\n");
+    assert!(terms.ctx(&["term", "attach", "gone"]).fails(1).contains("its holder was killed"));
+    terms.ctx(&["term", "send", "stays", "here", "--enter"]).ok();
+    terms.shows("stays", "here");
+}
+
+#[test]
+fn much_output_takes_bounded_memory_and_a_client_that_never_reads_stops_nothing() {
+    let terms = Terms::start();
+    let megabytes = rounds(20).end;
+    let lines = format!(
+        "yes 'a line of output that is as long as lines often are, more or less' | head -c {megabytes}M; echo; echo done"
+    );
+    terms.run("much", &["sh", "-c", &format!("read go; {lines}; read end")]);
+    // It says hello and reads nothing more.
+    let mut lazy = terms.holder("much", Mode::Write, 0);
+    let pid = peer(terms.listed("much")["socket"].as_str().unwrap());
+    terms.ctx(&["term", "send", "much", "go", "--enter"]).ok();
+    terms.shows("much", "done");
+    let status = std::fs::read_to_string(format!("/proc/{}/status", pid.as_raw_nonzero())).unwrap();
+    let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
+    let peak: u64 = peak.trim().trim_end_matches(" kB").parse().unwrap();
+    assert!(peak < 64 * 1024, "{peak} kB");
+    // When it reads at last, it gets to see the end: a fresh screen.
+    lazy.set_timeout(Some(testkit::DEADLINE)).unwrap();
+    lazy.wait_for(|said| match said {
+        FromHolder::Repaint { bytes, .. } => String::from_utf8_lossy(&bytes).contains("done").then_some(()),
+        _ => None,
+    })
+    .unwrap();
+    terms.ctx(&["term", "send", "much", "--key", "Enter"]).ok();
+    terms.ended("much");
+    // Every byte is in the transcript, with a return before each line's end.
+    let written = terms.transcript("much").iter().filter(|byte| **byte != b'\r').count() as u64;
+    assert!(written >= megabytes * 1024 * 1024, "{written}");
+}
+
+const ANN: u32 = 54_401;
+const BOB: u32 = 54_402;
+
+#[test]
+fn another_user_has_no_part_in_a_terminal() {
+    let mut terms = Terms { daemon: build().start() };
+    let as_user = |terms: &Terms, uid: u32, args: &[&str]| {
+        finish(terms.command(args).uid(uid).gid(uid).stdin(std::process::Stdio::null()))
+    };
+    let id =
+        as_user(&terms, ANN, &["term", "run", "--detach", "--name", "mine", "--", "sh", "-c", "id -u; cat"])
+            .ok();
+    let id = id.trim();
+    until("the program runs as its user", || {
+        as_user(&terms, ANN, &["term", "screen", "mine"]).ok().contains("54401").then_some(())
+    });
+    let mine = &json_lines(&as_user(&terms, ANN, &["term", "ls", "--json"]).ok())[0];
+    for args in
+        [["term", "screen", id], ["term", "attach", id], ["term", "close", id], ["term", "export", id]]
+    {
+        as_user(&terms, BOB, &args).fails(1);
+    }
+    assert_eq!(as_user(&terms, BOB, &["term", "ls", "--all", "--json"]).ok(), "");
+    // Nor by the holder's own files.
+    let dir = Path::new(mine["socket"].as_str().unwrap()).parent().unwrap();
+    for file in ["sock", "transcript", "about.json"] {
+        let tried = format!("socat -u OPEN:{0} - || socat - UNIX-CONNECT:{0}", dir.join(file).display());
+        let mut command = std::process::Command::new("sh");
+        let outcome = finish(command.args(["-c", &tried]).uid(BOB).gid(BOB));
+        assert!(
+            outcome.code != 0 && outcome.stderr.contains("Permission denied"),
+            "{file}: {}",
+            outcome.stderr
+        );
+    }
+    terms.kill();
+    terms.start_again();
+    as_user(&terms, ANN, &["term", "close", "mine"]).ok();
+}

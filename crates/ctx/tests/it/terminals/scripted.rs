@@ -1,0 +1,103 @@
+//! Terminals as scripts use them: started in the background, typed at, read, closed.
+
+use testkit::until;
+
+use super::{Terms, python};
+use crate::support::json_lines;
+
+#[test]
+fn a_script_drives_a_program() {
+    let terms = Terms::start();
+    let id = terms.run("work", &["sh"]);
+    terms.ctx(&["term", "send", "work", "echo $((6 * 7)) $CTX_TERMINAL", "--enter"]).ok();
+    terms.shows("work", &format!("42 {id}"));
+    terms.ctx(&["term", "send", &id, "stty size; pwd", "--key", "Enter"]).ok();
+    let screen = terms.shows("work", "24 80");
+    assert!(screen.contains(&terms.workspace().display().to_string()), "{screen}");
+    let screen = &json_lines(&terms.ctx(&["term", "screen", "work", "--json"]).ok())[0];
+    assert_eq!((&screen["cols"], &screen["rows"]), (&80.into(), &24.into()));
+    let listed = terms.listed("work");
+    assert_eq!((listed["id"].as_str(), listed["state"].as_str()), (Some(id.as_str()), Some("detached")));
+    assert_eq!(
+        (&listed["exit_code"], &listed["session"]),
+        (&serde_json::Value::Null, &serde_json::Value::Null)
+    );
+    until("silence to be waiting", || (terms.listed("work")["waiting"] == "input").then_some(()));
+    terms.ctx(&["term", "send", "work", "printf '\\a'", "--enter"]).ok();
+    until("the bell", || (terms.listed("work")["waiting"] == "bell").then_some(()));
+    assert!(terms.ctx(&["term", "ls"]).ok().contains("rings"));
+    // Beside the sessions too, unless it is them that are asked for.
+    assert!(terms.ctx(&["ls"]).ok().contains("rings"));
+    assert!(!terms.ctx(&["ls", "--state", "idle"]).ok().contains("rings"));
+    terms.ctx(&["term", "send", "work", "exit 7", "--enter"]).ok();
+    let ended = terms.ended("work");
+    assert_eq!((&ended["exit_code"], &ended["reason"]), (&7.into(), &"exited".into()));
+    // The last screen and the transcript stay.
+    assert!(terms.screen("work").contains("exit 7"));
+    assert!(terms.ctx(&["term", "export", "work", "--to", "text"]).ok().contains("42 "));
+    assert_eq!(terms.ctx(&["term", "ls", "--json"]).ok(), "");
+    // A name is free again when its terminal has ended.
+    terms.run("work", &["cat"]);
+    assert_eq!(terms.listed(&id)["state"], "closed");
+    terms.ctx(&["term", "close", "work"]).ok();
+    assert_eq!(terms.ended("work")["reason"], "closed");
+}
+
+#[test]
+fn what_cannot_be_done_is_refused_and_changes_nothing() {
+    let terms = Terms::start();
+    terms.run("one", &["cat"]);
+    for (args, code, said) in [
+        (["run", "--detach", "--name", "one", "--", "cat"].as_slice(), 1, "is running; choose another name"),
+        (&["run", "--detach", "--name", "a b", "--", "cat"], 2, "a name has up to 64"),
+        (&["run", "--", "cat"], 2, "--detach starts the program in the background"),
+        (&["screen", "two"], 1, "`ctx term ls --all` lists them"),
+        (&["attach", "../one"], 1, "no terminal"),
+        (&["send", "one", "--key", "C-cc"], 2, "no key `C-cc`"),
+    ] {
+        let outcome = terms.ctx(&[&["term"], args].concat());
+        assert!(
+            outcome.code == code && outcome.stderr.contains(said),
+            "{args:?}: {} {}",
+            outcome.code,
+            outcome.stderr
+        );
+    }
+    assert_eq!(json_lines(&terms.ctx(&["term", "ls", "--all", "--json"]).ok()).len(), 1);
+    // A program that does not exist ends at once, as in a shell.
+    let id = terms.run("none", &["/no/such/program"]);
+    let ended = terms.ended(&id);
+    assert_eq!(ended["exit_code"], 127);
+    assert!(terms.screen("none").contains("cannot run `/no/such/program`"));
+    terms.ctx(&["term", "send", "none", "x"]).fails(1);
+    terms.ctx(&["term", "attach", "none"]).fails(1);
+}
+
+#[test]
+fn keys_reach_the_program_and_signals_do_what_they_do_in_a_terminal() {
+    let terms = Terms::start();
+    terms.run("keys", &["cat", "-v"]);
+    terms.ctx(&["term", "send", "keys", "x", "--key", "Up", "--key", "M-q", "--key", "Enter"]).ok();
+    terms.shows("keys", "x^[[A^[q");
+    // Ctrl-C is a signal here, however the daemon was started.
+    terms.ctx(&["term", "send", "keys", "--key", "C-c"]).ok();
+    assert_eq!(terms.ended("keys")["exit_code"], 130);
+}
+
+#[test]
+fn asciinema_plays_the_export() {
+    let terms = Terms::start();
+    terms.run(
+        "cast",
+        &["sh", "-c", "printf '\\033[31mred\\033[0m caf\\303'; sleep 0.2; printf '\\251 \\347\\225\\214\\n'"],
+    );
+    terms.ended("cast");
+    let file = terms.path("show.cast");
+    terms.ctx(&["term", "export", "cast", "--to", "asciicast", "-o", file.to_str().unwrap()]).ok();
+    let played = testkit::finish(python("asciinema").args(["cat"]).arg(&file)).ok();
+    assert!(played.contains("\u{1b}[31mred\u{1b}[0m café 界"), "{played}");
+    let played = testkit::finish(python("asciinema").args(["play", "--speed", "100"]).arg(&file)).ok();
+    assert!(played.contains("café 界"), "{played}");
+    let replayed = terms.ctx(&["term", "replay", "cast", "--speed", "0"]).ok();
+    assert!(replayed.contains("café 界"), "{replayed}");
+}

@@ -1,0 +1,121 @@
+//! Who waits for whom: `ctx wait`, a `send` that is queued, and the lists of what needs the user.
+
+use std::io::{BufRead, BufReader};
+use std::process::Stdio;
+
+use serde_json::json;
+use testkit::{Pty, TestDaemon, until};
+
+use crate::support::{SLOW, build, daemon, start_slow, wait_state};
+
+/// A daemon in which one run is all there can be, and it is going on.
+fn busy() -> TestDaemon {
+    let daemon = build().env("CTX_LIMITS_RUNNING_PER_PROJECT", "1").start();
+    start_slow(&daemon, "busy");
+    daemon
+}
+
+fn script(steps: serde_json::Value) -> String {
+    json!({ "script": steps }).to_string()
+}
+
+/// A run that waits for an approval of `fs.list`.
+fn ask_for_approval(daemon: &TestDaemon, session: &str) {
+    std::fs::write(daemon.root().join("agent/coder.d/policy"), "ask fs.list\n").unwrap();
+    let steps =
+        json!([{ "tool": { "name": "fs.list", "input": { "path": "/work" } } }, { "text": "listed" }]);
+    let args = ["send", "--detach", "--model", "debug:script", "--session", session, &script(steps)];
+    daemon.ctx(&args).ok();
+    daemon.ctx(&["wait", &format!("coder/{session}"), "--for", "approval"]).ok();
+}
+
+#[test]
+fn a_send_that_is_queued_starts_when_a_run_ends() {
+    let daemon = busy();
+    let mut command = daemon.command(&["send", "--session", "second", "hello"]);
+    let mut child =
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut said = BufReader::new(child.stderr.take().unwrap()).lines().map(Result::unwrap);
+    assert!(said.next().unwrap().contains("1 of 1 runs in this project are busy"));
+    assert!(said.next().unwrap().contains("waiting for a run to end (number 1 of yours)"));
+    wait_state(&daemon, "second", "queued");
+    daemon.ctx(&["cancel", "coder/busy"]).ok();
+    let out = child.wait_with_output().unwrap();
+    assert_eq!((out.status.code(), String::from_utf8(out.stdout).unwrap().as_str()), (Some(0), "hello\n"));
+}
+
+#[test]
+fn ctrl_c_leaves_a_queued_message_in_the_queue() {
+    let daemon = busy();
+    let mut pty = Pty::ctx(&daemon, &["send", "--session", "second", "hello"]);
+    pty.wait_for("waiting for a run to end");
+    pty.type_keys("\x03");
+    pty.wait_for("the message stays queued; `ctx queue resume coder/second`");
+    assert_eq!(pty.wait(), 1);
+    wait_state(&daemon, "second", "queued");
+    daemon.ctx(&["cancel", "coder/busy"]).ok();
+    daemon.ctx(&["queue", "resume", "coder/second"]).ok();
+    daemon.ctx(&["wait", "coder/second"]).ok();
+    assert_eq!(daemon.ctx(&["latest", "coder/second"]).ok(), "hello\n");
+}
+
+#[test]
+fn waiting_ends_where_it_was_asked_to_or_says_why_not() {
+    let daemon = daemon();
+    let slow = script(json!([{ "text": "half" }, { "sleep_ms": 300 }, { "text": "whole" }]));
+    daemon.ctx(&["send", "--detach", "--model", "debug:script", "--session", "a", &slow]).ok();
+    daemon.ctx(&["wait", "coder/a"]).ok();
+    assert!(daemon.ctx(&["latest", "coder/a"]).ok().contains("whole"));
+    daemon.ctx(&["send", "--detach", "--session", "a", SLOW]).ok();
+    assert!(daemon.ctx(&["wait", "coder/a", "--timeout", "0"]).fails(1).contains("ETIMEDOUT"));
+    daemon.ctx(&["pause", "coder/a", "--reason", "have a look"]).ok();
+    daemon.ctx(&["wait", "coder/a", "--for", "paused"]).ok();
+    assert!(daemon.ctx(&["wait", "coder/a"]).fails(1).contains("it is paused"));
+    daemon.ctx(&["end", "coder/a", "--yes"]).ok();
+    daemon.ctx(&["wait", "coder/a", "--for", "ended"]).ok();
+    let failing = script(json!([{ "error": "bad_key" }]));
+    daemon.ctx(&["send", "--detach", "--model", "debug:script", "--session", "b", &failing]).ok();
+    let said = daemon.ctx(&["wait", "coder/b"]).fails(1);
+    assert!(said.contains("the run failed"), "{said}");
+    daemon.ctx(&["wait", "coder/nothing"]).fails(1);
+}
+
+#[test]
+fn the_list_says_who_needs_the_user_and_they_come_first() {
+    let daemon = daemon();
+    ask_for_approval(&daemon, "asks");
+    let pausing = script(json!([{ "tool": { "name": "checkpoint", "input": { "reason": "sign-off" } } }]));
+    daemon.ctx(&["send", "--detach", "--model", "debug:script", "--session", "pauses", &pausing]).ok();
+    daemon.ctx(&["wait", "coder/pauses", "--for", "paused"]).ok();
+    daemon.ctx(&["send", "--session", "newest", "hello"]).ok();
+    let listed = daemon.ctx(&["ls"]).ok();
+    let rows: Vec<&str> = listed.lines().skip(1).collect();
+    assert!(rows[0].contains("coder/asks") && rows[0].contains("needs approval"), "{listed}");
+    assert!(rows[1].contains("coder/pauses") && rows[1].contains("paused: sign-off"), "{listed}");
+    assert!(rows[2].contains("coder/newest"), "{listed}");
+    assert_eq!(daemon.ctx(&["ls", "--needs-me"]).ok().lines().count(), 3, "the head and two");
+    let waits = daemon.ctx(&["approve"]).ok();
+    assert!(waits.contains("coder/asks") && waits.contains("fs.list /work"), "{waits}");
+    daemon.ctx(&["approve", "coder/asks"]).ok();
+    daemon.ctx(&["wait", "coder/asks"]).ok();
+    assert!(daemon.ctx(&["approve"]).stderr.contains("no tool call waits"));
+    daemon.ctx(&["resume", "coder/pauses", "--message", "go on"]).ok();
+    daemon.ctx(&["wait", "coder/pauses"]).ok();
+    assert!(daemon.ctx(&["history", "coder/pauses"]).ok().contains("The operator answers: go on"));
+}
+
+#[test]
+fn the_end_of_an_id_names_a_session_everywhere() {
+    let daemon = daemon();
+    daemon.ctx(&["send", "--session", "one", "hello"]).ok();
+    let listed = daemon.ctx(&["ls"]).ok();
+    let id = listed.lines().nth(1).unwrap().split_whitespace().nth(3).unwrap().to_owned();
+    assert_eq!(id.len(), 8, "{listed}");
+    assert_eq!(daemon.ctx(&["latest", &id]).ok(), "hello\n");
+    assert_eq!(daemon.ctx(&["latest", &id[2..].to_lowercase()]).ok(), "hello\n");
+    daemon.ctx(&["rename", &id, "by the end of its id"]).ok();
+    until("the title", || daemon.ctx(&["ls"]).ok().contains("by the end of its id").then_some(()));
+    daemon.ctx(&["latest", &id[3..]]).fails(1);
+    // A bare name is a session of the current agent.
+    assert_eq!(daemon.ctx(&["latest", "one"]).ok(), "hello\n");
+}
