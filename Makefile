@@ -17,7 +17,7 @@ build: setup
 test: setup-test
 	$(CARGO) fmt --all -- --check
 	$(CARGO) clippy --workspace --all-targets -- -D warnings
-	RUST_TEST_THREADS=$(RUST_TEST_THREADS) $(CARGO) test --workspace
+	RUST_TEST_THREADS=$(RUST_TEST_THREADS) CARGO=$(CARGO) scripts/test
 
 # The same with ten times the rounds of tests that kill or race.
 test-long:
