@@ -7,6 +7,7 @@ use super::frame::exports::Export;
 use super::limits::ShellLimits;
 use super::local::RunAs;
 use super::local::caged::CageSetup;
+use super::remote::RemoteConfig;
 use super::text::fence::Policy;
 
 /// What shells are told instead of what the server's own environment says: there is no screen for an editor or a pager,
@@ -34,6 +35,8 @@ pub struct HostConfig {
     pub run_as: Option<RunAs>,
     /// The cage that each shell has; its owner is the user whose shells these are.
     pub cage: Option<CageSetup>,
+    /// What is allowed on other machines and in containers.
+    pub remote: RemoteConfig,
 }
 
 impl HostConfig {
@@ -51,6 +54,7 @@ impl HostConfig {
             app: app.to_owned(),
             run_as: None,
             cage: None,
+            remote: RemoteConfig::default(),
         }
     }
 
@@ -59,6 +63,12 @@ impl HostConfig {
         self.env.retain(|(name, _)| WITHOUT_SCREEN.iter().all(|(set, _)| set != name));
         self.env.extend(WITHOUT_SCREEN.map(|(name, value)| (name.to_owned(), value.as_bytes().to_owned())));
         self
+    }
+
+    /// What shells elsewhere are told of that; the rest of their environment is the other side's.
+    pub(super) fn screenless() -> Vec<Export> {
+        let export = |(name, value): (&str, &str)| Export { name: name.to_owned(), value: value.into() };
+        WITHOUT_SCREEN.map(export).into()
     }
 
     pub(super) fn exports(&self) -> Vec<Export> {

@@ -45,6 +45,8 @@ pub enum ShellError {
     Spool { path: PathBuf, source: std::io::Error },
     #[error("the shell's log cannot be written: {message}")]
     Log { message: String },
+    #[error("{message}")]
+    Unreachable { message: String },
     #[error(transparent)]
     Cage(crate::cage::CageError),
     #[error("the request was cancelled")]
@@ -62,7 +64,7 @@ impl ShellError {
             ShellError::TooLong { .. } => Code::Emsgsize,
             ShellError::Denied { .. } => Code::Eacces,
             ShellError::TooMany { .. } | ShellError::Crowded { .. } => Code::Ebusy,
-            ShellError::Closed { .. } => Code::Ehostdown,
+            ShellError::Closed { .. } | ShellError::Unreachable { .. } => Code::Ehostdown,
             ShellError::Start { .. }
             | ShellError::NoProgram { .. }
             | ShellError::NotAShell { .. }
