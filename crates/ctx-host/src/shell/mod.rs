@@ -43,7 +43,7 @@ pub use local::{RunAs, processes_found_by};
 pub use log::{LogError, NoLog, ShellLog, ShellRecord, StopReason};
 pub use output::pages::{PAGE_BYTES_DEFAULT, PAGE_BYTES_MAX, Page};
 pub use output::spool::Output;
-pub use remote::{Destination, RemoteConfig, SshRequest};
+pub use remote::{Destination, DestinationArgs, RemoteConfig, SshRequest};
 pub use request::{
     BudgetReport, EXIT_INTERRUPTED, EXIT_KILLED, EXIT_TIMED_OUT, ExecRequest, ExecResult, Progress,
     RunningCommand,

@@ -224,6 +224,10 @@ fn settings(args: Args) -> Result<Shells, Failure> {
         idle_secs: args.idle_secs.unwrap_or(set.idle_secs),
         policy_file: args.policy.or(set.policy_file),
         program: args.shell.or(set.program),
+        key_dir: set.key_dir,
+        containers: set.containers,
+        container_engine: set.container_engine,
+        ssh: set.ssh,
     })
 }
 

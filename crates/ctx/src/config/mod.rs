@@ -129,13 +129,48 @@ pub struct Shells {
     pub policy_file: Option<PathBuf>,
     /// What runs as a shell; bash, else sh, where none is named.
     pub program: Option<PathBuf>,
+    /// Where keys for other machines lie; `.ssh` in the home directory where none is named.
+    pub key_dir: Option<PathBuf>,
+    /// The containers that may be used, with spaces between them; all, where none is named.
+    pub containers: Option<String>,
+    pub container_engine: Option<PathBuf>,
+    pub ssh: Ssh,
+}
+
+/// `[shells.ssh]`: shells on other machines.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Ssh {
+    /// With spaces between them; all, where none is named.
+    pub hosts: Option<String>,
+    pub users: Option<String>,
+    pub first_use: FirstUse,
+    pub config: Option<PathBuf>,
+}
+
+/// What to do with a host whose key is not known.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum FirstUse {
+    #[default]
+    Refuse,
+    Accept,
 }
 
 impl Default for Shells {
     fn default() -> Shells {
         const MAX: NonZeroU32 = NonZeroU32::new(64).unwrap();
         const IDLE_SECS: NonZeroU32 = NonZeroU32::new(30 * 60).unwrap();
-        Shells { max: MAX, idle_secs: IDLE_SECS, policy_file: None, program: None }
+        Shells {
+            max: MAX,
+            idle_secs: IDLE_SECS,
+            policy_file: None,
+            program: None,
+            key_dir: None,
+            containers: None,
+            container_engine: None,
+            ssh: Ssh::default(),
+        }
     }
 }
 

@@ -265,7 +265,10 @@ impl Ended {
         let State { exit, cut_off, unread, rescued, checks, .. } = state;
         // Nothing more can come, although no interpreter has ended.
         if exit.is_none() && !cut_off && stdout.scanner.as_ref().is_some_and(|scanner| scanner.sealed) {
-            return Err(RunError::Lost(io::Error::new(io::ErrorKind::UnexpectedEof, "its streams were closed")));
+            return Err(RunError::Lost(io::Error::new(
+                io::ErrorKind::UnexpectedEof,
+                "its streams were closed",
+            )));
         }
         let broke_frame = checks.broken || (exit.is_some() && (code.is_some() || rescued));
         Ok(Ended {

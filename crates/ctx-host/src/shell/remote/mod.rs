@@ -77,6 +77,70 @@ pub enum Destination {
     Container(String),
 }
 
+/// Where a new shell is to be, as callers say it.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct DestinationArgs {
+    /// `local`, `ssh` or `docker`.
+    pub transport: Option<String>,
+    pub host: Option<String>,
+    pub user: Option<String>,
+    pub port: Option<u16>,
+    pub key_path: Option<String>,
+    pub password: Option<String>,
+    pub fingerprint: Option<String>,
+    pub container: Option<String>,
+}
+
+impl TryFrom<DestinationArgs> for Destination {
+    type Error = ShellError;
+
+    fn try_from(args: DestinationArgs) -> Result<Destination, ShellError> {
+        let DestinationArgs { transport, host, user, port, key_path, password, fingerprint, container } =
+            args;
+        let needs = |field: &'static str, transport: &str| {
+            ShellError::invalid(field, format!("{field} must be given with the transport `{transport}`"))
+        };
+        let transport = transport.unwrap_or_else(|| "local".to_owned());
+        let of_ssh = [
+            ("host", host.is_some()),
+            ("user", user.is_some()),
+            ("port", port.is_some()),
+            ("key_path", key_path.is_some()),
+            ("password", password.is_some()),
+            ("fingerprint", fingerprint.is_some()),
+        ];
+        let foreign = match transport.as_str() {
+            "ssh" => container.is_some().then_some("container"),
+            "docker" => of_ssh.iter().find(|(_, given)| *given).map(|(field, _)| *field),
+            "local" => {
+                let given = of_ssh.iter().find(|(_, given)| *given).map(|(field, _)| *field);
+                given.or(container.is_some().then_some("container"))
+            }
+            other => {
+                let shown: String = other.chars().take(40).collect();
+                return Err(ShellError::invalid(
+                    "transport",
+                    format!("transport must be local, ssh or docker, not `{}`", shown.escape_debug()),
+                ));
+            }
+        };
+        if let Some(field) = foreign {
+            return Err(ShellError::invalid(
+                field,
+                format!("{field} means nothing with the transport `{transport}`"),
+            ));
+        }
+        match transport.as_str() {
+            "ssh" => {
+                let host = host.ok_or_else(|| needs("host", "ssh"))?;
+                Ok(Destination::Ssh(SshRequest { host, user, port, key_path, password, fingerprint }))
+            }
+            "docker" => container.map(Destination::Container).ok_or_else(|| needs("container", "docker")),
+            _ => Ok(Destination::Local),
+        }
+    }
+}
+
 /// The way to one machine or container.
 #[derive(Debug)]
 pub(super) struct RemoteTransport {
@@ -103,6 +167,10 @@ impl RemoteTransport {
     pub async fn new(to: &Destination, config: &HostConfig) -> Result<Option<RemoteTransport>, ShellError> {
         use std::os::unix::ffi::OsStringExt;
         let remote = &config.remote;
+        if *to != Destination::Local && config.cage.is_some() {
+            let message = "the shells of this server run in cages, which are on this machine".to_owned();
+            return Err(ShellError::Denied { message });
+        }
         let path = config.path();
         let env = config.env.iter().map(|(name, value)| (name.clone(), OsString::from_vec(value.clone())));
         let mut way = Way {

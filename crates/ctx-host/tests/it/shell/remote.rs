@@ -9,8 +9,9 @@ use ctx_host::shell::{
     CreateRequest, Destination, ExecRequest, HostConfig, ShellError, ShellHost, SshRequest,
 };
 use ctx_session::Code;
+use testkit::elsewhere::{Container, Sshd};
 
-use super::elsewhere::{Container, Sshd};
+use super::elsewhere::request;
 use super::support::{Bench, Kind, Records, alive, config, eventually, pid_in, rows_elsewhere};
 
 rows_elsewhere![
@@ -153,29 +154,29 @@ async fn a_cwd_that_is_not_there_is_refused(kind: Kind) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_hosts_key_must_be_known_or_pinned_and_never_another() {
-    let sshd = Sshd::start("");
-    let place = Elsewhere::new(&sshd);
-    let plain = SshRequest { fingerprint: None, ..sshd.request() };
+    let sshd = &Sshd::start("");
+    let place = Elsewhere::new(sshd);
+    let plain = SshRequest { fingerprint: None, ..request(sshd) };
     place.refused(plain.clone(), Code::Eacces, "is not known").await;
-    let other = SshRequest { fingerprint: Some(format!("SHA256:{}", "A".repeat(43))), ..sshd.request() };
+    let other = SshRequest { fingerprint: Some(format!("SHA256:{}", "A".repeat(43))), ..request(sshd) };
     place.refused(other.clone(), Code::Eacces, "fingerprint").await;
-    place.works(sshd.request()).await;
+    place.works(request(sshd)).await;
     // A known host needs no fingerprint, and one that is given must agree.
-    place.known_hosts(&sshd, &sshd.dir.join("host.pub"));
+    place.known_hosts(sshd, &sshd.dir.join("host.pub"));
     place.works(plain.clone()).await;
-    place.works(sshd.request()).await;
+    place.works(request(sshd)).await;
     place.refused(other, Code::Eacces, "fingerprint").await;
     // Another key under its name: changed, whatever is given.
-    place.known_hosts(&sshd, &sshd.dir.join("id.pub"));
+    place.known_hosts(sshd, &sshd.dir.join("id.pub"));
     place.refused(plain.clone(), Code::Eacces, "has changed").await;
-    place.refused(sshd.request(), Code::Eacces, "changed").await;
+    place.refused(request(sshd), Code::Eacces, "changed").await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_operator_decides_on_first_use_hosts_users_and_containers() {
     let sshd = Sshd::shared();
     let mut place = Elsewhere::new(sshd);
-    let plain = SshRequest { fingerprint: None, ..sshd.request() };
+    let plain = SshRequest { fingerprint: None, ..request(sshd) };
     place.config.remote.first_use = true;
     place.works(plain.clone()).await;
     place.config.remote.hosts = Some(vec!["other".to_owned()]);
@@ -238,16 +239,16 @@ fn sshd_with_password() -> Sshd {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_password_lets_in_and_is_seen_nowhere() {
-    let sshd = sshd_with_password();
-    let place = Elsewhere::new(&sshd);
-    let request = |password: &str| SshRequest {
+    let sshd = &sshd_with_password();
+    let place = Elsewhere::new(sshd);
+    let login = |password: &str| SshRequest {
         user: Some("ctxtest".to_owned()),
         key_path: None,
         password: Some(password.to_owned()),
-        ..sshd.request()
+        ..request(sshd)
     };
-    place.refused(request("wrong-password-1"), Code::Eacces, "refused the login").await;
-    let (host, id) = place.create(Destination::Ssh(request("sesame-7319"))).await.unwrap();
+    place.refused(login("wrong-password-1"), Code::Eacces, "refused the login").await;
+    let (host, id) = place.create(Destination::Ssh(login("sesame-7319"))).await.unwrap();
     assert_eq!(exec(&host, &id, "id -u").await.unwrap().stdout, "54777\n");
     // Not in the arguments or the environment of any process, and not in what the shell shows and records.
     let own = std::process::id().to_string();
@@ -284,7 +285,7 @@ fn signal(signal: &str, pids: &[String]) {
 /// Cuts the connection of a running command in some way, and looks at both sides.
 async fn cut(sshd: &Sshd, by: &str) {
     let place = Elsewhere::new(sshd);
-    let (host, id) = place.create(Destination::Ssh(sshd.request())).await.unwrap();
+    let (host, id) = place.create(Destination::Ssh(request(sshd))).await.unwrap();
     let file: PathBuf = place.dir.path().join("pid");
     let command =
         format!("(setsid sleep 1000 & echo $! >{0}.new; mv {0}.new {0}); sleep 1000", file.display());
@@ -319,10 +320,10 @@ async fn a_host_that_is_not_there_cannot_be_reached() {
     let sshd = Sshd::shared();
     let place = Elsewhere::new(sshd);
     // Nothing listens on the discard port.
-    let request = SshRequest { port: Some(9), ..sshd.request() };
-    place.refused(request, Code::Ehostdown, "cannot be reached").await;
-    let key = SshRequest { key_path: Some("../other".to_owned()), ..sshd.request() };
+    let discard = SshRequest { port: Some(9), ..request(sshd) };
+    place.refused(discard, Code::Ehostdown, "cannot be reached").await;
+    let key = SshRequest { key_path: Some("../other".to_owned()), ..request(sshd) };
     place.refused(key, Code::Einval, "key_path").await;
-    let wrong = SshRequest { key_path: Some("host".to_owned()), ..sshd.request() };
+    let wrong = SshRequest { key_path: Some("host".to_owned()), ..request(sshd) };
     place.refused(wrong, Code::Eacces, "refused the login").await;
 }

@@ -13,7 +13,7 @@ use ctx_session::Ulid;
 use proptest::prelude::*;
 use proptest::test_runner::{RngSeed, TestRunner};
 
-use super::elsewhere::{Container, Sshd};
+use super::elsewhere::{behind_sshd, in_container};
 
 /// The shells every row of the behaviour table is tested on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -42,8 +42,8 @@ impl Kind {
     pub fn place(self, config: &mut HostConfig) -> Destination {
         match self {
             Kind::Bash | Kind::Dash => Destination::Local,
-            Kind::Ssh => Sshd::shared().place(config),
-            Kind::Container => Container::shared().place(config),
+            Kind::Ssh => behind_sshd(config),
+            Kind::Container => in_container(config),
         }
     }
 }
