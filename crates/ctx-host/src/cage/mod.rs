@@ -6,6 +6,7 @@
 
 mod cgroups;
 mod command;
+mod descriptors;
 mod error;
 mod means;
 mod parse;
@@ -14,6 +15,7 @@ mod processes;
 mod running;
 mod seccomp;
 mod system;
+mod usage;
 mod value;
 
 pub use cgroups::{parent_of, sweep};
