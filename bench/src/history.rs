@@ -110,6 +110,7 @@ pub fn run(ids: &mut IdSource, words: &mut Words, now: Timestamp, bytes: usize) 
                 kind: RunKind::Message,
                 continues: None,
                 strategy: None,
+                wishes: ctx_session::record::RunWishes::default(),
             })),
             Body::Run(RunBody::Context(Box::new(context))),
             moved(StateName::Idle, StateName::Running, Trigger::MessagePosted),

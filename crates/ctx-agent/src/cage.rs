@@ -199,10 +199,9 @@ impl Cages {
     }
 
     /// The cage of a subagent, with what its part of the project file asks for.
-    pub fn of_subagent(&self, wishes: &Wishes) -> Result<Option<Cage>, Refusal> {
-        let usual = cage::Limits::default().walltime;
-        let usual = usual.map(|time| u64::try_from(time.as_millis()).unwrap_or(u64::MAX));
-        self.made(Some((Wishes { walltime_ms: usual, ..Wishes::default() }, wishes)))
+    /// `walltime_ms`: what it has where that does not say.
+    pub fn of_subagent(&self, wishes: &Wishes, walltime_ms: u64) -> Result<Option<Cage>, Refusal> {
+        self.made(Some((Wishes { walltime_ms: Some(walltime_ms), ..Wishes::default() }, wishes)))
     }
 
     /// `subagent`: what subagents have by default, and what this one asks for.

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use ctx_host::cage::{Cage, CageError, Means, Owner, find_bwrap};
+use ctx_host::cage::{Cage, CageError, Limit, Means, Owner, find_bwrap};
 use ctx_host::rights::{self, Rights};
 use ctx_host::shell::{
     CageSetup, CreateRequest, ExecRequest, ExecResult, HostConfig, Interrupted, NoLog, OutputRequest, Page,
@@ -164,6 +164,22 @@ impl AgentShells {
             Ok(result) => result.map_err(|error| refusal(&error)),
             Err(error) => Err(Refusal::new(ctx_session::Code::Eio, format!("the shell broke: {error}"))),
         }
+    }
+
+    /// Makes a shell where there is none, so that its cage is there before its first command; the cage's name, if it has one.
+    pub async fn open(&self, key: ShellKey, want: &ShellWant) -> Result<Option<String>, Refusal> {
+        let shell = self.shell(key, want).await?;
+        Ok(shell.host.cage_names().pop())
+    }
+
+    /// Whether there is a shell.
+    pub fn is_open(&self, key: ShellKey) -> bool {
+        self.known(key).is_ok()
+    }
+
+    /// The limit that ended the cage of a shell.
+    pub fn limit_reached(&self, key: ShellKey) -> Option<Limit> {
+        self.known(key).ok()?.host.limit_reached()
     }
 
     /// What an earlier command of the shell printed. Blocks on the disk.

@@ -2,7 +2,7 @@
 
 use ctx_session::command::{Admission, ApprovalAnswer, CompactionEdits, Pauser};
 use ctx_session::project::Strategy;
-use ctx_session::record::{CompactionFlag, DetachReason};
+use ctx_session::record::{ApprovalScope, CompactionFlag, DetachReason};
 use ctx_session::request::RequestKey;
 use ctx_session::{
     Answer, ApprovalId, CheckpointId, Code, Command, CompactionId, Refusal, RunId, RunState, SessionId, Ulid,
@@ -162,20 +162,23 @@ impl Engine {
         self.command(caller, id, Command::Pin { message, pinned, by: caller.uid }).await.map(drop)
     }
 
-    /// Answers a tool call that waits.
+    /// Answers a tool call that waits; None denies it.
     pub async fn answer_approval(
         &self,
         caller: Caller,
         id: SessionId,
         approval: ApprovalId,
-        allow: bool,
+        allowed: Option<ApprovalScope>,
         note: Option<&str>,
     ) -> Result<(), Refusal> {
         if allow {
             self.check_allows(caller, &*self.find(caller, id)?)?;
         }
         let by = caller.uid;
-        let answer = if allow { ApprovalAnswer::Allow { by } } else { ApprovalAnswer::Deny { by } };
+        let answer = match allowed {
+            Some(scope) => ApprovalAnswer::Allow { by, scope },
+            None => ApprovalAnswer::Deny { by },
+        };
         let note = note.map(str::to_owned);
         self.command(caller, id, Command::AnswerApproval { approval, answer, note }).await.map(drop)
     }

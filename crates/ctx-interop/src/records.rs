@@ -8,8 +8,8 @@ use std::collections::{HashMap, HashSet};
 use ctx_session::ids::{CallId, CompactionId, MessageId, RunId, SessionId, Ulid};
 use ctx_session::record::{
     AssistantFinished, AssistantStarted, Body, CancelReason, Cancelled, Compaction, CompactionTrigger,
-    Failed, FinishReason, ReasoningFinished, RunCreated, RunFinished, RunKind, Strategy, SystemNote,
-    ToolFinished, ToolStarted, ToolStatus, Usage, User,
+    Failed, FinishReason, ReasoningFinished, RunCreated, RunFinished, RunKind, RunWishes, Strategy,
+    SystemNote, ToolFinished, ToolStarted, ToolStatus, Usage, User,
 };
 use ctx_session::{Code, Timestamp};
 use sha2::{Digest, Sha256};
@@ -137,7 +137,13 @@ impl<'t> Maker<'t> {
                 let message_id = self.message(key);
                 let turn_id = self.run;
                 self.push(User { turn_id, message_id, client_id: None, text: text.clone() });
-                self.push(RunCreated { turn_id, kind: RunKind::Message, continues: None, strategy: None });
+                self.push(RunCreated {
+                    turn_id,
+                    kind: RunKind::Message,
+                    continues: None,
+                    strategy: None,
+                    wishes: RunWishes::default(),
+                });
             }
             What::Injected { text } => {
                 let (message_id, turn_id) = (self.message(key), self.run);

@@ -7,10 +7,11 @@ use crate::ids::{
     ApprovalId, CallId, CheckpointId, CompactionId, IssueId, MessageId, RunId, SubagentId, Ulid,
 };
 use crate::record::{
-    ApprovalOutcome, Approvals, BlobRef, Body, Caller, CancelReason, Compaction, CompactionFlag,
-    DetachReason, ExitCause, Failure, FinishReason, LimitHit, LimitScope, PromptRef, Redact, Source,
-    Strategy, ToolBody, ToolFinished, ToolStatus, ToolSummary, Usage,
+    ApprovalOutcome, ApprovalScope, Approvals, BlobRef, Body, Caller, CancelReason, Compaction,
+    CompactionFlag, DetachReason, ExitCause, Failure, FinishReason, LimitHit, LimitScope, PromptRef, Redact,
+    Source, Strategy, ToolBody, ToolFinished, ToolStatus, ToolSummary, Usage,
 };
+pub use crate::record::{RunNet, RunWishes};
 use crate::request::RequestKey;
 use crate::session::RunState;
 use crate::time::Timestamp;
@@ -196,6 +197,7 @@ pub struct CompactionEdits {
 pub enum ApprovalAnswer {
     Allow {
         by: u32,
+        scope: ApprovalScope,
     },
     Deny {
         by: u32,
@@ -221,6 +223,8 @@ pub struct PostMessage {
     pub model_override: Option<Option<String>>,
     /// Where the session works from now on, when the client names a place.
     pub cwd: Option<String>,
+    /// What it wants for its run; a queued one has it when it starts.
+    pub wishes: RunWishes,
     pub admission: Admission,
     pub by: u32,
 }
@@ -258,25 +262,6 @@ pub struct RunContext {
     pub approvals: Option<Approvals>,
 }
 
-/// What whoever posts a message wants for its run alone.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct RunWishes {
-    /// What becomes of a call that the policy wants to ask for; None: the operator is asked.
-    pub approvals: Option<Approvals>,
-    /// What is allowed before the policy is looked at: `TOOL [PATTERN]`.
-    pub allow: Vec<String>,
-    /// The network of its cages; None: as the project and the operator say.
-    pub net: Option<RunNet>,
-}
-
-/// The network of a run's cages.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum RunNet {
-    None,
-    Host,
-}
-
 /// A finished step of the agent's loop.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Progress {
@@ -308,6 +293,7 @@ pub enum Progress {
         call_id: CallId,
         tool: String,
         subject: Option<String>,
+        pattern: Option<String>,
         diff: Option<String>,
         expires_at: Timestamp,
     },
@@ -441,8 +427,12 @@ pub struct ApprovalAsk {
     pub tool: String,
     /// What the call touches.
     pub subject: Option<String>,
+    /// The pattern of the rule that asks; None: it asks for every call of the tool.
+    pub pattern: Option<String>,
     /// What it would change in a file.
     pub diff: Option<String>,
+    /// False where nobody is there who could answer: only what was allowed for the session is allowed.
+    pub is_answerable: bool,
 }
 
 /// What came of it.

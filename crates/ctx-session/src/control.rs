@@ -2,14 +2,14 @@
 //!
 //! Follows records only; what is allowed when is decided in [`crate::rules`]. The index stores the items as they are here.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
 use crate::ids::{ApprovalId, CallId, CheckpointId, CompactionId, MessageId, RunId, SubagentId, Ulid};
 use crate::record::{
-    ApprovalBody, ApprovalOutcome, ApprovalRequested, ApprovalSettled, Body, CheckpointBody,
+    ApprovalBody, ApprovalOutcome, ApprovalRequested, ApprovalScope, ApprovalSettled, Body, CheckpointBody,
     CheckpointCreated, Compaction, CompactionApproved, CompactionBody, CompactionFlag, Context, PromptEdited,
     PromptRef, Record, Rejection, RunBody, RunKind, SessionBody, SnapshotState, StateName, SubagentBody,
 };
@@ -220,6 +220,8 @@ pub struct Control {
     pub aggregates: Vec<Aggregate>,
     /// Approvals of the newest run that asked for one, and all that are open.
     pub approvals: Vec<Approval>,
+    /// What the operator allowed until the session ends: a tool, and the pattern of the rule that asked.
+    granted: BTreeSet<(String, Option<String>)>,
     pub prompts: Prompts,
     /// Under what the newest run works: it goes on under the same when it was paused.
     pub context: Option<Arc<Context>>,
@@ -269,6 +271,11 @@ impl Control {
         self.approvals.iter().filter(|approval| approval.settled.is_none())
     }
 
+    /// Whether the operator allowed what this rule asks for until the session ends.
+    pub fn is_granted(&self, tool: &str, pattern: Option<&str>) -> bool {
+        self.granted.iter().any(|(known, of)| known == tool && of.as_deref() == pattern)
+    }
+
     /// The approval that a tool call waits for.
     pub fn open_approval_of(&self, call: CallId) -> Option<&Approval> {
         self.open_approvals().find(|approval| approval.asked.call_id == call)
@@ -309,6 +316,8 @@ impl Control {
             // What was copied from the source of a fork is history: nothing of it waits any more.
             Body::Session(SessionBody::Forked(_)) => {
                 self.interrupt(record.time, |_| true);
+                // What was allowed was allowed in the source.
+                self.granted.clear();
                 let open = self.compactions.iter_mut().filter(|c| c.state == CompactionState::Proposed);
                 open.for_each(|compaction| compaction.reject(Rejection::SessionForked));
             }
@@ -460,8 +469,11 @@ impl Control {
             .approvals
             .iter_mut()
             .find(|approval| approval.asked.approval_id == settled.approval_id && approval.settled.is_none());
-        if let Some(approval) = open {
-            approval.settled = Some((settled.clone(), time));
+        let Some(approval) = open else { return };
+        approval.settled = Some((settled.clone(), time));
+        if (settled.outcome, settled.scope) == (ApprovalOutcome::Allow, ApprovalScope::Session) {
+            let ApprovalRequested { tool, pattern, .. } = &approval.asked;
+            self.granted.insert((tool.clone(), pattern.clone()));
         }
     }
 
@@ -475,7 +487,8 @@ impl Control {
         for approval in self.approvals.iter_mut().filter(|a| a.settled.is_none() && which(a)) {
             let (turn_id, approval_id) = (approval.asked.turn_id, approval.asked.approval_id);
             let outcome = ApprovalOutcome::Interrupted;
-            let settled = ApprovalSettled { turn_id, approval_id, outcome, by: None, note: None };
+            let scope = ApprovalScope::Call;
+            let settled = ApprovalSettled { turn_id, approval_id, outcome, scope, by: None, note: None };
             approval.settled = Some((settled, time));
         }
     }

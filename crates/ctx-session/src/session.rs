@@ -14,8 +14,8 @@ use crate::log_facts::{Attaches, Missing};
 use crate::overview::Overview;
 use crate::record::{
     Body, Caller, CompactionBody, Failure, FinishReason, LimitHit, MessageBody, Record, RunBody, RunCreated,
-    RunFinish, RunKind, Scope, SessionBody, SessionMeta, StateName, Strategy, ToolBody, ToolPending, Usage,
-    User,
+    RunFinish, RunKind, RunWishes, Scope, SessionBody, SessionMeta, StateName, Strategy, ToolBody,
+    ToolPending, Usage, User,
 };
 use crate::request::Requests;
 use crate::subagent::{DISPATCH, Subagents};
@@ -85,6 +85,8 @@ pub struct Run {
     pub strategy: Option<Strategy>,
     /// The run whose work it goes on with.
     pub continues: Option<RunId>,
+    /// What came with its message for this run alone.
+    pub wishes: RunWishes,
     pub state: RunState,
     /// Where the run begins in the log: with the user's message, or where none began it with `run_created`.
     pub first_seq: u64,
@@ -442,8 +444,13 @@ impl Session {
         if let Some(client_id) = &user.client_id {
             self.client_ids.insert(client_id.clone(), user.turn_id);
         }
-        let created =
-            RunCreated { turn_id: user.turn_id, kind: RunKind::Message, continues: None, strategy: None };
+        let created = RunCreated {
+            turn_id: user.turn_id,
+            kind: RunKind::Message,
+            continues: None,
+            strategy: None,
+            wishes: RunWishes::default(),
+        };
         self.push_run(&created, Some(user.message_id), record);
     }
 
@@ -451,7 +458,13 @@ impl Session {
     fn begin_run_without_message(&mut self, created: &RunCreated, record: &Record) {
         match created.kind {
             // Its message has begun it. Where damage took that, there is nothing to work on.
-            RunKind::Message => {}
+            RunKind::Message => {
+                if let Some(at) = self.run_at.get(&created.turn_id) {
+                    if let Some(run) = self.runs.get_mut(*at).filter(|run| run.state == RunState::Pending) {
+                        run.wishes.clone_from(&created.wishes);
+                    }
+                }
+            }
             RunKind::Compaction | RunKind::Continuation if self.run_at.contains_key(&created.turn_id) => {}
             RunKind::Compaction => self.push_run(created, None, record),
             RunKind::Continuation => {
@@ -469,6 +482,7 @@ impl Session {
             message_id,
             strategy: created.strategy,
             continues: created.continues,
+            wishes: created.wishes.clone(),
             state: RunState::Pending,
             first_seq: record.seq,
             end_seq: None,

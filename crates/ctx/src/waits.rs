@@ -59,7 +59,7 @@ pub fn paused_here(reason: &str) -> String {
 /// The same where what is typed is the answer.
 pub fn asks_here(tool: &str, subject: Option<&str>) -> String {
     let call = output::one_line(&format!("{tool} {}", subject.unwrap_or_default()));
-    format!("approval needed: {}? y yes, n no, n REASON, a always in this chat", call.trim_end())
+    format!("approval needed: {}? y yes, n no, n REASON, a always in this session", call.trim_end())
 }
 
 /// A tool call waits for an approval.

@@ -1,7 +1,9 @@
 //! Formatting shared by the commands: times, ages, counts and shortened text.
 
+use std::time::Duration;
+
 use ctx_session::Timestamp;
-use ctx_session::record::ToolSummary;
+use ctx_session::record::{SubagentSpawned, ToolSummary};
 use unicode_width::UnicodeWidthChar;
 
 /// The current time, for ages and ids. Nothing stored depends on it.
@@ -71,6 +73,13 @@ pub fn duration(millis: u64) -> String {
         3_600..86_400 => format!("{}h", seconds / 3_600),
         _ => format!("{}d", seconds / 86_400),
     }
+}
+
+/// What a subagent may use: `walltime 600 s, memory 512 MiB`.
+pub fn subagent_limits(of: &SubagentSpawned) -> String {
+    let seconds = Duration::from_millis(of.walltime_ms).as_secs_f64();
+    let memory = of.memory_bytes.map(|bytes| format!(", memory {} MiB", bytes >> 20));
+    format!("walltime {seconds} s{}", memory.unwrap_or_default())
 }
 
 /// What a tool call did that its text may not say: `, exit code 1, +3 -1`. Empty: nothing.

@@ -39,15 +39,20 @@ pub enum Effects {
 impl Policy {
     /// What holds for a call. `subjects` are the ways to write what it touches; a rule that matches one matches.
     pub fn decide(&self, tool: &str, effects: Effects, subjects: &[String]) -> Verdict {
-        let matches = |rule: &&Rule| {
-            glob(&rule.tool, tool)
-                && rule.pattern.as_deref().is_none_or(|p| subjects.iter().any(|subject| glob(p, subject)))
-        };
-        match (self.rules.iter().find(matches), effects) {
+        match (self.rule_for(tool, subjects), effects) {
             (Some(rule), _) => rule.verdict,
             (None, Effects::None) => Verdict::Allow,
             (None, Effects::Some) => Verdict::Ask,
         }
+    }
+
+    /// The first rule that matches a call.
+    pub fn rule_for(&self, tool: &str, subjects: &[String]) -> Option<&Rule> {
+        let matches = |rule: &&Rule| {
+            glob(&rule.tool, tool)
+                && rule.pattern.as_deref().is_none_or(|p| subjects.iter().any(|subject| glob(p, subject)))
+        };
+        self.rules.iter().find(matches)
     }
 
     /// The rules as lines, for the `context` record.

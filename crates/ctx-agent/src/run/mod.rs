@@ -129,7 +129,7 @@ fn shell_of(job: &Job, prepared: &Prepared) -> ShellOf {
     let own = match &job.subagent {
         None => agent.cages.own(),
         Some(who) => match subagents.iter().find(|(name, _)| name.as_str() == who.name) {
-            Some((_, subagent)) => agent.cages.of_subagent(&subagent.cage),
+            Some((_, subagent)) => agent.cages.of_subagent(&subagent.cage, job.limits.subagent_walltime_ms),
             None => agent.cages.own(),
         },
     };
@@ -231,6 +231,7 @@ async fn answer(job: &Job, models: &Models, port: &dyn RunPort) -> Result<(), En
     let (mut made_room, mut overflowed) = (false, false);
     loop {
         let mut desk = Desk::set(job, models, port).await?;
+        subagent::check_memory(job, &desk.scope)?;
         // The log counts the steps: a pause or a restart gives a run no more of them.
         let step = desk.step.steps.saturating_add(1);
         if !desk.step.pending.is_empty() {

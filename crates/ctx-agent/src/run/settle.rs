@@ -25,6 +25,7 @@ use crate::model::ToolCall;
 use crate::tool::checkpoint::CHECKPOINT;
 use crate::tool::dispatch::DISPATCH;
 use crate::tool::output::OUTPUT_READ;
+use crate::tool::shell::SHELL_EXEC;
 use crate::tool::{NOBODY_TO_ASK, Output, Plan, Scope, Tool, ToolError, Tools, Work};
 
 /// Settles the calls of one answer. All of them are recorded as started first: they belong to one message. Those behind
@@ -203,7 +204,12 @@ impl Desk<'_> {
             Err(error) => return Ok(Made::Failed(error)),
         };
         match work {
-            Work::Do(work) => Ok(work.await.map(|output| noted(output, &said)).into()),
+            Work::Do(work) => {
+                if call.name == SHELL_EXEC {
+                    self.dispatcher.enter_cage(self.scope, self.port).await?;
+                }
+                Ok(work.await.map(|output| noted(output, &said)).into())
+            }
             Work::Checkpoint { reason } => {
                 self.port.checkpoint(call.call_id, reason).await?;
                 Ok(Made::SettledAlready)
@@ -241,26 +247,26 @@ impl Desk<'_> {
         match (self.scope.policy.decide(tool, effects, subjects), self.scope.approvals) {
             (Verdict::Allow, _) | (Verdict::Ask, Some(Approvals::Allow)) => return Ok(Ok(None)),
             (Verdict::Deny, _) => return denied(format!("the policy denies {tool}{on}; do without it")),
-            (Verdict::Ask, Some(Approvals::Deny)) => {
-                return denied(format!(
-                    "{tool}{on} {NOBODY_TO_ASK}; the operator can send with --yes, with --allow {tool}, or with --detach \
-                     and use `ctx approve`"
-                ));
-            }
-            (Verdict::Ask, None) => {}
+            (Verdict::Ask, Some(Approvals::Deny) | None) => {}
         }
         let redacted = |text: String| self.scope.redaction.text(text).0;
         let ask = ApprovalAsk {
             call: call.call_id,
             tool: tool.clone(),
             subject: subject.cloned().map(redacted),
+            pattern: self.scope.policy.rule_for(tool, subjects).and_then(|rule| rule.pattern.clone()),
             diff: diff.map(|diff| cut(&redacted(diff), self.scope.limits.tool_output_bytes).to_owned()),
+            is_answerable: self.scope.approvals.is_none(),
         };
         let Approved { outcome, note } = self.port.approval(ask).await?;
         let said = note.as_ref().map(|note| format!("\n[the operator: {note}]"));
         let note = note.map(|note| format!(": {note}")).unwrap_or_default();
         match outcome {
             ApprovalOutcome::Allow => Ok(Ok(said)),
+            ApprovalOutcome::Deny if self.scope.approvals == Some(Approvals::Deny) => denied(format!(
+                "{tool}{on} {NOBODY_TO_ASK}; the operator can send with --yes, with --allow {tool}, or with --detach \
+                 and use `ctx approve`"
+            )),
             ApprovalOutcome::Deny => denied(format!("the operator denied {tool}{on}{note}; do without it")),
             ApprovalOutcome::Timeout | ApprovalOutcome::Interrupted => {
                 denied(format!("nobody approved {tool}{on} in time; do without it, or ask again later"))

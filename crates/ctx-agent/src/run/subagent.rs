@@ -5,6 +5,7 @@
 
 use std::sync::Arc;
 
+use ctx_host::cage::Limit;
 use ctx_session::command::{Exit, Outcome, Progress, Spawn};
 use ctx_session::port::{Reaped, RunPort, Stopped};
 use ctx_session::record::{ExitCause, Failure};
@@ -16,8 +17,12 @@ use crate::BoxFuture;
 use crate::model::Models;
 use crate::prepare::Agent;
 use crate::shells::ShellKey;
-use crate::tool::ToolError;
 use crate::tool::dispatch::Dispatched;
+use crate::tool::{Scope, ToolError};
+
+/// Reasons of failures.
+const SPAWN_FAILED: &str = "subagent_spawn";
+const OUT_OF_MEMORY: &str = "subagent_memory";
 
 /// The subagent that a job is of.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -69,16 +74,43 @@ impl Dispatcher<'_> {
             ToolError::new(Code::Enoent, message)
         })?;
         let subagents = &self.agent.description.settings.subagents;
-        let cage = subagents.iter().find(|(known, _)| known.as_str() == name).map(|(_, found)| &found.cage);
+        let asked = subagents.iter().find(|(known, _)| known.as_str() == name).map(|(_, found)| &found.cage);
+        let walltime_ms = asked.and_then(|cage| cage.walltime_ms);
+        let usual = self.job.limits.subagent_walltime_ms;
+        // What is wrong with its cage is said when it needs it.
+        let cage = asked.and_then(|asked| self.agent.cages.of_subagent(asked, usual).ok().flatten());
         Ok(Spawn {
             invocation_id: SubagentId(port.new_id()),
             call_id: call,
             name,
             model: model.to_string(),
             prompt,
-            walltime_ms: cage.and_then(|cage| cage.walltime_ms),
-            memory_bytes: cage.and_then(|cage| cage.memory_bytes),
+            walltime_ms,
+            memory_bytes: cage.map(|cage| cage.limits.memory_bytes),
         })
+    }
+
+    /// Starts the cage of a subagent that is about to run its first command. One that cannot be started ends the run.
+    pub(super) async fn enter_cage(&self, scope: &Scope, port: &dyn RunPort) -> Result<(), End> {
+        let (Some(who), Some(shells)) = (&self.job.subagent, &self.job.services.shells) else {
+            return Ok(());
+        };
+        if shells.is_open(scope.shell.key) {
+            return Ok(());
+        }
+        let opened = match &scope.shell.want {
+            Ok(want) => shells.open(scope.shell.key, want).await,
+            Err(refusal) => Err(refusal.clone()),
+        };
+        match opened {
+            Ok(Some(cage)) => Ok(port.progress(Progress::SubagentRunning { cage_id: Some(cage) }).await?),
+            Ok(None) => Ok(()),
+            Err(refusal) => Err(End::Failed(Failure {
+                code: refusal.code,
+                reason: SPAWN_FAILED.to_owned(),
+                message: format!("Subagent {} could not be started: {}", who.name, refusal.message),
+            })),
+        }
     }
 
     /// Its loop, until it ends or is stopped.
@@ -101,10 +133,26 @@ impl Dispatcher<'_> {
     }
 }
 
+/// A subagent whose cage was ended for its memory ends with it.
+pub(super) fn check_memory(job: &Job, scope: &Scope) -> Result<(), End> {
+    let (Some(who), Some(shells)) = (&job.subagent, &job.services.shells) else { return Ok(()) };
+    if shells.limit_reached(scope.shell.key) != Some(Limit::Memory) {
+        return Ok(());
+    }
+    let message = ExitCause::Memory.message(&who.name).unwrap_or_default();
+    Err(End::Failed(Failure { code: Code::Enomem, reason: OUT_OF_MEMORY.to_owned(), message }))
+}
+
 /// What the end of its loop was. Where the session ended it before, it knows why.
 fn exit_of(outcome: Outcome) -> Exit {
     match outcome {
         Outcome::Done => Exit { cause: ExitCause::Answered, message: None },
+        Outcome::Failed(failure) if failure.reason == SPAWN_FAILED => {
+            Exit { cause: ExitCause::SpawnFailed, message: Some(failure.message) }
+        }
+        Outcome::Failed(failure) if failure.reason == OUT_OF_MEMORY => {
+            Exit { cause: ExitCause::Memory, message: None }
+        }
         Outcome::Failed(failure) => {
             let message = Some(format!("{}: {}", failure.code, failure.message));
             Exit { cause: ExitCause::Error, message }
@@ -120,9 +168,9 @@ fn result_of(name: &str, reaped: Reaped) -> Result<Result<String, ToolError>, En
         ExitCause::Answered if said.is_empty() => return Ok(Ok(format!("[{name} ended without a word]"))),
         ExitCause::Answered => return Ok(Ok(said)),
         ExitCause::Error => (Code::Eio, "subagent_failed"),
-        ExitCause::SpawnFailed => (Code::Enoexec, "subagent_spawn"),
+        ExitCause::SpawnFailed => (Code::Enoexec, SPAWN_FAILED),
         ExitCause::Walltime => (Code::Etimedout, "subagent_walltime"),
-        ExitCause::Memory => (Code::Enomem, "subagent_memory"),
+        ExitCause::Memory => (Code::Enomem, OUT_OF_MEMORY),
         ExitCause::RunEnded | ExitCause::DaemonStopped => (Code::Eintr, "subagent_killed"),
     };
     let message = message.unwrap_or_else(|| format!("Subagent {name} ended."));

@@ -24,6 +24,8 @@ pub struct ShellOf {
     pub want: Result<ShellWant, Refusal>,
 }
 
+pub const SHELL_EXEC: &str = "shell.exec";
+
 #[derive(Debug)]
 pub struct ShellExec;
 
@@ -76,7 +78,7 @@ struct NoInput {}
 impl Tool for ShellExec {
     fn spec(&self) -> ToolSpec {
         ToolSpec {
-            name: "shell.exec".to_owned(),
+            name: SHELL_EXEC.to_owned(),
             description:
                 "Runs a command in your shell, which keeps its state between calls. Only /work, /tmp and \
                           /home/agent can be written; there is no network unless the operator allows it."

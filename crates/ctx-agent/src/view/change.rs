@@ -43,6 +43,8 @@ pub struct Spot {
 pub enum ChangeError {
     #[error("{path} changed since you read it; read it again, then change it")]
     Changed { path: String },
+    #[error("{path} was changed twice while it was written; what it said in between is in {kept}, beside it")]
+    Kept { path: String, kept: String },
     #[error("{path} is on a read-only mount; write inside a directory that is mounted `rw`")]
     ReadOnly { path: String },
     #[error("{path} is in a .git directory, which agents only read: git runs what its files name")]
@@ -60,7 +62,7 @@ pub enum ChangeError {
 impl ChangeError {
     pub fn code(&self) -> Code {
         match self {
-            ChangeError::Changed { .. } => Code::Ebusy,
+            ChangeError::Changed { .. } | ChangeError::Kept { .. } => Code::Ebusy,
             ChangeError::ReadOnly { .. }
             | ChangeError::Git { .. }
             | ChangeError::Denied { .. }
@@ -124,6 +126,7 @@ impl View {
         let path = show(&spot.path);
         done.map_err(|failed| match failed {
             Failed::Changed => ChangeError::Changed { path },
+            Failed::Kept(kept) => ChangeError::Kept { path, kept },
             Failed::Errno(Errno::ACCESS | Errno::PERM | Errno::ROFS) => ChangeError::Denied { path },
             Failed::Errno(Errno::NOSPC | Errno::DQUOT) => ChangeError::Full { path },
             Failed::Errno(other) => ChangeError::Io { path, source: other.into() },
@@ -143,7 +146,7 @@ impl View {
         let _one_at_a_time = EXCHANGE.lock().unwrap_or_else(PoisonError::into_inner);
         match old {
             None => beside.put_where_nothing_is(name),
-            Some(old) => beside.put_in_place_of(name, old),
+            Some(old) => beside.put_in_place_of(name, old, new),
         }
     }
 }
@@ -151,6 +154,8 @@ impl View {
 /// Why an exchange was not made.
 enum Failed {
     Changed,
+    /// Another file with this name has what stood there before.
+    Kept(String),
     Errno(Errno),
 }
 
@@ -254,15 +259,30 @@ impl<'a> Beside<'a> {
         done.map_err(|error| if error == Errno::EXIST { Failed::Changed } else { error.into() })
     }
 
-    fn put_in_place_of(&self, name: &OsStr, old: &[u8]) -> Result<(), Failed> {
+    /// Somebody wrote the file twice: before our text stood there, and in its place. The newest stays, and the other is kept
+    /// beside it.
+    fn keep_both(&self, name: &OsStr) -> Result<(), Failed> {
+        self.rename(name, RenameFlags::EXCHANGE)?;
+        let kept = format!("{}{}.orig", name.to_string_lossy(), self.name);
+        self.rename(OsStr::new(&kept), RenameFlags::empty())?;
+        Err(Failed::Kept(kept))
+    }
+
+    fn put_in_place_of(&self, name: &OsStr, old: &[u8], new: &[u8]) -> Result<(), Failed> {
+        // Most changes are seen here, and then nothing moves.
+        if !holds(self.dir, name, old) {
+            return Err(Failed::Changed);
+        }
         match self.rename(name, RenameFlags::EXCHANGE) {
             Ok(()) if holds(self.dir, OsStr::new(&self.name), old) => Ok(()),
             // Somebody else wrote it after it was read: theirs goes back.
             Ok(()) => {
                 self.rename(name, RenameFlags::EXCHANGE)?;
-                Err(Failed::Changed)
+                match holds(self.dir, OsStr::new(&self.name), new) {
+                    true => Err(Failed::Changed),
+                    false => self.keep_both(name),
+                }
             }
-            Err(Errno::INVAL | Errno::NOSYS) if !holds(self.dir, name, old) => Err(Failed::Changed),
             Err(Errno::INVAL | Errno::NOSYS) => Ok(self.rename(name, RenameFlags::empty())?),
             Err(Errno::NOENT) => Err(Failed::Changed),
             Err(error) => Err(error.into()),
@@ -281,4 +301,23 @@ fn holds(dir: &OwnedFd, name: &OsStr, text: &[u8]) -> bool {
 
 fn errno(error: &std::io::Error) -> Errno {
     Errno::from_io_error(error).unwrap_or(Errno::IO)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What is left when somebody saved over the text that stood there for a moment: theirs is the newest.
+    #[test]
+    fn a_file_that_was_written_twice_loses_neither() {
+        let place = tempfile::tempdir().unwrap();
+        std::fs::write(place.path().join("f"), "before").unwrap();
+        let dir = OwnedFd::from(File::open(place.path()).unwrap());
+        let beside = Beside::write(&dir, None, b"newest").unwrap();
+        let Err(Failed::Kept(kept)) = beside.keep_both(OsStr::new("f")) else { panic!("it is kept") };
+        drop(beside);
+        let text = |name: &str| std::fs::read_to_string(place.path().join(name)).unwrap();
+        assert_eq!((text("f").as_str(), text(&kept).as_str()), ("newest", "before"));
+        assert!(kept.starts_with("f.ctx-"), "{kept}");
+    }
 }

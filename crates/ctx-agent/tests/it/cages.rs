@@ -128,7 +128,7 @@ fn a_subagent_has_a_cage_of_its_own() {
     let cages = &prepared.agent.cages;
     let of = |name: &str| {
         let subagents = &prepared.agent.description.settings.subagents;
-        cages.of_subagent(&subagents[&Name::new(name).unwrap()].cage).unwrap().unwrap()
+        cages.of_subagent(&subagents[&Name::new(name).unwrap()].cage, 1_800_000).unwrap().unwrap()
     };
     assert_eq!((of("t").limits.memory_bytes, of("u").limits.memory_bytes), (64 << 20, 2 << 30));
     assert_eq!(of("u").limits.walltime, Some(Duration::from_secs(30 * 60)));
@@ -141,6 +141,6 @@ fn an_untrusted_file_that_asks_for_nothing_has_the_usual_cage() {
     let cages = &prepared.agent.cages;
     assert!(cages.own().is_ok());
     let asks = Wishes { net: Some(Net::None), ..Wishes::default() };
-    assert_eq!(cages.of_subagent(&asks).unwrap_err().code, Code::Eacces);
-    assert!(cages.of_subagent(&Wishes::default()).is_ok());
+    assert_eq!(cages.of_subagent(&asks, 1).unwrap_err().code, Code::Eacces);
+    assert!(cages.of_subagent(&Wishes::default(), 1).is_ok());
 }

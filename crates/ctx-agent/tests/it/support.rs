@@ -406,6 +406,9 @@ impl RunPort for Log {
     }
 
     fn approval(&self, ask: ApprovalAsk) -> PortFuture<'_, Approved> {
+        if !ask.is_answerable {
+            return Box::pin(async { Ok(Approved { outcome: ApprovalOutcome::Deny, note: None }) });
+        }
         self.asked.lock().unwrap().push(ask.clone());
         let line = format!("asks for {} on {}", ask.tool, ask.subject.unwrap_or_default());
         let outcome = self.approves.unwrap_or(ApprovalOutcome::Timeout);

@@ -17,8 +17,14 @@ pub struct SubagentInvocation {
     pub subagent_name: String,
     /// `provider:model`.
     pub model: String,
-    /// null: not caged.
+    /// null: it has run no command, or commands run without cages.
     pub cage_id: Option<String>,
+    /// What its cage may use; null: it has none.
+    #[serde(default)]
+    pub memory_bytes: Option<u64>,
+    /// How long it may work. A pause does not count.
+    #[serde(default)]
+    pub walltime_ms: u64,
     #[schema(schema_with = super::words::subagent_state)]
     pub state: SubagentState,
     pub spawned_at: u64,

@@ -5,8 +5,8 @@ use ctx_session::conversation::Role;
 use ctx_session::issue::IssueStatus;
 use ctx_session::project::{Strategy, TodoStatus};
 use ctx_session::record::{
-    CheckpointBy, CompactionFlag, CompactionTrigger, RunFinish, RunKind, SnapshotState, SubagentState,
-    ToolStatus,
+    ApprovalScope, CheckpointBy, CompactionFlag, CompactionTrigger, RunFinish, RunKind, SnapshotState,
+    SubagentState, ToolStatus,
 };
 use ctx_session::{Scope, StateName};
 use serde::Serialize;
@@ -78,6 +78,10 @@ pub(super) fn call_status() -> Object {
 
 pub(super) fn approval_state() -> Object {
     one_of(&["pending", "allow", "deny", "timeout", "interrupted"])
+}
+
+pub(super) fn approval_scope() -> Object {
+    one_of_or_null(&ApprovalScope::ALL)
 }
 
 pub(super) fn checkpoint_by() -> Object {

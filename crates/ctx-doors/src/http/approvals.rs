@@ -3,10 +3,10 @@
 use std::collections::HashMap;
 
 use axum::extract::State;
-use ctx_api::http::{Approval, ApprovalAnswer, Decision, List};
+use ctx_api::http::{Approval, ApprovalAnswer, List};
 use ctx_engine::Caller;
 use ctx_session::control::Approval as Kept;
-use ctx_session::record::{Body, ToolBody};
+use ctx_session::record::{ApprovalOutcome, Body, ToolBody};
 use ctx_session::{CallId, SessionId};
 use serde::Deserialize;
 use serde_json::Value;
@@ -49,8 +49,7 @@ pub(super) async fn answer(
     Given(answer): Given<ApprovalAnswer>,
 ) -> Answer<Json<Approval>> {
     let (id, aid) = (session_id(&id)?, approval_id(&aid)?);
-    let allow = answer.decision == Decision::Allow;
-    api.engine.answer_approval(caller, id, aid, allow, answer.note.as_deref()).await?;
+    api.engine.answer_approval(caller, id, aid, answer.allowed()?, answer.note.as_deref()).await?;
     let found = shown(&api, caller, id, |kept| kept.asked.approval_id == aid).await?;
     Ok(Json(found.into_iter().next().ok_or_else(|| nothing_there("approval"))?))
 }
@@ -83,12 +82,16 @@ async fn shown(
             call_id: asked.call_id,
             tool: asked.tool.clone(),
             subject: asked.subject.clone(),
+            pattern: asked.pattern.clone(),
             input: inputs.remove(&asked.call_id).unwrap_or_default(),
             diff: asked.diff.clone(),
             state: settled.map_or("pending", |(settled, _)| settled.outcome.as_str()).to_owned(),
             created_at: kept.created_at.as_millis(),
             expires_at: kept.clock.expires_at().map(|time| time.as_millis()),
             settled_at: settled.map(|(_, time)| time.as_millis()),
+            scope: settled
+                .filter(|(settled, _)| settled.outcome == ApprovalOutcome::Allow)
+                .map(|(settled, _)| settled.scope),
             by: settled.and_then(|(settled, _)| settled.by),
             note: settled.and_then(|(settled, _)| settled.note.clone()),
         }

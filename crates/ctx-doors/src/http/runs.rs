@@ -238,6 +238,8 @@ fn invocation(session: SessionId, one: &Invocation) -> SubagentInvocation {
         subagent_name: one.name().to_owned(),
         model: model::in_api(&one.spawned.model).to_owned(),
         cage_id: one.cage_id.clone(),
+        memory_bytes: one.spawned.memory_bytes,
+        walltime_ms: one.spawned.walltime_ms,
         state: one.state,
         spawned_at: one.spawned_at.as_millis(),
         exited_at: exited.map(|(_, time)| time.as_millis()),

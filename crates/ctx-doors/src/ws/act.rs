@@ -12,7 +12,7 @@ pub(super) enum Act {
     Cancel { run_id: RunId },
     /// `checkpoint {reason?}`
     Checkpoint { reason: Option<String> },
-    /// `approval {approval_id, decision, note?}`
+    /// `approval {approval_id, decision, scope?, note?}`
     Approval { approval_id: ApprovalId, answer: ApprovalAnswer },
 }
 
@@ -65,7 +65,7 @@ mod tests {
         assert_eq!(Act::read("checkpoint", Value::Null), Ok(Act::Checkpoint { reason: None }));
         let reason = Some("look".to_owned());
         assert_eq!(Act::read("checkpoint", json!({ "reason": "look" })), Ok(Act::Checkpoint { reason }));
-        let answer = ApprovalAnswer { decision: Decision::Deny, note: Some("no".to_owned()) };
+        let answer = ApprovalAnswer { decision: Decision::Deny, scope: None, note: Some("no".to_owned()) };
         assert_eq!(
             Act::read("approval", json!({ "approval_id": id, "decision": "deny", "note": "no" })),
             Ok(Act::Approval { approval_id: id.parse().unwrap(), answer })

@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use axum::extract::ws::WebSocket;
-use ctx_api::http::Decision;
 use ctx_api::ws::{Closing, Hello, Received, Seqs, Welcome};
 use ctx_engine::Engine;
 use ctx_session::record::DetachReason;
@@ -245,10 +244,13 @@ impl Guest {
             let done = match act {
                 Act::Cancel { run_id } => engine.cancel(caller, id, run_id).await.map(drop),
                 Act::Checkpoint { reason } => engine.checkpoint(caller, id, reason, None).await.map(drop),
-                Act::Approval { approval_id, answer } => {
-                    let allow = answer.decision == Decision::Allow;
-                    engine.answer_approval(caller, id, approval_id, allow, answer.note.as_deref()).await
-                }
+                Act::Approval { approval_id, answer } => match answer.allowed() {
+                    Ok(allowed) => {
+                        let note = answer.note.as_deref();
+                        engine.answer_approval(caller, id, approval_id, allowed, note).await
+                    }
+                    Err(refusal) => Err(refusal),
+                },
             };
             if let Err(refusal) = done {
                 let _ = refusals.send(refusal).await;

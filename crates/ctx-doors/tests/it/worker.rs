@@ -76,8 +76,14 @@ async fn call(port: &dyn RunPort) -> Result<(), Stopped> {
     let input = json!({ "path": "/work/note.txt" });
     let tool = StartedTool { call_id, provider_call_id: None, name: name.clone(), input, provider: None };
     port.progress(Progress::ToolsStarted(vec![tool])).await?;
-    let ask =
-        ApprovalAsk { call: call_id, tool: name, subject: Some("/work/note.txt".to_owned()), diff: None };
+    let ask = ApprovalAsk {
+        call: call_id,
+        tool: name,
+        subject: Some("/work/note.txt".to_owned()),
+        pattern: None,
+        diff: None,
+        is_answerable: true,
+    };
     let approved = port.approval(ask).await?;
     let finished = FinishedTool::new(call_id, ToolStatus::Ok, 1, approved.outcome.as_str());
     port.progress(Progress::ToolFinished(Box::new(finished))).await?;

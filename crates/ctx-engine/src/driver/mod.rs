@@ -283,10 +283,10 @@ impl Driver {
         let was = session.cwd.clone();
         let wanted = cwd.clone().unwrap_or_else(|| was.clone());
         let model_override = model_override.filter(|model| *model != session.model_override);
-        let (admission, ready, resolved) = self.admit_at(model, wanted, wishes, None).await?;
+        let (admission, ready, resolved) = self.admit_at(model, wanted, wishes.clone(), None).await?;
         // However it was written, it is one directory.
         let cwd = cwd.map(|_| resolved).filter(|cwd| *cwd != was);
-        let post = PostMessage { text, client_id, model_override, cwd, admission, by };
+        let post = PostMessage { text, client_id, model_override, cwd, wishes, admission, by };
         let answer = self.perform(once(key, Command::PostMessage(post)), ready).await?;
         self.posted(answer)
     }
@@ -306,8 +306,7 @@ impl Driver {
     async fn resume_queued(&mut self, by: u32) -> Result<Posted, Refusal> {
         let is_queued = matches!(self.core()?.session.state, ctx_session::State::Queued { .. });
         // Where nothing waits, the rules say so without a slot being taken.
-        let (admission, ready) =
-            if is_queued { self.admit_as_it_is().await? } else { (Admission::none(), None) };
+        let (admission, ready) = if is_queued { self.admit_anew().await? } else { (Admission::none(), None) };
         let answer = self.perform(Command::ResumeQueued { admission, by }, ready).await?;
         self.posted(answer)
     }
@@ -317,6 +316,19 @@ impl Driver {
         let session = &self.core()?.session;
         let (model, cwd) = (session.model_override.clone(), session.cwd.clone());
         self.admit(model, cwd, None).await
+    }
+
+    /// The same with what came with the message: for one that was queued, or whose run ended for a compaction.
+    async fn admit_anew(&mut self) -> Result<(Admission, Option<Ready>), Refusal> {
+        let session = &self.core()?.session;
+        let (model, cwd) = (session.model_override.clone(), session.cwd.clone());
+        let run = match &session.state {
+            ctx_session::State::Queued { run, .. } => Some(*run),
+            _ => session.paused_at().map(|at| at.created.turn_id),
+        };
+        let wishes = run.and_then(|run| session.run(run)).map(|run| run.wishes.clone()).unwrap_or_default();
+        let (admission, ready, _) = self.admit_at(model, cwd, wishes, None).await?;
+        Ok((admission, ready))
     }
 
     /// Makes a paused run ready to go on: under what it began with, whatever files and settings say by now. Only its
@@ -330,7 +342,7 @@ impl Driver {
                 self.admit(Some(model), cwd, Some(context)).await
             }
             // A compaction that waits: another run goes on. Or damage took the record.
-            None => self.admit_as_it_is().await,
+            None => self.admit_anew().await,
         }
     }
 

@@ -154,11 +154,14 @@ impl Inner {
         Ok(Some(Described::File { dsl, snapshot: file.snapshot.clone(), directory, log }))
     }
 
-    /// The project's files as a session keeps them. Blocking.
+    /// The project's files as a session keeps them, if its owner agreed to them. Blocking.
     pub(crate) fn snapshot_of(&self, meta: &SessionMeta) -> Result<Option<Arc<[u8]>>, Refusal> {
         let Some(hash) = &meta.dsl_snapshot else { return Ok(None) };
         self.look_at_limits(&meta.project);
-        self.project_log(&meta.project)?.get_blob(hash).map(|bytes| Some(bytes.into()))
+        let log = self.project_log(&meta.project)?;
+        let snapshot: Arc<[u8]> = log.get_blob(hash)?.into();
+        trust::check_kept(&log, meta, &snapshot, self.projects.files.as_ref())?;
+        Ok(Some(snapshot))
     }
 
     /// The limits that hold for a run of this project.

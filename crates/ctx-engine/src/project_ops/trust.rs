@@ -3,11 +3,14 @@
 //!
 //! [`Project::trusts`]: ctx_session::project::Project::trusts
 
-use ctx_session::project::ProjectCommand;
+use std::sync::Arc;
+
+use ctx_session::project::{ProjectCommand, ProjectRead};
+use ctx_session::record::SessionMeta;
 use ctx_session::{Code, Name, Refusal};
 
 use crate::engine::Engine;
-use crate::port::ProjectFile;
+use crate::port::{ProjectFile, ProjectFiles};
 use crate::projects::{ProjectLog, ProjectView};
 use crate::request::Caller;
 use crate::shared::Inner;
@@ -25,6 +28,33 @@ pub(super) fn check(
     let message = format!(
         "the project file of {slug} grants its agent rights that you have not agreed to ({}); read it, then run `ctx project trust {slug}`",
         file.grants.join("; ")
+    );
+    Err(Refusal::new(Code::Eacces, message).blaming("project"))
+}
+
+/// The same before each run of a session that is there. It works by the file as it was when the session began, so it is that
+/// file which its owner must have agreed to: an older ctx asked nobody, and a fork may be somebody else's.
+pub(super) fn check_kept(
+    log: &ProjectLog,
+    meta: &SessionMeta,
+    snapshot: &Arc<[u8]>,
+    files: &dyn ProjectFiles,
+) -> Result<(), Refusal> {
+    let (Some(dsl_hash), Some(dsl_snapshot)) = (&meta.dsl_hash, &meta.dsl_snapshot) else { return Ok(()) };
+    if log.with(|project| project.trusts(meta.owner, dsl_hash)) {
+        return Ok(());
+    }
+    let read = ProjectRead { dsl_hash: dsl_hash.clone(), dsl_snapshot: dsl_snapshot.clone() };
+    // One that cannot be read is told of by whoever needs it.
+    let grants = files.of_snapshot(Arc::clone(snapshot), &read).map(|file| file.grants).unwrap_or_default();
+    if grants.is_empty() {
+        return Ok(());
+    }
+    let message = format!(
+        "the project file that this session began with grants its agent rights that its owner has not agreed to ({}); run \
+         `ctx project trust {}` if the file is still the same, and begin a new session if it is not",
+        grants.join("; "),
+        meta.project
     );
     Err(Refusal::new(Code::Eacces, message).blaming("project"))
 }

@@ -62,7 +62,9 @@ impl ProjectFiles for Imagined {
 
     fn of_snapshot(&self, snapshot: Arc<[u8]>, _: &ProjectRead) -> Option<ProjectFile> {
         let slug = name(std::str::from_utf8(&snapshot).unwrap());
-        Some(file_of(&slug))
+        // An older ctx read no grants in it.
+        let grants = if slug.as_str() == "old" { vec!["cage: everything".to_owned()] } else { Vec::new() };
+        Some(ProjectFile { grants, ..file_of(&slug) })
     }
 
     fn is_described(&self, agent: &Name) -> bool {
@@ -254,6 +256,28 @@ async fn a_session_whose_snapshot_cannot_be_stored_is_not_made() {
     let meta = world.engine.find(ME, id).unwrap().meta.clone();
     assert_eq!((meta.project.as_str(), meta.dsl_hash.as_deref()), ("film", Some("hash")));
     assert!(world.disk.files().iter().any(|file| file.starts_with(".state/project/film/blobs/sha256-")));
+}
+
+/// A session of an older ctx, which asked nobody: what its file grants holds no more than that of a new one.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_session_whose_file_nobody_agreed_to_does_not_run() {
+    let world = world(SimDisk::new()).await;
+    for slug in ["old", "film"] {
+        world.engine.add_project(ME, new(&format!("/src/{slug}"))).await.unwrap();
+        let id = world.engine.create(ME, session_of(slug)).await.unwrap();
+        let posted = world.post(id, "m1", "hello").await;
+        if slug == "film" {
+            posted.unwrap();
+            continue;
+        }
+        let refused = posted.unwrap_err();
+        assert_eq!(refused.code, Code::Eacces);
+        assert!(
+            refused.message.contains("cage: everything") && refused.message.contains("ctx project trust old")
+        );
+        world.engine.trust_project(ME, &name(slug), Some("hash".to_owned())).await.unwrap();
+        world.post(id, "m1", "hello").await.unwrap();
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

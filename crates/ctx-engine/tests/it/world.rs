@@ -337,7 +337,14 @@ async fn call(what: &str, report: &dyn RunPort, calls: Vec<StartedTool>, go: &No
         }
         let mut output = format!("{name} made");
         if what == "ask" && name == "one" {
-            let ask = ApprovalAsk { call: call_id, tool: name, subject: None, diff: None };
+            let ask = ApprovalAsk {
+                call: call_id,
+                tool: name,
+                subject: None,
+                pattern: None,
+                diff: None,
+                is_answerable: true,
+            };
             output = format!("{:?}", report.approval(ask).await?.outcome);
         }
         let finished = FinishedTool::new(call_id, ToolStatus::Ok, 1, output);

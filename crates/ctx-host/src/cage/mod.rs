@@ -6,6 +6,7 @@
 
 mod cgroups;
 mod command;
+mod descriptors;
 mod error;
 mod means;
 mod parse;
@@ -15,6 +16,7 @@ mod running;
 mod said;
 mod seccomp;
 mod system;
+mod usage;
 mod value;
 
 pub use cgroups::{parent_of, sweep};

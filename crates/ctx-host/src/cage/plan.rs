@@ -8,6 +8,7 @@ use super::value::Limits;
 
 /// The length of a period in which CPU time is counted, in microseconds.
 const CPU_PERIOD: u32 = 100_000;
+const GIB: u64 = 1 << 30;
 
 /// What is made, written and read for one cage.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -23,10 +24,10 @@ pub struct CgroupPlan {
     /// Counts of processes that could not be started: `max N`.
     pub process_events: Option<PathBuf>,
     pub freezing: Freezing,
-    /// A limit on the memory of each process, where no group limits that of all.
-    pub rlimit_data: Option<u64>,
-    /// A limit on processes, where no group has one.
-    pub rlimit_processes: Option<u64>,
+    /// How much memory the processes may have, where no group limits it.
+    pub watched_memory: Option<u64>,
+    /// How many processes there may be, where no group limits it.
+    pub watched_processes: Option<u64>,
 }
 
 /// How a cage is frozen.
@@ -56,7 +57,7 @@ impl CgroupPlan {
                 plan.writes.push((at(base, "pids.max"), limits.processes.to_string()));
                 plan.process_events = Some(at(base, "pids.events"));
             }
-            None => plan.rlimit_processes = Some(limits.processes.into()),
+            None => plan.watched_processes = Some(limits.processes.into()),
         }
         if let (Some(base), Some(milli)) = (&means.cpu, limits.cpu_milli) {
             let quota = u64::from(milli) * u64::from(CPU_PERIOD) / 1_000;
@@ -78,13 +79,16 @@ impl CgroupPlan {
         plan
     }
 
-    /// The command as it is run: where no group has a limit, a shell inside sets it for each process. Set outside, the
-    /// limit on processes would count all of the owner's.
+    /// The command as it is run: where no group has a limit, a shell inside sets one for each process, so much higher that
+    /// the limit itself is seen first (see [`super::usage`]). Set outside, that on processes would count all of the owner's.
     pub fn with_rlimits(&self, command: &[OsString]) -> Vec<OsString> {
-        let data = self.rlimit_data.map(|bytes| format!("ulimit -d {}; ", bytes / 1024));
+        let data = self.watched_memory.map(|bytes| bytes.saturating_mul(2).max(bytes.saturating_add(GIB)));
+        let data = data.map(|bytes| format!("ulimit -d {}; ", bytes / 1024));
         // The shells do not agree on the letter.
-        let processes =
-            self.rlimit_processes.map(|max| format!("ulimit -u {max} 2>/dev/null || ulimit -p {max}; "));
+        let processes = self
+            .watched_processes
+            .map(|max| max.saturating_mul(2))
+            .map(|max| format!("ulimit -u {max} 2>/dev/null || ulimit -p {max}; "));
         if data.is_none() && processes.is_none() {
             return command.to_vec();
         }
@@ -96,7 +100,7 @@ impl CgroupPlan {
 
     fn limit_memory(&mut self, base: Option<&Base>, name: &str, bytes: u64) {
         let Some(base) = base else {
-            self.rlimit_data = Some(bytes);
+            self.watched_memory = Some(bytes);
             return;
         };
         let at = |file: &str| base.dir.join(name).join(file);
@@ -152,7 +156,7 @@ mod tests {
             ]
         );
         assert_eq!(plan.memory_events, Some("/g/ctx-a.1/memory.events".into()));
-        assert_eq!((plan.rlimit_data, plan.rlimit_processes), (None, None));
+        assert_eq!((plan.watched_memory, plan.watched_processes), (None, None));
     }
 
     #[test]
@@ -182,13 +186,13 @@ mod tests {
     }
 
     #[test]
-    fn without_groups_each_process_is_limited_by_itself() {
+    fn without_groups_the_processes_are_watched() {
         let plan = CgroupPlan::new(&Means::default(), "n", &limits());
         let wanted =
-            CgroupPlan { rlimit_data: Some(4096), rlimit_processes: Some(7), ..CgroupPlan::default() };
+            CgroupPlan { watched_memory: Some(4096), watched_processes: Some(7), ..CgroupPlan::default() };
         assert_eq!(plan, wanted);
         let command = plan.with_rlimits(&["make".into()]);
-        let script = "ulimit -d 4; ulimit -u 7 2>/dev/null || ulimit -p 7; exec \"$@\"";
+        let script = "ulimit -d 1048580; ulimit -u 14 2>/dev/null || ulimit -p 14; exec \"$@\"";
         assert_eq!(command, ["/bin/sh", "-c", script, "sh", "make"].map(OsString::from));
     }
 

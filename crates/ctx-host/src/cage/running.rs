@@ -24,12 +24,14 @@ use rustix::process::{Pid, PidfdFlags, Signal, geteuid, pidfd_open, pidfd_send_s
 
 use super::cgroups::{self, Groups};
 use super::command::{CommandLine, command_line};
+use super::descriptors;
 use super::error::CageError;
 use super::means::Means;
 use super::plan::{CgroupPlan, Freezing};
 use super::processes::{self, Process};
 use super::said::{first_line, not_started, there_is, with_complaint};
 use super::seccomp;
+use super::usage::{self, Look};
 use super::value::{Access, Cage, Limit};
 use crate::rights::Rights;
 
@@ -123,6 +125,7 @@ impl RunningCage {
             return Err(CageError::Input(format!("`{parent}` is no name for the parent of a cage")));
         }
         check_owner(cage)?;
+        descriptors::keep();
         let id = format!("{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
         let name = cgroups::name(parent, &id);
         let plan = CgroupPlan::new(means, &name, &cage.limits);
@@ -212,7 +215,7 @@ impl RunningCage {
         if state.ended.is_some() || state.killed_at.is_some() {
             return state.limit.is_some();
         }
-        state.limit = cgroups::limit_reached(&self.shared.plan);
+        state.limit = self.shared.limit_reached();
         let is_at = state.limit.is_some();
         drop(state);
         if is_at {
@@ -355,13 +358,20 @@ impl Launched {
     fn watch(mut self, walltime: Option<Duration>) {
         let started = Instant::now();
         let mut limit = None;
-        while !self.has_ended_within(LOOK_EVERY, walltime.map(|max| (started, max))) {
+        let mut patience = usage::LOOK_MIN;
+        while !self.has_ended_within(patience, walltime.map(|max| (started, max))) {
+            patience = LOOK_EVERY;
             if self.shared.lock().killed_at.is_some_and(|at| at.elapsed() > BWRAP_END_MAX) {
                 // It is stopped, or somebody else's by now.
                 let _ = self.child.kill();
             }
             if limit.is_none() {
                 limit = self.limit_reached(walltime.map(|max| (started, max)));
+                match usage::look(&self.groups.plan, self.shared.first).filter(|_| limit.is_none()) {
+                    Some(Look::Passed(passed)) => limit = Some(passed),
+                    Some(Look::FineFor(time)) => patience = patience.min(time),
+                    None => {}
+                }
                 if limit.is_some() {
                     self.shared.kill();
                 }
@@ -457,6 +467,15 @@ fn code_of(status: ExitStatus) -> i32 {
 }
 
 impl Shared {
+    /// The limit that the cage has reached, but for that of time.
+    fn limit_reached(&self) -> Option<Limit> {
+        let seen = || match usage::look(&self.plan, self.first) {
+            Some(Look::Passed(limit)) => Some(limit),
+            Some(Look::FineFor(_)) | None => None,
+        };
+        cgroups::limit_reached(&self.plan).or_else(seen)
+    }
+
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }

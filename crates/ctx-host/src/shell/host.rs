@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use crate::cage::{Cage, CageError};
+use crate::cage::{Cage, CageError, Limit};
 use ctx_session::{Timestamp, Ulid};
 use serde::Serialize;
 use tokio::sync::{Notify, Semaphore, oneshot, watch};
@@ -320,6 +320,16 @@ impl ShellHost {
 impl ShellHost {
     fn cages(&self) -> Vec<Arc<CageSlot>> {
         self.inner.registry().shells.values().filter_map(|entry| entry.shared.cage.clone()).collect()
+    }
+
+    /// The names of the cages that run.
+    pub fn cage_names(&self) -> Vec<String> {
+        self.cages().iter().filter_map(|cage| cage.name()).collect()
+    }
+
+    /// The limit that ended a cage of a shell, also if another one runs by now.
+    pub fn limit_reached(&self) -> Option<Limit> {
+        self.cages().iter().find_map(|cage| cage.limit_reached())
     }
 
     /// Stops all processes where they are; what is started later is stopped too. Blocks until they are.

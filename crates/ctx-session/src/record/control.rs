@@ -306,6 +306,9 @@ pub struct ApprovalRequested {
     /// What the call touches, as the policy was asked.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub subject: Option<String>,
+    /// The pattern of the rule that asks; none: it asks for every call of the tool.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pattern: Option<String>,
     /// The unified diff of what the call would change in a file.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub diff: Option<String>,
@@ -326,11 +329,32 @@ word_enum! {
     }
 }
 
+word_enum! {
+    /// What an `allow` holds for.
+    #[derive(Default)]
+    ApprovalScope {
+        /// This call.
+        #[default]
+        Call = "call",
+        /// Every call of the tool that a rule with the same pattern asks for, until the session ends.
+        Session = "session",
+    }
+}
+
+impl ApprovalScope {
+    fn is_call(&self) -> bool {
+        *self == ApprovalScope::Call
+    }
+}
+
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ApprovalSettled {
     pub turn_id: RunId,
     pub approval_id: ApprovalId,
     pub outcome: ApprovalOutcome,
+    /// What an `allow` holds for.
+    #[serde(default, skip_serializing_if = "ApprovalScope::is_call")]
+    pub scope: ApprovalScope,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub by: Option<u32>,
     #[serde(default, skip_serializing_if = "Option::is_none")]

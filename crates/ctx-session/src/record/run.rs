@@ -92,6 +92,37 @@ pub struct RunCreated {
     /// With `kind: compaction` alone: the strategy that was asked for; none: the agent's own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub strategy: Option<Strategy>,
+    /// What came with its message for this run alone. What held is in `context`.
+    #[serde(default, skip_serializing_if = "RunWishes::is_empty")]
+    pub wishes: RunWishes,
+}
+
+/// What whoever posts a message wants for its run alone.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RunWishes {
+    /// What becomes of a call that the policy wants to ask for; none: the operator is asked.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub approvals: Option<Approvals>,
+    /// What is allowed before the policy is looked at: `TOOL [PATTERN]`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub allow: Vec<String>,
+    /// The network of its cages; none: as the project and the operator say.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub net: Option<RunNet>,
+}
+
+impl RunWishes {
+    pub fn is_empty(&self) -> bool {
+        *self == RunWishes::default()
+    }
+}
+
+/// The network of a run's cages.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum RunNet {
+    None,
+    Host,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -3,9 +3,10 @@
 use super::{answer, busy, over};
 use crate::code::{Code, Refusal};
 use crate::command::{Answer, ApprovalAnswer, Decision, Effect};
+use crate::control::Approval;
 use crate::ids::ApprovalId;
 use crate::limits::Limits;
-use crate::record::{ApprovalBody, ApprovalOutcome, ApprovalSettled, Body};
+use crate::record::{ApprovalBody, ApprovalOutcome, ApprovalScope, ApprovalSettled, Body};
 use crate::session::{Session, State};
 
 pub(super) fn answer_approval(
@@ -15,10 +16,10 @@ pub(super) fn answer_approval(
     note: Option<&str>,
     limits: &Limits,
 ) -> Result<Decision, Refusal> {
-    let (outcome, by) = match given_answer {
-        ApprovalAnswer::Allow { by } => (ApprovalOutcome::Allow, Some(by)),
-        ApprovalAnswer::Deny { by } => (ApprovalOutcome::Deny, Some(by)),
-        ApprovalAnswer::Timeout => (ApprovalOutcome::Timeout, None),
+    let (outcome, scope, by) = match given_answer {
+        ApprovalAnswer::Allow { by, scope } => (ApprovalOutcome::Allow, scope, Some(by)),
+        ApprovalAnswer::Deny { by } => (ApprovalOutcome::Deny, ApprovalScope::Call, Some(by)),
+        ApprovalAnswer::Timeout => (ApprovalOutcome::Timeout, ApprovalScope::Call, None),
     };
     let found = match (session.control.approval(id), given_answer) {
         (Some(found), _) => found,
@@ -55,13 +56,27 @@ pub(super) fn answer_approval(
     if note.is_some_and(|note| note.len() > limits.title_bytes) {
         return Err(Refusal::invalid("note", format!("a note has at most {} bytes", limits.title_bytes)));
     }
-    let record = Body::Approval(ApprovalBody::Settled(ApprovalSettled {
-        turn_id: found.asked.turn_id,
-        approval_id: id,
-        outcome,
-        by,
-        note: note.map(str::trim).filter(|note| !note.is_empty()).map(str::to_owned),
-    }));
-    let effects = vec![Effect::ApprovalSettled { approval: id }];
-    Ok(Decision { records: vec![record], effects, answer: Answer::Done })
+    let note = note.map(str::trim).filter(|note| !note.is_empty()).map(str::to_owned);
+    let settle = |of: &Approval, scope| {
+        Body::Approval(ApprovalBody::Settled(ApprovalSettled {
+            turn_id: of.asked.turn_id,
+            approval_id: of.asked.approval_id,
+            outcome,
+            scope,
+            by,
+            note: note.clone(),
+        }))
+    };
+    // What is allowed until the session ends is allowed to those that wait for the same, too.
+    let is_same = |other: &&Approval| {
+        let (one, other) = (&found.asked, &other.asked);
+        one.approval_id != other.approval_id && (&one.tool, &one.pattern) == (&other.tool, &other.pattern)
+    };
+    let others = session.control.open_approvals().filter(|_| scope == ApprovalScope::Session).filter(is_same);
+    let others: Vec<&Approval> = others.collect();
+    let mut records = vec![settle(found, scope)];
+    records.extend(others.iter().map(|other| settle(other, ApprovalScope::Call)));
+    let settled = std::iter::once(id).chain(others.iter().map(|other| other.asked.approval_id));
+    let effects = settled.map(|approval| Effect::ApprovalSettled { approval }).collect();
+    Ok(Decision { records, effects, answer: Answer::Done })
 }

@@ -16,7 +16,7 @@ use crate::limits::Limits;
 use crate::record::{
     Archived, Body, COMPACTION_PENDING, CheckpointBody, CheckpointBy, Compaction, CompactionApproved,
     CompactionBody, CompactionFlag, CompactionFlagged, CompactionsAggregated, RunBody, RunCreated, RunFinish,
-    RunKind, SessionBody, StateName, Strategy, Trigger,
+    RunKind, RunWishes, SessionBody, StateName, Strategy, Trigger,
 };
 use crate::session::{Run, RunState, Session, State};
 
@@ -52,6 +52,7 @@ pub(super) fn compact(
             kind: RunKind::Compaction,
             continues: None,
             strategy,
+            wishes: RunWishes::default(),
         })),
         context_record(run, context),
         moved(from, to, Trigger::CompactionRequested, Some(by)),
@@ -205,6 +206,7 @@ pub(super) fn approve(
         kind: RunKind::Continuation,
         continues: Some(continues.id),
         strategy: None,
+        wishes: continues.wishes.clone(),
     })));
     records.extend(checkpoint::continued(at, run, context, given));
     records.push(moved(from, to, Trigger::CompactionApproved, Some(by)));

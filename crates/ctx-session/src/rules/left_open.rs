@@ -4,7 +4,9 @@ use super::subagent;
 use crate::command::FinishedTool;
 use crate::control::Approval;
 use crate::ids::RunId;
-use crate::record::{ApprovalBody, ApprovalOutcome, ApprovalSettled, Body, Caller, ExitCause, ToolStatus};
+use crate::record::{
+    ApprovalBody, ApprovalOutcome, ApprovalScope, ApprovalSettled, Body, Caller, ExitCause, ToolStatus,
+};
 use crate::session::Session;
 use crate::time::Timestamp;
 
@@ -52,6 +54,7 @@ pub(super) fn approval_interrupted(approval: &Approval) -> Body {
         turn_id: approval.asked.turn_id,
         approval_id: approval.asked.approval_id,
         outcome: ApprovalOutcome::Interrupted,
+        scope: ApprovalScope::Call,
         by: None,
         note: None,
     }))

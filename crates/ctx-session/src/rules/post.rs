@@ -89,6 +89,7 @@ fn begin(session: &Session, post: &PostMessage, given: &mut Given<'_>) -> Decisi
         kind: RunKind::Message,
         continues: None,
         strategy: None,
+        wishes: post.wishes.clone(),
     })));
     let from = StateName::Idle;
     let (state, effects) = match &post.admission {

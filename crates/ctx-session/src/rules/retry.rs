@@ -5,7 +5,9 @@ use super::{Given, busy, count_changed, moved, over, slot_of};
 use crate::code::{Code, Refusal};
 use crate::command::{Admission, Answer, Decision, Effect};
 use crate::ids::RunId;
-use crate::record::{Archived, Body, RunBody, RunCreated, RunKind, SessionBody, StateName, Trigger};
+use crate::record::{
+    Archived, Body, RunBody, RunCreated, RunKind, RunWishes, SessionBody, StateName, Trigger,
+};
 use crate::session::{Run, RunState, Session, State};
 
 pub(super) fn retry(
@@ -28,6 +30,7 @@ pub(super) fn retry(
             kind: RunKind::Continuation,
             continues: Some(last),
             strategy: None,
+            wishes: RunWishes::default(),
         })),
         context_record(run, context),
         moved(from, to, Trigger::RunRetried, Some(by)),

@@ -107,7 +107,10 @@ pub(super) fn progress(
             .map_or(answer(Answer::Ignored), |one| {
                 subagent::exited(session, one, &exit, partial.as_ref(), given.now)
             })),
-        (Progress::ApprovalRequested { approval_id, call_id, tool, subject, diff, expires_at }, false) => {
+        (
+            Progress::ApprovalRequested { approval_id, call_id, tool, subject, pattern, diff, expires_at },
+            false,
+        ) => {
             let turn_id = run;
             done(vec![Body::Approval(ApprovalBody::Requested(ApprovalRequested {
                 turn_id,
@@ -115,6 +118,7 @@ pub(super) fn progress(
                 call_id,
                 tool,
                 subject,
+                pattern,
                 diff,
                 expires_at,
                 caller,

@@ -5,6 +5,7 @@ use ctx_session::record::ApprovalOutcome;
 use ctx_session::{Code, StateName};
 use expect_test::expect;
 
+use crate::log::replay;
 use crate::script::{check, play, scene};
 use crate::world::{OWNER, World};
 
@@ -145,4 +146,32 @@ fn approvals_of_earlier_runs_are_history() {
     assert_eq!(world.session.control.approvals.len(), 1);
     let asked = crate::vocabulary::command(&world, "allow p1");
     assert_eq!(world.ask(&asked).unwrap_err().code, Code::Enoent);
+}
+
+#[test]
+fn what_is_allowed_for_the_session_holds_for_the_same_tool_and_pattern() {
+    check(
+        "post; progress tool=t1; progress tool=t2; progress tool=t3; ask p1 t1 pattern=a*; ask p2 t2 pattern=a*; ask p3 t3; \
+         allow p1 scope=session",
+        expect![[r#"
+            post: idle -> running | user, run_created, context, state_changed by message_posted | start r1, broadcast count | m1 r1 running
+            progress tool=t1: running | tool_started | - | done
+            progress tool=t2: running | tool_started | - | done
+            progress tool=t3: running | tool_started | - | done
+            ask p1 t1 pattern=a*: running | approval_requested | - | done
+            ask p2 t2 pattern=a*: running | approval_requested | - | done
+            ask p3 t3: running | approval_requested | - | done
+            allow p1 scope=session: running | approval_settled, approval_settled | tell of p1, tell of p2 | done
+        "#]],
+    );
+    let world = scene(
+        "post; progress tool=t1; ask p1 t1 pattern=a*; allow p1 scope=session; finish done; post; progress tool=t2; ask p2 t2; \
+         deny p2",
+    );
+    let control = &world.session.control;
+    assert!(control.is_granted("read", Some("a*")), "also in the next run");
+    assert!(!control.is_granted("read", None) && !control.is_granted("write", Some("a*")));
+    assert_eq!(replay(&world.records).control, *control, "also after a restart");
+    let once = scene("post; progress tool=t1; ask p1 t1 pattern=a*; allow p1");
+    assert!(!once.session.control.is_granted("read", Some("a*")));
 }

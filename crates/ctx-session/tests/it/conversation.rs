@@ -82,6 +82,7 @@ fn every_kind_of_record_says_what_it_means_for_the_conversation() {
         imported: -
         run_created: -
         run_created: -
+        run_created: -
         run_finished: -
         system: System: "changed"
         tool_pending: -
@@ -103,6 +104,7 @@ fn every_kind_of_record_says_what_it_means_for_the_conversation() {
         compactions_aggregated: -
         approval_requested: -
         approval_requested: -
+        approval_settled: -
         approval_settled: -
         approval_settled: -
         subagent_spawned: -

@@ -1,6 +1,6 @@
 //! The seed's "Persistence tests" at the level of rules: what the log brings back.
 
-use ctx_session::record::{RunBody, SessionBody};
+use ctx_session::record::{Approvals, RunBody, SessionBody};
 use ctx_session::{Body, RunState, Timestamp};
 use expect_test::expect;
 
@@ -108,4 +108,12 @@ fn a_session_without_a_name_is_called_by_its_id() {
     assert!(
         matches!(&world.records[0].body, Body::Session(SessionBody::Meta(meta)) if meta.name.as_str() == id)
     );
+}
+
+#[test]
+fn a_queued_message_keeps_what_came_with_it() {
+    let world = scene("post at-limit yes allow=shell.exec");
+    let run = replay(&world.records).runs().next().unwrap().clone();
+    assert_eq!(run.wishes.approvals, Some(Approvals::Allow));
+    assert_eq!(run.wishes.allow, ["shell.exec"]);
 }

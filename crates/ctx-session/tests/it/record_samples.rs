@@ -2,14 +2,15 @@
 
 use ctx_session::CallId;
 use ctx_session::record::{
-    ApprovalBody, ApprovalOutcome, ApprovalRequested, ApprovalSettled, AssistantFinished, AssistantStarted,
-    Bound, Caller, CheckpointBody, CheckpointBy, CheckpointCreated, CheckpointResumed, Compaction,
-    CompactionApproved, CompactionBody, CompactionFlag, CompactionFlagged, CompactionRejected,
-    CompactionTrigger, CompactionsAggregated, ExitCause, FinishReason, MessageBody, MessagePinned,
-    PluginCost, PluginFired, PromptEdited, PromptRef, ReasoningFinished, Rejection, RolledBack, RunBody,
-    RunCreated, RunFinish, RunFinished, RunKind, SessionBody, SnapshotState, Strategy, SubagentBody,
-    SubagentExited, SubagentRunning, SubagentSnapshot, SubagentSpawned, SubagentState, SystemNote, ToolBody,
-    ToolFinished, ToolPending, ToolStarted, ToolStatus, Unbound, Usage,
+    ApprovalBody, ApprovalOutcome, ApprovalRequested, ApprovalScope, ApprovalSettled, Approvals,
+    AssistantFinished, AssistantStarted, Bound, Caller, CheckpointBody, CheckpointBy, CheckpointCreated,
+    CheckpointResumed, Compaction, CompactionApproved, CompactionBody, CompactionFlag, CompactionFlagged,
+    CompactionRejected, CompactionTrigger, CompactionsAggregated, ExitCause, FinishReason, MessageBody,
+    MessagePinned, PluginCost, PluginFired, PromptEdited, PromptRef, ReasoningFinished, Rejection,
+    RolledBack, RunBody, RunCreated, RunFinish, RunFinished, RunKind, RunNet, RunWishes, SessionBody,
+    SnapshotState, Strategy, SubagentBody, SubagentExited, SubagentRunning, SubagentSnapshot,
+    SubagentSpawned, SubagentState, SystemNote, ToolBody, ToolFinished, ToolPending, ToolStarted, ToolStatus,
+    Unbound, Usage,
 };
 use ctx_session::request::{RequestKey, Requested};
 use ctx_session::{ApprovalId, Body, CheckpointId, CompactionId, IssueId, SubagentId, Timestamp};
@@ -169,13 +170,30 @@ fn run_samples() -> Vec<Body> {
         provider: None,
     };
     let compaction = RunKind::Compaction;
-    let asked =
-        RunCreated { turn_id: RUN, kind: compaction, continues: None, strategy: Some(Strategy::Drop) };
-    let goes_on =
-        RunCreated { turn_id: RUN, kind: RunKind::Continuation, continues: Some(RUN), strategy: None };
+    let asked = RunCreated {
+        turn_id: RUN,
+        kind: compaction,
+        continues: None,
+        strategy: Some(Strategy::Drop),
+        wishes: RunWishes::default(),
+    };
+    let goes_on = RunCreated {
+        turn_id: RUN,
+        kind: RunKind::Continuation,
+        continues: Some(RUN),
+        strategy: None,
+        wishes: RunWishes::default(),
+    };
+    let wishes = RunWishes {
+        approvals: Some(Approvals::Allow),
+        allow: vec!["shell.exec cargo *".to_owned()],
+        net: Some(RunNet::Host),
+    };
+    let wished = RunCreated { kind: RunKind::Message, strategy: None, wishes, ..asked.clone() };
     vec![
         Body::Run(RunBody::Created(asked)),
         Body::Run(RunBody::Created(goes_on)),
+        Body::Run(RunBody::Created(wished)),
         Body::Run(RunBody::Finished(RunFinished {
             turn_id: RUN,
             duration_ms: 9,
@@ -368,6 +386,7 @@ fn approval_samples() -> Vec<Body> {
         call_id: call("t1"),
         tool: "shell".to_owned(),
         subject: Some("rm a.rs".to_owned()),
+        pattern: Some("rm *".to_owned()),
         diff: Some("--- a.rs\n+++ a.rs\n@@ -1 +1 @@\n-a\n+b\n".to_owned()),
         expires_at: Timestamp::from_millis(1_794_722_700_000),
         caller: Some(tester()),
@@ -376,6 +395,7 @@ fn approval_samples() -> Vec<Body> {
         turn_id: RUN,
         approval_id,
         outcome: ApprovalOutcome::Deny,
+        scope: ApprovalScope::Call,
         by: Some(1000),
         note: Some("not now".to_owned()),
     };
@@ -385,9 +405,16 @@ fn approval_samples() -> Vec<Body> {
         Body::Approval(ApprovalBody::Requested(asked.clone())),
         Body::Approval(ApprovalBody::Requested(ApprovalRequested {
             subject: None,
+            pattern: None,
             diff: None,
             caller: None,
             ..asked
+        })),
+        Body::Approval(ApprovalBody::Settled(ApprovalSettled {
+            outcome: ApprovalOutcome::Allow,
+            scope: ApprovalScope::Session,
+            note: None,
+            ..settled.clone()
         })),
         Body::Approval(ApprovalBody::Settled(settled)),
         Body::Approval(ApprovalBody::Settled(silent)),

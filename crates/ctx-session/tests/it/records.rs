@@ -6,8 +6,8 @@ use ctx_session::record::{
     Approvals, Archived, AssistantFinished, AssistantStarted, Attached, BlobRef, CancelReason, Cancelled,
     Context, CwdChanged, Decoded, DetachReason, Detached, Failed, Failure, FinishReason, Forked, ForkedFrom,
     Imported, LimitHit, LimitScope, MessageBody, ModelSet, PromptRef, QueuedDiscarded, ReasoningFinished,
-    Redact, RunBody, RunCreated, RunFinished, RunKind, SessionBody, SessionMeta, SessionRenamed, Source,
-    StateChanged, ToolBody, ToolFinished, ToolStarted, ToolStatus, ToolSummary, Trigger, Usage, User,
+    Redact, RunBody, RunCreated, RunFinished, RunKind, RunWishes, SessionBody, SessionMeta, SessionRenamed,
+    Source, StateChanged, ToolBody, ToolFinished, ToolStarted, ToolStatus, ToolSummary, Trigger, Usage, User,
     Workspace,
 };
 use ctx_session::{Body, Code, Name, Record, RunId, Scope, SessionId, StateName, Timestamp, Ulid};
@@ -142,6 +142,7 @@ fn run_samples() -> Vec<Body> {
             kind: RunKind::Message,
             continues: None,
             strategy: None,
+            wishes: RunWishes::default(),
         })),
         Body::Message(MessageBody::AssistantStarted(step)),
         Body::Message(MessageBody::AssistantFinished(said)),
@@ -292,6 +293,7 @@ fn golden_lines_of_every_body() {
         {"type":"imported","import_id":"000000000000000000D4000001","by":1000,"records":3,"at":"2026-11-15T06:00:00.123Z"}
         {"type":"run_created","turn_id":"0006D8C80K0000000000000001","kind":"compaction","strategy":"drop"}
         {"type":"run_created","turn_id":"0006D8C80K0000000000000001","kind":"continuation","continues":"0006D8C80K0000000000000001"}
+        {"type":"run_created","turn_id":"0006D8C80K0000000000000001","wishes":{"approvals":"allow","allow":["shell.exec cargo *"],"net":"host"}}
         {"type":"run_finished","turn_id":"0006D8C80K0000000000000001","duration_ms":9,"usage":{"input":0,"output":0},"finish_reason":"awaiting_compaction"}
         {"type":"system","turn_id":"0006D8C80K0000000000000001","message_id":"000000000000000000DR000001","text":"changed","injected":true}
         {"type":"tool_pending","turn_id":"0006D8C80K0000000000000001","call_id":"000000000000000000EG000001","provider_call_id":"call_0","name":"read","input":{"path":"a.rs"}}
@@ -311,8 +313,9 @@ fn golden_lines_of_every_body() {
         {"type":"compaction_flagged","compaction_id":"000000000000000000F0000001","flag":"bad","notes":"lost the plan","by":1000}
         {"type":"compaction_flagged","compaction_id":"000000000000000000F0000001","flag":null,"notes":null,"by":1000}
         {"type":"compactions_aggregated","count":100,"before":"2026-11-15T06:00:00.123Z"}
-        {"type":"approval_requested","turn_id":"0006D8C80K0000000000000001","approval_id":"000000000000000000E0000001","call_id":"000000000000000000EG000001","tool":"shell","subject":"rm a.rs","diff":"--- a.rs\n+++ a.rs\n@@ -1 +1 @@\n-a\n+b\n","expires_at":"2026-11-15T06:05:00.000Z","caller":{"name":"tester","invocation_id":"000000000000000000CW000001"}}
+        {"type":"approval_requested","turn_id":"0006D8C80K0000000000000001","approval_id":"000000000000000000E0000001","call_id":"000000000000000000EG000001","tool":"shell","subject":"rm a.rs","pattern":"rm *","diff":"--- a.rs\n+++ a.rs\n@@ -1 +1 @@\n-a\n+b\n","expires_at":"2026-11-15T06:05:00.000Z","caller":{"name":"tester","invocation_id":"000000000000000000CW000001"}}
         {"type":"approval_requested","turn_id":"0006D8C80K0000000000000001","approval_id":"000000000000000000E0000001","call_id":"000000000000000000EG000001","tool":"shell","expires_at":"2026-11-15T06:05:00.000Z"}
+        {"type":"approval_settled","turn_id":"0006D8C80K0000000000000001","approval_id":"000000000000000000E0000001","outcome":"allow","scope":"session","by":1000}
         {"type":"approval_settled","turn_id":"0006D8C80K0000000000000001","approval_id":"000000000000000000E0000001","outcome":"deny","by":1000,"note":"not now"}
         {"type":"approval_settled","turn_id":"0006D8C80K0000000000000001","approval_id":"000000000000000000E0000001","outcome":"timeout"}
         {"type":"subagent_spawned","turn_id":"0006D8C80K0000000000000001","invocation_id":"000000000000000000CW000001","call_id":"000000000000000000EG000001","name":"tester","model":"debug/script","prompt":"run the tests","walltime_ms":600000}

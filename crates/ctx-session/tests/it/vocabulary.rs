@@ -7,11 +7,11 @@
 
 use ctx_session::command::{
     Admission, ApprovalAnswer, Change, CompactionEdits, Exit, FinishedTool, Import, Interruption, Outcome,
-    Partial, Pauser, PostMessage, Progress, Spawn, StartedTool,
+    Partial, Pauser, PostMessage, Progress, RunWishes, Spawn, StartedTool,
 };
 use ctx_session::record::{
-    CancelReason, Compaction, CompactionFlag, CompactionTrigger, DetachReason, ExitCause, Failure,
-    FinishReason, LimitScope, MessageBody, Strategy, ToolStatus, Usage,
+    ApprovalScope, Approvals, CancelReason, Compaction, CompactionFlag, CompactionTrigger, DetachReason,
+    ExitCause, Failure, FinishReason, LimitScope, MessageBody, Strategy, ToolStatus, Usage,
 };
 use ctx_session::request::RequestKey;
 use ctx_session::{
@@ -70,7 +70,7 @@ pub fn command(world: &World, line: &str) -> Command {
             Command::Recover { cause: Interruption::StorageFailure, under_way: None }
         }
         "recover" => Command::Recover { cause: Interruption::DaemonCrash, under_way: None },
-        "allow" => answer(&words, ApprovalAnswer::Allow { by: OWNER }),
+        "allow" => answer(&words, ApprovalAnswer::Allow { by: OWNER, scope: scope(&words) }),
         "deny" => answer(&words, ApprovalAnswer::Deny { by: OWNER }),
         "expire" => answer(&words, ApprovalAnswer::Timeout),
         _ => of_a_run(world, verb, &words)
@@ -117,6 +117,7 @@ fn of_a_run(world: &World, verb: &str, words: &Words<'_>) -> Option<Command> {
             call_id: call(words.must('t')),
             tool: "read".to_owned(),
             subject: Some("a.rs".to_owned()),
+            pattern: words.value("pattern").map(str::to_owned),
             diff: None,
             expires_at: Timestamp::from_millis(world.now.as_millis() + 300_000),
         }),
@@ -178,6 +179,12 @@ fn of_a_compaction(world: &World, verb: &str, words: &Words<'_>) -> Option<Comma
     })
 }
 
+/// `scope=session`: it holds until the session ends.
+fn scope(words: &Words<'_>) -> ApprovalScope {
+    let found = ApprovalScope::ALL.into_iter().find(|scope| words.value("scope") == Some(scope.as_str()));
+    found.unwrap_or_default()
+}
+
 fn answer(words: &Words<'_>, answer: ApprovalAnswer) -> Command {
     let note = words.value("note").map(str::to_owned);
     Command::AnswerApproval { approval: approval(words), answer, note }
@@ -189,6 +196,11 @@ fn post_message(words: &Words<'_>) -> PostMessage {
         client_id: words.value("id").map(str::to_owned),
         model_override: words.value("model").map(model),
         cwd: words.value("cwd").map(str::to_owned),
+        wishes: RunWishes {
+            approvals: words.has("yes").then_some(Approvals::Allow),
+            allow: words.value("allow").map(str::to_owned).into_iter().collect(),
+            net: None,
+        },
         ..post(text, admission(words))
     }
 }

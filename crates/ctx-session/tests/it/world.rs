@@ -8,7 +8,8 @@ use std::sync::Arc;
 use ctx_session::conversation::{Conversation, Message};
 use ctx_session::ledger::Ledger;
 use ctx_session::record::{
-    CheckpointBody, CompactionBody, LimitHit, LimitScope, MessageBody, PromptRef, SessionBody, Source,
+    CheckpointBody, CompactionBody, LimitHit, LimitScope, MessageBody, PromptRef, RunWishes, SessionBody,
+    Source,
 };
 use ctx_session::rules::{Create, Given, create};
 use ctx_session::{
@@ -244,7 +245,15 @@ pub fn full(scope: LimitScope) -> Admission {
 
 pub fn post(text: &str, admission: Admission) -> PostMessage {
     let text = text.to_owned();
-    PostMessage { text, client_id: None, model_override: None, cwd: None, admission, by: OWNER }
+    PostMessage {
+        text,
+        client_id: None,
+        model_override: None,
+        cwd: None,
+        wishes: RunWishes::default(),
+        admission,
+        by: OWNER,
+    }
 }
 
 pub fn recover() -> Command {

@@ -75,7 +75,7 @@ pub(super) fn of_approval(id: SessionId, body: &ApprovalBody) -> Told {
         ApprovalBody::Requested(asked) => {
             let data = json!({
                 "approval_id": asked.approval_id, "session_id": id, "run_id": asked.turn_id,
-                "call_id": asked.call_id, "tool": asked.tool, "subject": asked.subject,
+                "call_id": asked.call_id, "tool": asked.tool, "subject": asked.subject, "pattern": asked.pattern,
                 "expires_at": asked.expires_at.as_millis(),
             });
             (None, data)
@@ -83,7 +83,7 @@ pub(super) fn of_approval(id: SessionId, body: &ApprovalBody) -> Told {
         ApprovalBody::Settled(settled) => {
             let data = json!({
                 "approval_id": settled.approval_id, "session_id": id, "run_id": settled.turn_id,
-                "outcome": settled.outcome, "note": settled.note, "user_id": settled.by,
+                "outcome": settled.outcome, "scope": settled.scope, "note": settled.note, "user_id": settled.by,
             });
             (settled.by, data)
         }
@@ -106,6 +106,7 @@ pub(super) fn of_subagent(id: SessionId, body: &SubagentBody) -> Option<Value> {
         SubagentBody::Spawned(spawned) => json!({
             "invocation_id": spawned.invocation_id, "session_id": id, "run_id": spawned.turn_id,
             "subagent_name": spawned.name, "model": spawned.model,
+            "walltime_ms": spawned.walltime_ms, "memory_bytes": spawned.memory_bytes,
         }),
         SubagentBody::Exited(exited) => json!({
             "invocation_id": exited.invocation_id, "session_id": id, "run_id": exited.turn_id,

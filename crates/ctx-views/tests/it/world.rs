@@ -11,8 +11,9 @@ use ctx_session::command::{
 };
 use ctx_session::conversation::Conversation;
 use ctx_session::record::{
-    CancelReason, Compaction, CompactionFlag, CompactionTrigger, DetachReason, Failure, FinishReason,
-    LimitHit, LimitScope, PluginCost, PromptRef, SessionBody, Strategy as Shortening, ToolStatus, Usage,
+    ApprovalScope, CancelReason, Compaction, CompactionFlag, CompactionTrigger, DetachReason, Failure,
+    FinishReason, LimitHit, LimitScope, PluginCost, PromptRef, RunWishes, SessionBody,
+    Strategy as Shortening, ToolStatus, Usage,
 };
 use ctx_session::rules::{Create, Fork, Given, create};
 use ctx_session::{
@@ -484,6 +485,7 @@ impl Life {
                     call_id: open?,
                     tool: "fs.read".to_owned(),
                     subject: Some("README".to_owned()),
+                    pattern: None,
                     diff: None,
                     expires_at: Timestamp::from_millis(self.now.as_millis() + 300_000),
                 },
@@ -491,7 +493,7 @@ impl Life {
             Step::Answer { how } => {
                 let approval = session.control.open_approvals().next()?.asked.approval_id;
                 let answer = match how {
-                    0 => ApprovalAnswer::Allow { by },
+                    0 => ApprovalAnswer::Allow { by, scope: ApprovalScope::Session },
                     1 => ApprovalAnswer::Deny { by },
                     _ => ApprovalAnswer::Timeout,
                 };
@@ -586,7 +588,16 @@ fn bodies(records: &[Record]) -> Vec<String> {
 fn post(text: String, slot: bool, cwd: Option<String>) -> Command {
     let admission = if slot { granted("/work") } else { no_slot() };
     let by = own().uid;
-    Command::PostMessage(PostMessage { text, client_id: None, model_override: None, cwd, admission, by })
+    let wishes = RunWishes::default();
+    Command::PostMessage(PostMessage {
+        text,
+        client_id: None,
+        model_override: None,
+        cwd,
+        wishes,
+        admission,
+        by,
+    })
 }
 
 fn no_slot() -> Admission {

@@ -10,6 +10,7 @@ use crate::client::Api;
 use crate::failure::Failure;
 use crate::output;
 use ctx_session::Code;
+use ctx_session::record::ApprovalScope;
 
 /// A tool call that waits for an answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -22,7 +23,7 @@ pub struct Asked {
 #[derive(Debug, PartialEq, Eq)]
 pub enum Verdict {
     Allow,
-    /// Also the next calls of the same tool.
+    /// Also what the same line of the policy asks for, until the session ends.
     Always,
     Deny {
         reason: Option<String>,
@@ -57,28 +58,21 @@ impl Chat<'_> {
     /// Answers the oldest call that waits.
     pub(super) async fn answer(&mut self, verdict: Verdict) -> Result<(), Failure> {
         let Some(asked) = self.asked.pop_front() else { return Ok(()) };
-        if verdict == Verdict::Always {
-            self.always.insert(asked.tool.clone());
-            self.view.notice(&format!("{} is allowed while this chat is open", asked.tool))?;
-        }
-        let (decision, note) = match verdict {
-            Verdict::Allow | Verdict::Always => (Decision::Allow, None),
-            Verdict::Deny { reason } => (Decision::Deny, reason),
+        let (decision, scope, note) = match verdict {
+            Verdict::Allow => (Decision::Allow, None, None),
+            Verdict::Always => (Decision::Allow, Some(ApprovalScope::Session), None),
+            Verdict::Deny { reason } => (Decision::Deny, None, reason),
         };
-        self.settle(&asked, ApprovalAnswer { decision, note }).await
-    }
-
-    /// A call that was asked for: answered at once where its tool was always allowed.
-    pub(super) async fn on_asked(&mut self, asked: Asked) -> Result<(), Failure> {
-        if !self.always.contains(&asked.tool) {
-            self.asked.push_back(asked);
-            return Ok(());
-        }
-        self.settle(&asked, ApprovalAnswer { decision: Decision::Allow, note: None }).await
+        self.settle(&asked, ApprovalAnswer { decision, scope, note }).await
     }
 
     async fn settle(&mut self, asked: &Asked, answer: ApprovalAnswer) -> Result<(), Failure> {
         match self.tell::<Approval>(&format!("/approvals/{}", asked.id), &answer).await {
+            Ok(done) if done.scope == Some(ApprovalScope::Session) => {
+                let of = done.pattern.map(|pattern| format!(" {pattern}")).unwrap_or_default();
+                let said = format!("{}{of} is not asked for again in this session", done.tool);
+                Ok(self.view.notice(&output::plain(&said))?)
+            }
             Ok(_) => Ok(()),
             // Another client was faster, or the run has ended.
             Err(Failure::Said { message, .. }) => Ok(self.view.notice(&output::plain(&message))?),

@@ -15,7 +15,7 @@ mod screen;
 pub mod slash;
 mod view;
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::VecDeque;
 use std::io::IsTerminal;
 use std::ops::ControlFlow;
 use std::time::Duration;
@@ -90,7 +90,6 @@ pub fn run(root: &Root, id: SessionId, options: Options) -> Result<(), Failure> 
             consent: options.consent,
             waiting: VecDeque::new(),
             asked: VecDeque::new(),
-            always: BTreeSet::new(),
         };
         let left = loop {
             match chat.stay(options.tail, &mut hands).await {
@@ -131,8 +130,6 @@ struct Chat<'a> {
     waiting: VecDeque<NewMessage>,
     /// Tool calls that wait for an answer, oldest first.
     asked: VecDeque<Asked>,
-    /// Tools that were always allowed here.
-    always: BTreeSet<String>,
 }
 
 enum Stayed {
@@ -158,7 +155,6 @@ impl Chat<'_> {
         (self.id, self.who) = (id, who);
         (self.place, self.run, self.paused) = (Place::default(), None, None);
         self.asked.clear();
-        self.always.clear();
         self.view.begin();
     }
 
@@ -413,7 +409,7 @@ impl Chat<'_> {
         }
         self.view.frame(frame)?;
         if let Some(asked) = asked.filter(|_| self.who != As::Observer) {
-            self.on_asked(asked).await?;
+            self.asked.push_back(asked);
         }
         Ok(ControlFlow::Continue(()))
     }

@@ -3,6 +3,7 @@
 use std::io::Write;
 
 use ctx_api::http::{Approval, ApprovalAnswer, Decision, List};
+use ctx_session::record::ApprovalScope;
 use ctx_session::{Code, SessionId, Timestamp};
 
 use crate::client::Api;
@@ -22,6 +23,7 @@ Examples:
   ctx approve                     list everything that waits
   ctx approve coder --list        list the waiting calls
   ctx approve coder               allow the only waiting call
+  ctx approve coder --always      allow it, and what the same line of the policy asks for, until the session ends
   ctx approve coder 01K9Y --deny --note 'not that file'
 
 exit codes: 0 success, 1 failed, 2 bad input, 13 not allowed, 69 no daemon, 70 internal error")]
@@ -35,11 +37,14 @@ pub struct Args {
     /// Deny the call instead of allowing it
     #[arg(long, requires = "session")]
     deny: bool,
+    /// Also allow, until the session ends, every call that the same line of the policy asks for
+    #[arg(long, requires = "session", conflicts_with = "deny")]
+    always: bool,
     /// Note for the model
     #[arg(long, value_name = "TEXT", requires = "session")]
     note: Option<String>,
     /// Only list the waiting calls
-    #[arg(long, requires = "session", conflicts_with_all = ["approval", "deny", "note"])]
+    #[arg(long, requires = "session", conflicts_with_all = ["approval", "deny", "always", "note"])]
     list: bool,
     /// Print one JSON object per line
     #[arg(long)]
@@ -72,13 +77,18 @@ pub fn run(args: Args, root: &Root) -> Result<(), Failure> {
         }
     };
     let decision = if args.deny { Decision::Deny } else { Decision::Allow };
-    let answer = ApprovalAnswer { decision, note: args.note };
+    let scope = args.always.then_some(ApprovalScope::Session);
+    let answer = ApprovalAnswer { decision, scope, note: args.note };
     let done: Approval = api.post_with(&format!("/sessions/{id}/approvals/{}", one.id), &answer)?;
     if args.json {
         return output::json(&done);
     }
     let how = if args.deny { "denied" } else { "allowed" };
     output::say(format_args!("{how}: {}", call(&done)));
+    if args.always {
+        let of = done.pattern.as_ref().map(|pattern| format!(" {pattern}")).unwrap_or_default();
+        output::say(format_args!("until the session ends, {}{of} is not asked for again", done.tool));
+    }
     Ok(())
 }
 

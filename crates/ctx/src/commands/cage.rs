@@ -8,7 +8,8 @@ use std::time::Duration;
 
 use ctx_agent::cage::{CageFor, Ground};
 use ctx_agent::control::mount as control;
-use ctx_agent::project::Cage as Wishes;
+use ctx_agent::project::{Cage as Wishes, Trust, read_project};
+use ctx_engine::port::{By, ProjectDir};
 use ctx_host::cage::{
     Access, Cage, CageError, Io, Limits, Means, Mount, Net, RunningCage, find_bwrap, parse_mount, parse_size,
     parse_time, sweep,
@@ -18,20 +19,22 @@ use serde_json::json;
 
 use crate::config::{self, CageConfig, Environment, FileArg};
 use crate::failure::Failure;
-use crate::output;
 use crate::root::Root;
+use crate::{autostart, here, output, sessions, words};
 
 /// Run a command in a cage, or show what a cage allows
 ///
 /// A cage has the project of this directory at /work, a home of its own at /home/agent, the system's programs and
 /// your toolchains read-only, and no network. Its processes have your rights, those of nobody if you are root,
-/// and limits on memory, processes and time. [cage] in the config file adds mounts, PATH and variables.
+/// and limits on memory, processes and time. [cage] in the config file adds mounts, PATH and variables; so does the
+/// cage of the project file, once you trust it, for the project's agent and its subagents.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
   ctx cage run -- make test
   ctx cage run --net host --memory 4G --walltime 10m -- npm ci
   ctx cage run --mount /srv/data:/data:ro -- ls /data
+  ctx cage run --agent tester -- make test      in the cage of this project's subagent
   ctx cage explain coder          what coder's cage sees, may change and may use
 
 exit codes: 0 success, 1 failed, 2 bad input, 13 not allowed, 69 no bubblewrap, 70 internal error;
@@ -123,10 +126,15 @@ pub fn run(args: Args, root: &Root) -> Result<(), Failure> {
 
 fn start(args: RunArgs, settings: &CageConfig, root: &Root) -> Result<(), Failure> {
     let bwrap = find_bwrap(&std::env::var_os("PATH").unwrap_or_default())?;
-    let mut cage = cage_of(&args.agent, args.net, settings, root)?;
-    cage.limits.memory_bytes = args.memory.unwrap_or(cage.limits.memory_bytes);
-    cage.limits.walltime = args.walltime.or(cage.limits.walltime);
-    cage.mounts.extend(args.mount);
+    let walltime_ms = args.walltime.map(|time| u64::try_from(time.as_millis()).unwrap_or(u64::MAX));
+    let asked = Wishes {
+        net: args.net,
+        memory_bytes: args.memory,
+        walltime_ms,
+        mounts: args.mount,
+        ..Wishes::default()
+    };
+    let cage = cage_of(&args.agent, &asked, settings, root)?;
     let means = Means::detect();
     sweep(&means, is_ended_run);
     let io = Io { stdin: Stdio::inherit(), stdout: Stdio::inherit(), stderr: Stdio::inherit() };
@@ -158,30 +166,79 @@ pub fn is_ended_run(parent: &str) -> bool {
     parent.strip_prefix("run-").is_some_and(|pid| !Path::new("/proc").join(pid).exists())
 }
 
-/// The cage of an agent in the project of this directory.
-pub fn cage_of(agent: &str, net: Option<Net>, settings: &CageConfig, root: &Root) -> Result<Cage, Failure> {
+/// The cage of an agent in the project of this directory, as its runs have it, with what is asked for besides.
+pub fn cage_of(agent: &str, asked: &Wishes, settings: &CageConfig, root: &Root) -> Result<Cage, Failure> {
     if agent.is_empty() || !agent.chars().all(|c| c.is_ascii_alphanumeric() || "-_".contains(c)) {
         return Err(Failure::new(Code::Einval, format!("`{agent}` is not the name of an agent")));
     }
-    let project = std::env::current_dir().map_err(|error| Failure::io("the current directory", error))?;
-    let home = std::env::var_os("HOME").map(PathBuf::from).filter(|home| home.is_absolute());
+    let here = PathBuf::from(here::dir(None)?);
+    let uid = sessions::own_uid();
+    let found = here::locate(&here, uid, &here::homes_of(uid), &root.path);
+    let project = found.as_ref().map_or_else(|_| here.clone(), |found| PathBuf::from(&found.directory));
+    let of_project = match found {
+        Ok(ProjectDir { by: By::File, .. }) => project_wishes(agent, &project, root)?,
+        _ => None,
+    };
+    if of_project.is_none()
+        && agent != sessions::DEFAULT_AGENT
+        && !root.path.join(format!("agent/{agent}.d")).is_dir()
+    {
+        let message = format!("no agent `{agent}` in this directory's project, and none in the tree");
+        return Err(Failure::new(Code::Enoent, message));
+    }
     let mount = control::Mount {
-        source: project,
+        source: project.clone(),
         target: PathBuf::from(Cage::WORK),
         access: control::Access::ReadWrite,
         links: control::Links::Follow,
     };
-    let whose = CageFor {
-        root: &root.path,
-        agent,
-        uid: rustix::process::geteuid().as_raw(),
-        user_home: home.as_deref(),
-        mounts: &[mount],
-    };
+    let home = std::env::var_os("HOME").map(PathBuf::from).filter(|home| home.is_absolute());
+    let whose = CageFor { root: &root.path, agent, uid, user_home: home.as_deref(), mounts: &[mount] };
     let config = cage_wishes(settings)?;
-    let walltime = Limits::default().walltime.map(|time| u64::try_from(time.as_millis()).unwrap_or(u64::MAX));
-    let run = Wishes { net, walltime_ms: walltime, ..Wishes::default() };
-    Ok(Ground::look(&whose)?.cage(&[&config, &run]))
+    let walltime_ms =
+        Limits::default().walltime.map(|time| u64::try_from(time.as_millis()).unwrap_or(u64::MAX));
+    let usual = Wishes { walltime_ms, ..Wishes::default() };
+    let of_project = of_project.unwrap_or_default();
+    let wishes: Vec<&Wishes> = [&config, &usual].into_iter().chain(&of_project).chain([asked]).collect();
+    let mut cage = Ground::look(&whose)?.cage(&wishes);
+    if let Ok(below) = here.strip_prefix(&project)
+        && below != Path::new("")
+    {
+        cage.cwd = Path::new(Cage::WORK).join(below);
+    }
+    Ok(cage)
+}
+
+/// What the project file asks for this agent; None: it knows no such agent. It holds only for who trusts the file, as in a
+/// run.
+fn project_wishes(agent: &str, project: &Path, root: &Root) -> Result<Option<Vec<Wishes>>, Failure> {
+    let limit = ctx_session::Limits::default().control_file_bytes;
+    let looked = read_project(project, Trust::Anyone, limit, words::now());
+    let found = looked.found.map_err(|problems| {
+        let slug = looked.slug.as_ref().map_or_else(|| project.display().to_string(), ToString::to_string);
+        Failure::from(ctx_session::project::invalid(&slug, &problems))
+    })?;
+    let spec = &found.snapshot.spec;
+    let subagent = spec.subagents.iter().find(|(name, _)| name.as_str() == agent);
+    let wishes = match subagent {
+        Some((_, subagent)) => vec![spec.cage.clone(), subagent.cage.clone()],
+        None if spec.primary.name.as_str() == agent => vec![spec.cage.clone()],
+        None => return Ok(None),
+    };
+    if wishes.iter().all(Wishes::is_empty) {
+        return Ok(Some(wishes));
+    }
+    let root = autostart::with_daemon(Root { path: root.path.clone() })?;
+    let known = here::project(&root, &project.to_string_lossy())?;
+    let is_this = known.dsl_hash.as_deref() == Some(found.file_hash.as_str());
+    if !known.trusted || !is_this {
+        let message = format!(
+            "the project file of {} asks for a cage of its own, which holds only when you trust the file",
+            spec.project
+        );
+        return Err(Failure::new(Code::Eacces, message).hint("read it, then run `ctx project trust`"));
+    }
+    Ok(Some(wishes))
 }
 
 /// `[cage]` of the config file, with the variables of this process.
@@ -198,7 +255,7 @@ pub fn cage_wishes(settings: &CageConfig) -> Result<Wishes, Failure> {
 }
 
 fn explain(agent: &str, settings: &CageConfig, root: &Root, as_json: bool) -> Result<(), Failure> {
-    let cage = cage_of(agent, None, settings, root)?;
+    let cage = cage_of(agent, &Wishes::default(), settings, root)?;
     let means = Means::detect();
     let bwrap = find_bwrap(&std::env::var_os("PATH").unwrap_or_default());
     if as_json {

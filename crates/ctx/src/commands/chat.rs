@@ -13,7 +13,7 @@ use crate::sessions;
 ///
 /// Shows the end of the conversation and then everything that happens in it, whichever client it comes from. What you
 /// type is a message; several lines with Alt-Enter or a paste. A message typed during a run waits for its end. If a tool
-/// call needs your approval, answer with y, n, n and a reason, or a to allow the tool while this chat is open. If the
+/// call needs your approval, answer with y, n, n and a reason, or a to allow such calls until the session ends. If the
 /// model paused to ask, what you type is the answer. Type /help for the commands.
 ///
 /// The directory decides: the project is the nearest one with a .ctx/project.yaml, else the git work tree, else the

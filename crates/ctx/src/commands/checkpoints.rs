@@ -171,7 +171,8 @@ fn show(one: &Checkpoint) -> Result<(), Failure> {
 pub fn of_subagent(kept: &SubagentSnapshot) -> String {
     let output = words::shorten(&output::one_line(&kept.last_output), 120);
     let output = if output.is_empty() { output } else { format!(": {output}") };
-    format!("{} {}{output}", output::one_line(&kept.name), kept.state)
+    let cage = kept.cage_id.as_ref().map(|cage| format!(" in cage {}", output::one_line(cage)));
+    format!("{} {}{}{output}", output::one_line(&kept.name), kept.state, cage.unwrap_or_default())
 }
 
 fn line(call: &PendingToolCall) -> String {

@@ -180,7 +180,7 @@ fn serve(args: Args, root: &Root) -> Result<(), Failure> {
     let shelf = Shelf::for_writing(root)?;
     let mut config = host_config(shelf.spool_dir(), &settings)?;
     if is_caged {
-        let cage = super::cage::cage_of("coder", None, &cages, root)?;
+        let cage = super::cage::cage_of("coder", &ctx_agent::project::Cage::default(), &cages, root)?;
         let ground = CageGround {
             path: std::env::var_os("PATH").unwrap_or_default(),
             means: Means::detect(),

@@ -6,7 +6,7 @@ use std::ops::ControlFlow;
 use ctx_api::http::{Checkpoint, Session};
 use ctx_journal::{Entry, Journal};
 use ctx_session::project::DEFAULT_PROJECT;
-use ctx_session::record::{Decoded, RunBody};
+use ctx_session::record::{Decoded, RunBody, SubagentBody};
 use ctx_session::{Body, Code, StateName};
 use ctx_views::read::SessionRef;
 
@@ -19,7 +19,7 @@ use crate::render::pager::{Paged, Pager};
 use crate::render::terminal::{Look, show};
 use crate::root::Root;
 use crate::sessions;
-use crate::words::Clock;
+use crate::words::{self, Clock};
 
 /// Width of lines where the terminal does not say, and at most: longer ones are hard to read.
 const WIDTH: usize = 80;
@@ -73,7 +73,9 @@ pub fn run(args: Args, root: &Root) -> Result<(), Failure> {
     };
     let pager = if on_terminal && !args.no_pager { Pager::open() } else { None };
     if let Some(mut pager) = pager {
-        let shown = show(&transcript, look, &mut pager).and_then(|()| paused(root, &transcript, &mut pager));
+        let shown = show(&transcript, look, &mut pager)
+            .and_then(|()| subagents(root, &session, &mut pager))
+            .and_then(|()| paused(root, &transcript, &mut pager));
         match (pager.close()?, shown) {
             // Whoever has read enough quits, and the rest is not wanted.
             (Paged::Shown, Err(Failure::ReaderGone)) => return Ok(()),
@@ -83,6 +85,7 @@ pub fn run(args: Args, root: &Root) -> Result<(), Failure> {
     }
     let mut out = output::stdout();
     show(&transcript, look, &mut out)?;
+    subagents(root, &session, &mut out)?;
     paused(root, &transcript, &mut out)?;
     out.flush()?;
     Ok(())
@@ -122,10 +125,56 @@ fn show_context(root: &Root, session: &SessionRef) -> Result<(), Failure> {
         let hash = prompt.hash.get(..12).unwrap_or(&prompt.hash);
         writeln!(out, "prompt     {} {hash}", output::one_line(&prompt.target))?;
     }
+    if let Some(cage) = &context.cage {
+        writeln!(out, "cage       {}", output::one_line(cage))?;
+    }
+    if let Some(approvals) = context.approvals {
+        writeln!(out, "approvals  {approvals}")?;
+    }
     for line in &context.policy {
         writeln!(out, "policy     {}", output::one_line(line))?;
     }
     out.flush()?;
+    Ok(())
+}
+
+/// The subagents of the newest run: what they might use, their cages, and their ends.
+fn subagents(root: &Root, session: &SessionRef, out: &mut impl Write) -> Result<(), Failure> {
+    let mut found: Vec<SubagentBody> = Vec::new();
+    let look = &mut |entry: Entry| match Body::decode(&entry.kind, &entry.text) {
+        Decoded::Known(Body::Run(RunBody::Created(_))) => ControlFlow::Break(()),
+        Decoded::Known(Body::Subagent(body)) => {
+            found.push(body);
+            ControlFlow::Continue(())
+        }
+        _ => ControlFlow::Continue(()),
+    };
+    root.journal()?.read_back(&session.log()?, look).map_err(ctx_views::ViewError::from)?;
+    let paint = Paint::for_stdout();
+    for spawned in found.iter().rev().filter_map(|body| match body {
+        SubagentBody::Spawned(spawned) => Some(spawned),
+        SubagentBody::Running(_) | SubagentBody::Exited(_) => None,
+    }) {
+        let cage = found.iter().find_map(|body| match body {
+            SubagentBody::Running(one) if one.invocation_id == spawned.invocation_id => one.cage_id.clone(),
+            _ => None,
+        });
+        let end = found.iter().find_map(|body| match body {
+            SubagentBody::Exited(one) if one.invocation_id == spawned.invocation_id => Some(one),
+            _ => None,
+        });
+        let state = end.map_or("at work", |end| end.state.as_str());
+        let why =
+            end.and_then(|end| end.message.as_deref()).map(|why| format!(": {}", output::one_line(why)));
+        let cage = cage.map(|cage| format!(", cage {}", output::one_line(&cage)));
+        let (name, limits) = (output::one_line(&spawned.name), words::subagent_limits(spawned));
+        let line = format!(
+            "subagent {name} {state} ({limits}{}){}",
+            cage.unwrap_or_default(),
+            why.unwrap_or_default()
+        );
+        writeln!(out, "{}", paint.dim(&line))?;
+    }
     Ok(())
 }
 

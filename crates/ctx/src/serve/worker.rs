@@ -98,8 +98,7 @@ impl Worker for Agents {
             cage: CageAsk {
                 rules: &self.cages,
                 user_home: user_home.as_deref(),
-                // A session whose project file grants something is only made after its owner has agreed to that file,
-                // and it keeps the file as it was then.
+                // The engine gives us a project file only if the session's owner has agreed to what it grants.
                 is_trusted: true,
                 net: ask.wishes.net.map(|net| match net {
                     RunNet::None => Net::None,

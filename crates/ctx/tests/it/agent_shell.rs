@@ -236,3 +236,91 @@ fn a_run_has_the_network_that_was_asked_for_with_it() {
     assert!(!output(&again[0]).contains("reached"), "it held for that run alone");
     assert!(daemon.ctx(&["send", "--net", "some", "x"]).fails(2).contains("none or host"));
 }
+
+/// `ctx` as Ann.
+fn as_ann(daemon: &TestDaemon, args: &[&str]) -> testkit::Outcome {
+    let own = daemon.command(args);
+    let mut command = Command::new("setpriv");
+    command.args(["--reuid", &ANN.to_string(), "--regid", &ANN.to_string(), "--clear-groups"]);
+    command.arg(own.get_program()).args(own.get_args()).current_dir(daemon.workspace());
+    command.env_clear().envs(own.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    testkit::finish(command.stdin(std::process::Stdio::null()))
+}
+
+/// Runs one command in the agent's shell of a daemon of root's, or of Ann's own; what it gave.
+fn in_cage(daemon: &TestDaemon, is_root: bool, command: &str) -> String {
+    let text = script(&[command]);
+    let send = ["send", "--model", "debug:script", "--session", "work", text.as_str()];
+    let sent = if is_root { daemon.ctx(&send) } else { as_ann(daemon, &send) };
+    sent.ok();
+    let log = ["log", "coder/work", "--json"];
+    let log = if is_root { daemon.ctx(&log) } else { as_ann(daemon, &log) }.ok();
+    let results = json_lines(&log).into_iter().filter(|record| record["type"] == "tool_finished");
+    output(&results.last().unwrap()).to_owned()
+}
+
+/// The list of the design, against a real daemon, from its agent's shell.
+#[test]
+fn ways_out_of_an_agents_cage_lead_nowhere() {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    for is_root in [true, false] {
+        let builder = if is_root { build() } else { build().user(ANN, ANN) };
+        let daemon = ready(builder);
+        let (root, home) = (daemon.root().display().to_string(), daemon.home().display().to_string());
+        let outside = daemon.path("outside");
+        std::fs::write(&outside, "as it was").unwrap();
+        std::fs::set_permissions(&outside, std::fs::Permissions::from_mode(0o666)).unwrap();
+        let setuid = daemon.workspace().join("id");
+        std::fs::copy("/usr/bin/id", &setuid).unwrap();
+        std::fs::set_permissions(&setuid, std::fs::Permissions::from_mode(0o4755)).unwrap();
+        let (outside_path, pid) = (outside.display(), daemon.pid());
+        let socket =
+            format!("import socket; socket.socket(socket.AF_UNIX).connect(\"{root}/.state/api.sock\")");
+        let ways = [
+            ("the daemon's files", format!("ls {root}")),
+            ("the token", format!("cat {root}/.state/*")),
+            ("the daemon's socket", format!("python3 -c '{socket}'")),
+            ("another home", format!("ls {home}/. || ls /root")),
+            ("files of root's", "cat /etc/shadow".to_owned()),
+            ("a path outside", format!("echo x > {outside_path}")),
+            ("a link", format!("ln -s {outside_path} link; echo x > link")),
+            ("..", format!("echo x > /work/../../../..{outside_path}")),
+            ("a hard link", "ln /usr/bin/env hard || ln /proc/1/exe hard".to_owned()),
+            (
+                "/proc",
+                format!("echo x > /proc/1/root{outside_path} || echo x > /proc/self/cwd/../..{outside_path}"),
+            ),
+            ("the network", format!(": < /dev/tcp/127.0.0.1/{port}")),
+            ("a signal", format!("kill -0 {pid} || kill -0 $PPID -- -1")),
+            ("a setuid program", "[ \"$(./id -u)\" != 1000 ] || ./id -un | grep root".to_owned()),
+            (
+                "ptrace",
+                "python3 -c 'import ctypes, sys; sys.exit(ctypes.CDLL(None).ptrace(0, 0, 0, 0) != 0)'"
+                    .to_owned(),
+            ),
+            ("a mount", "mount -t tmpfs none /tmp || mount -o remount,rw /usr".to_owned()),
+            ("a user namespace", "unshare -U true || unshare -r true".to_owned()),
+        ];
+        let lines = ways.map(|(what, way)| format!("( {way} ) >/dev/null 2>&1 && echo \"OUT: {what}\"\n"));
+        let said = in_cage(&daemon, is_root, &format!("{}echo end", lines.concat()));
+        assert!(said.starts_with("end\n"), "root's: {is_root}: {said}");
+        assert_eq!(std::fs::read_to_string(&outside).unwrap(), "as it was");
+        assert!(std::path::Path::new(&format!("/proc/{pid}")).exists());
+    }
+}
+
+#[test]
+fn bombs_in_a_plain_users_daemon_end_with_their_limit_named() {
+    let daemon = ready(build().user(ANN, ANN));
+    for (bomb, limit) in [
+        ("while :; do sleep 1000 & done", "process limit (512) reached"),
+        ("python3 -c 'x = [bytearray(64 << 20) for _ in range(64)]'", "memory limit (2048 MiB) reached"),
+    ] {
+        let said = in_cage(&daemon, false, bomb);
+        assert!(said.contains(limit), "{said}");
+    }
+    let said = in_cage(&daemon, false, "head -c 1100M /dev/zero > /tmp/x");
+    assert!(said.contains("/tmp of the cage is full: its limit is 1024 MiB"), "{said}");
+    assert!(in_cage(&daemon, false, "echo fine").starts_with("fine\n"));
+}

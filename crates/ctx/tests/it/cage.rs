@@ -61,12 +61,71 @@ fn a_command_runs_in_the_project_and_its_code_is_ours() {
 }
 
 #[test]
-fn a_limit_is_named_on_stderr() {
+fn bombs_end_with_their_limit_named_also_for_a_plain_user() {
     let place = anns();
-    let said = ctx(&place, true, &["cage", "run", "--walltime", "300ms", "--", "sleep", "1000"]).fails(137);
-    assert_eq!(said, "ctx: the cage was ended: walltime reached\n");
-    let bomb = ["cage", "run", "--memory", "64M", "--", "python3", "-c", "x = bytearray(512 << 20)"];
-    assert_eq!(ctx(&place, true, &bomb).fails(137), "ctx: the cage was ended: memory limit reached\n");
+    for is_root in [true, false] {
+        for (bomb, limit) in [
+            (vec!["python3", "-c", "x = bytearray(512 << 20)"], "memory limit"),
+            (vec!["bash", "-c", "while :; do sleep 1000 & done"], "process limit"),
+            (vec!["sleep", "1000"], "walltime"),
+        ] {
+            let walltime = if limit == "walltime" { "300ms" } else { "60s" };
+            let memory = if limit == "memory limit" { "64M" } else { "2G" };
+            let args = [vec!["cage", "run", "--memory", memory, "--walltime", walltime, "--"], bomb].concat();
+            let said = ctx(&place, is_root, &args).fails(137);
+            assert!(said.ends_with(&format!("ctx: the cage was ended: {limit} reached\n")), "{said}");
+        }
+    }
+}
+
+#[test]
+fn a_descriptor_that_was_given_to_ctx_is_not_the_cages() {
+    let place = anns();
+    std::fs::write(place.path("secret"), "secret").unwrap();
+    let run = place.command(&["cage", "run", "--", "sh", "-c", "ls /proc/self/fd; cat <&9"]);
+    let mut bash = Command::new("bash");
+    bash.args(["-c", "exec 9<\"$0\"; exec \"$@\""]).arg(place.path("secret"));
+    bash.arg(run.get_program()).args(run.get_args()).current_dir(place.workspace());
+    bash.envs(run.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    let outcome = finish(&mut bash);
+    assert!(outcome.code != 0 && !outcome.stdout.contains("secret"), "{}{}", outcome.stdout, outcome.stderr);
+    assert!(!outcome.stdout.contains('9'), "{}", outcome.stdout);
+}
+
+#[test]
+fn the_project_files_cage_holds_for_its_agents_once_it_is_trusted() {
+    let daemon = crate::support::build();
+    let place = daemon.place();
+    std::fs::set_permissions(place.path(""), std::fs::Permissions::from_mode(0o755)).unwrap();
+    let dir = place.path("music");
+    std::fs::create_dir_all(dir.join(".ctx")).unwrap();
+    std::fs::create_dir(dir.join("sub")).unwrap();
+    chown(&dir, Some(ANN), Some(ANN)).unwrap();
+    let file = "version: 1\nproject: music\nprimary: {model: \"debug:echo\"}\ncage: {env: {WHO: all}, memory: 300M}\n\
+                subagents:\n  tester: {model: \"debug:echo\", cage: {env: {WHO: tester}, walltime: 400ms}}\n";
+    std::fs::write(dir.join(".ctx/project.yaml"), file).unwrap();
+    let daemon = daemon.start();
+    let cage = |agent: &str, command: &str| {
+        let mut run = daemon.command(&["cage", "run", "--agent", agent, "--", "sh", "-c", command]);
+        finish(run.current_dir(dir.join("sub")).stdin(Stdio::null()))
+    };
+    let refused = cage("music", "echo $WHO").fails(13);
+    assert!(
+        refused.contains("asks for a cage of its own") && refused.contains("ctx project trust"),
+        "{refused}"
+    );
+    assert_eq!(cage("coder", "echo $WHO; pwd").ok(), "\n/work/sub\n", "coder's is as it always is");
+    let mut trust = daemon.command(&["project", "trust", "--yes"]);
+    finish(trust.current_dir(&dir).stdin(Stdio::null())).ok();
+    assert_eq!(cage("music", "echo $WHO; pwd").ok(), "all\n/work/sub\n");
+    assert_eq!(cage("tester", "echo $WHO").ok(), "tester\n");
+    assert!(cage("tester", "sleep 1000").fails(137).contains("walltime reached"));
+    let mut explain = daemon.command(&["cage", "explain", "tester", "--json"]);
+    let json = &json_lines(&finish(explain.current_dir(&dir)).ok())[0];
+    assert_eq!(json["cage"]["limits"]["memory_bytes"], 300 << 20);
+    assert!(cage("nobody", "true").fails(1).contains("no agent `nobody`"));
+    std::fs::write(dir.join(".ctx/project.yaml"), file.replace("300M", "400M")).unwrap();
+    assert!(cage("music", "true").fails(13).contains("trust"), "another file, which nobody agreed to");
 }
 
 #[test]
@@ -85,6 +144,45 @@ fn bad_input_and_a_missing_bubblewrap_are_said() {
         let said = ctx(&place, is_root, &["cage", "run", "--", "no-such-program"]).fails(127);
         assert!(said.contains("no-such-program"), "{said}");
     }
+}
+
+/// Becomes a user in a namespace of users in which no further one may be made, and runs a command.
+const NO_NAMESPACES: &str = r#"
+import ctypes, os, sys
+ready, go, uid = os.pipe(), os.pipe(), int(sys.argv[1])
+child = os.fork()
+if child == 0:
+    ctypes.CDLL(None).unshare(0x10000000)
+    os.write(ready[1], b"x"), os.read(go[0], 1)
+    os.setgroups([])
+    open("/proc/sys/user/max_user_namespaces", "w").write("0")
+    os.setresgid(uid, uid, uid), os.setresuid(uid, uid, uid)
+    os.execv(sys.argv[2], sys.argv[2:])
+os.read(ready[0], 1)
+for name in ["uid_map", "gid_map"]:
+    open(f"/proc/{child}/{name}", "w").write(f"0 0 1\n{uid} {uid} 1\n")
+os.write(go[1], b"x")
+sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+"#;
+
+#[test]
+fn without_user_namespaces_the_refusal_says_why() {
+    let place = anns();
+    std::fs::create_dir_all(place.root().join(".state")).unwrap();
+    for path in [place.root().to_owned(), place.root().join(".state")] {
+        chown(path, Some(ANN), Some(ANN)).unwrap();
+    }
+    let ctx = |args: &[&str]| {
+        let run = place.command(args);
+        let mut python = Command::new("python3");
+        python.args(["-c", NO_NAMESPACES, &ANN.to_string()]).arg(run.get_program()).args(run.get_args());
+        python.env_clear().envs(run.get_envs().filter_map(|(name, value)| Some((name, value?))));
+        finish(python.current_dir(place.workspace()).stdin(Stdio::null()))
+    };
+    let said = ctx(&["cage", "run", "--", "true"]).fails(1);
+    assert!(said.contains("namespace failed") && said.contains("the cage did not start"), "{said}");
+    let doctor = ctx(&["doctor"]).stdout;
+    assert!(doctor.contains("none: they do not start") && doctor.contains("max_user_namespaces"), "{doctor}");
 }
 
 #[test]
@@ -171,6 +269,15 @@ fn the_examples_of_the_guide_to_agents_work() {
     walk.env("HOME", place.home()).env("CTX_ROOT", place.root()).current_dir(place.workspace());
     let said = finish(&mut walk).ok();
     let lines: Vec<&str> = said.lines().collect();
-    let expected = ["written inside", "Read-only file system", "no network", "exit code 137", "none"];
+    let expected = [
+        "written inside",
+        "Read-only file system",
+        "no network",
+        "exit code 137",
+        "none",
+        "The note is there.",
+        "3",
+        "net=none",
+    ];
     assert_eq!(lines, expected, "{said}");
 }

@@ -38,6 +38,7 @@ mod reading;
 mod recording;
 mod search;
 mod shown;
+mod subagent_cages;
 mod support;
 mod terminals;
 mod token;

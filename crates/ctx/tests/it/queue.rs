@@ -1,5 +1,7 @@
 //! The queue: what waits, why, and what can be done about it.
 
+use serde_json::json;
+
 use crate::support::{SLOW, build, json_lines, start_slow, wait_state};
 
 #[test]
@@ -47,4 +49,38 @@ fn what_waits_can_be_dropped() {
     );
     daemon.ctx(&["cancel", "coder/third"]).ok();
     assert!(daemon.ctx(&["queue"]).ok().is_empty());
+}
+
+#[test]
+fn a_message_keeps_what_came_with_it_while_it_waits() {
+    let mut daemon = build().env("CTX_LIMITS_RUNNING_PER_PROJECT", "1").start();
+    start_slow(&daemon, "first");
+    let write = |name: &str| {
+        let input = json!({ "path": format!("/work/{name}"), "content": "x" });
+        json!({ "script": [{ "tool": { "name": "fs.write", "input": input } }, { "text": "went on" }] })
+            .to_string()
+    };
+    let send = |session: &str, flags: &[&str]| {
+        let args = [
+            &["send", "-a", "coder", "--model", "debug:script", "--session", session],
+            flags,
+            &["--detach", &write(session)],
+        ];
+        daemon.ctx(&args.concat()).ok();
+    };
+    send("yes", &["--yes", "--net", "host"]);
+    send("rule", &["--allow", "fs.write *rule"]);
+    // The first run is gone with its daemon; what waits is in the log.
+    daemon.kill();
+    daemon.start_again();
+    for session in ["yes", "rule"] {
+        daemon.ctx(&["queue", "resume", &format!("coder/{session}")]).ok();
+        wait_state(&daemon, session, "idle");
+        assert!(daemon.workspace().join(session).exists(), "{session}: it was allowed with the message");
+    }
+    let log = json_lines(&daemon.ctx(&["log", "coder/yes", "--json"]).ok());
+    let find = |kind: &str| log.iter().find(|record| record["type"] == kind).unwrap();
+    assert_eq!(find("run_created")["wishes"], json!({ "approvals": "allow", "net": "host" }));
+    assert_eq!(find("context")["approvals"], "allow");
+    assert!(find("context")["cage"].as_str().unwrap().contains("net=host"), "{log:?}");
 }

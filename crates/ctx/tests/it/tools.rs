@@ -109,6 +109,60 @@ fn an_edit_is_shown_before_it_is_allowed_and_after_it_was_made() {
 }
 
 #[test]
+fn what_is_allowed_for_the_session_is_not_asked_again_until_it_ends() {
+    let mut daemon = daemon();
+    std::fs::write(daemon.root().join("agent/coder.d/policy"), "ask fs.write *.md\n").unwrap();
+    let work = daemon.workspace();
+    // Two that wait at once, and one that another line of the policy asks for: here, none.
+    let steps = |paths: &[&str]| {
+        let calls: Vec<Value> = paths.iter().map(|path| writing(path, "x")["tool"].clone()).collect();
+        json!([{ "tools": calls }, { "text": "end" }])
+    };
+    send(&daemon, "work", &["--detach"], steps(&["/work/a.md", "/work/b.md", "/work/c.txt"])).ok();
+    let waiting = until("the approvals", || {
+        let listed = json_lines(&daemon.ctx(&["approve", "coder/work", "--list", "--json"]).stdout);
+        (listed.len() == 3).then_some(listed)
+    });
+    let of = |path: &str| waiting.iter().find(|one| one["subject"] == path).unwrap().clone();
+    assert_eq!((&of("/work/a.md")["pattern"], &of("/work/c.txt")["pattern"]), (&json!("*.md"), &Value::Null));
+    let allow = |path: &str, flags: &[&str]| {
+        let id = of(path)["id"].as_str().unwrap().to_owned();
+        daemon.ctx(&[&["approve", "coder/work", &id], flags].concat())
+    };
+    let both = allow("/work/a.md", &["--deny", "--always"]).fails(2);
+    assert!(both.contains("cannot be used with"), "{both}");
+    let told = allow("/work/a.md", &["--always"]);
+    assert!(
+        told.stderr.contains("until the session ends, fs.write *.md is not asked for again"),
+        "{}",
+        told.stderr
+    );
+    until("the other to be written too", || work.join("b.md").exists().then_some(()));
+    assert!(!work.join("c.txt").exists(), "another line of the policy asks for it");
+    allow("/work/c.txt", &[]).ok();
+    daemon.ctx(&["wait", "coder/work"]).ok();
+    let settled = records(&daemon, "work", "approval_settled");
+    let scopes: Vec<&Value> = settled.iter().map(|record| &record["scope"]).collect();
+    assert_eq!(scopes, [&json!("session"), &Value::Null, &Value::Null]);
+
+    // It is in the log: also after a restart, and where nobody is at a terminal to be asked.
+    daemon.kill();
+    daemon.start_again();
+    send(&daemon, "work", &[], steps(&["/work/d.md", "/work/d.txt"])).ok();
+    assert!(work.join("d.md").exists() && !work.join("d.txt").exists());
+    send(&daemon, "other", &[], steps(&["/work/e.md"])).ok();
+    assert!(!work.join("e.md").exists(), "in another session it is asked for");
+    // What a policy denies by now stays denied.
+    std::fs::write(daemon.root().join("agent/coder.d/policy"), "deny fs.write *f.md\nask fs.write *.md\n")
+        .unwrap();
+    send(&daemon, "work", &[], steps(&["/work/f.md"])).ok();
+    assert!(!work.join("f.md").exists());
+    daemon.ctx(&["fork", "coder/work", "--name", "copy"]).ok();
+    send(&daemon, "copy", &[], steps(&["/work/g.md"])).ok();
+    assert!(!work.join("g.md").exists(), "a fork is another session");
+}
+
+#[test]
 fn a_secret_that_a_tool_meets_is_in_no_file_of_ours() {
     let daemon = daemon();
     let env = daemon.workspace().join(".env");

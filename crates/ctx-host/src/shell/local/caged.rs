@@ -67,6 +67,8 @@ struct State {
     is_ending: bool,
     /// What ended the last cage.
     limit: Option<Limit>,
+    /// The last limit that ended one.
+    ever: Option<Limit>,
 }
 
 impl CageSlot {
@@ -78,6 +80,7 @@ impl CageSlot {
             frozen_for: Duration::ZERO,
             is_ending: false,
             limit: None,
+            ever: None,
         };
         CageSlot { setup, state: Mutex::new(state), gate: tokio::sync::Mutex::default() }
     }
@@ -89,6 +92,17 @@ impl CageSlot {
     /// The cage that runs, if one does.
     fn living(&self) -> Option<Arc<RunningCage>> {
         self.state().running.clone().filter(|running| running.ended().is_none())
+    }
+
+    /// The name of the cage that runs.
+    pub fn name(&self) -> Option<String> {
+        self.living().map(|running| running.name().to_owned())
+    }
+
+    /// The limit that ended a cage of this shell, also if another one runs by now.
+    pub fn limit_reached(&self) -> Option<Limit> {
+        let state = self.state();
+        state.ever.or_else(|| state.running.as_ref()?.ended()?.limit)
     }
 
     /// Starts a cage where none runs.
@@ -371,8 +385,10 @@ impl Caged {
         control.running.kill_at_limit();
         control.running.kill();
         // Its thread sees the end a moment later than we do.
-        let ended = control.running.wait_at_most(END_PATIENCE);
-        self.slot.state().limit = ended.and_then(|ended| ended.limit);
+        let limit = control.running.wait_at_most(END_PATIENCE).and_then(|ended| ended.limit);
+        let mut state = self.slot.state();
+        state.limit = limit;
+        state.ever = limit.or(state.ever);
         KILLED
     }
 

@@ -1,14 +1,20 @@
 //! Checks the root: that it exists, free disk space, the daemon, and the modes of the files in `.state`.
 
+use std::ffi::OsString;
 use std::fs::Metadata;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::Path;
+use std::process::Stdio;
 
 use ctx_api::http::Status;
+use ctx_host::cage::{
+    Cage, CageError, Io, Means, Net, Owner as CageOwner, RunningCage, find_bwrap, system_mounts,
+};
 use rustix::process::Pid;
 
 use super::finding::{Finding, Report, size};
 use crate::client::Api;
+use crate::commands::cage::own_parent;
 use crate::failure::Failure;
 use crate::root::{Root, shell_word};
 use crate::words;
@@ -79,11 +85,33 @@ pub fn daemon(root: &Root, report: &mut Report) -> bool {
     }
 }
 
+/// Starts a cage with nothing in it but the system.
+fn try_cage(bwrap: &Path) -> Result<(), CageError> {
+    let (uid, gid) = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
+    let mut cage = Cage::new(CageOwner::new(uid, gid), Path::new("/"));
+    (cage.mounts, cage.cwd) = (system_mounts(Net::None), "/".into());
+    let io = Io { stdin: Stdio::null(), stdout: Stdio::null(), stderr: Stdio::piped() };
+    let command = ["/bin/sh", "-c", ":"].map(OsString::from);
+    let running = RunningCage::start(bwrap, &cage, &Means::default(), &own_parent(), &command, io)?;
+    match running.wait() {
+        ended if ended.has_started && ended.code == 0 => Ok(()),
+        _ => Err(CageError::NotStarted { detail: String::new() }),
+    }
+}
+
 /// What holds the limits of cages that this user would start.
 fn cages(report: &mut Report) {
     let path = std::env::var_os("PATH").unwrap_or_default();
-    match ctx_host::cage::find_bwrap(&path) {
-        Ok(_) => report.fact("cages", ctx_host::cage::Means::detect().to_string()),
+    match find_bwrap(&path) {
+        Ok(bwrap) => match try_cage(&bwrap) {
+            Ok(()) => report.fact("cages", Means::detect().to_string()),
+            Err(error) => {
+                report.fact("cages", "none: they do not start");
+                let fix = "cages need user namespaces; `sysctl user.max_user_namespaces` must not be 0, and AppArmor and \
+                           `kernel.unprivileged_userns_clone` must allow bubblewrap to make them";
+                report.note(Finding::new(error.to_string()).fix(fix));
+            }
+        },
         Err(error) => {
             report.fact("cages", "none: bubblewrap is not installed");
             let finding = Finding::new(error.to_string());

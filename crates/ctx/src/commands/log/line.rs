@@ -2,8 +2,8 @@
 
 use ctx_journal::{Entry, LOST};
 use ctx_session::record::{
-    ApprovalBody, Approvals, Body, CheckpointBody, CompactionBody, Decoded, MessageBody, Redact, RunBody,
-    RunCreated, RunKind, SessionBody, SubagentBody, SubagentState, ToolBody, ToolStatus,
+    ApprovalBody, ApprovalScope, Approvals, Body, CheckpointBody, CompactionBody, Decoded, MessageBody,
+    Redact, RunBody, RunCreated, RunKind, SessionBody, SubagentBody, SubagentState, ToolBody, ToolStatus,
 };
 use serde::Serialize;
 
@@ -155,7 +155,8 @@ fn describe_subagent(body: &SubagentBody, paint: Paint) -> String {
     match body {
         SubagentBody::Spawned(spawned) => {
             let (name, model) = (paint.bold(&safe(&spawned.name)), safe(&spawned.model));
-            format!("subagent {name} spawned with {model}: {}", quote(&spawned.prompt))
+            let limits = words::subagent_limits(spawned);
+            format!("subagent {name} spawned with {model} ({limits}): {}", quote(&spawned.prompt))
         }
         SubagentBody::Running(running) => {
             let cage = running.cage_id.as_deref().map(|cage| format!(" in cage {}", safe(cage)));
@@ -229,7 +230,8 @@ fn describe_control(body: &Body, paint: Paint) -> Option<String> {
             paint.yellow(&format!("approval {} wanted for {}{on}", ask.approval_id, safe(&ask.tool)))
         }
         Body::Approval(ApprovalBody::Settled(end)) => {
-            format!("approval {}: {}", end.approval_id, end.outcome.as_str())
+            let scope = if end.scope == ApprovalScope::Session { " until the session ends" } else { "" };
+            format!("approval {}: {}{scope}", end.approval_id, end.outcome.as_str())
         }
         Body::Session(SessionBody::Bound(bound)) => format!("bound to issue {}", bound.issue_id),
         Body::Session(SessionBody::Unbound(bound)) => format!("unbound from issue {}", bound.issue_id),
