@@ -95,7 +95,7 @@ impl Server {
         let choice = |delta: Value, reason: Value| json!({ "choices": [{ "index": 0, "delta": delta, "finish_reason": reason }] });
         let say = *self.say.lock().expect("a lock");
         match say {
-            Say::Calls(steps) if number % (steps + 1) != 0 => {
+            Say::Calls(steps) if !number.is_multiple_of(steps + 1) => {
                 let call = json!({ "index": 0, "id": format!("c{number}"), "type": "function",
                     "function": { "name": "fs_stat", "arguments": "{\"path\":\".\"}" } });
                 send(stream, &choice(json!({ "tool_calls": [call] }), json!("tool_calls")))?;

@@ -15,6 +15,7 @@ use rmcp::model::{
 use rmcp::service::{NotificationContext, RunningService};
 use rmcp::{ClientHandler, RoleClient, ServiceError};
 use serde_json::{Map, Value};
+use tokio_util::sync::CancellationToken;
 
 use super::ServerWant;
 use crate::cut;
@@ -34,6 +35,8 @@ const SCHEMA_BYTES_MAX: usize = 64 * 1024;
 const OUTPUT_BYTES_MAX: usize = 4 * 1024 * 1024;
 /// How much is kept of what a program says on stderr.
 const SAID_BYTES_MAX: usize = 4096;
+/// How long a program that ends may take until its last words are heard.
+const LAST_WORDS_MAX: Duration = Duration::from_millis(500);
 /// How often it is looked whether a program has ended.
 const LOOK_AGAIN: Duration = Duration::from_millis(5);
 
@@ -79,9 +82,19 @@ pub(super) enum Process {
 
 /// The end of what a program said on stderr.
 #[derive(Clone, Default)]
-pub(super) struct LastWords(Arc<Mutex<VecDeque<u8>>>);
+pub(super) struct LastWords(Arc<Mutex<VecDeque<u8>>>, CancellationToken);
 
 impl LastWords {
+    /// All of them have been heard.
+    pub(super) fn finish(&self) {
+        self.1.cancel();
+    }
+
+    /// Waits until a program that ends has said its last, for a moment.
+    pub(super) async fn wait(&self) {
+        let _ = tokio::time::timeout(LAST_WORDS_MAX, self.1.cancelled()).await;
+    }
+
     pub(super) fn add(&self, bytes: &[u8]) {
         let mut said = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         said.extend(bytes);
@@ -198,6 +211,9 @@ impl Server {
         match tokio::time::timeout(CALL_MAX, self.service.call_tool(params)).await {
             Ok(Ok(result)) => self.read(result),
             Ok(Err(error)) => {
+                if self.service.is_transport_closed() && !matches!(self.process, Process::Elsewhere) {
+                    self.last_words.wait().await;
+                }
                 let code =
                     if matches!(error, ServiceError::McpError(_)) { Code::Einval } else { Code::Epipe };
                 Err(ToolError::new(code, self.in_words(&error)))

@@ -126,12 +126,7 @@ async fn not_connected(
     };
     if let Process::Caged(cage) = process {
         // It is ending, or is ended here; what it says meanwhile is read.
-        for _ in 0..20 {
-            if cage.ended().is_some() {
-                break;
-            }
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
+        last_words.wait().await;
         if let Some(ended) = cage.ended() {
             message = format!("it ended with code {}", ended.code);
         }
@@ -254,12 +249,13 @@ fn plain(want: &ServerWant, env: Vec<(String, String)>) -> Result<Started, Refus
 
 /// Reads what a program says on stderr, so that it never waits for a reader; the end is kept.
 fn read_stderr(stderr: Option<ChildStderr>, last_words: &LastWords) {
-    let (Some(mut stderr), last_words) = (stderr, last_words.clone()) else { return };
+    let (Some(mut stderr), last_words) = (stderr, last_words.clone()) else { return last_words.finish() };
     tokio::spawn(async move {
         let mut bytes = vec![0; 4096];
         while let Ok(count @ 1..) = stderr.read(&mut bytes).await {
             last_words.add(bytes.get(..count).unwrap_or_default());
         }
+        last_words.finish();
     });
 }
 

@@ -157,7 +157,9 @@ fn shell_of(job: &Job, prepared: &Prepared) -> ShellOf {
 async fn with_servers(mut tools: Tools, job: &Job, prepared: &Prepared) -> Tools {
     let agent = &prepared.agent;
     let settings = &agent.description.settings;
-    let Some(servers) = job.services.mcp.as_ref().filter(|_| !settings.mcp.is_empty()) else { return tools };
+    // A compaction calls no tool.
+    let is_needed = job.kind == JobKind::Message && !settings.mcp.is_empty();
+    let Some(servers) = job.services.mcp.as_ref().filter(|_| is_needed) else { return tools };
     let named = |name: &Name| {
         let is_of = |tool: &String| tool.split_once('.').is_some_and(|(of, _)| of == name.as_str());
         settings.tools.as_ref().is_none_or(|tools| tools.iter().any(is_of))

@@ -8,7 +8,7 @@ use ctx_session::{Code, Name};
 use serde_json::{Map, Value, json};
 
 use super::model::{own_config, write_section};
-use crate::client::hand_over_to_servers;
+use crate::client::tell_of_servers;
 use crate::config::{self, Environment, FileArg};
 use crate::failure::Failure;
 use crate::here;
@@ -108,10 +108,7 @@ fn add_server(add: Add, root: &Root) -> Result<(), Failure> {
 
 /// A daemon that runs looks at the file again; the next one reads it anyway.
 fn tell(root: &Root) -> Result<(), Failure> {
-    if root.is_up() {
-        hand_over_to_servers(root, &configured()?);
-    }
-    Ok(())
+    if root.is_up() { tell_of_servers(root, BTreeMap::new()) } else { Ok(()) }
 }
 
 /// `NAME=VALUE`
@@ -242,7 +239,7 @@ fn list(root: &Root, json: bool) -> Result<(), Failure> {
             }
             object
         };
-        return output::json(&servers.iter().map(object).collect::<Vec<Value>>());
+        return servers.iter().try_for_each(|server| output::json(&object(server)));
     }
     let row = |(name, from, server): (Name, &str, McpServer)| {
         let what = server.url.clone().unwrap_or_else(|| server.command.join(" "));

@@ -61,6 +61,7 @@ impl Catalog for Tree {
     }
 
     fn take_variables(&self, uid: u32, variables: BTreeMap<String, String>) -> Told<'_, Handed> {
+        self.tools.servers.look_again();
         Box::pin(self.models.take(uid, variables))
     }
 

@@ -54,7 +54,8 @@ impl Servers {
         Ok(())
     }
 
-    fn look_again(&self) {
+    /// Reads `[mcp]` of the config file again: what was changed there holds from the next run on.
+    pub(super) fn look_again(&self) {
         match config::load(&self.file, &Environment::of_process()) {
             Ok(loaded) => {
                 *self.configured.write().unwrap_or_else(PoisonError::into_inner) = loaded.config.mcp

@@ -160,3 +160,40 @@ fn run_takes_its_task_from_a_pipe_too_and_goes_on_without_its_terminal() {
     let name = listed.iter().find(|line| ended(line)).unwrap()["session"].as_str().unwrap().to_owned();
     assert!(place.ctx(&["show", &name]).ok().contains("one after the other."));
 }
+
+#[test]
+fn a_conversation_is_summed_up_by_the_model_itself_in_every_format() {
+    for (kind, is_v1) in [("openai", true), ("openai-chat", true), ("anthropic", false), ("gemini", false)] {
+        let (place, server) = (place(), ModelServer::start());
+        let _stops = Stops(&place);
+        let base = if is_v1 { format!("{}/v1", server.url()) } else { server.url() };
+        let variables = [("MY_KEY", KEY)];
+        let add =
+            ["model", "add", "own", "--kind", kind, "--base-url", &base, "--key-env", "MY_KEY", "--no-test"];
+        finish(&mut command(&place, &variables, &add)).ok();
+        let say = |text: &str| {
+            let run = ["run", "--model", "own:test-model", "--session", "s", text];
+            finish(&mut command(&place, &variables, &run)).ok()
+        };
+        server.reply(Reply::call("fs_list", json!({ "path": "." })));
+        server.reply(Reply::text("The first answer, which is long enough to be worth a summary."));
+        server.reply(Reply::text("The second answer."));
+        say("the first question, with many words that nobody has to hear again later");
+        say("the second question");
+        server.reply(Reply::text("They looked around."));
+        let listed = json_lines(&place.ctx(&["ls", "-A", "--json"]).ok());
+        let session = listed[0]["session"].as_str().unwrap();
+        finish(&mut command(&place, &variables, &["compact", "--strategy", "summarize", session])).ok();
+        place.ctx(&["wait", session]).ok();
+        let asked = server.bodies().pop().unwrap().to_string();
+        assert!(asked.contains("Sum up this part") && asked.contains("many words"), "{kind}: {asked}");
+        server.reply(Reply::text("The third answer."));
+        say("the third question");
+        let last = server.bodies().pop().unwrap().to_string();
+        assert!(
+            last.contains("They looked around.") && last.contains("the second question"),
+            "{kind}: {last}"
+        );
+        assert!(!last.contains("many words"), "{kind}: {last}");
+    }
+}
