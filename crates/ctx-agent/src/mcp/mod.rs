@@ -18,9 +18,9 @@ use ctx_session::{Code, Name, Refusal, RunId, SessionId};
 use futures_util::future::join_all;
 use serde_json::{Map, Value};
 
+use crate::guard::Guard;
 use crate::model::provider::setup::Secret;
 use crate::project::McpServer;
-use crate::run::Guard;
 use crate::shells::CageGround;
 use crate::tool::{Output, ToolError};
 pub use server::Offered;

@@ -22,9 +22,9 @@ use super::server::{Hears, LastWords, Process, Server};
 use super::{McpGround, ServerWant};
 use crate::cage::make_home;
 use crate::cut;
+use crate::guard::Guarded;
 use crate::project::Given;
 use crate::redact::Redaction;
-use crate::run::Guarded;
 
 /// How long a server may take until it can be asked.
 const START_MAX: Duration = Duration::from_secs(30);

@@ -27,6 +27,7 @@ use ctx_session::{Code, Limits, Name, RunId, SessionId};
 use tokio_util::sync::CancellationToken;
 
 use crate::describe::Settings;
+pub use crate::guard::{Guard, Guarded};
 use crate::mcp::ServerWant;
 use crate::model::{Model, ModelError, Models, Request};
 use crate::prepare::Prepared;
@@ -39,7 +40,6 @@ use crate::tool::shell::ShellOf;
 use crate::tool::{Scope, Services, Tools};
 use call::CallError;
 pub(crate) use delegate::may_run;
-pub use delegate::{Guard, Guarded};
 use shorten::Room;
 use subagent::Dispatcher;
 pub use subagent::Who;
