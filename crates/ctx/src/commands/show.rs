@@ -7,7 +7,7 @@ use std::path::Path;
 use ctx_api::http::{Checkpoint, Session};
 use ctx_journal::{Entry, Journal};
 use ctx_session::project::DEFAULT_PROJECT;
-use ctx_session::record::{Decoded, RunBody, Source};
+use ctx_session::record::{Decoded, RunBody};
 use ctx_session::{Body, Code, StateName};
 use ctx_views::read::SessionRef;
 
@@ -104,7 +104,7 @@ fn show_context(root: &Root, session: &SessionRef) -> Result<(), Failure> {
     let (mut out, paint) = (output::stdout(), Paint::for_stdout());
     writeln!(out, "model      {}", output::one_line(&context.model))?;
     writeln!(out, "directory  {}", output::one_line(&context.cwd))?;
-    let (servers, files): (Vec<&Source>, Vec<&Source>) =
+    let (servers, files): (Vec<_>, Vec<_>) =
         context.sources.iter().partition(|source| source.kind == "mcp_server");
     for source in files {
         let scope = source.scope.as_deref().map(|scope| format!(" ({})", output::one_line(scope)));
@@ -121,10 +121,6 @@ fn show_context(root: &Root, session: &SessionRef) -> Result<(), Failure> {
             }
         }
     }
-    for prompt in &context.prompts {
-        let hash = prompt.hash.get(..12).unwrap_or(&prompt.hash);
-        writeln!(out, "prompt     {} {hash}", output::one_line(&prompt.target))?;
-    }
     for server in servers {
         let hash = server.hash.get(..12).unwrap_or(&server.hash);
         let scope = server.scope.as_deref().unwrap_or_default();
@@ -132,6 +128,10 @@ fn show_context(root: &Root, session: &SessionRef) -> Result<(), Failure> {
     }
     if let Some(tools) = tools_sent(&root.path.join(session.path())) {
         writeln!(out, "tools      {}", output::one_line(&tools.join(" ")))?;
+    }
+    for prompt in &context.prompts {
+        let hash = prompt.hash.get(..12).unwrap_or(&prompt.hash);
+        writeln!(out, "prompt     {} {hash}", output::one_line(&prompt.target))?;
     }
     for line in &context.policy {
         writeln!(out, "policy     {}", output::one_line(line))?;
