@@ -118,7 +118,10 @@ impl Client {
     }
 
     pub fn send(&mut self, session: &str, input: &str) {
-        let request = serde_json::json!({ "op": "send", "session": session, "input": input });
+        self.ask(&serde_json::json!({ "op": "send", "session": session, "input": input }));
+    }
+
+    pub fn ask(&mut self, request: &serde_json::Value) {
         self.stream.write_all(format!("{request}\n").as_bytes()).expect("a request");
     }
 

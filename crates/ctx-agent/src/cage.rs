@@ -160,6 +160,9 @@ pub struct Cages {
     project: Name,
 }
 
+/// Which of the wishes is the run's.
+const RUN_WISH: usize = 3;
+
 /// What is asked of the cages of one run.
 #[derive(Debug, Clone, Copy)]
 pub struct CageAsk<'a> {
@@ -204,17 +207,22 @@ impl Cages {
         self.made(Some((Wishes { walltime_ms: Some(walltime_ms), ..Wishes::default() }, wishes)))
     }
 
-    /// `subagent`: what subagents have by default, and what this one asks for.
-    fn made(&self, subagent: Option<(Wishes, &Wishes)>) -> Result<Option<Cage>, Refusal> {
+    /// The cage of an MCP server, with what its entry asks for. It lives longer than a run, so what a run wishes is not for it.
+    pub fn of_server(&self, wishes: &Wishes) -> Result<Option<Cage>, Refusal> {
+        let of_all = self.wishes.get(..RUN_WISH).unwrap_or(&self.wishes).to_vec();
+        Cages { wishes: of_all, ..self.clone() }.made(Some((Wishes::default(), wishes)))
+    }
+
+    /// `more`: what such a cage has by default, and what this one asks for.
+    fn made(&self, more: Option<(Wishes, &Wishes)>) -> Result<Option<Cage>, Refusal> {
         if self.is_off {
             return Ok(None);
         }
-        if !self.is_trusted && (self.asks || subagent.as_ref().is_some_and(|(_, wishes)| !wishes.is_empty()))
-        {
+        if !self.is_trusted && (self.asks || more.as_ref().is_some_and(|(_, wishes)| !wishes.is_empty())) {
             return Err(not_trusted(&self.project));
         }
         let ground = self.ground.as_ref().map_err(Clone::clone)?;
-        let more = subagent.iter().flat_map(|(usual, asked)| [usual, *asked]);
+        let more = more.iter().flat_map(|(usual, asked)| [usual, *asked]);
         let wishes: Vec<&Wishes> = self.wishes.iter().chain(more).collect();
         Ok(Some(ground.cage(&wishes)))
     }

@@ -10,6 +10,7 @@ use std::io::{self, Write as _};
 use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
 use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, poll};
@@ -24,6 +25,20 @@ const GIVE_UP: Duration = Duration::from_secs(10);
 /// What shells exit with for a program that cannot be started, and, added to it, for a signal.
 const NOT_STARTED: u8 = 127;
 const SIGNALLED: i32 = 128;
+
+/// How the commands of a session's owner are started.
+#[derive(Debug, Clone)]
+pub struct Guarded {
+    /// The words that begin the command line of [`crate::guard()`], in whose care a command runs and which takes on the
+    /// owner's rights.
+    pub words: Vec<OsString>,
+    /// All that a command finds in its environment.
+    pub env: Vec<(OsString, OsString)>,
+}
+
+/// Finds out how the commands of a session's owner are started; asked only when there is a command. An error says why
+/// there is no way.
+pub type Guard = Arc<dyn Fn() -> Result<Guarded, String> + Send + Sync>;
 
 /// As whom a command runs, and where.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]

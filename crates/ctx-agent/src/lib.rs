@@ -8,6 +8,7 @@ pub mod control;
 pub mod describe;
 mod guard;
 mod instructions;
+pub mod mcp;
 pub mod model;
 pub mod nearest;
 pub mod prepare;

@@ -1,5 +1,6 @@
 //! Getting a run ready: everything that can be wrong with an agent is found before a message is accepted.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -18,7 +19,7 @@ use crate::describe::{Description, control_dir, describe, describe_snapshot};
 use crate::instructions;
 use crate::model::Models;
 use crate::model::registry::{FindError, ModelId};
-use crate::project::{Cage as Wishes, PROJECT_FILE, Plays, Snapshot, WORK};
+use crate::project::{Cage as Wishes, McpServer, PROJECT_FILE, Plays, Snapshot, WORK};
 use crate::redact::Redaction;
 use crate::sha256_hex;
 use crate::view::{View, resolve_cwd};
@@ -51,6 +52,8 @@ pub struct Ask<'a> {
     pub cage: CageAsk<'a>,
     pub limits: &'a Limits,
     pub place: Place<'a>,
+    /// MCP servers that the owner has besides those of the project.
+    pub own_servers: &'a BTreeMap<Name, McpServer>,
 }
 
 /// Which directory of the machine the agent works in, where no project file says it.
@@ -171,6 +174,7 @@ pub fn prepare(ask: &Ask<'_>, models: &Models) -> Result<Prepared, Refusal> {
         Some(recorded) => Description { policy: recorded_policy(&recorded.policy)?, ..description },
         None => with_allowed(description, &ask.wishes.allow)?,
     };
+    let description = with_servers(description, ask.own_servers);
     let approvals = ask.recorded.map_or(ask.wishes.approvals, |recorded| recorded.approvals);
     let model = match ask.model_override {
         Some(name) => usable(models, name, ask.owner)?,
@@ -196,7 +200,9 @@ pub fn prepare(ask: &Ask<'_>, models: &Models) -> Result<Prepared, Refusal> {
         None => instructions::find(&view, &cwd, ask.limits.instruction_file_bytes),
     };
     let prompt = instructions::join(&description.prompt, &found);
-    let sources = std::iter::once(source).chain(found.iter().map(|file| file.source.clone())).collect();
+    let files = found.iter().map(|file| file.source.clone());
+    let servers = description.settings.mcp.iter().map(|(name, server)| server_source(name, server, ask));
+    let sources = std::iter::once(source).chain(files).chain(servers).collect();
     let cages = cages_of(&description, ask);
     let context = RunContext {
         model: model.to_string(),
@@ -362,6 +368,27 @@ fn with_allowed(mut description: Description, allow: &[String]) -> Result<Descri
         .map_err(|problem| Refusal::invalid("allow", format!("`TOOL [PATTERN]` is wanted: {problem}")))?;
     description.policy.rules.splice(0..0, rules);
     Ok(description)
+}
+
+/// The owner's MCP servers beside those of the project, which hold before them.
+fn with_servers(mut description: Description, own: &BTreeMap<Name, McpServer>) -> Description {
+    for (name, server) in own {
+        description.settings.mcp.entry(name.clone()).or_insert_with(|| server.clone());
+    }
+    description
+}
+
+/// An MCP server in the `context` record: its hash is that of its entry.
+fn server_source(name: &Name, server: &McpServer, ask: &Ask<'_>) -> Source {
+    let is_own = ask.own_servers.get(name) == Some(server);
+    Source {
+        kind: "mcp_server".to_owned(),
+        path: name.to_string(),
+        hash: sha256_hex(serde_json::to_string(server).unwrap_or_default().as_bytes()),
+        truncated: false,
+        scope: Some(if is_own { "operator" } else { "project" }.to_owned()),
+        error: None,
+    }
 }
 
 /// A prompt that was edited for the session stands in place of the agent's own.

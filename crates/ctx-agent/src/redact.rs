@@ -29,6 +29,11 @@ impl Redaction {
         Redaction(Some(Arc::new(Secrets::from_env(env))))
     }
 
+    /// The rules, and all of these values, whatever the variables are called.
+    pub fn of_values<N: AsRef<str>, V: AsRef<[u8]>>(values: impl IntoIterator<Item = (N, V)>) -> Redaction {
+        Redaction(Some(Arc::new(Secrets::from_values(values))))
+    }
+
     pub fn is_on(&self) -> bool {
         self.0.is_some()
     }

@@ -323,7 +323,7 @@ pub struct ProviderNamed {
     pub default: Option<String>,
 }
 
-/// Environment variables of providers.
+/// Environment variables, of providers or of MCP servers.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Variables {
@@ -364,6 +364,9 @@ pub struct ToolNamed {
     /// The JSON schema of its arguments.
     #[schema(value_type = Object)]
     pub schema: Value,
+    /// The MCP server that has it; none: ctx.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub server: Option<String>,
 }
 
 /// The body of every answer that is not a success.

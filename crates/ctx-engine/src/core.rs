@@ -18,8 +18,9 @@ use ctx_views::files::{RunFile, SessionFiles};
 use crate::followers::Behind;
 use ctx_session::port::{Instructions, Recorded};
 
-/// The kind of source that an agent's own prompt is; every other one is an instruction file.
+/// The kinds of source that an agent's own prompt and an MCP server are; every other one is an instruction file.
 const PROMPT: &str = "prompt";
+const MCP_SERVER: &str = "mcp_server";
 
 /// A session in memory with everything needed to change it.
 pub struct Core {
@@ -279,8 +280,9 @@ impl Core {
 
     /// What a run began under, with the texts that its record names.
     pub fn recorded(&self, context: &Context) -> Recorded {
-        // The prompt is among the sources too, and comes by its own way: it may have been edited.
-        let files = context.sources.iter().filter(|source| source.kind != PROMPT);
+        // The prompt is among the sources too, and comes by its own way: it may have been edited. A server has no text.
+        let files =
+            context.sources.iter().filter(|source| ![PROMPT, MCP_SERVER].contains(&source.kind.as_str()));
         let text = |source: &Source| {
             if source.error.is_some() {
                 return Some(Instructions { source: source.clone(), text: String::new() });

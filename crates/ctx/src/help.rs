@@ -41,7 +41,7 @@ const GROUPS: &[(&str, &[&str])] = &[
     ),
     ("Shells", &["term", "mcp", "shells", "watch", "cage"]),
     ("Files and repair", &["doctor", "repair", "reindex", "audit"]),
-    ("Set-up", &["model", "project", "space", "token", "config", "completions"]),
+    ("Set-up", &["model", "mcp-server", "project", "space", "token", "config", "completions"]),
 ];
 
 /// The command line with its overview in groups. Shells complete the same commands as before: only the template of the

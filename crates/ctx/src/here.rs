@@ -3,11 +3,12 @@
 //! `locate` looks at the directories; the daemon does it with the rights of the client's user. Commands that need no
 //! daemon find the agent in the tree; those that talk to one ask the daemon, which registers a new directory.
 
+use std::collections::BTreeMap;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use ctx_agent::control::mount::Mount;
-use ctx_agent::project::{PROJECT_FILE, WORK, directory_of, shown_for};
+use ctx_agent::project::{McpServer, PROJECT_FILE, WORK, directory_of, parse, shown_for};
 use ctx_api::http::{NewProject, Project, ProjectTrust};
 use ctx_engine::port::{By, Never, ProjectDir};
 use ctx_session::project::DEFAULT_PROJECT;
@@ -95,6 +96,18 @@ pub fn agent(root: &Path) -> Option<Agent> {
     }
     of_directory.sort_by_key(|(plain, _)| *plain == (found.by == By::File));
     of_directory.into_iter().next().map(|(_, agent)| agent)
+}
+
+/// The MCP servers that this directory's project file names; none where there is no such file, or it is wrong.
+pub fn mcp_servers(root: &Path) -> BTreeMap<Name, McpServer> {
+    let found = || {
+        let dir = dir(None).ok()?;
+        let ctx_root = root.canonicalize().unwrap_or_else(|_| root.to_owned());
+        let found = locate(Path::new(&dir), own_uid(), &homes_of(own_uid()), &ctx_root).ok()?;
+        let text = std::fs::read_to_string(Path::new(&found.directory).join(PROJECT_FILE)).ok()?;
+        Some(parse(&text).ok()?.spec.mcp)
+    };
+    found().unwrap_or_default()
 }
 
 /// The directory of the project `default`, as the mount table of its agent has it.

@@ -31,7 +31,8 @@ pub const RULES: &[Rule] = &[
     Rule {
         name: "ctx-agent",
         may_use: &["ctx-session", "ctx-host"],
-        must_not_know: &["axum", "rmcp", "rusqlite"],
+        // It is a client of MCP servers.
+        must_not_know: &["axum", "rusqlite"],
     },
     Rule {
         name: "ctx-engine",

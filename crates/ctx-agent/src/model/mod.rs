@@ -4,6 +4,7 @@
 //! whoever stops pulling and drops the stream aborts the call.
 
 pub mod adopt;
+pub mod calibrate;
 pub mod debug;
 pub mod provider;
 pub mod registry;

@@ -63,12 +63,16 @@ fn texts<T>(
     found
 }
 
+/// Whether a variable of the environment can be called so.
+pub(super) fn is_variable(name: &str) -> bool {
+    name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
+        && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
+}
+
 fn env(complaints: &mut Complaints, node: &Node, name: &str) -> BTreeMap<String, String> {
     let mut env = BTreeMap::new();
     for (key, at, value) in complaints.entries(node, name) {
-        let is_name = key.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
-            && key.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
-        if !is_name || ["PATH", "HOME"].contains(&key) {
+        if !is_variable(key) || ["PATH", "HOME"].contains(&key) {
             let message = format!("`{name}`: a variable has letters, digits and _, and is not PATH or HOME");
             complaints.add(at, message);
             continue;

@@ -9,7 +9,7 @@ use ctx_session::record::Redact;
 
 use ctx_host::cage::Net;
 
-use super::spec::{Cage, Git, McpServer, Plays, Primary, ProjectSpec, Subagent};
+use super::spec::{Cage, Git, Given, McpServer, Plays, Primary, ProjectSpec, Subagent};
 
 /// Tools that a policy without rules allows: a rule that allows one of these grants nothing.
 const ALLOWED_ANYWAY: [&str; 8] =
@@ -21,8 +21,8 @@ pub fn grants(spec: &ProjectSpec) -> Vec<String> {
     let ProjectSpec { project: _, primary, subagents, policy, mcp, limits: _, cage } = spec;
     let mut found = Vec::new();
     found.extend(policy.iter().filter(|line| is_grant(line)).map(|line| format!("policy: {line}")));
-    for (name, McpServer { command }) in mcp {
-        found.push(format!("mcp: runs {} as server {name}", words(command)));
+    for (name, server) in mcp {
+        found.extend(mcp_grants(name.as_str(), server));
     }
     let Primary { name: _, model: _, prompt: _, tools: _, compaction, max_steps: _, redact } = primary;
     if *redact == Some(Redact::Off) {
@@ -44,6 +44,22 @@ pub fn grants(spec: &ProjectSpec) -> Vec<String> {
         }
         found.extend(cage_grant(cage).map(|grant| format!("cage of subagent {name}: {grant}")));
     }
+    found
+}
+
+/// A server, what of the owner's shell it is given, and what its cage has.
+fn mcp_grants(name: &str, server: &McpServer) -> Vec<String> {
+    let McpServer { command, url, env, headers, cage } = server;
+    let mut found = vec![match url {
+        Some(url) => format!("mcp: sends to {url} as server {name}"),
+        None => format!("mcp: runs {} as server {name}", words(command)),
+    }];
+    for (what, given) in env.iter().chain(headers) {
+        if let Given::FromEnv { from_env, .. } = given {
+            found.push(format!("mcp: gives ${from_env} of your shell to server {name}, as {what}"));
+        }
+    }
+    found.extend(cage_grant(cage).map(|grant| format!("cage of server {name}: {grant}")));
     found
 }
 
@@ -105,7 +121,7 @@ mod tests {
     #[test]
     fn each_grant_has_its_line() {
         let found = of(
-            "policy: [allow shell.exec cargo *, allow fs.*]\nmcp: {gh: {command: [gh-mcp, --all]}}\nsubagents: {c: {acp: [codex-acp], cage: {net: host}}}",
+            "policy: [allow shell.exec cargo *, allow fs.*]\nmcp: {gh: {command: [gh-mcp, --all], env: {A: {from_env: B}}, cage: {net: host}}, web: {url: 'https://x/mcp'}}\nsubagents: {c: {acp: [codex-acp], cage: {net: host}}}",
         );
         assert_eq!(
             found,
@@ -113,6 +129,9 @@ mod tests {
                 "policy: allow shell.exec cargo *",
                 "policy: allow fs.*",
                 "mcp: runs `gh-mcp --all` as server gh",
+                "mcp: gives $B of your shell to server gh, as A",
+                "cage of server gh: the network of this machine",
+                "mcp: sends to https://x/mcp as server web",
                 "acp: runs `codex-acp` as subagent c",
                 "cage of subagent c: the network of this machine",
             ]

@@ -8,6 +8,7 @@ use ctx_session::record::Redact;
 
 use super::PROJECT_FILE;
 use super::cage::cage;
+use super::mcp::mcp_server;
 use super::read::{Complaints, Fields};
 use super::spec::{McpServer, Plays, Primary, ProjectLimits, ProjectSpec, Subagent, TOOLS};
 use super::yaml::{At, Kind, Node, load};
@@ -366,12 +367,7 @@ impl Reading {
     }
 
     fn mcp_server(&mut self, node: &Node, name: &str) -> Option<McpServer> {
-        let fields = self.complaints.fields(node, name, &["command"]);
-        if !matches!(node.kind, Kind::Map(_)) {
-            return None;
-        }
-        let command = self.required(&fields, name, "command")?;
-        Some(McpServer { command: self.complaints.command(command, &format!("{name}.command"))? })
+        mcp_server(&mut self.complaints, node, name)
     }
 
     fn limits(&mut self, node: Option<&Node>) -> ProjectLimits {

@@ -133,10 +133,45 @@ pub enum Git {
     Rw,
 }
 
-/// A source of tools.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+/// An MCP server, whose tools an agent is given as `<server>.<tool>`.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct McpServer {
+    /// The program and its arguments; empty: the server is at `url`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub command: Vec<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub url: Option<String>,
+    /// What the program finds in its environment besides what every cage has.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub env: BTreeMap<String, Given>,
+    /// What is sent with every request to `url`.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub headers: BTreeMap<String, Given>,
+    #[serde(default, skip_serializing_if = "Cage::is_empty")]
+    pub cage: Cage,
+}
+
+/// A value as the file has it, or the variable of the owner's shell that has it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum Given {
+    Text(String),
+    FromEnv {
+        from_env: String,
+        /// What stands before the value, such as `Bearer `.
+        #[serde(default, skip_serializing_if = "String::is_empty")]
+        prefix: String,
+    },
+}
+
+impl McpServer {
+    /// The variables of the owner's shell that it needs.
+    pub fn variables(&self) -> impl Iterator<Item = &str> {
+        self.env.values().chain(self.headers.values()).filter_map(|given| match given {
+            Given::Text(_) => None,
+            Given::FromEnv { from_env, .. } => Some(from_env.as_str()),
+        })
+    }
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]

@@ -16,6 +16,8 @@ use ctx_session::port::{DeltaKind, Retry, RunPort};
 pub(super) struct Said {
     pub text: String,
     pub calls: Vec<ToolCall>,
+    /// What the provider counted, if it did.
+    pub usage: Option<Usage>,
 }
 
 impl Said {
@@ -238,7 +240,8 @@ impl<'a> Telling<'a> {
             self.begin().await?;
         }
         self.keep_reasoning().await?;
-        let said = std::mem::take(&mut self.said);
+        let mut said = std::mem::take(&mut self.said);
+        said.usage = self.usage;
         // An answer that never began has nothing to record; the loop knows what to make of it.
         if let Some(message_id) = self.message {
             let finish_reason = match finish {
@@ -257,7 +260,7 @@ impl<'a> Telling<'a> {
     /// Ends a message that the model did not.
     async fn cut_off(&mut self) -> Result<(), Stopped> {
         let Some(message_id) = self.message.take() else { return Ok(()) };
-        let Said { text, calls: _ } = std::mem::take(&mut self.said);
+        let Said { text, .. } = std::mem::take(&mut self.said);
         let (finish_reason, usage) = (FinishReason::Error, self.usage);
         self.port.progress(Progress::AssistantFinished { message_id, text, finish_reason, usage }).await
     }

@@ -4,30 +4,15 @@
 //! transcript on stdin, and gives the summary on stdout. It runs only if the project file that names it was written by
 //! that owner or by root: nobody's rights are lent to what a stranger wrote.
 
-use std::ffi::OsString;
 use std::io::PipeWriter;
 use std::path::Path;
 use std::process::{ExitStatus, Stdio};
-use std::sync::Arc;
 
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::process::Command;
 
 use super::shorten::{Bounds, Summary};
-
-/// How the commands of a session's owner are started.
-#[derive(Debug, Clone)]
-pub struct Guarded {
-    /// The words that begin the command line of [`crate::guard()`], in whose care a command runs and which takes on the
-    /// owner's rights.
-    pub words: Vec<OsString>,
-    /// All that a command finds in its environment.
-    pub env: Vec<(OsString, OsString)>,
-}
-
-/// Finds out how the commands of a session's owner are started; asked only when there is a command. An error says why
-/// there is no way.
-pub type Guard = Arc<dyn Fn() -> Result<Guarded, String> + Send + Sync>;
+use crate::guard::Guarded;
 
 /// Whether a command of a project file may run for a session. `by` is the owner of the file as it was when it was read.
 pub(crate) fn may_run(owner: u32, by: Option<u32>) -> Result<(), String> {

@@ -14,6 +14,7 @@ mod settle;
 mod shorten;
 mod subagent;
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,20 +23,23 @@ use ctx_session::command::Outcome;
 use ctx_session::port::{RunPort, Step, Stopped};
 use ctx_session::project::Strategy;
 use ctx_session::record::{CancelReason, CompactionTrigger, Failure};
-use ctx_session::{Code, Limits, RunId, SessionId};
+use ctx_session::{Code, Limits, Name, RunId, SessionId};
 use tokio_util::sync::CancellationToken;
 
 use crate::describe::Settings;
+pub use crate::guard::{Guard, Guarded};
+use crate::mcp::ServerWant;
 use crate::model::{Model, ModelError, Models, Request};
 use crate::prepare::Prepared;
+use crate::project::McpServer;
 use crate::shells::{ShellKey, ShellWant};
 use crate::tool::dispatch::Dispatch;
+use crate::tool::mcp::Source;
 use crate::tool::output::OUTPUT_READ;
 use crate::tool::shell::ShellOf;
 use crate::tool::{Scope, Services, Tools};
 use call::CallError;
 pub(crate) use delegate::may_run;
-pub use delegate::{Guard, Guarded};
 use shorten::Room;
 use subagent::Dispatcher;
 pub use subagent::Who;
@@ -112,8 +116,8 @@ pub async fn run(job: Job, models: &Models, port: Arc<dyn RunPort>) -> Outcome {
         biased;
         () = job.stop.cancelled() => {
             // The shell of a subagent ends with it; the others of its session go on.
-            if let (Some(shells), None) = (&job.services.shells, &job.subagent) {
-                shells.end(job.session, Duration::from_millis(job.limits.stop_grace_ms)).await;
+            if job.subagent.is_none() {
+                job.services.end(job.session, Duration::from_millis(job.limits.stop_grace_ms)).await;
             }
             cancelled()
         }
@@ -148,6 +152,40 @@ fn shell_of(job: &Job, prepared: &Prepared) -> ShellOf {
     }
 }
 
+/// The tools with those of MCP servers, which are started where they are not there. They are the session's: a subagent has the
+/// same ones.
+async fn with_servers(mut tools: Tools, job: &Job, prepared: &Prepared) -> Tools {
+    let agent = &prepared.agent;
+    let settings = &agent.description.settings;
+    // A compaction calls no tool.
+    let is_needed = job.kind == JobKind::Message && !settings.mcp.is_empty();
+    let Some(servers) = job.services.mcp.as_ref().filter(|_| is_needed) else { return tools };
+    let named = |name: &Name| {
+        let is_of = |tool: &String| tool.split_once('.').is_some_and(|(of, _)| of == name.as_str());
+        settings.tools.as_ref().is_none_or(|tools| tools.iter().any(is_of))
+    };
+    let want = |server: &McpServer| {
+        let cage = agent.cages.of_server(&server.cage);
+        let cwd = match &cage {
+            Ok(Some(cage)) => cage.cwd.clone(),
+            Ok(None) | Err(_) => agent.on_machine(&prepared.context.cwd),
+        };
+        ServerWant { server: server.clone(), cage, uid: agent.owner, cwd, guard: Arc::clone(&job.guard) }
+    };
+    let wants: BTreeMap<Name, ServerWant> = settings
+        .mcp
+        .iter()
+        .filter(|(name, _)| named(name))
+        .map(|(name, server)| (name.clone(), want(server)))
+        .collect();
+    for (name, offers) in servers.offers(job.session, job.run, &wants).await {
+        let Some(want) = wants.get(&name).cloned() else { continue };
+        let source = Source { servers: Arc::clone(servers), run: job.run, name, want };
+        tools = tools.and_of_server(source, offers.map_err(|refusal| refusal.message));
+    }
+    tools
+}
+
 fn cancelled() -> Outcome {
     Outcome::Cancelled { reason: CancelReason::Operator, by: None }
 }
@@ -179,7 +217,7 @@ impl Desk {
         step.messages = pack::without_cut_off(pack::in_order(&shown), job.kind == JobKind::Message);
         let model = open_model(&prepared.context.model, models, prepared.agent.owner)?;
         let settings = &prepared.agent.description.settings;
-        let tools = Tools::all().and(Dispatch::to(&settings.subagents));
+        let tools = with_servers(Tools::all().and(Dispatch::to(&settings.subagents)), job, &prepared).await;
         let tools = tools.only(settings.tools.as_deref());
         let tools = if job.subagent.is_some() { tools.for_subagent() } else { tools };
         let scope = Arc::new(Scope {
@@ -218,6 +256,12 @@ impl Desk {
     fn talk(&self) -> compact::Talk<'_> {
         let reads_back = self.tools.get(OUTPUT_READ).is_ok();
         compact::Talk { messages: &self.step.messages, pinned: &self.step.pinned, reads_back }
+    }
+
+    /// The model's window, in tokens as we estimate them.
+    fn window(&self) -> Option<u64> {
+        let learned = &self.scope.services.calibration;
+        self.model.window().map(|window| learned.in_ours(&self.request.model, window))
     }
 
     fn settings(&self) -> &Settings {
@@ -261,6 +305,10 @@ async fn answer(job: &Job, models: &Models, port: &dyn RunPort) -> Result<(), En
             }
             other => other?,
         };
+        if let Some(usage) = said.usage {
+            let estimated = compact::request_tokens(&desk.request);
+            job.services.calibration.learn(&desk.request.model, estimated, usage.input);
+        }
         // Only an answer ends a step: one that was cut off by an overflow does not give it another compaction.
         (made_room, overflowed) = (false, false);
         // A run that is taken up again after tool calls may have nothing to add to them.

@@ -60,7 +60,7 @@ pub(super) fn describe(job: &Job, step: u32, desk: &Desk) -> Vec<u8> {
         seq: message.seq,
         tokens: message_tokens(message),
     });
-    let window = desk.model.window();
+    let window = desk.window();
     let pack = Pack {
         messages: sent.collect(),
         model: &request.model,

@@ -86,7 +86,7 @@ fn agent_path(job: &Job) -> String {
 
 /// Whether the window is so full that room must be made, and some can be.
 pub(super) fn is_due(desk: &Desk) -> bool {
-    let Some(window) = desk.model.window() else { return false };
+    let Some(window) = desk.window() else { return false };
     let used = request_tokens(&desk.request);
     // Who has declined a proposal manages the window: it does not come back until room was made.
     let is_declined = desk.step.declined && settings(desk).strategy == Strategy::Checkpoint;
@@ -111,7 +111,7 @@ pub(super) async fn shorten(
     let strategy = strategy.unwrap_or(settings.strategy);
     let used = request_tokens(&desk.request);
     // A model whose window nobody knows has just said that this is too much for it.
-    let window = desk.model.window().unwrap_or(used);
+    let window = desk.window().unwrap_or(used);
     let goal = goal(trigger, strategy, used, window, settings);
     let plan = plan(&desk.talk(), used, goal);
     let mut made = Compaction {

@@ -3,24 +3,28 @@
 pub mod checkpoint;
 pub mod dispatch;
 pub mod fs;
+pub mod mcp;
 pub mod output;
 pub mod shell;
 pub mod todo;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 pub use ctx_session::issue::IssueAct;
 use ctx_session::record::{Approvals, ToolSummary};
 use ctx_session::subagent::PRIMARYS_ALONE;
-use ctx_session::{Code, Limits, SessionId, Ulid};
+use ctx_session::{Code, Limits, Name, SessionId, Ulid};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
 use crate::BoxFuture;
 use crate::control::policy::{Effects, Policy};
+use crate::mcp::McpServers;
 use crate::model::ToolSpec;
+use crate::model::calibrate::Calibration;
 use crate::redact::Redaction;
 use crate::shells::AgentShells;
 use crate::view::{View, ViewError};
@@ -31,6 +35,9 @@ pub const NOBODY_TO_ASK: &str = "needs an approval, and nobody is at a terminal 
 /// One tool.
 pub trait Tool: Send + Sync {
     fn spec(&self) -> ToolSpec;
+    fn name(&self) -> String {
+        self.spec().name
+    }
     fn effects(&self) -> Effects;
     /// Whether a call may be made while others of the same answer are, unless they name the same `path`.
     fn stands_beside_others(&self) -> bool {
@@ -66,6 +73,63 @@ pub struct Services {
     pub seen: Arc<fs::Seen>,
     /// None: there are none, as in tests.
     pub shells: Option<Arc<AgentShells>>,
+    /// None: there are none, as in tests.
+    pub mcp: Option<Arc<McpServers>>,
+    pub calibration: Arc<Calibration>,
+}
+
+impl Services {
+    /// Ends all processes of a session; each may end by itself within this time. What is needed again is there again.
+    pub async fn end(&self, session: SessionId, patience: Duration) {
+        let shells = async {
+            if let Some(shells) = &self.shells {
+                shells.end(session, patience).await;
+            }
+        };
+        let servers = async {
+            if let Some(servers) = &self.mcp {
+                servers.end(session, patience).await;
+            }
+        };
+        tokio::join!(shells, servers);
+    }
+
+    /// Stops all processes of a session where they are, and those that it would start. Blocks until they are.
+    pub fn freeze(&self, session: SessionId) {
+        if let Some(shells) = &self.shells {
+            shells.freeze(session);
+        }
+        if let Some(servers) = &self.mcp {
+            servers.freeze(session);
+        }
+    }
+
+    /// Lets them go on.
+    pub fn thaw(&self, session: SessionId) {
+        if let Some(shells) = &self.shells {
+            shells.thaw(session);
+        }
+        if let Some(servers) = &self.mcp {
+            servers.thaw(session);
+        }
+    }
+
+    /// The session starts no more. Its MCP servers go with [`Services::end`].
+    pub async fn forget_session(&self, session: SessionId) {
+        if let Some(shells) = &self.shells {
+            shells.forget_session(session).await;
+        }
+    }
+
+    /// Ends everything of all sessions.
+    pub async fn shut_down(&self) {
+        if let Some(servers) = &self.mcp {
+            servers.shut_down().await;
+        }
+        if let Some(shells) = &self.shells {
+            shells.shut_down().await;
+        }
+    }
 }
 
 /// A call that is ready to be judged by the policy, and then to be made.
@@ -140,6 +204,8 @@ pub struct Tools {
     tools: Vec<Arc<dyn Tool>>,
     /// Those that are kept from a subagent.
     withheld: &'static [&'static str],
+    /// MCP servers that are not there, and why.
+    absent: Vec<(Name, String)>,
 }
 
 impl Tools {
@@ -162,6 +228,7 @@ impl Tools {
                 Arc::new(todo::Issue),
             ],
             withheld: &[],
+            absent: Vec::new(),
         }
     }
 
@@ -174,13 +241,28 @@ impl Tools {
     /// Those of them that a subagent can have.
     pub fn for_subagent(mut self) -> Tools {
         self.withheld = &PRIMARYS_ALONE;
-        self.tools.retain(|tool| !PRIMARYS_ALONE.contains(&tool.spec().name.as_str()));
+        self.tools.retain(|tool| !PRIMARYS_ALONE.contains(&tool.name().as_str()));
         self
     }
 
-    /// Those of them that are named; None: all.
+    /// Those of them that are named, alone or as all of a server (`server.*`); None: all.
     pub fn only(mut self, names: Option<&[String]>) -> Tools {
-        self.tools.retain(|tool| names.is_none_or(|names| names.contains(&tool.spec().name)));
+        let is_named = |tool: &str, name: &String| match name.strip_suffix(".*") {
+            Some(server) => tool.split_once('.').is_some_and(|(of, _)| of == server),
+            None => tool == name,
+        };
+        // What stands for a server's tools is named with any of them.
+        let is_of =
+            |server: &Name, name: &String| name.split_once('.').is_some_and(|(of, _)| of == server.as_str());
+        let Tools { tools, absent, .. } = &mut self;
+        absent.retain(|(server, _)| names.is_none_or(|names| names.iter().any(|name| is_of(server, name))));
+        tools.retain(|tool| {
+            let tool = tool.name();
+            let starts = |(server, _): &(Name, String)| tool == format!("{server}.start");
+            names.is_none_or(|names| {
+                names.iter().any(|name| is_named(&tool, name)) || absent.iter().any(starts)
+            })
+        });
         self
     }
 
@@ -189,8 +271,15 @@ impl Tools {
     }
 
     pub fn get(&self, name: &str) -> Result<Arc<dyn Tool>, ToolError> {
-        match self.tools.iter().find(|tool| tool.spec().name == name) {
+        let server = name.split_once('.').map(|(server, _)| server);
+        let absent = self.absent.iter().find(|(absent, _)| server == Some(absent.as_str()));
+        match self.tools.iter().find(|tool| tool.name() == name) {
             Some(tool) => Ok(Arc::clone(tool)),
+            None if let Some((server, why)) = absent => {
+                let message =
+                    format!("the MCP server {server} did not start: {why}; {server}.start tries once more");
+                Err(ToolError::new(Code::Ehostdown, message))
+            }
             None if self.withheld.contains(&name) => {
                 let message = format!(
                     "{name} is for the primary alone, and you are its subagent; say in your last message what you want done"
@@ -198,7 +287,7 @@ impl Tools {
                 Err(ToolError::new(Code::Eacces, message))
             }
             None => {
-                let known: Vec<String> = self.specs().into_iter().map(|spec| spec.name).collect();
+                let known: Vec<String> = self.tools.iter().map(|tool| tool.name()).collect();
                 let shown = crate::control::short(name);
                 let message = format!("unknown tool `{shown}`; the tools are {}", known.join(", "));
                 Err(ToolError::new(Code::Enoent, message))

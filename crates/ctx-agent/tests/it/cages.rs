@@ -100,6 +100,7 @@ fn prepared(file: &str, cage: CageAsk<'_>) -> ctx_agent::Prepared {
         cage,
         limits: &root.limits,
         place: ctx_agent::Place::default(),
+        own_servers: &std::collections::BTreeMap::new(),
     };
     prepare(&ask, &root.models()).unwrap()
 }

@@ -158,6 +158,7 @@ fn an_edited_prompt_of_a_subagent_is_the_one_it_works_under() {
             cage: usual_cage(),
             limits: &root.limits,
             place: Place::default(),
+            own_servers: &std::collections::BTreeMap::new(),
         };
         let prepared = prepare(&ask, &root.models()).unwrap();
         let targets: Vec<&str> = prepared.context.prompts.iter().map(|one| one.target.as_str()).collect();
@@ -185,6 +186,7 @@ fn placed(root: &Root, agent: &str, place: Place<'_>) -> Result<Prepared, Refusa
         cage: usual_cage(),
         limits: &root.limits,
         place,
+        own_servers: &std::collections::BTreeMap::new(),
     };
     prepare(&ask, &root.models())
 }

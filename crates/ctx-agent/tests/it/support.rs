@@ -159,6 +159,7 @@ pub fn prepare_for(
         cage: usual_cage(),
         limits,
         place: Place::default(),
+        own_servers: &std::collections::BTreeMap::new(),
     };
     prepare(&ask, models)
 }

@@ -28,8 +28,15 @@ pub trait Catalog: Send + Sync + 'static {
     /// Asks a model for a short answer.
     fn try_model(&self, uid: u32, model: String) -> Told<'_, Tried>;
     fn agents(&self) -> std::io::Result<Vec<String>>;
-    /// The tools that agents have.
-    fn tools(&self) -> Vec<ToolNamed>;
+    /// The tools that agents have, with those of a user's MCP servers that are there now.
+    fn tools(&self, uid: u32) -> Vec<ToolNamed>;
+    /// Keeps variables for a user's MCP servers, in memory alone; the servers that the user has besides those of projects. May
+    /// read files.
+    fn take_server_variables(
+        &self,
+        uid: u32,
+        variables: BTreeMap<String, String>,
+    ) -> Result<Vec<String>, Refusal>;
     /// The agent of a project that a session has when none is named; None: there is no such project.
     fn primary(&self, project: &str) -> Option<String>;
     /// The primary group of a user of this machine. May ask another program.
@@ -63,8 +70,8 @@ pub(super) async fn agents(State(api): State<Api>, Who(caller): Who) -> Answer<J
     Ok(Json(List { items: seen.map(|name| Named { name }).collect(), next: None }))
 }
 
-/// The tools that agents have, with the schemas of their arguments
+/// The tools that agents have, with the schemas of their arguments, and those of the caller's MCP servers that are there now
 #[utoipa::path(get, path = "/tools", tag = "tree", responses((status = 200, body = List<ToolNamed>)))]
-pub(super) async fn tools(State(api): State<Api>, _: Who) -> Json<List<ToolNamed>> {
-    Json(List { items: api.catalog.tools(), next: None })
+pub(super) async fn tools(State(api): State<Api>, Who(caller): Who) -> Json<List<ToolNamed>> {
+    Json(List { items: api.catalog.tools(caller.uid), next: None })
 }

@@ -173,6 +173,7 @@ fn routes(version: &str) -> (Router<Api>, utoipa::openapi::OpenApi) {
         .routes(routes!(catalog::models))
         .routes(routes!(providers::list))
         .routes(routes!(providers::take))
+        .routes(routes!(providers::take_for_servers))
         .routes(routes!(providers::try_out))
         .routes(routes!(catalog::agents))
         .routes(routes!(catalog::tools))

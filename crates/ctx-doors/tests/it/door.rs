@@ -205,8 +205,12 @@ impl Catalog for OneAgent {
         Ok(vec!["coder".to_owned()])
     }
 
-    fn tools(&self) -> Vec<ToolNamed> {
+    fn tools(&self, _: u32) -> Vec<ToolNamed> {
         Vec::new()
+    }
+
+    fn take_server_variables(&self, _: u32, _: BTreeMap<String, String>) -> Result<Vec<String>, Refusal> {
+        Ok(Vec::new())
     }
 
     fn primary(&self, project: &str) -> Option<String> {

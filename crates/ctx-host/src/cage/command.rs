@@ -1,5 +1,6 @@
 //! A cage as a command line of `bwrap`.
 
+use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::Path;
 
@@ -29,9 +30,7 @@ pub fn command_line(cage: &Cage, filters: &[Vec<u8>], command: &[OsString]) -> C
     line.files(cage);
     line.args(["--chdir".as_ref(), cage.cwd.as_os_str()]);
     line.args(["--clearenv"]);
-    for (name, value) in &cage.env {
-        line.args(["--setenv", name, value]);
-    }
+    line.variables(&cage.env);
     for filter in filters {
         let fd = line.input(filter.clone());
         line.args(["--add-seccomp-fd", &fd]);
@@ -60,6 +59,14 @@ impl Builder {
         self.inputs.push((fd, bytes));
         self.next_fd += 1;
         fd.to_string()
+    }
+
+    /// Everybody on the machine can read a command line, and a value may be a secret: `bwrap` reads them from a file.
+    fn variables(&mut self, env: &BTreeMap<String, String>) {
+        let words = env.iter().flat_map(|(name, value)| ["--setenv", name, value]);
+        let options: Vec<u8> = words.flat_map(|word| word.bytes().chain([0])).collect();
+        let fd = self.input(options);
+        self.args(["--args", &fd]);
     }
 
     /// These hold for every cage. `--disable-userns` makes a second user namespace in which no further one may be made.

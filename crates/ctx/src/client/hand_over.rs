@@ -3,19 +3,43 @@
 
 use std::collections::BTreeMap;
 
-use ctx_api::http::{Handed, Variables};
+use ctx_agent::project::McpServer;
+use ctx_api::http::{Handed, List, Named, Variables};
+use ctx_session::Name;
 
 use super::Api;
 use crate::config::{self, Environment, FileArg};
 use crate::failure::Failure;
+use crate::here;
 use crate::root::Root;
+
+/// Hands over what the MCP servers are given that the config file and this directory's project file name. A server without its
+/// value says so when it is started.
+fn hand_over_to_servers(root: &Root, configured: &BTreeMap<Name, McpServer>) -> Result<(), Failure> {
+    let project = here::mcp_servers(&root.path);
+    let servers = configured.values().chain(project.values());
+    let variables: BTreeMap<String, String> = servers
+        .flat_map(McpServer::variables)
+        .filter_map(|name| Some((name.to_owned(), std::env::var(name).ok()?)))
+        .filter(|(_, value)| !value.trim().is_empty())
+        .collect();
+    if variables.is_empty() { Ok(()) } else { tell_of_servers(root, variables) }
+}
+
+/// Hands these over; the daemon looks at the config file again.
+pub fn tell_of_servers(root: &Root, variables: BTreeMap<String, String>) -> Result<(), Failure> {
+    let answer: Result<List<Named>, Failure> =
+        Api::new(root).put("/mcp-servers/variables", &Variables { variables });
+    answer.map(|_| ())
+}
 
 /// Hands over what there is, and says which providers the daemon knows now.
 pub fn hand_over(root: &Root) -> Result<Handed, Failure> {
     // A file that cannot be read is the daemon's to complain of.
-    let configured = config::load(&FileArg::of_environment(), &Environment::of_process())
-        .map(|loaded| loaded.config.models)
-        .unwrap_or_default();
+    let loaded = config::load(&FileArg::of_environment(), &Environment::of_process());
+    let config::Config { models: configured, mcp, .. } =
+        loaded.map(|loaded| loaded.config).unwrap_or_default();
+    hand_over_to_servers(root, &mcp)?;
     let value = |name: String| {
         let value = std::env::var(&name).ok().filter(|value| !value.trim().is_empty())?;
         Some((name, value))

@@ -27,6 +27,7 @@ pub mod latest;
 pub mod log;
 pub mod ls;
 pub mod mcp;
+pub mod mcp_server;
 pub mod model;
 pub mod open;
 pub mod pause;

@@ -202,7 +202,7 @@ fn section(name: &str, add: &Add) -> String {
     text
 }
 
-fn own_config() -> Result<PathBuf, Failure> {
+pub(super) fn own_config() -> Result<PathBuf, Failure> {
     let file =
         FileArg { file: std::env::var_os("CTX_CONFIG").filter(|path| !path.is_empty()).map(Into::into) };
     let places = config::places(&file, &Environment::of_process());
@@ -210,7 +210,7 @@ fn own_config() -> Result<PathBuf, Failure> {
 }
 
 /// Adds a section at the end of the file, which is replaced as a whole.
-fn write_section(path: &Path, section: &str) -> Result<(), Failure> {
+pub(super) fn write_section(path: &Path, section: &str) -> Result<(), Failure> {
     let failed = |error| Failure::io(path.display(), error);
     let old = match std::fs::read_to_string(path) {
         Ok(text) => text,

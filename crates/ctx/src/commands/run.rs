@@ -75,7 +75,7 @@ pub fn run(args: Args, root: &Root) -> Result<(), Failure> {
     let wait = if args.detach { Wait::ForAcceptance } else { Wait::ForEnd };
     let form = if args.json { Form::Json } else { Form::Text };
     let end = client::runtime()?.block_on(async {
-        let mut show = Show::new(form, agent.as_str());
+        let mut show = Show::new(form, agent.as_str()).with_work();
         let mut interrupts = Interrupts::new()?;
         Talk::new(root, agent.clone()).exchange(&request, wait, &mut show, &mut interrupts).await
     })?;

@@ -2,6 +2,7 @@
 
 use std::io::{IsTerminal, Write};
 use std::ops::ControlFlow;
+use std::path::Path;
 
 use ctx_api::http::{Checkpoint, Session};
 use ctx_journal::{Entry, Journal};
@@ -106,7 +107,9 @@ fn show_context(root: &Root, session: &SessionRef) -> Result<(), Failure> {
     let (mut out, paint) = (output::stdout(), Paint::for_stdout());
     writeln!(out, "model      {}", output::one_line(&context.model))?;
     writeln!(out, "directory  {}", output::one_line(&context.cwd))?;
-    for source in &context.sources {
+    let (servers, files): (Vec<_>, Vec<_>) =
+        context.sources.iter().partition(|source| source.kind == "mcp_server");
+    for source in files {
         let scope = source.scope.as_deref().map(|scope| format!(" ({})", output::one_line(scope)));
         let (path, scope) = (output::one_line(&source.path), scope.unwrap_or_default());
         let hash = source.hash.get(..12).unwrap_or(&source.hash);
@@ -120,6 +123,14 @@ fn show_context(root: &Root, session: &SessionRef) -> Result<(), Failure> {
                 writeln!(out, "file       {path}{scope} {hash}{cut}")?;
             }
         }
+    }
+    for server in servers {
+        let hash = server.hash.get(..12).unwrap_or(&server.hash);
+        let scope = server.scope.as_deref().unwrap_or_default();
+        writeln!(out, "mcp        {} ({}) {hash}", output::one_line(&server.path), output::one_line(scope))?;
+    }
+    if let Some(tools) = tools_sent(&root.path.join(session.path())) {
+        writeln!(out, "tools      {}", output::one_line(&tools.join(" ")))?;
     }
     for prompt in &context.prompts {
         let hash = prompt.hash.get(..12).unwrap_or(&prompt.hash);
@@ -176,6 +187,14 @@ fn subagents(root: &Root, session: &SessionRef, out: &mut impl Write) -> Result<
         writeln!(out, "{}", paint.dim(&line))?;
     }
     Ok(())
+}
+
+/// The tools that the last model call was offered, as `context/pack.json` has them.
+fn tools_sent(dir: &Path) -> Option<Vec<String>> {
+    let pack = std::fs::read(dir.join("context/pack.json")).ok()?;
+    let pack: serde_json::Value = serde_json::from_slice(&pack).ok()?;
+    let names = pack.get("tools")?.as_array()?.iter();
+    Some(names.filter_map(|name| name.as_str().map(str::to_owned)).collect())
 }
 
 /// Of a session that is paused: at which checkpoint, and how that found its subagents. Only the daemon knows.

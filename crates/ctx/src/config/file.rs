@@ -10,8 +10,11 @@ use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use super::keys::{KEYS, Key, Kind, SECTIONS};
+use super::mcp;
 use super::providers::{self, Provider};
 use ctx_agent::nearest::nearest;
+use ctx_agent::project::McpServer;
+use ctx_session::Name;
 
 /// A key that a file sets.
 #[derive(Debug)]
@@ -38,6 +41,7 @@ pub struct FileError {
 pub struct Said {
     /// In its own order.
     pub sets: Vec<Set>,
+    pub mcp: BTreeMap<Name, McpServer>,
     pub models: BTreeMap<String, Provider>,
 }
 
@@ -49,7 +53,7 @@ pub fn read(path: &Path, text: &str) -> Result<Said, FileError> {
         source.wrong(error.span().unwrap_or(0..0), message, None)
     })?;
     let mut sets = Vec::new();
-    let mut models = BTreeMap::new();
+    let (mut mcp, mut models) = (BTreeMap::new(), BTreeMap::new());
     for (section, keys) in table.get_ref() {
         let name: &str = section.get_ref();
         if let Some(key) = KEYS.iter().find(|key| key.section.is_empty() && key.name == name) {
@@ -58,6 +62,10 @@ pub fn read(path: &Path, text: &str) -> Result<Said, FileError> {
         }
         if let ("models", Some(section)) = (name, keys.get_ref().as_table()) {
             models = providers::read(&source, section)?;
+            continue;
+        }
+        if let ("mcp", Some(section)) = (name, keys.get_ref().as_table()) {
+            mcp = mcp::read(&source, section)?;
             continue;
         }
         if !SECTIONS.iter().any(|(known, _)| *known == name) {
@@ -70,7 +78,7 @@ pub fn read(path: &Path, text: &str) -> Result<Said, FileError> {
         section_of(&source, name, keys_of, &mut sets)?;
     }
     sets.sort_by_key(|set| (set.line, set.column));
-    Ok(Said { sets, models })
+    Ok(Said { sets, mcp, models })
 }
 
 /// The keys of a section, and of those below it.
@@ -163,7 +171,8 @@ impl Source<'_> {
     }
 
     fn unknown_section(&self, name: &str, span: Range<usize>) -> FileError {
-        let known: Vec<&str> = SECTIONS.iter().map(|(section, _)| *section).chain(["models"]).collect();
+        let known: Vec<&str> =
+            SECTIONS.iter().map(|(section, _)| *section).chain(["mcp", "models"]).collect();
         let hint = match nearest(name, known.iter().copied()) {
             Some(near) => format!("did you mean `{near}`?"),
             None => format!("the sections are {}", known.join(", ")),

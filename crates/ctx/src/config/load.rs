@@ -1,8 +1,10 @@
 //! Merges the layers of the configuration: defaults, the file, the environment.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use ctx_session::Code;
+use ctx_agent::project::McpServer;
+use ctx_session::{Code, Name};
 use serde_json::Value;
 
 use super::file::{self, FileError};
@@ -94,6 +96,11 @@ pub fn load(arg: &FileArg, environment: &Environment) -> Result<Loaded, ConfigEr
     Ok(Loaded { config: layers.config, settings: layers.settings, file: read })
 }
 
+/// The MCP servers of a file with this text.
+pub fn mcp_of(path: &Path, text: &str) -> Result<BTreeMap<Name, McpServer>, ConfigError> {
+    Ok(file::read(path, text)?.mcp)
+}
+
 /// A file in another encoding, or no text at all: where it stops being UTF-8.
 fn not_text(path: &Path, error: &std::string::FromUtf8Error) -> FileError {
     let good = error.as_bytes().get(..error.utf8_error().valid_up_to()).unwrap_or_default();
@@ -146,7 +153,8 @@ impl Layers {
     }
 
     fn lay_file(&mut self, path: &Path, text: &str) -> Result<(), FileError> {
-        let file::Said { sets, models } = file::read(path, text)?;
+        let file::Said { sets, mcp, models } = file::read(path, text)?;
+        self.config.mcp = mcp;
         self.config.models = models;
         for set in sets {
             let origin = Origin::File { path: path.to_owned(), line: set.line };

@@ -6,6 +6,7 @@
 mod file;
 mod keys;
 mod load;
+mod mcp;
 mod providers;
 mod template;
 
@@ -13,10 +14,11 @@ use std::collections::BTreeMap;
 use std::num::NonZeroU32;
 use std::path::PathBuf;
 
-use ctx_session::Limits;
+use ctx_agent::project::McpServer;
+use ctx_session::{Limits, Name};
 use serde::{Deserialize, Serialize};
 
-pub use load::{Setting, load, places};
+pub use load::{Setting, load, mcp_of, places};
 pub use providers::{Provider, variables as provider_variables};
 pub use template::template;
 
@@ -30,6 +32,8 @@ pub struct Config {
     pub import: ImportConfig,
     pub limits: Limits,
     pub log: Log,
+    /// `[mcp.<server>]`
+    pub mcp: BTreeMap<Name, McpServer>,
     /// `[models.<provider>]`
     pub models: BTreeMap<String, Provider>,
     pub serve: Serve,
@@ -44,6 +48,7 @@ impl Default for Config {
             import: ImportConfig::default(),
             limits: Limits::default(),
             log: Log::default(),
+            mcp: BTreeMap::new(),
             models: BTreeMap::new(),
             serve: Serve::default(),
             shells: Shells::default(),

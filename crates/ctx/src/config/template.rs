@@ -6,6 +6,7 @@ use super::keys::{KEYS, Key, SECTIONS};
 /// Providers have names of the operator's own, so there are no defaults to show.
 const PROVIDERS: &str = "
 # Providers of models have a section [models.NAME] each. `ctx model add` writes one; docs/guides/models.md has the keys.
+# MCP servers have a section [mcp.NAME] each. `ctx mcp-server add` writes one; docs/guides/mcp-servers.md has the keys.
 ";
 
 pub fn template() -> String {

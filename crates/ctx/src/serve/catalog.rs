@@ -6,20 +6,29 @@ use std::path::{Path, PathBuf};
 use std::pin::Pin;
 use std::sync::Arc;
 
+use ctx_agent::Services;
 use ctx_agent::tool::Tools;
 use ctx_api::http::{Handed, ModelNamed, ProviderNamed, ToolNamed, Tried};
 use ctx_doors::http::{Catalog, Told};
 use ctx_session::project::DEFAULT_PROJECT;
-use ctx_session::{Limits, Name};
+use ctx_session::{Limits, Name, Refusal};
 use tokio::sync::{mpsc, oneshot};
 
 use super::doors::Errand;
+use super::mcp::Servers;
 
 pub(super) struct Tree {
     root: PathBuf,
     limits: Arc<Limits>,
     models: Arc<super::models::Root>,
+    tools: ToolSources,
     to_agents: mpsc::Sender<Errand>,
+}
+
+/// Where tools come from besides ctx.
+pub(super) struct ToolSources {
+    pub services: Services,
+    pub servers: Arc<Servers>,
 }
 
 impl Tree {
@@ -27,9 +36,10 @@ impl Tree {
         root: &Path,
         limits: Limits,
         models: Arc<super::models::Root>,
+        tools: ToolSources,
         to_agents: mpsc::Sender<Errand>,
     ) -> Tree {
-        Tree { root: root.to_owned(), models, limits: Arc::new(limits), to_agents }
+        Tree { root: root.to_owned(), models, tools, limits: Arc::new(limits), to_agents }
     }
 
     fn project_of(&self, agent: &Name) -> Option<Name> {
@@ -51,6 +61,7 @@ impl Catalog for Tree {
     }
 
     fn take_variables(&self, uid: u32, variables: BTreeMap<String, String>) -> Told<'_, Handed> {
+        self.tools.servers.look_again();
         Box::pin(self.models.take(uid, variables))
     }
 
@@ -62,13 +73,30 @@ impl Catalog for Tree {
         Ok(ctx_agent::describe::agents(&self.root)?.iter().map(ToString::to_string).collect())
     }
 
-    fn tools(&self) -> Vec<ToolNamed> {
-        let shown = |spec: ctx_agent::model::ToolSpec| ToolNamed {
+    fn tools(&self, uid: u32) -> Vec<ToolNamed> {
+        let own = Tools::all().specs().into_iter().map(|spec| ToolNamed {
             name: spec.name,
             description: spec.description,
             schema: spec.schema,
-        };
-        Tools::all().specs().into_iter().map(shown).collect()
+            server: None,
+        });
+        let of_servers = self.tools.services.mcp.iter().flat_map(|servers| servers.known(uid));
+        let of_servers = of_servers.map(|(server, offered)| ToolNamed {
+            name: format!("{server}.{}", offered.name),
+            description: offered.description,
+            schema: offered.schema,
+            server: Some(server.to_string()),
+        });
+        own.chain(of_servers).collect()
+    }
+
+    fn take_server_variables(
+        &self,
+        uid: u32,
+        variables: BTreeMap<String, String>,
+    ) -> Result<Vec<String>, Refusal> {
+        self.tools.servers.take(uid, variables)?;
+        Ok(self.tools.servers.of(uid).keys().map(ToString::to_string).collect())
     }
 
     /// The project's only agent, or of several the one that ctx ships, or else the first.

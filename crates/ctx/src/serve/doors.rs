@@ -50,6 +50,7 @@ pub(super) fn open(
     settings: &Settings,
     engine: &Engine,
     models: Arc<super::models::Root>,
+    tools: super::catalog::ToolSources,
     about: About,
     taken: Taken,
 ) -> Result<Doors, Failure> {
@@ -67,7 +68,7 @@ pub(super) fn open(
         engine: engine.clone(),
         about,
         access,
-        catalog: Arc::new(Tree::new(&settings.root, engine.limits().clone(), models, to_agents)),
+        catalog: Arc::new(Tree::new(&settings.root, engine.limits().clone(), models, tools, to_agents)),
         hub: hub.clone(),
         shells: shells.clone(),
         terminals: Arc::new(Terminals::new(settings.root.join(".state/hold"))),

@@ -7,7 +7,10 @@ use crate::config::{Log, LogFormat};
 use crate::failure::Failure;
 
 pub(super) fn start(log: &Log) -> Result<(), Failure> {
-    let filter = EnvFilter::try_new(&log.level).map_err(|error| {
+    // What the SDK says of each connection is its own business, unless someone asks for it.
+    let level =
+        if log.level.contains("rmcp") { log.level.clone() } else { format!("{},rmcp=warn", log.level) };
+    let filter = EnvFilter::try_new(level).map_err(|error| {
         Failure::new(Code::Einval, format!("log level `{}`: {error}", log.level))
             .hint("use error, warn, info, debug or trace, or a filter such as info,ctx_engine=debug")
     })?;

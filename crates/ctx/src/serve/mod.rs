@@ -9,6 +9,7 @@ mod imports;
 mod layout;
 mod listen;
 mod log;
+mod mcp;
 mod memory;
 mod models;
 mod owner;
@@ -24,8 +25,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Instant;
 
-use ctx_agent::CageRules;
-use ctx_agent::shells::AgentShells;
+use ctx_agent::{CageRules, Services};
 use ctx_engine::{Clock, Engine, Fresh, Parts, SystemClock};
 use ctx_journal::{FileJournal, RealDisk};
 use ctx_session::{Code, Refusal};
@@ -105,8 +105,9 @@ async fn serve(settings: &Settings, owned: &owner::Owned, layout: &layout::Layou
     let started = Instant::now();
     let started_at = SystemClock.now();
     let models = Arc::new(models::Root::new(settings));
-    let shells = Arc::new(worker::shells(&settings.root));
-    let engine = Engine::new(parts(settings, &models, Arc::clone(&shells))?);
+    let servers = Arc::new(mcp::Servers::new(settings.config_file.clone(), settings.config.mcp.clone()));
+    let services = worker::services(&settings.root, Arc::clone(&servers));
+    let engine = Engine::new(parts(settings, &models, services.clone(), Arc::clone(&servers))?);
     let found = engine.start().await?;
     engine.root_taken_over(layout.layout, layout.taken_over, layout.at);
     let taken = listen::take(&settings.listen).await?;
@@ -120,7 +121,8 @@ async fn serve(settings: &Settings, owned: &owner::Owned, layout: &layout::Layou
     };
     owned.announce(started_at, taken.address)?;
     let address = taken.address;
-    let doors = doors::open(settings, &engine, models.clone(), about, taken)?;
+    let tools = catalog::ToolSources { services: services.clone(), servers };
+    let doors = doors::open(settings, &engine, models.clone(), tools, about, taken)?;
     // Who asks for an answer before it is known gets it from the model of a fresh root, as always.
     tokio::spawn(async move { models.choose_main_of_daemon().await });
     tracing::info!(
@@ -153,13 +155,18 @@ async fn serve(settings: &Settings, owned: &owner::Owned, layout: &layout::Layou
         () = stopped.wait() => tracing::warn!("second stop signal; runs that have not ended are marked as failed at the next start"),
     }
     doors.close().await;
-    shells.shut_down().await;
+    services.shut_down().await;
     owned.leave();
     tracing::info!("stopped");
     Ok(())
 }
 
-fn parts(settings: &Settings, models: &models::Root, shells: Arc<AgentShells>) -> Result<Parts, Failure> {
+fn parts(
+    settings: &Settings,
+    models: &models::Root,
+    services: Services,
+    servers: Arc<mcp::Servers>,
+) -> Result<Parts, Failure> {
     let root = &settings.root;
     let disk = RealDisk::new(root).map_err(|error| Failure::io(root.display(), error))?;
     let limits = settings.config.limits.clone();
@@ -172,7 +179,14 @@ fn parts(settings: &Settings, models: &models::Root, shells: Arc<AgentShells>) -
         journal: Arc::new(FileJournal::new(Arc::new(disk))),
         memory: Arc::new(FileJournal::new(Arc::new(ctx_journal::MemoryDisk::default()))),
         root: Some(RootDir::open(root)?),
-        worker: Arc::new(worker::Agents::new(root, models.models(), cages, shells, shared.clone())),
+        worker: Arc::new(worker::Agents::new(
+            root,
+            models.models(),
+            cages,
+            services,
+            servers,
+            shared.clone(),
+        )),
         project_files: Arc::new(projects::Directories::new(root, shared)),
         spaces: Arc::new(spaces::Directory::new(root)),
         workspace: settings.workspace.as_ref().and_then(|dir| dir.to_str()).map(str::to_owned),

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use ctx_agent::mcp::{McpGround, McpServers};
 use ctx_agent::shells::{AgentShells, CageGround, ShellGround};
 use ctx_agent::{Ask, BoxFuture, CageAsk, CageRules, Guard, Guarded, JobKind, Models, Place, Services};
 use ctx_engine::port::{Job, Prepare, Prepared, ProcessAct, Worker};
@@ -17,6 +18,7 @@ use ctx_session::record::RunKind;
 use ctx_session::{Limits, Refusal, SessionId};
 use tokio_util::sync::CancellationToken;
 
+use super::mcp::Servers;
 use super::{passwd, projects, shells};
 use crate::commands::guard;
 
@@ -27,7 +29,8 @@ pub(super) struct Agents {
     cages: CageRules,
     limits: Arc<Limits>,
     services: Services,
-    shells: Arc<AgentShells>,
+    /// Whose entries and variables the MCP servers have.
+    servers: Arc<Servers>,
 }
 
 impl Agents {
@@ -35,11 +38,11 @@ impl Agents {
         root: &Path,
         models: Arc<Models>,
         cages: CageRules,
-        shells: Arc<AgentShells>,
+        services: Services,
+        servers: Arc<Servers>,
         limits: Arc<Limits>,
     ) -> Agents {
-        let services = Services { shells: Some(Arc::clone(&shells)), ..Services::default() };
-        Agents { root: root.to_owned(), models, cages, limits, services, shells }
+        Agents { root: root.to_owned(), models, cages, limits, services, servers }
     }
 }
 
@@ -83,7 +86,7 @@ impl Worker for Agents {
     fn prepare(&self, ask: &Prepare) -> Result<Prepared, Refusal> {
         let snapshot = ask.snapshot.as_deref().map(projects::snapshot).transpose()?;
         let rights = Rights::of(ask.owner)?;
-        let user_home = user_home(ask.owner);
+        let (user_home, own_servers) = (user_home(ask.owner), self.servers.of(ask.owner));
         let ask = Ask {
             root: &self.root,
             agent: &ask.agent,
@@ -111,6 +114,7 @@ impl Worker for Agents {
                 offered: ask.place.offered.as_ref(),
                 dir: ask.place.dir.as_deref(),
             },
+            own_servers: &own_servers,
         };
         let prepared = ctx_agent::prepare(&ask, &self.models)?;
         Ok(Prepared {
@@ -146,15 +150,15 @@ impl Worker for Agents {
     }
 
     fn processes(&self, session: SessionId, act: ProcessAct) -> BoxFuture<'static, ()> {
-        let (shells, grace) = (Arc::clone(&self.shells), Duration::from_millis(self.limits.stop_grace_ms));
+        let (services, grace) = (self.services.clone(), Duration::from_millis(self.limits.stop_grace_ms));
         Box::pin(async move {
             match act {
-                ProcessAct::Freeze => off_thread(move || shells.freeze(session)).await,
-                ProcessAct::Thaw => off_thread(move || shells.thaw(session)).await,
-                ProcessAct::End => shells.end(session, grace).await,
+                ProcessAct::Freeze => off_thread(move || services.freeze(session)).await,
+                ProcessAct::Thaw => off_thread(move || services.thaw(session)).await,
+                ProcessAct::End => services.end(session, grace).await,
                 ProcessAct::EndForGood => {
-                    shells.end(session, grace).await;
-                    shells.forget_session(session).await;
+                    services.end(session, grace).await;
+                    services.forget_session(session).await;
                 }
             }
         })
@@ -168,9 +172,9 @@ async fn off_thread(work: impl FnOnce() + Send + 'static) {
     }
 }
 
-/// What the agents of this root have for shells. What an earlier daemon of this root has left is ended and removed: the root
+/// What the agents of this root have for shells and MCP servers. What an earlier daemon of this root has left is ended and removed: the root
 /// is ours alone now.
-pub(super) fn shells(root: &Path) -> AgentShells {
+pub(super) fn services(root: &Path, servers: Arc<Servers>) -> Services {
     let means = Means::detect();
     let name = ctx_agent::sha256_hex(root.as_os_str().as_encoded_bytes());
     let parent = format!("daemon-{}", name.get(..12).unwrap_or_default());
@@ -185,5 +189,8 @@ pub(super) fn shells(root: &Path) -> AgentShells {
     }
     let path = std::env::var_os("PATH").unwrap_or_default();
     let app = concat!("ctx ", env!("CARGO_PKG_VERSION")).to_owned();
-    AgentShells::new(ShellGround { cages: CageGround { path, means, parent, scratch_dir }, spool_dir, app })
+    let cages = CageGround { path, means, parent, scratch_dir };
+    let mcp = McpServers::new(McpGround { cages: cages.clone(), variables: servers });
+    let shells = AgentShells::new(ShellGround { cages, spool_dir, app });
+    Services { shells: Some(Arc::new(shells)), mcp: Some(Arc::new(mcp)), ..Services::default() }
 }

@@ -25,6 +25,8 @@ pub struct Show {
     /// Where the text goes, and whether a person sees it.
     out: Box<dyn Write>,
     on_terminal: bool,
+    /// Whether tool calls and diffs are shown too, on stderr.
+    shows_work: bool,
     paint: Paint,
     /// The text of the current message that was shown as deltas.
     shown: String,
@@ -40,7 +42,14 @@ impl Show {
         let on_terminal = stdout.is_terminal();
         let paint = Paint::for_stderr();
         let (shown, agent) = (String::new(), agent.to_owned());
-        Show { form, out: Box::new(stdout), on_terminal, paint, shown, at_line_start: true, agent }
+        let (out, shows_work) = (Box::new(stdout), on_terminal);
+        Show { form, out, on_terminal, shows_work, paint, shown, at_line_start: true, agent }
+    }
+
+    /// Tool calls and diffs are shown also when no person is there.
+    #[must_use]
+    pub fn with_work(self) -> Show {
+        Show { shows_work: true, ..self }
     }
 
     pub fn frame(&mut self, frame: &Frame, line: &str) -> Result<(), Failure> {
@@ -76,9 +85,15 @@ impl Show {
                 self.talk(format_args!("denied: {}", output::one_line(output)));
                 Ok(())
             }
-            Frame::ToolResult { status, output, caller, .. } => {
+            Frame::ToolResult { status, output, diff, caller, .. } => {
                 let who = words::of_caller(caller.as_deref());
-                self.aside(&format!("{who}← {status} {}", words::shorten(output, TOOL_MAX)))
+                // The diff is shown by itself.
+                let said = if diff.is_some() { output.lines().next().unwrap_or_default() } else { output };
+                self.aside(&format!("{who}← {status} {}", words::shorten(said, TOOL_MAX)))?;
+                if let Some(diff) = diff.as_ref().filter(|_| self.shows_work) {
+                    output::say(crate::render::diff::text(diff, "  ", self.paint).trim_end());
+                }
+                Ok(())
             }
             Frame::Queued { session, limit, .. } => {
                 self.talk(waits::queued(&format!("{}/{session}", self.agent), *limit));
@@ -156,7 +171,7 @@ impl Show {
     /// What the agent does besides talking: for a person who watches.
     fn aside(&mut self, text: &str) -> Result<(), Failure> {
         self.end_line()?;
-        if self.on_terminal {
+        if self.shows_work {
             output::say(self.paint.dim(text));
         }
         Ok(())

@@ -19,6 +19,8 @@ const RIGHT: &[&str] = &[
     "version: 1\nproject: p\nprimary: {tools: [shell.exec, shell.output]}\ncage: {net: host, memory: 4G, walltime: 1h, processes: 99, tmp: 2G, git: rw}\n",
     "version: 1\nproject: p\nprimary: {}\ncage: {mounts: [\"/a:/b:ro\", \"/c:/d\"], path: [/opt/sdk/bin], env: {A: \"1\", _b: x}}\n",
     "version: 1\nproject: p\nprimary: {}\nsubagents: {}\npolicy: []\nmcp: {}\nlimits: {}\n",
+    "version: 1\nproject: p\nprimary: {tools: [gh.*]}\nmcp: {gh: {command: [x], env: {A: b, C: {from_env: D}}, cage: {net: host}}}\n",
+    "version: 1\nproject: p\nprimary: {}\nmcp: {web: {url: \"https://x.test/mcp\", headers: {X-A: b, Authorization: {from_env: T, prefix: \"Bearer \"}}}}\n",
 ];
 
 /// Each breaks one rule.
@@ -37,6 +39,15 @@ const WRONG: &[&str] = &[
     "version: 1\nproject: p\nprimary: {}\nextra: 1\n",
     "version: 1\nproject: p\nprimary: []\n",
     "version: 1\nproject: p\nprimary: {nam: x}\n",
+    "version: 1\nproject: p\nprimary: {}\nmcp: {a: {command: [x], url: \"http://x\"}}\n",
+    "version: 1\nproject: p\nprimary: {}\nmcp: {a: {command: [x], headers: {}}}\n",
+    "version: 1\nproject: p\nprimary: {}\nmcp: {a: {url: \"http://x\", env: {}}}\n",
+    "version: 1\nproject: p\nprimary: {}\nmcp: {a: {url: \"http://u:p@x/\"}}\n",
+    "version: 1\nproject: p\nprimary: {}\nmcp: {a: {url: x}}\n",
+    "version: 1\nproject: p\nprimary: {}\nmcp: {shell: {command: [x]}}\n",
+    "version: 1\nproject: p\nprimary: {}\nmcp: {a.b: {command: [x]}}\n",
+    "version: 1\nproject: p\nprimary: {}\nmcp: {a: {command: [x], env: {A: {from: B}}}}\n",
+    "version: 1\nproject: p\nprimary: {}\nmcp: {a: {command: [x], env: {PATH: b}}}\n",
     "version: 1\nproject: p\nprimary: {name: a b}\n",
     "version: 1\nproject: p\nprimary: {model: true}\n",
     "version: 1\nproject: p\nprimary: {model: \"a:b:c\"}\n",
@@ -85,7 +96,6 @@ const WRONG: &[&str] = &[
     "version: 1\nproject: p\nprimary: {}\npolicy: [\"allow fs/read\"]\n",
     "version: 1\nproject: p\nprimary: {}\nmcp: {gh: {}}\n",
     "version: 1\nproject: p\nprimary: {}\nmcp: {gh: {command: gh}}\n",
-    "version: 1\nproject: p\nprimary: {}\nmcp: {gh: {command: [gh], env: {}}}\n",
     "version: 1\nproject: p\nprimary: {}\nlimits: {running_per_project: 0}\n",
     "version: 1\nproject: p\nprimary: {}\nlimits: {running: 1}\n",
 ];

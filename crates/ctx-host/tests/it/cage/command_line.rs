@@ -27,7 +27,8 @@ fn lines(cage: &Cage) -> String {
         text.push_str(arg);
     }
     for (fd, bytes) in &line.inputs {
-        text.push_str(&format!("\n{fd} <<< {}", String::from_utf8_lossy(bytes).trim_end()));
+        let bytes = String::from_utf8_lossy(bytes).replace('\0', " ");
+        text.push_str(&format!("\n{fd} <<< {}", bytes.trim_end()));
     }
     format!("{}\n", text.trim_start())
 }

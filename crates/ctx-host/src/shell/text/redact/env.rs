@@ -4,7 +4,7 @@
 use super::names::is_telling;
 
 /// A shorter value would hide too many words.
-const VALUE_BYTES_MIN: usize = 8;
+pub(super) const VALUE_BYTES_MIN: usize = 8;
 /// A line of a value with several lines is hidden by itself, if it has so many bytes.
 const LINE_BYTES_MIN: usize = 16;
 /// A value of small letters that is shorter is a word.

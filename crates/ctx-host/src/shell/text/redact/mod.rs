@@ -85,10 +85,27 @@ impl Secrets {
         N: AsRef<str>,
         V: AsRef<[u8]>,
     {
+        Secrets::of(vars, env::is_secret)
+    }
+
+    /// The rules, and the values of all these variables, whatever they are called; those of a few bytes stand in any text.
+    pub fn from_values<N, V>(vars: impl IntoIterator<Item = (N, V)>) -> Secrets
+    where
+        N: AsRef<str>,
+        V: AsRef<[u8]>,
+    {
+        Secrets::of(vars, |_, value| value.len() >= env::VALUE_BYTES_MIN)
+    }
+
+    fn of<N, V>(vars: impl IntoIterator<Item = (N, V)>, is_secret: fn(&str, &[u8]) -> bool) -> Secrets
+    where
+        N: AsRef<str>,
+        V: AsRef<[u8]>,
+    {
         let mut literals: Vec<Literal> = Vec::new();
         for (name, value) in vars {
             let (name, value) = (name.as_ref(), value.as_ref().trim_ascii());
-            if env::is_secret(name, value) {
+            if is_secret(name, value) {
                 let mark = format!("[REDACTED:env:{name}]");
                 let texts = env::texts(value).map(|text| text.get(..LITERAL_BYTES_MAX).unwrap_or(text));
                 literals.extend(texts.map(|text| Literal { mark: mark.clone(), value: text.to_vec() }));
