@@ -333,6 +333,7 @@ impl Session {
             | SessionBody::CwdChanged(_)
             | SessionBody::Archived(_)
             | SessionBody::Imported(_)
+            | SessionBody::ImportUndone(_)
             | SessionBody::Bound(_)
             | SessionBody::Unbound(_) => {}
         }

@@ -5,10 +5,10 @@ use ctx_session::conversation::{self, Change};
 use ctx_session::record::{
     Approvals, Archived, AssistantFinished, AssistantStarted, Attached, BlobRef, CancelReason, Cancelled,
     Context, CwdChanged, Decoded, DetachReason, Detached, Failed, Failure, FinishReason, Forked, ForkedFrom,
-    Imported, LimitHit, LimitScope, MessageBody, ModelSet, PromptRef, QueuedDiscarded, ReasoningFinished,
-    Redact, RunBody, RunCreated, RunFinished, RunKind, SessionBody, SessionMeta, SessionRenamed, Source,
-    StateChanged, ToolBody, ToolFinished, ToolStarted, ToolStatus, ToolSummary, Trigger, Usage, User,
-    Workspace,
+    ImportUndone, Imported, LimitHit, LimitScope, MessageBody, ModelSet, PromptRef, QueuedDiscarded,
+    ReasoningFinished, Redact, RunBody, RunCreated, RunFinished, RunKind, SessionBody, SessionMeta,
+    SessionRenamed, Source, StateChanged, ToolBody, ToolFinished, ToolStarted, ToolStatus, ToolSummary,
+    Trigger, Usage, User, Workspace,
 };
 use ctx_session::{Body, Code, Name, Record, RunId, Scope, SessionId, StateName, Timestamp, Ulid};
 use expect_test::expect;
@@ -247,6 +247,23 @@ fn session_samples() -> Vec<Body> {
             import_id: small_id("i1"),
             by: 1000,
             records: 3,
+            at: Timestamp::from_millis(1_794_722_400_123),
+            restored: Vec::new(),
+            superseded: Vec::new(),
+        })),
+        Body::Session(SessionBody::Imported(Imported {
+            import_id: small_id("i3"),
+            by: 1000,
+            records: 0,
+            at: Timestamp::from_millis(1_794_722_400_123),
+            restored: vec![small_id("m1")],
+            superseded: vec![small_id("m2")],
+        })),
+        Body::Session(SessionBody::ImportUndone(ImportUndone {
+            import_id: small_id("i2"),
+            by: 1000,
+            superseded: vec![small_id("m1")],
+            restored: vec![small_id("m2")],
             at: Timestamp::from_millis(1_794_722_400_123),
         })),
     ]

@@ -23,6 +23,7 @@ use crate::{output, words};
 
 use report::{Outcome, Totals};
 use send::Sender;
+pub use source::absolute;
 use source::{Source, Wish};
 
 /// How often stores are looked at with `--follow`.
@@ -83,7 +84,7 @@ enum What {
     Undo,
 }
 
-fn agent(text: &str) -> Result<Agent, String> {
+pub fn agent(text: &str) -> Result<Agent, String> {
     let known = || Agent::ALL.map(Agent::name).join(", ");
     Agent::of_name(text).ok_or_else(|| format!("one of {} is expected", known()))
 }
@@ -95,7 +96,7 @@ pub fn run(args: Args, root: impl FnOnce() -> Result<Root, Failure>) -> Result<(
     let agents = if args.from.is_empty() { Agent::ALL.to_vec() } else { args.from.clone() };
     let wish = Wish {
         since: args.since.map(|moment| moment.seen_from(words::now())),
-        dir: args.dir.as_deref().map(source::absolute).transpose()?,
+        dir: args.dir.as_deref().map(absolute).transpose()?,
     };
     let places = source::places(&agents, args.path.as_deref())?;
     if args.dry_run {
