@@ -18,7 +18,7 @@ use super::extract::{Who, name};
 use super::json::Json;
 
 /// A batch may have records as large as a log takes.
-const BATCH_BYTES_MAX: usize = 24 << 20;
+const BATCH_BYTES_MAX: usize = 64 << 20;
 
 /// Add records of another agent's session
 ///

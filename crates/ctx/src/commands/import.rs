@@ -12,7 +12,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use ctx_interop::Agent;
-use ctx_session::Timestamp;
+use ctx_session::{Code, Timestamp};
 
 use crate::client::Api;
 use crate::failure::Failure;
@@ -167,13 +167,23 @@ fn import_all(
                     continue;
                 }
             };
-            seen.insert(key, entry.mark.clone());
+            seen.insert(key.clone(), entry.mark.clone());
             if !wish.wants(&found) {
                 continue;
             }
             let sent = match sender.as_deref_mut() {
-                Some(sender) => sender.send(entry, &found)?,
-                None => send::Sent::nothing(&found, entry),
+                Some(sender) => sender.send(entry, &found),
+                None => Ok(send::Sent::nothing(&found, entry)),
+            };
+            let sent = match sent {
+                Ok(sent) => sent,
+                // A session that has ended, is at work or holds too much keeps no other from coming in.
+                Err(Failure::Said { code, message, .. }) if is_of_session(code) => {
+                    seen.remove(&key);
+                    totals.fail(&entry.path, &message);
+                    continue;
+                }
+                Err(failure) => return Err(failure),
             };
             let outcome = Outcome { entry, found: &found, sent };
             if !is_first && outcome.sent.added == 0 {
@@ -185,6 +195,11 @@ fn import_all(
     }
     progress.clear();
     Ok(totals)
+}
+
+/// Whether a refusal of the daemon is of one session alone.
+fn is_of_session(code: Code) -> bool {
+    matches!(code, Code::Ebusy | Code::Eshutdown | Code::Emsgsize | Code::Einval | Code::Eexist)
 }
 
 /// When the newest thing happened in a session.

@@ -315,6 +315,33 @@ fn what_an_import_added_to_an_older_session_is_taken_back_and_brought_again() {
 }
 
 #[test]
+fn one_session_that_takes_nothing_more_keeps_no_other_from_coming_in() {
+    let (daemon, home) = with_home(&["claude/chat-short", "codex/tools"]);
+    let (path, bytes) = contents(&home.join(".codex"))
+        .into_iter()
+        .find(|(path, _)| path.extension().is_some_and(|e| e == "jsonl"))
+        .unwrap();
+    let lines: Vec<&[u8]> = bytes.split_inclusive(|byte| *byte == b'\n').collect();
+    std::fs::write(&path, lines[..30].concat()).unwrap();
+    let session = import(&daemon, &home, &["--from", "codex"])[0]["session"].as_str().unwrap().to_owned();
+    daemon.ctx(&["end", "--yes", &session]).ok();
+    std::fs::write(&path, &bytes).unwrap();
+    let outcome = daemon.ctx(&["import", "--json", "--path", home.to_str().unwrap()]);
+    assert!(outcome.code == 1 && outcome.stderr.contains("the session has ended"), "{outcome:?}");
+    let lines = json_lines(&outcome.stdout);
+    assert_eq!((lines.len(), &lines[0]["agent"]), (1, &Value::from("claude")));
+    // A record of many megabytes is cut, and says so.
+    let text = String::from_utf8(bytes).unwrap().replacen("Chunk ID: ", &"y".repeat(40 << 20), 1);
+    let other = path.to_str().unwrap().replace("01a1ddd7-6d81", "01a1ddd7-6d82");
+    std::fs::write(&other, text.replace("01a1ddd7-6d81", "01a1ddd7-6d82")).unwrap();
+    std::fs::remove_file(&path).unwrap();
+    let lines = import(&daemon, &home, &["--from", "codex"]);
+    assert_eq!(lines[0]["tool_calls"], 7);
+    let log = daemon.ctx(&["log", lines[0]["session"].as_str().unwrap(), "--json"]).ok();
+    assert_eq!(json_lines(&log).iter().filter(|record| record["type"] == "tool_finished").count(), 7);
+}
+
+#[test]
 fn an_addition_to_a_session_that_was_continued_stays() {
     let (mut daemon, home) = with_home(&["codex/tools"]);
     let (path, bytes) =
