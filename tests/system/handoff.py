@@ -114,7 +114,8 @@ def native(ctx, env, work):
     script = {"script": [{"text": "I will look."}, {"tool": {"name": "fs.read", "input": {"path": str(work / "NOTES")}}},
                          {"text": "There is a heron in it."}]}
     run([ctx, "send", "--session", "birds", "--model", "debug:script", json.dumps(script)], env, work)
-    return "coder/birds", ["I will look.", "There is a heron in it."], 1
+    # A directory without a project has an agent named after it.
+    return f"{work.name}/birds", ["I will look.", "There is a heron in it."], 1
 
 
 def hand_on(ctx, modules, agent, kind):
@@ -132,7 +133,8 @@ def hand_on(ctx, modules, agent, kind):
             if first := agent.first_use(modules):
                 run(first, theirs, work)
             handed = json.loads(run([ctx, "handoff", session, "--to", agent.name, "--home", home, "--json"], own, work))
-            answer = run(agent.resume(modules, handed["native_id"]), theirs, work)
+            assert pathlib.Path(handed["cwd"]).samefile(work), handed["cwd"]
+            answer = run(agent.resume(modules, handed["native_id"]), theirs, handed["cwd"])
             assert SENTENCE in answer, answer[-2000:]
             asked = [body for body in model.asked if QUESTION in json.dumps(body)]
             assert asked, f"{len(model.asked)} requests, none with the question"

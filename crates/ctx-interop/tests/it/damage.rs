@@ -202,6 +202,28 @@ proptest! {
         read_with_every_reader(words.concat().as_bytes());
     }
 
+    /// A damaged database is read as far as it can be, or refused.
+    #[test]
+    fn random_damage_harms_no_reader_of_databases(is_goose in any::<bool>(), harms in prop::collection::vec(harm(), 1..6)) {
+        let (agent, case, file) = if is_goose {
+            (Agent::Goose, "goose/tools", ".local/share/goose/sessions/sessions.db")
+        } else {
+            (Agent::Opencode, "opencode/tools", ".local/share/opencode/opencode.db")
+        };
+        let mut bytes = std::fs::read(fixtures().join(case).join("files").join(file)).unwrap();
+        harms.iter().for_each(|harm| apply(&mut bytes, harm));
+        let home = tempfile::tempdir().unwrap();
+        let path = home.path().join(file);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(&path, &bytes).unwrap();
+        let begin = Instant::now();
+        let store = ctx_interop::store::list(agent, home.path());
+        let read = store.entries.iter().filter_map(|entry| store.read(entry).ok()).map(|found| found.events.len());
+        prop_assert!(read.sum::<usize>() <= bytes.len());
+        prop_assert!(begin.elapsed() < Duration::from_secs(20), "{:?}", begin.elapsed());
+        prop_assert!(std::fs::read(&path).unwrap() == bytes, "and is not mended by us");
+    }
+
     /// Every line that stays whole stays told: harm to one line takes no other.
     #[test]
     fn harm_to_one_line_takes_no_other(which in any::<usize>(), at in any::<usize>(), byte in 0u8..32) {

@@ -176,3 +176,41 @@ fn the_tokens_of_a_session_of_goose_are_counted_once_however_it_grows() {
     };
     assert_eq!(spent(&rows[..2], 10), spent(&rows, 25), "the same answer has them");
 }
+
+#[test]
+fn a_file_that_is_written_to_meanwhile_is_read_up_to_a_whole_record() {
+    let files = fixtures().join("codex/tools/files");
+    let source = std::fs::read(&store::list(Agent::Codex, &files).entries[0].path).unwrap();
+    let home = tempfile::tempdir().unwrap();
+    let name = "rollout-2026-11-15T06-14-05-01a1ddd7-6d81-7641-8ef6-f0383a499768.jsonl";
+    let path = home.path().join(name);
+    std::fs::write(&path, b"").unwrap();
+    let whole = codex::read(&source, name).0;
+    // In pieces that end within lines, as a program with a small buffer writes.
+    let bytes = source.clone();
+    let writer = std::thread::spawn(move || {
+        let mut file = std::fs::OpenOptions::new().append(true).open(path).unwrap();
+        for piece in bytes.chunks(997) {
+            std::io::Write::write_all(&mut file, piece).unwrap();
+            std::thread::sleep(std::time::Duration::from_micros(300));
+        }
+    });
+    let mut last = 0;
+    loop {
+        let is_over = writer.is_finished();
+        let found = read_all(Agent::Codex, home.path()).pop().unwrap();
+        assert!(found.damage.len() <= 1, "{:?}", found.damage);
+        assert!(found.damage.iter().all(|damage| damage.why.contains("cut off")), "{:?}", found.damage);
+        let keys = |found: &ctx_interop::Transcript| {
+            found.events.iter().map(|event| event.key.clone()).collect::<Vec<_>>()
+        };
+        assert_eq!(keys(&found), keys(&whole)[..found.events.len()], "a beginning of what it becomes");
+        assert!(found.events.len() >= last);
+        last = found.events.len();
+        if is_over {
+            break;
+        }
+    }
+    writer.join().unwrap();
+    assert_eq!(last, whole.events.len());
+}
