@@ -363,3 +363,28 @@ fn an_addition_to_a_session_that_was_continued_stays() {
     assert!(undone.contains(&format!("kept {session}: it was continued here")), "{undone}");
     assert_eq!(history(&daemon, &session), before);
 }
+
+#[test]
+fn the_daemon_keeps_up_with_the_stores_that_it_is_told_of() {
+    let builder = crate::support::build().env("CTX_IMPORT_FOLLOW", "codex");
+    let home = builder.place().home();
+    copy(&fixture("codex/tools"), &home);
+    copy(&fixture("claude/chat-short"), &home);
+    let (path, bytes) = contents(&home.join(".codex"))
+        .into_iter()
+        .find(|(path, _)| path.extension().is_some_and(|e| e == "jsonl"))
+        .unwrap();
+    let lines: Vec<&[u8]> = bytes.split_inclusive(|byte| *byte == b'\n').collect();
+    std::fs::write(&path, lines[..30].concat()).unwrap();
+    let daemon = builder.start();
+    let agents = || {
+        let sessions = json_lines(&daemon.ctx(&["ls", "--json", "--all", "-A"]).ok());
+        sessions.iter().map(|session| session["agent"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
+    };
+    until("the session of codex", || (agents() == ["codex"]).then_some(()));
+    let history = || daemon.ctx(&["history", "codex/01a1ddd7-6d81-7641-8ef6-f0383a499768"]).stdout;
+    assert!(!history().contains("now gives `None`"));
+    std::fs::write(&path, &bytes).unwrap();
+    until("what was added", || history().contains("now gives `None`").then_some(()));
+    assert_eq!(agents(), ["codex"], "claude was not named");
+}
