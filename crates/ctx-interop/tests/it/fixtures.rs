@@ -271,7 +271,7 @@ fn shapes_that_no_fixture_has_are_read_too() {
     assert_eq!(
         users(&events),
         [
-            "look\n[image: image/png, 26 bytes as base64 in r.jsonl:1]",
+            "look\n[image: image/png, 4 bytes as base64 in r.jsonl:1]",
             "nested\n[image: https://example.org/a.png]"
         ]
     );
@@ -284,7 +284,7 @@ fn shapes_that_no_fixture_has_are_read_too() {
         What::ToolResult { output, .. } => Some(output.as_str()),
         _ => None,
     });
-    assert_eq!(output, Some("[image: image/png, 26 bytes as base64 in r.jsonl:5]"));
+    assert_eq!(output, Some("[image: image/png, 4 bytes as base64 in r.jsonl:5]"));
     // A count of tokens of another shape costs the tokens, not the answer.
     let line = r#"{"type":"assistant","uuid":"a","message":{"id":"m","role":"assistant","model":"claude","usage":{"input_tokens":"many"},"content":[{"type":"text","text":"yes"}]}}"#;
     let found = ctx_interop::claude::read(line.as_bytes(), "a.jsonl");

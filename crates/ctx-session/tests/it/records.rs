@@ -307,6 +307,8 @@ fn golden_lines_of_every_body() {
         {"type":"archived","archived":false}
         {"type":"forked","by":1000}
         {"type":"imported","import_id":"000000000000000000D4000001","by":1000,"records":3,"at":"2026-11-15T06:00:00.123Z"}
+        {"type":"imported","import_id":"000000000000000000D4000003","by":1000,"records":0,"at":"2026-11-15T06:00:00.123Z","restored":["000000000000000000DM000001"],"superseded":["000000000000000000DM000002"]}
+        {"type":"import_undone","import_id":"000000000000000000D4000002","by":1000,"superseded":["000000000000000000DM000001"],"restored":["000000000000000000DM000002"],"at":"2026-11-15T06:00:00.123Z"}
         {"type":"run_created","turn_id":"0006D8C80K0000000000000001","kind":"compaction","strategy":"drop"}
         {"type":"run_created","turn_id":"0006D8C80K0000000000000001","kind":"continuation","continues":"0006D8C80K0000000000000001"}
         {"type":"run_finished","turn_id":"0006D8C80K0000000000000001","duration_ms":9,"usage":{"input":0,"output":0},"finish_reason":"awaiting_compaction"}
