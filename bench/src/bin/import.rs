@@ -1,5 +1,4 @@
-//! Importing: a reader alone beside `jq -c .`, and a whole import with full text behind it. The store is made of copies of a real
-//! session, each with ids and words of its own.
+//! Importing: a whole import with full text behind it. The store is made of copies of a real session, each with ids of its own.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -8,22 +7,12 @@ use std::time::{Duration, Instant};
 
 use ctx_bench::history::Outcome;
 use ctx_bench::{Daemon, ctx, row};
-use ctx_interop::{Agent, claude, codex};
+use ctx_interop::Agent;
 use ctx_views::db::IndexReader;
 
-const ROUNDS: usize = 5;
-/// What a reader reads at once.
-const READ_BYTES: usize = 50 << 20;
 /// What is imported.
 const IMPORT_BYTES: usize = 100 << 20;
 const PATIENCE: Duration = Duration::from_secs(600);
-
-fn main() -> Outcome<()> {
-    for agent in [Agent::Codex, Agent::Claude] {
-        reader(agent)?;
-    }
-    import()
-}
 
 fn fixture(agent: Agent) -> Outcome<Vec<u8>> {
     let files = Path::new(env!("CARGO_MANIFEST_DIR"))
@@ -53,64 +42,12 @@ fn copy(text: &str, number: usize) -> String {
     made
 }
 
-fn cpu() -> Duration {
-    let used = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
-    Duration::new(used.tv_sec.unsigned_abs(), used.tv_nsec.unsigned_abs() as u32)
-}
-
-/// The children's time of the processor so far.
-fn children() -> Outcome<Duration> {
-    let stat = std::fs::read_to_string("/proc/self/stat")?;
-    let fields: Vec<&str> = stat.rsplit(") ").next().unwrap_or_default().split(' ').collect();
-    let ticks = |at: usize| fields.get(at).and_then(|field| field.parse::<u64>().ok()).unwrap_or(0);
-    Ok(Duration::from_millis((ticks(13) + ticks(14)) * 10))
-}
-
-/// MB of a file per second of one core, in the best of several rounds by turns.
-fn reader(agent: Agent) -> Outcome<()> {
-    let bytes = fixture(agent)?;
-    let mut whole = Vec::with_capacity(READ_BYTES + bytes.len());
-    while whole.len() < READ_BYTES {
-        let text = copy(std::str::from_utf8(&bytes)?, whole.len() / bytes.len());
-        whole.extend_from_slice(text.as_bytes());
-    }
-    let dir = tempfile::tempdir()?;
-    let path = dir.path().join("all.jsonl");
-    std::fs::write(&path, &whole)?;
-    let megabytes = whole.len() as f64 / 1e6;
-    let (mut ours, mut jq) = (f64::MAX, f64::MAX);
-    let mut events = 0;
-    for _ in 0..ROUNDS {
-        let begun = cpu();
-        events = match agent {
-            Agent::Codex => codex::read(&whole, "all.jsonl").0.events.len(),
-            _ => claude::read(&whole, "all.jsonl").events.len(),
-        };
-        ours = ours.min((cpu() - begun).as_secs_f64());
-        let begun = children()?;
-        let done = Command::new("jq").args(["-c", "."]).arg(&path).stdout(Stdio::null()).status()?;
-        if !done.success() {
-            return Err("jq failed".into());
-        }
-        jq = jq.min((children()? - begun).as_secs_f64());
-    }
-    let (ours, jq) = (megabytes / ours, megabytes / jq);
-    row(
-        &format!("reading {megabytes:.0} MB of {agent}, {events} events, of one core"),
-        &format!("{ours:.0} MB/s"),
-        &format!("jq -c . {jq:.0} MB/s"),
-        &format!("{:.1}× faster", ours / jq),
-        &target(ours >= 100.0, "≥ 100 MB/s"),
-    );
-    Ok(())
-}
-
 fn target(is_met: bool, target: &str) -> String {
     if is_met { target.to_owned() } else { format!("{target}, missed") }
 }
 
-/// A whole import, until everything of it is found.
-fn import() -> Outcome<()> {
+/// Until everything of it is found.
+fn main() -> Outcome<()> {
     let bytes = fixture(Agent::Codex)?;
     let text = std::str::from_utf8(&bytes)?;
     let dir = tempfile::tempdir()?;

@@ -194,19 +194,19 @@ fn a_search_has_every_filter_and_can_be_grouped_by_session() {
         http.daemon.ctx(&["import", "--path", &format!("{fixtures}/{case}/files")]).ok();
     }
     let items = |path: &str| http.get(path)["items"].as_array().unwrap().clone();
-    until("both to be searchable", || (items("/search/sessions?q=parts").len() == 2).then_some(()));
-    let grouped = http.get("/search/sessions?q=parts&from=codex&hits=2");
+    until("both to be searchable", || (items("/search/sessions?q=inventory").len() == 2).then_some(()));
+    let grouped = http.get("/search/sessions?q=inventory&from=codex&hits=2");
     let session = &grouped["items"][0];
     assert_eq!((session["hits"].as_array().unwrap().len(), &grouped["more"]), (2, &json!(false)));
     assert!(
         session["matches"].as_u64().unwrap() > 2 && session["hits"][0]["session_id"] == session["session_id"]
     );
-    assert_eq!(items("/search/sessions?q=parts&limit=1").len(), 1);
-    assert_eq!(http.get("/search/sessions?q=parts&limit=1")["more"], true);
-    let flat = items("/search?q=parts&dir=/home/dev/inventory&branch=main&tool=exec_command");
+    assert_eq!(items("/search/sessions?q=inventory&limit=1").len(), 1);
+    assert_eq!(http.get("/search/sessions?q=inventory&limit=1")["more"], true);
+    let flat = items("/search?q=inventory&dir=/home/dev/inventory&branch=main&tool=exec_command");
     let is_codex = |hit: &Value| hit["agent"] == "codex" && hit["tool"] == "exec_command";
     assert!(!flat.is_empty() && flat.iter().all(is_codex), "{flat:?}");
-    assert!(items("/search?q=parts&branch=other").is_empty());
+    assert!(items("/search?q=inventory&branch=other").is_empty());
     for bad in [
         "?q=x&from=nobody",
         "?q=x&dir=work",

@@ -223,35 +223,40 @@ fn every_filter_of_a_search_holds_before_anything_is_cut_off() {
     let (daemon, home) =
         with_home(&["codex/tools", "claude/interactive", "opencode/tools", "gemini/unicode"]);
     import(&daemon, &home, &[]);
-    daemon.ctx(&["send", "--session", "own", "the inventory has parts.py in it"]).ok();
+    daemon.ctx(&["send", "--session", "own", "the inventory is here"]).ok();
     until("all of it to be searchable", || {
-        (sessions_found(&daemon, &["parts"]) == ["claude", "codex", "coder", "opencode"]).then_some(())
+        (sessions_found(&daemon, &["inventory"]) == ["claude", "codex", "coder", "gemini", "opencode"])
+            .then_some(())
     });
-    let found = |args: &[&str]| sessions_found(&daemon, &[&["parts"], args].concat());
+    let found = |args: &[&str]| sessions_found(&daemon, &[&["inventory"], args].concat());
     assert_eq!(found(&["--from", "codex"]), ["codex"]);
     assert_eq!(found(&["--dir", "/home/dev/inventory"]), ["claude", "codex", "opencode"]);
-    assert_eq!(found(&["--dir", "/home/dev"]), ["claude", "codex", "opencode"], "and below it");
+    assert_eq!(found(&["--dir", "/home/dev"]), ["claude", "codex", "gemini", "opencode"], "and below it");
     assert_eq!(found(&["--dir", "/home/dev/inv"]), [""; 0], "a directory is no beginning of a name");
     assert_eq!(found(&["--branch", "main"]), ["claude", "codex"]);
     assert_eq!(found(&["--branch", "other"]), [""; 0]);
     assert_eq!(found(&["--tool", "exec_command"]), ["codex"]);
     assert_eq!(found(&["--tool", "bash", "--role", "tool"]), ["opencode"]);
-    assert_eq!(found(&["--since", "2026-11-15", "--until", "2026-11-16"]), ["claude", "codex", "opencode"]);
+    assert_eq!(
+        found(&["--since", "2026-11-15", "--until", "2026-11-16"]),
+        ["claude", "codex", "gemini", "opencode"]
+    );
     assert_eq!(found(&["--since", "2026-11-16"]), ["coder"]);
     assert_eq!(found(&["--from", "codex", "-n", "1"]), ["codex"], "the filter comes before the limit");
     assert_eq!(found(&["--newest", "-n", "1"]), ["coder"]);
-    daemon.ctx(&["search", "parts", "--from", "nobody"]).fails(2);
-    daemon.ctx(&["search", "parts", "--from", "codex", "--agent", "codex"]).fails(2);
-    daemon.ctx(&["search", "parts", "--by-session"]).fails(2);
+    daemon.ctx(&["search", "inventory", "--from", "nobody"]).fails(2);
+    daemon.ctx(&["search", "inventory", "--from", "codex", "--agent", "codex"]).fails(2);
+    daemon.ctx(&["search", "inventory", "--by-session"]).fails(2);
 
     let codex =
-        &json_lines(&daemon.ctx(&["search", "--json", "--by-session", "parts", "--from", "codex"]).ok())[0];
+        &json_lines(&daemon.ctx(&["search", "--json", "--by-session", "inventory", "--from", "codex"]).ok())
+            [0];
     let hits = codex["hits"].as_array().unwrap();
     assert!(hits.len() == 3 && codex["matches"].as_u64().unwrap() > 3, "the three best of several: {codex}");
     let scores: Vec<f64> = hits.iter().map(|hit| hit["score"].as_f64().unwrap()).collect();
     assert!(scores.is_sorted_by(|one, other| one >= other), "{scores:?}");
     assert_eq!((&codex["cwd"], hits[0].get("cwd")), (&Value::from("/home/dev/inventory"), None));
-    let text = daemon.ctx(&["search", "parts", "--from", "codex"]).ok();
+    let text = daemon.ctx(&["search", "inventory", "--from", "codex"]).ok();
     assert_eq!(text.matches("codex/").count(), 1, "a session is named once: {text}");
     assert!(text.contains(" more\n") && text.contains("tool exec_command"), "{text}");
 }
