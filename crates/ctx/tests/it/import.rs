@@ -225,7 +225,7 @@ fn every_filter_of_a_search_holds_before_anything_is_cut_off() {
     import(&daemon, &home, &[]);
     daemon.ctx(&["send", "--session", "own", "the inventory is here"]).ok();
     until("all of it to be searchable", || {
-        (sessions_found(&daemon, &["inventory"]) == ["claude", "codex", "coder", "gemini", "opencode"])
+        (sessions_found(&daemon, &["inventory"]) == ["claude", "coder", "codex", "gemini", "opencode"])
             .then_some(())
     });
     let found = |args: &[&str]| sessions_found(&daemon, &[&["inventory"], args].concat());
